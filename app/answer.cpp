@@ -64,9 +64,16 @@ Json choice_json(const ResponseHead& head, std::size_t index, const Completion& 
 
 }  // namespace
 
-std::string drafts_text(const DraftCounts& drafts) {
-  return fmt::format("drafts {} of {} accepted, {:.1f} tokens a step", drafts.accepted,
-                     drafts.accepted + drafts.rejected, drafts.acceptance_length());
+std::string drafts_text(const SpeculationStats& stats) {
+  const DraftCounts all = stats.total();
+  std::string shares;
+  for (const double share : stats.accepted_shares()) {
+    shares += fmt::format("{}{:.1f}", shares.empty() ? "" : ", ", 100 * share);
+  }
+  return fmt::format(
+      "drafts {} of {} accepted (by position {} %), {:.1f} tokens a step, made in {:.2f} s",
+      all.accepted, all.accepted + all.rejected, shares, all.acceptance_length(),
+      stats.drafting_seconds);
 }
 
 Json response_json(const ResponseHead& head, std::span<const Completion> completions,
@@ -233,6 +240,7 @@ AnswerView stdout_view(const Environment& environment, std::optional<bool> shows
 
 Answer stream_answer(Engine& engine, Request request, const AnswerView& view) {
   StdoutSink sink(view);
+  const SpeculationStats before = engine.usage().speculation;
   const RequestId id = engine.submit(std::move(request), sink);
   const CancelGuard guard(engine, id, sink);
   while (!sink.has_finished()) {
@@ -243,6 +251,7 @@ Answer stream_answer(Engine& engine, Request request, const AnswerView& view) {
       engine.step();
     }
   }
+  sink.answer().speculation = engine.usage().speculation - before;
   if (sink.hid_all()) {
     log::warning(
         "the answer is empty: it ended within its thought; more tokens (-n) let it continue, "

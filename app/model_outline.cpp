@@ -73,6 +73,15 @@ std::int64_t fp8_parameters(const ModelSource& source, const models::Config& con
   return models::fp8_parameters(plan, family, source.tensors());
 }
 
+/// The same of MXFP4.
+std::int64_t mxfp4_parameters(const ModelSource& source, const models::Config& config,
+                              const models::Plan& plan, const ModelOptions& options) {
+  if (options.random_weights || !config.quantization()) return 0;
+  const models::Family& family = models::family_of(config);
+  if (!source.has_tensors()) return models::mxfp4_parameters(plan, family, config);
+  return models::mxfp4_parameters(plan, family, source.tensors());
+}
+
 /// Of what stays F16 in memory: by the files, else by what config.json says.
 double f16_share(const ModelSource& source, const models::Config& config, const models::Plan& plan,
                  const ModelOptions& options, DType activation) {
@@ -90,6 +99,22 @@ std::size_t stored_bytes(const models::Plan& plan, const models::Family& family,
   if (quantized) return static_cast<std::size_t>(quantized->bytes);
   return static_cast<std::size_t>(models::parameters(models::required_weights(plan, family))) *
          size_of(plan.weight_dtype);
+}
+
+/// The model is to draft. Throws Error(usage) where it has nothing for that.
+void check_draft_layer(const ModelSource& source, const ModelOptions& options,
+                       const models::Family& family, const models::Plan& plan) {
+  if (!plan.draft) {
+    throw Error(ErrorKind::usage, "--spec mtp: " + source.name() +
+                                      " has no draft layer (MTP) by its config.json, or none that "
+                                      "hyb runs; leave --spec out");
+  }
+  if (options.random_weights || !source.has_tensors()) return;
+  if (!models::has_draft_layer(family, source.tensors())) {
+    throw Error(ErrorKind::usage, "--spec mtp: the weights of " + source.name() +
+                                      " are without its draft layer (tensors mtp.*); leave --spec "
+                                      "out");
+  }
 }
 
 }  // namespace
@@ -110,6 +135,7 @@ std::string weights_name(const models::LoadOptions& load) {
   if (load.quantize != kernels::Quantize::none) return std::string(models::name_of(load.quantize));
   if (load.activation != DType::bf16) return load.f16_share > 0 ? "F16" : "F32";
   if (load.fp8_parameters > 0) return "FP8";
+  if (load.mxfp4_parameters > 0) return "MXFP4";
   return load.lossless ? "BF16 in 12 bits" : "BF16";
 }
 
@@ -160,7 +186,9 @@ ModelOutline outline_of(const ModelSource& source, const ModelOptions& options,
                         const WeightUse& use) {
   models::Config config = source.config();
   const models::Family& family = models::family_of(config);
-  models::Plan plan = family.plan(config);
+  const bool with_drafts = options.speculation.source == "mtp";
+  models::Plan plan = models::plan_of(config, with_drafts);
+  if (with_drafts) check_draft_layer(source, options, family, plan);
   const kernels::Quantize quantize = quantize_of(options);
   std::optional<DType> wanted = wanted_dtype(options.dtype);
   if (quantize != kernels::Quantize::none) wanted = DType::bf16;
@@ -172,8 +200,10 @@ ModelOutline outline_of(const ModelSource& source, const ModelOptions& options,
       .page_tokens = options.page_tokens,
       .quantize = quantize,
       .fp8_parameters = fp8_parameters(source, config, plan, options),
+      .mxfp4_parameters = mxfp4_parameters(source, config, plan, options),
       .f16_share = f16_share(source, config, plan, options, activation),
-      .lossless = false};
+      .lossless = false,
+      .with_drafts = with_drafts};
   models::Geometry geometry = models::geometry_of(plan, sizes);
   if (may_be_lossless(options, activation, quantize)) {
     sizes.lossless = options.lossless == "on" || wants_lossless(options, plan, geometry.load, use);

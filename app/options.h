@@ -58,7 +58,7 @@ struct PoolOptions {
 
 /// Drafts of tokens, which are verified and never change an answer.
 struct SpeculationFlags {
-  std::string source = "auto";  ///< auto, off or ngram
+  std::string source = "auto";  ///< auto, off, ngram or mtp
   std::string drafts = "auto";  ///< of an answer in a step: auto, 1, 3, 5 or 7
 };
 

@@ -189,7 +189,8 @@ bool Session::Parts::is_exact() const {
 
 SpeculationOptions Session::Parts::speculation_options() const {
   return {.is_on = shape.drafts > 0,
-          .drafts = speculation.drafts == "auto" ? 0 : std::stoi(speculation.drafts)};
+          .drafts = speculation.drafts == "auto" ? 0 : std::stoi(speculation.drafts),
+          .by_model = model.plan.draft.has_value()};
 }
 
 /// A request whose prompt is known takes one state, a turn of a conversation two or three: its own

@@ -9,8 +9,12 @@ namespace hyb::kernels {
 /// CUDA (cuda/activation.h). Each is a switch without a default, so that a backend that lacks the
 /// line does not compile where warnings are errors.
 enum class ActivationFunction : std::uint8_t {
-  silu,   ///< f(v) = v / (1 + exp(-v))
-  relu2,  ///< f(v) = max(v, 0)^2
+  silu,       ///< f(v) = v / (1 + exp(-v))
+  relu2,      ///< f(v) = max(v, 0)^2
+  gelu_tanh,  ///< f(v) = v / (1 + exp(-2u)), u = sqrt(2 / pi) * (v + 0.044715 * v^3)
+  /// Of gpt-oss, always gated: f(v) = g / (1 + exp(-alpha * g)), g = min(v, limit); its factor is
+  /// min(max(up, -limit), limit) + 1.
+  clamped_swiglu,
 };
 
 /// Null for a value that is no function: no op takes it.
@@ -20,6 +24,10 @@ constexpr const char* name_of(ActivationFunction function) {
       return "silu";
     case ActivationFunction::relu2:
       return "relu2";
+    case ActivationFunction::gelu_tanh:
+      return "gelu_tanh";
+    case ActivationFunction::clamped_swiglu:
+      return "clamped swiglu";
   }
   return nullptr;
 }
@@ -28,10 +36,15 @@ constexpr const char* name_of(ActivationFunction function) {
 struct Activation {
   ActivationFunction function = ActivationFunction::silu;
   bool gated = true;
+  float alpha = 1.702F, limit = 7.0F;  ///< of clamped_swiglu, as gpt-oss has them
 
   /// Columns of x for each column of y.
   constexpr std::int64_t inputs() const { return gated ? 2 : 1; }
   friend constexpr bool operator==(const Activation&, const Activation&) = default;
 };
+
+/// Of gelu_tanh: -2u = v * (gelu_linear + gelu_cubic * v^2), in f32 in every backend.
+inline constexpr float gelu_linear = -1.59576912F;   ///< -2 * sqrt(2 / pi)
+inline constexpr float gelu_cubic = -0.0713548128F;  ///< 0.044715 of it
 
 }  // namespace hyb::kernels

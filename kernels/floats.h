@@ -76,6 +76,21 @@ constexpr float e4m3_to_float(std::uint8_t code) {
   return std::bit_cast<float>(sign | bits);
 }
 
+/// The number of 4 bits of E2M1: 0, 0.5, 1, 1.5, 2, 3, 4, 6 by the lower three; the fourth is the
+/// sign.
+constexpr float e2m1_to_float(std::uint8_t bits) {
+  const unsigned size = bits & 7U;
+  const unsigned halves = size < 2 ? size : (2 + size % 2) << (size / 2 - 1);
+  const float value = 0.5F * static_cast<float>(halves);
+  return (bits & 8U) != 0 ? -value : value;
+}
+
+/// The power of two of E8M0, 2^(bits - 127); 255 is NaN.
+constexpr float e8m0_to_float(std::uint8_t bits) {
+  if (bits == 0) return std::bit_cast<float>(0x400000U);
+  return std::bit_cast<float>(bits == 255 ? 0x7fc00000U : std::uint32_t{bits} << 23);
+}
+
 /// An element of pages: a code whose scale is 1.
 struct e4m3 {
   std::uint8_t bits;

@@ -17,6 +17,7 @@ namespace {
 /// What packing makes of the source.
 WeightCode code_of(const WeightSource& source, DType dtype, Quantize quantize) {
   if (dtype != DType::bf16) return WeightCode::plain;
+  if (source.is_all(DType::u8)) return WeightCode::mxfp4;
   if (quantize == Quantize::q4) return WeightCode::q4;
   if (source.is_all(DType::f8_e4m3)) return WeightCode::fp8;
   if (quantize == Quantize::bits12) return WeightCode::bits12;
@@ -28,6 +29,7 @@ WeightCode code_of(const WeightSource& source, DType dtype, Quantize quantize) {
 Weight Weight::view(const WeightSource& source) {
   source.check();
   require(source.strips.size() == 1 && source.strips.front().scales.bytes.empty() &&
+              source.strips.front().row_step == 1 && source.strips.front().column_step == 0 &&
               !source.is_random(),
           "weight: a view is of one tensor without scales");
   Weight weight;

@@ -38,9 +38,10 @@ class Weight {
 
   /// What the queue's device reads fastest: panels, on a card rows. Made by all threads of the
   /// queue in one pass over the source. `dtype` is bf16, for activations of bf16, or for those of
-  /// f32 f32 or f16. Codes are for bf16 only; with the others, and where F8_E4M3 is mixed with
-  /// other types, F8_E4M3 becomes plain. How far a number then is from the published one:
+  /// f32 f32 or f16. Codes are for bf16 only; with the others, and where F8_E4M3 or MXFP4 is
+  /// mixed with other types, they become plain. How far a number then is from the published one:
   ///   plain  rounded to `dtype`   fp8  nothing: code and scale are the published ones
+  ///   mxfp4  nothing; a scale of 2^-127 may count as zero
   ///   q8, q4 as quantize() says (linear/quantize.h), times its group's largest size
   /// A scale that is no finite number makes its numbers NaN.
   static Weight pack(Queue& queue, const WeightSource& source, DType dtype,

@@ -14,11 +14,12 @@ bool is_scale(DType dtype) {
   return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
 }
 
-/// Throws unless `bytes` hold rows * columns of a dtype.
-void check_bytes(DType dtype, std::int64_t rows, std::int64_t columns, std::size_t bytes) {
-  std::int64_t expected = static_cast<std::int64_t>(size_of(dtype));
-  bool fits = !__builtin_mul_overflow(expected, rows, &expected);
-  fits = fits && !__builtin_mul_overflow(expected, columns, &expected);
+/// Throws unless `bytes` is what rows of row_bytes take.
+void check_bytes(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t row_bytes,
+                 std::size_t bytes) {
+  std::int64_t expected = 0;
+  const bool fits =
+      columns <= std::int64_t{1} << 48 && !__builtin_mul_overflow(row_bytes, rows, &expected);
   if (!fits || static_cast<std::size_t>(expected) != bytes) {
     throw Error(ErrorKind::model, fmt::format("weight: {} rows of {} {} do not take {} bytes", rows,
                                               columns, name_of(dtype), bytes));
@@ -27,13 +28,21 @@ void check_bytes(DType dtype, std::int64_t rows, std::int64_t columns, std::size
 
 void check_strip(DType dtype, std::int64_t rows, std::int64_t columns, std::size_t bytes,
                  const WeightScales& scales) {
-  if (!is_scale(dtype) && dtype != DType::f8_e4m3) {
-    throw Error(
-        ErrorKind::model,
-        fmt::format("weight: the type is F32, BF16, F16 or F8_E4M3, got {}", name_of(dtype)));
+  const bool is_mxfp4 = dtype == DType::u8;
+  if (!is_scale(dtype) && dtype != DType::f8_e4m3 && !is_mxfp4) {
+    throw Error(ErrorKind::model,
+                fmt::format("weight: the type is F32, BF16, F16, F8_E4M3 or U8 (MXFP4), got {}",
+                            name_of(dtype)));
   }
   require(rows >= 1 && columns >= 1, "weight: at least one expert, row and column");
-  check_bytes(dtype, rows, columns, bytes);
+  check_bytes(dtype, rows, columns, row_bytes_of(dtype, columns), bytes);
+  if (is_mxfp4) {
+    const std::int64_t groups = (columns - 1) / mxfp4_group + 1;
+    require(
+        scales.dtype == DType::u8 && scales.row_block == 1 && scales.column_block == mxfp4_group,
+        "weight: MXFP4 has a scale for every 32 columns of a row");
+    return check_bytes(scales.dtype, rows, groups, groups, scales.bytes.size());
+  }
   if (scales.bytes.empty()) return;
   require(scales.row_block >= 1 && scales.column_block >= 1, "weight: a scale is of some numbers");
   if (dtype != DType::f8_e4m3 || !is_scale(scales.dtype)) {
@@ -41,8 +50,9 @@ void check_strip(DType dtype, std::int64_t rows, std::int64_t columns, std::size
                 fmt::format("weight: scales are F32, BF16 or F16 and of F8_E4M3, got {} of {}",
                             name_of(scales.dtype), name_of(dtype)));
   }
-  check_bytes(scales.dtype, (rows - 1) / scales.row_block + 1,
-              (columns - 1) / scales.column_block + 1, scales.bytes.size());
+  const std::int64_t blocks = (columns - 1) / scales.column_block + 1;
+  check_bytes(scales.dtype, (rows - 1) / scales.row_block + 1, blocks,
+              row_bytes_of(scales.dtype, blocks), scales.bytes.size());
 }
 
 /// Rows of all experts.
@@ -53,6 +63,14 @@ std::int64_t rows_of(const WeightSource& source) {
     throw Error(ErrorKind::model, "weight: experts times rows cannot be counted");
   }
   return rows;
+}
+
+/// Bytes from the first of a strip's rows to row `at`.
+std::int64_t offset_of(const WeightStrip& strip, std::int64_t at, std::int64_t columns) {
+  const std::int64_t row_bytes = strip.column_step > 0
+                                     ? static_cast<std::int64_t>(size_of(strip.dtype))
+                                     : row_bytes_of(strip.dtype, columns);
+  return at * strip.row_step * row_bytes;
 }
 
 }  // namespace
@@ -86,16 +104,28 @@ void WeightSource::append(DType dtype, std::int64_t count, std::span<const std::
       {.dtype = dtype, .first = first, .rows = count, .bytes = bytes.data(), .scales = scales});
 }
 
-void WeightSource::append(const WeightSource& from, std::int64_t first, std::int64_t count) {
+void WeightSource::append_transposed(DType dtype, std::int64_t count,
+                                     std::span<const std::byte> bytes) {
+  require(is_scale(dtype), "weight: what is transposed is F32, BF16 or F16");
+  append(dtype, count, bytes);
+  strips.back().column_step = count;
+}
+
+void WeightSource::append(const WeightSource& from, std::int64_t first, std::int64_t count,
+                          std::int64_t step) {
   require(from.columns == columns, "weight: appended rows are as wide as the others");
   while (count > 0) {
     WeightStrip strip = from.strip_of(first);
     const std::int64_t begin = first - strip.first;
-    const std::int64_t here = std::min(count, strip.rows - begin);
+    const std::int64_t here = std::min(count, (strip.rows - begin + step - 1) / step);
+    require(step == 1 || here == count, "weight: rows with a step are of one strip");
     if (strip.random) {
-      strip.random = strip.random->from(begin * columns);
+      // Any numbers will do that no other step from this strip takes.
+      const std::int64_t offset = begin % step;
+      strip.random = strip.random->from((begin - offset + offset * count) * columns);
     } else {
-      strip.bytes += begin * columns * static_cast<std::int64_t>(size_of(strip.dtype));
+      strip.bytes += offset_of(strip, begin, columns);
+      strip.row_step *= step;
     }
     strip.scales_row += begin;
     strip.rows = here;
@@ -118,15 +148,16 @@ WeightRow WeightSource::row(std::int64_t row) const {
   require(!strip.random, "weight: what is made up has no bytes");
   const WeightScales& scales = strip.scales;
   const std::int64_t at = row - strip.first;
-  WeightRow found = {
-      .bytes = strip.bytes + at * columns * static_cast<std::int64_t>(size_of(strip.dtype)),
-      .dtype = strip.dtype,
-      .scale_dtype = scales.dtype,
-      .scales = nullptr,
-      .column_block = scales.column_block};
+  WeightRow found = {.bytes = strip.bytes + offset_of(strip, at, columns),
+                     .dtype = strip.dtype,
+                     .scale_dtype = scales.dtype,
+                     .scales = nullptr,
+                     .column_block = scales.column_block,
+                     .column_step = strip.column_step > 0 ? strip.column_step : 1};
   if (!scales.bytes.empty()) {
     const std::int64_t blocks = (columns - 1) / scales.column_block + 1;
-    found.scales = scales.bytes.data() + (strip.scales_row + at) / scales.row_block * blocks *
+    found.scales = scales.bytes.data() + (strip.scales_row + at * strip.row_step) /
+                                             scales.row_block * blocks *
                                              static_cast<std::int64_t>(size_of(scales.dtype));
   }
   return found;

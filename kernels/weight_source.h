@@ -49,22 +49,37 @@ struct RandomNumbers {
   }
 };
 
-/// The published scales of an F8_E4M3 tensor: a row-major matrix, one element for every row_block x
-/// column_block numbers (fewer at the edges). An element of the tensor is its number times this.
+/// The published scales of a tensor of F8_E4M3 or MXFP4: a row-major matrix, one element for every
+/// row_block x column_block numbers (fewer at the edges). An element of the tensor is its number
+/// times this.
 struct WeightScales {
-  DType dtype = DType::f32;               ///< f32, bf16 or f16
+  DType dtype = DType::f32;               ///< f32, bf16 or f16; u8: E8M0, of MXFP4
   std::span<const std::byte> bytes = {};  ///< none: all are 1
   std::int64_t row_block = 1, column_block = 1;
 };
 
-/// Rows of a published tensor that follow each other in it; bytes may be unaligned.
+/// Columns that share a scale of MXFP4, and the bytes that hold them.
+inline constexpr std::int64_t mxfp4_group = 32, mxfp4_group_bytes = 16;
+
+/// Bytes of a published row. u8 is MXFP4: groups of 32 columns of E2M1, even columns in the low
+/// half of a byte.
+constexpr std::int64_t row_bytes_of(DType dtype, std::int64_t columns) {
+  if (dtype == DType::u8) return (columns + mxfp4_group - 1) / mxfp4_group * mxfp4_group_bytes;
+  return columns * static_cast<std::int64_t>(size_of(dtype));
+}
+
+/// Rows of a published tensor that follow each other in it, or others as far apart as each other;
+/// bytes may be unaligned.
 struct WeightStrip {
-  DType dtype;         ///< f32, bf16, f16 or f8_e4m3
+  DType dtype;         ///< f32, bf16, f16, f8_e4m3, or u8: MXFP4
   std::int64_t first;  ///< of the source's experts * rows rows
   std::int64_t rows;
   const std::byte* bytes;
   WeightScales scales = {};
-  std::int64_t scales_row = 0;  ///< row of the scaled tensor that the strip starts with
+  std::int64_t scales_row = 0;   ///< row of the scaled tensor that the strip starts with
+  std::int64_t row_step = 1;     ///< rows of the tensor from one to the next
+  std::int64_t column_step = 0;  ///< of a transposed tensor, whose rows are our columns: numbers
+                                 ///< from one of our columns to the next; 0: it is not
   std::optional<RandomNumbers> random = {};  ///< made up: number 0 comes first; no bytes
 };
 
@@ -75,6 +90,7 @@ struct WeightRow {
   DType scale_dtype;
   const std::byte* scales;  ///< null: all are 1
   std::int64_t column_block;
+  std::int64_t column_step = 1;  ///< numbers from one column to the next
 };
 
 /// Where a weight's numbers are read from: one published tensor, or rows of several, in the order
@@ -98,8 +114,13 @@ struct WeightSource {
   void append(DType dtype, std::int64_t count, std::span<const std::byte> bytes,
               const WeightScales& scales = {});
 
-  /// The same with rows first .. first+count-1 of another source as wide as this one.
-  void append(const WeightSource& from, std::int64_t first, std::int64_t count);
+  /// The same with rows first, first + step, ... of another source as wide as this one; those of a
+  /// step above 1 are of one strip.
+  void append(const WeightSource& from, std::int64_t first, std::int64_t count,
+              std::int64_t step = 1);
+
+  /// The same with rows that are stored as [columns,count], f32, bf16 or f16.
+  void append_transposed(DType dtype, std::int64_t count, std::span<const std::byte> bytes);
 
   /// The strip that holds a row of all experts' rows, and that row.
   const WeightStrip& strip_of(std::int64_t row) const;
@@ -116,7 +137,13 @@ struct WeightSource {
   void check() const;
 };
 
-/// Element i of published bytes (f32, bf16, f16 or f8_e4m3), which may be unaligned.
+/// Column k of a row of MXFP4.
+inline std::uint8_t mxfp4_code(const std::byte* row, std::int64_t k) {
+  const unsigned both = static_cast<unsigned>(row[k / 2]);
+  return static_cast<std::uint8_t>(both >> (k % 2 * 4) & 15U);
+}
+
+/// Element i of published bytes (f32, bf16, f16, f8_e4m3, or u8: E2M1), which may be unaligned.
 inline float published_value(const std::byte* bytes, DType dtype, std::int64_t i) {
   if (dtype == DType::f32) {
     float value;
@@ -124,16 +151,23 @@ inline float published_value(const std::byte* bytes, DType dtype, std::int64_t i
     return value;
   }
   if (dtype == DType::f8_e4m3) return e4m3_to_float(static_cast<std::uint8_t>(bytes[i]));
+  if (dtype == DType::u8) return e2m1_to_float(mxfp4_code(bytes, i));
   std::uint16_t bits;
   std::memcpy(&bits, bytes + i * 2, sizeof(bits));
   return dtype == DType::bf16 ? to_float(bf16{bits}) : to_float(f16{bits});
 }
 
+/// Scale i of published ones.
+inline float scale_value(const std::byte* scales, DType dtype, std::int64_t i) {
+  if (dtype == DType::u8) return e8m0_to_float(static_cast<std::uint8_t>(scales[i]));
+  return published_value(scales, dtype, i);
+}
+
 /// Element i of a published row, with its scale.
 inline float published_value(const WeightRow& row, std::int64_t i) {
-  const float value = published_value(row.bytes, row.dtype, i);
+  const float value = published_value(row.bytes, row.dtype, i * row.column_step);
   if (row.scales == nullptr) return value;
-  return value * published_value(row.scales, row.scale_dtype, i / row.column_block);
+  return value * scale_value(row.scales, row.scale_dtype, i / row.column_block);
 }
 
 /// Writes element i as `dtype` (f32, or bf16 or f16 rounded to nearest) to bytes that may be

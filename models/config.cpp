@@ -276,6 +276,15 @@ Config Config::without_quantization() const {
   return {std::move(json), source_, prefix_};
 }
 
+Config Config::with_defaults(std::string_view object) const {
+  Json json = *json_;
+  const Json defaults = parse_json(object, "defaults");
+  for (const auto& [key, value] : defaults.items()) {
+    if (!json.contains(key) || json[key].is_null()) json[key] = value;
+  }
+  return {std::move(json), source_, prefix_};
+}
+
 DType Config::dtype(const Keys& keys, DType fallback) const {
   if (!has(keys)) return fallback;
   std::string name = s(keys);

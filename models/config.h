@@ -80,6 +80,9 @@ class Config {
   /// As if the weights were not quantised.
   Config without_quantization() const;
 
+  /// The same with the values of `object`, the text of one, under keys that are absent or null.
+  Config with_defaults(std::string_view object) const;
+
   /// dtype / torch_dtype: "bfloat16", "float32", "float16"; `fallback` when absent.
   DType dtype(const Keys& keys, DType fallback) const;
 

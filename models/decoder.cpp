@@ -1,9 +1,16 @@
 #include "models/decoder.h"
 
 #include <algorithm>
+#include <cmath>
 
+#include "kernels/floats.h"
 #include "kernels/linear/project.h"
+#include "kernels/ops/cap.h"
+#include "kernels/ops/draft_ring.h"
 #include "kernels/ops/gather.h"
+#include "kernels/ops/rms_norm.h"
+#include "kernels/ops/shift_rows.h"
+#include "models/parts/recurrent_spans.h"
 
 namespace hyb::models {
 
@@ -18,17 +25,33 @@ std::size_t semaphore_bytes(const StepLimits& limits) {
 /// By kind of part: parts of one kind run one after the other and share a workspace.
 std::vector<std::size_t> workspace_sizes(const Plan& plan, const StepSetting& setting) {
   std::vector<std::size_t> sizes(std::variant_size_v<Part>, 0);
-  for (const Layer& layer : plan.layers) {
-    for (const Block& block : layer.blocks) {
-      for (const Part& part : block.parts) {
-        std::size_t& size = sizes[part.index()];
-        size = std::max(
-            size,
-            std::visit([&](const auto& known) { return known.workspace_bytes(setting); }, part));
-      }
-    }
-  }
+  plan.visit_parts([&](const auto& part) {
+    std::size_t& size = sizes[Part(part).index()];
+    size = std::max(size, part.workspace_bytes(setting));
+  });
   return sizes;
+}
+
+/// Pairs of embedding and hidden, and what goes through rings.
+std::size_t draft_bytes(const Plan& plan, const StepSetting& setting) {
+  if (!plan.draft) return 0;
+  const StepLimits& limits = setting.limits;
+  return Scratch::space(setting.activation, limits.tokens, 2 * std::int64_t{plan.width}) +
+         2 * Scratch::space(setting.activation, limits.ring_rows, plan.width);
+}
+
+/// What further drafts begin with.
+std::size_t draft_hidden_bytes(const Plan& plan, DType activation, const StepLimits& limits) {
+  return plan.draft ? Scratch::space(activation, limits.rows, plan.width) : 0;
+}
+
+float rounded_root(DType activation, std::int32_t width) {
+  const float root = std::sqrt(static_cast<float>(width));
+  return activation == DType::bf16 ? kernels::to_float(kernels::to_bf16(root)) : root;
+}
+
+float embedding_scale(const Plan& plan, DType activation) {
+  return plan.embedding_times_root ? rounded_root(activation, plan.width) : plan.embedding_scale;
 }
 
 std::size_t activation_bytes(const Plan& plan, const StepSetting& setting) {
@@ -39,7 +62,10 @@ std::size_t activation_bytes(const Plan& plan, const StepSetting& setting) {
   const std::size_t stream = Scratch::space(setting.activation, limits.tokens, plan.width);
   const std::size_t head = Scratch::space(setting.activation, limits.rows, plan.width) +
                            Scratch::space(DType::f32, limits.rows, plan.vocab);
-  return 2 * stream + part_max + head;
+  const std::size_t inputs =
+      Scratch::space(setting.activation, limits.tokens, plan.layer_inputs_width());
+  return (plan.has_post_norms() ? 3 : 2) * stream + inputs +
+         std::max(part_max + head + draft_bytes(plan, setting), inputs);
 }
 
 StepSetting setting_of(const Plan& plan, kernels::Device device, DType activation,
@@ -73,6 +99,23 @@ void advance_part(const Part& part, const PartWeights& weights, const PartMemory
       part);
 }
 
+/// Of parts whose keys can be written without attention.
+void write_keys(const Part& part, const PartWeights& weights, const PartMemory& memory,
+                const PartCall& call) {
+  std::visit(
+      [&](const auto& known) {
+        using Known = std::decay_t<decltype(known)>;
+        if constexpr (requires(const typename Known::Weights& own) {
+                        known.write_keys(own, memory, call);
+                      }) {
+          known.write_keys(std::get<typename Known::Weights>(weights), memory, call);
+        } else {
+          require(false, "decoder: a draft layer begins with attention");
+        }
+      },
+      part);
+}
+
 /// The whole buffer as numbers of a type; empty for none.
 Tensor all_of(const kernels::Buffer& buffer, DType dtype) {
   if (buffer.bytes() == 0) return {};
@@ -93,18 +136,24 @@ Decoder::Decoder(kernels::Queue& queue, const Plan& plan, const Weights& weights
       plan_(plan),
       weights_(weights),
       store_(store),
-      page_tokens_(geometry.page_tokens),
+      geometry_(geometry),
       activation_(geometry.activation_dtype),
-      semaphores_(queue.device(), semaphore_bytes(limits)) {
+      semaphores_(queue.device(), semaphore_bytes(limits)),
+      draft_hidden_(queue.device(), draft_hidden_bytes(plan, geometry.activation_dtype, limits)) {
   const StepSetting setting = setting_of(plan, queue.device(), geometry.activation_dtype, limits);
   scratch_ = Scratch(queue.device(), activation_bytes(plan, setting));
   for (const std::size_t bytes : workspace_sizes(plan, setting)) {
     workspaces_.emplace_back(queue.device(), bytes);
   }
+  std::size_t pages = 0;
+  for (const Layer& layer : plan.layers) {
+    layer.visit_parts([&](const auto& part) { pages += part.memory().kv.has_value() ? 1 : 0; });
+    pages_of_layer_.push_back(pages - 1);
+  }
 }
 
 std::size_t Decoder::scratch_bytes() const {
-  std::size_t bytes = scratch_.bytes() + semaphores_.bytes();
+  std::size_t bytes = scratch_.bytes() + semaphores_.bytes() + draft_hidden_.bytes();
   for (const kernels::Buffer& workspace : workspaces_) bytes += workspace.bytes();
   return bytes;
 }
@@ -112,18 +161,20 @@ std::size_t Decoder::scratch_bytes() const {
 std::size_t Decoder::scratch_bytes(const Plan& plan, kernels::Device device, DType activation,
                                    const StepLimits& limits) {
   const StepSetting setting = setting_of(plan, device, activation, limits);
-  std::size_t bytes = activation_bytes(plan, setting) + semaphore_bytes(limits);
+  std::size_t bytes = activation_bytes(plan, setting) + semaphore_bytes(limits) +
+                      draft_hidden_bytes(plan, activation, limits);
   for (const std::size_t workspace : workspace_sizes(plan, setting)) bytes += workspace;
   return bytes;
 }
 
 PartMemory Decoder::memory_of(const Part& part, Ordinals& ordinals) const {
   const MemoryShape shape = std::visit([](const auto& known) { return known.memory(); }, part);
-  PartMemory memory = {.page_tokens = page_tokens_,
+  PartMemory memory = {.page_tokens = geometry_.page_tokens,
                        .semaphores = all_of(semaphores_, DType::i32),
                        .workspace = all_of(workspaces_[part.index()], DType::u8)};
-  if (shape.kv) {
-    const std::size_t ordinal = ordinals.pages++;
+  if (shape.kv || shape.kv_of >= 0) {
+    const std::size_t ordinal =
+        shape.kv ? ordinals.pages++ : pages_of_layer_[static_cast<std::size_t>(shape.kv_of)];
     memory.pages = store_.arena(ordinal);
     memory.page_group = store_.group(ordinal);
   }
@@ -137,52 +188,115 @@ PartMemory Decoder::memory_of(const Part& part, Ordinals& ordinals) const {
 }
 
 kernels::InputNorm Decoder::norm_of(Norm kind, const Tensor& weight) const {
+  if (kind == Norm::none) return {};
   return {.weight = weight, .eps = plan_.norm_eps, .one_plus = kind == Norm::rms_1p};
 }
 
-PartCall Decoder::input_of(std::size_t layer, std::size_t block, const StepTables& tables,
-                           const Tensor& residual, const Tensor& normed) {
-  const Block& described = plan_.layers[layer].blocks[block];
+PartCall Decoder::input_of(const Block& block, const BlockWeights& weights,
+                           const StepTables& tables, const Streams& streams) {
   PartCall call = {.queue = queue_,
                    .tables = tables,
                    .scratch = scratch_,
-                   .x = residual,
-                   .norm = norm_of(described.norm, weights_.layers[layer].blocks[block].norm),
-                   .normed = normed,
-                   .residual = residual,
-                   .norm_eps = plan_.norm_eps};
-  if (described.parts.size() > 1) {
+                   .x = streams.residual,
+                   .norm = norm_of(block.norm, weights.norm),
+                   .normed = streams.normed,
+                   .residual = block.post_norm ? streams.branch : streams.residual,
+                   .norm_eps = plan_.norm_eps,
+                   .add = !block.post_norm,
+                   .layer_inputs = streams.inputs};
+  if (block.parts.size() > 1) {
     // No part may see what another one adds.
-    kernels::apply(queue_, call.norm, residual, normed);
-    call.x = normed;
+    kernels::apply(queue_, call.norm, streams.residual, streams.normed);
+    call.x = streams.normed;
     call.norm = {};
   }
   return call;
 }
 
+void Decoder::run_block(const Block& block, const BlockWeights& weights, const StepTables& tables,
+                        const Streams& streams, Ordinals& ordinals) {
+  PartCall call = input_of(block, weights, tables, streams);
+  for (std::size_t part = 0; part < block.parts.size(); ++part) {
+    run_part(block.parts[part], weights.parts[part], memory_of(block.parts[part], ordinals), call);
+    call.add = true;
+  }
+  if (!block.post_norm) return;
+  kernels::rms_norm(queue_, {.x = streams.branch,
+                             .weight = weights.post_norm,
+                             .y = streams.residual,
+                             .eps = plan_.norm_eps,
+                             .one_plus = *block.post_norm == Norm::rms_1p,
+                             .add = true,
+                             .factor = weights.factor});
+}
+
+void Decoder::run_layer(const Layer& layer, const LayerWeights& weights, const StepTables& tables,
+                        const Streams& streams, Ordinals& ordinals) {
+  for (std::size_t block = 0; block < layer.blocks.size(); ++block) {
+    run_block(layer.blocks[block], weights.blocks[block], tables, streams, ordinals);
+  }
+}
+
+Decoder::Streams Decoder::take_streams(std::int64_t tokens) {
+  const auto take = [&](std::int64_t columns) {
+    return scratch_.take(activation_, {tokens, columns});
+  };
+  Streams streams = {
+      .residual = take(plan_.width), .normed = take(plan_.width), .branch = {}, .inputs = {}};
+  if (plan_.has_post_norms()) streams.branch = take(plan_.width);
+  if (plan_.layer_inputs) streams.inputs = take(plan_.layer_inputs_width());
+  return streams;
+}
+
+/// From the embedding of the tokens, which the residual stream still holds.
+void Decoder::make_inputs(const StepTables& tables, const Streams& streams) {
+  const ScratchFrame frame(scratch_);
+  const Tensor projected =
+      scratch_.take(activation_, {tables.tokens.dim(0), plan_.layer_inputs_width()});
+  kernels::embed(queue_, {.weight = &weights_.inputs_embed,
+                          .tokens = tables.tokens,
+                          .y = streams.inputs,
+                          .scale = rounded_root(activation_, plan_.layer_inputs->width)});
+  kernels::project(queue_, {.x = streams.residual,
+                            .weight = &weights_.inputs_projection,
+                            .y = projected,
+                            .scale = 1.0F / std::sqrt(static_cast<float>(plan_.width))});
+  kernels::rms_norm(queue_, {.x = projected,
+                             .weight = weights_.inputs_norm,
+                             .y = streams.inputs,
+                             .eps = plan_.norm_eps,
+                             .heads = std::ssize(plan_.layers),
+                             .add = true,
+                             .scale = std::sqrt(0.5F)});
+}
+
 Tensor Decoder::run(const StepTables& tables, const Tensor& sample_rows) {
   scratch_.return_to(0);
-  const std::int64_t tokens = tables.tokens.dim(0);
-  const Tensor residual = scratch_.take(activation_, {tokens, plan_.width});
-  const Tensor normed = scratch_.take(activation_, {tokens, plan_.width});
+  const Streams streams = take_streams(tables.tokens.dim(0));
   kernels::embed(queue_, {.weight = &weights_.embed,
                           .tokens = tables.tokens,
-                          .y = residual,
-                          .scale = plan_.embedding_scale});
+                          .y = streams.residual,
+                          .scale = embedding_scale(plan_, activation_)});
+  if (plan_.layer_inputs) make_inputs(tables, streams);
 
   Ordinals ordinals;
   for (std::size_t layer = 0; layer < plan_.layers.size(); ++layer) {
-    const std::vector<Block>& blocks = plan_.layers[layer].blocks;
-    for (std::size_t block = 0; block < blocks.size(); ++block) {
-      const PartCall call = input_of(layer, block, tables, residual, normed);
-      for (std::size_t part = 0; part < blocks[block].parts.size(); ++part) {
-        const Part& described = blocks[block].parts[part];
-        run_part(described, weights_.layers[layer].blocks[block].parts[part],
-                 memory_of(described, ordinals), call);
-      }
+    run_layer(plan_.layers[layer], weights_.layers[layer], tables, streams, ordinals);
+  }
+  const Tensor out = logits(streams.residual, sample_rows);
+  if (plan_.draft) write_draft_keys(tables, streams);
+  return out;
+}
+
+void Decoder::advance_layer(const Layer& layer, const LayerWeights& weights, Ordinals& ordinals,
+                            const PartCall& call) {
+  for (std::size_t block = 0; block < layer.blocks.size(); ++block) {
+    const std::vector<Part>& parts = layer.blocks[block].parts;
+    for (std::size_t part = 0; part < parts.size(); ++part) {
+      advance_part(parts[part], weights.blocks[block].parts[part], memory_of(parts[part], ordinals),
+                   call);
     }
   }
-  return logits(residual, sample_rows);
 }
 
 void Decoder::advance(const StepTables& tables) {
@@ -197,15 +311,11 @@ void Decoder::advance(const StepTables& tables) {
                          .norm_eps = plan_.norm_eps};
   Ordinals ordinals;
   for (std::size_t layer = 0; layer < plan_.layers.size(); ++layer) {
-    const std::vector<Block>& blocks = plan_.layers[layer].blocks;
-    for (std::size_t block = 0; block < blocks.size(); ++block) {
-      for (std::size_t part = 0; part < blocks[block].parts.size(); ++part) {
-        const Part& described = blocks[block].parts[part];
-        advance_part(described, weights_.layers[layer].blocks[block].parts[part],
-                     memory_of(described, ordinals), call);
-      }
-    }
+    advance_layer(plan_.layers[layer], weights_.layers[layer], ordinals, call);
   }
+  if (!plan_.draft) return;
+  const Tensor& rings = carry().rings;
+  carried_with_ring(call, Tensor(rings.data, rings.dtype, {0, plan_.width}));
 }
 
 Tensor Decoder::logits(const Tensor& residual, const Tensor& sample_rows) {
@@ -220,6 +330,131 @@ Tensor Decoder::logits(const Tensor& residual, const Tensor& sample_rows) {
                             .y = out,
                             .normed = last,
                             .scale = plan_.logits_scale});
+  if (plan_.logits_cap > 0) kernels::cap(queue_, {.x = out, .cap = plan_.logits_cap});
+  return out;
+}
+
+/// Its layers come after all others.
+Decoder::Ordinals Decoder::draft_ordinals() const {
+  return {.pages = geometry_.pages.size() - 1, .slots = geometry_.pieces.size() - 1};
+}
+
+/// What the model said of a sequence's last position: in every slot, and of drafts in rings.
+PartMemory Decoder::carry() const {
+  const std::size_t last = draft_ordinals().slots;
+  Tensor kept = store_.windows(last);
+  kept.rank = 2;  // a window of one
+  return {.windows = kept, .rings = store_.rings(last)};
+}
+
+namespace {
+
+void shift(const PartCall& call, const PartMemory& memory, const RecurrentSpans& spans,
+           const Tensor& x, const Tensor& y) {
+  kernels::shift_rows(call.queue, {.x = x,
+                                   .kept = memory.windows,
+                                   .span_begin = spans.span_begin,
+                                   .read_slot = spans.read_slot,
+                                   .write_slot = spans.write_slot,
+                                   .y = y});
+}
+
+}  // namespace
+
+/// Of the spans in the ring tables, whose tokens' own rows are `hidden`: for all their rows that of
+/// the token before.
+Tensor Decoder::carried_with_ring(const PartCall& call, const Tensor& hidden) {
+  const RingTables& ring = call.tables.ring;
+  const PartMemory memory = carry();
+  const Tensor rows = call.scratch.take(activation_, {ring.from.dim(0), plan_.width});
+  const Tensor y = call.scratch.take(activation_, {ring.from.dim(0), plan_.width});
+  kernels::extend_rows(call.queue,
+                       {.x = hidden, .ring = memory.rings, .from = ring.from, .y = rows});
+  shift(call, memory, RecurrentSpans::with_ring(ring), rows, y);
+  return y;
+}
+
+/// For every token what the model says of the one before; what it says of the last ones is kept.
+void Decoder::carry_over(const PartCall& call, const Tensor& hidden, const Tensor& y) {
+  run_spans(
+      call, y,
+      [&](std::int64_t tokens) {
+        shift(call, carry(), RecurrentSpans::without_ring(call.tables), hidden.rows(0, tokens),
+              y.rows(0, tokens));
+      },
+      [&](std::int64_t first, std::int64_t tokens) {
+        const Tensor own = hidden.rows(first, tokens);
+        const Tensor all = carried_with_ring(call, own);
+        kernels::keep_rows(
+            call.queue, {.x = own, .gate = {}, .to = call.tables.ring.kept, .ring = carry().rings});
+        return all;
+      });
+}
+
+/// The layer's input, of pairs whose second halves are normed.
+void Decoder::join(const StepTables& tables, const Tensor& pairs, const Tensor& residual) {
+  const DraftWeights& weights = *weights_.draft;
+  const Tensor embedding = pairs.columns(0, plan_.width);
+  kernels::embed(queue_, {.weight = &weights_.embed,
+                          .tokens = tables.tokens,
+                          .y = embedding,
+                          .scale = embedding_scale(plan_, activation_)});
+  kernels::apply(queue_, norm_of(plan_.draft->norm, weights.embedding_norm), embedding, embedding);
+  kernels::project(queue_, {.x = pairs, .weight = &weights.fc, .y = residual});
+}
+
+void Decoder::write_draft_keys(const StepTables& tables, const Streams& streams) {
+  const ScratchFrame frame(scratch_);
+  const Tensor &residual = streams.residual, &normed = streams.normed;
+  const Block& first = plan_.draft->layers.front().blocks.front();
+  const BlockWeights& weights = weights_.draft->layers.front().blocks.front();
+  const Tensor pairs = scratch_.take(activation_, {residual.dim(0), 2 * std::int64_t{plan_.width}});
+  const Tensor before = pairs.columns(plan_.width, plan_.width);
+  const PartCall call = input_of(first, weights, tables, streams);
+  kernels::apply(queue_, norm_of(plan_.final_norm, weights_.final_norm), residual, normed);
+  carry_over(call, normed, before);
+  kernels::apply(queue_, norm_of(plan_.draft->norm, weights_.draft->hidden_norm), before, before);
+  join(tables, pairs, residual);
+  Ordinals ordinals = draft_ordinals();
+  write_keys(first.parts.front(), weights.parts.front(), memory_of(first.parts.front(), ordinals),
+             call);
+}
+
+Tensor Decoder::draft(const StepTables& tables, const Tensor& sample_rows, bool is_further) {
+  scratch_.return_to(0);
+  const std::int64_t rows = tables.tokens.dim(0);
+  const DraftWeights& weights = *weights_.draft;
+  const Streams streams = take_streams(rows);
+  const Tensor last = scratch_.take(activation_, {rows, plan_.width});
+  const Tensor out = scratch_.take(DType::f32, {rows, plan_.vocab});
+  const Tensor pairs = scratch_.take(activation_, {rows, 2 * std::int64_t{plan_.width}});
+  const Tensor before = pairs.columns(plan_.width, plan_.width);
+  const Tensor hidden = draft_hidden_.tensor(0, activation_, {rows, plan_.width});
+  const kernels::InputNorm hidden_norm = norm_of(plan_.draft->norm, weights.hidden_norm);
+  // To attention every span is one token, whatever its ring has.
+  StepTables single = tables;
+  single.single_tokens = true;
+  if (is_further) {
+    kernels::apply(queue_, hidden_norm, hidden, before);
+  } else {
+    const Block& first = plan_.draft->layers.front().blocks.front();
+    // What the model will say of these tokens is not known yet: no row reads it.
+    kernels::embed(queue_,
+                   {.weight = &weights_.embed, .tokens = tables.tokens, .y = streams.normed});
+    carry_over(input_of(first, weights.layers.front().blocks.front(), tables, streams),
+               streams.normed, before);
+    kernels::apply(queue_, hidden_norm, before, before);
+  }
+  join(tables, pairs, streams.residual);
+  Ordinals ordinals = draft_ordinals();
+  for (std::size_t layer = 0; layer < weights.layers.size(); ++layer) {
+    run_layer(plan_.draft->layers[layer], weights.layers[layer], single, streams, ordinals);
+  }
+  kernels::gather_rows(queue_, {.x = streams.residual, .rows = sample_rows, .y = last});
+  kernels::apply(queue_, norm_of(plan_.draft->norm, weights.norm), last, hidden);
+  kernels::project(
+      queue_, {.x = hidden, .weight = &weights_.output(), .y = out, .scale = plan_.logits_scale});
+  if (plan_.logits_cap > 0) kernels::cap(queue_, {.x = out, .cap = plan_.logits_cap});
   return out;
 }
 

@@ -12,6 +12,11 @@ namespace hyb::models {
 
 /// Runs a plan: embeds the tokens of a step, adds every block's parts to the residual stream, and
 /// computes the logits of the sampled rows. Knows no family and no part.
+///
+/// Where the plan has a draft layer, entry j of that layer's pages is made of token j and of what
+/// the model said of position j - 1 (zeros for the first), so it depends on the sequence up to j
+/// alone, like every other. A step writes the entries of all its tokens, which takes no attention;
+/// what it says of a sequence's last position is kept in the slot, and of drafts in the ring.
 class Decoder {
  public:
   /// All but `limits` outlive the decoder.
@@ -26,6 +31,15 @@ class Decoder {
   /// Moves states on by the entries of rings, without a step: `tables` has those of rings alone.
   void advance(const StepTables& tables);
 
+  /// Of a plan with a draft layer: logits [rows, vocab] of the tokens after those of the step, one
+  /// for every sequence, in the order of `sample_rows`. The first time after a step they are what
+  /// is known and has not run; then, for the first of these sequences, at the positions after it,
+  /// what was drawn from the last logits (`is_further`). Writes the layer's entries of these
+  /// positions, which run() writes again, and nothing else: the tables have no slots to write.
+  /// Valid until the next call of either.
+  kernels::Tensor draft(const StepTables& tables, const kernels::Tensor& sample_rows,
+                        bool is_further);
+
   std::size_t scratch_bytes() const;
 
   /// What a decoder of this plan takes, before one is made.
@@ -36,20 +50,42 @@ class Decoder {
   struct Ordinals;
   PartMemory memory_of(const Part& part, Ordinals& ordinals) const;
   kernels::InputNorm norm_of(Norm kind, const kernels::Tensor& weight) const;
-  PartCall input_of(std::size_t layer, std::size_t block, const StepTables& tables,
-                    const kernels::Tensor& residual, const kernels::Tensor& normed);
+  /// The residual stream and room beside it, each [T,H]; `branch` where a block has a post norm.
+  struct Streams {
+    kernels::Tensor residual, normed, branch;
+    kernels::Tensor inputs;  ///< [T,layers*width], as Plan::layer_inputs
+  };
+  Streams take_streams(std::int64_t tokens);
+  void make_inputs(const StepTables& tables, const Streams& streams);
+  PartCall input_of(const Block& block, const BlockWeights& weights, const StepTables& tables,
+                    const Streams& streams);
+  void run_block(const Block& block, const BlockWeights& weights, const StepTables& tables,
+                 const Streams& streams, Ordinals& ordinals);
+  void run_layer(const Layer& layer, const LayerWeights& weights, const StepTables& tables,
+                 const Streams& streams, Ordinals& ordinals);
+  void advance_layer(const Layer& layer, const LayerWeights& weights, Ordinals& ordinals,
+                     const PartCall& call);
   kernels::Tensor logits(const kernels::Tensor& residual, const kernels::Tensor& sample_rows);
+  Ordinals draft_ordinals() const;
+  PartMemory carry() const;
+  kernels::Tensor carried_with_ring(const PartCall& call, const kernels::Tensor& hidden);
+  void carry_over(const PartCall& call, const kernels::Tensor& hidden, const kernels::Tensor& y);
+  void join(const StepTables& tables, const kernels::Tensor& pairs,
+            const kernels::Tensor& residual);
+  void write_draft_keys(const StepTables& tables, const Streams& streams);
 
   kernels::Queue& queue_;
   const Plan& plan_;
   const Weights& weights_;
   const Store& store_;
-  std::int32_t page_tokens_;
+  const Geometry& geometry_;
   DType activation_;
   Scratch scratch_;
   // What ops keep for themselves from call to call: zeros at the start.
   std::vector<kernels::Buffer> workspaces_;  // by kind of part
   kernels::Buffer semaphores_;
+  std::vector<std::size_t> pages_of_layer_;  // index in the store of a layer's last part with pages
+  kernels::Buffer draft_hidden_;             // [rows, H] of the drafts drawn last
 };
 
 }  // namespace hyb::models

@@ -33,9 +33,17 @@ const Family* nearest_family(std::string_view wanted) {
 }  // namespace
 
 std::span<const Family* const> families() {
-  static constexpr std::array table = {&bamba, &falcon_h1,  &granite, &granite_hybrid, &lfm2,
-                                       &llama, &nemotron_h, &qwen3,   &qwen3_5,        &qwen3_next};
+  static constexpr std::array table = {
+      &bamba,          &falcon_h1, &gemma2, &gemma3, &gemma4,     &gpt_oss, &granite, &granite_swa,
+      &granite_hybrid, &lfm2,      &llama,  &mellum, &nemotron_h, &qwen3,   &qwen3_5, &qwen3_next};
   return table;
+}
+
+Plan plan_of(const Config& config, bool with_drafts) {
+  const Family& family = family_of(config);
+  Plan plan = family.plan(config);
+  if (with_drafts && family.draft != nullptr) plan.draft = family.draft(config);
+  return plan;
 }
 
 const Family& family_of(const Config& config) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -15,10 +16,17 @@ namespace hyb::models {
 ///
 /// Roles (H width, S hidden of a feed-forward, E experts, I hidden of an expert, L latent or H):
 ///   embed [vocab,H]  final_norm [H]  head [vocab,H]        model-wide, no layer index
-///   block0.norm, block1.norm [H]                           norms of a layer, one per block
+///   layer_inputs.embed [rows,layers*width]  layer_inputs.projection [layers*width,H]
+///   layer_inputs.norm [width]                              with layer_inputs, no layer index
+///   block0.norm, block1.norm, block2.norm [H]              norms of a layer, one per block
+///   block0.post_norm, ... [H]                              with post_norm
+///   block0.factor, ... [1]                                 with has_factor
 ///   attention.q [heads*head_dim,H] (with output_gate twice the rows: per head [q | gate])
 ///   attention.k, attention.v [kv_heads*head_dim,H]  attention.o [H,heads*head_dim]
 ///   attention.q_norm, attention.k_norm [head_dim]          with qk_norm
+///   attention.sinks [heads]                                with sinks
+///   attention.q_bias [heads*head_dim]  attention.k_bias, attention.v_bias [kv_heads*head_dim]
+///   attention.o_bias [H]                                   with biases
 ///   ssd.in_proj [projection,H] rows z|x|B|C|dt  ssd.conv_weight [conv_dim,1,K]  ssd.conv_bias
 ///   ssd.a_log, ssd.d, ssd.dt_bias [heads]  ssd.norm [inner]  ssd.out_proj [H,inner]
 ///   delta.qkvz [conv_dim+values,H], per key head rows q|k|v|z, and delta.ba [2*value_heads,H], per
@@ -29,12 +37,18 @@ namespace hyb::models {
 ///   conv.in_proj [3*channels,H] rows B|C|x  conv.weight [channels,1,K]
 ///   conv.out_proj [H,channels]
 ///   mlp.gate_up [2S,H] rows gate|up, or mlp.gate and mlp.up [S,H]  mlp.down [H,S]
+///   layer_input.gate [width,H]  layer_input.projection [H,width]
 ///   moe.router [E,H]  moe.correction_bias [E]
 ///   moe.gate_up [E,2I,L] rows gate|up and moe.down [E,L,I], or one tensor per expert:
 ///   moe.expert_gate, moe.expert_up [I,L] and moe.expert_down [L,I]
+///   with alternating moe.gate_up [E,2I,L] rows gate, up, gate, ... and moe.down [E,L,I], or
+///   moe.gate_up_transposed [E,L,2I] and moe.down_transposed [E,I,L]
+///   moe.router_bias [E]  moe.gate_up_bias [E,2I], as the rows  moe.down_bias [E,L]  with biases
 ///   moe.latent_in [L,H]  moe.latent_out [H,L]
 ///   moe.shared_gate_up [2S,H], or moe.shared_gate and moe.shared_up  moe.shared_down [H,S]
 ///   moe.shared_expert_gate [1,H]                           with shared_gate
+///   draft.embedding_norm, draft.hidden_norm, draft.norm [H]  draft.fc [H,2H] columns of the
+///   embedding | of the hidden                              of the draft layer
 /// Where a family names two layouts, the files decide.
 struct TensorName {
   std::string_view role;
@@ -47,6 +61,10 @@ struct Family {
   Plan (*plan)(const Config&);
   std::span<const TensorName> names;
   std::span<const std::string_view> trunks = {};  ///< what replaces `*` in names
+  /// The same in the draft layer, whose index is counted from 0.
+  std::span<const std::string_view> draft_trunks = {};
+  /// What config.json says of a draft layer; null: the family has none.
+  std::optional<DraftLayer> (*draft)(const Config&) = nullptr;
   /// Prefixes of tensors that are known and not used: draft layers, vision.
   std::span<const std::string_view> unused = {};
 };
@@ -54,10 +72,16 @@ struct Family {
 /// One line per family, sorted by name.
 extern const Family bamba;
 extern const Family falcon_h1;
+extern const Family gemma2;
+extern const Family gemma3;
+extern const Family gemma4;
+extern const Family gpt_oss;
 extern const Family granite;
+extern const Family granite_swa;
 extern const Family granite_hybrid;
 extern const Family lfm2;
 extern const Family llama;
+extern const Family mellum;
 extern const Family nemotron_h;
 extern const Family qwen3;
 extern const Family qwen3_5;
@@ -65,6 +89,10 @@ extern const Family qwen3_next;
 
 /// Every known family, in that order.
 std::span<const Family* const> families();
+
+/// Describes a model; `with_drafts`: with its draft layer, where config.json says that there is
+/// one.
+Plan plan_of(const Config& config, bool with_drafts);
 
 /// The family of config's model_type. Throws Error(model) that lists the known ones.
 const Family& family_of(const Config& config);

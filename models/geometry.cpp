@@ -85,6 +85,19 @@ void add_state(Geometry& geometry, const Place& at, const StateShape& shape) {
   geometry.pieces.push_back(piece);
 }
 
+void add_layer(Geometry& geometry, std::int32_t layer, const Layer& described) {
+  for (std::size_t b = 0; b < described.blocks.size(); ++b) {
+    const std::vector<Part>& parts = described.blocks[b].parts;
+    for (std::size_t p = 0; p < parts.size(); ++p) {
+      const Place at = {layer, static_cast<std::int32_t>(b), static_cast<std::int32_t>(p)};
+      const MemoryShape shape =
+          std::visit([](const auto& part) { return part.memory(); }, parts[p]);
+      if (shape.kv) add_pages(geometry, at, *shape.kv);
+      if (shape.state) add_state(geometry, at, *shape.state);
+    }
+  }
+}
+
 }  // namespace
 
 Geometry geometry_of(const Plan& plan, const GeometryOptions& options) {
@@ -95,6 +108,7 @@ Geometry geometry_of(const Plan& plan, const GeometryOptions& options) {
                        .load = {.activation = options.activation,
                                 .quantize = options.quantize,
                                 .fp8_parameters = options.fp8_parameters,
+                                .mxfp4_parameters = options.mxfp4_parameters,
                                 .f16_share = options.f16_share,
                                 .lossless = options.lossless},
                        .pages = {},
@@ -103,19 +117,19 @@ Geometry geometry_of(const Plan& plan, const GeometryOptions& options) {
                        .page_bytes = 0,
                        .slot_bytes = 0,
                        .state_bytes_per_sequence = 0};
-  for (std::size_t l = 0; l < plan.layers.size(); ++l) {
-    const std::vector<Block>& blocks = plan.layers[l].blocks;
-    for (std::size_t b = 0; b < blocks.size(); ++b) {
-      for (std::size_t p = 0; p < blocks[b].parts.size(); ++p) {
-        const Place at = {static_cast<std::int32_t>(l), static_cast<std::int32_t>(b),
-                          static_cast<std::int32_t>(p)};
-        const MemoryShape shape =
-            std::visit([](const auto& part) { return part.memory(); }, blocks[b].parts[p]);
-        if (shape.kv) add_pages(geometry, at, *shape.kv);
-        if (shape.state) add_state(geometry, at, *shape.state);
-      }
-    }
+  const auto layers = static_cast<std::int32_t>(plan.layers.size());
+  for (std::int32_t l = 0; l < layers; ++l) {
+    add_layer(geometry, l, plan.layers[static_cast<std::size_t>(l)]);
   }
+  if (!plan.draft) return geometry;
+  require(!geometry.pieces.empty(), "geometry: a model with a draft layer has slots");
+  const auto drafting = static_cast<std::int32_t>(plan.draft->layers.size());
+  for (std::int32_t l = 0; l < drafting; ++l) {
+    add_layer(geometry, layers + l, plan.draft->layers[static_cast<std::size_t>(l)]);
+  }
+  // What the model says of a position, which the next one's entry is made of: a window of one.
+  add_state(geometry, {layers + drafting, 0, 0},
+            {.conv_channels = plan.width, .conv_width = 2, .ring_width = plan.width});
   return geometry;
 }
 

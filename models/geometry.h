@@ -23,6 +23,7 @@ struct LoadOptions {
   /// How many of the plan's parameters are published as F8_E4M3 (weight_index.h). Only estimates of
   /// sizes use it; loading goes by the files.
   std::int64_t fp8_parameters = 0;
+  std::int64_t mxfp4_parameters = 0;  ///< the same of MXFP4, which only experts have
   /// The share of the matrices' parameters that is published as F16 (weight_index.h): with f32 they
   /// stay F16. The same holds of it.
   double f16_share = 0;
@@ -60,7 +61,7 @@ struct Reach {
 
 /// Keys and values of one attention layer. A layer that reads another layer's has none.
 struct PageLayout {
-  std::int32_t layer;  ///< index in Plan::layers
+  std::int32_t layer;  ///< index in Plan::layers, or after them in DraftLayer::layers
   std::int32_t block;  ///< index in Layer::blocks
   std::int32_t part;   ///< index in Block::parts
   std::int32_t kv_heads;
@@ -97,8 +98,10 @@ struct GeometryOptions {
   std::int32_t page_tokens = models::page_tokens;
   kernels::Quantize quantize = kernels::Quantize::none;  ///< as in LoadOptions
   std::int64_t fp8_parameters = 0;                       ///< as in LoadOptions
+  std::int64_t mxfp4_parameters = 0;                     ///< as in LoadOptions
   double f16_share = 0;                                  ///< as in LoadOptions
   bool lossless = false;                                 ///< as in LoadOptions
+  bool with_drafts = false;  ///< as in plan_of, for those that describe the model themselves
 };
 
 /// Bytes that a sequence of this model needs, derived from the plan alone.
@@ -109,7 +112,9 @@ struct Geometry {
   DType state_dtype;
   LoadOptions load;               ///< of the weights
   std::vector<PageLayout> pages;  ///< in layer order; the index is the attention ordinal
-  std::vector<SlotPiece> pieces;  ///< in layer order; the index is the recurrent ordinal
+  /// In layer order; the index is the recurrent ordinal. The last one is the draft layer's, where
+  /// there is one: what the model says of a sequence's last position, [H, 1].
+  std::vector<SlotPiece> pieces;
 
   std::size_t kv_bytes_per_token;        ///< attention layers that see every position
   std::size_t window_kv_bytes = 0;       ///< of a sequence, at most: those with windows

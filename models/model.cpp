@@ -65,7 +65,7 @@ DType activation_dtype(const Plan& plan, std::optional<DType> wanted) {
 Model load_model(kernels::Queue& queue, const Config& config, TensorFiles& files,
                  const GeometryOptions& options, const MakeRoom& make_room) {
   const Family& family = family_of(config);
-  Plan plan = family.plan(config);
+  Plan plan = plan_of(config, options.with_drafts);
   const WeightIndex index(plan, family, files);
   report_extra(index, files);
   files.map();
@@ -86,7 +86,7 @@ std::vector<LosslessMatrix> sample_lossless(const Config& config, TensorFiles& f
 
 Model random_model(kernels::Queue& queue, const Config& config, std::uint64_t seed,
                    const GeometryOptions& options, const MakeRoom& make_room) {
-  Plan plan = family_of(config).plan(config);
+  Plan plan = plan_of(config, options.with_drafts);
   RandomWeights provider(seed, plan.weight_dtype == DType::f16 ? DType::f16 : DType::bf16);
   return model_of(queue, std::move(plan), provider, options, make_room);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,14 +12,49 @@
 namespace hyb::models {
 
 /// h += sum over parts of output_scale * part(norm(h)). All parts read the same norm(h); their
-/// outputs are added in the order of `parts`, each rounded to the type of h.
+/// outputs are added in the order of `parts`, each rounded to the type of h. With a post norm
+/// h += post_norm(that sum), and with a factor, one trained number, h *= factor afterwards.
 struct Block {
   Norm norm = Norm::rms;
   std::vector<Part> parts;
+  std::optional<Norm> post_norm = {};
+  bool has_factor = false;  ///< of a block with a post norm
 };
 
 struct Layer {
   std::vector<Block> blocks;
+
+  /// visit(part) of every part, in order.
+  template <typename Visit>
+  void visit_parts(const Visit& visit) const {
+    for (const Block& block : blocks) {
+      for (const Part& part : block.parts) std::visit(visit, part);
+    }
+  }
+};
+
+/// A second embedding of every token, `width` numbers for each layer:
+///   p = (embedding * sqrt(width) + rms(projection * e0 / sqrt(H))) / sqrt(2),
+/// e0 being what the first layer gets, the norm over the numbers of a layer; the first root is
+/// rounded to the type of the activations.
+struct LayerInputs {
+  std::int32_t vocab;  ///< rows of this embedding
+  std::int32_t width;
+};
+
+/// What of the checkpoint drafts (multi-token prediction): what the model says of a position, after
+/// its final norm, and the token drawn there become the input of one more layer, in some files of
+/// two, which says the token after that:
+///
+///   x = fc * [norm(embedding of the token) | norm(hidden of the position before it)]
+///   hidden = norm(x after these layers)     logits = the model's head
+///
+/// A further draft has this hidden for the model's. That the model's is taken after its final norm
+/// is how the servers run the checkpoints that have such layers: of Qwen's vLLM and llama.cpp,
+/// whose acceptance rose by it, of Nemotron's vLLM, SGLang and NVIDIA's own TensorRT-LLM.
+struct DraftLayer {
+  Norm norm = Norm::rms;           ///< of all three norms
+  std::vector<Layer> layers = {};  ///< the first block is attention alone
 };
 
 /// What config.json says of a model in words that all families share: values only, no tensors, no
@@ -31,21 +67,28 @@ struct Plan {
   float norm_eps;
   Norm final_norm = Norm::rms;
   float embedding_scale = 1.0F;
-  float logits_scale = 1.0F;  ///< factor on the logits
+  bool embedding_times_root = false;  ///< sqrt(H) instead, rounded as activations are
+  float logits_scale = 1.0F;          ///< factor on the logits
+  float logits_cap = 0.0F;            ///< then cap * tanh(logits / cap); 0: none
   bool tied_head = false;
   DType weight_dtype = DType::bf16;  ///< what config.json says the weights are
   DType state_dtype = DType::f32;    ///< of the recurrent matrices
   std::int32_t positions_max = 0;    ///< max_position_embeddings; 0: not stated
   std::vector<Layer> layers;
+  std::optional<LayerInputs> layer_inputs = {};
+  std::optional<DraftLayer> draft = {};  ///< only where it is to draft
 
-  /// visit(part) of every part, in order.
+  /// Numbers of a token for all layers; 0: none.
+  std::int64_t layer_inputs_width() const {
+    return layer_inputs ? std::ssize(layers) * layer_inputs->width : 0;
+  }
+
+  /// visit(part) of every part, in order; those of the draft layer come last.
   template <typename Visit>
   void visit_parts(const Visit& visit) const {
-    for (const Layer& layer : layers) {
-      for (const Block& block : layer.blocks) {
-        for (const Part& part : block.parts) std::visit(visit, part);
-      }
-    }
+    for (const Layer& layer : layers) layer.visit_parts(visit);
+    if (!draft) return;
+    for (const Layer& layer : draft->layers) layer.visit_parts(visit);
   }
 
   /// Whether positions past positions_max degrade.
@@ -55,6 +98,14 @@ struct Plan {
       if constexpr (requires { part.rope; }) found |= part.rope.has_value();
     });
     return found;
+  }
+  bool has_post_norms() const {
+    const auto has_one = [](const Layer& layer) {
+      return std::ranges::any_of(layer.blocks,
+                                 [](const Block& block) { return block.post_norm.has_value(); });
+    };
+    return std::ranges::any_of(layers, has_one) ||
+           (draft && std::ranges::any_of(draft->layers, has_one));
   }
   bool has_experts() const {
     bool found = false;

@@ -206,7 +206,7 @@ bool is_large_linear(const RequiredWeight& weight) {
       "embed",   "moe.router",  "moe.shared_expert_gate", "delta.ba", "delta.a",
       "delta.b", "conv.weight", "moe.correction_bias"};
   const std::string_view role = weight.key.role;
-  return weight.shape.size() >= 2 && !role.ends_with("conv_weight") &&
+  return weight.shape.size() >= 2 && !role.ends_with("conv_weight") && !role.ends_with("_bias") &&
          std::find(plain.begin(), plain.end(), role) == plain.end();
 }
 
@@ -230,15 +230,28 @@ void each_format(const Plan& plan, const Family& family, const PublishedFormats&
 
 }  // namespace
 
-std::int64_t fp8_parameters(const Plan& plan, const Family& family, const Config& config) {
+namespace {
+
+std::int64_t parameters_in(std::string_view name, const Plan& plan, const Family& family,
+                           const Config& config) {
   const std::optional<Config> quantization = config.quantization();
   if (!quantization) return 0;
   std::int64_t count = 0;
   each_format(plan, family, PublishedFormats(*quantization),
               [&](std::int64_t parameters, const Format* format) {
-                if (format && format->name == "FP8") count += parameters;
+                if (format && format->name == name) count += parameters;
               });
   return count;
+}
+
+}  // namespace
+
+std::int64_t fp8_parameters(const Plan& plan, const Family& family, const Config& config) {
+  return parameters_in("FP8", plan, family, config);
+}
+
+std::int64_t mxfp4_parameters(const Plan& plan, const Family& family, const Config& config) {
+  return parameters_in("MXFP4", plan, family, config);
 }
 
 std::optional<PublishedSize> published_size(const Plan& plan, const Family& family,

@@ -18,6 +18,9 @@ namespace hyb::models {
 /// the files alone decide. Throws Error(model) for what is damaged, and as required_weights does.
 std::int64_t fp8_parameters(const Plan& plan, const Family& family, const Config& config);
 
+/// The same of MXFP4.
+std::int64_t mxfp4_parameters(const Plan& plan, const Family& family, const Config& config);
+
 /// What a quantised checkpoint weighs.
 struct PublishedSize {
   std::string format;  ///< "NVFP4", "4-bit GPTQ"; several are joined by " and "

@@ -29,11 +29,8 @@ class ParameterCounter : public WeightVisitor {
             .source = {1, 0, matrix.columns}};
   }
 
-  float* visit_small(std::string_view, std::initializer_list<std::int64_t> shape,
-                     std::int64_t) override {
-    std::int64_t count = 1;
-    for (const std::int64_t dimension : shape) count *= dimension;
-    fixed += count;
+  float* visit_small(std::span<const Small> tensors) override {
+    for (const Small& tensor : tensors) fixed += tensor.count();
     return nullptr;
   }
 };
@@ -60,20 +57,28 @@ Roofline::Roofline(const Plan& plan, const Geometry& geometry)
       head_bytes_(bytes_of(geometry.load, head_quantize(geometry.load))),
       head_parameters_(std::int64_t{plan.vocab} * plan.width) {
   fixed_parameters_ = plan.width;  // of the final norm
+  if (plan.layer_inputs) {
+    fixed_parameters_ += plan.layer_inputs_width() * plan.width + plan.layer_inputs->width;
+  }
   for (const Layer& layer : plan.layers) {
     for (const Block& block : layer.blocks) {
-      fixed_parameters_ += plan.width;  // of the block's norm
+      if (block.norm != Norm::none) fixed_parameters_ += plan.width;
+      if (block.post_norm) fixed_parameters_ += plan.width;
+      if (block.has_factor) ++fixed_parameters_;
       for (const Part& part : block.parts) {
         std::visit([&](const auto& known) { add_part(known, plan.width); }, part);
       }
     }
   }
-  count_fp8(geometry.load);
+  count_published(geometry.load);
+  const auto layers = static_cast<std::int32_t>(plan.layers.size());  // but for the draft layer
   for (const PageLayout& page : geometry.pages) {
+    if (page.layer >= layers) continue;
     attention_[page.reach.tokens].bytes_per_token +=
         static_cast<double>(page.page_bytes) / geometry.page_tokens;
   }
   for (const SlotPiece& piece : geometry.pieces) {
+    if (piece.layer >= layers) continue;
     state_bytes_ += static_cast<double>(piece.state_bytes);
     window_bytes_ += static_cast<double>(piece.conv_bytes);
   }
@@ -94,14 +99,22 @@ void Roofline::add_part(const auto& part, std::int64_t width) {
   routed_active_ += counter.routed / work.experts * work.active;
 }
 
-/// What is published as F8_E4M3 counts as that, spread over all weights.
-void Roofline::count_fp8(const LoadOptions& load) {
-  constexpr double fp8_bytes = 1 + 4.0 / 128;
-  if (load.activation != DType::bf16 || load.quantize == kernels::Quantize::q4) return;
-  auto all = static_cast<double>(fixed_parameters_);
-  for (const Experts& layer : experts_) all += layer.parameters;
-  const double share = all > 0 ? std::min(1.0, static_cast<double>(load.fp8_parameters) / all) : 0;
-  weight_bytes_ += share * (fp8_bytes - weight_bytes_);
+/// What is published as F8_E4M3 counts as that, spread over all weights; MXFP4 over experts.
+void Roofline::count_published(const LoadOptions& load) {
+  constexpr double fp8_bytes = 1 + 4.0 / 128, mxfp4_bytes = 4.25 / 8;
+  expert_bytes_ = weight_bytes_;
+  if (load.activation != DType::bf16) return;
+  double routed = 0;
+  for (const Experts& layer : experts_) routed += layer.parameters;
+  const auto share = [](std::int64_t parameters, double of) {
+    return of > 0 ? std::min(1.0, static_cast<double>(parameters) / of) : 0.0;
+  };
+  if (load.quantize != kernels::Quantize::q4) {
+    const double all = static_cast<double>(fixed_parameters_) + routed;
+    weight_bytes_ += share(load.fp8_parameters, all) * (fp8_bytes - weight_bytes_);
+    expert_bytes_ = weight_bytes_;
+  }
+  expert_bytes_ += share(load.mxfp4_parameters, routed) * (mxfp4_bytes - expert_bytes_);
 }
 
 double Roofline::experts_touched(double tokens) const {
@@ -158,9 +171,8 @@ Work Roofline::step(std::span<const StepShape> shapes) const {
     tokens += shape.sequences * shape.tokens;
     rows += shape.sequences * shape.rows;
   }
-  const double parameters =
-      static_cast<double>(fixed_parameters_) + experts_touched(static_cast<double>(tokens));
-  work.bytes += parameters * weight_bytes_;
+  work.bytes += static_cast<double>(fixed_parameters_) * weight_bytes_ +
+                experts_touched(static_cast<double>(tokens)) * expert_bytes_;
   if (rows > 0) work.bytes += static_cast<double>(head_parameters_) * head_bytes_;
   return work;
 }

@@ -82,7 +82,7 @@ class Roofline {
   };
 
   void add_part(const auto& part, std::int64_t width);
-  void count_fp8(const LoadOptions& load);
+  void count_published(const LoadOptions& load);
   double experts_touched(double tokens) const;
   struct Seconds {
     double reading, computing;
@@ -90,7 +90,7 @@ class Roofline {
   Seconds chunk_seconds(const DeviceRates& rates, std::int32_t tokens) const;
   Work spans(const StepShape& shape) const;
 
-  double weight_bytes_, head_bytes_;  ///< of one parameter
+  double weight_bytes_, head_bytes_, expert_bytes_;  ///< of one parameter
   std::int64_t fixed_parameters_ = 0, routed_active_ = 0, head_parameters_;
   std::vector<Experts> experts_;  ///< one entry per layer that has some
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <utility>
 #include <variant>
 
@@ -372,19 +374,83 @@ std::vector<float> ModelRunner::download(const Tensor& logits, std::size_t rows)
   return out;
 }
 
+/// As draw_rows, on either device.
+std::vector<SampledToken> ModelRunner::draw_now(const Tensor& logits) {
+  if (sampler_ == nullptr) return draw_rows(logits);
+  sampler_->stage(sample_params_, logits.dim(0), options_.vocab_used);
+  sampler_->draw(logits, options_.vocab_used, {});
+  sampler_->ask({});
+  std::vector<SampledToken> tokens;
+  for (const kernels::SampledToken& drawn : sampler_->answers()) tokens.push_back(token_of(drawn));
+  return tokens;
+}
+
 SampledToken ModelRunner::draw(std::span<const float> logits, const hyb::SampleRow& row) {
   require(running_.empty(), "runner: draws are between steps");
   require(count_of(logits) == options_.vocab_used, "runner: a logit per id that may be drawn");
   kernels::upload(queue_, drawn_logits_.data(), std::as_bytes(logits));
   sample_params_.clear();
   add_row(row);
-  const Tensor rows = drawn_logits_.tensor(0, DType::f32, {1, count_of(logits)});
-  if (sampler_ == nullptr) return draw_rows(rows).front();
   is_prepared_ = false;
-  sampler_->stage(sample_params_, 1, options_.vocab_used);
-  sampler_->draw(rows, options_.vocab_used, {});
-  sampler_->ask({});
-  return token_of(sampler_->answers().front());
+  return draw_now(drawn_logits_.tensor(0, DType::f32, {1, count_of(logits)})).front();
+}
+
+void ModelRunner::check_draft(const Step& step) const {
+  require(can_draft() && running_.empty(), "runner: what drafts does it between steps");
+  require(count_of(step.spans) <= options_.step_rows, "runner: drafts within capacity()");
+  for (const Span& span : step.spans) {
+    require(span.tokens.size() == 1 && span.samples.size() == 1 && span.drafts > 0 &&
+                span.write_slot == no_slot && index(span.read_slot) >= 0,
+            "runner: what is drafted for has run, but for one token");
+    Span reach = span;  // as a step would run it, but for the slot that is written
+    std::vector<TokenId> tokens(static_cast<std::size_t>(span.drafts), span.tokens.front());
+    reach.tokens = tokens;
+    reach.drafts = 0;
+    reach.write_slot = span.read_slot;
+    check(reach);
+  }
+}
+
+/// Round by round one more draft of those that are to have another; these come first.
+std::vector<std::vector<SampledToken>> ModelRunner::draft(const Step& step) {
+  check_draft(step);
+  is_prepared_ = false;
+  carry_out(step.orders);
+  std::vector<std::size_t> order(step.spans.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::greater<>(),
+                           [&](std::size_t i) { return step.spans[i].drafts; });
+  std::vector<std::vector<SampledToken>> drafts(order.size());
+  std::vector<TokenId> last;
+  Step round;
+  for (const std::size_t i : order) {
+    last.push_back(step.spans[i].tokens.front());
+    round.spans.push_back(step.spans[i]);
+    round.spans.back().drafts = 0;
+  }
+  for (std::int32_t made = 0;; ++made) {
+    while (!round.spans.empty() && step.spans[order[round.spans.size() - 1]].drafts <= made) {
+      round.spans.pop_back();
+    }
+    if (round.spans.empty()) return drafts;
+    for (std::size_t at = 0; at < round.spans.size(); ++at) {
+      round.spans[at].tokens = std::span(last).subspan(at, 1);
+    }
+    const StepStaging::Staged staged = staging_.stage(round);
+    add_rows(round);
+    const std::vector<SampledToken> drawn =
+        draw_now(decoder_.draft(staged.tables, staged.sample_rows, made > 0));
+    for (std::size_t at = 0; at < round.spans.size(); ++at) {
+      std::vector<SampledToken>& own = drafts[order[at]];
+      if (drawn[at].finite && count_of(own) == made) own.push_back(drawn[at]);
+      last[at] = own.empty() ? last[at] : own.back().token;
+      Span& span = round.spans[at];
+      ++span.position;
+      ++span.samples.front().draw;
+      span.ring = no_ring;
+      span.ring_entries = 0;
+    }
+  }
 }
 
 }  // namespace hyb::models

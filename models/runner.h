@@ -41,6 +41,8 @@ class ModelRunner : public Runner {
   void prepare(const Step& next) override;
   void launch_prepared() override;
   StepResult wait() override;
+  bool can_draft() const override { return plan_.draft.has_value(); }
+  std::vector<std::vector<SampledToken>> draft(const Step& step) override;
   SampledToken draw(std::span<const float> logits, const hyb::SampleRow& row) override;
   bool commit(SuperblockId superblock, bool may_create) override {
     return store_.commit(superblock, may_create);
@@ -80,7 +82,9 @@ class ModelRunner : public Runner {
   void advance(const AdvanceSlot& order);
   void add_row(const hyb::SampleRow& row);
   void add_rows(const Step& step);
+  void check_draft(const Step& step) const;
   std::vector<SampledToken> draw_rows(const kernels::Tensor& logits);
+  std::vector<SampledToken> draw_now(const kernels::Tensor& logits);
   std::vector<float> download(const kernels::Tensor& logits, std::size_t rows);
   void stage(const Step& step, bool is_next);
   void launch_staged();

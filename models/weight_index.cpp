@@ -11,6 +11,7 @@
 
 #include "core/base/error.h"
 #include "core/io/file.h"
+#include "kernels/weight_source.h"
 #include "models/weights.h"
 
 namespace hyb::models {
@@ -50,7 +51,8 @@ bool matches(std::string_view pattern, std::string_view name) {
 /// Lists the weights of a plan; the family says under which names, and in which layout.
 class WeightLister : public WeightVisitor {
  public:
-  WeightLister(const Family& family, const TensorFiles* files) : family_(family), files_(files) {}
+  WeightLister(const Plan& plan, const Family& family, const TensorFiles* files)
+      : layers_(static_cast<std::int32_t>(plan.layers.size())), family_(family), files_(files) {}
 
   std::vector<RequiredWeight> take() { return std::move(weights_); }
 
@@ -74,6 +76,7 @@ class WeightLister : public WeightVisitor {
  private:
   StoredMatrix visit(const Matrix& matrix) override {
     Shape shape = {matrix.rows, matrix.columns};
+    if (matrix.transposed) std::swap(shape[0], shape[1]);
     if (matrix.experts > 0) shape.insert(shape.begin(), matrix.experts);
     add(matrix.role, std::move(shape), matrix.expert);
     return {.role = matrix.role,
@@ -82,9 +85,8 @@ class WeightLister : public WeightVisitor {
             .source = {1, 0, matrix.columns}};
   }
 
-  float* visit_small(std::string_view role, std::initializer_list<std::int64_t> shape,
-                     std::int64_t) override {
-    add(role, shape);
+  float* visit_small(std::span<const Small> tensors) override {
+    for (const Small& tensor : tensors) add(tensor.role, tensor.shape);
     return nullptr;
   }
 
@@ -94,8 +96,12 @@ class WeightLister : public WeightVisitor {
       out.push_back(fill_numbers(name.name, layer(), expert));
       return;
     }
-    const std::string rest = fill_numbers(name.name.substr(1), layer(), expert);
-    for (const std::string_view trunk : family_.trunks) out.push_back(std::string(trunk) + rest);
+    const bool is_draft = layer() >= layers_;
+    const std::string rest =
+        fill_numbers(name.name.substr(1), is_draft ? layer() - layers_ : layer(), expert);
+    for (const std::string_view trunk : is_draft ? family_.draft_trunks : family_.trunks) {
+      out.push_back(std::string(trunk) + rest);
+    }
   }
 
   bool is_named(std::string_view role) const {
@@ -130,6 +136,7 @@ class WeightLister : public WeightVisitor {
     weights_.push_back(std::move(weight));
   }
 
+  std::int32_t layers_;  // but for the draft layer
   const Family& family_;
   const TensorFiles* files_;  // none: of config.json alone
   std::vector<RequiredWeight> weights_;
@@ -139,7 +146,7 @@ class WeightLister : public WeightVisitor {
 
 std::vector<RequiredWeight> required_weights(const Plan& plan, const Family& family,
                                              const TensorFiles* files) {
-  WeightLister lister(family, files);
+  WeightLister lister(plan, family, files);
   visit_weights(plan, lister);
   std::vector<RequiredWeight> weights = lister.take();
   parameters(weights);
@@ -159,6 +166,12 @@ std::string_view role_of(const Family& family, std::string_view name) {
     }
   }
   return "";
+}
+
+bool has_draft_layer(const Family& family, const TensorFiles& files) {
+  return std::any_of(family.names.begin(), family.names.end(), [&](const TensorName& name) {
+    return name.role == "draft.fc" && files.find(name.name) != nullptr;
+  });
 }
 
 std::int64_t parameters(const std::vector<RequiredWeight>& weights) {
@@ -192,8 +205,29 @@ bool is_plain(DType dtype) {
 
 /// Whether it is packed as a matrix.
 bool is_matrix(const RequiredWeight& weight) {
-  return weight.shape.size() >= 2 && !weight.key.role.ends_with("conv_weight") &&
-         weight.key.role != "conv.weight";
+  const std::string_view role = weight.key.role;
+  return weight.shape.size() >= 2 && !role.ends_with("conv_weight") && !role.ends_with("_bias") &&
+         role != "conv.weight";
+}
+
+constexpr std::string_view blocks_end = "_blocks";
+
+/// Groups of 32 numbers of E2M1, as bytes.
+bool is_mxfp4(const TensorInfo& stored) {
+  return stored.dtype == DType::u8 && stored.name.ends_with(blocks_end);
+}
+
+/// The shape of a matrix in MXFP4.
+Shape mxfp4_shape(Shape shape) {
+  shape.back() = (shape.back() + kernels::mxfp4_group - 1) / kernels::mxfp4_group;
+  shape.push_back(kernels::mxfp4_group_bytes);
+  return shape;
+}
+
+std::vector<std::string> scale_names(const TensorInfo& stored) {
+  if (stored.dtype == DType::f8_e4m3) return {stored.name + "_scale_inv", stored.name + "_scale"};
+  if (!is_mxfp4(stored)) return {};
+  return {stored.name.substr(0, stored.name.size() - blocks_end.size()) + "_scales"};
 }
 
 const TensorInfo* find_any(const std::vector<std::string>& names, const TensorFiles& files) {
@@ -209,35 +243,38 @@ CheckedTensor wrong(const TensorInfo& stored, std::string fault) {
 
 CheckedTensor check_stored(const RequiredWeight& weight, const TensorInfo& stored,
                            const TensorInfo* scales) {
-  const bool is_fp8 = stored.dtype == DType::f8_e4m3;
+  const bool is_fp8 = stored.dtype == DType::f8_e4m3, has_blocks = is_mxfp4(stored);
   if (!stored.fault.empty()) return wrong(stored, stored.fault);
-  if (stored.shape != weight.shape) {
-    return wrong(stored, "config.json asks for " + shown(weight.shape));
-  }
-  if (!is_plain(stored.dtype) && !(is_fp8 && is_matrix(weight))) {
-    return wrong(stored, "BF16, F16 and F32 are read, of matrices F8_E4M3");
+  const Shape shape = has_blocks ? mxfp4_shape(weight.shape) : weight.shape;
+  if (stored.shape != shape) return wrong(stored, "config.json asks for " + shown(shape));
+  const bool takes_codes = is_matrix(weight) && !weight.key.role.ends_with("_transposed");
+  if (!is_plain(stored.dtype) && !((is_fp8 || has_blocks) && takes_codes)) {
+    return wrong(stored, "BF16, F16 and F32 are read, of matrices F8_E4M3 and MXFP4");
   }
   if (is_fp8 && scales == nullptr) return wrong(stored, "it has neither _scale nor _scale_inv");
+  if (has_blocks && scales == nullptr) return wrong(stored, "it has no _scales");
   return {TensorVerdict::right, &stored};
 }
 
 CheckedWeight check(RequiredWeight weight, const TensorFiles& files) {
   const TensorInfo* const stored = find_any(weight.names, files);
   if (stored == nullptr) return {std::move(weight), {TensorVerdict::missing, nullptr}};
-  const TensorInfo* scales = nullptr;
-  if (stored->dtype == DType::f8_e4m3) {
-    scales = find_any({stored->name + "_scale_inv", stored->name + "_scale"}, files);
-  }
+  const TensorInfo* const scales = find_any(scale_names(*stored), files);
   CheckedTensor tensor = check_stored(weight, *stored, scales);
   CheckedWeight checked = {std::move(weight), std::move(tensor)};
   if (scales == nullptr) return checked;
   checked.scales = scales_layout(*scales, *stored);
-  checked.scale_tensor = checked.scales
-                             ? CheckedTensor{TensorVerdict::right, scales}
-                             : wrong(*scales, fmt::format("no BF16, F16 or F32 scales of {}, of "
-                                                          "its rows or of blocks "
-                                                          "of 128 x 128",
-                                                          shown(stored->shape)));
+  if (checked.scales) {
+    checked.scale_tensor = CheckedTensor{TensorVerdict::right, scales};
+  } else if (is_mxfp4(*stored)) {
+    checked.scale_tensor = wrong(
+        *scales, fmt::format("no U8 scales of {}, one for each 16 bytes", shown(stored->shape)));
+  } else {
+    checked.scale_tensor =
+        wrong(*scales, fmt::format("no BF16, F16 or F32 scales of {}, of its rows or of blocks of "
+                                   "128 x 128",
+                                   shown(stored->shape)));
+  }
   return checked;
 }
 
@@ -257,6 +294,15 @@ std::optional<StoredScales> scales_layout(const TensorInfo& scales, const Tensor
   constexpr std::int64_t block = 128;
   std::span<const std::int64_t> own = scales.shape;
   const std::span<const std::int64_t> shape = weight.shape;
+  if (is_mxfp4(weight)) {
+    const bool fits = scales.dtype == DType::u8 && scales.fault.empty() &&
+                      std::ranges::equal(own, shape.first(shape.size() - 1));
+    if (!fits) return std::nullopt;
+    const std::int64_t experts = own.size() == 3 ? own.front() : 1;
+    const std::int64_t count =
+        std::accumulate(own.begin(), own.end(), std::int64_t{1}, std::multiplies<>());
+    return StoredScales{scales.name, 1, kernels::mxfp4_group, count / experts};
+  }
   if (shape.size() < 2 || !is_plain(scales.dtype) || !scales.fault.empty()) return std::nullopt;
   const std::int64_t rows = shape[shape.size() - 2], columns = shape.back();
   if (shape.size() == 3) {
@@ -309,8 +355,8 @@ std::int64_t stored_parameters(const WeightCheck& check, std::optional<DType> dt
     const TensorInfo* const stored = checked.tensor.stored;
     if (checked.tensor.verdict != TensorVerdict::right || !is_matrix(checked.weight)) continue;
     if (dtype && stored->dtype != *dtype) continue;
-    count += std::accumulate(stored->shape.begin(), stored->shape.end(), std::int64_t{1},
-                             std::multiplies<>());
+    const Shape& shape = checked.weight.shape;
+    count += std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
   }
   return count;
 }
@@ -319,6 +365,10 @@ std::int64_t stored_parameters(const WeightCheck& check, std::optional<DType> dt
 
 std::int64_t fp8_parameters(const Plan& plan, const Family& family, const TensorFiles& files) {
   return stored_parameters(check_weights(plan, family, files), DType::f8_e4m3);
+}
+
+std::int64_t mxfp4_parameters(const Plan& plan, const Family& family, const TensorFiles& files) {
+  return stored_parameters(check_weights(plan, family, files), DType::u8);
 }
 
 double f16_share(const Plan& plan, const Family& family, const TensorFiles& files) {

@@ -47,7 +47,10 @@ std::int64_t parameters(const std::vector<RequiredWeight>& weights);
 /// quantised activations (weights are dequantised, activations stay bf16).
 bool is_known_unused(const Plan& plan, const Family& family, std::string_view name);
 
-/// The scales of a weight that is stored as F8_E4M3.
+/// Whether the files have the tensors of the family's draft layer, going by one of them.
+bool has_draft_layer(const Family& family, const TensorFiles& files);
+
+/// The scales of a weight that is stored as F8_E4M3 or MXFP4.
 struct StoredScales {
   std::string name;                      ///< of their tensor
   std::int64_t row_block, column_block;  ///< of a matrix; each expert starts a new block
@@ -70,7 +73,7 @@ struct CheckedTensor {
 struct CheckedWeight {
   RequiredWeight weight;
   CheckedTensor tensor;
-  std::optional<CheckedTensor> scale_tensor = {};  ///< where F8_E4M3 has one
+  std::optional<CheckedTensor> scale_tensor = {};  ///< where F8_E4M3 or MXFP4 has one
   std::optional<StoredScales> scales = {};         ///< where that is right
 };
 
@@ -83,13 +86,17 @@ struct WeightCheck {
 
 /// Right is a weight of the plan's shape in BF16, F16 or F32; a matrix in F8_E4M3, too, with scales
 /// in P_scale ([], [1]: of all; [out], [out, 1]: of rows) or P_scale_inv (of blocks of 128 x 128),
-/// P being the weight's name. Scales of experts in one tensor have the expert as first dimension. A
-/// tensor whose name is one of the family's, but which the plan does not need, is wrong as well.
-/// Throws Error(model) as required_weights does.
+/// P being the weight's name; or in MXFP4, as U8 [..., groups of 32, 16], with scales [..., groups]
+/// of U8, P_blocks and P_scales. Scales of experts in one tensor have the expert as first
+/// dimension. A tensor whose name is one of the family's, but which the plan does not need, is
+/// wrong as well. Throws Error(model) as required_weights does.
 WeightCheck check_weights(const Plan& plan, const Family& family, const TensorFiles& files);
 
 /// The plan's parameters that the files have as F8_E4M3. Throws as required_weights does.
 std::int64_t fp8_parameters(const Plan& plan, const Family& family, const TensorFiles& files);
+
+/// The same of MXFP4.
+std::int64_t mxfp4_parameters(const Plan& plan, const Family& family, const TensorFiles& files);
 
 /// The share of the parameters of the plan's matrices that the files have as F16. Throws as
 /// required_weights does.

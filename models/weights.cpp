@@ -31,14 +31,22 @@ std::uint64_t stream_of(const WeightKey& key, std::uint64_t seed) {
 }  // namespace
 
 kernels::WeightSource FileWeights::matrix(const WeightKey& key, std::int64_t experts,
-                                          std::int64_t rows, std::int64_t columns) {
+                                          std::int64_t rows, std::int64_t columns,
+                                          bool transposed) {
   const TensorView view = index_.view(key);
   const StoredScales* const scales = index_.scales(key);
+  const std::size_t expert_bytes = view.bytes.size() / static_cast<std::size_t>(experts);
+  kernels::WeightSource source(experts, rows, columns);
+  if (transposed) {
+    for (std::size_t e = 0; e < static_cast<std::size_t>(experts); ++e) {
+      source.append_transposed(view.dtype, rows,
+                               view.bytes.subspan(e * expert_bytes, expert_bytes));
+    }
+    return source;
+  }
   if (scales == nullptr) return {view.dtype, experts, rows, columns, view.bytes};
   const TensorView all = index_.scales_view(*scales);
   const std::size_t scale_bytes = static_cast<std::size_t>(scales->per_expert) * size_of(all.dtype);
-  const auto expert_bytes = static_cast<std::size_t>(rows * columns);
-  kernels::WeightSource source(experts, rows, columns);
   for (std::size_t e = 0; e < static_cast<std::size_t>(experts); ++e) {
     source.append(view.dtype, rows, view.bytes.subspan(e * expert_bytes, expert_bytes),
                   {.dtype = all.dtype,
@@ -62,7 +70,7 @@ std::vector<float> FileWeights::vector(const WeightKey& key, std::int64_t count)
 }
 
 kernels::WeightSource RandomWeights::matrix(const WeightKey& key, std::int64_t experts,
-                                            std::int64_t rows, std::int64_t columns) {
+                                            std::int64_t rows, std::int64_t columns, bool) {
   const float reach = std::sqrt(3.0F / static_cast<float>(columns));
   return {kernels::RandomNumbers{.stream = stream_of(key, seed_), .reach = reach, .dtype = dtype_},
           experts, rows, columns};
@@ -71,7 +79,7 @@ kernels::WeightSource RandomWeights::matrix(const WeightKey& key, std::int64_t e
 std::vector<float> RandomWeights::vector(const WeightKey& key, std::int64_t count) {
   float centre = 0.0F;
   float reach = 0.5F;
-  if (key.role.ends_with("norm") || key.role.ends_with(".d")) {
+  if (key.role.ends_with("norm") || key.role.ends_with(".d") || key.role.ends_with("factor")) {
     centre = 1.0F;
     reach = 0.2F;
   } else if (key.role.ends_with("a_log")) {
@@ -204,19 +212,35 @@ class WeightLoader : public WeightVisitor {
         .expert = matrix.expert,
         .rows = experts * matrix.rows,
         .source = provider_.matrix({.role = matrix.role, .layer = layer(), .expert = matrix.expert},
-                                   experts, matrix.rows, matrix.columns)};
+                                   experts, matrix.rows, matrix.columns, matrix.transposed)};
   }
 
-  float* visit_small(std::string_view role, std::initializer_list<std::int64_t> shape,
-                     std::int64_t times) override {
-    const WeightKey key{.role = role, .layer = layer()};
-    std::int64_t count = 1;
-    for (const std::int64_t dimension : shape) count *= dimension;
-    const std::vector<float> once = provider_.vector(key, count);
-    provider_.release(key);
+  float* visit_small(std::span<const Small> tensors) override {
     std::vector<float> all;
-    for (std::int64_t i = 0; i < times; ++i) all.insert(all.end(), once.begin(), once.end());
+    for (const Small& tensor : tensors) {
+      const WeightKey key{.role = tensor.role, .layer = layer()};
+      std::vector<float> once = provider_.vector(key, tensor.count());
+      provider_.release(key);
+      if (tensor.alternating) {
+        once = halves_of_rows(once, static_cast<std::size_t>(tensor.shape.back()));
+      }
+      for (std::int64_t i = 0; i < tensor.times; ++i) {
+        all.insert(all.end(), once.begin(), once.end());
+      }
+    }
     return upload(all);
+  }
+
+  /// Of every row the numbers at even places, then the others.
+  static std::vector<float> halves_of_rows(std::span<const float> rows, std::size_t width) {
+    std::vector<float> halves;
+    halves.reserve(rows.size());
+    for (std::size_t row = 0; row < rows.size(); row += width) {
+      for (const std::size_t half : {std::size_t{0}, std::size_t{1}}) {
+        for (std::size_t i = half; i < width; i += 2) halves.push_back(rows[row + i]);
+      }
+    }
+    return halves;
   }
 
   float* upload(const std::vector<float>& values) {
@@ -271,11 +295,10 @@ class ByteCounter : public WeightVisitor {
             .source = {experts, matrix.rows, matrix.columns}};
   }
 
-  float* visit_small(std::string_view, std::initializer_list<std::int64_t> shape,
-                     std::int64_t times) override {
-    std::int64_t count = times;
-    for (const std::int64_t dimension : shape) count *= dimension;
-    vector_bytes_ += static_cast<std::size_t>(count) * sizeof(float);
+  float* visit_small(std::span<const Small> tensors) override {
+    for (const Small& tensor : tensors) {
+      vector_bytes_ += static_cast<std::size_t>(tensor.count() * tensor.times) * sizeof(float);
+    }
     return nullptr;
   }
 
@@ -336,7 +359,8 @@ class LosslessSampler : public WeightVisitor {
     constexpr std::int64_t panels = 2;
     const kernels::WeightSource source = rows.source();
     const PackedAs as = packed_as(packing, options_);
-    if (as.quantize == kernels::Quantize::bits12 && !source.is_all(DType::f8_e4m3)) {
+    if (as.quantize == kernels::Quantize::bits12 && !source.is_all(DType::f8_e4m3) &&
+        !source.is_all(DType::u8)) {
       matrices.push_back({.layer = layer(),
                           .role = std::string(rows.stored().front().first),
                           .experts = rows.experts(),
@@ -365,25 +389,27 @@ class LosslessSampler : public WeightVisitor {
         .expert = matrix.expert,
         .rows = experts * matrix.rows,
         .source = provider_.matrix({.role = matrix.role, .layer = layer(), .expert = matrix.expert},
-                                   experts, matrix.rows, matrix.columns)};
+                                   experts, matrix.rows, matrix.columns, matrix.transposed)};
   }
-  float* visit_small(std::string_view, std::initializer_list<std::int64_t>, std::int64_t) override {
-    return nullptr;
-  }
+  float* visit_small(std::span<const Small>) override { return nullptr; }
 
   WeightProvider& provider_;
   LoadOptions options_;
 };
 
-/// How many bytes less published F8_E4M3 takes than was counted for it.
-std::size_t fp8_savings(const LoadOptions& options) {
+/// How many bytes less published F8_E4M3 and MXFP4 take than was counted for them.
+std::size_t published_savings(const LoadOptions& options) {
   constexpr double fp8_bytes = 1 + 4.0 / 128;  // with a scale for 128 columns
-  if (options.activation != DType::bf16 || options.quantize == kernels::Quantize::q4) return 0;
-  const double counted = options.quantize == kernels::Quantize::q8 ? 8.5 / 8
-                         : options.lossless                        ? 12.0 / 8
-                                                                   : 2;
-  return static_cast<std::size_t>(static_cast<double>(options.fp8_parameters) *
-                                  (counted - fp8_bytes));
+  constexpr double mxfp4_bytes = 4.25 / 8;
+  if (options.activation != DType::bf16) return 0;
+  const bool is_q4 = options.quantize == kernels::Quantize::q4;
+  const double counted = is_q4                                       ? 4.5 / 8
+                         : options.quantize == kernels::Quantize::q8 ? 8.5 / 8
+                         : options.lossless                          ? 12.0 / 8
+                                                                     : 2;
+  double saved = static_cast<double>(options.mxfp4_parameters) * (counted - mxfp4_bytes);
+  if (!is_q4) saved += static_cast<double>(options.fp8_parameters) * (counted - fp8_bytes);
+  return static_cast<std::size_t>(saved);
 }
 
 /// Ends uploads where loading fails: that failure is then the one to report.
@@ -409,20 +435,48 @@ class Uploads {
   bool is_ended_ = false;
 };
 
-constexpr std::string_view norm_roles[] = {"block0.norm", "block1.norm"};
+/// The names of what a block has besides its parts.
+struct BlockRoles {
+  std::string_view norm, post_norm, factor;
+};
+constexpr BlockRoles block_roles[] = {{"block0.norm", "block0.post_norm", "block0.factor"},
+                                      {"block1.norm", "block1.post_norm", "block1.factor"},
+                                      {"block2.norm", "block2.post_norm", "block2.factor"}};
 
 LayerWeights visit_layer(const Plan& plan, const Layer& layer, WeightVisitor& visitor) {
-  require(layer.blocks.size() <= std::size(norm_roles), "weights: a layer has one or two blocks");
+  require(layer.blocks.size() <= std::size(block_roles),
+          "weights: a layer has at most three blocks");
   LayerWeights weights;
   for (std::size_t i = 0; i < layer.blocks.size(); ++i) {
     BlockWeights& block = weights.blocks.emplace_back();
-    block.norm = visitor.vector(norm_roles[i], plan.width);
-    for (const Part& part : layer.blocks[i].parts) {
+    const Block& described = layer.blocks[i];
+    if (described.norm != Norm::none) block.norm = visitor.vector(block_roles[i].norm, plan.width);
+    if (described.post_norm) {
+      block.post_norm = visitor.vector(block_roles[i].post_norm, plan.width);
+    }
+    if (described.has_factor) block.factor = visitor.vector(block_roles[i].factor, 1);
+    for (const Part& part : described.parts) {
       block.parts.push_back(std::visit(
           [&](const auto& known) -> PartWeights { return known.weights(visitor, plan.width); },
           part));
     }
   }
+  return weights;
+}
+
+/// Its layers are those after the last.
+DraftWeights visit_draft(const Plan& plan, const DraftLayer& draft, WeightVisitor& visitor) {
+  const auto first = static_cast<std::int32_t>(plan.layers.size());
+  visitor.set_layer(first);
+  DraftWeights weights;
+  weights.embedding_norm = visitor.vector("draft.embedding_norm", plan.width);
+  weights.hidden_norm = visitor.vector("draft.hidden_norm", plan.width);
+  weights.fc = visitor.matrix("draft.fc", plan.width, 2 * std::int64_t{plan.width});
+  for (std::size_t i = 0; i < draft.layers.size(); ++i) {
+    visitor.set_layer(first + static_cast<std::int32_t>(i));
+    weights.layers.push_back(visit_layer(plan, draft.layers[i], visitor));
+  }
+  weights.norm = visitor.vector("draft.norm", plan.width);
   return weights;
 }
 
@@ -439,10 +493,18 @@ Weights visit_weights(const Plan& plan, WeightVisitor& visitor) {
   visitor.set_layer(-1);
   weights.embed = visitor.matrix("embed", plan.vocab, plan.width,
                                  plan.tied_head ? Packing::head : Packing::activation);
+  if (plan.layer_inputs) {
+    const std::int64_t all = plan.layer_inputs_width();
+    weights.inputs_embed =
+        visitor.matrix("layer_inputs.embed", plan.layer_inputs->vocab, all, Packing::activation);
+    weights.inputs_projection = visitor.matrix("layer_inputs.projection", all, plan.width);
+    weights.inputs_norm = visitor.vector("layer_inputs.norm", plan.layer_inputs->width);
+  }
   for (std::size_t i = 0; i < plan.layers.size(); ++i) {
     visitor.set_layer(static_cast<std::int32_t>(i));
     weights.layers.push_back(visit_layer(plan, plan.layers[i], visitor));
   }
+  if (plan.draft) weights.draft = visit_draft(plan, *plan.draft, visitor);
   visitor.set_layer(-1);
   weights.final_norm = visitor.vector("final_norm", plan.width);
   if (!plan.tied_head) weights.head = visitor.matrix("head", plan.vocab, plan.width, Packing::head);
@@ -487,7 +549,7 @@ std::size_t vector_bytes(const Plan& plan) {
 std::size_t packed_bytes(const Plan& plan, kernels::Device device, const LoadOptions& options) {
   ByteCounter counter(device, options);
   visit_weights(plan, counter);
-  return counter.packed_bytes() - fp8_savings(options) + options.above_12_bits;
+  return counter.packed_bytes() - published_savings(options) + options.above_12_bits;
 }
 
 }  // namespace hyb::models

@@ -28,9 +28,11 @@ class WeightProvider {
   /// Whether a weight with several layouts is stored in this one.
   virtual bool has(const WeightKey& key) const = 0;
 
-  /// The bytes of [experts, rows, columns], valid until release(key).
+  /// The bytes of [experts, rows, columns], or transposed [experts, columns, rows], valid until
+  /// release(key).
   virtual kernels::WeightSource matrix(const WeightKey& key, std::int64_t experts,
-                                       std::int64_t rows, std::int64_t columns) = 0;
+                                       std::int64_t rows, std::int64_t columns,
+                                       bool transposed) = 0;
 
   /// `count` numbers as f32.
   virtual std::vector<float> vector(const WeightKey& key, std::int64_t count) = 0;
@@ -46,7 +48,7 @@ class FileWeights : public WeightProvider {
 
   bool has(const WeightKey& key) const override { return index_.has(key); }
   kernels::WeightSource matrix(const WeightKey& key, std::int64_t experts, std::int64_t rows,
-                               std::int64_t columns) override;
+                               std::int64_t columns, bool transposed) override;
   std::vector<float> vector(const WeightKey& key, std::int64_t count) override;
   void release(const WeightKey& key) override { index_.drop(key); }
 
@@ -67,7 +69,7 @@ class RandomWeights : public WeightProvider {
   /// Every matrix is there in any layout.
   bool has(const WeightKey&) const override { return true; }
   kernels::WeightSource matrix(const WeightKey& key, std::int64_t experts, std::int64_t rows,
-                               std::int64_t columns) override;
+                               std::int64_t columns, bool transposed) override;
   std::vector<float> vector(const WeightKey& key, std::int64_t count) override;
   void release(const WeightKey&) override {}
 
@@ -78,11 +80,20 @@ class RandomWeights : public WeightProvider {
 
 struct BlockWeights {
   kernels::Tensor norm;
-  std::vector<PartWeights> parts;  ///< as Block::parts
+  kernels::Tensor post_norm, factor;  ///< as Block says
+  std::vector<PartWeights> parts;     ///< as Block::parts
 };
 
 struct LayerWeights {
   std::vector<BlockWeights> blocks;  ///< as Layer::blocks
+};
+
+/// As DraftLayer.
+struct DraftWeights {
+  kernels::Tensor embedding_norm, hidden_norm;
+  kernels::Weight fc;  ///< columns of the embedding | of the hidden
+  std::vector<LayerWeights> layers;
+  kernels::Tensor norm;
 };
 
 /// All weights of a model, packed for the routes of the queue. Small tensors are f32 views into
@@ -92,6 +103,9 @@ struct Weights {
   std::optional<kernels::Weight> head;  ///< none: tied, the embedding serves
   kernels::Tensor final_norm;
   std::vector<LayerWeights> layers;
+  kernels::Weight inputs_embed, inputs_projection;  ///< as Plan::layer_inputs
+  kernels::Tensor inputs_norm;
+  std::optional<DraftWeights> draft;     ///< as Plan::draft
   std::vector<kernels::Buffer> vectors;  ///< of the small tensors, on the queue's device
   std::size_t packed_bytes = 0;          ///< what packing copied, padding included
 
@@ -134,7 +148,7 @@ std::size_t vector_bytes(const Plan& plan);
 
 /// Bytes of the matrices that load_weights makes, from the plan alone. Where F16 is mixed with
 /// other types it is an estimate; with lossless, too, of matrices that all take 12 bits and have no
-/// patches; with fp8_parameters, too, but for the padding of panels and what
+/// patches; with fp8_parameters or mxfp4_parameters, too, but for the padding of panels and what
 /// stacks of FP8 and other types lose.
 std::size_t packed_bytes(const Plan& plan, kernels::Device device, const LoadOptions& options);
 

@@ -2,7 +2,7 @@
 
 Needs numpy only. Shared by make_golden.py (tiny fixtures) and make_random_model.py (real shapes).
 bf16 values are uint16 arrays that hold the upper half of the float32 bits; F16 values are float16
-arrays; F8_E4M3 values are uint8 arrays (quantised_weights.py decodes them).
+arrays; F8_E4M3 and U8 values are uint8 arrays (quantised_weights.py decodes them).
 """
 
 import json
@@ -15,7 +15,7 @@ import numpy
 
 shard_limit = 4 * 10**9
 write_piece = 1 << 24
-sizes = {"F32": 4, "BF16": 2, "F16": 2, "F8_E4M3": 1}
+sizes = {"F32": 4, "BF16": 2, "F16": 2, "F8_E4M3": 1, "U8": 1}
 
 
 def to_bf16(values):
@@ -44,6 +44,8 @@ def values_of(kind, fan_in):
     kind = kind.removesuffix("_f32")
     if kind == "linear":  # variance 1/fan_in keeps every activation near 1
         return quantiles / numpy.sqrt(numpy.float32(fan_in))
+    if kind == "embedding":  # of a tied head: a token that does not always follow itself
+        return 0.3 * quantiles / numpy.sqrt(numpy.float32(fan_in))
     if kind == "norm":
         return 0.7 + 0.6 * share
     if kind == "norm_1p":  # for norms that multiply with 1 + w
@@ -151,7 +153,7 @@ def read_json(path):
 
 
 def read_safetensors(path):
-    """name -> float32, uint16 (bf16), float16 or uint8 (fp8) array, views into the mapped file."""
+    """name -> float32, uint16 (bf16), float16 or uint8 array, views into the mapped file."""
     with open(path, "rb") as file:
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     start = 8 + int.from_bytes(data[:8], "little")
@@ -161,6 +163,7 @@ def read_safetensors(path):
         "F16": numpy.float16,
         "F32": numpy.float32,
         "F8_E4M3": numpy.uint8,
+        "U8": numpy.uint8,
     }
     tensors = {}
     for name, entry in header.items():

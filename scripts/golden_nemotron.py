@@ -63,7 +63,8 @@ def config_of(pattern, **keys):
 
 
 def mtp_tensors(config):
-    """Of the layers that draft tokens, attention and MoE: not read yet, and not to trip over."""
+    """Of the layers that draft tokens, attention and MoE; reference_drafts.py says what they
+    draft."""
     hidden = config["hidden_size"]
     draft = {key: value for key, value in config.items() if key != "layers_block_type"}
     draft["hybrid_override_pattern"] = "*E"
@@ -94,6 +95,8 @@ moe = config_of(
     mamba_head_dim=16,
     mamba_num_heads=6,
     num_key_value_heads=1,
+    num_nextn_predict_layers=1,
+    mtp_hybrid_override_pattern="*E",
     torch_dtype="bfloat16",
     vocab_size=293,
 )

@@ -1,4 +1,4 @@
-"""FP8 twins of golden fixtures: which linears are stored in FP8, how, and what the folder says.
+"""FP8 and MXFP4 in golden fixtures: which linears are stored so, how, and what the folder says.
 
 Magnitudes are made to differ between blocks, rows and tensors, or a scale in the wrong place would
 hardly show.
@@ -18,9 +18,10 @@ never += (".gate.weight", "shared_expert_gate", "mtp.fc")
 
 @dataclasses.dataclass(frozen=True)
 class Scheme:
-    """kind: "block", "tensor" or "channel"; kept: parts of names that stay bf16; scale_dtype: BF16
-    or F32; scale_shape: of a tensor's one scale; files: name -> JSON; config: what config.json
-    gets as quantization_config; beside: more tensors for a quantised linear; kv: k_scale, v_scale.
+    """kind: "block", "tensor", "channel", or "mxfp4" of experts in one tensor; kept: parts of names
+    that stay bf16; scale_dtype: BF16 or F32; scale_shape: of a tensor's one scale; files: name ->
+    JSON; config: what config.json gets as quantization_config; beside: more tensors for a quantised
+    linear; kv: k_scale, v_scale.
     """
 
     kind: str
@@ -33,6 +34,8 @@ class Scheme:
     files: dict = dataclasses.field(default_factory=dict)
 
     def takes(self, name, shape):
+        if self.kind == "mxfp4":
+            return name.endswith(("experts.gate_up_proj", "experts.down_proj"))
         if len(shape) < 2 or any(part in name for part in (*never, *self.kept)):
             return False
         return len(shape) == 2 or "experts" in name
@@ -89,6 +92,13 @@ def quantised(entries, scheme):
         if not scheme.takes(name, shape):
             found.append(entry(name, dtype, array))
             continue
+        if scheme.kind == "mxfp4":
+            values = fp8.plain(array)
+            groups = (shape[0], shape[1] // fp8.mxfp4_group, shape[2])
+            uneven = (2.0 ** rng.uniform(-2, 2, groups)).repeat(fp8.mxfp4_group, 1)
+            for end, codes in zip(("_blocks", "_scales"), fp8.to_mxfp4(values * uneven)):
+                found.append(entry(name + end, "U8", codes))
+            continue
         codes, scales = pack(fp8.plain(array), scheme, rng)
         end = "_scale_inv" if scheme.kind == "block" else "_scale"
         found.append(entry(name, "F8_E4M3", codes))
@@ -114,10 +124,13 @@ def write_settings(folder, scheme):
 def with_level_scales(tensors):
     """The same tensors, each scale replaced by the mean of all in one tensor, or, where
     a tensor has one only, of all tensors: what the logits move by shows that scales matter."""
+    found = dict(tensors)
+    for name, value in tensors.items():
+        if name.endswith("_scales"):
+            found[name] = numpy.full(value.shape, round(value.mean()), numpy.uint8)
     ends = ("weight_scale", "_scale_inv")
     scales = {name: fp8.plain(x) for name, x in tensors.items() if name.endswith(ends)}
     singles = [value.item() for value in scales.values() if value.size == 1]
-    found = dict(tensors)
     for name, value in scales.items():
         mean = value.mean() if value.size > 1 else numpy.mean(singles)
         found[name] = numpy.full(value.shape, mean, numpy.float32)

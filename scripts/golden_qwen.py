@@ -196,7 +196,7 @@ vision_tensors = (
 
 
 def mtp_tensors(config):
-    """Of the layer that drafts tokens: not read yet, and not to trip over."""
+    """Of the layer that drafts tokens; reference_drafts.py says what it drafts."""
     sparse = {"mlp_only_layers": [], "decoder_sparse_step": 1}
     text = {**text_config(config), "layer_types": [full], "num_hidden_layers": 1, **sparse}
     hidden = text["hidden_size"]
@@ -281,6 +281,7 @@ fixtures = {
         tokenizer="qwen3_5",
         padding_rows=4,
         generation={"bos_token_id": 277, "eos_token_id": [279, 277], "pad_token_id": 277},
+        extra=tuple(mtp_tensors(dense_text)),
     ),
     "qwen3_5-moe": recipe(
         moe,
@@ -299,6 +300,7 @@ fixtures = {
         tokenizer="qwen3_next",
         padding_rows=2,
         generation={"eos_token_id": [278, 276], "pad_token_id": 276},
+        extra=tuple(mtp_tensors(qwen3_next_odd)),
     ),
     "qwen3-next-f16": recipe(qwen3_next_f16, lengths=(1, 2, 3, 33), half="F16"),
 }

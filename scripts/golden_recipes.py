@@ -8,6 +8,7 @@ import golden_lfm2
 import golden_llama
 import golden_nemotron
 import golden_qwen
+import golden_windows
 
 families = (
     golden_granite,
@@ -17,6 +18,7 @@ families = (
     golden_lfm2,
     golden_falcon,
     golden_llama,
+    golden_windows,
     golden_fp8,
 )
 fixtures = {name: one for family in families for name, one in family.fixtures.items()}

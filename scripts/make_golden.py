@@ -22,6 +22,7 @@ import golden_quantise
 import golden_recipe
 import golden_recipes
 import golden_transformers as peer
+import reference_drafts
 import reference_families
 import reference_models as reference
 
@@ -174,7 +175,7 @@ def compare(folder, recipe, model, prompts, found):
     return logits, stream, tokens, bf16
 
 
-def write_golden(folder, name, seed, prompts, found, results):
+def write_golden(folder, name, recipe, seed, prompts, found, results):
     logits, stream, tokens, bf16 = results
     entries = [(f"logits.{index}", array) for index, array in enumerate(logits)]
     entries.append(("stream", stream))
@@ -194,6 +195,8 @@ def write_golden(folder, name, seed, prompts, found, results):
         "figures": found,
     }
     checkpoint.write_json(os.path.join(folder, "golden.json"), golden)
+    if reference_drafts.names_of([key for key, _, _ in golden_recipe.tensors_of(recipe)]):
+        reference_drafts.write(folder, prompts[-1])
 
 
 def make(name, out, first_seed, tries):
@@ -214,7 +217,7 @@ def make(name, out, first_seed, tries):
             results = compare(folder, recipe, model, prompts, found)
             if results is None:
                 continue
-            write_golden(folder, name, seed, prompts, found, results)
+            write_golden(folder, name, recipe, seed, prompts, found, results)
             target = os.path.join(out, name)
             shutil.rmtree(target, ignore_errors=True)
             shutil.copytree(folder, target)

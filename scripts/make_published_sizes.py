@@ -46,7 +46,9 @@ def sizes_of(config):
         "layers": len(plan.layers),
         "attention_layers": len(attention),
         "recurrent_layers": sum(any(each) for each in states),
-        "kv_bytes_per_token": sum(4 * part.kv_heads * part.head_dim for part in attention),
+        "kv_bytes_per_token": sum(
+            4 * part.kv_heads * part.head_dim for part in attention if not part.window
+        ),
         "state_bytes_f32": 4 * matrices + 2 * windows,
         "state_bytes_bf16": 2 * matrices + 2 * windows,
     }

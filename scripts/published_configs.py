@@ -434,7 +434,50 @@ llamas = {
     },
 }
 
-configs = {**nemotrons, **qwens, **bambas, **falcons, **lfm2s, **llamas}
+windows = {
+    "gpt-oss-20b": {
+        "model_type": "gpt_oss",
+        "architectures": ["GptOssForCausalLM"],
+        "hidden_size": 2880,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 64,
+        "num_key_value_heads": 8,
+        "head_dim": 64,
+        "hidden_act": "silu",
+        "attention_bias": True,
+        "rms_norm_eps": 1e-05,
+        "max_position_embeddings": 131072,
+        "intermediate_size": 2880,
+        "num_local_experts": 32,
+        "num_experts_per_tok": 4,
+        "swiglu_limit": 7.0,
+        "layer_types": ["sliding_attention", "full_attention"] * 12,
+        "sliding_window": 128,
+        "rope_theta": 150000,
+        "rope_scaling": {
+            "rope_type": "yarn",
+            "factor": 32.0,
+            "beta_fast": 32.0,
+            "beta_slow": 1.0,
+            "original_max_position_embeddings": 4096,
+            "truncate": False,
+        },
+        "vocab_size": 201088,
+        "eos_token_id": 200002,
+        "tie_word_embeddings": False,
+        "quantization_config": {
+            "quant_method": "mxfp4",
+            "modules_to_not_convert": [
+                "model.layers.*.self_attn",
+                "model.layers.*.mlp.router",
+                "model.embed_tokens",
+                "lm_head",
+            ],
+        },
+    },
+}
+
+configs = {**nemotrons, **qwens, **bambas, **falcons, **lfm2s, **llamas, **windows}
 
 figures = {
     "nemotron-h-8b": known(8.10, 97.4, 49.4, 16384),
@@ -464,6 +507,7 @@ figures = {
     "qwen3-0.6b": known(0.60, 0.0, 0.0, 114688),
     "qwen3-8b": known(8.19, 0.0, 0.0, 147456),
     "qwen3-30b-a3b": known(30.53, 0.0, 0.0, 98304),
+    "gpt-oss-20b": known(20.91, 0.0, 0.0, 24576),
 }
 
 # Counts in the headers of published NVFP4 folders. In the first, experts, shared experts and the

@@ -1,8 +1,10 @@
-"""FP8 as published folders store it: values, scales, and how they are distinguished. Needs numpy.
+"""FP8 and MXFP4 as published folders store them: values, scales, and how they are distinguished.
+Needs numpy.
 
 Which format a linear has is decided by the tensors of its name: `weight_scale_inv` (2-D, one scale
 for each 128 x 128 block; 3-D for stacked experts), `weight_scale` of rank 0 or [1] (one for all),
-or `weight_scale` [out, 1] (one for each row).
+or `weight_scale` [out, 1] (one for each row). MXFP4 is of experts: P_blocks [E, out, groups, 16],
+two codes in a byte, with P_scales [E, out, groups], means P [E, in, out].
 """
 
 import numpy
@@ -53,11 +55,36 @@ def spread(scales, shape):
     return wide.repeat(block, -1)[..., : shape[-1]]
 
 
+mxfp4_group = 32
+mxfp4_levels = numpy.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+mxfp4_levels = numpy.concatenate([mxfp4_levels, -mxfp4_levels])
+
+
+def to_mxfp4(values):
+    """[E, in, out] as blocks and scales: of 32 inputs the largest becomes 4 to 8."""
+    rows = values.swapaxes(1, 2)
+    groups = rows.reshape(*rows.shape[:2], -1, mxfp4_group)
+    power = numpy.floor(numpy.log2(numpy.abs(groups).max(-1))) - 2
+    levels = groups / 2.0 ** power[..., None]
+    code = numpy.abs(levels[..., None] - mxfp4_levels).argmin(-1).astype(numpy.uint8)
+    return code[..., 0::2] | code[..., 1::2] << 4, (power + 127).astype(numpy.uint8)
+
+
+def from_mxfp4(blocks, scales):
+    codes = numpy.stack([blocks & 15, blocks >> 4], -1).reshape(*blocks.shape[:-1], mxfp4_group)
+    groups = mxfp4_levels[codes] * 2.0 ** (scales.astype(numpy.float64) - 127)[..., None]
+    return groups.reshape(*blocks.shape[:2], -1).swapaxes(1, 2)
+
+
 def dequantised(tensors):
     """name -> float64 values; the scales are gone."""
     found = {}
     for name, array in tensors.items():
-        if name.endswith(idle_ends) or name.endswith(("_scale", "_scale_inv")):
+        if name.endswith(idle_ends) or name.endswith(("_scale", "_scale_inv", "_scales")):
+            continue
+        if name.endswith("_blocks"):
+            whole = name.removesuffix("_blocks")
+            found[whole] = from_mxfp4(array, tensors[whole + "_scales"])
             continue
         value = plain(array)
         if name + "_scale_inv" in tensors:

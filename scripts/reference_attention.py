@@ -11,7 +11,10 @@ class Attention(Part):
     scaling (rope_speeds); qk_norm: None, "rms" or
     "rms_1p" (weight 1 + w), with eps; gated: q_proj holds q and gate, head by head; multiplier: the
     scale where it is not head_dim^-0.5; window: positions that a token sees, its own included, None
-    for all. Factors: "in" (of the input), "k" (of the keys)."""
+    for all; sinks: one more score per head, whose value is zero; score_cap: None, or scores are
+    cap * tanh(score / cap); value_norm: v is normalised, without a weight; keys_are_values: v is k
+    before norm and rope; kv_of: the layer whose keys and values it reads, None for its own; biases:
+    of q, k, v and o. Factors: "in" (of the input), "k" (of the keys)."""
 
     names = {
         "q": "q_proj.weight",
@@ -20,20 +23,37 @@ class Attention(Part):
         "o": "o_proj.weight",
         "q_norm": "q_norm.weight",
         "k_norm": "k_norm.weight",
+        "sinks": "sinks",
+        "q_bias": "q_proj.bias",
+        "k_bias": "k_proj.bias",
+        "v_bias": "v_proj.bias",
+        "o_bias": "o_proj.bias",
     }
     theta, rope_dims, scaling = 10000.0, 0, None
     qk_norm, gated, multiplier, eps, window = None, False, None, None, None
+    sinks, score_cap, value_norm, keys_are_values, kv_of = False, None, False, False, None
+    biases = False
 
     def tensors(self):
         width, kv_width = self.heads * self.head_dim, self.kv_heads * self.head_dim
         yield self.name["q"], (width * (2 if self.gated else 1), self.hidden), "linear"
-        yield self.name["k"], (kv_width, self.hidden), "linear"
-        yield self.name["v"], (kv_width, self.hidden), "linear"
+        if self.kv_of is None:
+            yield self.name["k"], (kv_width, self.hidden), "linear"
+        if self.kv_of is None and not self.keys_are_values:
+            yield self.name["v"], (kv_width, self.hidden), "linear"
         yield self.name["o"], (self.hidden, width), "linear"
         if self.qk_norm:
             kind = "norm_1p" if self.qk_norm == "rms_1p" else "norm"
             yield self.name["q_norm"], (self.head_dim,), kind
-            yield self.name["k_norm"], (self.head_dim,), kind
+            if self.kv_of is None:
+                yield self.name["k_norm"], (self.head_dim,), kind
+        if self.sinks:
+            yield self.name["sinks"], (self.heads,), "skip"
+        if self.biases:
+            yield self.name["q_bias"], (width,), "bias"
+            yield self.name["k_bias"], (kv_width,), "bias"
+            yield self.name["v_bias"], (kv_width,), "bias"
+            yield self.name["o_bias"], (self.hidden,), "bias"
 
     def terms(self):
         found = ["past"]
@@ -42,6 +62,10 @@ class Attention(Part):
         found += ["rope_scaling"] if self.scaling else []
         found += ["qk_norm", "qk_norm_weights"] if self.qk_norm else []
         found += ["window"] if self.window else []
+        found += ["value_norm"] if self.value_norm and self.kv_of is None else []
+        found += ["sinks"] if self.sinks else []
+        found += ["score_cap"] if self.score_cap else []
+        found += ["attention_bias"] if self.biases else []
         return found + (["output_gate"] if self.gated else [])
 
     def nothing(self):
@@ -54,22 +78,43 @@ class Attention(Part):
         weight = self.get(model, role) + (1.0 if self.qk_norm == "rms_1p" else 0.0)
         return rms(x, weight if model.has("qk_norm_weights", layer) else 1.0, self.eps)
 
+    def project(self, model, layer, role, x):
+        y = self.apply(model, role, x)
+        if self.biases and model.has("attention_bias", layer):
+            y = y + self.get(model, role + "_bias")
+        return y
+
+    def turned(self, model, layer, role, x, positions):
+        """q or k with its norm and rope."""
+        x = self.normal(model, layer, role, x)
+        if not self.rope_dims or not model.has("rope", layer):
+            return x
+        dims = self.rope_dims if model.has("partial_rope", layer) else self.head_dim
+        scaling = self.scaling if model.has("rope_scaling", layer) else None
+        speeds, length = rope_speeds(self.theta, dims, scaling)
+        return rotate(x, positions, speeds) * length
+
+    def keep(self, model, layer, u, memory, positions):
+        k = self.project(model, layer, "k", u).reshape(-1, self.kv_heads, self.head_dim)
+        k = k * self.factor(model, layer, "k")
+        v = k
+        if not self.keys_are_values:
+            v = self.project(model, layer, "v", u).reshape(-1, self.kv_heads, self.head_dim)
+        if self.value_norm and model.has("value_norm", layer):
+            v = rms(v, 1.0, self.eps)
+        k = self.turned(model, layer, "k_norm", k, positions)
+        memory["k"] = numpy.concatenate([memory["k"], k])
+        memory["v"] = numpy.concatenate([memory["v"], v])
+
     def run(self, model, layer, u, memory, start):
         u = u * self.factor(model, layer, "in")
-        q = self.apply(model, "q", u).reshape(len(u), self.heads, -1)
+        q = self.project(model, layer, "q", u).reshape(len(u), self.heads, -1)
         q, gate = q[..., : self.head_dim], q[..., self.head_dim :]
-        k = self.apply(model, "k", u).reshape(-1, self.kv_heads, self.head_dim)
-        k = k * self.factor(model, layer, "k")
-        v = self.apply(model, "v", u).reshape(-1, self.kv_heads, self.head_dim)
-        q, k = self.normal(model, layer, "q_norm", q), self.normal(model, layer, "k_norm", k)
         positions = start + numpy.arange(len(u))
-        if self.rope_dims and model.has("rope", layer):
-            dims = self.rope_dims if model.has("partial_rope", layer) else self.head_dim
-            scaling = self.scaling if model.has("rope_scaling", layer) else None
-            speeds = rope_speeds(self.theta, dims, scaling)
-            q, k = (rotate(x, positions, speeds) for x in (q, k))
-        memory["k"] = k = numpy.concatenate([memory["k"], k])
-        memory["v"] = v = numpy.concatenate([memory["v"], v])
+        q = self.turned(model, layer, "q_norm", q, positions)
+        if self.kv_of is None:
+            self.keep(model, layer, u, memory, positions)
+        k, v = memory["k"], memory["v"]
         k = k.repeat(self.heads // self.kv_heads, 1)
         v = v.repeat(self.heads // self.kv_heads, 1)
         own = self.multiplier is not None and model.has("attention_multiplier")
@@ -81,7 +126,13 @@ class Attention(Part):
             seen &= keys > positions[:, None] - self.window
         if not model.has("past", layer):
             seen = keys == positions[:, None]
-        mixed = numpy.einsum("hqk,khd->qhd", softmax(numpy.where(seen, scores, -numpy.inf)), v)
+        if self.score_cap and model.has("score_cap", layer):
+            scores = self.score_cap * numpy.tanh(scores / self.score_cap)
+        scores = numpy.where(seen, scores, -numpy.inf)
+        if self.sinks and model.has("sinks", layer):
+            sinks = self.get(model, "sinks")[:, None, None] + numpy.zeros((*scores.shape[:2], 1))
+            scores = numpy.concatenate([scores, sinks], -1)
+        mixed = numpy.einsum("hqk,khd->qhd", softmax(scores)[..., : len(k)], v)
         if self.gated and model.has("output_gate", layer):
             mixed = mixed * sigmoid(gate)
-        return self.apply(model, "o", mixed.reshape(len(u), -1))
+        return self.project(model, layer, "o", mixed.reshape(len(u), -1))

@@ -2,11 +2,23 @@
 
 import reference_plans as plans
 import reference_plans_qwen as qwen
+import reference_plans_windows as windows
 
 # model_type -> (plan of a config, default prefix of the tensors, are experts one tensor by default)
 families = {
     "granite": (plans.llama, "model.", False),
     "granitemoehybrid": (plans.granite, "model.", True),
+    "granite_swa": (windows.granite_swa, "model.", False),
+    "granitemoe_swa": (windows.granite_swa, "model.", True),
+    "gemma2": (windows.gemma2, "model.", False),
+    "gemma3": (windows.gemma3, "model.language_model.", False),
+    "gemma3_text": (windows.gemma3, "model.", False),
+    "gemma4": (windows.gemma4, "model.language_model.", False),
+    "gemma4_text": (windows.gemma4, "model.", False),
+    "gemma4_unified": (windows.gemma4, "model.language_model.", False),
+    "gemma4_unified_text": (windows.gemma4, "model.", False),
+    "gpt_oss": (windows.gpt_oss, "model.", True),
+    "mellum": (windows.mellum, "model.", False),
     "llama": (plans.llama, "model.", False),
     "qwen3": (qwen.qwen3, "model.", False),
     "qwen3_moe": (qwen.qwen3, "model.", False),

@@ -2,13 +2,16 @@
 
 import numpy
 
-from reference_math import sigmoid, silu, softmax
+from reference_math import gelu_tanh, sigmoid, silu, softmax
 from reference_part import Part
+
+activations = {"gelu_tanh": gelu_tanh, "silu": silu}
 
 
 class Mlp(Part):
     """Options: width; kind: "gated" (gate, up, down), "fused" (gate and up rows in one tensor, gate
-    first) or "relu2" (up, down); term: what switches it off. Factor: "gate" (of kind "gated")."""
+    first) or "relu2" (up, down); activation of the gate: "silu" or "gelu_tanh"; term: what switches
+    it off. Factor: "gate" (of kind "gated")."""
 
     names = {
         "gate": "gate_proj.weight",
@@ -16,7 +19,7 @@ class Mlp(Part):
         "gate_up": "input_linear.weight",
         "down": "down_proj.weight",
     }
-    kind, term = "gated", "mlp"
+    kind, activation, term = "gated", "silu", "mlp"
 
     def tensors(self):
         if self.kind == "fused":
@@ -35,18 +38,39 @@ class Mlp(Part):
             return numpy.zeros_like(u)
         if self.kind == "fused":
             gate, up = numpy.split(self.apply(model, "gate_up", u), 2, -1)
-            wide = silu(gate) * up
+            wide = activations[self.activation](gate) * up
         elif self.kind == "gated":
             gate = self.apply(model, "gate", u) * self.factor(model, layer, "gate")
-            wide = silu(gate) * self.apply(model, "up", u)
+            wide = activations[self.activation](gate) * self.apply(model, "up", u)
         else:
             wide = numpy.maximum(self.apply(model, "up", u), 0) ** 2
         return self.apply(model, "down", wide)
 
 
+class LayerInput(Part):
+    """What a layer makes of its own embedding of the tokens: see Plan.layer_inputs. Option:
+    width."""
+
+    names = {"gate": "per_layer_input_gate.weight", "projection": "per_layer_projection.weight"}
+
+    def tensors(self):
+        yield self.name["gate"], (self.width, self.hidden), "linear"
+        yield self.name["projection"], (self.hidden, self.width), "linear"
+
+    def terms(self):
+        return ["layer_input"]
+
+    def run(self, model, layer, u, memory, start):
+        if not model.has("layer_input", layer):
+            return numpy.zeros_like(u)
+        gated = gelu_tanh(self.apply(model, "gate", u)) * model.layer_inputs[:, layer]
+        return self.apply(model, "projection", gated)
+
+
 class Moe(Part):
     """Options: experts, top_k, width (of an expert); kind: "fused" (gate_up, gate rows first),
-    "gated" or "relu2"; score: "none", "softmax" (over all) or "sigmoid"; norm: None, "softmax" over
+    "gated", "relu2", or "clamped": stored transposed, gates and ups by turns, with limit, alpha and
+    biases; score: "none", "softmax" (over all) or "sigmoid"; norm: None, "softmax" over
     the chosen, or what is added to the sum that divides them; bias: kind of the tensor that is
     added to choose; groups, top_groups; scale; latent (0: none); shared: an Mlp or None;
     shared_gated. A name with {} is one tensor for each expert."""
@@ -58,15 +82,21 @@ class Moe(Part):
     def tensors(self):
         inside = self.latent or self.hidden
         rows = {"gate": self.width, "up": self.width, "gate_up": 2 * self.width}
-        roles = {"fused": ["gate_up"], "gated": ["gate", "up"], "relu2": ["up"]}[self.kind]
+        roles = {"gated": ["gate", "up"], "relu2": ["up"]}.get(self.kind, ["gate_up"])
         shapes = {role: (rows[role], inside) for role in roles}
         shapes["down"] = (inside, self.width)
+        if self.kind == "clamped":
+            shapes = {role: shape[::-1] for role, shape in shapes.items()}
         for role, shape in shapes.items():
             if self.per_expert(role):
                 for j in range(self.experts):
                     yield self.name[role].format(j), shape, "linear"
             else:
                 yield self.name[role], (self.experts, *shape), "linear"
+        if self.kind == "clamped":
+            yield self.name["gate_up_bias"], (self.experts, 2 * self.width), "bias"
+            yield self.name["down_bias"], (self.experts, inside), "bias"
+            yield self.name["router_bias"], (self.experts,), "bias"
         yield self.name["router"], (self.experts, self.hidden), self.router_kind
         if self.bias:
             yield self.name["bias"], (self.experts,), self.bias
@@ -82,6 +112,9 @@ class Moe(Part):
         found = self.shared.terms() if self.shared else []
         found += ["experts"] + (["router_weights"] if self.top_k > 1 else [])
         found += ["router_choice"] if self.top_k < self.experts else []
+        if self.kind == "clamped":
+            found += ["expert_bias", "router_logit_bias"]
+            found += ["swiglu_limit", "swiglu_alpha", "swiglu_one"]
         found += ["router_bias"] if self.bias else []
         found += ["router_groups"] if self.top_groups < self.groups else []
         found += ["router_norm"] if self.norm not in (None, "softmax") else []
@@ -118,6 +151,8 @@ class Moe(Part):
         """The chosen experts and their weights, both [T, top_k]."""
         k = self.top_k
         logits = self.apply(model, "router", u)
+        if self.kind == "clamped" and model.has("router_logit_bias", layer):
+            logits = logits + self.get(model, "router_bias")
         score = {"none": lambda x: x, "softmax": softmax, "sigmoid": sigmoid}[self.score](logits)
         choice = score
         if self.bias and model.has("router_bias", layer):
@@ -139,8 +174,27 @@ class Moe(Part):
             share = numpy.full_like(share, 1 / k) * total
         return order[:, :k], share * (self.scale if model.has("router_scale", layer) else 1.0)
 
+    def clamped(self, model, layer, expert, x):
+        """One expert's answer to one token."""
+        has_biases = model.has("expert_bias", layer)
+        of = lambda role: self.get(model, role)[expert] if has_biases else 0.0
+        wide = x @ self.get(model, "gate_up")[expert] + of("gate_up_bias")
+        gate, up = wide[0::2], wide[1::2]
+        if model.has("swiglu_limit", layer):
+            gate = numpy.minimum(gate, self.limit)
+            up = numpy.clip(up, -self.limit, self.limit)
+        alpha = self.alpha if model.has("swiglu_alpha", layer) else 1.0
+        up = up + (1.0 if model.has("swiglu_one", layer) else 0.0)
+        return gate * sigmoid(alpha * gate) * up @ self.get(model, "down")[expert] + of("down_bias")
+
     def mixture(self, model, layer, u):
         chosen, share = self.route(model, layer, u)
+        if self.kind == "clamped":
+            out = numpy.zeros_like(u)
+            for t in range(len(u)):
+                for expert, weight in zip(chosen[t], share[t]):
+                    out[t] += weight * self.clamped(model, layer, expert, u[t])
+            return out
         x = self.apply(model, "latent_in", u) if self.latent else u
         narrow = self.stacked(model, "down")
         if self.kind == "gated":

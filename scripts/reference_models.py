@@ -23,9 +23,15 @@ class Memory:
 
     def __init__(self, plan):
         self.length = 0
-        self.layers = [
-            [part.nothing() for block in blocks for part in block.parts] for blocks in plan.layers
-        ]
+        self.layers = []
+        for blocks in plan.layers:
+            parts = [part for block in blocks for part in block.parts]
+            self.layers.append([self.of(part) for part in parts])
+
+    def of(self, part):
+        """A part that reads the keys and values of a layer has that layer's memory."""
+        source = getattr(part, "kv_of", None)
+        return part.nothing() if source is None else self.layers[source][0]
 
 
 class Model:
@@ -53,26 +59,51 @@ class Model:
         weight = self.weights[name] + (1.0 if self.plan.norm == "rms_1p" else 0.0)
         return rms(x, weight if is_on else 1.0, self.plan.eps)
 
+    def inputs_of(self, tokens, h):
+        """[T, layers, width], as Plan.layer_inputs says, or None."""
+        inputs = self.plan.layer_inputs
+        if not inputs:
+            return None
+        shape = (len(h), len(self.plan.layers), inputs.width)
+        projected = (h @ self.weights[inputs.projection].T / self.plan.hidden**0.5).reshape(shape)
+        projected = rms(projected, self.weights[inputs.norm], self.plan.eps)
+        if not self.has("layer_embedding"):
+            return projected * 0.5**0.5
+        own = self.weights[inputs.embed][numpy.asarray(tokens)].reshape(shape)
+        return (own * inputs.width**0.5 + projected) * 0.5**0.5
+
     def forward(self, tokens, memory=None):
         """Logits [T, vocab] and the residual stream [layers + 1, T, hidden] of the next tokens."""
         memory = memory or Memory(self.plan)
         embedding = self.weights[self.plan.embed]
         h = embedding[numpy.asarray(tokens)] * self.multiplier("embedding_multiplier")
+        self.layer_inputs = self.inputs_of(tokens, h)
         scale = self.multiplier("residual_multiplier")
         stream = [h]
         for layer, blocks in enumerate(self.plan.layers):
             kept = iter(memory.layers[layer])
             for block in blocks:
-                u = self.norm(block.norm, h, self.has("norm_weights", layer))
+                u = h
+                if block.norm:
+                    u = self.norm(block.norm, h, self.has("norm_weights", layer))
+                branch = 0.0
                 for part in block.parts:
                     y = part.run(self, layer, u, next(kept), memory.length)
-                    h = h + scale * part.factor(self, layer, "out") * y
+                    branch = branch + scale * part.factor(self, layer, "out") * y
+                if block.post_norm and self.has("post_norm", layer):
+                    branch = self.norm(block.post_norm, branch, self.has("norm_weights", layer))
+                h = h + branch
+                if block.factor and self.has("factor", layer):
+                    h = h * self.weights[block.factor]
             stream.append(h)
         memory.length += len(tokens)
         final = self.norm(self.plan.final_norm, h)
         head = self.weights[self.plan.head] if self.plan.head else embedding
         logits = final @ head.T * self.multiplier("lm_head_multiplier")
-        return logits / self.multiplier("logits_scaling"), numpy.stack(stream)
+        logits = logits / self.multiplier("logits_scaling")
+        if self.plan.logits_cap and self.has("logits_cap"):
+            logits = self.plan.logits_cap * numpy.tanh(logits / self.plan.logits_cap)
+        return logits, numpy.stack(stream)
 
     def greedy(self, prompt, count):
         """count tokens, each the most likely one, and the logits [count, vocab] that chose them."""
@@ -91,8 +122,17 @@ class Model:
         parts = self.plan.parts()
         if any(getattr(part, "multiplier", None) is not None for part in parts):
             found["attention_multiplier"] = [None]
+        if self.plan.logits_cap:
+            found["logits_cap"] = [None]
+        if self.plan.layer_inputs:
+            found["layer_embedding"] = [None]
         for layer, blocks in enumerate(self.plan.layers):
             found.setdefault("norm_weights", []).append(layer)
+            if any(block.post_norm for block in blocks):
+                found.setdefault("post_norm", []).append(layer)
+            if any(block.factor for block in blocks) and layer + 1 < len(self.plan.layers):
+                # The last one scales what the final norm gets, so that nothing changes.
+                found.setdefault("factor", []).append(layer)
             for part in [part for block in blocks for part in block.parts]:
                 for term in [*part.terms(), *part.factor_terms()]:
                     found.setdefault(term, []).append(layer)

@@ -1,7 +1,8 @@
 """What config.json of each family says: the layers, their parts and the names of their tensors.
 
 A plan is a list of layers, a layer a list of blocks: h = h + multiplier * part(norm(h)), summed
-over the parts of a block, which all read the same norm(h).
+over the parts of a block, which all read the same norm(h). With a post norm h = h + post_norm(that
+sum), and with a factor, a tensor of one number, h is multiplied by it afterwards.
 """
 
 import dataclasses
@@ -15,8 +16,22 @@ from reference_ssd import Ssd
 
 @dataclasses.dataclass
 class Block:
-    norm: str
+    norm: str | None
     parts: list
+    post_norm: str | None = None
+    factor: str | None = None
+
+
+@dataclasses.dataclass
+class LayerInputs:
+    """For every layer a vector of a token: (embedding * scale + rms(projection of the common
+    embedding / sqrt(hidden))) / sqrt(2)."""
+
+    vocab: int
+    width: int
+    embed: str
+    projection: str
+    norm: str
 
 
 @dataclasses.dataclass
@@ -29,6 +44,8 @@ class Plan:
     head: str | None  # None: the embedding
     layers: list
     norm: str = "rms"  # "rms_1p": the weight is 1 + w
+    logits_cap: float | None = None
+    layer_inputs: LayerInputs | None = None
     multipliers: dict = dataclasses.field(default_factory=dict)
 
     def parts(self):
@@ -42,13 +59,23 @@ class Plan:
         """(name, shape, kind) of every tensor of a layer, in file order."""
         for blocks in self.layers:
             for block in blocks:
-                yield block.norm, (self.hidden,), self.norm_kind
+                if block.norm:
+                    yield block.norm, (self.hidden,), self.norm_kind
                 for part in block.parts:
                     yield from part.tensors()
+                if block.post_norm:
+                    yield block.post_norm, (self.hidden,), self.norm_kind
+                if block.factor:
+                    yield block.factor, (1,), "norm"
 
     def tensors(self):
         """(name, shape, kind) of every tensor, in file order."""
         yield self.embed, (self.vocab, self.hidden), "linear"
+        if self.layer_inputs:
+            width = len(self.layers) * self.layer_inputs.width
+            yield self.layer_inputs.embed, (self.layer_inputs.vocab, width), "linear"
+            yield self.layer_inputs.projection, (width, self.hidden), "linear"
+            yield self.layer_inputs.norm, (self.layer_inputs.width,), "norm"
         yield from self.layer_tensors()
         yield self.final_norm, (self.hidden,), self.norm_kind
         if self.head:
@@ -83,11 +110,15 @@ def kinds_of(c, *keys):
     return [same.get(name, name) for name in first(c, *keys)]
 
 
-def rope_of(c, head_dim, factor=1.0, theta=10000.0):
+def rope_of(c, head_dim, factor=1.0, theta=10000.0, layers=None):
+    """`layers`: the kind of layer whose rope it is, where each kind has its own."""
     rope = first(c, "rope_parameters", "rope_scaling") or {}
+    rope = rope.get(layers) or rope
     factor = first(rope, "partial_rotary_factor") or first(c, "partial_rotary_factor") or factor
     theta = first(rope, "rope_theta") or first(c, "rope_theta") or theta
     scaling = rope if rope.get("rope_type", "default") != "default" else None
+    if scaling and scaling["rope_type"] == "proportional":
+        factor = 1.0  # of the dimensions that turn, at speed zero or another
     return {"theta": float(theta), "rope_dims": int(head_dim * factor), "scaling": scaling}
 
 
@@ -154,9 +185,12 @@ def granite(c, prefix, fused):
             mixer = attention_of(c, hidden, at + "self_attn.", **own, **rope)
         ffn = granite_ffn(c, hidden, at)
         layers.append(pair(at, mixer, ffn))
+    return plan_with(c, prefix, layers, multipliers=granite_factors(c))
+
+
+def granite_factors(c):
     keys = ("embedding_multiplier", "residual_multiplier", "logits_scaling")
-    multipliers = {key: float(c.get(key, 1.0)) for key in keys}
-    return plan_with(c, prefix, layers, multipliers=multipliers)
+    return {key: float(c[key]) for key in keys if key in c}
 
 
 def nemotron_letters(c):
@@ -301,6 +335,4 @@ def llama(c, prefix, fused):
         at = f"{prefix}layers.{i}."
         attention = attention_of(c, hidden, at + "self_attn.", **own)
         layers.append(pair(at, attention, Mlp(hidden, at + "mlp.", width=c["intermediate_size"])))
-    keys = ("embedding_multiplier", "residual_multiplier", "logits_scaling")
-    multipliers = {key: float(c[key]) for key in keys if key in c}
-    return plan_with(c, prefix, layers, multipliers=multipliers)
+    return plan_with(c, prefix, layers, multipliers=granite_factors(c))

@@ -110,7 +110,8 @@ BatchRunner::BatchRunner(Engine& engine, const Tokenizer& tokenizer, RequestMake
       maker_(maker),
       input_(input),
       writer_(writer),
-      options_(std::move(options)) {}
+      options_(std::move(options)),
+      speculation_before_(engine.usage().speculation) {}
 
 // An error may leave requests in the engine, whose sinks are here.
 BatchRunner::~BatchRunner() { cancel_all(); }
@@ -135,6 +136,7 @@ BatchCounts BatchRunner::run(std::span<const PlannedLine> todo) {
   places_ += static_cast<std::int64_t>(todo.size());
   writer_.finish();
   take_written();
+  counts_.speculation = engine_.usage().speculation - speculation_before_;
   return counts_;
 }
 
@@ -214,7 +216,6 @@ bool is_cut(const Completion& completion, std::int32_t max_tokens) {
 void BatchRunner::finish(const Active& active) {
   for (const Completion& completion : active.collector.completions()) {
     counts_.tokens += completion.usage.completion_tokens;
-    counts_.drafts += completion.usage.drafts;
     if (completion.reason == FinishReason::error) {
       fail(active.place, active.custom_id,
            {.code = "generation_failed", .message = completion.error});
@@ -266,7 +267,7 @@ std::string summary_text(const BatchReport& report) {
     text += fmt::format(", {:.1f} % are there to be reused",
                         100 * share(report.sharable_tokens, report.planned_tokens));
   }
-  if (counts.drafts.steps > 0) text += "; " + drafts_text(counts.drafts);
+  if (counts.speculation.verify_steps > 0) text += "; " + drafts_text(counts.speculation);
   if (counts.packed > 0)
     text += fmt::format("; {} from int8 snapshots", counted(counts.packed, "answer"));
   if (counts.cut > 0) {
@@ -282,14 +283,18 @@ std::string summary_text(const BatchReport& report) {
 
 Json report_json(const BatchReport& report) {
   const BatchCounts& counts = report.counts;
+  const DraftCounts drafts = counts.speculation.total();
   Json json = {{"answered", counts.done - counts.failed},
                {"failed", counts.failed},
                {"seconds", std::chrono::duration<double>(report.time).count()},
                {"completion_tokens", counts.tokens},
                {"prompt_tokens", counts.prompt_tokens},
                {"reused_tokens", counts.reused_tokens},
-               {"accepted_drafts", counts.drafts.accepted},
-               {"rejected_drafts", counts.drafts.rejected},
+               {"accepted_drafts", drafts.accepted},
+               {"rejected_drafts", drafts.rejected},
+               {"acceptance_length", drafts.steps > 0 ? Json(drafts.acceptance_length()) : Json()},
+               {"acceptance_by_position", counts.speculation.accepted_shares()},
+               {"drafting_seconds", counts.speculation.drafting_seconds},
                {"from_int8_snapshots", counts.packed},
                {"ended_by_context", counts.cut},
                {report.tier_name == "host tier" ? "damaged_in_host_tier" : "damaged_in_disk_tier",

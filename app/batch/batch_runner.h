@@ -85,7 +85,7 @@ struct BatchCounts {
   std::int64_t failed = 0;                            ///< of them
   std::int64_t tokens = 0;                            ///< generated
   std::int64_t prompt_tokens = 0, reused_tokens = 0;  ///< of the prompts that were answered
-  DraftCounts drafts = {};
+  SpeculationStats speculation = {};
   std::int64_t packed = 0;  ///< answers from an int8 snapshot
   std::int64_t cut = 0;     ///< answers that ended because the context was full
 };
@@ -133,6 +133,7 @@ class BatchRunner {
   std::size_t next_ = 0;     ///< of the lines at hand
   std::int64_t places_ = 0;  ///< lines of earlier calls
   BatchCounts counts_;
+  SpeculationStats speculation_before_;
 };
 
 /// What one run of a job came to.

@@ -54,6 +54,14 @@ StepResult MeteredRunner::run(const Step& step) {
   return result;
 }
 
+/// Takes time and is no work that a step has to do.
+std::vector<std::vector<SampledToken>> MeteredRunner::draft(const Step& step) {
+  const auto begin = std::chrono::steady_clock::now();
+  std::vector<std::vector<SampledToken>> drafts = runner_->draft(step);
+  totals_.inside += std::chrono::steady_clock::now() - begin;
+  return drafts;
+}
+
 void MeteredRunner::launch(const Step& step) {
   RunningStep running = {.begin = {}, .work = {}, .has_tokens = !step.spans.empty()};
   if (running.has_tokens) running.work = work_of(step);

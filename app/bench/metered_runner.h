@@ -41,7 +41,7 @@ class Probes {
 
 /// What a runner did since the meter was set to zero.
 struct StepTotals {
-  std::chrono::nanoseconds inside{0};  ///< from a step's begin to its end, all steps together
+  std::chrono::nanoseconds inside{0};  ///< from a step's begin to its end, and of drafts for it
   models::Work work;                   ///< the least that these steps had to move and compute
   std::vector<models::Work> steps;     ///< the same of each that ran tokens
 
@@ -68,6 +68,8 @@ class MeteredRunner final : public Runner {
   void prepare(const Step& next) override;
   void launch_prepared() override;
   StepResult wait() override;
+  bool can_draft() const override { return runner_->can_draft(); }
+  std::vector<std::vector<SampledToken>> draft(const Step& step) override;
   SampledToken draw(std::span<const float> logits, const SampleRow& row) override {
     return runner_->draw(logits, row);
   }

@@ -426,23 +426,16 @@ RowFields metric_fields(const WorkloadSetting& setting, const RequestRow& row,
   return fields;
 }
 
-RowFields draft_fields(const DraftCounts& counts, const SpeculationStats& stats) {
+RowFields draft_fields(const SpeculationStats& stats) {
+  const DraftCounts counts = stats.total();
   const bool has_some = counts.steps > 0;
-  Json shares = Json::array();
-  std::string text;
-  for (std::size_t i = 0; i < stats.drafted.size() && stats.drafted[i] > 0; ++i) {
-    const double share =
-        static_cast<double>(stats.accepted[i]) / static_cast<double>(stats.drafted[i]);
-    text += fmt::format("{}{:.1f} %", text.empty() ? "" : ", ", 100 * share);
-    shares.push_back(share);
-  }
   return {RowField("verify_steps", counts.steps),
           RowField("accepted_drafts", counts.accepted),
           RowField("rejected_drafts", counts.rejected),
           RowField("acceptance_length", has_some ? Json(counts.acceptance_length()) : Json())
-              .line("Speculation:", has_some ? drafts_text(counts) : "")
+              .line("Speculation:", has_some ? drafts_text(stats) : "")
               .numbers("accept length"),
-          RowField("acceptance_by_position", std::move(shares)).line("Accepted by position:", text),
+          RowField("acceptance_by_position", stats.accepted_shares()),
           RowField("drafting_seconds", stats.drafting_seconds)};
 }
 
@@ -508,7 +501,7 @@ RowFields request_fields(const WorkloadSetting& setting, const RequestRow& row) 
   const CardFigures card = card_of(row);
   RowFields fields = experiment_fields(setting, row);
   append(fields, metric_fields(setting, row, all));
-  append(fields, draft_fields(all.drafts, speculation_of(row)));
+  append(fields, draft_fields(speculation_of(row)));
   append(fields, event_fields(events_of(row)));
   append(fields, achieved_fields(row));
   append(fields, memory_fields(setting, row.fullest));
@@ -633,7 +626,6 @@ constexpr std::array condition_lines = {"model",
                                         "reused_tokens",
                                         "spec_acceptance",
                                         "acceptance_length",
-                                        "acceptance_by_position",
                                         "events",
                                         "achieved",
                                         "roofline_share",

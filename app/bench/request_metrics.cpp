@@ -174,7 +174,6 @@ RequestMetrics metrics_of(std::span<const RequestRecord> records, double duratio
     metrics.reused_tokens += record.usage.reused_tokens;
     metrics.prefilled_tokens += record.usage.prefilled_tokens;
     metrics.recomputed_tokens += record.usage.recomputed_tokens;
-    metrics.drafts += record.usage.drafts;
     if (is_good(record, options.goals)) ++good;
   }
   const auto per_second = [&](std::int64_t count) {

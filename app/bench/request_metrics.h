@@ -58,7 +58,6 @@ struct RequestMetrics {
   Distribution engine_queue_ms;  ///< sent, but in no step yet
 
   std::int64_t reused_tokens = 0, prefilled_tokens = 0, recomputed_tokens = 0;
-  DraftCounts drafts;
 
   double hit_rate() const {
     return input_tokens == 0

@@ -375,8 +375,8 @@ std::string stats_text(const Answer& last, const ChatTotals& totals) {
   if (const double rate = tokens_per_second(usage); rate > 0) {
     text += fmt::format("  generation           {:.1f} tok/s\n", rate);
   }
-  if (usage.drafts.steps > 0) {
-    text += fmt::format("  speculation          {}\n", drafts_text(usage.drafts));
+  if (last.speculation.verify_steps > 0) {
+    text += fmt::format("  speculation          {}\n", drafts_text(last.speculation));
   }
   if (usage.recomputed_tokens > 0) {
     text += fmt::format("  recomputed           {}\n", counted(usage.recomputed_tokens, "token"));

@@ -96,7 +96,8 @@ PreparedRequest prepare(const RunFlags& options, Session& session, const Json& b
   return {.request = std::move(request), .start = std::move(prompt.start)};
 }
 
-std::string statistics(const Usage& usage, const Session& session) {
+std::string statistics(const Answer& answer, const Session& session) {
+  const Usage& usage = answer.completion.usage;
   const auto seconds = [](std::chrono::nanoseconds time) {
     return std::chrono::duration<double>(time).count();
   };
@@ -107,7 +108,7 @@ std::string statistics(const Usage& usage, const Session& session) {
       weights_name(session.model().geometry.load), seconds(session.load_time()),
       usage.reused_tokens, usage.prefilled_tokens, seconds(usage.prefill),
       counted(usage.completion_tokens, "token"), decode > 0 ? after_first / decode : 0.0,
-      usage.drafts.steps > 0 ? ", " + drafts_text(usage.drafts) : "");
+      answer.speculation.verify_steps > 0 ? ", " + drafts_text(answer.speculation) : "");
 }
 
 void fail_on_error(const Completion& completion) {
@@ -121,7 +122,7 @@ void stream(const RunFlags& options, Session& session, PreparedRequest prepared)
   view.start = std::move(prepared.start);
   const Answer answer = stream_answer(session.engine(), std::move(prepared.request), view);
   if (options.verbose) {
-    write_stderr(statistics(answer.completion.usage, session));
+    write_stderr(statistics(answer, session));
   }
   fail_on_error(answer.completion);
 }

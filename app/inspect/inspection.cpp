@@ -102,11 +102,12 @@ std::int64_t TensorCheck::count(TensorVerdict verdict) const {
                        [&](const TensorRow& row) { return row.verdict == verdict; });
 }
 
-TensorCheck check_tensors(const ModelOutline& outline, const TensorFiles& files) {
+TensorCheck check_tensors(const models::Plan& plan, const models::Family& family,
+                          const TensorFiles& files) {
   TensorCheck check;
   check.files = files.files().size();
   check.bytes = files.bytes();
-  const models::WeightCheck found = models::check_weights(outline.plan, *outline.family, files);
+  const models::WeightCheck found = models::check_weights(plan, family, files);
   for (const models::CheckedWeight& weight : found.weights) {
     const bool is_missing = weight.tensor.verdict == TensorVerdict::missing;
     check.rows.push_back(is_missing ? missing_row(weight.weight) : row_of(weight.tensor));
@@ -290,11 +291,26 @@ Json lossless_json(const std::vector<models::LosslessMatrix>& matrices) {
   return list;
 }
 
+/// "attention, moe; for --spec mtp".
+std::string draft_layer_text(const models::DraftLayer& draft) {
+  std::string text;
+  for (const models::Layer& layer : draft.layers) {
+    for (const models::Block& block : layer.blocks) {
+      for (const models::Part& part : block.parts) {
+        if (!text.empty()) text += ", ";
+        text += std::visit([](const auto& known) { return known.text().kind; }, part);
+      }
+    }
+  }
+  return text + "; for --spec mtp";
+}
+
 }  // namespace
 
 Inspection inspect(const ModelSource& source, const ModelOptions& options) {
   Inspection all = {.name = source.name(),
                     .outline = outline_of(source, options),
+                    .draft_layer = {},
                     .tensors = {},
                     .missing_files = {},
                     .tokenizer = {},
@@ -310,7 +326,15 @@ Inspection inspect(const ModelSource& source, const ModelOptions& options) {
       roofline
           .step({.sequences = 1, .tokens = 1, .position = Inspection::decode_position, .rows = 1})
           .bytes;
-  if (source.has_tensors()) all.tensors = check_tensors(outline, source.tensors());
+  const models::Plan drafting = models::plan_of(outline.config, true);
+  const bool has_draft_layer =
+      drafting.draft &&
+      (!source.has_tensors() || models::has_draft_layer(*outline.family, source.tensors()));
+  if (has_draft_layer) all.draft_layer = draft_layer_text(*drafting.draft);
+  if (source.has_tensors()) {
+    all.tensors =
+        check_tensors(has_draft_layer ? drafting : outline.plan, *outline.family, source.tensors());
+  }
   all.missing_files = missing_files_text(source, outline);
   const auto missing = source.missing_files();
   all.is_partial = missing && missing->names.size() < missing->listed;
@@ -340,6 +364,7 @@ std::string inspection_text(const Inspection& all, TensorList list) {
     add("  " + group.kind, fmt::format("{} ({}): {}", counted(std::ssize(group.layers), "layer"),
                                        runs_text(group.layers), group.text));
   }
+  if (!all.draft_layer.empty()) add("draft layer", all.draft_layer);
   add("positions", positions_text(plan));
   add("weights",
       fmt::format("{} in memory, {}", bytes_text(all.weight_bytes), weights_name(geometry.load)));
@@ -383,6 +408,7 @@ Json inspection_json(const Inspection& all, bool all_tensors) {
                {"tied_head", plan.tied_head},
                {"layers", layer_counts(plan)},
                {"parts", parts},
+               {"draft_layer", all.draft_layer.empty() ? Json() : Json(all.draft_layer)},
                {"positions_max", plan.positions_max},
                {"has_rope", plan.has_rope()},
                {"dtype", name_of(all.outline.activation)},

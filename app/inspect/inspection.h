@@ -61,7 +61,8 @@ struct TensorCheck {
   }
 };
 
-TensorCheck check_tensors(const ModelOutline& outline, const TensorFiles& files);
+TensorCheck check_tensors(const models::Plan& plan, const models::Family& family,
+                          const TensorFiles& files);
 
 /// The tensors that a plan needs, all of them missing: those of a folder without weights.
 TensorCheck required_tensors(const ModelOutline& outline);
@@ -77,6 +78,8 @@ struct Inspection {
   std::int64_t active_parameters = 0;  ///< that one token goes through, the head included
   std::size_t weight_bytes = 0;        ///< of the weights in memory
   std::vector<models::LosslessMatrix> lossless = {};  ///< as app::sample_lossless
+  /// In words; empty: none, or none that hyb runs. The tensors are checked with it.
+  std::string draft_layer;
   double decode_bytes = 0;               ///< moved for one token at position decode_position
   std::optional<TensorCheck> tensors;    ///< none: the folder has no weights, or not all
   std::string missing_files;             ///< as missing_files_text

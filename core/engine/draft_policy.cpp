@@ -62,18 +62,32 @@ std::optional<double> DraftPolicy::cost(std::int32_t rows) const {
   return before > 0 ? std::min(cost, between) : between;
 }
 
+/// Seconds that a step of n rows takes at most: those that were not measured yet with as few cost
+/// no more than the ones of plain steps.
+double DraftPolicy::worst_cost(std::int32_t rows) const {
+  std::int32_t measured = rows;
+  while (!is_fresh(measured)) --measured;  // down to those of a plain step
+  return costs_[static_cast<std::size_t>(measured)].seconds +
+         (rows - measured) * costs_[static_cast<std::size_t>(sequences_)].seconds / sequences_;
+}
+
 void DraftPolicy::plan(std::int32_t sequences, bool is_uniform) {
+  sequences_ = sequences;
   rows_ = sequences;
   tokens_ = sequences;
-  may_draft_ = fixed_ > 0;
+  may_cost_ = 0;
   if (fixed_ > 0 || !is_uniform || sequences > rows_max || !is_fresh(sequences)) return;
-  const double plain = costs_[static_cast<std::size_t>(sequences)].seconds;
-  may_draft_ = lost_ <= loss_share * seconds_ + loss_steps * plain;
+  const auto& [plain, measured] = costs_[static_cast<std::size_t>(sequences)];
+  // All else is compared with plain steps, and their time drifts: where little is at stake, often.
+  const bool is_earning = lost_ < -gain_steps_kept / 2 * plain;
+  if (steps_ - measured > (is_earning ? steps_fresh / 4 : steps_fresh / 16)) return;
+  const double may_lose = loss_share * seconds_ + loss_steps * plain - lost_;
+  if (may_lose > 0) may_cost_ = plain + may_lose;
 }
 
 std::int32_t DraftPolicy::wanted(const ArrivalOrder& sequence) const {
-  if (!may_draft_) return 0;
   if (fixed_ > 0) return fixed_;
+  if (may_cost_ <= 0) return 0;
   const auto found = records_.find(sequence);
   return found != records_.end() && steps_ < found->second.resume ? 0 : drafts_max;
 }
@@ -90,6 +104,7 @@ std::int32_t DraftPolicy::choose(const ArrivalOrder& sequence, std::int32_t avai
     }
     return 0;
   }
+  if (may_cost_ <= 0) return 0;
   const std::optional<double> without = cost(rows_);
   if (!without) return 0;
   std::int32_t best = 0;
@@ -97,7 +112,7 @@ std::int32_t DraftPolicy::choose(const ArrivalOrder& sequence, std::int32_t avai
   for (const std::int32_t count : counts) {
     if (count > available || rows_ + count > rows_max) continue;
     const std::optional<double> with = cost(rows_ + count);
-    if (!with) continue;
+    if (!with || worst_cost(rows_ + count) > may_cost_) continue;
     const double rate = (tokens_ + expected_accepted(rates_of(sequence), count)) / *with;
     if (rate <= most) continue;
     most = rate;
@@ -126,19 +141,22 @@ void DraftPolicy::verified(const ArrivalOrder& sequence, std::int32_t drafts,
 void DraftPolicy::ran(const DraftStep& step) {
   if (fixed_ > 0) return;
   ++steps_;
-  seconds_ += step.seconds;
+  const double plain = cost(step.sequences).value_or(step.seconds);
+  const double yielded = static_cast<double>(step.accepted) / step.sequences;
+  double seconds = step.seconds;
+  lost_ += step.drafting_seconds - plain * yielded;
   if (step.drafts > 0) {
-    const double plain = cost(step.sequences).value_or(step.seconds);
-    const double yielded = static_cast<double>(step.sequences + step.accepted) / step.sequences;
-    lost_ = std::max(lost_ + step.seconds - plain * yielded, -gain_steps_kept * plain);
+    lost_ += step.seconds - plain;
+    seconds += step.drafting_seconds;
   }
+  lost_ = std::max(lost_, -gain_steps_kept * plain);
+  seconds_ += step.seconds + step.drafting_seconds;
   const std::int32_t rows = step.sequences + step.drafts;
   if (rows > rows_max) return;
   Cost& cost = costs_[static_cast<std::size_t>(rows)];
   // A step can take too long for many reasons, but not too short.
-  const double weight = step.seconds < cost.seconds ? 0.5 : 1.0 / 8;
-  cost.seconds =
-      is_fresh(rows) ? cost.seconds + weight * (step.seconds - cost.seconds) : step.seconds;
+  const double weight = seconds < cost.seconds ? 0.5 : 1.0 / 8;
+  cost.seconds = is_fresh(rows) ? cost.seconds + weight * (seconds - cost.seconds) : seconds;
   cost.step = steps_;
 }
 

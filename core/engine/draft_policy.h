@@ -16,14 +16,16 @@ struct DraftStep {
   std::int32_t sequences;     ///< one certain token each
   std::int32_t drafts = 0;    ///< of all of them
   std::int32_t accepted = 0;  ///< of these
-  double seconds = 0;         ///< with the time that drafting took
+  double seconds = 0;
+  double drafting_seconds = 0;  ///< before it; also where no draft came of it
 };
 
 /// Decides how many drafts a sequence has in a step: a given number, or by what was measured. Then
 /// it is the number with which the step yields the most tokens a second, where that is known from
 /// the times of steps with as many rows and from how many drafts of the sequence were accepted so
-/// far. Drafts have to earn what they cost: over all steps they never lose more than about 1 % of
-/// the time. Answers do not depend on it.
+/// far. Drafts have to earn what they cost: over all steps they never lose more than about a step
+/// and 0.5 % of the time, for which none that is planned needs to be right and new numbers of rows
+/// may cost as much as those of plain steps. Answers do not depend on it.
 class DraftPolicy {
  public:
   /// A step has one of these numbers of drafts for a sequence: few shapes of steps.
@@ -65,12 +67,13 @@ class DraftPolicy {
   };
   static constexpr std::int32_t rows_max = 256;     ///< steps with more have no drafts
   static constexpr std::int64_t steps_fresh = 256;  ///< an older measurement is made again
-  static constexpr double loss_share = 0.01;
-  static constexpr double loss_steps = 2;
-  static constexpr double gain_steps_kept = 16;
+  static constexpr double loss_share = 0.005;
+  static constexpr double loss_steps = 1;
+  static constexpr double gain_steps_kept = 16;  ///< of plain steps: what may be lost again
 
   bool is_fresh(std::int32_t rows) const;
   std::optional<double> cost(std::int32_t rows) const;
+  double worst_cost(std::int32_t rows) const;
   const Rates& rates_of(const ArrivalOrder& sequence) const;
 
   std::int32_t fixed_;
@@ -78,11 +81,12 @@ class DraftPolicy {
   Rates rates_ = {0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6};  ///< of all sequences
   std::map<ArrivalOrder, Record> records_;
   std::int64_t steps_ = 0;
-  double seconds_ = 0;  ///< of all uniform steps
-  double lost_ = 0;     ///< seconds that drafts have cost more than they saved
-  bool may_draft_ = false;
-  std::int32_t rows_ = 0;  ///< of the planned step, so far
-  double tokens_ = 0;      ///< that it is expected to yield
+  double seconds_ = 0;          ///< of all uniform steps
+  double lost_ = 0;             ///< seconds that drafts have cost more than they saved
+  std::int32_t sequences_ = 0;  ///< of the planned step
+  double may_cost_ = 0;         ///< seconds that it may take; 0: it has no drafts
+  std::int32_t rows_ = 0;       ///< of it, so far
+  double tokens_ = 0;           ///< that it is expected to yield
 };
 
 }  // namespace hyb

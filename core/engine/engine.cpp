@@ -101,6 +101,7 @@ class EngineState {
   void order_ahead();
   void start_step();
   StepResult wait();
+  std::vector<std::vector<SampledToken>> model_drafts(Step& step);
   void finish_step();
   bool prepare_next();
   bool all_continue(std::span<const Assignment> plan, const StepResult& result) const;
@@ -195,7 +196,8 @@ EngineState::EngineState(Runner& runner, const Tokenizer* tokenizer, const Engin
     return runner_->commit(superblock, may_create);
   });
   if (options.speculation.is_on) {
-    speculation_.emplace(options.speculation, prefixes_, scheduler_, now_);
+    speculation_.emplace(options.speculation, prefixes_, scheduler_, now_,
+                         [this](Step& step) { return model_drafts(step); });
   }
   if (!options.measures_prefill) return;
   prefill_.emplace(options.prefixes.cost, options.chunk_tokens, length_max_);
@@ -601,6 +603,14 @@ StepResult EngineState::wait() {
   });
   if (rows > 0) recovery_.reset();
   return result;
+}
+
+/// Before the step that verifies them. What fails here ends that step.
+std::vector<std::vector<SampledToken>> EngineState::model_drafts(Step& step) {
+  pool_.take_orders(step.orders);
+  std::vector<std::vector<SampledToken>> drafts;
+  call_runner([&] { drafts = runner_->draft(step); });
+  return drafts;
 }
 
 /// Runs the current step to its end. The next one may be running after this.

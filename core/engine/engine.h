@@ -28,6 +28,8 @@ struct SpeculationOptions {
   bool is_on = false;
   std::int32_t drafts = 0;     ///< of a sequence in a step: 1, 3, 5 or 7; 0: by what is measured
   Drafter* drafter = nullptr;  ///< outlives the engine; null: repeated text (NgramDrafter)
+  /// Without a drafter: the runner's model drafts, where Runner::can_draft().
+  bool by_model = false;
 };
 
 /// Counts of drafts so far.
@@ -37,6 +39,8 @@ struct SpeculationStats {
   double drafting_seconds = 0;
 
   DraftCounts total() const;
+  /// Of the drafts at each position, as far as there were some, the share that was accepted.
+  std::vector<double> accepted_shares() const;
   SpeculationStats operator-(const SpeculationStats& before) const;
   SpeculationStats& operator+=(const SpeculationStats& more);
 };

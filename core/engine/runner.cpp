@@ -16,6 +16,10 @@ StepResult Runner::wait() { refuse(); }
 void Runner::prepare(const Step&) { refuse(); }
 void Runner::launch_prepared() { refuse(); }
 
+std::vector<std::vector<SampledToken>> Runner::draft(const Step&) {
+  throw Error(ErrorKind::runtime, "runner: its model has no part that drafts");
+}
+
 SampledToken Runner::draw(std::span<const float>, const SampleRow&) {
   throw Error(ErrorKind::runtime, "runner: it draws from the logits of its steps alone");
 }

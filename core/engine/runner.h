@@ -107,6 +107,16 @@ class Runner : public UnitBytes {
   virtual void prepare(const Step& next);
   virtual void launch_prepared();
 
+  /// Whether there is a part of the model that drafts.
+  virtual bool can_draft() const { return false; }
+
+  /// Where can_draft(), between steps: carries out the orders, then guesses for every span, whose
+  /// one token has not run yet, the `drafts` tokens that will be drawn after it; fewer where one is
+  /// not finite. Its sampled row says how they are drawn. Tables, slot and ring are as for a step,
+  /// the pages with room for the drafts; write_slot is no_slot. Slots and rings are read alone, and
+  /// of pages nothing changes below the span's position. Throws as run() does.
+  virtual std::vector<std::vector<SampledToken>> draft(const Step& step);
+
   /// Draws from logits that an earlier step returned for a row, of which `logits` has the first
   /// capacity().vocab: the token that the step would have drawn with these parameters. Between
   /// steps; row.token means nothing. Only called where requests keep logits.

@@ -326,17 +326,28 @@ std::int32_t Scheduler::draft_room(const Assignment& entry) const {
 }
 
 bool Scheduler::add_drafts(std::size_t at, std::span<const TokenId> drafts) {
+  if (!reserve_drafts(at, static_cast<std::int32_t>(drafts.size()))) return false;
+  set_drafts(at, drafts);
+  return true;
+}
+
+bool Scheduler::reserve_drafts(std::size_t at, std::int32_t count) {
   Assignment& entry = plan_[at];
-  const auto count = static_cast<std::int32_t>(drafts.size());
   require(count <= draft_room(entry), "scheduler: a step has room for its drafts");
   Memory& memory = entry.sequence->memory();
   if (!has_memory_for_drafts(*entry.sequence, 1 + count)) return false;
   if (!memory.reserve_ring() || !memory.reserve(1 + count)) return false;
-  entry.sequence->set_drafts(drafts);
   entry.drafts = count;
   drafts_ += count;
   tokens_left_ -= count;
   return true;
+}
+
+void Scheduler::set_drafts(std::size_t at, std::span<const TokenId> drafts) {
+  Assignment& entry = plan_[at];
+  require(std::ssize(drafts) <= entry.drafts, "scheduler: memory was reserved for drafts");
+  entry.drafts = static_cast<std::int32_t>(drafts.size());
+  entry.sequence->set_drafts(drafts);
 }
 
 /// Where more is needed than the sequence has, the others keep a page of each group that they may

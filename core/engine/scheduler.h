@@ -138,6 +138,11 @@ class Scheduler {
   /// there is not.
   bool add_drafts(std::size_t at, std::span<const TokenId> drafts);
 
+  /// The same in two parts, for drafts that are made in the memory that they need: takes it for
+  /// `count` drafts, and sets as many or fewer.
+  bool reserve_drafts(std::size_t at, std::int32_t count);
+  void set_drafts(std::size_t at, std::span<const TokenId> drafts);
+
   /// While the planned step runs: whether the next plan will have the same sequences, with one
   /// token each that this step draws, unless one of them ends by it. Then memory for it is
   /// reserved, and none of them is about to leave a snapshot.

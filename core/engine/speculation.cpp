@@ -32,6 +32,14 @@ DraftCounts SpeculationStats::total() const {
           .rejected = sum_of(drafted) - sum_of(accepted)};
 }
 
+std::vector<double> SpeculationStats::accepted_shares() const {
+  std::vector<double> shares;
+  for (std::size_t i = 0; i < drafted.size() && drafted[i] > 0; ++i) {
+    shares.push_back(static_cast<double>(accepted[i]) / static_cast<double>(drafted[i]));
+  }
+  return shares;
+}
+
 SpeculationStats& SpeculationStats::operator+=(const SpeculationStats& more) {
   verify_steps += more.verify_steps;
   for (std::size_t i = 0; i < drafted.size(); ++i) {
@@ -54,8 +62,12 @@ SpeculationStats SpeculationStats::operator-(const SpeculationStats& before) con
 }
 
 Speculation::Speculation(const SpeculationOptions& options, const PrefixCache& prefixes,
-                         Scheduler& scheduler, Now now)
-    : scheduler_(&scheduler), policy_(options.drafts), now_(std::move(now)) {
+                         Scheduler& scheduler, Now now, ModelDrafts model_drafts)
+    : scheduler_(&scheduler),
+      drafter_(options.drafter),
+      model_drafts_(std::move(model_drafts)),
+      policy_(options.drafts),
+      now_(std::move(now)) {
   const auto& counts = DraftPolicy::counts;
   if (options.drafts != 0 &&
       std::find(counts.begin(), counts.end(), options.drafts) == counts.end()) {
@@ -63,24 +75,34 @@ Speculation::Speculation(const SpeculationOptions& options, const PrefixCache& p
                                               "sequence, or 0 for what is measured: {}",
                                               options.drafts));
   }
-  if (options.drafter == nullptr) {
-    own_drafter_ = std::make_unique<NgramDrafter>([&prefixes](std::span<const TokenId> known) {
-      return prefixes.tree().continuation(known, remembered_max);
-    });
-  }
-  drafter_ = options.drafter == nullptr ? own_drafter_.get() : options.drafter;
+  if (drafter_ != nullptr || options.by_model) return;
+  own_drafter_ = std::make_unique<NgramDrafter>([&prefixes](std::span<const TokenId> known) {
+    return prefixes.tree().continuation(known, remembered_max);
+  });
+  drafter_ = own_drafter_.get();
+}
+
+/// The most drafts that the entry may have and that are worth asking for.
+std::int32_t Speculation::wanted(const Assignment& entry) const {
+  const std::int32_t room = scheduler_->draft_room(entry);
+  return room > 0 ? std::min(room, policy_.wanted(entry.sequence->age())) : 0;
 }
 
 void Speculation::add_drafts(std::span<const Assignment> plan) {
   const std::chrono::steady_clock::time_point begin = now_();
   accepted_ = 0;
-  jobs_.clear();
   entries_.clear();
   policy_.plan(static_cast<std::int32_t>(plan.size()), runs_single_tokens(plan));
+  drafter_ == nullptr ? add_model_drafts(plan) : add_guesses(plan);
+  drafting_ = now_() - begin;
+  stats_.drafting_seconds += std::chrono::duration<double>(drafting_).count();
+}
+
+void Speculation::add_guesses(std::span<const Assignment> plan) {
+  jobs_.clear();
   for (std::size_t at = 0; at < plan.size(); ++at) {
     const Sequence& sequence = *plan[at].sequence;
-    const std::int32_t room = scheduler_->draft_room(plan[at]);
-    const std::int32_t most = room > 0 ? std::min(room, policy_.wanted(sequence.age())) : 0;
+    const std::int32_t most = wanted(plan[at]);
     if (most <= 0) continue;
     jobs_.push_back({.sequence = sequence.age(), .tokens = sequence.known(), .most = most});
     entries_.push_back(at);
@@ -98,16 +120,50 @@ void Speculation::add_drafts(std::span<const Assignment> plan) {
     }
     policy_.add(job.sequence, most);
   }
-  drafting_ = now_() - begin;
-  stats_.drafting_seconds += std::chrono::duration<double>(drafting_).count();
+}
+
+/// These take time, so their number is decided before; and the memory that the step will have.
+void Speculation::add_model_drafts(std::span<const Assignment> plan) {
+  draft_step_.spans.clear();
+  for (std::size_t at = 0; at < plan.size(); ++at) {
+    const Sequence& sequence = *plan[at].sequence;
+    std::int32_t most = wanted(plan[at]);
+    while ((most = policy_.choose(sequence.age(), most)) > 0) {
+      if (scheduler_->reserve_drafts(at, most)) break;
+      --most;
+    }
+    policy_.add(sequence.age(), most);
+    if (most <= 0) continue;
+    entries_.push_back(at);
+    Span& span = draft_step_.spans.emplace_back();
+    span.drafts = most;
+  }
+  if (entries_.empty()) return;
+  // Reserving may have moved what others have.
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    Span& span = draft_step_.spans[i];
+    const std::int32_t drafts = span.drafts;
+    plan[entries_[i]].sequence->fill(span, 1);
+    span.drafts = drafts;
+    span.write_slot = no_slot;
+  }
+  const std::vector<std::vector<SampledToken>> drawn = model_drafts_(draft_step_);
+  require(drawn.size() == entries_.size(), "speculation: drafts of every sequence");
+  std::vector<TokenId> tokens;
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    tokens.clear();
+    for (const SampledToken& draft : drawn[i]) tokens.push_back(draft.token);
+    scheduler_->set_drafts(entries_[i], tokens);
+  }
 }
 
 bool Speculation::may_draft_next(std::span<const Assignment> plan) {
   policy_.plan(static_cast<std::int32_t>(plan.size()), true);
   return std::any_of(plan.begin(), plan.end(), [&](const Assignment& entry) {
     const Sequence& sequence = *entry.sequence;
-    return scheduler_->draft_room(entry) > 0 && policy_.wanted(sequence.age()) > 0 &&
-           drafter_->may_draft_after_next(sequence.age(), sequence.known());
+    const std::int32_t most = wanted(entry);
+    if (drafter_ == nullptr) return policy_.choose(sequence.age(), most) > 0;
+    return most > 0 && drafter_->may_draft_after_next(sequence.age(), sequence.known());
   });
 }
 
@@ -129,12 +185,13 @@ void Speculation::ran(std::span<const Assignment> plan, std::chrono::nanoseconds
   policy_.ran({.sequences = static_cast<std::int32_t>(plan.size()),
                .drafts = drafts,
                .accepted = drafts > 0 ? accepted_ : 0,
-               .seconds = std::chrono::duration<double>(elapsed + drafting).count()});
+               .seconds = std::chrono::duration<double>(elapsed).count(),
+               .drafting_seconds = std::chrono::duration<double>(drafting).count()});
 }
 
 void Speculation::forget(const Sequence& sequence) {
   policy_.forget(sequence.age());
-  drafter_->forget(sequence.age());
+  if (drafter_ != nullptr) drafter_->forget(sequence.age());
 }
 
 }  // namespace hyb

@@ -19,12 +19,16 @@ namespace hyb {
 class Speculation {
  public:
   using Now = std::function<std::chrono::steady_clock::time_point()>;
+  /// Runner::draft, after the pool's orders.
+  using ModelDrafts = std::function<std::vector<std::vector<SampledToken>>(Step& step)>;
 
   /// All outlive this object. Throws Error(usage) for a number of drafts that no step has.
+  /// `model_drafts` is called where the options say that the model drafts.
   Speculation(const SpeculationOptions& options, const PrefixCache& prefixes, Scheduler& scheduler,
-              Now now);
+              Now now, ModelDrafts model_drafts);
 
-  /// Adds drafts to the entries of the scheduler's plan, where they are worth it.
+  /// Adds drafts to the entries of the scheduler's plan, where they are worth it. Throws what the
+  /// runner throws.
   void add_drafts(std::span<const Assignment> plan);
 
   /// While the plan runs: whether the next step may have drafts, so that it cannot be foreseen.
@@ -41,9 +45,15 @@ class Speculation {
   const SpeculationStats& stats() const { return stats_; }
 
  private:
+  std::int32_t wanted(const Assignment& entry) const;
+  void add_guesses(std::span<const Assignment> plan);
+  void add_model_drafts(std::span<const Assignment> plan);
+
   Scheduler* scheduler_;
   std::unique_ptr<Drafter> own_drafter_;
-  Drafter* drafter_;
+  Drafter* drafter_;  ///< null: the model drafts
+  ModelDrafts model_drafts_;
+  Step draft_step_;  ///< of the model
   DraftPolicy policy_;
   Now now_;
   std::vector<DraftJob> jobs_;

@@ -19,22 +19,35 @@ __device__ __forceinline__ float softplus(float v) { return v > 20.0F ? v : log1
 
 /// The function of an activation, as gated_activation has it. NaN for a value that is none: no
 /// launch passes one.
-__device__ __forceinline__ float activated(ActivationFunction function, float value) {
-  switch (function) {
+__device__ __forceinline__ float activated(const Activation& activation, float value) {
+  switch (activation.function) {
     case ActivationFunction::silu:
       return value / (1.0F + expf(-value));
     case ActivationFunction::relu2: {
       const float kept = value > 0.0F || std::isnan(value) ? value : 0.0F;
       return kept * kept;
     }
+    case ActivationFunction::gelu_tanh:
+      return value / (1.0F + expf(value * (gelu_linear + gelu_cubic * value * value)));
+    case ActivationFunction::clamped_swiglu: {
+      const float kept = value > activation.limit ? activation.limit : value;
+      return kept / (1.0F + expf(-activation.alpha * kept));
+    }
   }
   return std::bit_cast<float>(0x7fc00000U);
 }
 
-/// activated(value), times `up` where the activation is gated.
+/// What a gated activation multiplies with.
+__device__ __forceinline__ float factor_of(const Activation& activation, float up) {
+  if (activation.function != ActivationFunction::clamped_swiglu) return up;
+  const float limit = activation.limit;
+  return (up > limit ? limit : up < -limit ? -limit : up) + 1.0F;
+}
+
+/// activated(value), times the factor where the activation is gated.
 __device__ __forceinline__ float activated(const Activation& activation, float value, float up) {
-  const float result = activated(activation.function, value);
-  return activation.gated ? result * up : result;
+  const float result = activated(activation, value);
+  return activation.gated ? result * factor_of(activation, up) : result;
 }
 
 }  // namespace hyb::kernels::cuda

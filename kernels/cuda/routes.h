@@ -7,6 +7,7 @@
 #include "kernels/linear/project.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/attention_step.h"
+#include "kernels/ops/cap.h"
 #include "kernels/ops/conv.h"
 #include "kernels/ops/delta_rule.h"
 #include "kernels/ops/draft_ring.h"
@@ -21,6 +22,7 @@
 #include "kernels/ops/rope_kv_write.h"
 #include "kernels/ops/sample.h"
 #include "kernels/ops/scale_columns.h"
+#include "kernels/ops/shift_rows.h"
 #include "kernels/ops/ssd.h"
 
 namespace hyb::kernels::cuda {
@@ -50,8 +52,13 @@ void gather_rows(Stream& stream, const GatherRows& op);
 /// The bits of the plain loop. Numbers of tables are not checked.
 void extend_rows(Stream& stream, const ExtendRows& op);
 void keep_rows(Stream& stream, const KeepRows& op);
+/// Spans without tokens may come after the others; rows after the last span are not written.
+void shift_rows(Stream& stream, const ShiftRows& op);
 
 void gated_activation(Stream& stream, const GatedActivation& op);
+
+/// Within 2^-20 of the plain loop's, relatively.
+void cap(Stream& stream, const Cap& op);
 
 /// The bits of the plain loop.
 void scale_columns(Stream& stream, const ScaleColumns& op);

@@ -15,10 +15,11 @@ inline constexpr std::array<std::int8_t, 16> q4_levels = {-99, -75, -57, -43, -3
                                                           9,   19,  30,  43,  58,  77,  104, 127};
 
 /// The level of a code, before its scale. Every one is a bf16 and no denormal.
-///   fp8  F8_E4M3   q8  sign and size: -127..127   q4  q4_levels
+///   fp8  F8_E4M3   q8  sign and size: -127..127   q4  q4_levels   mxfp4  E2M1
 constexpr float level_of(WeightCode code, std::uint8_t bits) {
   if (code == WeightCode::fp8) return e4m3_to_float(bits);
   if (code == WeightCode::q4) return static_cast<float>(q4_levels[bits & 15U]);
+  if (code == WeightCode::mxfp4) return e2m1_to_float(bits);
   const auto size = static_cast<float>(bits & 0x7fU);
   return (bits & 0x80U) != 0 ? -size : size;
 }
@@ -42,10 +43,10 @@ constexpr ByteLevels byte_levels(WeightCode code) {
 inline constexpr ByteLevels fp8_levels = byte_levels(WeightCode::fp8);
 
 /// The bf16 of a code of 4 bits by the code and any fifth bit above it.
-constexpr std::array<std::uint16_t, 32> nibble_levels() {
+constexpr std::array<std::uint16_t, 32> nibble_levels(WeightCode code) {
   std::array<std::uint16_t, 32> levels = {};
   for (std::size_t i = 0; i < 32; ++i) {
-    levels[i] = to_bf16(level_of(WeightCode::q4, static_cast<std::uint8_t>(i % 16))).bits;
+    levels[i] = to_bf16(level_of(code, static_cast<std::uint8_t>(i % 16))).bits;
   }
   return levels;
 }

@@ -23,6 +23,7 @@ void check(const Linear& op) {
   check.tensor(op.x, "x", op.x.dtype, {op.x.dim(0), weight.columns()});
   check.tensor(op.y, "y", op.y.dtype == DType::f32 ? DType::f32 : op.x.dtype,
                {op.x.dim(0), weight.rows()});
+  if (!op.bias.empty()) check.tensor(op.bias, "bias", DType::f32, {weight.rows()});
   check.that(op.expert >= 0 && op.expert < weight.experts(), "expert is one of the weight's",
              op.expert);
   check.that(weight.format() == WeightFormat::rows || weight.activation_dtype() == op.x.dtype,
@@ -37,6 +38,8 @@ void times_panel(const Linear& op, const WeightProduct& product, std::int64_t pa
       op.y.rows(begin, count).columns(product.first_output(panel), product.outputs(panel));
   const std::int64_t x_bytes = x.row_stride * static_cast<std::int64_t>(size_of(x.dtype));
   const std::int64_t y_bytes = y.row_stride * static_cast<std::int64_t>(size_of(y.dtype));
+  const float* const bias =
+      op.bias.empty() ? nullptr : op.bias.as<float>() + product.first_output(panel);
   product.multiply(
       op.expert, panel, count, [&](std::int64_t i) { return x.as<std::byte>() + i * x_bytes; },
       [&](std::int64_t i, const float* sums) {
@@ -45,7 +48,8 @@ void times_panel(const Linear& op, const WeightProduct& product, std::int64_t pa
                        .y = y.as<std::byte>() + i * y_bytes,
                        .y_is_bf16 = y.dtype == DType::bf16,
                        .add = op.add,
-                       .scale = op.scale});
+                       .scale = op.scale,
+                       .bias = bias});
       });
 }
 

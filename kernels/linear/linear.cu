@@ -115,16 +115,17 @@ Dense<X, Y> dense_of(const Project& op, const Tensor& x, std::int64_t expert) {
           .columns = static_cast<int>(op.y.dim(1)),
           .scale = op.scale,
           .add = op.add,
+          .bias = op.bias.as<float>(),
           .is_activated = op.activation.has_value(),
           .is_gated = op.activation.has_value() && activation.gated,
-          .function = activation.function};
+          .activation = activation};
 }
 
-/// By the library, where it takes the product: then the activation is a kernel of its own, after
-/// it.
+/// By the library, where it takes the product, which has no bias: then the activation is a kernel
+/// of its own, after it.
 template <typename Y>
 bool run_library(Stream& stream, const Project& op, const Dense<bf16, Y>& p) {
-  if (stream.products() == nullptr) return false;
+  if (stream.products() == nullptr || p.bias != nullptr) return false;
   const Tensor& y = op.activation ? op.product : op.y;
   const LibraryProduct product = {.x = p.x,
                                   .weight = p.weight,
@@ -189,7 +190,13 @@ void multiply(Stream& stream, const Project& op, const Tensor& x, std::int64_t e
 void linear(Stream& stream, const Linear& op) {
   if (op.x.dim(0) == 0) return;
   require(op.weight->format() == WeightFormat::rows, "linear: CUDA reads weights in rows");
-  multiply(stream, {.x = op.x, .weight = op.weight, .y = op.y, .scale = op.scale, .add = op.add},
+  multiply(stream,
+           {.x = op.x,
+            .weight = op.weight,
+            .y = op.y,
+            .scale = op.scale,
+            .add = op.add,
+            .bias = op.bias},
            op.x, op.expert, {});
 }
 

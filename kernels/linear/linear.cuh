@@ -87,8 +87,9 @@ struct Dense {
   int columns;  ///< of y: half of the outputs where is_gated
   float scale;
   bool add;
+  const float* bias;            ///< [outputs], null: 0
   bool is_activated, is_gated;  ///< gated only where activated; neither scaled nor added
-  ActivationFunction function;
+  Activation activation;
 };
 
 /// The norm of x's rows, as in InputNorm, where a route takes it into its own load of x.
@@ -120,10 +121,13 @@ __device__ __forceinline__ void write(const Dense<X, Y>& p, int token, int colum
                                       float up) {
   if (token >= p.tokens || column >= p.columns) return;
   Y* const y = p.y + token * p.y_stride + column;
+  if (p.bias != nullptr) {
+    sum += p.bias[column];
+    if (p.is_gated) up += p.bias[p.columns + column];
+  }
   float value = 0.0F;
   if (p.is_activated) {
-    value =
-        activated({p.function, p.is_gated}, to_float(rounded<X>(sum)), to_float(rounded<X>(up)));
+    value = activated(p.activation, to_float(rounded<X>(sum)), to_float(rounded<X>(up)));
   } else {
     value = (p.add ? to_float(*y) : 0.0F) + p.scale * sum;
   }
@@ -137,8 +141,9 @@ void apply(Stream& stream, const InputNorm& norm, const Tensor& x, const Tensor&
 /// rows of whole eights.
 bool takes_matrices(const Project& op, const Tensor& x, const void* weight);
 
-/// y = activation(W * x), or (add ? y : 0) + scale * W * x, by the route for the row count, W being
-/// the expert's. `x` replaces the op's own: normed rows, or by `norm` where its route takes one.
+/// y = activation(W * x + bias), or (add ? y : 0) + scale * (W * x + bias), by the route for the
+/// row count, W being the expert's. `x` replaces the op's own: normed rows, or by `norm` where its
+/// route takes one.
 void multiply(Stream& stream, const Project& op, const Tensor& x, std::int64_t expert,
               const DenseNorm& norm);
 
@@ -235,15 +240,17 @@ __device__ __forceinline__ float coded_element(const CodedMatrix& weight, int ro
   const std::int64_t chunk = static_cast<std::int64_t>(row) * weight.chunks + k / chunk_columns;
   const auto place = static_cast<int>(place_in_chunk(k % chunk_columns));
   const auto* const codes = weight.codes + chunk * chunk_bytes;
+  const int group = k % chunk_columns / static_cast<int>(Shape::group_columns);
   float scale;
   if constexpr (Code == WeightCode::fp8) {
     scale = reinterpret_cast<const float*>(weight.scales)[chunk];
+  } else if constexpr (Code == WeightCode::mxfp4) {
+    scale = e8m0_to_float(static_cast<std::uint8_t>(weight.scales[chunk * Shape::groups + group]));
   } else {
-    const int group = k % chunk_columns / static_cast<int>(Shape::group_columns);
     scale = to_float(reinterpret_cast<const bf16*>(weight.scales)[chunk * Shape::groups + group]);
   }
   std::uint32_t bits;
-  if constexpr (Code == WeightCode::q4) {
+  if constexpr (has_nibbles(Code)) {
     const unsigned both = static_cast<unsigned>(codes[place / 2]);
     bits = level_bits<Code>(both >> (place % 2 * 4) & 15U);
   } else {
@@ -258,6 +265,7 @@ void visit_code(WeightCode code, Body&& body) {
   if (code == WeightCode::fp8) return body.template operator()<WeightCode::fp8>();
   if (code == WeightCode::q8) return body.template operator()<WeightCode::q8>();
   if (code == WeightCode::q4) return body.template operator()<WeightCode::q4>();
+  if (code == WeightCode::mxfp4) return body.template operator()<WeightCode::mxfp4>();
   require(code == WeightCode::bits12, "a weight with codes");
   body.template operator()<WeightCode::bits12>();
 }
@@ -274,21 +282,30 @@ void visit_any_code(WeightCode code, Body&& body) {
 /// of x know the code.
 template <WeightCode Code>
 struct LaneCodes {
-  static constexpr int bytes = Code == WeightCode::q4 ? 8 : 16;
+  static constexpr int bytes = has_nibbles(Code) ? 8 : 16;
   static constexpr int half_bytes = 4 * bytes;  ///< of a row, for its 4 lanes
-  using Vector = std::conditional_t<Code == WeightCode::q4, uint2, uint4>;
+  using Vector = std::conditional_t<has_nibbles(Code), uint2, uint4>;
 };
 inline constexpr int half_columns = 64;
 
 /// Which word of a row's scales half chunk `half` has.
 template <WeightCode Code>
 __device__ __forceinline__ int scale_word(int half) {
-  return Code == WeightCode::fp8 ? half / 2 : half;
+  return Code == WeightCode::fp8 || Code == WeightCode::mxfp4 ? half / 2 : half;
 }
-/// Of group 0 or 1 of a half.
+/// That word's part that is of the half: of mxfp4 a word has the scales of two.
+template <WeightCode Code>
+__device__ __forceinline__ std::uint32_t scales_of_half(std::uint32_t word, int half) {
+  if constexpr (Code == WeightCode::mxfp4) return word >> (half % 2 * 16);
+  return word;
+}
+/// Of group 0 or 1 of a half, from scales_of_half.
 template <WeightCode Code>
 __device__ __forceinline__ float scale_of(std::uint32_t word, int group) {
   if constexpr (Code == WeightCode::fp8) return std::bit_cast<float>(word);
+  if constexpr (Code == WeightCode::mxfp4) {
+    return e8m0_to_float(static_cast<std::uint8_t>(word >> (group * 8) & 0xffU));
+  }
   return std::bit_cast<float>(group == 0 ? word << 16 : word & 0xffff0000U);
 }
 
@@ -300,11 +317,12 @@ __device__ __forceinline__ std::uint32_t look_up(const std::uint32_t (&table)[4]
   return permute_bytes(low, high, 0x3210U | (codes >> 1 & 0x4444U));
 }
 
-/// One byte each of the bf16 of q4 levels 4*word to 4*word+3.
-constexpr std::uint32_t q4_bytes(std::size_t word, int shift) {
+/// One byte each of the bf16 of levels 4*word to 4*word+3 of a code of 4 bits.
+constexpr std::uint32_t nibble_bytes(WeightCode code, std::size_t word, int shift) {
   std::uint32_t bytes = 0;
   for (std::size_t i = 4; i-- > 0;) {
-    const unsigned level = to_bf16(static_cast<float>(q4_levels[word * 4 + i])).bits;
+    const auto bits = static_cast<std::uint8_t>(word * 4 + i);
+    const unsigned level = to_bf16(level_of(code, bits)).bits;
     bytes = bytes << 8 | (level >> shift & 0xffU);
   }
   return bytes;
@@ -325,10 +343,10 @@ __device__ __forceinline__ uint4 levels_of(std::uint32_t low, std::uint32_t high
     return {pair(extend_bytes<0>(low)), pair(extend_bytes<2>(low)), pair(extend_bytes<0>(high)),
             pair(extend_bytes<2>(high))};
   } else {
-    constexpr std::uint32_t lows[4] = {q4_bytes(0, 0), q4_bytes(1, 0), q4_bytes(2, 0),
-                                       q4_bytes(3, 0)};
-    constexpr std::uint32_t highs[4] = {q4_bytes(0, 8), q4_bytes(1, 8), q4_bytes(2, 8),
-                                        q4_bytes(3, 8)};
+    constexpr std::uint32_t lows[4] = {nibble_bytes(Code, 0, 0), nibble_bytes(Code, 1, 0),
+                                       nibble_bytes(Code, 2, 0), nibble_bytes(Code, 3, 0)};
+    constexpr std::uint32_t highs[4] = {nibble_bytes(Code, 0, 8), nibble_bytes(Code, 1, 8),
+                                        nibble_bytes(Code, 2, 8), nibble_bytes(Code, 3, 8)};
     const std::uint32_t first[2] = {look_up(lows, low), look_up(highs, low)};
     const std::uint32_t last[2] = {look_up(lows, low >> 16), look_up(highs, low >> 16)};
     return {permute_bytes(first[0], first[1], 0x5140), permute_bytes(first[0], first[1], 0x7362),
@@ -338,14 +356,14 @@ __device__ __forceinline__ uint4 levels_of(std::uint32_t low, std::uint32_t high
 /// Of group 0 or 1 of a lane's codes.
 template <WeightCode Code>
 __device__ __forceinline__ uint4 levels_of_group(uint4 codes, int group) {
-  if constexpr (Code == WeightCode::q4) return levels_of<Code>(group == 0 ? codes.x : codes.y, 0);
+  if constexpr (has_nibbles(Code)) return levels_of<Code>(group == 0 ? codes.x : codes.y, 0);
   return group == 0 ? levels_of<Code>(codes.x, codes.y) : levels_of<Code>(codes.z, codes.w);
 }
 
 /// A lane's codes, from a weight that is read once.
 template <WeightCode Code>
 __device__ __forceinline__ uint4 load_codes_once(const std::byte* from) {
-  if constexpr (Code == WeightCode::q4) {
+  if constexpr (has_nibbles(Code)) {
     const uint2 codes = load8(from);
     return {codes.x, codes.y, 0, 0};
   } else {
@@ -372,7 +390,8 @@ struct LaneRow {
         words_to_scales(static_cast<std::uint32_t>((weight.scales_of<Code>(row) - codes) / 4)) {}
 
   __device__ __forceinline__ std::uint32_t scales(int half) const {
-    return reinterpret_cast<const std::uint32_t*>(codes)[words_to_scales + scale_word<Code>(half)];
+    const auto* const words = reinterpret_cast<const std::uint32_t*>(codes);
+    return scales_of_half<Code>(words[words_to_scales + scale_word<Code>(half)], half);
   }
 };
 
@@ -428,6 +447,7 @@ struct AnyWeight {
     if (code == WeightCode::q4) return coded_element<WeightCode::q4>(matrix, n, k);
     if (code == WeightCode::q8) return coded_element<WeightCode::q8>(matrix, n, k);
     if (code == WeightCode::bits12) return coded_element<WeightCode::bits12>(matrix, n, k);
+    if (code == WeightCode::mxfp4) return coded_element<WeightCode::mxfp4>(matrix, n, k);
     return coded_element<WeightCode::fp8>(matrix, n, k);
   }
 };

@@ -10,14 +10,15 @@ namespace hyb::kernels {
 
 /// A matrix product with the weight's matrix of one expert (0 for a plain matrix).
 ///
-///   y[t,n] = (add ? y[t,n] : 0) + scale * sum_k x[t,k] * W[n,k]
+///   y[t,n] = (add ? y[t,n] : 0) + scale * (sum_k x[t,k] * W[n,k] + bias[n])
 ///
-/// shapes  x [T,K]   y [T,N]; rows may be strided
-/// types   x: f32 or bf16   y: the type of x, or f32
+/// shapes  x [T,K]   y [T,N]; rows may be strided   bias [N], or empty: 0
+/// types   x: f32 or bf16   y: the type of x, or f32   bias: f32
 ///         weight: panels for the type of x; or rows of any type (on the CPU by the plain loop), on
 ///         a card also codes, for x of bf16
 /// numbers summed in f32 over ascending k in one order for every T, so that a row's answer is the
-///         same bits alone and among others; y is rounded once. Every route is within
+///         same bits alone and among others; the bias is added to that sum in f32, and y is
+///         rounded once. Every route is within
 ///         (K+4) * 2^-23 * |scale| * sum_k |x[t,k] * W[n,k]| of the exact sum, not counting that
 ///         rounding. Panels of f16 give the bits that those of f32 with the same numbers give.
 ///         avx512 adds bf16 products in pairs of k and takes denormals as zero.
@@ -29,6 +30,7 @@ struct Linear {
   Tensor y;
   float scale = 1.0F;
   bool add = false;
+  Tensor bias = {};
 };
 
 void linear(Queue& queue, const Linear& op);

@@ -230,7 +230,7 @@ struct alignas(16) TileShared {
 #pragma unroll
     for (int n = 0; n < T::tiles_n; ++n) {
       own[n] = load_codes(&codes[stage][first_output + n * 8 + row][q]);
-      words[n] = scales[stage][first_output + n * 8 + row];
+      words[n] = scales_of_half<Code>(scales[stage][first_output + n * 8 + row], step);
     }
 #pragma unroll
     for (int group = 0; group < 2; ++group) {

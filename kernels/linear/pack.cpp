@@ -32,8 +32,9 @@ struct Panel {
   /// Whether the rows are what the panel holds, but for their order.
   bool is_copy() const {
     return count == panel_rows &&
-           std::all_of(rows.begin(), rows.end(),
-                       [this](const WeightRow& row) { return row.dtype == to; });
+           std::all_of(rows.begin(), rows.end(), [this](const WeightRow& row) {
+             return row.dtype == to && row.column_step == 1;
+           });
   }
   RowPointers bytes() const {
     RowPointers pointers;
@@ -166,7 +167,7 @@ struct CodePlace {
 
 CodePlace place_of(WeightCode code, std::int64_t n, std::int64_t k) {
   const std::int64_t pair = k / 2;
-  if (code == WeightCode::q4) {
+  if (has_nibbles(code)) {
     return {n * 4 + k % 2 * 2 + pair / 2, static_cast<int>(pair % 2) * 4};
   }
   return {n / 16 * 128 + k / 4 * 64 + n % 16 / 4 * 16 + pair % 2 * 8 + n % 4 * 2 + k % 2, 0};
@@ -186,7 +187,7 @@ struct CodedPanel {
 
 /// Writes the codes of eight columns, [8][64]; vectors of the compiler's for codes of 4 bits.
 void put_eight(WeightCode code, const std::uint8_t* codes, std::byte* eight) {
-  if (code == WeightCode::q4) {
+  if (has_nibbles(code)) {
     std::array<std::uint32_t, panel_rows> words = {};
     for (std::size_t k = 0; k < 8; ++k) {
       for (std::size_t n = 0; n < words.size(); ++n) {
@@ -227,7 +228,7 @@ void gather(const CodedPanel& panel, std::int64_t first, std::int64_t columns, f
   std::fill_n(values, quantize_group * panel_rows, 0.0F);
   for (std::int64_t n = 0; n < panel.count; ++n) {
     const WeightRow& row = panel.rows[static_cast<std::size_t>(n)];
-    if (row.dtype == DType::bf16) {
+    if (row.dtype == DType::bf16 && row.column_step == 1) {
       for (std::int64_t k = 0; k < columns; ++k) {
         bf16 value;
         std::memcpy(&value, row.bytes + (first + k) * 2, sizeof(value));
@@ -238,6 +239,25 @@ void gather(const CodedPanel& panel, std::int64_t first, std::int64_t columns, f
     for (std::int64_t k = 0; k < columns; ++k) {
       values[k * panel_rows + n] = published_value(row, first + k);
     }
+  }
+}
+
+/// Published codes and scales as they are.
+void pack_mxfp4(const CodedPanel& panel, std::int64_t g) {
+  const CodedShape& shape = panel.shape;
+  const std::int64_t first = g * shape.group, columns = columns_of(shape, g);
+  std::array<std::uint8_t, quantize_group* panel_rows> codes = {};
+  std::byte* const scales = panel.group(g);
+  for (std::int64_t n = 0; n < panel.count; ++n) {
+    const WeightRow& row = panel.rows[static_cast<std::size_t>(n)];
+    scales[n] = row.scales[g];
+    for (std::int64_t k = 0; k < columns; ++k) {
+      codes[static_cast<std::size_t>(k * panel_rows + n)] = mxfp4_code(row.bytes, first + k);
+    }
+  }
+  for (std::int64_t k = 0; k < columns; k += 8) {
+    put_eight(shape.code, codes.data() + k * panel_rows,
+              scales + shape.scales_bytes() + k / 8 * shape.eight_bytes());
   }
 }
 
@@ -298,6 +318,8 @@ void pack_coded_panels(Queue& queue, const WeightSource& source, const CodedShap
       for (std::int64_t g = 0; g < shape.groups(); ++g) {
         if (shape.code == WeightCode::fp8) {
           pack_fp8(panel, g);
+        } else if (shape.code == WeightCode::mxfp4) {
+          pack_mxfp4(panel, g);
         } else {
           pack_quantized(panel, g);
         }
@@ -312,14 +334,16 @@ std::uint8_t code_at(const CodedShape& shape, const std::byte* panel, std::int64
                                  shape.scales_bytes() + k % shape.group / 8 * shape.eight_bytes();
   const CodePlace place = place_of(shape.code, n, k % 8);
   const unsigned bits = static_cast<unsigned>(eight[place.byte]) >> place.shift;
-  return static_cast<std::uint8_t>(shape.code == WeightCode::q4 ? bits & 15U : bits);
+  return static_cast<std::uint8_t>(has_nibbles(shape.code) ? bits & 15U : bits);
 }
 
 void read_coded_row(const CodedShape& shape, const std::byte* panel, std::int64_t n, float* out) {
-  const DType type = shape.code == WeightCode::fp8 ? DType::f32 : DType::bf16;
+  const DType type = shape.code == WeightCode::fp8     ? DType::f32
+                     : shape.code == WeightCode::mxfp4 ? DType::u8
+                                                       : DType::bf16;
   for (std::int64_t k = 0; k < shape.columns; ++k) {
     const std::byte* const scales = panel + k / shape.group * shape.group_bytes();
-    out[k] = level_of(shape.code, code_at(shape, panel, n, k)) * published_value(scales, type, n);
+    out[k] = level_of(shape.code, code_at(shape, panel, n, k)) * scale_value(scales, type, n);
   }
 }
 

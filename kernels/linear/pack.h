@@ -48,7 +48,8 @@ void pack_panels(Queue& queue, const WeightSource& source, DType dtype, std::byt
 /// takes columns 8q to 8q+7 of both groups, which lie together:
 ///   codes   4 bits  64 bytes of a chunk   [half][q][group][8], a byte's first code in its low bits
 ///           8 bits  128 bytes             [half][q][group][8]
-///   scales  bf16, 4 of a chunk; with fp8 one f32, which is NaN where one of its codes is
+///   scales  bf16, 4 of a chunk; of mxfp4 4 bytes; with fp8 one f32, which is NaN where one of its
+///           codes is
 struct CodedRowsShape {
   WeightCode code;
   std::int64_t rows, columns;  ///< of an expert
@@ -58,10 +59,10 @@ struct CodedRowsShape {
   static constexpr std::int64_t groups = chunk_columns / group_columns;
 
   static constexpr std::int64_t chunk_bytes(WeightCode code) {
-    return code == WeightCode::q4 ? chunk_columns / 2 : chunk_columns;
+    return has_nibbles(code) ? chunk_columns / 2 : chunk_columns;
   }
   static constexpr std::int64_t chunk_scale_bytes(WeightCode code) {
-    return code == WeightCode::fp8 ? 4 : groups * 2;
+    return code == WeightCode::fp8 || code == WeightCode::mxfp4 ? 4 : groups * 2;
   }
   std::int64_t chunks() const { return (columns + chunk_columns - 1) / chunk_columns; }
   std::int64_t row_bytes() const { return chunks() * chunk_bytes(code); }
@@ -90,10 +91,13 @@ struct CodedShape {
   std::int64_t columns;  ///< K
   std::int64_t group;    ///< columns that share a scale, a multiple of 8
 
-  std::int64_t scale_bytes() const { return code == WeightCode::fp8 ? 4 : 2; }
+  /// Of f32, of E8M0, or else of bf16.
+  std::int64_t scale_bytes() const {
+    return code == WeightCode::fp8 ? 4 : code == WeightCode::mxfp4 ? 1 : 2;
+  }
   std::int64_t scales_bytes() const { return scale_bytes() * Weight::panel_rows; }
   /// Of eight columns.
-  std::int64_t eight_bytes() const { return code == WeightCode::q4 ? 256 : 512; }
+  std::int64_t eight_bytes() const { return has_nibbles(code) ? 256 : 512; }
   std::int64_t groups() const { return (columns + group - 1) / group; }
   std::int64_t group_bytes() const { return scales_bytes() + group / 8 * eight_bytes(); }
   std::int64_t panel_bytes() const {

@@ -45,10 +45,12 @@ void WeightProduct::published_sums(std::int64_t expert, std::int64_t first, std:
 namespace {
 
 alignas(64) constexpr ByteLevels q8_table = byte_levels(WeightCode::q8);
-alignas(64) constexpr std::array<std::uint16_t, 32> q4_table = nibble_levels();
+alignas(64) constexpr std::array<std::uint16_t, 32> q4_table = nibble_levels(WeightCode::q4);
+alignas(64) constexpr std::array<std::uint16_t, 32> mxfp4_table = nibble_levels(WeightCode::mxfp4);
 
 const void* table_of(WeightCode code) {
   if (code == WeightCode::q4) return q4_table.data();
+  if (code == WeightCode::mxfp4) return mxfp4_table.data();
   return code == WeightCode::q8 ? &q8_table : &fp8_levels;
 }
 

@@ -42,8 +42,10 @@ inline CodedTile coded_tile(const CodedKernel& kernel, const CodedShape& shape,
           .group = shape.group,
           .group_bytes = shape.group_bytes(),
           .scales_bytes = shape.scales_bytes(),
-          .scales_are_f32 = shape.code == WeightCode::fp8,
-          .has_nibbles = shape.code == WeightCode::q4,
+          .scales = shape.code == WeightCode::fp8     ? ScaleType::f32
+                    : shape.code == WeightCode::mxfp4 ? ScaleType::e8m0
+                                                      : ScaleType::bf16,
+          .has_nibbles = has_nibbles(shape.code),
           .table = kernel.table,
           .levels = nullptr,
           .sums = nullptr,

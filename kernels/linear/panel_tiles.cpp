@@ -27,7 +27,8 @@ template <typename T>
 void row_plain(const PanelRow& row) {
   T* const y = static_cast<T*>(row.y);
   for (std::int64_t n = 0; n < row.columns; ++n) {
-    const float scaled = row.scale * row.sums[n];
+    const float sum = row.bias == nullptr ? row.sums[n] : row.sums[n] + row.bias[n];
+    const float scaled = row.scale * sum;
     y[n] = from_float<T>(row.add ? to_float(y[n]) + scaled : scaled);
   }
 }
@@ -60,7 +61,8 @@ std::uint16_t level_of(const CodedTile& tile, const std::uint8_t* eight, int n, 
 }
 
 float scale_of(const CodedTile& tile, const std::byte* scales, int n) {
-  if (tile.scales_are_f32) {
+  if (tile.scales == ScaleType::e8m0) return e8m0_to_float(static_cast<std::uint8_t>(scales[n]));
+  if (tile.scales == ScaleType::f32) {
     float scale;
     std::memcpy(&scale, scales + n * 4, sizeof(scale));
     return scale;

@@ -36,7 +36,8 @@ void panel_tile_bf16_plain(const PanelTile& tile);
 void panel_tile_f32_plain(const PanelTile& tile);
 void panel_tile_f16_plain(const PanelTile& tile);
 
-/// One row of 64 sums to where it belongs: y[n] = (add ? y[n] : 0) + scale * sums[n], rounded once.
+/// One row of 64 sums to where it belongs: y[n] = (add ? y[n] : 0) + scale * (sums[n] + bias[n]),
+/// rounded once.
 struct PanelRow {
   const float* sums;
   std::int64_t columns;  ///< 1 to 64 are written
@@ -44,11 +45,15 @@ struct PanelRow {
   bool y_is_bf16;  ///< else f32
   bool add;
   float scale;
+  const float* bias = nullptr;  ///< [columns], null: 0
 };
 
 void panel_row_avx512(const PanelRow& row);
 void panel_row_avx2(const PanelRow& row);
 void panel_row_plain(const PanelRow& row);
+
+/// How a group's scales are stored.
+enum class ScaleType : std::uint8_t { f32, bf16, e8m0 };
 
 /// One panel of codes times a few rows of bf16 over a run of k that starts and ends with a group or
 /// with K:
@@ -66,11 +71,11 @@ struct CodedTile {
   std::int64_t group;        ///< columns that share a scale
   std::int64_t group_bytes;  ///< from one group to the next
   std::int64_t scales_bytes;
-  bool scales_are_f32;  ///< else bf16
-  bool has_nibbles;     ///< codes of 4 bits, else of 8
-  const void* table;    ///< of levels, as codes.h makes them: nibble_levels or byte_levels
-  void* levels;         ///< room for the run's levels as a panel of bf16: [ceil(columns/2)][64][2]
-  float* sums;          ///< [count][64]
+  ScaleType scales;
+  bool has_nibbles;   ///< codes of 4 bits, else of 8
+  const void* table;  ///< of levels, as codes.h makes them: nibble_levels or byte_levels
+  void* levels;       ///< room for the run's levels as a panel of bf16: [ceil(columns/2)][64][2]
+  float* sums;        ///< [count][64]
   bool first;
 };
 

@@ -214,8 +214,12 @@ void panel_tile_f16_avx2(const PanelTile& tile) { multiply_tile<Format::f16>(til
 
 void panel_row_avx2(const PanelRow& row) {
   for (int column = 0; column < row.columns; column += 8) {
-    const __m256 scaled =
-        _mm256_mul_ps(_mm256_set1_ps(row.scale), _mm256_loadu_ps(row.sums + column));
+    __m256 sum = _mm256_loadu_ps(row.sums + column);
+    if (row.bias != nullptr) {
+      sum = _mm256_add_ps(sum,
+                          _mm256_maskload_ps(row.bias + column, lane_mask(row.columns - column)));
+    }
+    const __m256 scaled = _mm256_mul_ps(_mm256_set1_ps(row.scale), sum);
     if (row.y_is_bf16) {
       write_bf16(row, column, scaled);
     } else {
@@ -308,11 +312,23 @@ void read_levels(const CodedTile& tile) {
   }
 }
 
+/// Eight powers of two of E8M0.
+inline __m256 e8m0_scales(const std::byte* scales) {
+  const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(scales));
+  const __m256i exponents = _mm256_cvtepu8_epi32(bytes);
+  const __m256i powers =
+      _mm256_max_epi32(_mm256_slli_epi32(exponents, 23), _mm256_set1_epi32(0x400000));
+  const __m256i is_nan = _mm256_cmpeq_epi32(exponents, _mm256_set1_epi32(255));
+  return _mm256_castsi256_ps(_mm256_blendv_epi8(powers, _mm256_set1_epi32(0x7fc00000), is_nan));
+}
+
 /// tile.sums += scale * sums, or = if this is the first group.
 void add_group(const CodedTile& tile, const std::byte* scales, const float* sums, bool is_first) {
   for (std::int64_t n = 0; n < 64; n += 8) {
     __m256 scale;
-    if (tile.scales_are_f32) {
+    if (tile.scales == ScaleType::e8m0) {
+      scale = e8m0_scales(scales + n);
+    } else if (tile.scales == ScaleType::f32) {
       scale = _mm256_loadu_ps(reinterpret_cast<const float*>(scales) + n);
     } else {
       const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(scales + n * 2));

@@ -174,8 +174,11 @@ void panel_row_avx512(const PanelRow& row) {
   for (int column = 0; column < row.columns; column += 16) {
     const std::int64_t left = row.columns - column;
     const auto mask = static_cast<__mmask16>(left >= 16 ? 0xffffU : (1U << left) - 1U);
-    const __m512 scaled =
-        _mm512_mul_ps(_mm512_set1_ps(row.scale), _mm512_loadu_ps(row.sums + column));
+    __m512 sum = _mm512_loadu_ps(row.sums + column);
+    if (row.bias != nullptr) {
+      sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(mask, row.bias + column));
+    }
+    const __m512 scaled = _mm512_mul_ps(_mm512_set1_ps(row.scale), sum);
     if (row.y_is_bf16) {
       write_bf16(row, column, mask, scaled);
     } else {
@@ -200,6 +203,16 @@ inline __attribute__((always_inline)) void clear(CodedSums<R>& sums) {
   }
 }
 
+/// Sixteen powers of two of E8M0.
+inline __m512 e8m0_scales(const std::byte* scales) {
+  const __m512i exponents =
+      _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(scales)));
+  const __m512i powers =
+      _mm512_max_epi32(_mm512_slli_epi32(exponents, 23), _mm512_set1_epi32(0x400000));
+  const __mmask16 is_nan = _mm512_cmpeq_epi32_mask(exponents, _mm512_set1_epi32(255));
+  return _mm512_castsi512_ps(_mm512_mask_mov_epi32(powers, is_nan, _mm512_set1_epi32(0x7fc00000)));
+}
+
 /// tile.sums += scale * sums, or = if this is the first group.
 template <int R>
 inline __attribute__((always_inline)) void add_group(const CodedTile& tile, const std::byte* scales,
@@ -207,7 +220,9 @@ inline __attribute__((always_inline)) void add_group(const CodedTile& tile, cons
 #pragma GCC unroll 4
   for (int c = 0; c < 4; ++c) {
     __m512 scale;
-    if (tile.scales_are_f32) {
+    if (tile.scales == ScaleType::e8m0) {
+      scale = e8m0_scales(scales + c * 16);
+    } else if (tile.scales == ScaleType::f32) {
       scale = _mm512_loadu_ps(scales + c * 64);
     } else {
       const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(scales + c * 32));

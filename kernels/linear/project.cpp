@@ -18,6 +18,7 @@ void check(const Project& op) {
   const std::int64_t rows = op.x.dim(0);
   const std::int64_t inner = op.x.dim(1);
   check.that(op.weight->columns() == inner, "weight has K columns", op.weight->columns());
+  if (!op.bias.empty()) check.tensor(op.bias, "bias", DType::f32, {op.weight->rows()});
   if (!op.norm.empty()) {
     check.tensor(op.normed, "normed", op.x.dtype, {rows, inner});
     check.tensor(op.norm.weight, "norm", DType::f32, {inner});
@@ -68,10 +69,15 @@ void project(Queue& queue, const Project& op) {
     x = op.normed;
   }
   if (!op.activation) {
-    linear(queue, {.x = x, .weight = op.weight, .y = op.y, .scale = op.scale, .add = op.add});
+    linear(queue, {.x = x,
+                   .weight = op.weight,
+                   .y = op.y,
+                   .scale = op.scale,
+                   .add = op.add,
+                   .bias = op.bias});
     return;
   }
-  linear(queue, {.x = x, .weight = op.weight, .y = op.product});
+  linear(queue, {.x = x, .weight = op.weight, .y = op.product, .bias = op.bias});
   gated_activation(queue, {.x = op.product, .y = op.y, .activation = *op.activation});
 }
 

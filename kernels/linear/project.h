@@ -28,7 +28,7 @@ void apply(Queue& queue, const InputNorm& norm, const Tensor& x, const Tensor& y
 
 /// A projection of the residual stream with its norm and activation, in one op:
 ///
-///   n = norm(x)   p = n * W^T   y = activation(p), or (add ? y : 0) + scale * p
+///   n = norm(x)   p = n * W^T + bias   y = activation(p), or (add ? y : 0) + scale * p
 ///
 /// shapes  x [T,K]   weight [N,K]   y [T,N], or [T,N/2] with a gated activation; rows may be
 /// strided
@@ -48,6 +48,7 @@ struct Project {
   Tensor normed = {}, product = {};
   float scale = 1.0F;
   bool add = false;
+  Tensor bias = {};  ///< [N] f32, or empty; added before the one rounding of p, as in Linear
 };
 
 void project(Queue& queue, const Project& op);

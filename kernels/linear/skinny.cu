@@ -93,7 +93,7 @@ constexpr int k_step = half_columns;  ///< two groups of 32
 /// Steps in flight: with 2 blocks on a processor 96 KB, also in 12 bits; of codes 48 to 64 KB.
 template <WeightCode Code>
 constexpr int stages = Code == WeightCode::plain ? 3
-                       : Code == WeightCode::q4  ? 6
+                       : has_nibbles(Code)       ? 6
                                                  : 4;
 
 template <typename Y>
@@ -207,9 +207,9 @@ class Rows {
     }
     if constexpr (Code == WeightCode::bits12) bits12_.patch(own, of);
   }
-  /// Adds the products of x with what take() gave.
-  __device__ __forceinline__ void multiply(int stage, int group, const uint4 (&of)[2], uint4 x,
-                                           float (&sums)[4]) const {
+  /// Adds the products of x with what take() gave of the half that k is in.
+  __device__ __forceinline__ void multiply(int stage, int k, int group, const uint4 (&of)[2],
+                                           uint4 x, float (&sums)[4]) const {
     const auto& [low, high] = of;
     if constexpr (Code == WeightCode::plain || Code == WeightCode::bits12) {
       mma_bf16(sums, {low.x, high.x, low.y, high.y}, x.x, x.y);
@@ -220,7 +220,8 @@ class Rows {
       mma_bf16(part, {low.z, high.z, low.w, high.w}, x.z, x.w);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        sums[i] += scale_of<Code>(ring_.scales[stage][i / 2][lane_], group) * part[i];
+        const std::uint32_t word = ring_.scales[stage][i / 2][lane_];
+        sums[i] += scale_of<Code>(scales_of_half<Code>(word, k / half_columns), group) * part[i];
       }
     }
   }
@@ -274,7 +275,7 @@ __global__ void __launch_bounds__(block_threads, Code != WeightCode::plain && Ti
         if (own < inner) x[n] = load16(p.dense.x + token * p.dense.x_stride + own);
       }
 #pragma unroll
-      for (int n = 0; n < TilesN; ++n) rows.multiply(stage, group, w, x[n], sums[n]);
+      for (int n = 0; n < TilesN; ++n) rows.multiply(stage, k, group, w, x[n], sums[n]);
     }
     rows.copy(k + stages<Code> * p.split * k_step, stage);
     stage = stage + 1 == stages<Code> ? 0 : stage + 1;

@@ -20,7 +20,7 @@ void convert(const WeightSource& source, DType dtype, std::int64_t first, std::i
     const WeightRow row = source.row(first / source.columns);
     const std::int64_t begin = first % source.columns;
     const std::int64_t here = std::min(count, source.columns - begin);
-    if (row.dtype == dtype) {
+    if (row.dtype == dtype && row.column_step == 1) {
       std::memcpy(out, row.bytes + begin * element, static_cast<std::size_t>(here * element));
     } else {
       for (std::int64_t i = 0; i < here; ++i) {
@@ -69,7 +69,7 @@ void write_row(const CodedShape& from, const std::byte* expert, std::int64_t n,
         k / chunk_columns * chunk_columns + place_in_chunk(k % chunk_columns);
     const unsigned code =
         k < to.columns ? code_at(from, panel, row, k) : unsigned{zero_code(from.code)};
-    if (from.code == WeightCode::q4) {
+    if (has_nibbles(from.code)) {
       codes[place / 2] |= static_cast<std::byte>(code << (place % 2 * 4));
     } else {
       codes[place] = static_cast<std::byte>(code);

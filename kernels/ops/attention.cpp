@@ -30,8 +30,7 @@ void attend_row(const AttentionRows<T, K>& job, std::int64_t row) {
     weights = 1.0F;
   }
   const std::int64_t own = job.position + token;
-  const std::int64_t first = job.window == 0 ? 0 : std::max<std::int64_t>(0, own - job.window + 1);
-  for (std::int64_t position = first; position <= own; ++position) {
+  for (std::int64_t position = first_key(job.reach, own); position <= own; ++position) {
     const K* const page = job.pages + job.page_table[position / job.page_tokens] * job.page_stride;
     const std::int64_t place = position % job.page_tokens;
     float dot = 0.0F;
@@ -39,7 +38,8 @@ void attend_row(const AttentionRows<T, K>& job, std::int64_t row) {
       dot +=
           to_float(from_float<KvOperand<K>>(to_float(q[i]))) * to_float(page[layout.key(place, i)]);
     }
-    const float score = dot * job.scale;
+    const float plain = dot * job.scale;
+    const float score = job.softcap == 0.0F ? plain : job.softcap * std::tanh(plain / job.softcap);
     const float next = std::fmax(largest, score);
     const float shrink = std::exp(largest - next), weight = std::exp(score - next);
     weights = weights * shrink + weight;
@@ -67,6 +67,13 @@ void attend_rows(const AttentionRows<T, K>& job) {
   }
 }
 
+AttentionReach reach_of(const Attention& op) { return {.window = op.window, .chunk = op.chunk}; }
+
+template <typename T, typename K>
+std::int64_t first_run(const AttentionRows<T, K>& job) {
+  return first_key(job.reach, job.position + job.first_row / job.group) / attention_run_keys;
+}
+
 bool fits_vectors(const Attention& op) {
   const std::int64_t segments = op.page_tokens / 16;
   return op.page_tokens % 16 == 0 && (segments & (segments - 1)) == 0;
@@ -82,13 +89,18 @@ class Rows {
   std::int64_t rows(std::int64_t span) const { return tokens(span) * group_; }
   std::int64_t tiles(std::int64_t span) const { return (rows(span) + rows_max_ - 1) / rows_max_; }
   std::int64_t items(std::int64_t span) const { return op_.kv_heads * tiles(span); }
-  std::int64_t positions(std::int64_t span) const {
-    return op_.position.as<std::int32_t>()[span] + tokens(span);
+  /// Keys that some token of the span reaches.
+  std::int64_t keys(std::int64_t span) const {
+    return end(span) - first_key(reach_of(op_), position(span));
   }
+  std::int64_t first_run(std::int64_t span) const {
+    return first_key(reach_of(op_), position(span)) / attention_run_keys;
+  }
+  /// Runs that some token of the span reaches.
   std::int64_t runs(std::int64_t span) const {
-    return (positions(span) + attention_run_keys - 1) / attention_run_keys;
+    return (end(span) + attention_run_keys - 1) / attention_run_keys - first_run(span);
   }
-  /// Workspace of all runs of all rows of one span, in floats.
+  /// Workspace of these runs of all rows of one span, in floats.
   std::int64_t floats(std::int64_t span) const {
     return runs(span) * tokens(span) * op_.heads * attention_partial(op_.head_dim);
   }
@@ -104,14 +116,15 @@ class Rows {
             .pages = op_.pages_of_layer.as<K>() + 2 * kv_head * op_.head_dim * op_.page_tokens,
             .page_stride = op_.pages_of_layer.row_stride,
             .page_table = op_.pages.as<std::int32_t>() + op_.page_begin.as<std::int32_t>()[span],
-            .position = op_.position.as<std::int32_t>()[span],
+            .position = position(span),
             .group = group_,
             .head_dim = op_.head_dim,
             .page_tokens = op_.page_tokens,
             .scale = op_.scale,
             .first_row = first,
             .rows = std::min(rows_max_, rows(span) - first),
-            .window = op_.window,
+            .reach = reach_of(op_),
+            .softcap = op_.softcap,
             .sinks = op_.sinks.empty() ? nullptr : op_.sinks.as<float>() + kv_head * group_,
             .gate = op_.gate.empty() ? nullptr : op_.gate.row<T>(token) + head,
             .gate_stride = op_.gate.row_stride};
@@ -120,6 +133,8 @@ class Rows {
  private:
   const std::int32_t* begin() const { return op_.span_begin.as<std::int32_t>(); }
   std::int64_t tokens(std::int64_t span) const { return begin()[span + 1] - begin()[span]; }
+  std::int64_t position(std::int64_t span) const { return op_.position.as<std::int32_t>()[span]; }
+  std::int64_t end(std::int64_t span) const { return position(span) + tokens(span); }
 
   const Attention& op_;
   std::int64_t group_, rows_max_;
@@ -127,9 +142,7 @@ class Rows {
 
 template <typename T, typename K>
 AttentionRoutes<T, K> routes_of(Isa isa, const Attention& op) {
-  const bool is_usual = op.window == 0 && op.sinks.empty();
-  if (isa == Isa::plain || !fits_vectors(op) || !is_usual)
-    return {attend_rows<T, K>, nullptr, nullptr};
+  if (isa == Isa::plain || !fits_vectors(op)) return {attend_rows<T, K>, nullptr, nullptr};
   if (isa == Isa::avx2) return attention_routes<Isa::avx2, T, K>();
   return attention_routes<Isa::avx512, T, K>();
 }
@@ -177,7 +190,7 @@ void attend(Queue& queue, const Attention& op) {
   if (routes.run == nullptr || !shares_keys(op, rows, queue.threads())) {
     std::int64_t elements = 0;
     for (std::int64_t span = 0; span < spans; ++span) {
-      elements += rows.rows(span) * op.kv_heads * op.head_dim * rows.positions(span);
+      elements += rows.rows(span) * op.kv_heads * op.head_dim * rows.keys(span);
     }
     distribute(
         queue, elements <= 8 * elements_alone, spans, items,
@@ -185,38 +198,46 @@ void attend(Queue& queue, const Attention& op) {
     return;
   }
   const std::int64_t partial = attention_partial(op.head_dim);
-  const auto partials_of = [&](std::int64_t span, const AttentionRows<T, K>& job,
-                               std::int64_t item) {
-    float* at = op.workspace.as<float>();
-    for (std::int64_t i = 0; i < span; ++i) at += rows.floats(i);
-    return at + (item / rows.tiles(span) * rows.rows(span) + job.first_row) * partial;
-  };
   const auto run_stride = [&](std::int64_t span) {
     return rows.rows(span) * op.kv_heads * partial;
+  };
+  const auto partials_of = [&](std::int64_t span, const AttentionRows<T, K>& job, std::int64_t item,
+                               std::int64_t run) {
+    float* at = op.workspace.as<float>();
+    for (std::int64_t i = 0; i < span; ++i) at += rows.floats(i);
+    return at + (item / rows.tiles(span) * rows.rows(span) + job.first_row) * partial +
+           (run - rows.first_run(span)) * run_stride(span);
   };
   distribute(
       queue, false, spans, [&](std::int64_t span) { return items(span) * rows.runs(span); },
       [&](std::int64_t span, std::int64_t i) {
-        const std::int64_t item = i / rows.runs(span), run = i % rows.runs(span);
+        const std::int64_t item = i / rows.runs(span);
+        const std::int64_t run = rows.first_run(span) + i % rows.runs(span);
         const AttentionRows<T, K> job = rows.job<T, K>(span, item);
-        routes.run(job, run, partials_of(span, job, item) + run * run_stride(span));
+        routes.run(job, run, partials_of(span, job, item, run));
       });
   distribute(queue, true, spans, items, [&](std::int64_t span, std::int64_t item) {
     const AttentionRows<T, K> job = rows.job<T, K>(span, item);
-    routes.merge(job, partials_of(span, job, item), run_stride(span));
+    routes.merge(job, partials_of(span, job, item, first_run(job)), run_stride(span));
   });
 }
 
 }  // namespace
 
 std::size_t attention_workspace_bytes(Device device, std::int64_t tokens, std::int64_t heads,
-                                      std::int64_t head_dim, std::int64_t positions) {
+                                      std::int64_t head_dim, std::int64_t positions,
+                                      std::int64_t keys) {
   if constexpr (has_cuda) {
     if (device == Device::cuda) {
       return cuda::attention_workspace_bytes(tokens, heads, head_dim, positions);
     }
   }
-  const std::int64_t runs = (positions + attention_run_keys - 1) / attention_run_keys;
+  const auto runs_of = [](std::int64_t count) {
+    return (count + attention_run_keys - 1) / attention_run_keys;
+  };
+  // Keys in reach start anywhere in a run: they touch one run more than they fill.
+  const std::int64_t runs =
+      keys == 0 ? runs_of(positions) : std::min(runs_of(positions), runs_of(keys - 1) + 1);
   return static_cast<std::size_t>(tokens * heads * runs * attention_partial(head_dim)) *
          sizeof(float);
 }
@@ -238,6 +259,11 @@ void check(const Attention& op, Device device) {
   check.tensor(op.pages_of_layer, "pages_of_layer", op.pages_of_layer.dtype,
                {pages_max, 2 * op.kv_heads * op.head_dim * op.page_tokens});
   check.that(op.window >= 0, "window is not negative", op.window);
+  check.that(op.chunk >= 0, "chunk is not negative", op.chunk);
+  check.that(device == Device::cpu || (op.chunk == 0 && op.softcap == 0.0F),
+             "chunks and softcaps are supported on the CPU alone", op.chunk);
+  check.that(op.softcap >= 0.0F && std::isfinite(op.softcap), "softcap is 0 or a positive number",
+             static_cast<std::int64_t>(op.softcap));
   if (!op.sinks.empty()) check.tensor(op.sinks, "sinks", DType::f32, {op.heads});
   if (!op.gate.empty()) {
     check.tensor(op.gate, "gate", op.q.dtype, {tokens, width});
@@ -245,7 +271,7 @@ void check(const Attention& op, Device device) {
   }
   check.spans(op.span_begin, tokens);
   check.page_tables(op.span_begin, op.position, op.page_begin, op.pages, op.page_tokens, pages_max,
-                    op.window);
+                    reach_of(op));
 }
 
 void attention(Queue& queue, const Attention& op) {

@@ -60,11 +60,16 @@ void score(const T* const* q, const TilePages<T>& tile, std::int64_t head_dim, f
   }
 }
 
-/// sums[r][d] += weight * value over the first `keys` keys of the tile, for V vectors from
-/// dimension d on. A pair with one key only counts its first.
+/// Keys begin .. end - 1 of a tile.
+struct TileKeys {
+  int begin, end;
+};
+
+/// sums[r][d] += weight * value over some keys of the tile, for V vectors from dimension d on. Of a
+/// pair with one key only the other one's value is not looked at.
 template <int R, int V, typename T, typename Lanes>
-void add_values(const T (*weights)[tile_keys], const TilePages<T>& tile, std::int64_t d, int keys,
-                Lanes part, float* sums, std::int64_t partial) {
+void add_values(const T (*weights)[tile_keys], const TilePages<T>& tile, std::int64_t d,
+                TileKeys keys, Lanes part, float* sums, std::int64_t partial) {
   constexpr int size = unit_size<T>;
   Vec acc[R][V];
   for (int r = 0; r < R; ++r) {
@@ -80,10 +85,13 @@ void add_values(const T (*weights)[tile_keys], const TilePages<T>& tile, std::in
       for (int v = 0; v < V; ++v) acc[r][v] = dot(acc[r][v], weight, values[v]);
     }
   };
-  int key = 0;
-  for (; key + size <= keys; key += size) add(key, [](Unit<T> values) { return values; });
+  int key = keys.begin;
   if constexpr (size == 2) {
-    if (key < keys) add(key, [](Unit<T> values) { return first_of_pairs(values); });
+    if (key % 2 != 0) add(key++ - 1, [](Unit<T> values) { return second_of_pairs(values); });
+  }
+  for (; key + size <= keys.end; key += size) add(key, [](Unit<T> values) { return values; });
+  if constexpr (size == 2) {
+    if (key < keys.end) add(key, [](Unit<T> values) { return first_of_pairs(values); });
   }
   for (int r = 0; r < R; ++r) {
     for (int v = 0; v < V; ++v) store(sums + r * partial + d + v * lanes, acc[r][v], part);
@@ -105,10 +113,11 @@ void score_rows(const T* const* q, const TilePages<T>& tile, std::int64_t head_d
   });
 }
 
-/// Rows begin .. end-1 all attend to the first `keys` keys of the tile.
+/// Rows begin .. end-1 all attend to these keys of the tile.
 template <typename T>
-void add_rows(const Weights<T>& weights, const TilePages<T>& tile, std::int64_t head_dim, int keys,
-              std::int64_t begin, std::int64_t end, float* partials, std::int64_t partial) {
+void add_rows(const Weights<T>& weights, const TilePages<T>& tile, std::int64_t head_dim,
+              TileKeys keys, std::int64_t begin, std::int64_t end, float* partials,
+              std::int64_t partial) {
   in_rows<rows_at_once>(begin, end, [&]<int R>(std::int64_t row) {
     std::int64_t d = 0;
     float* const sums = partials + row * partial;
@@ -217,20 +226,40 @@ std::int64_t position_of(const AttentionRows<T, K>& job, std::int64_t row) {
 /// The first row whose position is at least `position`.
 template <typename T, typename K>
 std::int64_t first_row_at(const AttentionRows<T, K>& job, std::int64_t position) {
+  if (position > position_of(job, job.rows - 1)) return job.rows;
   const std::int64_t row = (position - job.position) * job.group - job.first_row;
-  return row < 0 ? 0 : row > job.rows ? job.rows : row;
+  return row < 0 ? 0 : row;
 }
 
-/// Segments beyond the last written key point to the first one: their scores are masked.
+/// The first row that no longer attends to `key`, nor to any before it.
 template <typename T, typename K>
-void find_tile(const AttentionRows<T, K>& job, std::int64_t first_key, std::int64_t last_key,
+std::int64_t rows_until(const AttentionRows<T, K>& job, std::int64_t key) {
+  return first_row_at(job, reach_end(job.reach, key));
+}
+
+/// The keys that some row attends to.
+struct KeysInReach {
+  std::int64_t first, last;
+};
+
+template <typename T, typename K>
+KeysInReach keys_in_reach(const AttentionRows<T, K>& job) {
+  return {first_key(job.reach, position_of(job, 0)), position_of(job, job.rows - 1)};
+}
+
+/// Segments without a key in reach, whose pages may be gone or not there yet, point to one that has
+/// some: their scores are masked. The tile has a key in reach.
+template <typename T, typename K>
+void find_tile(const AttentionRows<T, K>& job, std::int64_t tile_first, const KeysInReach& reach,
                TilePages<K>& tile) {
   constexpr int size = unit_size<K>;
   tile.key_stride = job.page_tokens * size;
   tile.value_stride = job.head_dim * size;
+  const std::int64_t first_segment = reach.first / segment_keys * segment_keys;
+  const std::int64_t first = tile_first > first_segment ? tile_first : first_segment;
   for (int i = 0; i < tile_segments; ++i) {
-    std::int64_t key = first_key + i * segment_keys;
-    if (key > last_key) key = first_key;
+    std::int64_t key = tile_first + i * segment_keys;
+    if (key < first || key > reach.last) key = first;
     const std::int64_t place = key % job.page_tokens;
     const K* const page = job.pages + job.page_table[key / job.page_tokens] * job.page_stride;
     tile.keys[i] = page + place * size;
@@ -257,12 +286,20 @@ void shrink_by(Vec factor, const Partial& partial, std::int64_t head_dim) {
   store(partial.weights, load(partial.weights) * factor);
 }
 
+void cap_scores(float softcap, float* scores) {
+  const Vec cap = broadcast(softcap);
+  for (int v = 0; v < tile_vectors; ++v) {
+    store(scores + v * lanes, cap * tanh(load(scores + v * lanes) / cap));
+  }
+}
+
 /// Scores to weights exp(score - largest) of one row, whose partial shrinks where the largest grew.
 /// Weights are summed as they are stored, so that they add up to one after the last division.
 template <typename T>
-void weigh_row(std::int64_t keys, float* scores, T* weights, const Partial& partial,
+void weigh_row(TileKeys keys, float* scores, T* weights, const Partial& partial,
                std::int64_t head_dim) {
-  for (std::int64_t i = keys; i < tile_keys; ++i) scores[i] = minus_infinity;
+  for (int i = 0; i < keys.begin; ++i) scores[i] = minus_infinity;
+  for (int i = keys.end; i < tile_keys; ++i) scores[i] = minus_infinity;
   Vec score[tile_vectors];
   for (int v = 0; v < tile_vectors; ++v) score[v] = load(scores + v * lanes);
   const float tile_largest =
@@ -280,37 +317,62 @@ void weigh_row(std::int64_t keys, float* scores, T* weights, const Partial& part
   store(partial.weights, sum);
 }
 
+/// The keys of a tile that a row attends to: some.
 template <typename T, typename K>
-void attend_tile(const AttentionRows<T, K>& job, std::int64_t first_key, TileScratch<K>& scratch,
-                 float* partials) {
-  const std::int64_t partial = attention_partial(job.head_dim);
-  const std::int64_t begin = first_row_at(job, first_key);
-  const std::int64_t whole = first_row_at(job, first_key + tile_keys - 1);
-  const std::int64_t last_key = position_of(job, job.rows - 1), next_key = first_key + tile_keys;
-  TilePages<K> found;
-  find_tile(job, first_key, last_key, found);
-  const TilePages<KvOperand<K>>& tile = scratch.operands.of(found, job.head_dim, [&] {
-    TilePages<K> next;
-    find_tile(job, next_key <= last_key ? next_key : first_key, last_key, next);
-    return next;
-  });
-  score_rows(scratch.q, tile, job.head_dim, job.scale, begin, job.rows, scratch.scores);
-  for (std::int64_t row = begin; row < job.rows; ++row) {
-    weigh_row(position_of(job, row) - first_key + 1, scratch.scores[row], scratch.weights[row],
-              partial_at(partials, row, job.head_dim), job.head_dim);
-  }
-  // Rows that end within the tile go one by one: what follows is not theirs to multiply,
-  // not even by zero.
-  for (std::int64_t row = begin; row < whole; ++row) {
-    const int keys = static_cast<int>(position_of(job, row) - first_key + 1);
-    add_rows(scratch.weights, tile, job.head_dim, keys, row, row + 1, partials, partial);
-  }
-  add_rows(scratch.weights, tile, job.head_dim, tile_keys, whole, job.rows, partials, partial);
+TileKeys keys_of_row(const AttentionRows<T, K>& job, std::int64_t row, std::int64_t tile_first) {
+  const std::int64_t own = position_of(job, row), end = own + 1 - tile_first;
+  const std::int64_t begin = first_key(job.reach, own) - tile_first;
+  return {begin > 0 ? static_cast<int>(begin) : 0,
+          end < tile_keys ? static_cast<int>(end) : tile_keys};
 }
 
-/// The keys of one run; rows that end before it stay empty.
+/// The tile has a key in reach.
+template <typename T, typename K>
+void attend_tile(const AttentionRows<T, K>& job, std::int64_t tile_first, const KeysInReach& reach,
+                 TileScratch<K>& scratch, float* partials) {
+  const std::int64_t partial = attention_partial(job.head_dim);
+  const std::int64_t tile_last = tile_first + tile_keys - 1, next_first = tile_first + tile_keys;
+  const std::int64_t begin = first_row_at(job, tile_first), end = rows_until(job, tile_last);
+  TilePages<K> found;
+  find_tile(job, tile_first, reach, found);
+  const TilePages<KvOperand<K>>& tile = scratch.operands.of(found, job.head_dim, [&] {
+    TilePages<K> next;
+    find_tile(job, next_first <= reach.last ? next_first : tile_first, reach, next);
+    return next;
+  });
+  score_rows(scratch.q, tile, job.head_dim, job.scale, begin, end, scratch.scores);
+  for (std::int64_t row = begin; row < end; ++row) {
+    if (job.softcap != 0.0F) cap_scores(job.softcap, scratch.scores[row]);
+    weigh_row(keys_of_row(job, row, tile_first), scratch.scores[row], scratch.weights[row],
+              partial_at(partials, row, job.head_dim), job.head_dim);
+  }
+  const auto add = [&](TileKeys keys, std::int64_t from, std::int64_t to) {
+    add_rows(scratch.weights, tile, job.head_dim, keys, from, to, partials, partial);
+  };
+  // Rows that begin or end within the tile go token by token: what is before or after is not theirs
+  // to multiply, not even by zero.
+  const auto add_by_token = [&](std::int64_t from, std::int64_t to) {
+    for (std::int64_t row = from; row < to;) {
+      const std::int64_t next = first_row_at(job, position_of(job, row) + 1);
+      const std::int64_t last = next < to ? next : to;
+      add(keys_of_row(job, row, tile_first), row, last);
+      row = last;
+    }
+  };
+  const std::int64_t whole = first_row_at(job, tile_last);
+  const std::int64_t whole_end = rows_until(job, tile_first);
+  if (whole >= whole_end) return add_by_token(begin, end);
+  add_by_token(begin, whole);
+  add({0, tile_keys}, whole, whole_end);
+  add_by_token(whole_end, end);
+}
+
+/// The keys of one run; rows that do not reach it stay empty.
 template <typename T, typename K>
 void attend_keys_of_run(const AttentionRows<T, K>& job, std::int64_t run, float* partials) {
+  const KeysInReach reach = keys_in_reach(job);
+  const std::int64_t run_first = run * run_keys, run_end = run_first + run_keys;
+  if (reach.first >= run_end || reach.last < run_first) return;
   TileScratch<K> scratch;
   ConvertedRows<T, KvOperand<K>> converted;
   for (std::int64_t row = 0; row < job.rows; ++row) {
@@ -321,9 +383,10 @@ void attend_keys_of_run(const AttentionRows<T, K>& job, std::int64_t run, float*
     for (float* each = partial.sums; each != partial.largest; ++each) *each = 0.0F;
     *partial.largest = minus_infinity;
   }
-  const std::int64_t last = position_of(job, job.rows - 1), end = (run + 1) * run_keys;
-  for (std::int64_t key = run * run_keys; key < end && key <= last; key += tile_keys) {
-    attend_tile(job, key, scratch, partials);
+  const std::int64_t first = reach.first > run_first ? reach.first : run_first;
+  for (std::int64_t key = first / tile_keys * tile_keys; key < run_end && key <= reach.last;
+       key += tile_keys) {
+    attend_tile(job, key, reach, scratch, partials);
   }
 }
 
@@ -339,12 +402,31 @@ void merge(const Partial& total, const Partial& part, std::int64_t head_dim) {
   *total.largest = largest;
 }
 
-/// A row that ends before the run has nothing to merge.
+/// Run `run`, which is not the first, of the rows that reach it. A row's first run is its total.
 template <typename T, typename K>
 void merge_rows(const AttentionRows<T, K>& job, std::int64_t run, float* total, float* part) {
-  for (std::int64_t row = first_row_at(job, run * run_keys); row < job.rows; ++row) {
-    merge(partial_at(total, row, job.head_dim), partial_at(part, row, job.head_dim), job.head_dim);
+  const std::int64_t run_first = run * run_keys, run_last = run_first + run_keys - 1;
+  const std::int64_t end = rows_until(job, run_last), begun = rows_until(job, run_first - 1);
+  for (std::int64_t row = first_row_at(job, run_first); row < end; ++row) {
+    const Partial from = partial_at(part, row, job.head_dim);
+    const Partial to = partial_at(total, row, job.head_dim);
+    if (row < begun) {
+      merge(to, from, job.head_dim);
+    } else {
+      for (std::int64_t i = 0; i < attention_partial(job.head_dim); ++i) to.sums[i] = from.sums[i];
+    }
   }
+}
+
+/// The sum of a row's weights. With a sink its sums shrink where that score is the largest: its
+/// weight counts, its value is zero.
+template <typename T, typename K>
+Vec join_sink(const AttentionRows<T, K>& job, std::int64_t row, const Partial& partial) {
+  if (job.sinks == nullptr) return broadcast(sum_of(load(partial.weights)));
+  const float sink = job.sinks[(job.first_row + row) % job.group];
+  const float largest = *partial.largest > sink ? *partial.largest : sink;
+  shrink_by(exp(broadcast(*partial.largest - largest)), partial, job.head_dim);
+  return broadcast(sum_of(load(partial.weights))) + exp(broadcast(sink - largest));
 }
 
 template <typename T, typename K>
@@ -353,7 +435,7 @@ void finish_rows(const AttentionRows<T, K>& job, float* partials) {
     const std::int64_t at = job.first_row + row;
     T* const y = job.y + at / job.group * job.y_stride + at % job.group * job.head_dim;
     const Partial partial = partial_at(partials, row, job.head_dim);
-    const Vec weights = broadcast(sum_of(load(partial.weights)));
+    const Vec weights = join_sink(job, row, partial);
     if (job.gate == nullptr) {
       each_vector(job.head_dim, [&](std::int64_t i, auto part) {
         store(y + i, load(partial.sums + i, part) / weights, part);
@@ -369,9 +451,15 @@ void finish_rows(const AttentionRows<T, K>& job, float* partials) {
   }
 }
 
+/// The runs that some row reaches.
+struct Runs {
+  std::int64_t first, last;
+};
+
 template <typename T, typename K>
-std::int64_t runs_of(const AttentionRows<T, K>& job) {
-  return position_of(job, job.rows - 1) / run_keys + 1;
+Runs runs_of(const AttentionRows<T, K>& job) {
+  const KeysInReach reach = keys_in_reach(job);
+  return {reach.first / run_keys, reach.last / run_keys};
 }
 
 template <typename T, typename K>
@@ -379,8 +467,9 @@ void attend_all(const AttentionRows<T, K>& job) {
   constexpr std::int64_t floats = 30 * attention_partial(128);
   static_assert(floats >= 12 * attention_partial(256) && floats >= 6 * attention_partial(512));
   alignas(64) float total[floats], part[floats];
-  attend_keys_of_run(job, 0, total);
-  for (std::int64_t run = 1; run < runs_of(job); ++run) {
+  const Runs runs = runs_of(job);
+  attend_keys_of_run(job, runs.first, total);
+  for (std::int64_t run = runs.first + 1; run <= runs.last; ++run) {
     attend_keys_of_run(job, run, part);
     merge_rows(job, run, total, part);
   }
@@ -389,8 +478,9 @@ void attend_all(const AttentionRows<T, K>& job) {
 
 template <typename T, typename K>
 void merge_all(const AttentionRows<T, K>& job, float* partials, std::int64_t run_stride) {
-  for (std::int64_t run = 1; run < runs_of(job); ++run) {
-    merge_rows(job, run, partials, partials + run * run_stride);
+  const Runs runs = runs_of(job);
+  for (std::int64_t run = runs.first + 1; run <= runs.last; ++run) {
+    merge_rows(job, run, partials, partials + (run - runs.first) * run_stride);
   }
   finish_rows(job, partials);
 }

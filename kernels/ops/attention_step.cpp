@@ -24,7 +24,9 @@ RopeKvWrite write_of(const AttentionStep& op) {
           .q_norm = op.q_norm,
           .k_norm = op.k_norm,
           .norm_eps = op.norm_eps,
-          .norm_one_plus = op.norm_one_plus};
+          .norm_one_plus = op.norm_one_plus,
+          .value_norm = op.value_norm,
+          .queries_only = op.queries_only};
 }
 
 Attention attention_of(const AttentionStep& op) {
@@ -42,6 +44,8 @@ Attention attention_of(const AttentionStep& op) {
           .scale = op.scale,
           .workspace = op.workspace,
           .window = op.window,
+          .chunk = op.chunk,
+          .softcap = op.softcap,
           .sinks = op.sinks,
           .gate = op.gate,
           .positions = op.positions};

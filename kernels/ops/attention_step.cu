@@ -171,7 +171,7 @@ void attention_step(Stream& stream, const AttentionStep& op) {
   const RopeKvWrite write = write_of(op);
   if (op.qkv.dim(0) == 0) return;
   require(op.scale > 0.0F, "attention_step: scale is positive on the device");
-  if (fits_attention_matrix(attend) && op.head_dim % 16 == 0) {
+  if (!op.queries_only && fits_attention_matrix(attend) && op.head_dim % 16 == 0) {
     const bool is_coded = op.pages_of_layer.dtype == DType::f8_e4m3;
     if (is_coded && has_eights<bf16, e4m3>(write)) return run_in_tiles<e4m3>(stream, attend, write);
     if (!is_coded && has_eights<bf16, bf16>(write))

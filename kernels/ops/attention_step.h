@@ -17,7 +17,8 @@ namespace hyb::kernels {
 /// them. Spans are taken in no order: none may write where another writes, nor continue another
 /// ends.
 ///
-/// shapes  qkv [R, (heads + 2*kv_heads)*head_dim] or wider   y [R, heads*head_dim]
+/// shapes  qkv [R, (heads + 2*kv_heads)*head_dim], with queries_only [R, heads*head_dim], or wider
+/// y [R, heads*head_dim]
 ///         all else as in rope_kv_write and attention   y may not alias qkv
 /// types   as in rope_kv_write and attention
 /// numbers bit-identical to the two, whatever the route
@@ -32,9 +33,11 @@ struct AttentionStep {
   std::span<const double> frequencies = {};  ///< as in Rope
   Tensor q_norm = {}, k_norm = {};
   float norm_eps = 1e-6F;
-  bool norm_one_plus = false;  ///< as in RmsNorm
+  bool norm_one_plus = false;                     ///< as in RmsNorm
+  bool value_norm = false, queries_only = false;  ///< as in RopeKvWrite
   Tensor workspace = {};
-  std::int64_t window = 0;  ///< 0: none
+  std::int64_t window = 0, chunk = 0;  ///< 0: none
+  float softcap = 0.0F;                ///< 0: none
   Tensor sinks = {};
   Tensor gate = {};
   std::int64_t positions = 0;  ///< as in Attention

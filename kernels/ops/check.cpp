@@ -1,7 +1,5 @@
 #include "kernels/ops/check.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 
 #include "core/base/error.h"
@@ -39,6 +37,8 @@ void Check::activations(const Tensor& tensor, const char* name) const {
 void Check::function(const Activation& activation) const {
   that(name_of(activation.function) != nullptr, "the activation's function exists",
        static_cast<int>(activation.function));
+  that(activation.gated || activation.function != ActivationFunction::clamped_swiglu,
+       "clamped swiglu is gated", 0);
 }
 
 void Check::keys_and_values(const Tensor& tensor, const char* name) const {
@@ -81,7 +81,7 @@ void Check::slots(const Tensor& read_slot, const Tensor& write_slot, std::int64_
 
 void Check::page_tables(const Tensor& span_begin, const Tensor& position, const Tensor& page_begin,
                         const Tensor& pages, std::int64_t page_tokens, std::int64_t pages_max,
-                        std::int64_t window) const {
+                        const AttentionReach& reach) const {
   const std::int64_t spans = span_begin.dim(0) - 1;
   table(position, "position", spans);
   table(page_begin, "page_begin", spans + 1);
@@ -96,8 +96,8 @@ void Check::page_tables(const Tensor& span_begin, const Tensor& position, const 
     that(first >= 0, "position is not negative", first);
     const std::int64_t end = first + begin[r + 1] - begin[r];
     that((page[r + 1] - page[r]) * page_tokens >= end, "a page table reaches its span's end", end);
-    const std::int64_t seen = window == 0 ? 0 : std::max<std::int64_t>(0, first - window + 1);
-    for (std::int64_t i = seen / page_tokens; i < (end + page_tokens - 1) / page_tokens; ++i) {
+    for (std::int64_t i = first_key(reach, first) / page_tokens;
+         i < (end + page_tokens - 1) / page_tokens; ++i) {
       const std::int32_t id = pages.as<std::int32_t>()[page[r] + i];
       that(id >= 0 && id < pages_max, "pages are within pages_of_layer", id);
     }

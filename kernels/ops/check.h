@@ -4,6 +4,7 @@
 #include <initializer_list>
 
 #include "kernels/activation.h"
+#include "kernels/attention_reach.h"
 #include "kernels/device.h"
 #include "kernels/tensor.h"
 
@@ -39,11 +40,10 @@ class Check {
   void slots(const Tensor& read_slot, const Tensor& write_slot, std::int64_t spans,
              std::int64_t slots) const;
   /// Every span's page table reaches as far as the span, and names pages below `pages_max`, from
-  /// the first position that its tokens see: `window` counts those of a token, its own included;
-  /// 0: all. What is before it may be anything.
+  /// the first position that its tokens reach. What is before it may be anything.
   void page_tables(const Tensor& span_begin, const Tensor& position, const Tensor& page_begin,
                    const Tensor& pages, std::int64_t page_tokens, std::int64_t pages_max,
-                   std::int64_t window) const;
+                   const AttentionReach& reach) const;
 
  private:
   [[noreturn]] void fail(const char* rule, std::int64_t got) const;

@@ -13,6 +13,8 @@
 namespace hyb::kernels {
 namespace {
 
+bool is_width(std::int64_t width) { return width >= 2 && width <= conv_width_max; }
+
 /// A row of x has `inputs` values for every channel.
 template <typename Op>
 void check_channels(const Check& check, const Op& op, std::int64_t inputs) {
@@ -20,7 +22,6 @@ void check_channels(const Check& check, const Op& op, std::int64_t inputs) {
   check.that(op.x.rank == 2, "x is a matrix", op.x.rank);
   check.that(op.weight.rank == 2, "weight is a matrix", op.weight.rank);
   const std::int64_t tokens = op.x.dim(0), channels = op.weight.dim(0), width = op.weight.dim(1);
-  check.that(width >= 2 && width <= conv_width_max, "K is 2, 3 or 4", width);
   check.tensor(op.x, "x", op.x.dtype, {tokens, inputs * channels});
   check.tensor(op.weight, "weight", DType::f32, {channels, width});
   if (!op.bias.empty()) check.tensor(op.bias, "bias", DType::f32, {channels});
@@ -51,7 +52,7 @@ void convolve(const ConvChannels<T>& job, std::int64_t span, std::int64_t channe
   const auto history = static_cast<std::size_t>(job.width - 1);
   const float* const weight = job.weight + channel * job.width;
   const std::int64_t at = channel * (job.width - 1);
-  std::array<T, conv_width_max> window{};
+  std::array<T, short_conv_width_max> window{};
   if (const std::int32_t slot = job.read_slot[span]; slot >= 0) {
     std::copy_n(job.windows + slot * job.slot_stride + at, history, window.begin() + 1);
   }
@@ -88,8 +89,15 @@ void share_channels(Queue& queue, const ConvChannels<T>& all, std::int64_t token
 
 }  // namespace
 
-void check_shapes(const Check& check, const CausalConv& op) { check_channels(check, op, 1); }
-void check_shapes(const Check& check, const ShortConv& op) { check_channels(check, op, 3); }
+void check_shapes(const Check& check, const CausalConv& op) {
+  check_channels(check, op, 1);
+  check.that(is_width(op.weight.dim(1)), "K is 2, 3 or 4", op.weight.dim(1));
+}
+void check_shapes(const Check& check, const ShortConv& op) {
+  check_channels(check, op, 3);
+  const std::int64_t width = op.weight.dim(1);
+  check.that(is_width(width) || width == short_conv_width_max, "K is 2, 3, 4 or 7", width);
+}
 
 void convolve(Queue& queue, const ConvChannels<float>& all, std::int64_t tokens) {
   share_channels(queue, all, tokens);

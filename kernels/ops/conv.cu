@@ -218,7 +218,7 @@ __device__ __forceinline__ int chain_of(const Params<T>& p, int index, SpanEntry
 /// within a chain all else comes from x. Sums in the contract's order with one rounding per tap, as
 /// mamba_step's, so that neither cuts nor tiles change a bit.
 template <typename T, int K, bool Aligned, bool Gated>
-__global__ void __launch_bounds__(block_threads, 4) convolve_kernel(const Params<T> p) {
+__global__ void __launch_bounds__(block_threads, K > 4 ? 2 : 4) convolve_kernel(const Params<T> p) {
   Channels<T, K> own;
   own.first = static_cast<int>(blockIdx.x * block_threads + threadIdx.x) * Channels<T, K>::count;
   own.left = p.channels - own.first;
@@ -298,8 +298,10 @@ void run(Stream& stream, const ConvChannels<T>& job, std::int64_t tokens) {
             .starts_early = true},
            is_aligned ? aligned : any, params);
   };
-  if (job.before == nullptr) {
-    return start(convolve_kernel<T, K, true, false>, convolve_kernel<T, K, false, false>);
+  if constexpr (K <= static_cast<int>(conv_width_max)) {
+    if (job.before == nullptr) {
+      return start(convolve_kernel<T, K, true, false>, convolve_kernel<T, K, false, false>);
+    }
   }
   start(convolve_kernel<T, K, true, true>, convolve_kernel<T, K, false, true>);
 }
@@ -315,8 +317,10 @@ void run_op(Stream& stream, const Op& op) {
         return run<T, 2>(stream, job, tokens);
       case 3:
         return run<T, 3>(stream, job, tokens);
-      default:
+      case 4:
         return run<T, 4>(stream, job, tokens);
+      default:
+        return run<T, 7>(stream, job, tokens);
     }
   });
 }

@@ -38,7 +38,7 @@ void causal_conv(Queue& queue, const CausalConv& op);
 ///         windows [S,H,K-1], the last K-1 values of u, oldest first   tables as in CausalConv
 /// types   x, y, windows: f32 or bf16, the same   weight, bias: f32   tables: i32
 /// numbers u is rounded to the type of x; summed in f32 from bias upwards in j, rounded to that
-///         type, and again when y is written; K is 2, 3 or 4
+///         type, and again when y is written; K is 2, 3, 4 or 7
 /// writes  y and the slots in write_slot, nothing else; y may not alias x
 struct ShortConv {
   Tensor x, weight, bias, windows, span_begin, read_slot, write_slot, y;

@@ -7,7 +7,7 @@ namespace hyb::kernels {
 namespace {
 
 constexpr std::int64_t tile_channels = 128;
-constexpr int width_max = static_cast<int>(conv_width_max);
+constexpr int width_max = static_cast<int>(short_conv_width_max);
 
 /// Weights and bias of a tile, tap by tap, so that lanes are channels.
 struct ConvTile {
@@ -152,6 +152,9 @@ void convolve(const ConvChannels<T>& job) {
   if (job.width == 2) convolve_taps<2, Gated>(job);
   if (job.width == 3) convolve_taps<3, Gated>(job);
   if (job.width == 4) convolve_taps<4, Gated>(job);
+  if constexpr (Gated) {
+    if (job.width == 7) convolve_taps<7, Gated>(job);
+  }
 }
 
 template <typename T>

@@ -25,23 +25,36 @@ void check(const GatedActivation& op) {
   if (!op.up.empty()) check.tensor(op.up, "up", op.x.dtype, {op.x.dim(0), op.x.dim(1)});
 }
 
-float activated(ActivationFunction function, float value) {
-  switch (function) {
+float activated(const Activation& activation, float value) {
+  switch (activation.function) {
     case ActivationFunction::silu:
       return value / (1.0F + std::exp(-value));
     case ActivationFunction::relu2: {
       const float kept = value > 0.0F || std::isnan(value) ? value : 0.0F;
       return kept * kept;
     }
+    case ActivationFunction::gelu_tanh:
+      return value / (1.0F + std::exp(value * (gelu_linear + gelu_cubic * value * value)));
+    case ActivationFunction::clamped_swiglu: {
+      const float kept = value > activation.limit ? activation.limit : value;
+      return kept / (1.0F + std::exp(-activation.alpha * kept));
+    }
   }
   throw Error(ErrorKind::runtime, "gated_activation: a function that does not exist");
+}
+
+/// What a gated activation multiplies with; NaN stays NaN.
+float factor_of(const Activation& activation, float up) {
+  if (activation.function != ActivationFunction::clamped_swiglu) return up;
+  return std::clamp(up, -activation.limit, activation.limit) + 1.0F;
 }
 
 template <typename T>
 void activate_plain(const ActivationRow<T>& row) {
   for (std::int64_t i = 0; i < row.count; ++i) {
-    const float value = activated(row.function, to_float(row.x[i]));
-    row.y[i] = from_float<T>(row.up == nullptr ? value : value * to_float(row.up[i]));
+    const float value = activated(row.activation, to_float(row.x[i]));
+    row.y[i] = from_float<T>(
+        row.up == nullptr ? value : value * factor_of(row.activation, to_float(row.up[i])));
   }
 }
 
@@ -67,7 +80,7 @@ void gated_activation(Queue& queue, const GatedActivation& op) {
       for (std::int64_t t = begin; t < end; ++t) {
         const T* const x = op.x.row<T>(t);
         const T* const up = op.up.empty() ? x + width : op.up.row<T>(t);
-        activate<T>(queue.isa(), {.function = op.activation.function,
+        activate<T>(queue.isa(), {.activation = op.activation,
                                   .x = x,
                                   .up = op.activation.gated ? up : nullptr,
                                   .y = op.y.row<T>(t),

@@ -12,6 +12,12 @@ namespace {
   return kept * kept;
 }
 
+/// NaN stays NaN.
+[[gnu::always_inline]] inline Vec gelu_tanh(Vec value) {
+  const Vec slope = fma(broadcast(gelu_cubic), value * value, broadcast(gelu_linear));
+  return value / (broadcast(1.0F) + exp(value * slope));
+}
+
 template <typename T, typename Function>
 void activate(const ActivationRow<T>& row, Function function) {
   each_vector(row.count, [&](std::int64_t i, auto part) {
@@ -20,13 +26,29 @@ void activate(const ActivationRow<T>& row, Function function) {
   });
 }
 
+/// NaN stays NaN.
+template <typename T>
+void activate_clamped_swiglu(const ActivationRow<T>& row) {
+  const Vec highest = broadcast(row.activation.limit), lowest = broadcast(-row.activation.limit);
+  const Vec slope = broadcast(-row.activation.alpha), one = broadcast(1.0F);
+  each_vector(row.count, [&](std::int64_t i, auto part) {
+    const Vec gate = smaller(highest, load(row.x + i, part));
+    const Vec factor = smaller(highest, larger(lowest, load(row.up + i, part))) + one;
+    store(row.y + i, gate / (one + exp(slope * gate)) * factor, part);
+  });
+}
+
 template <typename T>
 void activate(const ActivationRow<T>& row) {
-  switch (row.function) {
+  switch (row.activation.function) {
     case ActivationFunction::silu:
       return activate(row, [](Vec value) { return silu(value); });
     case ActivationFunction::relu2:
       return activate(row, [](Vec value) { return relu2(value); });
+    case ActivationFunction::gelu_tanh:
+      return activate(row, [](Vec value) { return gelu_tanh(value); });
+    case ActivationFunction::clamped_swiglu:
+      return activate_clamped_swiglu(row);
   }
   __builtin_trap();
 }

@@ -70,6 +70,10 @@ void check(const Moe& op, Device device) {
   check.that(op.x.rank == 2, "x is a matrix", op.x.rank);
   check.that(op.x.data != op.y.data || !op.norm.empty(), "y is x only where there is a norm", 0);
   check.function(op.activation);
+  if (!op.router_bias.empty()) {
+    check.tensor(op.router_bias, "router_bias", DType::f32, {op.router->rows()});
+  }
+  check_expert_biases("moe", op.gate_up_bias, op.down_bias, *op.gate_up, *op.down);
   check_routing("moe", op.routing, op.router->rows(), op.active);
   const auto wanted = static_cast<std::int64_t>(moe_workspace_bytes(device, shape_of(op)));
   check.that(op.workspace.dtype == DType::u8 && op.workspace.size() >= wanted,
@@ -134,7 +138,9 @@ void add_experts(Queue& queue, const Moe& op, const Tensor& x, const Workspace& 
                         .workspace = room.experts,
                         .activation = op.activation,
                         .scale = op.scale,
-                        .add = true};
+                        .add = true,
+                        .gate_up_bias = op.gate_up_bias,
+                        .down_bias = op.down_bias};
   if (op.latent_in == nullptr) return moe_experts(queue, experts);
   linear(queue, {.x = x, .weight = op.latent_in, .y = room.latent});
   experts.x = room.latent;
@@ -186,7 +192,7 @@ void moe(Queue& queue, const Moe& op) {
     widen(queue, x, room.wide);
     wide = room.wide;
   }
-  linear(queue, {.x = wide, .weight = op.router, .y = room.logits});
+  linear(queue, {.x = wide, .weight = op.router, .y = room.logits, .bias = op.router_bias});
   moe_route(queue, {.logits = room.logits,
                     .bias = op.bias,
                     .chosen = room.chosen,

@@ -27,8 +27,13 @@ void multiply_shared(Stream& stream, const Moe& op, const Tensor& x, const MoeRo
 void multiply_experts(Stream& stream, const Moe& op, const MoeShape& shape, const Tensor& x,
                       const MoeRoom& room) {
   sort_visits(stream, shape, room, tile_tokens(shape));
-  const ExpertProducts products = {
-      .x = x, .gate_up = op.gate_up, .down = op.down, .activation = op.activation, .shape = shape};
+  const ExpertProducts products = {.x = x,
+                                   .gate_up = op.gate_up,
+                                   .down = op.down,
+                                   .gate_up_bias = op.gate_up_bias.as<float>(),
+                                   .down_bias = op.down_bias.as<float>(),
+                                   .activation = op.activation,
+                                   .shape = shape};
   if (takes_vectors(x) && takes_vectors(*op.gate_up) && takes_vectors(*op.down)) {
     tile_products(stream, products, room);
   } else {
@@ -44,7 +49,7 @@ void grouped_moe(Stream& stream, const Moe& op, const MoeShape& shape, const Moe
     x = room.normed;
     apply(stream, op.norm, op.x, x);
   }
-  router_logits(stream, x, *op.router, room.logits);
+  router_logits(stream, x, *op.router, op.router_bias, room.logits);
   moe_route(stream, {.logits = room.logits,
                      .bias = op.bias,
                      .chosen = room.chosen,
@@ -97,7 +102,7 @@ constexpr int block_experts = 2 * skinny_group;
 
 struct LogitParams {
   const bf16* x;
-  const float* router;
+  const float *router, *bias;  ///< no bias: null
   float* logits;
   std::int64_t x_stride, logits_stride;
   int tokens, experts, inner;
@@ -142,16 +147,18 @@ __global__ void __launch_bounds__(logit_warps* warp_size, 2)
     const int row = i / block_experts, column = i % block_experts;
     if (token + row >= p.tokens || expert + column >= p.experts) continue;
     p.logits[(token + row) * p.logits_stride + expert + column] =
-        totals[row / skinny_rows_max].sum(row % skinny_rows_max, column);
+        totals[row / skinny_rows_max].sum(row % skinny_rows_max, column) +
+        (p.bias == nullptr ? 0.0F : p.bias[expert + column]);
   }
 }
 
 }  // namespace
 
-void router_logits(Stream& stream, const Tensor& x, const Weight& router, const Tensor& logits) {
+void router_logits(Stream& stream, const Tensor& x, const Weight& router, const Tensor& bias,
+                   const Tensor& logits) {
   const bool is_split = x.dtype == DType::bf16 && router.dtype() == DType::f32 &&
                         is_vector_aligned(x.as<bf16>(), x.row_stride) && takes_pieces(router);
-  if (!is_split) return linear(stream, {.x = x, .weight = &router, .y = logits});
+  if (!is_split) return linear(stream, {.x = x, .weight = &router, .y = logits, .bias = bias});
   launch(stream,
          {.blocks = dim3(pieces(logits.dim(1), block_experts), pieces(x.dim(0), block_tokens)),
           .threads = logit_warps * warp_size,
@@ -159,6 +166,7 @@ void router_logits(Stream& stream, const Tensor& x, const Weight& router, const 
          moe_split_logits_kernel,
          {.x = x.as<bf16>(),
           .router = reinterpret_cast<const float*>(router.expert(0)),
+          .bias = bias.as<float>(),
           .logits = logits.as<float>(),
           .x_stride = x.row_stride,
           .logits_stride = logits.row_stride,
@@ -172,11 +180,12 @@ namespace {
 constexpr int plain_warps = 4;
 constexpr std::int64_t grid_rows_max = 65535;
 
-/// One of the two products: y[place,:] = activation(weight[expert] * row of x).
+/// One of the two products: y[place,:] = activation(weight[expert] * row of x + bias[expert]).
 template <typename T>
 struct PlainParams {
   const T* x;
   AnyWeight weight;
+  const float* bias;  ///< of all experts' rows; null: 0
   T* y;
   const std::int32_t *visit_of, *chosen;
   std::int64_t x_stride;
@@ -193,7 +202,8 @@ __device__ __forceinline__ float product(const PlainParams<T>& p, const T* x, st
   for (int k = static_cast<int>(threadIdx.x) % warp_size; k < p.inner; k += warp_size) {
     sum += to_float(x[k]) * p.weight.at(expert, row, k);
   }
-  return warp_sum(sum);
+  sum = warp_sum(sum);
+  return p.bias == nullptr ? sum : sum + p.bias[expert * p.weight.rows + row];
 }
 
 /// A warp owns one column of one place. Within (K+4) * 2^-23 * sum_k |x*W| of the exact sum,
@@ -238,6 +248,7 @@ void run(Stream& stream, const ExpertProducts& products, const MoeRoom& room) {
   const MoeShape& shape = products.shape;
   PlainParams<T> params = {.x = products.x.as<T>(),
                            .weight = any_weight(*products.gate_up),
+                           .bias = products.gate_up_bias,
                            .y = room.inner.as<T>(),
                            .visit_of = room.visit_of.as<std::int32_t>(),
                            .chosen = room.chosen.as<std::int32_t>(),
@@ -251,6 +262,7 @@ void run(Stream& stream, const ExpertProducts& products, const MoeRoom& room) {
   run(stream, params);
   params.x = room.inner.as<T>();
   params.weight = any_weight(*products.down);
+  params.bias = products.down_bias;
   params.y = room.outputs.as<T>();
   params.x_stride = shape.intermediate;
   params.inner = static_cast<int>(shape.intermediate);

@@ -98,9 +98,10 @@ inline bool takes_vectors(const Tensor& rows) {
 void small_batch_moe(Stream& stream, const Moe& op, const MoeRoom& room);
 bool small_batch_takes(const Stream& stream, const Moe& op, const MoeShape& shape);
 
-/// logits = x * router^T in f32, as linear has them; of bf16 rows with a router of f32 by a route
-/// of its own.
-void router_logits(Stream& stream, const Tensor& x, const Weight& router, const Tensor& logits);
+/// logits = x * router^T + bias in f32, as linear has them; of bf16 rows with a router of f32 by a
+/// route of its own.
+void router_logits(Stream& stream, const Tensor& x, const Weight& router, const Tensor& bias,
+                   const Tensor& logits);
 
 /// From chosen to first_place, visit_of, place_of and tiles.
 void sort_visits(Stream& stream, const MoeShape& shape, const MoeRoom& room, int tile_tokens);
@@ -109,6 +110,7 @@ void sort_visits(Stream& stream, const MoeShape& shape, const MoeRoom& room, int
 struct ExpertProducts {
   Tensor x;
   const Weight *gate_up, *down;
+  const float *gate_up_bias, *down_bias;  ///< of all experts' rows; null: 0
   Activation activation;
   MoeShape shape;
 };

@@ -14,20 +14,21 @@ namespace hyb::kernels {
 
 /// A mixture of experts, with a shared expert or without:
 ///
-///   n = norm(x)   chosen, weights = moe_route(n * router^T)
+///   n = norm(x)   chosen, weights = moe_route(n * router^T + router_bias)
 ///   shared = down_s * activation(gate_up_s * n) * (shared_gate ? sigmoid(shared_gate . n) : 1)
 ///   routed = moe_experts(n, chosen, weights), or with latent experts
 ///            latent_out * moe_experts(latent_in * n, chosen, weights)
 ///   y = y + scale * (routed + shared)
 ///
-/// shapes  x, y [T,H]; rows may be strided   router [E,H]   bias [E] or empty
+/// shapes  x, y [T,H]; rows may be strided   router [E,H]   bias, router_bias [E] or empty
+///         gate_up_bias [E,2I] ([E,I]), down_bias [E,H] ([E,L]), or empty: as in MoeExperts
 ///         gate_up [E,2I,H] ([E,I,H] without a gate)   down [E,H,I]
 ///         latent_in [L,H], latent_out [H,L]: then gate_up [E,2I,L] ([E,I,L]), down [E,L,I]; or
 ///         both null
 ///         shared_gate_up [2S,H] ([S,H])   shared_down [H,S], or both null   shared_gate [1,H]
 ///         or null
 ///         workspace: at least moe_workspace_bytes, aligned to 64; zeros before its first use
-/// types   x, y: f32 or bf16, the same   bias: f32   weights: as for linear; a router of f32
+/// types   x, y: f32 or bf16, the same   biases: f32   weights: as for linear; a router of f32
 ///         has the logits of the same rows in f32, and so has a shared_gate of f32
 /// numbers those of the parts; logits are f32, a rounding there could swap experts; what goes into
 ///         and comes from latent experts is rounded to the type of x; y is rounded once for each of
@@ -51,6 +52,7 @@ struct Moe {
   const Weight* shared_gate = nullptr;
   const Weight* latent_in = nullptr;
   const Weight* latent_out = nullptr;
+  Tensor router_bias = {}, gate_up_bias = {}, down_bias = {};
 };
 
 /// For calls with up to `tokens` tokens.

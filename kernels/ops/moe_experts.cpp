@@ -59,6 +59,20 @@ void check_weight(const Check& check, const Weight& weight, const MoeExpertsShap
              "panels are for the type of x", static_cast<std::int64_t>(weight.dtype()));
 }
 
+}  // namespace
+
+void check_expert_biases(const char* op, const Tensor& gate_up, const Tensor& down,
+                         const Weight& gate_up_weight, const Weight& down_weight) {
+  const Check check(op);
+  const auto has_rows = [&](const Tensor& bias, const char* name, const Weight& weight) {
+    if (!bias.empty()) check.tensor(bias, name, DType::f32, {weight.experts(), weight.rows()});
+  };
+  has_rows(gate_up, "gate_up_bias", gate_up_weight);
+  has_rows(down, "down_bias", down_weight);
+}
+
+namespace {
+
 void check(const MoeExperts& op) {
   const Check check("moe_experts");
   check.that(op.gate_up != nullptr && op.down != nullptr, "weights are there", 0);
@@ -72,6 +86,7 @@ void check(const MoeExperts& op) {
   check_weight(check, *op.gate_up, shape, op.activation.inputs() * shape.intermediate,
                shape.hidden);
   check_weight(check, *op.down, shape, shape.hidden, shape.intermediate);
+  check_expert_biases("moe_experts", op.gate_up_bias, op.down_bias, *op.gate_up, *op.down);
   const auto bytes = static_cast<std::int64_t>(moe_experts_workspace_bytes(shape));
   const std::int64_t given =
       op.workspace.size() * static_cast<std::int64_t>(size_of(op.workspace.dtype));
@@ -112,7 +127,13 @@ std::int64_t group_by_expert(const MoeExperts& op, const MoeExpertsShape& shape,
   return visited;
 }
 
-/// inner[place] = gate_up[e] * x[token of place], for all places.
+/// The part of expert e's bias that is of a panel; null: none.
+const float* bias_of(const Tensor& bias, const WeightProduct& product, std::int64_t e,
+                     std::int64_t panel) {
+  return bias.empty() ? nullptr : bias.row<float>(e) + product.first_output(panel);
+}
+
+/// inner[place] = gate_up[e] * x[token of place] + its bias, for all places.
 void multiply_gate_up(Queue& queue, const MoeExperts& op, const ExpertsWorkspace& work,
                       std::int64_t visited) {
   const WeightProduct product(queue.isa(), *op.gate_up, op.x.dtype);
@@ -137,7 +158,8 @@ void multiply_gate_up(Queue& queue, const MoeExperts& op, const ExpertsWorkspace
                            .y = out + i * inner_bytes,
                            .y_is_bf16 = op.x.dtype == DType::bf16,
                            .add = false,
-                           .scale = 1.0F});
+                           .scale = 1.0F,
+                           .bias = bias_of(op.gate_up_bias, product, e, panel)});
           });
     }
   });
@@ -159,11 +181,12 @@ void add_down_panel(const MoeExperts& op, const WeightProduct& product,
         [&](std::int64_t i) { return work.inner + (first + i) * inner_bytes; },
         [&](std::int64_t i, const float* sums) {
           product.write({.sums = sums,
-                         .columns = Weight::panel_rows,
+                         .columns = product.outputs(panel),
                          .y = totals + work.token[first + i] * Weight::panel_rows,
                          .y_is_bf16 = false,
                          .add = true,
-                         .scale = work.share[first + i]});
+                         .scale = work.share[first + i],
+                         .bias = bias_of(op.down_bias, product, e, panel)});
         });
   }
   for (std::int64_t t = 0; t < tokens; ++t) {

@@ -33,6 +33,7 @@ struct SmallBatchMoe {
   AnyWeight gate_up, down, shared_gate_up, shared_down;  ///< all that are there with one code
   AnyWeight latent_in, latent_out;                       ///< no data: experts see normed rows
   RouteParams route;
+  const float *router_bias, *gate_up_bias, *down_bias;  ///< of all rows; null: 0
   unsigned* semaphore;
   bf16* normed;  ///< null where they are not read
   float *logits, *shared_logit;
@@ -81,13 +82,19 @@ using PairPieces = SkinnyPieces<2, 2>;
 using PairTotals = SkinnyTotals<2, small_batch_warps>;
 
 /// The activated column `column` of row `row`, of which the ups are `columns` after the gates, from
-/// sums rounded as if they had been written.
+/// sums rounded as if they had been written. `bias` is the column's, that of its up `up_bias` after
+/// it; or null.
 template <typename Totals>
 __device__ __forceinline__ bf16 activated(const Totals& totals, int row, int column, int columns,
-                                          const Activation& activation) {
-  const auto sum = [&](int at) { return to_float(round_bf16(totals.sum(row, at))); };
-  const float value = activated(activation.function, sum(column));
-  return round_bf16(activation.gated ? value * sum(column + columns) : value);
+                                          const Activation& activation, const float* bias = nullptr,
+                                          int up_bias = 0) {
+  const auto sum = [&](int at) {
+    float value = totals.sum(row, at);
+    if (bias != nullptr) value += bias[at == column ? 0 : up_bias];
+    return to_float(round_bf16(value));
+  };
+  return round_bf16(
+      activated(activation, sum(column), activation.gated ? sum(column + columns) : 0.0F));
 }
 
 /// The first kernel: norm, router with the choice, gate and up of the shared expert, what latent
@@ -236,7 +243,9 @@ __device__ __forceinline__ bool write_front(const SmallBatchMoe& p, FrontShared&
   }
   const int expert = tile * pair_columns + column;
   if (token < p.tokens && expert < p.route.experts) {
-    p.logits[token * p.route.experts + expert] = shared.totals.sum(token, column);
+    const float sum = shared.totals.sum(token, column);
+    p.logits[token * p.route.experts + expert] =
+        p.router_bias == nullptr ? sum : sum + p.router_bias[expert];
   } else if (token < p.tokens && expert == p.route.experts && p.shared_gate != nullptr) {
     p.shared_logit[token] = shared.totals.sum(token, column);
   }
@@ -357,8 +366,12 @@ __device__ __forceinline__ void write_inner(const SmallBatchMoe& p,
   if (token >= p.tokens || column >= columns || first + column >= p.intermediate) return;
   const std::int64_t visit = p.visitors[v * skinny_rows_max + token];
   if (visit < 0) return;
+  const float* bias = nullptr;
+  if (p.gate_up_bias != nullptr) {
+    bias = p.gate_up_bias + p.visited[1 + v] * p.gate_up.rows + first + column;
+  }
   p.inner[visit * p.intermediate + first + column] =
-      activated(totals, token, column, columns, p.activation);
+      activated(totals, token, column, columns, p.activation, bias, p.intermediate);
 }
 
 /// A block owns a contiguous range of the visited experts' groups of 8 rows, each for all its
@@ -435,6 +448,7 @@ struct SmallBatchSum {
   DenseTerm first, second;
   const float* gate_logit;  ///< [T], null: 1
   AnyWeight down;           ///< with the code of the terms
+  const float* down_bias;   ///< of all experts' rows; null: 0
   const bf16* inner;
   const float* weights;
   const std::int32_t *visited, *visitors;
@@ -455,12 +469,14 @@ struct Unit {
   std::conditional_t<Code == WeightCode::plain, const bf16*, LaneRow<Code>> rows[1];  ///< lane's
   SkinnyRange range;  ///< inner 0: past the last unit
   int v;              ///< a term, or which of the visited experts
+  const float* bias;  ///< of the expert's rows, in its first unit; else null
 
   __device__ Unit(const SmallBatchSum& p, int unit, int visited) {
     const int firsts = units_of(p.first.inner), dense = firsts + units_of(p.second.inner);
     const int column = static_cast<int>(blockIdx.x) * skinny_group + lane_id() / 4;
     const AnyWeight* weight = &p.down;
     std::int64_t expert = 0;
+    bias = nullptr;
     if (unit < dense) {
       const bool is_first = unit < firsts;
       v = is_first ? first_term : second_term;
@@ -475,6 +491,9 @@ struct Unit {
                .first = (unit - dense) % parts * unit_chunks,
                .step = 1};
       if (v < visited) expert = p.visited[1 + v];
+      if (v < visited && range.first == 0 && p.down_bias != nullptr) {
+        bias = p.down_bias + expert * p.columns;
+      }
     }
     rows[0] = weight->lane_row<Code>(expert, at_most(column, p.columns - 1));
   }
@@ -530,6 +549,12 @@ __device__ __forceinline__ void add_unit(const SmallBatchSum& p, const Unit<Code
       sums, own, next.rows, next.range);
   // An infinite weight of an expert that a token does not visit is none of its business.
   for (int i = 0; i < 2; ++i) {
+    if (unit.bias != nullptr) {
+      const int column = static_cast<int>(blockIdx.x) * skinny_group + lane_id() % 4 * 2 + i;
+      const float bias = unit.bias[at_most(column, p.columns - 1)];
+      sums[0][i] += bias;
+      sums[0][2 + i] += bias;
+    }
     if (input.low != nullptr) totals[0][i] += input.low_weight * sums[0][i];
     if (input.high != nullptr) totals[0][2 + i] += input.high_weight * sums[0][2 + i];
   }
@@ -614,6 +639,7 @@ void run_small_batch_experts(Stream& stream, const SmallBatchMoe& few) {
                                  .second = {},
                                  .gate_logit = nullptr,
                                  .down = few.down,
+                                 .down_bias = few.down_bias,
                                  .inner = few.inner,
                                  .weights = few.weights,
                                  .visited = few.visited,
@@ -693,6 +719,9 @@ SmallBatchMoe small_batch_of(const Moe& op, const MoeRoom& room) {
                     .experts = static_cast<int>(op.router->rows()),
                     .active = static_cast<int>(op.active),
                     .routing = op.routing},
+          .router_bias = op.router_bias.as<float>(),
+          .gate_up_bias = op.gate_up_bias.as<float>(),
+          .down_bias = op.down_bias.as<float>(),
           .semaphore = room.semaphores.as<unsigned>(),
           .normed = is_latent ? nullptr : room.normed.as<bf16>(),
           .logits = room.logits.as<float>(),

@@ -159,12 +159,13 @@ void sort_visits(Stream& stream, const MoeShape& shape, const MoeRoom& room, int
 
 namespace {
 
-/// One of the two products: y[place,:] = activation(weight[expert] * row of x).
+/// One of the two products: y[place,:] = activation(weight[expert] * row of x + bias[expert]).
 struct ProductParams {
   const bf16* x;
   std::int64_t x_stride;
   int inner;
   AnyWeight weight;
+  const float* bias;  ///< of all experts' rows; null: 0
   bf16* y;
   const std::int32_t *tiles, *first_place, *visit_of;
   int columns, active;    ///< of y; experts of a token
@@ -196,22 +197,31 @@ __device__ __forceinline__ void write_pair(const ProductParams& p, std::int64_t 
 __device__ __forceinline__ float as_written(float value) { return to_float(round_bf16(value)); }
 
 /// The two adjacent elements of `sums` in row half `half` of 16 rows, or of two tiles
-/// of them with a gate.
-__device__ __forceinline__ void write_sums(const ProductParams& p, std::int64_t place, int output,
-                                           int half, const float (&sums)[4],
-                                           const float (&next)[4]) {
+/// of them with a gate. `bias`: of the expert's rows, or null.
+__device__ __forceinline__ void write_sums(const ProductParams& p, const float* bias,
+                                           std::int64_t place, int output, int half,
+                                           const float (&sums)[4], const float (&next)[4]) {
   const int own = static_cast<int>(threadIdx.x) % 4 * 2;
-  const float low = sums[half * 2], high = sums[half * 2 + 1];
-  const float next_low = next[half * 2], next_high = next[half * 2 + 1];
-  const auto active = [&](float value) {
-    return activated(p.activation.function, as_written(value));
+  float low = sums[half * 2], high = sums[half * 2 + 1];
+  float next_low = next[half * 2], next_high = next[half * 2 + 1];
+  if (bias != nullptr) {
+    const auto of = [&](int at) {
+      const int row = weight_row(p, at + own);
+      return row < 0 ? 0.0F : bias[row];
+    };
+    low += of(output);
+    high += of(output + 1);
+    next_low += of(output + 8);
+    next_high += of(output + 9);
+  }
+  const auto active = [&](float value, float up) {
+    return activated(p.activation, as_written(value), as_written(up));
   };
   if (p.activation.gated) {
-    write_pair(p, place, output / 2 + own, active(low) * as_written(next_low),
-               active(high) * as_written(next_high));
+    write_pair(p, place, output / 2 + own, active(low, next_low), active(high, next_high));
   } else if (p.is_activated) {
-    write_pair(p, place, output + own, active(low), active(high));
-    write_pair(p, place, output + own + 8, active(next_low), active(next_high));
+    write_pair(p, place, output + own, active(low, 0.0F), active(high, 0.0F));
+    write_pair(p, place, output + own + 8, active(next_low, 0.0F), active(next_high, 0.0F));
   } else {
     write_pair(p, place, output + own, low, high);
     write_pair(p, place, output + own + 8, next_low, next_high);
@@ -253,6 +263,7 @@ __global__ void __launch_bounds__(T::threads, min_blocks<Code>)
 
   const int warp = static_cast<int>(threadIdx.x) / warp_size;
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
+  const float* const bias = p.bias == nullptr ? nullptr : p.bias + expert * p.weight.rows;
 #pragma unroll
   for (int m = 0; m < T::tiles_m; ++m) {
 #pragma unroll
@@ -261,7 +272,7 @@ __global__ void __launch_bounds__(T::threads, min_blocks<Code>)
       if (row >= left) continue;
 #pragma unroll
       for (int n = 0; n < T::tiles_n; n += 2) {
-        write_sums(p, first + row, output + T::first_output(warp) + n * 8, half, sums[m][n],
+        write_sums(p, bias, first + row, output + T::first_output(warp) + n * 8, half, sums[m][n],
                    sums[m][n + 1]);
       }
     }
@@ -318,6 +329,7 @@ void tile_products(Stream& stream, const ExpertProducts& products, const MoeRoom
                           .x_stride = products.x.row_stride,
                           .inner = hidden,
                           .weight = any_weight(*products.gate_up),
+                          .bias = products.gate_up_bias,
                           .y = room.inner.as<bf16>(),
                           .tiles = room.tiles.as<std::int32_t>(),
                           .first_place = room.first_place.as<std::int32_t>(),
@@ -331,6 +343,7 @@ void tile_products(Stream& stream, const ExpertProducts& products, const MoeRoom
   params.x_stride = shape.intermediate;
   params.inner = width;
   params.weight = any_weight(*products.down);
+  params.bias = products.down_bias;
   params.y = room.outputs.as<bf16>();
   params.columns = hidden;
   params.is_activated = params.activation.gated = false;

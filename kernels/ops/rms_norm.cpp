@@ -16,8 +16,13 @@ void check(const RmsNorm& op) {
   check.activations(op.x, "x");
   check.that(op.x.rank == 2, "x is a matrix", op.x.rank);
   check.that(op.heads >= 1 && op.x.dim(1) % op.heads == 0, "heads divides H", op.heads);
-  check.tensor(op.weight, "weight", DType::f32, {op.x.dim(1) / op.heads});
+  if (!op.weight.empty()) {
+    check.tensor(op.weight, "weight", DType::f32, {op.x.dim(1) / op.heads});
+  }
   check.tensor(op.y, "y", op.x.dtype, {op.x.dim(0), op.x.dim(1)});
+  check.that(!op.add || op.y.data != op.x.data, "what is added to is not x", 0);
+  check.that(op.add || (op.factor.empty() && op.scale == 1.0F), "a factor needs a sum", 0);
+  if (!op.factor.empty()) check.tensor(op.factor, "factor", DType::f32, {1});
 }
 
 template <typename T>
@@ -26,7 +31,10 @@ void norm_slice(const RmsNormRows<T>& job, const T* x, T* y) {
   for (std::int64_t i = 0; i < job.width; ++i) squares += to_float(x[i]) * to_float(x[i]);
   const float scale = 1.0F / std::sqrt(squares / static_cast<float>(job.width) + job.eps);
   for (std::int64_t i = 0; i < job.width; ++i) {
-    y[i] = from_float<T>(to_float(x[i]) * scale * (job.weight_offset + job.weight[i]));
+    const float weight = job.weight == nullptr ? 0.0F : job.weight[i];
+    const T normed = from_float<T>(to_float(x[i]) * scale * (job.weight_offset + weight));
+    y[i] = job.add ? from_float<T>(to_float(y[i]) + to_float(normed)) : normed;
+    if (job.factor != 1.0F) y[i] = from_float<T>(to_float(y[i]) * job.factor);
   }
 }
 
@@ -59,7 +67,9 @@ void rms_norm(Queue& queue, const RmsNorm& op) {
                                  .slices = op.heads,
                                  .width = op.x.dim(1) / op.heads,
                                  .eps = op.eps,
-                                 .weight_offset = op.one_plus ? 1.0F : 0.0F});
+                                 .weight_offset = weight_offset(op),
+                                 .add = op.add,
+                                 .factor = op.factor.empty() ? op.scale : *op.factor.as<float>()});
     });
   });
 }

@@ -13,7 +13,22 @@ struct Params {
   std::int64_t x_stride, y_stride, slices;
   int slices_per_row, width;
   float eps, weight_offset;
+  bool add;
+  const float* factor;  ///< null: scale
+  float scale;
 };
+
+/// values = (y + values) * factor, each step rounded to T but for the last one.
+template <bool Aligned, typename T>
+__device__ __forceinline__ void add_to(const Params<T>& p, std::int64_t row, std::int64_t column,
+                                       int left, float (&values)[vector_size<T>]) {
+  float sums[vector_size<T>];
+  load_values<Aligned>(p.y + row * p.y_stride + column, left, sums);
+  for (int j = 0; j < vector_size<T>; ++j) values[j] = sums[j] + to_float(rounded<T>(values[j]));
+  const float factor = p.factor == nullptr ? p.scale : *p.factor;
+  if (factor == 1.0F) return;
+  for (float& value : values) value = to_float(rounded<T>(value)) * factor;
+}
 
 /// Within (width + 8) * 2^-24 of the exact answer, relatively, not counting the rounding that the
 /// contract names.
@@ -31,9 +46,10 @@ __global__ void __launch_bounds__(norm_threads) rms_norm_kernel(const Params<T> 
   };
   const auto store = [&](int i, float(&values)[vector_size<T>], float scale) {
     for (int j = 0; j < vector_size<T>; ++j) {
-      const float weight = i + j < p.width ? p.weight[i + j] : 0.0F;
+      const float weight = p.weight != nullptr && i + j < p.width ? p.weight[i + j] : 0.0F;
       values[j] = values[j] * scale * (p.weight_offset + weight);
     }
+    if (p.add) add_to<Aligned>(p, row, column + i, p.width - i, values);
     store_values<Aligned>(p.y + row * p.y_stride + column + i, p.width - i, values);
   };
   norm_slice<T, Warps>(p.width, p.eps, load, store);
@@ -67,7 +83,10 @@ void rms_norm(Stream& stream, const RmsNorm& op) {
                     .slices_per_row = static_cast<int>(op.heads),
                     .width = static_cast<int>(op.x.dim(1) / op.heads),
                     .eps = op.eps,
-                    .weight_offset = op.one_plus ? 1.0F : 0.0F});
+                    .weight_offset = weight_offset(op),
+                    .add = op.add,
+                    .factor = op.factor.as<float>(),
+                    .scale = op.scale});
   });
 }
 

@@ -27,13 +27,18 @@ Vec inverse_norm(const T* x, std::int64_t width, float eps) {
 template <typename T>
 void norm_rows(const RmsNormRows<T>& job) {
   const Vec offset = broadcast(job.weight_offset);
+  const Vec factor = broadcast(job.factor);
   for (std::int64_t row = 0; row < job.rows; ++row) {
     for (std::int64_t slice = 0; slice < job.slices; ++slice) {
       const T* const x = job.x + row * job.x_stride + slice * job.width;
       T* const y = job.y + row * job.y_stride + slice * job.width;
       const Vec scale = inverse_norm(x, job.width, job.eps);
       each_vector(job.width, [&](std::int64_t i, auto part) {
-        store(y + i, load(x + i, part) * scale * (offset + load(job.weight + i, part)), part);
+        const Vec weight = job.weight == nullptr ? offset : offset + load(job.weight + i, part);
+        const Vec normed = load(x + i, part) * scale * weight;
+        if (!job.add) return store(y + i, normed, part);
+        const Vec sum = load(y + i, part) + as_stored<T>(normed);
+        store(y + i, job.factor == 1.0F ? sum : as_stored<T>(sum) * factor, part);
       });
     }
   }

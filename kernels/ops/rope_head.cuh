@@ -20,9 +20,10 @@ struct RopeParams {
   int head_dim, heads, kv_heads, pairs;
   int lanes;  ///< of a head: a power of two, at most a warp
   float norm_eps, norm_offset;
+  bool value_norm;
   double turns_per_position[PairsMax];  ///< of each pair: its frequency / (2 pi)
 
-  __device__ bool has_norms() const { return q_norm != nullptr || k_norm != nullptr; }
+  __device__ bool has_norms() const { return q_norm != nullptr || k_norm != nullptr || value_norm; }
 };
 
 /// Whether heads can be taken in pieces of eight elements.
@@ -42,11 +43,12 @@ RopeParams<PairsMax> rope_params(const RopeKvWrite& op, bool in_eights) {
       .k_norm = op.k_norm.as<float>(),
       .head_dim = static_cast<int>(op.head_dim),
       .heads = static_cast<int>(op.heads),
-      .kv_heads = static_cast<int>(op.kv_heads),
+      .kv_heads = static_cast<int>(op.own_kv_heads()),
       .pairs = static_cast<int>(op.rotary_dim / 2),
       .lanes = std::min(warp_size, static_cast<int>(std::bit_ceil(pieces_of_head))),
       .norm_eps = op.norm_eps,
       .norm_offset = op.norm_one_plus ? 1.0F : 0.0F,
+      .value_norm = op.value_norm,
       .turns_per_position = {}};
   constexpr double turn = 6.283185307179586477;
   for (int i = 0; i < params.pairs; ++i) {
@@ -115,6 +117,7 @@ struct RopeHead {
   __device__ bool is_q() const { return head < p.heads; }
   __device__ bool is_v() const { return head >= p.heads + p.kv_heads; }
   __device__ const float* norm() const { return is_q() ? p.q_norm : is_v() ? nullptr : p.k_norm; }
+  __device__ bool has_norm() const { return is_v() ? p.value_norm : norm() != nullptr; }
 
   template <typename Body>
   __device__ __forceinline__ void for_each_piece(Body&& body) const {
@@ -139,7 +142,8 @@ struct RopeHead {
     });
   }
   __device__ __forceinline__ void load_norm(HeadHalves& weights) const {
-    if (norm() != nullptr) load(norm(), weights);
+    if (norm() != nullptr) return load(norm(), weights);
+    for (int i = 0; i < 8; ++i) weights.first[i] = weights.second[i] = 1.0F - p.norm_offset;
   }
 
   /// rms_norm of the head, rounded to T; the sum is in the same order for every token. By whole
@@ -152,7 +156,7 @@ struct RopeHead {
       squares = fmaf(x.second[i], x.second[i], fmaf(x.first[i], x.first[i], squares));
     }
     for (int bits = p.lanes / 2; bits > 0; bits /= 2) squares += shuffle_xor(squares, bits);
-    if (norm() == nullptr) return;
+    if (!has_norm()) return;
     const float scale = 1.0F / sqrtf(squares / static_cast<float>(p.head_dim) + p.norm_eps);
 #pragma unroll
     for (int i = 0; i < 8; ++i) {

@@ -14,7 +14,7 @@ namespace hyb::kernels {
 namespace {
 
 constexpr std::int64_t pairs_max = 512;
-constexpr std::int64_t own_token = 1;  ///< a window: earlier positions are not looked at
+constexpr AttentionReach own_token{.window = 1};  ///< earlier positions are not looked at
 
 struct Turn {
   float cosine, sine;
@@ -152,7 +152,6 @@ void kv_write(Queue& queue, const KvWrite& op) {
 namespace {
 
 void norm_heads(Queue& queue, const RopeKvWrite& op, const Tensor& weight, const Tensor& heads) {
-  if (weight.empty()) return;
   rms_norm(queue, {.x = heads,
                    .weight = weight,
                    .y = heads,
@@ -167,15 +166,17 @@ void norm_heads(Queue& queue, const RopeKvWrite& op, const Tensor& weight, const
 void check(const RopeKvWrite& op, Device device) {
   const Check check("rope_kv_write", device);
   check.activations(op.qkv, "qkv");
-  check.that(op.heads >= 1, "heads is positive", op.heads);
+  check.that(op.heads >= 0, "heads is not negative", op.heads);
   check.that(op.kv_heads >= 1, "kv_heads is positive", op.kv_heads);
   check.that(op.head_dim >= 2 && op.head_dim % 2 == 0 && op.head_dim <= rope_kv_write_head_dim_max,
              "head_dim is even and within 2..512", op.head_dim);
   check.that(op.page_tokens >= 2 && op.page_tokens % 2 == 0, "page_tokens is even", op.page_tokens);
-  const std::int64_t width = (op.heads + 2 * op.kv_heads) * op.head_dim;
+  const std::int64_t width = (op.heads + 2 * op.own_kv_heads()) * op.head_dim;
   check.tensor(op.qkv, "qkv", op.qkv.dtype, {op.qkv.dim(0), std::max(width, op.qkv.dim(1))});
   if (!op.q_norm.empty()) check.tensor(op.q_norm, "q_norm", DType::f32, {op.head_dim});
   if (!op.k_norm.empty()) check.tensor(op.k_norm, "k_norm", DType::f32, {op.head_dim});
+  check.that(!op.queries_only || (op.k_norm.empty() && !op.value_norm),
+             "queries alone have no norms of keys and values", 0);
   check.that(op.rotary_dim >= 0, "rotary_dim is not negative", op.rotary_dim);
   check.that(op.rotary_dim % 2 == 0 && op.rotary_dim <= op.head_dim,
              "rotary_dim is even and within head_dim", op.rotary_dim);
@@ -194,21 +195,23 @@ void rope_kv_write(Queue& queue, const RopeKvWrite& op) {
   if constexpr (has_cuda) {
     if (queue.device() == Device::cuda) return cuda::rope_kv_write(queue.stream(), op);
   }
-  const std::int64_t q_and_k = (op.heads + op.kv_heads) * op.head_dim;
-  const std::int64_t kv = op.kv_heads * op.head_dim;
-  norm_heads(queue, op, op.q_norm, op.qkv.columns(0, q_and_k - kv));
-  norm_heads(queue, op, op.k_norm, op.qkv.columns(q_and_k - kv, kv));
+  const std::int64_t q = op.heads * op.head_dim, kv = op.own_kv_heads() * op.head_dim;
+  const Tensor keys = op.qkv.columns(q, kv), values = op.qkv.columns(q + kv, kv);
+  if (!op.q_norm.empty()) norm_heads(queue, op, op.q_norm, op.qkv.columns(0, q));
+  if (!op.k_norm.empty()) norm_heads(queue, op, op.k_norm, keys);
+  if (op.value_norm) norm_heads(queue, op, {}, values);
   if (op.rotary_dim != 0) {
-    rope(queue, {.x = op.qkv.columns(0, q_and_k),
+    rope(queue, {.x = op.qkv.columns(0, q + kv),
                  .position_of_row = op.position_of_row,
-                 .heads = op.heads + op.kv_heads,
+                 .heads = op.heads + op.own_kv_heads(),
                  .head_dim = op.head_dim,
                  .rotary_dim = op.rotary_dim,
                  .theta = op.theta,
                  .frequencies = op.frequencies});
   }
-  kv_write(queue, {.k = op.qkv.columns(q_and_k - kv, kv),
-                   .v = op.qkv.columns(q_and_k, kv),
+  if (op.queries_only) return;
+  kv_write(queue, {.k = keys,
+                   .v = values,
                    .pages_of_layer = op.pages_of_layer,
                    .span_begin = op.span_begin,
                    .position = op.position,

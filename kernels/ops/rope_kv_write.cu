@@ -85,7 +85,7 @@ void run(Stream& stream, const RopeKvWrite& op) {
       .layout = {static_cast<int>(op.head_dim), static_cast<int>(op.page_tokens)},
       .spans = static_cast<int>(op.span_begin.dim(0) - 1),
       .rope = rope_params<pairs_max>(op, in_eights)};
-  const std::int64_t items = (op.heads + 2 * op.kv_heads) * params.rope.lanes;
+  const std::int64_t items = (op.heads + 2 * op.own_kv_heads()) * params.rope.lanes;
   launch(stream,
          {.blocks = dim3(static_cast<unsigned>(op.qkv.dim(0)), pieces(items, block_threads)),
           .threads = block_threads,

@@ -168,6 +168,9 @@ inline Unit<bf16> broadcast_unit(const bf16* p) {
 inline Unit<bf16> first_of_pairs(Unit<bf16> a) {
   return {_mm256_and_si256(a.v, _mm256_set1_epi32(0xffff))};
 }
+inline Unit<bf16> second_of_pairs(Unit<bf16> a) {
+  return {_mm256_and_si256(a.v, _mm256_set1_epi32(~0xffff))};
+}
 inline Vec dot(Vec sum, Unit<float> a, Unit<float> b) { return {_mm256_fmadd_ps(a.v, b.v, sum.v)}; }
 inline Vec dot(Vec sum, Unit<bf16> a, Unit<bf16> b) {
   const auto first = [](Unit<bf16> u) { return _mm256_castsi256_ps(_mm256_slli_epi32(u.v, 16)); };

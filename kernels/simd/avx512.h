@@ -143,6 +143,9 @@ inline Unit<bf16> broadcast_unit(const bf16* p) {
 inline Unit<bf16> first_of_pairs(Unit<bf16> a) {
   return {_mm512_and_si512(a.v, _mm512_set1_epi32(0xffff))};
 }
+inline Unit<bf16> second_of_pairs(Unit<bf16> a) {
+  return {_mm512_and_si512(a.v, _mm512_set1_epi32(~0xffff))};
+}
 inline Vec dot(Vec sum, Unit<float> a, Unit<float> b) { return {_mm512_fmadd_ps(a.v, b.v, sum.v)}; }
 inline Vec dot(Vec sum, Unit<bf16> a, Unit<bf16> b) {
   return {_mm512_dpbf16_ps(sum.v, (__m512bh)a.v, (__m512bh)b.v)};

@@ -83,6 +83,20 @@ template <typename S>
   return one / (one + exp(zeros() - x));
 }
 
+/// tanh x within 3 ulp: below 5/8 x + x^3 q(x^2), above it 1 - 2 / (1 + e^2|x|) with the sign of x.
+[[gnu::always_inline]] inline Vec tanh(Vec x) {
+  const Vec one = broadcast(1.0F), size = absolute(x);
+  const Vec far = one - broadcast(2.0F) / (one + exp(size + size));
+  const Vec signed_far = select(far, greater(zeros(), x), zeros() - far);
+  const Vec z = x * x;
+  Vec q = broadcast(-6.10494800e-3F);
+  q = fma(q, z, broadcast(2.10036412e-2F));
+  q = fma(q, z, broadcast(-5.38524985e-2F));
+  q = fma(q, z, broadcast(1.33327827e-1F));
+  q = fma(q, z, broadcast(-3.33333284e-1F));
+  return select(signed_far, greater(broadcast(0.625F), size), fma(q * z, x, x));
+}
+
 /// x / (1 + e^-x) within 4 ulp.
 [[gnu::always_inline]] inline Vec silu(Vec x) { return x / (broadcast(1.0F) + exp(zeros() - x)); }
 

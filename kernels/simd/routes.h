@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "kernels/activation.h"
+#include "kernels/attention_reach.h"
 #include "kernels/device.h"
 #include "kernels/floats.h"
 
@@ -25,9 +26,10 @@ struct AttentionRows {
   std::int64_t group, head_dim, page_tokens;
   float scale;
   std::int64_t first_row, rows;
-  std::int64_t window;  ///< 0: none; windows and sinks are the plain loops' alone
-  const float* sinks;   ///< of the kv head's first query head; null: none
-  const T* gate;        ///< of the rows of q; null: none
+  AttentionReach reach;
+  float softcap;       ///< 0: none
+  const float* sinks;  ///< of the kv head's first query head; null: none
+  const T* gate;       ///< of the rows of q; null: none
   std::int64_t gate_stride;
 };
 
@@ -48,9 +50,10 @@ template <typename T, typename K>
 struct AttentionRoutes {
   /// All keys of the rows, to y.
   void (*rows)(const AttentionRows<T, K>& job);
-  /// The keys of one run, to one partial per row.
+  /// The keys of one run, to one partial per row; nothing where no row reaches the run.
   void (*run)(const AttentionRows<T, K>& job, std::int64_t run, float* partials);
-  /// Merges the partials of all runs, run after run `run_stride` floats apart, into y.
+  /// Merges the partials of all runs that some row reaches into y: those of the first such run are
+  /// at `partials`, those of each next one `run_stride` floats on.
   void (*merge)(const AttentionRows<T, K>& job, float* partials, std::int64_t run_stride);
 };
 
@@ -63,7 +66,7 @@ AttentionRoutes<T, K> attention_routes();
 template <typename K>
 using KvOperand = std::conditional_t<std::is_same_v<K, e4m3>, bf16, K>;
 
-inline constexpr std::int64_t conv_width_max = 4;
+inline constexpr std::int64_t conv_width_max = 4, short_conv_width_max = 7;
 
 /// What causal_conv and short_conv have in common, for channels begin .. end-1 in every span. The
 /// convolved inputs are x, or where there are gates `before` * x, rounded to T; the sum
@@ -137,10 +140,10 @@ void delta_rule_share(const DeltaRuleShare<bf16, float>& job);
 template <Isa isa>
 void delta_rule_share(const DeltaRuleShare<bf16, bf16>& job);
 
-/// y[i] = f(x[i]), or where there is an up f(x[i]) * up[i]; y may be x.
+/// y[i] = f(x[i]), or where there is an up f(x[i]) * its factor; y may be x.
 template <typename T>
 struct ActivationRow {
-  ActivationFunction function;
+  Activation activation;
   const T* x;
   const T* up;  ///< null: not gated
   T* y;
@@ -151,6 +154,16 @@ template <Isa isa>
 void activate_row(const ActivationRow<float>& row);
 template <Isa isa>
 void activate_row(const ActivationRow<bf16>& row);
+
+/// Part of a row of a Cap.
+struct CapRow {
+  float* x;
+  std::int64_t count;
+  float cap;
+};
+
+template <Isa isa>
+void cap_row(const CapRow& row);
 
 /// Some rows of a GatedNorm.
 template <typename T>
@@ -211,10 +224,12 @@ template <typename T>
 struct RmsNormRows {
   const T* x;
   T* y;
-  const float* weight;
+  const float* weight;  ///< null: zeros
   std::int64_t rows, x_stride, y_stride;
   std::int64_t slices, width;  ///< a row is `slices` slices of `width`
   float eps, weight_offset;
+  bool add;
+  float factor;  ///< of sums
 };
 
 template <Isa isa>

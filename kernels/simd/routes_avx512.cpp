@@ -4,6 +4,7 @@
 #include "kernels/linear/bits12_avx512.h"
 #include "kernels/linear/panel_tiles_avx512.h"
 #include "kernels/ops/attention_simd.h"
+#include "kernels/ops/cap_simd.h"
 #include "kernels/ops/conv_simd.h"
 #include "kernels/ops/delta_rule_simd.h"
 #include "kernels/ops/gated_activation_simd.h"

@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 
 #include "core/io/file.h"
+#include "kernels/floats.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/delta_rule.h"
 #include "kernels/ops/moe_route.h"
@@ -89,11 +90,23 @@ std::vector<MixerKind> mixer_kinds(const Config& config,
   return kinds;
 }
 
-std::vector<std::int32_t> layer_windows(const Config& config) {
-  std::vector<std::int32_t> windows;
-  for (const MixerKind kind : mixer_kinds(config, {"sliding_attention"})) {
-    windows.push_back(kind == MixerKind::attention ? 0 : config.i("sliding_window"));
+std::vector<std::int32_t> layer_windows(const Config& config, std::int32_t fallback,
+                                        bool (*is_full)(std::int32_t layer)) {
+  std::vector<bool> full;
+  if (config.has("layer_types")) {
+    for (const MixerKind kind : mixer_kinds(config, {"sliding_attention"})) {
+      full.push_back(kind == MixerKind::attention);
+    }
+  } else {
+    for (std::int32_t i = 0; i < layer_count(config); ++i) full.push_back(is_full(i));
   }
+  const bool has_windows = std::ranges::find(full, false) != full.end();
+  if (has_windows && config.is_null("sliding_window")) {
+    config.fail("sliding_window", "is null, but layers have windows");
+  }
+  const std::int32_t window = has_windows ? config.i("sliding_window", fallback) : 0;
+  std::vector<std::int32_t> windows;
+  for (const bool sees_all : full) windows.push_back(sees_all ? 0 : window);
   return windows;
 }
 
@@ -126,6 +139,36 @@ std::vector<bool> sparse_layers(const Config& config) {
   return sparse;
 }
 
+std::vector<bool> sparse_mlp_types(const Config& config) {
+  constexpr const char* key = "mlp_layer_types";
+  const auto layers = static_cast<std::size_t>(layer_count(config));
+  if (!config.has(key)) return std::vector<bool>(layers, true);
+  std::vector<bool> sparse;
+  for (const std::string& name : config.strings(key)) {
+    if (name != "dense" && name != "sparse") {
+      config.fail(key, fmt::format("entry {}: {} is not known, only dense and sparse",
+                                   sparse.size(), quote_name(name)));
+    }
+    sparse.push_back(name == "sparse");
+  }
+  if (sparse.size() != layers) {
+    config.fail(key, fmt::format("has {} entries, num_hidden_layers is {}", sparse.size(), layers));
+  }
+  return sparse;
+}
+
+Moe read_qwen_experts(const Config& config, bool norm_fallback) {
+  const Moe moe = {
+      .experts = config.i({"num_experts", "num_local_experts"}, IntRange{1, 8192}),
+      .active = config.i("num_experts_per_tok"),
+      .hidden = config.i("moe_intermediate_size"),
+      .score = RouterScore::softmax,
+      .renormalize = config.b("norm_topk_prob", norm_fallback),
+  };
+  check(config, moe);
+  return moe;
+}
+
 float read_norm_eps(const Config& config, const Keys& keys) {
   const double eps = config.f(keys);
   if (eps <= 0 || eps > 1) {
@@ -151,6 +194,10 @@ void demand(const Config& config, std::string_view key, std::string_view support
   const std::string value = config.s(Keys{key}, supported);
   if (value == supported) return;
   config.fail(key, fmt::format("{} is not supported, only {}", quote_name(value), supported));
+}
+
+void demand_absent(const Config& config, std::string_view key) {
+  if (config.has(Keys{key})) config.fail(key, "is not supported, only null");
 }
 
 void demand_multiple(const Config& config, std::string_view key, std::int64_t value,
@@ -211,50 +258,145 @@ struct Llama3Scaling {
   }
 };
 
-/// Frequencies that are not the powers of theta.
-void read_scaling(const Config& config, Rope& rope) {
-  const std::string kind = config.s({"rope_type", "type"}, "default");
+/// YaRN: pairs that turn less than beta_slow times in the context of the first training are slowed
+/// by `factor`, those that turn more than beta_fast times stay, and between them, pair by pair,
+/// what is kept goes down in equal steps.
+class YarnScaling {
+ public:
+  YarnScaling(const Config& config, const Config& rope, const Rope& read)
+      : factor_(rope.has("factor") ? read_scale(rope, "factor") : 0) {
+    const double context =
+        rope.f("original_max_position_embeddings", config.f("max_position_embeddings", 0.0));
+    if (context <= 0) rope.fail("original_max_position_embeddings", "is needed for yarn");
+    if (factor_ == 0) factor_ = config.f("max_position_embeddings") / context;
+    const auto pair_of = [&](double turns) {
+      return read.rotary_dim * std::log(context / (turns * 2 * std::numbers::pi)) /
+             (2 * std::log(read.theta));
+    };
+    low_ = pair_of(rope.f("beta_fast", 32.0));
+    high_ = pair_of(rope.f("beta_slow", 1.0));
+    if (rope.b("truncate", true)) {
+      low_ = std::floor(low_);
+      high_ = std::ceil(high_);
+    }
+    low_ = std::max(low_, 0.0);
+    high_ = std::min(high_, read.rotary_dim - 1.0);
+    if (high_ == low_) high_ += 0.001;
+  }
+
+  double operator()(std::int32_t pair, double frequency) const {
+    const double slowed = std::clamp((pair - low_) / (high_ - low_), 0.0, 1.0);
+    return frequency * (slowed / factor_ + 1 - slowed);
+  }
+
+  double factor() const { return factor_; }
+
+  /// attention_factor, or what follows from `factor` and the two mscales.
+  double magnitude(const Config& rope) const {
+    if (rope.has("attention_factor")) return read_scale(rope, "attention_factor");
+    const auto of = [&](double scale) {
+      return factor_ <= 1 ? 1.0 : 0.1 * scale * std::log(factor_) + 1.0;
+    };
+    const double all = rope.f("mscale_all_dim", 0.0), own = rope.f("mscale", 0.0);
+    return all != 0 && own != 0 ? of(own) / of(all) : of(1.0);
+  }
+
+ private:
+  double factor_, low_ = 0, high_ = 0;
+};
+
+/// Frequencies that are not the powers of theta. `rope` is the object with the rope's own keys.
+void read_scaling(const Config& config, const Config& rope, Rope& read) {
+  const std::string kind = rope.s({"rope_type", "type"}, "default");
   if (kind == "default") return;
-  for (std::int32_t i = 0; i < rope.rotary_dim / 2; ++i) {
-    rope.frequencies.push_back(std::pow(rope.theta, -2.0 * i / rope.rotary_dim));
+  for (std::int32_t i = 0; i < read.rotary_dim / 2; ++i) {
+    read.frequencies.push_back(std::pow(read.theta, -2.0 * i / read.rotary_dim));
   }
   if (kind == "linear") {
-    const double factor = read_scale(config, "factor");
-    for (double& frequency : rope.frequencies) frequency /= factor;
+    const double factor = read_scale(rope, "factor");
+    for (double& frequency : read.frequencies) frequency /= factor;
   } else if (kind == "llama3") {
-    std::ranges::transform(rope.frequencies, rope.frequencies.begin(), Llama3Scaling(config));
+    std::ranges::transform(read.frequencies, read.frequencies.begin(), Llama3Scaling(rope));
+  } else if (kind == "yarn") {
+    const YarnScaling scaling(config, rope, read);
+    for (std::int32_t i = 0; i < std::ssize(read.frequencies); ++i) {
+      double& frequency = read.frequencies[static_cast<std::size_t>(i)];
+      frequency = scaling(i, frequency);
+    }
+    read.magnitude = scaling.magnitude(rope);
+    read.scaling = fmt::format("yarn x {}", scaling.factor());
+    return;
   } else {
-    config.fail("rope_type",
-                quote_name(kind) + " is not supported, only default, linear and llama3");
+    rope.fail("rope_type", quote_name(kind) + " is not supported, only default, linear, llama3, " +
+                               "proportional and yarn");
   }
-  rope.scaling = fmt::format("{} x {}", kind, config.f("factor"));
+  read.scaling = fmt::format("{} x {}", kind, rope.f("factor"));
+}
+
+/// The object with the keys of a rope: of `layers` where there is one for every kind of layer;
+/// nullopt where all of them are at top level.
+std::optional<Config> rope_object(const Config& config, std::string_view layers) {
+  if (config.has("rope_scaling") && config.has("rope_parameters")) {
+    config.fail("rope_scaling", "is there as well as rope_parameters; keep one of them");
+  }
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    std::optional<Config> rope = config.object(key);
+    if (!rope) continue;
+    const bool is_by_layers = has_layer_ropes(config);
+    if (!is_by_layers && layers.empty()) return rope;
+    if (!is_by_layers) config.fail(key, "needs a rope for every kind of layer");
+    if (layers.empty()) {
+      config.fail(key, "has another rope for every kind of layer, which is not supported");
+    }
+    std::optional<Config> own = rope->object(Keys{layers});
+    if (!own) rope->fail(layers, "is not there");
+    if (!rope->b("truncate", true) || !own->b("truncate", true)) {
+      own->fail("truncate", "false is not supported where every kind of layer has its own rope");
+    }
+    return own;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
 
-Rope read_rope(const Config& config, std::int32_t head_dim, double partial_fallback,
-               double theta_fallback) {
-  if (config.has("rope_scaling") && config.has("rope_parameters")) {
-    config.fail("rope_scaling", "is there as well as rope_parameters; keep one of them");
+Rope proportional_rope(std::int32_t head_dim, double theta, double partial, double factor) {
+  const auto turning = static_cast<std::int32_t>(partial * head_dim / 2);
+  Rope read = {.rotary_dim = head_dim, .theta = theta};
+  for (std::int32_t i = 0; i < head_dim / 2; ++i) {
+    read.frequencies.push_back(i < turning ? std::pow(theta, -2.0 * i / head_dim) / factor : 0.0);
   }
-  double theta = config.f("rope_theta", theta_fallback);
-  double partial = config.f("partial_rotary_factor", partial_fallback);
-  std::optional<Config> scaling;
+  read.scaling = fmt::format("proportional {}", partial);
+  return read;
+}
+
+bool has_layer_ropes(const Config& config) {
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    std::optional<Config> rope = config.object(key);
+    const std::optional<Config> rope = config.object(key);
     if (!rope) continue;
     for (const char* layers : {"full_attention", "sliding_attention", "linear_attention"}) {
-      if (rope->has(layers)) {
-        config.fail(key, "has another rope for every kind of layer, which is not supported");
-      }
+      if (rope->has(layers)) return true;
     }
-    theta = rope->f("rope_theta", theta);
-    partial = rope->f("partial_rotary_factor", partial);
-    scaling.emplace(std::move(*rope));
+  }
+  return false;
+}
+
+Rope read_rope(const Config& config, std::int32_t head_dim, double partial_fallback,
+               double theta_fallback, std::string_view layers) {
+  double theta = config.f("rope_theta", theta_fallback);
+  double partial = config.f("partial_rotary_factor", partial_fallback);
+  const std::optional<Config> own = rope_object(config, layers);
+  if (own) {
+    theta = own->f("rope_theta", theta);
+    partial = own->f("partial_rotary_factor", partial);
   }
   if (theta <= 0) config.fail("rope_theta", fmt::format("must be above 0, is {}", theta));
   if (partial <= 0 || partial > 1) {
     config.fail("partial_rotary_factor", fmt::format("must be in (0, 1], is {}", partial));
+  }
+  if (own && own->is_text({"rope_type", "type"}, "proportional")) {
+    return proportional_rope(head_dim, theta, partial,
+                             own->has("factor") ? read_scale(*own, "factor") : 1.0);
   }
   const auto rotary_dim = static_cast<std::int32_t>(head_dim * partial);
   if (rotary_dim < 2 || rotary_dim % 2 != 0) {
@@ -263,7 +405,10 @@ Rope read_rope(const Config& config, std::int32_t head_dim, double partial_fallb
                             rotary_dim, head_dim));
   }
   Rope rope = {.rotary_dim = rotary_dim, .theta = theta};
-  if (scaling) read_scaling(*scaling, rope);
+  if (own) read_scaling(config, *own, rope);
+  if (rope.magnitude != 1 && rope.rotary_dim != head_dim) {
+    config.fail("partial_rotary_factor", "below 1 is not supported with yarn");
+  }
   return rope;
 }
 
@@ -284,6 +429,15 @@ double read_factor(const Config& config, std::string_view key) {
   const double factor = config.f(Keys{key}, 1.0);
   if (factor <= 0) config.fail(key, fmt::format("must be above 0, is {}", factor));
   return factor;
+}
+
+float read_cap(const Config& config, std::string_view key, double fallback) {
+  if (config.is_null(key)) return 0.0F;
+  const double cap = config.f(Keys{key}, fallback);
+  if (config.has(Keys{key}) && cap <= 0) {
+    config.fail(key, fmt::format("must be above 0 (null: no limit), is {}", cap));
+  }
+  return static_cast<float>(cap);
 }
 
 void read_granite_factors(const Config& c, Plan& plan, Attention& attention) {
@@ -431,6 +585,8 @@ void refuse_quantized(const Config& config) {
   if (!quantization) return;
   const std::string method = quantization->s("quant_method", "unknown");
   if (method == "fp8") return check_blocks(*quantization);
+  // Only gpt-oss stores it as this method says: experts in _blocks and _scales.
+  if (method == "mxfp4" && config.model_type() == "gpt_oss") return;
   if (method == "modelopt") return check_modelopt(*quantization);
   if (method == "compressed-tensors") return check_compressed_tensors(*quantization);
   refuse(*quantization, "quant_method", method);

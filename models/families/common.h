@@ -34,9 +34,10 @@ std::vector<MixerKind> mixer_kinds(const Config& config,
                                    std::initializer_list<std::string_view> recurrent = {
                                        "mamba", "mamba2", "linear_attention"});
 
-/// For every layer of `layer_types` the window of its attention: sliding_window of
-/// "sliding_attention", 0 of "full_attention".
-std::vector<std::int32_t> layer_windows(const Config& config);
+/// For every layer of `layer_types` the window of its attention: sliding_window (or `fallback`) of
+/// "sliding_attention", 0 of "full_attention". Without layer_types `is_full(layer)` decides.
+std::vector<std::int32_t> layer_windows(const Config& config, std::int32_t fallback,
+                                        bool (*is_full)(std::int32_t layer));
 
 /// The same from a list of the layers with attention under `key`; absent: none has.
 std::vector<MixerKind> mixer_kinds_at(const Config& config, std::string_view key);
@@ -48,6 +49,13 @@ std::vector<bool> layers_at(const Config& config, std::string_view key);
 /// decoder_sparse_step say.
 std::vector<bool> sparse_layers(const Config& config);
 
+/// The same from `mlp_layer_types`, whose words are "dense" and "sparse"; absent: all have experts.
+std::vector<bool> sparse_mlp_types(const Config& config);
+
+/// The experts of Qwen3 and of what follows it: num_experts, num_experts_per_tok,
+/// moe_intermediate_size, norm_topk_prob.
+Moe read_qwen_experts(const Config& config, bool norm_fallback);
+
 /// A number above 0. The family's own spelling comes first: some files have a second one that no
 /// engine reads.
 float read_norm_eps(const Config& config, const Keys& keys);
@@ -57,12 +65,15 @@ DType read_state_dtype(const Config& config, std::string_view key);
 
 /// Refuses quantised weights by the name of their method, but for F8_E4M3 as `fp8` (blocks of 128 x
 /// 128, or none), `modelopt` (FP8 for all or for some layers) and `compressed-tensors` (of tensors
-/// or channels) write it. How a weight is stored, the files alone decide.
+/// or channels) write it, and `mxfp4` of gpt-oss. How a weight is stored, the files alone decide.
 void refuse_quantized(const Config& config);
 
 /// Refuses a key whose value is not `supported`; absent is fine.
 void demand_flag(const Config& config, std::string_view key, bool supported);
 void demand(const Config& config, std::string_view key, std::string_view supported);
+
+/// Refuses a key with any value but null.
+void demand_absent(const Config& config, std::string_view key);
 
 /// Throws unless `value` (of key) is a multiple of `divisor` (of divisor_key).
 void demand_multiple(const Config& config, std::string_view key, std::int64_t value,
@@ -76,13 +87,24 @@ std::int32_t read_head_dim(const Config& config);
 Attention read_attention(const Config& config, std::int32_t head_dim);
 
 /// Reads rope_theta and partial_rotary_factor, at top level or in rope_parameters, and there
-/// rope_type: "default", "linear" or "llama3" with their factors; other kinds are refused.
+/// rope_type: "default", "linear", "llama3", "yarn" or "proportional" with their factors; other
+/// kinds are refused. `layers`: the kind of layers, where each has a rope of its own.
 Rope read_rope(const Config& config, std::int32_t head_dim, double partial_fallback,
-               double theta_fallback = 10000.0);
+               double theta_fallback = 10000.0, std::string_view layers = {});
+
+/// All dims of a head turn, those after the first `partial` ones at speed 0: pairs are
+/// (i, i + head_dim/2) of the whole head, other than with a partial rope of the default kind.
+Rope proportional_rope(std::int32_t head_dim, double theta, double partial, double factor = 1.0);
+
+/// Whether the rope is another for every kind of layer.
+bool has_layer_ropes(const Config& config);
 
 /// A constant factor, 1 where it is absent; above 0: zero would silence a part of the model, and
 /// none is negative.
 double read_factor(const Config& config, std::string_view key);
+
+/// A limit of scores or logits; absent: `fallback`, null or 0: none.
+float read_cap(const Config& config, std::string_view key, double fallback);
 
 /// Granite's factors: embedding_multiplier and logits_scaling of the plan, attention_multiplier and
 /// residual_multiplier of its attention.
@@ -134,6 +156,38 @@ inline constexpr TensorName llama_names[] = {
     {"mlp.gate", "model.layers.{}.mlp.gate_proj.weight"},
     {"mlp.up", "model.layers.{}.mlp.up_proj.weight"},
     {"mlp.down", "model.layers.{}.mlp.down_proj.weight"},
+};
+
+/// Norms of q and k, and experts, as Qwen3 spells them.
+inline constexpr TensorName qwen_names[] = {
+    {"attention.q_norm", "model.layers.{}.self_attn.q_norm.weight"},
+    {"attention.k_norm", "model.layers.{}.self_attn.k_norm.weight"},
+    {"moe.router", "model.layers.{}.mlp.gate.weight"},
+    {"moe.expert_gate", "model.layers.{}.mlp.experts.{}.gate_proj.weight"},
+    {"moe.expert_up", "model.layers.{}.mlp.experts.{}.up_proj.weight"},
+    {"moe.expert_down", "model.layers.{}.mlp.experts.{}.down_proj.weight"},
+    {"moe.gate_up", "model.layers.{}.mlp.experts.gate_up_proj"},
+    {"moe.down", "model.layers.{}.mlp.experts.down_proj"},
+};
+
+/// Attention and a feed-forward, each between two norms, as Gemma spells them.
+inline constexpr TensorName gemma_names[] = {
+    {"final_norm", "*.norm.weight"},
+    {"block0.norm", "*.layers.{}.input_layernorm.weight"},
+    {"block0.post_norm", "*.layers.{}.post_attention_layernorm.weight"},
+    {"block1.norm", "*.layers.{}.pre_feedforward_layernorm.weight"},
+    {"block1.post_norm", "*.layers.{}.post_feedforward_layernorm.weight"},
+    {"embed", "*.embed_tokens.weight"},
+    {"head", "lm_head.weight"},
+    {"attention.q", "*.layers.{}.self_attn.q_proj.weight"},
+    {"attention.k", "*.layers.{}.self_attn.k_proj.weight"},
+    {"attention.v", "*.layers.{}.self_attn.v_proj.weight"},
+    {"attention.o", "*.layers.{}.self_attn.o_proj.weight"},
+    {"attention.q_norm", "*.layers.{}.self_attn.q_norm.weight"},
+    {"attention.k_norm", "*.layers.{}.self_attn.k_norm.weight"},
+    {"mlp.gate", "*.layers.{}.mlp.gate_proj.weight"},
+    {"mlp.up", "*.layers.{}.mlp.up_proj.weight"},
+    {"mlp.down", "*.layers.{}.mlp.down_proj.weight"},
 };
 
 /// Mamba-2 as read_mamba reads it.

@@ -95,13 +95,17 @@ Moe read_moe(const Config& c) {
   return moe;
 }
 
+/// rope_theta is in the published configs and is not used.
+Attention read_nemotron_attention(const Config& c) {
+  return read_attention(c, c.i({"head_dim", "attention_head_dim"}));
+}
+
 Part read_part(const Config& c, char letter, std::size_t layer) {
   switch (letter) {
     case 'M':
       return read_ssd(c);
     case '*':
-      // rope_theta is in the published configs and is not used.
-      return read_attention(c, c.i({"head_dim", "attention_head_dim"}));
+      return read_nemotron_attention(c);
     case '-':
       return Mlp{.hidden = c.i("intermediate_size"), .activation = plain_relu2};
     case 'E':
@@ -130,6 +134,21 @@ Plan plan(const Config& c) {
     p.layers.push_back({{{.parts = {read_part(c, pattern[layer], layer)}}}});
   }
   return p;
+}
+
+/// Attention, then experts: what 3-Super and 3.5-Lightning have.
+std::optional<DraftLayer> draft(const Config& c) {
+  const char* const key = "mtp_hybrid_override_pattern";
+  const char* const list = "mtp_layers_block_type";
+  const bool is_known =
+      c.has(key) ? c.s(key) == "*E"
+                 : c.has(list) && c.strings(list) == std::vector<std::string>{"attention", "moe"};
+  if (!is_known || c.i("num_nextn_predict_layers", 0, {0, 4096}) != 1) return std::nullopt;
+  // Without recurrent layers a sequence has no slot for what the next draft begins with.
+  if (read_pattern(c).find('M') == std::string::npos) return std::nullopt;
+  Attention attention = read_nemotron_attention(c);
+  attention.has_keys_alone = true;
+  return DraftLayer{.layers = {{{{.parts = {attention}}}}, {{{.parts = {read_moe(c)}}}}}};
 }
 
 constexpr TensorName names[] = {
@@ -163,15 +182,30 @@ constexpr TensorName names[] = {
     {"moe.latent_out", "*.layers.{}.mixer.fc2_latent_proj.weight"},
     {"moe.shared_up", "*.layers.{}.mixer.shared_experts.up_proj.weight"},
     {"moe.shared_down", "*.layers.{}.mixer.shared_experts.down_proj.weight"},
+    {"draft.embedding_norm", "mtp.layers.0.enorm.weight"},
+    {"draft.embedding_norm", "language_model.mtp.layers.0.enorm.weight"},
+    {"draft.hidden_norm", "mtp.layers.0.hnorm.weight"},
+    {"draft.hidden_norm", "language_model.mtp.layers.0.hnorm.weight"},
+    {"draft.fc", "mtp.layers.0.eh_proj.weight"},
+    {"draft.fc", "language_model.mtp.layers.0.eh_proj.weight"},
+    {"draft.norm", "mtp.layers.1.final_layernorm.weight"},
+    {"draft.norm", "language_model.mtp.layers.1.final_layernorm.weight"},
 };
 constexpr std::string_view model_types[] = {"nemotron_h"};
 // Newer tools write "model" where the published files have "backbone".
 constexpr std::string_view trunks[] = {"backbone", "model", "language_model.backbone"};
-constexpr std::string_view unused[] = {"mtp.", "vision_model.", "sound_", "mlp1."};
+constexpr std::string_view draft_trunks[] = {"mtp", "language_model.mtp"};
+constexpr std::string_view unused[] = {"mtp.", "language_model.mtp.", "vision_model.", "sound_",
+                                       "mlp1."};
 
 }  // namespace
 
-const Family nemotron_h = {
-    .model_types = model_types, .plan = plan, .names = names, .trunks = trunks, .unused = unused};
+const Family nemotron_h = {.model_types = model_types,
+                           .plan = plan,
+                           .names = names,
+                           .trunks = trunks,
+                           .draft_trunks = draft_trunks,
+                           .draft = draft,
+                           .unused = unused};
 
 }  // namespace hyb::models

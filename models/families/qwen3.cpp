@@ -8,18 +8,6 @@
 namespace hyb::models {
 namespace {
 
-Moe read_moe(const Config& c) {
-  const Moe moe = {
-      .experts = c.i("num_experts", IntRange{1, 8192}),
-      .active = c.i("num_experts_per_tok"),
-      .hidden = c.i("moe_intermediate_size"),
-      .score = RouterScore::softmax,
-      .renormalize = c.b("norm_topk_prob", false),
-  };
-  check(c, moe);
-  return moe;
-}
-
 /// For every layer the window of its attention; 0: none.
 std::vector<std::int32_t> read_windows(const Config& c) {
   const auto layers = static_cast<std::size_t>(layer_count(c));
@@ -28,7 +16,7 @@ std::vector<std::int32_t> read_windows(const Config& c) {
     return std::vector<std::int32_t>(layers, 0);
   }
   if (c.model_type() == "qwen3_moe") demand_flag(c, "use_sliding_window", false);
-  if (c.has("layer_types")) return layer_windows(c);
+  if (c.has("layer_types")) return layer_windows(c, 4096, nullptr);
   constexpr std::int32_t usual_full_layers = 28;
   const auto full =
       static_cast<std::size_t>(c.i("max_window_layers", usual_full_layers, count_range));
@@ -50,24 +38,14 @@ Plan plan(const Config& c) {
   for (std::size_t layer = 0; layer < windows.size(); ++layer) {
     attention.window = windows[layer];
     const bool has_experts = is_moe && sparse[layer];
-    const Part feed_forward =
-        has_experts ? Part(read_moe(c)) : Part(Mlp{.hidden = c.i("intermediate_size")});
+    const Part feed_forward = has_experts ? Part(read_qwen_experts(c, false))
+                                          : Part(Mlp{.hidden = c.i("intermediate_size")});
     p.layers.push_back({{{.parts = {attention}}, {.parts = {feed_forward}}}});
   }
   return p;
 }
 
-constexpr TensorName own_names[] = {
-    {"attention.q_norm", "model.layers.{}.self_attn.q_norm.weight"},
-    {"attention.k_norm", "model.layers.{}.self_attn.k_norm.weight"},
-    {"moe.router", "model.layers.{}.mlp.gate.weight"},
-    {"moe.expert_gate", "model.layers.{}.mlp.experts.{}.gate_proj.weight"},
-    {"moe.expert_up", "model.layers.{}.mlp.experts.{}.up_proj.weight"},
-    {"moe.expert_down", "model.layers.{}.mlp.experts.{}.down_proj.weight"},
-    {"moe.gate_up", "model.layers.{}.mlp.experts.gate_up_proj"},
-    {"moe.down", "model.layers.{}.mlp.experts.down_proj"},
-};
-constexpr auto names = joined(model_names, attention_names, llama_names, own_names);
+constexpr auto names = joined(model_names, attention_names, llama_names, qwen_names);
 constexpr std::string_view model_types[] = {"qwen3", "qwen3_moe"};
 
 }  // namespace

@@ -1,5 +1,7 @@
 // Qwen3-Next and Qwen3.5: three gated-delta layers to one gated-attention layer, each followed by a
 // feed-forward or a sparse MoE.
+#include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "models/families/common.h"
@@ -88,6 +90,25 @@ Plan plan(const Config& c) {
   return p;
 }
 
+/// A layer of gated attention, with experts where the model has some.
+std::optional<DraftLayer> draft(const Config& c) {
+  // Published Qwen3-Next has the layer and no key for it.
+  const std::int32_t layers = c.i("mtp_num_hidden_layers", is_qwen35(c) ? 0 : 1, {0, 64});
+  const std::vector<MixerKind> mixers = read_mixers(c);
+  // Without recurrent layers a sequence has no slot for what the next draft begins with.
+  if (layers != 1 || std::ranges::count(mixers, MixerKind::recurrent) == 0) return std::nullopt;
+  if (c.b("mtp_use_dedicated_embeddings", false)) return std::nullopt;
+  Attention attention = read_gated_attention(c);
+  attention.has_keys_alone = true;
+  const bool has_experts =
+      is_qwen35(c) ? read_sparse_layers(c).front() : c.i("num_experts", 0, {0, 8192}) > 0;
+  const Part feed_forward =
+      has_experts ? Part(read_moe(c)) : Part(Mlp{.hidden = c.i("intermediate_size")});
+  return DraftLayer{.norm = Norm::rms_1p,
+                    .layers = {{{{.norm = Norm::rms_1p, .parts = {attention}},
+                                 {.norm = Norm::rms_1p, .parts = {feed_forward}}}}}};
+}
+
 constexpr TensorName common_names[] = {
     {"embed", "*.embed_tokens.weight"},
     {"final_norm", "*.norm.weight"},
@@ -114,6 +135,14 @@ constexpr TensorName common_names[] = {
     {"moe.shared_up", "*.layers.{}.mlp.shared_expert.up_proj.weight"},
     {"moe.shared_down", "*.layers.{}.mlp.shared_expert.down_proj.weight"},
     {"moe.shared_expert_gate", "*.layers.{}.mlp.shared_expert_gate.weight"},
+    {"draft.embedding_norm", "mtp.pre_fc_norm_embedding.weight"},
+    {"draft.embedding_norm", "model.mtp.pre_fc_norm_embedding.weight"},
+    {"draft.hidden_norm", "mtp.pre_fc_norm_hidden.weight"},
+    {"draft.hidden_norm", "model.mtp.pre_fc_norm_hidden.weight"},
+    {"draft.fc", "mtp.fc.weight"},
+    {"draft.fc", "model.mtp.fc.weight"},
+    {"draft.norm", "mtp.norm.weight"},
+    {"draft.norm", "model.mtp.norm.weight"},
 };
 constexpr TensorName grouped_delta_names[] = {
     {"delta.qkvz", "*.layers.{}.linear_attn.in_proj_qkvz.weight"},
@@ -143,6 +172,7 @@ constexpr std::string_view qwen3_5_types[] = {"qwen3_5", "qwen3_5_text", "qwen3_
                                               "qwen3_5_moe_text"};
 constexpr std::string_view qwen3_next_types[] = {"qwen3_next"};
 constexpr std::string_view trunks[] = {"model", "model.language_model", "language_model.model"};
+constexpr std::string_view draft_trunks[] = {"mtp", "model.mtp"};
 constexpr std::string_view unused[] = {"mtp.", "model.mtp.", "model.visual.", "visual."};
 
 }  // namespace
@@ -151,12 +181,16 @@ const Family qwen3_5 = {.model_types = qwen3_5_types,
                         .plan = plan,
                         .names = qwen3_5_names,
                         .trunks = trunks,
+                        .draft_trunks = draft_trunks,
+                        .draft = draft,
                         .unused = unused};
 
 const Family qwen3_next = {.model_types = qwen3_next_types,
                            .plan = plan,
                            .names = qwen3_next_names,
                            .trunks = trunks,
+                           .draft_trunks = draft_trunks,
+                           .draft = draft,
                            .unused = unused};
 
 }  // namespace hyb::models

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <span>
 
+#include "core/base/error.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/attention_step.h"
 
@@ -27,11 +28,16 @@ std::span<const double> frequencies_of(const std::optional<Rope>& rope) {
   return rope->frequencies;
 }
 
-kernels::Weight pack_qkv(const Attention& part, WeightVisitor& visitor, std::int64_t width) {
+/// The magnitude of the rotated q and k is left to their product, so that keys keep their own.
+float scale_of(const Attention& part) {
+  if (!part.rope) return part.scale;
+  return static_cast<float>(part.scale * part.rope->magnitude * part.rope->magnitude);
+}
+
+void pack_qkv(const Attention& part, WeightVisitor& visitor, std::int64_t width,
+              AttentionWeights& weights) {
   const std::int64_t q_rows = part.output_gate ? 2 * part.inner() : part.inner();
   const StoredMatrix q = visitor.stored("attention.q", q_rows, width);
-  const StoredMatrix k = visitor.stored("attention.k", part.kv_width(), width);
-  const StoredMatrix v = visitor.stored("attention.v", part.kv_width(), width);
   MatrixRows rows(width);
   const std::int64_t dim = part.head_dim;
   const auto append_heads = [&](std::int64_t from, std::int64_t step) {
@@ -42,21 +48,40 @@ kernels::Weight pack_qkv(const Attention& part, WeightVisitor& visitor, std::int
   } else {
     rows.append(q);
   }
-  rows.append(k);
-  rows.append(v);
+  if (part.kv_of < 0) {
+    const StoredMatrix k = visitor.stored("attention.k", part.kv_width(), width);
+    const StoredMatrix v =
+        part.keys_are_values ? k : visitor.stored("attention.v", part.kv_width(), width);
+    rows.append(k);
+    rows.append(v);
+    if (part.has_keys_alone) {
+      MatrixRows kv(width);
+      kv.append(k);
+      kv.append(v);
+      weights.kv = visitor.pack(kv);
+    }
+  }
   if (part.output_gate) append_heads(1, 2);
-  return visitor.pack(rows);
+  weights.qkv = visitor.pack(rows);
 }
 
 }  // namespace
 
 AttentionWeights Attention::weights(WeightVisitor& visitor, std::int64_t width) const {
   AttentionWeights weights;
-  weights.qkv = pack_qkv(*this, visitor, width);
+  pack_qkv(*this, visitor, width, weights);
   weights.o = visitor.matrix("attention.o", width, inner());
   if (qk_norm) {
     weights.q_norm = visitor.vector("attention.q_norm", head_dim);
-    weights.k_norm = visitor.vector("attention.k_norm", head_dim);
+    if (kv_of < 0) weights.k_norm = visitor.vector("attention.k_norm", head_dim);
+  }
+  if (sinks) weights.sinks = visitor.vector("attention.sinks", heads);
+  if (biases) {
+    require(!output_gate && kv_of < 0 && !keys_are_values, "attention: biases of q, k and v");
+    weights.qkv_bias = visitor.vectors({{"attention.q_bias", inner()},
+                                        {"attention.k_bias", kv_width()},
+                                        {"attention.v_bias", kv_width()}});
+    weights.o_bias = visitor.vector("attention.o_bias", width);
   }
   return weights;
 }
@@ -67,9 +92,45 @@ PartText Attention::text() const {
                : "no positions";
   if (rope && !rope->scaling.empty()) text += ", " + rope->scaling;
   if (window > 0) text += fmt::format(", window of {}", window);
+  if (score_cap > 0) text += fmt::format(", scores below {}", score_cap);
+  if (sinks) text += ", sinks";
+  if (value_norm) text += ", v norm";
+  if (keys_are_values) text += ", v is k";
+  if (kv_of >= 0) text += fmt::format(", keys and values of layer {}", kv_of);
   if (qk_norm) text += ", q/k norm";
   if (output_gate) text += ", output gate";
+  if (biases) text += ", biases";
   return {.kind = "attention", .text = std::move(text)};
+}
+
+/// The op without heads of q.
+void Attention::write_keys(const AttentionWeights& weights, const PartMemory& memory,
+                           const PartCall& call) const {
+  const ScratchFrame frame(call.scratch);
+  const Tensor projected = call.scratch.take(call.x.dtype, {call.x.dim(0), 2 * kv_width()});
+  kernels::project(call.queue, {.x = call.x,
+                                .norm = call.norm,
+                                .weight = &weights.kv,
+                                .y = projected,
+                                .normed = call.normed});
+  const StepTables& tables = call.tables;
+  kernels::rope_kv_write(call.queue, {.qkv = projected,
+                                      .position_of_row = tables.position_of_row,
+                                      .pages_of_layer = memory.pages,
+                                      .span_begin = tables.span_begin,
+                                      .position = tables.position,
+                                      .page_begin = tables.page_begin[memory.page_group],
+                                      .pages = tables.pages,
+                                      .heads = 0,
+                                      .kv_heads = kv_heads,
+                                      .head_dim = head_dim,
+                                      .page_tokens = memory.page_tokens,
+                                      .rotary_dim = rope ? rope->rotary_dim : 0,
+                                      .theta = rope ? rope->theta : 1.0,
+                                      .frequencies = frequencies_of(rope),
+                                      .k_norm = weights.k_norm,
+                                      .norm_eps = call.norm_eps,
+                                      .norm_one_plus = qk_norm == Norm::rms_1p});
 }
 
 std::size_t Attention::scratch_bytes(const StepSetting& setting) const {
@@ -81,7 +142,7 @@ std::size_t Attention::scratch_bytes(const StepSetting& setting) const {
 std::size_t Attention::workspace_bytes(const StepSetting& setting) const {
   // Single-token spans only; a step has at most as many as rows are sampled.
   const std::size_t bytes = kernels::attention_workspace_bytes(
-      setting.device, setting.limits.rows, heads, head_dim, setting.limits.positions);
+      setting.device, setting.limits.rows, heads, head_dim, setting.limits.positions, window);
   // Less only means fewer workers per sequence: a large batch has enough work without sharing.
   const std::size_t enough = std::size_t{setting.device == kernels::Device::cpu ? 4U : 64U} << 20;
   return std::min(bytes, enough);
@@ -91,18 +152,18 @@ void Attention::run(const AttentionWeights& weights, const PartMemory& memory,
                     const PartCall& call) const {
   const ScratchFrame frame(call.scratch);
   const std::int64_t tokens = call.x.dim(0);
-  const std::int64_t qkv_width = inner() + 2 * kv_width();
   const Tensor projected = call.scratch.take(call.x.dtype, {tokens, projection()});
   const Tensor mixed = call.scratch.take(call.x.dtype, {tokens, inner()});
   kernels::project(call.queue, {.x = call.x,
                                 .norm = call.norm,
                                 .weight = &weights.qkv,
                                 .y = projected,
-                                .normed = call.normed});
+                                .normed = call.normed,
+                                .bias = weights.qkv_bias});
 
-  const Tensor gate = output_gate ? projected.columns(qkv_width, inner()) : Tensor();
+  const Tensor gate = output_gate ? projected.columns(qkv_width(), inner()) : Tensor();
   const StepTables& tables = call.tables;
-  const kernels::AttentionStep op = {.qkv = projected.columns(0, qkv_width),
+  const kernels::AttentionStep op = {.qkv = projected.columns(0, qkv_width()),
                                      .pages_of_layer = memory.pages,
                                      .span_begin = tables.span_begin,
                                      .position = tables.position,
@@ -113,7 +174,7 @@ void Attention::run(const AttentionWeights& weights, const PartMemory& memory,
                                      .kv_heads = kv_heads,
                                      .head_dim = head_dim,
                                      .page_tokens = memory.page_tokens,
-                                     .scale = scale,
+                                     .scale = scale_of(*this),
                                      .rotary_dim = rope ? rope->rotary_dim : 0,
                                      .theta = rope ? rope->theta : 1.0,
                                      .frequencies = frequencies_of(rope),
@@ -121,8 +182,12 @@ void Attention::run(const AttentionWeights& weights, const PartMemory& memory,
                                      .k_norm = weights.k_norm,
                                      .norm_eps = call.norm_eps,
                                      .norm_one_plus = qk_norm == Norm::rms_1p,
+                                     .value_norm = value_norm && kv_of < 0,
+                                     .queries_only = kv_of >= 0,
                                      .workspace = memory.workspace,
                                      .window = window,
+                                     .softcap = score_cap,
+                                     .sinks = weights.sinks,
                                      .gate = gate,
                                      .positions = tables.positions};
   if (tables.single_tokens) {
@@ -130,9 +195,12 @@ void Attention::run(const AttentionWeights& weights, const PartMemory& memory,
   } else {
     attend(op, call);
   }
-  kernels::project(
-      call.queue,
-      {.x = mixed, .weight = &weights.o, .y = call.residual, .scale = output_scale, .add = true});
+  kernels::project(call.queue, {.x = mixed,
+                                .weight = &weights.o,
+                                .y = call.residual,
+                                .scale = output_scale,
+                                .add = call.add,
+                                .bias = weights.o_bias});
 }
 
 }  // namespace hyb::models

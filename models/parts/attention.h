@@ -17,12 +17,16 @@ struct Rope {
   /// Radians per position of each pair; empty: theta^(-2i/rotary_dim).
   std::vector<double> frequencies = {};
   std::string scaling = {};  ///< why they are others: "llama3 x 8"
+  double magnitude = 1.0;    ///< factor on what is rotated, q and k: of whole heads only
 };
 
 struct AttentionWeights {
   kernels::Weight qkv,
-      o;                           ///< qkv: rows q | k | v, and with an output gate | gate
-  kernels::Tensor q_norm, k_norm;  ///< [head_dim], with qk_norm
+      o;                             ///< qkv: rows q | k | v, and with an output gate | gate
+  kernels::Tensor q_norm, k_norm;    ///< [head_dim], with qk_norm
+  kernels::Tensor sinks;             ///< [heads], with sinks
+  kernels::Weight kv;                ///< rows k | v of qkv once more, with has_keys_alone
+  kernels::Tensor qkv_bias, o_bias;  ///< of the rows of qkv and o, with biases
 };
 
 /// Grouped-query attention over pages of keys and values.
@@ -30,16 +34,26 @@ struct Attention {
   std::int32_t heads;
   std::int32_t kv_heads;
   std::int32_t head_dim;
-  float scale;                  ///< factor on q.k
-  std::optional<Rope> rope;     ///< none: no positional encoding
-  std::optional<Norm> qk_norm;  ///< per-head norm of q and k
-  std::int32_t window = 0;      ///< positions that a token sees, its own included; 0: all
-  bool output_gate = false;     ///< q_proj holds [q | gate] per head; out *= sigmoid(gate)
+  float scale;                   ///< factor on q.k
+  std::optional<Rope> rope;      ///< none: no positional encoding
+  std::optional<Norm> qk_norm;   ///< per-head norm of q and k
+  std::int32_t window = 0;       ///< positions that a token sees, its own included; 0: all
+  float score_cap = 0.0F;        ///< scores are cap * tanh(score / cap); 0: as they are
+  bool sinks = false;            ///< the softmax has one more score per head, whose value is zero
+  bool value_norm = false;       ///< per-head norm of v, without a weight
+  bool keys_are_values = false;  ///< v is k before its norm and rope: there is no v_proj
+  std::int32_t kv_of = -1;       ///< a layer whose keys and values it reads; -1: its own
+  bool output_gate = false;      ///< q_proj holds [q | gate] per head; out *= sigmoid(gate)
+  bool biases = false;           ///< of q, k, v and o; not with an output gate
   float output_scale = 1.0F;
+  bool has_keys_alone = false;  ///< write_keys() can be called
 
   using Weights = AttentionWeights;
   Weights weights(WeightVisitor& visitor, std::int64_t width) const;
-  MemoryShape memory() const { return {.kv = KvShape{kv_heads, head_dim, window}}; }
+  MemoryShape memory() const {
+    if (kv_of >= 0) return {.kv_of = kv_of};
+    return {.kv = KvShape{kv_heads, head_dim, window}};
+  }
   PartWork work() const {
     return {.attention_width = static_cast<double>(inner()), .attention_window = window};
   }
@@ -47,11 +61,15 @@ struct Attention {
   std::size_t scratch_bytes(const StepSetting& setting) const;
   std::size_t workspace_bytes(const StepSetting& setting) const;
   void run(const Weights& weights, const PartMemory& memory, const PartCall& call) const;
+  /// Writes the keys and values that run() would write, and nothing else.
+  void write_keys(const Weights& weights, const PartMemory& memory, const PartCall& call) const;
 
   std::int64_t inner() const { return std::int64_t{heads} * head_dim; }
   std::int64_t kv_width() const { return std::int64_t{kv_heads} * head_dim; }
-  /// Rows of the input projection: q | k | v, and with an output gate | gate.
-  std::int64_t projection() const { return (output_gate ? 2 : 1) * inner() + 2 * kv_width(); }
+  /// Rows of the input projection: q | k | v (q alone where it has no keys of its own), and with an
+  /// output gate | gate.
+  std::int64_t projection() const { return (output_gate ? inner() : 0) + qkv_width(); }
+  std::int64_t qkv_width() const { return inner() + (kv_of < 0 ? 2 * kv_width() : 0); }
 };
 
 }  // namespace hyb::models

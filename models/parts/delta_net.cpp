@@ -278,7 +278,7 @@ void DeltaNet::run(const DeltaNetWeights& weights, const PartMemory& memory,
                                 .y = call.residual,
                                 .normed = mixed,
                                 .scale = output_scale,
-                                .add = true});
+                                .add = call.add});
 }
 
 void DeltaNet::advance(const DeltaNetWeights& weights, const PartMemory& memory,

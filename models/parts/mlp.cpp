@@ -75,7 +75,7 @@ void Mlp::run(const MlpWeights& weights, const PartMemory&, const PartCall& call
                                 .weight = &weights.down,
                                 .y = call.residual,
                                 .scale = output_scale,
-                                .add = true});
+                                .add = call.add});
 }
 
 }  // namespace hyb::models

@@ -12,7 +12,14 @@ void pack_experts(const Moe& part, WeightVisitor& visitor, std::int64_t width,
                   MoeWeights& weights) {
   const std::int64_t hidden = part.hidden;
   MatrixRows gate_up(width, part.experts), down(hidden, part.experts);
-  if (visitor.is_fused("moe.gate_up", "moe.expert_up", 0)) {
+  if (part.alternating) {
+    const bool is_transposed = visitor.is_fused("moe.gate_up_transposed", "moe.gate_up");
+    gate_up.append_alternating(
+        visitor.stored_experts(is_transposed ? "moe.gate_up_transposed" : "moe.gate_up",
+                               part.experts, 2 * hidden, width, is_transposed));
+    down.append(visitor.stored_experts(is_transposed ? "moe.down_transposed" : "moe.down",
+                                       part.experts, width, hidden, is_transposed));
+  } else if (visitor.is_fused("moe.gate_up", "moe.expert_up", 0)) {
     const std::int64_t rows = part.activation.inputs() * hidden;
     gate_up.append(visitor.stored_experts("moe.gate_up", part.experts, rows, width));
     down.append(visitor.stored_experts("moe.down", part.experts, width, hidden));
@@ -88,6 +95,13 @@ MoeWeights Moe::weights(WeightVisitor& visitor, std::int64_t width) const {
   if (shared_gate) {
     weights.shared_gate = visitor.matrix("moe.shared_expert_gate", 1, width, Packing::activation);
   }
+  if (biases) {
+    weights.router_bias = visitor.vector("moe.router_bias", experts);
+    weights.gate_up_bias = visitor.expert_vectors("moe.gate_up_bias", experts,
+                                                  activation.inputs() * hidden, alternating);
+    weights.down_bias =
+        visitor.expert_vectors("moe.down_bias", experts, latent > 0 ? latent : width);
+  }
   return weights;
 }
 
@@ -97,6 +111,7 @@ PartText Moe::text() const {
   if (groups > 1) text += fmt::format(", of {} of {} groups", active_groups, groups);
   if (latent > 0) text += fmt::format(", latent {}", latent);
   if (shared_hidden > 0) text += fmt::format(", shared expert {} wide", shared_hidden);
+  if (biases) text += ", biases";
   return {.kind = "moe", .text = std::move(text)};
 }
 
@@ -123,7 +138,10 @@ void Moe::run(const MoeWeights& weights, const PartMemory& memory, const PartCal
                             .scale = output_scale,
                             .shared_gate = if_present(shared_gate, weights.shared_gate),
                             .latent_in = if_present(is_latent, weights.latent_in),
-                            .latent_out = if_present(is_latent, weights.latent_out)});
+                            .latent_out = if_present(is_latent, weights.latent_out),
+                            .router_bias = weights.router_bias,
+                            .gate_up_bias = weights.gate_up_bias,
+                            .down_bias = weights.down_bias});
 }
 
 }  // namespace hyb::models

@@ -16,9 +16,10 @@ enum class RouterScore : std::uint8_t {
 struct MoeWeights {
   kernels::Weight router, gate_up, down;
   kernels::Tensor correction_bias;
-  kernels::Weight latent_in, latent_out;  ///< empty without a latent width
-  MlpWeights shared;                      ///< empty without a shared expert
-  kernels::Weight shared_gate;            ///< [1,H], or empty
+  kernels::Weight latent_in, latent_out;                 ///< empty without a latent width
+  MlpWeights shared;                                     ///< empty without a shared expert
+  kernels::Weight shared_gate;                           ///< [1,H], or empty
+  kernels::Tensor router_bias, gate_up_bias, down_bias;  ///< with biases
 };
 
 /// Mixture of experts, each a feed-forward.
@@ -38,6 +39,8 @@ struct Moe {
   kernels::Activation activation = {};
   std::int32_t shared_hidden = 0;  ///< of an expert that every token goes through (0: none)
   bool shared_gate = false;        ///< shared expert times sigmoid(gate . x)
+  bool biases = false;             ///< of the router's logits and of the experts' products
+  bool alternating = false;        ///< published rows of gate_up are gate, up, gate, up, ...
   float output_scale = 1.0F;
 
   using Weights = MoeWeights;

@@ -18,8 +18,8 @@
 /// which members each has.
 namespace hyb::models {
 
-/// y = rms(x) * w, or rms(x) * (1 + w).
-enum class Norm : std::uint8_t { rms, rms_1p };
+/// y = rms(x) * w, or rms(x) * (1 + w), or x.
+enum class Norm : std::uint8_t { rms, rms_1p, none };
 
 /// Keys and values of every token, or of the last `window` tokens, a step's own included.
 struct KvShape {
@@ -44,6 +44,8 @@ struct StateShape {
 /// The memory of a part: in every page, and in every slot.
 struct MemoryShape {
   std::optional<KvShape> kv = {};
+  /// The layer whose keys and values are read instead; -1: none. It comes before.
+  std::int32_t kv_of = -1;
   std::optional<StateShape> state = {};
 };
 
@@ -64,7 +66,7 @@ struct PartWork {
 
 /// How `hyb inspect` shows a part: parts of equal texts are shown together.
 struct PartText {
-  std::string kind;  ///< "attention", "ssd", "delta", "conv", "mlp", "moe"
+  std::string kind;  ///< "attention", "ssd", "delta", "conv", "mlp", "moe", ...
   std::string text;  ///< "12 heads x 128, 4 kv heads"
 };
 
@@ -167,7 +169,8 @@ class ScratchFrame {
   std::size_t mark_;
 };
 
-/// What a part reads and adds to: `residual += output_scale * part(x)`.
+/// What a part reads and adds to: `residual += output_scale * part(x)`, or without `add`
+/// `residual = output_scale * part(x)`.
 struct PartCall {
   kernels::Queue& queue;
   const StepTables& tables;
@@ -178,6 +181,8 @@ struct PartCall {
   kernels::Tensor residual;  ///< [T,H] the residual stream; x itself only where
                              ///< there is a norm
   float norm_eps;
+  bool add = true;
+  kernels::Tensor layer_inputs = {};  ///< [T,layers*width], as Plan::layer_inputs says
 };
 
 /// The bytes of a part's memory; empty tensors where it has none.

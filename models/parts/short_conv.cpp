@@ -107,7 +107,7 @@ void ShortConv::run(const ShortConvWeights& weights, const PartMemory& memory,
                                 .weight = &weights.out_proj,
                                 .y = call.residual,
                                 .scale = output_scale,
-                                .add = true});
+                                .add = call.add});
 }
 
 void ShortConv::advance(const ShortConvWeights& weights, const PartMemory& memory,

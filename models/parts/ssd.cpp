@@ -221,7 +221,7 @@ void Ssd::run(const SsdWeights& weights, const PartMemory& memory, const PartCal
                                 .y = call.residual,
                                 .normed = mixed,
                                 .scale = output_scale,
-                                .add = true});
+                                .add = call.add});
 }
 
 void Ssd::advance(const SsdWeights& weights, const PartMemory& memory, const PartCall& call) const {

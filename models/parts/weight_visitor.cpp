@@ -10,6 +10,17 @@ void MatrixRows::append(const StoredMatrix& from, std::int64_t first, std::int64
   if (!from.source.strips.empty()) source_.append(from.source, first, count);
 }
 
+void MatrixRows::append_alternating(const StoredMatrix& from) {
+  const std::int64_t experts = source_.experts, rows = from.rows / experts;
+  rows_ += from.rows;
+  stored_.emplace_back(from.role, from.expert);
+  if (from.source.strips.empty()) return;
+  for (std::int64_t e = 0; e < experts; ++e) {
+    source_.append(from.source, e * rows, rows / 2, 2);
+    source_.append(from.source, e * rows + 1, rows / 2, 2);
+  }
+}
+
 void MatrixRows::append(const MatrixRows& from) {
   rows_ += from.rows_;
   stored_.insert(stored_.end(), from.stored_.begin(), from.stored_.end());
@@ -37,12 +48,31 @@ kernels::Weight WeightVisitor::stacked(
 
 kernels::Tensor WeightVisitor::vector(std::string_view role, std::int64_t count,
                                       std::int64_t times) {
-  return {visit_small(role, {count}, times), DType::f32, {count * times}};
+  const Small tensor = {.role = role, .shape = {count}, .times = times};
+  return {visit_small({&tensor, 1}), DType::f32, {count * times}};
+}
+
+kernels::Tensor WeightVisitor::vectors(
+    std::initializer_list<std::pair<std::string_view, std::int64_t>> tensors) {
+  std::vector<Small> all;
+  std::int64_t sum = 0;
+  for (const auto& [role, count] : tensors) {
+    all.push_back({.role = role, .shape = {count}});
+    sum += count;
+  }
+  return {visit_small(all), DType::f32, {sum}};
+}
+
+kernels::Tensor WeightVisitor::expert_vectors(std::string_view role, std::int64_t experts,
+                                              std::int64_t count, bool alternating) {
+  const Small tensor = {.role = role, .shape = {experts, count}, .alternating = alternating};
+  return {visit_small({&tensor, 1}), DType::f32, {experts, count}};
 }
 
 kernels::Tensor WeightVisitor::taps(std::string_view role, std::int64_t channels,
                                     std::int64_t width) {
-  return {visit_small(role, {channels, 1, width}, 1), DType::f32, {channels, width}};
+  const Small tensor = {.role = role, .shape = {channels, 1, width}};
+  return {visit_small({&tensor, 1}), DType::f32, {channels, width}};
 }
 
 }  // namespace hyb::models

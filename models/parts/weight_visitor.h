@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -29,6 +30,8 @@ class MatrixRows {
   void append(const StoredMatrix& from, std::int64_t first, std::int64_t count);
   /// All rows of another one as wide as this one.
   void append(const MatrixRows& from);
+  /// All of each expert: first the rows at even places, then the others.
+  void append_alternating(const StoredMatrix& from);
 
   std::int64_t experts() const { return source_.experts; }
   std::int64_t rows() const { return rows_ / experts(); }  ///< of each expert
@@ -78,10 +81,15 @@ class WeightVisitor {
                              std::int64_t columns) {
     return visit({.role = role, .rows = rows, .columns = columns, .expert = expert});
   }
-  /// The tensor [experts, rows, columns] of all routed experts.
+  /// The tensor [experts, rows, columns] of all routed experts, or transposed [experts, columns,
+  /// rows].
   StoredMatrix stored_experts(std::string_view role, std::int64_t experts, std::int64_t rows,
-                              std::int64_t columns) {
-    return visit({.role = role, .rows = rows, .columns = columns, .experts = experts});
+                              std::int64_t columns, bool transposed = false) {
+    return visit({.role = role,
+                  .rows = rows,
+                  .columns = columns,
+                  .experts = experts,
+                  .transposed = transposed});
   }
 
   /// Packs rows of stored matrices, whose memory may go afterwards.
@@ -101,6 +109,12 @@ class WeightVisitor {
 
   /// A small tensor [count] as f32, `times` times one after the other: [times * count].
   kernels::Tensor vector(std::string_view role, std::int64_t count, std::int64_t times = 1);
+  /// Small tensors one after the other, as one: role and count of each.
+  kernels::Tensor vectors(std::initializer_list<std::pair<std::string_view, std::int64_t>> tensors);
+  /// A small tensor [experts, count] as f32. `alternating`: of a row the numbers at even places
+  /// come first, then the others.
+  kernels::Tensor expert_vectors(std::string_view role, std::int64_t experts, std::int64_t count,
+                                 bool alternating = false);
   /// The taps of a convolution, stored as [channels, 1, width], as f32 [channels, width].
   kernels::Tensor taps(std::string_view role, std::int64_t channels, std::int64_t width);
 
@@ -110,12 +124,24 @@ class WeightVisitor {
     std::int64_t rows, columns;
     std::int64_t experts = 0;  ///< of a tensor of rank 3
     std::int32_t expert = -1;
+    bool transposed = false;  ///< stored as [columns, rows]
   };
   virtual StoredMatrix visit(const Matrix& matrix) = 0;
 
-  /// f32 on the queue's device; nullptr where none are read.
-  virtual float* visit_small(std::string_view role, std::initializer_list<std::int64_t> shape,
-                             std::int64_t times) = 0;
+  struct Small {
+    std::string_view role;
+    std::vector<std::int64_t> shape;
+    std::int64_t times = 1;
+    bool alternating = false;  ///< as expert_vectors has it
+
+    std::int64_t count() const {  ///< of the tensor
+      std::int64_t numbers = 1;
+      for (const std::int64_t dimension : shape) numbers *= dimension;
+      return numbers;
+    }
+  };
+  /// f32 on the queue's device, one after the other; nullptr where none are read.
+  virtual float* visit_small(std::span<const Small> tensors) = 0;
 
   std::int32_t layer() const { return layer_; }
 

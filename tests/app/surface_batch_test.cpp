@@ -494,6 +494,51 @@ TEST_SUITE("app/surface_batch") {
     CHECK(rest.exit_code == 0);
     CHECK(answers(job.out).size() == 40);
   }
+
+  TEST_CASE("--spec mtp: the answers of --spec off, with any sampling, batch, pages and prefixes") {
+    const Json kinds = parse_json(R"([{"temperature":0},{"temperature":0.8,"seed":7},
+        {"temperature":0.6,"seed":3,"frequency_penalty":0.7,"presence_penalty":0.4},
+        {"temperature":0,"stop":["e","an"]},{"temperature":0.9,"seed":5,"n":2}])",
+                                  "kinds");
+    std::string lines;
+    for (std::size_t i = 0; i < 15; ++i) {
+      Json body = kinds[i % kinds.size()];
+      body["max_tokens"] = 16 + i;
+      body["messages"] = {{{"role", "user"},
+                           {"content", "The same text before question " + std::to_string(i / 2)}}};
+      lines += Json({{"custom_id", std::to_string(i)}, {"body", body}}).dump() + "\n";
+    }
+    const Job job(lines);
+    for (const std::string model : {"qwen3-next-odd", "qwen3_5-text", "nemotron-moe"}) {
+      CAPTURE(model);
+      const std::string folder = (std::filesystem::path(HYB_TESTS_DIR) / "golden" / model).string();
+      std::map<std::string, std::string> plain;
+      for (const std::vector<std::string>& options : std::vector<std::vector<std::string>>{
+               {"--spec", "off", "--parallel", "1"},
+               {"--spec", "mtp", "--draft-steps", "3", "--parallel", "1"},
+               {"--spec", "mtp", "--draft-steps", "7", "--parallel", "8", "--prefix-cache", "off"},
+               {"--spec", "mtp", "--draft-steps", "5", "--parallel", "8", "--page-tokens", "32"},
+               {"--spec", "mtp", "--parallel", "2", "--memory-mode", "flat"}}) {
+        std::filesystem::remove(job.out);
+        std::vector<std::string> all = {"-m", folder, "--memory", "200MB"};
+        all.insert(all.end(), options.begin(), options.end());
+        const ToolResult result = job.run(all);
+        CHECK_MESSAGE(result.exit_code == 0, result.err);
+        if (plain.empty()) plain = answers(job.out);
+        CHECK(answers(job.out) == plain);
+        std::int64_t drafts = 0;
+        for (const Json& line : results(job.out)) {
+          const Json details =
+              line["response"]["body"]["usage"].value("completion_tokens_details", Json::object());
+          drafts += details.value("accepted_prediction_tokens", 0) +
+                    details.value("rejected_prediction_tokens", 0);
+        }
+        const bool is_fixed = std::ranges::find(options, "--draft-steps") != options.end();
+        CHECK((!is_fixed || drafts > 500));
+      }
+      CHECK(plain.size() == 15);
+    }
+  }
 }
 
 }  // namespace surface_batch_test

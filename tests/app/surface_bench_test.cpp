@@ -273,6 +273,7 @@ TEST_SUITE("app/surface_bench_requests") {
     // 40 tokens after the first one: ten steps of four.
     CHECK(all[1]["acceptance_length"] == 4.0);
     CHECK(all[1]["acceptance_by_position"] == Json::array({1.0, 1.0, 1.0}));
+    CHECK(count(1, "verify_steps") == 2 * 3 * 10);
     CHECK(count(1, "accepted_drafts") == 2 * 3 * 30);
     CHECK(count(1, "rejected_drafts") == 0);
     CHECK(count(1, "steps") < count(0, "steps") / 2);

@@ -13,6 +13,9 @@ struct AttentionStepCase {
   std::int32_t window = 0, page_tokens = 16;
   DType dtype = DType::bf16, kv_dtype = DType::bf16;
   std::int64_t offset = 8;  ///< of qkv, in elements
+  bool value_norm = false, queries_only = false;
+
+  std::int64_t own_kv_heads() const { return queries_only ? 0 : kv_heads; }
 };
 
 /// One more token for each of some sequences, whose earlier keys and values are in pages.
@@ -42,11 +45,12 @@ struct SingleTokens {
     Queue plain = test_queue(Isa::plain);
     const Table own_pages(tables.pages);
     for (std::size_t r = 0; r < positions.size(); ++r) {
-      if (positions[r] == 0) continue;
+      const std::int32_t count = positions[r] + (c.queries_only ? 1 : 0);
+      if (count == 0) continue;
       const auto seed = static_cast<std::uint32_t>(10 + 2 * r);
-      const auto k = random_tensor(c.dtype, {positions[r], c.kv_heads * c.head_dim}, seed);
-      const auto v = random_tensor(c.dtype, {positions[r], c.kv_heads * c.head_dim}, seed + 1);
-      const Table begin{0, positions[r]}, from{0},
+      const auto k = random_tensor(c.dtype, {count, c.kv_heads * c.head_dim}, seed);
+      const auto v = random_tensor(c.dtype, {count, c.kv_heads * c.head_dim}, seed + 1);
+      const Table begin{0, count}, from{0},
           page_begin{tables.page_begin[r], tables.page_begin[r + 1]};
       kv_write(plain, {k, v, arena, begin, from, page_begin, own_pages, c.kv_heads, c.head_dim,
                        c.page_tokens});
@@ -55,7 +59,7 @@ struct SingleTokens {
 
   std::int64_t inner() const { return c.heads * c.head_dim; }
   std::int64_t width() const {
-    return (c.heads + 2 * c.kv_heads) * c.head_dim + (c.has_gate ? inner() : 0);
+    return (c.heads + 2 * c.own_kv_heads()) * c.head_dim + (c.has_gate ? inner() : 0);
   }
 
   template <typename Tables>
@@ -76,9 +80,11 @@ struct SingleTokens {
             .rotary_dim = c.rotary_dim,
             .theta = 10000.0,
             .q_norm = c.has_norms ? weights[0] : Tensor(),
-            .k_norm = c.has_norms ? weights[1] : Tensor(),
+            .k_norm = c.has_norms && !c.queries_only ? weights[1] : Tensor(),
             .norm_eps = 1e-3F,
             .norm_one_plus = c.has_gate,
+            .value_norm = c.value_norm,
+            .queries_only = c.queries_only,
             .workspace = workspace,
             .window = c.window,
             .sinks = c.has_sinks ? weights[2] : Tensor(),

@@ -53,7 +53,7 @@ Answer attend(const Step& step, const TestTensor& workspace, bool fused = true,
   }
   for (std::int64_t i = 0; i < qkv_left.size(); ++i) {  // of q and k it may leave either
     const std::int64_t t = i / step.width(), at = i % step.width();
-    const bool is_free = at < (step.c.heads + step.c.kv_heads) * step.c.head_dim;
+    const bool is_free = at < (step.c.heads + step.c.own_kv_heads()) * step.c.head_dim;
     if (!is_free || t >= step.tables.tokens) REQUIRE(qkv_left.get(i) == step.qkv.get(i));
   }
   return answer;
@@ -69,7 +69,7 @@ void check_close(const Step& step, const Answer& answer) {
                                 PagedTensors<Table>(step.tables), expected,
                                 {step.q_norm, step.k_norm, step.sinks}, {}));
   const bool is_coarse = c.dtype == bf || c.kv_dtype != f32;
-  const bool changes = c.has_norms || c.rotary_dim != 0;
+  const bool changes = c.has_norms || c.rotary_dim != 0 || c.value_norm;
   for (std::int64_t i = 0; i < step.y.size(); ++i) {
     const double got = answer.y.get(i);
     if (i >= expected.size()) {
@@ -119,6 +119,20 @@ TEST_SUITE("cuda/attention_step") {
     const Case cases[] = {
         {.heads = 4, .kv_heads = 2, .head_dim = 64, .rotary_dim = 64},
         {.heads = 3, .kv_heads = 1, .head_dim = 128},
+        {.heads = 4,
+         .kv_heads = 2,
+         .head_dim = 64,
+         .rotary_dim = 64,
+         .has_norms = true,
+         .window = 40,
+         .value_norm = true},
+        {.heads = 2, .kv_heads = 1, .head_dim = 128, .value_norm = true},
+        {.heads = 6,
+         .kv_heads = 2,
+         .head_dim = 64,
+         .rotary_dim = 64,
+         .has_norms = true,
+         .queries_only = true},
         {.heads = 2,
          .kv_heads = 2,
          .head_dim = 256,

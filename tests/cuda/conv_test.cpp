@@ -207,6 +207,8 @@ const ConvCase short_cases[] = {
     {.channels = 17, .taps = 3, .spans = {{0, 2, 7}, {4, -1}, {4, 0}}, .strides = {3, 1}},
     {.taps = 2, .dtype = f32, .spans = {{0, 3, 4}, {-1, 2}, {1, 2}}, .strides = {0, 1}},
     {.channels = 16, .spans = {{0, 1}, {3}, {5}}, .strides = {8, 8}},
+    {.channels = 1040, .taps = 7, .spans = {{0, 9, 10, 13, 19}, {0, -1, 2, 5}, {0, 3, 2, 4}}},
+    {.channels = 17, .taps = 7, .dtype = f32, .spans = {{0, 2, 12}, {4, -1}, {4, 0}}},
     {.channels = 40,
      .taps = 3,
      .spans = {{0, 2, 6, 9, 10}, {1, 4, 3, 5}, {4, -1, -1, 5}}},                          // drafts
@@ -230,6 +232,7 @@ TEST_SUITE("cuda/short_conv") {
   TEST_CASE("cuts change no bit") {
     check_cuts_on_card<ShortConv>(4, f32);
     check_cuts_on_card<ShortConv>(3, b16);
+    check_cuts_on_card<ShortConv>(7, b16);
   }
 
   TEST_CASE("a chain of spans leaves the bytes of a call for each of them") {

@@ -75,14 +75,14 @@ std::vector<std::byte> weight_bytes(const Case& c) {
   return bytes;
 }
 
-/// Against the exact sum, by the contract's bound and one rounding of y.
+/// Against the exact sum, by the contract's bound and one rounding of y. What is added has a bias.
 void check_close(const Case& c, const TestTensor& x, const Weight& weight, const TestTensor& before,
-                 const TestTensor& answer, float scale) {
+                 const TestTensor& bias, const TestTensor& answer, float scale) {
   std::vector<float> row(static_cast<std::size_t>(c.inner));
   for (std::int64_t n = 0; n < c.outputs; ++n) {
     weight.read_row(0, n, row);
     for (std::int64_t t = 0; t < c.tokens; ++t) {
-      double sum = 0, size = 0;
+      double sum = c.add ? bias.get(n) : 0.0, size = std::fabs(sum);
       for (std::int64_t k = 0; k < c.inner; ++k) {
         const double product = double{x.get(t * c.inner + k)} * row[static_cast<std::size_t>(k)];
         sum += product;
@@ -103,18 +103,24 @@ void check_case(const Case& c) {
   constexpr float scale = 0.7F;
   const auto x = random_tensor(c.x, {c.tokens, c.inner}, 5, 1.0F, c.strides);
   const auto before = random_tensor(c.y, {c.tokens, c.outputs}, 6, 1.0F, {5, 1});
+  const auto bias = random_tensor(f32, {c.outputs}, 8);
   const TestWeight weight(c.weight, c.outputs, c.inner, weight_bytes(c));
 
   cuda::Stream stream;
-  const DeviceTensor on_x(x), on_y(before), replayed(before);
-  Linear op = {.x = on_x, .weight = &weight.device, .y = on_y, .scale = scale, .add = c.add};
+  const DeviceTensor on_x(x), on_y(before), replayed(before), on_bias(bias);
+  Linear op = {.x = on_x,
+               .weight = &weight.device,
+               .y = on_y,
+               .scale = scale,
+               .add = c.add,
+               .bias = c.add ? Tensor(on_bias) : Tensor()};
   cuda::linear(stream, op);
   op.y = replayed;
   const cuda::Graph graph(stream, [&] { cuda::linear(stream, op); });
   graph.replay(stream);
   stream.wait();
   const TestTensor answer = on_y.fetch();
-  check_close(c, x, weight.host, before, answer, scale);
+  check_close(c, x, weight.host, before, bias, answer, scale);
   CHECK(answer.guards_intact());
   CHECK(on_x.fetch().everything() == x.everything());
   CHECK(same_bytes(replayed.fetch(), answer));
@@ -222,7 +228,7 @@ struct CodedCase {
 };
 
 constexpr CodedFormat fp8 = {WeightCode::fp8, 1, block_of_all}, blocks = {WeightCode::fp8},
-                      q8 = {WeightCode::q8}, q4 = {WeightCode::q4};
+                      q8 = {WeightCode::q8}, q4 = {WeightCode::q4}, mxfp4 = {WeightCode::mxfp4};
 const CodedCase coded_cases[] = {
     {.format = q4, .tokens = 1, .outputs = 40, .inner = 1608, .add = true},
     {.format = q8, .tokens = 1, .outputs = 40, .inner = 648, .y = f32, .add = true},
@@ -237,6 +243,11 @@ const CodedCase coded_cases[] = {
     {.format = blocks, .tokens = 64, .outputs = 20, .inner = 264},
     {.format = q4, .tokens = 130, .outputs = 24, .inner = 72, .add = true, .strides = {16, 0}},
     {.format = q8, .tokens = 65, .outputs = 16, .inner = 96, .y = f32},
+    {.format = mxfp4, .tokens = 1, .outputs = 40, .inner = 1608, .add = true},
+    {.format = mxfp4, .tokens = 5, .outputs = 301, .inner = 264},
+    {.format = mxfp4, .tokens = 33, .outputs = 17, .inner = 200, .y = f32},
+    {.format = mxfp4, .tokens = 130, .outputs = 24, .inner = 72, .strides = {16, 0}},
+    {.format = mxfp4, .tokens = 2, .outputs = 9, .inner = 157, .add = true},
     // what vectors cannot read
     {.format = q4, .tokens = 2, .outputs = 9, .inner = 157, .add = true},
     {.format = q8, .tokens = 3, .outputs = 5, .inner = 68, .y = f32, .strides = {3, 1}},
@@ -365,9 +376,14 @@ TEST_SUITE("cuda/coded") {
               expected(TestTensor(bf, {5, columns}));
           cuda::Stream stream;
           const Weight* const w = &weight.device.weight;
-          cuda::project(
-              stream, {.x = on_x, .weight = w, .y = y, .activation = activation, .product = room});
-          cuda::linear(stream, {.x = on_x, .weight = w, .y = product});
+          const DeviceTensor bias(random_tensor(f32, {44}, 8));
+          cuda::project(stream, {.x = on_x,
+                                 .weight = w,
+                                 .y = y,
+                                 .activation = activation,
+                                 .product = room,
+                                 .bias = bias});
+          cuda::linear(stream, {.x = on_x, .weight = w, .y = product, .bias = bias});
           cuda::gated_activation(stream, {.x = product, .y = expected, .activation = activation});
           stream.wait();
           CHECK(same_bytes(y.fetch(), expected.fetch()));

@@ -150,6 +150,32 @@ const Case few_tokens[] = {
                .shared = 16,
                .activation = plain_silu,
                .routing = sigmoid}},
+    {.block = {.tokens = 3,
+               .hidden = 64,
+               .experts = 6,
+               .active = 2,
+               .intermediate = 24,
+               .shared = 16,
+               .activation = gated_gelu,
+               .routing = sigmoid}},
+    {.block = {.tokens = 4,
+               .hidden = 64,
+               .experts = 8,
+               .active = 4,
+               .intermediate = 280,
+               .activation = clamped_swiglu,
+               .has_biases = true}},
+    {.block = {.tokens = 11,
+               .hidden = 72,
+               .experts = 8,
+               .active = 2,
+               .intermediate = 24,
+               .shared = 16,
+               .activation = plain_gelu,
+               .routing = sigmoid,
+               .router_is_f32 = true,
+               .latent = 40,
+               .has_biases = true}},
     {.block = {.tokens = 2,
                .hidden = 72,
                .experts = 40,
@@ -252,6 +278,29 @@ const Case many_tokens[] = {
                .shared = 16,
                .activation = plain_silu,
                .routing = sigmoid}},
+    {.block = {.tokens = 40,
+               .hidden = 64,
+               .experts = 6,
+               .active = 2,
+               .intermediate = 24,
+               .shared = 16,
+               .activation = plain_gelu,
+               .routing = sigmoid}},
+    {.block = {.tokens = 40,
+               .hidden = 64,
+               .experts = 6,
+               .active = 4,
+               .intermediate = 24,
+               .activation = clamped_swiglu,
+               .has_biases = true}},
+    {.block = {.tokens = 40,
+               .hidden = 64,
+               .experts = 6,
+               .active = 2,
+               .intermediate = 24,
+               .activation = plain_gelu,
+               .router_is_f32 = true,
+               .has_biases = true}},
 };
 const Case any_size[] = {
     {.block = {.tokens = 5,
@@ -334,6 +383,13 @@ const Case any_size[] = {
                .shared = 16,
                .activation = plain_silu,
                .routing = sigmoid}},
+    {.block = {.tokens = 3,
+               .hidden = 33,
+               .experts = 6,
+               .active = 4,
+               .intermediate = 9,
+               .activation = clamped_swiglu,
+               .has_biases = true}},
 };
 
 /// Experts in codes, in shapes that fill neither chunks nor tiles.
@@ -417,6 +473,9 @@ struct Block {
         latent_out(numbers.latent_out, c.format),
         bias(bias_of(numbers)),
         on_bias(bias),
+        on_router_bias(numbers.router_bias),
+        on_gate_up_bias(numbers.gate_up_bias),
+        on_down_bias(numbers.down_bias),
         on_norm(numbers.norm) {}
 
   TestTensor bias_of(const MoeNumbers& from) const {
@@ -431,6 +490,9 @@ struct Block {
   /// The op but for its rows and its workspace.
   Moe op(Device where) const {
     const bool is_here = where == Device::cpu;
+    const auto bias_of_block = [&](const TestTensor& here, const DeviceTensor& there) {
+      return !c.block.has_biases ? Tensor() : is_here ? Tensor(here) : Tensor(there);
+    };
     return {.x = {},
             .norm = {.weight = is_here ? Tensor(numbers.norm) : Tensor(on_norm),
                      .eps = 1e-5F,
@@ -450,7 +512,10 @@ struct Block {
             .scale = c.block.scale,
             .shared_gate = shared_gate.on(where),
             .latent_in = latent_in.on(where),
-            .latent_out = latent_out.on(where)};
+            .latent_out = latent_out.on(where),
+            .router_bias = bias_of_block(numbers.router_bias, on_router_bias),
+            .gate_up_bias = bias_of_block(numbers.gate_up_bias, on_gate_up_bias),
+            .down_bias = bias_of_block(numbers.down_bias, on_down_bias)};
   }
 
   MoeShape shape() const {
@@ -483,7 +548,7 @@ struct Block {
   MoeNumbers numbers;
   OnDevice router, gate_up, down, shared_gate_up, shared_down, shared_gate, latent_in, latent_out;
   TestTensor bias;
-  DeviceTensor on_bias, on_norm;
+  DeviceTensor on_bias, on_router_bias, on_gate_up_bias, on_down_bias, on_norm;
 };
 
 /// Its workspace, of just the right size, with guards after it.

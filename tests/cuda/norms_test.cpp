@@ -67,7 +67,44 @@ void check_norm(const Case& c, DType dtype) {
   CHECK(same_bytes(on_x.fetch(), answer));
 }
 
+void check_added_norm(const Case& c, DType dtype, bool has_factor) {
+  CAPTURE(c.width);
+  const auto x = random_tensor(dtype, {c.tokens, c.width}, 1, 3.0F, c.strides);
+  const auto weight = random_tensor(DType::f32, {c.width / c.heads}, 2);
+  const auto factor = random_tensor(DType::f32, {1}, 3);
+  TestTensor expected = random_tensor(dtype, {c.tokens, c.width}, 4, 3.0F, c.strides);
+  const DeviceTensor on_x(x), on_weight(weight), on_factor(factor), on_y(expected);
+  RmsNorm op = {.x = x,
+                .weight = weight,
+                .y = expected,
+                .one_plus = c.one_plus,
+                .heads = c.heads,
+                .add = true};
+  if (has_factor) op.factor = factor;
+  Queue plain = test_queue(Isa::plain);
+  rms_norm(plain, op);
+  cuda::Stream stream;
+  op.x = on_x;
+  op.weight = on_weight;
+  op.y = on_y;
+  if (has_factor) op.factor = on_factor;
+  cuda::rms_norm(stream, op);
+  stream.wait();
+  const TestTensor answer = on_y.fetch();
+  CHECK(answer.guards_intact());
+  CHECK(largest_error(answer, expected, 1.0) <= bound_of(dtype));
+}
+
 TEST_SUITE("cuda/rms_norm") {
+  TEST_CASE("adds to what is there, with a factor or without") {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      for (const Case& c : cases) {
+        check_added_norm(c, dtype, false);
+        check_added_norm(c, dtype, true);
+      }
+    }
+  }
+
   TEST_CASE("is the plain loop's answer, alone, among others, in place and from a graph") {
     in_every_schedule([&](const std::string& schedule) {
       CAPTURE(schedule);
@@ -150,7 +187,9 @@ const ActivationCase activation_cases[] = {
     {2, 24, DType::f32, gated_silu, {}},      {300, 8, DType::bf16, plain_relu2, {}},
     {3, 9, DType::f32, plain_relu2, {1, 0}},  {4, 24, DType::bf16, gated_relu2, {}},
     {4, 25, DType::bf16, plain_silu, {3, 1}}, {2, 7, DType::f32, gated_relu2, {1, 0}},
-    {2, 24, DType::f32, plain_silu, {}},
+    {2, 24, DType::f32, plain_silu, {}},      {4, 24, DType::bf16, gated_gelu, {}},
+    {3, 7, DType::f32, plain_gelu, {1, 0}},   {5, 24, DType::bf16, clamped_swiglu, {}},
+    {3, 9, DType::f32, clamped_swiglu, {}},
 };
 
 void check_case(const ActivationCase& c) {
@@ -175,7 +214,10 @@ void check_case(const ActivationCase& c) {
   const TestTensor answer = on_y.fetch(), both = on_x.fetch();
   CHECK(answer.guards_intact());
   CHECK(both.guards_intact());
-  const double rounding = c.dtype == DType::bf16 ? 0x1p-8 : 8 * 0x1p-24;
+  // Of an exponent up to 20 four more ulp each in gelu_tanh and clamped_swiglu.
+  const bool is_exact = c.activation.function == ActivationFunction::silu ||
+                        c.activation.function == ActivationFunction::relu2;
+  const double rounding = c.dtype == DType::bf16 ? 0x1p-8 : (is_exact ? 8 : 88) * 0x1p-24;
   for (std::int64_t i = 0; i < y.size(); ++i) {
     const double is = answer.get(i), expected = y.get(i);
     REQUIRE(std::isnan(is) == std::isnan(expected));
@@ -239,6 +281,23 @@ void check_scaled(const Case& c, DType dtype) {
   cuda::scale_columns(stream, {.x = on_x, .segments = segments});
   stream.wait();
   CHECK(same_bytes(on_x.fetch(), expected));
+}
+
+TEST_SUITE("cuda/cap") {
+  TEST_CASE("the answer of the plain loop, row by row") {
+    for (const std::int64_t width : {std::int64_t{1}, std::int64_t{300}, std::int64_t{5003}}) {
+      TestTensor expected = random_tensor(DType::f32, {3, width}, 1, 80.0F, {5, 2});
+      const DeviceTensor on_x(expected);
+      Queue plain = test_queue(Isa::plain);
+      cap(plain, {.x = expected, .cap = 30.0F});
+      cuda::Stream stream;
+      cuda::cap(stream, {.x = on_x, .cap = 30.0F});
+      stream.wait();
+      const TestTensor answer = on_x.fetch();
+      CHECK(answer.guards_intact());
+      CHECK(largest_error(answer, expected, 1e-3) <= 1e-6);
+    }
+  }
 }
 
 TEST_SUITE("cuda/scale_columns") {

@@ -19,9 +19,15 @@ struct Case {
   Strides strides = {};
   Norms norms = Norms::none;
   std::int64_t gates = 0;  ///< columns after v
-  bool has_frequencies = false;
+  bool has_frequencies = false, value_norm = false, queries_only = false;
+
+  std::int64_t width() const {
+    return (heads + (queries_only ? 0 : 2 * kv_heads)) * head_dim + gates;
+  }
 };
 const Case cases[] = {
+    {.heads = 3, .kv_heads = 2, .head_dim = 64, .rotary_dim = 64, .queries_only = true},
+    {.heads = 2, .kv_heads = 1, .head_dim = 24, .strides = {3, 1}, .queries_only = true},
     {.heads = 4, .kv_heads = 2, .head_dim = 64, .rotary_dim = 64},
     {.heads = 3, .kv_heads = 1, .head_dim = 128, .rotary_dim = 32, .strides = {8, 8}},
     {.heads = 6, .kv_heads = 2, .head_dim = 32, .page_tokens = 4},
@@ -34,6 +40,30 @@ const Case cases[] = {
     {.heads = 2, .kv_heads = 1, .head_dim = 80, .rotary_dim = 80, .strides = {1, 0}},
     {.heads = 2, .kv_heads = 1, .head_dim = 64, .rotary_dim = 32, .has_frequencies = true}};
 const Case normed_cases[] = {
+    {.heads = 4, .kv_heads = 2, .head_dim = 64, .rotary_dim = 64, .value_norm = true},
+    {.heads = 2,
+     .kv_heads = 1,
+     .head_dim = 128,
+     .rotary_dim = 128,
+     .norms = Norms::both,
+     .gates = 8,
+     .value_norm = true},
+    {.heads = 3,
+     .kv_heads = 1,
+     .head_dim = 20,
+     .rotary_dim = 20,
+     .page_tokens = 4,
+     .strides = {1, 0},
+     .norms = Norms::both,
+     .value_norm = true},
+    {.heads = 2,
+     .kv_heads = 2,
+     .head_dim = 512,
+     .rotary_dim = 512,
+     .page_tokens = 2,
+     .norms = Norms::of_q,
+     .gates = 16,
+     .queries_only = true},
     {.heads = 4,
      .kv_heads = 1,
      .head_dim = 256,
@@ -108,7 +138,9 @@ RopeKvWrite op_of(const Case& c, const Tensor& qkv, const Tensor& arena, const T
       .q_norm = norms_q ? q_norm : Tensor(),
       .k_norm = norms_k ? k_norm : Tensor(),
       .norm_eps = 1e-3F,
-      .norm_one_plus = c.gates != 0};
+      .norm_one_plus = c.gates != 0,
+      .value_norm = c.value_norm,
+      .queries_only = c.queries_only};
 }
 
 /// A table for position 1000003 would be long: that span's pages begin where its tokens do.
@@ -137,7 +169,7 @@ void check_same(const TestTensor& answer, const TestTensor& expected, double bou
 void check_case(const Case& c, DType dtype, DType kv_dtype) {
   CAPTURE(c.head_dim);
   constexpr std::int64_t padding = 3;
-  const std::int64_t width = (c.heads + 2 * c.kv_heads) * c.head_dim + c.gates;
+  const std::int64_t width = c.width();
   PagedTables tables = tables_of(c), padded = tables.padded(2, padding);
   // Angles may come from elsewhere than places: here from far away.
   tables.position_of_row.back() = padded.position_of_row.end()[-1 - padding] = 1000004;
@@ -163,7 +195,8 @@ void check_case(const Case& c, DType dtype, DType kv_dtype) {
   const TestTensor answer = on_qkv.fetch();
   // A normed head may end on two sides of a rounding before it is rotated.
   const double once = is_coarse ? 0.0079 : 4e-6;
-  const double bound = c.norms != Norms::none ? 2 * once : c.rotary_dim == 0 ? 0.0 : once;
+  const bool is_normed = c.norms != Norms::none || c.value_norm;
+  const double bound = is_normed ? 2 * once : c.rotary_dim == 0 ? 0.0 : once;
   // What is on two sides of a rounding may become neighbours of three bits of mantissa.
   check_same(on_arena.fetch(), device_pages(pages, kv_dtype, c.kv_heads, c.head_dim, c.page_tokens),
              kv_dtype == DType::f8_e4m3 && bound != 0.0 ? 0.126 : bound);

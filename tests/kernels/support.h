@@ -213,16 +213,34 @@ inline constexpr Activation gated_silu = {ActivationFunction::silu, true};
 inline constexpr Activation plain_silu = {ActivationFunction::silu, false};
 inline constexpr Activation gated_relu2 = {ActivationFunction::relu2, true};
 inline constexpr Activation plain_relu2 = {ActivationFunction::relu2, false};
-inline constexpr Activation all_activations[] = {gated_silu, plain_silu, gated_relu2, plain_relu2};
+inline constexpr Activation gated_gelu = {ActivationFunction::gelu_tanh, true};
+inline constexpr Activation plain_gelu = {ActivationFunction::gelu_tanh, false};
+inline constexpr Activation clamped_swiglu = {ActivationFunction::clamped_swiglu, true, 1.5F, 2.5F};
+inline constexpr Activation all_activations[] = {gated_silu, plain_silu, gated_relu2,   plain_relu2,
+                                                 gated_gelu, plain_gelu, clamped_swiglu};
 
 /// What no route has: every op refuses it.
 inline constexpr Activation unknown_activation = {static_cast<ActivationFunction>(99), false};
 inline constexpr const char* unknown_activation_rule = "the activation's function exists, got 99";
 
-/// f(value) as an op that computes in f64 would have it.
-inline double activated(ActivationFunction function, double value) {
-  if (function == ActivationFunction::relu2) return value > 0 ? value * value : 0.0;
-  return value / (1 + std::exp(-value));
+/// f(value) as an op that computes in f64 would have it, times the factor where gated.
+inline double activated(const Activation& activation, double value, double up) {
+  const double limit = activation.limit;
+  const double factor = activation.gated ? up : 1.0;
+  switch (activation.function) {
+    case ActivationFunction::silu:
+      break;
+    case ActivationFunction::relu2:
+      return factor * (value > 0 ? value * value : 0.0);
+    case ActivationFunction::gelu_tanh:
+      return factor * value /
+             (1 + std::exp(-1.5957691216057308 * value * (1 + 0.044715 * value * value)));
+    case ActivationFunction::clamped_swiglu:
+      value = std::min(value, limit);
+      return (std::clamp(up, -limit, limit) + 1) * value /
+             (1 + std::exp(-activation.alpha * value));
+  }
+  return factor * value / (1 + std::exp(-value));
 }
 
 inline bool same_bytes(const TestTensor& a, const TestTensor& b) {

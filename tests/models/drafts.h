@@ -60,6 +60,42 @@ class DraftWorld {
     std::int32_t drafts = 0;
   };
 
+  /// What the model's draft layer guesses after the first of the next tokens, as many as there are
+  /// drafts.
+  std::vector<std::vector<DraftRow>> draft(const std::vector<Next>& nexts,
+                                           const SamplingParams& params) {
+    Step step;
+    std::vector<std::vector<TokenId>> lines;
+    for (const Next& next : nexts) {
+      reserve(next);
+      lines.emplace_back(next.before.begin(), next.before.end()).push_back(next.tokens.front());
+    }
+    for (std::size_t i = 0; i < nexts.size(); ++i) {
+      const Memory& memory = *nexts[i].memory;
+      const std::size_t before = nexts[i].before.size();
+      step.spans.push_back({.tokens = std::span(lines[i]).last(1),
+                            .position = static_cast<std::int32_t>(before),
+                            .tables = memory.tables(),
+                            .read_slot = memory.read_slot(),
+                            .write_slot = no_slot,
+                            .samples = {{.token = 0,
+                                         .params = &params,
+                                         .draw = before,
+                                         .history = lines[i],
+                                         .prompt_tokens = 1}},
+                            .drafts = nexts[i].drafts,
+                            .ring = memory.ring_entries() > 0 ? memory.ring() : no_ring,
+                            .ring_entries = memory.ring_entries()});
+    }
+    step.orders = pool.take_orders();
+    std::vector<std::vector<DraftRow>> rows;
+    for (const std::vector<SampledToken>& drafts : runner.draft(step)) {
+      std::vector<DraftRow>& own = rows.emplace_back();
+      for (const SampledToken& draft : drafts) own.push_back({{}, draft.token, draft.logprob});
+    }
+    return rows;
+  }
+
   /// One step; the rows of every token.
   std::vector<std::vector<DraftRow>> run(const std::vector<Next>& nexts,
                                          const SamplingParams& params) {
@@ -67,8 +103,7 @@ class DraftWorld {
     step.keep_logits = true;
     std::vector<std::vector<TokenId>> lines;
     for (const Next& next : nexts) {
-      REQUIRE(next.memory->reserve(static_cast<std::int32_t>(next.tokens.size())));
-      if (next.drafts > 0 && has_rings()) REQUIRE(next.memory->reserve_ring());
+      reserve(next);
       std::vector<TokenId>& line = lines.emplace_back(next.before.begin(), next.before.end());
       line.insert(line.end(), next.tokens.begin(), next.tokens.end());
     }
@@ -126,6 +161,11 @@ class DraftWorld {
   Model model;
 
  private:
+  void reserve(const Next& next) {
+    REQUIRE(next.memory->reserve(static_cast<std::int32_t>(next.tokens.size())));
+    if (next.drafts > 0 && has_rings()) REQUIRE(next.memory->reserve_ring());
+  }
+
   static StoreLayout flat(const Geometry& geometry, kernels::Device device) {
     return flat_memory(geometry, 2 * sequences * length_max / geometry.page_tokens, 4 * sequences,
                        kernels::handle_bytes_min(device),
@@ -156,6 +196,8 @@ struct PlainRun {
   std::int32_t prompt;
   std::vector<DraftRow> rows = {};
   std::vector<std::byte> state = {};
+  /// Where the model has a draft layer: of each token after the prompt, what that guesses then.
+  std::vector<std::vector<DraftRow>> drafts = {};
 };
 
 inline PlainRun plain_run(DraftWorld& world, std::int32_t prompt, std::int32_t count,
@@ -178,6 +220,15 @@ inline PlainRun plain_run(DraftWorld& world, std::int32_t prompt, std::int32_t c
     run.rows.insert(run.rows.end(), rows[0].begin(), rows[0].end());
     memory->keep(tokens);
     at += tokens;
+    if (!world.model.plan.draft || at + draft_ring_tokens >= count) continue;
+    run.drafts.resize(static_cast<std::size_t>(count));
+    const auto from = all.subspan(static_cast<std::size_t>(at));
+    run.drafts[static_cast<std::size_t>(at)] =
+        world.draft({{.memory = &*memory,
+                      .before = all.first(static_cast<std::size_t>(at)),
+                      .tokens = {from.begin(), from.begin() + 1 + draft_ring_tokens},
+                      .drafts = draft_ring_tokens}},
+                    params)[0];
   }
   run.state = world.state_of(*memory);
   return run;
@@ -206,6 +257,7 @@ class DraftSchedule {
       same_ &= world_.state_of(*each.memory) == each.plain.state;
     }
     CHECK(drafted_ > 0);
+    CHECK((guessed_ > 0) == world_.model.plan.draft.has_value());
     return same_;
   }
 
@@ -253,6 +305,7 @@ class DraftSchedule {
       who.push_back(&each);
       nexts.push_back(next_of(each));
     }
+    if (world_.model.plan.draft && below(3) != 0) draft(who, nexts);
     const auto rows = world_.run(nexts, params_);
     for (std::size_t i = 0; i < who.size(); ++i) {
       Running& each = *who[i];
@@ -268,6 +321,25 @@ class DraftSchedule {
     world_.pool.audit();
   }
 
+  /// The draft layer guesses what it does in plain decoding.
+  void draft(const std::vector<Running*>& who, const std::vector<DraftWorld::Next>& nexts) {
+    std::vector<DraftWorld::Next> drafting;
+    std::vector<const std::vector<DraftRow>*> plain;
+    for (std::size_t i = 0; i < who.size(); ++i) {
+      const auto at = static_cast<std::size_t>(who[i]->at);
+      if (nexts[i].drafts == 0 || who[i]->plain.drafts[at].empty()) continue;
+      drafting.push_back(nexts[i]);
+      plain.push_back(&who[i]->plain.drafts[at]);
+    }
+    if (drafting.empty()) return;
+    const auto rows = world_.draft(drafting, params_);
+    for (std::size_t i = 0; i < drafting.size(); ++i) {
+      same_ &= std::ssize(rows[i]) == drafting[i].drafts &&
+               std::equal(rows[i].begin(), rows[i].end(), plain[i]->begin());
+      guessed_ += drafting[i].drafts;
+    }
+  }
+
   /// Another sequence that goes on from here, for one token.
   void run_from_checkpoint(Running& each) {
     const std::optional<Checkpoint> checkpoint = each.memory->checkpoint();
@@ -275,6 +347,14 @@ class DraftSchedule {
     std::optional<Memory> other = world_.pool.resume(*checkpoint);
     REQUIRE(other.has_value());
     const auto at = static_cast<std::size_t>(each.at);
+    if (world_.model.plan.draft && !each.plain.drafts[at].empty()) {
+      const auto drafts = world_.draft({{.memory = &*other,
+                                         .before = each.before(),
+                                         .tokens = {each.plain.tokens[at], TokenId{0}},
+                                         .drafts = 1}},
+                                       params_);
+      same_ &= drafts[0][0] == each.plain.drafts[at][0];
+    }
     const auto answer = world_.run(
         {{.memory = &*other, .before = each.before(), .tokens = {each.plain.tokens[at]}}}, params_);
     same_ &= answer[0][0] == each.plain.rows[at];
@@ -284,7 +364,7 @@ class DraftSchedule {
   const SamplingParams& params_;
   std::mt19937 random_;
   std::vector<Running> all_;
-  std::int64_t drafted_ = 0;
+  std::int64_t drafted_ = 0, guessed_ = 0;
   bool same_ = true;
 };
 

@@ -1,4 +1,7 @@
+#include <cmath>
+
 #include "tests/models/drafts.h"
+#include "tests/models/golden.h"
 
 namespace models_drafts_test {
 
@@ -8,15 +11,46 @@ using namespace hyb::models::testing;
 
 namespace {
 
-DraftWorld world_of(const std::string& name, DType activation, kernels::Isa isa, bool is_flat) {
+DraftWorld world_of(const std::string& name, DType activation, kernels::Isa isa, bool is_flat,
+                    bool with_drafts = false, std::int32_t page = page_tokens) {
   return DraftWorld(
       [&](kernels::Queue& queue) {
         TensorFiles files(golden_folder / name);
-        return load_model(queue, Config::from_folder(golden_folder / name), files,
-                          {.activation = activation});
+        return load_model(
+            queue, Config::from_folder(golden_folder / name), files,
+            {.activation = activation, .page_tokens = page, .with_drafts = with_drafts});
       },
       kernels::Device::cpu, {.threads = 2, .isa = isa}, is_flat);
 }
+
+/// With a draft layer.
+constexpr const char* drafting_models[] = {"qwen3_5-dense",  "qwen3_5-text", "qwen3-next",
+                                           "qwen3-next-odd", "nemotron-moe", "nemotron-latent"};
+
+/// What the float64 reference says of drafts (scripts/reference_drafts.py).
+struct GoldenDrafts {
+  explicit GoldenDrafts(const std::filesystem::path& folder)
+      : json(parse_json(read_whole_file(folder / "golden_drafts.json", 1 << 20), "drafts")),
+        tensors(folder / "golden_drafts.safetensors") {
+    tensors.map();
+    const TensorView view = tensors.view("logits").value();
+    logits.resize(view.bytes.size() / sizeof(float));
+    std::memcpy(logits.data(), view.bytes.data(), view.bytes.size());
+  }
+
+  /// Log-probability of the likeliest token of a row.
+  double best(std::size_t row, std::size_t vocab) const {
+    const auto of = std::span(logits).subspan(row * vocab, vocab);
+    const double most = *std::ranges::max_element(of);
+    double sum = 0;
+    for (const float logit : of) sum += std::exp(logit - most);
+    return -std::log(sum);
+  }
+
+  Json json;
+  SafetensorsFile tensors;
+  std::vector<float> logits;
+};
 
 }  // namespace
 
@@ -42,6 +76,80 @@ TEST_SUITE("models/drafts") {
             CHECK(drafts_change_nothing(world, seed, drafts_sampling()));
           }
         }
+      }
+    }
+  }
+
+  TEST_CASE("with a draft layer, too, whose guesses are those made without drafts before them") {
+    unsigned seed = 1;
+    for (const std::string name : drafting_models) {
+      for (const DType activation : {DType::bf16, DType::f32}) {
+        for (const bool is_flat : {true, false}) {
+          for (const std::int32_t page : {16, 32}) {
+            CAPTURE(name);
+            CAPTURE(page);
+            DraftWorld world = world_of(name, activation, kernels::best_isa(), is_flat, true, page);
+            REQUIRE(world.model.plan.draft.has_value());
+            CHECK(drafts_change_nothing(world, seed++, drafts_sampling()));
+          }
+        }
+      }
+    }
+  }
+
+  TEST_CASE("rows of tokens and states are the same with a draft layer as without") {
+    for (const std::string name : drafting_models) {
+      CAPTURE(name);
+      std::vector<PlainRun> runs;
+      for (const bool with_drafts : {false, true}) {
+        DraftWorld world = world_of(name, DType::bf16, kernels::best_isa(), true, with_drafts);
+        std::mt19937 random(3);
+        runs.push_back(plain_run(world, 21, 60, drafts_sampling(), random));
+      }
+      CHECK(runs[0].rows == runs[1].rows);
+      const std::size_t own = runs[0].state.size();
+      REQUIRE(runs[1].state.size() > own);
+      CHECK(std::equal(runs[0].state.begin(), runs[0].state.end(), runs[1].state.begin()));
+    }
+  }
+
+  TEST_CASE("guesses of several steps, of prompts of many lengths, are the float64 reference's") {
+    SamplingParams greedy;
+    greedy.logprobs = 0;
+    for (const std::string name : drafting_models) {
+      const Golden golden(name);
+      const GoldenDrafts expected(golden.folder);
+      const std::vector<TokenId>& prompt = golden.prompts[golden.json["main_prompt"]];
+      for (const kernels::Isa isa : levels()) {
+        CAPTURE(name);
+        DraftWorld world = world_of(name, DType::f32, isa, true, true);
+        const auto vocab = static_cast<std::size_t>(world.model.plan.vocab);
+        std::size_t row = 0;
+        double worst = 0;
+        for (std::size_t i = 0; i < expected.json["lengths"].size(); ++i) {
+          const auto known = expected.json["lengths"][i].get<std::size_t>();
+          CAPTURE(known);
+          const std::span<const TokenId> before = std::span(prompt).first(known - 1);
+          std::optional<Memory> memory = world.pool.start();
+          world.run({{.memory = &*memory, .before = {}, .tokens = {before.begin(), before.end()}}},
+                    greedy);
+          memory->keep(static_cast<std::int32_t>(before.size()));
+          const std::vector<TokenId> drafts = Golden::ids(expected.json["drafts"][i]);
+          std::vector<TokenId> next = {prompt[known - 1]};
+          next.insert(next.end(), drafts.begin(), drafts.end());
+          const auto found = world.draft({{.memory = &*memory,
+                                           .before = before,
+                                           .tokens = next,
+                                           .drafts = static_cast<std::int32_t>(drafts.size())}},
+                                         greedy)[0];
+          REQUIRE(found.size() == drafts.size());
+          for (std::size_t step = 0; step < drafts.size(); ++step, ++row) {
+            CHECK(found[step].token == drafts[step]);
+            worst = std::max(worst, std::fabs(found[step].logprob - expected.best(row, vocab)));
+          }
+        }
+        MESSAGE(name, " level ", static_cast<int>(isa), ": ", worst);
+        CHECK(worst <= 2e-4);
       }
     }
   }

@@ -72,8 +72,9 @@ class WideWeights : public FileWeights {
   using FileWeights::FileWeights;
 
   kernels::WeightSource matrix(const WeightKey& key, std::int64_t experts, std::int64_t rows,
-                               std::int64_t columns) override {
-    const kernels::WeightSource narrow = FileWeights::matrix(key, experts, rows, columns);
+                               std::int64_t columns, bool transposed) override {
+    const kernels::WeightSource narrow =
+        FileWeights::matrix(key, experts, rows, columns, transposed);
     std::vector<float>& values = values_.emplace_back();
     for (std::int64_t r = 0; r < experts * rows; ++r) {
       for (std::int64_t k = 0; k < columns; ++k) {

@@ -4,7 +4,9 @@
 
 #include <doctest/doctest.h>
 
+#include "models/published_formats.h"
 #include "models/weight_index.h"
+#include "tests/models/golden.h"
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
 #include "tests/support/plans.h"
@@ -307,6 +309,36 @@ TEST_SUITE("models/weight_index") {
     model.write();
     const TensorFiles files(model.folder.path());
     CHECK(fp8_parameters(model.plan, granite_hybrid, files) == 8 * 8);
+  }
+
+  TEST_CASE("MXFP4 is blocks of 16 bytes with a scale each") {
+    const auto tensor = [](const char* name, DType dtype, std::vector<std::int64_t> shape) {
+      return TensorInfo{
+          .name = name, .dtype = dtype, .shape = std::move(shape), .begin = 0, .end = 0};
+    };
+    const TensorInfo blocks = tensor("w_blocks", DType::u8, {3, 130, 9, 16});
+    const auto layout = scales_layout(tensor("w_scales", DType::u8, {3, 130, 9}), blocks);
+    REQUIRE(layout.has_value());
+    CHECK(layout->row_block == 1);
+    CHECK(layout->column_block == 32);
+    CHECK(layout->per_expert == 130 * 9);
+    CHECK(!scales_layout(tensor("w_scales", DType::u8, {3, 130, 8}), blocks));
+    CHECK(!scales_layout(tensor("w_scales", DType::bf16, {3, 130, 9}), blocks));
+    const hyb::models::testing::Golden golden("gpt-oss");
+    const Config config = Config::from_folder(golden.folder);
+    const Plan plan = gpt_oss.plan(config);
+    const TensorFiles files(golden.folder);
+    const WeightIndex index(plan, gpt_oss, files);
+    CHECK(index.extra().empty());
+    REQUIRE(index.scales({"moe.down", 2}) != nullptr);
+    CHECK(index.scales({"moe.down", 2})->name == "model.layers.2.mlp.experts.down_proj_scales");
+    const std::int64_t numbers = std::int64_t{3} * 6 * 3 * 96 * 64;
+    CHECK(mxfp4_parameters(plan, gpt_oss, files) == numbers);
+    CHECK(mxfp4_parameters(plan, gpt_oss, config) == numbers);
+    CHECK(fp8_parameters(plan, gpt_oss, files) == 0);
+    const Config wider = edited(golden.folder, {{"intermediate_size", "160"}});
+    CHECK(contains(model_error([&] { WeightIndex(gpt_oss.plan(wider), gpt_oss, files); }),
+                   "config.json asks for [6, 320, 2, 16]"));
   }
 
   TEST_CASE("scales of experts in one tensor have the expert as first dimension") {

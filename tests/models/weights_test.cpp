@@ -109,9 +109,9 @@ TEST_SUITE("models/packed_bytes") {
     CHECK(narrow.weights.embed.dtype() == DType::f32);
   }
 
-  TEST_CASE("of published FP8 the plan and the files' headers predict it nearly") {
+  TEST_CASE("of published FP8 and MXFP4 the plan and the files' headers predict it nearly") {
     kernels::Queue queue(kernels::Device::cpu, {.threads = 2, .isa = {}});
-    for (const char* name : {"qwen3-next-fp8", "nemotron-fp8", "bamba-fp8"}) {
+    for (const char* name : {"qwen3-next-fp8", "nemotron-fp8", "bamba-fp8", "gpt-oss"}) {
       for (const kernels::Quantize quantize :
            {kernels::Quantize::none, kernels::Quantize::q8, kernels::Quantize::q4}) {
         CAPTURE(name);
@@ -124,7 +124,8 @@ TEST_SUITE("models/packed_bytes") {
             load_model(queue, config, files, {.activation = DType::bf16, .quantize = quantize});
         LoadOptions load = model.geometry.load;
         load.fp8_parameters = fp8_parameters(model.plan, family, files);
-        CHECK(load.fp8_parameters > 0);
+        load.mxfp4_parameters = mxfp4_parameters(model.plan, family, files);
+        CHECK(load.fp8_parameters + load.mxfp4_parameters > 0);
         // What these small matrices are padded with is taken for bf16: up to 12.2 %.
         const auto predicted =
             static_cast<double>(packed_bytes(model.plan, kernels::Device::cpu, load));
@@ -134,7 +135,7 @@ TEST_SUITE("models/packed_bytes") {
     }
   }
 
-  TEST_CASE("without experts a token goes through all listed parameters but the embedding") {
+  TEST_CASE("without experts a token goes through all listed parameters but the embeddings") {
     for (const std::string& name : fixtures()) {
       CAPTURE(name);
       const Config config = Config::from_folder(golden_folder / name);
@@ -142,7 +143,9 @@ TEST_SUITE("models/packed_bytes") {
       if (plan.has_experts()) continue;
       const Roofline roofline(plan, geometry_of(plan));
       const std::int64_t heads = plan.tied_head ? 1 : 2;
-      CHECK(roofline.active_parameters() + heads * roofline.head_parameters() ==
+      const std::int64_t inputs =
+          plan.layer_inputs ? plan.layer_inputs->vocab * plan.layer_inputs_width() : 0;
+      CHECK(roofline.active_parameters() + heads * roofline.head_parameters() + inputs ==
             parameters(required_weights(plan, family_of(config))));
     }
   }
@@ -161,6 +164,21 @@ TEST_SUITE("models/packed_bytes") {
     CHECK(plain - bytes(kernels::Quantize::q4, 0) == doctest::Approx(parameters * (2 - 4.5 / 8)));
     CHECK(plain - bytes(kernels::Quantize::none, 1000) ==
           doctest::Approx(1000 * (2 - 1 - 4.0 / 128)));
+  }
+
+  TEST_CASE("MXFP4 is what experts move, and no other weight") {
+    const Plan plan = gpt_oss.plan(Config::from_folder(Golden("gpt-oss").folder));
+    constexpr std::int64_t routed = std::int64_t{3} * 6 * 3 * 96 * 64;
+    const auto bytes = [&](kernels::Quantize quantize, std::int64_t mxfp4) {
+      const Geometry geometry =
+          geometry_of(plan, {.quantize = quantize, .mxfp4_parameters = mxfp4});
+      return Roofline(plan, geometry).step({.tokens = 1, .rows = 0}).bytes;
+    };
+    const double active = static_cast<double>(routed) / 3;  // two of six
+    CHECK(bytes(kernels::Quantize::none, 0) - bytes(kernels::Quantize::none, routed) ==
+          doctest::Approx(active * (2 - 4.25 / 8)));
+    CHECK(bytes(kernels::Quantize::q4, 0) - bytes(kernels::Quantize::q4, routed) ==
+          doctest::Approx(active * 0.25 / 8));
   }
 }
 

@@ -26,6 +26,7 @@ struct EngineCounts {
   std::int64_t overlapping = 0;               ///< begun while another step was running
   DraftCounts drafts;
   std::int64_t advanced = 0;  ///< states, by order
+  std::int64_t drafted = 0;   ///< tokens, by the model
 };
 
 /// A random life of one engine: random pools, chunks and limits; prompts that begin like earlier
@@ -263,6 +264,7 @@ class Scenario : private Listener {
     }
     counts_.spans_max = runner_.spans_max;
     counts_.draws = runner_.draws;
+    counts_.drafted = runner_.drafted;
     late_.check();
     const EngineUsage usage = engine_.usage();
     counts_.drafts = usage.speculation.total();
@@ -409,7 +411,11 @@ class Scenario : private Listener {
   bool make_room_for_drafts(std::uint64_t seed) {
     Random random(~seed);
     add_drafts(setting_, random);
-    setting_.options.speculation.drafter = &drafter_;
+    if (random.chance(40)) {
+      setting_.options.speculation.by_model = true;
+    } else {
+      setting_.options.speculation.drafter = &drafter_;
+    }
     return true;
   }
 
@@ -522,6 +528,7 @@ TEST_SUITE("sim/drafts") {
       sum.answers += counts.answers;
       sum.drafts += counts.drafts;
       sum.advanced += counts.advanced;
+      sum.drafted += counts.drafted;
       sum.steps_ahead += counts.steps_ahead;
       sum.failed_steps += counts.failed_steps;
       sum.preempted_tokens += counts.preempted_tokens;
@@ -530,14 +537,16 @@ TEST_SUITE("sim/drafts") {
     MESSAGE("steps " << sum.steps << ", answers " << sum.answers << ", verify steps "
                      << sum.drafts.steps << ", drafts accepted " << sum.drafts.accepted
                      << ", rejected " << sum.drafts.rejected << ", rings applied by order "
-                     << sum.advanced << ", begun early " << sum.steps_ahead << ", failed steps "
-                     << sum.failed_steps << ", preempted tokens " << sum.preempted_tokens
-                     << ", cancelled " << sum.cancelled);
+                     << sum.advanced << ", drafted by the model " << sum.drafted << ", begun early "
+                     << sum.steps_ahead << ", failed steps " << sum.failed_steps
+                     << ", preempted tokens " << sum.preempted_tokens << ", cancelled "
+                     << sum.cancelled);
     if (!are_all) return;
     CHECK(sum.drafts.steps > 5'000);
     CHECK(sum.drafts.accepted > 5'000);
     CHECK(sum.drafts.rejected > 5'000);
     CHECK(sum.advanced > 500);
+    CHECK(sum.drafted > 5'000);
     CHECK(sum.steps_ahead > 500);
     CHECK(sum.failed_steps > 300);
     CHECK(sum.preempted_tokens > 1'000);
@@ -547,7 +556,8 @@ TEST_SUITE("sim/drafts") {
   TEST_CASE("planted bugs are found, by the rules and by the answers alone") {
     for (const Bug bug : {Bug::one_accepted_too_many, Bug::ring_off_by_one, Bug::ring_not_applied,
                           Bug::ring_forgotten, Bug::draft_in_state, Bug::keys_of_drafts_kept,
-                          Bug::draws_of_drafts_alike}) {
+                          Bug::draws_of_drafts_alike, Bug::orders_before_drafts_lost,
+                          Bug::drafting_writes_back, Bug::drafting_moves_state}) {
       CAPTURE(name_of(bug));
       for (const bool checks_rules : {true, false}) {
         CAPTURE(checks_rules);

@@ -154,6 +154,11 @@ StepResult LateRunner::wait() {
   return delivered_;
 }
 
+std::vector<std::vector<SampledToken>> LateRunner::draft(const Step& step) {
+  if (!under_way_.empty()) throw Violation("no drafts while a step is running");
+  return runner_->draft(step);
+}
+
 SampledToken LateRunner::draw(std::span<const float> logits, const SampleRow& row) {
   if (!under_way_.empty()) throw Violation("no draw while a step is running");
   return runner_->draw(logits, row);

@@ -43,6 +43,8 @@ class LateRunner : public Runner {
   void prepare(const Step& next) override;
   void launch_prepared() override;
   StepResult wait() override;
+  bool can_draft() const override { return runner_->can_draft(); }
+  std::vector<std::vector<SampledToken>> draft(const Step& step) override;
   SampledToken draw(std::span<const float> logits, const SampleRow& row) override;
   void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override;
   void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) override;

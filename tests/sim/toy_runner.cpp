@@ -33,7 +33,10 @@ std::string name_of(Bug bug) {
                                       "ring forgotten",
                                       "draft in state",
                                       "keys of drafts kept",
-                                      "draws of drafts alike"};
+                                      "draws of drafts alike",
+                                      "orders before drafts lost",
+                                      "drafting writes back",
+                                      "drafting moves state"};
   return names[static_cast<int>(bug)];
 }
 
@@ -340,6 +343,58 @@ void ToyRunner::run_span(const Step& step, const Span& span, StepResult& result)
     const auto end = span.position + static_cast<std::int32_t>(span.tokens.size());
     slot_at(span.read_slot) = {true, end, {state}};
   }
+}
+
+std::vector<std::vector<SampledToken>> ToyRunner::draft(const Step& step) {
+  ++steps;
+  orders += static_cast<std::int64_t>(step.orders.size());
+  const bool is_failing = fails();
+  if (bug_ != Bug::orders_before_drafts_lost) carry_out(step.orders);
+  std::vector<std::vector<SampledToken>> drafts;
+  for (const Span& span : step.spans) {
+    rule(span.drafts > 0 && span.tokens.size() == 1 && span.samples.size() == 1 &&
+             span.write_slot == no_slot,
+         "drafts come after one token");
+    Span plain = span;
+    plain.drafts = 0;
+    plain.write_slot = span.read_slot;
+    check(plain);
+    check(plain, span.samples.front());
+    if (model_.attention) {
+      const auto room = static_cast<std::int32_t>(pages_of(span).size()) * page_tokens();
+      rule(room > span.position + span.drafts, "the page table has room for the drafts");
+    }
+    std::uint64_t state = state_before(span);
+    if (span.ring_entries > 0) state = applied(state, ring_at(span.ring), span.ring_entries);
+    std::vector<std::uint64_t> keys;  // of its own positions
+    const auto key = [&](std::int32_t position) {
+      const std::int32_t own = position - span.position;
+      return own < 0 ? row_at(span, position).key : keys.at(static_cast<std::size_t>(own));
+    };
+    TokenId token = span.tokens.front();
+    std::vector<SampledToken>& own = drafts.emplace_back();
+    for (std::int32_t i = 0; i < span.drafts; ++i) {
+      const std::int32_t position = span.position + i;
+      const std::uint64_t attended = model_.attention ? attend(position, key) : 0;
+      if (model_.recurrence) state = advance(state, token, attended);
+      if (i == 0 && bug_ == Bug::drafting_moves_state && model_.recurrence) {
+        slot_at(span.read_slot).states.back() = state;
+      }
+      keys.push_back(make_key(token, attended, state));
+      const std::int32_t written =
+          bug_ == Bug::drafting_writes_back ? std::max(position - 1, 0) : position;
+      if (model_.attention) row_at(span, written) = {true, position, TokenId{0}, 777};
+      const SampleRow& row = span.samples.front();
+      SampledToken drawn = sim::draw(model_, output_of(model_, position + 1, state, key),
+                                     *row.params, row.draw + static_cast<std::uint64_t>(i));
+      if (!drawn.finite) break;
+      if (++drafted % 5 == 0) drawn.token = TokenId{(index(drawn.token) + 1) % model_.vocab};
+      token = drawn.token;
+      own.push_back(drawn);
+    }
+  }
+  if (is_failing) throw StepFailure();
+  return drafts;
 }
 
 SampledToken ToyRunner::draw(std::span<const float> logits, const SampleRow& row) {

@@ -26,31 +26,34 @@ struct StepFailure : std::runtime_error {
 /// each.
 enum class Bug {
   none,
-  orders_ignored,            ///< a partial page is not copied
-  orders_after_spans,        ///< copied too late
-  orders_reversed,           ///< copied in the wrong order
-  last_order_lost,           ///< all but the last are carried out
-  copy_turned_round,         ///< from and to exchanged
-  copy_has_one_row,          ///< the other rows of a page are not copied
-  reads_write_slot,          ///< the first step after a checkpoint or resume reads the wrong slot
-  writes_read_slot,          ///< a published snapshot is written
-  fresh_state_not_zero,      ///< no_slot reads what the slot's last user left
-  chunk_forgets_state,       ///< only a span at position 0 carries state on
-  rejected_tokens_kept,      ///< the state is that of the span's end, whatever was kept
-  page_edge_off_by_one,      ///< the first row of a page is written to the page before
-  neighbours_page_table,     ///< attention reads through the first span's table
-  neighbours_state,          ///< every span starts from the first span's state
-  answers_swapped,           ///< the rows of two spans are exchanged
-  draw_counter_stuck,        ///< every draw is the first
-  state_one_span_old,        ///< the last span is not in the state that is read
-  last_page_of_table_stale,  ///< the newest page is not seen, the one before is used again
-  one_accepted_too_many,     ///< one entry of a ring too many is applied
-  ring_off_by_one,           ///< entries are read from the second on
-  ring_not_applied,          ///< before a snapshot is taken
-  ring_forgotten,            ///< by a span without drafts
-  draft_in_state,            ///< the state is that after the first draft
-  keys_of_drafts_kept,       ///< what is drawn instead of a draft does not overwrite its key
-  draws_of_drafts_alike,     ///< the draws after drafts have the counter of the first
+  orders_ignored,             ///< a partial page is not copied
+  orders_after_spans,         ///< copied too late
+  orders_reversed,            ///< copied in the wrong order
+  last_order_lost,            ///< all but the last are carried out
+  copy_turned_round,          ///< from and to exchanged
+  copy_has_one_row,           ///< the other rows of a page are not copied
+  reads_write_slot,           ///< the first step after a checkpoint or resume reads the wrong slot
+  writes_read_slot,           ///< a published snapshot is written
+  fresh_state_not_zero,       ///< no_slot reads what the slot's last user left
+  chunk_forgets_state,        ///< only a span at position 0 carries state on
+  rejected_tokens_kept,       ///< the state is that of the span's end, whatever was kept
+  page_edge_off_by_one,       ///< the first row of a page is written to the page before
+  neighbours_page_table,      ///< attention reads through the first span's table
+  neighbours_state,           ///< every span starts from the first span's state
+  answers_swapped,            ///< the rows of two spans are exchanged
+  draw_counter_stuck,         ///< every draw is the first
+  state_one_span_old,         ///< the last span is not in the state that is read
+  last_page_of_table_stale,   ///< the newest page is not seen, the one before is used again
+  one_accepted_too_many,      ///< one entry of a ring too many is applied
+  ring_off_by_one,            ///< entries are read from the second on
+  ring_not_applied,           ///< before a snapshot is taken
+  ring_forgotten,             ///< by a span without drafts
+  draft_in_state,             ///< the state is that after the first draft
+  keys_of_drafts_kept,        ///< what is drawn instead of a draft does not overwrite its key
+  draws_of_drafts_alike,      ///< the draws after drafts have the counter of the first
+  orders_before_drafts_lost,  ///< what the model drafts in is not there yet
+  drafting_writes_back,       ///< what the model drafts overwrites the position before
+  drafting_moves_state,       ///< the state is that after the token that has not run
 };
 
 std::string name_of(Bug bug);
@@ -68,6 +71,9 @@ class ToyRunner : public Runner {
 
   Capacity capacity() const override { return capacity_; }
   StepResult run(const Step& step) override;
+  /// Draws as steps do, but for some that are wrong, and leaves rubbish where keys of drafts go.
+  bool can_draft() const override { return true; }
+  std::vector<std::vector<SampledToken>> draft(const Step& step) override;
   SampledToken draw(std::span<const float> logits, const SampleRow& row) override;
   void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override;
   void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) override;
@@ -78,6 +84,7 @@ class ToyRunner : public Runner {
 
   std::int64_t steps = 0, orders = 0, draws = 0, spans_max = 0, owner_changes = 0, packed = 0;
   std::int64_t advanced = 0;  ///< states, by order
+  std::int64_t drafted = 0;   ///< tokens
 
  private:
   struct Row {

@@ -19,9 +19,8 @@ struct Edit {
   std::string value;
 };
 
-inline models::Config preset(const std::string& name, const std::vector<Edit>& edits = {}) {
-  const std::filesystem::path path =
-      std::filesystem::path(HYB_TESTS_DIR).parent_path() / "models/presets" / name / "config.json";
+inline models::Config edited(const std::filesystem::path& folder, const std::vector<Edit>& edits) {
+  const std::filesystem::path path = folder / "config.json";
   const JsonLimits python = {.python_numbers = true};
   Json json = parse_json(read_whole_file(path, 1U << 20), path.string(), python);
   Json& read = json.contains("text_config") ? json["text_config"] : json;
@@ -29,7 +28,19 @@ inline models::Config preset(const std::string& name, const std::vector<Edit>& e
     read.erase(edit.key);
     if (!edit.value.empty()) read[edit.key] = parse_json(edit.value, edit.key, python);
   }
-  return models::Config::from_text(to_text(json), name + "/config.json");
+  return models::Config::from_text(to_text(json), folder.filename().string() + "/config.json");
+}
+
+inline models::Config preset(const std::string& name, const std::vector<Edit>& edits = {}) {
+  const std::filesystem::path root = std::filesystem::path(HYB_TESTS_DIR).parent_path();
+  return edited(root / "models/presets" / name, edits);
+}
+
+/// Of a golden fixture: for families of which no published file is at hand.
+inline models::Plan fixture_plan(const std::string& name, const std::vector<Edit>& edits = {}) {
+  const models::Config config =
+      edited(std::filesystem::path(HYB_TESTS_DIR) / "golden" / name, edits);
+  return models::family_of(config).plan(config);
 }
 
 inline models::Plan plan_of(const std::string& name, const std::vector<Edit>& edits = {}) {

@@ -92,12 +92,11 @@ class Reserver : public WeightVisitor {
             .source = {experts, matrix.rows, matrix.columns}};
   }
 
-  float* visit_small(std::string_view, std::initializer_list<std::int64_t> shape,
-                     std::int64_t times) override {
-    auto count = static_cast<std::size_t>(times);
-    for (const std::int64_t dimension : shape) count *= static_cast<std::size_t>(dimension);
-    return reinterpret_cast<float*>(
-        vectors_.emplace_back(kernels::Device::cuda, count * sizeof(float)).data());
+  float* visit_small(std::span<const Small> tensors) override {
+    std::int64_t count = 0;
+    for (const Small& tensor : tensors) count += tensor.count() * tensor.times;
+    const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(float);
+    return reinterpret_cast<float*>(vectors_.emplace_back(kernels::Device::cuda, bytes).data());
   }
 
   kernels::WeightCode code_;  ///< or plain

@@ -179,6 +179,18 @@ TEST_SUITE("app/batch/batch_report") {
     report.counts.packed = 3;
     CHECK(contains(summary_text(report), "; 3 answers from int8 snapshots\n"));
     CHECK(report_json(report)["from_int8_snapshots"] == 3);
+    CHECK_FALSE(contains(summary_text(report), "drafts"));
+    CHECK(report_json(report)["acceptance_length"].is_null());
+    report.counts.speculation = {
+        .verify_steps = 8, .drafted = {8, 6}, .accepted = {6, 3}, .drafting_seconds = 0.25};
+    CHECK(contains(summary_text(report),
+                   "; drafts 9 of 14 accepted (by position 75.0, 50.0 %), 2.1 tokens a step, made "
+                   "in 0.25 s"));
+    CHECK(report_json(report)["accepted_drafts"] == 9);
+    CHECK(report_json(report)["rejected_drafts"] == 5);
+    CHECK(report_json(report)["acceptance_length"] == 2.125);
+    CHECK(report_json(report)["acceptance_by_position"] == Json::array({0.75, 0.5}));
+    CHECK(report_json(report)["drafting_seconds"] == 0.25);
     report.counts.cut = 2;
     report.length_max = 512;
     report.tier_damage = 1;

@@ -177,6 +177,12 @@ TEST_SUITE("app/chat/report") {
     CHECK(testing::contains(stats_text(known, {}), ", from an int8 snapshot\n"));
     CHECK(testing::contains(stats_text(known, {.ahead_tokens = 7}), "7 tokens run while"));
     CHECK_FALSE(testing::contains(stats_text(known, {}), "while you typed"));
+    CHECK_FALSE(testing::contains(stats_text(known, {}), "speculation"));
+    known.speculation = {
+        .verify_steps = 4, .drafted = {4, 4, 4}, .accepted = {4, 3, 1}, .drafting_seconds = 0.0162};
+    CHECK(testing::contains(stats_text(known, {}),
+                            "  speculation          drafts 8 of 12 accepted (by position 100.0, "
+                            "75.0, 25.0 %), 3.0 tokens a step, made in 0.02 s\n"));
   }
 
   TEST_CASE("no rate without a second token or without time") {

@@ -62,7 +62,7 @@ TensorCheck check_renamed(const std::string& from, const std::string& to) {
   bytes.replace(at, from.size(), to);
   const TemporaryFolder folder;
   folder.write("model.safetensors", bytes);
-  return check_tensors(outline(), TensorFiles(folder.path()));
+  return check_tensors(outline().plan, *outline().family, TensorFiles(folder.path()));
 }
 
 const TensorRow* find(const TensorCheck& check, const std::string& name) {
@@ -75,7 +75,7 @@ const TensorRow* find(const TensorCheck& check, const std::string& name) {
 
 TEST_SUITE("app/inspect/tensor_check") {
   TEST_CASE("a good folder is complete") {
-    const TensorCheck check = check_tensors(outline(), TensorFiles(golden));
+    const TensorCheck check = check_tensors(outline().plan, *outline().family, TensorFiles(golden));
     CHECK(check.is_complete());
     CHECK(check.count(TensorVerdict::right) == static_cast<std::int64_t>(check.rows.size()));
     CHECK(check.files == 1);
@@ -95,7 +95,7 @@ TEST_SUITE("app/inspect/tensor_check") {
       "a tensor of the family for which config.json has no place is wrong, as for the loader") {
     ModelOutline other = outline();
     other.plan.layers.pop_back();
-    const TensorCheck check = check_tensors(other, TensorFiles(golden));
+    const TensorCheck check = check_tensors(other.plan, *other.family, TensorFiles(golden));
     CHECK(!check.is_complete());
     CHECK(check.count(TensorVerdict::extra) == 0);
     CHECK(check.count(TensorVerdict::wrong) > 5);
@@ -109,7 +109,7 @@ TEST_SUITE("app/inspect/tensor_check") {
   TEST_CASE("another shape or type is wrong and says what is needed") {
     ModelOutline other = outline();
     other.plan.vocab += 1;
-    const TensorCheck shapes = check_tensors(other, TensorFiles(golden));
+    const TensorCheck shapes = check_tensors(other.plan, *other.family, TensorFiles(golden));
     CHECK(shapes.count(TensorVerdict::wrong) >= 1);
     CHECK(!shapes.is_complete());
     CHECK(shapes.rows.front().note.starts_with("config.json asks for ["));

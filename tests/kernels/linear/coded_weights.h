@@ -10,7 +10,7 @@
 
 namespace hyb::kernels::testing {
 
-/// Published numbers: F8_E4M3 with f32 scales of blocks, or bf16.
+/// Published numbers: F8_E4M3 with f32 scales of blocks, MXFP4 (u8), or bf16.
 struct PublishedMatrix {
   PublishedMatrix(DType type, std::int64_t experts, std::int64_t rows, std::int64_t columns,
                   std::int64_t row_block, std::int64_t column_block, unsigned seed)
@@ -18,6 +18,18 @@ struct PublishedMatrix {
     std::mt19937 engine(seed);
     std::normal_distribution<float> normal(0.0F, 1.0F / std::sqrt(static_cast<float>(columns)));
     const std::int64_t all = experts * rows;
+    if (type == DType::u8) {
+      const std::int64_t groups = (columns + mxfp4_group - 1) / mxfp4_group;
+      for (std::int64_t i = 0; i < all * groups * mxfp4_group_bytes; ++i) {
+        bytes.push_back(static_cast<std::byte>(engine() & 0xffU));
+      }
+      for (std::int64_t i = 0; i < all * groups; ++i) {
+        mxfp4_scales.push_back(static_cast<std::byte>(118 + engine() % 4));
+      }
+      source.append(type, all, bytes,
+                    {.dtype = DType::u8, .bytes = mxfp4_scales, .column_block = mxfp4_group});
+      return;
+    }
     if (type == DType::f8_e4m3) {
       for (std::int64_t i = 0; i < all * columns; ++i) {
         const auto code = static_cast<std::uint8_t>(engine());
@@ -40,7 +52,7 @@ struct PublishedMatrix {
                    .column_block = column_block});
   }
 
-  std::vector<std::byte> bytes;
+  std::vector<std::byte> bytes, mxfp4_scales;
   std::vector<float> scales;
   WeightSource source;
 };
@@ -57,7 +69,8 @@ inline constexpr CodedFormat all_formats[] = {{WeightCode::fp8},
                                               {WeightCode::fp8, 1, block_of_all},
                                               {WeightCode::fp8, block_of_all, block_of_all},
                                               {WeightCode::q8},
-                                              {WeightCode::q4}};
+                                              {WeightCode::q4},
+                                              {WeightCode::mxfp4}};
 
 /// A weight with codes, and its numbers.
 struct CodedMatrix {
@@ -67,8 +80,10 @@ struct CodedMatrix {
                     seed) {}
   CodedMatrix(Queue& queue, const CodedFormat& format, std::int64_t experts, std::int64_t rows,
               std::int64_t columns, unsigned seed)
-      : published(format.code == WeightCode::fp8 ? DType::f8_e4m3 : DType::bf16, experts, rows,
-                  columns, std::min(format.row_block, experts * rows),
+      : published(format.code == WeightCode::fp8     ? DType::f8_e4m3
+                  : format.code == WeightCode::mxfp4 ? DType::u8
+                                                     : DType::bf16,
+                  experts, rows, columns, std::min(format.row_block, experts * rows),
                   std::min(format.column_block, columns), seed),
         weight(Weight::pack(queue, published.source, DType::bf16,
                             format.code == WeightCode::q8   ? Quantize::q8
@@ -91,10 +106,11 @@ struct CodedMatrix {
   Weight weight;
 };
 
-inline constexpr WeightCode all_codes[] = {WeightCode::fp8, WeightCode::q8, WeightCode::q4};
+inline constexpr WeightCode all_codes[] = {WeightCode::fp8, WeightCode::q8, WeightCode::q4,
+                                           WeightCode::mxfp4};
 
 inline const char* name_of(WeightCode code) {
-  constexpr const char* names[] = {"plain", "fp8", "q8", "q4", "bits12"};
+  constexpr const char* names[] = {"plain", "fp8", "q8", "q4", "bits12", "mxfp4"};
   return names[static_cast<int>(code)];
 }
 

@@ -43,9 +43,9 @@ struct Exact {
   double value, bound;
 };
 Exact exact(const TestTensor& x, const Matrix& w, std::int64_t t, std::int64_t n, double scale,
-            double old) {
+            double old, double bias) {
   const std::int64_t columns = w.panels.columns();
-  double sum = 0, sizes = 0;
+  double sum = bias, sizes = std::fabs(bias);
   for (std::int64_t k = 0; k < columns; ++k) {
     const double product = static_cast<double>(x.get(t * columns + k)) *
                            static_cast<double>(w.values.get(n * columns + k));
@@ -64,7 +64,8 @@ void check_against_exact(const TestTensor& y, const TestTensor& before, const Te
   for (std::int64_t t = 0; t < s.rows; ++t) {
     for (std::int64_t n = 0; n < s.outputs; ++n) {
       const double old = op.add ? before.get(t * s.outputs + n) : 0.0;
-      const Exact e = exact(x, w, t, n, op.scale, old);
+      const double bias = op.bias.empty() ? 0.0 : op.bias.as<float>()[n];
+      const Exact e = exact(x, w, t, n, op.scale, old, bias);
       const double error = std::fabs(y.get(t * s.outputs + n) - e.value);
       const double allowed = e.bound + rounding * (std::fabs(e.value) + e.bound) + 1e-37;
       worst = std::max(worst, std::isnan(error) ? INFINITY : error / allowed);
@@ -94,11 +95,13 @@ TEST_SUITE("kernels/linear/linear") {
                 TestTensor y = random_tensor(out, {s.rows, s.outputs}, 5, 1.0F, {5, 3});
                 const TestTensor before = y;
                 const auto x_bytes = x.everything();
+                const TestTensor bias = random_tensor(DType::f32, {s.outputs}, 6);
                 const Linear op = {.x = x,
                                    .weight = published ? &w.rows : &w.panels,
                                    .y = y,
                                    .scale = add ? -0.75F : 1.0F,
-                                   .add = add};
+                                   .add = add,
+                                   .bias = out == type ? Tensor(bias) : Tensor()};
                 linear(queue, op);
                 check_against_exact(y, before, x, w, s, op);
                 CHECK(y.guards_intact());

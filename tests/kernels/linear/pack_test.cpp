@@ -30,9 +30,9 @@ void check_row(const CodedMatrix& w, std::int64_t r, std::span<const float> valu
     for (std::int64_t k = first; k < end; ++k) {
       largest = std::max(largest, std::fabs(published_value(published, k)));
     }
-    const double allowed = w.weight.code() == WeightCode::fp8  ? 0.0
-                           : w.weight.code() == WeightCode::q8 ? q8_error
-                                                               : q4_error;
+    const double allowed = w.weight.code() == WeightCode::q8   ? q8_error
+                           : w.weight.code() == WeightCode::q4 ? q4_error
+                                                               : 0.0;
     double worst = 0;
     for (std::int64_t k = first; k < end; ++k) {
       const double off = values[static_cast<std::size_t>(k)] - published_value(published, k);
@@ -70,13 +70,14 @@ TEST_SUITE("kernels/linear/coded_pack") {
     }
   }
 
-  TEST_CASE("a number takes 4.5, 8.5, or 8 bits and its share of a scale") {
+  TEST_CASE("a number takes 4.25, 4.5, 8.5, or 8 bits and its share of a scale") {
     Queue queue = test_queue(best_isa(), 1);
     constexpr std::int64_t rows = 128, columns = 2048;
     const auto bits = [&](WeightCode code, bool blocks) {
       const CodedMatrix w(queue, code, 1, rows, columns, 3, blocks);
       return static_cast<double>(w.weight.owned_bytes()) * 8 / (rows * columns);
     };
+    CHECK(bits(WeightCode::mxfp4, false) == 4.25);
     CHECK(bits(WeightCode::q4, false) == 4.5);
     CHECK(bits(WeightCode::q8, false) == 8.5);
     CHECK(bits(WeightCode::fp8, true) == 8.25);
@@ -109,6 +110,107 @@ TEST_SUITE("kernels/linear/coded_pack") {
         CHECK(a[static_cast<std::size_t>(k)] == to_float(to_bf16(value)));
       }
     }
+  }
+
+  TEST_CASE("MXFP4 stays what it is; scales at the ends of their range; mixes are plain") {
+    Queue queue = test_queue(best_isa(), 1);
+    PublishedMatrix mx(DType::u8, 1, 70, 96, 1, 1, 4);
+    mx.mxfp4_scales[1] = std::byte{2};        // 2^-125: halves of less are denormal
+    mx.mxfp4_scales[3 * 3] = std::byte{255};  // NaN
+    for (const Quantize quantize : {Quantize::none, Quantize::q8, Quantize::q4, Quantize::bits12}) {
+      const Weight weight = Weight::pack(queue, mx.source, DType::bf16, quantize);
+      REQUIRE(weight.code() == WeightCode::mxfp4);
+      const Weight wide = Weight::pack(queue, mx.source, DType::f32);
+      CHECK(wide.code() == WeightCode::plain);
+      std::vector<float> a(96), b(96);
+      for (const std::int64_t n : {0, 3, 64, 69}) {
+        weight.read_row(0, n, a);
+        wide.read_row(0, n, b);
+        for (std::size_t k = 0; k < 96; ++k) {
+          if (n == 3 && k < 32) {
+            CHECK(std::isnan(a[k]));
+            CHECK(std::isnan(b[k]));
+            continue;
+          }
+          CHECK(a[k] == b[k]);
+          if (n != 0 || k / 32 != 1) continue;
+          const unsigned code = mxfp4_code(mx.bytes.data(), static_cast<std::int64_t>(k));
+          constexpr float sizes[] = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6};
+          CHECK(a[k] == std::ldexp(code < 8 ? sizes[code] : -sizes[code - 8], -125));
+        }
+      }
+    }
+    const PublishedMatrix half(DType::bf16, 1, 10, 96, 1, 96, 5);
+    WeightSource mixed(1, 80, 96);
+    mixed.append(mx.source, 0, 70);
+    mixed.append(half.source, 0, 10);
+    CHECK(Weight::pack(queue, mixed, DType::bf16).code() == WeightCode::plain);
+    const std::vector<std::byte> few(16 * 3), scales(2);
+    CHECK_THROWS_AS(
+        WeightSource(1, 1, 96).append(DType::u8, 1, few,
+                                      {.dtype = DType::u8, .bytes = scales, .column_block = 32}),
+        Error);
+  }
+
+  TEST_CASE("every second row, and rows that are stored as columns") {
+    Queue queue = test_queue(best_isa(), 1);
+    constexpr std::int64_t experts = 3, rows = 70, columns = 96;
+    for (const DType type : {DType::u8, DType::f8_e4m3, DType::bf16}) {
+      CAPTURE(name_of(type));
+      const PublishedMatrix matrix(type, experts, 2 * rows, columns, 1, columns, 4);
+      WeightSource apart(experts, 2 * rows, columns);
+      for (std::int64_t e = 0; e < experts; ++e) {
+        apart.append(matrix.source, e * 2 * rows, rows, 2);
+        apart.append(matrix.source, e * 2 * rows + 1, rows, 2);
+      }
+      const Weight weight = Weight::pack(queue, apart, DType::bf16);
+      const Weight whole = Weight::pack(queue, matrix.source, DType::bf16);
+      CHECK(weight.code() == whole.code());
+      std::vector<float> a(columns), b(columns);
+      for (std::int64_t e = 0; e < experts; ++e) {
+        for (const std::int64_t n : {0, 1, 63, 69}) {
+          for (const std::int64_t half : {0, 1}) {
+            weight.read_row(e, half * rows + n, a);
+            whole.read_row(e, 2 * n + half, b);
+            CHECK(a == b);
+          }
+        }
+      }
+    }
+    // Stored as [experts, columns, rows].
+    const TestTensor stored = random_tensor(DType::bf16, {experts * columns, 2 * rows}, 3);
+    const std::vector<std::byte> bytes = stored.packed();
+    WeightSource turned(experts, 2 * rows, columns), apart(experts, 2 * rows, columns);
+    const std::size_t expert_bytes = bytes.size() / experts;
+    for (std::size_t e = 0; e < experts; ++e) {
+      turned.append_transposed(DType::bf16, 2 * rows,
+                               std::span(bytes).subspan(e * expert_bytes, expert_bytes));
+    }
+    for (std::int64_t e = 0; e < experts; ++e) {
+      apart.append(turned, e * 2 * rows, rows, 2);
+      apart.append(turned, e * 2 * rows + 1, rows, 2);
+    }
+    for (const Quantize quantize : {Quantize::none, Quantize::bits12}) {
+      const Weight weight = Weight::pack(queue, turned, DType::bf16, quantize);
+      const Weight halves = Weight::pack(queue, apart, DType::bf16, quantize);
+      std::vector<float> a(columns), b(columns);
+      for (std::int64_t e = 0; e < experts; ++e) {
+        for (const std::int64_t n : {0, 1, 63, 64, 139}) {
+          weight.read_row(e, n, a);
+          halves.read_row(e, n % 2 * rows + n / 2, b);
+          CHECK(a == b);
+          for (std::int64_t k = 0; k < columns; ++k) {
+            CHECK(a[static_cast<std::size_t>(k)] == stored.get((e * columns + k) * 2 * rows + n));
+          }
+        }
+      }
+    }
+    const Weight quantized = Weight::pack(queue, apart, DType::bf16, Quantize::q8);
+    const Weight wide = Weight::pack(queue, apart, DType::f32);
+    std::vector<float> a(columns), b(columns);
+    quantized.read_row(1, 71, a);
+    wide.read_row(1, 71, b);
+    for (std::size_t k = 0; k < columns; ++k) CHECK(std::fabs(a[k] - b[k]) < 0.02F);
   }
 
   TEST_CASE("scales of blocks that are no multiple of 128 columns are a model error") {

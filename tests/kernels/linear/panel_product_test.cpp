@@ -142,10 +142,14 @@ TEST_SUITE("kernels/linear/coded_product") {
       for (const WeightCode code : all_codes) {
         CAPTURE(kernels::testing::name_of(isa));
         CAPTURE(kernels::testing::name_of(code));
-        PublishedMatrix published(code == WeightCode::fp8 ? DType::f8_e4m3 : DType::bf16, 1, 10, 40,
-                                  1, 40, 15);
+        PublishedMatrix published(code == WeightCode::fp8     ? DType::f8_e4m3
+                                  : code == WeightCode::mxfp4 ? DType::u8
+                                                              : DType::bf16,
+                                  1, 10, 40, 1, 40, 15);
         if (code == WeightCode::fp8) {
           published.scales[4] = NAN;
+        } else if (code == WeightCode::mxfp4) {
+          published.mxfp4_scales[4 * 2 + 1] = std::byte{255};
         } else {
           published.bytes[(4 * 40 + 35) * 2 + 1] = std::byte{0x7f};  // bf16 0x7f80 and above
           published.bytes[(4 * 40 + 35) * 2] |= std::byte{0x81};

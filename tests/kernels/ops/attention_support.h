@@ -3,6 +3,7 @@
 #include <optional>
 #include <vector>
 
+#include "kernels/attention_reach.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/rope_kv_write.h"
 #include "tests/kernels/support.h"
@@ -90,7 +91,9 @@ struct AttentionFixture {
                       .page_tokens = s.page_tokens,
                       .scale = scale,
                       .workspace = workspace,
-                      .window = window,
+                      .window = reach.window,
+                      .chunk = reach.chunk,
+                      .softcap = softcap,
                       .sinks = sinks,
                       .gate = gate.size() == y.size() ? gate.view().rows(first, count) : Tensor()});
   }
@@ -99,7 +102,8 @@ struct AttentionFixture {
   TestTensor q, k, v, arena, y;
   std::vector<std::int32_t> table;
   float scale = 0.25F;
-  std::int64_t window = 0;
+  AttentionReach reach;
+  float softcap = 0.0F;
   TestTensor sinks;
   TestTensor gate;  ///< of the shape of y, or none
 };

@@ -19,10 +19,25 @@ constexpr AttentionShape shapes[] = {{.heads = 4, .kv_heads = 2, .head_dim = 24}
                                      {.heads = 7, .kv_heads = 1, .head_dim = 256},
                                      {.heads = 5, .kv_heads = 5, .head_dim = 2}};
 
+/// None, shorter and longer than a tile of keys, a page and the sequence.
+constexpr AttentionReach reaches[] = {{},
+                                      {.window = 1},
+                                      {.window = 16},
+                                      {.window = 37},
+                                      {.window = 150},
+                                      {.window = 999},
+                                      {.chunk = 1},
+                                      {.chunk = 48},
+                                      {.chunk = 70},
+                                      {.chunk = 999},
+                                      {.window = 37, .chunk = 64}};
+
 /// Softmax attention of one query head in doubles.
 std::vector<double> expected(const AttentionFixture& f, std::int64_t token, std::int64_t head) {
   const std::int64_t dim = f.s.head_dim, kv_head = head / (f.s.heads / f.s.kv_heads);
-  const std::int64_t first = f.window == 0 ? 0 : std::max<std::int64_t>(0, token - f.window + 1);
+  std::int64_t first =
+      f.reach.window == 0 ? 0 : std::max<std::int64_t>(0, token - f.reach.window + 1);
+  if (f.reach.chunk != 0) first = std::max(first, token - token % f.reach.chunk);
   const double sink = f.sinks.size() == f.s.heads ? f.sinks.get(head) : -INFINITY;
   std::vector<double> weights, y(static_cast<std::size_t>(dim), 0.0);
   double largest = sink, sum = 0.0;
@@ -32,7 +47,8 @@ std::vector<double> expected(const AttentionFixture& f, std::int64_t token, std:
       dot += static_cast<double>(f.q.get((token * f.s.heads + head) * dim + i)) *
              f.k.get((p * f.s.kv_heads + kv_head) * dim + i);
     }
-    weights.push_back(dot * f.scale);
+    const double score = dot * f.scale;
+    weights.push_back(f.softcap == 0.0F ? score : f.softcap * std::tanh(score / f.softcap));
     largest = std::max(largest, weights.back());
   }
   for (double& weight : weights) sum += weight = std::exp(weight - largest);
@@ -78,26 +94,30 @@ TEST_SUITE("kernels/ops/attention") {
     }
   }
 
-  TEST_CASE("a window hides earlier keys; a sink takes weight") {
+  TEST_CASE("windows and chunks hide earlier keys, a sink takes weight, a softcap flattens") {
     for (const Isa isa : available_isas()) {
       for (const DType dtype : {DType::f32, DType::bf16}) {
-        for (const std::int64_t window : {0, 1, 16, 37, 200}) {
-          CAPTURE(name_of(isa));
-          CAPTURE(window);
-          Queue queue = test_queue(isa, 2);
-          AttentionFixture f(dtype, {.heads = 6, .kv_heads = 2, .head_dim = 32}, 85);
-          f.window = window;
-          if (window != 16) f.sinks = random_tensor(DType::f32, {6}, 9, 3.0F);
-          f.write(queue, 0, 85);
-          f.attend(queue, 0, 85);
-          const double bound = dtype == DType::bf16 ? 0.012 : 4e-6;
-          for (std::int64_t t = 0; t < 85; t += 4) {
-            for (std::int64_t h = 0; h < 6; ++h) {
-              const auto want = expected(f, t, h);
-              for (std::int64_t i = 0; i < 32; ++i) {
-                const double e = want[static_cast<std::size_t>(i)];
-                const double got = f.y.get((t * 6 + h) * 32 + i);
-                REQUIRE(std::fabs(got - e) <= bound * (std::fabs(e) + 0.5));
+        for (const AttentionReach& reach : reaches) {
+          for (const float softcap : {0.0F, 0.7F}) {
+            CAPTURE(name_of(isa));
+            CAPTURE(reach.window);
+            CAPTURE(reach.chunk);
+            Queue queue = test_queue(isa, 2);
+            AttentionFixture f(dtype, {.heads = 6, .kv_heads = 2, .head_dim = 32}, 200);
+            f.reach = reach;
+            f.softcap = softcap;
+            if (reach.window != 16) f.sinks = random_tensor(DType::f32, {6}, 9, 3.0F);
+            f.write(queue, 0, 200);
+            f.attend(queue, 0, 200);
+            const double bound = dtype == DType::bf16 ? 0.012 : 4e-6;
+            for (std::int64_t t = 0; t < 200; t += 3) {
+              for (std::int64_t h = 0; h < 6; ++h) {
+                const auto want = expected(f, t, h);
+                for (std::int64_t i = 0; i < 32; ++i) {
+                  const double e = want[static_cast<std::size_t>(i)];
+                  const double got = f.y.get((t * 6 + h) * 32 + i);
+                  REQUIRE(std::fabs(got - e) <= bound * (std::fabs(e) + 0.5));
+                }
               }
             }
           }
@@ -106,25 +126,43 @@ TEST_SUITE("kernels/ops/attention") {
     }
   }
 
-  TEST_CASE("pages before a window may be gone") {
-    for (const std::int64_t window : {1, 16, 37}) {
-      CAPTURE(window);
-      Queue queue = test_queue(Isa::plain, 2);
-      AttentionFixture f(DType::f32, {.heads = 6, .kv_heads = 2, .head_dim = 32}, 85);
-      f.window = window;
-      f.write(queue, 0, 85);
-      f.attend(queue, 80, 5);
-      std::vector<float> whole(5 * 6 * 32);
-      for (std::size_t i = 0; i < whole.size(); ++i)
-        whole[i] = f.y.get(static_cast<std::int64_t>(i) + 80 * 6 * 32);
-      for (std::int64_t page = 0; page < (80 - window + 1) / 16; ++page) {
-        f.table[static_cast<std::size_t>(page)] = -1;
+  TEST_CASE("keys out of reach may be anything, their pages may be gone") {
+    constexpr std::int64_t first = 180, count = 5, width = 6 * 32;
+    for (const Isa isa : available_isas()) {
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        for (const AttentionReach& reach : reaches) {
+          CAPTURE(name_of(isa));
+          CAPTURE(reach.window);
+          CAPTURE(reach.chunk);
+          Queue queue = test_queue(isa, 2);
+          AttentionFixture f(dtype, {.heads = 6, .kv_heads = 2, .head_dim = 32}, first + count);
+          f.reach = reach;
+          f.write(queue, 0, first + count);
+          f.attend(queue, first, count);
+          const auto values = [&] {
+            std::vector<float> found;
+            for (std::int64_t i = 0; i < count * width; ++i)
+              found.push_back(f.y.get(first * width + i));
+            return found;
+          };
+          const std::vector<float> whole = values();
+          const std::int64_t seen = first_key(reach, first);
+          for (std::int64_t i = 0; i < seen * 2 * 32; ++i) {
+            f.k.set(i, NAN);
+            f.v.set(i, i % 2 == 0 ? INFINITY : NAN);
+          }
+          if (seen > 0) f.write(queue, 0, seen);
+          f.attend(queue, first, count);
+          CHECK(values() == whole);
+          for (std::int64_t page = 0; page < seen / 16; ++page) {
+            f.table[static_cast<std::size_t>(page)] = -1;
+          }
+          f.attend(queue, first, count);
+          CHECK(values() == whole);
+          f.table[static_cast<std::size_t>(seen / 16)] = -1;
+          CHECK_THROWS_AS(f.attend(queue, first, count), Error);
+        }
       }
-      f.attend(queue, 80, 5);
-      for (std::size_t i = 0; i < whole.size(); ++i)
-        REQUIRE(f.y.get(static_cast<std::int64_t>(i) + 80 * 6 * 32) == whole[i]);
-      f.table[static_cast<std::size_t>((80 - window + 1) / 16)] = -1;
-      CHECK_THROWS_AS(f.attend(queue, 80, 5), Error);
     }
   }
 
@@ -139,7 +177,7 @@ TEST_SUITE("kernels/ops/attention") {
           const std::int64_t width = shape.heads * shape.head_dim;
           Queue queue = test_queue(isa, 3);
           AttentionFixture plain(dtype, shape, tokens), gated = plain;
-          plain.window = gated.window = window;
+          plain.reach = gated.reach = {.window = window};
           gated.gate = random_tensor(dtype, {tokens, width}, 8, 4.0F, {11, 3});
           const std::int64_t last = tokens * width - 5;
           gated.gate.set(last, -200.0F);
@@ -264,6 +302,49 @@ TEST_SUITE("kernels/ops/attention") {
             CHECK(same_bytes(cut.y, whole.y));
             CHECK(workspace.guards_intact());
           }
+        }
+      }
+    }
+  }
+
+  TEST_CASE("so with windows and chunks, in a workspace for the keys in reach") {
+    std::mt19937 engine(10);
+    constexpr std::int64_t tokens = 2 * attention_run_keys + 70;
+    constexpr AttentionShape shape{.heads = 6, .kv_heads = 2, .head_dim = 20};
+    for (const Isa isa : available_isas()) {
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        for (const AttentionReach& reach : {AttentionReach{.window = 40},
+                                            {.window = 530},
+                                            {.chunk = 300},
+                                            {.chunk = 513},
+                                            {.window = 600, .chunk = 700}}) {
+          CAPTURE(name_of(isa));
+          CAPTURE(reach.window);
+          CAPTURE(reach.chunk);
+          Queue one = test_queue(isa, 1);
+          AttentionFixture whole(dtype, shape, tokens);
+          whole.reach = reach;
+          whole.softcap = reach.window == 40 ? 2.0F : 0.0F;
+          if (reach.chunk != 300) whole.sinks = random_tensor(DType::f32, {6}, 9, 3.0F);
+          AttentionFixture cut = whole;
+          whole.write(one, 0, tokens);
+          whole.attend(one, 0, tokens);
+          const std::int64_t keys = std::max(reach.window, reach.chunk);
+          TestTensor workspace(
+              DType::f32,
+              {static_cast<std::int64_t>(attention_workspace_bytes(Device::cpu, 1, shape.heads,
+                                                                   shape.head_dim, tokens, keys) /
+                                         4)});
+          Queue queue = test_queue(isa, 3);
+          auto cuts = random_cuts(tokens - 130, engine);
+          for (std::int32_t t = tokens - 129; t <= tokens; ++t) cuts.push_back(t);
+          for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
+            cut.write(queue, cuts[i], cuts[i + 1] - cuts[i]);
+            cut.attend(queue, cuts[i], cuts[i + 1] - cuts[i],
+                       i % 3 == 0 ? Tensor{} : workspace.view());
+          }
+          CHECK(same_bytes(cut.y, whole.y));
+          CHECK(workspace.guards_intact());
         }
       }
     }
@@ -403,7 +484,7 @@ TEST_SUITE("kernels/ops/attention_widen") {
       for (const std::int64_t window : {0, 37}) {
         Queue queue = test_queue(isa, 2);
         AttentionFixture f(DType::bf16, shape, 85, 1, DType::f8_e4m3);
-        f.window = window;
+        f.reach.window = window;
         if (window != 0) f.sinks = random_tensor(DType::f32, {6}, 9, 3.0F);
         f.gate = random_tensor(DType::bf16, {85, 6 * 32}, 8, 4.0F);
         f.write(queue, 0, 85);

@@ -108,8 +108,8 @@ float gated(const ShortInputs& in, std::int64_t t, std::int64_t c) {
   return rounded(in, before * in.x.get((t * 3 + 2) * in.s.channels + c));
 }
 
-const ConvShape short_shapes[] = {{13, 5, 3, false}, {1, 100, 4}, {9, 65, 3, false},
-                                  {21, 300, 2},      {2, 1, 4},   {40, 257, 4}};
+const ConvShape short_shapes[] = {{13, 5, 3, false}, {1, 100, 4},  {9, 65, 3, false}, {21, 300, 2},
+                                  {2, 1, 4},         {40, 257, 4}, {17, 300, 7},      {3, 66, 7}};
 
 TEST_SUITE("kernels/ops/short_conv") {
   TEST_CASE("is the definition on every route, with and without a bias") {
@@ -192,7 +192,7 @@ TEST_SUITE("kernels/ops/short_conv") {
     CHECK_THROWS_WITH_AS(f.run(queue, {0, 4}, {0}, {0}),
                          "short_conv: x needs 24 in dimension 1, got 16", Error);
     ShortInputs wide(DType::f32, {4, 8, 5}, 2);
-    CHECK_THROWS_WITH_AS(wide.run(queue, {0, 4}, {0}, {0}), "short_conv: K is 2, 3 or 4, got 5",
+    CHECK_THROWS_WITH_AS(wide.run(queue, {0, 4}, {0}, {0}), "short_conv: K is 2, 3, 4 or 7, got 5",
                          Error);
   }
 }

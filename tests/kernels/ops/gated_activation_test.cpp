@@ -12,6 +12,21 @@ using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
 
+namespace {
+
+/// Of f32, as the contract has them.
+double ulps(const Activation& activation, double value) {
+  double exponent = 0.0;
+  if (activation.function == ActivationFunction::gelu_tanh) {
+    exponent = 1.5957691216 * value * (1 + 0.044715 * value * value);
+  } else if (activation.function == ActivationFunction::clamped_swiglu) {
+    exponent = activation.alpha * std::min<double>(value, activation.limit);
+  }
+  return 8.0 + 2.0 * std::fabs(exponent);
+}
+
+}  // namespace
+
 TEST_SUITE("kernels/ops/gated_activation") {
   TEST_CASE("the function, times the second half where gated, on every route, within its bound") {
     for (const Isa isa : available_isas()) {
@@ -28,12 +43,14 @@ TEST_SUITE("kernels/ops/gated_activation") {
             const auto before = x.everything();
             TestTensor y(type, {5, width}, {1, 5});
             gated_activation(queue, {.x = x, .y = y, .activation = activation});
-            // 8 ulp of f32, and half a unit of the last place where bf16 is written.
-            const double bound = std::ldexp(8.0, -23) + (type == DType::bf16 ? 0x1p-8 : 0.0);
             for (std::int64_t t = 0; t < 5; ++t) {
               for (std::int64_t i = 0; i < width; ++i) {
-                const double up = activation.gated ? x.get(t * columns + width + i) : 1.0;
-                const double expected = activated(activation.function, x.get(t * columns + i)) * up;
+                const double value = x.get(t * columns + i);
+                const double up = activation.gated ? x.get(t * columns + width + i) : 0.0;
+                const double expected = activated(activation, value, up);
+                // Half a unit of the last place where bf16 is written.
+                const double bound =
+                    ulps(activation, value) * 0x1p-23 + (type == DType::bf16 ? 0x1p-8 : 0.0);
                 CHECK(std::fabs(y.get(t * width + i) - expected) <=
                       bound * std::fabs(expected) + 1e-36);
               }
@@ -122,6 +139,43 @@ TEST_SUITE("kernels/ops/gated_activation") {
       CHECK(std::isnan(y.get(3)));
       CHECK(y.get(4) == 0.0F);
       CHECK_FALSE(std::signbit(y.get(4)));
+    }
+  }
+
+  TEST_CASE("gelu_tanh far out; clamped swiglu clamps the gate above and the up on both sides") {
+    for (const Isa isa : available_isas()) {
+      Queue queue = test_queue(isa, 1);
+      TestTensor x(DType::f32, {1, 5}), y(DType::f32, {1, 5});
+      const float values[] = {-200.0F, 200.0F, NAN, 0.0F, -1e20F};
+      for (std::int64_t i = 0; i < 5; ++i) x.set(i, values[i]);
+      gated_activation(queue, {.x = x, .y = y, .activation = plain_gelu});
+      CHECK(y.get(0) == 0.0F);
+      CHECK(y.get(1) == 200.0F);
+      CHECK(std::isnan(y.get(2)));
+      CHECK(y.get(3) == 0.0F);
+      CHECK(y.get(4) == 0.0F);
+
+      // Gates, then ups.
+      const float pairs[][2] = {{2.5F, 2.5F}, {30.0F, 9.0F}, {1.0F, -2.5F}, {1.0F, -9.0F},
+                                {NAN, 1.0F},  {1.0F, NAN},   {-9.0F, 1.0F}};
+      TestTensor both(DType::f32, {7, 2}), z(DType::f32, {7, 1});
+      for (std::int64_t t = 0; t < 7; ++t) {
+        both.set(t * 2, pairs[t][0]);
+        both.set(t * 2 + 1, pairs[t][1]);
+      }
+      gated_activation(queue, {.x = both, .y = z, .activation = clamped_swiglu});
+      CHECK(z.get(0) == z.get(1));
+      CHECK(z.get(2) == z.get(3));
+      CHECK(z.get(2) < 0.0F);
+      CHECK(std::isnan(z.get(4)));
+      CHECK(std::isnan(z.get(5)));
+      CHECK(z.get(6) < 0.0F);  // the gate has no lower limit
+      CHECK(z.get(6) > -1e-3F);
+
+      Activation plain = clamped_swiglu;
+      plain.gated = false;
+      CHECK_THROWS_WITH_AS(gated_activation(queue, {.x = x, .y = y, .activation = plain}),
+                           "gated_activation: clamped swiglu is gated, got 0", Error);
     }
   }
 

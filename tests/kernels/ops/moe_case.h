@@ -24,6 +24,7 @@ struct MoeCase {
   std::int64_t latent = 0;
   float scale = 1.0F;
   bool shared_gate_is_f32 = false;
+  bool has_biases = false;  ///< of the router's logits and of both products of the experts
 
   std::int64_t expert_width() const { return latent > 0 ? latent : hidden; }
   MoeShape shape(DType dtype) const {
@@ -85,6 +86,10 @@ struct MoeNumbers {
         latent_in(type, 1, c.latent, c.hidden, 7),
         latent_out(type, 1, c.hidden, c.latent, 8),
         bias(random_tensor(DType::f32, {c.experts}, 9, 0.3F)),
+        router_bias(random_tensor(DType::f32, {c.experts}, 12, 0.5F)),
+        gate_up_bias(
+            random_tensor(DType::f32, {c.experts, c.activation.inputs() * c.intermediate}, 13)),
+        down_bias(random_tensor(DType::f32, {c.experts, c.expert_width()}, 14)),
         norm(random_tensor(DType::f32, {c.hidden}, 10, 0.2F)),
         x(random_tensor(x_type, {c.tokens, c.hidden}, 11, 1.0F, {8, 0})) {
     for (std::int64_t i = 0; i < c.hidden; ++i) norm.set(i, norm.get(i) + 1.0F);
@@ -109,16 +114,27 @@ struct MoeNumbers {
     return y;
   }
 
+  /// Row e of a bias of the experts is added.
+  static void add(const TestTensor& bias, std::int64_t e, Doubles& to) {
+    const std::int64_t first = e * std::ssize(to);
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      to[i] += static_cast<double>(bias.get(first + static_cast<std::int64_t>(i)));
+    }
+  }
+
   Doubles feed_forward(const MoeMatrix& up, const MoeMatrix& back, std::int64_t e,
-                       const Doubles& row) const {
+                       const Doubles& row, bool has_biases = false) const {
     const std::int64_t width = back.source.columns, rows = up.source.rows;
     Doubles both = times(up, e * rows, rows, row), inner(static_cast<std::size_t>(width));
+    if (has_biases) add(gate_up_bias, e, both);
     for (double& value : both) value = rounded(value);
     for (std::size_t i = 0; i < inner.size(); ++i) {
-      const double factor = c.activation.gated ? both[i + inner.size()] : 1.0;
-      inner[i] = rounded(activated(c.activation.function, both[i]) * factor);
+      const double factor = c.activation.gated ? both[i + inner.size()] : 0.0;
+      inner[i] = rounded(activated(c.activation, both[i], factor));
     }
-    return times(back, e * back.source.rows, back.source.rows, inner);
+    Doubles y = times(back, e * back.source.rows, back.source.rows, inner);
+    if (has_biases) add(down_bias, e, y);
+    return y;
   }
 
   /// The k experts of a token, and their weights by expert.
@@ -129,7 +145,7 @@ struct MoeNumbers {
   MoeCase c;
   DType dtype;
   MoeMatrix router, gate_up, down, shared_gate_up, shared_down, shared_gate, latent_in, latent_out;
-  TestTensor bias, norm, x;
+  TestTensor bias, router_bias, gate_up_bias, down_bias, norm, x;
 };
 
 /// Indices by falling keys, of equals the lower one first.
@@ -190,8 +206,10 @@ inline Doubles MoeNumbers::added(const Doubles& n) const {
   Doubles weights, z = n, sum(static_cast<std::size_t>(c.expert_width()));
   if (c.latent > 0) z = times(latent_in, 0, c.latent, n);
   for (double& value : z) value = rounded(value);
-  for (const std::size_t e : choose(times(router, 0, c.experts, n), weights)) {
-    const Doubles out = feed_forward(gate_up, down, static_cast<std::int64_t>(e), z);
+  Doubles logits = times(router, 0, c.experts, n);
+  if (c.has_biases) add(router_bias, 0, logits);
+  for (const std::size_t e : choose(logits, weights)) {
+    const Doubles out = feed_forward(gate_up, down, static_cast<std::int64_t>(e), z, c.has_biases);
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += weights[e] * out[i];
   }
   if (c.latent > 0) {

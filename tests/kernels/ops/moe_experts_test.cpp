@@ -102,8 +102,8 @@ struct Case {
       }
       for (std::size_t i = 0; i < static_cast<std::size_t>(shape.intermediate); ++i) {
         const double factor =
-            activation.gated ? both[i + static_cast<std::size_t>(shape.intermediate)] : 1.0;
-        act.push_back(rounded(activated(activation.function, both[i]) * factor));
+            activation.gated ? both[i + static_cast<std::size_t>(shape.intermediate)] : 0.0;
+        act.push_back(rounded(activated(activation, both[i], factor)));
       }
       for (std::int64_t n = 0; n < shape.hidden; ++n) {
         double sum = 0;

@@ -127,6 +127,34 @@ const MoeCase moe_cases[] = {
      .shared = 12,
      .activation = plain_silu,
      .routing = sigmoid_routing},
+    {.tokens = 5,
+     .hidden = 40,
+     .experts = 6,
+     .active = 2,
+     .intermediate = 24,
+     .shared = 12,
+     .activation = gated_gelu,
+     .routing = normal_routing},
+    {.tokens = 6,
+     .hidden = 48,
+     .experts = 8,
+     .active = 4,
+     .intermediate = 29,
+     .activation = clamped_swiglu,
+     .has_biases = true},
+    {.tokens = 7,
+     .hidden = 70,
+     .experts = 6,
+     .active = 2,
+     .intermediate = 37,
+     .shared = 20,
+     .activation = plain_gelu,
+     .routing = sigmoid_routing,
+     .has_bias = true,
+     .router_is_f32 = true,
+     .latent = 66,
+     .scale = 0.7F,
+     .has_biases = true},
 };
 
 /// A case's weights as the queue packs them, or as they were published.
@@ -175,7 +203,10 @@ void run(Queue& queue, const MoeNumbers& numbers, const Packed& w, TestTensor& y
               .scale = c.scale,
               .shared_gate = there(w.shared_gate),
               .latent_in = there(w.latent_in),
-              .latent_out = there(w.latent_out)});
+              .latent_out = there(w.latent_out),
+              .router_bias = c.has_biases ? Tensor(numbers.router_bias) : Tensor(),
+              .gate_up_bias = c.has_biases ? Tensor(numbers.gate_up_bias) : Tensor(),
+              .down_bias = c.has_biases ? Tensor(numbers.down_bias) : Tensor()});
 }
 
 /// The block by its parts, on a copy of the residual stream: neither gates nor latent experts.

@@ -67,6 +67,46 @@ TEST_SUITE("kernels/ops/rms_norm") {
     }
   }
 
+  TEST_CASE("no weight is a weight of ones") {
+    for (const Isa isa : available_isas()) {
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        Queue queue = test_queue(isa, 2);
+        const auto x = random_tensor(dtype, {5, 3 * 77}, 1, 3.0F, {5, 1});
+        TestTensor ones(DType::f32, {77}), plain(dtype, {5, 3 * 77}), y = plain;
+        for (std::int64_t i = 0; i < 77; ++i) ones.set(i, 1.0F);
+        rms_norm(queue, {.x = x, .weight = {}, .y = y, .heads = 3});
+        rms_norm(queue, {.x = x, .weight = ones, .y = plain, .heads = 3});
+        CHECK(same_bytes(y, plain));
+      }
+    }
+  }
+
+  TEST_CASE("what is added is the norm as it would be written, and the sum has the factor") {
+    for (const Isa isa : available_isas()) {
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        CAPTURE(name_of(isa));
+        Queue queue = test_queue(isa, 2);
+        const auto x = random_tensor(dtype, {5, 77}, 1, 3.0F, {5, 1});
+        const auto weight = random_tensor(DType::f32, {77}, 2);
+        const auto before = random_tensor(dtype, {5, 77}, 3, 3.0F, {7, 3});
+        TestTensor normed(dtype, {5, 77}), factor(DType::f32, {1}), rounded(dtype, {1});
+        factor.set(0, 0.3F);
+        rms_norm(queue, {.x = x, .weight = weight, .y = normed});
+        TestTensor sum = before, scaled = before;
+        rms_norm(queue, {.x = x, .weight = weight, .y = sum, .add = true});
+        rms_norm(queue, {.x = x, .weight = weight, .y = scaled, .add = true, .factor = factor});
+        CHECK(sum.guards_intact());
+        CHECK(scaled.guards_intact());
+        for (std::int64_t i = 0; i < sum.size(); ++i) {
+          rounded.set(0, static_cast<float>(before.get(i)) + static_cast<float>(normed.get(i)));
+          REQUIRE(sum.get(i) == rounded.get(0));
+          rounded.set(0, static_cast<float>(sum.get(i)) * 0.3F);
+          REQUIRE(scaled.get(i) == rounded.get(0));
+        }
+      }
+    }
+  }
+
   TEST_CASE("a row's answer depends on no other row, on no thread and not on writing in place") {
     for (const Isa isa : available_isas()) {
       for (const DType dtype : {DType::f32, DType::bf16}) {
@@ -96,6 +136,9 @@ TEST_SUITE("kernels/ops/rms_norm") {
     CHECK_THROWS_WITH_AS(rms_norm(queue, {.x = x, .weight = weight, .y = x, .heads = 4}),
                          "rms_norm: heads divides H, got 4", Error);
     CHECK_THROWS_AS(rms_norm(queue, {.x = x, .weight = weight, .y = x, .heads = 2}), Error);
+    CHECK_THROWS_AS(rms_norm(queue, {.x = x, .weight = weight, .y = x, .add = true}), Error);
+    const TestTensor factor(DType::f32, {1}), y(DType::f32, {2, 6});
+    CHECK_THROWS_AS(rms_norm(queue, {.x = x, .weight = weight, .y = y, .factor = factor}), Error);
   }
 }
 

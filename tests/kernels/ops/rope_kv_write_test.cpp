@@ -244,7 +244,7 @@ TEST_SUITE("kernels/ops/rope_kv_write") {
     constexpr std::int64_t width = q_width + 2 * kv_width, gates = 11;
     for (const DType dtype : {DType::f32, DType::bf16}) {
       for (const std::int64_t rotary_dim : {0, 10, 24}) {
-        for (const int which : {1, 2, 3}) {  // q, k, both
+        for (const int which : {1, 2, 3, 7}) {  // q, k, both, v too
           CAPTURE(rotary_dim);
           CAPTURE(which);
           Queue queue = test_queue(best_isa(), 2);
@@ -256,6 +256,7 @@ TEST_SUITE("kernels/ops/rope_kv_write") {
             const Tensor x = expected_qkv.view().columns(first, heads_normed * head_dim);
             rms_norm(queue, {x, w, x, 1e-3F, which == 2, heads_normed});
           };
+          if (which & 4) norm(q_width + kv_width, kv_heads, {});
           if (which & 1) norm(0, heads, q_norm);
           if (which & 2) norm(q_width, kv_heads, k_norm);
           TestTensor expected = f.arena(DType::bf16), arena = expected;
@@ -266,6 +267,7 @@ TEST_SUITE("kernels/ops/rope_kv_write") {
           if (which & 2) op.k_norm = k_norm;
           op.norm_eps = 1e-3F;
           op.norm_one_plus = which == 2;
+          op.value_norm = (which & 4) != 0;
           rope_kv_write(queue, op);
           CHECK(arena.everything() == expected.everything());
           CHECK(qkv.guards_intact());
@@ -276,6 +278,42 @@ TEST_SUITE("kernels/ops/rope_kv_write") {
           }
         }
       }
+    }
+  }
+
+  TEST_CASE("queries alone are what they are among keys and values, and nothing is written") {
+    const Fixture f;
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      Queue queue = test_queue(best_isa(), 2);
+      const auto q_norm = random_tensor(DType::f32, {head_dim}, 2);
+      TestTensor whole = random_tensor(dtype, {tokens, q_width + 2 * kv_width}, 1);
+      TestTensor queries(dtype, {tokens, q_width + 5}, {3, 1});
+      for (std::int64_t i = 0; i < queries.size(); ++i) {
+        const std::int64_t t = i / (q_width + 5), at = i % (q_width + 5);
+        queries.set(i, whole.get(t * (q_width + 2 * kv_width) + at));
+      }
+      TestTensor arena = f.arena(dtype);
+      const TestTensor before = arena;
+      RopeKvWrite op = f.op(queries, arena, 24);
+      op.q_norm = q_norm;
+      op.queries_only = true;
+      rope_kv_write(queue, op);
+      CHECK(arena.everything() == before.everything());
+      CHECK(queries.guards_intact());
+      op = f.op(whole, arena, 24);
+      op.q_norm = q_norm;
+      rope_kv_write(queue, op);
+      for (std::int64_t i = 0; i < queries.size(); ++i) {
+        const std::int64_t t = i / (q_width + 5), at = i % (q_width + 5);
+        if (at < q_width) {
+          REQUIRE(queries.get(i) == whole.get(t * (q_width + 2 * kv_width) + at));
+        }
+      }
+      op.queries_only = true;
+      op.k_norm = q_norm;
+      CHECK_THROWS_WITH_AS(rope_kv_write(queue, op),
+                           "rope_kv_write: queries alone have no norms of keys and values, got 0",
+                           Error);
     }
   }
 

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include "kernels/ops/cap.h"
 #include "kernels/ops/conv.h"
 #include "kernels/ops/ssd.h"
 #include "kernels/simd/routes.h"
@@ -95,6 +96,24 @@ TEST_SUITE("kernels/simd/math") {
         worst = std::max(worst, ulps(y.get(i), value / (1.0 + std::exp(-value))));
       }
       CHECK(worst <= 4.0);
+    }
+  }
+
+  TEST_CASE("tanh is within 3 ulp") {
+    for (const Isa isa : available_isas()) {
+      if (isa == Isa::plain) continue;
+      CAPTURE(name_of(isa));
+      const auto xs = spread(-20.0F, 20.0F, 50001);
+      TestTensor x(DType::f32, {1, static_cast<std::int64_t>(xs.size())});
+      for (std::size_t i = 0; i < xs.size(); ++i) x.set(static_cast<std::int64_t>(i), xs[i]);
+      Queue queue = test_queue(isa);
+      cap(queue, {.x = x, .cap = 1.0F});
+      double worst = 0;
+      for (std::size_t i = 0; i < xs.size(); ++i) {
+        const auto value = static_cast<double>(xs[i]);
+        worst = std::max(worst, ulps(x.get(static_cast<std::int64_t>(i)), std::tanh(value)));
+      }
+      CHECK(worst <= 3.0);
     }
   }
 

@@ -15,7 +15,7 @@ using namespace hyb::testing;
 namespace {
 
 std::string error_of(const std::string& quantization) {
-  const std::string text = R"({"quantization_config":)" + quantization + "}";
+  const std::string text = R"({"model_type":"llama","quantization_config":)" + quantization + "}";
   return model_error([&] { refuse_quantized(Config::from_text(text, "config.json")); });
 }
 

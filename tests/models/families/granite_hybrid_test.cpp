@@ -106,9 +106,9 @@ TEST_SUITE("models/families/granite_hybrid") {
     CHECK(attention(plan, 5).rope->theta == 7000.0);
     CHECK(contains(model_error([] {
                      plan_of("granite-4.0-h-tiny", {{"position_embedding_type", "\"rope\""},
-                                                    {"rope_scaling", R"({"type":"yarn"})"}});
+                                                    {"rope_scaling", R"({"type":"longrope"})"}});
                    }),
-                   "rope_scaling.rope_type: \"yarn\" is not supported"));
+                   "rope_scaling.rope_type: \"longrope\" is not supported"));
     CHECK(contains(error_of("position_embedding_type", "\"alibi\""), "\"alibi\" is not supported"));
   }
 

@@ -87,7 +87,8 @@ TEST_SUITE("models/families/lfm2") {
     CHECK(contains(error_of(dense, "theta", "5"), "theta: is not rope_theta"));
     CHECK(contains(error_of(dense, "conv_L_cache", "5"), "conv_L_cache"));
     CHECK(contains(error_of(dense, "block_ffn_dim_multiplier", "1e9"), "absurd"));
-    CHECK(contains(error_of(dense, "rope_parameters", R"({"rope_type":"yarn"})"), "\"yarn\""));
+    CHECK(contains(error_of(dense, "rope_parameters", R"({"rope_type":"longrope"})"),
+                   "\"longrope\""));
     CHECK(contains(error_of(sparse, "num_experts_per_tok", "33"), "only 32"));
   }
 }

@@ -71,8 +71,8 @@ TEST_SUITE("models/families/llama") {
     CHECK(contains(error_of("attention_bias", "true"), "attention_bias: true is not supported"));
     CHECK(contains(error_of("mlp_bias", "true"), "mlp_bias: true is not supported"));
     CHECK(contains(error_of("intermediate_size", ""), "intermediate_size: is missing"));
-    CHECK(contains(error_of("rope_scaling", R"({"rope_type":"yarn","factor":4})"),
-                   "rope_scaling.rope_type: \"yarn\" is not supported"));
+    CHECK(contains(error_of("rope_scaling", R"({"rope_type":"longrope","factor":4})"),
+                   "rope_scaling.rope_type: \"longrope\" is not supported"));
     CHECK(contains(error_of("rope_scaling", R"({"rope_type":"linear"})"), "factor: is missing"));
     CHECK(contains(error_of("rope_scaling", R"({"rope_type":"linear","factor":0})"),
                    "rope_scaling.factor: must be above 0, is 0"));

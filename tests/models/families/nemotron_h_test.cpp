@@ -86,6 +86,31 @@ TEST_SUITE("models/families/nemotron_h") {
           }) == "");
   }
 
+  TEST_CASE("a draft layer: attention, then experts, in both spellings; others are none") {
+    const auto draft = [](const std::vector<Edit>& edits) {
+      return plan_of(preset("nemotron-3-super-120b-a12b", edits), true).draft;
+    };
+    CHECK_FALSE(plan_of(preset("nemotron-3-super-120b-a12b"), false).draft);
+    const std::vector<Edit> named = {{"mtp_hybrid_override_pattern", ""},
+                                     {"mtp_layers_block_type", R"(["attention","moe"])"}};
+    for (const std::vector<Edit>& edits : {std::vector<Edit>{}, named}) {
+      const std::optional<DraftLayer> found = draft(edits);
+      REQUIRE(found);
+      CHECK(found->norm == Norm::rms);
+      REQUIRE(found->layers.size() == 2);
+      const Attention& attention = std::get<Attention>(found->layers[0].blocks.at(0).parts.at(0));
+      CHECK(attention.heads == 32);
+      CHECK(attention.has_keys_alone);
+      CHECK_FALSE(attention.rope);
+      CHECK(std::get<Moe>(found->layers[1].blocks.at(0).parts.at(0)).latent == 1024);
+    }
+    CHECK_FALSE(draft({{"num_nextn_predict_layers", ""}}));
+    CHECK_FALSE(draft({{"num_nextn_predict_layers", "2"}}));
+    CHECK_FALSE(draft({{"mtp_hybrid_override_pattern", ""}}));
+    CHECK_FALSE(draft({{"mtp_hybrid_override_pattern", "\"*-\""}}));
+    CHECK_FALSE(plan_of(preset("nemotron-3-nano-30b-a3b"), true).draft);
+  }
+
   TEST_CASE("what is not supported or contradicts itself is an error by name") {
     CHECK(contains(error_of("num_hidden_layers", "51"), "has 52 layers, num_hidden_layers is 51"));
     CHECK(contains(error_of("hybrid_override_pattern", "\"" + std::string(51, 'M') + "X\""),

@@ -77,6 +77,27 @@ TEST_SUITE("models/families/qwen3_next") {
     CHECK(std::get<Mlp>(plan.layers[5].blocks[1].parts[0]).hidden == 5120);
   }
 
+  TEST_CASE("a draft layer of gated attention, with experts where the model has some") {
+    const auto draft = [](const std::string& model, const std::vector<Edit>& edits = {}) {
+      return plan_of(preset(model, edits), true).draft;
+    };
+    CHECK_FALSE(plan_of(preset(name), false).draft);
+    for (const std::string model : {name, "qwen3.5-35b-a3b", "qwen3.5-4b"}) {
+      CAPTURE(model);
+      const std::optional<DraftLayer> found = draft(model);
+      REQUIRE(found);
+      CHECK(found->norm == Norm::rms_1p);
+      REQUIRE(found->layers.size() == 1);
+      const std::vector<Block>& blocks = found->layers[0].blocks;
+      REQUIRE(blocks.size() == 2);
+      CHECK(std::get<Attention>(blocks[0].parts.at(0)).output_gate);
+      CHECK(std::holds_alternative<Moe>(blocks[1].parts.at(0)) == (model != "qwen3.5-4b"));
+    }
+    CHECK_FALSE(draft("qwen3.5-4b", {{"mtp_num_hidden_layers", "0"}}));
+    CHECK_FALSE(draft("qwen3.5-4b", {{"mtp_num_hidden_layers", "2"}}));
+    CHECK_FALSE(draft("qwen3.5-4b", {{"mtp_use_dedicated_embeddings", "true"}}));
+  }
+
   TEST_CASE("a key that is lost does not turn a part off") {
     CHECK(contains(error_of("num_experts", ""), "num_experts: is missing"));
     CHECK(contains(error_of("shared_expert_intermediate_size", ""),
@@ -93,7 +114,7 @@ TEST_SUITE("models/families/qwen3_next") {
     CHECK(contains(error_of("partial_rotary_factor", "1.5"), "partial_rotary_factor"));
     CHECK(contains(error_of("partial_rotary_factor", "0.02"), "even number"));
     CHECK(contains(error_of("layer_types", "[\"full_attention\"]"), "num_hidden_layers is 48"));
-    CHECK(contains(error_of("rope_parameters", R"({"rope_type":"yarn"})"), "\"yarn\""));
+    CHECK(contains(error_of("rope_parameters", R"({"rope_type":"longrope"})"), "\"longrope\""));
     CHECK(contains(error_of("num_experts_per_tok", "513"), "only 512"));
   }
 }

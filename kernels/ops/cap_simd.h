@@ -1,0 +1,16 @@
+#pragma once
+
+#include "kernels/simd/math.h"
+#include "kernels/simd/routes.h"
+
+namespace hyb::kernels {
+
+template <>
+void cap_row<vector_isa>(const CapRow& row) {
+  const Vec cap = broadcast(row.cap);
+  each_vector(row.count, [&](std::int64_t i, auto part) {
+    store(row.x + i, cap * tanh(load(row.x + i, part) / cap), part);
+  });
+}
+
+}  // namespace hyb::kernels

@@ -1,0 +1,117 @@
+// Gemma 2 and 3 (its text part): norms before and after attention and feed-forward, windows in most
+// layers; Gemma 2 caps scores and logits, Gemma 3 norms q and k and has another rope where a layer
+// sees everything.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "models/families/common.h"
+
+namespace hyb::models {
+namespace {
+
+/// What transformers takes where a key is absent: published files of Gemma 3 leave out most.
+constexpr std::string_view gemma3_defaults = R"({
+  "vocab_size": 262208, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26,
+  "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
+  "max_position_embeddings": 131072, "rms_norm_eps": 1e-6, "query_pre_attn_scalar": 256
+})";
+
+Attention read_gemma_attention(const Config& c) {
+  demand_flag(c, "attention_bias", false);
+  demand_flag(c, "use_bidirectional_attention", false);
+  Attention attention = read_attention(c, c.i("head_dim", 256));
+  const double scalar = c.f("query_pre_attn_scalar", 256.0);
+  if (scalar <= 0) c.fail("query_pre_attn_scalar", fmt::format("must be above 0, is {}", scalar));
+  attention.scale = static_cast<float>(1.0 / std::sqrt(scalar));
+  return attention;
+}
+
+/// Layers of attention and feed-forward, each between two norms.
+Plan sandwich_plan(const Config& c, double usual_logits_cap) {
+  Plan p = read_plan(c, "rms_norm_eps");
+  p.tied_head = c.b("tie_word_embeddings", true);
+  p.final_norm = Norm::rms_1p;
+  p.embedding_times_root = true;
+  p.logits_cap = read_cap(c, "final_logit_softcapping", usual_logits_cap);
+  return p;
+}
+
+Layer sandwich(const Part& attention, const Part& feed_forward) {
+  const auto block = [](const Part& part) {
+    return Block{.norm = Norm::rms_1p, .parts = {part}, .post_norm = Norm::rms_1p};
+  };
+  return {{block(attention), block(feed_forward)}};
+}
+
+Mlp read_gelu_mlp(const Config& c) {
+  demand(c, "hidden_activation", "gelu_pytorch_tanh");
+  return {.hidden = c.i("intermediate_size"),
+          .activation = {.function = kernels::ActivationFunction::gelu_tanh}};
+}
+
+Plan plan_gemma2(const Config& c) {
+  Plan p = sandwich_plan(c, 30.0);
+  Attention attention = read_gemma_attention(c);
+  attention.rope = read_rope(c, attention.head_dim, 1.0);
+  attention.score_cap = read_cap(c, "attn_logit_softcapping", 50.0);
+  for (const std::int32_t window :
+       layer_windows(c, 4096, [](std::int32_t layer) { return layer % 2 == 1; })) {
+    attention.window = window;
+    p.layers.push_back(sandwich(attention, read_gelu_mlp(c)));
+  }
+  return p;
+}
+
+/// One object for each kind of layers, or as older files have it: rope_theta and rope_scaling where
+/// a layer sees everything, rope_local_base_freq elsewhere.
+Rope read_gemma3_rope(const Config& c, std::int32_t head_dim, bool is_full) {
+  const double usual = is_full ? 1e6 : 1e4;
+  if (c.has("rope_parameters")) {
+    return read_rope(c, head_dim, 1.0, usual, is_full ? "full_attention" : "sliding_attention");
+  }
+  if (is_full) return read_rope(c, head_dim, 1.0, usual);
+  return {.rotary_dim = head_dim, .theta = c.f("rope_local_base_freq", usual)};
+}
+
+std::vector<std::int32_t> read_gemma3_windows(const Config& c) {
+  if (c.has("layer_types")) return layer_windows(c, 4096, nullptr);
+  const std::int32_t pattern = c.i({"sliding_window_pattern", "_sliding_window_pattern"}, 6);
+  std::vector<std::int32_t> windows;
+  for (std::int32_t i = 1; i <= layer_count(c); ++i) {
+    windows.push_back(i % pattern == 0 ? 0 : c.i("sliding_window", 4096));
+  }
+  return windows;
+}
+
+Plan plan_gemma3(const Config& given) {
+  const Config c = given.with_defaults(gemma3_defaults);
+  demand_absent(c, "attn_logit_softcapping");
+  Plan p = sandwich_plan(c, 0.0);
+  Attention attention = read_gemma_attention(c);
+  attention.qk_norm = Norm::rms_1p;
+  for (const std::int32_t window : read_gemma3_windows(c)) {
+    attention.window = window;
+    attention.rope = read_gemma3_rope(c, attention.head_dim, window == 0);
+    p.layers.push_back(sandwich(attention, read_gelu_mlp(c)));
+  }
+  return p;
+}
+
+constexpr std::string_view gemma2_types[] = {"gemma2"};
+constexpr std::string_view gemma3_types[] = {"gemma3", "gemma3_text"};
+constexpr std::string_view trunks[] = {"model", "model.language_model", "language_model.model"};
+constexpr std::string_view unused[] = {"vision_tower.", "multi_modal_projector.",
+                                       "model.vision_tower.", "model.multi_modal_projector."};
+
+}  // namespace
+
+const Family gemma2 = {
+    .model_types = gemma2_types, .plan = plan_gemma2, .names = gemma_names, .trunks = trunks};
+const Family gemma3 = {.model_types = gemma3_types,
+                       .plan = plan_gemma3,
+                       .names = gemma_names,
+                       .trunks = trunks,
+                       .unused = unused};
+
+}  // namespace hyb::models

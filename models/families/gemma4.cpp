@@ -1,0 +1,139 @@
+// Gemma 4, dense (E2B, E4B, 12B, 31B; the text part): norms before and after attention and
+// feed-forward and a factor per layer; values are normed, and in full layers may be made of the
+// keys; wider heads and a proportional rope where a layer sees everything. In the small ones the
+// last layers read the keys and values of an earlier one, and every layer has an embedding of its
+// own.
+#include <fmt/format.h>
+
+#include <optional>
+#include <utility>
+
+#include "models/families/common.h"
+
+namespace hyb::models {
+namespace {
+
+/// What transformers takes where a key is absent.
+constexpr std::string_view defaults = R"({
+  "vocab_size": 262144, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 30,
+  "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "global_head_dim": 512,
+  "max_position_embeddings": 131072, "rms_norm_eps": 1e-6, "sliding_window": 512
+})";
+
+/// The 12B with images and sounds as plain tokens: without embeddings per layer.
+bool is_unified(const Config& c) { return c.model_type().starts_with("gemma4_unified"); }
+
+/// The attention of full layers, or of those with windows.
+Attention read_kind(const Config& c, bool is_full) {
+  const bool keys_are_values = is_full && c.b("attention_k_eq_v", false);
+  const std::int32_t head_dim = c.i(is_full ? "global_head_dim" : "head_dim");
+  Attention attention = read_attention(c, head_dim);
+  if (keys_are_values) {
+    attention.kv_heads = c.i("num_global_key_value_heads", attention.kv_heads);
+    check(c, attention);
+  }
+  attention.scale = 1.0F;
+  attention.qk_norm = Norm::rms;
+  attention.value_norm = true;
+  attention.keys_are_values = keys_are_values;
+  if (!is_full) {
+    attention.rope = read_rope(c, head_dim, 1.0, 1e4, "sliding_attention");
+  } else if (c.has("rope_parameters")) {
+    attention.rope = read_rope(c, head_dim, 1.0, 1e6, "full_attention");
+  } else {
+    attention.rope = proportional_rope(head_dim, 1e6, 0.25);
+  }
+  return attention;
+}
+
+/// For every layer the one whose keys and values it reads, -1 for its own: of the last
+/// num_kv_shared_layers layers, the last one before them of the same kind.
+std::vector<std::int32_t> read_sharing(const Config& c, const std::vector<std::int32_t>& windows) {
+  const auto layers = static_cast<std::int32_t>(windows.size());
+  constexpr const char* key = "num_kv_shared_layers";
+  const std::int32_t own = layers - c.i(key, 0, {0, layers - 1});
+  std::vector<std::int32_t> sources(windows.size(), -1);
+  for (std::int32_t i = own; i < layers; ++i) {
+    std::int32_t source = own - 1;
+    const auto window_of = [&](std::int32_t layer) {
+      return windows[static_cast<std::size_t>(layer)];
+    };
+    while (source >= 0 && window_of(source) != window_of(i)) --source;
+    if (source < 0) c.fail(key, fmt::format("leaves layer {} no layer of its kind to read", i));
+    sources[static_cast<std::size_t>(i)] = source;
+  }
+  return sources;
+}
+
+Mlp read_mlp(const Config& c, bool is_shared) {
+  demand(c, "hidden_activation", "gelu_pytorch_tanh");
+  const bool is_wide = is_shared && c.b("use_double_wide_mlp", false);
+  return {.hidden = (is_wide ? 2 : 1) * c.i("intermediate_size"),
+          .activation = {.function = kernels::ActivationFunction::gelu_tanh}};
+}
+
+std::optional<LayerInputs> read_layer_inputs(const Config& c) {
+  const std::int32_t width =
+      c.i("hidden_size_per_layer_input", is_unified(c) ? 0 : 256, count_range);
+  if (width == 0) return std::nullopt;
+  return LayerInputs{.vocab = c.i("vocab_size_per_layer_input", 262144), .width = width};
+}
+
+Plan plan(const Config& given) {
+  const Config c = given.with_defaults(defaults);
+  demand_flag(c, "attention_bias", false);
+  demand_flag(c, "enable_moe_block", false);
+  if (c.s("use_bidirectional_attention", "vision") != "vision") {
+    c.fail("use_bidirectional_attention", "is not supported for text");
+  }
+  Plan p = read_plan(c, "rms_norm_eps");
+  p.tied_head = c.b("tie_word_embeddings", true);
+  p.embedding_times_root = true;
+  p.logits_cap = read_cap(c, "final_logit_softcapping", 0.0);
+  std::vector<std::int32_t> windows =
+      layer_windows(c, 512, [](std::int32_t layer) { return layer % 6 == 5; });
+  windows.back() = 0;  // transformers forces it, whatever layer_types says
+  const Attention full = read_kind(c, true), sliding = read_kind(c, false);
+  const std::vector<std::int32_t> sources = read_sharing(c, windows);
+  p.layer_inputs = read_layer_inputs(c);
+  for (std::size_t i = 0; i < windows.size(); ++i) {
+    Attention attention = windows[i] == 0 ? full : sliding;
+    attention.window = windows[i];
+    attention.kv_of = sources[i];
+    const Part feed_forward = read_mlp(c, sources[i] >= 0);
+    Layer layer = {{{.parts = {attention}, .post_norm = Norm::rms},
+                    {.parts = {feed_forward}, .post_norm = Norm::rms}}};
+    if (p.layer_inputs) {
+      const LayerInput input = {.width = p.layer_inputs->width,
+                                .layer = static_cast<std::int32_t>(i)};
+      layer.blocks.push_back({.norm = Norm::none, .parts = {input}, .post_norm = Norm::rms});
+    }
+    layer.blocks.back().has_factor = true;
+    p.layers.push_back(std::move(layer));
+  }
+  return p;
+}
+
+constexpr TensorName own_names[] = {
+    {"block1.factor", "*.layers.{}.layer_scalar"},
+    {"block2.factor", "*.layers.{}.layer_scalar"},
+    {"block2.post_norm", "*.layers.{}.post_per_layer_input_norm.weight"},
+    {"layer_input.gate", "*.layers.{}.per_layer_input_gate.weight"},
+    {"layer_input.projection", "*.layers.{}.per_layer_projection.weight"},
+    {"layer_inputs.embed", "*.embed_tokens_per_layer.weight"},
+    {"layer_inputs.projection", "*.per_layer_model_projection.weight"},
+    {"layer_inputs.norm", "*.per_layer_projection_norm.weight"},
+};
+constexpr auto names = joined(gemma_names, own_names);
+constexpr std::string_view model_types[] = {"gemma4", "gemma4_text", "gemma4_unified",
+                                            "gemma4_unified_text"};
+constexpr std::string_view trunks[] = {"model", "model.language_model"};
+constexpr std::string_view unused[] = {"model.vision_tower.", "model.embed_vision.",
+                                       "model.audio_tower.", "model.embed_audio."};
+
+}  // namespace
+
+const Family gemma4 = {
+    .model_types = model_types, .plan = plan, .names = names, .trunks = trunks, .unused = unused};
+
+}  // namespace hyb::models

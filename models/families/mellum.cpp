@@ -1,0 +1,35 @@
+// Mellum 2: Qwen3-MoE with windows, and a rope for each of the two kinds of layers.
+#include "models/families/common.h"
+
+namespace hyb::models {
+namespace {
+
+Plan plan(const Config& c) {
+  demand(c, "hidden_act", "silu");
+  demand_flag(c, "attention_bias", false);
+  Plan p = read_plan(c, "rms_norm_eps");
+  Attention attention = read_attention(c, c.i("head_dim", 128));
+  attention.qk_norm = Norm::rms;
+  const auto windows = layer_windows(c, 1024, [](std::int32_t) { return true; });
+  const std::vector<bool> sparse = sparse_mlp_types(c);
+  const Part experts = read_qwen_experts(c, true);
+  for (std::size_t i = 0; i < windows.size(); ++i) {
+    attention.window = windows[i];
+    attention.rope = windows[i] == 0
+                         ? read_rope(c, attention.head_dim, 1.0, 500000.0, "full_attention")
+                         : read_rope(c, attention.head_dim, 1.0, 10000.0, "sliding_attention");
+    const Part feed_forward = sparse[i] ? experts : Part(Mlp{.hidden = c.i("intermediate_size")});
+    p.layers.push_back({{{.parts = {attention}}, {.parts = {feed_forward}}}});
+  }
+  return p;
+}
+
+constexpr auto names = joined(model_names, attention_names, llama_names, qwen_names);
+constexpr std::string_view model_types[] = {"mellum"};
+constexpr std::string_view unused[] = {"mtp."};
+
+}  // namespace
+
+const Family mellum = {.model_types = model_types, .plan = plan, .names = names, .unused = unused};
+
+}  // namespace hyb::models

@@ -1,0 +1,217 @@
+"""Plans of the families whose layers have windows of attention; see reference_plans.py."""
+
+from reference_ffn import LayerInput, Mlp, Moe
+from reference_plans import (
+    Block,
+    LayerInputs,
+    attention_of,
+    granite_factors,
+    pair,
+    plan_with,
+    rope_of,
+)
+from reference_plans_qwen import qwen_moe
+
+
+def window_kinds(c, is_full):
+    """"full_attention" or "sliding_attention" of every layer."""
+    kinds = {True: "full_attention", False: "sliding_attention"}
+    return c.get("layer_types") or [kinds[is_full(i)] for i in range(c["num_hidden_layers"])]
+
+
+def head_dim_of(c):
+    return c.get("head_dim") or c["hidden_size"] // c["num_attention_heads"]
+
+
+def granite_swa_ffn(c, hidden, at):
+    if not c.get("num_local_experts"):
+        return Mlp(hidden, at + "mlp.", width=c["intermediate_size"])
+    shared, wide = None, c.get("shared_intermediate_size")
+    if wide:
+        shared = Mlp(hidden, at + "shared_mlp.", width=wide, term="shared_mlp", kind="fused")
+        shared.name["down"] = at + "shared_mlp.output_linear.weight"
+    names = {
+        "gate_up": "experts.gate_up_proj",
+        "down": "experts.down_proj",
+        "router": "router.weight",
+    }
+    k, width = c["num_experts_per_tok"], c["intermediate_size"]
+    options = {"experts": c["num_local_experts"], "top_k": k, "width": width, "shared": shared}
+    return Moe(hidden, at + "block_sparse_moe.", names, kind="fused", norm="softmax", **options)
+
+
+def granite_swa(c, prefix, fused):
+    hidden, head_dim = c["hidden_size"], head_dim_of(c)
+    own = {"multiplier": float(c["attention_multiplier"]), "head_dim": head_dim, "sinks": True}
+    layers = []
+    for i, kind in enumerate(window_kinds(c, lambda i: i % 4 == 0)):
+        at = f"{prefix}layers.{i}."
+        rope = rope_of(c, head_dim)
+        if c.get("layer_rope_theta"):
+            theta = c["layer_rope_theta"][i]
+            rope = {"theta": float(theta), "rope_dims": head_dim if theta else 0, "scaling": None}
+        own["window"] = c["sliding_window"] if kind == "sliding_attention" else None
+        attention = attention_of(c, hidden, at + "self_attn.", **own, **rope)
+        layers.append(pair(at, attention, granite_swa_ffn(c, hidden, at)))
+    return plan_with(c, prefix, layers, multipliers=granite_factors(c))
+
+
+def mellum(c, prefix, fused):
+    hidden, eps, head_dim = c["hidden_size"], c["rms_norm_eps"], c["head_dim"]
+    own = {"head_dim": head_dim, "qk_norm": "rms", "eps": eps}
+    thetas = {"full_attention": 500000.0, "sliding_attention": 10000.0}
+    layers = []
+    for i, kind in enumerate(window_kinds(c, lambda i: True)):
+        at = f"{prefix}layers.{i}."
+        rope = rope_of(c, head_dim, theta=thetas[kind], layers=kind)
+        own["window"] = c["sliding_window"] if kind == "sliding_attention" else None
+        if (c.get("mlp_layer_types") or {i: "sparse"})[i] == "sparse":
+            ffn = qwen_moe(c, hidden, at + "mlp.", fused, must_norm=False)
+        else:
+            ffn = Mlp(hidden, at + "mlp.", width=c["intermediate_size"])
+        layers.append(pair(at, attention_of(c, hidden, at + "self_attn.", **own, **rope), ffn))
+    return plan_with(c, prefix, layers)
+
+
+def sandwich(at, attention, ffn):
+    """Gemma's layer: a norm before each of the two parts and one after it."""
+    norm = lambda name: f"{at}{name}_layernorm.weight"
+    return [
+        Block(norm("input"), [attention], norm("post_attention")),
+        Block(norm("pre_feedforward"), [ffn], norm("post_feedforward")),
+    ]
+
+
+def gemma(c, prefix, is_full, **options):
+    """Gemma 2 and 3; options of their attention."""
+    hidden, head_dim = c["hidden_size"], c["head_dim"]
+    own = {"multiplier": c["query_pre_attn_scalar"] ** -0.5, "head_dim": head_dim, **options}
+    layers = []
+    for i, kind in enumerate(window_kinds(c, is_full)):
+        at = f"{prefix}layers.{i}."
+        rope = gemma_rope(c, head_dim, kind)
+        own["window"] = c["sliding_window"] if kind == "sliding_attention" else None
+        attention = attention_of(c, hidden, at + "self_attn.", **own, **rope)
+        width = c["intermediate_size"]
+        ffn = Mlp(hidden, at + "mlp.", width=width, activation="gelu_tanh")
+        layers.append(sandwich(at, attention, ffn))
+    return plan_with(
+        {"tie_word_embeddings": True, **c},
+        prefix,
+        layers,
+        norm="rms_1p",
+        multipliers={"embedding_multiplier": hidden**0.5},
+        logits_cap=c.get("final_logit_softcapping"),
+    )
+
+
+def gemma_rope(c, head_dim, kind):
+    if c["model_type"] == "gemma2" or "rope_parameters" in c:
+        theta = 10000.0 if kind == "sliding_attention" else 1000000.0
+        return rope_of(c, head_dim, theta=theta, layers=kind)
+    if kind == "sliding_attention":
+        theta = c.get("rope_local_base_freq", 10000.0)
+        return {"theta": float(theta), "rope_dims": head_dim, "scaling": None}
+    return rope_of(c, head_dim, theta=1000000.0)
+
+
+def gemma2(c, prefix, fused):
+    return gemma(c, prefix, lambda i: i % 2 == 1, score_cap=c["attn_logit_softcapping"])
+
+
+def gemma3(c, prefix, fused):
+    pattern = c.get("sliding_window_pattern", 6)
+    own = {"qk_norm": "rms_1p", "eps": c["rms_norm_eps"]}
+    return gemma(c, prefix, lambda i: (i + 1) % pattern == 0, **own)
+
+
+def gpt_oss(c, prefix, fused):
+    hidden, head_dim = c["hidden_size"], head_dim_of(c)
+    own = {"head_dim": head_dim, "sinks": True, "biases": True, **rope_of(c, head_dim)}
+    ends = {"gate_up": "gate_up_proj", "down": "down_proj"}
+    ends |= {"gate_up_bias": "gate_up_proj_bias", "down_bias": "down_proj_bias"}
+    names = {role: "experts." + end for role, end in ends.items()}
+    names |= {"router": "router.weight", "router_bias": "router.bias"}
+    experts = {
+        "experts": c["num_local_experts"],
+        "top_k": c["num_experts_per_tok"],
+        "width": c["intermediate_size"],
+        "alpha": c.get("swiglu_alpha", 1.702),
+        "limit": c.get("swiglu_limit", 7.0),
+        "norm": "softmax",
+    }
+    layers = []
+    for i, kind in enumerate(window_kinds(c, lambda i: i % 2 == 1)):
+        at = f"{prefix}layers.{i}."
+        own["window"] = c["sliding_window"] if kind == "sliding_attention" else None
+        moe = Moe(hidden, at + "mlp.", names, kind="clamped", **experts)
+        layers.append(pair(at, attention_of(c, hidden, at + "self_attn.", **own), moe))
+    return plan_with(c, prefix, layers)
+
+
+def gemma4_kinds(c):
+    kinds = window_kinds(c, lambda i: i % 6 == 5)
+    return [*kinds[:-1], "full_attention"]
+
+
+def gemma4_attention(c, at, kinds, i):
+    """The attention of layer i; the last num_kv_shared_layers read what another one keeps."""
+    is_full = kinds[i] == "full_attention"
+    head_dim = c["global_head_dim" if is_full else "head_dim"]
+    rope = rope_of(c, head_dim, layers=kinds[i])
+    if "rope_parameters" not in c:
+        proportional = {"rope_type": "proportional", "partial_rotary_factor": 0.25}
+        rope = {"theta": 1e6 if is_full else 1e4, "rope_dims": head_dim, "scaling": None}
+        rope["scaling"] = proportional if is_full else None
+    own = len(kinds) - c.get("num_kv_shared_layers", 0)
+    attention = attention_of(
+        c,
+        c["hidden_size"],
+        at,
+        head_dim=head_dim,
+        multiplier=1.0,
+        qk_norm="rms",
+        eps=c["rms_norm_eps"],
+        value_norm=True,
+        keys_are_values=is_full and c.get("attention_k_eq_v", False),
+        window=None if is_full else c["sliding_window"],
+        kv_of=max(j for j in range(own) if kinds[j] == kinds[i]) if i >= own else None,
+        **rope,
+    )
+    if attention.keys_are_values:
+        attention.kv_heads = c.get("num_global_key_value_heads") or attention.kv_heads
+    return attention
+
+
+def gemma4(c, prefix, fused):
+    hidden, width = c["hidden_size"], c.get("hidden_size_per_layer_input", 256)
+    kinds, layers = gemma4_kinds(c), []
+    for i in range(len(kinds)):
+        at = f"{prefix}layers.{i}."
+        attention = gemma4_attention(c, at + "self_attn.", kinds, i)
+        is_wide = attention.kv_of is not None and c.get("use_double_wide_mlp", False)
+        wide = c["intermediate_size"] * (2 if is_wide else 1)
+        ffn = Mlp(hidden, at + "mlp.", width=wide, activation="gelu_tanh")
+        blocks = sandwich(at, attention, ffn)
+        if width:
+            part = LayerInput(hidden, at, width=width)
+            blocks.append(Block(None, [part], at + "post_per_layer_input_norm.weight"))
+        blocks[-1].factor = at + "layer_scalar"
+        layers.append(blocks)
+    inputs = None
+    if width:
+        inputs = LayerInputs(
+            vocab=c["vocab_size_per_layer_input"],
+            width=width,
+            embed=prefix + "embed_tokens_per_layer.weight",
+            projection=prefix + "per_layer_model_projection.weight",
+            norm=prefix + "per_layer_projection_norm.weight",
+        )
+    return plan_with(
+        {"tie_word_embeddings": True, **c},
+        prefix,
+        layers,
+        multipliers={"embedding_multiplier": hidden**0.5},
+        logits_cap=c.get("final_logit_softcapping"),
+        layer_inputs=inputs,
+    )
