@@ -434,12 +434,12 @@ llamas = {
     },
 }
 
-windows = {
-    "gpt-oss-20b": {
+def gpt_oss(layers, experts):
+    return {
         "model_type": "gpt_oss",
         "architectures": ["GptOssForCausalLM"],
         "hidden_size": 2880,
-        "num_hidden_layers": 24,
+        "num_hidden_layers": layers,
         "num_attention_heads": 64,
         "num_key_value_heads": 8,
         "head_dim": 64,
@@ -448,10 +448,10 @@ windows = {
         "rms_norm_eps": 1e-05,
         "max_position_embeddings": 131072,
         "intermediate_size": 2880,
-        "num_local_experts": 32,
+        "num_local_experts": experts,
         "num_experts_per_tok": 4,
         "swiglu_limit": 7.0,
-        "layer_types": ["sliding_attention", "full_attention"] * 12,
+        "layer_types": ["sliding_attention", "full_attention"] * (layers // 2),
         "sliding_window": 128,
         "rope_theta": 150000,
         "rope_scaling": {
@@ -473,6 +473,58 @@ windows = {
                 "model.embed_tokens",
                 "lm_head",
             ],
+        },
+    }
+
+
+windows = {
+    "gpt-oss-20b": gpt_oss(24, 32),
+    "gpt-oss-120b": gpt_oss(36, 128),
+    "gemma-3-1b": {
+        "model_type": "gemma3_text",
+        "architectures": ["Gemma3ForCausalLM"],
+        "hidden_size": 1152,
+        "num_hidden_layers": 26,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 1,
+        "head_dim": 256,
+        "query_pre_attn_scalar": 256,
+        "hidden_activation": "gelu_pytorch_tanh",
+        "attention_bias": False,
+        "rms_norm_eps": 1e-06,
+        "max_position_embeddings": 32768,
+        "intermediate_size": 6912,
+        "sliding_window": 512,
+        "sliding_window_pattern": 6,
+        "rope_theta": 1000000,
+        "rope_local_base_freq": 10000,
+        "rope_scaling": None,
+        "vocab_size": 262144,
+        "bos_token_id": 2,
+        "eos_token_id": [1, 106],
+    },
+    "gemma-3-27b": {
+        "model_type": "gemma3",
+        "architectures": ["Gemma3ForConditionalGeneration"],
+        "bos_token_id": 2,
+        "eos_token_id": [1, 106],
+        "text_config": {
+            "model_type": "gemma3_text",
+            "hidden_size": 5376,
+            "num_hidden_layers": 62,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 16,
+            "head_dim": 128,
+            "query_pre_attn_scalar": 168,
+            "rms_norm_eps": 1e-06,
+            "max_position_embeddings": 131072,
+            "intermediate_size": 21504,
+            "sliding_window": 1024,
+            "sliding_window_pattern": 6,
+            "rope_theta": 1000000,
+            "rope_local_base_freq": 10000,
+            "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+            "vocab_size": 262208,
         },
     },
 }
@@ -508,6 +560,9 @@ figures = {
     "qwen3-8b": known(8.19, 0.0, 0.0, 147456),
     "qwen3-30b-a3b": known(30.53, 0.0, 0.0, 98304),
     "gpt-oss-20b": known(20.91, 0.0, 0.0, 24576),
+    "gpt-oss-120b": known(116.83, 0.0, 0.0, 36864),
+    "gemma-3-1b": known(1.00, 0.0, 0.0, 4096),
+    "gemma-3-27b": known(27.01, 0.0, 0.0, 81920),
 }
 
 # Counts in the headers of published NVFP4 folders. In the first, experts, shared experts and the

@@ -40,7 +40,8 @@ def text_config(config):
     inner = config.get("text_config")
     if not inner:
         return config
-    return {"tie_word_embeddings": config.get("tie_word_embeddings", False), **inner}
+    outer = {key: config[key] for key in ("tie_word_embeddings",) if key in config}
+    return {**outer, **inner}
 
 
 def plan_of(config, prefix=None, fused=None):

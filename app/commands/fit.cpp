@@ -56,6 +56,7 @@ void print_text(const ModelSource& source, const ModelOutline& outline, const Fi
   };
   std::string weights = weights_name(geometry.load);
   if (geometry.load.lossless) {
+    if (!weights.starts_with("BF16")) weights += ", the BF16 ones in 12 bits";
     weights += geometry.load.above_12_bits > 0
                    ? ", by samples of the files"
                    : fmt::format(" where that pays; {} if it never does",

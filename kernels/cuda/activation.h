@@ -14,6 +14,11 @@ __device__ __forceinline__ float silu(float z) { return divide_fast(z, 1.0F + ex
 /// 1 / (1 + exp(-z)), within 2^-17 relatively and 2^-21 absolutely; below -87 it may be zero.
 __device__ __forceinline__ float sigmoid(float z) { return divide_fast(1.0F, 1.0F + exp_fast(-z)); }
 
+/// tanh(x) within 2^-21, which is that part of a softcap.
+__device__ __forceinline__ float tanh_fast(float x) {
+  return 1.0F - divide_fast(2.0F, 1.0F + exp_fast(2.0F * x));
+}
+
 /// log(1 + exp(v)), or v where it is above 20; NaN stays NaN.
 __device__ __forceinline__ float softplus(float v) { return v > 20.0F ? v : log1pf(expf(v)); }
 

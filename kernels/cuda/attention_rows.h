@@ -243,6 +243,17 @@ __device__ __forceinline__ void score_keys(AttentionShared<S>& shared, KeyTile<S
   }
 }
 
+/// The softcap of a tile's scores.
+template <typename S, typename Params>
+__device__ __forceinline__ void cap_scores(const Params& p, float (&scores)[S::scores][4]) {
+  if (p.cap_scale == 0.0F) return;
+#pragma unroll
+  for (auto& eight : scores) {
+#pragma unroll
+    for (float& score : eight) score = p.capped(score);
+  }
+}
+
 /// Takes out the scores of keys that a row does not see; `key` is the tile's first of the warp.
 template <typename S, typename Params>
 __device__ __forceinline__ void mask_scores(const Params& p, const AttentionShared<S>& shared,

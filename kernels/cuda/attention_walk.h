@@ -118,6 +118,7 @@ __device__ __forceinline__ void walk_keys(const Params& p, int kv_head, const Ro
     const int key = walk.key_of(t), warp_key = column_warp * S::scores * 8;
     float scores[S::scores][4], largest[2];
     score_keys<S>(shared, shared.ring.tile(2 * t), warp_row, warp_key, scores);
+    cap_scores<S>(p, scores);
     if (key + tile_keys - 1 > shared.position[0] || key < walk.whole) {
       mask_scores<S>(p, shared, warp_row, key + warp_key, scores);
     }

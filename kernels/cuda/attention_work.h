@@ -31,7 +31,9 @@ struct AttentionParams {
   int spans, kv_heads, group;
   const float* sinks;  ///< of each head; null: none
   int window;          ///< positions that a row attends to; larger than all: no window
-  float scale;         ///< of scores as powers of two: log2(e) times the op's
+  int chunk;           ///< of positions; larger than all: no chunks
+  float cap_scale;     ///< of products q . k before their tanh is taken; 0: no softcap
+  float scale;         ///< of scores as powers of two: log2(e) times the op's scale or softcap
   const T* gate;       ///< null: none
   std::int64_t gate_stride;
 
@@ -43,7 +45,15 @@ struct AttentionParams {
   bool merges_apart = false;  ///< partials are merged by a kernel of its own
 
   /// The first key that a row at position `own` attends to.
-  __device__ int first_key(int own) const { return own < window ? 0 : own - window + 1; }
+  __device__ int first_key(int own) const {
+    const int in_window = own < window ? 0 : own - window + 1;
+    const int in_chunk = own < chunk ? 0 : own / chunk * chunk;
+    return in_window > in_chunk ? in_window : in_chunk;
+  }
+  /// A product q . k as a score that `scale` is for.
+  __device__ float capped(float product) const {
+    return cap_scale == 0.0F ? product : tanh_fast(product * cap_scale);
+  }
   __device__ const float* sink_of(int kv_head, int row) const {
     return sinks == nullptr ? nullptr : sinks + kv_head * group + row % group;
   }
@@ -225,7 +235,9 @@ AttentionParams<T, K> attention_params(const Attention& op) {
           .group = static_cast<int>(op.heads / op.kv_heads),
           .sinks = op.sinks.as<float>(),
           .window = op.window == 0 ? INT32_MAX : static_cast<int>(op.window),
-          .scale = op.scale * log2_e,
+          .chunk = op.chunk == 0 ? INT32_MAX : static_cast<int>(op.chunk),
+          .cap_scale = op.softcap == 0.0F ? 0.0F : op.scale / op.softcap,
+          .scale = (op.softcap == 0.0F ? op.scale : op.softcap) * log2_e,
           .gate = op.gate.as<T>(),
           .gate_stride = op.gate.row_stride};
 }

@@ -260,8 +260,6 @@ void check(const Attention& op, Device device) {
                {pages_max, 2 * op.kv_heads * op.head_dim * op.page_tokens});
   check.that(op.window >= 0, "window is not negative", op.window);
   check.that(op.chunk >= 0, "chunk is not negative", op.chunk);
-  check.that(device == Device::cpu || (op.chunk == 0 && op.softcap == 0.0F),
-             "chunks and softcaps are supported on the CPU alone", op.chunk);
   check.that(op.softcap >= 0.0F && std::isfinite(op.softcap), "softcap is 0 or a positive number",
              static_cast<std::int64_t>(op.softcap));
   if (!op.sinks.empty()) check.tensor(op.sinks, "sinks", DType::f32, {op.heads});

@@ -71,7 +71,7 @@ __device__ __forceinline__ float score_key(const RowKeys<T, K>& keys, int key,
   const K* const k = keys.of(key);
   float dot = 0.0F;
   for (int d = 0; d < keys.p.layout.head_dim; ++d) dot = fmaf(q[d], to_float(k[d]), dot);
-  return dot;
+  return keys.p.capped(dot);
 }
 
 /// 32 keys from `first` on: one to a lane for the scores, then one after the other for the values.

@@ -14,6 +14,8 @@ struct AttentionStepCase {
   DType dtype = DType::bf16, kv_dtype = DType::bf16;
   std::int64_t offset = 8;  ///< of qkv, in elements
   bool value_norm = false, queries_only = false;
+  std::int32_t chunk = 0;
+  float softcap = 0.0F;
 
   std::int64_t own_kv_heads() const { return queries_only ? 0 : kv_heads; }
 };
@@ -87,6 +89,8 @@ struct SingleTokens {
             .queries_only = c.queries_only,
             .workspace = workspace,
             .window = c.window,
+            .chunk = c.chunk,
+            .softcap = c.softcap,
             .sinks = c.has_sinks ? weights[2] : Tensor(),
             .gate = c.has_gate ? own_qkv.columns(width() - inner(), inner()) : Tensor()};
   }

@@ -119,6 +119,7 @@ TEST_SUITE("cuda/attention_step") {
     const Case cases[] = {
         {.heads = 4, .kv_heads = 2, .head_dim = 64, .rotary_dim = 64},
         {.heads = 3, .kv_heads = 1, .head_dim = 128},
+        {.heads = 2, .kv_heads = 1, .head_dim = 128, .chunk = 50, .softcap = 0.4F},
         {.heads = 4,
          .kv_heads = 2,
          .head_dim = 64,

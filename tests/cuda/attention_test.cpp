@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "kernels/attention_reach.h"
 #include "kernels/cuda/routes.h"
 #include "kernels/ops/rope_kv_write.h"
 #include "tests/cuda/cards.h"
@@ -16,6 +17,8 @@ struct AttentionCase {
   std::int32_t window = 0;
   bool has_sinks = false;
   bool has_gate = false;
+  std::int32_t chunk = 0;
+  float softcap = 0.0F;
 };
 
 /// Sequences with queries, keys and values for every position, and a step that attends the spans.
@@ -52,14 +55,14 @@ struct Step {
                      s.kv_heads, s.head_dim, s.page_tokens});
     sizes = expected;
     kernels::attention(plain, op(q, sized, host, sizes, sinks, gate));
-    if (s.window != 0) forget_pages(spans);
+    forget_pages(spans);
     pages = device_pages(arena, s.kv_dtype, s.kv_heads, s.head_dim, s.page_tokens);
   }
 
-  /// Pages that fell out of every window of their span are gone.
+  /// Pages that no token of their span reaches are gone.
   void forget_pages(const std::vector<TestSpan>& spans) {
     for (std::size_t r = 0; r < spans.size(); ++r) {
-      const std::int32_t seen = std::max(0, spans[r].position - s.window + 1);
+      const auto seen = first_key({.window = s.window, .chunk = s.chunk}, spans[r].position);
       for (std::int32_t i = 0; i < seen / s.page_tokens; ++i) {
         tables.pages[static_cast<std::size_t>(tables.page_begin[r] + i)] = INT32_MAX / 2;
       }
@@ -87,6 +90,8 @@ struct Step {
             .scale = scale(),
             .workspace = workspace,
             .window = s.window,
+            .chunk = s.chunk,
+            .softcap = s.softcap,
             .sinks = own_sinks,
             .gate = own_gate};
   }
@@ -267,7 +272,7 @@ TEST_SUITE("cuda/attention") {
     }
   }
 
-  TEST_CASE("windows and sinks are the plain loop's; pages that no row sees are not read") {
+  TEST_CASE("windows, chunks, softcaps and sinks are the plain loop's; of pages only those seen") {
     const Shape shapes[] = {
         {.heads = 3, .kv_heads = 1, .head_dim = 64, .window = 40, .has_sinks = true},
         {.heads = 2, .kv_heads = 2, .head_dim = 128, .window = 300},
@@ -278,10 +283,21 @@ TEST_SUITE("cuda/attention") {
          .dtype = DType::f32,
          .kv_dtype = DType::f32,
          .window = 70,
-         .has_sinks = true}};
+         .has_sinks = true},
+        {.heads = 3, .kv_heads = 1, .head_dim = 64, .chunk = 40},
+        {.heads = 2, .kv_heads = 1, .head_dim = 256, .window = 70, .chunk = 300, .softcap = 0.7F},
+        {.heads = 4, .kv_heads = 1, .head_dim = 128, .has_sinks = true, .softcap = 0.3F},
+        {.heads = 2,
+         .kv_heads = 1,
+         .head_dim = 20,
+         .dtype = DType::f32,
+         .kv_dtype = DType::f32,
+         .chunk = 70,
+         .softcap = 0.5F}};
     for (const Shape& shape : shapes) {
       CAPTURE(shape.head_dim);
       CAPTURE(shape.window);
+      CAPTURE(shape.chunk);
       const Step step(shape, {{0, 1}, {30, 25}, {639, 2}, {450, 30}});
       const TestTensor workspace = workspace_for(step, 800);
       in_every_schedule([&](const std::string& schedule) {

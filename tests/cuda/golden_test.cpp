@@ -17,7 +17,7 @@ std::vector<std::string> chosen_fixtures() {
   return {"bamba-1",        "falcon-h1-groups", "falcon-h1-plain", "granite-moe-rope-untied",
           "lfm2-moe",       "nemotron-latent",  "qwen3-next",      "qwen3_5-moe",
           "qwen3-next-fp8", "nemotron-fp8",     "qwen3-next-f16",  "gpt-oss",
-          "granite-swa",    "gemma3",           "gemma4-shared"};
+          "granite-swa",    "gemma2",           "gemma3",          "gemma4-shared"};
 }
 
 Loaded on_card(const Golden& golden, const GeometryOptions& options, bool batch_invariant) {
