@@ -9,17 +9,6 @@
 #include "core/base/error.h"
 
 namespace hyb::models {
-namespace {
-
-constexpr std::array waste_levels = {0.03, 0.02, 0.01, 0.005, 0.0025};
-/// For pools with only a few of the superblocks that meet the levels above: memory that cannot
-/// change its owner would be the larger loss.
-constexpr std::array waste_levels_of_few = {0.06, 0.12, 0.25};
-constexpr std::size_t superblocks_few = 16;
-constexpr std::size_t superblock_bytes_max = std::size_t{2} << 30;
-/// A search over more sizes takes long and gains little: larger ones are tried in larger steps.
-constexpr std::size_t handles_max = 8192;
-constexpr std::int32_t units_max = std::int32_t{1} << 30;
 
 std::unique_ptr<MemoryKind> kind_of(const Reach& reach) {
   switch (reach.kind) {
@@ -32,6 +21,18 @@ std::unique_ptr<MemoryKind> kind_of(const Reach& reach) {
   }
   return std::make_unique<FullAttention>();
 }
+
+namespace {
+
+constexpr std::array waste_levels = {0.03, 0.02, 0.01, 0.005, 0.0025};
+/// For pools with only a few of the superblocks that meet the levels above: memory that cannot
+/// change its owner would be the larger loss.
+constexpr std::array waste_levels_of_few = {0.06, 0.12, 0.25};
+constexpr std::size_t superblocks_few = 16;
+constexpr std::size_t superblock_bytes_max = std::size_t{2} << 30;
+/// A search over more sizes takes long and gains little: larger ones are tried in larger steps.
+constexpr std::size_t handles_max = 8192;
+constexpr std::int32_t units_max = std::int32_t{1} << 30;
 
 /// Layers by reach.
 void group_layers(const Geometry& geometry, bool flat, ModelMemoryLayout& memory) {

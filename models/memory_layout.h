@@ -67,6 +67,9 @@ struct ModelMemoryLayout : StoreLayout {
   double waste() const;
 };
 
+/// What layers of this reach keep.
+std::unique_ptr<MemoryKind> kind_of(const Reach& reach);
+
 /// The number of page groups in a layout of the model.
 std::size_t page_groups(const Geometry& geometry, bool is_flat);
 

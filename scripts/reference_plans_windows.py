@@ -184,7 +184,8 @@ def gemma4_attention(c, at, kinds, i):
 
 
 def gemma4(c, prefix, fused):
-    hidden, width = c["hidden_size"], c.get("hidden_size_per_layer_input", 256)
+    hidden, usual = c["hidden_size"], 0 if "unified" in c["model_type"] else 256
+    width = c.get("hidden_size_per_layer_input", usual)
     kinds, layers = gemma4_kinds(c), []
     for i in range(len(kinds)):
         at = f"{prefix}layers.{i}."

@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,8 @@
 #include "app/ui/svg_plot.h"
 #include "app/ui/table.h"
 #include "app/ui/terminal.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
 #include "core/base/strings.h"
 #include "core/io/file.h"
 #include "kernels/thread_pool.h"
@@ -82,9 +85,13 @@ std::string heading(const ReplayFlags& options, const ReplayShape& shape,
   for (const ReplayRequest& request : trace) tokens += tokens_of(request.prompt);
   return fmt::format(
       "{}: {}, {:.2f} M prompt tokens, order {}\n"
-      "{}: {} of keys and values per token, {} of state per sequence, {} as int8\n\n",
+      "{}: {} of keys and values per token,{} {} of state per sequence, {} as int8\n\n",
       options.trace, counted(std::ssize(trace), "request"), static_cast<double>(tokens) / 1e6,
       options.order, shape.name, bytes_text(static_cast<std::size_t>(shape.kv_bytes_per_token)),
+      shape.windows.empty()
+          ? ""
+          : fmt::format(" {} per sequence in windows,",
+                        bytes_text(static_cast<std::size_t>(shape.window_bytes()))),
       bytes_text(static_cast<std::size_t>(shape.state_bytes)),
       bytes_text(static_cast<std::size_t>(shape.state_bytes_int8)));
 }
@@ -103,10 +110,31 @@ std::vector<models::ModelMemoryLayout> give_superblocks(std::vector<PolicyOption
   return pools;
 }
 
+/// Leaves out policies that do not know the windows of the shape, and says so.
+void leave_out_unknown(const ReplayShape& shape, std::vector<PolicyOptions>& policies) {
+  if (shape.windows.empty()) return;
+  std::set<PolicyKind> unknown;
+  std::erase_if(policies, [&](const PolicyOptions& policy) {
+    if (!knows_windows(policy.kind)) unknown.insert(policy.kind);
+    return unknown.contains(policy.kind);
+  });
+  for (const PolicyKind kind : unknown) {
+    log::warning(fmt::format(
+        "{}: what {} does with layers that have windows is not simulated; it is left out",
+        shape.name, name_of(kind)));
+  }
+  if (policies.empty()) {
+    throw Error(ErrorKind::usage, fmt::format("--shape {}: no --policy is left; there are "
+                                              "vllm, lru, gd, none and bound",
+                                              shape.name));
+  }
+}
+
 int replay_main(const ReplayFlags& options) {
   const StopAtOnce at_once;  // nothing here is lost
   const ReplayShape shape = parse_shape(options.shape, options.sizes, read_environment());
   std::vector<PolicyOptions> policies = policy_options(options.lists);
+  leave_out_unknown(shape, policies);
   std::vector<models::ModelMemoryLayout> pools;
   if (options.memory_mode != "bytes") pools = give_superblocks(policies, shape);
   std::vector<ReplayRequest> trace = read_trace(options.trace);

@@ -4,10 +4,13 @@
 #include <array>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "app/replay/marconi_policy.h"
 #include "app/replay/sglang_policy.h"
 #include "app/replay/tree_policy.h"
 #include "app/replay/vllm_policy.h"
+#include "core/base/error.h"
 #include "core/memory/prefix/token_tree.h"
 
 namespace hyb::app {
@@ -79,7 +82,30 @@ std::optional<PolicyKind> policy_kind_of(std::string_view name) {
   return std::nullopt;
 }
 
+bool knows_windows(PolicyKind kind) {
+  switch (kind) {
+    case PolicyKind::none:
+    case PolicyKind::bound:
+    case PolicyKind::vllm:
+    case PolicyKind::lru:
+    case PolicyKind::gd:
+      return true;
+    case PolicyKind::vllm_plus:
+    case PolicyKind::sglang_plus:
+    case PolicyKind::marconi:
+    case PolicyKind::sglang:
+      break;
+  }
+  return false;
+}
+
 std::unique_ptr<CachePolicy> make_policy(const PolicyOptions& options, const ReplayShape& shape) {
+  if (!shape.windows.empty() && !knows_windows(options.kind)) {
+    throw Error(ErrorKind::usage,
+                fmt::format("{}: what {} does with layers that have windows is not simulated; "
+                            "vllm, lru and gd are",
+                            shape.name, name_of(options.kind)));
+  }
   switch (options.kind) {
     case PolicyKind::none:
       break;

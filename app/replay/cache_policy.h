@@ -73,7 +73,11 @@ struct PolicyOptions {
 std::string_view name_of(PolicyKind kind);
 std::optional<PolicyKind> policy_kind_of(std::string_view name);
 
-/// The shape outlives the policy, and the requests served outlive it.
+/// Whether its rules for layers with windows are simulated.
+bool knows_windows(PolicyKind kind);
+
+/// Throws Error(usage) where the shape has windows and the policy does not know them. The shape
+/// outlives the policy, and the requests served outlive it.
 std::unique_ptr<CachePolicy> make_policy(const PolicyOptions& options, const ReplayShape& shape);
 
 }  // namespace hyb::app

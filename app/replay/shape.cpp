@@ -14,6 +14,12 @@
 
 namespace hyb::app {
 
+std::int64_t ReplayShape::window_bytes() const {
+  std::int64_t bytes = 0;
+  for (const WindowLayers& layers : windows) bytes += layers.bytes();
+  return bytes;
+}
+
 ReplayShape marconi_shape(const MarconiModel& model, double flops_per_second) {
   const std::int64_t d = model.width, n = model.state_dim;
   const std::int64_t ssm = model.ssm, attention = model.attention, mlp = model.mlp;
@@ -168,6 +174,20 @@ DType kv_dtype_of(const std::string& name) {
   return name == "f32" ? DType::f32 : name == "fp8" ? DType::f8_e4m3 : DType::bf16;
 }
 
+void add_attention(const models::Geometry& geometry, ReplayShape& shape) {
+  for (const models::PageLayout& layer : geometry.pages) {
+    if (layer.reach.kind == models::Reach::Kind::all) {
+      ++shape.attention_layers;
+      continue;
+    }
+    auto group = std::ranges::find(shape.windows, layer.reach, &WindowLayers::reach);
+    if (group == shape.windows.end()) {
+      group = shape.windows.insert(group, {.reach = layer.reach, .kv_bytes_per_token = 0});
+    }
+    group->kv_bytes_per_token += static_cast<std::int64_t>(layer.page_bytes) / geometry.page_tokens;
+  }
+}
+
 ReplayShape shape_of_config(const std::string& name, const ShapeOptions& options,
                             const Environment& environment) {
   ModelOptions model;
@@ -177,18 +197,13 @@ ReplayShape shape_of_config(const std::string& name, const ShapeOptions& options
   models::GeometryOptions sizes = outline.sizes;
   sizes.kv = kv_dtype_of(options.kv_dtype);
   const models::Geometry geometry = models::geometry_of(outline.plan, sizes);
-  if (geometry.window_kv_bytes > 0) {
-    throw Error(ErrorKind::usage, fmt::format("--shape {}: layers with windows can't be replayed "
-                                              "yet; give a shape without them",
-                                              name));
-  }
   ReplayShape shape = {
       .name = name,
       .kv_bytes_per_token = static_cast<std::int64_t>(geometry.kv_bytes_per_token),
       .state_bytes = static_cast<std::int64_t>(geometry.state_bytes_per_sequence),
       .state_bytes_int8 = static_cast<std::int64_t>(models::snapshot_layout(geometry).bytes),
-      .attention_layers = static_cast<std::int32_t>(geometry.pages.size()),
       .recurrent_layers = static_cast<std::int32_t>(geometry.pieces.size())};
+  add_attention(geometry, shape);
   for (const models::SlotPiece& piece : geometry.pieces) {
     shape.conv_bytes += static_cast<std::int64_t>(piece.conv_bytes);
   }

@@ -5,21 +5,33 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "app/environment.h"
 #include "core/memory/pool/memory.h"
 #include "core/memory/prefix/prefill_cost.h"
+#include "models/geometry.h"
 
 namespace hyb::app {
+
+/// The attention layers of one reach that ends, all together.
+struct WindowLayers {
+  models::Reach reach;  ///< a window or a chunk
+  std::int64_t kv_bytes_per_token;
+
+  /// Of a sequence, at most.
+  std::int64_t bytes() const { return kv_bytes_per_token * reach.tokens; }
+};
 
 /// A model as a replay sees it: bytes and costs, no layers.
 struct ReplayShape {
   std::string name;
-  std::int64_t kv_bytes_per_token = 0;  ///< all attention layers; 0: there is none
-  std::int64_t state_bytes = 0;         ///< of one sequence, conv windows included; 0: no state
-  std::int64_t state_bytes_int8 = 0;    ///< the same as an int8 snapshot
-  std::int64_t conv_bytes = 0;          ///< of the state
-  std::int32_t attention_layers = 0;
+  std::int64_t kv_bytes_per_token = 0;  ///< attention layers that see everything; 0: there is none
+  std::vector<WindowLayers> windows = {};  ///< one for each reach
+  std::int64_t state_bytes = 0;            ///< of one sequence, conv windows included; 0: no state
+  std::int64_t state_bytes_int8 = 0;       ///< the same as an int8 snapshot
+  std::int64_t conv_bytes = 0;             ///< of the state
+  std::int32_t attention_layers = 0;       ///< that see everything
   std::int32_t recurrent_layers = 0;
   /// KV of a pure transformer with as many parameters; 0: not known.
   std::int64_t transformer_kv_bytes_per_token = 0;
@@ -27,6 +39,8 @@ struct ReplayShape {
   PrefillCost seconds{};
 
   bool has_state() const { return state_bytes > 0; }
+  /// Of a sequence, at most.
+  std::int64_t window_bytes() const;
   std::int64_t snapshot_bytes(Precision precision) const {
     return precision == Precision::int8 ? state_bytes_int8 : state_bytes;
   }

@@ -9,6 +9,9 @@ namespace hyb::app {
 namespace {
 
 constexpr std::int32_t page_tokens = 16;
+/// Of prompts of models with windows, as the engine cuts them: pages of what has left the windows
+/// serve the next chunk.
+constexpr std::int32_t prompt_chunk_tokens = 512;
 
 PrefixCacheOptions cache_options(const ReplayShape& shape, const PolicyOptions& options) {
   return {
@@ -19,8 +22,9 @@ PrefixCacheOptions cache_options(const ReplayShape& shape, const PolicyOptions& 
 }
 
 /// Pages, slots and packed snapshots, each in a pool of its own that holds more than the budget: so
-/// the budget alone decides.
-MemoryLayout byte_layout(const ReplayShape& shape, const PolicyOptions& options) {
+/// the budget alone decides. Adds the kinds of windows that it refers to.
+MemoryLayout byte_layout(const ReplayShape& shape, const PolicyOptions& options,
+                         std::vector<std::unique_ptr<MemoryKind>>& kinds) {
   static const FullAttention full;
   constexpr std::int64_t units_max = std::int64_t{1} << 28;
   constexpr std::int64_t running_tokens = 2 * TraceReader::request_tokens_max;
@@ -31,13 +35,18 @@ MemoryLayout byte_layout(const ReplayShape& shape, const PolicyOptions& options)
   };
   MemoryLayout layout;
   layout.fixed_superblocks.clear();
-  if (shape.kv_bytes_per_token > 0) {
-    const std::int64_t page_bytes = page_tokens * shape.kv_bytes_per_token;
+  const auto add_group = [&](const MemoryKind& kind, std::int64_t bytes_per_token) {
+    const std::int64_t page_bytes = page_tokens * bytes_per_token;
     layout.page_tokens = page_tokens;
-    layout.groups = {{.kind = &full,
-                      .page_bytes = static_cast<std::size_t>(page_bytes),
-                      .pages_per_superblock = units(page_bytes, running_tokens / page_tokens)}};
+    layout.groups.push_back(
+        {.kind = &kind,
+         .page_bytes = static_cast<std::size_t>(page_bytes),
+         .pages_per_superblock = units(page_bytes, running_tokens / page_tokens)});
     layout.fixed_superblocks.push_back(1);
+  };
+  if (shape.kv_bytes_per_token > 0) add_group(full, shape.kv_bytes_per_token);
+  for (const WindowLayers& layers : shape.windows) {
+    add_group(*kinds.emplace_back(models::kind_of(layers.reach)), layers.kv_bytes_per_token);
   }
   const bool is_packed = options.snapshots == Precision::int8;
   const auto slots_of = [&](std::int64_t bytes) {
@@ -69,14 +78,20 @@ models::Geometry geometry_of(const ReplayShape& shape) {
   models::Geometry geometry{};
   geometry.page_tokens = models::page_tokens;
   geometry.kv_bytes_per_token = static_cast<std::size_t>(shape.kv_bytes_per_token);
-  geometry.page_bytes = geometry.kv_bytes_per_token * models::page_tokens;
   const auto layers = static_cast<std::size_t>(shape.attention_layers);
   if (layers > 0) {
     models::PageLayout page{};
-    page.page_bytes = geometry.page_bytes / layers;
+    page.page_bytes = geometry.kv_bytes_per_token * models::page_tokens / layers;
     geometry.pages.assign(layers, page);
-    geometry.page_bytes = page.page_bytes * layers;
   }
+  for (const WindowLayers& window : shape.windows) {
+    models::PageLayout page{};
+    page.page_bytes = static_cast<std::size_t>(window.kv_bytes_per_token) * models::page_tokens;
+    page.reach = window.reach;
+    geometry.pages.push_back(page);
+    geometry.window_kv_bytes += static_cast<std::size_t>(window.bytes());
+  }
+  for (const models::PageLayout& page : geometry.pages) geometry.page_bytes += page.page_bytes;
   geometry.state_bytes_per_sequence = static_cast<std::size_t>(shape.state_bytes);
   geometry.slot_bytes = aligned(geometry.state_bytes_per_sequence);
   if (shape.has_state()) {
@@ -93,7 +108,8 @@ models::Geometry geometry_of(const ReplayShape& shape) {
 TreePolicy::TreePolicy(const ReplayShape& shape, const PolicyOptions& options)
     : budget_bytes_(options.budget_bytes),
       counts_bytes_(options.layout == nullptr),
-      pool_(options.layout != nullptr ? *options.layout : byte_layout(shape, options)),
+      step_tokens_(shape.windows.empty() ? length_endless : prompt_chunk_tokens),
+      pool_(options.layout != nullptr ? *options.layout : byte_layout(shape, options, kinds_)),
       cache_(pool_, cache_options(shape, options)),
       carrier_(pool_, no_bytes_, cache_, 0, [this] { pool_.take_orders(); }) {
   if (options.host_bytes == 0) return;
@@ -132,8 +148,9 @@ void TreePolicy::count_reused(const Lookup& lookup) {
   if (pool_.groups() == 0) return;
   const PageTable& pages = lookup.snapshot->checkpoint.tables().front();
   for (std::int32_t at = 0; at < lookup.resumable; at += page_tokens) {
-    const auto page =
-        static_cast<std::size_t>(index(pages[static_cast<std::size_t>(at / page_tokens)]));
+    const PageId id = pages[static_cast<std::size_t>(at / page_tokens)];
+    if (id == no_page) continue;  // out of the window
+    const auto page = static_cast<std::size_t>(index(id));
     if (page >= page_is_reused_.size()) page_is_reused_.resize(page + 1);
     if (page_is_reused_[page]) continue;
     page_is_reused_[page] = true;
@@ -150,6 +167,7 @@ void TreePolicy::count_created(const Memory& memory, std::int32_t resumed) {
   const std::int32_t first = resumed / page_tokens;
   counters_.kv_tokens_created += memory.length() - first * page_tokens;
   for (std::size_t i = static_cast<std::size_t>(first); i < pages.size(); ++i) {
+    if (pages[i] == no_page) continue;
     const auto page = static_cast<std::size_t>(index(pages[i]));
     if (page >= page_is_reused_.size()) page_is_reused_.resize(page + 1);
     page_is_reused_[page] = false;
@@ -157,11 +175,13 @@ void TreePolicy::count_created(const Memory& memory, std::int32_t resumed) {
 }
 
 bool TreePolicy::advance(Memory& memory, std::int32_t length) {
-  const std::int32_t tokens = length - memory.length();
-  while (!memory.reserve(tokens)) {
-    if (!cache_.evict()) return false;
+  while (memory.length() < length) {
+    const std::int32_t tokens = std::min(length - memory.length(), step_tokens_);
+    while (!memory.reserve(tokens)) {
+      if (!cache_.evict()) return false;
+    }
+    memory.keep(tokens);
   }
-  memory.keep(tokens);
   return true;
 }
 

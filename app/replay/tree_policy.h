@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -43,7 +44,9 @@ class TreePolicy final : public CachePolicy {
   std::int64_t snapshot_bytes() const;
 
   std::int64_t budget_bytes_;
-  bool counts_bytes_;  ///< the pool has room for more than the budget
+  bool counts_bytes_;                               ///< the pool has room for more than the budget
+  std::int32_t step_tokens_;                        ///< of a chunk of the prompt
+  std::vector<std::unique_ptr<MemoryKind>> kinds_;  ///< of windows, where bytes are counted
   MemoryPool pool_;
   PrefixCache cache_;
   NoBytes no_bytes_;
@@ -54,9 +57,9 @@ class TreePolicy final : public CachePolicy {
 };
 
 /// The pools that the engine would make from a budget for a model of this shape: pages of 16 tokens
-/// of all attention layers, slots, and packed snapshots where they are int8. The layers are taken
-/// to be alike and to keep all positions. Throws Error(memory) with the numbers when the bytes hold
-/// no sequence.
+/// for the attention layers of each reach, slots, and packed snapshots where they are int8. Layers
+/// of one reach are taken to be alike. Throws Error(memory) with the numbers when the bytes hold no
+/// sequence.
 models::ModelMemoryLayout superblock_pools(const ReplayShape& shape, std::int64_t budget_bytes,
                                            Precision snapshots);
 

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+
 namespace hyb::app {
 
 std::vector<std::uint64_t> block_hashes(std::span<const TokenId> key, std::int32_t block_tokens) {
@@ -39,7 +43,8 @@ bool BlockLru::reuse(const Key& key) {
 
 std::int64_t BlockLru::shrink(std::int64_t time) {
   std::int64_t count = 0;
-  for (; bytes_[0] + bytes_[1] > budget_bytes_ && ages_.begin()->time < time; ++count) {
+  const auto bytes = [&] { return bytes_[0] + bytes_[1] + bytes_[2]; };
+  for (; bytes() > budget_bytes_ && ages_.begin()->time < time; ++count) {
     const Key victim = ages_.begin()->key;
     ages_.erase(ages_.begin());
     const auto found = entries_.find(victim);
@@ -106,11 +111,52 @@ VllmPolicy::VllmPolicy(const ReplayShape& shape, const PolicyOptions& options)
       block_tokens_(aligned_block_tokens(shape)),
       kv_bytes_(shape.kv_bytes_per_token * block_tokens_),
       state_bytes_(shape.snapshot_bytes(options.snapshots)),
-      lru_(options.budget_bytes) {}
+      lru_(options.budget_bytes) {
+  if (shape.windows.empty()) return;
+  const WindowLayers& layers = shape.windows.front();
+  if (shape.windows.size() > 1 || layers.reach.kind != models::Reach::Kind::window) {
+    throw Error(ErrorKind::usage,
+                fmt::format("{}: what vllm does with layers of more than one window, or with "
+                            "chunks, is not simulated; lru and gd are",
+                            shape.name));
+  }
+  window_ = layers.reach.tokens;
+  window_bytes_ = layers.kv_bytes_per_token * block_tokens_;
+}
 
 void VllmPolicy::touch_state(std::uint64_t hash, std::int32_t depth) {
   if (lru_.touch({hash, BlockLru::Kind::state}, depth, state_bytes_, now_)) {
     ++counters_.snapshots_created;
+  }
+}
+
+std::int32_t VllmPolicy::deepest_hit(Hashes hashes, std::int32_t matched) const {
+  using enum BlockLru::Kind;
+  const auto has = [&](std::int32_t depth, BlockLru::Kind kind) {
+    return lru_.has({hashes[static_cast<std::size_t>(depth - 1)], kind});
+  };
+  const std::int32_t needed = window_ == 0 ? 0 : (window_ - 1 + block_tokens_ - 1) / block_tokens_;
+  for (std::int32_t hit = matched; hit > 0; --hit) {
+    if (has_state_ && !has(hit, state)) continue;
+    std::int32_t first = hit + 1;
+    while (first > 1 && first > hit + 1 - needed && has(first - 1, window)) --first;
+    if (first == 1 || first == hit + 1 - needed) return hit;
+  }
+  return 0;
+}
+
+/// Blocks of a request of `length` tokens that went on at `hit`: those that the hit needed and
+/// those that were written.
+void VllmPolicy::touch_windows(Hashes hashes, std::int32_t hit, std::int32_t length) {
+  if (window_ == 0) return;
+  const auto first_read = [&](std::int32_t position) {
+    return std::max(0, position - window_ + 1) / block_tokens_ + 1;
+  };
+  for (std::int32_t depth = first_read(hit * block_tokens_);
+       depth <= static_cast<std::int32_t>(hashes.size()); ++depth) {
+    const bool has_left = depth < first_read(length);
+    lru_.touch({hashes[static_cast<std::size_t>(depth - 1)], BlockLru::Kind::window}, depth,
+               window_bytes_, has_left ? now_ - 1 : now_);
   }
 }
 
@@ -124,10 +170,9 @@ Served VllmPolicy::serve(const RequestTokens& tokens) {
   const std::int32_t prompt_blocks = (tokens.prompt_length - 1) / block_tokens_;
   std::int32_t matched = 0;
   while (matched < prompt_blocks && lru_.has({hash_at(matched + 1), kv})) ++matched;
-  std::int32_t hit = matched;
-  while (has_state_ && hit > 0 && !lru_.has({hash_at(hit), state})) --hit;
+  const std::int32_t hit = deepest_hit(hashes, matched);
 
-  ++now_;
+  now_ += 2;  // the time before it is for what the request itself gives back
   for (std::int32_t depth = 1; depth <= blocks; ++depth) {
     if (depth <= hit && lru_.reuse({hash_at(depth), kv})) {
       counters_.kv_tokens_reused += block_tokens_;
@@ -136,6 +181,7 @@ Served VllmPolicy::serve(const RequestTokens& tokens) {
       counters_.kv_tokens_created += block_tokens_;
     }
   }
+  touch_windows(hashes, hit, tokens.length());
   if (has_state_) {
     if (hit > 0 && lru_.reuse({hash_at(hit), state})) ++counters_.snapshots_reused;
     if (hit > 0) touch_state(hash_at(hit), hit);
@@ -149,7 +195,7 @@ Served VllmPolicy::serve(const RequestTokens& tokens) {
 
 CacheCounters VllmPolicy::counters() const {
   CacheCounters counters = counters_;
-  counters.kv_bytes = lru_.bytes(BlockLru::Kind::kv);
+  counters.kv_bytes = lru_.bytes(BlockLru::Kind::kv) + lru_.bytes(BlockLru::Kind::window);
   counters.snapshot_bytes = lru_.bytes(BlockLru::Kind::state);
   return counters;
 }

@@ -21,7 +21,7 @@ std::vector<std::uint64_t> block_hashes(std::span<const TokenId> key, std::int32
 /// those used at the same time the one of greatest depth.
 class BlockLru {
  public:
-  enum class Kind : std::uint8_t { kv, state };
+  enum class Kind : std::uint8_t { kv, state, window };
   struct Key {
     std::uint64_t hash;
     Kind kind;
@@ -53,7 +53,7 @@ class BlockLru {
   };
   struct Hash {
     std::size_t operator()(const Key& key) const {
-      return key.hash * 2 + static_cast<std::size_t>(key.kind);
+      return key.hash * 4 + static_cast<std::size_t>(key.kind);
     }
   };
   struct Age {
@@ -68,7 +68,7 @@ class BlockLru {
   };
 
   std::int64_t budget_bytes_;
-  std::int64_t bytes_[2] = {0, 0};
+  std::int64_t bytes_[3] = {0, 0, 0};
   std::unordered_map<Key, Entry, Hash> entries_;
   std::set<Age> ages_;
 };
@@ -98,19 +98,32 @@ class VllmPlusPolicy final : public CachePolicy {
 /// block ends: at the last one of the prompt (less the token to draw from) and of the turn, and
 /// where keys and values matched deeper than states did. Both kinds age in one LRU; of a state only
 /// the use counts, of keys and values every pass.
+///
+/// Layers with a window have blocks of their own in the same pool. A hit needs those that hold the
+/// last window before it; blocks that fall out of the window are given back while the request
+/// runs, so they age before its others.
 class VllmPolicy final : public CachePolicy {
  public:
+  /// Throws Error(usage) for layers of more than one reach besides full attention, which vLLM does
+  /// not serve, and for chunks.
   VllmPolicy(const ReplayShape& shape, const PolicyOptions& options);
 
   Served serve(const RequestTokens& tokens) override;
   CacheCounters counters() const override;
 
  private:
+  using Hashes = std::span<const std::uint64_t>;
+
+  /// The deepest hit of at most `matched` blocks that has all else that it needs.
+  std::int32_t deepest_hit(Hashes hashes, std::int32_t matched) const;
+  void touch_windows(Hashes hashes, std::int32_t hit, std::int32_t length);
   void touch_state(std::uint64_t hash, std::int32_t depth);
 
   bool has_state_;
   std::int32_t block_tokens_;
   std::int64_t kv_bytes_, state_bytes_;  ///< of a block, of a state
+  std::int32_t window_ = 0;              ///< 0: no layers with windows
+  std::int64_t window_bytes_ = 0;        ///< of a block of them
   BlockLru lru_;
   std::int64_t now_ = 0;
   CacheCounters counters_;

@@ -23,23 +23,26 @@ __device__ __forceinline__ float tanh_fast(float x) {
 __device__ __forceinline__ float softplus(float v) { return v > 20.0F ? v : log1pf(expf(v)); }
 
 /// The function of an activation, as gated_activation has it. NaN for a value that is none: no
-/// launch passes one.
+/// launch passes one. All but relu2 end in one division: each would take registers of its own.
 __device__ __forceinline__ float activated(const Activation& activation, float value) {
+  float above = value, exponent = std::bit_cast<float>(0x7fc00000U);
   switch (activation.function) {
-    case ActivationFunction::silu:
-      return value / (1.0F + expf(-value));
     case ActivationFunction::relu2: {
       const float kept = value > 0.0F || std::isnan(value) ? value : 0.0F;
       return kept * kept;
     }
+    case ActivationFunction::silu:
+      exponent = -value;
+      break;
     case ActivationFunction::gelu_tanh:
-      return value / (1.0F + expf(value * (gelu_linear + gelu_cubic * value * value)));
-    case ActivationFunction::clamped_swiglu: {
-      const float kept = value > activation.limit ? activation.limit : value;
-      return kept / (1.0F + expf(-activation.alpha * kept));
-    }
+      exponent = value * (gelu_linear + gelu_cubic * value * value);
+      break;
+    case ActivationFunction::clamped_swiglu:
+      above = value > activation.limit ? activation.limit : value;
+      exponent = -activation.alpha * above;
+      break;
   }
-  return std::bit_cast<float>(0x7fc00000U);
+  return above / (1.0F + expf(exponent));
 }
 
 /// What a gated activation multiplies with.

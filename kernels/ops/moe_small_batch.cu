@@ -337,20 +337,23 @@ __host__ __device__ inline int groups_of_expert(const SmallBatchMoe& p) {
   return (p.intermediate + columns - 1) / columns;
 }
 
+/// Of group `at` of all, which is one of expert v's.
+__device__ __forceinline__ int first_column(const SmallBatchMoe& p, int at, int v) {
+  return (at - v * groups_of_expert(p)) * columns_of_group(p.activation);
+}
+
 /// Group `at` of all that the visited experts have, one expert after the other.
 template <WeightCode Code>
 struct ExpertGroup {
   using Row = std::conditional_t<Code == WeightCode::plain, const bf16*, LaneRow<Code>>;
 
-  int v, first;  ///< which of the visited experts; first column
-  Row row;       ///< the lane's
+  int v;    ///< which of the visited experts
+  Row row;  ///< the lane's
 
   __device__ ExpertGroup(const SmallBatchMoe& p, int at) {
-    const int groups = groups_of_expert(p), columns = columns_of_group(p.activation);
-    v = at / groups;
-    first = at % groups * columns;
-    const int own = lane_id() / 4;
-    const int column = at_most(first + own % columns, p.intermediate - 1);
+    v = at / groups_of_expert(p);
+    const int columns = columns_of_group(p.activation), own = lane_id() / 4;
+    const int column = at_most(first_column(p, at, v) + own % columns, p.intermediate - 1);
     const int up = own / columns * p.intermediate;
     row = p.gate_up.template lane_row<Code>(p.visited[1 + v], column + up);
   }
@@ -364,14 +367,14 @@ __device__ __forceinline__ void write_inner(const SmallBatchMoe& p,
   const int column = static_cast<int>(threadIdx.x) % skinny_group;
   const int columns = columns_of_group(p.activation);
   if (token >= p.tokens || column >= columns || first + column >= p.intermediate) return;
-  const std::int64_t visit = p.visitors[v * skinny_rows_max + token];
+  const int visit = p.visitors[v * skinny_rows_max + token];
   if (visit < 0) return;
   const float* bias = nullptr;
   if (p.gate_up_bias != nullptr) {
     bias = p.gate_up_bias + p.visited[1 + v] * p.gate_up.rows + first + column;
   }
-  p.inner[visit * p.intermediate + first + column] =
-      activated(totals, token, column, columns, p.activation, bias, p.intermediate);
+  const bf16 value = activated(totals, token, column, columns, p.activation, bias, p.intermediate);
+  p.inner[std::int64_t{visit} * p.intermediate + first + column] = value;
 }
 
 /// A block owns a contiguous range of the visited experts' groups of 8 rows, each for all its
@@ -426,7 +429,7 @@ __global__ void __launch_bounds__(small_batch_threads, blocks_per_processor)
     auto& of_group = totals[(group - begin) % 2];
     of_group.put(is_high, sums);
     sync_block();
-    write_inner(p, of_group, own.v, own.first);
+    write_inner(p, of_group, own.v, first_column(p, hidden(group), own.v));
     own = next;
   }
 }

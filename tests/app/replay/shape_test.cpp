@@ -74,6 +74,19 @@ TEST_SUITE("app/replay/shape_option") {
     CHECK(aligned_block_tokens(shape_of_text("qwen3-next-80b-a3b")) == 1056);
   }
 
+  TEST_CASE("layers with windows are counted apart") {
+    const ReplayShape shape = shape_of_text("gpt-oss-20b");
+    CHECK(shape.kv_bytes_per_token == 24576);
+    CHECK(shape.attention_layers == 12);
+    REQUIRE(shape.windows.size() == 1);
+    CHECK(shape.windows[0].reach == models::Reach{models::Reach::Kind::window, 128});
+    CHECK(shape.window_bytes() == 3 << 20);
+    const ReplayShape gemma = shape_of_text("gemma-4-12b");
+    CHECK(gemma.kv_bytes_per_token == 8 * 512 * 2 * 2);
+    CHECK(gemma.window_bytes() == std::int64_t{40} * 8 * 256 * 2 * 2 * 1024);
+    CHECK(gemma.state_bytes == 0);
+  }
+
   TEST_CASE("checkpoints without a preset, against their table of sizes") {
     const auto check = [](const char* name, double f32, double bf16, std::int64_t kv) {
       CAPTURE(name);

@@ -57,6 +57,40 @@ TEST_SUITE("app/replay/tree_policy") {
     }
   }
 
+  TEST_CASE("of layers with windows only the last tokens before a resumable point are held") {
+    ReplayShape shape = small_shape(0);
+    shape.windows = {{.reach = {models::Reach::Kind::window, 40}, .kv_bytes_per_token = 10},
+                     {.reach = {models::Reach::Kind::chunk, 64}, .kv_bytes_per_token = 100}};
+    const ReplayRequest requests[] = {
+        request_of({{1, 300}}, {{2, 100}}), request_of({{1, 300}, {2, 100}, {3, 9}}),
+        request_of({{1, 299}, {4, 100}}),   request_of({{1, 150}, {5, 100}}),
+        request_of({{1, 150}, {6, 100}}),   request_of({{1, 300}, {2, 100}}),
+    };
+    const std::int32_t expected[] = {0, 400, 299, 0, 150, 399};
+    const models::ModelMemoryLayout pools = superblock_pools(shape, 1 << 20, Precision::exact);
+    CHECK(pools.layout.groups.size() == 3);
+    for (const bool counts_bytes : {true, false}) {
+      CAPTURE(counts_bytes);
+      TreePolicy policy(shape, {.kind = PolicyKind::gd,
+                                .budget_bytes = 1 << 20,
+                                .layout = counts_bytes ? nullptr : &pools.layout});
+      CHECK(policy.serve(RequestTokens(requests[0])).reused == 0);
+      // Full attention has 400 tokens. Resumable points are at 300 and at 399 or 400; at either
+      // the window has three or four pages of 160 bytes, the chunk one to four of 1,600.
+      const std::int64_t held = policy.counters().kv_bytes;
+      CHECK(held > 400 + 2 * (3 * 160 + 1600));
+      CHECK(held < 400 + 2 * (4 * 160 + 4 * 1600));
+      for (std::size_t i = 1; i < std::size(requests); ++i) {
+        CAPTURE(i);
+        CHECK(policy.serve(RequestTokens(requests[i])).reused == expected[i]);
+      }
+      CHECK(policy.counters().kv_tokens_reused == 550);
+    }
+    for (const PolicyKind kind : {PolicyKind::sglang, PolicyKind::marconi, PolicyKind::vllm_plus}) {
+      CHECK_THROWS_AS(make_policy({.kind = kind, .budget_bytes = 1000}, shape), Error);
+    }
+  }
+
   TEST_CASE("superblocks change owners, and cost little") {
     for (const Precision precision : {Precision::exact, Precision::int8}) {
       ReplayShape shape = small_shape(64);

@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include "app/replay/vllm_policy.h"
+#include "core/base/error.h"
 #include "tests/app/replay/small_shape.h"
 #include "tests/support/traces.h"
 
@@ -131,6 +132,35 @@ TEST_SUITE("app/replay/vllm_policy") {
     CHECK(reused(request_of({{1, 200}, {6, 100}})) == 192);
     // One token is always left to draw from.
     CHECK(reused(request_of({{1, 288}})) == 240 - 48 * 1);
+  }
+
+  TEST_CASE("a hit needs the last window; what leaves it while a request runs goes first") {
+    ReplayShape shape = small_shape(0);
+    shape.windows = {{.reach = {models::Reach::Kind::window, 33}, .kv_bytes_per_token = 10}};
+    const PolicyOptions roomy = {.kind = PolicyKind::vllm, .budget_bytes = 100000};
+    const ReplayRequest first = request_of({{1, 300}}, {{2, 100}});
+    const ReplayRequest longer = request_of({{1, 300}, {2, 100}, {3, 50}});
+    const ReplayRequest branch = request_of({{1, 200}, {4, 100}});
+    VllmPolicy policy(shape, roomy);
+    const auto reused = [&](VllmPolicy& by, const ReplayRequest& request) {
+      return by.serve(RequestTokens(request)).reused;
+    };
+    CHECK(reused(policy, first) == 0);
+    CHECK(policy.counters().kv_bytes == 25 * 16 * 11);
+    CHECK(reused(policy, longer) == 400);
+    CHECK(reused(policy, branch) == 192);  // nothing has been evicted yet
+
+    // Room for the blocks of full attention and ten of those with the window: the last ones are
+    // kept, from the 16th on, of which a hit needs two.
+    VllmPolicy scarce(shape, {.kind = PolicyKind::vllm, .budget_bytes = 25 * 16 + 10 * 160});
+    CHECK(reused(scarce, first) == 0);
+    CHECK(scarce.counters().kv_bytes == 25 * 16 + 10 * 160);
+    const Served served = scarce.serve(RequestTokens(branch));
+    CHECK(served.matched == 192);
+    CHECK(served.reused < 192);
+
+    shape.windows.push_back({.reach = {models::Reach::Kind::window, 64}, .kv_bytes_per_token = 1});
+    CHECK_THROWS_AS(VllmPolicy(shape, roomy), Error);
   }
 
   TEST_CASE("states and keys age apart, one by one") {
