@@ -85,7 +85,7 @@ void Conversation::clear() {
 }
 
 Json Conversation::messages(std::int32_t turn, const std::string& message,
-                            bool takes_reasoning) const {
+                            const PastThoughts& thoughts) const {
   Json all = Json::array();
   const auto say = [&](const char* role, const std::string& text) {
     all.push_back({{"role", role}, {"content", text}});
@@ -94,8 +94,9 @@ Json Conversation::messages(std::int32_t turn, const std::string& message,
   for (const std::int32_t number : path(turn)) {
     const Exchange& exchange = this->turn(number).exchange;
     say("user", exchange.message);
-    const AnswerStart start = {.may_think = true, .opening = exchange.opening};
-    all.push_back(assistant_message(exchange.answer_text, start, takes_reasoning));
+    const AnswerStart start = {
+        .may_think = true, .opening = exchange.opening, .markers = thoughts.markers};
+    all.push_back(assistant_message(exchange.answer_text, start, thoughts.takes_reasoning));
   }
   say("user", message);
   return all;

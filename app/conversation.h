@@ -82,7 +82,8 @@ class Conversation {
 
   /// For the template: system, the exchanges up to `turn`, and `message` that is to be answered.
   /// Past answers are as assistant_message() makes them.
-  Json messages(std::int32_t turn, const std::string& message, bool takes_reasoning = false) const;
+  Json messages(std::int32_t turn, const std::string& message,
+                const PastThoughts& thoughts = {}) const;
 
   /// One per answer in messages().
   std::vector<OwnTurn> own_turns(std::int32_t turn) const;

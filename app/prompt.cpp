@@ -158,21 +158,37 @@ void need_chat_template(const ModelSource& source) {
   if (!source.chat_template()) refuse_without_template(source);
 }
 
+ThoughtMarkers thought_markers_of(const Tokenizer& tokenizer) {
+  const auto has = [&](std::string_view token) { return tokenizer.find(token).has_value(); };
+  if (has("<|channel|>") && has("<|message|>")) {
+    return {.begin = "<|channel|>",
+            .end = "<|channel|>final<|message|>",
+            .opening = "analysis<|message|>",
+            .closing = "assistant",
+            .is_in_content = false};
+  }
+  if (has("<|channel>") && has("<channel|>")) {
+    return {.begin = "<|channel>", .end = "<channel|>", .opening = "thought"};
+  }
+  return {};
+}
+
 ThoughtScanner::ThoughtScanner(const AnswerStart& start)
-    : place_(!start.may_think        ? Place::answer
+    : markers_(start.markers),
+      place_(!start.may_think        ? Place::answer
              : start.opening.empty() ? Place::begin
                                      : Place::thought) {}
 
 std::vector<ThoughtScanner::Piece> ThoughtScanner::in_thought(std::string_view text) {
   const std::size_t seen = held_.size();
   held_ += text;
-  const std::size_t end = held_.find(thought_end);
+  const std::size_t end = held_.find(markers_.end);
   if (end == std::string::npos) {
-    held_.erase(0, held_.size() - std::min(held_.size(), thought_end.size() - 1));
+    held_.erase(0, held_.size() - std::min(held_.size(), markers_.end.size() - 1));
     return {{std::string(text), true}};
   }
   place_ = Place::answer;
-  const std::size_t cut = end + thought_end.size() - seen;
+  const std::size_t cut = end + markers_.end.size() - seen;
   std::vector<Piece> pieces = {{std::string(text.substr(0, cut)), true}};
   if (cut < text.size()) pieces.push_back({std::string(text.substr(cut)), false});
   return pieces;
@@ -184,8 +200,8 @@ std::vector<ThoughtScanner::Piece> ThoughtScanner::push(std::string_view text) {
   if (place_ == Place::answer) return {{std::string(text), false}};
   held_ += text;
   const std::string_view word = trim_left(held_);
-  if (word.size() < thought_begin.size() && thought_begin.starts_with(word)) return {};
-  place_ = word.starts_with(thought_begin) ? Place::thought : Place::answer;
+  if (word.size() < markers_.begin.size() && markers_.begin.starts_with(word)) return {};
+  place_ = word.starts_with(markers_.begin) ? Place::thought : Place::answer;
   return push(std::exchange(held_, {}));
 }
 
@@ -204,19 +220,30 @@ SplitAnswer split_answer(std::string_view text, const AnswerStart& start) {
   const bool has_begun = start.may_think && !start.opening.empty();
   if (thought.empty() && !has_begun) return {.reasoning = {}, .content = std::move(rest)};
   std::string_view inner = trim_left(thought);
+  const ThoughtMarkers& markers = start.markers;
+  if (inner == markers.end && !has_begun) {
+    return {.reasoning = {}, .content = std::string(trim_left(rest))};
+  }
+  const bool has_ended = inner.ends_with(markers.end);
+  if (has_ended) inner.remove_suffix(markers.end.size());
+  if (has_ended && inner.ends_with(markers.closing)) inner.remove_suffix(markers.closing.size());
   // Some models begin the thought again that their prompt has begun.
-  if (inner.starts_with(thought_begin)) inner.remove_prefix(thought_begin.size());
-  if (inner.ends_with(thought_end)) inner.remove_suffix(thought_end.size());
+  if (inner.starts_with(markers.begin)) {
+    inner.remove_prefix(markers.begin.size());
+    if (inner.starts_with(markers.opening)) inner.remove_prefix(markers.opening.size());
+  }
   return {.reasoning = std::string(trim(inner)), .content = std::string(trim_left(rest))};
 }
 
 Json assistant_message(std::string_view text, const AnswerStart& start, bool takes_reasoning) {
   Json message = {{"role", "assistant"}, {"content", start.opening + std::string(text)}};
-  if (!takes_reasoning) return message;
+  if (!takes_reasoning && start.markers.is_in_content) return message;
   SplitAnswer split = split_answer(text, start);
-  if (!split.reasoning) return message;
+  if (!split.reasoning && start.markers.is_in_content) return message;
   message["content"] = std::move(split.content);
-  message["reasoning_content"] = std::move(*split.reasoning);
+  if (takes_reasoning && split.reasoning) {
+    message["reasoning_content"] = std::move(*split.reasoning);
+  }
   return message;
 }
 
@@ -357,7 +384,8 @@ EncodedPrompt encode_chat(const ChatTemplate& chat_template, const Tokenizer& to
     }
   }
   EncodedPrompt encoded = encoder.take();
-  encoded.start = {.may_think = true, .opening = opening_of(rendered)};
+  const ThoughtMarkers markers = thought_markers_of(tokenizer);
+  encoded.start = {.may_think = true, .opening = opening_of(rendered, markers), .markers = markers};
   if (encoded.tokens.empty()) {
     throw Error(ErrorKind::model,
                 "the chat template makes an empty prompt of this conversation; hyb run --raw "
@@ -373,7 +401,7 @@ std::vector<TokenId> encode_pieces(const Tokenizer& tokenizer,
   return tokenizer.encode(texts, as_rendered);
 }
 
-std::string opening_of(const Rendered& rendered) {
+std::string opening_of(const Rendered& rendered, const ThoughtMarkers& markers) {
   std::string behind;
   for (std::size_t i = rendered.pieces.size(); i-- > 0;) {
     const RenderedPiece& piece = rendered.pieces[i];
@@ -381,9 +409,9 @@ std::string opening_of(const Rendered& rendered) {
     // What a person wrote begins no thought, and a past answer has ended with its turn.
     if (piece.source == TextSource::person) break;
     if (piece.source == TextSource::assistant && !is_last) break;
-    const std::size_t begin = piece.text.rfind(thought_begin), end = piece.text.rfind(thought_end);
+    const std::size_t begin = piece.text.rfind(markers.begin), end = piece.text.rfind(markers.end);
     const bool has_begin = begin != std::string::npos, has_end = end != std::string::npos;
-    if (has_end && (!has_begin || end > begin)) break;
+    if (has_end && (!has_begin || end >= begin)) break;
     if (has_begin) return piece.text.substr(begin) + behind;
     behind.insert(0, piece.text);
   }
@@ -474,8 +502,11 @@ Json hello() { return Json::array({message("user", "Hello")}); }
 /// As a model that thinks would answer: where the prompt has begun its thoughts, it continues
 /// there.
 std::string answer_to(const AnswerStart& start) {
-  return (start.opening.empty() ? "<think>\n" : "") +
-         std::string("Two and two.\n</think>\n\nFour.");
+  const ThoughtMarkers& markers = start.markers;
+  return fmt::format(
+      "{}Two and two.\n{}{}\n\nFour.",
+      start.opening.empty() ? fmt::format("{}{}\n", markers.begin, markers.opening) : "",
+      markers.closing, markers.end);
 }
 
 /// Some templates put the space there that the model would have begun its answer with.
@@ -529,7 +560,7 @@ class Probe {
 
   bool begins_thought() const {
     const auto made = rendered(hello(), Json::object());
-    return made && !opening_of(*made).empty();
+    return made && !opening_of(*made, thought_markers_of(tokenizer_)).empty();
   }
 
  private:
@@ -542,6 +573,7 @@ class Probe {
 PlacementPrior placement_prior(const ChatTemplate& chat_template, const Tokenizer& tokenizer) {
   const Probe probe(chat_template, tokenizer);
   const bool reasoning = probe.takes_reasoning();
+  const ThoughtMarkers markers = thought_markers_of(tokenizer);
   Json messages = Json::array();
   std::string before, answer;
   for (int turn = 1; turn <= 3; ++turn) {
@@ -554,7 +586,8 @@ PlacementPrior placement_prior(const ChatTemplate& chat_template, const Tokenize
       return turn == 2 ? PlacementPrior::answers_change : PlacementPrior::unknown;
     }
     before = prompt;
-    const AnswerStart start = {.may_think = true, .opening = opening_of(*made)};
+    const AnswerStart start = {
+        .may_think = true, .opening = opening_of(*made, markers), .markers = markers};
     answer = answer_to(start);
     messages.push_back(assistant_message(answer, start, reasoning));
   }

@@ -45,6 +45,19 @@ const ChatTemplate& need_chat_template(const ModelTexts& texts, const ModelSourc
 /// The same before anything else of the model is read.
 void need_chat_template(const ModelSource& source);
 
+/// How a model spells the thought at the start of an answer: begin, opening, thought, closing, end.
+struct ThoughtMarkers {
+  std::string_view begin = "<think>", end = "</think>";
+  std::string_view opening = "", closing = "";  ///< around the thought, of no interest to readers
+  /// Templates take a past answer with its thought as it was given. Otherwise without it.
+  bool is_in_content = true;
+};
+
+/// By the tokens of the vocabulary: the channels of gpt-oss (harmony) and of Gemma 4, or else
+/// <think> and </think>. In an answer's text channels show their names and markers; turn tokens
+/// do not show.
+ThoughtMarkers thought_markers_of(const Tokenizer& tokenizer);
+
 /// What the prompt says of the start of its answer.
 struct AnswerStart {
   /// False: the answer is plain text, and nothing in it is a marker of thoughts.
@@ -52,10 +65,8 @@ struct AnswerStart {
   /// The thought that the prompt has begun, from its marker on ("<think>\n"); empty: the answer
   /// begins one itself, or has none.
   std::string opening = {};
+  ThoughtMarkers markers = {};
 };
-
-/// Markers of thoughts, as all families in models/families spell them.
-inline constexpr std::string_view thought_begin = "<think>", thought_end = "</think>";
 
 /// Separates the thought at an answer's start from the rest, while the text streams in. The marker
 /// that ends the thought belongs to it; whatever follows is the answer, further markers included.
@@ -80,6 +91,7 @@ class ThoughtScanner {
 
   std::vector<Piece> in_thought(std::string_view text);
 
+  ThoughtMarkers markers_;
   Place place_;
   std::string held_;  ///< at the start: all so far; in a thought: its last characters, given out
 };
@@ -94,8 +106,15 @@ SplitAnswer split_answer(std::string_view text, const AnswerStart& start);
 
 /// The answer as a past message for a template: {role, content, reasoning_content} where it has a
 /// thought and the template `takes_reasoning` by that name; else {role, content} with all of its
-/// text, the part that its prompt had begun included.
+/// text, the part that its prompt had begun included, or where the markers say so without its
+/// thought.
 Json assistant_message(std::string_view text, const AnswerStart& start, bool takes_reasoning);
+
+/// What there is to know for it of all past answers.
+struct PastThoughts {
+  ThoughtMarkers markers = {};
+  bool takes_reasoning = false;
+};
 
 /// An answer the engine itself gave: its text and its own ids, end-of-turn token left out.
 struct OwnTurn {
@@ -136,7 +155,7 @@ Rendered render_chat(const ChatTemplate& chat_template, const Tokenizer& tokeniz
                      const ChatPrompt& prompt);
 
 /// The thought that a prompt has begun and not ended, see AnswerStart.
-std::string opening_of(const Rendered& rendered);
+std::string opening_of(const Rendered& rendered, const ThoughtMarkers& markers = {});
 
 /// A raw prompt: with the tokenizer's own BOS and the like; control tokens only if allowed, and
 /// BOS only once even where the text spells it too.

@@ -35,7 +35,8 @@ ChatPrompts::ChatPrompts(const ChatTemplate& chat_template, const Tokenizer& tok
     : chat_template_(chat_template),
       tokenizer_(tokenizer),
       mode_(mode),
-      takes_reasoning_(takes_reasoning(chat_template, tokenizer)) {
+      thoughts_{.markers = thought_markers_of(tokenizer),
+                .takes_reasoning = takes_reasoning(chat_template, tokenizer)} {
   set_think({});
   if (mode_ == HistoryMode::as_template) return;
   Conversation probe;
@@ -47,7 +48,7 @@ EncodedPrompt ChatPrompts::rendered(const Conversation& conversation, std::int32
                                     const Question& question) const {
   const std::vector<OwnTurn> own_turns = conversation.own_turns(turn);
   return encode_chat(chat_template_, tokenizer_,
-                     {.messages = conversation.messages(turn, question.message, takes_reasoning_),
+                     {.messages = conversation.messages(turn, question.message, thoughts_),
                       .variables = think_variables(question.think),
                       .own_turns = own_turns});
 }
@@ -71,7 +72,9 @@ EncodedPrompt ChatPrompts::encoded_lead(const Conversation& conversation, std::i
   }
   const auto behind = pieces.subspan(answered);
   EncodedPrompt encoded{.tokens = encode_pieces(tokenizer_, behind),
-                        .start = {.may_think = true, .opening = opening_of(rendered)}};
+                        .start = {.may_think = true,
+                                  .opening = opening_of(rendered, thoughts_.markers),
+                                  .markers = thoughts_.markers}};
   std::size_t asked = 0;  // a template may leave nothing of a message, such as a mere "/think"
   for (std::size_t i = 0; i < behind.size(); ++i) {
     if (behind[i].source == TextSource::person) asked = i;

@@ -74,7 +74,7 @@ class ChatPrompts {
   const ChatTemplate& chat_template_;
   const Tokenizer& tokenizer_;
   HistoryMode mode_;
-  bool takes_reasoning_;
+  PastThoughts thoughts_;
   Think think_ = {};
   std::int32_t transient_tokens_ = 0;  ///< at the end of a prompt, gone from the next turn's
 };

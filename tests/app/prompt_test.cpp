@@ -419,6 +419,51 @@ TEST_SUITE("app/thoughts") {
     CHECK_FALSE(end[1].is_thought);
   }
 
+  TEST_CASE("channels: the thought is one, the answer another, and past thoughts are left out") {
+    Json file = parse_json(read("tokenizer.json"), "tokenizer.json");
+    const auto with = [&](const std::vector<std::string>& spellings) {
+      Json more = file;
+      std::int32_t id = 5000;
+      for (const std::string& spelling : spellings) {
+        more["added_tokens"].push_back({{"id", id++}, {"content", spelling}, {"special", true}});
+      }
+      return Tokenizer::from_json(to_text(more), "tokenizer.json", read("tokenizer_config.json"));
+    };
+    CHECK(thought_markers_of(with({})).begin == "<think>");
+    const Tokenizer harmony = with({"<|start|>", "<|channel|>", "<|message|>", "<|end|>"});
+    const AnswerStart start = {.may_think = true, .markers = thought_markers_of(harmony)};
+    const auto text = [&](const AnswerStart& of, const std::string& answer) {
+      const auto ids = harmony.encode(answer, {.parse_special = true});
+      const std::string seen = harmony.decode(ids, true);
+      const auto whole = scanned(of, {seen});
+      CHECK(whole.first + whole.second == seen);
+      std::vector<std::string> characters;
+      for (const char c : seen) characters.emplace_back(1, c);
+      CHECK(scanned(of, characters) == whole);
+      return shown(split_answer(seen, of));
+    };
+    const std::string thought = "<|channel|>analysis<|message|>Two and two.<|end|>";
+    const std::string answer = "<|start|>assistant<|channel|>final<|message|>Four.";
+    CHECK(text(start, thought + answer) == "Two and two.|Four.");
+    CHECK(text(start, "<|channel|>final<|message|>Four.") == "(none)|Four.");
+    CHECK(text(start, "<|channel|>analysis<|message|>Two and") == "Two and|");
+    CHECK(text(start, "Four.") == "(none)|Four.");
+    const std::string whole =
+        harmony.decode(harmony.encode(thought + answer, {.parse_special = true}), true);
+    CHECK(to_text(assistant_message(whole, start, false)) ==
+          R"({"role":"assistant","content":"Four."})");
+    CHECK(assistant_message(whole, start, true)["reasoning_content"] == "Two and two.");
+    CHECK(assistant_message("<|channel|>final<|message|>Four.", start, false)["content"] ==
+          "Four.");
+
+    const Tokenizer gemma = with({"<|channel>", "<channel|>"});
+    const AnswerStart gemma_start = {.may_think = true, .markers = thought_markers_of(gemma)};
+    const std::string said = "<|channel>thought\nTwo and two.<channel|>Four.";
+    CHECK(gemma.decode(gemma.encode(said, {.parse_special = true}), true) == said);
+    CHECK(shown(split_answer(said, gemma_start)) == "Two and two.|Four.");
+    CHECK(assistant_message(said, gemma_start, false)["content"] == said);
+  }
+
   TEST_CASE("a past answer as a template takes it") {
     const std::string text = "two\n</think>\n\nFour.";
     CHECK(to_text(assistant_message(text, begun, true)) ==
