@@ -22,6 +22,7 @@ namespace hyb::models {
 ///   block0.post_norm, ... [H]                              with post_norm
 ///   block0.factor, ... [1]                                 with has_factor
 ///   attention.q [heads*head_dim,H] (with output_gate twice the rows: per head [q | gate])
+///   attention.gate [heads,H]                               with head_gate
 ///   attention.k, attention.v [kv_heads*head_dim,H]  attention.o [H,heads*head_dim]
 ///   attention.q_norm, attention.k_norm [head_dim]          with qk_norm
 ///   attention.sinks [heads]                                with sinks
@@ -80,6 +81,7 @@ extern const Family granite;
 extern const Family granite_swa;
 extern const Family granite_hybrid;
 extern const Family lfm2;
+extern const Family lfm3;
 extern const Family llama;
 extern const Family mellum;
 extern const Family nemotron_h;

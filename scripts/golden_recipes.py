@@ -5,6 +5,7 @@ import golden_falcon
 import golden_fp8
 import golden_granite
 import golden_lfm2
+import golden_lfm3
 import golden_llama
 import golden_nemotron
 import golden_qwen
@@ -16,6 +17,7 @@ families = (
     golden_qwen,
     golden_bamba,
     golden_lfm2,
+    golden_lfm3,
     golden_falcon,
     golden_llama,
     golden_windows,

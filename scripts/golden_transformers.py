@@ -35,6 +35,7 @@ classes = {
     "qwen3_5_moe_text": "Qwen3_5MoeForCausalLM",
     "lfm2": "Lfm2ForCausalLM",
     "lfm2_moe": "Lfm2MoeForCausalLM",
+    "lfm3": "Lfm3ForCausalLM",
 }
 
 

@@ -9,9 +9,9 @@ from reference_part import Part
 class Attention(Part):
     """Options: heads, kv_heads, head_dim; theta, rope_dims (0: no rope) and
     scaling (rope_speeds); qk_norm: None, "rms" or
-    "rms_1p" (weight 1 + w), with eps; gated: q_proj holds q and gate, head by head; multiplier: the
-    scale where it is not head_dim^-0.5; window: positions that a token sees, its own included, None
-    for all; sinks: one more score per head, whose value is zero; score_cap: None, or scores are
+    "rms_1p" (weight 1 + w), with eps; gated: q_proj holds q and gate, head by head; head_gate: one
+    gate per head, from a matrix of its own; multiplier: the scale where it is not head_dim^-0.5;
+    window: positions that a token sees, its own included, None for all; sinks: one more score per head, whose value is zero; score_cap: None, or scores are
     cap * tanh(score / cap); value_norm: v is normalised, without a weight; keys_are_values: v is k
     before norm and rope; kv_of: the layer whose keys and values it reads, None for its own; biases:
     of q, k, v and o. Factors: "in" (of the input), "k" (of the keys)."""
@@ -23,6 +23,7 @@ class Attention(Part):
         "o": "o_proj.weight",
         "q_norm": "q_norm.weight",
         "k_norm": "k_norm.weight",
+        "gate": "gate_proj.weight",
         "sinks": "sinks",
         "q_bias": "q_proj.bias",
         "k_bias": "k_proj.bias",
@@ -32,7 +33,7 @@ class Attention(Part):
     theta, rope_dims, scaling = 10000.0, 0, None
     qk_norm, gated, multiplier, eps, window = None, False, None, None, None
     sinks, score_cap, value_norm, keys_are_values, kv_of = False, None, False, False, None
-    biases = False
+    biases, head_gate = False, False
 
     def tensors(self):
         width, kv_width = self.heads * self.head_dim, self.kv_heads * self.head_dim
@@ -47,6 +48,8 @@ class Attention(Part):
             yield self.name["q_norm"], (self.head_dim,), kind
             if self.kv_of is None:
                 yield self.name["k_norm"], (self.head_dim,), kind
+        if self.head_gate:
+            yield self.name["gate"], (self.heads, self.hidden), "linear"
         if self.sinks:
             yield self.name["sinks"], (self.heads,), "skip"
         if self.biases:
@@ -66,7 +69,7 @@ class Attention(Part):
         found += ["sinks"] if self.sinks else []
         found += ["score_cap"] if self.score_cap else []
         found += ["attention_bias"] if self.biases else []
-        return found + (["output_gate"] if self.gated else [])
+        return found + (["output_gate"] if self.gated or self.head_gate else [])
 
     def nothing(self):
         none = numpy.zeros((0, self.kv_heads, self.head_dim))
@@ -110,6 +113,8 @@ class Attention(Part):
         u = u * self.factor(model, layer, "in")
         q = self.project(model, layer, "q", u).reshape(len(u), self.heads, -1)
         q, gate = q[..., : self.head_dim], q[..., self.head_dim :]
+        if self.head_gate:
+            gate = self.apply(model, "gate", u)[..., None]
         positions = start + numpy.arange(len(u))
         q = self.turned(model, layer, "q_norm", q, positions)
         if self.kv_of is None:
@@ -133,6 +138,6 @@ class Attention(Part):
             sinks = self.get(model, "sinks")[:, None, None] + numpy.zeros((*scores.shape[:2], 1))
             scores = numpy.concatenate([scores, sinks], -1)
         mixed = numpy.einsum("hqk,khd->qhd", softmax(scores)[..., : len(k)], v)
-        if self.gated and model.has("output_gate", layer):
+        if (self.gated or self.head_gate) and model.has("output_gate", layer):
             mixed = mixed * sigmoid(gate)
         return self.project(model, layer, "o", mixed.reshape(len(u), -1))

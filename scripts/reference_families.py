@@ -32,6 +32,7 @@ families = {
     "qwen3_5_moe_text": (qwen.qwen3_5, "model.", True),
     "lfm2": (qwen.lfm2, "model.", False),
     "lfm2_moe": (qwen.lfm2, "model.", False),
+    "lfm3": (windows.lfm3, "model.", False),
 }
 
 

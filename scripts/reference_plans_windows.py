@@ -11,6 +11,7 @@ from reference_plans import (
     rope_of,
 )
 from reference_plans_qwen import qwen_moe
+from reference_short_conv import ShortConv
 
 
 def window_kinds(c, is_full):
@@ -216,3 +217,44 @@ def gemma4(c, prefix, fused):
         logits_cap=c.get("final_logit_softcapping"),
         layer_inputs=inputs,
     )
+
+
+def lfm3_kinds(c):
+    named = {0: "sliding_attention", 2: "full_attention"}
+    own = ["conv" if i == 0 else named.get(i % 4, "conv") for i in range(c["num_hidden_layers"])]
+    return c.get("layer_types") or own
+
+
+def lfm3_rope(c, head_dim, kind):
+    if "rope_parameters" in c:
+        return rope_of(c, head_dim, theta=1e6, layers=kind)
+    if kind == "sliding_attention":
+        return {"theta": 1e4, "rope_dims": head_dim, "scaling": None}
+    proportional = {"rope_type": "proportional", "partial_rotary_factor": 0.5}
+    return {"theta": 1e6, "rope_dims": head_dim, "scaling": proportional}
+
+
+def lfm3(c, prefix, fused):
+    """Convolutions, and attention with windows or without, each between two norms or after one."""
+    hidden, eps, head_dim = c["hidden_size"], c["norm_eps"], c.get("head_dim", 128)
+    own = {"qk_norm": "rms", "eps": eps, "head_dim": head_dim}
+    own["head_gate"] = c.get("use_attention_gate", True)
+    names = {"gate": "w1.weight", "up": "w3.weight", "down": "w2.weight"}
+    layers = []
+    for i, kind in enumerate(lfm3_kinds(c)):
+        at = f"{prefix}layers.{i}."
+        if kind == "conv":
+            mixer = ShortConv(hidden, at + "conv.", taps=c.get("conv_L_cache", 7))
+        else:
+            window = c.get("sliding_window", 256) if kind == "sliding_attention" else None
+            rope = lfm3_rope(c, head_dim, kind)
+            mixer = attention_of(c, hidden, at + "self_attn.", window=window, **own, **rope)
+        ffn = Mlp(hidden, at + "feed_forward.", names, width=c["intermediate_size"])
+        blocks = pair(at, mixer, ffn, ("operator_norm", "ffn_norm"))
+        if c.get("use_sandwich_norm", True):
+            blocks[0].post_norm = at + "post_operator_norm.weight"
+            blocks[1].post_norm = at + "post_ffn_norm.weight"
+        layers.append(blocks)
+    final_norm = prefix + "embedding_norm.weight"
+    tied = {"tie_word_embeddings": True, **c}
+    return plan_with(tied, prefix, layers, eps=eps, final_norm=final_norm)

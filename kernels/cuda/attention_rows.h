@@ -438,10 +438,9 @@ __device__ __forceinline__ void merge_partials(const Params& p, const AttentionT
     if (column >= p.layout.head_dim) continue;
     bf16* const y =
         p.y + p.offset_of(tile.token, kv_head, tile.first_row + row, p.y_stride) + column;
-    const bf16* gate = p.gate_of(tile.token, kv_head, tile.first_row + row);
-    if (gate != nullptr) gate += column;
-    store8(y, {gated_pair(sums[0] * scale, sums[1] * scale, gate),
-               gated_pair(sums[2] * scale, sums[3] * scale, gate == nullptr ? nullptr : gate + 2)});
+    const RowGate<bf16> gate = p.gate_of(tile.token, kv_head, tile.first_row + row);
+    store8(y, {gated_pair(sums[0] * scale, sums[1] * scale, gate, column),
+               gated_pair(sums[2] * scale, sums[3] * scale, gate, column + 2)});
   }
 }
 

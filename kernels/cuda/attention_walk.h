@@ -154,14 +154,13 @@ __device__ __forceinline__ void write_rows(const Params& p, const AttentionTile&
     const float scale =
         1.0F / weights_with_sink(total.weights[2 * i], total.largest[i], p.scale, sink);
     bf16* const y = p.y + p.offset_of(tile.token, kv_head, tile.first_row + row, p.y_stride);
-    const bf16* const gate = p.gate_of(tile.token, kv_head, tile.first_row + row);
+    const RowGate<bf16> gate = p.gate_of(tile.token, kv_head, tile.first_row + row);
 #pragma unroll
     for (int n = 0; n < S::sums; ++n) {
       const int column = (column_warp * S::sums + n) * 8 + lane % 4 * 2;
       if (column >= p.layout.head_dim) continue;
       *reinterpret_cast<std::uint32_t*>(y + column) =
-          gated_pair(total.sums[n][2 * i] * scale, total.sums[n][2 * i + 1] * scale,
-                     gate == nullptr ? nullptr : gate + column);
+          gated_pair(total.sums[n][2 * i] * scale, total.sums[n][2 * i + 1] * scale, gate, column);
     }
   }
 }

@@ -19,6 +19,15 @@ namespace hyb::kernels::cuda {
 inline constexpr int tile_keys = 64;
 inline constexpr int attention_run = 256;
 
+/// The gates of a row's dimensions, or one for all of them; none where `first` is null.
+template <typename T>
+struct RowGate {
+  const T* first;
+  bool is_per_head;
+
+  __device__ float of(int column) const { return to_float(first[is_per_head ? 0 : column]); }
+};
+
 /// What all routes read. Row r of a span and kv head is query head r % group of token r / group.
 template <typename T, typename K>
 struct AttentionParams {
@@ -36,6 +45,7 @@ struct AttentionParams {
   float scale;         ///< of scores as powers of two: log2(e) times the op's scale or softcap
   const T* gate;       ///< null: none
   std::int64_t gate_stride;
+  int gate_dim;  ///< gates of a head: head_dim, or 1 for all its dimensions
 
   int rows_min = 1, rows_max = 0;  ///< of the spans that this launch takes
   unsigned* semaphores = nullptr;
@@ -57,14 +67,19 @@ struct AttentionParams {
   __device__ const float* sink_of(int kv_head, int row) const {
     return sinks == nullptr ? nullptr : sinks + kv_head * group + row % group;
   }
-  /// The gate of a row's first dimension; null: none.
-  __device__ const T* gate_of(int token, int kv_head, int row) const {
-    return gate == nullptr ? nullptr : gate + offset_of(token, kv_head, row, gate_stride);
+  __device__ RowGate<T> gate_of(int token, int kv_head, int row) const {
+    if (gate == nullptr) return {nullptr, false};
+    return {gate + offset_of(token, kv_head, row, gate_stride, gate_dim), gate_dim == 1};
   }
-  /// Row `row` of a span that starts at `token`, as an offset for a stride from token to token.
-  __device__ std::int64_t offset_of(int token, int kv_head, int row, std::int64_t stride) const {
+  /// Row `row` of a span that starts at `token`, as an offset for a stride from token to token and
+  /// `dim` numbers of a head.
+  __device__ std::int64_t offset_of(int token, int kv_head, int row, std::int64_t stride,
+                                    int dim) const {
     return (token + row / group) * stride +
-           (static_cast<std::int64_t>(kv_head) * group + row % group) * layout.head_dim;
+           (static_cast<std::int64_t>(kv_head) * group + row % group) * dim;
+  }
+  __device__ std::int64_t offset_of(int token, int kv_head, int row, std::int64_t stride) const {
+    return offset_of(token, kv_head, row, stride, layout.head_dim);
   }
 };
 
@@ -190,16 +205,23 @@ __device__ __forceinline__ float weights_with_sink(float weights, float largest,
 namespace hyb::kernels::cuda {
 
 template <typename T>
-__device__ __forceinline__ T gated(float value, const T* gate) {
+__device__ __forceinline__ T gated(float value, const RowGate<T>& gate, int column) {
   const T plain = rounded<T>(value);
-  return gate == nullptr ? plain : rounded<T>(to_float(plain) * sigmoid(to_float(*gate)));
+  if (gate.first == nullptr) return plain;
+  return rounded<T>(to_float(plain) * sigmoid(gate.of(column)));
 }
 
-/// Two neighbours; `gate` is aligned to both.
-__device__ __forceinline__ std::uint32_t gated_pair(float low, float high, const bf16* gate) {
+/// Two neighbours from `column` on; gates of dimensions are aligned to both.
+__device__ __forceinline__ std::uint32_t gated_pair(float low, float high,
+                                                    const RowGate<bf16>& gate, int column) {
   const std::uint32_t pair = pack_bf16(low, high);
-  if (gate == nullptr) return pair;
-  const float2 z = load_pair(gate);
+  if (gate.first == nullptr) return pair;
+  if (gate.is_per_head) {
+    const float factor = sigmoid(to_float(*gate.first));
+    return pack_bf16(std::bit_cast<float>(pair << 16) * factor,
+                     std::bit_cast<float>(pair & 0xffff0000U) * factor);
+  }
+  const float2 z = load_pair(gate.first + column);
   return pack_bf16(std::bit_cast<float>(pair << 16) * sigmoid(z.x),
                    std::bit_cast<float>(pair & 0xffff0000U) * sigmoid(z.y));
 }
@@ -207,9 +229,9 @@ __device__ __forceinline__ std::uint32_t gated_pair(float low, float high, const
 /// The two routes of attention. Which of them an op takes depends on types, head_dim and alignment
 /// only.
 
-/// q, y and gate of bf16, pages of bf16 or F8_E4M3, all rows 16-byte aligned; head_dim a multiple
-/// of 8, of F8_E4M3 of 16, up to 256, best 64, 128 or 256 itself. Answers over pages of F8_E4M3 are
-/// to the bit those over pages of bf16 with the same numbers.
+/// q, y and gate of bf16, pages of bf16 or F8_E4M3, all rows 16-byte aligned (a gate per head in
+/// any way); head_dim a multiple of 8, of F8_E4M3 of 16, up to 256, best 64, 128 or 256 itself.
+/// Answers over pages of F8_E4M3 are to the bit those over pages of bf16 with the same numbers.
 bool fits_attention_matrix(const Attention& op);
 void attention_matrix(Stream& stream, const Attention& op);
 
@@ -239,7 +261,8 @@ AttentionParams<T, K> attention_params(const Attention& op) {
           .cap_scale = op.softcap == 0.0F ? 0.0F : op.scale / op.softcap,
           .scale = (op.softcap == 0.0F ? op.scale : op.softcap) * log2_e,
           .gate = op.gate.as<T>(),
-          .gate_stride = op.gate.row_stride};
+          .gate_stride = op.gate.row_stride,
+          .gate_dim = static_cast<int>(op.gate_dim())};
 }
 
 }  // namespace hyb::kernels::cuda

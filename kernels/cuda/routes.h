@@ -78,8 +78,8 @@ void rope_kv_write(Stream& stream, const RopeKvWrite& op);
 /// others; rows after the last span are not written. scale is positive. The bits of an answer
 /// depend on its own position's keys alone, whatever the cut, the neighbours or the workspace. bf16
 /// with head_dim a multiple of 8 (16 where pages are F8_E4M3) up to 256 and 16-byte aligned rows
-/// (the gate's too) goes through the matrix instructions. workspace: 16-byte aligned and zeroed
-/// once; launches leave its first bytes zero.
+/// (the gate's too, unless it has one number per head) goes through the matrix instructions.
+/// workspace: 16-byte aligned and zeroed once; launches leave its first bytes zero.
 void attention(Stream& stream, const Attention& op);
 /// The bits of rope_kv_write and attention, and places of spans without tokens as there. One
 /// launch where attention takes the matrix instructions, with head_dim and rotary_dim multiples of

@@ -54,9 +54,10 @@ void attend_row(const AttentionRows<T, K>& job, std::int64_t row) {
     y[i] = from_float<T>(sums[static_cast<std::size_t>(i)] / weights);
   }
   if (job.gate == nullptr) return;
-  const T* const gate = job.gate + token * job.gate_stride + offset;
+  const T* const gate = job.gate + token * job.gate_stride + row % job.group * job.gate_dim;
   for (std::int64_t i = 0; i < job.head_dim; ++i) {
-    y[i] = from_float<T>(to_float(y[i]) / (1.0F + std::exp(-to_float(gate[i]))));
+    const float z = to_float(gate[job.gate_dim == 1 ? 0 : i]);
+    y[i] = from_float<T>(to_float(y[i]) / (1.0F + std::exp(-z)));
   }
 }
 
@@ -126,8 +127,10 @@ class Rows {
             .reach = reach_of(op_),
             .softcap = op_.softcap,
             .sinks = op_.sinks.empty() ? nullptr : op_.sinks.as<float>() + kv_head * group_,
-            .gate = op_.gate.empty() ? nullptr : op_.gate.row<T>(token) + head,
-            .gate_stride = op_.gate.row_stride};
+            .gate = op_.gate.empty() ? nullptr
+                                     : op_.gate.row<T>(token) + kv_head * group_ * op_.gate_dim(),
+            .gate_stride = op_.gate.row_stride,
+            .gate_dim = op_.gate_dim()};
   }
 
  private:
@@ -264,7 +267,7 @@ void check(const Attention& op, Device device) {
              static_cast<std::int64_t>(op.softcap));
   if (!op.sinks.empty()) check.tensor(op.sinks, "sinks", DType::f32, {op.heads});
   if (!op.gate.empty()) {
-    check.tensor(op.gate, "gate", op.q.dtype, {tokens, width});
+    check.tensor(op.gate, "gate", op.q.dtype, {tokens, op.heads * op.gate_dim()});
     check.that(op.y.data != op.gate.data, "y is not gate", 0);
   }
   check.spans(op.span_begin, tokens);

@@ -142,11 +142,11 @@ __global__ void __launch_bounds__(block_warps* warp_size, 4)
   const float* const sink = p.sink_of(head / p.group, head % p.group);
   const float scale = 1.0F / weights_with_sink(total.weights, total.largest, p.scale, sink);
   T* const y = p.y + token * p.y_stride + column;
-  const T* const gate = p.gate == nullptr ? nullptr : p.gate + token * p.gate_stride + column;
+  const RowGate<T> gate = p.gate_of(token, head / p.group, head % p.group);
 #pragma unroll
   for (int i = 0; i < Dims; ++i) {
     const int d = lane + i * warp_size;
-    if (d < head_dim) y[d] = gated(total.sums[i] * scale, gate == nullptr ? nullptr : gate + d);
+    if (d < head_dim) y[d] = gated(total.sums[i] * scale, gate, d);
   }
 }
 
@@ -259,9 +259,9 @@ bool fits_attention_matrix(const Attention& op) {
   const bool is_coded = pages.dtype == DType::f8_e4m3;
   const bool fits_pages =
       is_coded ? is_vector_aligned(pages.as<e4m3>(), pages.row_stride) : is_matrix(pages);
-  return is_matrix(op.q) && is_matrix(op.y) && fits_pages &&
-         (op.gate.empty() || is_matrix(op.gate)) && op.head_dim % (is_coded ? 16 : 8) == 0 &&
-         op.head_dim <= 256;
+  const bool fits_gate = op.gate.empty() || op.gate_dim() == 1 || is_matrix(op.gate);
+  return is_matrix(op.q) && is_matrix(op.y) && fits_pages && fits_gate &&
+         op.head_dim % (is_coded ? 16 : 8) == 0 && op.head_dim <= 256;
 }
 
 void attention_matrix(Stream& stream, const Attention& op) {

@@ -19,13 +19,14 @@ inline constexpr std::int64_t attention_head_dim_max = 512;
 /// pages that are wholly before it for all tokens of a span need not exist (an entry of the table
 /// is -1); with a softcap each score s = scale * q . k is softcap * tanh(s / softcap) instead; with
 /// sinks the softmax has one more score, sinks[h], whose value is zero, with a gate y is rounded,
-/// times sigmoid(gate[t,h]), and rounded again; with kv head g = h / (heads/kv_heads); the query of
+/// times sigmoid(gate[t,h]), a number for each dimension of the head or one for all of them, and
+/// rounded again; with kv head g = h / (heads/kv_heads); the query of
 /// token t in span r is at position position[r] + t - span_begin[r], and its own key must have been
 /// written before.
 ///
 /// shapes  q, y [T, heads*head_dim]; rows may be strided; head_dim is even and at most 512
 ///         pages_of_layer, tables and page layout as in kv_write   sinks [heads] or empty
-///         gate [T, heads*head_dim] or empty; rows may be strided
+///         gate [T, heads*head_dim], [T, heads], or empty; rows may be strided
 ///         workspace: any bytes, or empty; what more of it buys is threads for long sequences
 /// types   q, y, gate: f32 or bf16, the same   pages_of_layer as in kv_write   sinks: f32
 ///         tables: i32
@@ -53,6 +54,9 @@ struct Attention {
   /// sizes the grid, so recorded work serves spans up to it, whatever their length is when it is
   /// replayed.
   std::int64_t positions = 0;
+
+  /// Gates of a head.
+  std::int64_t gate_dim() const { return gate.dim(1) == heads ? 1 : head_dim; }
 };
 
 inline constexpr std::int64_t attention_run_keys = 512;

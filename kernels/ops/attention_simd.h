@@ -443,10 +443,13 @@ void finish_rows(const AttentionRows<T, K>& job, float* partials) {
       continue;
     }
     const T* const gate =
-        job.gate + at / job.group * job.gate_stride + at % job.group * job.head_dim;
+        job.gate + at / job.group * job.gate_stride + at % job.group * job.gate_dim;
+    const auto gates = [&](std::int64_t i, auto part) {
+      return job.gate_dim == 1 ? broadcast(to_float(*gate)) : load(gate + i, part);
+    };
     each_vector(job.head_dim, [&](std::int64_t i, auto part) {
       const Vec ungated = as_stored<T>(load(partial.sums + i, part) / weights);
-      store(y + i, ungated * sigmoid(load(gate + i, part)), part);
+      store(y + i, ungated * sigmoid(gates(i, part)), part);
     });
   }
 }

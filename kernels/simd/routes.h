@@ -31,6 +31,7 @@ struct AttentionRows {
   const float* sinks;  ///< of the kv head's first query head; null: none
   const T* gate;       ///< of the rows of q; null: none
   std::int64_t gate_stride;
+  std::int64_t gate_dim;  ///< gates of a head: head_dim, or 1 for all its dimensions
 };
 
 /// Rows that one call takes at most: whole register tiles, and partials that fit on a stack.

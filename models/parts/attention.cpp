@@ -62,6 +62,7 @@ void pack_qkv(const Attention& part, WeightVisitor& visitor, std::int64_t width,
     }
   }
   if (part.output_gate) append_heads(1, 2);
+  if (part.head_gate) rows.append(visitor.stored("attention.gate", part.heads, width));
   weights.qkv = visitor.pack(rows);
 }
 
@@ -77,7 +78,7 @@ AttentionWeights Attention::weights(WeightVisitor& visitor, std::int64_t width) 
   }
   if (sinks) weights.sinks = visitor.vector("attention.sinks", heads);
   if (biases) {
-    require(!output_gate && kv_of < 0 && !keys_are_values, "attention: biases of q, k and v");
+    require(gate_width() == 0 && kv_of < 0 && !keys_are_values, "attention: biases of q, k and v");
     weights.qkv_bias = visitor.vectors({{"attention.q_bias", inner()},
                                         {"attention.k_bias", kv_width()},
                                         {"attention.v_bias", kv_width()}});
@@ -99,6 +100,7 @@ PartText Attention::text() const {
   if (kv_of >= 0) text += fmt::format(", keys and values of layer {}", kv_of);
   if (qk_norm) text += ", q/k norm";
   if (output_gate) text += ", output gate";
+  if (head_gate) text += ", gate per head";
   if (biases) text += ", biases";
   return {.kind = "attention", .text = std::move(text)};
 }
@@ -161,7 +163,7 @@ void Attention::run(const AttentionWeights& weights, const PartMemory& memory,
                                 .normed = call.normed,
                                 .bias = weights.qkv_bias});
 
-  const Tensor gate = output_gate ? projected.columns(qkv_width(), inner()) : Tensor();
+  const Tensor gate = gate_width() > 0 ? projected.columns(qkv_width(), gate_width()) : Tensor();
   const StepTables& tables = call.tables;
   const kernels::AttentionStep op = {.qkv = projected.columns(0, qkv_width()),
                                      .pages_of_layer = memory.pages,

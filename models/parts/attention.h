@@ -22,7 +22,7 @@ struct Rope {
 
 struct AttentionWeights {
   kernels::Weight qkv,
-      o;                             ///< qkv: rows q | k | v, and with an output gate | gate
+      o;                             ///< qkv: rows q | k | v, and with a gate | gate
   kernels::Tensor q_norm, k_norm;    ///< [head_dim], with qk_norm
   kernels::Tensor sinks;             ///< [heads], with sinks
   kernels::Weight kv;                ///< rows k | v of qkv once more, with has_keys_alone
@@ -44,7 +44,8 @@ struct Attention {
   bool keys_are_values = false;  ///< v is k before its norm and rope: there is no v_proj
   std::int32_t kv_of = -1;       ///< a layer whose keys and values it reads; -1: its own
   bool output_gate = false;      ///< q_proj holds [q | gate] per head; out *= sigmoid(gate)
-  bool biases = false;           ///< of q, k, v and o; not with an output gate
+  bool head_gate = false;        ///< one gate per head, from a matrix of its own; no output_gate
+  bool biases = false;           ///< of q, k, v and o; not with a gate
   float output_scale = 1.0F;
   bool has_keys_alone = false;  ///< write_keys() can be called
 
@@ -67,8 +68,9 @@ struct Attention {
   std::int64_t inner() const { return std::int64_t{heads} * head_dim; }
   std::int64_t kv_width() const { return std::int64_t{kv_heads} * head_dim; }
   /// Rows of the input projection: q | k | v (q alone where it has no keys of its own), and with an
-  /// output gate | gate.
-  std::int64_t projection() const { return (output_gate ? inner() : 0) + qkv_width(); }
+  /// gate | gate.
+  std::int64_t projection() const { return qkv_width() + gate_width(); }
+  std::int64_t gate_width() const { return output_gate ? inner() : head_gate ? heads : 0; }
   std::int64_t qkv_width() const { return inner() + (kv_of < 0 ? 2 * kv_width() : 0); }
 };
 
