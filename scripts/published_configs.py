@@ -290,6 +290,11 @@ def widths(width, adjusted):
     return {**found, "tie_embedding": True, "torch_dtype": "bfloat16"}
 
 
+def lfm3_types(layers):
+    kinds = {0: "sliding_attention", 2: "full_attention"}
+    return ["conv", *(kinds.get(i % 4, "conv") for i in range(1, layers))]
+
+
 early = (2, 5, 8, 10, 12, 14)
 lfm2s = {
     "lfm2-350m": lfm2("lfm2", 1024, 16, early, **widths(6656, True)),
@@ -311,6 +316,40 @@ lfm2s = {
         tie_word_embeddings=True,
         dtype="bfloat16",
     ),
+    # Layers and ropes are those of transformers' Lfm3Config, whose counts are the published ones.
+    "lfm3-1.7b": {
+        "model_type": "lfm3",
+        "architectures": ["Lfm3ForCausalLM"],
+        "hidden_size": 2048,
+        "num_hidden_layers": 24,
+        "layer_types": lfm3_types(24),
+        "num_attention_heads": 16,
+        "num_key_value_heads": 4,
+        "head_dim": 128,
+        "intermediate_size": 7680,
+        "conv_L_cache": 7,
+        "conv_bias": False,
+        "attention_bias": False,
+        "sliding_window": 256,
+        "use_sandwich_norm": True,
+        "use_attention_gate": True,
+        "rope_parameters": {
+            "full_attention": {
+                "rope_type": "proportional",
+                "rope_theta": 1000000.0,
+                "partial_rotary_factor": 0.5,
+            },
+            "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+        },
+        "norm_eps": 1e-05,
+        "vocab_size": 128000,
+        "tie_word_embeddings": True,
+        "max_position_embeddings": 262144,
+        "bos_token_id": 124894,
+        "eos_token_id": 124900,
+        "pad_token_id": 124893,
+        "dtype": "bfloat16",
+    },
 }
 
 
@@ -585,6 +624,7 @@ figures = {
     "lfm2-1.2b": known(None, 0.08, 0.08, 12288),
     "lfm2-2.6b": known(None, 0.17, 0.17, 16384),
     "lfm2-8b-a1b": known(None, 0.14, 0.14, 12288),
+    "lfm3-1.7b": known(1.729, 0.30, 0.30, 12288),
     "llama-3.2-1b": known(1.24, 0.0, 0.0, 32768),
     "llama-3.1-8b": known(8.03, 0.0, 0.0, 131072),
     "granite-3.1-2b": known(2.53, 0.0, 0.0, 81920),

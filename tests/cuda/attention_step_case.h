@@ -16,8 +16,10 @@ struct AttentionStepCase {
   bool value_norm = false, queries_only = false;
   std::int32_t chunk = 0;
   float softcap = 0.0F;
+  bool is_gate_per_head = false;
 
   std::int64_t own_kv_heads() const { return queries_only ? 0 : kv_heads; }
+  std::int64_t gates() const { return !has_gate ? 0 : is_gate_per_head ? heads : heads * head_dim; }
 };
 
 /// One more token for each of some sequences, whose earlier keys and values are in pages.
@@ -60,9 +62,7 @@ struct SingleTokens {
   }
 
   std::int64_t inner() const { return c.heads * c.head_dim; }
-  std::int64_t width() const {
-    return (c.heads + 2 * c.own_kv_heads()) * c.head_dim + (c.has_gate ? inner() : 0);
-  }
+  std::int64_t width() const { return (c.heads + 2 * c.own_kv_heads()) * c.head_dim + c.gates(); }
 
   template <typename Tables>
   AttentionStep op(const Tensor& own_qkv, const Tensor& own_pages, const Tables& t,
@@ -92,7 +92,7 @@ struct SingleTokens {
             .chunk = c.chunk,
             .softcap = c.softcap,
             .sinks = c.has_sinks ? weights[2] : Tensor(),
-            .gate = c.has_gate ? own_qkv.columns(width() - inner(), inner()) : Tensor()};
+            .gate = c.has_gate ? own_qkv.columns(width() - c.gates(), c.gates()) : Tensor()};
   }
 
   /// Room for the partials of every run of every row.

@@ -19,6 +19,9 @@ struct AttentionCase {
   bool has_gate = false;
   std::int32_t chunk = 0;
   float softcap = 0.0F;
+  bool is_gate_per_head = false;
+
+  std::int64_t gates() const { return is_gate_per_head ? heads : heads * head_dim; }
 };
 
 /// Sequences with queries, keys and values for every position, and a step that attends the spans.
@@ -31,7 +34,7 @@ struct Step {
     arena = TestTensor(s.kv_dtype, {tables.pages_max, page}, {16, 8});
     for (std::int64_t i = 0; i < arena.size(); ++i) arena.set(i, NAN);
     expected = TestTensor(s.dtype, {tables.tokens, width()});
-    if (s.has_gate) gate = random_tensor(s.dtype, {tables.tokens, width()}, seed + 4, 4.0F);
+    if (s.has_gate) gate = random_tensor(s.dtype, {tables.tokens, s.gates()}, seed + 4, 4.0F);
     if (s.has_sinks) sinks = random_tensor(DType::f32, {s.heads}, seed + 3, 2.0F);
     std::int64_t positions = 0;
     std::vector<std::int32_t> begins{0}, firsts;
@@ -129,9 +132,9 @@ inline TestTensor attend(const Step& step, std::optional<TestTensor> workspace =
   const DeviceTensor on_q(q), on_y(y), on_pages(step.pages);
   const DeviceTensor on_sinks(step.s.has_sinks ? step.sinks : TestTensor(DType::f32, {1}));
   const DeviceTensor on_workspace(workspace ? *workspace : TestTensor(DType::f32, {4}));
-  TestTensor gate(step.s.dtype, {padded.tokens, step.width()}, {24, 16});
+  TestTensor gate(step.s.dtype, {padded.tokens, step.s.gates()}, {24, 16});
   for (std::int64_t i = 0; i < gate.size(); ++i) {
-    gate.set(i, step.s.has_gate && i < step.q.size() ? step.gate.get(i) : NAN);
+    gate.set(i, step.s.has_gate && i < step.gate.size() ? step.gate.get(i) : NAN);
   }
   const DeviceTensor on_gate(gate);
   const PagedTensors<DeviceTable> tables(padded);
@@ -350,6 +353,31 @@ TEST_SUITE("cuda/attention") {
         CHECK(std::isnan(answer.get(at + 2)));
         CHECK(answer.get(at + 3) == 0.0F);
       }
+    }
+  }
+
+  TEST_CASE("one gate per head is the same one for all its dimensions, to the bit") {
+    const Shape shapes[] = {
+        {.heads = 3, .kv_heads = 1, .head_dim = 64},
+        {.heads = 16, .kv_heads = 4, .head_dim = 128, .window = 70},
+        {.heads = 4, .kv_heads = 1, .head_dim = 256, .has_sinks = true},
+        {.heads = 2, .kv_heads = 1, .head_dim = 20, .dtype = DType::f32, .kv_dtype = DType::f32},
+        {.heads = 2, .kv_heads = 1, .head_dim = 36}};
+    for (Shape shape : shapes) {
+      CAPTURE(shape.head_dim);
+      shape.has_gate = shape.is_gate_per_head = true;
+      const Step per_head(shape, {{0, 1}, {30, 9}, {300, 2}, {250, 12}});
+      Step repeated = per_head;
+      repeated.s.is_gate_per_head = false;
+      repeated.gate = repeated_gate(per_head.gate, shape.head_dim);
+      const TestTensor workspace = workspace_for(per_head, 400);
+      in_every_schedule([&](const std::string& schedule) {
+        CAPTURE(schedule);
+        const TestTensor answer = attend(per_head, {}, 2, 3);
+        check_close(per_head, answer);
+        CHECK(same_bytes(attend(repeated, {}, 2, 3), answer));
+        CHECK(same_bytes(attend(per_head, workspace), answer));
+      });
     }
   }
 

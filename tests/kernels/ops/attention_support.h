@@ -95,7 +95,7 @@ struct AttentionFixture {
                       .chunk = reach.chunk,
                       .softcap = softcap,
                       .sinks = sinks,
-                      .gate = gate.size() == y.size() ? gate.view().rows(first, count) : Tensor()});
+                      .gate = gate.view().empty() ? Tensor() : gate.view().rows(first, count)});
   }
 
   AttentionShape s;
@@ -105,7 +105,14 @@ struct AttentionFixture {
   AttentionReach reach;
   float softcap = 0.0F;
   TestTensor sinks;
-  TestTensor gate;  ///< of the shape of y, or none
+  TestTensor gate;  ///< of the shape of y, or one per head, or none
 };
+
+/// A gate per head as the same one for all dimensions of the head.
+inline TestTensor repeated_gate(const TestTensor& gate, std::int64_t head_dim) {
+  TestTensor all(gate.view().dtype, {gate.view().dim(0), gate.view().dim(1) * head_dim}, {8, 8});
+  for (std::int64_t i = 0; i < all.size(); ++i) all.set(i, gate.get(i / head_dim));
+  return all;
+}
 
 }  // namespace hyb::kernels::testing

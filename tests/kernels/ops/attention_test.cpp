@@ -209,6 +209,36 @@ TEST_SUITE("kernels/ops/attention") {
     }
   }
 
+  TEST_CASE("one gate per head is the same one for all its dimensions, to the bit") {
+    constexpr std::int64_t tokens = attention_run_keys + 40;
+    const AttentionShape shapes[] = {{.heads = 6, .kv_heads = 2, .head_dim = 38},
+                                     {.heads = 1, .kv_heads = 1, .head_dim = 2}};
+    for (const Isa isa : available_isas()) {
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        for (const AttentionShape& shape : shapes) {
+          CAPTURE(name_of(isa));
+          CAPTURE(shape.heads);
+          Queue queue = test_queue(isa, 3);
+          AttentionFixture per_head(dtype, shape, tokens), repeated = per_head;
+          per_head.gate = random_tensor(dtype, {tokens, shape.heads}, 8, 4.0F, {3, 1});
+          repeated.gate = repeated_gate(per_head.gate, shape.head_dim);
+          TestTensor workspace(
+              DType::f32,
+              {static_cast<std::int64_t>(
+                  attention_workspace_bytes(Device::cpu, 1, shape.heads, shape.head_dim, tokens) /
+                  4)});
+          for (AttentionFixture* const f : {&per_head, &repeated}) {
+            f->write(queue, 0, tokens);
+            f->attend(queue, 0, tokens - 1);
+            f->attend(queue, tokens - 1, 1, workspace);
+          }
+          CHECK(per_head.y.guards_intact());
+          CHECK(same_bytes(per_head.y, repeated.y));
+        }
+      }
+    }
+  }
+
   TEST_CASE("keys and values of another type than the activations, cut anywhere") {
     std::mt19937 engine(3);
     for (const Isa isa : available_isas()) {
@@ -425,6 +455,9 @@ TEST_SUITE("kernels/ops/attention") {
     f.table.resize(2);
     f.gate = TestTensor(DType::f32, {20, 96});
     CHECK_THROWS_WITH_AS(f.attend(queue, 0, 8), "attention: gate has the wrong type, got 1", Error);
+    f.gate = TestTensor(DType::bf16, {20, 5});
+    CHECK_THROWS_WITH_AS(f.attend(queue, 0, 8), "attention: gate needs 96 in dimension 1, got 5",
+                         Error);
     f.gate = {};
     f.s.kv_heads = 3;
     CHECK_THROWS_WITH_AS(f.attend(queue, 0, 8), "attention: kv_heads divides heads, got 3", Error);
