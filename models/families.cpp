@@ -33,10 +33,10 @@ const Family* nearest_family(std::string_view wanted) {
 }  // namespace
 
 std::span<const Family* const> families() {
-  static constexpr std::array table = {&bamba,   &falcon_h1, &gemma2,      &gemma3,         &gemma4,
-                                       &gpt_oss, &granite,   &granite_swa, &granite_hybrid, &lfm2,
-                                       &lfm3,    &llama,     &mellum,      &nemotron_h,     &qwen3,
-                                       &qwen3_5, &qwen3_next};
+  static constexpr std::array table = {
+      &bamba,   &falcon_h1,   &gemma2,         &gemma3, &gemma4,  &gpt_oss,
+      &granite, &granite_swa, &granite_hybrid, &lfm2,   &lfm3,    &llama,
+      &mellum,  &ministral3,  &nemotron_h,     &qwen3,  &qwen3_5, &qwen3_next};
   return table;
 }
 

@@ -84,6 +84,7 @@ extern const Family lfm2;
 extern const Family lfm3;
 extern const Family llama;
 extern const Family mellum;
+extern const Family ministral3;
 extern const Family nemotron_h;
 extern const Family qwen3;
 extern const Family qwen3_5;

@@ -36,6 +36,7 @@ classes = {
     "lfm2": "Lfm2ForCausalLM",
     "lfm2_moe": "Lfm2MoeForCausalLM",
     "lfm3": "Lfm3ForCausalLM",
+    "ministral3": "Ministral3ForCausalLM",
 }
 
 

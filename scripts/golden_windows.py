@@ -124,6 +124,44 @@ mellum_yarn = {
     "sliding_window": 23,
 }
 
+ministral3 = {
+    **common,
+    "architectures": ["Ministral3ForCausalLM"],
+    "head_dim": 16,
+    "model_type": "ministral3",
+    "num_hidden_layers": 3,
+    "rope_parameters": {
+        "beta_fast": 32.0,
+        "beta_slow": 1.0,
+        "factor": 8.0,
+        "llama_4_scaling_beta": 0.4,
+        "mscale": 1.0,
+        "mscale_all_dim": 1.0,
+        "original_max_position_embeddings": 8,
+        "rope_theta": 300.0,
+        "rope_type": "yarn",
+    },
+    "sliding_window": None,
+}
+
+ministral3_window = {
+    **ministral3,
+    "head_dim": 22,
+    "hidden_size": 60,
+    "intermediate_size": 41,
+    "num_attention_heads": 6,
+    "num_hidden_layers": 2,
+    "num_key_value_heads": 1,
+    "rope_parameters": {
+        **ministral3["rope_parameters"],
+        "llama_4_scaling_beta": 0.9,
+        "original_max_position_embeddings": 13,
+        "rope_theta": 20000.0,
+    },
+    "sliding_window": 19,
+    "tie_word_embeddings": False,
+}
+
 gemma_common = {
     **common,
     "attn_logit_softcapping": None,
@@ -298,6 +336,8 @@ fixtures = {
     "granite-swa-moe-plain": recipe(granitemoe_swa_plain, lengths=(1, 21, 67)),
     "mellum": recipe(mellum, lengths=(1, 9, 10, 33), shards=2),
     "mellum-yarn": recipe(mellum_yarn, lengths=(1, 23, 24, 75)),
+    "ministral3": recipe(ministral3, lengths=(1, 8, 9, 33), kinds=tied),
+    "ministral3-window": recipe(ministral3_window, lengths=(1, 19, 20, 61), shards=2),
     "gemma2": recipe(gemma2, lengths=(1, 8, 9, 33)),
     "gemma2-odd": recipe(gemma2_odd, lengths=(1, 21, 22, 67), shards=2, kinds=tied),
     "gemma3": recipe(gemma3, lengths=(1, 8, 9, 33), kinds=tied),

@@ -7,14 +7,16 @@ from reference_part import Part
 
 
 class Attention(Part):
-    """Options: heads, kv_heads, head_dim; theta, rope_dims (0: no rope) and
-    scaling (rope_speeds); qk_norm: None, "rms" or
-    "rms_1p" (weight 1 + w), with eps; gated: q_proj holds q and gate, head by head; head_gate: one
-    gate per head, from a matrix of its own; multiplier: the scale where it is not head_dim^-0.5;
-    window: positions that a token sees, its own included, None for all; sinks: one more score per head, whose value is zero; score_cap: None, or scores are
-    cap * tanh(score / cap); value_norm: v is normalised, without a weight; keys_are_values: v is k
-    before norm and rope; kv_of: the layer whose keys and values it reads, None for its own; biases:
-    of q, k, v and o. Factors: "in" (of the input), "k" (of the keys)."""
+    """Options: heads, kv_heads, head_dim; theta, rope_dims (0: no rope) and scaling (rope_speeds);
+    qk_norm: None, "rms" or "rms_1p" (weight 1 + w), with eps; gated: q_proj holds q and gate,
+    head by head; head_gate: one gate per head, from a matrix of its own; multiplier: the
+    scale where it is not head_dim^-0.5; window: positions that a token sees, its own
+    included, None for all; sinks: one more score per head, whose value is zero; score_cap:
+    None, or scores are cap * tanh(score / cap); value_norm: v is normalised, without a
+    weight; keys_are_values: v is k before norm and rope; kv_of: the layer whose keys and
+    values it reads, None for its own; biases: of q, k, v and o; query_beta, query_period: the
+    query at position p is multiplied by 1 + beta log(1 + floor(p / period)). Factors: "in"
+    (of the input), "k" (of the keys)."""
 
     names = {
         "q": "q_proj.weight",
@@ -34,6 +36,7 @@ class Attention(Part):
     qk_norm, gated, multiplier, eps, window = None, False, None, None, None
     sinks, score_cap, value_norm, keys_are_values, kv_of = False, None, False, False, None
     biases, head_gate = False, False
+    query_beta, query_period = 0.0, 1
 
     def tensors(self):
         width, kv_width = self.heads * self.head_dim, self.kv_heads * self.head_dim
@@ -68,6 +71,7 @@ class Attention(Part):
         found += ["value_norm"] if self.value_norm and self.kv_of is None else []
         found += ["sinks"] if self.sinks else []
         found += ["score_cap"] if self.score_cap else []
+        found += ["query_scale"] if self.query_beta else []
         found += ["attention_bias"] if self.biases else []
         return found + (["output_gate"] if self.gated or self.head_gate else [])
 
@@ -117,6 +121,9 @@ class Attention(Part):
             gate = self.apply(model, "gate", u)[..., None]
         positions = start + numpy.arange(len(u))
         q = self.turned(model, layer, "q_norm", q, positions)
+        if self.query_beta and model.has("query_scale", layer):
+            grown = 1.0 + self.query_beta * numpy.log(1.0 + positions // self.query_period)
+            q = q * grown[:, None, None]
         if self.kv_of is None:
             self.keep(model, layer, u, memory, positions)
         k, v = memory["k"], memory["v"]

@@ -18,6 +18,8 @@ families = {
     "gemma4_unified": (windows.gemma4, "model.language_model.", False),
     "gemma4_unified_text": (windows.gemma4, "model.", False),
     "gpt_oss": (windows.gpt_oss, "model.", True),
+    "ministral3": (windows.ministral3, "model.", False),
+    "mistral3": (windows.ministral3, "model.language_model.", False),
     "mellum": (windows.mellum, "model.", False),
     "llama": (plans.llama, "model.", False),
     "qwen3": (qwen.qwen3, "model.", False),

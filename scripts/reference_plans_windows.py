@@ -57,6 +57,24 @@ def granite_swa(c, prefix, fused):
     return plan_with(c, prefix, layers, multipliers=granite_factors(c))
 
 
+def ministral3(c, prefix, fused):
+    hidden, head_dim = c["hidden_size"], head_dim_of(c)
+    rope = c["rope_parameters"]
+    own = {
+        "head_dim": head_dim,
+        "window": c.get("sliding_window"),
+        "query_beta": rope.get("llama_4_scaling_beta", 0.0),
+        "query_period": rope["original_max_position_embeddings"],
+        **rope_of(c, head_dim),
+    }
+    layers = []
+    for i in range(c["num_hidden_layers"]):
+        at = f"{prefix}layers.{i}."
+        attention = attention_of(c, hidden, at + "self_attn.", **own)
+        layers.append(pair(at, attention, Mlp(hidden, at + "mlp.", width=c["intermediate_size"])))
+    return plan_with(c, prefix, layers)
+
+
 def mellum(c, prefix, fused):
     hidden, eps, head_dim = c["hidden_size"], c["rms_norm_eps"], c["head_dim"]
     own = {"head_dim": head_dim, "qk_norm": "rms", "eps": eps}

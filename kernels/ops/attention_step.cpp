@@ -26,7 +26,8 @@ RopeKvWrite write_of(const AttentionStep& op) {
           .norm_eps = op.norm_eps,
           .norm_one_plus = op.norm_one_plus,
           .value_norm = op.value_norm,
-          .queries_only = op.queries_only};
+          .queries_only = op.queries_only,
+          .query_scale = op.query_scale};
 }
 
 Attention attention_of(const AttentionStep& op) {

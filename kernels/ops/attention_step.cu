@@ -36,7 +36,7 @@ struct OwnRows {
   __device__ const AttentionTile& tile() const { return shared.search.found[0]; }
 
   __device__ __forceinline__ void prepare() const {
-    if (p.rope.pairs > 0) fill_turns(p.rope, tile().position, shared.turns);
+    if (p.rope.reads_position()) fill_turns(p.rope, tile().position, shared.turns);
   }
 
   /// Which place of tile `t` of the walk the own key has; tile_keys and more: none.

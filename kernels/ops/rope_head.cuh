@@ -21,8 +21,11 @@ struct RopeParams {
   int lanes;  ///< of a head: a power of two, at most a warp
   float norm_eps, norm_offset;
   bool value_norm;
+  float query_beta;  ///< of QueryScale; 0: none
+  int query_period, query_offset;
   double turns_per_position[PairsMax];  ///< of each pair: its frequency / (2 pi)
 
+  __device__ bool reads_position() const { return pairs > 0 || query_beta != 0.0F; }
   __device__ bool has_norms() const { return q_norm != nullptr || k_norm != nullptr || value_norm; }
 };
 
@@ -49,6 +52,9 @@ RopeParams<PairsMax> rope_params(const RopeKvWrite& op, bool in_eights) {
       .norm_eps = op.norm_eps,
       .norm_offset = op.norm_one_plus ? 1.0F : 0.0F,
       .value_norm = op.value_norm,
+      .query_beta = op.query_scale.beta,
+      .query_period = static_cast<int>(op.query_scale.period),
+      .query_offset = static_cast<int>(op.query_scale.offset),
       .turns_per_position = {}};
   constexpr double turn = 6.283185307179586477;
   for (int i = 0; i < params.pairs; ++i) {
@@ -58,10 +64,11 @@ RopeParams<PairsMax> rope_params(const RopeKvWrite& op, bool in_eights) {
   return params;
 }
 
-/// Of one position's pairs, in shared memory.
+/// Of one position's pairs, and the factor on its queries, in shared memory.
 template <int PairsMax>
 struct RopeTurns {
   SharedArray<float, PairsMax> sine, cosine;
+  SharedArray<float, 1> query;
 };
 
 /// By a whole block. The angle is position * frequency in f64; whole turns are taken off there, so
@@ -74,6 +81,10 @@ __device__ __forceinline__ void fill_turns(const RopeParams<PairsMax>& p, int po
     const double whole = rint(at * per_position);
     sine_cosine_of_turns(static_cast<float>(fma(at, per_position, -whole)), turns.sine[i],
                          turns.cosine[i]);
+  }
+  if (p.query_beta != 0.0F && threadIdx.x == 0) {
+    const auto periods = static_cast<float>((position + p.query_offset) / p.query_period);
+    turns.query[0] = 1.0F + product_rounded(p.query_beta, logf(1.0F + periods));
   }
 }
 
@@ -129,7 +140,8 @@ struct RopeHead {
       const int unrotated = 2 * pairs + 2 * (at - pairs);
       const HeadPiece piece =
           at < pairs ? HeadPiece{at, at + pairs, at} : HeadPiece{unrotated, unrotated + Vector, -1};
-      const bool is_wanted = is_whole || !is_q() || piece.pair >= 0 || norm() != nullptr;
+      const bool is_wanted =
+          is_whole || !is_q() || piece.pair >= 0 || norm() != nullptr || p.query_beta != 0.0F;
       if (i < p.head_dim / (2 * Vector) && is_wanted) body(piece, j * Vector);
     }
   }
@@ -167,11 +179,24 @@ struct RopeHead {
     }
   }
 
-  /// Rotates what is at `at`, rounded to T; a piece that is not rotated stays.
+  /// Rotates what is at `at`, rounded to T; a piece that is not rotated stays. Then the factor on
+  /// queries.
   template <typename T>
   __device__ __forceinline__ void rotate(const HeadPiece& piece, int at,
                                          const RopeTurns<PairsMax>& turns, HeadHalves& x) const {
-    if (piece.pair < 0) return;
+    if (piece.pair >= 0) turn<T>(piece, at, turns, x);
+    if (!is_q() || p.query_beta == 0.0F) return;
+    const float factor = to_float(rounded<T>(turns.query[0]));
+#pragma unroll
+    for (int i = at; i < at + Vector; ++i) {
+      x.first[i] = to_float(rounded<T>(product_rounded(x.first[i], factor)));
+      x.second[i] = to_float(rounded<T>(product_rounded(x.second[i], factor)));
+    }
+  }
+
+  template <typename T>
+  __device__ __forceinline__ void turn(const HeadPiece& piece, int at,
+                                       const RopeTurns<PairsMax>& turns, HeadHalves& x) const {
 #pragma unroll
     for (int i = at; i < at + Vector; ++i) {
       const float low = x.first[i], high = x.second[i];

@@ -60,6 +60,12 @@ void turn_head(const Turns& turns, std::int64_t pairs, T* x) {
 
 }  // namespace
 
+float QueryScale::at(std::int64_t position) const {
+  if (beta == 0.0F) return 1.0F;
+  const std::int64_t periods = (position + offset) / period;
+  return 1.0F + beta * std::log(1.0F + static_cast<float>(periods));
+}
+
 double rope_frequency(std::span<const double> frequencies, double theta, std::int64_t rotary_dim,
                       std::int64_t pair) {
   if (!frequencies.empty()) return frequencies[static_cast<std::size_t>(pair)];
@@ -151,6 +157,20 @@ void kv_write(Queue& queue, const KvWrite& op) {
 
 namespace {
 
+void scale_queries(Queue& queue, const RopeKvWrite& op, const Tensor& q) {
+  share(queue, q.dim(0), 1, q.dim(1), [&](std::int64_t begin, std::int64_t end) {
+    visit_float(q.dtype, [&]<typename T>(Tag<T>) {
+      for (std::int64_t t = begin; t < end; ++t) {
+        const std::int32_t position = op.position_of_row.as<std::int32_t>()[t];
+        const float factor = to_float(from_float<T>(op.query_scale.at(position)));
+        T* const row = q.row<T>(t);
+        for (std::int64_t i = 0; i < q.dim(1); ++i)
+          row[i] = from_float<T>(to_float(row[i]) * factor);
+      }
+    });
+  });
+}
+
 void norm_heads(Queue& queue, const RopeKvWrite& op, const Tensor& weight, const Tensor& heads) {
   rms_norm(queue, {.x = heads,
                    .weight = weight,
@@ -180,7 +200,9 @@ void check(const RopeKvWrite& op, Device device) {
   check.that(op.rotary_dim >= 0, "rotary_dim is not negative", op.rotary_dim);
   check.that(op.rotary_dim % 2 == 0 && op.rotary_dim <= op.head_dim,
              "rotary_dim is even and within head_dim", op.rotary_dim);
-  if (op.rotary_dim != 0) check.table(op.position_of_row, "position_of_row", op.qkv.dim(0));
+  if (op.reads_positions()) check.table(op.position_of_row, "position_of_row", op.qkv.dim(0));
+  check.that(op.query_scale.period >= 1 && op.query_scale.offset >= 0,
+             "the factor on q has a period and no negative offset", op.query_scale.period);
   check_frequencies(check, op.frequencies, op.rotary_dim);
   check.spans(op.span_begin, op.qkv.dim(0));
   check.keys_and_values(op.pages_of_layer, "pages_of_layer");
@@ -209,6 +231,7 @@ void rope_kv_write(Queue& queue, const RopeKvWrite& op) {
                  .theta = op.theta,
                  .frequencies = op.frequencies});
   }
+  if (op.query_scale.beta != 0.0F) scale_queries(queue, op, op.qkv.columns(0, q));
   if (op.queries_only) return;
   kv_write(queue, {.k = keys,
                    .v = values,

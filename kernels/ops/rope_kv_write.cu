@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(block_threads) rope_kv_write_kernel(const Para
 
   T* const x = p.qkv + token * p.qkv_stride + static_cast<std::int64_t>(index) * p.layout.head_dim;
   head.load(x, own);
-  if (p.rope.pairs > 0) fill_turns(p.rope, p.position_of_row[token], turns);
+  if (p.rope.reads_position()) fill_turns(p.rope, p.position_of_row[token], turns);
   K* const place = place_of(p, token);  // its barriers end the writing of shared memory, too
   if (place == nullptr) return;
   if (p.rope.has_norms()) head.template apply_norm<T>(weights, own);

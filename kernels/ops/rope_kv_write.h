@@ -80,20 +80,30 @@ void kv_write(Queue& queue, const KvWrite& op);
 
 inline constexpr std::int64_t rope_kv_write_head_dim_max = 512;
 
+/// A factor on the query at position p, so that attention stays sharp over more positions than
+/// there were in training: 1 + beta * log(1 + floor((p + offset) / period)). beta 0: none.
+struct QueryScale {
+  float beta = 0.0F;
+  std::int64_t period = 1, offset = 0;
+
+  float at(std::int64_t position) const;
+};
+
 /// What is between a fused projection and attention: rms_norm of every head of q and k where
 /// there are weights for it, and with value_norm of every head of v, without weights; rope on q and
-/// k, then kv_write of k and v.
+/// k, the factor on q, then kv_write of k and v.
 ///
 ///   qkv[t] = q heads, if any, then k heads, then v heads, then anything
 ///   with queries_only q heads, then anything: nothing is written, as another layer's keys are read
 ///
 /// shapes  qkv [T, (heads + 2*kv_heads)*head_dim] or wider; rows may be strided
-///         position_of_row [T], not read where rotary_dim is 0; else position_of_row[t] is the
-///         token's position as kv_write counts it   head_dim at most 512
+///         position_of_row [T], not read where rotary_dim is 0 and q has no factor; else
+///         position_of_row[t] is the token's position as kv_write counts it   head_dim at most 512
 ///         q_norm, k_norm [head_dim] or empty (k_norm with queries_only)   all else as in kv_write
 /// types   qkv: f32 or bf16   pages_of_layer as in kv_write   q_norm, k_norm: f32   tables: i32
-/// numbers as in rms_norm and rope: q, k and v are rounded to the type of qkv after either, k and v
-///         before they go to the pages
+/// numbers as in rms_norm and rope: q, k and v are rounded to the type of qkv after either, q
+///         after its factor, which is rounded to that type itself, k and v before they go to the
+///         pages
 /// writes  the columns of q, and the named places of the pages. The columns of k and v may hold
 ///         either before or after its norm and rotation: a route need not write them back.
 struct RopeKvWrite {
@@ -106,7 +116,9 @@ struct RopeKvWrite {
   float norm_eps = 1e-6F;
   bool norm_one_plus = false;  ///< as in RmsNorm
   bool value_norm = false, queries_only = false;
+  QueryScale query_scale = {};
 
+  bool reads_positions() const { return rotary_dim != 0 || query_scale.beta != 0.0F; }
   /// Heads of keys in qkv, and as many of values.
   std::int64_t own_kv_heads() const { return queries_only ? 0 : kv_heads; }
 };

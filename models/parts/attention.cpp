@@ -93,6 +93,9 @@ PartText Attention::text() const {
                : "no positions";
   if (rope && !rope->scaling.empty()) text += ", " + rope->scaling;
   if (window > 0) text += fmt::format(", window of {}", window);
+  if (query_scale.beta > 0) {
+    text += fmt::format(", queries grow every {} positions", query_scale.period);
+  }
   if (score_cap > 0) text += fmt::format(", scores below {}", score_cap);
   if (sinks) text += ", sinks";
   if (value_norm) text += ", v norm";
@@ -186,6 +189,7 @@ void Attention::run(const AttentionWeights& weights, const PartMemory& memory,
                                      .norm_one_plus = qk_norm == Norm::rms_1p,
                                      .value_norm = value_norm && kv_of < 0,
                                      .queries_only = kv_of >= 0,
+                                     .query_scale = query_scale,
                                      .workspace = memory.workspace,
                                      .window = window,
                                      .softcap = score_cap,

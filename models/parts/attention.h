@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/ops/rope_kv_write.h"
 #include "models/parts/part.h"
 #include "models/parts/weight_visitor.h"
 
@@ -34,11 +35,12 @@ struct Attention {
   std::int32_t heads;
   std::int32_t kv_heads;
   std::int32_t head_dim;
-  float scale;                   ///< factor on q.k
-  std::optional<Rope> rope;      ///< none: no positional encoding
-  std::optional<Norm> qk_norm;   ///< per-head norm of q and k
-  std::int32_t window = 0;       ///< positions that a token sees, its own included; 0: all
-  float score_cap = 0.0F;        ///< scores are cap * tanh(score / cap); 0: as they are
+  float scale;                           ///< factor on q.k
+  std::optional<Rope> rope;              ///< none: no positional encoding
+  std::optional<Norm> qk_norm;           ///< per-head norm of q and k
+  std::int32_t window = 0;               ///< positions that a token sees, its own included; 0: all
+  kernels::QueryScale query_scale = {};  ///< factor on q by its position
+  float score_cap = 0.0F;                ///< scores are cap * tanh(score / cap); 0: as they are
   bool sinks = false;            ///< the softmax has one more score per head, whose value is zero
   bool value_norm = false;       ///< per-head norm of v, without a weight
   bool keys_are_values = false;  ///< v is k before its norm and rope: there is no v_proj

@@ -14,6 +14,7 @@ struct AttentionStepCase {
   DType dtype = DType::bf16, kv_dtype = DType::bf16;
   std::int64_t offset = 8;  ///< of qkv, in elements
   bool value_norm = false, queries_only = false;
+  QueryScale query_scale = {};
   std::int32_t chunk = 0;
   float softcap = 0.0F;
   bool is_gate_per_head = false;
@@ -87,6 +88,7 @@ struct SingleTokens {
             .norm_one_plus = c.has_gate,
             .value_norm = c.value_norm,
             .queries_only = c.queries_only,
+            .query_scale = c.query_scale,
             .workspace = workspace,
             .window = c.window,
             .chunk = c.chunk,

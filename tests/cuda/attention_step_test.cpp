@@ -120,6 +120,8 @@ TEST_SUITE("cuda/attention_step") {
         {.heads = 4, .kv_heads = 2, .head_dim = 64, .rotary_dim = 64},
         {.heads = 3, .kv_heads = 1, .head_dim = 128},
         {.heads = 2, .kv_heads = 1, .head_dim = 128, .chunk = 50, .softcap = 0.4F},
+        {.heads = 2, .kv_heads = 1, .head_dim = 64, .query_scale = {0.5F, 20, 1}},
+        {.heads = 3, .kv_heads = 1, .head_dim = 64, .rotary_dim = 64, .query_scale = {0.5F, 20}},
         {.heads = 4,
          .kv_heads = 2,
          .head_dim = 64,

@@ -20,6 +20,7 @@ struct Case {
   Norms norms = Norms::none;
   std::int64_t gates = 0;  ///< columns after v
   bool has_frequencies = false, value_norm = false, queries_only = false;
+  QueryScale query_scale = {};
 
   std::int64_t width() const {
     return (heads + (queries_only ? 0 : 2 * kv_heads)) * head_dim + gates;
@@ -38,7 +39,14 @@ const Case cases[] = {
      .page_tokens = 6,
      .strides = {3, 1}},
     {.heads = 2, .kv_heads = 1, .head_dim = 80, .rotary_dim = 80, .strides = {1, 0}},
-    {.heads = 2, .kv_heads = 1, .head_dim = 64, .rotary_dim = 32, .has_frequencies = true}};
+    {.heads = 2, .kv_heads = 1, .head_dim = 64, .rotary_dim = 32, .has_frequencies = true},
+    {.heads = 2, .kv_heads = 1, .head_dim = 64, .rotary_dim = 32, .query_scale = {0.7F, 6, 1}},
+    {.heads = 3,
+     .kv_heads = 1,
+     .head_dim = 20,
+     .page_tokens = 4,
+     .strides = {1, 0},
+     .query_scale = {0.3F, 4}}};
 const Case normed_cases[] = {
     {.heads = 4, .kv_heads = 2, .head_dim = 64, .rotary_dim = 64, .value_norm = true},
     {.heads = 2,
@@ -140,7 +148,8 @@ RopeKvWrite op_of(const Case& c, const Tensor& qkv, const Tensor& arena, const T
       .norm_eps = 1e-3F,
       .norm_one_plus = c.gates != 0,
       .value_norm = c.value_norm,
-      .queries_only = c.queries_only};
+      .queries_only = c.queries_only,
+      .query_scale = c.query_scale};
 }
 
 /// A table for position 1000003 would be long: that span's pages begin where its tokens do.
@@ -196,7 +205,8 @@ void check_case(const Case& c, DType dtype, DType kv_dtype) {
   // A normed head may end on two sides of a rounding before it is rotated.
   const double once = is_coarse ? 0.0079 : 4e-6;
   const bool is_normed = c.norms != Norms::none || c.value_norm;
-  const double bound = is_normed ? 2 * once : c.rotary_dim == 0 ? 0.0 : once;
+  const bool is_turned = c.rotary_dim != 0, is_scaled = c.query_scale.beta != 0.0F;
+  const double bound = is_normed ? 2 * once : once * (is_turned + is_scaled);
   // What is on two sides of a rounding may become neighbours of three bits of mantissa.
   check_same(on_arena.fetch(), device_pages(pages, kv_dtype, c.kv_heads, c.head_dim, c.page_tokens),
              kv_dtype == DType::f8_e4m3 && bound != 0.0 ? 0.126 : bound);

@@ -281,6 +281,36 @@ TEST_SUITE("kernels/ops/rope_kv_write") {
     }
   }
 
+  TEST_CASE("the factor on queries: by the position, after all else, and on nothing else") {
+    const QueryScale scale = {.beta = 0.5F, .period = 4, .offset = 1};
+    CHECK(scale.at(0) == 1.0F);
+    CHECK(scale.at(2) == 1.0F);
+    CHECK(scale.at(3) == doctest::Approx(1.0 + 0.5 * std::log(2.0)));
+    CHECK(scale.at(10) == doctest::Approx(1.0 + 0.5 * std::log(3.0)));
+    CHECK(QueryScale().at(1000) == 1.0F);
+    const Fixture f;
+    constexpr std::int64_t width = q_width + 2 * kv_width;
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      for (const std::int64_t rotary_dim : {0, 24}) {
+        Queue queue = test_queue(best_isa(), 2);
+        TestTensor qkv = random_tensor(dtype, {tokens, width}, 1), expected = qkv;
+        TestTensor arena = f.arena(dtype), expected_arena = arena;
+        rope_kv_write(queue, f.op(expected, expected_arena, rotary_dim));
+        RopeKvWrite op = f.op(qkv, arena, rotary_dim);
+        op.position_of_row = f.position_of_row;
+        op.query_scale = scale;
+        rope_kv_write(queue, op);
+        CHECK(arena.everything() == expected_arena.everything());
+        TestTensor factor(dtype, {1}), product(dtype, {1});
+        for (std::int64_t i = 0; i < qkv.size(); ++i) {
+          factor.set(0, scale.at(3 + i / width));
+          product.set(0, expected.get(i) * (i % width < q_width ? factor.get(0) : 1.0F));
+          REQUIRE(qkv.get(i) == product.get(0));
+        }
+      }
+    }
+  }
+
   TEST_CASE("queries alone are what they are among keys and values, and nothing is written") {
     const Fixture f;
     for (const DType dtype : {DType::f32, DType::bf16}) {

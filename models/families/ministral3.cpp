@@ -1,0 +1,58 @@
+// Ministral 3 (also the text part of mistral3): Llama's layers, and queries that grow with the
+// position, so that attention stays sharp beyond the positions of the training.
+#include <fmt/format.h>
+
+#include "models/families/common.h"
+
+namespace hyb::models {
+namespace {
+
+/// Keys of the rope's object.
+kernels::QueryScale read_query_scale(const Config& c) {
+  const std::optional<Config> rope = c.object("rope_parameters");
+  if (!rope) c.fail("rope_parameters", "is missing; it says how Ministral 3 stretches positions");
+  const double beta = rope->f("llama_4_scaling_beta", 0.0);
+  if (beta < 0 || beta > 100) {
+    rope->fail("llama_4_scaling_beta", fmt::format("must be from 0 to 100, is {}", beta));
+  }
+  if (beta == 0) return {};
+  return {.beta = static_cast<float>(beta), .period = rope->i("original_max_position_embeddings")};
+}
+
+Plan plan(const Config& c) {
+  Plan p = read_plan(c, "rms_norm_eps");
+  Attention attention = read_attention(c, read_head_dim(c));
+  attention.rope = read_rope(c, attention.head_dim, 1.0);
+  attention.query_scale = read_query_scale(c);
+  if (c.has("sliding_window")) attention.window = c.i("sliding_window");
+  demand_absent(c, "layer_types");
+  p.layers = llama_layers(c, attention);
+  return p;
+}
+
+constexpr TensorName names[] = {
+    {"embed", "*.embed_tokens.weight"},
+    {"head", "lm_head.weight"},
+    {"head", "language_model.lm_head.weight"},
+    {"final_norm", "*.norm.weight"},
+    {"block0.norm", "*.layers.{}.input_layernorm.weight"},
+    {"block1.norm", "*.layers.{}.post_attention_layernorm.weight"},
+    {"attention.q", "*.layers.{}.self_attn.q_proj.weight"},
+    {"attention.k", "*.layers.{}.self_attn.k_proj.weight"},
+    {"attention.v", "*.layers.{}.self_attn.v_proj.weight"},
+    {"attention.o", "*.layers.{}.self_attn.o_proj.weight"},
+    {"mlp.gate", "*.layers.{}.mlp.gate_proj.weight"},
+    {"mlp.up", "*.layers.{}.mlp.up_proj.weight"},
+    {"mlp.down", "*.layers.{}.mlp.down_proj.weight"},
+};
+constexpr std::string_view model_types[] = {"ministral3"};
+constexpr std::string_view trunks[] = {"model", "model.language_model", "language_model.model"};
+constexpr std::string_view unused[] = {"vision_tower.", "multi_modal_projector.",
+                                       "model.vision_tower.", "model.multi_modal_projector."};
+
+}  // namespace
+
+const Family ministral3 = {
+    .model_types = model_types, .plan = plan, .names = names, .trunks = trunks, .unused = unused};
+
+}  // namespace hyb::models
