@@ -7,6 +7,7 @@
 #include "kernels/ops/rope_kv_write.h"
 #include "tests/cuda/cards.h"
 #include "tests/cuda/paged_support.h"
+#include "tests/kernels/ops/attention_support.h"
 
 namespace hyb::kernels::testing::attention_test {
 
@@ -374,7 +375,6 @@ TEST_SUITE("cuda/attention") {
       in_every_schedule([&](const std::string& schedule) {
         CAPTURE(schedule);
         const TestTensor answer = attend(per_head, {}, 2, 3);
-        check_close(per_head, answer);
         CHECK(same_bytes(attend(repeated, {}, 2, 3), answer));
         CHECK(same_bytes(attend(per_head, workspace), answer));
       });

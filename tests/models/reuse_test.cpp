@@ -194,7 +194,7 @@ void move_over(Life& from, Life& to, const std::vector<Tokens>& sequences,
   const SessionTransfer saved = write_session(path, text, from.carrier, sequences);
   CHECK(saved.snapshots == from.engine.usage().snapshots);
   const SessionTransfer restored = restore_session(path, text.fingerprint, to.carrier);
-  CHECK(restored.refused.empty());
+  CHECK(restored.refused == "");
   if (!has_room) return;
   CHECK(restored.left_out == 0);
   CHECK(restored.snapshots == saved.snapshots);
@@ -273,11 +273,12 @@ TEST_SUITE("models/reuse_session") {
   TEST_CASE("a session goes from any kind of pool to any other, pages of F8_E4M3 too") {
     const TemporaryFolder folder;
     std::vector<std::string> names = reuse_folders;
+    std::erase(names, "lfm3");  // with windows a flat pool has other groups of pages than the rest
     names.insert(names.end(), fp8_folders.begin(), fp8_folders.end());
     for (std::size_t i = 0; i < names.size(); ++i) {
       const std::string& name = names[i];
       CAPTURE(name);
-      const bool is_fp8 = i >= reuse_folders.size();
+      const bool is_fp8 = i >= names.size() - fp8_folders.size();
       ReuseFolder model(name, kernels::Device::cpu,
                         is_fp8 ? fp8_pages : models::GeometryOptions{.activation = DType::bf16});
       Talk plain(model);

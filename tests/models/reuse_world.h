@@ -248,7 +248,8 @@ class ReuseFolder {
   std::mt19937 random_{5};
 };
 
-/// One of each: with both kinds of memory, without attention, without recurrence, with groups.
+/// One of each: with both kinds of memory, without attention, without recurrence, with groups, with
+/// windows.
 inline const std::vector<std::string> reuse_folders = {"granite-dense-rope",
                                                        "granite-mamba-only",
                                                        "granite-attention-only",
@@ -256,6 +257,7 @@ inline const std::vector<std::string> reuse_folders = {"granite-dense-rope",
                                                        "bamba-1",
                                                        "falcon-h1-groups",
                                                        "lfm2-moe",
+                                                       "lfm3",
                                                        "nemotron-latent",
                                                        "nemotron-moe",
                                                        "qwen3-next",
