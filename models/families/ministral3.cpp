@@ -2,6 +2,8 @@
 // position, so that attention stays sharp beyond the positions of the training.
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "models/families/common.h"
 
 namespace hyb::models {
@@ -9,13 +11,12 @@ namespace {
 
 /// Keys of the rope's object.
 kernels::QueryScale read_query_scale(const Config& c) {
-  const std::optional<Config> rope = c.object("rope_parameters");
+  const std::optional<Config> rope = c.object({"rope_parameters", "rope_scaling"});
   if (!rope) c.fail("rope_parameters", "is missing; it says how Ministral 3 stretches positions");
-  const double beta = rope->f("llama_4_scaling_beta", 0.0);
+  const double beta = rope->f("llama_4_scaling_beta");
   if (beta < 0 || beta > 100) {
     rope->fail("llama_4_scaling_beta", fmt::format("must be from 0 to 100, is {}", beta));
   }
-  if (beta == 0) return {};
   return {.beta = static_cast<float>(beta), .period = rope->i("original_max_position_embeddings")};
 }
 

@@ -34,8 +34,9 @@ TEST_SUITE("models/families/ministral3") {
     CHECK(attention(plan).query_scale.period == 8);
     CHECK(attention(plan).query_scale.offset == 0);
     CHECK(contains(attention(plan).text().text, "queries grow every 8 positions"));
-    const Plan constant = fixture_plan(
-        usual, {{"rope_parameters", rope(R"(,"original_max_position_embeddings":8)")}});
+    const Plan constant =
+        fixture_plan(usual, {{"rope_parameters", rope(R"(,"original_max_position_embeddings":8,
+                                            "llama_4_scaling_beta":0)")}});
     CHECK(attention(constant).query_scale.beta == 0.0F);
     CHECK(!contains(attention(constant).text().text, "queries"));
   }
@@ -54,6 +55,8 @@ TEST_SUITE("models/families/ministral3") {
                    "llama_4_scaling_beta: must be from 0 to 100, is -1"));
     CHECK(contains(error_of("rope_parameters", rope(R"(,"llama_4_scaling_beta":0.1)")),
                    "original_max_position_embeddings"));
+    CHECK(contains(error_of("rope_parameters", rope(R"(,"original_max_position_embeddings":8)")),
+                   "llama_4_scaling_beta: is missing"));
     CHECK(contains(error_of("layer_types", R"(["full_attention"])"), "layer_types"));
     CHECK(contains(error_of("hidden_act", R"("gelu")"), "hidden_act"));
   }
