@@ -27,6 +27,7 @@ Plan plan(const Config& c) {
   attention.query_scale = read_query_scale(c);
   if (c.has("sliding_window")) attention.window = c.i("sliding_window");
   demand_absent(c, "layer_types");
+  demand_absent(c, "original_max_position_embeddings");  // transformers prefers it to the rope's
   p.layers = llama_layers(c, attention);
   return p;
 }

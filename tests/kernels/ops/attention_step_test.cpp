@@ -40,6 +40,7 @@ struct Fixture {
             .q_norm = q_norm,
             .k_norm = k_norm,
             .norm_eps = 1e-3F,
+            .query_scale = QueryScale{.beta = 0.7F, .period = 4, .offset = 1},
             .gate = qkv.columns(width - inner, inner)};
   }
 };
@@ -73,7 +74,8 @@ TEST_SUITE("kernels/ops/attention_step") {
                               .theta = 500.0,
                               .q_norm = f.q_norm,
                               .k_norm = f.k_norm,
-                              .norm_eps = 1e-3F});
+                              .norm_eps = 1e-3F,
+                              .query_scale = parts.query_scale});
         attention(queue, {.q = expected_qkv.view().columns(0, inner),
                           .pages_of_layer = expected_arena,
                           .span_begin = f.span_begin,

@@ -57,6 +57,7 @@ TEST_SUITE("models/families/ministral3") {
                    "original_max_position_embeddings"));
     CHECK(contains(error_of("rope_parameters", rope(R"(,"original_max_position_embeddings":8)")),
                    "llama_4_scaling_beta: is missing"));
+    CHECK(contains(error_of("original_max_position_embeddings", "16"), "is not supported"));
     CHECK(contains(error_of("layer_types", R"(["full_attention"])"), "layer_types"));
     CHECK(contains(error_of("hidden_act", R"("gelu")"), "hidden_act"));
   }
