@@ -1,27 +1,10 @@
 """The golden fixtures of the families with windows of attention beside full attention."""
 
+import golden_llama
 from golden_quantise import Scheme
 from golden_recipe import recipe
 
-common = {
-    "attention_bias": False,
-    "attention_dropout": 0.0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "hidden_act": "silu",
-    "hidden_size": 48,
-    "initializer_range": 0.02,
-    "intermediate_size": 56,
-    "max_position_embeddings": 512,
-    "num_attention_heads": 4,
-    "num_hidden_layers": 5,
-    "num_key_value_heads": 2,
-    "rms_norm_eps": 1e-05,
-    "tie_word_embeddings": True,
-    "torch_dtype": "bfloat16",
-    "use_cache": True,
-    "vocab_size": 151,
-}
+common = {**golden_llama.common, "num_hidden_layers": 5}
 
 granite_swa = {
     "architectures": ["GraniteSWAForCausalLM"],

@@ -170,24 +170,42 @@ inline constexpr TensorName qwen_names[] = {
     {"moe.down", "model.layers.{}.mlp.experts.down_proj"},
 };
 
-/// Attention and a feed-forward, each between two norms, as Gemma spells them.
-inline constexpr TensorName gemma_names[] = {
-    {"final_norm", "*.norm.weight"},
-    {"block0.norm", "*.layers.{}.input_layernorm.weight"},
-    {"block0.post_norm", "*.layers.{}.post_attention_layernorm.weight"},
-    {"block1.norm", "*.layers.{}.pre_feedforward_layernorm.weight"},
-    {"block1.post_norm", "*.layers.{}.post_feedforward_layernorm.weight"},
+/// What is under a trunk in the text part of models with more than text.
+inline constexpr TensorName trunk_names[] = {
     {"embed", "*.embed_tokens.weight"},
     {"head", "lm_head.weight"},
+    {"final_norm", "*.norm.weight"},
+    {"block0.norm", "*.layers.{}.input_layernorm.weight"},
     {"attention.q", "*.layers.{}.self_attn.q_proj.weight"},
     {"attention.k", "*.layers.{}.self_attn.k_proj.weight"},
     {"attention.v", "*.layers.{}.self_attn.v_proj.weight"},
     {"attention.o", "*.layers.{}.self_attn.o_proj.weight"},
-    {"attention.q_norm", "*.layers.{}.self_attn.q_norm.weight"},
-    {"attention.k_norm", "*.layers.{}.self_attn.k_norm.weight"},
     {"mlp.gate", "*.layers.{}.mlp.gate_proj.weight"},
     {"mlp.up", "*.layers.{}.mlp.up_proj.weight"},
     {"mlp.down", "*.layers.{}.mlp.down_proj.weight"},
+};
+
+/// Beside trunk_names: the other norms of attention and a feed-forward, each between two, as Gemma
+/// spells them.
+inline constexpr TensorName gemma_norm_names[] = {
+    {"block0.post_norm", "*.layers.{}.post_attention_layernorm.weight"},
+    {"block1.norm", "*.layers.{}.pre_feedforward_layernorm.weight"},
+    {"block1.post_norm", "*.layers.{}.post_feedforward_layernorm.weight"},
+    {"attention.q_norm", "*.layers.{}.self_attn.q_norm.weight"},
+    {"attention.k_norm", "*.layers.{}.self_attn.k_norm.weight"},
+};
+
+/// What LFM2 and LFM3 spell alike.
+inline constexpr TensorName lfm_names[] = {
+    {"final_norm", "model.embedding_norm.weight"},
+    {"block0.norm", "model.layers.{}.operator_norm.weight"},
+    {"block1.norm", "model.layers.{}.ffn_norm.weight"},
+    {"conv.in_proj", "model.layers.{}.conv.in_proj.weight"},
+    {"conv.weight", "model.layers.{}.conv.conv.weight"},
+    {"conv.out_proj", "model.layers.{}.conv.out_proj.weight"},
+    {"mlp.gate", "model.layers.{}.feed_forward.w1.weight"},
+    {"mlp.up", "model.layers.{}.feed_forward.w3.weight"},
+    {"mlp.down", "model.layers.{}.feed_forward.w2.weight"},
 };
 
 /// Mamba-2 as read_mamba reads it.

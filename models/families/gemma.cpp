@@ -100,6 +100,7 @@ Plan plan_gemma3(const Config& given) {
 
 constexpr std::string_view gemma2_types[] = {"gemma2"};
 constexpr std::string_view gemma3_types[] = {"gemma3", "gemma3_text"};
+constexpr auto names = joined(trunk_names, gemma_norm_names);
 constexpr std::string_view trunks[] = {"model", "model.language_model", "language_model.model"};
 constexpr std::string_view unused[] = {"vision_tower.", "multi_modal_projector.",
                                        "model.vision_tower.", "model.multi_modal_projector."};
@@ -107,10 +108,10 @@ constexpr std::string_view unused[] = {"vision_tower.", "multi_modal_projector."
 }  // namespace
 
 const Family gemma2 = {
-    .model_types = gemma2_types, .plan = plan_gemma2, .names = gemma_names, .trunks = trunks};
+    .model_types = gemma2_types, .plan = plan_gemma2, .names = names, .trunks = trunks};
 const Family gemma3 = {.model_types = gemma3_types,
                        .plan = plan_gemma3,
-                       .names = gemma_names,
+                       .names = names,
                        .trunks = trunks,
                        .unused = unused};
 

@@ -124,7 +124,7 @@ constexpr TensorName own_names[] = {
     {"layer_inputs.projection", "*.per_layer_model_projection.weight"},
     {"layer_inputs.norm", "*.per_layer_projection_norm.weight"},
 };
-constexpr auto names = joined(gemma_names, own_names);
+constexpr auto names = joined(trunk_names, gemma_norm_names, own_names);
 constexpr std::string_view model_types[] = {"gemma4", "gemma4_text", "gemma4_unified",
                                             "gemma4_unified_text"};
 constexpr std::string_view trunks[] = {"model", "model.language_model"};

@@ -77,21 +77,12 @@ Plan plan(const Config& c) {
 }
 
 constexpr TensorName own_names[] = {
-    {"final_norm", "model.embedding_norm.weight"},
-    {"block0.norm", "model.layers.{}.operator_norm.weight"},
-    {"block1.norm", "model.layers.{}.ffn_norm.weight"},
     {"attention.q", "model.layers.{}.self_attn.q_proj.weight"},
     {"attention.k", "model.layers.{}.self_attn.k_proj.weight"},
     {"attention.v", "model.layers.{}.self_attn.v_proj.weight"},
     {"attention.o", "model.layers.{}.self_attn.out_proj.weight"},
     {"attention.q_norm", "model.layers.{}.self_attn.q_layernorm.weight"},
     {"attention.k_norm", "model.layers.{}.self_attn.k_layernorm.weight"},
-    {"conv.in_proj", "model.layers.{}.conv.in_proj.weight"},
-    {"conv.weight", "model.layers.{}.conv.conv.weight"},
-    {"conv.out_proj", "model.layers.{}.conv.out_proj.weight"},
-    {"mlp.gate", "model.layers.{}.feed_forward.w1.weight"},
-    {"mlp.up", "model.layers.{}.feed_forward.w3.weight"},
-    {"mlp.down", "model.layers.{}.feed_forward.w2.weight"},
     {"moe.router", "model.layers.{}.feed_forward.gate.weight"},
     {"moe.correction_bias", "model.layers.{}.feed_forward.expert_bias"},
     {"moe.expert_gate", "model.layers.{}.feed_forward.experts.{}.w1.weight"},
@@ -100,7 +91,7 @@ constexpr TensorName own_names[] = {
     {"moe.gate_up", "model.layers.{}.feed_forward.experts.gate_up_proj"},
     {"moe.down", "model.layers.{}.feed_forward.experts.down_proj"},
 };
-constexpr auto names = joined(model_names, own_names);
+constexpr auto names = joined(model_names, lfm_names, own_names);
 constexpr std::string_view model_types[] = {"lfm2", "lfm2_moe"};
 
 }  // namespace

@@ -102,23 +102,14 @@ Plan plan(const Config& given) {
 }
 
 constexpr TensorName own_names[] = {
-    {"final_norm", "model.embedding_norm.weight"},
-    {"block0.norm", "model.layers.{}.operator_norm.weight"},
     {"block0.post_norm", "model.layers.{}.post_operator_norm.weight"},
-    {"block1.norm", "model.layers.{}.ffn_norm.weight"},
     {"block1.post_norm", "model.layers.{}.post_ffn_norm.weight"},
     {"attention.q_norm", "model.layers.{}.self_attn.q_norm.weight"},
     {"attention.k_norm", "model.layers.{}.self_attn.k_norm.weight"},
     {"attention.gate", "model.layers.{}.self_attn.gate_proj.weight"},
     {"attention.gate", "model.layers.{}.self_attn.g_proj.weight"},
-    {"conv.in_proj", "model.layers.{}.conv.in_proj.weight"},
-    {"conv.weight", "model.layers.{}.conv.conv.weight"},
-    {"conv.out_proj", "model.layers.{}.conv.out_proj.weight"},
-    {"mlp.gate", "model.layers.{}.feed_forward.w1.weight"},
-    {"mlp.up", "model.layers.{}.feed_forward.w3.weight"},
-    {"mlp.down", "model.layers.{}.feed_forward.w2.weight"},
 };
-constexpr auto names = joined(model_names, attention_names, own_names);
+constexpr auto names = joined(model_names, attention_names, lfm_names, own_names);
 constexpr std::string_view model_types[] = {"lfm3"};
 
 }  // namespace

@@ -32,21 +32,11 @@ Plan plan(const Config& c) {
   return p;
 }
 
-constexpr TensorName names[] = {
-    {"embed", "*.embed_tokens.weight"},
-    {"head", "lm_head.weight"},
+constexpr TensorName own_names[] = {
     {"head", "language_model.lm_head.weight"},
-    {"final_norm", "*.norm.weight"},
-    {"block0.norm", "*.layers.{}.input_layernorm.weight"},
     {"block1.norm", "*.layers.{}.post_attention_layernorm.weight"},
-    {"attention.q", "*.layers.{}.self_attn.q_proj.weight"},
-    {"attention.k", "*.layers.{}.self_attn.k_proj.weight"},
-    {"attention.v", "*.layers.{}.self_attn.v_proj.weight"},
-    {"attention.o", "*.layers.{}.self_attn.o_proj.weight"},
-    {"mlp.gate", "*.layers.{}.mlp.gate_proj.weight"},
-    {"mlp.up", "*.layers.{}.mlp.up_proj.weight"},
-    {"mlp.down", "*.layers.{}.mlp.down_proj.weight"},
 };
+constexpr auto names = joined(trunk_names, own_names);
 constexpr std::string_view model_types[] = {"ministral3"};
 constexpr std::string_view trunks[] = {"model", "model.language_model", "language_model.model"};
 constexpr std::string_view unused[] = {"vision_tower.", "multi_modal_projector.",

@@ -110,16 +110,8 @@ std::optional<DraftLayer> draft(const Config& c) {
 }
 
 constexpr TensorName common_names[] = {
-    {"embed", "*.embed_tokens.weight"},
-    {"final_norm", "*.norm.weight"},
-    {"head", "lm_head.weight"},
     {"head", "language_model.lm_head.weight"},
-    {"block0.norm", "*.layers.{}.input_layernorm.weight"},
     {"block1.norm", "*.layers.{}.post_attention_layernorm.weight"},
-    {"attention.q", "*.layers.{}.self_attn.q_proj.weight"},
-    {"attention.k", "*.layers.{}.self_attn.k_proj.weight"},
-    {"attention.v", "*.layers.{}.self_attn.v_proj.weight"},
-    {"attention.o", "*.layers.{}.self_attn.o_proj.weight"},
     {"attention.q_norm", "*.layers.{}.self_attn.q_norm.weight"},
     {"attention.k_norm", "*.layers.{}.self_attn.k_norm.weight"},
     {"delta.conv_weight", "*.layers.{}.linear_attn.conv1d.weight"},
@@ -127,9 +119,6 @@ constexpr TensorName common_names[] = {
     {"delta.dt_bias", "*.layers.{}.linear_attn.dt_bias"},
     {"delta.norm", "*.layers.{}.linear_attn.norm.weight"},
     {"delta.out_proj", "*.layers.{}.linear_attn.out_proj.weight"},
-    {"mlp.gate", "*.layers.{}.mlp.gate_proj.weight"},
-    {"mlp.up", "*.layers.{}.mlp.up_proj.weight"},
-    {"mlp.down", "*.layers.{}.mlp.down_proj.weight"},
     {"moe.router", "*.layers.{}.mlp.gate.weight"},
     {"moe.shared_gate", "*.layers.{}.mlp.shared_expert.gate_proj.weight"},
     {"moe.shared_up", "*.layers.{}.mlp.shared_expert.up_proj.weight"},
@@ -164,10 +153,11 @@ constexpr TensorName stacked_expert_names[] = {
     {"moe.down", "*.layers.{}.mlp.experts.down_proj"},
 };
 // The layout in which each family is published comes first.
-constexpr auto qwen3_5_names = joined(common_names, plain_delta_names, grouped_delta_names,
-                                      stacked_expert_names, single_expert_names);
-constexpr auto qwen3_next_names =
-    joined(common_names, grouped_delta_names, single_expert_names, stacked_expert_names);
+constexpr auto qwen3_5_names =
+    joined(trunk_names, common_names, plain_delta_names, grouped_delta_names, stacked_expert_names,
+           single_expert_names);
+constexpr auto qwen3_next_names = joined(trunk_names, common_names, grouped_delta_names,
+                                         single_expert_names, stacked_expert_names);
 constexpr std::string_view qwen3_5_types[] = {"qwen3_5", "qwen3_5_text", "qwen3_5_moe",
                                               "qwen3_5_moe_text"};
 constexpr std::string_view qwen3_next_types[] = {"qwen3_next"};

@@ -7,9 +7,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <random>
-#include <sstream>
 
 #include "core/base/json.h"
+#include "tests/app/batch_results.h"
 #include "tests/app/run_tool.h"
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
@@ -20,25 +20,6 @@ using namespace hyb;
 using namespace hyb::testing;
 
 namespace {
-
-std::vector<Json> results(const std::filesystem::path& path) {
-  std::vector<Json> results;
-  std::istringstream lines(content(path));
-  for (std::string line; std::getline(lines, line);) results.push_back(parse_json(line, "result"));
-  return results;
-}
-
-/// custom_id -> what matters of the result; fails on an id that occurs twice.
-std::map<std::string, std::string> answers(const std::filesystem::path& path) {
-  std::map<std::string, std::string> answers;
-  for (const Json& result : results(path)) {
-    const Json& response = result["response"];
-    const std::string answer =
-        response.is_null() ? to_text(result["error"]) : to_text(response["body"]["choices"]);
-    CHECK(answers.emplace(result["custom_id"], answer).second);
-  }
-  return answers;
-}
 
 /// A folder with an input `in`; the output is `out`.
 struct Job {

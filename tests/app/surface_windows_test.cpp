@@ -5,11 +5,11 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "core/base/json.h"
+#include "tests/app/batch_results.h"
 #include "tests/app/run_tool.h"
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
@@ -72,16 +72,6 @@ std::string requests() {
   return lines;
 }
 
-std::map<std::string, std::string> answers_of(const std::filesystem::path& path) {
-  std::map<std::string, std::string> answers;
-  std::istringstream lines(content(path));
-  for (std::string line; std::getline(lines, line);) {
-    const Json result = parse_json(line, "result");
-    answers[result["custom_id"]] = to_text(result["response"]["body"]["choices"]);
-  }
-  return answers;
-}
-
 }  // namespace
 
 TEST_SUITE("app/surface_windows") {
@@ -107,8 +97,8 @@ TEST_SUITE("app/surface_windows") {
         all.insert(all.end(), options.begin(), options.end());
         const ToolResult result = run_tool({.arguments = all});
         CHECK_MESSAGE(result.exit_code == 0, result.err);
-        if (plain.empty()) plain = answers_of(out);
-        CHECK(answers_of(out) == plain);
+        if (plain.empty()) plain = answers(out);
+        CHECK(answers(out) == plain);
       }
       CHECK(plain.size() == 24);
     }
