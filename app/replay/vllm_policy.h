@@ -104,8 +104,8 @@ class VllmPlusPolicy final : public CachePolicy {
 /// runs, so they age before its others.
 class VllmPolicy final : public CachePolicy {
  public:
-  /// Throws Error(usage) for layers of more than one reach besides full attention, which vLLM does
-  /// not serve, and for chunks.
+  /// Throws Error(usage) for layers of more than one reach besides full attention, and for chunks:
+  /// what vLLM does with them is not simulated.
   VllmPolicy(const ReplayShape& shape, const PolicyOptions& options);
 
   Served serve(const RequestTokens& tokens) override;
