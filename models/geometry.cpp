@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "core/base/error.h"
@@ -37,6 +38,7 @@ struct Place {
 };
 
 Reach reach_of(const KvShape& kv) {
+  if (kv.chunk != 0) return {.kind = Reach::Kind::chunk, .tokens = kv.chunk};
   if (kv.window == 0) return {};
   return {.kind = Reach::Kind::window, .tokens = kv.window};
 }
@@ -55,10 +57,11 @@ void add_pages(Geometry& geometry, const Place& at, const KvShape& kv) {
                             .reach = reach_of(kv)});
   geometry.page_bytes += page_bytes;
   const std::size_t token_bytes = page_bytes / static_cast<std::size_t>(geometry.page_tokens);
-  if (kv.window == 0) {
+  const std::int32_t reach = std::max(kv.window, kv.chunk);
+  if (reach == 0) {
     geometry.kv_bytes_per_token += token_bytes;
   } else {
-    geometry.window_kv_bytes += token_bytes * static_cast<std::size_t>(kv.window);
+    geometry.window_kv_bytes += token_bytes * static_cast<std::size_t>(reach);
   }
 }
 

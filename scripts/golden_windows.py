@@ -145,6 +145,55 @@ ministral3_window = {
     "tie_word_embeddings": False,
 }
 
+# Chunks of less than a page, layers without rope that see everything, experts in every layer.
+llama4 = {
+    "architectures": ["Llama4ForCausalLM"],
+    "model_type": "llama4_text",
+    **common,
+    "attention_chunk_size": 9,
+    "attn_scale": 0.6,
+    "attn_temperature_tuning": True,
+    "floor_scale": 8,
+    "head_dim": 16,
+    "interleave_moe_layer_step": 1,
+    "intermediate_size": 24,
+    "intermediate_size_mlp": 40,
+    "no_rope_layers": [1, 0, 1],
+    "num_experts_per_tok": 1,
+    "num_hidden_layers": 3,
+    "num_local_experts": 5,
+    "rope_scaling": {
+        "factor": 16.0,
+        "high_freq_factor": 1.0,
+        "low_freq_factor": 1.0,
+        "original_max_position_embeddings": 64,
+        "rope_type": "llama3",
+    },
+    "rope_theta": 500.0,
+    "tie_word_embeddings": False,
+    "use_qk_norm": True,
+}
+
+# No norms; dense layers between those with experts.
+llama4_odd = {
+    **llama4,
+    "attention_chunk_size": 21,
+    "floor_scale": 13,
+    "head_dim": 22,
+    "hidden_size": 60,
+    "interleave_moe_layer_step": 2,
+    "intermediate_size": 19,
+    "intermediate_size_mlp": 41,
+    "no_rope_layer_interval": 3,
+    "num_attention_heads": 6,
+    "num_hidden_layers": 4,
+    "num_key_value_heads": 1,
+    "num_local_experts": 7,
+    "use_qk_norm": False,
+    "vocab_size": 163,
+}
+del llama4_odd["no_rope_layers"], llama4_odd["rope_scaling"]
+
 gemma_common = {
     **common,
     "attn_logit_softcapping": None,
@@ -321,6 +370,8 @@ fixtures = {
     "mellum-yarn": recipe(mellum_yarn, lengths=(1, 23, 24, 75)),
     "ministral3": recipe(ministral3, lengths=(1, 8, 9, 33), kinds=tied),
     "ministral3-window": recipe(ministral3_window, lengths=(1, 19, 20, 61), shards=2),
+    "llama4": recipe(llama4, lengths=(1, 9, 10, 33)),
+    "llama4-odd": recipe(llama4_odd, lengths=(1, 21, 22, 67), shards=2),
     "gemma2": recipe(gemma2, lengths=(1, 8, 9, 33)),
     "gemma2-odd": recipe(gemma2_odd, lengths=(1, 21, 22, 67), shards=2, kinds=tied),
     "gemma3": recipe(gemma3, lengths=(1, 8, 9, 33), kinds=tied),

@@ -47,7 +47,9 @@ def sizes_of(config):
         "attention_layers": len(attention),
         "recurrent_layers": sum(any(each) for each in states),
         "kv_bytes_per_token": sum(
-            4 * part.kv_heads * part.head_dim for part in attention if not part.window
+            4 * part.kv_heads * part.head_dim
+            for part in attention
+            if not (part.window or part.chunk)
         ),
         "state_bytes_f32": 4 * matrices + 2 * windows,
         "state_bytes_bf16": 2 * matrices + 2 * windows,

@@ -11,12 +11,14 @@ class Attention(Part):
     qk_norm: None, "rms" or "rms_1p" (weight 1 + w), with eps; gated: q_proj holds q and gate,
     head by head; head_gate: one gate per head, from a matrix of its own; multiplier: the
     scale where it is not head_dim^-0.5; window: positions that a token sees, its own
-    included, None for all; sinks: one more score per head, whose value is zero; score_cap:
-    None, or scores are cap * tanh(score / cap); value_norm: v is normalised, without a
-    weight; keys_are_values: v is k before norm and rope; kv_of: the layer whose keys and
-    values it reads, None for its own; biases: of q, k, v and o; query_beta, query_period: the
-    query at position p is multiplied by 1 + beta log(1 + floor(p / period)). Factors: "in"
-    (of the input), "k" (of the keys)."""
+    included, None for all; chunk: None, or keys before the last multiple of it are not seen;
+    sinks: one more score per head, whose value is zero; score_cap: None, or scores are cap *
+    tanh(score / cap); value_norm: v is normalised, without a weight; keys_are_values: v is k
+    before norm and rope; kv_of: the layer whose keys and values it reads, None for its own;
+    biases: of q, k, v and o; query_beta, query_period, query_offset: the query at position p
+    is multiplied by 1 + beta log(1 + floor((p + offset) / period)); neighbours: the dims that
+    rotate together are neighbours, not halves; late_norm: q and k are normalised after that,
+    without a weight. Factors: "in" (of the input), "k" (of the keys)."""
 
     names = {
         "q": "q_proj.weight",
@@ -36,7 +38,8 @@ class Attention(Part):
     qk_norm, gated, multiplier, eps, window = None, False, None, None, None
     sinks, score_cap, value_norm, keys_are_values, kv_of = False, None, False, False, None
     biases, head_gate = False, False
-    query_beta, query_period = 0.0, 1
+    query_beta, query_period, query_offset = 0.0, 1, 0
+    chunk, neighbours, late_norm = None, False, False
 
     def tensors(self):
         width, kv_width = self.heads * self.head_dim, self.kv_heads * self.head_dim
@@ -68,6 +71,8 @@ class Attention(Part):
         found += ["rope_scaling"] if self.scaling else []
         found += ["qk_norm", "qk_norm_weights"] if self.qk_norm else []
         found += ["window"] if self.window else []
+        found += ["chunk"] if self.chunk else []
+        found += ["late_norm"] if self.late_norm else []
         found += ["value_norm"] if self.value_norm and self.kv_of is None else []
         found += ["sinks"] if self.sinks else []
         found += ["score_cap"] if self.score_cap else []
@@ -99,7 +104,14 @@ class Attention(Part):
         dims = self.rope_dims if model.has("partial_rope", layer) else self.head_dim
         scaling = self.scaling if model.has("rope_scaling", layer) else None
         speeds, length = rope_speeds(self.theta, dims, scaling)
-        return rotate(x, positions, speeds) * length
+        if not self.neighbours:
+            return rotate(x, positions, speeds) * length
+        halves = numpy.concatenate([x[..., 0::2], x[..., 1::2]], -1)
+        halves = numpy.split(rotate(halves, positions, speeds) * length, 2, -1)
+        x = numpy.stack(halves, -1).reshape(x.shape)
+        if self.late_norm and model.has("late_norm", layer):
+            x = rms(x, 1.0, self.eps)
+        return x
 
     def keep(self, model, layer, u, memory, positions):
         k = self.project(model, layer, "k", u).reshape(-1, self.kv_heads, self.head_dim)
@@ -122,7 +134,8 @@ class Attention(Part):
         positions = start + numpy.arange(len(u))
         q = self.turned(model, layer, "q_norm", q, positions)
         if self.query_beta and model.has("query_scale", layer):
-            grown = 1.0 + self.query_beta * numpy.log(1.0 + positions // self.query_period)
+            periods = (positions + self.query_offset) // self.query_period
+            grown = 1.0 + self.query_beta * numpy.log(1.0 + periods)
             q = q * grown[:, None, None]
         if self.kv_of is None:
             self.keep(model, layer, u, memory, positions)
@@ -136,6 +149,8 @@ class Attention(Part):
         seen = keys <= positions[:, None]
         if self.window and model.has("window", layer):
             seen &= keys > positions[:, None] - self.window
+        if self.chunk and model.has("chunk", layer):
+            seen &= keys >= positions[:, None] // self.chunk * self.chunk
         if not model.has("past", layer):
             seen = keys == positions[:, None]
         if self.score_cap and model.has("score_cap", layer):

@@ -20,6 +20,8 @@ families = {
     "gpt_oss": (windows.gpt_oss, "model.", True),
     "ministral3": (windows.ministral3, "model.", False),
     "mistral3": (windows.ministral3, "model.language_model.", False),
+    "llama4": (windows.llama4, "language_model.model.", True),
+    "llama4_text": (windows.llama4, "model.", True),
     "mellum": (windows.mellum, "model.", False),
     "llama": (plans.llama, "model.", False),
     "qwen3": (qwen.qwen3, "model.", False),

@@ -70,7 +70,8 @@ class LayerInput(Part):
 class Moe(Part):
     """Options: experts, top_k, width (of an expert); kind: "fused" (gate_up, gate rows first),
     "gated", "relu2", or "clamped": stored transposed, gates and ups by turns, with limit, alpha and
-    biases; score: "none", "softmax" (over all) or "sigmoid"; norm: None, "softmax" over
+    biases, or "weighed": stored transposed, gates first, with weights that multiply what enters an
+    expert; score: "none", "softmax" (over all) or "sigmoid"; norm: None, "softmax" over
     the chosen, or what is added to the sum that divides them; bias: kind of the tensor that is
     added to choose; groups, top_groups; scale; latent (0: none); shared: an Mlp or None;
     shared_gated. A name with {} is one tensor for each expert."""
@@ -85,7 +86,7 @@ class Moe(Part):
         roles = {"gated": ["gate", "up"], "relu2": ["up"]}.get(self.kind, ["gate_up"])
         shapes = {role: (rows[role], inside) for role in roles}
         shapes["down"] = (inside, self.width)
-        if self.kind == "clamped":
+        if self.kind in ("clamped", "weighed"):
             shapes = {role: shape[::-1] for role, shape in shapes.items()}
         for role, shape in shapes.items():
             if self.per_expert(role):
@@ -110,7 +111,9 @@ class Moe(Part):
 
     def terms(self):
         found = self.shared.terms() if self.shared else []
-        found += ["experts"] + (["router_weights"] if self.top_k > 1 else [])
+        found += ["experts"] + (
+            ["router_weights"] if self.top_k > 1 or self.kind == "weighed" else []
+        )
         found += ["router_choice"] if self.top_k < self.experts else []
         if self.kind == "clamped":
             found += ["expert_bias", "router_logit_bias"]
@@ -171,6 +174,7 @@ class Moe(Part):
             share = share / (share.sum(-1, keepdims=True) + self.norm)
         if not model.has("router_weights", layer):
             total = 1 if self.norm == "softmax" else share.sum(-1, keepdims=True)
+            total = k if self.kind == "weighed" else total
             share = numpy.full_like(share, 1 / k) * total
         return order[:, :k], share * (self.scale if model.has("router_scale", layer) else 1.0)
 
@@ -194,6 +198,14 @@ class Moe(Part):
             for t in range(len(u)):
                 for expert, weight in zip(chosen[t], share[t]):
                     out[t] += weight * self.clamped(model, layer, expert, u[t])
+            return out
+        if self.kind == "weighed":
+            out = numpy.zeros_like(u)
+            for t in range(len(u)):
+                for expert, weight in zip(chosen[t], share[t]):
+                    wide = weight * u[t] @ self.get(model, "gate_up")[expert]
+                    gate, up = numpy.split(wide, 2)
+                    out[t] += silu(gate) * up @ self.get(model, "down")[expert]
             return out
         x = self.apply(model, "latent_in", u) if self.latent else u
         narrow = self.stacked(model, "down")

@@ -76,7 +76,8 @@ def rope_speeds(theta, dims, scaling):
     length = scaling["original_max_position_embeddings"]
     waves = 2 * numpy.pi / speeds
     short, long = (length / scaling[key] for key in ("high_freq_factor", "low_freq_factor"))
-    share = (1 / waves - 1 / long) / (1 / short - 1 / long)
+    between = 1 / short - 1 / long
+    share = (1 / waves - 1 / long) / between if between else 0.0
     mixed = slow + (speeds - slow) * share
     mixed = numpy.where(waves < short, speeds, numpy.where(waves > long, slow, mixed))
     return mixed, 1.0

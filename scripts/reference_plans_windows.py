@@ -92,6 +92,46 @@ def mellum(c, prefix, fused):
     return plan_with(c, prefix, layers)
 
 
+def llama4_ffn(c, hidden, at, is_sparse):
+    if not is_sparse:
+        return Mlp(hidden, at, width=c["intermediate_size_mlp"])
+    width = c["intermediate_size"]
+    names = {
+        "gate_up": "experts.gate_up_proj",
+        "down": "experts.down_proj",
+        "router": "router.weight",
+    }
+    shared = Mlp(hidden, at + "shared_expert.", width=width, term="shared_mlp")
+    options = {"experts": c["num_local_experts"], "top_k": c["num_experts_per_tok"]}
+    return Moe(
+        hidden, at, names, kind="weighed", width=width, score="sigmoid", shared=shared, **options
+    )
+
+
+def llama4(c, prefix, fused):
+    hidden, head_dim, count = c["hidden_size"], head_dim_of(c), c["num_hidden_layers"]
+    every = c.get("no_rope_layer_interval", 4)
+    turns = c.get("no_rope_layers") or [(i + 1) % every != 0 for i in range(count)]
+    step = c.get("interleave_moe_layer_step", 1)
+    sparse = c.get("moe_layers") or range(step - 1, count, step)
+    layers = []
+    for i in range(count):
+        at = f"{prefix}layers.{i}."
+        own = {"head_dim": head_dim}
+        if turns[i]:
+            own |= {**rope_of(c, head_dim, theta=500000.0), "neighbours": True}
+            own |= {"late_norm": c.get("use_qk_norm", True), "eps": c["rms_norm_eps"]}
+        elif c.get("attn_temperature_tuning", True):
+            own |= {"query_beta": c.get("attn_scale", 0.1)}
+            own |= {"query_period": c.get("floor_scale", 8192)}
+            own["query_offset"] = 1
+        kinds = c.get("layer_types") or {i: "chunked_attention" if turns[i] else "full_attention"}
+        own["chunk"] = c["attention_chunk_size"] if kinds[i] == "chunked_attention" else None
+        ffn = llama4_ffn(c, hidden, at + "feed_forward.", i in sparse)
+        layers.append(pair(at, attention_of(c, hidden, at + "self_attn.", **own), ffn))
+    return plan_with(c, prefix, layers)
+
+
 def sandwich(at, attention, ffn):
     """Gemma's layer: a norm before each of the two parts and one after it."""
     norm = lambda name: f"{at}{name}_layernorm.weight"

@@ -27,6 +27,7 @@ RopeKvWrite write_of(const AttentionStep& op) {
           .norm_one_plus = op.norm_one_plus,
           .value_norm = op.value_norm,
           .queries_only = op.queries_only,
+          .weightless_norm = op.weightless_norm,
           .query_scale = op.query_scale};
 }
 

@@ -35,6 +35,7 @@ struct AttentionStep {
   float norm_eps = 1e-6F;
   bool norm_one_plus = false;                     ///< as in RmsNorm
   bool value_norm = false, queries_only = false;  ///< as in RopeKvWrite
+  bool weightless_norm = false;
   QueryScale query_scale = {};
   Tensor workspace = {};
   std::int64_t window = 0, chunk = 0;  ///< 0: none

@@ -42,7 +42,7 @@ struct Workspace {
     logits = room.take(DType::f32, tokens, shape.experts);
     chosen = room.take(DType::i32, tokens, shape.active);
     weights = room.take(DType::f32, tokens, shape.active);
-    latent = room.take(shape.dtype, tokens, shape.latent);
+    latent = room.take(shape.dtype, tokens, shape.own_width());
     latent_sum = room.take(shape.dtype, tokens, shape.latent);
     shared_product = room.take(shape.dtype, tokens, shared_rows);
     shared = room.take(shape.dtype, tokens, shape.shared_intermediate);
@@ -66,6 +66,8 @@ void check(const Moe& op, Device device) {
              "a shared expert's gate has a shared expert", 0);
   check.that((op.latent_in == nullptr) == (op.latent_out == nullptr),
              "latent experts have both projections", 0);
+  check.that(!op.weighs_input || (op.active == 1 && op.latent_in == nullptr),
+             "one expert that is not latent sees a weighed input", op.active);
   check.activations(op.x, "x");
   check.that(op.x.rank == 2, "x is a matrix", op.x.rank);
   check.that(op.x.data != op.y.data || !op.norm.empty(), "y is x only where there is a norm", 0);
@@ -88,6 +90,21 @@ void widen(Queue& queue, const Tensor& from, const Tensor& to) {
         to.row<float>(t)[i] = to_float(from.row<bf16>(t)[i]);
       }
     }
+  });
+}
+
+/// to = weight * x of every row, whose weight is 1 from then on.
+void weigh_rows(Queue& queue, const Tensor& x, const Tensor& weights, const Tensor& to) {
+  share(queue, x.dim(0), 1, x.dim(1), [&](std::int64_t begin, std::int64_t end) {
+    visit_float(x.dtype, [&]<typename T>(Tag<T>) {
+      for (std::int64_t t = begin; t < end; ++t) {
+        float& weight = *weights.row<float>(t);
+        for (std::int64_t i = 0; i < x.dim(1); ++i) {
+          to.row<T>(t)[i] = from_float<T>(weight * to_float(x.row<T>(t)[i]));
+        }
+        weight = 1.0F;
+      }
+    });
   });
 }
 
@@ -166,7 +183,8 @@ MoeShape shape_of(const Moe& op) {
           .activation = op.activation,
           .latent = op.latent_in == nullptr ? 0 : op.latent_in->rows(),
           .router_dtype = op.router->dtype(),
-          .has_shared_gate = op.shared_gate != nullptr};
+          .has_shared_gate = op.shared_gate != nullptr,
+          .weighs_input = op.weighs_input};
 }
 
 std::size_t moe_workspace_bytes(Device device, const MoeShape& shape) {
@@ -199,6 +217,10 @@ void moe(Queue& queue, const Moe& op) {
                     .weights = room.weights,
                     .routing = op.routing});
   if (op.shared_down != nullptr) add_shared(queue, op, x, wide, room);
+  if (op.weighs_input) {
+    weigh_rows(queue, x, room.weights, room.latent);
+    x = room.latent;
+  }
   add_experts(queue, op, x, room);
 }
 

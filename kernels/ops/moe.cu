@@ -24,6 +24,47 @@ void multiply_shared(Stream& stream, const Moe& op, const Tensor& x, const MoeRo
   }
 }
 
+constexpr int weigh_threads = 256;
+
+template <typename T>
+struct WeighParams {
+  const T* x;
+  T* y;
+  float* weights;
+  std::int64_t x_stride, y_stride;
+  int width;
+};
+
+/// A block for each row: y = weight * x, and the weight is 1 from then on. The bits of the plain
+/// loop.
+template <typename T>
+__global__ void __launch_bounds__(weigh_threads) weigh_rows_kernel(const WeighParams<T> p) {
+  const std::int64_t row = blockIdx.x;
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  const float weight = p.weights[row];
+  for (int i = static_cast<int>(threadIdx.x); i < p.width; i += weigh_threads) {
+    p.y[row * p.y_stride + i] = rounded<T>(weight * to_float(p.x[row * p.x_stride + i]));
+  }
+  sync_block();
+  if (threadIdx.x == 0) p.weights[row] = 1.0F;
+}
+
+void weigh_rows(Stream& stream, const Tensor& x, const Tensor& weights, const Tensor& y) {
+  visit_float(x.dtype, [&]<typename T>(Tag<T>) {
+    launch(
+        stream,
+        {.blocks = static_cast<unsigned>(x.dim(0)), .threads = weigh_threads, .starts_early = true},
+        weigh_rows_kernel<T>,
+        WeighParams<T>{.x = x.as<T>(),
+                       .y = y.as<T>(),
+                       .weights = weights.as<float>(),
+                       .x_stride = x.row_stride,
+                       .y_stride = y.row_stride,
+                       .width = static_cast<int>(x.dim(1))});
+  });
+}
+
 void multiply_experts(Stream& stream, const Moe& op, const MoeShape& shape, const Tensor& x,
                       const MoeRoom& room) {
   sort_visits(stream, shape, room, tile_tokens(shape));
@@ -63,6 +104,10 @@ void grouped_moe(Stream& stream, const Moe& op, const MoeShape& shape, const Moe
                         .gate_x = x,
                         .gate = op.shared_gate};
   if (op.latent_in == nullptr) {
+    if (op.weighs_input) {
+      weigh_rows(stream, x, room.weights, room.latent);
+      x = room.latent;
+    }
     multiply_experts(stream, op, shape, x, room);
     return sum_visits(stream, sum, room);
   }

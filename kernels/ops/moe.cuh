@@ -56,7 +56,7 @@ struct MoeRoom {
     logits = room.take(DType::f32, tokens, shape.experts);
     chosen = room.take(DType::i32, tokens, shape.active);
     weights = room.take(DType::f32, tokens, shape.active);
-    latent = room.take(shape.dtype, tokens, shape.latent);
+    latent = room.take(shape.dtype, tokens, shape.own_width());
     latent_sum = room.take(shape.dtype, tokens, shape.latent);
     shared_product =
         room.take(shape.dtype, tokens, shape.activation.inputs() * shape.shared_intermediate);

@@ -16,7 +16,9 @@ namespace hyb::kernels {
 ///
 ///   n = norm(x)   chosen, weights = moe_route(n * router^T + router_bias)
 ///   shared = down_s * activation(gate_up_s * n) * (shared_gate ? sigmoid(shared_gate . n) : 1)
-///   routed = moe_experts(n, chosen, weights), or with latent experts
+///   routed = moe_experts(n, chosen, weights), with weighs_input moe_experts(weights * n, chosen,
+///   1)
+///            of one expert for each token, or with latent experts
 ///            latent_out * moe_experts(latent_in * n, chosen, weights)
 ///   y = y + scale * (routed + shared)
 ///
@@ -53,6 +55,7 @@ struct Moe {
   const Weight* latent_in = nullptr;
   const Weight* latent_out = nullptr;
   Tensor router_bias = {}, gate_up_bias = {}, down_bias = {};
+  bool weighs_input = false;  ///< k is 1, and no expert is latent; rounded to the type of x
 };
 
 /// For calls with up to `tokens` tokens.
@@ -65,9 +68,12 @@ struct MoeShape {
   std::int64_t latent = 0;           ///< L, 0: experts see x itself
   DType router_dtype = DType::bf16;  ///< matters where it is f32 and x is bf16
   bool has_shared_gate = false;
+  bool weighs_input = false;
 
   /// Columns of what an expert reads and writes.
   std::int64_t expert_width() const { return latent > 0 ? latent : hidden; }
+  /// Of rows that experts see other than those of the router.
+  std::int64_t own_width() const { return weighs_input ? hidden : latent; }
 };
 MoeShape shape_of(const Moe& op);
 std::size_t moe_workspace_bytes(Device device, const MoeShape& shape);

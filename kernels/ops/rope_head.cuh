@@ -20,13 +20,16 @@ struct RopeParams {
   int head_dim, heads, kv_heads, pairs;
   int lanes;  ///< of a head: a power of two, at most a warp
   float norm_eps, norm_offset;
-  bool value_norm;
+  bool value_norm, weightless_norm;
   float query_beta;  ///< of QueryScale; 0: none
   int query_period, query_offset;
+  bool query_rounded;
   double turns_per_position[PairsMax];  ///< of each pair: its frequency / (2 pi)
 
   __device__ bool reads_position() const { return pairs > 0 || query_beta != 0.0F; }
-  __device__ bool has_norms() const { return q_norm != nullptr || k_norm != nullptr || value_norm; }
+  __device__ bool has_norms() const {
+    return q_norm != nullptr || k_norm != nullptr || value_norm || weightless_norm;
+  }
 };
 
 /// Whether heads can be taken in pieces of eight elements.
@@ -52,9 +55,11 @@ RopeParams<PairsMax> rope_params(const RopeKvWrite& op, bool in_eights) {
       .norm_eps = op.norm_eps,
       .norm_offset = op.norm_one_plus ? 1.0F : 0.0F,
       .value_norm = op.value_norm,
+      .weightless_norm = op.weightless_norm,
       .query_beta = op.query_scale.beta,
       .query_period = static_cast<int>(op.query_scale.period),
       .query_offset = static_cast<int>(op.query_scale.offset),
+      .query_rounded = op.query_scale.is_rounded,
       .turns_per_position = {}};
   constexpr double turn = 6.283185307179586477;
   for (int i = 0; i < params.pairs; ++i) {
@@ -128,7 +133,9 @@ struct RopeHead {
   __device__ bool is_q() const { return head < p.heads; }
   __device__ bool is_v() const { return head >= p.heads + p.kv_heads; }
   __device__ const float* norm() const { return is_q() ? p.q_norm : is_v() ? nullptr : p.k_norm; }
-  __device__ bool has_norm() const { return is_v() ? p.value_norm : norm() != nullptr; }
+  __device__ bool has_norm() const {
+    return is_v() ? p.value_norm : p.weightless_norm || norm() != nullptr;
+  }
 
   template <typename Body>
   __device__ __forceinline__ void for_each_piece(Body&& body) const {
@@ -141,7 +148,7 @@ struct RopeHead {
       const HeadPiece piece =
           at < pairs ? HeadPiece{at, at + pairs, at} : HeadPiece{unrotated, unrotated + Vector, -1};
       const bool is_wanted =
-          is_whole || !is_q() || piece.pair >= 0 || norm() != nullptr || p.query_beta != 0.0F;
+          is_whole || !is_q() || piece.pair >= 0 || has_norm() || p.query_beta != 0.0F;
       if (i < p.head_dim / (2 * Vector) && is_wanted) body(piece, j * Vector);
     }
   }
@@ -186,7 +193,8 @@ struct RopeHead {
                                          const RopeTurns<PairsMax>& turns, HeadHalves& x) const {
     if (piece.pair >= 0) turn<T>(piece, at, turns, x);
     if (!is_q() || p.query_beta == 0.0F) return;
-    const float factor = to_float(rounded<T>(turns.query[0]));
+    const float exact = turns.query[0];
+    const float factor = p.query_rounded ? to_float(rounded<T>(exact)) : exact;
 #pragma unroll
     for (int i = at; i < at + Vector; ++i) {
       x.first[i] = to_float(rounded<T>(product_rounded(x.first[i], factor)));

@@ -162,7 +162,8 @@ void scale_queries(Queue& queue, const RopeKvWrite& op, const Tensor& q) {
     visit_float(q.dtype, [&]<typename T>(Tag<T>) {
       for (std::int64_t t = begin; t < end; ++t) {
         const std::int32_t position = op.position_of_row.as<std::int32_t>()[t];
-        const float factor = to_float(from_float<T>(op.query_scale.at(position)));
+        float factor = op.query_scale.at(position);
+        if (op.query_scale.is_rounded) factor = to_float(from_float<T>(factor));
         T* const row = q.row<T>(t);
         for (std::int64_t i = 0; i < q.dim(1); ++i)
           row[i] = from_float<T>(to_float(row[i]) * factor);
@@ -197,6 +198,8 @@ void check(const RopeKvWrite& op, Device device) {
   if (!op.k_norm.empty()) check.tensor(op.k_norm, "k_norm", DType::f32, {op.head_dim});
   check.that(!op.queries_only || (op.k_norm.empty() && !op.value_norm),
              "queries alone have no norms of keys and values", 0);
+  check.that(!op.weightless_norm || (op.q_norm.empty() && op.k_norm.empty()),
+             "a norm without weights has none", 0);
   check.that(op.rotary_dim >= 0, "rotary_dim is not negative", op.rotary_dim);
   check.that(op.rotary_dim % 2 == 0 && op.rotary_dim <= op.head_dim,
              "rotary_dim is even and within head_dim", op.rotary_dim);
@@ -219,6 +222,7 @@ void rope_kv_write(Queue& queue, const RopeKvWrite& op) {
   }
   const std::int64_t q = op.heads * op.head_dim, kv = op.own_kv_heads() * op.head_dim;
   const Tensor keys = op.qkv.columns(q, kv), values = op.qkv.columns(q + kv, kv);
+  if (op.weightless_norm) norm_heads(queue, op, {}, op.qkv.columns(0, q + kv));
   if (!op.q_norm.empty()) norm_heads(queue, op, op.q_norm, op.qkv.columns(0, q));
   if (!op.k_norm.empty()) norm_heads(queue, op, op.k_norm, keys);
   if (op.value_norm) norm_heads(queue, op, {}, values);

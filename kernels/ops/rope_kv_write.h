@@ -85,13 +85,14 @@ inline constexpr std::int64_t rope_kv_write_head_dim_max = 512;
 struct QueryScale {
   float beta = 0.0F;
   std::int64_t period = 1, offset = 0;
+  bool is_rounded = true;  ///< to the type of the queries, before it is multiplied
 
   float at(std::int64_t position) const;
 };
 
 /// What is between a fused projection and attention: rms_norm of every head of q and k where
-/// there are weights for it, and with value_norm of every head of v, without weights; rope on q and
-/// k, the factor on q, then kv_write of k and v.
+/// there are weights for it, with weightless_norm without them, and with value_norm of every head
+/// of v, without weights; rope on q and k, the factor on q, then kv_write of k and v.
 ///
 ///   qkv[t] = q heads, if any, then k heads, then v heads, then anything
 ///   with queries_only q heads, then anything: nothing is written, as another layer's keys are read
@@ -102,8 +103,7 @@ struct QueryScale {
 ///         q_norm, k_norm [head_dim] or empty (k_norm with queries_only)   all else as in kv_write
 /// types   qkv: f32 or bf16   pages_of_layer as in kv_write   q_norm, k_norm: f32   tables: i32
 /// numbers as in rms_norm and rope: q, k and v are rounded to the type of qkv after either, q
-///         after its factor, which is rounded to that type itself, k and v before they go to the
-///         pages
+///         after its factor, k and v before they go to the pages
 /// writes  the columns of q, and the named places of the pages. The columns of k and v may hold
 ///         either before or after its norm and rotation: a route need not write them back.
 struct RopeKvWrite {
@@ -116,6 +116,7 @@ struct RopeKvWrite {
   float norm_eps = 1e-6F;
   bool norm_one_plus = false;  ///< as in RmsNorm
   bool value_norm = false, queries_only = false;
+  bool weightless_norm = false;  ///< of every head of q and k, without weights
   QueryScale query_scale = {};
 
   bool reads_positions() const { return rotary_dim != 0 || query_scale.beta != 0.0F; }

@@ -246,14 +246,15 @@ struct Llama3Scaling {
         low(read_scale(rope, "low_freq_factor")),
         high(read_scale(rope, "high_freq_factor")),
         context(read_scale(rope, "original_max_position_embeddings")) {
-    if (high <= low) {
-      rope.fail("high_freq_factor", fmt::format("must be above low_freq_factor, is {}", high));
+    if (high < low) {
+      rope.fail("high_freq_factor", fmt::format("must be at least low_freq_factor, is {}", high));
     }
   }
 
   double operator()(double frequency) const {
     const double turns = context * frequency / (2 * std::numbers::pi);
-    const double kept = std::clamp((turns - low) / (high - low), 0.0, 1.0);
+    const double kept = high == low ? (turns < low ? 0.0 : 1.0)
+                                    : std::clamp((turns - low) / (high - low), 0.0, 1.0);
     return frequency * ((1 - kept) / factor + kept);
   }
 };

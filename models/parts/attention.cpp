@@ -43,7 +43,15 @@ void pack_qkv(const Attention& part, WeightVisitor& visitor, std::int64_t width,
   const auto append_heads = [&](std::int64_t from, std::int64_t step) {
     for (std::int64_t h = from; h < step * part.heads; h += step) rows.append(q, h * dim, dim);
   };
-  if (part.output_gate) {
+  const bool is_paired = part.rope && part.rope->neighbours;
+  require(!is_paired || (!part.output_gate && !part.qk_norm && !part.biases && part.kv_of < 0),
+          "attention: pairs of neighbours");
+  const auto append_pairs = [&](const StoredMatrix& from, std::int64_t heads) {
+    for (std::int64_t h = 0; h < heads; ++h) rows.append_alternating(from, h * dim, dim);
+  };
+  if (is_paired) {
+    append_pairs(q, part.heads);
+  } else if (part.output_gate) {
     append_heads(0, 2);
   } else {
     rows.append(q);
@@ -52,7 +60,11 @@ void pack_qkv(const Attention& part, WeightVisitor& visitor, std::int64_t width,
     const StoredMatrix k = visitor.stored("attention.k", part.kv_width(), width);
     const StoredMatrix v =
         part.keys_are_values ? k : visitor.stored("attention.v", part.kv_width(), width);
-    rows.append(k);
+    if (is_paired) {
+      append_pairs(k, part.kv_heads);
+    } else {
+      rows.append(k);
+    }
     rows.append(v);
     if (part.has_keys_alone) {
       MatrixRows kv(width);
@@ -93,9 +105,11 @@ PartText Attention::text() const {
                : "no positions";
   if (rope && !rope->scaling.empty()) text += ", " + rope->scaling;
   if (window > 0) text += fmt::format(", window of {}", window);
+  if (chunk > 0) text += fmt::format(", chunks of {}", chunk);
   if (query_scale.beta > 0) {
     text += fmt::format(", queries grow every {} positions", query_scale.period);
   }
+  if (weightless_norm) text += ", q/k norm without weights";
   if (score_cap > 0) text += fmt::format(", scores below {}", score_cap);
   if (sinks) text += ", sinks";
   if (value_norm) text += ", v norm";
@@ -147,7 +161,7 @@ std::size_t Attention::scratch_bytes(const StepSetting& setting) const {
 std::size_t Attention::workspace_bytes(const StepSetting& setting) const {
   // Single-token spans only; a step has at most as many as rows are sampled.
   const std::size_t bytes = kernels::attention_workspace_bytes(
-      setting.device, setting.limits.rows, heads, head_dim, setting.limits.positions, window);
+      setting.device, setting.limits.rows, heads, head_dim, setting.limits.positions, reach());
   // Less only means fewer workers per sequence: a large batch has enough work without sharing.
   const std::size_t enough = std::size_t{setting.device == kernels::Device::cpu ? 4U : 64U} << 20;
   return std::min(bytes, enough);
@@ -189,9 +203,11 @@ void Attention::run(const AttentionWeights& weights, const PartMemory& memory,
                                      .norm_one_plus = qk_norm == Norm::rms_1p,
                                      .value_norm = value_norm && kv_of < 0,
                                      .queries_only = kv_of >= 0,
+                                     .weightless_norm = weightless_norm,
                                      .query_scale = query_scale,
                                      .workspace = memory.workspace,
                                      .window = window,
+                                     .chunk = chunk,
                                      .softcap = score_cap,
                                      .sinks = weights.sinks,
                                      .gate = gate,

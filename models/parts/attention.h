@@ -18,6 +18,8 @@ struct Rope {
   /// Radians per position of each pair; empty: theta^(-2i/rotary_dim).
   std::vector<double> frequencies = {};
   std::string scaling = {};  ///< why they are others: "llama3 x 8"
+  bool neighbours = false;   ///< published pairs are (2i, 2i+1) of whole heads: rows of q and k are
+                             ///< loaded in the order of the pairs above
   double magnitude = 1.0;    ///< factor on what is rotated, q and k: of whole heads only
 };
 
@@ -38,7 +40,9 @@ struct Attention {
   float scale;                           ///< factor on q.k
   std::optional<Rope> rope;              ///< none: no positional encoding
   std::optional<Norm> qk_norm;           ///< per-head norm of q and k
+  bool weightless_norm = false;          ///< per-head norm of q and k, without weights
   std::int32_t window = 0;               ///< positions that a token sees, its own included; 0: all
+  std::int32_t chunk = 0;                ///< positions before the last multiple of it are not seen
   kernels::QueryScale query_scale = {};  ///< factor on q by its position
   float score_cap = 0.0F;                ///< scores are cap * tanh(score / cap); 0: as they are
   bool sinks = false;            ///< the softmax has one more score per head, whose value is zero
@@ -55,10 +59,10 @@ struct Attention {
   Weights weights(WeightVisitor& visitor, std::int64_t width) const;
   MemoryShape memory() const {
     if (kv_of >= 0) return {.kv_of = kv_of};
-    return {.kv = KvShape{kv_heads, head_dim, window}};
+    return {.kv = KvShape{kv_heads, head_dim, window, chunk}};
   }
   PartWork work() const {
-    return {.attention_width = static_cast<double>(inner()), .attention_window = window};
+    return {.attention_width = static_cast<double>(inner()), .attention_window = reach()};
   }
   PartText text() const;
   std::size_t scratch_bytes(const StepSetting& setting) const;
@@ -67,6 +71,7 @@ struct Attention {
   /// Writes the keys and values that run() would write, and nothing else.
   void write_keys(const Weights& weights, const PartMemory& memory, const PartCall& call) const;
 
+  std::int32_t reach() const { return window > 0 ? window : chunk; }
   std::int64_t inner() const { return std::int64_t{heads} * head_dim; }
   std::int64_t kv_width() const { return std::int64_t{kv_heads} * head_dim; }
   /// Rows of the input projection: q | k | v (q alone where it has no keys of its own), and with an

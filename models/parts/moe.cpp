@@ -19,6 +19,10 @@ void pack_experts(const Moe& part, WeightVisitor& visitor, std::int64_t width,
                                part.experts, 2 * hidden, width, is_transposed));
     down.append(visitor.stored_experts(is_transposed ? "moe.down_transposed" : "moe.down",
                                        part.experts, width, hidden, is_transposed));
+  } else if (part.transposed) {
+    gate_up.append(visitor.stored_experts("moe.gate_up_transposed", part.experts,
+                                          part.activation.inputs() * hidden, width, true));
+    down.append(visitor.stored_experts("moe.down_transposed", part.experts, width, hidden, true));
   } else if (visitor.is_fused("moe.gate_up", "moe.expert_up", 0)) {
     const std::int64_t rows = part.activation.inputs() * hidden;
     gate_up.append(visitor.stored_experts("moe.gate_up", part.experts, rows, width));
@@ -46,7 +50,8 @@ kernels::MoeShape shape_of(const Moe& part, const StepSetting& setting) {
           .activation = part.activation,
           .latent = part.latent,
           .router_dtype = part.router_f32 ? DType::f32 : setting.activation,
-          .has_shared_gate = part.shared_gate};
+          .has_shared_gate = part.shared_gate,
+          .weighs_input = part.weighs_input};
 }
 
 kernels::Routing::Score score_of(RouterScore score) {
@@ -112,6 +117,7 @@ PartText Moe::text() const {
   if (latent > 0) text += fmt::format(", latent {}", latent);
   if (shared_hidden > 0) text += fmt::format(", shared expert {} wide", shared_hidden);
   if (biases) text += ", biases";
+  if (weighs_input) text += ", weighed inputs";
   return {.kind = "moe", .text = std::move(text)};
 }
 
@@ -141,7 +147,8 @@ void Moe::run(const MoeWeights& weights, const PartMemory& memory, const PartCal
                             .latent_out = if_present(is_latent, weights.latent_out),
                             .router_bias = weights.router_bias,
                             .gate_up_bias = weights.gate_up_bias,
-                            .down_bias = weights.down_bias});
+                            .down_bias = weights.down_bias,
+                            .weighs_input = weighs_input});
 }
 
 }  // namespace hyb::models

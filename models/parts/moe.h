@@ -41,6 +41,8 @@ struct Moe {
   bool shared_gate = false;        ///< shared expert times sigmoid(gate . x)
   bool biases = false;             ///< of the router's logits and of the experts' products
   bool alternating = false;        ///< published rows of gate_up are gate, up, gate, up, ...
+  bool transposed = false;         ///< published matrices of experts are [in, out]
+  bool weighs_input = false;       ///< the weight of the only expert is a factor on what it sees
   float output_scale = 1.0F;
 
   using Weights = MoeWeights;

@@ -21,11 +21,12 @@ namespace hyb::models {
 /// y = rms(x) * w, or rms(x) * (1 + w), or x.
 enum class Norm : std::uint8_t { rms, rms_1p, none };
 
-/// Keys and values of every token, or of the last `window` tokens, a step's own included.
+/// Keys and values of every token, or of the last `window` tokens, a step's own included, or of
+/// those from the last multiple of `chunk` on.
 struct KvShape {
   std::int32_t kv_heads;
   std::int32_t head_dim;
-  std::int32_t window = 0;  ///< 0: every token
+  std::int32_t window = 0, chunk = 0;  ///< 0: every token; one of them at most
 };
 
 /// What a sequence keeps of all its tokens, in a size that does not grow.

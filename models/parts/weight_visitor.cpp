@@ -10,6 +10,17 @@ void MatrixRows::append(const StoredMatrix& from, std::int64_t first, std::int64
   if (!from.source.strips.empty()) source_.append(from.source, first, count);
 }
 
+void MatrixRows::append_alternating(const StoredMatrix& from, std::int64_t first,
+                                    std::int64_t count) {
+  rows_ += count;
+  if (stored_.empty() || stored_.back() != std::pair(from.role, from.expert)) {
+    stored_.emplace_back(from.role, from.expert);
+  }
+  if (from.source.strips.empty()) return;
+  source_.append(from.source, first, count / 2, 2);
+  source_.append(from.source, first + 1, count / 2, 2);
+}
+
 void MatrixRows::append_alternating(const StoredMatrix& from) {
   const std::int64_t experts = source_.experts, rows = from.rows / experts;
   rows_ += from.rows;

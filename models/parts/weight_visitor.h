@@ -30,6 +30,8 @@ class MatrixRows {
   void append(const StoredMatrix& from, std::int64_t first, std::int64_t count);
   /// All rows of another one as wide as this one.
   void append(const MatrixRows& from);
+  /// Of `count` rows from `first` on, first those at even places, then the others.
+  void append_alternating(const StoredMatrix& from, std::int64_t first, std::int64_t count);
   /// All of each expert: first the rows at even places, then the others.
   void append_alternating(const StoredMatrix& from);
 

@@ -17,7 +17,7 @@ struct AttentionStepCase {
   QueryScale query_scale = {};
   std::int32_t chunk = 0;
   float softcap = 0.0F;
-  bool is_gate_per_head = false;
+  bool is_gate_per_head = false, weightless_norm = false;
 
   std::int64_t own_kv_heads() const { return queries_only ? 0 : kv_heads; }
   std::int64_t gates() const { return !has_gate ? 0 : is_gate_per_head ? heads : heads * head_dim; }
@@ -88,6 +88,7 @@ struct SingleTokens {
             .norm_one_plus = c.has_gate,
             .value_norm = c.value_norm,
             .queries_only = c.queries_only,
+            .weightless_norm = c.weightless_norm,
             .query_scale = c.query_scale,
             .workspace = workspace,
             .window = c.window,

@@ -69,7 +69,7 @@ void check_close(const Step& step, const Answer& answer) {
                                 PagedTensors<Table>(step.tables), expected,
                                 {step.q_norm, step.k_norm, step.sinks}, {}));
   const bool is_coarse = c.dtype == bf || c.kv_dtype != f32;
-  const bool changes = c.has_norms || c.rotary_dim != 0 || c.value_norm;
+  const bool changes = c.has_norms || c.weightless_norm || c.rotary_dim != 0 || c.value_norm;
   for (std::int64_t i = 0; i < step.y.size(); ++i) {
     const double got = answer.y.get(i);
     if (i >= expected.size()) {
@@ -122,6 +122,12 @@ TEST_SUITE("cuda/attention_step") {
         {.heads = 2, .kv_heads = 1, .head_dim = 128, .chunk = 50, .softcap = 0.4F},
         {.heads = 2, .kv_heads = 1, .head_dim = 64, .query_scale = {0.5F, 20, 1}},
         {.heads = 3, .kv_heads = 1, .head_dim = 64, .rotary_dim = 64, .query_scale = {0.5F, 20}},
+        {.heads = 2,
+         .kv_heads = 1,
+         .head_dim = 64,
+         .rotary_dim = 64,
+         .chunk = 40,
+         .weightless_norm = true},
         {.heads = 4,
          .kv_heads = 2,
          .head_dim = 64,

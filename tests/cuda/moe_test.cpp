@@ -191,6 +191,14 @@ const Case few_tokens[] = {
                .shared = 40,
                .routing = sigmoid,
                .scale = 0.5F}},  // y in blocks of four warps
+    {.block = {.tokens = 3,
+               .hidden = 64,
+               .experts = 6,
+               .active = 1,
+               .intermediate = 24,
+               .shared = 16,
+               .routing = {.score = Score::sigmoid},
+               .weighs_input = true}},
 };
 const Case many_tokens[] = {
     {.block = {.tokens = 37,
@@ -301,6 +309,14 @@ const Case many_tokens[] = {
                .activation = plain_gelu,
                .router_is_f32 = true,
                .has_biases = true}},
+    {.block = {.tokens = 40,
+               .hidden = 72,
+               .experts = 6,
+               .active = 1,
+               .intermediate = 24,
+               .shared = 16,
+               .routing = {.score = Score::sigmoid},
+               .weighs_input = true}},
 };
 const Case any_size[] = {
     {.block = {.tokens = 5,
@@ -390,6 +406,15 @@ const Case any_size[] = {
                .intermediate = 9,
                .activation = clamped_swiglu,
                .has_biases = true}},
+    {.block = {.tokens = 3,
+               .hidden = 33,
+               .experts = 6,
+               .active = 1,
+               .intermediate = 9,
+               .shared = 16,
+               .routing = {.score = Score::sigmoid},
+               .weighs_input = true},
+     .dtype = f32},
 };
 
 /// Experts in codes, in shapes that fill neither chunks nor tiles.

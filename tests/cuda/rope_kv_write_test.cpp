@@ -21,6 +21,7 @@ struct Case {
   std::int64_t gates = 0;  ///< columns after v
   bool has_frequencies = false, value_norm = false, queries_only = false;
   QueryScale query_scale = {};
+  bool weightless_norm = false;
 
   std::int64_t width() const {
     return (heads + (queries_only ? 0 : 2 * kv_heads)) * head_dim + gates;
@@ -41,6 +42,7 @@ const Case cases[] = {
     {.heads = 2, .kv_heads = 1, .head_dim = 80, .rotary_dim = 80, .strides = {1, 0}},
     {.heads = 2, .kv_heads = 1, .head_dim = 64, .rotary_dim = 32, .has_frequencies = true},
     {.heads = 2, .kv_heads = 1, .head_dim = 64, .rotary_dim = 32, .query_scale = {0.7F, 6, 1}},
+    {.heads = 2, .kv_heads = 1, .head_dim = 64, .query_scale = {0.7F, 6, 1, false}},
     {.heads = 3,
      .kv_heads = 1,
      .head_dim = 20,
@@ -48,6 +50,15 @@ const Case cases[] = {
      .strides = {1, 0},
      .query_scale = {0.3F, 4}}};
 const Case normed_cases[] = {
+    {.heads = 3, .kv_heads = 2, .head_dim = 64, .rotary_dim = 64, .weightless_norm = true},
+    {.heads = 3,
+     .kv_heads = 1,
+     .head_dim = 20,
+     .rotary_dim = 12,
+     .page_tokens = 4,
+     .strides = {1, 0},
+     .gates = 3,
+     .weightless_norm = true},
     {.heads = 4, .kv_heads = 2, .head_dim = 64, .rotary_dim = 64, .value_norm = true},
     {.heads = 2,
      .kv_heads = 1,
@@ -149,6 +160,7 @@ RopeKvWrite op_of(const Case& c, const Tensor& qkv, const Tensor& arena, const T
       .norm_one_plus = c.gates != 0,
       .value_norm = c.value_norm,
       .queries_only = c.queries_only,
+      .weightless_norm = c.weightless_norm,
       .query_scale = c.query_scale};
 }
 
@@ -204,7 +216,7 @@ void check_case(const Case& c, DType dtype, DType kv_dtype) {
   const TestTensor answer = on_qkv.fetch();
   // A normed head may end on two sides of a rounding before it is rotated.
   const double once = is_coarse ? 0.0079 : 4e-6;
-  const bool is_normed = c.norms != Norms::none || c.value_norm;
+  const bool is_normed = c.norms != Norms::none || c.value_norm || c.weightless_norm;
   const bool is_turned = c.rotary_dim != 0, is_scaled = c.query_scale.beta != 0.0F;
   const double bound = is_normed ? 2 * once : once * (is_turned + is_scaled);
   // What is on two sides of a rounding may become neighbours of three bits of mantissa.

@@ -273,7 +273,8 @@ TEST_SUITE("models/reuse_session") {
   TEST_CASE("a session goes from any kind of pool to any other, pages of F8_E4M3 too") {
     const TemporaryFolder folder;
     std::vector<std::string> names = reuse_folders;
-    std::erase(names, "lfm3");  // with windows a flat pool has other groups of pages than the rest
+    // With windows and chunks a flat pool has other groups of pages than the rest.
+    std::erase_if(names, [](const std::string& n) { return n == "lfm3" || n == "llama4"; });
     names.insert(names.end(), fp8_folders.begin(), fp8_folders.end());
     for (std::size_t i = 0; i < names.size(); ++i) {
       const std::string& name = names[i];

@@ -249,7 +249,7 @@ class ReuseFolder {
 };
 
 /// One of each: with both kinds of memory, without attention, without recurrence, with groups, with
-/// windows.
+/// windows, with chunks.
 inline const std::vector<std::string> reuse_folders = {"granite-dense-rope",
                                                        "granite-mamba-only",
                                                        "granite-attention-only",
@@ -258,6 +258,7 @@ inline const std::vector<std::string> reuse_folders = {"granite-dense-rope",
                                                        "falcon-h1-groups",
                                                        "lfm2-moe",
                                                        "lfm3",
+                                                       "llama4",
                                                        "nemotron-latent",
                                                        "nemotron-moe",
                                                        "qwen3-next",

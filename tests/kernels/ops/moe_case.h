@@ -25,6 +25,7 @@ struct MoeCase {
   float scale = 1.0F;
   bool shared_gate_is_f32 = false;
   bool has_biases = false;  ///< of the router's logits and of both products of the experts
+  bool weighs_input = false;
 
   std::int64_t expert_width() const { return latent > 0 ? latent : hidden; }
   MoeShape shape(DType dtype) const {
@@ -38,7 +39,8 @@ struct MoeCase {
             .activation = activation,
             .latent = latent,
             .router_dtype = router_is_f32 ? DType::f32 : dtype,
-            .has_shared_gate = has_shared_gate};
+            .has_shared_gate = has_shared_gate,
+            .weighs_input = weighs_input};
   }
 };
 
@@ -205,12 +207,16 @@ inline std::vector<std::size_t> MoeNumbers::choose(const Doubles& logits, Double
 inline Doubles MoeNumbers::added(const Doubles& n) const {
   Doubles weights, z = n, sum(static_cast<std::size_t>(c.expert_width()));
   if (c.latent > 0) z = times(latent_in, 0, c.latent, n);
-  for (double& value : z) value = rounded(value);
   Doubles logits = times(router, 0, c.experts, n);
   if (c.has_biases) add(router_bias, 0, logits);
-  for (const std::size_t e : choose(logits, weights)) {
+  const std::vector<std::size_t> chosen = choose(logits, weights);
+  for (double& value : z) {
+    value = rounded(c.weighs_input ? weights[chosen.front()] * value : value);
+  }
+  for (const std::size_t e : chosen) {
     const Doubles out = feed_forward(gate_up, down, static_cast<std::int64_t>(e), z, c.has_biases);
-    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += weights[e] * out[i];
+    const double weight = c.weighs_input ? 1.0 : weights[e];
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += weight * out[i];
   }
   if (c.latent > 0) {
     for (double& value : sum) value = rounded(value);

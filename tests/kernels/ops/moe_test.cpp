@@ -155,6 +155,14 @@ const MoeCase moe_cases[] = {
      .latent = 66,
      .scale = 0.7F,
      .has_biases = true},
+    {.tokens = 7,
+     .hidden = 40,
+     .experts = 6,
+     .active = 1,
+     .intermediate = 24,
+     .shared = 20,
+     .routing = {.score = Score::sigmoid},
+     .weighs_input = true},
 };
 
 /// A case's weights as the queue packs them, or as they were published.
@@ -206,7 +214,8 @@ void run(Queue& queue, const MoeNumbers& numbers, const Packed& w, TestTensor& y
               .latent_out = there(w.latent_out),
               .router_bias = c.has_biases ? Tensor(numbers.router_bias) : Tensor(),
               .gate_up_bias = c.has_biases ? Tensor(numbers.gate_up_bias) : Tensor(),
-              .down_bias = c.has_biases ? Tensor(numbers.down_bias) : Tensor()});
+              .down_bias = c.has_biases ? Tensor(numbers.down_bias) : Tensor(),
+              .weighs_input = c.weighs_input});
 }
 
 /// The block by its parts, on a copy of the residual stream: neither gates nor latent experts.
@@ -369,6 +378,8 @@ TEST_SUITE("kernels/ops/moe") {
             [&](Moe& op) { op.shared_gate = &w.router; });
     refused("moe: latent experts have both projections, got 0",
             [&](Moe& op) { op.latent_in = &w.router; });
+    refused("moe: one expert that is not latent sees a weighed input, got 2",
+            [](Moe& op) { op.weighs_input = true; });
   }
 }
 

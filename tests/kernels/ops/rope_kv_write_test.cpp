@@ -244,7 +244,7 @@ TEST_SUITE("kernels/ops/rope_kv_write") {
     constexpr std::int64_t width = q_width + 2 * kv_width, gates = 11;
     for (const DType dtype : {DType::f32, DType::bf16}) {
       for (const std::int64_t rotary_dim : {0, 10, 24}) {
-        for (const int which : {1, 2, 3, 7}) {  // q, k, both, v too
+        for (const int which : {1, 2, 3, 7, 8}) {  // q, k, both, v too, q and k without weights
           CAPTURE(rotary_dim);
           CAPTURE(which);
           Queue queue = test_queue(best_isa(), 2);
@@ -259,6 +259,7 @@ TEST_SUITE("kernels/ops/rope_kv_write") {
           if (which & 4) norm(q_width + kv_width, kv_heads, {});
           if (which & 1) norm(0, heads, q_norm);
           if (which & 2) norm(q_width, kv_heads, k_norm);
+          if (which & 8) norm(0, heads + kv_heads, {});
           TestTensor expected = f.arena(DType::bf16), arena = expected;
           rope_kv_write(queue, f.op(expected_qkv.view().columns(0, width), expected, rotary_dim));
 
@@ -268,6 +269,7 @@ TEST_SUITE("kernels/ops/rope_kv_write") {
           op.norm_eps = 1e-3F;
           op.norm_one_plus = which == 2;
           op.value_norm = (which & 4) != 0;
+          op.weightless_norm = (which & 8) != 0;
           rope_kv_write(queue, op);
           CHECK(arena.everything() == expected.everything());
           CHECK(qkv.guards_intact());
@@ -290,7 +292,8 @@ TEST_SUITE("kernels/ops/rope_kv_write") {
     CHECK(QueryScale().at(1000) == 1.0F);
     const Fixture f;
     constexpr std::int64_t width = q_width + 2 * kv_width;
-    for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const auto& [dtype, is_rounded] :
+         {std::pair{DType::f32, true}, {DType::bf16, true}, {DType::bf16, false}}) {
       for (const std::int64_t rotary_dim : {0, 24}) {
         Queue queue = test_queue(best_isa(), 2);
         TestTensor qkv = random_tensor(dtype, {tokens, width}, 1), expected = qkv;
@@ -299,9 +302,10 @@ TEST_SUITE("kernels/ops/rope_kv_write") {
         RopeKvWrite op = f.op(qkv, arena, rotary_dim);
         op.position_of_row = f.position_of_row;
         op.query_scale = scale;
+        op.query_scale.is_rounded = is_rounded;
         rope_kv_write(queue, op);
         CHECK(arena.everything() == expected_arena.everything());
-        TestTensor factor(dtype, {1}), product(dtype, {1});
+        TestTensor factor(is_rounded ? dtype : DType::f32, {1}), product(dtype, {1});
         for (std::int64_t i = 0; i < qkv.size(); ++i) {
           factor.set(0, scale.at(3 + i / width));
           product.set(0, expected.get(i) * (i % width < q_width ? factor.get(0) : 1.0F));

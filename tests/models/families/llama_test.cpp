@@ -78,8 +78,8 @@ TEST_SUITE("models/families/llama") {
                    "rope_scaling.factor: must be above 0, is 0"));
     CHECK(contains(error_of("rope_scaling",
                             R"({"rope_type":"llama3","factor":8,"low_freq_factor":4,
-                                "high_freq_factor":4,"original_max_position_embeddings":8192})"),
-                   "high_freq_factor: must be above low_freq_factor, is 4"));
+                                "high_freq_factor":3,"original_max_position_embeddings":8192})"),
+                   "high_freq_factor: must be at least low_freq_factor, is 3"));
   }
 }
 
