@@ -35,6 +35,16 @@ kernels::Quantize quantize_of(const ModelOptions& options) {
   return options.quantize == "q4" ? kernels::Quantize::q4 : kernels::Quantize::q8;
 }
 
+/// Whether the weights leave little for sequences.
+bool leave_little_memory(const ModelOptions& options, const models::Plan& plan,
+                         const models::LoadOptions& load) {
+  constexpr double share_of_weights = 0.75;
+  const kernels::Device device = device_of(options.device);
+  const std::size_t budget = budget_bytes(parse_memory(options.memory), device);
+  return static_cast<double>(weight_bytes(plan, device, load)) >
+         share_of_weights * static_cast<double>(budget);
+}
+
 /// Whether weights of these types may be in 12 bits. Throws Error(usage) where --lossless on means
 /// nothing.
 bool may_be_lossless(const ModelOptions& options, DType activation, kernels::Quantize quantize) {
@@ -58,10 +68,7 @@ bool wants_lossless(const ModelOptions& options, const models::Plan& plan,
   const bool is_measured =
       device == kernels::Device::cpu && kernels::best_isa() != kernels::Isa::plain;
   if (is_measured && use.prefers_12_bits()) return true;
-  constexpr double share_of_weights = 0.75;  // more leaves little for sequences
-  const std::size_t budget = budget_bytes(parse_memory(options.memory), device);
-  return static_cast<double>(weight_bytes(plan, device, plain)) >
-         share_of_weights * static_cast<double>(budget);
+  return leave_little_memory(options, plan, plain);
 }
 
 /// Counted only where config.json indicates some: by the files, else by what it says itself.
@@ -101,20 +108,34 @@ std::size_t stored_bytes(const models::Plan& plan, const models::Family& family,
          size_of(plan.weight_dtype);
 }
 
-/// The model is to draft. Throws Error(usage) where it has nothing for that.
-void check_draft_layer(const ModelSource& source, const ModelOptions& options,
-                       const models::Family& family, const models::Plan& plan) {
+/// Whether the files have the draft layer of the plan; random weights have.
+bool has_draft_layer(const ModelSource& source, const ModelOptions& options,
+                     const models::Family& family) {
+  if (options.random_weights || !source.has_tensors()) return true;
+  return models::has_draft_layer(family, source.tensors());
+}
+
+/// With its draft layer where --spec wants it. Throws Error(usage) where mtp is requested and the
+/// model has nothing for that.
+models::Plan read_plan(const ModelSource& source, const ModelOptions& options,
+                       const models::Config& config, const models::Family& family) {
+  const SpeculationFlags& flags = options.speculation;
+  const bool is_requested = flags.source == "mtp";
+  const bool is_auto = flags.source == "auto" && flags.is_heeded && may_draft(options);
+  models::Plan plan = models::plan_of(config, is_requested || is_auto);
+  if (plan.draft && is_auto && !has_draft_layer(source, options, family)) plan.draft.reset();
+  if (!is_requested) return plan;
   if (!plan.draft) {
     throw Error(ErrorKind::usage, "--spec mtp: " + source.name() +
                                       " has no draft layer (MTP) by its config.json, or none that "
                                       "hyb runs; leave --spec out");
   }
-  if (options.random_weights || !source.has_tensors()) return;
-  if (!models::has_draft_layer(family, source.tensors())) {
+  if (!has_draft_layer(source, options, family)) {
     throw Error(ErrorKind::usage, "--spec mtp: the weights of " + source.name() +
                                       " are without its draft layer (tensors mtp.*); leave --spec "
                                       "out");
   }
+  return plan;
 }
 
 }  // namespace
@@ -186,9 +207,7 @@ ModelOutline outline_of(const ModelSource& source, const ModelOptions& options,
                         const WeightUse& use) {
   models::Config config = source.config();
   const models::Family& family = models::family_of(config);
-  const bool with_drafts = options.speculation.source == "mtp";
-  models::Plan plan = models::plan_of(config, with_drafts);
-  if (with_drafts) check_draft_layer(source, options, family, plan);
+  models::Plan plan = read_plan(source, options, config, family);
   const kernels::Quantize quantize = quantize_of(options);
   std::optional<DType> wanted = wanted_dtype(options.dtype);
   if (quantize != kernels::Quantize::none) wanted = DType::bf16;
@@ -203,11 +222,17 @@ ModelOutline outline_of(const ModelSource& source, const ModelOptions& options,
       .mxfp4_parameters = mxfp4_parameters(source, config, plan, options),
       .f16_share = f16_share(source, config, plan, options, activation),
       .lossless = false,
-      .with_drafts = with_drafts};
+      .with_drafts = plan.draft.has_value()};
   models::Geometry geometry = models::geometry_of(plan, sizes);
   if (may_be_lossless(options, activation, quantize)) {
     sizes.lossless = options.lossless == "on" || wants_lossless(options, plan, geometry.load, use);
     geometry.load.lossless = sizes.lossless;
+  }
+  if (plan.draft && options.speculation.source == "auto" &&
+      leave_little_memory(options, plan, geometry.load)) {
+    ModelOptions without = options;
+    without.speculation.is_heeded = false;
+    return outline_of(source, without, use);
   }
   return {.config = std::move(config),
           .family = &family,
@@ -234,6 +259,10 @@ std::vector<models::LosslessMatrix> sample_lossless(const ModelSource& source,
     load.above_12_bits += models::bytes_above_12_bits(matrix);
   }
   return matrices;
+}
+
+bool may_draft(const ModelOptions& options) {
+  return options.batch_invariant || device_of(options.device) == kernels::Device::cpu;
 }
 
 kernels::Queue make_queue(const ModelOptions& options) {

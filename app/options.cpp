@@ -369,12 +369,13 @@ void add_reuse_options(CLI::App& cli, ReuseOptions& options) {
 }
 
 void add_speculation_options(CLI::App& cli, SpeculationFlags& flags) {
+  flags.is_heeded = true;
   cli.add_option(
          "--spec", flags.source,
          "tokens are guessed and verified several in a step, with the same answers: ngram "
          "(from text that repeats itself or an earlier prompt), mtp (by the draft layer "
-         "that Qwen3-Next, Qwen3.5 and some Nemotron have), off, or auto (ngram where it pays: "
-         "on the CPU, and on a card with --batch-invariant)")
+         "that Qwen3-Next, Qwen3.5 and some Nemotron have), off, or auto (mtp where the files have "
+         "it, else ngram, as far as it pays: on the CPU, and on a card with --batch-invariant)")
       ->check(CLI::IsMember({"auto", "off", "ngram", "mtp"}))
       ->capture_default_str();
   cli.add_option("--draft-steps", flags.drafts,

@@ -60,6 +60,7 @@ struct PoolOptions {
 struct SpeculationFlags {
   std::string source = "auto";  ///< auto, off, ngram or mtp
   std::string drafts = "auto";  ///< of an answer in a step: auto, 1, 3, 5 or 7
+  bool is_heeded = false;       ///< else auto loads no draft layer
 };
 
 /// What every command that opens a model takes.

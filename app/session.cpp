@@ -30,12 +30,10 @@ namespace hyb::app {
 
 namespace {
 
-/// Most drafts of a sequence in a step. On a card's fast routes a token would have other bits with
-/// drafts than without them.
+/// Most drafts of a sequence in a step.
 std::int32_t drafts_of(const ModelOptions& options) {
   if (options.speculation.source == "off") return 0;
-  const bool is_cpu = device_of(options.device) == kernels::Device::cpu;
-  if (is_cpu || options.batch_invariant) return drafts_max;
+  if (may_draft(options)) return drafts_max;
   if (options.speculation.source == "auto") return 0;
   throw Error(ErrorKind::usage,
               "--spec " + options.speculation.source +

@@ -53,6 +53,7 @@ int bench_main(const CLI::App& cli, BenchFlags& flags) {
   job.model.graphs = job.bench.graphs.front();
   if (!job.bench.measures_requests()) {
     check_memory_flags(cli);
+    job.model.speculation.is_heeded = false;
     return measure_kernels(job);
   }
   if (job.bench.scramble && job.model.reuse.audit) {

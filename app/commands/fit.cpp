@@ -62,6 +62,7 @@ void print_text(const ModelSource& source, const ModelOutline& outline, const Fi
                    : fmt::format(" where that pays; {} if it never does",
                                  bytes_text(plain_weight_bytes(outline)));
   }
+  if (outline.plan.draft) weights += "; with the layer that drafts (--spec)";
   add("weights", memory.weights, weights);
   add("workspace", memory.workspace,
       "activations and tables of one step; chunks of " + chunk_text(memory));

@@ -291,7 +291,7 @@ Json lossless_json(const std::vector<models::LosslessMatrix>& matrices) {
   return list;
 }
 
-/// "attention, moe; for --spec mtp".
+/// "attention, moe; for --spec auto and mtp".
 std::string draft_layer_text(const models::DraftLayer& draft) {
   std::string text;
   for (const models::Layer& layer : draft.layers) {
@@ -302,7 +302,7 @@ std::string draft_layer_text(const models::DraftLayer& draft) {
       }
     }
   }
-  return text + "; for --spec mtp";
+  return text + "; for --spec auto and mtp";
 }
 
 }  // namespace

@@ -43,6 +43,20 @@ TEST_SUITE("app/surface_memory") {
     }
   }
 
+  TEST_CASE("auto drafts by the checkpoint's layer where memory is left, and never alone for it") {
+    const auto weights = [](const std::string& memory, const std::string& spec) {
+      const ToolResult fit =
+          run_tool({.arguments = {"fit", "qwen3.5-0.8b", "--lossless", "off", "--device", "cpu",
+                                  "--memory", memory, "--spec", spec, "--json"}});
+      REQUIRE(fit.exit_code == 0);
+      return hyb::parse_json(fit.out, "fit")["weights_bytes"].get<std::size_t>();
+    };
+    CHECK(weights("8GB", "auto") == weights("8GB", "mtp"));
+    CHECK(weights("8GB", "auto") > weights("8GB", "off"));
+    CHECK(weights("1.9GB", "auto") == weights("1.9GB", "off"));
+    CHECK(weights("8GB", "ngram") == weights("8GB", "off"));
+  }
+
   TEST_CASE("--memory-idle is refused where it can have no effect") {
     for (const std::string command : {"chat", "batch"}) {
       std::vector<std::string> arguments = {command, "--memory-idle", "1", "--memory-mode", "flat"};

@@ -28,7 +28,7 @@ TEST_SUITE("app/surface_quantize") {
           std::vector<std::string> arguments = {command,  model,        "--quantize",
                                                 quantize, "--lossless", "off"};
           if (std::string(command) == "fit") {
-            arguments.insert(arguments.end(), {"--memory", "1TiB"});
+            arguments.insert(arguments.end(), {"--memory", "1TiB", "--spec", "off"});
           }
           if (json) arguments.emplace_back("--json");
           return arguments;

@@ -1,5 +1,5 @@
-// Models whose layers see a window, and layers that read another's keys: whatever is kept, shared,
-// cut, moved or loaded, the answers are the same bytes.
+// Models whose layers see a window, layers that read another's keys, and layers that draft:
+// whatever is kept, shared, cut, moved or loaded, the answers are the same bytes.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -72,6 +72,39 @@ std::string requests() {
   return lines;
 }
 
+/// With these options a chat says what it says without drafts and prefixes, as one and as two that
+/// have a session in common.
+void check_chat(const std::string& name, const std::vector<std::string>& options) {
+  CAPTURE(name);
+  std::string first;
+  for (int i = 0; i < 6; ++i) first += "a long message that many windows do not hold, ";
+  const std::string begin = first + "\nsecond message\nthird one\n";
+  const std::string end = "/undo\nanother third one\n/regen\nfourth\n";
+  const WindowModel model(name);
+  const auto chat = [&](const std::string& input, const std::vector<std::string>& more) {
+    static const Home home;
+    std::vector<std::string> all = model.arguments("chat", more);
+    all.insert(all.end(), {"--temperature", "0.7", "--seed", "3"});
+    ToolResult result = home.hyb(all, input);
+    CHECK_MESSAGE(result.exit_code == 0, result.err);
+    return result;
+  };
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), options.begin(), options.end());
+    return more;
+  };
+  const std::string plain = chat(begin + end, {"--prefix-cache", "off", "--spec", "off"}).out;
+  CHECK(chat(begin + end, with({})).out == plain);
+  CHECK(chat(begin + end, with({"--page-tokens", "32", "--memory-mode", "flat"})).out == plain);
+  CHECK(chat(begin + end, with({"--pool-memory", "900KB", "--audit"})).out == plain);
+  const std::vector<std::string> session = with({"--session", "of-" + name});
+  const std::string saved = chat(begin, session).out;
+  const ToolResult loaded = chat(end + "/stats\n", session);
+  CHECK(saved + loaded.out == plain);
+  CHECK(contains(loaded.err, " reused, "));
+  CHECK(!contains(loaded.err, "(0 reused, "));
+}
+
 }  // namespace
 
 TEST_SUITE("app/surface_windows") {
@@ -105,31 +138,9 @@ TEST_SUITE("app/surface_windows") {
   }
 
   TEST_CASE("a chat's answers: undo, regen and a session that is loaded go on from what is kept") {
-    std::string first;
-    for (int i = 0; i < 6; ++i) first += "a long message that many windows do not hold, ";
-    const std::string begin = first + "\nsecond message\nthird one\n";
-    const std::string end = "/undo\nanother third one\n/regen\nfourth\n";
-    for (const std::string& name : models) {
-      CAPTURE(name);
-      const WindowModel model(name);
-      const auto chat = [&](const std::string& input, const std::vector<std::string>& more) {
-        static const Home home;
-        std::vector<std::string> all = model.arguments("chat", more);
-        all.insert(all.end(), {"--temperature", "0.7", "--seed", "3"});
-        ToolResult result = home.hyb(all, input);
-        CHECK_MESSAGE(result.exit_code == 0, result.err);
-        return result;
-      };
-      const std::string plain = chat(begin + end, {"--prefix-cache", "off"}).out;
-      CHECK(chat(begin + end, {}).out == plain);
-      CHECK(chat(begin + end, {"--page-tokens", "32", "--memory-mode", "flat"}).out == plain);
-      CHECK(chat(begin + end, {"--pool-memory", "900KB", "--audit"}).out == plain);
-      const std::string session = "of-" + name;
-      const std::string saved = chat(begin, {"--session", session}).out;
-      const ToolResult loaded = chat(end + "/stats\n", {"--session", session});
-      CHECK(saved + loaded.out == plain);
-      CHECK(contains(loaded.err, " reused, "));
-      CHECK(!contains(loaded.err, "(0 reused, "));
+    for (const std::string& name : models) check_chat(name, {});
+    for (const std::string name : {"qwen3-next-odd", "qwen3_5-text"}) {
+      check_chat(name, {"--spec", "mtp", "--draft-steps", "3"});
     }
   }
 }
