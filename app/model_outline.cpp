@@ -120,8 +120,8 @@ bool has_draft_layer(const ModelSource& source, const ModelOptions& options,
 models::Plan read_plan(const ModelSource& source, const ModelOptions& options,
                        const models::Config& config, const models::Family& family) {
   const SpeculationFlags& flags = options.speculation;
-  const bool is_requested = flags.source == "mtp";
-  const bool is_auto = flags.source == "auto" && flags.is_heeded && may_draft(options);
+  const bool is_requested = flags.kind() == "mtp";
+  const bool is_auto = flags.kind() == "auto" && flags.is_heeded && may_draft(options);
   models::Plan plan = models::plan_of(config, is_requested || is_auto);
   if (plan.draft && is_auto && !has_draft_layer(source, options, family)) plan.draft.reset();
   if (!is_requested) return plan;
@@ -228,7 +228,7 @@ ModelOutline outline_of(const ModelSource& source, const ModelOptions& options,
     sizes.lossless = options.lossless == "on" || wants_lossless(options, plan, geometry.load, use);
     geometry.load.lossless = sizes.lossless;
   }
-  if (plan.draft && options.speculation.source == "auto" &&
+  if (plan.draft && options.speculation.kind() == "auto" &&
       leave_little_memory(options, plan, geometry.load)) {
     ModelOptions without = options;
     without.speculation.is_heeded = false;

@@ -368,16 +368,30 @@ void add_reuse_options(CLI::App& cli, ReuseOptions& options) {
       ->type_name("FILE");
 }
 
+std::string SpeculationFlags::kind() const {
+  if (source == "draft" && draft_model.empty()) {
+    throw Error(ErrorKind::usage, "--spec draft: say which model with --draft-model");
+  }
+  if (draft_model.empty() || source == "draft") return source;
+  if (source == "auto") return "draft";
+  throw Error(ErrorKind::usage, "--draft-model: with --spec " + source +
+                                    " it has nothing to do; leave one of them out");
+}
+
 void add_speculation_options(CLI::App& cli, SpeculationFlags& flags) {
   flags.is_heeded = true;
   cli.add_option(
          "--spec", flags.source,
          "tokens are guessed and verified several in a step, with the same answers: ngram "
          "(from text that repeats itself or an earlier prompt), mtp (by the draft layer "
-         "that Qwen3-Next, Qwen3.5 and some Nemotron have), off, or auto (mtp where the files have "
-         "it, else ngram, as far as it pays: on the CPU, and on a card with --batch-invariant)")
-      ->check(CLI::IsMember({"auto", "off", "ngram", "mtp"}))
+         "that Qwen3-Next, Qwen3.5 and some Nemotron have), draft (by --draft-model), off, or auto "
+         "(draft where there is a model for it, mtp where the files have it, else ngram, as far as "
+         "it pays: on the CPU, and on a card with --batch-invariant)")
+      ->check(CLI::IsMember({"auto", "off", "ngram", "mtp", "draft"}))
       ->capture_default_str();
+  cli.add_option("--draft-model", flags.draft_model,
+                 "a smaller model with the same vocabulary, whose likeliest tokens are the guesses")
+      ->type_name("MODEL");
   cli.add_option("--draft-steps", flags.drafts,
                  "most guesses of an answer in a step: 1, 3, 5, 7, or auto, which goes by how many "
                  "were right and by the times of steps")

@@ -12,6 +12,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "app/draft_model.h"
 #include "app/environment.h"
 #include "app/model_outline.h"
 #include "app/options.h"
@@ -32,11 +33,11 @@ namespace {
 
 /// Most drafts of a sequence in a step.
 std::int32_t drafts_of(const ModelOptions& options) {
-  if (options.speculation.source == "off") return 0;
+  if (options.speculation.kind() == "off") return 0;
   if (may_draft(options)) return drafts_max;
-  if (options.speculation.source == "auto") return 0;
+  if (options.speculation.kind() == "auto") return 0;
   throw Error(ErrorKind::usage,
-              "--spec " + options.speculation.source +
+              "--spec " + options.speculation.kind() +
                   ": on a card, answers are the same with drafts only with --batch-invariant; add "
                   "it, or leave --spec out");
 }
@@ -47,7 +48,7 @@ struct Session::Parts {
   Parts(const ModelOptions& asked, const SessionShape& wanted, const Environment& environment,
         const std::function<void(const ModelSource&)>& check);
 
-  void load(const ModelOptions& options);
+  void load(const ModelOptions& options, const Environment& environment);
   void plan();
   bool release_pools();
   void make_runner();
@@ -77,6 +78,7 @@ struct Session::Parts {
   MemoryPlan memory;
   std::future<std::unique_ptr<kernels::SuperblockMap>> superblocks;
   std::unique_ptr<models::ModelRunner> runner;
+  std::unique_ptr<DraftModel> draft_model;  ///< null: there is none
   std::unique_ptr<TraceFile> trace;
   std::unique_ptr<Engine> engine;
   std::chrono::nanoseconds load_time{0};
@@ -102,11 +104,12 @@ Session::Parts::Parts(const ModelOptions& asked, const SessionShape& wanted,
           outline_of(source, asked,
                      {.sequences = wanted.sequences_max, .answer_tokens = wanted.answer_tokens})) {
   shape.drafts = drafts_of(asked);
+  const std::size_t draft_bytes = draft_model_bytes(asked, environment);
   check_loadable(source, asked);
   if (check) check(source);
   // Tokenizer and template are read while the weights are packed.
   auto reading = std::async(std::launch::async, [this] { return read_texts(source); });
-  load(asked);
+  load(asked, environment);
   texts = reading.get();
   if (texts.tokenizer && texts.tokenizer->size() > model.plan.vocab) {
     throw Error(ErrorKind::model,
@@ -115,6 +118,10 @@ Session::Parts::Parts(const ModelOptions& asked, const SessionShape& wanted,
                             model.plan.vocab - 1));
   }
   make_runner();
+  if (speculation.kind() == "draft") {
+    draft_model = std::make_unique<DraftModel>(asked, draft_bytes, shape, environment);
+    draft_model->check_vocabulary(texts.tokenizer ? &*texts.tokenizer : nullptr, vocab_used());
+  }
   start_engine(*runner, speculation_options());
   load_time = std::chrono::steady_clock::now() - opened;
   log::debug(fmt::format(
@@ -134,8 +141,8 @@ void warn_over_limit(const std::string& memory, std::size_t bytes) {
 
 }  // namespace
 
-void Session::Parts::load(const ModelOptions& options) {
-  budget = budget_of(options);  // of what is free before anything is taken
+void Session::Parts::load(const ModelOptions& options, const Environment& environment) {
+  budget = budget_of(options, environment);  // of what is free before anything is taken
   if (budget.device == kernels::Device::cpu) warn_over_limit(options.memory, budget.bytes);
   queue = std::make_unique<kernels::Queue>(make_queue(options));
   may_shrink = options.memory == "auto";
@@ -188,6 +195,7 @@ bool Session::Parts::is_exact() const {
 SpeculationOptions Session::Parts::speculation_options() const {
   return {.is_on = shape.drafts > 0,
           .drafts = speculation.drafts == "auto" ? 0 : std::stoi(speculation.drafts),
+          .drafter = draft_model.get(),
           .by_model = model.plan.draft.has_value()};
 }
 
@@ -396,9 +404,10 @@ kernels::SuperblockMapOptions mapping_of(const PoolOptions& options, kernels::De
   return mapping;
 }
 
-Budget budget_of(const ModelOptions& options) {
+Budget budget_of(const ModelOptions& options, const Environment& environment) {
   const kernels::Device device = device_of(options.device);
-  Budget budget(budget_bytes(parse_memory(options.memory), device));
+  const std::size_t all = budget_bytes(parse_memory(options.memory), device);
+  Budget budget(all - std::min(all, draft_model_bytes(options, environment)));
   budget.device = device;
   if (device == kernels::Device::cuda) {
     const kernels::Card card = kernels::card();

@@ -82,8 +82,9 @@ struct Budget {
 /// Throws Error(usage) for what is of no use together.
 kernels::SuperblockMapOptions mapping_of(const PoolOptions& options, kernels::Device device);
 
-/// --memory and --pool-memory on this machine, --memory-mode, --strict-vmm and --snapshots.
-Budget budget_of(const ModelOptions& options);
+/// --memory and --pool-memory on this machine, less what a draft model takes, --memory-mode,
+/// --strict-vmm and --snapshots.
+Budget budget_of(const ModelOptions& options, const Environment& environment);
 
 /// Divides the budget: weights, workspace, and pools of all that is left. Throws Error(memory) with
 /// the numbers when not even one short sequence fits.

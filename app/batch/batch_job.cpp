@@ -262,8 +262,8 @@ RequestLimits limits_of(const BatchOptions& options, const ModelSource& source,
                         const Tokenizer& tokenizer) {
   const ModelOutline outline = outline_of(source, options.model, {.sequences = options.parallel});
   const MemoryPlan memory =
-      plan_memory(outline.plan, outline.geometry, budget_of(options.model), options.model.context,
-                  make_queue(options.model).threads(), shape_of(options));
+      plan_memory(outline.plan, outline.geometry, budget_of(options.model, read_environment()),
+                  options.model.context, make_queue(options.model).threads(), shape_of(options));
   return {.vocab = std::min(tokenizer.size(), outline.plan.vocab),
           .length_max = memory.length_max,
           .has_text = true};

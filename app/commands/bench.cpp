@@ -26,8 +26,9 @@ struct BenchFlags {
 
 /// Flags that only the engine heeds are refused for tests of the model alone.
 void check_memory_flags(const CLI::App& cli) {
-  for (const char* flag : {"--prefix-cache", "--snapshots", "--audit", "--memory-mode",
-                           "--pool-memory", "--strict-vmm", "--spec", "--draft-steps"}) {
+  for (const char* flag :
+       {"--prefix-cache", "--snapshots", "--audit", "--memory-mode", "--pool-memory",
+        "--strict-vmm", "--spec", "--draft-steps", "--draft-model"}) {
     if (cli.count(flag) == 0) continue;
     throw Error(
         ErrorKind::usage,

@@ -179,7 +179,7 @@ int fit_main(const FitFlags& options) {
   refuse_unread_format(source, options.json);
   ModelOutline outline = outline_of(source, options.model, {.sequences = options.parallel});
   sample_lossless(source, options.model, outline);
-  const Budget budget = budget_of(options.model);
+  const Budget budget = budget_of(options.model, environment);
   const int threads =
       options.model.threads > 0 ? options.model.threads : kernels::usable_cpus().count;
   const Fit fit(outline, budget, threads);

@@ -34,6 +34,14 @@ class DraftPolicy {
   /// `drafts`: of each sequence; 0: by what is measured.
   explicit DraftPolicy(std::int32_t drafts) : fixed_(drafts) {}
 
+  /// The largest of counts that is at most this; 0: none is.
+  static constexpr std::int32_t largest_count(std::int32_t most) {
+    for (const std::int32_t count : counts) {
+      if (count <= most) return count;
+    }
+    return 0;
+  }
+
   /// The next step has these sequences. `is_uniform`: they run one token each and nothing else
   /// runs.
   void plan(std::int32_t sequences, bool is_uniform);

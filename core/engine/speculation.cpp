@@ -91,35 +91,51 @@ std::int32_t Speculation::wanted(const Assignment& entry) const {
 void Speculation::add_drafts(std::span<const Assignment> plan) {
   const std::chrono::steady_clock::time_point begin = now_();
   accepted_ = 0;
+  preparing_ = {};
   entries_.clear();
   policy_.plan(static_cast<std::int32_t>(plan.size()), runs_single_tokens(plan));
   drafter_ == nullptr ? add_model_drafts(plan) : add_guesses(plan);
-  drafting_ = now_() - begin;
-  stats_.drafting_seconds += std::chrono::duration<double>(drafting_).count();
+  const std::chrono::nanoseconds all = now_() - begin;
+  drafting_ = all - preparing_;
+  stats_.drafting_seconds += std::chrono::duration<double>(all).count();
 }
 
 void Speculation::add_guesses(std::span<const Assignment> plan) {
   jobs_.clear();
   for (std::size_t at = 0; at < plan.size(); ++at) {
     const Sequence& sequence = *plan[at].sequence;
-    const std::int32_t most = wanted(plan[at]);
+    std::int32_t most = wanted(plan[at]);
+    if (drafter_->takes_time()) {
+      most = policy_.choose(sequence.age(), most);
+      policy_.add(sequence.age(), most);
+    }
     if (most <= 0) continue;
     jobs_.push_back({.sequence = sequence.age(), .tokens = sequence.known(), .most = most});
     entries_.push_back(at);
   }
-  if (!jobs_.empty()) drafter_->draft(jobs_);
-  for (std::size_t i = 0; i < jobs_.size(); ++i) {
-    const DraftJob& job = jobs_[i];
-    std::int32_t most = std::min(static_cast<std::int32_t>(job.drafts.size()),
-                                 scheduler_->draft_room(plan[entries_[i]]));
-    // Fewer may have memory where more have not.
-    while ((most = policy_.choose(job.sequence, most)) > 0) {
-      const auto drafts = std::span(job.drafts).first(static_cast<std::size_t>(most));
-      if (scheduler_->add_drafts(entries_[i], drafts)) break;
-      --most;
-    }
-    policy_.add(job.sequence, most);
+  if (jobs_.empty()) return;
+  const std::chrono::steady_clock::time_point begin = now_();
+  drafter_->prepare(jobs_);
+  preparing_ = now_() - begin;
+  drafter_->draft(jobs_);
+  for (std::size_t i = 0; i < jobs_.size(); ++i)
+    add_guess(jobs_[i], plan[entries_[i]], entries_[i]);
+}
+
+void Speculation::add_guess(const DraftJob& job, const Assignment& entry, std::size_t at) {
+  const bool is_decided = drafter_->takes_time();
+  std::int32_t most =
+      std::min(static_cast<std::int32_t>(job.drafts.size()), scheduler_->draft_room(entry));
+  const auto next = [&] {
+    return is_decided ? DraftPolicy::largest_count(most) : policy_.choose(job.sequence, most);
+  };
+  // Fewer may have memory where more have not.
+  while ((most = next()) > 0) {
+    const auto drafts = std::span(job.drafts).first(static_cast<std::size_t>(most));
+    if (scheduler_->add_drafts(at, drafts)) break;
+    --most;
   }
+  if (!is_decided) policy_.add(job.sequence, most);
 }
 
 /// These take time, so their number is decided before; and the memory that the step will have.
@@ -162,7 +178,9 @@ bool Speculation::may_draft_next(std::span<const Assignment> plan) {
   return std::any_of(plan.begin(), plan.end(), [&](const Assignment& entry) {
     const Sequence& sequence = *entry.sequence;
     const std::int32_t most = wanted(entry);
-    if (drafter_ == nullptr) return policy_.choose(sequence.age(), most) > 0;
+    if (drafter_ == nullptr || drafter_->takes_time()) {
+      return policy_.choose(sequence.age(), most) > 0;
+    }
     return most > 0 && drafter_->may_draft_after_next(sequence.age(), sequence.known());
   });
 }

@@ -47,6 +47,7 @@ class Speculation {
  private:
   std::int32_t wanted(const Assignment& entry) const;
   void add_guesses(std::span<const Assignment> plan);
+  void add_guess(const DraftJob& job, const Assignment& entry, std::size_t at);
   void add_model_drafts(std::span<const Assignment> plan);
 
   Scheduler* scheduler_;
@@ -59,7 +60,7 @@ class Speculation {
   std::vector<DraftJob> jobs_;
   std::vector<std::size_t> entries_;  ///< of the plan, by job
   std::int32_t accepted_ = 0;         ///< in the step
-  std::chrono::nanoseconds drafting_{0};
+  std::chrono::nanoseconds preparing_{0}, drafting_{0};
   SpeculationStats stats_;
 };
 

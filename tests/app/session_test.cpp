@@ -366,7 +366,7 @@ TEST_SUITE("app/fit") {
       options.threads = 2;
       if (name != "demo") options.kv_dtype = "fp8";
       const ModelOutline predicted = outline(name, options);
-      const Fit fit(predicted, budget_of(options), 2);
+      const Fit fit(predicted, budget_of(options, {}), 2);
       const MemoryPlan plan = fit.plan(500, 3);
       Session session = Session::open(options, {.sequences_max = 3, .chunk_tokens = 512}, {});
 

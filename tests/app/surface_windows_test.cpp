@@ -137,6 +137,62 @@ TEST_SUITE("app/surface_windows") {
     }
   }
 
+  TEST_CASE("a batch's answers are the same where another model drafts, or the same one") {
+    const WindowModel model("granite-swa-moe"), other("lfm3");
+    model.folder.write("in", requests());
+    const std::string in = (model.folder.path() / "in").string();
+    const std::string out = (model.folder.path() / "out").string();
+    const auto answers_with = [&](const std::vector<std::string>& options) {
+      std::filesystem::remove(out);
+      std::vector<std::string> all = model.arguments("batch", {in, "-o", out});
+      all.insert(all.end(), options.begin(), options.end());
+      const ToolResult result = run_tool({.arguments = all});
+      CHECK_MESSAGE(result.exit_code == 0, result.err);
+      return answers(out);
+    };
+    const auto accepted = [&] {
+      std::int64_t sum = 0;
+      for (const Json& line : results(out)) {
+        const Json usage = line["response"]["body"]["usage"];
+        sum += usage.value("completion_tokens_details", Json::object())
+                   .value("accepted_prediction_tokens", 0);
+      }
+      return sum;
+    };
+    const auto plain = answers_with({"--parallel", "1", "--prefix-cache", "off", "--spec", "off"});
+    CHECK(plain.size() == 24);
+    const std::string self = model.folder.path().string(), second = other.folder.path().string();
+    CHECK(answers_with({"--parallel", "1", "--draft-model", self, "--draft-steps", "3"}) == plain);
+    CHECK(accepted() > 80);  // of 660 tokens, those drawn at temperature 0 at least
+    CHECK(answers_with({"--parallel", "8", "--draft-model", self, "--draft-steps", "7",
+                        "--audit"}) == plain);
+    CHECK(answers_with({"--parallel", "8", "--spec", "draft", "--draft-model", second,
+                        "--draft-steps", "5", "--pool-memory", "700KB"}) == plain);
+    CHECK(answers_with({"--parallel", "4", "--draft-model", second}) == plain);
+  }
+
+  TEST_CASE("a model that drafts has the same vocabulary, and is counted") {
+    const auto error = [](const std::vector<std::string>& options) {
+      std::vector<std::string> all = {"run", "demo", "-p", "x"};
+      all.insert(all.end(), options.begin(), options.end());
+      const ToolResult result = run_tool({.arguments = all});
+      CHECK(result.exit_code == 2);
+      return result.err;
+    };
+    CHECK(contains(error({"--spec", "draft"}), "say which model with --draft-model"));
+    CHECK(contains(error({"--spec", "mtp", "--draft-model", "demo"}), "leave one of them out"));
+    CHECK(contains(error({"--draft-model", HYB_TESTS_DIR "/golden/lfm2-dense"}),
+                   "its vocabulary is another: token 0 is \"<|pad|>\", not"));
+    const auto pool_bytes = [](const std::vector<std::string>& options) {
+      std::vector<std::string> all = {"fit", "demo", "--memory", "200MB", "--json"};
+      all.insert(all.end(), options.begin(), options.end());
+      return parse_json(run_tool({.arguments = all}).out, "fit")["pool_bytes"].get<double>();
+    };
+    const double alone = pool_bytes({}), shared = pool_bytes({"--draft-model", "demo"});
+    CHECK(shared < alone - 25e6);
+    CHECK(shared > alone / 4);
+  }
+
   TEST_CASE("a chat's answers: undo, regen and a session that is loaded go on from what is kept") {
     for (const std::string& name : models) check_chat(name, {});
     for (const std::string name : {"qwen3-next-odd", "qwen3_5-text"}) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -190,10 +191,16 @@ class ToyDrafter final : public Drafter {
  public:
   using Requests = std::vector<std::pair<RequestId, Request>>;
   ToyDrafter(const ToyModel& model, const Requests& requests, std::uint64_t seed)
-      : model_(model), requests_(&requests), random_(seed) {}
+      : model_(model), requests_(&requests), random_(seed), takes_time_(seed % 2 != 0) {}
+
+  void prepare(std::span<const DraftJob> jobs) override {
+    for (const DraftJob& job : jobs) prepared_.insert(job.sequence);
+  }
+  bool takes_time() const override { return takes_time_; }
 
   void draft(std::span<DraftJob> jobs) override {
     for (DraftJob& job : jobs) {
+      require(prepared_.contains(job.sequence), "sim: a sequence is prepared before it has drafts");
       if (random_.chance(20)) continue;
       SamplingParams sampling;
       std::size_t prompt = 0;
@@ -218,12 +225,14 @@ class ToyDrafter final : public Drafter {
   bool may_draft_after_next(const ArrivalOrder&, std::span<const TokenId>) override {
     return random_.chance(60);
   }
-  void forget(const ArrivalOrder&) override {}
+  void forget(const ArrivalOrder& sequence) override { prepared_.erase(sequence); }
 
  private:
   ToyModel model_;
   const Requests* requests_;
   Random random_;
+  bool takes_time_;
+  std::set<ArrivalOrder> prepared_;
 };
 
 class Scenario : private Listener {
