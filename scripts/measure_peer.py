@@ -16,6 +16,7 @@ is what then still says something.
 import argparse
 import json
 import os
+import shlex
 import statistics
 import subprocess
 import sys
@@ -55,9 +56,10 @@ def bench_rows(command):
 def commands_of(args, pair, repetitions):
     """(command of hyb, command of the peer)."""
     folder, quantize, file = pair
-    sizes = ["-p", str(args.prompt), "-n", str(args.generate), "-r", str(repetitions),
-             "-o", "json"]
-    ours = [args.hyb, "bench", folder, *sizes, "--threads", str(args.threads)]
+    sizes = ["-p", str(args.prompt), "-n", str(args.generate), "-d", str(args.depth),
+             "-r", str(repetitions), "-o", "json"]
+    ours = [args.hyb, "bench", folder, *sizes, "--threads", str(args.threads),
+            *shlex.split(args.hyb_options)]
     if quantize:
         ours += ["--quantize", quantize]
     return ours, [args.peer, "-m", file, *sizes, "-t", str(args.threads), *args.peer_options]
@@ -132,6 +134,10 @@ def main():
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--prompt", type=int, default=512, help="tokens of the prompt test")
     parser.add_argument("--generate", type=int, default=128, help="tokens of the other test")
+    parser.add_argument("--depth", type=int, default=0, help="tokens before each test")
+    parser.add_argument("--hyb-options", default="",
+                        help="more options of hyb bench, as '--random-weights 1 --lossless off' for "
+                             "a folder with config.json alone")
     parser.add_argument("--peer-options", nargs=argparse.REMAINDER, default=[],
                         help="all that follows goes to llama-bench")
     args = parser.parse_args()
