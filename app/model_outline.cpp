@@ -80,12 +80,14 @@ std::int64_t fp8_parameters(const ModelSource& source, const models::Config& con
   return models::fp8_parameters(plan, family, source.tensors());
 }
 
-/// The same of MXFP4.
+/// The same of MXFP4, of which random weights are, too.
 std::int64_t mxfp4_parameters(const ModelSource& source, const models::Config& config,
                               const models::Plan& plan, const ModelOptions& options) {
-  if (options.random_weights || !config.quantization()) return 0;
+  if (!config.quantization()) return 0;
   const models::Family& family = models::family_of(config);
-  if (!source.has_tensors()) return models::mxfp4_parameters(plan, family, config);
+  if (options.random_weights || !source.has_tensors()) {
+    return models::mxfp4_parameters(plan, family, config);
+  }
   return models::mxfp4_parameters(plan, family, source.tensors());
 }
 

@@ -10,6 +10,7 @@
 #include "core/base/log.h"
 #include "core/io/file.h"
 #include "models/families.h"
+#include "models/published_formats.h"
 #include "models/weight_index.h"
 
 namespace hyb::models {
@@ -87,7 +88,8 @@ std::vector<LosslessMatrix> sample_lossless(const Config& config, TensorFiles& f
 Model random_model(kernels::Queue& queue, const Config& config, std::uint64_t seed,
                    const GeometryOptions& options, const MakeRoom& make_room) {
   Plan plan = plan_of(config, options.with_drafts);
-  RandomWeights provider(seed, plan.weight_dtype == DType::f16 ? DType::f16 : DType::bf16);
+  RandomWeights provider(seed, plan.weight_dtype == DType::f16 ? DType::f16 : DType::bf16,
+                         mxfp4_parameters(plan, family_of(config), config) > 0);
   return model_of(queue, std::move(plan), provider, options, make_room);
 }
 

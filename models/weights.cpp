@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <span>
 #include <utility>
 
@@ -69,8 +70,45 @@ std::vector<float> FileWeights::vector(const WeightKey& key, std::int64_t count)
   return values;
 }
 
+namespace {
+
+/// E8M0 of the scale with which evenly spread codes of E2M1 have variance 1/columns.
+std::byte mxfp4_scale(std::int64_t columns) {
+  constexpr double code_squares = 8.5625;  // mean of 0, 0.5, 1, 1.5, 2, 3, 4 and 6, squared
+  const double exponent = -std::log2(code_squares * static_cast<double>(columns)) / 2;
+  return static_cast<std::byte>(127 + std::lround(exponent));
+}
+
+}  // namespace
+
+kernels::WeightSource RandomWeights::mxfp4_experts(const WeightKey& key, std::int64_t experts,
+                                                   std::int64_t rows, std::int64_t columns) {
+  const std::int64_t groups = (columns + kernels::mxfp4_group - 1) / kernels::mxfp4_group;
+  const auto code_bytes = static_cast<std::size_t>(experts * rows * groups) *
+                          static_cast<std::size_t>(kernels::mxfp4_group_bytes);
+  const auto scale_bytes = static_cast<std::size_t>(rows * groups);  // the same of every expert
+  std::vector<std::byte>& bytes = bytes_[key];
+  bytes.resize(code_bytes + scale_bytes, mxfp4_scale(columns));
+  const std::uint64_t stream = stream_of(key, seed_);
+  for (std::size_t at = 0; at < code_bytes; at += sizeof(std::uint64_t)) {
+    const std::uint64_t codes = mix(stream + at);
+    std::memcpy(bytes.data() + at, &codes, sizeof codes);
+  }
+  kernels::WeightSource source(experts, rows, columns);
+  const auto expert_bytes = code_bytes / static_cast<std::size_t>(experts);
+  for (std::size_t e = 0; e < static_cast<std::size_t>(experts); ++e) {
+    source.append(DType::u8, rows, std::span(bytes).subspan(e * expert_bytes, expert_bytes),
+                  {.dtype = DType::u8,
+                   .bytes = std::span(bytes).subspan(code_bytes),
+                   .row_block = 1,
+                   .column_block = kernels::mxfp4_group});
+  }
+  return source;
+}
+
 kernels::WeightSource RandomWeights::matrix(const WeightKey& key, std::int64_t experts,
                                             std::int64_t rows, std::int64_t columns, bool) {
+  if (has_mxfp4_experts_ && experts > 1) return mxfp4_experts(key, experts, rows, columns);
   const float reach = std::sqrt(3.0F / static_cast<float>(columns));
   return {kernels::RandomNumbers{.stream = stream_of(key, seed_), .reach = reach, .dtype = dtype_},
           experts, rows, columns};

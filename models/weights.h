@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -56,26 +57,34 @@ class FileWeights : public WeightProvider {
   const WeightIndex& index_;
 };
 
-/// Synthetic weights of bf16 or f16 from a seed, for speed measurements without a download.
-/// Matrices are nearly normal with variance 1/columns, so that their exponents
-/// are spread as trained ones are; norms are near 1; decay and time step lie where
-/// trained models have them. Activations neither explode nor vanish; answers mean nothing. Matrices
-/// are made where they are packed: plain ones on the card itself.
+/// Synthetic weights of bf16 or f16, experts also of MXFP4, from a seed, for speed measurements
+/// without a download. Matrices are nearly normal, or of evenly spread codes, with variance
+/// 1/columns, so that their exponents are spread as trained ones are; norms are near 1; decay and
+/// time step lie where trained models have them. Activations neither explode nor vanish; answers
+/// mean nothing. Matrices are made where they are packed: plain ones on the card itself.
 class RandomWeights : public WeightProvider {
  public:
-  explicit RandomWeights(std::uint64_t seed, DType dtype = DType::bf16)
-      : seed_(seed), dtype_(dtype) {}
+  explicit RandomWeights(std::uint64_t seed, DType dtype = DType::bf16,
+                         bool has_mxfp4_experts = false)
+      : seed_(seed), dtype_(dtype), has_mxfp4_experts_(has_mxfp4_experts) {}
 
-  /// Every matrix is there in any layout.
-  bool has(const WeightKey&) const override { return true; }
+  /// Every matrix is there in any layout, but for transposed experts of MXFP4.
+  bool has(const WeightKey& key) const override {
+    return !has_mxfp4_experts_ || !key.role.ends_with("_transposed");
+  }
   kernels::WeightSource matrix(const WeightKey& key, std::int64_t experts, std::int64_t rows,
                                std::int64_t columns, bool transposed) override;
   std::vector<float> vector(const WeightKey& key, std::int64_t count) override;
-  void release(const WeightKey&) override {}
+  void release(const WeightKey& key) override { bytes_.erase(key); }
 
  private:
+  kernels::WeightSource mxfp4_experts(const WeightKey& key, std::int64_t experts, std::int64_t rows,
+                                      std::int64_t columns);
+
   std::uint64_t seed_;
   DType dtype_;
+  bool has_mxfp4_experts_;
+  std::map<WeightKey, std::vector<std::byte>> bytes_;  ///< of MXFP4, which is not made in place
 };
 
 struct BlockWeights {

@@ -100,6 +100,22 @@ TEST_SUITE("models/packed_bytes") {
           0.7 * Roofline(plan, wide).step({&step, 1}).bytes);
   }
 
+  TEST_CASE("made-up experts of a config with MXFP4 are MXFP4, as large as files' are") {
+    kernels::Queue queue(kernels::Device::cpu, {.threads = 2, .isa = {}});
+    const Config config = Config::from_folder(Golden("gpt-oss").folder);
+    TensorFiles files(golden_folder / "gpt-oss");
+    const Model loaded = load_model(queue, config, files, {.activation = DType::bf16});
+    const Model made = random_model(queue, config, 3, {.activation = DType::bf16});
+    for (const Model* model : {&loaded, &made}) {
+      const auto& experts =
+          std::get<MoeWeights>(model->weights.layers.at(0).blocks.at(1).parts.at(0));
+      CHECK(experts.gate_up.code() == kernels::WeightCode::mxfp4);
+      CHECK(experts.down.code() == kernels::WeightCode::mxfp4);
+      CHECK(experts.router.code() == kernels::WeightCode::plain);
+    }
+    CHECK(made.weights.packed_bytes == loaded.weights.packed_bytes);
+  }
+
   TEST_CASE("made-up weights of a float16 config are f16") {
     kernels::Queue queue(kernels::Device::cpu, {.threads = 2, .isa = {}});
     const Config config = Config::from_folder(Golden("qwen3-next-f16").folder);
