@@ -8,6 +8,7 @@
 #include "kernels/ops/cap.h"
 #include "kernels/ops/draft_ring.h"
 #include "kernels/ops/gather.h"
+#include "kernels/ops/layer_norm.h"
 #include "kernels/ops/rms_norm.h"
 #include "kernels/ops/shift_rows.h"
 #include "models/parts/recurrent_spans.h"
@@ -189,7 +190,16 @@ PartMemory Decoder::memory_of(const Part& part, Ordinals& ordinals) const {
 
 kernels::InputNorm Decoder::norm_of(Norm kind, const Tensor& weight) const {
   if (kind == Norm::none) return {};
+  require(kind != Norm::layer, "decoder: no other op does a layer norm on the way");
   return {.weight = weight, .eps = plan_.norm_eps, .one_plus = kind == Norm::rms_1p};
+}
+
+/// Of a row that several parts or a projection read.
+void Decoder::norm_rows(Norm kind, const Tensor& weight, const Tensor& x, const Tensor& y) const {
+  if (kind == Norm::layer) {
+    return kernels::layer_norm(queue_, {.x = x, .weight = weight, .y = y, .eps = plan_.norm_eps});
+  }
+  kernels::apply(queue_, norm_of(kind, weight), x, y);
 }
 
 PartCall Decoder::input_of(const Block& block, const BlockWeights& weights,
@@ -198,17 +208,18 @@ PartCall Decoder::input_of(const Block& block, const BlockWeights& weights,
                    .tables = tables,
                    .scratch = scratch_,
                    .x = streams.residual,
-                   .norm = norm_of(block.norm, weights.norm),
+                   .norm = {},
                    .normed = streams.normed,
                    .residual = block.post_norm ? streams.branch : streams.residual,
                    .norm_eps = plan_.norm_eps,
                    .add = !block.post_norm,
                    .layer_inputs = streams.inputs};
-  if (block.parts.size() > 1) {
+  if (block.parts.size() > 1 || block.norm == Norm::layer) {
     // No part may see what another one adds.
-    kernels::apply(queue_, call.norm, streams.residual, streams.normed);
+    norm_rows(block.norm, weights.norm, streams.residual, streams.normed);
     call.x = streams.normed;
-    call.norm = {};
+  } else {
+    call.norm = norm_of(block.norm, weights.norm);
   }
   return call;
 }
@@ -324,8 +335,11 @@ Tensor Decoder::logits(const Tensor& residual, const Tensor& sample_rows) {
   const Tensor last = scratch_.take(activation_, {rows, plan_.width});
   kernels::gather_rows(queue_, {.x = residual, .rows = sample_rows, .y = last});
   const Tensor out = scratch_.take(DType::f32, {rows, plan_.vocab});
+  const bool is_apart = plan_.final_norm == Norm::layer;
+  if (is_apart) norm_rows(plan_.final_norm, weights_.final_norm, last, last);
+  const Norm norm = is_apart ? Norm::none : plan_.final_norm;
   kernels::project(queue_, {.x = last,
-                            .norm = norm_of(plan_.final_norm, weights_.final_norm),
+                            .norm = norm_of(norm, weights_.final_norm),
                             .weight = &weights_.output(),
                             .y = out,
                             .normed = last,

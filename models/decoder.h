@@ -50,6 +50,8 @@ class Decoder {
   struct Ordinals;
   PartMemory memory_of(const Part& part, Ordinals& ordinals) const;
   kernels::InputNorm norm_of(Norm kind, const kernels::Tensor& weight) const;
+  void norm_rows(Norm kind, const kernels::Tensor& weight, const kernels::Tensor& x,
+                 const kernels::Tensor& y) const;
   /// The residual stream and room beside it, each [T,H]; `branch` where a block has a post norm.
   struct Streams {
     kernels::Tensor residual, normed, branch;

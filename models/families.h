@@ -72,6 +72,7 @@ struct Family {
 
 /// One line per family, sorted by name.
 extern const Family bamba;
+extern const Family cohere2;
 extern const Family falcon_h1;
 extern const Family gemma2;
 extern const Family gemma3;

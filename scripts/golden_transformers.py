@@ -21,6 +21,7 @@ classes = {
     "gemma4_text": "Gemma4ForCausalLM",
     "gemma4_unified_text": "Gemma4UnifiedForCausalLM",
     "gpt_oss": "GptOssForCausalLM",
+    "cohere2": "Cohere2ForCausalLM",
     "llama4_text": "Llama4ForCausalLM",
     "mellum": "MellumForCausalLM",
     "llama": "LlamaForCausalLM",

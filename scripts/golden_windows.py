@@ -194,6 +194,36 @@ llama4_odd = {
 }
 del llama4_odd["no_rope_layers"], llama4_odd["rope_scaling"]
 
+# Layer norm, attention and feed-forward side by side, pairs of neighbours where there are windows.
+cohere2 = {
+    "architectures": ["Cohere2ForCausalLM"],
+    "model_type": "cohere2",
+    **common,
+    "layer_norm_eps": 1e-05,
+    "logit_scale": 0.25,
+    "num_hidden_layers": 4,
+    "rope_theta": 300.0,
+    "sliding_window": 9,
+    "sliding_window_pattern": 2,
+    "tie_word_embeddings": True,
+}
+
+# The last layer only sees everything; an untied head.
+cohere2_odd = {
+    **cohere2,
+    "hidden_size": 66,
+    "intermediate_size": 41,
+    "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
+    "logit_scale": 0.5,
+    "num_attention_heads": 3,
+    "num_hidden_layers": 3,
+    "num_key_value_heads": 1,
+    "sliding_window": 21,
+    "tie_word_embeddings": False,
+    "vocab_size": 163,
+}
+del cohere2_odd["sliding_window_pattern"]
+
 gemma_common = {
     **common,
     "attn_logit_softcapping": None,
@@ -370,6 +400,8 @@ fixtures = {
     "mellum-yarn": recipe(mellum_yarn, lengths=(1, 23, 24, 75)),
     "ministral3": recipe(ministral3, lengths=(1, 8, 9, 33), kinds=tied),
     "ministral3-window": recipe(ministral3_window, lengths=(1, 19, 20, 61), shards=2),
+    "cohere2": recipe(cohere2, lengths=(1, 9, 10, 33), kinds=tied),
+    "cohere2-odd": recipe(cohere2_odd, lengths=(1, 21, 22, 67), shards=2),
     "llama4": recipe(llama4, lengths=(1, 9, 10, 33)),
     "llama4-odd": recipe(llama4_odd, lengths=(1, 21, 22, 67), shards=2),
     "gemma2": recipe(gemma2, lengths=(1, 8, 9, 33)),

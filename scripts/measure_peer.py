@@ -136,8 +136,8 @@ def main():
     parser.add_argument("--generate", type=int, default=128, help="tokens of the other test")
     parser.add_argument("--depth", type=int, default=0, help="tokens before each test")
     parser.add_argument("--hyb-options", default="",
-                        help="more options of hyb bench, as '--random-weights 1 --lossless off' for "
-                             "a folder with config.json alone")
+                        help="more options of hyb bench: '--random-weights 1' for a folder that "
+                             "has config.json alone")
     parser.add_argument("--peer-options", nargs=argparse.REMAINDER, default=[],
                         help="all that follows goes to llama-bench")
     args = parser.parse_args()

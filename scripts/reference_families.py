@@ -20,6 +20,7 @@ families = {
     "gpt_oss": (windows.gpt_oss, "model.", True),
     "ministral3": (windows.ministral3, "model.", False),
     "mistral3": (windows.ministral3, "model.language_model.", False),
+    "cohere2": (windows.cohere2, "model.", False),
     "llama4": (windows.llama4, "language_model.model.", True),
     "llama4_text": (windows.llama4, "model.", True),
     "mellum": (windows.mellum, "model.", False),

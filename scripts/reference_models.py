@@ -57,6 +57,8 @@ class Model:
 
     def norm(self, name, x, is_on=True):
         weight = self.weights[name] + (1.0 if self.plan.norm == "rms_1p" else 0.0)
+        if self.plan.norm == "layer":
+            x = x - x.mean(-1, keepdims=True)
         return rms(x, weight if is_on else 1.0, self.plan.eps)
 
     def inputs_of(self, tokens, h):

@@ -43,7 +43,7 @@ class Plan:
     final_norm: str
     head: str | None  # None: the embedding
     layers: list
-    norm: str = "rms"  # "rms_1p": the weight is 1 + w
+    norm: str = "rms"  # "rms_1p": the weight is 1 + w; "layer": x is less its mean
     logits_cap: float | None = None
     layer_inputs: LayerInputs | None = None
     multipliers: dict = dataclasses.field(default_factory=dict)

@@ -132,6 +132,24 @@ def llama4(c, prefix, fused):
     return plan_with(c, prefix, layers)
 
 
+def cohere2(c, prefix, fused):
+    hidden = c["hidden_size"]
+    head_dim = hidden // c["num_attention_heads"]
+    every = c.get("sliding_window_pattern", 4)
+    layers = []
+    for i, kind in enumerate(window_kinds(c, lambda i: (i + 1) % every == 0)):
+        at = f"{prefix}layers.{i}."
+        own = {"head_dim": head_dim}
+        if kind == "sliding_attention":
+            own |= {"window": c["sliding_window"], "neighbours": True, **rope_of(c, head_dim)}
+        attention = attention_of(c, hidden, at + "self_attn.", **own)
+        ffn = Mlp(hidden, at + "mlp.", width=c["intermediate_size"])
+        layers.append([Block(at + "input_layernorm.weight", [attention, ffn])])
+    own = {"eps": c["layer_norm_eps"], "norm": "layer"}
+    own["multipliers"] = {"lm_head_multiplier": c["logit_scale"]}
+    return plan_with({"tie_word_embeddings": True, **c}, prefix, layers, **own)
+
+
 def sandwich(at, attention, ffn):
     """Gemma's layer: a norm before each of the two parts and one after it."""
     norm = lambda name: f"{at}{name}_layernorm.weight"

@@ -14,6 +14,7 @@
 #include "kernels/ops/gated_activation.h"
 #include "kernels/ops/gated_norm.h"
 #include "kernels/ops/gather.h"
+#include "kernels/ops/layer_norm.h"
 #include "kernels/ops/moe.h"
 #include "kernels/ops/moe_route.h"
 #include "kernels/ops/pack_snapshot.h"
@@ -33,6 +34,9 @@ namespace hyb::kernels::cuda {
 /// run; how far it may be from the plain loop is stated at the kernel.
 
 void rms_norm(Stream& stream, const RmsNorm& op);
+/// Within (H + 16) * 2^-24 of the exact one, relatively to the largest c[t,i] of the row, not
+/// counting the rounding that the contract names.
+void layer_norm(Stream& stream, const LayerNorm& op);
 void gated_norm(Stream& stream, const GatedNorm& op);
 
 /// weight: rows. x of bf16 whose rows are 16-byte aligned, and a weight of such rows or of codes in

@@ -91,7 +91,7 @@ std::vector<MixerKind> mixer_kinds(const Config& config,
 }
 
 std::vector<std::int32_t> layer_windows(const Config& config, std::int32_t fallback,
-                                        bool (*is_full)(std::int32_t layer)) {
+                                        const std::function<bool(std::int32_t layer)>& is_full) {
   std::vector<bool> full;
   if (config.has("layer_types")) {
     for (const MixerKind kind : mixer_kinds(config, {"sliding_attention"})) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <functional>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -37,7 +38,7 @@ std::vector<MixerKind> mixer_kinds(const Config& config,
 /// For every layer of `layer_types` the window of its attention: sliding_window (or `fallback`) of
 /// "sliding_attention", 0 of "full_attention". Without layer_types `is_full(layer)` decides.
 std::vector<std::int32_t> layer_windows(const Config& config, std::int32_t fallback,
-                                        bool (*is_full)(std::int32_t layer));
+                                        const std::function<bool(std::int32_t layer)>& is_full);
 
 /// The same from a list of the layers with attention under `key`; absent: none has.
 std::vector<MixerKind> mixer_kinds_at(const Config& config, std::string_view key);

@@ -74,23 +74,15 @@ Rope read_gemma3_rope(const Config& c, std::int32_t head_dim, bool is_full) {
   return {.rotary_dim = head_dim, .theta = c.f("rope_local_base_freq", usual)};
 }
 
-std::vector<std::int32_t> read_gemma3_windows(const Config& c) {
-  if (c.has("layer_types")) return layer_windows(c, 4096, nullptr);
-  const std::int32_t pattern = c.i({"sliding_window_pattern", "_sliding_window_pattern"}, 6);
-  std::vector<std::int32_t> windows;
-  for (std::int32_t i = 1; i <= layer_count(c); ++i) {
-    windows.push_back(i % pattern == 0 ? 0 : c.i("sliding_window", 4096));
-  }
-  return windows;
-}
-
 Plan plan_gemma3(const Config& given) {
   const Config c = given.with_defaults(gemma3_defaults);
   demand_absent(c, "attn_logit_softcapping");
   Plan p = sandwich_plan(c, 0.0);
   Attention attention = read_gemma_attention(c);
   attention.qk_norm = Norm::rms_1p;
-  for (const std::int32_t window : read_gemma3_windows(c)) {
+  const std::int32_t pattern = c.i({"sliding_window_pattern", "_sliding_window_pattern"}, 6);
+  for (const std::int32_t window :
+       layer_windows(c, 4096, [&](std::int32_t layer) { return (layer + 1) % pattern == 0; })) {
     attention.window = window;
     attention.rope = read_gemma3_rope(c, attention.head_dim, window == 0);
     p.layers.push_back(sandwich(attention, read_gelu_mlp(c)));

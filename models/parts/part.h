@@ -18,8 +18,9 @@
 /// which members each has.
 namespace hyb::models {
 
-/// y = rms(x) * w, or rms(x) * (1 + w), or x.
-enum class Norm : std::uint8_t { rms, rms_1p, none };
+/// y = rms(x) * w, or rms(x) * (1 + w), or x, or layer_norm(x) * w: that one before a block and at
+/// the end alone.
+enum class Norm : std::uint8_t { rms, rms_1p, none, layer };
 
 /// Keys and values of every token, or of the last `window` tokens, a step's own included, or of
 /// those from the last multiple of `chunk` on.

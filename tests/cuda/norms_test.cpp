@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/routes.h"
 #include "kernels/ops/gated_norm.h"
+#include "kernels/ops/layer_norm.h"
 #include "tests/cuda/support.h"
 
 namespace norms_test {
@@ -95,7 +96,54 @@ void check_added_norm(const Case& c, DType dtype, bool has_factor) {
   CHECK(largest_error(answer, expected, 1.0) <= bound_of(dtype));
 }
 
+TEST_SUITE("cuda/layer_norm") {
+  TEST_CASE("is the plain loop's answer, in place and from a graph, and a row's alone") {
+    in_every_schedule([&](const std::string& schedule) {
+      CAPTURE(schedule);
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        for (const std::int64_t width : {1, 17, 256, 1500}) {
+          CAPTURE(width);
+          TestTensor x = random_tensor(dtype, {3, width}, 1, 3.0F, {8, 3});
+          for (std::int64_t i = 0; i < x.size(); ++i) x.set(i, x.get(i) + 5.0F);
+          const auto weight = random_tensor(DType::f32, {width}, 2);
+          TestTensor expected(dtype, {3, width}, {8, 3}), last(dtype, {1, width});
+          Queue plain = test_queue(Isa::plain);
+          layer_norm(plain, {.x = x, .weight = weight, .y = expected});
+          cuda::Stream stream;
+          const DeviceTensor on_x(x), on_weight(weight), on_last(last);
+          cuda::layer_norm(stream,
+                           {.x = Tensor(on_x).rows(2, 1), .weight = on_weight, .y = on_last});
+          const cuda::Graph graph(stream, [&] {
+            cuda::layer_norm(stream, {.x = on_x, .weight = on_weight, .y = on_x});
+          });
+          graph.replay(stream);
+          stream.wait();
+          const TestTensor answer = on_x.fetch();
+          CHECK(answer.guards_intact());
+          CHECK(largest_error(answer, expected, 1e-2) <= 3 * bound_of(dtype));
+          last = on_last.fetch();
+          for (std::int64_t i = 0; i < width; ++i) {
+            REQUIRE(last.get(i) == answer.get(2 * width + i));
+          }
+        }
+      }
+    });
+  }
+}
+
 TEST_SUITE("cuda/rms_norm") {
+  TEST_CASE("no weight is a weight of ones") {
+    const auto x = random_tensor(DType::bf16, {3, 96}, 1, 3.0F);
+    TestTensor ones(DType::f32, {32}), with(DType::bf16, {3, 96}), without(DType::bf16, {3, 96});
+    for (std::int64_t i = 0; i < 32; ++i) ones.set(i, 1.0F);
+    cuda::Stream stream;
+    const DeviceTensor on_x(x), on_ones(ones), on_with(with), on_without(without);
+    cuda::rms_norm(stream, {.x = on_x, .weight = on_ones, .y = on_with, .heads = 3});
+    cuda::rms_norm(stream, {.x = on_x, .weight = {}, .y = on_without, .heads = 3});
+    stream.wait();
+    CHECK(same_bytes(on_with.fetch(), on_without.fetch()));
+  }
+
   TEST_CASE("adds to what is there, with a factor or without") {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       for (const Case& c : cases) {

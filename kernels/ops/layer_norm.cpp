@@ -1,0 +1,67 @@
+#include "kernels/ops/layer_norm.h"
+
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include "kernels/cuda/routes.h"
+#include "kernels/ops/check.h"
+#include "kernels/visit.h"
+
+namespace hyb::kernels {
+namespace {
+
+void check(const LayerNorm& op) {
+  const Check check("layer_norm");
+  check.activations(op.x, "x");
+  check.that(op.x.rank == 2, "x is a matrix", op.x.rank);
+  check.tensor(op.weight, "weight", DType::f32, {op.x.dim(1)});
+  check.tensor(op.y, "y", op.x.dtype, {op.x.dim(0), op.x.dim(1)});
+}
+
+/// The mean of term(i), in as many sums as a register holds, so that no chain of additions waits.
+template <typename Term>
+float mean_of(std::int64_t width, Term&& term) {
+  constexpr std::size_t lanes = 16;
+  std::array<float, lanes> sums{};
+  std::int64_t i = 0;
+  for (; i + std::ssize(sums) <= width; i += std::ssize(sums)) {
+    for (std::size_t lane = 0; lane < lanes; ++lane) {
+      sums[lane] += term(i + static_cast<std::int64_t>(lane));
+    }
+  }
+  for (; i < width; ++i) sums[0] += term(i);
+  return std::accumulate(sums.begin(), sums.end(), 0.0F) / static_cast<float>(width);
+}
+
+template <typename T>
+void norm_row(const LayerNorm& op, const T* x, T* y) {
+  const std::int64_t width = op.x.dim(1);
+  const float mean = mean_of(width, [&](std::int64_t i) { return to_float(x[i]); });
+  const float variance = mean_of(width, [&](std::int64_t i) {
+    const float centred = to_float(x[i]) - mean;
+    return centred * centred;
+  });
+  const float scale = 1.0F / std::sqrt(variance + op.eps);
+  for (std::int64_t i = 0; i < width; ++i) {
+    y[i] = from_float<T>((to_float(x[i]) - mean) * scale * op.weight.as<float>()[i]);
+  }
+}
+
+}  // namespace
+
+void layer_norm(Queue& queue, const LayerNorm& op) {
+  check(op);
+  if constexpr (has_cuda) {
+    if (queue.device() == Device::cuda) return cuda::layer_norm(queue.stream(), op);
+  }
+  share(queue, op.x.dim(0), 1, op.x.dim(1), [&](std::int64_t begin, std::int64_t end) {
+    visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
+      for (std::int64_t row = begin; row < end; ++row) {
+        norm_row<T>(op, op.x.row<T>(row), op.y.row<T>(row));
+      }
+    });
+  });
+}
+
+}  // namespace hyb::kernels
