@@ -65,8 +65,8 @@ std::size_t activation_bytes(const Plan& plan, const StepSetting& setting) {
                            Scratch::space(DType::f32, limits.rows, plan.vocab);
   const std::size_t inputs =
       Scratch::space(setting.activation, limits.tokens, plan.layer_inputs_width());
-  return (plan.has_post_norms() ? 3 : 2) * stream + inputs +
-         std::max(part_max + head + draft_bytes(plan, setting), inputs);
+  const std::size_t streams = 2 + (plan.has_post_norms() ? 1 : 0) + (plan.norms_parts() ? 1 : 0);
+  return streams * stream + inputs + std::max(part_max + head + draft_bytes(plan, setting), inputs);
 }
 
 StepSetting setting_of(const Plan& plan, kernels::Device device, DType activation,
@@ -214,6 +214,7 @@ PartCall Decoder::input_of(const Block& block, const BlockWeights& weights,
                    .norm_eps = plan_.norm_eps,
                    .add = !block.post_norm,
                    .layer_inputs = streams.inputs};
+  if (block.norms_parts) return call;
   if (block.parts.size() > 1 || block.norm == Norm::layer) {
     // No part may see what another one adds.
     norm_rows(block.norm, weights.norm, streams.residual, streams.normed);
@@ -228,8 +229,20 @@ void Decoder::run_block(const Block& block, const BlockWeights& weights, const S
                         const Streams& streams, Ordinals& ordinals) {
   PartCall call = input_of(block, weights, tables, streams);
   for (std::size_t part = 0; part < block.parts.size(); ++part) {
+    if (block.norms_parts) {
+      call.norm = norm_of(Norm::rms, weights.part_norms[part]);
+      call.residual = streams.part;
+    }
     run_part(block.parts[part], weights.parts[part], memory_of(block.parts[part], ordinals), call);
-    call.add = true;
+    if (block.norms_parts) {
+      kernels::rms_norm(queue_, {.x = streams.part,
+                                 .weight = weights.part_post_norms[part],
+                                 .y = streams.branch,
+                                 .eps = plan_.norm_eps,
+                                 .add = part > 0});
+    } else {
+      call.add = true;
+    }
   }
   if (!block.post_norm) return;
   kernels::rms_norm(queue_, {.x = streams.branch,
@@ -252,9 +265,13 @@ Decoder::Streams Decoder::take_streams(std::int64_t tokens) {
   const auto take = [&](std::int64_t columns) {
     return scratch_.take(activation_, {tokens, columns});
   };
-  Streams streams = {
-      .residual = take(plan_.width), .normed = take(plan_.width), .branch = {}, .inputs = {}};
+  Streams streams = {.residual = take(plan_.width),
+                     .normed = take(plan_.width),
+                     .branch = {},
+                     .part = {},
+                     .inputs = {}};
   if (plan_.has_post_norms()) streams.branch = take(plan_.width);
+  if (plan_.norms_parts()) streams.part = take(plan_.width);
   if (plan_.layer_inputs) streams.inputs = take(plan_.layer_inputs_width());
   return streams;
 }

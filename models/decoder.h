@@ -52,9 +52,10 @@ class Decoder {
   kernels::InputNorm norm_of(Norm kind, const kernels::Tensor& weight) const;
   void norm_rows(Norm kind, const kernels::Tensor& weight, const kernels::Tensor& x,
                  const kernels::Tensor& y) const;
-  /// The residual stream and room beside it, each [T,H]; `branch` where a block has a post norm.
+  /// The residual stream and room beside it, each [T,H]; `branch` where a block has a post norm,
+  /// `part` where parts have.
   struct Streams {
-    kernels::Tensor residual, normed, branch;
+    kernels::Tensor residual, normed, branch, part;
     kernels::Tensor inputs;  ///< [T,layers*width], as Plan::layer_inputs
   };
   Streams take_streams(std::int64_t tokens);

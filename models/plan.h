@@ -13,12 +13,14 @@ namespace hyb::models {
 
 /// h += sum over parts of output_scale * part(norm(h)). All parts read the same norm(h); their
 /// outputs are added in the order of `parts`, each rounded to the type of h. With a post norm
-/// h += post_norm(that sum), and with a factor, one trained number, h *= factor afterwards.
+/// h += post_norm(that sum), and with a factor, one trained number, h *= factor afterwards. Where
+/// parts have norms of their own, the sum is that of post_i(part_i(norm_i(h))), all rms.
 struct Block {
   Norm norm = Norm::rms;
   std::vector<Part> parts;
   std::optional<Norm> post_norm = {};
-  bool has_factor = false;  ///< of a block with a post norm
+  bool has_factor = false;   ///< of a block with a post norm
+  bool norms_parts = false;  ///< of a block with a post norm whose own norm is none
 };
 
 struct Layer {
@@ -106,6 +108,11 @@ struct Plan {
     };
     return std::ranges::any_of(layers, has_one) ||
            (draft && std::ranges::any_of(draft->layers, has_one));
+  }
+  bool norms_parts() const {
+    return std::ranges::any_of(layers, [](const Layer& layer) {
+      return std::ranges::any_of(layer.blocks, &Block::norms_parts);
+    });
   }
   bool has_experts() const {
     bool found = false;

@@ -64,6 +64,7 @@ Roofline::Roofline(const Plan& plan, const Geometry& geometry)
     for (const Block& block : layer.blocks) {
       if (block.norm != Norm::none) fixed_parameters_ += plan.width;
       if (block.post_norm) fixed_parameters_ += plan.width;
+      if (block.norms_parts) fixed_parameters_ += 2 * std::ssize(block.parts) * plan.width;
       if (block.has_factor) ++fixed_parameters_;
       for (const Part& part : block.parts) {
         std::visit([&](const auto& known) { add_part(known, plan.width); }, part);

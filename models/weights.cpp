@@ -262,6 +262,7 @@ class WeightLoader : public WeightVisitor {
       if (tensor.alternating) {
         once = halves_of_rows(once, static_cast<std::size_t>(tensor.shape.back()));
       }
+      for (float& number : once) number *= tensor.factor;
       for (std::int64_t i = 0; i < tensor.times; ++i) {
         all.insert(all.end(), once.begin(), once.end());
       }
@@ -481,6 +482,25 @@ constexpr BlockRoles block_roles[] = {{"block0.norm", "block0.post_norm", "block
                                       {"block1.norm", "block1.post_norm", "block1.factor"},
                                       {"block2.norm", "block2.post_norm", "block2.factor"}};
 
+/// The names of the norms of parts, in a block that has some.
+struct PartNormRoles {
+  std::string_view norm, post_norm;
+};
+constexpr PartNormRoles part_norm_roles[] = {{"part0.norm", "part0.post_norm"},
+                                             {"part1.norm", "part1.post_norm"}};
+
+void visit_part_norms(const Plan& plan, const Block& described, WeightVisitor& visitor,
+                      BlockWeights& block) {
+  if (!described.norms_parts) return;
+  require(described.post_norm && described.norm == Norm::none &&
+              described.parts.size() == std::size(part_norm_roles),
+          "weights: two parts have norms of their own");
+  for (const PartNormRoles& roles : part_norm_roles) {
+    block.part_norms.push_back(visitor.vector(roles.norm, plan.width));
+    block.part_post_norms.push_back(visitor.vector(roles.post_norm, plan.width));
+  }
+}
+
 LayerWeights visit_layer(const Plan& plan, const Layer& layer, WeightVisitor& visitor) {
   require(layer.blocks.size() <= std::size(block_roles),
           "weights: a layer has at most three blocks");
@@ -492,6 +512,7 @@ LayerWeights visit_layer(const Plan& plan, const Layer& layer, WeightVisitor& vi
     if (described.post_norm) {
       block.post_norm = visitor.vector(block_roles[i].post_norm, plan.width);
     }
+    visit_part_norms(plan, described, visitor, block);
     if (described.has_factor) block.factor = visitor.vector(block_roles[i].factor, 1);
     for (const Part& part : described.parts) {
       block.parts.push_back(std::visit(

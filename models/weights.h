@@ -89,8 +89,9 @@ class RandomWeights : public WeightProvider {
 
 struct BlockWeights {
   kernels::Tensor norm;
-  kernels::Tensor post_norm, factor;  ///< as Block says
-  std::vector<PartWeights> parts;     ///< as Block::parts
+  kernels::Tensor post_norm, factor;                         ///< as Block says
+  std::vector<kernels::Tensor> part_norms, part_post_norms;  ///< with norms_parts
+  std::vector<PartWeights> parts;                            ///< as Block::parts
 };
 
 struct LayerWeights {

@@ -372,6 +372,27 @@ gemma4 = {
 }
 del gemma4["query_pre_attn_scalar"]
 
+# Experts beside the feed-forward.
+gemma4_moe = {
+    **gemma4,
+    "enable_moe_block": True,
+    "moe_intermediate_size": 20,
+    "num_experts": 6,
+    "top_k_experts": 2,
+}
+gemma4_moe_odd = {
+    **gemma4_moe,
+    "attention_k_eq_v": False,
+    "hidden_size": 68,
+    "intermediate_size": 43,
+    "layer_types": [sliding, sliding, full],
+    "moe_intermediate_size": 19,
+    "num_experts": 4,
+    "num_hidden_layers": 3,
+    "sliding_window": 19,
+    "tie_word_embeddings": False,
+    "top_k_experts": 2,
+}
 gemma4_shared = {
     **gemma4,
     "attention_k_eq_v": False,
@@ -391,6 +412,7 @@ gemma4_shared = {
 del gemma4_shared["num_global_key_value_heads"]
 
 tied = {"embed_tokens.weight": "embedding"}
+wide_router = {"router.proj.weight": "skip"}  # whose logits are divided by sqrt(H)
 fixtures = {
     "granite-swa": recipe(granite_swa, lengths=(1, 7, 8, 16, 33)),
     "granite-swa-odd": recipe(granite_swa_odd, lengths=(1, 19, 20, 65), shards=2),
@@ -409,6 +431,8 @@ fixtures = {
     "gemma3": recipe(gemma3, lengths=(1, 8, 9, 33), kinds=tied),
     "gemma4": recipe(gemma4, lengths=(1, 8, 9, 33), kinds=tied),
     "gemma4-shared": recipe(gemma4_shared, lengths=(1, 19, 20, 61), shards=2, kinds=tied),
+    "gemma4-moe": recipe(gemma4_moe, lengths=(1, 8, 9, 33), kinds={**tied, **wide_router}),
+    "gemma4-moe-odd": recipe(gemma4_moe_odd, lengths=(1, 19, 20, 61), shards=2, kinds=wide_router),
     "gemma3-odd": recipe(gemma3_odd, lengths=(1, 19, 20, 61), shards=2),
     "gpt-oss": recipe(gpt_oss, lengths=(1, 9, 10, 33), quantise=mxfp4),
     "gpt-oss-odd": recipe(gpt_oss_odd, lengths=(1, 21, 22, 67), shards=2, kinds=loud),

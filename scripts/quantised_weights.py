@@ -80,7 +80,8 @@ def dequantised(tensors):
     """name -> float64 values; the scales are gone."""
     found = {}
     for name, array in tensors.items():
-        if name.endswith(idle_ends) or name.endswith(("_scale", "_scale_inv", "_scales")):
+        is_scale = name.endswith(("_scale", "_scale_inv", "_scales"))
+        if name.endswith(idle_ends) or (is_scale and not name.endswith("per_expert_scale")):
             continue
         if name.endswith("_blocks"):
             whole = name.removesuffix("_blocks")

@@ -2,7 +2,7 @@
 
 import numpy
 
-from reference_math import gelu_tanh, sigmoid, silu, softmax
+from reference_math import gelu_tanh, rms, sigmoid, silu, softmax
 from reference_part import Part
 
 activations = {"gelu_tanh": gelu_tanh, "silu": silu}
@@ -69,16 +69,19 @@ class LayerInput(Part):
 
 class Moe(Part):
     """Options: experts, top_k, width (of an expert); kind: "fused" (gate_up, gate rows first),
-    "gated", "relu2", or "clamped": stored transposed, gates and ups by turns, with limit, alpha and
+    "gated", "relu2", "clamped": stored transposed, gates and ups by turns, with limit, alpha and
     biases, or "weighed": stored transposed, gates first, with weights that multiply what enters an
     expert; score: "none", "softmax" (over all) or "sigmoid"; norm: None, "softmax" over
     the chosen, or what is added to the sum that divides them; bias: kind of the tensor that is
     added to choose; groups, top_groups; scale; latent (0: none); shared: an Mlp or None;
-    shared_gated. A name with {} is one tensor for each expert."""
+    shared_gated; activation: "silu" or "gelu_tanh", of kind "fused"; normed_router: it reads the
+    residual stream with a norm of its own, and every expert has a factor. A name with {} is
+    one tensor for each expert."""
 
     names = {"router": "gate.weight"}
     router_kind, score, norm, bias, groups, top_groups = "linear", "none", None, None, 1, 1
     scale, latent, shared, shared_gated = 1.0, 0, None, False
+    activation, normed_router = "silu", False
 
     def tensors(self):
         inside = self.latent or self.hidden
@@ -99,6 +102,9 @@ class Moe(Part):
             yield self.name["down_bias"], (self.experts, inside), "bias"
             yield self.name["router_bias"], (self.experts,), "bias"
         yield self.name["router"], (self.experts, self.hidden), self.router_kind
+        if self.normed_router:
+            yield self.name["router_norm"], (self.hidden,), "norm"
+            yield self.name["expert_scale"], (self.experts,), "norm"
         if self.bias:
             yield self.name["bias"], (self.experts,), self.bias
         if self.latent:
@@ -120,7 +126,9 @@ class Moe(Part):
             found += ["swiglu_limit", "swiglu_alpha", "swiglu_one"]
         found += ["router_bias"] if self.bias else []
         found += ["router_groups"] if self.top_groups < self.groups else []
-        found += ["router_norm"] if self.norm not in (None, "softmax") else []
+        # Of a normed router a norm comes afterwards, which takes any common factor away.
+        is_seen = self.norm not in (None, "softmax") and not self.normed_router
+        found += ["router_norm"] if is_seen else []
         found += ["router_scale"] if self.scale != 1.0 else []
         return found + (["shared_gate"] if self.shared_gated else [])
 
@@ -153,6 +161,9 @@ class Moe(Part):
     def route(self, model, layer, u):
         """The chosen experts and their weights, both [T, top_k]."""
         k = self.top_k
+        if self.normed_router:
+            u = rms(model.residual, self.get(model, "router_norm"), model.plan.eps)
+            u = u / self.hidden**0.5
         logits = self.apply(model, "router", u)
         if self.kind == "clamped" and model.has("router_logit_bias", layer):
             logits = logits + self.get(model, "router_bias")
@@ -176,6 +187,8 @@ class Moe(Part):
             total = 1 if self.norm == "softmax" else share.sum(-1, keepdims=True)
             total = k if self.kind == "weighed" else total
             share = numpy.full_like(share, 1 / k) * total
+        if self.normed_router:
+            share = share * self.get(model, "expert_scale")[order[:, :k]]
         return order[:, :k], share * (self.scale if model.has("router_scale", layer) else 1.0)
 
     def clamped(self, model, layer, expert, x):
@@ -221,6 +234,6 @@ class Moe(Part):
                     wide = numpy.maximum(wide, 0) ** 2
                 else:
                     gate, up = numpy.split(wide, 2)
-                    wide = silu(gate) * up
+                    wide = (gelu_tanh if self.activation == "gelu_tanh" else silu)(gate) * up
                 out[t] += weight * (narrow[expert] @ wide)
         return self.apply(model, "latent_out", out) if self.latent else out

@@ -88,9 +88,14 @@ class Model:
                 u = h
                 if block.norm:
                     u = self.norm(block.norm, h, self.has("norm_weights", layer))
-                branch = 0.0
-                for part in block.parts:
+                branch, self.residual = 0.0, h
+                for i, part in enumerate(block.parts):
+                    names = block.part_norms[i] if block.part_norms else None
+                    if names:
+                        u = self.norm(names[0], h, self.has("norm_weights", layer))
                     y = part.run(self, layer, u, next(kept), memory.length)
+                    if names:
+                        y = self.norm(names[1], y, self.has("norm_weights", layer))
                     branch = branch + scale * part.factor(self, layer, "out") * y
                 if block.post_norm and self.has("post_norm", layer):
                     branch = self.norm(block.post_norm, branch, self.has("norm_weights", layer))

@@ -20,6 +20,7 @@ class Block:
     parts: list
     post_norm: str | None = None
     factor: str | None = None
+    part_norms: list | None = None  # of every part the names of its norms, before and after
 
 
 @dataclasses.dataclass
@@ -63,6 +64,9 @@ class Plan:
                     yield block.norm, (self.hidden,), self.norm_kind
                 for part in block.parts:
                     yield from part.tensors()
+                for names in block.part_norms or []:
+                    for name in names:
+                        yield name, (self.hidden,), self.norm_kind
                 if block.post_norm:
                     yield block.post_norm, (self.hidden,), self.norm_kind
                 if block.factor:

@@ -260,6 +260,19 @@ def gemma4_attention(c, at, kinds, i):
     return attention
 
 
+def gemma4_experts(c, hidden, at):
+    names = {
+        "gate_up": "experts.gate_up_proj",
+        "down": "experts.down_proj",
+        "router": "router.proj.weight",
+        "router_norm": "router.scale",
+        "expert_scale": "router.per_expert_scale",
+    }
+    own = {"experts": c["num_experts"], "top_k": c["top_k_experts"]}
+    own |= {"width": c["moe_intermediate_size"], "kind": "fused", "score": "softmax", "norm": 0.0}
+    return Moe(hidden, at, names, activation="gelu_tanh", normed_router=True, **own)
+
+
 def gemma4(c, prefix, fused):
     hidden, usual = c["hidden_size"], 0 if "unified" in c["model_type"] else 256
     width = c.get("hidden_size_per_layer_input", usual)
@@ -271,6 +284,17 @@ def gemma4(c, prefix, fused):
         wide = c["intermediate_size"] * (2 if is_wide else 1)
         ffn = Mlp(hidden, at + "mlp.", width=wide, activation="gelu_tanh")
         blocks = sandwich(at, attention, ffn)
+        if c.get("enable_moe_block", False):
+            norm = lambda name: f"{at}{name}.weight"
+            blocks[1] = Block(
+                None,
+                [ffn, gemma4_experts(c, hidden, at)],
+                norm("post_feedforward_layernorm"),
+                part_norms=[
+                    (norm("pre_feedforward_layernorm"), norm("post_feedforward_layernorm_1")),
+                    (norm("pre_feedforward_layernorm_2"), norm("post_feedforward_layernorm_2")),
+                ],
+            )
         if width:
             part = LayerInput(hidden, at, width=width)
             blocks.append(Block(None, [part], at + "post_per_layer_input_norm.weight"))

@@ -68,8 +68,14 @@ void check(const Moe& op, Device device) {
              "latent experts have both projections", 0);
   check.that(!op.weighs_input || (op.active == 1 && op.latent_in == nullptr),
              "one expert that is not latent sees a weighed input", op.active);
+  check.that(op.add || (op.shared_down == nullptr && op.latent_in == nullptr),
+             "what replaces y is of experts alone, neither shared nor latent", 0);
   check.activations(op.x, "x");
   check.that(op.x.rank == 2, "x is a matrix", op.x.rank);
+  if (!op.router_x.empty()) {
+    check.tensor(op.router_x, "router_x", op.x.dtype, {op.x.dim(0), op.x.dim(1)});
+    check.that(op.shared_gate == nullptr, "a gate reads what the router reads", 0);
+  }
   check.that(op.x.data != op.y.data || !op.norm.empty(), "y is x only where there is a norm", 0);
   check.function(op.activation);
   if (!op.router_bias.empty()) {
@@ -155,7 +161,7 @@ void add_experts(Queue& queue, const Moe& op, const Tensor& x, const Workspace& 
                         .workspace = room.experts,
                         .activation = op.activation,
                         .scale = op.scale,
-                        .add = true,
+                        .add = op.add,
                         .gate_up_bias = op.gate_up_bias,
                         .down_bias = op.down_bias};
   if (op.latent_in == nullptr) return moe_experts(queue, experts);
@@ -205,9 +211,9 @@ void moe(Queue& queue, const Moe& op) {
     apply(queue, op.norm, op.x, room.normed);
     x = room.normed;
   }
-  Tensor wide = x;
+  Tensor wide = op.router_x.empty() ? x : op.router_x;
   if (widens(shape_of(op))) {
-    widen(queue, x, room.wide);
+    widen(queue, wide, room.wide);
     wide = room.wide;
   }
   linear(queue, {.x = wide, .weight = op.router, .y = room.logits, .bias = op.router_bias});
@@ -215,7 +221,8 @@ void moe(Queue& queue, const Moe& op) {
                     .bias = op.bias,
                     .chosen = room.chosen,
                     .weights = room.weights,
-                    .routing = op.routing});
+                    .routing = op.routing,
+                    .expert_scale = op.expert_scale});
   if (op.shared_down != nullptr) add_shared(queue, op, x, wide, room);
   if (op.weighs_input) {
     weigh_rows(queue, x, room.weights, room.latent);

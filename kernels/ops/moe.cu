@@ -90,17 +90,19 @@ void grouped_moe(Stream& stream, const Moe& op, const MoeShape& shape, const Moe
     x = room.normed;
     apply(stream, op.norm, op.x, x);
   }
-  router_logits(stream, x, *op.router, op.router_bias, room.logits);
+  const Tensor& router_x = op.router_x.empty() ? x : op.router_x;
+  router_logits(stream, router_x, *op.router, op.router_bias, room.logits);
   moe_route(stream, {.logits = room.logits,
                      .bias = op.bias,
                      .chosen = room.chosen,
                      .weights = room.weights,
-                     .routing = op.routing});
+                     .routing = op.routing,
+                     .expert_scale = op.expert_scale});
   if (op.shared_down != nullptr) multiply_shared(stream, op, x, room);
   const VisitSum sum = {.y = op.y,
                         .active = op.active,
                         .scale = op.scale,
-                        .add = true,
+                        .add = op.add,
                         .gate_x = x,
                         .gate = op.shared_gate};
   if (op.latent_in == nullptr) {

@@ -14,7 +14,9 @@ namespace hyb::kernels {
 
 /// A mixture of experts, with a shared expert or without:
 ///
-///   n = norm(x)   chosen, weights = moe_route(n * router^T + router_bias)
+///   n = norm(x)   chosen, weights = moe_route(n * router^T + router_bias), or with router_x of
+///   that
+///                 in place of n, and with expert_scale as moe_route has it
 ///   shared = down_s * activation(gate_up_s * n) * (shared_gate ? sigmoid(shared_gate . n) : 1)
 ///   routed = moe_experts(n, chosen, weights), with weighs_input moe_experts(weights * n, chosen,
 ///   1)
@@ -56,6 +58,9 @@ struct Moe {
   const Weight* latent_out = nullptr;
   Tensor router_bias = {}, gate_up_bias = {}, down_bias = {};
   bool weighs_input = false;  ///< k is 1, and no expert is latent; rounded to the type of x
+  Tensor router_x = {}, expert_scale = {};  ///< [T,H] as x, [E] f32, or empty; with router_x no
+                                            ///< shared expert has a gate
+  bool add = true;  ///< else y = scale * routed, of experts that are neither shared nor latent
 };
 
 /// For calls with up to `tokens` tokens.

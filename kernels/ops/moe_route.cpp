@@ -27,6 +27,9 @@ void check(const MoeRoute& op) {
   check.tensor(op.chosen, "chosen", DType::i32, {op.logits.dim(0), op.chosen.dim(1)});
   check.tensor(op.weights, "weights", DType::f32, {op.logits.dim(0), op.chosen.dim(1)});
   if (!op.bias.empty()) check.tensor(op.bias, "bias", DType::f32, {experts});
+  if (!op.expert_scale.empty()) {
+    check.tensor(op.expert_scale, "expert_scale", DType::f32, {experts});
+  }
 }
 
 float largest_of(const float* values, std::int64_t count) {
@@ -127,6 +130,9 @@ void route_token(const MoeRoute& op, std::int64_t t) {
   select(keys.data(), experts, count, chosen);
   for (std::int64_t j = 0; j < count; ++j) weights[j] = scores[static_cast<std::size_t>(chosen[j])];
   weigh(op.routing, weights, count);
+  for (std::int64_t j = 0; !op.expert_scale.empty() && j < count; ++j) {
+    weights[j] *= op.expert_scale.as<float>()[chosen[j]];
+  }
   // Without this a NaN would only lose the choice, and the answer be wrong without a sign of it.
   if (lost) std::fill_n(weights, count, std::numeric_limits<float>::quiet_NaN());
 }

@@ -41,6 +41,7 @@ void run(Stream& stream, const MoeRoute& op) {
                             .weights_stride = op.weights.row_stride,
                             .tokens = op.logits.dim(0),
                             .route = {.bias = op.bias.as<float>(),
+                                      .expert_scale = op.expert_scale.as<float>(),
                                       .experts = static_cast<int>(op.logits.dim(1)),
                                       .active = static_cast<int>(op.chosen.dim(1)),
                                       .routing = op.routing}};

@@ -9,7 +9,7 @@ namespace hyb::kernels::cuda {
 
 /// The parameters of moe_route on the device.
 struct RouteParams {
-  const float* bias;  ///< null: none
+  const float *bias, *expert_scale;  ///< null: none
   int experts, active;
   Routing routing;
 };
@@ -99,7 +99,7 @@ __device__ __forceinline__ unsigned active_groups(const RouteParams& p, int lane
 
 /// Weights of the experts that were chosen, from their scores, which are in `weights`.
 __device__ __forceinline__ void weigh_warp(const RouteParams& p, bool lost, int lane,
-                                           float* weights) {
+                                           const std::int32_t* chosen, float* weights) {
   const bool is_softmax = p.routing.score == Routing::Score::softmax_of_selected;
   float sum = 0.0F;
   if (is_softmax) {
@@ -112,7 +112,9 @@ __device__ __forceinline__ void weigh_warp(const RouteParams& p, bool lost, int 
   sum = warp_sum(sum);
   if (!is_softmax) sum = p.routing.renormalize ? sum + p.routing.renormalize_epsilon : 1.0F;
   for (int j = lane; j < p.active; j += warp_size) {
-    weights[j] = lost ? NAN : weights[j] / sum * p.routing.scale;
+    const float weight = weights[j] / sum * p.routing.scale;
+    const float factor = p.expert_scale == nullptr ? 1.0F : p.expert_scale[chosen[j]];
+    weights[j] = lost ? NAN : weight * factor;
   }
 }
 
@@ -158,7 +160,7 @@ __device__ void route_warp(const RouteParams& p, const T* logits, unsigned* keys
     for (int e = lane; e < p.experts; e += warp_size) best.meet(keys[e], e);
   }
   sync_warp();
-  weigh_warp(p, lost, lane, weights);
+  weigh_warp(p, lost, lane, chosen, weights);
   sync_warp();
 }
 

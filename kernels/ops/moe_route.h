@@ -33,20 +33,23 @@ void check_routing(const char* op, const Routing& routing, std::int64_t experts,
 /// Picks k experts for every token and weighs them.
 ///
 ///   chosen[t,:]  = the k largest of score[t,e] + bias[e], largest first, ties to the lower e
-///   weights[t,j] = score[t, chosen[t,j]], without the bias, renormalized and scaled
+///   weights[t,j] = score[t, chosen[t,j]], without the bias, renormalized and scaled, then times
+///                  expert_scale[chosen[t,j]]
 ///
 /// With groups a group counts as much as its two best score + bias together, and only experts of
 /// the active_groups best, ties to the lower group, are chosen.
 ///
-/// shapes  logits [T,E]   bias [E] or empty   chosen, weights [T,k], 1 <= k <= E <= 4096
+/// shapes  logits [T,E]   bias, expert_scale [E] or empty   chosen, weights [T,k], 1 <= k <= E <=
+/// 4096
 ///         groups: 1, or up to 32 that divide E into 2 or more each, with k experts in the active
-/// types   logits: f32 or bf16   bias, weights: f32   chosen: i32
+/// types   logits: f32 or bf16   bias, expert_scale, weights: f32   chosen: i32
 /// numbers all in f32. A NaN among the scores or biases of a token counts as -infinity when its
 ///         experts are chosen, and makes all its weights NaN: it must not vanish in the choice.
 /// writes  chosen and weights
 struct MoeRoute {
   Tensor logits, bias, chosen, weights;
   Routing routing;
+  Tensor expert_scale = {};
 };
 
 void moe_route(Queue& queue, const MoeRoute& op);

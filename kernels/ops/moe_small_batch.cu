@@ -719,6 +719,7 @@ SmallBatchMoe small_batch_of(const Moe& op, const MoeRoom& room) {
           .latent_in = weight(op.latent_in),
           .latent_out = weight(op.latent_out),
           .route = {.bias = op.bias.as<float>(),
+                    .expert_scale = op.expert_scale.as<float>(),
                     .experts = static_cast<int>(op.router->rows()),
                     .active = static_cast<int>(op.active),
                     .routing = op.routing},
@@ -751,7 +752,8 @@ SmallBatchMoe small_batch_of(const Moe& op, const MoeRoom& room) {
 }  // namespace
 
 bool small_batch_takes(const Stream& stream, const Moe& op, const MoeShape& shape) {
-  return !stream.batch_invariant() && !op.weighs_input && shape.tokens <= small_batch_tokens_max &&
+  return !stream.batch_invariant() && !op.weighs_input && op.router_x.empty() && op.add &&
+         shape.tokens <= small_batch_tokens_max &&
          shape.tokens * shape.active <= small_batch_visits_max &&
          shape.tokens * op.norm.groups <= norm_slices_max &&
          shape.experts <= small_batch_experts_max && takes_vectors(op.x) &&

@@ -1,8 +1,8 @@
-// Gemma 4, dense (E2B, E4B, 12B, 31B; the text part): norms before and after attention and
+// Gemma 4 (E2B, E4B, 12B, 26B-A4B, 31B; the text part): norms before and after attention and
 // feed-forward and a factor per layer; values are normed, and in full layers may be made of the
 // keys; wider heads and a proportional rope where a layer sees everything. In the small ones the
 // last layers read the keys and values of an earlier one, and every layer has an embedding of its
-// own.
+// own. 26B-A4B has experts beside the feed-forward, each with norms of its own.
 #include <fmt/format.h>
 
 #include <optional>
@@ -72,6 +72,19 @@ Mlp read_mlp(const Config& c, bool is_shared) {
           .activation = {.function = kernels::ActivationFunction::gelu_tanh}};
 }
 
+Moe read_gemma4_experts(const Config& c) {
+  const Moe moe = {.experts = c.i("num_experts"),
+                   .active = c.i("top_k_experts"),
+                   .hidden = c.i("moe_intermediate_size"),
+                   .score = RouterScore::softmax,
+                   .renormalize = true,
+                   .activation = {.function = kernels::ActivationFunction::gelu_tanh},
+                   .router_norm = true,
+                   .expert_scale = true};
+  check(c, moe);
+  return moe;
+}
+
 std::optional<LayerInputs> read_layer_inputs(const Config& c) {
   const std::int32_t width =
       c.i("hidden_size_per_layer_input", is_unified(c) ? 0 : 256, count_range);
@@ -82,7 +95,6 @@ std::optional<LayerInputs> read_layer_inputs(const Config& c) {
 Plan plan(const Config& given) {
   const Config c = given.with_defaults(defaults);
   demand_flag(c, "attention_bias", false);
-  demand_flag(c, "enable_moe_block", false);
   if (c.s("use_bidirectional_attention", "vision") != "vision") {
     c.fail("use_bidirectional_attention", "is not supported for text");
   }
@@ -96,6 +108,7 @@ Plan plan(const Config& given) {
   const Attention full = read_kind(c, true), sliding = read_kind(c, false);
   const std::vector<std::int32_t> sources = read_sharing(c, windows);
   p.layer_inputs = read_layer_inputs(c);
+  const bool has_experts = c.b("enable_moe_block", false);
   for (std::size_t i = 0; i < windows.size(); ++i) {
     Attention attention = windows[i] == 0 ? full : sliding;
     attention.window = windows[i];
@@ -103,6 +116,12 @@ Plan plan(const Config& given) {
     const Part feed_forward = read_mlp(c, sources[i] >= 0);
     Layer layer = {{{.parts = {attention}, .post_norm = Norm::rms},
                     {.parts = {feed_forward}, .post_norm = Norm::rms}}};
+    if (has_experts) {
+      layer.blocks[1] = {.norm = Norm::none,
+                         .parts = {feed_forward, read_gemma4_experts(c)},
+                         .post_norm = Norm::rms,
+                         .norms_parts = true};
+    }
     if (p.layer_inputs) {
       const LayerInput input = {.width = p.layer_inputs->width,
                                 .layer = static_cast<std::int32_t>(i)};
@@ -118,6 +137,15 @@ constexpr TensorName own_names[] = {
     {"block1.factor", "*.layers.{}.layer_scalar"},
     {"block2.factor", "*.layers.{}.layer_scalar"},
     {"block2.post_norm", "*.layers.{}.post_per_layer_input_norm.weight"},
+    {"part0.norm", "*.layers.{}.pre_feedforward_layernorm.weight"},
+    {"part0.post_norm", "*.layers.{}.post_feedforward_layernorm_1.weight"},
+    {"part1.norm", "*.layers.{}.pre_feedforward_layernorm_2.weight"},
+    {"part1.post_norm", "*.layers.{}.post_feedforward_layernorm_2.weight"},
+    {"moe.router", "*.layers.{}.router.proj.weight"},
+    {"moe.router_norm", "*.layers.{}.router.scale"},
+    {"moe.expert_scale", "*.layers.{}.router.per_expert_scale"},
+    {"moe.gate_up", "*.layers.{}.experts.gate_up_proj"},
+    {"moe.down", "*.layers.{}.experts.down_proj"},
     {"layer_input.gate", "*.layers.{}.per_layer_input_gate.weight"},
     {"layer_input.projection", "*.layers.{}.per_layer_projection.weight"},
     {"layer_inputs.embed", "*.embed_tokens_per_layer.weight"},

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "kernels/ops/moe.h"
+#include "kernels/ops/rms_norm.h"
 
 namespace hyb::models {
 namespace {
@@ -86,6 +89,11 @@ MoeWeights Moe::weights(WeightVisitor& visitor, std::int64_t width) const {
   MoeWeights weights;
   weights.router =
       visitor.matrix("moe.router", experts, width, router_f32 ? Packing::f32 : Packing::activation);
+  if (router_norm) {
+    const float factor = 1.0F / std::sqrt(static_cast<float>(width));
+    weights.router_norm = visitor.scaled_vector("moe.router_norm", width, factor);
+  }
+  if (expert_scale) weights.expert_scale = visitor.vector("moe.expert_scale", experts);
   if (correction_bias) weights.correction_bias = visitor.vector("moe.correction_bias", experts);
   if (latent > 0) {
     weights.latent_in = visitor.matrix("moe.latent_in", latent, width);
@@ -118,7 +126,14 @@ PartText Moe::text() const {
   if (shared_hidden > 0) text += fmt::format(", shared expert {} wide", shared_hidden);
   if (biases) text += ", biases";
   if (weighs_input) text += ", weighed inputs";
+  if (router_norm) text += ", router with a norm";
+  if (expert_scale) text += ", a factor per expert";
   return {.kind = "moe", .text = std::move(text)};
+}
+
+/// All else is in the workspace.
+std::size_t Moe::scratch_bytes(const StepSetting& setting) const {
+  return router_norm ? Scratch::space(setting.activation, setting.limits.tokens, setting.width) : 0;
 }
 
 std::size_t Moe::workspace_bytes(const StepSetting& setting) const {
@@ -128,6 +143,15 @@ std::size_t Moe::workspace_bytes(const StepSetting& setting) const {
 void Moe::run(const MoeWeights& weights, const PartMemory& memory, const PartCall& call) const {
   const bool is_shared = shared_hidden > 0;
   const bool is_latent = latent > 0;
+  const ScratchFrame frame(call.scratch);
+  kernels::Tensor router_x;
+  if (router_norm) {
+    require(!call.norm.empty(), "moe: a router with a norm of its own reads x before the norm");
+    router_x = call.scratch.take(call.x.dtype, {call.x.dim(0), call.x.dim(1)});
+    kernels::rms_norm(
+        call.queue,
+        {.x = call.x, .weight = weights.router_norm, .y = router_x, .eps = call.norm_eps});
+  }
   kernels::moe(call.queue, {.x = call.x,
                             .norm = call.norm,
                             .router = &weights.router,
@@ -148,7 +172,10 @@ void Moe::run(const MoeWeights& weights, const PartMemory& memory, const PartCal
                             .router_bias = weights.router_bias,
                             .gate_up_bias = weights.gate_up_bias,
                             .down_bias = weights.down_bias,
-                            .weighs_input = weighs_input});
+                            .weighs_input = weighs_input,
+                            .router_x = router_x,
+                            .expert_scale = weights.expert_scale,
+                            .add = call.add});
 }
 
 }  // namespace hyb::models

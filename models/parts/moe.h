@@ -20,6 +20,7 @@ struct MoeWeights {
   MlpWeights shared;                                     ///< empty without a shared expert
   kernels::Weight shared_gate;                           ///< [1,H], or empty
   kernels::Tensor router_bias, gate_up_bias, down_bias;  ///< with biases
+  kernels::Tensor router_norm, expert_scale;             ///< [H], [experts], or empty
 };
 
 /// Mixture of experts, each a feed-forward.
@@ -43,6 +44,9 @@ struct Moe {
   bool alternating = false;        ///< published rows of gate_up are gate, up, gate, up, ...
   bool transposed = false;         ///< published matrices of experts are [in, out]
   bool weighs_input = false;       ///< the weight of the only expert is a factor on what it sees
+  /// The router reads x before its norm, with one of its own: rms(x) * w / sqrt(H).
+  bool router_norm = false;
+  bool expert_scale = false;  ///< one number per expert, a factor on its weight
   float output_scale = 1.0F;
 
   using Weights = MoeWeights;
@@ -50,7 +54,7 @@ struct Moe {
   MemoryShape memory() const { return {}; }
   PartWork work() const { return {.experts = experts, .active = active}; }
   PartText text() const;
-  std::size_t scratch_bytes(const StepSetting&) const { return 0; }  // it has a workspace
+  std::size_t scratch_bytes(const StepSetting& setting) const;
   std::size_t workspace_bytes(const StepSetting& setting) const;
   void run(const Weights& weights, const PartMemory& memory, const PartCall& call) const;
 };

@@ -63,6 +63,12 @@ kernels::Tensor WeightVisitor::vector(std::string_view role, std::int64_t count,
   return {visit_small({&tensor, 1}), DType::f32, {count * times}};
 }
 
+kernels::Tensor WeightVisitor::scaled_vector(std::string_view role, std::int64_t count,
+                                             float factor) {
+  const Small tensor = {.role = role, .shape = {count}, .factor = factor};
+  return {visit_small({&tensor, 1}), DType::f32, {count}};
+}
+
 kernels::Tensor WeightVisitor::vectors(
     std::initializer_list<std::pair<std::string_view, std::int64_t>> tensors) {
   std::vector<Small> all;

@@ -111,6 +111,8 @@ class WeightVisitor {
 
   /// A small tensor [count] as f32, `times` times one after the other: [times * count].
   kernels::Tensor vector(std::string_view role, std::int64_t count, std::int64_t times = 1);
+  /// A small tensor [count] as f32, every number times `factor`.
+  kernels::Tensor scaled_vector(std::string_view role, std::int64_t count, float factor);
   /// Small tensors one after the other, as one: role and count of each.
   kernels::Tensor vectors(std::initializer_list<std::pair<std::string_view, std::int64_t>> tensors);
   /// A small tensor [experts, count] as f32. `alternating`: of a row the numbers at even places
@@ -135,6 +137,7 @@ class WeightVisitor {
     std::vector<std::int64_t> shape;
     std::int64_t times = 1;
     bool alternating = false;  ///< as expert_vectors has it
+    float factor = 1.0F;       ///< on every number
 
     std::int64_t count() const {  ///< of the tensor
       std::int64_t numbers = 1;

@@ -739,6 +739,50 @@ TEST_SUITE("cuda/moe") {
   }
   TEST_CASE("any size and type: the plain loops' block, replayed") { check_cases(any_size); }
 
+  TEST_CASE("a router reads rows of its own, experts have factors, and an answer replaces y") {
+    for (const auto& [tokens, dtype] : {std::pair{3, bf16_type}, {40, bf16_type}, {5, f32}}) {
+      CAPTURE(tokens);
+      const Case c = {.block = {.tokens = tokens,
+                                .hidden = 72,
+                                .experts = 6,
+                                .active = 2,
+                                .intermediate = 24,
+                                .activation = gated_gelu,
+                                .routing = normal},
+                      .dtype = dtype,
+                      .weights = dtype};
+      const Block block(c);
+      const TestTensor x = block.rows(21), router_x = block.rows(22);
+      const TestTensor scale = random_tensor(DType::f32, {6}, 23);
+      TestTensor y = x;
+      for (std::int64_t i = 0; i < y.size(); ++i) y.set(i, NAN);
+      const DeviceTensor on_x(x), on_router_x(router_x), on_scale(scale), on_y(y);
+      Queue plain = test_queue(Isa::plain);
+      std::vector<std::byte> bytes(moe_workspace_bytes(Device::cpu, block.shape()));
+      const Room room(cuda::moe_workspace_bytes(block.shape()));
+      cuda::Stream stream;
+      Moe here = block.op(Device::cpu), there = block.op(Device::cuda);
+      here.x = x;
+      here.y = y;
+      here.router_x = router_x;
+      here.expert_scale = scale;
+      here.workspace = {bytes.data(), DType::u8, {std::ssize(bytes)}};
+      here.add = there.add = false;
+      there.x = on_x;
+      there.y = on_y;
+      there.router_x = on_router_x;
+      there.expert_scale = on_scale;
+      there.workspace = room.view();
+      moe(plain, here);
+      cuda::moe(stream, there);
+      stream.wait();
+      const TestTensor answer = on_y.fetch();
+      CHECK(answer.guards_intact());
+      CHECK(room.guards_intact());
+      CHECK(largest_error(answer, y, 0.1) <= (dtype == f32 ? 3e-5 : 0.06));
+    }
+  }
+
   TEST_CASE("a function that no kernel knows is refused, not run as another") {
     for (const Case& c : {few_tokens[0], many_tokens[0], any_size[0]}) {
       const Block block(c);

@@ -73,6 +73,26 @@ TEST_SUITE("kernels/ops/moe_route") {
     }
   }
 
+  TEST_CASE("expert_scale is a factor on the weights, which it does not choose") {
+    Queue queue = test_queue(best_isa(), 2);
+    const TestTensor logits = random_tensor(DType::f32, {9, 12}, 1, 2.0F);
+    const TestTensor scale = random_tensor(DType::f32, {12}, 2);
+    const Routing routing = {.score = Routing::Score::softmax, .renormalize = true, .scale = 0.5F};
+    const Routed plain = route(queue, logits, 3, routing);
+    const Routed scaled(9, 3);
+    moe_route(queue, {.logits = logits,
+                      .bias = {},
+                      .chosen = scaled.chosen,
+                      .weights = scaled.weights,
+                      .routing = routing,
+                      .expert_scale = scale});
+    CHECK(same_bytes(plain.chosen, scaled.chosen));
+    for (std::int64_t i = 0; i < 27; ++i) {
+      const auto expert = static_cast<std::int64_t>(plain.chosen.get(i));
+      CHECK(scaled.weights.get(i) == plain.weights.get(i) * scale.get(expert));
+    }
+  }
+
   TEST_CASE("a token's route is the same bits alone and among others") {
     const TestTensor logits = random_tensor(DType::bf16, {300, 72}, 2);
     Queue one = test_queue(Isa::plain, 1), three = test_queue(best_isa(), 3);

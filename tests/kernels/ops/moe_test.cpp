@@ -355,6 +355,45 @@ TEST_SUITE("kernels/ops/moe") {
     }
   }
 
+  TEST_CASE("a router reads rows of its own, and an answer may replace y") {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      Queue queue = test_queue(best_isa(), 2);
+      MoeCase c = moe_cases[1];
+      const MoeNumbers numbers(c, dtype);
+      const Packed w(queue, numbers, false);
+      const TestTensor& x = numbers.x;
+      const TestTensor normed(dtype, {c.tokens, c.hidden}),
+          other = random_tensor(dtype, {c.tokens, c.hidden}, 77);
+      rms_norm(queue, {.x = x, .weight = numbers.norm, .y = normed, .eps = 1e-5F});
+      const auto bytes =
+          static_cast<std::int64_t>(moe_workspace_bytes(Device::cpu, c.shape(dtype)));
+      const Buffer room(Device::cpu, static_cast<std::size_t>(bytes));
+      const auto answer = [&](const Tensor& router_x, bool add) {
+        TestTensor y(dtype, {c.tokens, c.hidden});
+        for (std::int64_t i = 0; i < y.size() && !add; ++i) y.set(i, NAN);
+        std::fill_n(room.data(), room.bytes(), std::byte{0});
+        moe(queue, {.x = x,
+                    .norm = {.weight = numbers.norm, .eps = 1e-5F},
+                    .router = &w.router,
+                    .gate_up = &w.gate_up,
+                    .down = &w.down,
+                    .routing = c.routing,
+                    .active = c.active,
+                    .activation = c.activation,
+                    .y = y,
+                    .workspace = room.tensor(0, DType::u8, {bytes}),
+                    .scale = 0.7F,
+                    .router_x = router_x,
+                    .add = add});
+        return y;
+      };
+      const TestTensor usual = answer({}, true);
+      CHECK(same_bytes(answer(normed, true), usual));
+      CHECK(!same_bytes(answer(other, true), usual));
+      CHECK(same_bytes(answer({}, false), usual));
+    }
+  }
+
   TEST_CASE("names the broken rule") {
     Queue queue = test_queue(Isa::plain);
     const MoeNumbers numbers(moe_cases[0], DType::f32);
@@ -378,6 +417,12 @@ TEST_SUITE("kernels/ops/moe") {
             [&](Moe& op) { op.shared_gate = &w.router; });
     refused("moe: latent experts have both projections, got 0",
             [&](Moe& op) { op.latent_in = &w.router; });
+    refused("moe: what replaces y is of experts alone, neither shared nor latent, got 0",
+            [&](Moe& op) {
+              op.add = false;
+              op.shared_gate_up = &w.shared_gate_up;
+              op.shared_down = &w.shared_down;
+            });
     refused("moe: one expert that is not latent sees a weighed input, got 2",
             [](Moe& op) { op.weighs_input = true; });
   }

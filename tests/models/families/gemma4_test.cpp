@@ -57,6 +57,29 @@ TEST_SUITE("models/families/gemma4") {
     CHECK(contains(attention(plan, 2).text().text, "v norm, v is k"));
   }
 
+  TEST_CASE("experts beside a feed-forward, each between two norms of its own") {
+    const Plan plan = fixture_plan("gemma4-moe");
+    CHECK(plan.norms_parts());
+    for (const Layer& layer : plan.layers) {
+      const Block& block = layer.blocks.at(1);
+      CHECK(block.norms_parts);
+      CHECK(block.has_factor);
+      CHECK(block.post_norm == Norm::rms);
+      CHECK(std::get<Mlp>(block.parts.at(0)).hidden > 0);
+      const auto& experts = std::get<Moe>(block.parts.at(1));
+      CHECK(experts.experts == 6);
+      CHECK(experts.active == 2);
+      CHECK(experts.hidden == 20);
+      CHECK(experts.renormalize);
+      CHECK(experts.router_norm);
+      CHECK(experts.expert_scale);
+      CHECK(
+          experts.text().text ==
+          "6 experts, 2 active, 20 wide, gated gelu_tanh, router with a norm, a factor per expert");
+    }
+    CHECK(!fixture_plan(own).norms_parts());
+  }
+
   TEST_CASE("norms before and after every block, then a factor per layer") {
     const Plan plan = fixture_plan(own);
     for (const Layer& layer : plan.layers) {
@@ -121,7 +144,7 @@ TEST_SUITE("models/families/gemma4") {
   }
 
   TEST_CASE("what is not supported or contradicts itself is an error by name") {
-    CHECK(contains(error_of(own, "enable_moe_block", "true"), "enable_moe_block"));
+    CHECK(contains(error_of(own, "enable_moe_block", "true"), "num_experts: is missing"));
     CHECK(contains(error_of(own, "attention_bias", "true"), "attention_bias"));
     CHECK(contains(error_of(own, "use_bidirectional_attention", "\"all\""),
                    "use_bidirectional_attention"));
