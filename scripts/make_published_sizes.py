@@ -49,7 +49,7 @@ def sizes_of(config):
         "kv_bytes_per_token": sum(
             4 * part.kv_heads * part.head_dim
             for part in attention
-            if not (part.window or part.chunk)
+            if part.kv_of is None and not (part.window or part.chunk)
         ),
         "state_bytes_f32": 4 * matrices + 2 * windows,
         "state_bytes_bf16": 2 * matrices + 2 * windows,

@@ -516,6 +516,36 @@ def gpt_oss(layers, experts):
     }
 
 
+def gemma4(kinds, **keys):
+    """Layers of these kinds, over and over."""
+    layers = keys["num_hidden_layers"]
+    return {
+        "model_type": "gemma4",
+        "architectures": ["Gemma4ForConditionalGeneration"],
+        "bos_token_id": 2,
+        "eos_token_id": [1, 106],
+        "text_config": {
+            "model_type": "gemma4_text",
+            "head_dim": 256,
+            "global_head_dim": 512,
+            "hidden_activation": "gelu_pytorch_tanh",
+            "rms_norm_eps": 1e-06,
+            "layer_types": kinds * (layers // len(kinds)),
+            "final_logit_softcapping": 30.0,
+            "rope_parameters": {
+                "full_attention": {
+                    "partial_rotary_factor": 0.25,
+                    "rope_theta": 1000000.0,
+                    "rope_type": "proportional",
+                },
+                "sliding_attention": {"rope_theta": 10000.0, "rope_type": "default"},
+            },
+            "vocab_size": 262144,
+            **keys,
+        },
+    }
+
+
 windows = {
     "gpt-oss-20b": gpt_oss(24, 32),
     "gpt-oss-120b": gpt_oss(36, 128),
@@ -658,39 +688,81 @@ windows = {
             "eos_token_id": 2,
         },
     },
+    "gemma-4-e2b": gemma4(
+        ["sliding_attention"] * 4 + ["full_attention"],
+        hidden_size=1536,
+        num_hidden_layers=35,
+        num_attention_heads=8,
+        num_key_value_heads=1,
+        num_kv_shared_layers=20,
+        use_double_wide_mlp=True,
+        hidden_size_per_layer_input=256,
+        vocab_size_per_layer_input=262144,
+        max_position_embeddings=131072,
+        intermediate_size=6144,
+        sliding_window=512,
+    ),
+    "gemma-4-e4b": gemma4(
+        ["sliding_attention"] * 5 + ["full_attention"],
+        hidden_size=2560,
+        num_hidden_layers=42,
+        num_attention_heads=8,
+        num_key_value_heads=2,
+        num_kv_shared_layers=18,
+        use_double_wide_mlp=False,
+        hidden_size_per_layer_input=256,
+        vocab_size_per_layer_input=262144,
+        max_position_embeddings=131072,
+        intermediate_size=10240,
+        sliding_window=512,
+    ),
     "gemma-4-12b": {
+        **gemma4(
+            ["sliding_attention"] * 5 + ["full_attention"],
+            model_type="gemma4_unified_text",
+            hidden_size=3840,
+            num_hidden_layers=48,
+            num_attention_heads=16,
+            num_key_value_heads=8,
+            num_global_key_value_heads=1,
+            attention_k_eq_v=True,
+            max_position_embeddings=262144,
+            intermediate_size=15360,
+            sliding_window=1024,
+        ),
         "model_type": "gemma4_unified",
         "architectures": ["Gemma4UnifiedForConditionalGeneration"],
-        "bos_token_id": 2,
-        "eos_token_id": [1, 106],
-        "text_config": {
-            "model_type": "gemma4_unified_text",
-            "hidden_size": 3840,
-            "num_hidden_layers": 48,
-            "num_attention_heads": 16,
-            "num_key_value_heads": 8,
-            "num_global_key_value_heads": 1,
-            "head_dim": 256,
-            "global_head_dim": 512,
-            "attention_k_eq_v": True,
-            "hidden_activation": "gelu_pytorch_tanh",
-            "rms_norm_eps": 1e-06,
-            "max_position_embeddings": 262144,
-            "intermediate_size": 15360,
-            "sliding_window": 1024,
-            "layer_types": (["sliding_attention"] * 5 + ["full_attention"]) * 8,
-            "final_logit_softcapping": 30.0,
-            "rope_parameters": {
-                "full_attention": {
-                    "partial_rotary_factor": 0.25,
-                    "rope_theta": 1000000.0,
-                    "rope_type": "proportional",
-                },
-                "sliding_attention": {"rope_theta": 10000.0, "rope_type": "default"},
-            },
-            "vocab_size": 262144,
-        },
     },
+    "gemma-4-26b-a4b": gemma4(
+        ["sliding_attention"] * 5 + ["full_attention"],
+        hidden_size=2816,
+        num_hidden_layers=30,
+        num_attention_heads=16,
+        num_key_value_heads=8,
+        num_global_key_value_heads=2,
+        attention_k_eq_v=True,
+        hidden_size_per_layer_input=0,
+        enable_moe_block=True,
+        num_experts=128,
+        top_k_experts=8,
+        moe_intermediate_size=704,
+        max_position_embeddings=262144,
+        intermediate_size=2112,
+        sliding_window=1024,
+    ),
+    "gemma-4-31b": gemma4(
+        ["sliding_attention"] * 5 + ["full_attention"],
+        hidden_size=5376,
+        num_hidden_layers=60,
+        num_attention_heads=32,
+        num_key_value_heads=16,
+        num_global_key_value_heads=4,
+        attention_k_eq_v=True,
+        hidden_size_per_layer_input=0,
+        max_position_embeddings=262144,
+        intermediate_size=21504,
+        sliding_window=1024,
+    ),
 }
 
 configs = {**nemotrons, **qwens, **bambas, **falcons, **lfm2s, **llamas, **windows}
@@ -732,8 +804,12 @@ figures = {
     # 109 in all as its card says, the part that sees images included.
     "llama-4-scout": known(None, 0.0, 0.0, 49152),
     "ministral-3-8b": known(None, 0.0, 0.0, 139264),
+    "gemma-4-e2b": known(None, 0.0, 0.0, 6144),
+    "gemma-4-e4b": known(None, 0.0, 0.0, 16384),
     # 11.95 in all, of which about 0.035 embed images and sounds.
     "gemma-4-12b": known(None, 0.0, 0.0, 16384),
+    "gemma-4-26b-a4b": known(None, 0.0, 0.0, 20480),
+    "gemma-4-31b": known(30.70, 0.0, 0.0, 81920),
 }
 
 # Counts in the headers of published NVFP4 folders. In the first, experts, shared experts and the

@@ -14,14 +14,12 @@ namespace hyb::kernels {
 
 /// A mixture of experts, with a shared expert or without:
 ///
-///   n = norm(x)   chosen, weights = moe_route(n * router^T + router_bias), or with router_x of
-///   that
-///                 in place of n, and with expert_scale as moe_route has it
+///   n = norm(x)   chosen, weights = moe_route(n * router^T + router_bias, expert_scale), with
+///                 router_x in place of n where there is one
 ///   shared = down_s * activation(gate_up_s * n) * (shared_gate ? sigmoid(shared_gate . n) : 1)
-///   routed = moe_experts(n, chosen, weights), with weighs_input moe_experts(weights * n, chosen,
-///   1)
-///            of one expert for each token, or with latent experts
-///            latent_out * moe_experts(latent_in * n, chosen, weights)
+///   routed = moe_experts(n, chosen, weights)
+///            with weighs_input, one expert a token: moe_experts(weights * n, chosen, 1)
+///            with latent experts: latent_out * moe_experts(latent_in * n, chosen, weights)
 ///   y = y + scale * (routed + shared)
 ///
 /// shapes  x, y [T,H]; rows may be strided   router [E,H]   bias, router_bias [E] or empty

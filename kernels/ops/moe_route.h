@@ -39,8 +39,8 @@ void check_routing(const char* op, const Routing& routing, std::int64_t experts,
 /// With groups a group counts as much as its two best score + bias together, and only experts of
 /// the active_groups best, ties to the lower group, are chosen.
 ///
-/// shapes  logits [T,E]   bias, expert_scale [E] or empty   chosen, weights [T,k], 1 <= k <= E <=
-/// 4096
+/// shapes  logits [T,E]   bias, expert_scale [E] or empty
+///         chosen, weights [T,k], 1 <= k <= E <= 4096
 ///         groups: 1, or up to 32 that divide E into 2 or more each, with k experts in the active
 /// types   logits: f32 or bf16   bias, expert_scale, weights: f32   chosen: i32
 /// numbers all in f32. A NaN among the scores or biases of a token counts as -infinity when its
