@@ -23,7 +23,8 @@ struct Spelling {
 
 constexpr std::array one_dash_options = {Spelling{"-pg", "--pg", "bench"},  // as llama-bench has it
                                          Spelling{"-sys", "--system", ""},
-                                         Spelling{"-sysf", "--system-file", ""}};
+                                         Spelling{"-sysf", "--system-file", ""},
+                                         Spelling{"-ub", "--ubatch", ""}};
 
 /// What people bring from other tools, and what to do here.
 struct Advice {
@@ -48,6 +49,8 @@ constexpr std::array foreign_options = {
     Advice{" -tp --tensor-parallel-size --pipeline-parallel-size -sm --split-mode -ts ",
            "a model is on one device; it is not divided"},
     Advice{" --max-model-len ", "here it is --context TOKENS"},
+    Advice{" -b --batch-size --max-num-batched-tokens ",
+           "prompt tokens of one step are --ubatch TOKENS"},
     Advice{" --gpu-memory-utilization ", "here it is --memory: 80%, or a size like 60GiB"},
     Advice{" --enforce-eager ", "here it is --graphs eager"},
     Advice{" --enable-prefix-caching ", "prefixes are kept by default; --prefix-cache off"},

@@ -272,6 +272,14 @@ void add_pool_options(CLI::App& cli, PoolOptions& options) {
       "with --memory-mode flip: memory is mapped for its owner alone, stray access faults");
 }
 
+void add_chunk_option(CLI::App& cli, std::int32_t& chunk_tokens) {
+  cli.add_option("-u,--ubatch,--ubatch-size", chunk_tokens,
+                 "most prompt tokens of a sequence in one step; 0: 512, on a card by its speed and "
+                 "memory")
+      ->check(CLI::Range(0, chunk_tokens_limit))
+      ->capture_default_str();
+}
+
 void add_generation_options(CLI::App& cli, GenerationOptions& options) {
   cli.add_option("-n,--max-tokens,--n-predict", options.max_tokens, "stop after this many tokens")
       ->check(in_range(ranges::max_tokens));

@@ -67,6 +67,9 @@ struct SpeculationFlags {
   std::string kind() const;
 };
 
+/// Most prompt tokens of a step that --ubatch takes.
+inline constexpr int chunk_tokens_limit = 65536;
+
 /// What every command that opens a model takes.
 struct ModelOptions {
   std::string model = "demo";
@@ -74,6 +77,7 @@ struct ModelOptions {
   std::string device = "auto";  ///< auto (a usable card, else the CPU), cpu or cuda
   int threads = 0;              ///< 0: all this process may use
   std::int32_t context = 0;     ///< most tokens of one sequence; 0: the model's, as far as it fits
+  std::int32_t chunk_tokens = 0;  ///< prompt tokens of one sequence in one step; 0: MemoryPlan's
   std::string memory = "auto";
   std::string pool_memory;                      ///< empty: what --memory leaves
   std::string dtype = "auto";                   ///< auto, bf16 or f32
@@ -122,6 +126,9 @@ void add_graphs_option(CLI::App& cli, std::vector<std::string>& modes);
 
 /// Adds those of commands that open a session: --memory-mode, --strict-vmm.
 void add_pool_options(CLI::App& cli, PoolOptions& options);
+
+/// Adds -u/--ubatch, of commands that open a session or plan one; bench has a flag of its own.
+void add_chunk_option(CLI::App& cli, std::int32_t& chunk_tokens);
 
 /// Adds those that sizes in memory depend on: --dtype, --quantize, --kv-dtype, --state-dtype,
 /// --page-tokens.

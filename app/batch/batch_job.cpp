@@ -254,7 +254,9 @@ bool is_stdout(const std::string& output) { return output == "-" || output == "/
 namespace {
 
 SessionShape shape_of(const BatchOptions& options) {
-  return {.sequences_max = options.parallel, .prefers_throughput = true};
+  return {.sequences_max = options.parallel,
+          .chunk_tokens = options.model.chunk_tokens,
+          .prefers_throughput = true};
 }
 
 /// What a session of this model would take on.

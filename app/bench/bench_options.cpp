@@ -61,7 +61,8 @@ struct BenchFlag {
 constexpr std::array bench_flags = {
     BenchFlag{"-r,--repetitions", &O::repetitions, use::all, between(1, 10000),
               "how often each row is measured; default: 5, for requests 3"},
-    BenchFlag{"-u,--ubatch", &O::chunk_tokens, use::all, between(1, 65536),
+    BenchFlag{"-u,--ubatch,--ubatch-size", &O::chunk_tokens, use::all,
+              between(1, chunk_tokens_limit),
               "prompt tokens of one step; default: 512, on a card by its speed and memory"},
     BenchFlag{"-o,--output", &O::output, use::all, unchecked, "format of the rows"},
     BenchFlag{

@@ -101,6 +101,7 @@ Action describe_batch(CLI::App& cli) {
   add_chat_template_option(cli, options->job.model.chat_template);
   add_reuse_options(cli, options->job.model.reuse);
   add_pool_options(cli, options->job.model.pools);
+  add_chunk_option(cli, options->job.model.chunk_tokens);
   add_speculation_options(cli, options->job.model.speculation);
   add_idle_option(cli, options->job.idle_seconds);
   add_tier_options(cli, options->job.tiers);

@@ -71,12 +71,15 @@ Session open_session(const ChatFlags& options, const Environment& environment) {
   check_idle(options.idle_seconds, options.model.pools);
   check(sampling_of(options.generation, Json::object()), std::numeric_limits<std::int32_t>::max());
   const std::size_t host_tier = check_tiers(options.tiers, options.model);
-  Session session = Session::open(
-      options.model, {.sequences_max = 1, .expects_more = true, .host_tier_bytes = host_tier},
-      environment, [&](const ModelSource& source) {
-        need_chat_template(source);
-        check_think(options.think, source);
-      });
+  Session session = Session::open(options.model,
+                                  {.sequences_max = 1,
+                                   .chunk_tokens = options.model.chunk_tokens,
+                                   .expects_more = true,
+                                   .host_tier_bytes = host_tier},
+                                  environment, [&](const ModelSource& source) {
+                                    need_chat_template(source);
+                                    check_think(options.think, source);
+                                  });
   add_tiers(session, options.tiers, environment);
   return session;
 }
@@ -196,6 +199,7 @@ Action describe_chat(CLI::App& cli) {
   add_chat_template_option(cli, options->model.chat_template);
   add_reuse_options(cli, options->model.reuse);
   add_pool_options(cli, options->model.pools);
+  add_chunk_option(cli, options->model.chunk_tokens);
   add_speculation_options(cli, options->model.speculation);
   add_idle_option(cli, options->idle_seconds);
   add_generation_options(cli, options->generation);

@@ -182,7 +182,7 @@ int fit_main(const FitFlags& options) {
   const Budget budget = budget_of(options.model, environment);
   const int threads =
       options.model.threads > 0 ? options.model.threads : kernels::usable_cpus().count;
-  const Fit fit(outline, budget, threads);
+  const Fit fit(outline, budget, threads, options.model.chunk_tokens);
   const MemoryPlan memory = fit.plan(options.model.context, options.parallel);
   (options.json ? print_json : print_text)(source, outline, fit, memory, options);
   return 0;
@@ -192,6 +192,7 @@ Action describe_fit(CLI::App& cli) {
   const auto options = std::make_shared<FitFlags>();  // CLI11 keeps pointers into it
   add_model_options(cli, options->model);
   add_pool_options(cli, options->model.pools);
+  add_chunk_option(cli, options->model.chunk_tokens);
   add_speculation_options(cli, options->model.speculation);
   cli.add_option("--parallel", options->parallel, "sequences that are to run at once")
       ->check(CLI::Range(1, Fit::sequences_max))

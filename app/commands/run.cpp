@@ -180,6 +180,7 @@ int run_main(const RunFlags& options) {
     return Session::open(
         options.model,
         {.sequences_max = std::clamp(asked.choices, 1, choices_max),
+         .chunk_tokens = options.model.chunk_tokens,
          .answer_tokens = std::max(0, options.generation.max_tokens.value_or(asked.max_tokens))},
         read_environment(), [&](const ModelSource& source) {
           if (!options.raw) need_chat_template(source);
@@ -206,6 +207,7 @@ Action describe_run(CLI::App& cli) {
   add_chat_template_option(cli, options->model.chat_template);
   add_reuse_options(cli, options->model.reuse);
   add_pool_options(cli, options->model.pools);
+  add_chunk_option(cli, options->model.chunk_tokens);
   add_speculation_options(cli, options->model.speculation);
   add_text_input(cli, options->input, options->model.model);
   add_generation_options(cli, options->generation);

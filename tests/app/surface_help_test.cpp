@@ -146,6 +146,9 @@ TEST_SUITE("app/surface_help") {
       CHECK(contains(error({"run", option, "99", "-p", "x"}),
                      std::string(option) + ": a model is on one device as a whole"));
     }
+    CHECK(contains(error({"run", "-b", "512", "-p", "x"}), "of one step are --ubatch TOKENS"));
+    CHECK(
+        contains(error({"run", "-ub", "70000", "-p", "x"}), "--ubatch: Value 70000 not in range"));
     CHECK(contains(error({"batch"}), "the file of requests is missing"));
     CHECK(contains(error({"run", "--threads", "9999"}), "--threads: Value 9999 not in range"));
     CHECK(contains(error({"--lgo-level", "debug", "run"}), "the nearest is --log-level"));

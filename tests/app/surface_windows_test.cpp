@@ -96,6 +96,7 @@ void check_chat(const std::string& name, const std::vector<std::string>& options
   };
   const std::string plain = chat(begin + end, {"--prefix-cache", "off", "--spec", "off"}).out;
   CHECK(chat(begin + end, with({})).out == plain);
+  CHECK(chat(begin + end, with({"--ubatch", "19"})).out == plain);
   CHECK(chat(begin + end, with({"--page-tokens", "32", "--memory-mode", "flat"})).out == plain);
   CHECK(chat(begin + end, with({"--pool-memory", "900KB", "--audit"})).out == plain);
   const std::vector<std::string> session = with({"--session", "of-" + name});
@@ -120,9 +121,9 @@ TEST_SUITE("app/surface_windows") {
       for (const std::vector<std::string>& options : std::vector<std::vector<std::string>>{
                {"--parallel", "1", "--prefix-cache", "off", "--spec", "off"},
                {"--parallel", "1"},
-               {"--parallel", "8", "--threads", "2"},
+               {"--parallel", "8", "--threads", "2", "--ubatch", "7"},
                {"--parallel", "8", "--page-tokens", "32", "--spec", "ngram", "--draft-steps", "3"},
-               {"--parallel", "5", "--page-tokens", "128", "--snapshots", "int8"},
+               {"--parallel", "5", "--page-tokens", "128", "--snapshots", "int8", "--ubatch", "33"},
                {"--parallel", "8", "--memory-mode", "flat"},
                {"--parallel", "8", "--memory-mode", "flip", "--audit"},
                {"--parallel", "8", "--pool-memory", "700KB", "--audit"}}) {
