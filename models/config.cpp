@@ -196,6 +196,12 @@ bool Config::is_text(const Keys& keys, std::string_view text) const {
   return value != nullptr && value->is_string() && value->get_ref<const std::string&>() == text;
 }
 
+bool Config::is_list(const Keys& keys) const {
+  std::string_view found;
+  const Json* const value = find(keys, found);
+  return value != nullptr && value->is_array();
+}
+
 const Json& Config::list(const Keys& keys, std::string_view& found) const {
   const Json& value = at(keys, found);
   if (!value.is_array()) fail(found, "must be a list, is " + quoted_json(value));

@@ -61,6 +61,9 @@ class Config {
   std::string s(const Keys& keys) const;
   std::string s(const Keys& keys, std::string_view fallback) const;
 
+  /// Whether the value is a list: for keys that have one value for all or one for each.
+  bool is_list(const Keys& keys) const;
+
   /// Whether the value is exactly this text: for keys that have a number or a word.
   bool is_text(const Keys& keys, std::string_view text) const;
 

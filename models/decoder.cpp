@@ -5,6 +5,7 @@
 
 #include "kernels/floats.h"
 #include "kernels/linear/project.h"
+#include "kernels/ops/altup.h"
 #include "kernels/ops/cap.h"
 #include "kernels/ops/draft_ring.h"
 #include "kernels/ops/gather.h"
@@ -55,6 +56,16 @@ float embedding_scale(const Plan& plan, DType activation) {
   return plan.embedding_times_root ? rounded_root(activation, plan.width) : plan.embedding_scale;
 }
 
+/// What Streams has with several streams or low-rank residuals.
+std::size_t altup_bytes(const Plan& plan, const StepSetting& setting) {
+  const std::int64_t tokens = setting.limits.tokens;
+  const std::size_t low_rank = Scratch::space(setting.activation, tokens, plan.low_rank());
+  if (!plan.altup) return low_rank;
+  const std::int64_t streams = plan.altup->streams;
+  return low_rank + 2 * Scratch::space(setting.activation, tokens, streams * plan.width) +
+         Scratch::space(DType::f32, tokens, streams);
+}
+
 std::size_t activation_bytes(const Plan& plan, const StepSetting& setting) {
   std::size_t part_max = 0;
   plan.visit_parts(
@@ -66,7 +77,8 @@ std::size_t activation_bytes(const Plan& plan, const StepSetting& setting) {
   const std::size_t inputs =
       Scratch::space(setting.activation, limits.tokens, plan.layer_inputs_width());
   const std::size_t streams = 2 + (plan.has_post_norms() ? 1 : 0) + (plan.norms_parts() ? 1 : 0);
-  return streams * stream + inputs + std::max(part_max + head + draft_bytes(plan, setting), inputs);
+  return streams * stream + altup_bytes(plan, setting) + inputs +
+         std::max(part_max + head + draft_bytes(plan, setting), inputs);
 }
 
 StepSetting setting_of(const Plan& plan, kernels::Device device, DType activation,
@@ -215,7 +227,7 @@ PartCall Decoder::input_of(const Block& block, const BlockWeights& weights,
                    .add = !block.post_norm,
                    .layer_inputs = streams.inputs};
   if (block.norms_parts) return call;
-  if (block.parts.size() > 1 || block.norm == Norm::layer) {
+  if (block.parts.size() > 1 || block.norm == Norm::layer || block.low_rank > 0) {
     // No part may see what another one adds.
     norm_rows(block.norm, weights.norm, streams.residual, streams.normed);
     call.x = streams.normed;
@@ -245,20 +257,107 @@ void Decoder::run_block(const Block& block, const BlockWeights& weights, const S
     }
   }
   if (!block.post_norm) return;
+  kernels::RmsNorm post = {.x = streams.branch,
+                           .weight = weights.post_norm,
+                           .y = streams.residual,
+                           .eps = plan_.norm_eps,
+                           .one_plus = *block.post_norm == Norm::rms_1p,
+                           .add = true,
+                           .factor = weights.factor};
+  if (!block.to_others) {
+    kernels::rms_norm(queue_, post);
+    if (block.low_rank > 0) add_low_rank(weights, streams);
+    return;
+  }
+  for (std::int32_t stream = 1; stream < plan_.altup->streams; ++stream) {
+    post.y = stream_of(streams.all, stream);
+    kernels::rms_norm(queue_, post);
+  }
+}
+
+/// Of a block whose norm's rows are still there.
+void Decoder::add_low_rank(const BlockWeights& weights, const Streams& streams) {
+  const Tensor left = streams.low_rank.columns(0, weights.left.rows());
+  kernels::project(queue_, {.x = streams.normed, .weight = &weights.left, .y = left});
+  kernels::project(queue_, {.x = left, .weight = &weights.right, .y = streams.branch});
   kernels::rms_norm(queue_, {.x = streams.branch,
-                             .weight = weights.post_norm,
-                             .y = streams.residual,
+                             .weight = weights.low_rank_norm,
+                             .y = streams.normed,
                              .eps = plan_.norm_eps,
-                             .one_plus = *block.post_norm == Norm::rms_1p,
-                             .add = true,
-                             .factor = weights.factor});
+                             .add = true});
+  kernels::add_rows(queue_, {.x = streams.normed, .y = streams.residual, .scale = std::sqrt(0.5F)});
 }
 
 void Decoder::run_layer(const Layer& layer, const LayerWeights& weights, const StepTables& tables,
                         const Streams& streams, Ordinals& ordinals) {
+  if (plan_.altup) {
+    route(weights.altup, stream_of(streams.all, plan_.altup->active), streams);
+    kernels::altup_predict(queue_, {.x = streams.all,
+                                    .router = streams.router,
+                                    .coefs = weights.altup.prediction,
+                                    .y = streams.predicted,
+                                    .h = streams.residual,
+                                    .active = plan_.altup->active});
+  }
   for (std::size_t block = 0; block < layer.blocks.size(); ++block) {
+    if (layer.blocks[block].to_others) correct(weights.altup, streams);
     run_block(layer.blocks[block], weights.blocks[block], tables, streams, ordinals);
   }
+}
+
+Tensor Decoder::stream_of(const Tensor& all, std::int64_t stream) const {
+  return all.columns(stream * plan_.width, plan_.width);
+}
+
+/// What weighs the coefficients of the streams, by the active one.
+void Decoder::route(const AltUpWeights& weights, const Tensor& active, const Streams& streams) {
+  kernels::project(queue_, {.x = active,
+                            .norm = norm_of(Norm::rms, weights.router_norm),
+                            .weight = &weights.router,
+                            .y = streams.router,
+                            .normed = streams.normed,
+                            .scale = 1.0F / static_cast<float>(plan_.width)});
+}
+
+/// All streams by the active one, which becomes what the layer's last block reads.
+void Decoder::correct(const AltUpWeights& weights, const Streams& streams) {
+  route(weights, streams.residual, streams);
+  kernels::altup_correct(queue_, {.x = streams.predicted,
+                                  .router = streams.router,
+                                  .coefs = weights.correction,
+                                  .scale = plan_.altup->scales_output ? weights.scale : Tensor(),
+                                  .y = streams.all,
+                                  .h = streams.residual,
+                                  .active = plan_.altup->active});
+}
+
+/// The streams from the first one, which is there.
+void Decoder::spread(const Streams& streams) {
+  const Tensor first = stream_of(streams.all, 0);
+  for (std::size_t i = 0; i < weights_.stream_projections.size(); ++i) {
+    const Tensor stream = stream_of(streams.all, static_cast<std::int64_t>(i) + 1);
+    kernels::project(queue_, {.x = first, .weight = &weights_.stream_projections[i], .y = stream});
+    kernels::match_magnitude(queue_, {.x = stream, .like = first});
+  }
+}
+
+/// Their mean, in place of the first.
+Tensor Decoder::unite(const Streams& streams) {
+  const Tensor first = stream_of(streams.all, 0);
+  const std::int64_t others = std::ssize(weights_.stream_outputs);
+  for (std::int64_t i = 0; i < others; ++i) {
+    const Tensor own = stream_of(streams.predicted, i + 1);
+    kernels::project(queue_, {.x = stream_of(streams.all, i + 1),
+                              .weight = &weights_.stream_outputs[static_cast<std::size_t>(i)],
+                              .y = own});
+    kernels::match_magnitude(queue_, {.x = own, .like = first});
+  }
+  for (std::int64_t i = 0; i < others; ++i) {
+    const float scale = i + 1 < others ? 1.0F : 1.0F / static_cast<float>(others + 1);
+    kernels::add_rows(queue_,
+                      {.x = stream_of(streams.predicted, i + 1), .y = first, .scale = scale});
+  }
+  return first;
 }
 
 Decoder::Streams Decoder::take_streams(std::int64_t tokens) {
@@ -269,15 +368,26 @@ Decoder::Streams Decoder::take_streams(std::int64_t tokens) {
                      .normed = take(plan_.width),
                      .branch = {},
                      .part = {},
-                     .inputs = {}};
+                     .inputs = {},
+                     .all = {},
+                     .predicted = {},
+                     .router = {},
+                     .low_rank = {}};
   if (plan_.has_post_norms()) streams.branch = take(plan_.width);
   if (plan_.norms_parts()) streams.part = take(plan_.width);
   if (plan_.layer_inputs) streams.inputs = take(plan_.layer_inputs_width());
+  if (plan_.low_rank() > 0) streams.low_rank = take(plan_.low_rank());
+  if (plan_.altup) {
+    const std::int64_t count = plan_.altup->streams;
+    streams.all = take(count * plan_.width);
+    streams.predicted = take(count * plan_.width);
+    streams.router = scratch_.take(DType::f32, {tokens, count});
+  }
   return streams;
 }
 
-/// From the embedding of the tokens, which the residual stream still holds.
-void Decoder::make_inputs(const StepTables& tables, const Streams& streams) {
+void Decoder::make_inputs(const StepTables& tables, const Tensor& embedding,
+                          const Streams& streams) {
   const ScratchFrame frame(scratch_);
   const Tensor projected =
       scratch_.take(activation_, {tables.tokens.dim(0), plan_.layer_inputs_width()});
@@ -285,7 +395,7 @@ void Decoder::make_inputs(const StepTables& tables, const Streams& streams) {
                           .tokens = tables.tokens,
                           .y = streams.inputs,
                           .scale = rounded_root(activation_, plan_.layer_inputs->width)});
-  kernels::project(queue_, {.x = streams.residual,
+  kernels::project(queue_, {.x = embedding,
                             .weight = &weights_.inputs_projection,
                             .y = projected,
                             .scale = 1.0F / std::sqrt(static_cast<float>(plan_.width))});
@@ -301,17 +411,19 @@ void Decoder::make_inputs(const StepTables& tables, const Streams& streams) {
 Tensor Decoder::run(const StepTables& tables, const Tensor& sample_rows) {
   scratch_.return_to(0);
   const Streams streams = take_streams(tables.tokens.dim(0));
+  const Tensor embedding = plan_.altup ? stream_of(streams.all, 0) : streams.residual;
   kernels::embed(queue_, {.weight = &weights_.embed,
                           .tokens = tables.tokens,
-                          .y = streams.residual,
+                          .y = embedding,
                           .scale = embedding_scale(plan_, activation_)});
-  if (plan_.layer_inputs) make_inputs(tables, streams);
+  if (plan_.layer_inputs) make_inputs(tables, embedding, streams);
+  if (plan_.altup) spread(streams);
 
   Ordinals ordinals;
   for (std::size_t layer = 0; layer < plan_.layers.size(); ++layer) {
     run_layer(plan_.layers[layer], weights_.layers[layer], tables, streams, ordinals);
   }
-  const Tensor out = logits(streams.residual, sample_rows);
+  const Tensor out = logits(plan_.altup ? unite(streams) : streams.residual, sample_rows);
   if (plan_.draft) write_draft_keys(tables, streams);
   return out;
 }

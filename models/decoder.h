@@ -52,14 +52,24 @@ class Decoder {
   kernels::InputNorm norm_of(Norm kind, const kernels::Tensor& weight) const;
   void norm_rows(Norm kind, const kernels::Tensor& weight, const kernels::Tensor& x,
                  const kernels::Tensor& y) const;
-  /// The residual stream and room beside it, each [T,H]; `branch` where a block has a post norm,
-  /// `part` where parts have.
+  /// The residual stream, or the active one, and room beside it, each [T,H]; `branch` where a block
+  /// has a post norm, `part` where parts have.
   struct Streams {
     kernels::Tensor residual, normed, branch, part;
-    kernels::Tensor inputs;  ///< [T,layers*width], as Plan::layer_inputs
+    kernels::Tensor inputs;          ///< [T,layers*width], as Plan::layer_inputs
+    kernels::Tensor all, predicted;  ///< [T,n*H], as Plan::altup
+    kernels::Tensor router;          ///< [T,n] of these, f32
+    kernels::Tensor low_rank;        ///< [T,rank], of the widest low-rank residual
   };
   Streams take_streams(std::int64_t tokens);
-  void make_inputs(const StepTables& tables, const Streams& streams);
+  kernels::Tensor stream_of(const kernels::Tensor& all, std::int64_t stream) const;
+  void make_inputs(const StepTables& tables, const kernels::Tensor& embedding,
+                   const Streams& streams);
+  void spread(const Streams& streams);
+  kernels::Tensor unite(const Streams& streams);
+  void route(const AltUpWeights& weights, const kernels::Tensor& active, const Streams& streams);
+  void correct(const AltUpWeights& weights, const Streams& streams);
+  void add_low_rank(const BlockWeights& weights, const Streams& streams);
   PartCall input_of(const Block& block, const BlockWeights& weights, const StepTables& tables,
                     const Streams& streams);
   void run_block(const Block& block, const BlockWeights& weights, const StepTables& tables,

@@ -18,6 +18,10 @@ namespace hyb::models {
 ///   embed [vocab,H]  final_norm [H]  head [vocab,H]        model-wide, no layer index
 ///   layer_inputs.embed [rows,layers*width]  layer_inputs.projection [layers*width,H]
 ///   layer_inputs.norm [width]                              with layer_inputs, no layer index
+///   altup.projection, altup.output [H,H]                   with altup, indexed by stream - 1
+///   altup.router_norm, altup.scale [H]  altup.router [n,H]  altup.prediction [n*n,n]
+///   altup.correction [n,n]                                 of a layer, with altup
+///   low_rank.left [rank,H]  low_rank.right [H,rank]  low_rank.norm [H]     with low_rank
 ///   block0.norm, block1.norm, block2.norm [H]              norms of a layer, one per block
 ///   block0.post_norm, ... [H]                              with post_norm
 ///   block0.factor, ... [1]                                 with has_factor
@@ -76,6 +80,7 @@ extern const Family cohere2;
 extern const Family falcon_h1;
 extern const Family gemma2;
 extern const Family gemma3;
+extern const Family gemma3n;
 extern const Family gemma4;
 extern const Family gpt_oss;
 extern const Family granite;

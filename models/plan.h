@@ -15,12 +15,19 @@ namespace hyb::models {
 /// outputs are added in the order of `parts`, each rounded to the type of h. With a post norm
 /// h += post_norm(that sum), and with a factor, one trained number, h *= factor afterwards. Where
 /// parts have norms of their own, the sum is that of post_i(part_i(norm_i(h))), all rms.
+///
+/// With a low-rank residual (LAuReL), n being norm(h) and the norm here rms,
+/// h = (h + n + norm(right * left * n)) * sqrt(1/2) after all that.
 struct Block {
   Norm norm = Norm::rms;
   std::vector<Part> parts;
   std::optional<Norm> post_norm = {};
-  bool has_factor = false;   ///< of a block with a post norm
-  bool norms_parts = false;  ///< of a block with a post norm whose own norm is none
+  bool has_factor = false;    ///< of a block with a post norm
+  bool norms_parts = false;   ///< of a block with a post norm whose own norm is none
+  std::int32_t low_rank = 0;  ///< inner width of the low-rank residual; 0: none
+  /// With Plan::altup, of a layer's last block, which has a post norm and no norm: it reads the
+  /// corrected active stream, scaled, and adds to all streams but the first.
+  bool to_others = false;
 };
 
 struct Layer {
@@ -40,8 +47,19 @@ struct Layer {
 /// e0 being what the first layer gets, the norm over the numbers of a layer; the first root is
 /// rounded to the type of the activations.
 struct LayerInputs {
-  std::int32_t vocab;  ///< rows of this embedding
+  std::int32_t vocab;  ///< rows of this embedding; tokens that have none take the first
   std::int32_t width;
+};
+
+/// Several residual streams; kernels/ops/altup.h says how a layer predicts and corrects them, by a
+/// router that is rms(h) * router / H of the active one. A layer's blocks run on that one, between
+/// prediction and correction. The first stream begins as the embedding, every other one as its
+/// projection with the embedding's magnitude. The final norm gets the mean of the first stream and
+/// of the others' projections with the first one's magnitude.
+struct AltUp {
+  std::int32_t streams, active;
+  bool scales_output;  ///< what the layer's last block reads is scaled by trained numbers, which
+                       ///< are there in any case
 };
 
 /// What of the checkpoint drafts (multi-token prediction): what the model says of a position, after
@@ -78,6 +96,7 @@ struct Plan {
   std::int32_t positions_max = 0;    ///< max_position_embeddings; 0: not stated
   std::vector<Layer> layers;
   std::optional<LayerInputs> layer_inputs = {};
+  std::optional<AltUp> altup = {};
   std::optional<DraftLayer> draft = {};  ///< only where it is to draft
 
   /// Numbers of a token for all layers; 0: none.
@@ -108,6 +127,14 @@ struct Plan {
     };
     return std::ranges::any_of(layers, has_one) ||
            (draft && std::ranges::any_of(draft->layers, has_one));
+  }
+  /// Inner width of the widest low-rank residual; 0: none.
+  std::int32_t low_rank() const {
+    std::int32_t widest = 0;
+    for (const Layer& layer : layers) {
+      for (const Block& block : layer.blocks) widest = std::max(widest, block.low_rank);
+    }
+    return widest;
   }
   bool norms_parts() const {
     return std::ranges::any_of(layers, [](const Layer& layer) {

@@ -44,6 +44,13 @@ double bytes_of(const LoadOptions& load, kernels::Quantize quantize) {
   return load.activation == DType::f32 ? plain - 2 * load.f16_share : plain;
 }
 
+/// The streams' projections, and in every layer router, coefficients, a norm and a scale.
+std::int64_t altup_parameters(const AltUp& altup, const Plan& plan) {
+  const std::int64_t streams = altup.streams, width = plan.width;
+  const std::int64_t layer = (streams + 2) * width + (streams + 1) * streams * streams;
+  return 2 * (streams - 1) * width * width + std::ssize(plan.layers) * layer;
+}
+
 }  // namespace
 
 Work& Work::operator+=(const Work& more) {
@@ -60,8 +67,11 @@ Roofline::Roofline(const Plan& plan, const Geometry& geometry)
   if (plan.layer_inputs) {
     fixed_parameters_ += plan.layer_inputs_width() * plan.width + plan.layer_inputs->width;
   }
+  if (plan.altup) fixed_parameters_ += altup_parameters(*plan.altup, plan);
   for (const Layer& layer : plan.layers) {
     for (const Block& block : layer.blocks) {
+      if (block.low_rank > 0)
+        fixed_parameters_ += (2 * block.low_rank + 1) * std::int64_t{plan.width};
       if (block.norm != Norm::none) fixed_parameters_ += plan.width;
       if (block.post_norm) fixed_parameters_ += plan.width;
       if (block.norms_parts) fixed_parameters_ += 2 * std::ssize(block.parts) * plan.width;

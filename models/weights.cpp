@@ -117,7 +117,8 @@ kernels::WeightSource RandomWeights::matrix(const WeightKey& key, std::int64_t e
 std::vector<float> RandomWeights::vector(const WeightKey& key, std::int64_t count) {
   float centre = 0.0F;
   float reach = 0.5F;
-  if (key.role.ends_with("norm") || key.role.ends_with(".d") || key.role.ends_with("factor")) {
+  if (key.role.ends_with("norm") || key.role.ends_with(".d") || key.role.ends_with("factor") ||
+      key.role.ends_with("scale")) {
     centre = 1.0F;
     reach = 0.2F;
   } else if (key.role.ends_with("a_log")) {
@@ -501,10 +502,51 @@ void visit_part_norms(const Plan& plan, const Block& described, WeightVisitor& v
   }
 }
 
+void visit_low_rank(const Plan& plan, const Block& described, WeightVisitor& visitor,
+                    BlockWeights& block) {
+  if (described.low_rank == 0) return;
+  require(described.norm == Norm::rms, "weights: a low-rank residual reads what is normed");
+  block.left = visitor.matrix("low_rank.left", described.low_rank, plan.width);
+  block.right = visitor.matrix("low_rank.right", plan.width, described.low_rank);
+  block.low_rank_norm = visitor.vector("low_rank.norm", plan.width);
+}
+
+AltUpWeights visit_altup(const AltUp& altup, std::int64_t width, WeightVisitor& visitor) {
+  const std::int64_t streams = altup.streams;
+  AltUpWeights weights;
+  weights.router_norm = visitor.vector("altup.router_norm", width);
+  weights.scale = visitor.vector("altup.scale", width);
+  weights.router = visitor.matrix("altup.router", streams, width, Packing::activation);
+  weights.prediction = visitor.small_matrix("altup.prediction", streams * streams, streams);
+  weights.correction = visitor.small_matrix("altup.correction", streams, streams);
+  return weights;
+}
+
+/// Their index counts the streams.
+void visit_streams(const Plan& plan, WeightVisitor& visitor, Weights& weights) {
+  for (std::int32_t i = 0; i + 1 < plan.altup->streams; ++i) {
+    visitor.set_layer(i);
+    weights.stream_projections.push_back(
+        visitor.matrix("altup.projection", plan.width, plan.width));
+    weights.stream_outputs.push_back(visitor.matrix("altup.output", plan.width, plan.width));
+  }
+}
+
+/// Tokens that have no row of their own take the first.
+kernels::Weight visit_inputs_embed(const Plan& plan, WeightVisitor& visitor) {
+  const std::int64_t width = plan.layer_inputs_width(), own = plan.layer_inputs->vocab;
+  const StoredMatrix stored = visitor.stored("layer_inputs.embed", own, width);
+  MatrixRows rows(width);
+  rows.append(stored);
+  for (std::int64_t row = own; row < plan.vocab; ++row) rows.append(stored, 0, 1);
+  return visitor.pack(rows, Packing::activation);
+}
+
 LayerWeights visit_layer(const Plan& plan, const Layer& layer, WeightVisitor& visitor) {
   require(layer.blocks.size() <= std::size(block_roles),
           "weights: a layer has at most three blocks");
   LayerWeights weights;
+  if (plan.altup) weights.altup = visit_altup(*plan.altup, plan.width, visitor);
   for (std::size_t i = 0; i < layer.blocks.size(); ++i) {
     BlockWeights& block = weights.blocks.emplace_back();
     const Block& described = layer.blocks[i];
@@ -514,6 +556,7 @@ LayerWeights visit_layer(const Plan& plan, const Layer& layer, WeightVisitor& vi
     }
     visit_part_norms(plan, described, visitor, block);
     if (described.has_factor) block.factor = visitor.vector(block_roles[i].factor, 1);
+    visit_low_rank(plan, described, visitor, block);
     for (const Part& part : described.parts) {
       block.parts.push_back(std::visit(
           [&](const auto& known) -> PartWeights { return known.weights(visitor, plan.width); },
@@ -554,11 +597,11 @@ Weights visit_weights(const Plan& plan, WeightVisitor& visitor) {
                                  plan.tied_head ? Packing::head : Packing::activation);
   if (plan.layer_inputs) {
     const std::int64_t all = plan.layer_inputs_width();
-    weights.inputs_embed =
-        visitor.matrix("layer_inputs.embed", plan.layer_inputs->vocab, all, Packing::activation);
+    weights.inputs_embed = visit_inputs_embed(plan, visitor);
     weights.inputs_projection = visitor.matrix("layer_inputs.projection", all, plan.width);
     weights.inputs_norm = visitor.vector("layer_inputs.norm", plan.layer_inputs->width);
   }
+  if (plan.altup) visit_streams(plan, visitor, weights);
   for (std::size_t i = 0; i < plan.layers.size(); ++i) {
     visitor.set_layer(static_cast<std::int32_t>(i));
     weights.layers.push_back(visit_layer(plan, plan.layers[i], visitor));

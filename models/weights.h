@@ -92,10 +92,20 @@ struct BlockWeights {
   kernels::Tensor post_norm, factor;                         ///< as Block says
   std::vector<kernels::Tensor> part_norms, part_post_norms;  ///< with norms_parts
   std::vector<PartWeights> parts;                            ///< as Block::parts
+  kernels::Weight left, right;                               ///< as Block::low_rank
+  kernels::Tensor low_rank_norm;
+};
+
+/// Of a layer, as Plan::altup.
+struct AltUpWeights {
+  kernels::Tensor router_norm, scale;
+  kernels::Weight router;                  ///< [n,H]
+  kernels::Tensor prediction, correction;  ///< [n*n,n] and [n,n]
 };
 
 struct LayerWeights {
   std::vector<BlockWeights> blocks;  ///< as Layer::blocks
+  AltUpWeights altup = {};
 };
 
 /// As DraftLayer.
@@ -115,6 +125,8 @@ struct Weights {
   std::vector<LayerWeights> layers;
   kernels::Weight inputs_embed, inputs_projection;  ///< as Plan::layer_inputs
   kernels::Tensor inputs_norm;
+  /// As Plan::altup, of all streams but the first.
+  std::vector<kernels::Weight> stream_projections, stream_outputs;
   std::optional<DraftWeights> draft;     ///< as Plan::draft
   std::vector<kernels::Buffer> vectors;  ///< of the small tensors, on the queue's device
   std::size_t packed_bytes = 0;          ///< what packing copied, padding included

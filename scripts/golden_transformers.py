@@ -17,6 +17,7 @@ classes = {
     "gemma2": "Gemma2ForCausalLM",
     "gemma3": "Gemma3ForCausalLM",
     "gemma3_text": "Gemma3ForCausalLM",
+    "gemma3n_text": "Gemma3nForCausalLM",
     "gemma4": "Gemma4ForCausalLM",
     "gemma4_text": "Gemma4ForCausalLM",
     "gemma4_unified_text": "Gemma4UnifiedForCausalLM",
@@ -83,7 +84,9 @@ def load(folder, dtype):
 
 
 def residual_stream(model, ids):
-    """What enters the first layer and what leaves each, [layers + 1, T, hidden]."""
+    """What enters the first layer and what leaves each, [layers + 1, T, hidden]; of several
+    streams, [n, 1, T, hidden], all beside each other."""
+    rows = lambda each: each.movedim(0, -2) if each.dim() == 4 else each
     stream = []
     enter = lambda _, args, kwargs: stream.append((args or tuple(kwargs.values()))[0].clone())
     leave = lambda _, __, out: stream.append((out[0] if isinstance(out, tuple) else out).clone())
@@ -92,7 +95,7 @@ def residual_stream(model, ids):
     model(ids, use_cache=False)
     for hook in hooks:
         hook.remove()
-    return numpy.stack([each.reshape(ids.shape[1], -1).float().numpy() for each in stream])
+    return numpy.stack([rows(each).reshape(ids.shape[1], -1).float().numpy() for each in stream])
 
 
 def greedy_tokens(model, prompt, count, whole_passes):

@@ -411,7 +411,54 @@ gemma4_shared = {
 }
 del gemma4_shared["num_global_key_value_heads"]
 
+gemma3n = {
+    **{key: value for key, value in gemma_common.items() if key != "query_pre_attn_scalar"},
+    "activation_sparsity_pattern": [0.8, 0.6, 0.0, 0.0, 0.0],
+    "altup_active_idx": 0,
+    "altup_coef_clip": 120.0,
+    "altup_correct_scale": True,
+    "altup_num_inputs": 4,
+    "architectures": ["Gemma3nForCausalLM"],
+    "final_logit_softcapping": 5.0,
+    "hidden_size_per_layer_input": 12,
+    "intermediate_size": [96, 80, 96, 64, 96],
+    "laurel_rank": 8,
+    "layer_types": [sliding, full, sliding, sliding, full],
+    "model_type": "gemma3n_text",
+    "num_kv_shared_layers": 2,
+    "rope_local_base_freq": 500.0,
+    "rope_theta": 1000000.0,
+    "vocab_size_per_layer_input": 131,
+}
+del gemma3n["attn_logit_softcapping"]
+gemma3n_odd = {
+    **gemma3n,
+    "activation_sparsity_pattern": [0.0, 0.9, 0.0, 0.7],
+    "altup_active_idx": 1,
+    "altup_correct_scale": False,
+    "altup_num_inputs": 3,
+    "head_dim": 18,
+    "hidden_size": 60,
+    "hidden_size_per_layer_input": 7,
+    "intermediate_size": 43,
+    "laurel_rank": 5,
+    "layer_types": [sliding, full, full, sliding],
+    "num_attention_heads": 6,
+    "num_hidden_layers": 4,
+    "num_key_value_heads": 3,
+    "num_kv_shared_layers": 2,
+    "rope_parameters": {
+        full: {"rope_theta": 10000.0, "rope_type": "default"},
+        sliding: {"rope_theta": 300.0, "rope_type": "default"},
+    },
+    "sliding_window": 19,
+    "tie_word_embeddings": False,
+}
+for key in ("rope_local_base_freq", "rope_theta"):
+    del gemma3n_odd[key]
+
 tied = {"embed_tokens.weight": "embedding"}
+wide_altup = {"modality_router.weight": "skip"}  # whose input is divided by H
 wide_router = {"router.proj.weight": "skip"}  # whose logits are divided by sqrt(H)
 fixtures = {
     "granite-swa": recipe(granite_swa, lengths=(1, 7, 8, 16, 33)),
@@ -429,6 +476,8 @@ fixtures = {
     "gemma2": recipe(gemma2, lengths=(1, 8, 9, 33)),
     "gemma2-odd": recipe(gemma2_odd, lengths=(1, 21, 22, 67), shards=2, kinds=tied),
     "gemma3": recipe(gemma3, lengths=(1, 8, 9, 33), kinds=tied),
+    "gemma3n": recipe(gemma3n, lengths=(1, 8, 9, 33), kinds={**tied, **wide_altup}),
+    "gemma3n-odd": recipe(gemma3n_odd, lengths=(1, 19, 20, 61), shards=2, kinds=wide_altup),
     "gemma4": recipe(gemma4, lengths=(1, 8, 9, 33), kinds=tied),
     "gemma4-shared": recipe(gemma4_shared, lengths=(1, 19, 20, 61), shards=2, kinds=tied),
     "gemma4-moe": recipe(gemma4_moe, lengths=(1, 8, 9, 33), kinds={**tied, **wide_router}),

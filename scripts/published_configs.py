@@ -516,6 +516,42 @@ def gpt_oss(layers, experts):
     }
 
 
+def gemma3n(layers, width, shared):
+    return {
+        "model_type": "gemma3n",
+        "architectures": ["Gemma3nForConditionalGeneration"],
+        "bos_token_id": 2,
+        "eos_token_id": [1, 106],
+        "text_config": {
+            "model_type": "gemma3n_text",
+            "hidden_size": 2048,
+            "num_hidden_layers": layers,
+            "num_attention_heads": 8,
+            "num_key_value_heads": 2,
+            "head_dim": 256,
+            "hidden_activation": "gelu_pytorch_tanh",
+            "rms_norm_eps": 1e-06,
+            "max_position_embeddings": 32768,
+            "intermediate_size": [width] * layers,
+            "activation_sparsity_pattern": [0.95] * 10 + [0.0] * (layers - 10),
+            "sliding_window": 512,
+            "layer_types": (["sliding_attention"] * 4 + ["full_attention"]) * (layers // 5),
+            "num_kv_shared_layers": shared,
+            "rope_local_base_freq": 10000.0,
+            "rope_theta": 1000000.0,
+            "final_logit_softcapping": 30.0,
+            "hidden_size_per_layer_input": 256,
+            "vocab_size_per_layer_input": 262144,
+            "altup_active_idx": 0,
+            "altup_coef_clip": 120.0,
+            "altup_correct_scale": True,
+            "altup_num_inputs": 4,
+            "laurel_rank": 64,
+            "vocab_size": 262400,
+        },
+    }
+
+
 def gemma4(kinds, **keys):
     """Layers of these kinds, over and over."""
     layers = keys["num_hidden_layers"]
@@ -688,6 +724,8 @@ windows = {
             "eos_token_id": 2,
         },
     },
+    "gemma-3n-e2b": gemma3n(30, 8192, 10),
+    "gemma-3n-e4b": gemma3n(35, 16384, 15),
     "gemma-4-e2b": gemma4(
         ["sliding_attention"] * 4 + ["full_attention"],
         hidden_size=1536,
@@ -804,6 +842,8 @@ figures = {
     # 109 in all as its card says, the part that sees images included.
     "llama-4-scout": known(None, 0.0, 0.0, 49152),
     "ministral-3-8b": known(None, 0.0, 0.0, 139264),
+    "gemma-3n-e2b": known(None, 0.0, 0.0, 8192),
+    "gemma-3n-e4b": known(None, 0.0, 0.0, 8192),
     "gemma-4-e2b": known(None, 0.0, 0.0, 6144),
     "gemma-4-e4b": known(None, 0.0, 0.0, 16384),
     # 11.95 in all, of which about 0.035 embed images and sounds.

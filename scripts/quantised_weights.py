@@ -15,6 +15,8 @@ block = 128
 largest = 448.0
 # Beside the weights: scales of activations and of the KV cache, which weight-only runs do not use.
 idle_ends = (".input_scale", ".k_scale", ".v_scale")
+# Named like scales of a weight, but weights themselves.
+own_ends = (".per_expert_scale", ".correct_output_scale")
 
 
 def e4m3_table():
@@ -81,7 +83,7 @@ def dequantised(tensors):
     found = {}
     for name, array in tensors.items():
         is_scale = name.endswith(("_scale", "_scale_inv", "_scales"))
-        if name.endswith(idle_ends) or (is_scale and not name.endswith("per_expert_scale")):
+        if name.endswith(idle_ends) or (is_scale and not name.endswith(own_ends)):
             continue
         if name.endswith("_blocks"):
             whole = name.removesuffix("_blocks")

@@ -13,6 +13,8 @@ families = {
     "gemma2": (windows.gemma2, "model.", False),
     "gemma3": (windows.gemma3, "model.language_model.", False),
     "gemma3_text": (windows.gemma3, "model.", False),
+    "gemma3n": (windows.gemma3n, "model.language_model.", False),
+    "gemma3n_text": (windows.gemma3n, "model.", False),
     "gemma4": (windows.gemma4, "model.language_model.", False),
     "gemma4_text": (windows.gemma4, "model.", False),
     "gemma4_unified": (windows.gemma4, "model.language_model.", False),

@@ -1,5 +1,7 @@
 """Feed-forward parts: an MLP, gated or relu^2, and a mixture of experts with its routers."""
 
+import statistics
+
 import numpy
 
 from reference_math import gelu_tanh, rms, sigmoid, silu, softmax
@@ -11,7 +13,9 @@ activations = {"gelu_tanh": gelu_tanh, "silu": silu}
 class Mlp(Part):
     """Options: width; kind: "gated" (gate, up, down), "fused" (gate and up rows in one tensor, gate
     first) or "relu2" (up, down); activation of the gate: "silu" or "gelu_tanh"; term: what switches
-    it off. Factor: "gate" (of kind "gated")."""
+    it off; sparsity (of kind "gated"): the share of gates that a normal distribution would have
+    below the cutoff, which is subtracted from all; what is left of them is positive, or zero.
+    Factor: "gate" (of kind "gated")."""
 
     names = {
         "gate": "gate_proj.weight",
@@ -19,7 +23,7 @@ class Mlp(Part):
         "gate_up": "input_linear.weight",
         "down": "down_proj.weight",
     }
-    kind, activation, term = "gated", "silu", "mlp"
+    kind, activation, term, sparsity = "gated", "silu", "mlp", 0.0
 
     def tensors(self):
         if self.kind == "fused":
@@ -31,7 +35,12 @@ class Mlp(Part):
         yield self.name["down"], (self.hidden, self.width), "linear"
 
     def terms(self):
-        return [self.term]
+        return [self.term] + (["sparse_gate"] if self.sparsity else [])
+
+    def sparse(self, gate):
+        deviations = statistics.NormalDist().inv_cdf(self.sparsity)
+        cutoff = gate.mean(-1, keepdims=True) + gate.std(-1, keepdims=True) * deviations
+        return numpy.maximum(gate - cutoff, 0)
 
     def run(self, model, layer, u, memory, start):
         if not model.has(self.term, layer):
@@ -41,6 +50,8 @@ class Mlp(Part):
             wide = activations[self.activation](gate) * up
         elif self.kind == "gated":
             gate = self.apply(model, "gate", u) * self.factor(model, layer, "gate")
+            if self.sparsity and model.has("sparse_gate", layer):
+                gate = self.sparse(gate)
             wide = activations[self.activation](gate) * self.apply(model, "up", u)
         else:
             wide = numpy.maximum(self.apply(model, "up", u), 0) ** 2

@@ -73,6 +73,13 @@ terms = {
     "mlp": "the MLP gives zero",
     "layer_input": "what a layer makes of its own embedding is zero",
     "layer_embedding": "this embedding is zero, its projection of the common one is not",
+    "sparse_gate": "no gate of the MLP is taken for zero",
+    "low_rank": "the low-rank residual gives zero beside the normalised input",
+    "altup_router": "every stream is predicted and corrected as if its router said one half",
+    "altup_predict": "the streams of a layer are those that it got",
+    "altup_correct": "every stream is corrected alike",
+    "altup_scale": "what a layer's own embedding meets is not scaled",
+    "altup_magnitude": "streams keep the magnitudes that their projections give them",
 }
 
 

@@ -2,7 +2,9 @@
 
 A plan is a list of layers, a layer a list of blocks: h = h + multiplier * part(norm(h)), summed
 over the parts of a block, which all read the same norm(h). With a post norm h = h + post_norm(that
-sum), and with a factor, a tensor of one number, h is multiplied by it afterwards.
+sum), and with a factor, a tensor of one number, h is multiplied by it afterwards. With a low-rank
+residual h = (h + norm(h) + its norm(right * left * norm(h))) / sqrt(2) after that. With several
+streams (AltUp) h is the active one, and a block `to_others` adds to all but the first.
 """
 
 import dataclasses
@@ -15,12 +17,24 @@ from reference_ssd import Ssd
 
 
 @dataclasses.dataclass
+class LowRank:
+    """A learned residual beside a block's part, "LAuReL": names of its tensors."""
+
+    rank: int
+    left: str
+    right: str
+    norm: str
+
+
+@dataclasses.dataclass
 class Block:
     norm: str | None
     parts: list
     post_norm: str | None = None
     factor: str | None = None
     part_norms: list | None = None  # of every part the names of its norms, before and after
+    low_rank: LowRank | None = None
+    to_others: bool = False
 
 
 @dataclasses.dataclass
@@ -36,6 +50,36 @@ class LayerInputs:
 
 
 @dataclasses.dataclass
+class AltUp:
+    """Several residual streams, of which each layer computes one and predicts the others."""
+
+    streams: int
+    active: int
+    scales_output: bool
+    prefix: str  # of all names
+
+    def name(self, layer, role):
+        return f"{self.prefix}layers.{layer}.altup.{role}"
+
+    def layer_tensors(self, layer, hidden):
+        n = self.streams
+        yield self.name(layer, "correct_output_scale"), (hidden,), "norm"
+        yield self.name(layer, "correction_coefs.weight"), (n, n), "linear"
+        yield self.name(layer, "prediction_coefs.weight"), (n * n, n), "linear"
+        yield self.name(layer, "modality_router.weight"), (n, hidden), "linear"
+        yield self.name(layer, "router_norm.weight"), (hidden,), "norm"
+
+    def projection(self, kind, stream):
+        """kind: "altup_projections", or "altup_unembed_projections"."""
+        return f"{self.prefix}{kind}.{stream - 1}.weight"
+
+    def tensors(self, hidden):
+        for kind in ("altup_projections", "altup_unembed_projections"):
+            for stream in range(1, self.streams):
+                yield self.projection(kind, stream), (hidden, hidden), "linear"
+
+
+@dataclasses.dataclass
 class Plan:
     vocab: int
     hidden: int
@@ -47,6 +91,7 @@ class Plan:
     norm: str = "rms"  # "rms_1p": the weight is 1 + w; "layer": x is less its mean
     logits_cap: float | None = None
     layer_inputs: LayerInputs | None = None
+    altup: AltUp | None = None
     multipliers: dict = dataclasses.field(default_factory=dict)
 
     def parts(self):
@@ -58,8 +103,14 @@ class Plan:
 
     def layer_tensors(self):
         """(name, shape, kind) of every tensor of a layer, in file order."""
-        for blocks in self.layers:
+        for layer, blocks in enumerate(self.layers):
+            if self.altup:
+                yield from self.altup.layer_tensors(layer, self.hidden)
             for block in blocks:
+                if block.low_rank:
+                    yield block.low_rank.left, (block.low_rank.rank, self.hidden), "linear"
+                    yield block.low_rank.right, (self.hidden, block.low_rank.rank), "linear"
+                    yield block.low_rank.norm, (self.hidden,), self.norm_kind
                 if block.norm:
                     yield block.norm, (self.hidden,), self.norm_kind
                 for part in block.parts:
@@ -80,6 +131,8 @@ class Plan:
             yield self.layer_inputs.embed, (self.layer_inputs.vocab, width), "linear"
             yield self.layer_inputs.projection, (width, self.hidden), "linear"
             yield self.layer_inputs.norm, (self.layer_inputs.width,), "norm"
+        if self.altup:
+            yield from self.altup.tensors(self.hidden)
         yield from self.layer_tensors()
         yield self.final_norm, (self.hidden,), self.norm_kind
         if self.head:

@@ -2,8 +2,10 @@
 
 from reference_ffn import LayerInput, Mlp, Moe
 from reference_plans import (
+    AltUp,
     Block,
     LayerInputs,
+    LowRank,
     attention_of,
     granite_factors,
     pair,
@@ -226,6 +228,19 @@ def gpt_oss(c, prefix, fused):
     return plan_with(c, prefix, layers)
 
 
+laurel_names = ("linear_left", "linear_right", "post_laurel_norm")
+
+
+def layer_inputs_of(c, prefix):
+    return LayerInputs(
+        vocab=c["vocab_size_per_layer_input"],
+        width=c["hidden_size_per_layer_input"],
+        embed=prefix + "embed_tokens_per_layer.weight",
+        projection=prefix + "per_layer_model_projection.weight",
+        norm=prefix + "per_layer_projection_norm.weight",
+    )
+
+
 def gemma4_kinds(c):
     kinds = window_kinds(c, lambda i: i % 6 == 5)
     return [*kinds[:-1], "full_attention"]
@@ -302,13 +317,7 @@ def gemma4(c, prefix, fused):
         layers.append(blocks)
     inputs = None
     if width:
-        inputs = LayerInputs(
-            vocab=c["vocab_size_per_layer_input"],
-            width=width,
-            embed=prefix + "embed_tokens_per_layer.weight",
-            projection=prefix + "per_layer_model_projection.weight",
-            norm=prefix + "per_layer_projection_norm.weight",
-        )
+        inputs = layer_inputs_of({**c, "hidden_size_per_layer_input": width}, prefix)
     return plan_with(
         {"tie_word_embeddings": True, **c},
         prefix,
@@ -316,6 +325,53 @@ def gemma4(c, prefix, fused):
         multipliers={"embedding_multiplier": hidden**0.5},
         logits_cap=c.get("final_logit_softcapping"),
         layer_inputs=inputs,
+    )
+
+
+def gemma3n(c, prefix, fused):
+    hidden, layers = c["hidden_size"], []
+    kinds = window_kinds(c, lambda i: (i + 1) % 5 == 0)
+    own = len(kinds) - c.get("num_kv_shared_layers", 15)
+    sparsity = c.get("activation_sparsity_pattern")
+    if sparsity is None:
+        sparsity = [0.95 if i < 10 < len(kinds) else 0.0 for i in range(len(kinds))]
+    for i, kind in enumerate(kinds):
+        at = f"{prefix}layers.{i}."
+        attention = attention_of(
+            c,
+            hidden,
+            at + "self_attn.",
+            head_dim=c["head_dim"],
+            multiplier=1.0,
+            qk_norm="rms",
+            eps=c["rms_norm_eps"],
+            value_norm=True,
+            window=c["sliding_window"] if kind == "sliding_attention" else None,
+            kv_of=max(j for j in range(own) if kinds[j] == kind) if i >= own else None,
+            **gemma_rope(c, c["head_dim"], kind),
+        )
+        wide = c["intermediate_size"]
+        wide = wide[i] if isinstance(wide, list) else wide
+        ffn = {"width": wide, "activation": "gelu_tanh", "sparsity": sparsity[i]}
+        blocks = sandwich(at, attention, Mlp(hidden, at + "mlp.", **ffn))
+        names = [f"{at}laurel.{name}.weight" for name in laurel_names]
+        blocks[0].low_rank = LowRank(c.get("laurel_rank", 64), *names)
+        part = LayerInput(hidden, at, width=c["hidden_size_per_layer_input"])
+        last = Block(None, [part], at + "post_per_layer_input_norm.weight", to_others=True)
+        layers.append([*blocks, last])
+    return plan_with(
+        {"tie_word_embeddings": True, **c},
+        prefix,
+        layers,
+        multipliers={"embedding_multiplier": hidden**0.5},
+        logits_cap=c.get("final_logit_softcapping", 30.0),
+        layer_inputs=layer_inputs_of(c, prefix),
+        altup=AltUp(
+            c.get("altup_num_inputs", 4),
+            c.get("altup_active_idx", 0),
+            c.get("altup_correct_scale", True),
+            prefix,
+        ),
     )
 
 

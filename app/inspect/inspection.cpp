@@ -360,6 +360,13 @@ std::string inspection_text(const Inspection& all, TensorList list) {
   add("width", fmt::format("{}, vocabulary {}{}", plan.width, plan.vocab,
                            plan.tied_head ? ", tied head" : ""));
   add("layers", std::to_string(plan.layers.size()));
+  if (plan.altup) {
+    add("  streams", fmt::format("{} residual streams (AltUp), active is {}", plan.altup->streams,
+                                 plan.altup->active));
+  }
+  if (plan.low_rank() > 0) {
+    add("  low rank", fmt::format("residuals of rank {} beside attention", plan.low_rank()));
+  }
   for (const PartGroup& group : part_groups(plan)) {
     add("  " + group.kind, fmt::format("{} ({}): {}", counted(std::ssize(group.layers), "layer"),
                                        runs_text(group.layers), group.text));

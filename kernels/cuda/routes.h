@@ -5,6 +5,7 @@
 #include "kernels/cuda/stream.h"
 #include "kernels/linear/linear.h"
 #include "kernels/linear/project.h"
+#include "kernels/ops/altup.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/attention_step.h"
 #include "kernels/ops/cap.h"
@@ -24,6 +25,7 @@
 #include "kernels/ops/sample.h"
 #include "kernels/ops/scale_columns.h"
 #include "kernels/ops/shift_rows.h"
+#include "kernels/ops/sparse_gate.h"
 #include "kernels/ops/ssd.h"
 
 namespace hyb::kernels::cuda {
@@ -63,6 +65,17 @@ void gated_activation(Stream& stream, const GatedActivation& op);
 
 /// Within 2^-20 of the plain loop's, relatively.
 void cap(Stream& stream, const Cap& op);
+
+/// Within (n + 16) * 2^-24 of the exact ones, relatively to the sum of the magnitudes that are
+/// added, not counting the roundings that the contract names.
+void altup_predict(Stream& stream, const AltupPredict& op);
+void altup_correct(Stream& stream, const AltupCorrect& op);
+/// Within (H + 16) * 2^-24 of the exact one, relatively, not counting the rounding.
+void match_magnitude(Stream& stream, const MatchMagnitude& op);
+/// The bits of the plain loop.
+void add_rows(Stream& stream, const AddRows& op);
+/// The cutoff within (I + 16) * 2^-24 of the exact one, relatively to the largest of the row.
+void sparse_gate(Stream& stream, const SparseGate& op);
 
 /// The bits of the plain loop.
 void scale_columns(Stream& stream, const ScaleColumns& op);

@@ -1,11 +1,10 @@
 #include "kernels/ops/layer_norm.h"
 
-#include <array>
 #include <cmath>
-#include <numeric>
 
 #include "kernels/cuda/routes.h"
 #include "kernels/ops/check.h"
+#include "kernels/ops/row_mean.h"
 #include "kernels/visit.h"
 
 namespace hyb::kernels {
@@ -17,21 +16,6 @@ void check(const LayerNorm& op) {
   check.that(op.x.rank == 2, "x is a matrix", op.x.rank);
   check.tensor(op.weight, "weight", DType::f32, {op.x.dim(1)});
   check.tensor(op.y, "y", op.x.dtype, {op.x.dim(0), op.x.dim(1)});
-}
-
-/// The mean of term(i), in as many sums as a register holds, so that no chain of additions waits.
-template <typename Term>
-float mean_of(std::int64_t width, Term&& term) {
-  constexpr std::size_t lanes = 16;
-  std::array<float, lanes> sums{};
-  std::int64_t i = 0;
-  for (; i + std::ssize(sums) <= width; i += std::ssize(sums)) {
-    for (std::size_t lane = 0; lane < lanes; ++lane) {
-      sums[lane] += term(i + static_cast<std::int64_t>(lane));
-    }
-  }
-  for (; i < width; ++i) sums[0] += term(i);
-  return std::accumulate(sums.begin(), sums.end(), 0.0F) / static_cast<float>(width);
 }
 
 template <typename T>

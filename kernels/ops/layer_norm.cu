@@ -1,13 +1,11 @@
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/reduce.h"
 #include "kernels/cuda/routes.h"
+#include "kernels/cuda/row_mean.cuh"
 #include "kernels/cuda/vectors.h"
 #include "kernels/visit.h"
 
 namespace hyb::kernels::cuda {
 namespace {
-
-constexpr int layer_norm_warps = 8, layer_norm_threads = layer_norm_warps * warp_size;
 
 template <typename T>
 struct LayerNormParams {
@@ -19,35 +17,21 @@ struct LayerNormParams {
   float eps;
 };
 
-/// The mean of term(i) over the row, in every thread; `partial` is for this sum alone.
-template <typename Term>
-__device__ __forceinline__ float block_mean(int width, float* partial, Term&& term) {
-  float sum = 0.0F;
-  for (int i = static_cast<int>(threadIdx.x); i < width; i += layer_norm_threads) sum += term(i);
-  sum = warp_sum(sum);
-  if (threadIdx.x % warp_size == 0) partial[threadIdx.x / warp_size] = sum;
-  sync_block();
-  sum = 0.0F;
-  for (int warp = 0; warp < layer_norm_warps; ++warp) sum += partial[warp];
-  return sum / static_cast<float>(width);
-}
-
 /// A block for each row; a thread writes only what it alone read.
 template <typename T>
-__global__ void __launch_bounds__(layer_norm_threads)
-    layer_norm_kernel(const LayerNormParams<T> p) {
-  auto& partials = shared_object<SharedArray<float, 2 * layer_norm_warps>>();
+__global__ void __launch_bounds__(row_threads) layer_norm_kernel(const LayerNormParams<T> p) {
+  auto& partials = shared_object<SharedArray<float, 2 * row_warps>>();
   const T* const x = p.x + blockIdx.x * p.x_stride;
   T* const y = p.y + blockIdx.x * p.y_stride;
   let_next_kernel_start();
   wait_for_previous_kernel();
-  const float mean = block_mean(p.width, &partials[0], [&](int i) { return to_float(x[i]); });
-  const float variance = block_mean(p.width, &partials[layer_norm_warps], [&](int i) {
+  const float mean = row_mean(p.width, &partials[0], [&](int i) { return to_float(x[i]); });
+  const float variance = row_mean(p.width, &partials[row_warps], [&](int i) {
     const float centred = to_float(x[i]) - mean;
     return centred * centred;
   });
   const float scale = 1.0F / sqrtf(variance + p.eps);
-  for (int i = static_cast<int>(threadIdx.x); i < p.width; i += layer_norm_threads) {
+  for (int i = static_cast<int>(threadIdx.x); i < p.width; i += row_threads) {
     y[i] = rounded<T>((to_float(x[i]) - mean) * scale * p.weight[i]);
   }
 }
@@ -59,7 +43,7 @@ void layer_norm(Stream& stream, const LayerNorm& op) {
   visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
     launch(stream,
            {.blocks = static_cast<unsigned>(op.x.dim(0)),
-            .threads = layer_norm_threads,
+            .threads = row_threads,
             .starts_early = true},
            layer_norm_kernel<T>,
            LayerNormParams<T>{.x = op.x.as<T>(),

@@ -110,6 +110,24 @@ std::vector<std::int32_t> layer_windows(const Config& config, std::int32_t fallb
   return windows;
 }
 
+std::vector<std::int32_t> read_kv_sources(const Config& c, const std::vector<std::int32_t>& windows,
+                                          std::int32_t fallback) {
+  const auto layers = static_cast<std::int32_t>(windows.size());
+  constexpr const char* key = "num_kv_shared_layers";
+  const std::int32_t own = layers - c.i(key, fallback, {0, layers - 1});
+  std::vector<std::int32_t> sources(windows.size(), -1);
+  for (std::int32_t i = own; i < layers; ++i) {
+    std::int32_t source = own - 1;
+    const auto window_of = [&](std::int32_t layer) {
+      return windows[static_cast<std::size_t>(layer)];
+    };
+    while (source >= 0 && window_of(source) != window_of(i)) --source;
+    if (source < 0) c.fail(key, fmt::format("leaves layer {} no layer of its kind to read", i));
+    sources[static_cast<std::size_t>(i)] = source;
+  }
+  return sources;
+}
+
 std::vector<bool> layers_at(const Config& config, std::string_view key) {
   const std::int32_t layers = layer_count(config);
   std::vector<bool> named(static_cast<std::size_t>(layers), false);
@@ -430,6 +448,15 @@ double read_factor(const Config& config, std::string_view key) {
   const double factor = config.f(Keys{key}, 1.0);
   if (factor <= 0) config.fail(key, fmt::format("must be above 0, is {}", factor));
   return factor;
+}
+
+Rope read_gemma_rope(const Config& c, std::int32_t head_dim, bool is_full) {
+  const double usual = is_full ? 1e6 : 1e4;
+  if (c.has("rope_parameters")) {
+    return read_rope(c, head_dim, 1.0, usual, is_full ? "full_attention" : "sliding_attention");
+  }
+  if (is_full) return read_rope(c, head_dim, 1.0, usual);
+  return {.rotary_dim = head_dim, .theta = c.f("rope_local_base_freq", usual)};
 }
 
 float read_cap(const Config& config, std::string_view key, double fallback) {

@@ -40,6 +40,12 @@ std::vector<MixerKind> mixer_kinds(const Config& config,
 std::vector<std::int32_t> layer_windows(const Config& config, std::int32_t fallback,
                                         const std::function<bool(std::int32_t layer)>& is_full);
 
+/// For every layer the one whose keys and values it reads, -1 for its own: of the last
+/// num_kv_shared_layers layers, the last one before them with the same window.
+std::vector<std::int32_t> read_kv_sources(const Config& config,
+                                          const std::vector<std::int32_t>& windows,
+                                          std::int32_t fallback);
+
 /// The same from a list of the layers with attention under `key`; absent: none has.
 std::vector<MixerKind> mixer_kinds_at(const Config& config, std::string_view key);
 
@@ -92,6 +98,11 @@ Attention read_attention(const Config& config, std::int32_t head_dim);
 /// kinds are refused. `layers`: the kind of layers, where each has a rope of its own.
 Rope read_rope(const Config& config, std::int32_t head_dim, double partial_fallback,
                double theta_fallback = 10000.0, std::string_view layers = {});
+
+/// That of Gemma 3's full layers, or of its windows: in rope_parameters one object for each kind of
+/// layers, or as older files have it: rope_theta and rope_scaling where a layer sees everything,
+/// rope_local_base_freq elsewhere.
+Rope read_gemma_rope(const Config& config, std::int32_t head_dim, bool is_full);
 
 /// All dims of a head turn, those after the first `partial` ones at speed 0: pairs are
 /// (i, i + head_dim/2) of the whole head, other than with a partial rope of the default kind.
@@ -194,6 +205,16 @@ inline constexpr TensorName gemma_norm_names[] = {
     {"block1.post_norm", "*.layers.{}.post_feedforward_layernorm.weight"},
     {"attention.q_norm", "*.layers.{}.self_attn.q_norm.weight"},
     {"attention.k_norm", "*.layers.{}.self_attn.k_norm.weight"},
+};
+
+/// A layer's own embedding of the tokens (LayerInputs), as Gemma spells it.
+inline constexpr TensorName gemma_input_names[] = {
+    {"block2.post_norm", "*.layers.{}.post_per_layer_input_norm.weight"},
+    {"layer_input.gate", "*.layers.{}.per_layer_input_gate.weight"},
+    {"layer_input.projection", "*.layers.{}.per_layer_projection.weight"},
+    {"layer_inputs.embed", "*.embed_tokens_per_layer.weight"},
+    {"layer_inputs.projection", "*.per_layer_model_projection.weight"},
+    {"layer_inputs.norm", "*.per_layer_projection_norm.weight"},
 };
 
 /// What LFM2 and LFM3 spell alike.

@@ -63,17 +63,6 @@ Plan plan_gemma2(const Config& c) {
   return p;
 }
 
-/// One object for each kind of layers, or as older files have it: rope_theta and rope_scaling where
-/// a layer sees everything, rope_local_base_freq elsewhere.
-Rope read_gemma3_rope(const Config& c, std::int32_t head_dim, bool is_full) {
-  const double usual = is_full ? 1e6 : 1e4;
-  if (c.has("rope_parameters")) {
-    return read_rope(c, head_dim, 1.0, usual, is_full ? "full_attention" : "sliding_attention");
-  }
-  if (is_full) return read_rope(c, head_dim, 1.0, usual);
-  return {.rotary_dim = head_dim, .theta = c.f("rope_local_base_freq", usual)};
-}
-
 Plan plan_gemma3(const Config& given) {
   const Config c = given.with_defaults(gemma3_defaults);
   demand_absent(c, "attn_logit_softcapping");
@@ -84,7 +73,7 @@ Plan plan_gemma3(const Config& given) {
   for (const std::int32_t window :
        layer_windows(c, 4096, [&](std::int32_t layer) { return (layer + 1) % pattern == 0; })) {
     attention.window = window;
-    attention.rope = read_gemma3_rope(c, attention.head_dim, window == 0);
+    attention.rope = read_gemma_rope(c, attention.head_dim, window == 0);
     p.layers.push_back(sandwich(attention, read_gelu_mlp(c)));
   }
   return p;

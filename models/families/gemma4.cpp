@@ -46,25 +46,6 @@ Attention read_kind(const Config& c, bool is_full) {
   return attention;
 }
 
-/// For every layer the one whose keys and values it reads, -1 for its own: of the last
-/// num_kv_shared_layers layers, the last one before them of the same kind.
-std::vector<std::int32_t> read_sharing(const Config& c, const std::vector<std::int32_t>& windows) {
-  const auto layers = static_cast<std::int32_t>(windows.size());
-  constexpr const char* key = "num_kv_shared_layers";
-  const std::int32_t own = layers - c.i(key, 0, {0, layers - 1});
-  std::vector<std::int32_t> sources(windows.size(), -1);
-  for (std::int32_t i = own; i < layers; ++i) {
-    std::int32_t source = own - 1;
-    const auto window_of = [&](std::int32_t layer) {
-      return windows[static_cast<std::size_t>(layer)];
-    };
-    while (source >= 0 && window_of(source) != window_of(i)) --source;
-    if (source < 0) c.fail(key, fmt::format("leaves layer {} no layer of its kind to read", i));
-    sources[static_cast<std::size_t>(i)] = source;
-  }
-  return sources;
-}
-
 Mlp read_mlp(const Config& c, bool is_shared) {
   demand(c, "hidden_activation", "gelu_pytorch_tanh");
   const bool is_wide = is_shared && c.b("use_double_wide_mlp", false);
@@ -89,7 +70,13 @@ std::optional<LayerInputs> read_layer_inputs(const Config& c) {
   const std::int32_t width =
       c.i("hidden_size_per_layer_input", is_unified(c) ? 0 : 256, count_range);
   if (width == 0) return std::nullopt;
-  return LayerInputs{.vocab = c.i("vocab_size_per_layer_input", 262144), .width = width};
+  constexpr const char* key = "vocab_size_per_layer_input";
+  const LayerInputs inputs = {.vocab = c.i(key, 262144), .width = width};
+  if (inputs.vocab < c.i("vocab_size")) {
+    c.fail(key, fmt::format("leaves tokens without an embedding for every layer: it is {}",
+                            inputs.vocab));
+  }
+  return inputs;
 }
 
 Plan plan(const Config& given) {
@@ -106,7 +93,7 @@ Plan plan(const Config& given) {
       layer_windows(c, 512, [](std::int32_t layer) { return layer % 6 == 5; });
   windows.back() = 0;  // transformers forces it, whatever layer_types says
   const Attention full = read_kind(c, true), sliding = read_kind(c, false);
-  const std::vector<std::int32_t> sources = read_sharing(c, windows);
+  const std::vector<std::int32_t> sources = read_kv_sources(c, windows, 0);
   p.layer_inputs = read_layer_inputs(c);
   const bool has_experts = c.b("enable_moe_block", false);
   for (std::size_t i = 0; i < windows.size(); ++i) {
@@ -136,7 +123,6 @@ Plan plan(const Config& given) {
 constexpr TensorName own_names[] = {
     {"block1.factor", "*.layers.{}.layer_scalar"},
     {"block2.factor", "*.layers.{}.layer_scalar"},
-    {"block2.post_norm", "*.layers.{}.post_per_layer_input_norm.weight"},
     {"part0.norm", "*.layers.{}.pre_feedforward_layernorm.weight"},
     {"part0.post_norm", "*.layers.{}.post_feedforward_layernorm_1.weight"},
     {"part1.norm", "*.layers.{}.pre_feedforward_layernorm_2.weight"},
@@ -146,13 +132,8 @@ constexpr TensorName own_names[] = {
     {"moe.expert_scale", "*.layers.{}.router.per_expert_scale"},
     {"moe.gate_up", "*.layers.{}.experts.gate_up_proj"},
     {"moe.down", "*.layers.{}.experts.down_proj"},
-    {"layer_input.gate", "*.layers.{}.per_layer_input_gate.weight"},
-    {"layer_input.projection", "*.layers.{}.per_layer_projection.weight"},
-    {"layer_inputs.embed", "*.embed_tokens_per_layer.weight"},
-    {"layer_inputs.projection", "*.per_layer_model_projection.weight"},
-    {"layer_inputs.norm", "*.per_layer_projection_norm.weight"},
 };
-constexpr auto names = joined(trunk_names, gemma_norm_names, own_names);
+constexpr auto names = joined(trunk_names, gemma_norm_names, gemma_input_names, own_names);
 constexpr std::string_view model_types[] = {"gemma4", "gemma4_text", "gemma4_unified",
                                             "gemma4_unified_text"};
 constexpr std::string_view trunks[] = {"model", "model.language_model"};

@@ -6,6 +6,7 @@
 
 #include "kernels/ops/gated_activation.h"
 #include "kernels/ops/scale_columns.h"
+#include "kernels/ops/sparse_gate.h"
 
 namespace hyb::models {
 
@@ -42,7 +43,9 @@ MlpWeights Mlp::weights(WeightVisitor& visitor, std::int64_t width) const {
 }
 
 PartText Mlp::text() const {
-  return {.kind = "mlp", .text = fmt::format("{} wide, {}", hidden, activation_text(activation))};
+  return {.kind = "mlp",
+          .text = fmt::format("{} wide, {}{}", hidden, gate_deviations ? "sparse " : "",
+                              activation_text(activation))};
 }
 
 std::size_t Mlp::scratch_bytes(const StepSetting& setting) const {
@@ -60,15 +63,20 @@ void Mlp::run(const MlpWeights& weights, const PartMemory&, const PartCall& call
                             .weight = &weights.gate_up,
                             .y = product,
                             .normed = call.normed};
-  if (gate_scale == 1.0F) {
+  if (gate_scale == 1.0F && !gate_deviations) {
     input.y = active;
     input.activation = activation;
     input.product = product;
     kernels::project(call.queue, input);
   } else {
-    const std::array<kernels::ColumnSegment, 1> gate = {{{hidden, gate_scale}}};
+    const Tensor gate = product.columns(0, hidden);
     kernels::project(call.queue, input);
-    kernels::scale_columns(call.queue, {.x = product.columns(0, hidden), .segments = gate});
+    if (gate_deviations) {
+      kernels::sparse_gate(call.queue, {.x = gate, .deviations = *gate_deviations});
+    } else {
+      const std::array<kernels::ColumnSegment, 1> scale = {{{hidden, gate_scale}}};
+      kernels::scale_columns(call.queue, {.x = gate, .segments = scale});
+    }
     kernels::gated_activation(call.queue, {.x = product, .y = active, .activation = activation});
   }
   kernels::project(call.queue, {.x = active,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -24,11 +25,13 @@ struct FeedForwardRoles {
 MlpWeights feed_forward_weights(WeightVisitor& visitor, std::int64_t width,
                                 const FeedForwardRoles& roles, std::int64_t hidden, bool is_gated);
 
-/// Feed-forward: down(act(gate_scale * gate) * up) when gated, else down(act(up)).
+/// Feed-forward: down(act(gate_scale * gate) * up) when gated, else down(act(up)). With gate
+/// deviations, which is gated and has no scale, the gate is sparse (kernels/ops/sparse_gate.h).
 struct Mlp {
   std::int32_t hidden;
   kernels::Activation activation = {};
   float gate_scale = 1.0F;
+  std::optional<float> gate_deviations = {};
   float output_scale = 1.0F;
 
   using Weights = MlpWeights;

@@ -80,6 +80,12 @@ kernels::Tensor WeightVisitor::vectors(
   return {visit_small(all), DType::f32, {sum}};
 }
 
+kernels::Tensor WeightVisitor::small_matrix(std::string_view role, std::int64_t rows,
+                                            std::int64_t columns) {
+  const Small tensor = {.role = role, .shape = {rows, columns}};
+  return {visit_small({&tensor, 1}), DType::f32, {rows, columns}};
+}
+
 kernels::Tensor WeightVisitor::expert_vectors(std::string_view role, std::int64_t experts,
                                               std::int64_t count, bool alternating) {
   const Small tensor = {.role = role, .shape = {experts, count}, .alternating = alternating};

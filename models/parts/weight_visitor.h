@@ -115,6 +115,8 @@ class WeightVisitor {
   kernels::Tensor scaled_vector(std::string_view role, std::int64_t count, float factor);
   /// Small tensors one after the other, as one: role and count of each.
   kernels::Tensor vectors(std::initializer_list<std::pair<std::string_view, std::int64_t>> tensors);
+  /// A small tensor [rows, columns] as f32.
+  kernels::Tensor small_matrix(std::string_view role, std::int64_t rows, std::int64_t columns);
   /// A small tensor [experts, count] as f32. `alternating`: of a row the numbers at even places
   /// come first, then the others.
   kernels::Tensor expert_vectors(std::string_view role, std::int64_t experts, std::int64_t count,

@@ -49,9 +49,9 @@ struct WindowModel {
   TemporaryFolder folder;
 };
 
-const std::vector<std::string> models = {"cohere2",    "gpt-oss",       "gemma2",
-                                         "gemma4-moe", "gemma4-shared", "granite-swa-moe",
-                                         "lfm3",       "llama4",        "mellum"};
+const std::vector<std::string> models = {
+    "cohere2",       "gpt-oss",         "gemma2", "gemma3n", "gemma4-moe",
+    "gemma4-shared", "granite-swa-moe", "lfm3",   "llama4",  "mellum"};
 
 /// Prompts of 50 to 300 tokens, of which neighbours share the beginning.
 std::string requests() {

@@ -23,7 +23,8 @@ namespace {
 
 const char* const presets[] = {"bamba-9b",           "command-r7b",
                                "falcon-h1-0.5b",     "gemma-3-1b",
-                               "gemma-3-27b",        "gemma-4-12b",
+                               "gemma-3-27b",        "gemma-3n-e2b",
+                               "gemma-3n-e4b",       "gemma-4-12b",
                                "gemma-4-26b-a4b",    "gemma-4-e2b",
                                "gemma-4-e4b",        "gpt-oss-120b",
                                "gpt-oss-20b",        "granite-3.1-2b",
@@ -66,8 +67,8 @@ TEST_SUITE("models/families") {
       CHECK(contains(error_of(other), "is not known; known are bamba, "));
     }
     CHECK(contains(error,
-                   "bamba, cohere2, falcon_h1, gemma2, gemma3, gemma3_text, gemma4, gemma4_text, "
-                   "gemma4_unified, "));
+                   "bamba, cohere2, falcon_h1, gemma2, gemma3, gemma3_text, gemma3n, "
+                   "gemma3n_text, gemma4, gemma4_text, gemma4_unified, "));
     CHECK(contains(model_error([] { family_of(Config::from_text("{}", "config.json")); }),
                    "model_type: is missing"));
   }
