@@ -82,22 +82,35 @@ Roofline::Roofline(const Plan& plan, const Geometry& geometry)
     }
   }
   count_published(geometry.load);
-  const auto layers = static_cast<std::int32_t>(plan.layers.size());  // but for the draft layer
-  for (const PageLayout& page : geometry.pages) {
-    if (page.layer >= layers) continue;
-    attention_[page.reach.tokens].bytes_per_token +=
-        static_cast<double>(page.page_bytes) / geometry.page_tokens;
-  }
+  add_reads(plan, geometry);
   for (const SlotPiece& piece : geometry.pieces) {
-    if (piece.layer >= layers) continue;
+    if (piece.layer >= std::ssize(plan.layers)) continue;  // of the draft layer
     state_bytes_ += static_cast<double>(piece.state_bytes);
     window_bytes_ += static_cast<double>(piece.conv_bytes);
   }
 }
 
+/// Keys and values, of every layer that has some or reads another's.
+void Roofline::add_reads(const Plan& plan, const Geometry& geometry) {
+  std::map<std::int32_t, double> bytes_per_token;  // by layer, which has attention once at most
+  for (const PageLayout& page : geometry.pages) {
+    bytes_per_token[page.layer] = static_cast<double>(page.page_bytes) / geometry.page_tokens;
+  }
+  std::int32_t layer = 0;
+  for (const Layer& described : plan.layers) {
+    described.visit_parts([&](const auto& part) {
+      const MemoryShape memory = part.memory();
+      if (!memory.kv && memory.kv_of < 0) return;
+      attention_[sight_of(part.work())].bytes_per_token +=
+          bytes_per_token.at(memory.kv ? layer : memory.kv_of);
+    });
+    ++layer;
+  }
+}
+
 void Roofline::add_part(const auto& part, std::int64_t width) {
   const PartWork work = part.work();
-  if (work.attention_width > 0) attention_[work.attention_window].width += work.attention_width;
+  if (work.attention_width > 0) attention_[sight_of(work)].width += work.attention_width;
   state_flops_ += work.token_flops;
   if (work.chunk_tokens > 0) chunk_flops_[work.chunk_tokens] += work.chunk_flops;
   ParameterCounter counter;
@@ -137,17 +150,23 @@ double Roofline::experts_touched(double tokens) const {
   return parameters;
 }
 
-namespace {
+double Roofline::Sight::positions(double own) const {
+  if (chunk > 0) return std::fmod(own, chunk);
+  return window == 0 ? own : std::min(own, window - 1.0);
+}
 
-/// Pairs of a query and a position that it sees, of `length` queries from `position` on; a window
-/// of 0 sees all.
-double pairs_seen(double position, double length, double window) {
+double Roofline::Sight::pairs(double position, double length) const {
+  if (chunk > 0) {
+    const auto pairs_before = [&](double end) {
+      const double own = std::fmod(end, chunk);
+      return (end - own) * chunk / 2 + own * own / 2;
+    };
+    return pairs_before(position + length) - pairs_before(position);
+  }
   const double growing =
       window == 0 ? length : std::clamp(window - position, 0.0, length);  // queries that see all
   return growing * position + growing * growing / 2 + (length - growing) * window;
 }
-
-}  // namespace
 
 /// Without the weights' bytes, which all spans of a step share.
 Work Roofline::spans(const StepShape& shape) const {
@@ -159,10 +178,9 @@ Work Roofline::spans(const StepShape& shape) const {
 
   double per_sequence = 2 * state_bytes_ + window_bytes_;
   double attention = 0;
-  for (const auto& [window, layers] : attention_) {
-    const double seen = window == 0 ? position : std::min(position, window - 1.0);
-    per_sequence += layers.bytes_per_token * seen;
-    attention += 4 * layers.width * sequences * pairs_seen(position, length, window);
+  for (const auto& [sight, layers] : attention_) {
+    per_sequence += layers.bytes_per_token * sight.positions(position);
+    attention += 4 * layers.width * sequences * sight.pairs(position, length);
   }
   const auto active = static_cast<double>(active_parameters());
   const auto head = static_cast<double>(head_parameters_);

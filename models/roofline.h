@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -40,13 +41,12 @@ struct StepShape {
 /// Bytes: weights touched, once (attention, mixers, feed-forwards, norms, and the head when logits
 /// are wanted; not the lookup in the embedding) + per sequence: recurrent matrices twice (read and
 /// written), convolution windows once, keys and values of the positions before the step that its
-/// first token sees. Of E
-/// routed experts, k of them active, E (1 - (1 - k/E)^tokens) are touched: the average of uniform
-/// routing.
+/// first token sees, once for each layer that reads them, its own or another's. Of E routed
+/// experts, k of them active, E (1 - (1 - k/E)^tokens) are touched: the average of uniform routing.
 ///
 /// FLOPs: 2 x active parameters per token (the head per row of logits) + causal attention, 4 heads
-/// head_dim (tokens position + tokens^2 / 2) per layer, less where windows end, + the recurrences,
-/// which run in chunks: see PartWork, and work() of each part.
+/// head_dim (tokens position + tokens^2 / 2) per layer, less where windows end and chunks begin, +
+/// the recurrences, which run in chunks: see PartWork, and work() of each part.
 class Roofline {
  public:
   /// Weights count as they are packed: with the activation type's size, or with that of their codes
@@ -82,6 +82,7 @@ class Roofline {
   };
 
   void add_part(const auto& part, std::int64_t width);
+  void add_reads(const Plan& plan, const Geometry& geometry);
   void count_published(const LoadOptions& load);
   double experts_touched(double tokens) const;
   struct Seconds {
@@ -94,14 +95,27 @@ class Roofline {
   std::int64_t fixed_parameters_ = 0, routed_active_ = 0, head_parameters_;
   std::vector<Experts> experts_;  ///< one entry per layer that has some
 
-  /// Attention layers of one window.
+  /// What a token sees of the positions before it; 0: all.
+  struct Sight {
+    std::int32_t window = 0, chunk = 0;
+    auto operator<=>(const Sight&) const = default;
+
+    double positions(double own) const;
+    /// Pairs of a query and a position that it sees, of `length` queries from `position` on.
+    double pairs(double position, double length) const;
+  };
+  static Sight sight_of(const PartWork& work) {
+    return {.window = work.attention_window, .chunk = work.attention_chunk};
+  }
+
+  /// Attention layers of one sight.
   struct AttentionWork {
     double bytes_per_token = 0;  ///< of keys and values
     double width = 0;            ///< sum of heads x head_dim
   };
 
   double state_bytes_ = 0, window_bytes_ = 0;
-  std::map<std::int32_t, AttentionWork> attention_;  ///< by window; 0: none
+  std::map<Sight, AttentionWork> attention_;
 
   double state_flops_ = 0;                      ///< of the recurrences, per token
   std::map<std::int64_t, double> chunk_flops_;  ///< by chunk: per token and token of its chunk

@@ -62,7 +62,9 @@ struct Attention {
     return {.kv = KvShape{kv_heads, head_dim, window, chunk}};
   }
   PartWork work() const {
-    return {.attention_width = static_cast<double>(inner()), .attention_window = reach()};
+    return {.attention_width = static_cast<double>(inner()),
+            .attention_window = window,
+            .attention_chunk = chunk};
   }
   PartText text() const;
   std::size_t scratch_bytes(const StepSetting& setting) const;

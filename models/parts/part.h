@@ -54,9 +54,9 @@ struct MemoryShape {
 /// FLOPs of a part besides the products with its weights; a multiplication and an addition are two.
 struct PartWork {
   /// Causal attention: 4 x this for every pair of a query and a position before it, of which it
-  /// sees `attention_window`; 0: all.
+  /// sees the last `attention_window`, or those in its chunk; 0: all.
   double attention_width = 0;
-  std::int32_t attention_window = 0;
+  std::int32_t attention_window = 0, attention_chunk = 0;
   double token_flops = 0;  ///< per token
   /// A recurrence that runs in chunks, per token and token of its chunk. A step of fewer tokens is
   /// one chunk of its own length.

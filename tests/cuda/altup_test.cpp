@@ -34,8 +34,8 @@ void check_streams(const Shape& s, DType dtype) {
   cuda::Stream stream;
   const auto few = [&](const Tensor& all) { return all.rows(0, s.streams); };
 
-  altup_predict(
-      plain, {.x = x, .router = router, .coefs = coefs, .y = y, .h = h, .active = s.active});
+  altup_predict(plain,
+                {.x = x, .router = router, .coefs = coefs, .y = y, .h = h, .active = s.active});
   const cuda::Graph predict(stream, [&] {
     cuda::altup_predict(stream, {.x = on_x,
                                  .router = on_router,
@@ -99,8 +99,8 @@ TEST_SUITE("cuda/altup") {
           add_rows(plain, {.x = x, .y = y, .scale = 0.25F});
           sparse_gate(plain, {.x = y, .deviations = 0.5F});
           cuda::match_magnitude(stream, {.x = on_x, .like = on_y});
-          cuda::match_magnitude(
-              stream, {.x = Tensor(last).rows(2, 1), .like = Tensor(on_y).rows(2, 1)});
+          cuda::match_magnitude(stream,
+                                {.x = Tensor(last).rows(2, 1), .like = Tensor(on_y).rows(2, 1)});
           cuda::add_rows(stream, {.x = on_x, .y = on_y, .scale = 0.25F});
           cuda::sparse_gate(stream, {.x = on_y, .deviations = 0.5F});
           stream.wait();

@@ -82,6 +82,33 @@ TEST_SUITE("models/roofline") {
           2 * (active + head) + 2 * state + windows + 8192.0 * 1024);
   }
 
+  TEST_CASE("a token reads what its layers see: windows, chunks, and keys of another layer again") {
+    const auto kv_bytes = [](const std::string& name, std::int64_t position) {
+      const Roofline of = roofline(name);
+      return of.step({.position = position}).bytes - of.step({.position = 0}).bytes;
+    };
+    // Full layers and layers with windows, of bytes per token each.
+    CHECK(kv_bytes("gemma-3-27b", 131071) == 10 * 8192.0 * 131071 + 52 * 8192.0 * 1023);
+    // 4 of 7 full layers and 16 of 28 others read what an earlier one wrote.
+    CHECK(kv_bytes("gemma-4-e2b", 131071) == 7 * 2048.0 * 131071 + 28 * 1024.0 * 511);
+    const double full = 12 * 4096.0, chunks = 36 * 4096.0;
+    CHECK(kv_bytes("llama-4-scout", 8191) == (full + chunks) * 8191);
+    CHECK(kv_bytes("llama-4-scout", 8192) == full * 8192);
+    CHECK(kv_bytes("llama-4-scout", 131072 + 5) == full * (131072 + 5) + chunks * 5);
+  }
+
+  TEST_CASE("prompts compute no more pairs than chunks have") {
+    const Roofline of = roofline("llama-4-scout");
+    const auto flops = [&](std::int64_t tokens, std::int64_t position) {
+      return of.step({.tokens = tokens, .position = position, .rows = 0}).flops;
+    };
+    // 48 layers of 40 heads x 128, 12 of them full.
+    const double pairs = 4.0 * 40 * 128 * 8192 * 8192 / 2;
+    CHECK(flops(8192, 8192) - flops(8192, 0) == doctest::Approx(12 * 2 * pairs).epsilon(1e-9));
+    CHECK(flops(100, 8142) - flops(50, 8142) - flops(50, 8192) ==
+          doctest::Approx(0.0).scale(flops(50, 8192)).epsilon(1e-12));
+  }
+
   TEST_CASE("tokens per second of a step of many sequences at 3.0 TB/s") {
     const auto rate = [](const Roofline& of, std::int64_t sequences) {
       return static_cast<double>(sequences) / decode(of, sequences).bytes * 3.0e12;

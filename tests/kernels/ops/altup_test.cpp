@@ -47,9 +47,8 @@ TEST_SUITE("kernels/ops/altup") {
         const auto router = random_tensor(DType::f32, {tokens, n}, 2, 2.0F);
         const auto coefs = random_tensor(DType::f32, {n * n, n}, 3);
         TestTensor y(dtype, {tokens, n * width}, {3, 0}), h(dtype, {tokens, width}, {7, 3});
-        altup_predict(
-            queue,
-            {.x = x, .router = router, .coefs = coefs, .y = y, .h = h, .active = active});
+        altup_predict(queue,
+                      {.x = x, .router = router, .coefs = coefs, .y = y, .h = h, .active = active});
         CHECK(y.guards_intact());
         CHECK(h.guards_intact());
         for (std::int64_t t = 0; t < tokens; ++t) {
