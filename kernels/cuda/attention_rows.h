@@ -75,9 +75,11 @@ using KeyRing = std::conditional_t<S::is_coded, CodedRing<S>, PlainRing<S>>;
 /// A block of RowWarps x ColumnWarps warps that owns 16 rows per row warp. Column warps share the
 /// keys of a tile when scores are made, and the dimensions when values are added. Keys and values
 /// of type K go through a ring of Stages tiles. Heads of fewer dimensions are filled up with zeros.
-template <int HeadDim, int RowWarps, int ColumnWarps, int Stages, typename K>
+/// A softcap is part of the shape: its instructions would cost every model a tenth of the loop.
+template <int HeadDim, int RowWarps, int ColumnWarps, int Stages, typename K, bool IsCapped>
 struct AttentionShape {
   using Kv = K;
+  static constexpr bool is_capped = IsCapped;
   static constexpr bool is_coded = std::is_same_v<K, e4m3>;
   /// Of bf16 that codes are widened to. Two of 256 dimensions are more than a block has room for.
   static constexpr int wide_tiles = HeadDim <= 128 ? 2 : 1;
@@ -91,13 +93,13 @@ struct AttentionShape {
 };
 
 /// For the rows of few tokens.
-template <int HeadDim, typename K>
+template <int HeadDim, typename K, bool IsCapped>
 using NarrowShape = AttentionShape < HeadDim,
       1, 4,
       HeadDim<256              ? 4
               : sizeof(K) == 1 ? 3
                                : 2,
-              K>;
+              K, IsCapped>;
 
 /// The tiles of keys that one block walks: those of runs first_run + part, + parts, ...
 struct KeyWalk {
@@ -147,7 +149,7 @@ struct AttentionShared {
   SharedArray<SharedArray<float, S::column_warps>, S::rows> largest;
   SharedArray<std::int64_t, places_kept * tile_keys> places;
   TileSearch search;
-  SharedArray<int, S::rows> position;  ///< of each row
+  SharedArray<RowReach, S::rows> reach;
   SharedArray<KeyWalk, 1> walk;
   SharedArray<int, 1> is_last;
 };
@@ -243,10 +245,10 @@ __device__ __forceinline__ void score_keys(AttentionShared<S>& shared, KeyTile<S
   }
 }
 
-/// The softcap of a tile's scores.
+/// The softcap of a tile's scores, where there is one.
 template <typename S, typename Params>
 __device__ __forceinline__ void cap_scores(const Params& p, float (&scores)[S::scores][4]) {
-  if (p.cap_scale == 0.0F) return;
+  if constexpr (!S::is_capped) return;
 #pragma unroll
   for (auto& eight : scores) {
 #pragma unroll
@@ -255,14 +257,14 @@ __device__ __forceinline__ void cap_scores(const Params& p, float (&scores)[S::s
 }
 
 /// Takes out the scores of keys that a row does not see; `key` is the tile's first of the warp.
-template <typename S, typename Params>
-__device__ __forceinline__ void mask_scores(const Params& p, const AttentionShared<S>& shared,
-                                            int warp_row, int key, float (&scores)[S::scores][4]) {
+template <typename S>
+__device__ __forceinline__ void mask_scores(const AttentionShared<S>& shared, int warp_row, int key,
+                                            float (&scores)[S::scores][4]) {
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    const int position = shared.position[warp_row + lane / 4 + i * 8], own = key + lane % 4 * 2;
-    const int first = p.first_key(position) - own, last = position - own;
+    const RowReach reach = shared.reach[warp_row + lane / 4 + i * 8];
+    const int own = key + lane % 4 * 2, first = reach.first - own, last = reach.last - own;
 #pragma unroll
     for (int n = 0; n < S::scores; ++n) {
       if (n * 8 < first || n * 8 > last) scores[n][2 * i] = no_score;
@@ -411,27 +413,27 @@ __device__ __forceinline__ void write_partials(const Params& p, const AttentionT
 
 /// Merges all runs of a tile, in ascending order as merge() does, to y: thread `thread` of
 /// `threads` that share the tile. A thread owns four neighbouring dimensions of a row.
-template <typename S, int RunsInFlight, typename Params>
+template <int HeadDim, int RunsInFlight, typename Params>
 __device__ __forceinline__ void merge_partials(const Params& p, const AttentionTile& tile,
                                                int kv_head, const KeyWalk& walk, int thread,
                                                int threads) {
-  constexpr int fours = S::head_dim / 4;
+  constexpr int fours = HeadDim / 4;
   for (int i = thread; i < tile.rows * fours; i += threads) {
     const int row = i / fours, column = i % fours * 4;
     float sums[4] = {}, weights = 0.0F, largest = no_score;
-    const float* partial = partial_of<S::head_dim>(p, tile, kv_head, walk.first_run, row);
+    const float* partial = partial_of<HeadDim>(p, tile, kv_head, walk.first_run, row);
 #pragma unroll RunsInFlight
     for (int run = 0; run < walk.runs; ++run) {
       float part[4];
       unpack(load16(partial + column), part);
-      const float part_weights = partial[S::head_dim], part_largest = partial[S::head_dim + 1];
+      const float part_weights = partial[HeadDim], part_largest = partial[HeadDim + 1];
       const float next = fmaxf(largest, part_largest);
       const float keep = shrink_of(largest, next, p.scale);
       const float add = shrink_of(part_largest, next, p.scale);
       for (int j = 0; j < 4; ++j) sums[j] = merged(sums[j], keep, part[j], add);
       weights = merged(weights, keep, part_weights, add);
       largest = next;
-      partial += tile.span_rows * partial_floats(S::head_dim);
+      partial += tile.span_rows * partial_floats(HeadDim);
     }
     const float* const sink = p.sink_of(kv_head, tile.first_row + row);
     const float scale = 1.0F / weights_with_sink(weights, largest, p.scale, sink);

@@ -119,8 +119,8 @@ __device__ __forceinline__ void walk_keys(const Params& p, int kv_head, const Ro
     float scores[S::scores][4], largest[2];
     score_keys<S>(shared, shared.ring.tile(2 * t), warp_row, warp_key, scores);
     cap_scores<S>(p, scores);
-    if (key + tile_keys - 1 > shared.position[0] || key < walk.whole) {
-      mask_scores<S>(p, shared, warp_row, key + warp_key, scores);
+    if (key + tile_keys - 1 > shared.reach[0].last || key < walk.whole) {
+      mask_scores<S>(shared, warp_row, key + warp_key, scores);
     }
     find_largest<S>(scores, warp_row, column_warp, shared, largest);
     std::uint32_t pairs[S::scores][2], weights[tile_keys / 16][4];
@@ -183,7 +183,8 @@ __device__ __forceinline__ void attend_tile(const Params& p, const Rows& rows,
     shared.walk[0] = walk_of(p, tile, semaphore, static_cast<int>(blockIdx.z));
   }
   if (thread < S::rows) {
-    shared.position[thread] = tile.position + (tile.first_row + thread) / p.group;
+    const int position = tile.position + (tile.first_row + thread) / p.group;
+    shared.reach[thread] = {.first = p.first_key(position), .last = position};
   }
   sync_block();
   if (static_cast<int>(blockIdx.z) >= walk.parts) return;
@@ -199,28 +200,28 @@ __device__ __forceinline__ void attend_tile(const Params& p, const Rows& rows,
   });
   if (p.merges_apart) return;
   if (is_last_of(walk.parts, p.semaphores + semaphore, shared.is_last)) {
-    merge_partials<S, 4>(p, tile, kv_head, walk, thread, S::threads);
+    merge_partials<S::head_dim, 4>(p, tile, kv_head, walk, thread, S::threads);
   }
 }
 
 inline constexpr int merge_threads = 128;
 
 /// Merges the partials of a tile: grid (tiles, kv heads, slices of a tile's rows and dimensions).
-template <typename S>
+template <int HeadDim, int Rows, typename K>
 __global__ void __launch_bounds__(merge_threads)
-    attention_merge_kernel(const AttentionParams<bf16, typename S::Kv> p) {
+    attention_merge_kernel(const AttentionParams<bf16, K> p) {
   auto& search = shared_object<TileSearch>();
   const int kv_head = static_cast<int>(blockIdx.y);
   const std::int64_t semaphore = static_cast<std::int64_t>(blockIdx.x) * gridDim.y + blockIdx.y;
   let_next_kernel_start();
   wait_for_previous_kernel();
-  if (!find_tile(p, S::rows, blockIdx.x, search)) return;
+  if (!find_tile(p, Rows, blockIdx.x, search)) return;
   const AttentionTile& tile = search.found[0];
   const KeyWalk walk = walk_of(p, tile, semaphore, 0);
   if (walk.parts == 1) return;  // its block has written the answers
-  merge_partials<S, 16>(p, tile, kv_head, walk,
-                        static_cast<int>(blockIdx.z * blockDim.x + threadIdx.x),
-                        static_cast<int>(gridDim.z * blockDim.x));
+  merge_partials<HeadDim, 16>(p, tile, kv_head, walk,
+                              static_cast<int>(blockIdx.z * blockDim.x + threadIdx.x),
+                              static_cast<int>(gridDim.z * blockDim.x));
 }
 
 }  // namespace hyb::kernels::cuda
@@ -292,7 +293,7 @@ void launch_tiles(Stream& stream, void (*kernel)(Params), Params params, std::in
          {.blocks = grid(pieces(S::rows * S::head_dim / 4, merge_threads)),
           .threads = merge_threads,
           .starts_early = true},
-         attention_merge_kernel<S>, merged);
+         attention_merge_kernel<S::head_dim, S::rows, typename S::Kv>, merged);
 }
 
 }  // namespace hyb::kernels::cuda

@@ -60,10 +60,8 @@ struct AttentionParams {
     const int in_chunk = own < chunk ? 0 : own / chunk * chunk;
     return in_window > in_chunk ? in_window : in_chunk;
   }
-  /// A product q . k as a score that `scale` is for.
-  __device__ float capped(float product) const {
-    return cap_scale == 0.0F ? product : tanh_fast(product * cap_scale);
-  }
+  /// A product q . k as a score that `scale` is for, where there is a softcap.
+  __device__ float capped(float product) const { return tanh_fast(product * cap_scale); }
   __device__ const float* sink_of(int kv_head, int row) const {
     return sinks == nullptr ? nullptr : sinks + kv_head * group + row % group;
   }
@@ -81,6 +79,11 @@ struct AttentionParams {
   __device__ std::int64_t offset_of(int token, int kv_head, int row, std::int64_t stride) const {
     return offset_of(token, kv_head, row, stride, layout.head_dim);
   }
+};
+
+/// The keys that a row attends to: first and last.
+struct RowReach {
+  int first, last;
 };
 
 /// Some neighbouring rows of a span.

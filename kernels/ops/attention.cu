@@ -71,7 +71,7 @@ __device__ __forceinline__ float score_key(const RowKeys<T, K>& keys, int key,
   const K* const k = keys.of(key);
   float dot = 0.0F;
   for (int d = 0; d < keys.p.layout.head_dim; ++d) dot = fmaf(q[d], to_float(k[d]), dot);
-  return keys.p.capped(dot);
+  return keys.p.cap_scale == 0.0F ? dot : keys.p.capped(dot);
 }
 
 /// 32 keys from `first` on: one to a lane for the scores, then one after the other for the values.
@@ -220,33 +220,39 @@ void launch_spans(Stream& stream, const Attention& op, const Params<Narrow>& par
 /// Wide tiles for heads of 256: of 64 rows, with three tiles of keys and values in the ring, where
 /// a block has room for them. Keys and values come from the second-level cache half as often then,
 /// and the copies of one tile are under way while the one before is multiplied.
-template <typename K>
+template <typename K, bool IsCapped>
 void attend_256(Stream& stream, const Attention& op, const AttentionParams<bf16, K>& params) {
-  using Small = AttentionShape<256, 2, 4, 2, K>;
-  using Large = AttentionShape<256, 4, 2, 3, K>;
+  using Small = AttentionShape<256, 2, 4, 2, K, IsCapped>;
+  using Large = AttentionShape<256, 4, 2, 3, K, IsCapped>;
   static_assert(sizeof(AttentionShared<Small>) <= shared_bytes_everywhere);
   if (sizeof(AttentionShared<Large>) <= stream.shared_bytes_max()) {
-    return launch_spans<NarrowShape<256, K>, Large>(stream, op, params);
+    return launch_spans<NarrowShape<256, K, IsCapped>, Large>(stream, op, params);
   }
-  launch_spans<NarrowShape<256, K>, Small>(stream, op, params);
+  launch_spans<NarrowShape<256, K, IsCapped>, Small>(stream, op, params);
 }
 
-template <typename K>
+template <typename K, bool IsCapped>
 void attend(Stream& stream, const Attention& op) {
-  using Wide64 = AttentionShape<64, 8, 1, 4, K>;
-  using Wide128 = AttentionShape<128, 8, 1, 3, K>;
+  using Wide64 = AttentionShape<64, 8, 1, 4, K, IsCapped>;
+  using Wide128 = AttentionShape<128, 8, 1, 3, K, IsCapped>;
   static_assert(sizeof(AttentionShared<Wide64>) <= shared_bytes_everywhere);
   static_assert(sizeof(AttentionShared<Wide128>) <= shared_bytes_everywhere);
   auto params = attention_params<bf16, K>(op);
   set_workspace(op, params);
   switch (tile_dim(op.head_dim)) {
     case 64:
-      return launch_spans<NarrowShape<64, K>, Wide64>(stream, op, params);
+      return launch_spans<NarrowShape<64, K, IsCapped>, Wide64>(stream, op, params);
     case 128:
-      return launch_spans<NarrowShape<128, K>, Wide128>(stream, op, params);
+      return launch_spans<NarrowShape<128, K, IsCapped>, Wide128>(stream, op, params);
     default:
-      attend_256(stream, op, params);
+      attend_256<K, IsCapped>(stream, op, params);
   }
+}
+
+template <typename K>
+void attend_pages(Stream& stream, const Attention& op) {
+  if (op.softcap == 0.0F) return attend<K, false>(stream, op);
+  attend<K, true>(stream, op);
 }
 
 }  // namespace
@@ -265,8 +271,8 @@ bool fits_attention_matrix(const Attention& op) {
 }
 
 void attention_matrix(Stream& stream, const Attention& op) {
-  if (op.pages_of_layer.dtype == DType::f8_e4m3) return attend<e4m3>(stream, op);
-  attend<bf16>(stream, op);
+  if (op.pages_of_layer.dtype == DType::f8_e4m3) return attend_pages<e4m3>(stream, op);
+  attend_pages<bf16>(stream, op);
 }
 
 std::size_t attention_workspace_bytes(std::int64_t tokens, std::int64_t heads,

@@ -152,16 +152,22 @@ void run(Stream& stream, const Attention& op, const RopeKvWrite& write) {
                              INT64_MAX);
 }
 
-template <typename K>
+template <typename K, bool IsCapped>
 void run_in_tiles(Stream& stream, const Attention& op, const RopeKvWrite& write) {
   switch (tile_dim(op.head_dim)) {
     case 64:
-      return run<NarrowShape<64, K>>(stream, op, write);
+      return run<NarrowShape<64, K, IsCapped>>(stream, op, write);
     case 128:
-      return run<NarrowShape<128, K>>(stream, op, write);
+      return run<NarrowShape<128, K, IsCapped>>(stream, op, write);
     default:
-      run<NarrowShape<256, K>>(stream, op, write);
+      run<NarrowShape<256, K, IsCapped>>(stream, op, write);
   }
+}
+
+template <typename K>
+void run_pages(Stream& stream, const Attention& op, const RopeKvWrite& write) {
+  if (op.softcap == 0.0F) return run_in_tiles<K, false>(stream, op, write);
+  run_in_tiles<K, true>(stream, op, write);
 }
 
 }  // namespace
@@ -173,9 +179,8 @@ void attention_step(Stream& stream, const AttentionStep& op) {
   require(op.scale > 0.0F, "attention_step: scale is positive on the device");
   if (!op.queries_only && fits_attention_matrix(attend) && op.head_dim % 16 == 0) {
     const bool is_coded = op.pages_of_layer.dtype == DType::f8_e4m3;
-    if (is_coded && has_eights<bf16, e4m3>(write)) return run_in_tiles<e4m3>(stream, attend, write);
-    if (!is_coded && has_eights<bf16, bf16>(write))
-      return run_in_tiles<bf16>(stream, attend, write);
+    if (is_coded && has_eights<bf16, e4m3>(write)) return run_pages<e4m3>(stream, attend, write);
+    if (!is_coded && has_eights<bf16, bf16>(write)) return run_pages<bf16>(stream, attend, write);
   }
   rope_kv_write(stream, write);
   attention(stream, attend);
