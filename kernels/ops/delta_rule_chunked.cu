@@ -299,25 +299,29 @@ __global__ void __launch_bounds__(chunk_threads, 3)
 
 namespace {
 
-constexpr int part_columns = 32;  ///< of a head's values, a block's
-constexpr int part_tiles = part_columns / 8;
+/// Of a head's values, a block's: wide ones read keys and queries less often, narrow ones are twice
+/// as many.
+constexpr int wide_columns = 32, narrow_columns = 16;
 
 /// So that a chunk's offsets are 32-bit numbers.
 constexpr std::int64_t row_stride_max = 1 << 24;
 
-using Values = ChunkTile<chunk_tokens, part_columns>;
+template <int Columns>
+using Values = ChunkTile<chunk_tokens, Columns>;
 using Matrix = ChunkTile<chunk_tokens, chunk_tokens>;
-using Answer = float[part_tiles][4];  ///< 16 tokens of a warp, as mma_bf16 leaves them
+/// 16 tokens of a warp, as mma_bf16 leaves them.
+template <int Columns>
+using Answer = float[Columns / 8][4];
 
 /// The copies for a chunk are issued as soon as the one before does not need the place.
-template <int Rows>
+template <int Rows, int Columns>
 struct alignas(16) Shared {
   SharedArray<ChunkTile<chunk_tokens, Rows>, 2> k;
   ChunkTile<chunk_tokens, Rows> q;
-  Values v;
+  Values<Columns> v;
   Matrix solved, scores;
-  ChunkTile<Rows, part_columns> state;
-  Values errors, changes, weighted;  ///< v - S^T k; d; d as the state takes it
+  ChunkTile<Rows, Columns> state;
+  Values<Columns> errors, changes, weighted;  ///< v - S^T k; d; d as the state takes it
   SharedArray<DeltaFactors, 2> factors;
 };
 
@@ -330,11 +334,12 @@ struct Share {
 };
 
 /// A block's part of the state in registers, as f32: a warp owns a quarter of its rows.
-template <int Rows>
+template <int Rows, int Columns>
 struct State {
   static constexpr int warp_rows = Rows / chunk_warps, row_tiles = warp_rows / 16;
+  static constexpr int column_tiles = Columns / 8;
 
-  float values[row_tiles][part_tiles][4];
+  float values[row_tiles][column_tiles][4];
 
   /// body(row, column, first, second) for every pair of neighbours.
   template <typename Body>
@@ -344,7 +349,7 @@ struct State {
 #pragma unroll
     for (int m = 0; m < row_tiles; ++m) {
 #pragma unroll
-      for (int n = 0; n < part_tiles; ++n) {
+      for (int n = 0; n < column_tiles; ++n) {
         float(&tile)[4] = values[m][n];
         body(row + m * 16, n * 8 + lane % 4 * 2, tile[0], tile[1]);
         body(row + m * 16 + 8, n * 8 + lane % 4 * 2, tile[2], tile[3]);
@@ -367,7 +372,7 @@ struct State {
       store_pair(to + row * stride + column, first, second);
     });
   }
-  __device__ __forceinline__ void spread(ChunkTile<Rows, part_columns>& to) {
+  __device__ __forceinline__ void spread(ChunkTile<Rows, Columns>& to) {
     each_pair([&](int row, int column, float first, float second) {
       store_pair(to.at(row, column), first, second);
     });
@@ -375,7 +380,8 @@ struct State {
 
   /// state <- total * state + k^T weighted
   __device__ __forceinline__ void move_on(const ChunkTile<chunk_tokens, Rows>& k,
-                                          const Values& weighted, float total, int tokens) {
+                                          const Values<Columns>& weighted, float total,
+                                          int tokens) {
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
     const int row = static_cast<int>(threadIdx.x) / warp_size * warp_rows;
 #pragma unroll
@@ -388,9 +394,9 @@ struct State {
     }
 #pragma unroll 1
     for (int t = 0; t < chunk_tokens && t < tokens; t += 16) {
-      std::uint32_t right[part_tiles / 2][4];
+      std::uint32_t right[column_tiles / 2][4];
 #pragma unroll
-      for (int n = 0; n < part_tiles / 2; ++n) {
+      for (int n = 0; n < column_tiles / 2; ++n) {
         ldmatrix_x4_transposed(
             right[n], weighted.at(t + lane % 8 + lane / 8 % 2 * 8, n * 16 + lane / 16 * 8));
       }
@@ -400,7 +406,7 @@ struct State {
         ldmatrix_x4_transposed(a,
                                k.at(t + lane % 8 + lane / 16 * 8, row + m * 16 + lane / 8 % 2 * 8));
 #pragma unroll
-        for (int n = 0; n < part_tiles; ++n) {
+        for (int n = 0; n < column_tiles; ++n) {
           mma_bf16(values[m][n], a, right[n / 2][n % 2 * 2], right[n / 2][n % 2 * 2 + 1]);
         }
       }
@@ -409,8 +415,9 @@ struct State {
 };
 
 /// answer += the warp's 16 rows of `left` times `right`, over the tokens up to the warp's last.
-__device__ __forceinline__ void add_tokens(const Matrix& left, const Values& right,
-                                           Answer& answer) {
+template <int Columns>
+__device__ __forceinline__ void add_tokens(const Matrix& left, const Values<Columns>& right,
+                                           Answer<Columns>& answer) {
   const int warp = static_cast<int>(threadIdx.x) / warp_size;
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
 #pragma unroll 1
@@ -418,7 +425,7 @@ __device__ __forceinline__ void add_tokens(const Matrix& left, const Values& rig
     std::uint32_t a[4];
     ldmatrix_x4(a, left.at(warp * 16 + lane % 16, t + lane / 16 * 8));
 #pragma unroll
-    for (int n = 0; n < part_tiles; n += 2) {
+    for (int n = 0; n < Columns / 8; n += 2) {
       std::uint32_t b[4];
       ldmatrix_x4_transposed(b, right.at(t + lane % 8 + lane / 8 % 2 * 8, n * 8 + lane / 16 * 8));
       mma_bf16(answer[n], a, b[0], b[1]);
@@ -428,11 +435,11 @@ __device__ __forceinline__ void add_tokens(const Matrix& left, const Values& rig
 }
 
 /// What the warp's 16 keys and queries find in the state.
-template <int Rows>
+template <int Rows, int Columns>
 __device__ __forceinline__ void find(const ChunkTile<chunk_tokens, Rows>& k,
                                      const ChunkTile<chunk_tokens, Rows>& q,
-                                     const ChunkTile<Rows, part_columns>& state, Answer& by_k,
-                                     Answer& by_q) {
+                                     const ChunkTile<Rows, Columns>& state, Answer<Columns>& by_k,
+                                     Answer<Columns>& by_q) {
   const int warp = static_cast<int>(threadIdx.x) / warp_size;
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
 #pragma unroll 2
@@ -441,7 +448,7 @@ __device__ __forceinline__ void find(const ChunkTile<chunk_tokens, Rows>& k,
     ldmatrix_x4(keys, k.at(warp * 16 + lane % 16, r + lane / 16 * 8));
     ldmatrix_x4(queries, q.at(warp * 16 + lane % 16, r + lane / 16 * 8));
 #pragma unroll
-    for (int n = 0; n < part_tiles; n += 2) {
+    for (int n = 0; n < Columns / 8; n += 2) {
       std::uint32_t b[4];
       ldmatrix_x4_transposed(b, state.at(r + lane % 8 + lane / 8 % 2 * 8, n * 8 + lane / 16 * 8));
       mma_bf16(by_k[n], keys, b[0], b[1]);
@@ -453,22 +460,22 @@ __device__ __forceinline__ void find(const ChunkTile<chunk_tokens, Rows>& k,
 }
 
 /// body(token of the chunk, column, first, second) for every pair of an answer.
-template <typename Body>
-__device__ __forceinline__ void each_pair(Answer& answer, Body&& body) {
+template <int Tiles, typename Body>
+__device__ __forceinline__ void each_pair(float (&answer)[Tiles][4], Body&& body) {
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
   const int token = static_cast<int>(threadIdx.x) / warp_size * 16 + lane / 4;
 #pragma unroll
-  for (int n = 0; n < part_tiles; ++n) {
+  for (int n = 0; n < Tiles; ++n) {
     body(token, n * 8 + lane % 4 * 2, answer[n][0], answer[n][1]);
     body(token + 8, n * 8 + lane % 4 * 2, answer[n][2], answer[n][3]);
   }
 }
 
-template <int Rows>
+template <int Rows, int Columns>
 struct Copies {
   const DeltaChunkParams& p;
   const Share& share;
-  Shared<Rows>& shared;
+  Shared<Rows, Columns>& shared;
 
   __device__ __forceinline__ const bf16* line(int chunk) const {
     return p.x + (share.first + chunk * chunk_tokens) * p.x_stride;
@@ -506,14 +513,14 @@ struct Copies {
 
 /// The chunk's answers: a warp's 16 tokens. Two barriers; after each, copies into
 /// what no warp reads any more are issued.
-template <int Rows>
-__device__ __forceinline__ void answer_chunk(const Copies<Rows>& copies, int chunk) {
+template <int Rows, int Columns>
+__device__ __forceinline__ void answer_chunk(const Copies<Rows, Columns>& copies, int chunk) {
   const DeltaChunkParams& p = copies.p;
-  Shared<Rows>& shared = copies.shared;
+  Shared<Rows, Columns>& shared = copies.shared;
   const DeltaFactors& factors = shared.factors[chunk % 2];
   const int tokens = copies.left(chunk);
   const bool works = static_cast<int>(threadIdx.x) / warp_size * 16 < tokens;
-  Answer found = {}, answer = {};
+  Answer<Columns> found = {}, answer = {};
   if (works) {
     find(shared.k[chunk % 2], shared.q, shared.state, found, answer);
     each_pair(found, [&](int token, int column, float first, float second) {
@@ -532,7 +539,7 @@ __device__ __forceinline__ void answer_chunk(const Copies<Rows>& copies, int chu
   copies.queries(chunk + 1);
   cp_async_commit();
   if (works) {
-    Answer changes = {};
+    Answer<Columns> changes = {};
     add_tokens(shared.solved, shared.errors, changes);
     each_pair(changes, [&](int token, int column, float first, float second) {
       const float factor = factors.of_write[token];
@@ -554,10 +561,10 @@ __device__ __forceinline__ void answer_chunk(const Copies<Rows>& copies, int chu
 }
 
 /// A block's share of a span that has tokens, from slot to slot.
-template <int Rows>
+template <int Rows, int Columns>
 __device__ __forceinline__ void run_span(const DeltaChunkParams& p, const Share& share,
-                                         Shared<Rows>& shared) {
-  const Copies<Rows> copies = {p, share, shared};
+                                         Shared<Rows, Columns>& shared) {
+  const Copies<Rows, Columns> copies = {p, share, shared};
   copies.keys(0);
   copies.queries(0);
   cp_async_commit();
@@ -565,7 +572,7 @@ __device__ __forceinline__ void run_span(const DeltaChunkParams& p, const Share&
   cp_async_commit();
   const std::int64_t from = share.read_slot, to = share.write_slot;
   const std::int64_t at = p.state_of(share.head) + share.column;
-  State<Rows> state;
+  State<Rows, Columns> state;
   if (p.state_is_bf16) {
     const auto* const slots = static_cast<const bf16*>(p.state);
     state.load(from < 0 ? nullptr : slots + from * p.state_stride + at, p.columns);
@@ -591,19 +598,19 @@ __device__ __forceinline__ void run_span(const DeltaChunkParams& p, const Share&
   }
 }
 
-/// grid (heads * parts, spans): a block owns 32 columns of a head and walks the chunks of its span,
-/// or of the chain that starts with it, with their state in registers, as f32 from chunk to chunk.
-/// The products' operands (state, A, B, errors, d) are bf16: the state is within 2^-7 of the plain
-/// loop's in terms of the largest |v| and number in the state before the span, y within 2^-9 of the
-/// same but for its rounding.
-template <int Rows>
+/// grid (heads * parts, spans): a block owns some columns of a head and walks the chunks of its
+/// span, or of the chain that starts with it, with their state in registers, as f32 from chunk to
+/// chunk. The products' operands (state, A, B, errors, d) are bf16: the state is within 2^-7 of the
+/// plain loop's in terms of the largest |v| and number in the state before the span, y within 2^-9
+/// of the same but for its rounding. How many columns a block has changes no bit.
+template <int Rows, int Columns>
 __global__ void __launch_bounds__(chunk_threads, 2)
     delta_rule_chunk_kernel(const DeltaChunkParams p) {
-  auto& shared = dynamic_shared<Shared<Rows>>();
-  const int parts = p.columns / part_columns;
+  auto& shared = dynamic_shared<Shared<Rows, Columns>>();
+  const int parts = p.columns / Columns;
   Share share;
   share.head = static_cast<int>(blockIdx.x) / parts;
-  share.column = static_cast<int>(blockIdx.x) % parts * part_columns;
+  share.column = static_cast<int>(blockIdx.x) % parts * Columns;
   let_next_kernel_start();
   wait_for_previous_kernel();
   int index = static_cast<int>(blockIdx.y);
@@ -643,6 +650,17 @@ DeltaChunkParams params_of(const DeltaRule& op) {
   return params;
 }
 
+template <int Rows, int Columns>
+void walk_chunks(Stream& stream, const DeltaChunkParams& params) {
+  launch(stream,
+         {.blocks = dim3(static_cast<unsigned>(params.heads) * pieces(params.columns, Columns),
+                         static_cast<unsigned>(params.spans)),
+          .threads = chunk_threads,
+          .shared_bytes = sizeof(Shared<Rows, Columns>),
+          .starts_early = true},
+         delta_rule_chunk_kernel<Rows, Columns>, params);
+}
+
 template <int Rows>
 void run(Stream& stream, const DeltaRule& op) {
   const DeltaChunkParams params = params_of(op);
@@ -653,13 +671,13 @@ void run(Stream& stream, const DeltaRule& op) {
           .shared_bytes = sizeof(DeltaSolveShared<Rows>),
           .starts_early = true},
          delta_rule_solve_kernel<Rows>, params);
-  launch(stream,
-         {.blocks = dim3(heads * pieces(params.columns, part_columns),
-                         static_cast<unsigned>(params.spans)),
-          .threads = chunk_threads,
-          .shared_bytes = sizeof(Shared<Rows>),
-          .starts_early = true},
-         delta_rule_chunk_kernel<Rows>, params);
+  // A long prompt's chunks follow each other, so what shortens it is more blocks side by side.
+  const std::int64_t wide = std::int64_t{params.heads} * (params.columns / wide_columns);
+  if (wide * params.spans <= stream.processors()) {
+    walk_chunks<Rows, narrow_columns>(stream, params);
+  } else {
+    walk_chunks<Rows, wide_columns>(stream, params);
+  }
 }
 
 }  // namespace
@@ -669,7 +687,7 @@ bool delta_rule_chunked_takes(const DeltaRule& op) {
   const auto address = [](const Tensor& tensor) {
     return reinterpret_cast<std::uintptr_t>(tensor.data);
   };
-  return op.x.dtype == DType::bf16 && (rows == 64 || rows == 128) && columns % part_columns == 0 &&
+  return op.x.dtype == DType::bf16 && (rows == 64 || rows == 128) && columns % wide_columns == 0 &&
          std::max(op.x.row_stride, op.y.row_stride) <= row_stride_max &&
          is_vector_aligned(op.x.as<bf16>(), op.x.row_stride) && address(op.y) % 4 == 0 &&
          op.y.row_stride % 2 == 0 && address(op.state) % 8 == 0 && op.state.row_stride % 2 == 0 &&

@@ -260,10 +260,11 @@ TEST_SUITE("cuda/delta_rule_scan") {
 }
 
 /// As much as the case can use.
-Workspace workspace_of(const DeltaCase& c, std::int64_t spare_tokens = 0) {
+Workspace workspace_of(const DeltaCase& c, std::int64_t spare_tokens = 0,
+                       std::size_t spare_spans = 2) {
+  const auto spans = static_cast<std::int64_t>(c.spans.read.size() + spare_spans);
   return Workspace(delta_rule_workspace_bytes(Device::cuda, c.spans.begins.back() + spare_tokens,
-                                              static_cast<std::int64_t>(c.spans.read.size()) + 2,
-                                              c.value_heads));
+                                              spans, c.value_heads));
 }
 
 /// The chunked form in a workspace.
@@ -329,6 +330,20 @@ TEST_SUITE("cuda/delta_rule_chunked") {
       for (const DeltaCase& c : chunked_cases) check_inputs(c, c.inputs(70));
       check_inputs(chunked_cases[0], chunked_cases[0].inputs(), true);
     });
+  }
+
+  TEST_CASE("how many blocks share a head changes no bit") {
+    for (const DeltaCase& c : chunked_cases) {
+      CAPTURE(c.rows);
+      const DeltaInputs in = c.inputs(70);
+      // More spans than a card has multiprocessors: blocks have more columns.
+      constexpr std::size_t many = 400;
+      const Workspace workspace = workspace_of(c, 70, many);
+      const RecurrentAnswer few = run_route(chunked(workspace), c, in, false, 2),
+                            all = run_route(chunked(workspace), c, in, false, many);
+      CHECK(few.y.everything() == all.y.everything());
+      CHECK(few.state.everything() == all.state.everything());
+    }
   }
 
   TEST_CASE("a span without others goes in chunks, however short") {
