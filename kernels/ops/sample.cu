@@ -93,14 +93,28 @@ struct Found {
   Sums before;
 };
 
+struct Candidate {
+  float logit;
+  int id;
+};
+constexpr int candidates_max = 4096;
+
+/// The logits of bins 0 .. through, in any order: what searches look at instead of the whole row.
+struct Candidates {
+  int through = -1, count = 0;
+};
+
 struct SampleShared {
   Histogram by_distance, by_key;
+  SharedArray<Candidate, candidates_max> candidates;
+  SharedArray<Candidates, 1> held;
   SharedArray<Sums, sample_warps> sums;
   SharedArray<Mass, sample_warps> masses;
   SharedArray<Found, 1> found;
   SharedArray<int, 1> id, taken, is_last;
   SharedArray<Mass, 32> list;
 };
+static_assert(sizeof(SampleShared) <= 99 << 10);  // what every card gives to a block
 
 __device__ __forceinline__ int sample_lane() { return static_cast<int>(threadIdx.x) % warp_size; }
 __device__ __forceinline__ int sample_warp() { return static_cast<int>(threadIdx.x) / warp_size; }
@@ -230,6 +244,26 @@ __device__ __forceinline__ Found find_bin(SampleShared& shared, const Histogram&
   return shared.found[0];
 }
 
+/// The id of begin .. end-1 at which `before` and the running sum of value(id, logit) reach `need`.
+template <typename Value>
+__device__ __forceinline__ int find_id_between(SampleShared& shared, const LogitRow& row, int begin,
+                                               int end, Mass before, Mass need, Value&& value) {
+  sync_block();
+  if (sample_warp() == 0) {
+    bool is_found = false;
+    for (int first = begin; first < end && !is_found; first += warp_size) {
+      const int id = first + sample_lane();
+      const Mass through = before + warp_running(id < end ? value(id, row.logits[id]) : 0);
+      const unsigned reached = ballot(through >= need);
+      is_found = reached != 0;
+      if (is_found && sample_lane() == std::countr_zero(reached)) shared.id[0] = id;
+      before = shuffle(through, warp_size - 1);
+    }
+  }
+  sync_block();
+  return shared.id[0];
+}
+
 /// The id at which the running sum of value(id, logit), in ascending order of ids, reaches `need`,
 /// which is at least 1 and at most the whole.
 template <typename Value>
@@ -256,26 +290,45 @@ __device__ __forceinline__ int find_id(SampleShared& shared, const LogitRow& row
     begin = old_begin + warp * part;
     end = begin + part < end ? begin + part : end;
   }
+  return find_id_between(shared, row, begin, end, before, need, value);
+}
+
+/// body(id, logit) for all candidates, or for all logits where there are none.
+template <typename Body>
+__device__ __forceinline__ void each_candidate(const SampleShared& shared, const LogitRow& row,
+                                               Body&& body) {
+  const Candidates held = shared.held[0];
+  if (held.through < 0) return each_logit(row, body);
+  for (int i = static_cast<int>(threadIdx.x); i < held.count; i += sample_threads) {
+    body(shared.candidates[i].id, shared.candidates[i].logit);
+  }
+}
+
+/// Makes candidates of the logits down to bin `through`, if `count` fit.
+__device__ __forceinline__ void collect(SampleShared& shared, const LogitRow& row, int through,
+                                        Mass count) {
+  const Candidates held = shared.held[0];
+  if (through <= held.through) return;
+  const bool fits = count <= candidates_max;
   sync_block();
-  if (sample_warp() == 0) {
-    bool is_found = false;
-    for (int first = begin; first < end && !is_found; first += warp_size) {
-      const int id = first + sample_lane();
-      const Mass through = before + warp_running(id < end ? value(id, row.logits[id]) : 0);
-      const unsigned reached = ballot(through >= need);
-      is_found = reached != 0;
-      if (is_found && sample_lane() == std::countr_zero(reached)) shared.id[0] = id;
-      before = shuffle(through, warp_size - 1);
-    }
+  if (threadIdx.x == 0) {
+    shared.taken[0] = 0;
+    shared.held[0] = {fits ? through : -1, fits ? static_cast<int>(count) : 0};
   }
   sync_block();
-  return shared.id[0];
+  if (!fits) return;
+  each_logit(row, [&](int id, float logit) {
+    if (logit == -INFINITY || row.bin(logit) > through) return;
+    shared.candidates[atomic_add(&shared.taken[0], 1)] = {logit, id};
+  });
+  sync_block();
 }
 
 /// Counts and masses by distance from the largest; what is minus infinity is nowhere. Returns both
-/// of the whole row.
+/// of the whole row. What was collected before is forgotten.
 __device__ __forceinline__ Sums count_distances(SampleShared& shared, const LogitRow& row) {
   Histogram& histogram = shared.by_distance;
+  if (threadIdx.x == 0) shared.held[0] = {};
   histogram.clear();
   Mass alive = 0, mass = 0;
   each_logit(row, [&](int, float logit) {
@@ -306,18 +359,19 @@ struct Place {
 };
 
 /// The fewest likeliest logits whose count (or mass) reaches `need`. By distance, then by the bits
-/// of the key. After count_distances.
+/// of the key. After count_distances. The likeliest down to the place become candidates.
 __device__ __forceinline__ Place find_place(SampleShared& shared, const LogitRow& row, bool by_mass,
                                             Mass need) {
   const Found near = find_bin(shared, shared.by_distance, by_mass, need);
   Sums before = near.before;
+  collect(shared, row, near.bin, before.count + shared.by_distance.counts[near.bin]);
   unsigned key = 0;
   Found found = near;
 #pragma unroll 1
   for (int level = 0; level < 3; ++level) {
     const int shift = level == 0 ? 21 : level == 1 ? 10 : 0, bits = level == 2 ? 10 : 11;
     shared.by_key.clear();
-    each_logit(row, [&](int, float logit) {
+    each_candidate(shared, row, [&](int, float logit) {
       if (logit == -INFINITY || row.bin(logit) != near.bin) return;
       const unsigned own = rank_key(logit);
       if (level > 0 && own >> (shift + bits) != key) return;
@@ -335,9 +389,33 @@ __device__ __forceinline__ Place find_place(SampleShared& shared, const LogitRow
   return {.key = key, .wanted = wanted, .equals = equals, .each = each, .before = before};
 }
 
+/// As find_id, where only candidates have a value: by neighbouring ids first.
+template <typename Value>
+__device__ __forceinline__ int find_candidate(SampleShared& shared, const LogitRow& row, Mass need,
+                                              Value&& value) {
+  const int neighbours = (row.count + sample_bins - 1) / sample_bins;
+  shared.by_key.clear();
+  each_candidate(shared, row, [&](int id, float logit) {
+    const Mass own = value(id, logit);
+    if (own != 0) shared.by_key.add(id / neighbours, own);
+  });
+  sync_block();
+  const Found found = find_bin(shared, shared.by_key, true, need);
+  const int begin = found.bin * neighbours, end = begin + neighbours;
+  return find_id_between(shared, row, begin, end < row.count ? end : row.count, found.before.mass,
+                         need, value);
+}
+
 /// The id of the last of a place's wanted ones.
 __device__ __forceinline__ int find_last(SampleShared& shared, const LogitRow& row,
                                          const Place& place) {
+  if (place.equals == 1) {
+    each_candidate(shared, row, [&](int id, float logit) {
+      if (rank_key(logit) == place.key) shared.id[0] = id;
+    });
+    sync_block();
+    return shared.id[0];
+  }
   return find_id(shared, row, place.wanted,
                  [&](int, float logit) { return Mass{rank_key(logit) == place.key ? 1U : 0U}; });
 }
@@ -400,7 +478,7 @@ __device__ double find_logprobs(SampleShared& shared, const LogitRow& row, int w
     const Cut cut = cut_at(shared, row, find_place(shared, row, false, static_cast<Mass>(count)));
     if (threadIdx.x == 0) shared.taken[0] = 0;
     sync_block();
-    each_logit(row, [&](int id, float logit) {
+    each_candidate(shared, row, [&](int id, float logit) {
       const unsigned key = rank_key(logit);
       if (logit == -INFINITY || !cut.has(key, id)) return;
       shared.list[atomic_add(&shared.taken[0], 1)] =
@@ -450,19 +528,26 @@ __device__ int draw_token(SampleShared& shared, const LogitRow& row, const Sampl
   const bool is_ordered = job.top_k > 0 && job.top_k < row.count;
   Cut cut;
   Mass kept = 0;
-  if (is_ordered || job.top_p < 1.0F) cut = cut_row(shared, row, job, kept);
+  const bool is_cut = is_ordered || job.top_p < 1.0F;
+  if (is_cut) cut = cut_row(shared, row, job, kept);
   const auto mass_of = [&](int id, float logit) {
     if (!cut.has(rank_key(logit), id) || row.weight(logit) < job.min_p) return Mass{0};
     return row.mass(logit);
   };
   if (kept == 0 || job.min_p > 0.0F) {
     Mass own = 0;
-    each_logit(row, [&](int id, float logit) { own += mass_of(id, logit); });
+    const auto add = [&](int id, float logit) { own += mass_of(id, logit); };
+    if (is_cut) {
+      each_candidate(shared, row, add);
+    } else {
+      each_logit(row, add);
+    }
     kept = block_total(shared, own);
   }
   const Mass need = part_of(job.draw, kept, false);
-  if (!is_ordered) return find_id(shared, row, need, mass_of);
-  return find_last(shared, row, find_place(shared, row, true, need));
+  if (is_ordered) return find_last(shared, row, find_place(shared, row, true, need));
+  if (!is_cut || shared.held[0].through < 0) return find_id(shared, row, need, mass_of);
+  return find_candidate(shared, row, need, mass_of);
 }
 
 __device__ void answer(const Params& p, SampleOutcome outcome, int token) {

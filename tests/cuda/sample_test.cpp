@@ -128,6 +128,11 @@ TEST_SUITE("cuda/sample") {
     });
   }
 
+  TEST_CASE("of a long row, where fewer or more are left than a block keeps") {
+    check_kinds(9'000, 0.0F, 2.0F, {});
+    check_kinds(9'000, 0.25F, 3.0F, {});  // many equals
+  }
+
   TEST_CASE("a row that cannot be sampled says so") {
     constexpr std::int32_t used = 70;
     std::vector<TokenId> all;
