@@ -56,6 +56,8 @@ elseif(HYB_CUDA_KIND STREQUAL "EMULATED")
   set_source_files_properties(${cuda_sources} PROPERTIES
     LANGUAGE CXX COMPILE_OPTIONS "${emulated_options}")
   set_source_files_properties(${emulator_sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  set_source_files_properties(tests/cuda_emulator/runtime/kernel_table.cpp PROPERTIES
+    COMPILE_DEFINITIONS HYB_PTXAS_TABLE="${PROJECT_SOURCE_DIR}/kernels/cuda/ptxas.tsv")
   target_sources(hyb_kernels PRIVATE ${cuda_sources} ${emulator_sources})
   set(shadow ${PROJECT_SOURCE_DIR}/tests/cuda_emulator/shadow)
   target_include_directories(hyb_kernels BEFORE PRIVATE ${shadow})

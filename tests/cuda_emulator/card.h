@@ -8,4 +8,7 @@ namespace emulator {
 /// sm_89 have 99 KB. For streams made from now on.
 void set_block_shared_bytes(std::size_t bytes);
 
+/// Registers of a multiprocessor of the emulated card: at first 65536, as every card has.
+void set_registers(unsigned count);
+
 }  // namespace emulator

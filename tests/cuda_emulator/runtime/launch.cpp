@@ -11,6 +11,7 @@
 #include "tests/cuda_emulator/device/fault.h"
 #include "tests/cuda_emulator/device/grid.h"
 #include "tests/cuda_emulator/emulator.h"
+#include "tests/cuda_emulator/runtime/kernel_table.h"
 #include "tests/cuda_emulator/runtime/machine.h"
 
 namespace emulator {
@@ -37,17 +38,18 @@ bool has_a_shape(const Launch& launch) {
 cudaError_t set_shared_bytes_max(const void* kernel, int bytes) {
   Machine& m = machine();
   const std::lock_guard lock(m.mutex);
-  if (bytes < 0 || static_cast<std::size_t>(bytes) > m.block_shared_bytes) {
+  if (bytes < 0 ||
+      static_cast<std::size_t>(bytes) + needs_of(kernel).shared_bytes > m.block_shared_bytes) {
     return m.note(cudaErrorInvalidValue);
   }
   m.shared_bytes_max[kernel] = bytes;
   return m.note(cudaSuccess);
 }
 
-cudaError_t get_attributes(cudaFuncAttributes* attributes, const void*) {
+cudaError_t get_attributes(cudaFuncAttributes* attributes, const void* kernel) {
   Machine& m = machine();
   const std::lock_guard lock(m.mutex);
-  *attributes = {.sharedSizeBytes = 0, .ptxVersion = m.ptx_version};
+  *attributes = {.sharedSizeBytes = needs_of(kernel).shared_bytes, .ptxVersion = m.ptx_version};
   return m.note(cudaSuccess);
 }
 
@@ -81,6 +83,9 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
       arguments.size() > argument_bytes_max) {
     return m.note(cudaErrorInvalidValue);
   }
+  if (registers_of_block(needs_of(kernel), launch.block_size()) > m.registers) {
+    return m.note(cudaErrorLaunchOutOfResources);
+  }
   if (launch.cooperative && std::uint64_t{launch.block_count()} * launch.block_size() >
                                 Launcher::cooperative_threads_max) {
     return m.note(cudaErrorCooperativeLaunchTooLarge);
@@ -108,6 +113,11 @@ void set_schedule(const Schedule& schedule) {
 void set_ptx_version(int version) {
   const std::lock_guard lock(machine().mutex);
   machine().ptx_version = version;
+}
+
+void set_registers(unsigned count) {
+  const std::lock_guard lock(machine().mutex);
+  machine().registers = count;
 }
 
 void set_block_shared_bytes(std::size_t bytes) {
@@ -180,6 +190,8 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorInvalidResourceHandle";
     case cudaErrorNotReady:
       return "cudaErrorNotReady";
+    case cudaErrorLaunchOutOfResources:
+      return "cudaErrorLaunchOutOfResources";
     case cudaErrorLaunchFailure:
       return "cudaErrorLaunchFailure";
     case cudaErrorCooperativeLaunchTooLarge:

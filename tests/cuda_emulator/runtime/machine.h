@@ -108,6 +108,7 @@ class Machine {
   std::map<const void*, int> shared_bytes_max;  ///< by kernel, where it was set
   int ptx_version = 90;
   std::size_t block_shared_bytes = SharedMemory::bytes_max;  ///< that a kernel may opt in to
+  unsigned registers = 65536;                                ///< of a multiprocessor
   std::int64_t blocks_run = 0;
   bool is_recording_only = false, keeps_records = false;
   std::vector<RecordedWork> records;
