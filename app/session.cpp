@@ -474,14 +474,15 @@ struct HostTierParts {
   std::size_t copies, reads, index, snapshots;
 };
 
-/// Throws Error(usage) where too little is left.
-HostTierParts host_tier_parts(std::size_t bytes, const models::Geometry& geometry) {
+/// Throws Error(usage) where too little is left. `disk_bytes`: of a disk tier after it.
+HostTierParts host_tier_parts(std::size_t bytes, const models::Geometry& geometry,
+                              std::size_t disk_bytes = 0) {
   HostTierParts parts{};
   const std::size_t unit_bytes = std::max(geometry.slot_bytes, geometry.page_bytes);
   const std::size_t unit = unit_bytes + unit_bytes / 2;
   parts.copies = std::max(std::min(bytes / 16, std::size_t{256} << 20), 2 * unit);
   parts.reads = 2 * std::max(std::min(bytes / 16, std::size_t{256} << 20), unit);
-  parts.index = std::min(bytes / 64, std::size_t{64} << 20);
+  parts.index = std::min(std::max(bytes, disk_bytes) / 64, std::size_t{64} << 20);
   const std::size_t taken = parts.copies + parts.reads + parts.index;
   if (bytes < 2 * taken) {
     throw Error(ErrorKind::usage,
@@ -611,18 +612,54 @@ std::size_t tier_bytes(const std::string& text, const char* option) {
               std::string(option) + ": '" + text + "' is not a size like 20GB or 8GiB");
 }
 
-void add_host_tier(Session& session, const TierFlags& flags) {
+/// Where a file of the disk tier is made; the folder is there then, unless it cannot be.
+std::filesystem::path disk_tier_folder(const TierFlags& flags, const Environment& environment) {
+  std::filesystem::path folder = flags.disk_tier_folder.empty()
+                                     ? cache_folder(environment)
+                                     : std::filesystem::path(flags.disk_tier_folder);
+  std::error_code ignored;  // what is wrong with the folder the file says
+  std::filesystem::create_directories(folder, ignored);
+  return folder;
+}
+
+/// Has `add` make a tier on a disk. False, after a warning, where there is no room for its file.
+template <typename Add>
+bool try_disk(Add&& add) {
+  try {
+    add();
+    return true;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::runtime) throw;
+    log::warning(std::string("disk tier: off: ") + error.what());
+  }
+  return false;
+}
+
+void add_host_tier(Session& session, const TierFlags& flags, const Environment& environment) {
   Engine& engine = session.engine();
-  const HostTierParts parts =
-      host_tier_parts(tier_bytes(flags.host_tier, "--host-tier"), session.model().geometry);
-  engine.add_tier("host tier", std::make_unique<MemoryStorage>(parts.snapshots),
-                  {.budget_bytes = parts.snapshots,
-                   .cost = engine.prefixes().options().cost,
-                   .bytes_per_second = 1e10,
-                   .index_bytes_max = parts.index,
-                   .staging_bytes = parts.reads / 2,
-                   .may_wait = false,
-                   .source = SnapshotSource::host});
+  const std::size_t disk_bytes =
+      flags.disk_tier.empty() ? 0 : tier_bytes(flags.disk_tier, "--disk-tier");
+  const HostTierParts parts = host_tier_parts(tier_bytes(flags.host_tier, "--host-tier"),
+                                              session.model().geometry, disk_bytes);
+  TierOptions options = {.budget_bytes = parts.snapshots,
+                         .cost = engine.prefixes().options().cost,
+                         .bytes_per_second = 1e10,
+                         .index_bytes_max = parts.index,
+                         .staging_bytes = parts.reads / 2,
+                         .may_wait = false,
+                         .source = SnapshotSource::host};
+  const auto add_both = [&] {
+    TierOptions both = options;
+    both.budget_bytes = disk_bytes;
+    both.bytes_per_second = TierOptions{}.bytes_per_second;
+    both.source = SnapshotSource::disk;
+    engine.add_tier(
+        "host and disk tier",
+        std::make_unique<LayeredStorage>(parts.snapshots, disk_tier_folder(flags, environment)),
+        both);
+  };
+  if (disk_bytes > 0 && try_disk(add_both)) return;
+  engine.add_tier("host tier", std::make_unique<MemoryStorage>(parts.snapshots), options);
 }
 
 }  // namespace
@@ -637,7 +674,8 @@ void add_tier_options(CLI::App& cli, TierFlags& flags) {
          "the cache folder)")
       ->type_name("FILE");
   cli.add_option("--host-tier", flags.host_tier,
-                 "the same in the machine's memory, for a card: copied while steps run");
+                 "the same in the machine's memory, for a card: copied while steps run; with "
+                 "--disk-tier what memory has no room for goes on to disk");
 }
 
 std::size_t check_tiers(const TierFlags& flags, const ModelOptions& model) {
@@ -648,9 +686,6 @@ std::size_t check_tiers(const TierFlags& flags, const ModelOptions& model) {
                   "--host-tier: on the CPU the pools are in the host's memory already; give them "
                   "more with --memory, or use --disk-tier");
     }
-    if (!flags.disk_tier.empty()) {
-      throw Error(ErrorKind::usage, "--host-tier: there is one tier; give it or --disk-tier");
-    }
     if (model.reuse.snapshots == "int8") {
       throw Error(ErrorKind::usage,
                   "--host-tier: with --snapshots int8 answers would depend on which snapshots were "
@@ -659,7 +694,11 @@ std::size_t check_tiers(const TierFlags& flags, const ModelOptions& model) {
     host_bytes = tier_bytes(flags.host_tier, "--host-tier");
   }
   if (!flags.disk_tier.empty()) {
-    tier_bytes(flags.disk_tier, "--disk-tier");
+    if (tier_bytes(flags.disk_tier, "--disk-tier") <= host_bytes) {
+      throw Error(ErrorKind::usage,
+                  "--disk-tier: with --host-tier it has all that the host's memory has, and more: "
+                  "give it the larger size");
+    }
   } else if (!flags.disk_tier_folder.empty()) {
     throw Error(ErrorKind::usage, "--disk-tier-folder: there is no --disk-tier");
   }
@@ -667,22 +706,15 @@ std::size_t check_tiers(const TierFlags& flags, const ModelOptions& model) {
 }
 
 void add_tiers(Session& session, const TierFlags& flags, const Environment& environment) {
-  if (!flags.host_tier.empty()) return add_host_tier(session, flags);
+  if (!flags.host_tier.empty()) return add_host_tier(session, flags, environment);
   if (flags.disk_tier.empty()) return;
   Engine& engine = session.engine();
-  const std::filesystem::path folder = flags.disk_tier_folder.empty()
-                                           ? cache_folder(environment)
-                                           : std::filesystem::path(flags.disk_tier_folder);
-  std::error_code ignored;  // what is wrong with the folder the file says
-  std::filesystem::create_directories(folder, ignored);
-  try {
-    engine.add_tier("disk tier", std::make_unique<FileStorage>(folder),
+  try_disk([&] {
+    engine.add_tier("disk tier",
+                    std::make_unique<FileStorage>(disk_tier_folder(flags, environment)),
                     {.budget_bytes = tier_bytes(flags.disk_tier, "--disk-tier"),
                      .cost = engine.prefixes().options().cost});
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::runtime) throw;
-    log::warning(std::string("disk tier: off: ") + error.what());
-  }
+  });
 }
 
 namespace {

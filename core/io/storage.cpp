@@ -48,7 +48,7 @@ void FileStorage::write(std::uint64_t offset, std::span<const std::byte> bytes) 
   if (code != 0) fail("can't be written", code);
 }
 
-void FileStorage::read(std::uint64_t offset, std::span<std::byte> bytes) const {
+void FileStorage::read(std::uint64_t offset, std::span<std::byte> bytes) {
   const ReadResult read = read_at(descriptor_.number(), offset, bytes);
   if (read.code != 0) fail("can't be read", read.code);
   if (read.bytes < bytes.size()) fail("can't be read", EIO);
@@ -78,10 +78,72 @@ void MemoryStorage::write(std::uint64_t offset, std::span<const std::byte> bytes
   std::memcpy(data_ + offset, bytes.data(), bytes.size());
 }
 
-void MemoryStorage::read(std::uint64_t offset, std::span<std::byte> bytes) const {
+void MemoryStorage::read(std::uint64_t offset, std::span<std::byte> bytes) {
   require(offset <= size_ && bytes.size() <= size_ - offset,
           "memory storage: range inside its size");
   std::memcpy(bytes.data(), data_ + offset, bytes.size());
+}
+
+LayeredStorage::LayeredStorage(std::size_t memory_bytes, const std::filesystem::path& folder)
+    : memory_(std::max(memory_bytes, piece_bytes)), file_(folder), moved_(piece_bytes) {
+  for (std::size_t place = std::max(memory_bytes, piece_bytes) / piece_bytes; place > 0; --place) {
+    free_places_.push_back((place - 1) * piece_bytes);
+  }
+}
+
+/// The piece that was used longest ago leaves memory.
+void LayeredStorage::evict() {
+  const Held last = held_.back();
+  if (last.is_changed) {
+    memory_.read(last.place, moved_);
+    file_.write(last.piece * piece_bytes, moved_);
+    if (is_in_file_.size() <= last.piece) is_in_file_.resize(last.piece + 1);
+    is_in_file_[last.piece] = true;
+  }
+  by_piece_.erase(last.piece);
+  held_.pop_back();
+  free_places_.push_back(last.place);
+}
+
+/// The piece in memory, as the one used last; with is_replaced its bytes do not matter.
+LayeredStorage::Held& LayeredStorage::hold(std::uint64_t piece, bool is_replaced) {
+  if (const auto found = by_piece_.find(piece); found != by_piece_.end()) {
+    held_.splice(held_.begin(), held_, found->second);
+    return held_.front();
+  }
+  if (free_places_.empty()) evict();
+  const std::uint64_t place = free_places_.back();
+  const bool is_in_file = piece < is_in_file_.size() && is_in_file_[piece];
+  if (is_in_file && !is_replaced) {
+    file_.read(piece * piece_bytes, moved_);
+    memory_.write(place, moved_);
+  }
+  free_places_.pop_back();
+  held_.push_front({.piece = piece, .place = place, .is_changed = false});
+  by_piece_[piece] = held_.begin();
+  return held_.front();
+}
+
+void LayeredStorage::write(std::uint64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const std::uint64_t at = offset % piece_bytes;
+    const std::size_t count = std::min<std::size_t>(bytes.size(), piece_bytes - at);
+    Held& held = hold(offset / piece_bytes, count == piece_bytes);
+    memory_.write(held.place + at, bytes.first(count));
+    held.is_changed = true;
+    offset += count;
+    bytes = bytes.subspan(count);
+  }
+}
+
+void LayeredStorage::read(std::uint64_t offset, std::span<std::byte> bytes) {
+  while (!bytes.empty()) {
+    const std::uint64_t at = offset % piece_bytes;
+    const std::size_t count = std::min<std::size_t>(bytes.size(), piece_bytes - at);
+    memory_.read(hold(offset / piece_bytes, false).place + at, bytes.first(count));
+    offset += count;
+    bytes = bytes.subspan(count);
+  }
 }
 
 Extents::Extents(std::uint32_t sectors) : total_(sectors) {

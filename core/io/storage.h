@@ -3,10 +3,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <list>
 #include <map>
 #include <optional>
 #include <set>
 #include <span>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -20,7 +22,7 @@ class Storage {
   virtual ~Storage() = default;
   /// Both throw Error(runtime) on failure.
   virtual void write(std::uint64_t offset, std::span<const std::byte> bytes) = 0;
-  virtual void read(std::uint64_t offset, std::span<std::byte> bytes) const = 0;
+  virtual void read(std::uint64_t offset, std::span<std::byte> bytes) = 0;
 };
 
 /// An unnamed file in a folder, private to this process and gone with it however it ends. Its
@@ -31,7 +33,7 @@ class FileStorage final : public Storage {
   explicit FileStorage(const std::filesystem::path& folder);
 
   void write(std::uint64_t offset, std::span<const std::byte> bytes) override;
-  void read(std::uint64_t offset, std::span<std::byte> bytes) const override;
+  void read(std::uint64_t offset, std::span<std::byte> bytes) override;
 
   std::uint64_t size() const;  ///< of the file, in bytes
 
@@ -52,11 +54,43 @@ class MemoryStorage final : public Storage {
   MemoryStorage& operator=(const MemoryStorage&) = delete;
 
   void write(std::uint64_t offset, std::span<const std::byte> bytes) override;
-  void read(std::uint64_t offset, std::span<std::byte> bytes) const override;
+  void read(std::uint64_t offset, std::span<std::byte> bytes) override;
 
  private:
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
+};
+
+/// A file with host memory in front of it, by pieces: those used last are in memory, and a piece
+/// that was written goes to the file when others need its place.
+class LayeredStorage final : public Storage {
+ public:
+  static constexpr std::size_t piece_bytes = std::size_t{256} << 10;
+
+  /// At least one piece of memory. Throws as the two storages do.
+  LayeredStorage(std::size_t memory_bytes, const std::filesystem::path& folder);
+
+  void write(std::uint64_t offset, std::span<const std::byte> bytes) override;
+  void read(std::uint64_t offset, std::span<std::byte> bytes) override;
+
+  std::uint64_t file_size() const { return file_.size(); }
+
+ private:
+  struct Held {
+    std::uint64_t piece, place;  ///< place: in memory, in bytes
+    bool is_changed;             ///< the file has other bytes, or none
+  };
+
+  Held& hold(std::uint64_t piece, bool is_replaced);
+  void evict();
+
+  MemoryStorage memory_;
+  FileStorage file_;
+  std::vector<std::uint64_t> free_places_;
+  std::list<Held> held_;  ///< the one used last comes first
+  std::unordered_map<std::uint64_t, std::list<Held>::iterator> by_piece_;
+  std::vector<bool> is_in_file_;  ///< by piece
+  std::vector<std::byte> moved_;  ///< a piece between memory and file
 };
 
 /// Consecutive sectors.

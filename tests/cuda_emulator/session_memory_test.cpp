@@ -8,6 +8,7 @@
 #include "core/memory/tier/snapshot_tier.h"
 #include "tests/cuda_emulator/device/device_memory.h"
 #include "tests/models/loaded.h"
+#include "tests/support/files.h"
 
 namespace session_memory_test {
 
@@ -15,6 +16,7 @@ using namespace hyb;
 using namespace hyb::app;
 using emulator::Holder;
 using emulator::ledger;
+using hyb::testing::TemporaryFolder;
 
 namespace {
 
@@ -59,9 +61,11 @@ class Collected : public Sink {
   std::vector<TokenId> tokens;
 };
 
-std::vector<TokenId> answer_of(Session& session) {
+std::vector<TokenId> answer_of(Session& session, std::int32_t number = 0) {
   Request request;
-  for (std::int32_t i = 0; i < 40; ++i) request.prompt.push_back(TokenId{(i * 7 + 3) % 50});
+  for (std::int32_t i = 0; i < 40; ++i) {
+    request.prompt.push_back(TokenId{(i * 7 + 3 + number) % 50});
+  }
   request.max_tokens = 6;
   request.ignore_eos = true;
   Collected sink;
@@ -287,10 +291,44 @@ TEST_SUITE("cuda_emulator/session_memory") {
                          Error);
     CHECK_THROWS_WITH_AS(
         check_tiers({.disk_tier = "1GB", .disk_tier_folder = {}, .host_tier = "1GB"}, options),
-        doctest::Contains("there is one tier"), Error);
+        doctest::Contains("the larger size"), Error);
     ModelOptions packed = options;
     packed.reuse.snapshots = "int8";
     CHECK_THROWS_WITH_AS(check_tiers(flags, packed), doctest::Contains("--snapshots int8"), Error);
+  }
+
+  TEST_CASE("--host-tier with --disk-tier: the same answers, from what went on to disk, too") {
+    const Quiet quiet;
+    const TemporaryFolder folder;
+    const ModelOptions options = options_for("granite-moe-nope");
+    const TierFlags flags = {
+        .disk_tier = "12MiB", .disk_tier_folder = folder.path().string(), .host_tier = "1MiB"};
+    SessionShape tiered = shape;
+    tiered.host_tier_bytes = check_tiers(flags, options);
+    constexpr int prompts = 48;
+    std::vector<std::vector<TokenId>> expected;
+    {
+      Session plain = Session::open(options, shape, {});
+      for (int i = 0; i < prompts; ++i) expected.push_back(answer_of(plain, i));
+    }
+    Session session = Session::open(options, tiered, {});
+    add_tiers(session, flags, {});
+    SnapshotTier& tier = *session.engine().tier();
+    CHECK(tier_text(&tier).starts_with("host and disk tier: "));
+    for (int round = 0; round < 2; ++round) {
+      for (int i = 0; i < prompts; ++i) {
+        CHECK(answer_of(session, i) == expected[static_cast<std::size_t>(i)]);
+        while (session.engine().prefixes().evict()) {
+        }
+        tier.drain();
+      }
+    }
+    const TierStats stats = tier.stats();
+    CHECK(stats.bytes_used > tiered.host_tier_bytes);
+    CHECK(stats.fetched == prompts);
+    CHECK(stats.late == 0);
+    CHECK(stats.damaged == 0);
+    CHECK(std::filesystem::is_empty(folder.path()));
   }
 }
 

@@ -53,7 +53,7 @@ class FailingDisk final : public Storage {
     if (bytes_.size() < end) bytes_.resize(end);
     std::copy(bytes.begin(), bytes.end(), bytes_.begin() + static_cast<std::ptrdiff_t>(offset));
   }
-  void read(std::uint64_t offset, std::span<std::byte> bytes) const override {
+  void read(std::uint64_t offset, std::span<std::byte> bytes) override {
     count();
     if (offset + bytes.size() > bytes_.size()) throw Violation("read what was never written");
     std::copy_n(bytes_.begin() + static_cast<std::ptrdiff_t>(offset), bytes.size(), bytes.begin());
@@ -82,7 +82,7 @@ class LateDisk final : public Storage {
     late_ = offset;
     size_ = bytes.size();
   }
-  void read(std::uint64_t offset, std::span<std::byte> bytes) const override {
+  void read(std::uint64_t offset, std::span<std::byte> bytes) override {
     disk_->read(offset, bytes);
   }
 

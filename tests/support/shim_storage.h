@@ -32,7 +32,7 @@ class ShimStorage final : public Storage {
     if (end > bytes_.size()) bytes_.resize(static_cast<std::size_t>(end));
     std::copy(bytes.begin(), bytes.end(), bytes_.begin() + static_cast<std::ptrdiff_t>(offset));
   }
-  void read(std::uint64_t offset, std::span<std::byte> bytes) const override {
+  void read(std::uint64_t offset, std::span<std::byte> bytes) override {
     call();
     if (offset + bytes.size() > bytes_.size())
       throw Error(ErrorKind::runtime, "shim: past the end");

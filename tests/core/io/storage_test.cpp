@@ -50,6 +50,34 @@ TEST_SUITE("core/io/storage") {
     check_round_trip(memory);
   }
 
+  TEST_CASE("memory in front of a file: the bytes of a range, of which little is in memory") {
+    constexpr std::size_t piece = LayeredStorage::piece_bytes, size = 12 * piece;
+    const TemporaryFolder folder;
+    LayeredStorage storage(3 * piece, folder.path());
+    check_round_trip(storage);
+    CHECK(storage.file_size() == 0);
+    std::mt19937 random(4);
+    std::vector<std::byte> wanted(size);
+    storage.write(0, wanted);
+    CHECK(storage.file_size() == 9 * piece);
+    for (int i = 0; i < 300; ++i) {
+      const std::size_t begin = random() % size;
+      const std::size_t count = 1 + random() % std::min(size - begin, 2 * piece);
+      if (random() % 2 == 0) {
+        const auto bytes = random_bytes(count, static_cast<unsigned>(i));
+        storage.write(begin, bytes);
+        std::copy(bytes.begin(), bytes.end(), wanted.begin() + static_cast<std::ptrdiff_t>(begin));
+      } else {
+        std::vector<std::byte> back(count);
+        storage.read(begin, back);
+        REQUIRE(std::equal(back.begin(), back.end(),
+                           wanted.begin() + static_cast<std::ptrdiff_t>(begin)));
+      }
+    }
+    CHECK(storage.file_size() <= size);
+    CHECK(std::filesystem::is_empty(folder.path()));
+  }
+
   TEST_CASE("the file is unnamed: nothing is left, however the process ends") {
     const TemporaryFolder folder;
     const FileStorage file(folder.path());
@@ -67,6 +95,7 @@ TEST_SUITE("core/io/storage") {
     MemoryStorage memory(10);
     CHECK_THROWS(memory.write(1, bytes));
     CHECK_THROWS(memory.read(11, bytes));
+    CHECK(!error_text([&] { LayeredStorage layered(10, none); }).empty());
   }
 }
 

@@ -40,7 +40,7 @@ class GatedStorage final : public Storage {
  public:
   explicit GatedStorage(std::atomic<bool>& open) : open_(&open) {}
   void write(std::uint64_t, std::span<const std::byte>) override { pass(); }
-  void read(std::uint64_t, std::span<std::byte>) const override { pass(); }
+  void read(std::uint64_t, std::span<std::byte>) override { pass(); }
 
  private:
   void pass() const {
