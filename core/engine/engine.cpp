@@ -54,6 +54,13 @@ struct StepTimes {
   Clock::time_point begin, end;
 };
 
+/// The step that the prefill lane has. Everything else is of the other lane.
+struct PrefillStepUnderWay {
+  Step step;
+  std::vector<Assignment> plan;  ///< empty: no step is under way
+  Clock::time_point begin;
+};
+
 /// What an engine knows, and how its steps follow each other.
 ///
 /// A step is launched, waited for and applied; then its events are delivered. On an asynchronous
@@ -65,6 +72,13 @@ struct StepTimes {
 /// in that step: what it drew is dropped, and its memory holds all its tokens instead of all but
 /// one. Where a sequence has stop strings its text decides whether there is a next step, so that is
 /// prepared, but launched when the tokens have been looked at.
+///
+/// Where prompts have a lane of their own, its step is launched, and completed, while no other one
+/// runs; in between the steps of the other lane go on as if it were not there, up to the first one
+/// after it has run. What its sequences hold is pinned meanwhile: they are neither preempted nor
+/// ended, and no order names their memory, since the orders that they need are carried out before
+/// the launch. So either lane's step may fail without the other one's noticing, and a sequence
+/// changes its lane by being in the other one's next plan.
 class EngineState {
  public:
   EngineState(Runner& runner, const Tokenizer* tokenizer, const EngineOptions& options);
@@ -95,7 +109,14 @@ class EngineState {
  private:
   // How one step follows another.
   bool run_step();
+  bool run_lanes();
+  bool is_prefill_under_way() const { return !prefill_step_.plan.empty(); }
+  void launch_prefill();
+  void complete_prefill(std::optional<RequestId> cancelled = std::nullopt);
+  void settle();
   std::span<const Assignment> plan();
+  void fail_prefill();
+  static bool fill(Step& step, std::span<const Assignment> plan);
   void launch(std::span<const Assignment> plan);
   void set_running(std::span<const Assignment> plan);
   void order_ahead();
@@ -127,7 +148,7 @@ class EngineState {
   template <typename Action>
   void fail_on_error(const Action& action);
   void recover(const Error& error);
-  void learn_cost(Clock::duration elapsed);
+  void learn_cost(const Step& step, Clock::duration elapsed);
 
   // Requests and what their sinks are sent.
   void receive_newcomers();
@@ -138,6 +159,7 @@ class EngineState {
   void deliver();
 
   Runner* runner_;
+  Runner* prefill_lane_;  ///< null: runner_ has the prompts, too
   const Tokenizer* tokenizer_;
   Capacity capacity_;
   std::int32_t length_asked_;
@@ -159,6 +181,7 @@ class EngineState {
   RunningStep running_step_;
   std::vector<bool> is_over_;  ///< of its sequences: which have ended, and are gone
   int launched_ = 0;           ///< steps that an asynchronous runner has
+  PrefillStepUnderWay prefill_step_;
   OomRecovery recovery_;
   std::function<Clock::time_point()> now_;
   std::optional<PrefillMeter> prefill_;  ///< empty: the cost of prefill is not measured
@@ -173,6 +196,7 @@ class EngineState {
 
 EngineState::EngineState(Runner& runner, const Tokenizer* tokenizer, const EngineOptions& options)
     : runner_(&runner),
+      prefill_lane_(options.prefill_lane),
       tokenizer_(tokenizer),
       capacity_((check_engine(runner.capacity(), options), runner.capacity())),
       length_asked_(options.length_max),
@@ -203,7 +227,16 @@ EngineState::EngineState(Runner& runner, const Tokenizer* tokenizer, const Engin
   prefill_.emplace(options.prefixes.cost, options.chunk_tokens, length_max_);
 }
 
-EngineState::~EngineState() { abandon(); }
+EngineState::~EngineState() {
+  abandon();
+  if (!is_prefill_under_way()) return;
+  scheduler_.completed(prefill_step_.plan);
+  try {
+    prefill_lane_->wait();
+  } catch (...) {
+    // The step has ended either way.
+  }
+}
 
 RequestId EngineState::submit(Request request, Sink& sink) {
   require(!in_run_, "engine: a runner does not submit");
@@ -240,13 +273,23 @@ RequestId EngineState::submit(Request request, Sink& sink) {
 
 void EngineState::cancel(RequestId request) {
   require(!in_run_, "engine: a runner does not cancel");
-  const auto found = requests_.find(request);
-  if (found == requests_.end()) return;
-  try {
-    drain(request);
-  } catch (...) {
-    // Its sequences start over; an error that persists comes back in the next step.
+  if (!requests_.contains(request)) return;
+  // What these throw has its sequences start over; an error that persists comes back in the next
+  // step.
+  const auto ignore_errors = [](const auto& action) {
+    try {
+      action();
+    } catch (...) {
+    }
+  };
+  ignore_errors([&] { drain(request); });
+  if (std::ranges::any_of(prefill_step_.plan, [&](const Assignment& entry) {
+        return entry.sequence->age().request == request;
+      })) {
+    ignore_errors([&] { complete_prefill(request); });
   }
+  const auto found = requests_.find(request);
+  if (found == requests_.end()) return deliver();  // its prompt was all that it wanted to run
   ActiveRequest& active = found->second;
   const std::size_t choices = active.choices.size();
   for (std::size_t i = 0; i < choices; ++i) {
@@ -296,24 +339,31 @@ EngineUsage EngineState::usage() const {
           .speculation = speculation_ ? speculation_->stats() : SpeculationStats{}};
 }
 
-PrefixCache& EngineState::prefixes() {
+/// After this no step is running in either lane.
+void EngineState::settle() {
   drain();
+  complete_prefill();
+}
+
+PrefixCache& EngineState::prefixes() {
+  settle();
   return prefixes_;
 }
 
 MemoryPool& EngineState::pool() {
-  drain();
+  settle();
   return pool_;
 }
 
 SnapshotIo EngineState::carrier() {
-  drain();
+  settle();
   return {pool_, *runner_, prefixes_, capacity_.vocab, [this] { carry_out_orders(); }};
 }
 
 void EngineState::add_tier(const std::string& name, std::unique_ptr<Storage> storage,
                            const TierOptions& options) {
   require(tier_ == nullptr, "engine: there is one tier");
+  require(prefill_lane_ == nullptr, "engine: with a prefill lane there is no tier");
   tier_ = std::make_unique<SnapshotTier>(name, carrier(), std::move(storage), options);
   waiter_.emplace(*tier_, prefixes_, scheduler_);
   prefixes_.on_evict([this](std::span<const TokenId> key, const Snapshot& snapshot) {
@@ -367,6 +417,7 @@ std::span<const Assignment> EngineState::plan() {
 /// After this the next step may retry what the failed one was to run; otherwise the error is
 /// thrown. Sequences that no longer fit end here.
 void EngineState::recover(const Error& error) {
+  complete_prefill();
   if (!recovery_.recover(pool_, *runner_, error)) throw with_holdings(error, *runner_);
   length_max_ = length_limit(pool_, length_max_);
   std::vector<Sequence*> too_long;
@@ -521,6 +572,7 @@ void EngineState::deliver() {
 /// False: there is nothing to do.
 bool EngineState::run_step() {
   if (running_step_.plan.empty()) {
+    if (prefill_lane_ != nullptr) return run_lanes();
     const std::span<const Assignment> planned = plan();
     if (planned.empty()) return false;
     if (speculation_) speculation_->add_drafts(planned);
@@ -530,18 +582,112 @@ bool EngineState::run_step() {
   return true;
 }
 
-/// The spans keep their buffers from step to step.
-void EngineState::launch(std::span<const Assignment> plan) {
-  step_.spans.resize(plan.size());
-  step_.keep_logits = false;
+/// Where prompts have a lane of their own, and the other lane has nothing under way. The prefill
+/// lane's step is waited for only when there is nothing else to do.
+bool EngineState::run_lanes() {
+  receive_newcomers();
+  if (is_prefill_under_way() && prefill_lane_->is_done()) complete_prefill();
+  std::span<const Assignment> planned;
+  // Where the sequences of either lane wait for the others' memory, all are preempted and one
+  // starts.
+  constexpr int attempts = 3;
+  for (int attempt = 0; attempt < attempts; ++attempt) {
+    if (!is_prefill_under_way()) launch_prefill();
+    planned = scheduler_.plan(Lane::decode);
+    if (!planned.empty() || is_prefill_under_way()) break;
+  }
+  if (planned.empty()) {
+    const bool was_under_way = is_prefill_under_way();
+    complete_prefill();
+    return was_under_way;
+  }
+  if (speculation_) speculation_->add_drafts(planned);
+  launch(planned);
+  finish_step();
+  return true;
+}
+
+/// Its orders are carried out before it: nothing else runs now, and while it does no order is open
+/// that it waits for.
+void EngineState::launch_prefill() {
+  const std::span<const Assignment> planned = scheduler_.plan(Lane::prefill);
+  if (planned.empty()) return;
+  carry_out_orders();
+  fill(prefill_step_.step, planned);
+  prefill_step_.step.orders.clear();
+  prefill_step_.plan.assign(planned.begin(), planned.end());
+  prefill_step_.begin = now_();
+  scheduler_.launched(planned);
+  may_order_ahead_ = true;
+  ++steps_;
+  try {
+    const ScopedFlag running(in_run_);
+    prefill_lane_->launch(prefill_step_.step);
+  } catch (...) {
+    fail_prefill();
+    throw;
+  }
+}
+
+/// What a step without orders was to write belongs to its own sequences.
+void EngineState::fail_prefill() {
+  ++failed_steps_;
+  const std::vector<Assignment> failed = std::exchange(prefill_step_.plan, {});
+  scheduler_.completed(failed);
+  scheduler_.release(failed);
+}
+
+/// Waits for the step of the prefill lane, if there is one, and applies it. No other one is
+/// running.
+void EngineState::complete_prefill(std::optional<RequestId> cancelled) {
+  if (!is_prefill_under_way()) return;
+  std::size_t rows = 0;
+  for (const Span& span : prefill_step_.step.spans) rows += span.samples.size();
+  StepResult result;
+  try {
+    const ScopedFlag running(in_run_);
+    result = prefill_lane_->wait();
+    check_result(result, rows, capacity_.vocab);
+  } catch (...) {
+    fail_prefill();
+    throw;
+  }
+  if (rows > 0) recovery_.reset();
+  const std::vector<Assignment> done = std::exchange(prefill_step_.plan, {});
+  scheduler_.completed(done);
+  const StepTimes times = {.begin = prefill_step_.begin, .end = now_()};
+  fail_on_error([&] {
+    if (prefill_) learn_cost(prefill_step_.step, times.end - times.begin);
+    std::size_t row = 0;
+    for (std::size_t i = 0; i < done.size(); ++i) {
+      const std::size_t count = prefill_step_.step.spans[i].samples.size();
+      const bool is_drawn = count > 0 && done[i].sequence->age().request != cancelled;
+      apply_result(done[i], result, is_drawn ? std::optional(row) : std::nullopt, times);
+      row += count;
+    }
+  });
+}
+
+/// Makes the plan's spans, which keep their buffers from step to step. False: some sequence has not
+/// begun its answer.
+bool EngineState::fill(Step& step, std::span<const Assignment> plan) {
+  step.spans.resize(plan.size());
+  step.keep_logits = false;
   bool all_answer = true;
   for (std::size_t i = 0; i < plan.size(); ++i) {
     const Sequence& sequence = *plan[i].sequence;
-    sequence.fill(step_.spans[i], plan[i].tokens, plan[i].cuts);
-    const bool draws_first = !step_.spans[i].samples.empty() && sequence.is_unanswered();
-    step_.keep_logits = step_.keep_logits || (draws_first && sequence.keeps_logits());
+    sequence.fill(step.spans[i], plan[i].tokens, plan[i].cuts);
+    const bool draws_first = !step.spans[i].samples.empty() && sequence.is_unanswered();
+    step.keep_logits = step.keep_logits || (draws_first && sequence.keeps_logits());
     all_answer = all_answer && !sequence.is_unanswered();
   }
+  return all_answer;
+}
+
+void EngineState::launch(std::span<const Assignment> plan) {
+  const bool all_answer = fill(step_, plan);
+  require(all_answer || prefill_lane_ == nullptr,
+          "engine: a first token is drawn where the last token of its prompt ran");
   if (!all_answer) {
     may_order_ahead_ = true;
   } else if (may_order_ahead_) {
@@ -634,7 +780,7 @@ void EngineState::finish_step() {
     } else if (is_prepared && !is_launched_now && all_continue(done.plan, result)) {
       launch_next_and_apply(done.plan, result, times);
     } else {
-      if (prefill_) learn_cost(times.end - times.begin);
+      if (prefill_) learn_cost(step_, times.end - times.begin);
       apply_results(done.plan, result, times, [&](std::size_t i) { return !is_over_[i]; });
       if (failure != nullptr) std::rethrow_exception(failure);
     }
@@ -693,6 +839,7 @@ bool EngineState::prepare_next() {
   if (std::ranges::find(is_over_, true) != is_over_.end()) return false;
   if (!runner_->is_async() || step_.keep_logits || (waiter_ && waiter_->is_awaited())) return false;
   if (!newcomers_.empty()) return false;  // one whose logits are known needs no step
+  if (is_prefill_under_way() && prefill_lane_->is_done()) return false;
   if (speculation_ && speculation_->may_draft_next(plan)) return false;
   // Orders would ride in a step that may never be launched.
   if (pool_.has_orders() || !scheduler_.predicts_next(plan) || pool_.has_orders()) return false;
@@ -782,9 +929,9 @@ void EngineState::prepare_memory() {
   carry_out_orders();
 }
 
-void EngineState::learn_cost(Clock::duration elapsed) {
+void EngineState::learn_cost(const Step& step, Clock::duration elapsed) {
   PrefillStep work{.seconds = std::chrono::duration<double>(elapsed).count()};
-  for (const Span& span : step_.spans) {
+  for (const Span& span : step.spans) {
     if (span.drafts > 0) return;  // its rows cost what drafts cost, not what prompts do
     const double begin = span.position, end = begin + static_cast<double>(span.tokens.size());
     work.tokens += std::ssize(span.tokens);

@@ -66,6 +66,10 @@ struct EngineOptions {
   /// a reused prefix and one that is run again differ.
   bool measures_prefill = false;
   SpeculationOptions speculation = {};
+  /// Runs prompts, up to the first token of each answer, while the engine's runner goes on with
+  /// answers: an asynchronous runner of the same capacity, on the same bytes, whose steps never
+  /// have orders. It outlives the engine, which then has no tier. Null: one runner runs everything.
+  Runner* prefill_lane = nullptr;
   std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
   bool audit = false;  ///< checks all counts after every step: slow
 };

@@ -17,6 +17,15 @@ void check_engine(const Capacity& capacity, const EngineOptions& options) {
   const auto refuse = [](std::string_view rule, std::int32_t value) {
     throw Error(ErrorKind::usage, fmt::format("engine: {}: {}", rule, value));
   };
+  if (options.prefill_lane != nullptr) {
+    const Capacity other = options.prefill_lane->capacity();
+    const MemoryLayout &memory = capacity.memory, &same = other.memory;
+    require(options.prefill_lane->is_async() && other.step_tokens == capacity.step_tokens &&
+                other.step_rows == capacity.step_rows && other.vocab == capacity.vocab &&
+                other.step_spans == capacity.step_spans && same.superblocks == memory.superblocks &&
+                same.superblock_bytes == memory.superblock_bytes && same.views() == memory.views(),
+            "engine: both lanes have one model and one memory");
+  }
   if (options.length_max < 2) refuse("the length limit is 2 tokens or more", options.length_max);
   if (options.sequences_max < 1) refuse("at least 1 sequence runs", options.sequences_max);
   if (options.shared_tokens_min < 1) {

@@ -13,6 +13,7 @@ namespace {
 
 void Runner::launch(const Step&) { refuse(); }
 StepResult Runner::wait() { refuse(); }
+bool Runner::is_done() { refuse(); }
 void Runner::prepare(const Step&) { refuse(); }
 void Runner::launch_prepared() { refuse(); }
 

@@ -92,6 +92,10 @@ class Runner : public UnitBytes {
   /// waited for as well, and its result means nothing. Where this is false none of the four below
   /// is called.
   virtual bool is_async() const { return false; }
+  /// While a launched step runs: whether it has run, so that wait() returns at once. Only called on
+  /// the runner of a prefill lane. There steps run beside those of the other lane's runner, have no
+  /// orders, and none follows by launch_prepared(); views in the step live until wait() returns.
+  virtual bool is_done();
   virtual void launch(const Step& step);
   virtual StepResult wait();
 

@@ -199,6 +199,7 @@ void Scheduler::add(std::span<Sequence* const> choices) {
 }
 
 void Scheduler::remove(Sequence& sequence) {
+  require(!sequence.is_under_way(), "scheduler: what a step needs stays until it has run");
   const RequestId request = sequence.age().request;
   std::erase(running_, &sequence);
   waiting_.erase(&sequence);
@@ -245,7 +246,10 @@ std::vector<Sequence*> Scheduler::about_to_start() const {
   return sequences;
 }
 
-std::span<const Assignment> Scheduler::plan() {
+std::span<const Assignment> Scheduler::plan(Lane lane) {
+  require(lane == Lane::decode || !is_any_under_way(),
+          "scheduler: sequences start while nothing is under way");
+  lane_ = lane;
   // The device has memory again: waiting sequences may start.
   if (pool_->superblocks_uncommitted() < uncommitted_) may_start_ = true;
   std::int32_t uncommitted = -1;
@@ -253,15 +257,15 @@ std::span<const Assignment> Scheduler::plan() {
   while (uncommitted < 0 || (plan_.empty() && pool_->superblocks_uncommitted() > uncommitted)) {
     check_committed();
     uncommitted = pool_->superblocks_uncommitted();
-    plan_all();
+    plan_lane();
   }
   uncommitted_ = pool_->superblocks_uncommitted();
   const auto waits = [](const Sequence* one) {
     return one->tier_lookup_state() == TierLookupState::awaited;
   };
-  require(
-      !plan_.empty() || (running_.empty() && std::all_of(waiting_.begin(), waiting_.end(), waits)),
-      "scheduler: some sequence can always continue");
+  require(lane != Lane::all || !plan_.empty() ||
+              (running_.empty() && std::all_of(waiting_.begin(), waiting_.end(), waits)),
+          "scheduler: some sequence can always continue");
   return plan_;
 }
 
@@ -289,10 +293,43 @@ void Scheduler::check_committed() {
                   layout.superblock_bytes, oldest.tokens(), pool_->bytes_peak(oldest.tokens(), 1)));
 }
 
-void Scheduler::plan_all() {
+void Scheduler::launched(std::span<const Assignment> plan) {
+  for (const Assignment& entry : plan) {
+    if (entry.sequence->is_under_way()) continue;  // a piece of it came before
+    entry.sequence->set_under_way(true);
+    pool_->pin(entry.sequence->memory());
+    ++under_way_;
+  }
+}
+
+void Scheduler::completed(std::span<const Assignment> plan) {
+  for (const Assignment& entry : plan) {
+    if (!entry.sequence->is_under_way()) continue;
+    entry.sequence->set_under_way(false);
+    pool_->unpin(entry.sequence->memory());
+    --under_way_;
+  }
+}
+
+void Scheduler::release(std::span<const Assignment> plan) {
+  for (const Assignment& entry : plan) {
+    if (std::erase(running_, entry.sequence) == 0) continue;
+    entry.sequence->release();
+    waiting_.insert(entry.sequence);
+  }
+  may_start_ = true;
+}
+
+/// Whether the sequence's one pending token comes first in the plan.
+bool Scheduler::runs_single_token(const Sequence& sequence) const {
+  return lane_ == Lane::all ? sequence.pending() == 1 : sequence.decodes();
+}
+
+void Scheduler::plan_lane() {
   plan_.clear();
   drafts_ = 0;
   for (Sequence* const sequence : running_) {  // of a step that never ran
+    if (sequence->is_under_way()) continue;
     sequence->memory().drop_cuts();
     sequence->drop_drafts();
   }
@@ -301,15 +338,21 @@ void Scheduler::plan_all() {
   preempted_ = false;
   pin_awaited();
   plan_single_tokens();
+  if (lane_ == Lane::decode) return;
   if (!plan_.empty() && limits_.mixed_tokens > 0) {
     tokens_left_ = std::min(tokens_left_, limits_.mixed_tokens);
   }
   plan_chunks();
+  const auto others_run = [&] {
+    return lane_ == Lane::prefill &&
+           std::any_of(running_.begin(), running_.end(),
+                       [](const Sequence* one) { return one->decodes(); });
+  };
   // A sequence that was just preempted does not start again at once.
-  if (!plan_.empty() && (!preempted_ || running_.empty())) plan_newcomers();
+  if ((!plan_.empty() || others_run()) && (!preempted_ || running_.empty())) plan_newcomers();
   // Running sequences block each other, or their memory is fragmented: the oldest starts over. The
   // second time no snapshot is left whose slot it would hold besides its own.
-  for (int attempt = 0; plan_.empty() && attempt < 2; ++attempt) {
+  for (int attempt = 0; plan_.empty() && !others_run() && attempt < 2; ++attempt) {
     while (!running_.empty()) preempt_youngest();
     plan_newcomers();
   }
@@ -367,8 +410,9 @@ bool Scheduler::has_memory_for_drafts(const Sequence& sequence, std::int32_t tok
 
 bool Scheduler::predicts_next(std::span<const Assignment> plan) {
   const bool is_full = running() >= std::min(limits_.sequences_max, limits_.step_tokens);
-  if (may_start_ && !waiting_.empty() && !is_full) return false;
-  if (plan.size() != running_.size()) return false;
+  const bool lets_start = !is_full && !is_any_under_way();
+  if (may_start_ && !waiting_.empty() && lets_start) return false;
+  if (plan.size() + static_cast<std::size_t>(under_way_) != running_.size()) return false;
   return std::all_of(plan.begin(), plan.end(), [](const Assignment& entry) {
     return entry.drafts == 0 && entry.sequence->is_predictable() &&
            entry.sequence->memory().reserve(2);
@@ -391,11 +435,12 @@ void Scheduler::keep_logits(Sequence& sequence, std::span<const float> logits) {
 }
 
 void Scheduler::release_all() {
-  for (Sequence* sequence : running_) {
+  std::erase_if(running_, [&](Sequence* sequence) {
+    if (sequence->is_under_way()) return false;
     sequence->release();
     waiting_.insert(sequence);
-  }
-  running_.clear();
+    return true;
+  });
   checkpoints_.clear();
   prefixes_->clear();
   pool_->resync_owners();
@@ -432,11 +477,18 @@ void Scheduler::pin_awaited() {
 void Scheduler::plan_single_tokens() {
   for (std::size_t i = 0; i < running_.size() && tokens_left_ > 0; ++i) {
     Sequence& sequence = *running_[i];
-    if (sequence.pending() != 1) continue;
-    while (i < running_.size() && !sequence.memory().reserve(1)) {
-      if (!make_room()) preempt_youngest();
+    if (!runs_single_token(sequence)) continue;
+    while (!sequence.memory().reserve(1)) {
+      if (make_room()) continue;
+      const bool is_youngest = &youngest() == &sequence;
+      if (is_youngest && is_any_under_way()) {  // which will have run, and is preempted then
+        ++counts_.deferrals;
+        return;
+      }
+      preempt_youngest();
+      if (is_youngest) return;
     }
-    if (i < running_.size()) assign(sequence, 1);
+    if (lane_ != Lane::prefill) assign(sequence, 1);
   }
 }
 
@@ -445,13 +497,13 @@ void Scheduler::plan_single_tokens() {
 void Scheduler::plan_chunks() {
   for (std::size_t i = 0; i < running_.size() && tokens_left_ > 0; ++i) {
     Sequence& sequence = *running_[i];
-    if (sequence.pending() == 1) continue;
+    if (runs_single_token(sequence)) continue;
     while (!assign_chunk(sequence)) {
       if (make_room()) continue;
       // A younger one that runs in this step will end and free its pages; an idle one just holds
       // them.
       const Sequence& youngest = *running_.back();
-      if (&youngest == &sequence || youngest.pending() == 1) {
+      if (&youngest == &sequence || runs_single_token(youngest)) {
         ++counts_.deferrals;
         break;
       }
@@ -484,6 +536,7 @@ void Scheduler::plan_newcomers() {
       ++counts_.deferrals;
       return;
     }
+    if (lane_ == Lane::prefill && sequence.decodes()) continue;
     while (!assign_chunk(sequence)) {
       if (!make_room()) return;
     }
@@ -593,9 +646,17 @@ void Scheduler::drop_checkpoint_if_unused(RequestId request) {
   if (!wanted) checkpoints_.erase(found);
 }
 
+/// Of those that are not under way in the other lane.
+Sequence& Scheduler::youngest() const {
+  const auto found = std::find_if(running_.rbegin(), running_.rend(),
+                                  [](const Sequence* one) { return !one->is_under_way(); });
+  require(found != running_.rend(), "scheduler: there is one to preempt");
+  return **found;
+}
+
 void Scheduler::preempt_youngest() {
-  Sequence& sequence = *running_.back();
-  running_.pop_back();
+  Sequence& sequence = youngest();
+  std::erase(running_, &sequence);
   sequence.release();
   waiting_.insert(&sequence);
   preempted_ = true;

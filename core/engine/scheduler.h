@@ -84,6 +84,10 @@ struct Assignment {
   std::int32_t drafts = 0;  ///< after these tokens
 };
 
+/// Which sequences a plan is for: all of them or, where prompts have a lane of their own, those
+/// that begin (or run again what they lost), or those that go on (Sequence::decodes).
+enum class Lane : std::uint8_t { all, prefill, decode };
+
 struct SchedulerCounts {
   std::int64_t preemptions = 0;  ///< sequences that lost their memory and waited again
   std::int64_t deferrals = 0;  ///< times that one could not continue, or start, for lack of memory
@@ -128,7 +132,19 @@ class Scheduler {
   /// Spans for the next step, with memory reserved. Empty only when all sequences wait for a tier,
   /// or there is none. Valid until the next call. Throws Error(memory), with the figures, when the
   /// device has not even the memory that the oldest sequence needs.
-  std::span<const Assignment> plan();
+  ///
+  /// The plan of a lane has sequences of that lane alone, and may be empty. One for prefill is made
+  /// while no step is under way; it alone lets sequences start, and leaves those of the other lane
+  /// the memory for one token.
+  std::span<const Assignment> plan(Lane lane = Lane::all);
+
+  /// A step of the prefill lane with this plan is under way, until completed(): its sequences keep
+  /// their memory, which stays where it is.
+  void launched(std::span<const Assignment> plan);
+  void completed(std::span<const Assignment> plan);
+  /// The completed step failed: its sequences wait to be computed again. It had no orders, so
+  /// nothing else is lost.
+  void release(std::span<const Assignment> plan);
 
   /// Most drafts that the entry of the plan may have; memory is another matter.
   std::int32_t draft_room(const Assignment& entry) const;
@@ -155,7 +171,7 @@ class Scheduler {
   void keep_logits(Sequence& sequence, std::span<const float> logits);
 
   /// After a failed step no memory can be trusted: all sequences wait to be computed again, and all
-  /// snapshots are dropped.
+  /// snapshots are dropped. Those under way in the prefill lane stay: no order names their memory.
   void release_all();
 
   std::int32_t running() const { return static_cast<std::int32_t>(running_.size()); }
@@ -173,7 +189,9 @@ class Scheduler {
   };
   enum class Admission : std::uint8_t { started, follows, awaits_tier, no_room };
 
-  void plan_all();
+  void plan_lane();
+  bool runs_single_token(const Sequence& sequence) const;
+  bool is_any_under_way() const { return under_way_ > 0; }
   void check_committed();
   void pin_awaited();
   void plan_single_tokens();
@@ -200,6 +218,7 @@ class Scheduler {
   bool drop_checkpoint();
   void drop_checkpoint_if_unused(RequestId request);
   void preempt_youngest();
+  Sequence& youngest() const;
 
   MemoryPool* pool_;
   PrefixCache* prefixes_;
@@ -214,6 +233,8 @@ class Scheduler {
   std::int64_t pinned_at_ = 0;            ///< and the number of snapshots published by then
   std::vector<Snapshot*> pinned_;
   SchedulerCounts counts_;
+  Lane lane_ = Lane::all;       ///< of the plan
+  std::int32_t under_way_ = 0;  ///< sequences in the prefill lane's step
   std::int32_t tokens_left_ = 0;
   std::int32_t spans_spare_ = 0;  ///< beyond one for each sequence
   std::int32_t drafts_ = 0;       ///< of the plan

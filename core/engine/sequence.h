@@ -101,6 +101,12 @@ class Sequence {
   const Memory& memory() const { return memory_; }
   void start(Memory memory, const Resumed& resumed = {});
   bool was_started() const { return was_started_; }
+  /// A step of the prefill lane runs it: its memory stays as it is until that has run.
+  bool is_under_way() const { return is_under_way_; }
+  void set_under_way(bool is_under_way) { is_under_way_ = is_under_way; }
+  /// Where prompts have a lane of their own: whether it runs in the other one, that of answers. Its
+  /// first token is drawn where the last token of its prompt ran.
+  bool decodes() const { return pending() == 1 && !is_unanswered(); }
   /// Releases its memory; the tier is looked up again.
   void release() {
     drop_drafts();
@@ -203,6 +209,7 @@ class Sequence {
   TierLookupState tier_lookup_state_ = TierLookupState::none;
   std::int32_t known_to_tier_ = 0;
   bool was_started_ = false;
+  bool is_under_way_ = false;
   bool reuse_is_tracked_ = false;
   bool holds_at_prompt_end_ = false;
   bool finished_ = false;

@@ -10,6 +10,7 @@
 #include <doctest/doctest.h>
 
 #include "core/engine/drafter.h"
+#include "tests/sim/lane_runner.h"
 #include "tests/sim/late_runner.h"
 #include "tests/sim/listener.h"
 #include "tests/sim/random.h"
@@ -26,8 +27,11 @@ struct EngineCounts {
   std::int64_t refused = 0;                   ///< could not be prepared
   std::int64_t overlapping = 0;               ///< begun while another step was running
   DraftCounts drafts;
-  std::int64_t advanced = 0;  ///< states, by order
-  std::int64_t drafted = 0;   ///< tokens, by the model
+  std::int64_t advanced = 0;                       ///< states, by order
+  std::int64_t drafted = 0;                        ///< tokens, by the model
+  std::int64_t lane_steps = 0, lane_failures = 0;  ///< of the prefill lane
+  std::int64_t lane_done = 0;                      ///< before the other lane had to wait for it
+  std::int64_t steps_beside = 0;  ///< of the other lane, while one of the prefill lane ran
 };
 
 /// A random life of one engine: random pools, chunks and limits; prompts that begin like earlier
@@ -44,6 +48,10 @@ EngineCounts run_late_scenario(std::uint64_t seed, LateBug bug = LateBug::none);
 /// The same with drafts, most of which are right, on a runner with rings where that has a recurrent
 /// half; half of the time on an asynchronous one.
 EngineCounts run_draft_scenario(std::uint64_t seed, Bug bug = Bug::none, bool checks_rules = true);
+
+/// The same with a lane for prompts, whose steps are done at any pace beside those of the other
+/// lane: half of the time that has asynchronous steps, half of the time drafts.
+EngineCounts run_lane_scenario(std::uint64_t seed, LaneBug bug = LaneBug::none);
 
 namespace {
 
@@ -238,17 +246,20 @@ class ToyDrafter final : public Drafter {
 class Scenario : private Listener {
  public:
   Scenario(std::uint64_t seed, Bug bug, bool checks_rules, std::optional<LateBug> late = {},
-           bool drafts = false)
+           bool drafts = false, std::optional<LaneBug> lanes = {})
       : random_(seed),
         setting_(make_setting(random_)),
         drafter_(setting_.model, asked_, seed + 1),
         has_drafts_(drafts && make_room_for_drafts(seed)),
         runner_(setting_.capacity, setting_.model, bug, checks_rules),
         late_(runner_, ~seed, late.value_or(LateBug::none)),  // numbers of its own
+        lane_(runner_, ~seed + 1, lanes.value_or(LaneBug::none)),
+        has_lanes_(lanes.has_value()),
         is_late_(late.has_value()),
         keeps_extra_token_(late == LateBug::extra_token_kept),
         engine_(is_late_ ? static_cast<Runner&>(late_) : runner_, setting_.tokenizer,
                 with_clock(setting_.options)) {
+    runner_.plant(lanes.value_or(LaneBug::none));
     runner_.fails = [this] {
       const bool fails = setting_.is_rough && counts_.failed_steps < 10 && random_.chance(3);
       if (fails) ++counts_.failed_steps;
@@ -274,6 +285,10 @@ class Scenario : private Listener {
     counts_.spans_max = runner_.spans_max;
     counts_.draws = runner_.draws;
     counts_.drafted = runner_.drafted;
+    counts_.lane_steps = lane_.launched;
+    counts_.lane_failures = lane_.failed;
+    counts_.lane_done = lane_.found_done;
+    counts_.steps_beside = runner_.steps_beside;
     late_.check();
     const EngineUsage usage = engine_.usage();
     counts_.drafts = usage.speculation.total();
@@ -414,6 +429,7 @@ class Scenario : private Listener {
   /// Every look at the clock finds it later.
   EngineOptions with_clock(EngineOptions options) {
     if (is_late_) options.now = [this] { return now_ += std::chrono::nanoseconds(1); };
+    if (has_lanes_) options.prefill_lane = &lane_;
     return options;
   }
 
@@ -434,8 +450,10 @@ class Scenario : private Listener {
   ToyDrafter drafter_;
   bool has_drafts_;
   DraftCounts drafts_counted_;
-  ToyRunner runner_;
+  SharedRunner runner_;
   LateRunner late_;
+  LaneRunner lane_;
+  bool has_lanes_;
   bool is_late_, keeps_extra_token_;
   std::chrono::steady_clock::time_point now_{std::chrono::hours(1)};
   Engine engine_;
@@ -461,6 +479,14 @@ EngineCounts run_draft_scenario(std::uint64_t seed, Bug bug, bool checks_rules) 
   const std::optional<LateBug> late =
       seed % 2 == 0 ? std::optional<LateBug>() : std::optional(LateBug::none);
   return Scenario(seed, bug, checks_rules, late, true).run();
+}
+
+EngineCounts run_lane_scenario(std::uint64_t seed, LaneBug bug) {
+  const std::optional<LateBug> late =
+      seed % 2 == 0 ? std::optional<LateBug>() : std::optional(LateBug::none);
+  const bool drafts = seed % 4 >= 2;
+  const Bug slots = drafts ? Bug::none : Bug::rejected_tokens_kept;
+  return Scenario(seed, slots, true, late, drafts, bug).run();
 }
 
 using namespace hyb;
@@ -573,6 +599,59 @@ TEST_SUITE("sim/drafts") {
         CHECK(any_seed_fails(
             1500, [&](std::uint64_t seed) { run_draft_scenario(seed, bug, checks_rules); }));
       }
+    }
+  }
+}
+
+TEST_SUITE("sim/lanes") {
+  TEST_CASE("prompts beside answers, at any pace, change no answer") {
+    EngineCounts sum;
+    const bool are_all = run_seeds(3000, [&](std::uint64_t seed) {
+      const EngineCounts counts = run_lane_scenario(seed);
+      sum.steps += counts.steps;
+      sum.lane_steps += counts.lane_steps;
+      sum.lane_failures += counts.lane_failures;
+      sum.lane_done += counts.lane_done;
+      sum.steps_beside += counts.steps_beside;
+      sum.steps_ahead += counts.steps_ahead;
+      sum.answers += counts.answers;
+      sum.cancelled += counts.cancelled;
+      sum.failed_steps += counts.failed_steps;
+      sum.reused += counts.reused;
+      sum.preempted_tokens += counts.preempted_tokens;
+      sum.hits += counts.hits;
+      sum.evicted += counts.evicted;
+      sum.owner_changes += counts.owner_changes;
+      sum.drafts += counts.drafts;
+    });
+    MESSAGE("steps " << sum.steps << ", of prompts " << sum.lane_steps << ", done in time "
+                     << sum.lane_done << ", failed " << sum.lane_failures << ", beside them "
+                     << sum.steps_beside << ", begun early " << sum.steps_ahead << ", answers "
+                     << sum.answers << ", cancelled " << sum.cancelled << ", failed steps "
+                     << sum.failed_steps << ", reused " << sum.reused << ", preempted tokens "
+                     << sum.preempted_tokens << ", hits " << sum.hits << ", evicted " << sum.evicted
+                     << ", owner changes " << sum.owner_changes << ", drafts accepted "
+                     << sum.drafts.accepted);
+    if (!are_all) return;
+    CHECK(sum.lane_steps > 20'000);
+    CHECK(sum.lane_done > 3'000);
+    CHECK(sum.steps_beside > 10'000);
+    CHECK(sum.lane_failures > 300);
+    CHECK(sum.failed_steps - sum.lane_failures > 300);
+    CHECK(sum.steps_ahead > 1'000);
+    CHECK(sum.preempted_tokens > 10'000);
+    CHECK(sum.cancelled > 500);
+    CHECK(sum.hits > 1'000);
+    CHECK(sum.evicted > 1'000);
+    CHECK(sum.owner_changes > 1'000);
+    CHECK(sum.drafts.accepted > 1'000);
+  }
+
+  TEST_CASE("planted bugs are found") {
+    for (const LaneBug bug :
+         {LaneBug::waited_early, LaneBug::orders_late, LaneBug::failure_spreads}) {
+      CAPTURE(name_of(bug));
+      CHECK(any_seed_fails(1500, [&](std::uint64_t seed) { run_lane_scenario(seed, bug); }));
     }
   }
 }

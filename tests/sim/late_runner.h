@@ -56,7 +56,6 @@ class LateRunner : public Runner {
   std::int64_t overlapping = 0;  ///< of those begun early, while another step was running
   std::int64_t refused = 0;      ///< steps that could not be prepared
 
- private:
   /// All that a step's views show, as it was.
   struct Kept {
     explicit Kept(const Step& from);
@@ -68,6 +67,7 @@ class LateRunner : public Runner {
     std::list<SamplingParams> params;
   };
 
+ private:
   struct UnderWay {
     Kept step;
     bool awaits_tokens;  ///< those that the step before it draws

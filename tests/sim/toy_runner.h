@@ -86,6 +86,9 @@ class ToyRunner : public Runner {
   std::int64_t advanced = 0;  ///< states, by order
   std::int64_t drafted = 0;   ///< tokens
 
+ protected:
+  void spoil(const Step& step);
+
  private:
   struct Row {
     bool written = false;
@@ -130,7 +133,6 @@ class ToyRunner : public Runner {
   const Slot& slot_at(SlotId slot) const {
     return slots_.at(static_cast<std::size_t>(index(slot)));
   }
-  void spoil(const Step& step);
 
   Capacity capacity_;
   ToyModel model_;

@@ -112,6 +112,33 @@ std::optional<Checkpoint> MemoryPool::allocate_empty(std::int32_t length, Precis
   return checkpoint;
 }
 
+/// Of every unit that the memory holds.
+template <typename Action>
+void MemoryPool::for_superblocks(const Memory& memory, const Action& action) const {
+  const auto act = [&](ViewId view, std::int32_t unit) {
+    if (unit >= 0) action(superblocks_.superblock_of(view, unit));
+  };
+  for (std::int32_t group = 0; group < groups(); ++group) {
+    for (const PageId page : memory.tables_[static_cast<std::size_t>(group)]) {
+      act(ViewId{group}, index(page));
+    }
+  }
+  act(layout().slot_view(), index(memory.read_slot_));
+  act(layout().slot_view(), index(memory.write_slot_));
+  for (const Memory::ReservedCut& cut : memory.cuts_) {
+    act(layout().slot_view(), index(cut.next_slot));
+  }
+  act(layout().ring_view(), index(memory.ring_));
+}
+
+void MemoryPool::pin(const Memory& memory) {
+  for_superblocks(memory, [&](SuperblockId superblock) { superblocks_.pin(superblock); });
+}
+
+void MemoryPool::unpin(const Memory& memory) {
+  for_superblocks(memory, [&](SuperblockId superblock) { superblocks_.unpin(superblock); });
+}
+
 std::vector<Order> MemoryPool::take_orders() {
   std::vector<Order> orders;
   take_orders(orders);
@@ -139,6 +166,7 @@ void MemoryPool::resync_owners() {
   if (superblocks_.is_fixed()) return;
   for (std::int32_t at = 0; at < layout().superblocks; ++at) {
     const SuperblockId superblock{at};
+    if (superblocks_.is_pinned(superblock)) continue;
     if (superblocks_.is_free(superblock)) {
       superblocks_.forget_owner(superblock);
     } else if (superblocks_.owner(superblock) != no_view || superblocks_.is_given_up(superblock)) {

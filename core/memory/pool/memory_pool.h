@@ -80,6 +80,12 @@ class MemoryPool {
   std::optional<Checkpoint> allocate_empty(std::int32_t length, Precision precision,
                                            const SharedPrefix& prefix = {});
 
+  /// While a step that names the memory runs beside others: its units are not moved, and after a
+  /// failed step of another lane their superblocks keep their owners. The memory is neither changed
+  /// nor released until it is unpinned.
+  void pin(const Memory& memory);
+  void unpin(const Memory& memory);
+
   /// Orders that the next step has to carry out, in this order.
   std::vector<Order> take_orders();
   /// The same into a list that is reused, without an allocation.
@@ -90,8 +96,9 @@ class MemoryPool {
   std::span<const Order> orders() const { return orders_; }
 
   /// After a failed step it is unknown which orders were carried out: open ones are dropped and the
-  /// owners of all superblocks are ordered again. Memories and checkpoints that the failed step was
-  /// to fill are void, and where superblocks were compacted all others are too: release them first.
+  /// owners of all superblocks that are not pinned are ordered again. Memories and checkpoints that
+  /// the failed step was to fill are void, and where superblocks were compacted all others are too,
+  /// but for those that are pinned: release them first.
   void resync_owners();
 
   /// Orders that release the memory of up to `superblocks_max` free superblocks to the machine.
@@ -180,6 +187,8 @@ class MemoryPool {
   bool can_hold(std::int32_t length, std::int32_t chunk_tokens,
                 std::int32_t superblocks_lacking) const;
   void check_table(std::span<const PageTable> tables, std::int32_t length) const;
+  template <typename Action>
+  void for_superblocks(const Memory& memory, const Action& action) const;
 
   void empty(SuperblockId superblock);
 

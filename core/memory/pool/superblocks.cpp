@@ -182,12 +182,14 @@ std::optional<SuperblockId> Superblocks::sparsest(ViewId view) const {
   const Book& book = books(view);
   if (book.partial == 0 || is_fixed()) return std::nullopt;
   const std::int32_t list = index(view) * lists_per_view + std::countr_zero(book.partial);
-  std::optional<SuperblockId> found = lists_.front(list);
+  std::optional<SuperblockId> found;
   // Those of one list differ little, and there may be many.
   std::int32_t looks = classes;
-  for (std::optional<SuperblockId> at = found; at && looks-- > 0; at = lists_.next(*at)) {
-    if (entry(*at).used < entry(*found).used) found = at;
+  for (auto at = lists_.front(list); at && looks-- > 0; at = lists_.next(*at)) {
+    if (is_pinned(*at)) continue;
+    if (!found || entry(*at).used < entry(*found).used) found = at;
   }
+  if (!found) return std::nullopt;
   const Superblock& superblock = entry(*found);
   const std::int64_t room_elsewhere = book.units_open - (book.units - superblock.used);
   if (room_elsewhere < superblock.used) return std::nullopt;
@@ -353,6 +355,8 @@ void Superblocks::audit() const {
     const SuperblockId id{at};
     const Superblock& superblock = entry(id);
     const std::string who = "memory: superblock " + std::to_string(at);
+    require(superblock.pins >= 0 && (superblock.pins == 0 || superblock.used > 0),
+            who + " is pinned by what uses it");
     std::int32_t users_found = 0;
     for (std::int32_t view = 0; view < layout_.views(); ++view) {
       const Book& book = books(ViewId{view});

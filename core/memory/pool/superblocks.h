@@ -83,8 +83,12 @@ class Superblocks {
   bool is_fixed() const { return !layout_.fixed_superblocks.empty(); }
 
   /// A superblock of the view with about the fewest units in use, when the view's others have room
-  /// for these. nullopt: they have not, or superblocks are fixed.
+  /// for these. nullopt: they have not, or superblocks are fixed. Never one that is pinned.
   std::optional<SuperblockId> sparsest(ViewId view) const;
+  /// Its units in use are not moved until it is unpinned as often.
+  void pin(SuperblockId superblock) { ++entry(superblock).pins; }
+  void unpin(SuperblockId superblock) { --entry(superblock).pins; }
+  bool is_pinned(SuperblockId superblock) const { return entry(superblock).pins > 0; }
   /// Allocates no more units of the superblock until it has been free.
   void close(SuperblockId superblock);
   std::int32_t units_used_of(SuperblockId superblock) const { return entry(superblock).used; }
@@ -131,7 +135,8 @@ class Superblocks {
   struct Superblock {
     ViewId owner = no_view;
     std::int32_t used = 0;  ///< units with users
-    bool is_free = false;   ///< any view may have it
+    std::int32_t pins = 0;
+    bool is_free = false;  ///< any view may have it
     bool is_closed = false;
     Uncommitted uncommitted = Uncommitted::no;
   };

@@ -151,6 +151,27 @@ TEST_SUITE("core/memory/memory_pool") {
     pool.audit();
   }
 
+  TEST_CASE("what is pinned is not moved, and keeps its superblocks after a failed step") {
+    MemoryPool pool(elastic(3));
+    Spread spread(pool);
+    const SlotId first = spread.first.write_slot(), second = spread.second.write_slot();
+    pool.take_orders();
+    pool.pin(spread.first);
+    pool.pin(spread.second);
+    CHECK_FALSE(pool.compact_for(pool.layout().packed_view()));
+    pool.audit();
+    pool.unpin(spread.second);
+    pool.resync_owners();
+    const std::vector<Order> orders = pool.take_orders();
+    REQUIRE(orders.size() == 1);
+    CHECK(std::get<ChangeOwner>(orders[0]).superblock == SuperblockId{index(second) / 2});
+    REQUIRE(pool.compact_for(pool.layout().packed_view()));
+    CHECK(spread.first.write_slot() == first);
+    CHECK(index(spread.second.write_slot()) / 2 == index(first) / 2);
+    pool.unpin(spread.first);
+    pool.audit();
+  }
+
   TEST_CASE("compaction keeps to the bytes of a step") {
     MemoryPool pool(elastic(3));
     Spread spread(pool);
