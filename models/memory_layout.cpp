@@ -318,6 +318,30 @@ double ModelMemoryLayout::waste() const {
   return most;
 }
 
+std::vector<std::size_t> draft_unit_bytes(const Plan& plan, const Geometry& geometry,
+                                          const ModelMemoryLayout& memory) {
+  if (!plan.draft) return {};
+  std::vector<std::size_t> bytes(static_cast<std::size_t>(memory.layout.views()), 0);
+  const auto drafts = [&](const auto& entry) { return entry.layer >= std::ssize(plan.layers); };
+  for (std::size_t group = 0; group < memory.layers.size(); ++group) {
+    for (const std::size_t ordinal : memory.layers[group]) {
+      const PageLayout& page = geometry.pages[ordinal];
+      if (drafts(page)) bytes[group] += page.page_bytes;
+    }
+  }
+  const auto first = std::find_if(geometry.pieces.begin(), geometry.pieces.end(), drafts);
+  require(first != geometry.pieces.end(), "memory layout: a draft layer has a place in slots");
+  const auto of = [&](ViewId view) -> std::size_t& {
+    return bytes[static_cast<std::size_t>(index(view))];
+  };
+  of(memory.layout.slot_view()) = geometry.slot_bytes - first->conv_offset;
+  if (memory.snapshot.bytes == 0) return bytes;
+  const auto piece = static_cast<std::size_t>(first - geometry.pieces.begin());
+  of(memory.layout.packed_view()) =
+      memory.snapshot.bytes - memory.snapshot.pieces[piece].packed_window;
+  return bytes;
+}
+
 std::size_t page_groups(const Geometry& geometry, bool is_flat) {
   ModelMemoryLayout memory;
   group_layers(geometry, is_flat, memory);

@@ -70,6 +70,11 @@ struct ModelMemoryLayout : StoreLayout {
 /// What layers of this reach keep.
 std::unique_ptr<MemoryKind> kind_of(const Reach& reach);
 
+/// Of each view's units, the used bytes at the end that only the draft layer reads or writes.
+/// Empty: the plan has none.
+std::vector<std::size_t> draft_unit_bytes(const Plan& plan, const Geometry& geometry,
+                                          const ModelMemoryLayout& memory);
+
 /// The number of page groups in a layout of the model.
 std::size_t page_groups(const Geometry& geometry, bool is_flat);
 

@@ -171,6 +171,9 @@ int chat_main(const ChatFlags& options) {
   const bool is_interactive = is_terminal(Stream::input);
   Engine& engine = session.engine();
   SnapshotIo carrier = engine.carrier();
+  const models::Model& model = session.model();
+  carrier.set_draft_bytes(
+      models::draft_unit_bytes(model.plan, model.geometry, session.memory().pools));
   SessionKeeper keeper = make_keeper(options, session, environment, is_interactive, carrier);
   Chat chat(session, keeper, options.generation,
             {.is_interactive = is_interactive && is_terminal(Stream::error),

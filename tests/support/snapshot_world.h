@@ -28,6 +28,7 @@ struct WorldShape {
   std::int32_t superblocks = 64;
   bool has_pages = true, has_slots = true, only_full = false;
   std::size_t padding_bytes = 0;  ///< of slots and packed snapshots
+  std::size_t draft_bytes = 0;    ///< at the end of what every unit uses
 };
 
 inline MemoryLayout world_layout(const WorldShape& shape) {
@@ -43,8 +44,9 @@ inline MemoryLayout world_layout(const WorldShape& shape) {
   layout.superblock_bytes = superblock_bytes;
   layout.superblocks = shape.superblocks;
   const auto add = [&](const MemoryKind& kind, std::size_t bytes) {
-    layout.groups.push_back(
-        {.kind = &kind, .page_bytes = bytes, .pages_per_superblock = count(bytes)});
+    layout.groups.push_back({.kind = &kind,
+                             .page_bytes = bytes + shape.draft_bytes,
+                             .pages_per_superblock = count(bytes + shape.draft_bytes)});
   };
   if (shape.has_pages) {
     layout.page_tokens = 4;
@@ -57,7 +59,7 @@ inline MemoryLayout world_layout(const WorldShape& shape) {
   }
   if (shape.has_slots) {
     const auto slot = [&](std::size_t bytes) {
-      bytes += shape.padding_bytes;
+      bytes += shape.padding_bytes + shape.draft_bytes;
       return SlotShape{
           .bytes = bytes, .per_superblock = count(bytes), .padding_bytes = shape.padding_bytes};
     };
@@ -75,7 +77,10 @@ struct SnapshotWorld {
         runner(layout),
         pool(layout),
         cache(pool, PrefixCacheOptions{}),
-        carrier(pool, runner, cache, runner.capacity().vocab, [this] { carry_out_orders(); }) {}
+        carrier(pool, runner, cache, runner.capacity().vocab, [this] { carry_out_orders(); }) {
+    if (shape.draft_bytes == 0) return;
+    carrier.set_draft_bytes(std::vector(layout.groups.size() + 2, shape.draft_bytes));
+  }
 
   void carry_out_orders() {
     Step step;

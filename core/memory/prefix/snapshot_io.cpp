@@ -28,6 +28,18 @@ std::optional<std::pair<ViewId, std::int32_t>> target_of(const Order& order,
 
 }  // namespace
 
+void SnapshotIo::set_draft_bytes(std::vector<std::size_t> bytes) {
+  require(bytes.size() <= static_cast<std::size_t>(layout().views()),
+          "snapshot carrier: draft bytes of views");
+  draft_bytes_ = std::move(bytes);
+}
+
+std::size_t SnapshotIo::answer_bytes(ViewId view) const {
+  const auto at = static_cast<std::size_t>(index(view));
+  const std::size_t drafts = at < draft_bytes_.size() ? draft_bytes_[at] : 0;
+  return layout().content_bytes(view) - drafts;
+}
+
 void SnapshotIo::flush_orders() {
   if (pool_->has_orders()) carry_out_();
   require(!pool_->has_orders(), "snapshot carrier: orders are carried out when it says so");

@@ -39,6 +39,12 @@ class SnapshotIo {
   const MemoryLayout& layout() const { return pool_->layout(); }
   const PrefixCache& cache() const { return *cache_; }
 
+  /// Bytes at the end of the used ones of a view's units that only guesses depend on, by view. Not
+  /// set: there are none.
+  void set_draft_bytes(std::vector<std::size_t> bytes);
+  /// The used bytes of a unit that answers depend on, which come first.
+  std::size_t answer_bytes(ViewId view) const;
+
   /// Has open orders carried out: before that a unit may have the bytes of its last owner, and what
   /// is written to it may be overwritten.
   void flush_orders();
@@ -87,6 +93,7 @@ class SnapshotIo {
   PrefixCache* cache_;
   std::int32_t vocab_;
   std::function<void()> carry_out_;
+  std::vector<std::size_t> draft_bytes_ = {};
 };
 
 }  // namespace hyb

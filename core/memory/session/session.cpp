@@ -36,6 +36,17 @@ SessionText read_session(const std::filesystem::path& path) {
 
 namespace {
 
+/// Of whole units.
+Fingerprint whole_layout(const SnapshotIo& carrier) {
+  const MemoryLayout& layout = carrier.layout();
+  return layout_facts(layout, [&](ViewId view) { return layout.content_bytes(view); });
+}
+
+/// Of what answers depend on.
+Fingerprint answer_layout_of(const SnapshotIo& carrier) {
+  return layout_facts(carrier.layout(), [&](ViewId view) { return carrier.answer_bytes(view); });
+}
+
 /// What is written, in the order of the file.
 struct Selection {
   struct Entry {
@@ -141,12 +152,16 @@ SessionTransfer write_session(const std::filesystem::path& path, const SessionTe
       select(carrier.layout(), snapshots_of(carrier.cache(), sequences), bytes_max);
   SectionWriter writer(path, session_format);
   add_session_text(writer, text);
-  add_text(writer, SessionSection::outline,
-           to_text(to_json(SessionOutline{.layout = layout_facts(carrier.layout()),
-                                          .sequences = sequences.size(),
-                                          .snapshots = selection.entries.size(),
-                                          .units = selection.units.size(),
-                                          .logits = with_logits(selection)})));
+  const Fingerprint layout = whole_layout(carrier), answer_layout = answer_layout_of(carrier);
+  add_text(
+      writer, SessionSection::outline,
+      to_text(to_json(SessionOutline{
+          .layout = layout,
+          .answer_layout = answer_layout == layout ? std::nullopt : std::optional(answer_layout),
+          .sequences = sequences.size(),
+          .snapshots = selection.entries.size(),
+          .units = selection.units.size(),
+          .logits = with_logits(selection)})));
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     add_tokens(writer, static_cast<std::uint32_t>(i), sequences[i]);
   }
@@ -203,6 +218,8 @@ class SessionLoader {
   std::string path_;
   SectionReader reader_;
   SnapshotIo* carrier_;
+  bool has_whole_units_ = true;    ///< what guesses depend on, too, is as it is here
+  bool has_other_drafts_ = false;  ///< units end with bytes that mean nothing here
 };
 
 void SessionLoader::check(const Fingerprint& here) {
@@ -280,8 +297,13 @@ void SessionLoader::assign_views(const FileSnapshot& snapshot, std::vector<std::
 FileOutline SessionLoader::read_outline() {
   const std::string text = read_text(reader_, SessionSection::outline);
   const SessionOutline counts = session_outline_from(parse_json(text, path_), path_);
-  const std::string differs = difference(layout_facts(carrier_->layout()), counts.layout);
-  if (!differs.empty()) reader_.fail("has memory of another layout: " + differs);
+  const std::string differs = difference(whole_layout(*carrier_), counts.layout);
+  has_whole_units_ = differs.empty();
+  has_other_drafts_ = !has_whole_units_ && counts.answer_layout.has_value();
+  if (!has_whole_units_ &&
+      answer_layout_of(*carrier_) != counts.answer_layout.value_or(counts.layout)) {
+    reader_.fail("has memory of another layout: " + differs);
+  }
   // Each is a section of its own, so counts cannot exceed the sections of the file.
   if (counts.sequences + counts.snapshots + counts.logits.size() + counts.units !=
       reader_.sections_left()) {
@@ -310,11 +332,16 @@ void SessionLoader::read_units(const FileOutline& outline,
     if (outline.views[i] == no_view_yet) continue;
     const MemoryLayout& layout = carrier_->layout();
     const ViewId view{outline.views[i]};
-    if (head.length != layout.content_bytes(view)) {
+    const std::size_t wanted =
+        has_whole_units_ ? layout.content_bytes(view) : carrier_->answer_bytes(view);
+    const auto length = static_cast<std::size_t>(head.length);
+    if (length < wanted || (length > wanted && !has_other_drafts_)) {
       reader_.fail("is damaged: a unit has another size");
     }
-    bytes.assign(layout.unit_bytes(view), std::byte{0});
-    reader_.read(std::span(bytes).first(layout.content_bytes(view)));
+    bytes.resize(length);
+    reader_.read(bytes);
+    bytes.resize(wanted);
+    bytes.resize(layout.unit_bytes(view));  // zeros: guesses find nothing there
     for (const CheckpointUnit& target : targets[i]) carrier_->write(target, bytes);
   }
   if (reader_.next()) reader_.fail("is damaged: sections after the last one");

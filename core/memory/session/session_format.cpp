@@ -104,31 +104,38 @@ Fingerprint fingerprint_from(const Json& json, const std::string& source) {
   return fingerprint;
 }
 
-Fingerprint layout_facts(const MemoryLayout& layout) {
-  Fingerprint facts = {
-      {"page_tokens", std::to_string(layout.page_tokens)},
-      {"slot_bytes", std::to_string(layout.content_bytes(layout.slot_view()))},
-      {"packed_bytes", std::to_string(layout.content_bytes(layout.packed_view()))}};
+Fingerprint layout_facts(const MemoryLayout& layout,
+                         const std::function<std::size_t(ViewId)>& bytes_of) {
+  Fingerprint facts = {{"page_tokens", std::to_string(layout.page_tokens)},
+                       {"slot_bytes", std::to_string(bytes_of(layout.slot_view()))},
+                       {"packed_bytes", std::to_string(bytes_of(layout.packed_view()))}};
   for (std::size_t i = 0; i < layout.groups.size(); ++i) {
-    facts["group_" + std::to_string(i)] = std::string(layout.groups[i].kind->name()) + " " +
-                                          std::to_string(layout.groups[i].page_bytes);
+    facts["group_" + std::to_string(i)] =
+        std::string(layout.groups[i].kind->name()) + " " +
+        std::to_string(bytes_of(ViewId{static_cast<std::int32_t>(i)}));
   }
   return facts;
 }
 
 Json to_json(const SessionOutline& outline) {
-  return {{"layout", to_json(outline.layout)},
-          {"sequences", outline.sequences},
-          {"snapshots", outline.snapshots},
-          {"units", outline.units},
-          {"logits", outline.logits}};
+  Json json = {{"layout", to_json(outline.layout)},
+               {"sequences", outline.sequences},
+               {"snapshots", outline.snapshots},
+               {"units", outline.units},
+               {"logits", outline.logits}};
+  if (outline.answer_layout) json["answer_layout"] = to_json(*outline.answer_layout);
+  return json;
 }
 
 SessionOutline session_outline_from(const Json& json, const std::string& source) {
   if (!json.is_object() || !json.contains("layout")) {
     throw Error(ErrorKind::model, source + ": the outline has no layout");
   }
+  const auto answer_layout = json.find("answer_layout");
   return {.layout = fingerprint_from(json["layout"], source),
+          .answer_layout = answer_layout == json.end()
+                               ? std::nullopt
+                               : std::optional(fingerprint_from(*answer_layout, source)),
           .sequences = count_from(json, "sequences", source),
           .snapshots = count_from(json, "snapshots", source),
           .units = count_from(json, "units", source),

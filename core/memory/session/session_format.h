@@ -2,7 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,13 +31,17 @@ Fingerprint fingerprint_from(const Json& json, const std::string& source);
 /// Counts of the sections that follow in a session file, and the layout that they are for.
 struct SessionOutline {
   Fingerprint layout;
+  /// The same without the bytes at the end of units that only guesses depend on. Written where
+  /// there are some.
+  std::optional<Fingerprint> answer_layout = {};
   std::size_t sequences = 0, snapshots = 0, units = 0;
   std::vector<std::uint32_t> logits;  ///< snapshots that have logits, ascending
 };
 
 /// What decides whether the bytes of a unit mean the same in two layouts: page size, kinds, sizes
-/// of units. The number of superblocks does not.
-Fingerprint layout_facts(const MemoryLayout& layout);
+/// of units as bytes_of(view) says. The number of superblocks does not.
+Fingerprint layout_facts(const MemoryLayout& layout,
+                         const std::function<std::size_t(ViewId)>& bytes_of);
 
 Json to_json(const SessionOutline& outline);
 

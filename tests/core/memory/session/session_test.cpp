@@ -157,6 +157,32 @@ TEST_SUITE("core/memory/session_memory") {
     }
   }
 
+  TEST_CASE("what only guesses depend on is left out, or nothing, where one side has none") {
+    const TemporaryFolder folder;
+    for (const auto& [there, here] : std::vector<std::pair<std::size_t, std::size_t>>{
+             {0, 40}, {40, 0}, {40, 40}, {40, 72}, {72, 40}}) {
+      CAPTURE(there);
+      CAPTURE(here);
+      const SavedWorld old(folder.path() / "s", 1, {.draft_bytes = there});
+      SnapshotWorld world({.padding_bytes = 24, .draft_bytes = here});
+      const SessionTransfer restored = restore_session(old.path, text.fingerprint, world.carrier);
+      CHECK(restored.refused.empty());
+      CHECK(restored.snapshots == old.saved.snapshots);
+      check_sound(world, restored);
+      for (const Snapshot* snapshot : world.cache.tree().snapshots()) {
+        const std::vector<TokenId> key = PrefixTree::key(*snapshot);
+        for (const CheckpointUnit& unit : units_of(snapshot->checkpoint, world.layout)) {
+          std::vector<std::byte> bytes(world.layout.unit_bytes(unit.view));
+          world.carrier.read(unit, bytes);
+          std::vector<std::byte> wanted = world.wanted(key, unit);
+          const auto answers = static_cast<std::ptrdiff_t>(world.carrier.answer_bytes(unit.view));
+          if (there != here) std::fill(wanted.begin() + answers, wanted.end(), std::byte{0});
+          CHECK(bytes == wanted);
+        }
+      }
+    }
+  }
+
   TEST_CASE("pages are shared in the file and after it: the restored take no more than the old") {
     const TemporaryFolder folder;
     SavedWorld old(folder.path() / "s");

@@ -1,0 +1,164 @@
+// Whatever guesses, and whatever of it is kept, shared, moved, saved and loaded: the answers are
+// those of plain decoding, byte for byte.
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "core/base/json.h"
+#include "tests/app/random_model.h"
+#include "tests/app/run_tool.h"
+#include "tests/support/error_text.h"
+#include "tests/support/files.h"
+
+namespace surface_spec_test {
+
+using namespace hyb;
+using namespace hyb::testing;
+
+namespace {
+
+const std::vector<std::string> drafting_models = {"nemotron-latent", "nemotron-moe",
+                                                  "qwen3-next-odd", "qwen3_5-moe", "qwen3_5-text"};
+
+/// One model of each kind of recurrence, which need not have a draft layer.
+const std::vector<std::string> recurrent_models = {"falcon-h1-groups", "granite-moe-nope",
+                                                   "lfm2-moe", "qwen3-next-odd"};
+
+const std::vector<std::string> plain_options = {"--parallel", "1",      "--prefix-cache",
+                                                "off",        "--spec", "off"};
+
+}  // namespace
+
+TEST_SUITE("app/surface_spec") {
+  TEST_CASE("a batch's answers are the same where the model's own layer drafts") {
+    std::int64_t accepted = 0;
+    for (const std::string& name : drafting_models) {
+      CAPTURE(name);
+      std::int64_t rejected = 0;
+      const RandomModel model(name);
+      const auto plain = answer_mixed(model, plain_options).answers;
+      CHECK(plain.size() == 24);
+      for (const std::vector<std::string>& options : std::vector<std::vector<std::string>>{
+               {"--parallel", "1", "--prefix-cache", "off", "--draft-steps", "1"},
+               {"--parallel", "8", "--prefix-cache", "off", "--draft-steps", "7"},
+               {"--parallel", "8", "--page-tokens", "32", "--draft-steps", "3", "--audit"},
+               {"--parallel", "5", "--memory-mode", "flip", "--draft-steps", "5"},
+               {"--parallel", "8", "--pool-memory", "700KB", "--draft-steps", "5", "--audit"}}) {
+        CAPTURE(options);
+        std::vector<std::string> all = {"--spec", "mtp"};
+        all.insert(all.end(), options.begin(), options.end());
+        const MixedAnswers mixed = answer_mixed(model, all);
+        CHECK(mixed.answers == plain);
+        rejected += mixed.rejected;
+        accepted += mixed.accepted;
+      }
+      CHECK(rejected > 400);
+    }
+    CHECK(accepted > 20);
+  }
+
+  TEST_CASE("a batch's answers are the same where repeated text or another model drafts") {
+    for (const std::string& name : recurrent_models) {
+      CAPTURE(name);
+      const RandomModel model(name), other("lfm3");
+      const auto plain = answer_mixed(model, plain_options).answers;
+      CHECK(plain.size() == 24);
+      const auto with = [&](const std::vector<std::string>& options) {
+        CAPTURE(options);
+        const MixedAnswers mixed = answer_mixed(model, options);
+        CHECK(mixed.answers == plain);
+        return mixed;
+      };
+      with({"--parallel", "8", "--spec", "ngram", "--draft-steps", "7"});
+      with({"--parallel", "1", "--spec", "ngram", "--draft-steps", "3", "--prefix-cache", "off",
+            "--page-tokens", "32"});
+      // Drawn at temperature 0 by the same model, of 660 tokens.
+      const MixedAnswers self =
+          with({"--parallel", "8", "--draft-model", model.path(), "--draft-steps", "7", "--audit"});
+      CHECK(self.accepted > 80);
+      const MixedAnswers bad =
+          with({"--parallel", "8", "--draft-model", other.path(), "--draft-steps", "5",
+                "--prefix-cache", "off", "--page-tokens", "64"});
+      CHECK(bad.rejected > 100);
+      with({"--parallel", "4", "--draft-model", model.path(), "--draft-steps", "3", "--pool-memory",
+            "700KB"});
+    }
+  }
+
+  TEST_CASE("a model that drafts has the same vocabulary, and is counted") {
+    const auto error = [](const std::vector<std::string>& options) {
+      std::vector<std::string> all = {"run", "demo", "-p", "x"};
+      all.insert(all.end(), options.begin(), options.end());
+      const ToolResult result = run_tool({.arguments = all});
+      CHECK(result.exit_code == 2);
+      return result.err;
+    };
+    CHECK(contains(error({"--spec", "draft"}), "say which model with --draft-model"));
+    CHECK(contains(error({"--spec", "mtp", "--draft-model", "demo"}), "leave one of them out"));
+    CHECK(contains(error({"--draft-model", HYB_TESTS_DIR "/golden/lfm2-dense"}),
+                   "its vocabulary is another: token 0 is \"<|pad|>\", not"));
+    const auto pool_bytes = [](const std::vector<std::string>& options) {
+      std::vector<std::string> all = {"fit", "demo", "--memory", "200MB", "--json"};
+      all.insert(all.end(), options.begin(), options.end());
+      return parse_json(run_tool({.arguments = all}).out, "fit")["pool_bytes"].get<double>();
+    };
+    const double alone = pool_bytes({}), shared = pool_bytes({"--draft-model", "demo"});
+    CHECK(shared < alone - 25e6);
+    CHECK(shared > alone / 4);
+  }
+
+  TEST_CASE("a chat's answers: undo and regen and a loaded session go on from what is kept") {
+    for (const std::string& name : drafting_models) {
+      check_chat(name, {"--spec", "mtp", "--draft-steps", "3"});
+    }
+    for (const std::string name : {"granite-moe-nope", "lfm2-moe"}) {
+      check_chat(name, {"--spec", "ngram", "--draft-steps", "5"});
+    }
+    const RandomModel other("lfm3");
+    for (const std::string name : {"falcon-h1-groups", "qwen3-next-odd"}) {
+      check_chat(name, {"--draft-model", other.path(), "--draft-steps", "3"});
+    }
+  }
+
+  TEST_CASE("a session goes between chats with the draft layer and chats without") {
+    const std::string begin = "a long message for the first turn, and for all that follow\nand\n";
+    const std::string end = "second message\n/regen\n/undo\nthird one\n/stats\n";
+    const std::vector<std::string> drafts = {"--spec", "mtp", "--draft-steps", "3"};
+    const std::vector<std::string> none = {"--spec", "off"};
+    for (const std::string name : {"nemotron-latent", "qwen3-next-odd", "qwen3_5-text"}) {
+      const RandomModel model(name);
+      const Home home;
+      const auto chat = [&](const std::string& input, std::vector<std::string> options) {
+        options.insert(options.end(), {"--temperature", "0.7", "--seed", "3", "--audit"});
+        ToolResult result = home.hyb(model.arguments("chat", options), input);
+        CHECK_MESSAGE(result.exit_code == 0, result.err);
+        return result;
+      };
+      const std::string plain = chat(begin + end, none).out;
+      for (const std::string snapshots : {"exact", "int8"}) {
+        CAPTURE(name);
+        CAPTURE(snapshots);
+        const auto in_session = [&](const std::string& session, std::vector<std::string> options) {
+          options.insert(options.end(),
+                         {"--session", session + "-" + snapshots, "--snapshots", snapshots});
+          return options;
+        };
+        for (const bool drafts_first : {true, false}) {
+          const std::string session = drafts_first ? "to-none" : "to-drafts";
+          const std::string saved =
+              chat(begin, in_session(session, drafts_first ? drafts : none)).out;
+          const ToolResult loaded = chat(end, in_session(session, drafts_first ? none : drafts));
+          if (snapshots == "exact") CHECK(saved + loaded.out == plain);
+          CHECK(!contains(loaded.err, "prefilled again"));
+          CHECK(contains(loaded.err, " reused, "));
+          CHECK(!contains(loaded.err, "(0 reused, "));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace surface_spec_test
