@@ -45,7 +45,7 @@ TEST_SUITE("app/surface_spec") {
                {"--parallel", "1", "--prefix-cache", "off", "--draft-steps", "1"},
                {"--parallel", "8", "--prefix-cache", "off", "--draft-steps", "7"},
                {"--parallel", "8", "--page-tokens", "32", "--draft-steps", "3", "--audit"},
-               {"--parallel", "5", "--memory-mode", "flip", "--draft-steps", "5"},
+               {"--parallel", "5", "--memory-mode", "flip", "--draft-steps", "5", "--ubatch", "9"},
                {"--parallel", "8", "--pool-memory", "700KB", "--draft-steps", "5", "--audit"}}) {
         CAPTURE(options);
         std::vector<std::string> all = {"--spec", "mtp"};
