@@ -4,11 +4,10 @@ import json
 
 import torch
 from safetensors.torch import save_file
-from tokenizers import Tokenizer
 
 from demo_corpus import held_out
-from demo_model import CHUNK, DemoModel, Shape
-from demo_text import END, TEMPLATE, ChatEncoder
+from demo_model import CHUNK, DemoModel
+from demo_text import END, TEMPLATE
 
 AGREEMENT = 1e-4  # of the largest logit, f32
 MAX_BYTES = 10_000_000
@@ -85,13 +84,10 @@ def template_agrees(folder, encoder):
     )
 
 
-def export(work, folder):
+def export(work, folder, shape, tokenizer, encoder):
     """Exports work/best.pt; returns what was checked, raises where a check fails."""
     saved = torch.load(work / "best.pt")
-    tokenizer = Tokenizer.from_file(str(work / "tokenizer.json"))
-    encoder = ChatEncoder(tokenizer)
     weights = {name: value.bfloat16().contiguous() for name, value in saved["model"].items()}
-    shape = Shape(vocabulary=tokenizer.get_vocab_size())
     write_folder(folder, shape, weights, tokenizer)
     model = DemoModel(shape)
     model.load_state_dict({name: value.float() for name, value in weights.items()})

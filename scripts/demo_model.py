@@ -95,6 +95,24 @@ class Shape:
         }
 
 
+# The model that drafts for the demo: two layers of half the width.
+DRAFTER = {
+    "hidden": 64,
+    "layers": ["mamba", "attention"],
+    "heads": 2,
+    "kv_heads": 1,
+    "mamba_heads": 4,
+    "experts": 2,
+    "experts_per_token": 1,
+    "expert_width": 64,
+}
+
+
+def shape_of(vocabulary, drafter):
+    """The demo's shape, or its drafter's."""
+    return Shape(vocabulary=vocabulary, **(DRAFTER if drafter else {}))
+
+
 class Weight(nn.Module):
     """A parameter named `weight` (and `bias`), drawn with the given deviation."""
 

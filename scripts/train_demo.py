@@ -4,6 +4,11 @@
   train_demo.py --work DIR --minutes 75           trains, resuming from DIR/checkpoint.pt
   train_demo.py --work DIR --export models/demo   writes the best model so far, checked
 
+With --drafter it is the smaller model that drafts for the demo, whose tokenizer it takes:
+
+  train_demo.py --drafter --work DIR --minutes 20 --processes 1
+  train_demo.py --drafter --work DIR --export tests/demo/drafter
+
 The schedule follows the clock: warm-up, a constant rate, and from a quarter of the time a linear
 fall to zero at the last minute, whatever the speed; first mostly drills, at the end more long rows.
 Matrices learn with Muon (orthogonalised momentum), the rest with AdamW. SIGTERM saves and stops.
@@ -22,9 +27,10 @@ from tokenizers import Tokenizer
 
 from demo_corpus import SCORED, Corpus, held_out
 from demo_crew import Crew, tokens_per_step
-from demo_model import CHUNK, DemoModel, Shape
+from demo_model import CHUNK, DemoModel, shape_of
 from demo_text import ChatEncoder, train_tokenizer
 
+DEMO = pathlib.Path(__file__).parents[1] / "models" / "demo"
 VOCABULARY = 1200
 # (until this part of the time, share)
 LONG_SHARES = [(0.3, 0.0), (0.7, 0.12), (1.0, 0.25)]  # of the steps
@@ -137,9 +143,9 @@ def report(result):
     return f"{100 * overall(result):.1f} % ({tasks})"
 
 
-def prepare(work):
-    """Tokenizer (made once) and encoder."""
-    path = work / "tokenizer.json"
+def prepare(work, drafter):
+    """Tokenizer (made once; a drafter's is the demo's) and encoder."""
+    path = DEMO / "tokenizer.json" if drafter else work / "tokenizer.json"
     if not path.exists():
         train_tokenizer(Corpus(), VOCABULARY).save(str(path))
     tokenizer = Tokenizer.from_file(str(path))
@@ -153,11 +159,11 @@ def save(path, content):
 
 
 class Trainer:
-    def __init__(self, work, minutes, compiled, seed, size):
+    def __init__(self, work, minutes, compiled, seed, size, drafter):
         self.work, self.seconds = work, minutes * 60
-        tokenizer, self.encoder = prepare(work)
+        tokenizer, self.encoder = prepare(work, drafter)
         torch.manual_seed(seed)
-        self.model = DemoModel(Shape(vocabulary=tokenizer.get_vocab_size()))
+        self.model = DemoModel(shape_of(tokenizer.get_vocab_size(), drafter))
         self.hidden = (
             torch.compile(self.model.hidden, dynamic=False) if compiled else self.model.hidden
         )
@@ -266,6 +272,9 @@ def main():
     parser.add_argument(
         "--minutes", type=float, default=75, help="time to train in all, over all resumed runs"
     )
+    parser.add_argument(
+        "--drafter", action="store_true", help="the smaller model that drafts for the demo"
+    )
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
@@ -279,11 +288,18 @@ def main():
     if arguments.export:
         from demo_export import export
 
-        print(json.dumps(export(arguments.work, arguments.export)))
+        tokenizer, encoder = prepare(arguments.work, arguments.drafter)
+        shape = shape_of(tokenizer.get_vocab_size(), arguments.drafter)
+        print(json.dumps(export(arguments.work, arguments.export, shape, tokenizer, encoder)))
     else:
         compiled = not arguments.no_compile
         trainer = Trainer(
-            arguments.work, arguments.minutes, compiled, arguments.seed, arguments.processes
+            arguments.work,
+            arguments.minutes,
+            compiled,
+            arguments.seed,
+            arguments.processes,
+            arguments.drafter,
         )
         trainer.run()
 
