@@ -60,32 +60,37 @@ TEST_SUITE("app/surface_spec") {
     CHECK(accepted > 20);
   }
 
-  TEST_CASE("a batch's answers are the same where repeated text or another model drafts") {
+  TEST_CASE("a batch's answers are the same where repeated text drafts") {
     for (const std::string& name : recurrent_models) {
       CAPTURE(name);
-      const RandomModel model(name), other("lfm3");
+      const RandomModel model(name);
       const auto plain = answer_mixed(model, plain_options).answers;
       CHECK(plain.size() == 24);
       const auto with = [&](const std::vector<std::string>& options) {
         CAPTURE(options);
-        const MixedAnswers mixed = answer_mixed(model, options);
-        CHECK(mixed.answers == plain);
-        return mixed;
+        CHECK(answer_mixed(model, options).answers == plain);
       };
       with({"--parallel", "8", "--spec", "ngram", "--draft-steps", "7"});
       with({"--parallel", "1", "--spec", "ngram", "--draft-steps", "3", "--prefix-cache", "off",
             "--page-tokens", "32"});
-      // Drawn at temperature 0 by the same model, of 660 tokens.
-      const MixedAnswers self =
-          with({"--parallel", "8", "--draft-model", model.path(), "--draft-steps", "7", "--audit"});
-      CHECK(self.accepted > 80);
-      const MixedAnswers bad =
-          with({"--parallel", "8", "--draft-model", other.path(), "--draft-steps", "5",
-                "--prefix-cache", "off", "--page-tokens", "64"});
-      CHECK(bad.rejected > 100);
-      with({"--parallel", "4", "--draft-model", model.path(), "--draft-steps", "3", "--pool-memory",
-            "700KB"});
     }
+  }
+
+  TEST_CASE("a batch's answers are the same where another model drafts, or the same one") {
+    const RandomModel model("granite-swa-moe"), other("lfm3");
+    const auto plain = answer_mixed(model, plain_options).answers;
+    CHECK(plain.size() == 24);
+    const MixedAnswers self = answer_mixed(
+        model, {"--parallel", "1", "--draft-model", model.path(), "--draft-steps", "3"});
+    CHECK(self.answers == plain);
+    CHECK(self.accepted > 80);  // of 660 tokens, those drawn at temperature 0 at least
+    CHECK(answer_mixed(model, {"--parallel", "8", "--draft-model", model.path(), "--draft-steps",
+                               "7", "--audit"})
+              .answers == plain);
+    CHECK(answer_mixed(model, {"--parallel", "8", "--spec", "draft", "--draft-model", other.path(),
+                               "--draft-steps", "5", "--pool-memory", "700KB"})
+              .answers == plain);
+    CHECK(answer_mixed(model, {"--parallel", "4", "--draft-model", other.path()}).answers == plain);
   }
 
   TEST_CASE("a model that drafts has the same vocabulary, and is counted") {
@@ -118,9 +123,7 @@ TEST_SUITE("app/surface_spec") {
       check_chat(name, {"--spec", "ngram", "--draft-steps", "5"});
     }
     const RandomModel other("lfm3");
-    for (const std::string name : {"falcon-h1-groups", "qwen3-next-odd"}) {
-      check_chat(name, {"--draft-model", other.path(), "--draft-steps", "3"});
-    }
+    check_chat("falcon-h1-groups", {"--draft-model", other.path(), "--draft-steps", "3"});
   }
 
   TEST_CASE("a session goes between chats with the draft layer and chats without") {
