@@ -82,10 +82,10 @@ std::vector<models::LosslessMatrix> sample_lossless(const ModelSource& source,
                                                     const ModelOptions& options,
                                                     ModelOutline& outline);
 
-/// A queue on the device that --device means.
 /// Whether drafts leave the bits of a token as they are: not on the fast routes of a card.
 bool may_draft(const ModelOptions& options);
 
+/// A queue on the device that --device means.
 kernels::Queue make_queue(const ModelOptions& options);
 
 /// What a folder lacks of the files that its index lists, in words: how many, and how large all of
