@@ -44,7 +44,7 @@ def sizes_of(config):
         "parameters": sum(math.prod(shape) for _, shape, _ in tensors),
         "tensors": len(tensors),
         "layers": len(plan.layers),
-        "attention_layers": len(attention),
+        "attention_layers": sum(part.kv_of is None for part in attention),
         "recurrent_layers": sum(any(each) for each in states),
         "kv_bytes_per_token": sum(
             4 * part.kv_heads * part.head_dim

@@ -44,9 +44,9 @@ TEST_SUITE("app/surface_spec") {
       for (const std::vector<std::string>& options : std::vector<std::vector<std::string>>{
                {"--parallel", "1", "--prefix-cache", "off", "--draft-steps", "1"},
                {"--parallel", "8", "--prefix-cache", "off", "--draft-steps", "7"},
-               {"--parallel", "8", "--page-tokens", "32", "--draft-steps", "3", "--audit"},
+               {"--parallel", "8", "--page-tokens", "32", "--draft-steps", "3"},
                {"--parallel", "5", "--memory-mode", "flip", "--draft-steps", "5", "--ubatch", "9"},
-               {"--parallel", "8", "--pool-memory", "700KB", "--draft-steps", "5", "--audit"}}) {
+               {"--parallel", "8", "--pool-memory", "700KB", "--draft-steps", "5"}}) {
         CAPTURE(options);
         std::vector<std::string> all = {"--spec", "mtp"};
         all.insert(all.end(), options.begin(), options.end());
@@ -84,8 +84,8 @@ TEST_SUITE("app/surface_spec") {
         model, {"--parallel", "1", "--draft-model", model.path(), "--draft-steps", "3"});
     CHECK(self.answers == plain);
     CHECK(self.accepted > 80);  // of 660 tokens, those drawn at temperature 0 at least
-    CHECK(answer_mixed(model, {"--parallel", "8", "--draft-model", model.path(), "--draft-steps",
-                               "7", "--audit"})
+    CHECK(answer_mixed(model,
+                       {"--parallel", "8", "--draft-model", model.path(), "--draft-steps", "7"})
               .answers == plain);
     CHECK(answer_mixed(model, {"--parallel", "8", "--spec", "draft", "--draft-model", other.path(),
                                "--draft-steps", "5", "--pool-memory", "700KB"})
@@ -135,7 +135,7 @@ TEST_SUITE("app/surface_spec") {
       const RandomModel model(name);
       const Home home;
       const auto chat = [&](const std::string& input, std::vector<std::string> options) {
-        options.insert(options.end(), {"--temperature", "0.7", "--seed", "3", "--audit"});
+        options.insert(options.end(), {"--temperature", "0.7", "--seed", "3"});
         ToolResult result = home.hyb(model.arguments("chat", options), input);
         CHECK_MESSAGE(result.exit_code == 0, result.err);
         return result;
