@@ -140,15 +140,14 @@ qwen_moe = {
 qwen_moe_mixed = {
     **qwen_moe,
     "decoder_sparse_step": 2,
-    "mlp_only_layers": [3],
+    "mlp_only_layers": [1],
     "moe_intermediate_size": 13,
     "norm_topk_prob": False,
     "num_attention_heads": 3,
     "num_experts": 5,
     "num_experts_per_tok": 3,
-    "num_hidden_layers": 6,
+    "num_hidden_layers": 4,
     "num_key_value_heads": 1,
-    "tie_word_embeddings": True,
 }
 del qwen_moe_mixed["head_dim"]
 
