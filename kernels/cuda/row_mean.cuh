@@ -21,4 +21,19 @@ __device__ __forceinline__ float row_mean(int width, float* partial, Term&& term
   return sum / static_cast<float>(width);
 }
 
+struct RowMoments {
+  float mean, variance;
+};
+
+/// The mean of value(i) and of its squared distance from that; `partials` [2 * row_warps], shared.
+template <typename Value>
+__device__ __forceinline__ RowMoments row_moments(int width, float* partials, Value&& value) {
+  const float mean = row_mean(width, partials, value);
+  const float variance = row_mean(width, partials + row_warps, [&](int i) {
+    const float centred = value(i) - mean;
+    return centred * centred;
+  });
+  return {mean, variance};
+}
+
 }  // namespace hyb::kernels::cuda

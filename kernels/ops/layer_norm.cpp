@@ -21,11 +21,7 @@ void check(const LayerNorm& op) {
 template <typename T>
 void norm_row(const LayerNorm& op, const T* x, T* y) {
   const std::int64_t width = op.x.dim(1);
-  const float mean = mean_of(width, [&](std::int64_t i) { return to_float(x[i]); });
-  const float variance = mean_of(width, [&](std::int64_t i) {
-    const float centred = to_float(x[i]) - mean;
-    return centred * centred;
-  });
+  const auto [mean, variance] = moments_of(width, [&](std::int64_t i) { return to_float(x[i]); });
   const float scale = 1.0F / std::sqrt(variance + op.eps);
   for (std::int64_t i = 0; i < width; ++i) {
     y[i] = from_float<T>((to_float(x[i]) - mean) * scale * op.weight.as<float>()[i]);

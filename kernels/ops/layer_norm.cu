@@ -25,11 +25,8 @@ __global__ void __launch_bounds__(row_threads) layer_norm_kernel(const LayerNorm
   T* const y = p.y + blockIdx.x * p.y_stride;
   let_next_kernel_start();
   wait_for_previous_kernel();
-  const float mean = row_mean(p.width, &partials[0], [&](int i) { return to_float(x[i]); });
-  const float variance = row_mean(p.width, &partials[row_warps], [&](int i) {
-    const float centred = to_float(x[i]) - mean;
-    return centred * centred;
-  });
+  const auto [mean, variance] =
+      row_moments(p.width, &partials[0], [&](int i) { return to_float(x[i]); });
   const float scale = 1.0F / sqrtf(variance + p.eps);
   for (int i = static_cast<int>(threadIdx.x); i < p.width; i += row_threads) {
     y[i] = rounded<T>((to_float(x[i]) - mean) * scale * p.weight[i]);

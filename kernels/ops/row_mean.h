@@ -22,4 +22,19 @@ float mean_of(std::int64_t width, Term&& term) {
   return std::accumulate(sums.begin(), sums.end(), 0.0F) / static_cast<float>(width);
 }
 
+/// Of a row: the mean, and the mean of the squared distances from it.
+struct RowMoments {
+  float mean, variance;
+};
+
+template <typename Value>
+RowMoments moments_of(std::int64_t width, Value&& value) {
+  const float mean = mean_of(width, value);
+  const float variance = mean_of(width, [&](std::int64_t i) {
+    const float centred = value(i) - mean;
+    return centred * centred;
+  });
+  return {mean, variance};
+}
+
 }  // namespace hyb::kernels

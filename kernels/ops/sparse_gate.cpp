@@ -19,11 +19,7 @@ void check(const SparseGate& op) {
 template <typename T>
 void cut_row(const SparseGate& op, T* x) {
   const std::int64_t width = op.x.dim(1);
-  const float mean = mean_of(width, [&](std::int64_t i) { return to_float(x[i]); });
-  const float variance = mean_of(width, [&](std::int64_t i) {
-    const float centred = to_float(x[i]) - mean;
-    return centred * centred;
-  });
+  const auto [mean, variance] = moments_of(width, [&](std::int64_t i) { return to_float(x[i]); });
   const float cutoff = mean + op.deviations * std::sqrt(variance);
   for (std::int64_t i = 0; i < width; ++i) {
     const float above = to_float(x[i]) - cutoff;

@@ -22,11 +22,8 @@ __global__ void __launch_bounds__(row_threads) sparse_gate_kernel(const SparseGa
   T* const x = p.x + blockIdx.x * p.stride;
   let_next_kernel_start();
   wait_for_previous_kernel();
-  const float mean = row_mean(p.width, &partials[0], [&](int i) { return to_float(x[i]); });
-  const float variance = row_mean(p.width, &partials[row_warps], [&](int i) {
-    const float centred = to_float(x[i]) - mean;
-    return centred * centred;
-  });
+  const auto [mean, variance] =
+      row_moments(p.width, &partials[0], [&](int i) { return to_float(x[i]); });
   const float cutoff = mean + p.deviations * sqrtf(variance);
   for (int i = static_cast<int>(threadIdx.x); i < p.width; i += row_threads) {
     const float above = to_float(x[i]) - cutoff;
