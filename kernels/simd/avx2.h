@@ -78,6 +78,8 @@ inline Vec select(Vec a, Mask mask, Vec b) { return {_mm256_blendv_ps(a.v, b.v, 
 
 /// Asks for the line that holds *p; any address is harmless.
 inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+/// Into the second-level cache: of more than the first holds beside what is in use.
+inline void prefetch_l2(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
 inline Vec load(const float* p, Full = {}) { return {_mm256_loadu_ps(p)}; }
 inline Vec load(const float* p, Part part) { return {_mm256_maskload_ps(p, part.mask())}; }
 inline void store(float* p, Vec a, Full = {}) { _mm256_storeu_ps(p, a.v); }

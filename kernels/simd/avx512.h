@@ -75,6 +75,8 @@ inline Vec select(Vec a, Mask mask, Vec b) { return {_mm512_mask_blend_ps(mask, 
 
 /// Asks for the line that holds *p; any address is harmless.
 inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+/// Into the second-level cache: of more than the first holds beside what is in use.
+inline void prefetch_l2(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
 inline Vec load(const float* p, Full = {}) { return {_mm512_loadu_ps(p)}; }
 inline Vec load(const float* p, Part part) { return {_mm512_maskz_loadu_ps(part.mask, p)}; }
 inline void store(float* p, Vec a, Full = {}) { _mm512_storeu_ps(p, a.v); }

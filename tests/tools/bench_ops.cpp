@@ -173,9 +173,14 @@ void bench_short_conv(Queue& queue, std::int32_t tokens) {
          10, static_cast<double>(2 * (x.size() + y.size())));
 }
 
-void bench_attention(Queue& queue, std::int64_t heads_of_q, std::int64_t kv_heads,
-                     std::int64_t head_dim, std::int32_t spans, std::int32_t each,
-                     std::int32_t position, DType kv = DType::bf16) {
+struct AttentionShape {
+  std::int64_t heads, kv_heads, head_dim;
+  std::int32_t spans, tokens_each, position;
+  std::int64_t window = 0;  ///< 0: none
+};
+
+void bench_attention(Queue& queue, const AttentionShape& shape, DType kv = DType::bf16) {
+  const auto [heads_of_q, kv_heads, head_dim, spans, each, position, window] = shape;
   const std::int64_t tokens = std::int64_t{spans} * each;
   const std::int32_t pages_each = (position + each + 15) / 16;
   Buffer b[4];
@@ -192,8 +197,12 @@ void bench_attention(Queue& queue, std::int64_t heads_of_q, std::int64_t kv_head
   for (std::int32_t i = 0; i < spans * pages_each; ++i) ids.push_back(i);
   std::shuffle(ids.begin(), ids.end(), std::minstd_rand(1));
   const Table begin(begins), at(positions), page_begin(page_begins), pages(ids);
-  fmt::print("attention {}/{} heads of {}, {} spans of {} tokens at {}, {}\n", heads_of_q, kv_heads,
-             head_dim, spans, each, position, name_of(kv));
+  fmt::print("attention {}/{} heads of {}, {} spans of {} tokens at {}, window {}, {}\n",
+             heads_of_q, kv_heads, head_dim, spans, each, position, window, name_of(kv));
+  const std::int64_t keys =
+      window == 0 ? position + 1 : std::min<std::int64_t>(window, position + 1);
+  const std::int64_t bytes =
+      spans * keys * 2 * kv_heads * head_dim * static_cast<std::int64_t>(size_of(kv));
   const int n = 10;
   report("kv_write",
          seconds_of(
@@ -223,10 +232,11 @@ void bench_attention(Queue& queue, std::int64_t heads_of_q, std::int64_t kv_head
                                  .heads = heads_of_q,
                                  .kv_heads = kv_heads,
                                  .head_dim = head_dim,
-                                 .scale = 0.125F});
+                                 .scale = 0.125F,
+                                 .window = window});
              },
              n),
-         4, each == 1 ? static_cast<double>(arena.size()) * static_cast<double>(size_of(kv)) : 0.0);
+         4, each == 1 ? static_cast<double>(bytes) : 0.0);
   if (each > 1) {
     report("rope",
            seconds_of(
@@ -344,11 +354,16 @@ int main(int argc, char** argv) {
   bench_short_conv(queue, 512);
   bench_short_conv(queue, 1);
   for (const DType kv : {DType::bf16, DType::f8_e4m3}) {
-    bench_attention(queue, 12, 4, 64, 1, 512, 0, kv);
-    bench_attention(queue, 12, 4, 64, 1, 512, 8192, kv);
-    bench_attention(queue, 12, 4, 64, 1, 1, 512, kv);
-    bench_attention(queue, 12, 4, 64, 1, 1, 32767, kv);
-    bench_attention(queue, 12, 4, 128, 16, 1, 8191, kv);
+    bench_attention(queue, {12, 4, 64, 1, 512, 0}, kv);
+    bench_attention(queue, {12, 4, 64, 1, 512, 8192}, kv);
+    bench_attention(queue, {12, 4, 64, 1, 1, 512}, kv);
+    bench_attention(queue, {12, 4, 64, 1, 1, 32767}, kv);
+    bench_attention(queue, {12, 4, 128, 16, 1, 8191}, kv);
+    bench_attention(queue, {64, 8, 64, 1, 1, 32767}, kv);
+    bench_attention(queue, {64, 8, 64, 1, 1, 32767, 128}, kv);
+    bench_attention(queue, {64, 8, 64, 1, 512, 8192}, kv);
+    bench_attention(queue, {64, 8, 64, 1, 512, 8192, 128}, kv);
+    bench_attention(queue, {8, 1, 512, 1, 1, 32767}, kv);
   }
   bench_snapshot(queue, DType::f32);
   bench_snapshot(queue, DType::bf16);

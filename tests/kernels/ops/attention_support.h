@@ -79,7 +79,7 @@ struct AttentionFixture {
     const Table position{static_cast<std::int32_t>(first)};
     const Table page_begin{0, static_cast<std::int32_t>(table.size())}, pages(table);
     attention(queue, {.q = q.view().rows(first, count),
-                      .pages_of_layer = arena,
+                      .pages_of_layer = mapped.empty() ? arena.view() : mapped,
                       .span_begin = begin,
                       .position = position,
                       .page_begin = page_begin,
@@ -100,6 +100,7 @@ struct AttentionFixture {
 
   AttentionShape s;
   TestTensor q, k, v, arena, y;
+  Tensor mapped;  ///< instead of `arena`, where it is not empty
   std::vector<std::int32_t> table;
   float scale = 0.25F;
   AttentionReach reach;

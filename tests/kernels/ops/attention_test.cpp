@@ -1,4 +1,7 @@
 #include <doctest/doctest.h>
+#include <sys/mman.h>
+
+#include <cstring>
 
 #include "kernels/ops/attention.h"
 #include "tests/kernels/ops/attention_support.h"
@@ -61,6 +64,43 @@ std::vector<double> expected(const AttentionFixture& f, std::int64_t token, std:
   }
   return y;
 }
+
+/// The pages of a fixture in memory of which some cannot be read.
+class MappedPages {
+ public:
+  explicit MappedPages(const TestTensor& arena)
+      : view_(arena.view()),
+        page_bytes_(static_cast<std::size_t>(view_.dim(1)) * size_of(view_.dtype)) {
+    REQUIRE(page_bytes_ % 4096 == 0);
+    const std::size_t bytes = static_cast<std::size_t>(view_.dim(0)) * page_bytes_;
+    memory_ = {static_cast<std::byte*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)),
+               bytes};
+    REQUIRE(memory_.data() != MAP_FAILED);
+    const std::byte* const from = static_cast<const std::byte*>(view_.data);
+    const std::size_t stride = static_cast<std::size_t>(view_.row_stride) * size_of(view_.dtype);
+    for (std::int64_t page = 0; page < view_.dim(0); ++page) {
+      const auto i = static_cast<std::size_t>(page);
+      std::memcpy(memory_.data() + i * page_bytes_, from + i * stride, page_bytes_);
+    }
+    view_.data = memory_.data();
+    view_.row_stride = view_.dim(1);
+  }
+  MappedPages(const MappedPages&) = delete;
+  ~MappedPages() { munmap(memory_.data(), memory_.size()); }
+
+  const Tensor& view() const { return view_; }
+
+  void allow(std::int32_t page, bool reads) {
+    std::byte* const at = memory_.data() + static_cast<std::size_t>(page) * page_bytes_;
+    REQUIRE(mprotect(at, page_bytes_, reads ? PROT_READ : PROT_NONE) == 0);
+  }
+
+ private:
+  Tensor view_;
+  std::size_t page_bytes_;
+  std::span<std::byte> memory_;
+};
 
 TEST_SUITE("kernels/ops/attention") {
   TEST_CASE("is causal softmax attention on every route; unwritten places are never read") {
@@ -161,6 +201,43 @@ TEST_SUITE("kernels/ops/attention") {
           CHECK(values() == whole);
           f.table[static_cast<std::size_t>(seen / 16)] = -1;
           CHECK_THROWS_AS(f.attend(queue, first, count), Error);
+        }
+      }
+    }
+  }
+
+  TEST_CASE("no page out of reach is read, in decode and prefill: each would end the process") {
+    constexpr AttentionShape shape{.heads = 8, .kv_heads = 2, .head_dim = 64};
+    constexpr std::int64_t tokens = 803;
+    for (const Isa isa : available_isas()) {
+      for (const DType kv : {DType::bf16, DType::f8_e4m3}) {
+        Queue queue = test_queue(isa, 2);
+        AttentionFixture f(DType::bf16, shape, tokens, 1, kv);
+        f.write(queue, 0, tokens);
+        MappedPages pages(f.arena);
+        for (const AttentionReach& reach : reaches) {
+          f.reach = reach;
+          for (const auto& [first, count] :
+               {std::pair{tokens - 1, std::int64_t{1}}, {600, 40}, {640, 3}}) {
+            CAPTURE(name_of(isa));
+            CAPTURE(reach.window);
+            CAPTURE(reach.chunk);
+            const auto answer = [&] {
+              f.attend(queue, first, count);
+              return f.y.everything();
+            };
+            f.mapped = {};
+            const auto want = answer();
+            for (std::int32_t page = 0; page < pages.view().dim(0); ++page) {
+              pages.allow(page, false);
+            }
+            const std::int64_t last = first + count - 1;
+            for (std::int64_t i = first_key(reach, first) / 16; i <= last / 16; ++i) {
+              pages.allow(f.table[static_cast<std::size_t>(i)], true);
+            }
+            f.mapped = pages.view();
+            CHECK(answer() == want);
+          }
         }
       }
     }
