@@ -173,10 +173,34 @@ void bench_short_conv(Queue& queue, std::int32_t tokens) {
          10, static_cast<double>(2 * (x.size() + y.size())));
 }
 
+void bench_rope(Queue& queue, const Tensor& q, std::int64_t heads_of_q, std::int64_t head_dim) {
+  const std::vector<std::int32_t> where(static_cast<std::size_t>(q.dim(0)), 5000);
+  const Table position_of_row(where);
+  report("rope",
+         seconds_of(
+             [&] {
+               rope(queue, {.x = q,
+                            .position_of_row = position_of_row,
+                            .heads = heads_of_q,
+                            .head_dim = head_dim,
+                            .rotary_dim = head_dim});
+             },
+             10),
+         4);
+}
+
 struct AttentionShape {
   std::int64_t heads, kv_heads, head_dim;
   std::int32_t spans, tokens_each, position;
   std::int64_t window = 0;  ///< 0: none
+
+  /// What one token per span reads.
+  double bytes(DType kv) const {
+    const std::int64_t before = position + 1;
+    const std::int64_t keys = window == 0 ? before : std::min(window, before);
+    return static_cast<double>(spans * keys * 2 * kv_heads * head_dim) *
+           static_cast<double>(size_of(kv));
+  }
 };
 
 void bench_attention(Queue& queue, const AttentionShape& shape, DType kv = DType::bf16) {
@@ -199,10 +223,6 @@ void bench_attention(Queue& queue, const AttentionShape& shape, DType kv = DType
   const Table begin(begins), at(positions), page_begin(page_begins), pages(ids);
   fmt::print("attention {}/{} heads of {}, {} spans of {} tokens at {}, window {}, {}\n",
              heads_of_q, kv_heads, head_dim, spans, each, position, window, name_of(kv));
-  const std::int64_t keys =
-      window == 0 ? position + 1 : std::min<std::int64_t>(window, position + 1);
-  const std::int64_t bytes =
-      spans * keys * 2 * kv_heads * head_dim * static_cast<std::int64_t>(size_of(kv));
   const int n = 10;
   report("kv_write",
          seconds_of(
@@ -236,22 +256,8 @@ void bench_attention(Queue& queue, const AttentionShape& shape, DType kv = DType
                                  .window = window});
              },
              n),
-         4, each == 1 ? static_cast<double>(bytes) : 0.0);
-  if (each > 1) {
-    report("rope",
-           seconds_of(
-               [&] {
-                 std::vector<std::int32_t> where(static_cast<std::size_t>(tokens), 5000);
-                 const Table position_of_row(where);
-                 rope(queue, {.x = q,
-                              .position_of_row = position_of_row,
-                              .heads = heads_of_q,
-                              .head_dim = head_dim,
-                              .rotary_dim = head_dim});
-               },
-               n),
-           4);
-  }
+         4, each == 1 ? shape.bytes(kv) : 0.0);
+  if (each > 1) bench_rope(queue, q, heads_of_q, head_dim);
 }
 
 /// Snapshots of all 28 layers, enough consecutive slots that no last-level cache holds them,
