@@ -160,6 +160,7 @@ void need_chat_template(const ModelSource& source) {
 
 ThoughtMarkers thought_markers_of(const Tokenizer& tokenizer) {
   const auto has = [&](std::string_view token) { return tokenizer.find(token).has_value(); };
+  if (has("<think>") && has("</think>")) return {};
   if (has("<|channel|>") && has("<|message|>")) {
     return {.begin = "<|channel|>",
             .end = "<|channel|>final<|message|>",
@@ -169,6 +170,10 @@ ThoughtMarkers thought_markers_of(const Tokenizer& tokenizer) {
   }
   if (has("<|channel>") && has("<channel|>")) {
     return {.begin = "<|channel>", .end = "<channel|>", .opening = "thought"};
+  }
+  if (has("[THINK]") && has("[/THINK]")) return {.begin = "[THINK]", .end = "[/THINK]"};
+  if (has("<|START_THINKING|>") && has("<|END_THINKING|>")) {
+    return {.begin = "<|START_THINKING|>", .end = "<|END_THINKING|>", .is_in_content = false};
   }
   return {};
 }

@@ -53,9 +53,9 @@ struct ThoughtMarkers {
   bool is_in_content = true;
 };
 
-/// By the tokens of the vocabulary: the channels of gpt-oss (harmony) and of Gemma 4, or else
-/// <think> and </think>. In an answer's text channels show their names and markers; turn tokens
-/// do not show.
+/// By the tokens of the vocabulary: the channels of gpt-oss (harmony) and of Gemma 4, the markers
+/// of Mistral and of Cohere, or else <think> and </think>, which need not be tokens. In an answer's
+/// text channels show their names and markers; turn tokens do not show.
 ThoughtMarkers thought_markers_of(const Tokenizer& tokenizer);
 
 /// What the prompt says of the start of its answer.

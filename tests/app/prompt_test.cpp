@@ -462,6 +462,28 @@ TEST_SUITE("app/thoughts") {
     CHECK(gemma.decode(gemma.encode(said, {.parse_special = true}), true) == said);
     CHECK(shown(split_answer(said, gemma_start)) == "Two and two.|Four.");
     CHECK(assistant_message(said, gemma_start, false)["content"] == said);
+    const std::string call = R"(<|tool_call>call:add{a:<|"|>2<|"|>}<tool_call|>)";
+    const Tokenizer calls =
+        with({"<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", "<|\"|>", "<turn|>"});
+    const auto ids = calls.encode(call + "<turn|>", {.parse_special = true});
+    CHECK(calls.decode(ids, true) == call);
+
+    const Tokenizer mistral = with({"[THINK]", "[/THINK]"});
+    const AnswerStart mistral_start = {.may_think = true, .markers = thought_markers_of(mistral)};
+    CHECK(shown(split_answer("[THINK]Two and two.[/THINK]Four.", mistral_start)) ==
+          "Two and two.|Four.");
+
+    const Tokenizer cohere = with({"<|START_THINKING|>", "<|END_THINKING|>", "<|START_RESPONSE|>"});
+    const AnswerStart cohere_start = {.may_think = true, .markers = thought_markers_of(cohere)};
+    const std::string thinks = "<|START_THINKING|>Two and two.<|END_THINKING|>";
+    const std::string seen = cohere.decode(
+        cohere.encode(thinks + "<|START_RESPONSE|>Four.", {.parse_special = true}), true);
+    CHECK(seen == thinks + "Four.");
+    CHECK(shown(split_answer(seen, cohere_start)) == "Two and two.|Four.");
+    CHECK(assistant_message(seen, cohere_start, false)["content"] == "Four.");
+
+    CHECK(thought_markers_of(with({"[THINK]", "[/THINK]", "<think>", "</think>"})).begin ==
+          "<think>");
   }
 
   TEST_CASE("a past answer as a template takes it") {
