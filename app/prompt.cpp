@@ -164,6 +164,7 @@ ThoughtMarkers thought_markers_of(const Tokenizer& tokenizer) {
   if (has("<|channel|>") && has("<|message|>")) {
     return {.begin = "<|channel|>",
             .end = "<|channel|>final<|message|>",
+            .other_end = "<|channel|>commentary",
             .opening = "analysis<|message|>",
             .closing = "assistant",
             .is_in_content = false};
@@ -178,6 +179,23 @@ ThoughtMarkers thought_markers_of(const Tokenizer& tokenizer) {
   return {};
 }
 
+namespace {
+
+/// Where a thought ends, and the marker that ends it.
+struct ThoughtEnd {
+  std::size_t at = std::string::npos;
+  std::string_view marker = {};
+};
+
+ThoughtEnd find_end(std::string_view text, const ThoughtMarkers& markers) {
+  const ThoughtEnd end{.at = text.find(markers.end), .marker = markers.end};
+  if (markers.other_end.empty()) return end;
+  const ThoughtEnd other{.at = text.find(markers.other_end), .marker = markers.other_end};
+  return other.at < end.at ? other : end;
+}
+
+}  // namespace
+
 ThoughtScanner::ThoughtScanner(const AnswerStart& start)
     : markers_(start.markers),
       place_(!start.may_think        ? Place::answer
@@ -187,13 +205,14 @@ ThoughtScanner::ThoughtScanner(const AnswerStart& start)
 std::vector<ThoughtScanner::Piece> ThoughtScanner::in_thought(std::string_view text) {
   const std::size_t seen = held_.size();
   held_ += text;
-  const std::size_t end = held_.find(markers_.end);
-  if (end == std::string::npos) {
-    held_.erase(0, held_.size() - std::min(held_.size(), markers_.end.size() - 1));
+  const ThoughtEnd end = find_end(held_, markers_);
+  if (end.at == std::string::npos) {
+    const std::size_t longest = std::max(markers_.end.size(), markers_.other_end.size());
+    held_.erase(0, held_.size() - std::min(held_.size(), longest - 1));
     return {{std::string(text), true}};
   }
   place_ = Place::answer;
-  const std::size_t cut = end + markers_.end.size() - seen;
+  const std::size_t cut = end.at + end.marker.size() - seen;
   std::vector<Piece> pieces = {{std::string(text.substr(0, cut)), true}};
   if (cut < text.size()) pieces.push_back({std::string(text.substr(cut)), false});
   return pieces;
@@ -226,11 +245,12 @@ SplitAnswer split_answer(std::string_view text, const AnswerStart& start) {
   if (thought.empty() && !has_begun) return {.reasoning = {}, .content = std::move(rest)};
   std::string_view inner = trim_left(thought);
   const ThoughtMarkers& markers = start.markers;
-  if (inner == markers.end && !has_begun) {
+  const ThoughtEnd end = find_end(inner, markers);
+  if (end.at == 0 && !has_begun) {
     return {.reasoning = {}, .content = std::string(trim_left(rest))};
   }
-  const bool has_ended = inner.ends_with(markers.end);
-  if (has_ended) inner.remove_suffix(markers.end.size());
+  const bool has_ended = end.at != std::string::npos;
+  if (has_ended) inner = inner.substr(0, end.at);
   if (has_ended && inner.ends_with(markers.closing)) inner.remove_suffix(markers.closing.size());
   // Some models begin the thought again that their prompt has begun.
   if (inner.starts_with(markers.begin)) {

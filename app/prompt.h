@@ -48,6 +48,8 @@ void need_chat_template(const ModelSource& source);
 /// How a model spells the thought at the start of an answer: begin, opening, thought, closing, end.
 struct ThoughtMarkers {
   std::string_view begin = "<think>", end = "</think>";
+  /// Ends it, too: what the answer is then, a tool call say, says itself. Empty: there is none.
+  std::string_view other_end = "";
   std::string_view opening = "", closing = "";  ///< around the thought, of no interest to readers
   /// Templates take a past answer with its thought as it was given. Otherwise without it.
   bool is_in_content = true;
@@ -55,7 +57,8 @@ struct ThoughtMarkers {
 
 /// By the tokens of the vocabulary: the channels of gpt-oss (harmony) and of Gemma 4, the markers
 /// of Mistral and of Cohere, or else <think> and </think>, which need not be tokens. In an answer's
-/// text channels show their names and markers; turn tokens do not show.
+/// text channels show their names and markers; turn tokens do not show. A tool call of gpt-oss is
+/// the answer `to=functions.NAME <|constrain|>json<|message|>{...}`.
 ThoughtMarkers thought_markers_of(const Tokenizer& tokenizer);
 
 /// What the prompt says of the start of its answer.

@@ -448,6 +448,10 @@ TEST_SUITE("app/thoughts") {
     CHECK(text(start, "<|channel|>final<|message|>Four.") == "(none)|Four.");
     CHECK(text(start, "<|channel|>analysis<|message|>Two and") == "Two and|");
     CHECK(text(start, "Four.") == "(none)|Four.");
+    const std::string call = R"(to=functions.add <|message|>{"a":2})";
+    CHECK(text(start, thought + "<|start|>assistant<|channel|>commentary " + call) ==
+          "Two and two.|" + call);
+    CHECK(text(start, "<|channel|>commentary " + call) == "(none)|" + call);
     const std::string whole =
         harmony.decode(harmony.encode(thought + answer, {.parse_special = true}), true);
     CHECK(to_text(assistant_message(whole, start, false)) ==
@@ -462,11 +466,11 @@ TEST_SUITE("app/thoughts") {
     CHECK(gemma.decode(gemma.encode(said, {.parse_special = true}), true) == said);
     CHECK(shown(split_answer(said, gemma_start)) == "Two and two.|Four.");
     CHECK(assistant_message(said, gemma_start, false)["content"] == said);
-    const std::string call = R"(<|tool_call>call:add{a:<|"|>2<|"|>}<tool_call|>)";
+    const std::string gemma_call = R"(<|tool_call>call:add{a:<|"|>2<|"|>}<tool_call|>)";
     const Tokenizer calls =
         with({"<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", "<|\"|>", "<turn|>"});
-    const auto ids = calls.encode(call + "<turn|>", {.parse_special = true});
-    CHECK(calls.decode(ids, true) == call);
+    const auto ids = calls.encode(gemma_call + "<turn|>", {.parse_special = true});
+    CHECK(calls.decode(ids, true) == gemma_call);
 
     const Tokenizer mistral = with({"[THINK]", "[/THINK]"});
     const AnswerStart mistral_start = {.may_think = true, .markers = thought_markers_of(mistral)};
