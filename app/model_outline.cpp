@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "app/device.h"
+#include "app/lanes.h"
 #include "app/session.h"
 #include "app/ui/table.h"
 #include "app/ui/terminal.h"
@@ -270,7 +271,7 @@ bool may_draft(const ModelOptions& options) {
 kernels::Queue make_queue(const ModelOptions& options) {
   return kernels::Queue(
       device_of(options.device),
-      {.threads = options.threads, .isa = {}, .batch_invariant = options.batch_invariant});
+      {.threads = threads_of(options), .isa = {}, .batch_invariant = options.batch_invariant});
 }
 
 std::string missing_files_text(const ModelSource& source, const ModelOutline& outline) {

@@ -407,6 +407,20 @@ void add_speculation_options(CLI::App& cli, SpeculationFlags& flags) {
       ->capture_default_str();
 }
 
+void add_lane_options(CLI::App& cli, LaneFlags& flags) {
+  cli.add_flag(
+      "--disaggregate", flags.is_on,
+      "prompts run beside answers, each on threads of their own, in the same memory: long "
+      "prompts hold up no answer, and take longer themselves; the answers are the same. On "
+      "the CPU");
+  cli.add_option("--prefill-threads", flags.prefill_threads,
+                 "with --disaggregate: threads for prompts; default: half of --threads")
+      ->check(CLI::Range(1, 1024));
+  cli.add_option("--decode-threads", flags.decode_threads,
+                 "with --disaggregate: threads for answers; default: the other half")
+      ->check(CLI::Range(1, 1024));
+}
+
 void add_think_option(CLI::App& cli, Think& think) {
   cli.add_option_function<std::string>(
          "--think", [&think](const std::string& word) { think = parse_think(word).value(); },

@@ -67,6 +67,12 @@ struct SpeculationFlags {
   std::string kind() const;
 };
 
+/// Prompts beside answers, each with threads of their own.
+struct LaneFlags {
+  bool is_on = false;
+  int prefill_threads = 0, decode_threads = 0;  ///< 0: not given
+};
+
 /// Most prompt tokens of a step that --ubatch takes.
 inline constexpr int chunk_tokens_limit = 65536;
 
@@ -92,6 +98,7 @@ struct ModelOptions {
   ReuseOptions reuse;
   PoolOptions pools;
   SpeculationFlags speculation;
+  LaneFlags lanes;
 };
 
 /// A check of an option by the table that requests in files are checked by.
@@ -167,6 +174,10 @@ void add_reuse_options(CLI::App& cli, ReuseOptions& options);
 
 /// Adds --spec and --draft-steps, of commands that answer prompts. The flags outlive `cli`.
 void add_speculation_options(CLI::App& cli, SpeculationFlags& flags);
+
+/// Adds --disaggregate, --prefill-threads and --decode-threads, of commands that answer several
+/// prompts. The flags outlive `cli`.
+void add_lane_options(CLI::App& cli, LaneFlags& flags);
 
 /// Whether a model is to think before it answers; nothing: what its chat template does by itself.
 using Think = std::optional<bool>;

@@ -53,6 +53,7 @@ struct Session::Parts {
   bool release_pools();
   void make_runner();
   void shrink_pools(const Error& reason);
+  void set_disaggregated(bool is_disaggregated);
   void start_engine(Runner& on, const SpeculationOptions& drafting);
   std::int32_t vocab_used() const;
   models::Roofline roofline() const { return {model.plan, model.geometry}; }
@@ -67,6 +68,7 @@ struct Session::Parts {
   ReuseOptions reuse;
   SpeculationFlags speculation;
   models::GraphOptions graphs;
+  std::optional<LaneThreads> lane_threads;  ///< empty: one lane runs all
   ModelSource source;
   ModelOutline outline;
   ModelTexts texts;
@@ -78,7 +80,9 @@ struct Session::Parts {
   MemoryPlan memory;
   std::future<std::unique_ptr<kernels::SuperblockMap>> superblocks;
   std::unique_ptr<models::ModelRunner> runner;
-  std::unique_ptr<DraftModel> draft_model;  ///< null: there is none
+  std::unique_ptr<PrefillLane> prefill_lane;  ///< null: the same
+  bool is_disaggregated = false;              ///< whether the engine has that lane
+  std::unique_ptr<DraftModel> draft_model;    ///< null: there is none
   std::unique_ptr<TraceFile> trace;
   std::unique_ptr<Engine> engine;
   std::chrono::nanoseconds load_time{0};
@@ -99,6 +103,7 @@ Session::Parts::Parts(const ModelOptions& asked, const SessionShape& wanted,
       reuse(asked.reuse),
       speculation(asked.speculation),
       graphs(graphs_of(asked)),
+      lane_threads(lane_threads_of(asked)),
       source(ModelSource::find(asked.model, environment, asked.chat_template)),
       outline(
           outline_of(source, asked,
@@ -118,6 +123,7 @@ Session::Parts::Parts(const ModelOptions& asked, const SessionShape& wanted,
                             model.plan.vocab - 1));
   }
   make_runner();
+  set_disaggregated(lane_threads.has_value());
   if (speculation.kind() == "draft") {
     draft_model = std::make_unique<DraftModel>(asked, draft_bytes, shape, environment);
     draft_model->check_vocabulary(texts.tokenizer ? &*texts.tokenizer : nullptr, vocab_used());
@@ -183,7 +189,8 @@ std::int32_t Session::Parts::vocab_used() const {
 /// Until prefill is measured. The speed is a guess; how long prompts compare to short ones is not.
 PrefillCost Session::Parts::expected_cost() const {
   constexpr double flops_per_thread_second = 5e10;
-  return prefill_seconds(roofline().prefill(), flops_per_thread_second * queue->threads());
+  const int threads = is_disaggregated ? lane_threads->prefill : queue->threads();
+  return prefill_seconds(roofline().prefill(), flops_per_thread_second * threads);
 }
 
 /// Whether what is reused is what would be run again, to the bit. Where it is not, answers must not
@@ -230,8 +237,10 @@ void Session::Parts::make_runner() {
       runner = std::make_unique<models::ModelRunner>(
           *queue, model.plan, model.weights, model.geometry, options,
           superblocks.valid() ? superblocks.get() : nullptr);
+      if (lane_threads) prefill_lane = std::make_unique<PrefillLane>(*lane_threads, *runner);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::memory) throw;
+      runner.reset();  // only its prefill lane may have failed
       if (obstacle.empty()) obstacle = error.what();
       shrink_pools(error);
       options.memory = memory.pools;
@@ -266,18 +275,28 @@ void Session::Parts::shrink_pools(const Error& reason) {
   }
 }
 
+/// Weights are packed by all threads; then each lane has its own.
+void Session::Parts::set_disaggregated(bool disaggregated) {
+  if (disaggregated == is_disaggregated) return;
+  engine.reset();
+  is_disaggregated = disaggregated;
+  *queue = disaggregated ? decode_queue(*lane_threads) : undivided_queue(*lane_threads);
+}
+
 void Session::Parts::start_engine(Runner& on, const SpeculationOptions& drafting) {
   engine.reset();
-  engine = std::make_unique<Engine>(on, texts.tokenizer ? &*texts.tokenizer : nullptr,
-                                    EngineOptions{.length_max = memory.length_max,
-                                                  .sequences_max = shape.sequences_max,
-                                                  .chunk_tokens = memory.chunk_tokens,
-                                                  .mixed_tokens = memory.mixed_tokens,
-                                                  .prefixes = prefix_options(),
-                                                  .states_ahead = states_ahead(),
-                                                  .measures_prefill = is_exact(),
-                                                  .speculation = drafting,
-                                                  .audit = reuse.audit});
+  engine = std::make_unique<Engine>(
+      on, texts.tokenizer ? &*texts.tokenizer : nullptr,
+      EngineOptions{.length_max = memory.length_max,
+                    .sequences_max = shape.sequences_max,
+                    .chunk_tokens = memory.chunk_tokens,
+                    .mixed_tokens = memory.mixed_tokens,
+                    .prefixes = prefix_options(),
+                    .states_ahead = states_ahead(),
+                    .measures_prefill = is_exact(),
+                    .speculation = drafting,
+                    .prefill_lane = is_disaggregated ? &prefill_lane->runner() : nullptr,
+                    .audit = reuse.audit});
   if (!reuse.record.empty() && !trace) trace = std::make_unique<TraceFile>(reuse.record);
   if (trace) engine->record(&trace->recorder());
 }
@@ -301,6 +320,12 @@ void Session::restart_engine(const ReuseOptions& reuse, Runner& runner,
                              const SpeculationOptions& speculation) {
   parts_->reuse = reuse;
   parts_->start_engine(runner, speculation);
+}
+
+const std::optional<LaneThreads>& Session::lane_threads() const { return parts_->lane_threads; }
+void Session::set_disaggregated(bool is_disaggregated) {
+  require(parts_->lane_threads.has_value(), "session: it was opened with two lanes");
+  parts_->set_disaggregated(is_disaggregated);
 }
 
 models::Roofline Session::roofline() const { return parts_->roofline(); }
@@ -425,6 +450,7 @@ Budget budget_of(const ModelOptions& options, const Environment& environment) {
                 "--snapshots int8: --memory-mode flat keeps no snapshots; use flip or remap");
   }
   budget.drafts = drafts_of(options);
+  if (const auto lanes = lane_threads_of(options)) budget.prefill_threads = lanes->prefill;
   return budget;
 }
 
@@ -493,6 +519,16 @@ HostTierParts host_tier_parts(std::size_t bytes, const models::Geometry& geometr
   return parts;
 }
 
+/// Of all lanes.
+std::size_t workspace_bytes(const models::Plan& plan, const models::Geometry& geometry,
+                            const Budget& budget, const models::RunnerOptions& runner,
+                            int threads) {
+  const auto bytes = [&](int of_lane) {
+    return models::ModelRunner::workspace_bytes(budget.device, plan, geometry, runner, of_lane);
+  };
+  return bytes(threads) + (budget.prefill_threads > 0 ? bytes(budget.prefill_threads) : 0);
+}
+
 /// MemoryPlan's rule. Of `memory` all that the workspace depends on is set but the chunk.
 void choose_chunk(MemoryPlan& memory, const models::Plan& plan, const models::Geometry& geometry,
                   const Budget& budget, int threads, const SessionShape& shape) {
@@ -507,8 +543,8 @@ void choose_chunk(MemoryPlan& memory, const models::Plan& plan, const models::Ge
   const std::size_t room = budget.bytes > taken ? (budget.bytes - taken) / 8 : 0;
   const std::int32_t wanted = roofline.chunk_tokens(budget.rates);
   const auto fits = [&] {
-    return models::ModelRunner::workspace_bytes(
-               budget.device, plan, geometry, runner_options(plan, memory, shape), threads) <= room;
+    return workspace_bytes(plan, geometry, budget, runner_options(plan, memory, shape), threads) <=
+           room;
   };
   while (memory.chunk_tokens < wanted && memory.chunk_tokens < prompts) {
     memory.chunk_tokens *= 2;
@@ -555,8 +591,7 @@ MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometr
   MemoryPlan memory = plan_without_pools(plan, geometry, budget, context, threads, shape);
   const auto set_workspace = [&] {
     const models::RunnerOptions runner = runner_options(plan, memory, shape);
-    memory.workspace =
-        models::ModelRunner::workspace_bytes(budget.device, plan, geometry, runner, threads);
+    memory.workspace = workspace_bytes(plan, geometry, budget, runner, threads);
     memory.pinned = models::ModelRunner::pinned_bytes(budget.device, geometry, runner);
   };
   if (shape.drafts > 0 && geometry.slot_bytes > 0) {  // before pools are cut: they will have rings
@@ -680,6 +715,11 @@ void add_tier_options(CLI::App& cli, TierFlags& flags) {
 
 std::size_t check_tiers(const TierFlags& flags, const ModelOptions& model) {
   std::size_t host_bytes = 0;
+  if (model.lanes.is_on && !flags.disk_tier.empty()) {
+    throw Error(ErrorKind::usage,
+                "--disaggregate: with --disk-tier prompts have no lane of their own; leave one of "
+                "them out");
+  }
   if (!flags.host_tier.empty()) {
     if (device_of(model.device) == kernels::Device::cpu) {
       throw Error(ErrorKind::usage,

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "app/environment.h"
+#include "app/lanes.h"
 #include "app/model_outline.h"
 #include "app/model_source.h"
 #include "app/options.h"
@@ -43,7 +44,7 @@ struct SessionShape {
 struct MemoryPlan {
   std::size_t budget = 0;
   std::size_t weights = 0;
-  std::size_t workspace = 0;
+  std::size_t workspace = 0;    ///< of both lanes, where prompts have one of their own
   std::size_t library = 0;      ///< a card's cuBLASLt, where it is there
   std::size_t pinned = 0;       ///< of the machine's memory, outside a card's budget
   std::size_t side_copies = 0;  ///< for snapshots on their way to a host tier; of workspace, pinned
@@ -77,6 +78,7 @@ struct Budget {
   kernels::SuperblockMapOptions mapping{};
   bool packed_snapshots = false;  ///< the pools have room for int8 snapshots
   std::int32_t drafts = 0;        ///< most of a sequence in a step, of --spec
+  int prefill_threads = 0;  ///< of a lane of their own for prompts, beside the others; 0: none
 };
 
 /// Throws Error(usage) for what is of no use together.
@@ -119,6 +121,12 @@ class Session {
 
   Engine& engine();
   models::ModelRunner& runner();
+  /// The threads of --disaggregate; nullopt: one lane runs all.
+  const std::optional<LaneThreads>& lane_threads() const;
+  /// Of a session with --disaggregate: whether prompts have a lane of their own from the next
+  /// engine on, as they have at first. If not, one lane has the threads of both, and as much
+  /// memory. The engine is gone until it is restarted.
+  void set_disaggregated(bool is_disaggregated);
   /// Makes a new engine: nothing is known of earlier requests. `runner` is the session's own or
   /// passes all calls on to it, and outlives the engine.
   void restart_engine(const ReuseOptions& reuse, Runner& runner,

@@ -52,7 +52,7 @@ Queue::Queue(Device device, const QueueOptions& options)
     : device_(device),
       isa_(checked_isa(options.isa)),
       batch_invariant_(device == Device::cpu || options.batch_invariant),
-      pool_(std::make_unique<ThreadPool>(checked_threads(options.threads))),
+      pool_(std::make_unique<ThreadPool>(checked_threads(options.threads), options.neighbours)),
       stream_(stream_of(device, options)) {}
 
 }  // namespace hyb::kernels

@@ -14,11 +14,12 @@ class Stream;
 }
 
 struct QueueOptions {
-  int threads = 0;         ///< 0: as many as this process may use (affinity mask, cgroup cpu.max)
-  std::optional<Isa> isa;  ///< none: best_isa(); tests force a lower one
+  int threads = 0;  ///< 0: as many as this process may use (affinity mask, cgroup cpu.max)
+  std::optional<Isa> isa = {};  ///< none: best_isa(); tests force a lower one
   /// On a card: a row's answer depends on no other row of the call and on no cut of its sequence,
   /// as on the CPU always. Else it is only the same in every run.
   bool batch_invariant = false;
+  PoolNeighbours neighbours = {};  ///< the threads of queues that compute at the same time
 };
 
 /// What a queue holds of a card from its start on: the workspace of cuBLASLt, where there is one.

@@ -145,6 +145,7 @@ struct ThreadPool::Shared {
   bool pinned = false;
   std::chrono::microseconds spin_limit = spin_time;
   std::vector<int> cpus;
+  std::size_t first_cpu = 0;  ///< of cpus: thread 0's
   Call call = nullptr;
   void* body = nullptr;
   bool stop = false;
@@ -157,8 +158,10 @@ struct ThreadPool::Shared {
   std::vector<OwnSlice> slices;
   std::int64_t grain = 1;
 
+  int own_cpu() const { return cpus[first_cpu]; }  ///< the caller's, where threads are pinned
+
   void work(int thread) {
-    if (pinned) move_to(cpus[static_cast<std::size_t>(thread)], {});
+    if (pinned) move_to(cpus[first_cpu + static_cast<std::size_t>(thread)], {});
     const FlushDenormals flush;
     for (std::uint32_t seen = 0;; ++seen) {
       wait_for_epoch_after(seen);
@@ -197,15 +200,19 @@ struct ThreadPool::Shared {
   }
 };
 
-ThreadPool::ThreadPool(int threads) : shared_(std::make_unique<Shared>()) {
+ThreadPool::ThreadPool(int threads, const PoolNeighbours& neighbours)
+    : shared_(std::make_unique<Shared>()) {
   require(threads >= 1, "thread pool: at least one thread");
+  require(neighbours.before >= 0 && neighbours.after >= 0, "thread pool: neighbours have threads");
   const UsableCpus usable = usable_cpus();
+  const int all = neighbours.before + threads + neighbours.after;
   shared_->threads = threads;
   shared_->slices = std::vector<OwnSlice>(static_cast<std::size_t>(threads));
   shared_->cpus = allowed_cpus();
-  shared_->pinned = threads > 1 && threads == usable.count && !usable.quota_binds;
+  shared_->first_cpu = static_cast<std::size_t>(neighbours.before);
+  shared_->pinned = threads > 1 && all == usable.count && !usable.quota_binds;
   // Spinning on time that is rationed, or on a core that another thread needs, only does harm.
-  if (usable.quota_binds || threads > usable.count) shared_->spin_limit = {};
+  if (usable.quota_binds || all > usable.count) shared_->spin_limit = {};
 
   try {
     const WorkerSignals signals;
@@ -229,8 +236,8 @@ void ThreadPool::run_erased(Call call, void* body) {
           "thread pool: a run inside a run, or from two threads");
   const FlushDenormals flush;
   // A caller that sits on a sleeping worker's CPU would share it for many milliseconds.
-  if (shared_->pinned && shared_->sleepers.load() > 0 && sched_getcpu() != shared_->cpus.front()) {
-    move_to(shared_->cpus.front(), shared_->cpus);
+  if (shared_->pinned && shared_->sleepers.load() > 0 && sched_getcpu() != shared_->own_cpu()) {
+    move_to(shared_->own_cpu(), shared_->cpus);
   }
   shared_->call = call;
   shared_->body = body;

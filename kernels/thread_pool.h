@@ -45,14 +45,21 @@ struct Slice {
 };
 Slice slice_of(std::int64_t count, std::int64_t grain, int thread, int threads);
 
+/// Threads of other pools that compute at the same time as a pool's own: of the usable CPUs those
+/// before its own are theirs, and those after.
+struct PoolNeighbours {
+  int before = 0, after = 0;
+};
+
 /// Threads for one op after another. The caller is thread 0. A worker spins for some tens of
 /// microseconds after an op, then sleeps on a futex, so that an idle chat burns no CPU. Denormals
 /// are flushed to zero in every thread while it computes.
 class ThreadPool {
  public:
-  /// Pins worker i to the i-th usable CPU only where threads == usable_cpus().count and no quota
-  /// binds. Throws Error(runtime) when threads cannot be started.
-  explicit ThreadPool(int threads);
+  /// Pins worker i to the i-th usable CPU that is not a neighbour's only where the threads of all
+  /// are usable_cpus().count and no quota binds. Throws Error(runtime) when threads cannot be
+  /// started.
+  explicit ThreadPool(int threads, const PoolNeighbours& neighbours = {});
   ~ThreadPool();
 
   int threads() const;

@@ -92,12 +92,27 @@ hyb::SampledToken token_of(const kernels::SampledToken& drawn) {
 ModelRunner::ModelRunner(kernels::Queue& queue, const Plan& plan, const Weights& weights,
                          const Geometry& geometry, const RunnerOptions& options,
                          std::unique_ptr<kernels::SuperblockMap> superblocks)
+    : ModelRunner(queue, plan, weights, geometry, options, std::move(superblocks), nullptr) {}
+
+ModelRunner::ModelRunner(kernels::Queue& queue, const ModelRunner& first)
+    : ModelRunner(queue, first.plan_, first.weights_, first.geometry_, first.options_, nullptr,
+                  &first.store_) {
+  require(queue.device() == kernels::Device::cpu && &queue != &first.queue_,
+          "runner: two share memory on the CPU, each with threads of its own");
+}
+
+/// `shared`: the store of another runner, whose memory this one's is; null: it has its own.
+ModelRunner::ModelRunner(kernels::Queue& queue, const Plan& plan, const Weights& weights,
+                         const Geometry& geometry, const RunnerOptions& options,
+                         std::unique_ptr<kernels::SuperblockMap> superblocks, const Store* shared)
     : queue_(queue),
       plan_(plan),
       weights_(weights),
       geometry_(geometry),
       options_(options),
-      store_(queue, geometry, options.memory, options.mapping, std::move(superblocks)),
+      store_(shared != nullptr
+                 ? Store(queue, *shared)
+                 : Store(queue, geometry, options.memory, options.mapping, std::move(superblocks))),
       decoder_(queue, plan, weights, store_, geometry, limits_of(geometry, options)),
       staging_(queue, staging_limits(geometry, options)),
       sampler_(sampler_for(queue, step_samples(options))),

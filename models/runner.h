@@ -34,6 +34,12 @@ class ModelRunner : public Runner {
               const Geometry& geometry, const RunnerOptions& options,
               std::unique_ptr<kernels::SuperblockMap> superblocks = nullptr);
 
+  /// A second one of the same model in the same pages and slots, with a workspace of its own, for
+  /// steps without orders beside those of the first (EngineOptions::prefill_lane), which outlives
+  /// this one. On the CPU; the queue is another one than the first's. Throws Error(memory) as
+  /// above.
+  ModelRunner(kernels::Queue& queue, const ModelRunner& first);
+
   Capacity capacity() const override;
   StepResult run(const Step& step) override;
   bool is_async() const override { return sampler_ != nullptr; }
@@ -75,6 +81,9 @@ class ModelRunner : public Runner {
                                      int threads);
 
  private:
+  ModelRunner(kernels::Queue& queue, const Plan& plan, const Weights& weights,
+              const Geometry& geometry, const RunnerOptions& options,
+              std::unique_ptr<kernels::SuperblockMap> superblocks, const Store* shared);
   void check(const Step& step) const;
   void check(const Span& span) const;
   void check_ring(const Span& span) const;

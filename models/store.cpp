@@ -50,7 +50,9 @@ Store::Store(kernels::Queue& queue, const Geometry& geometry, const StoreLayout&
     : queue_(queue),
       memory_(memory),
       state_dtype_(geometry.state_dtype),
-      map_(superblocks ? std::move(superblocks) : map_superblocks(queue.device(), memory, options)),
+      own_map_(superblocks ? std::move(superblocks)
+                           : map_superblocks(queue.device(), memory, options)),
+      map_(own_map_.get()),
       rows_(static_cast<std::size_t>(memory.layout.views())),
       groups_(geometry.pages.size(), no_piece),
       arenas_(geometry.pages.size()) {
@@ -68,6 +70,20 @@ Store::Store(kernels::Queue& queue, const Geometry& geometry, const StoreLayout&
         rows(memory_.layout.packed_view(), 0, packed.bytes, memory_.snapshot.bytes));
   }
   add_rings(geometry);
+}
+
+Store::Store(kernels::Queue& queue, const Store& first)
+    : queue_(queue),
+      memory_(first.memory_),
+      state_dtype_(first.state_dtype_),
+      map_(first.map_),
+      rows_(first.rows_),
+      groups_(first.groups_),
+      arenas_(first.arenas_),
+      windows_(first.windows_),
+      states_(first.states_),
+      rings_(first.rings_) {
+  require(queue.device() == first.queue_.device(), "store: memory is shared on one device");
 }
 
 void Store::own_fixed() {

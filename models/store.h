@@ -34,6 +34,11 @@ class Store {
   Store(kernels::Queue& queue, const Geometry& geometry, const StoreLayout& memory,
         const kernels::SuperblockMapOptions& options = {},
         std::unique_ptr<kernels::SuperblockMap> superblocks = nullptr);
+  /// The same memory for another queue on the same device; `first` outlives this. Owners change
+  /// through the first store alone: this one carries out no orders.
+  Store(kernels::Queue& queue, const Store& first);
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
 
   /// The arena of an attention layer, by attention ordinal: [pages, page elements], KV type.
   kernels::Tensor arena(std::size_t attention) const { return arenas_[attention]; }
@@ -97,7 +102,8 @@ class Store {
   kernels::Queue& queue_;
   StoreLayout memory_;
   DType state_dtype_;
-  std::unique_ptr<kernels::SuperblockMap> map_;
+  std::unique_ptr<kernels::SuperblockMap> own_map_;  ///< null: it is another store's
+  kernels::SuperblockMap* map_;
   std::vector<std::vector<Rows>> rows_;  // by view, then plane
   std::vector<std::size_t> groups_;      // by attention ordinal, as arenas_
   std::vector<kernels::Tensor> arenas_, windows_, states_, rings_;

@@ -103,6 +103,7 @@ Action describe_batch(CLI::App& cli) {
   add_pool_options(cli, options->job.model.pools);
   add_chunk_option(cli, options->job.model.chunk_tokens);
   add_speculation_options(cli, options->job.model.speculation);
+  add_lane_options(cli, options->job.model.lanes);
   add_idle_option(cli, options->job.idle_seconds);
   add_tier_options(cli, options->job.tiers);
   add_generation_options(cli, options->job.generation);

@@ -28,12 +28,13 @@ struct BenchFlags {
 void check_memory_flags(const CLI::App& cli) {
   for (const char* flag :
        {"--prefix-cache", "--snapshots", "--audit", "--memory-mode", "--pool-memory",
-        "--strict-vmm", "--spec", "--draft-steps", "--draft-model"}) {
+        "--strict-vmm", "--spec", "--draft-steps", "--draft-model", "--disaggregate",
+        "--prefill-threads", "--decode-threads"}) {
     if (cli.count(flag) == 0) continue;
     throw Error(
         ErrorKind::usage,
-        fmt::format("{}: tests of kernels share no pools, keep no prefix and have no drafts; "
-                    "requests do (--dataset-name, --preset)",
+        fmt::format("{}: tests of kernels share no pools, keep no prefix, have no drafts and one "
+                    "lane; requests may (--dataset-name, --preset)",
                     flag));
   }
 }
@@ -85,6 +86,7 @@ Action describe_bench(CLI::App& cli) {
   add_reuse_options(cli, job.model.reuse);
   add_pool_options(cli, job.model.pools);
   add_speculation_options(cli, job.model.speculation);
+  add_lane_options(cli, job.model.lanes);
   add_bench_options(cli, job.bench);
   const CLI::App* const compare = describe_compare(cli, options->compare);
   return [options, &cli, compare] {

@@ -204,6 +204,7 @@ Action describe_chat(CLI::App& cli) {
   add_pool_options(cli, options->model.pools);
   add_chunk_option(cli, options->model.chunk_tokens);
   add_speculation_options(cli, options->model.speculation);
+  add_lane_options(cli, options->model.lanes);
   add_idle_option(cli, options->idle_seconds);
   add_generation_options(cli, options->generation);
   add_tier_options(cli, options->tiers);

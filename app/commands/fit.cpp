@@ -9,6 +9,7 @@
 
 #include "app/commands/commands.h"
 #include "app/environment.h"
+#include "app/lanes.h"
 #include "app/options.h"
 #include "app/session.h"
 #include "app/ui/table.h"
@@ -65,7 +66,9 @@ void print_text(const ModelSource& source, const ModelOutline& outline, const Fi
   if (outline.plan.draft) weights += "; with the layer that drafts (--spec)";
   add("weights", memory.weights, weights);
   add("workspace", memory.workspace,
-      "activations and tables of one step; chunks of " + chunk_text(memory));
+      fmt::format("activations and tables of {}; chunks of {}",
+                  options.model.lanes.is_on ? "a step in each lane" : "one step",
+                  chunk_text(memory)));
   if (memory.library > 0) add("cuBLASLt", memory.library, "what it computes in");
   const MemoryLayout& layout = memory.pools.layout;
   add("pools", memory.pool_bytes(),
@@ -180,8 +183,8 @@ int fit_main(const FitFlags& options) {
   ModelOutline outline = outline_of(source, options.model, {.sequences = options.parallel});
   sample_lossless(source, options.model, outline);
   const Budget budget = budget_of(options.model, environment);
-  const int threads =
-      options.model.threads > 0 ? options.model.threads : kernels::usable_cpus().count;
+  const int asked = threads_of(options.model);
+  const int threads = asked > 0 ? asked : kernels::usable_cpus().count;
   const Fit fit(outline, budget, threads, options.model.chunk_tokens);
   const MemoryPlan memory = fit.plan(options.model.context, options.parallel);
   (options.json ? print_json : print_text)(source, outline, fit, memory, options);
@@ -194,6 +197,7 @@ Action describe_fit(CLI::App& cli) {
   add_pool_options(cli, options->model.pools);
   add_chunk_option(cli, options->model.chunk_tokens);
   add_speculation_options(cli, options->model.speculation);
+  add_lane_options(cli, options->model.lanes);
   cli.add_option("--parallel", options->parallel, "sequences that are to run at once")
       ->check(CLI::Range(1, Fit::sequences_max))
       ->capture_default_str();

@@ -11,6 +11,23 @@
 
 namespace hyb {
 
+namespace {
+
+bool are_same(const MemoryLayout& one, const MemoryLayout& other) {
+  if (one.superblocks != other.superblocks || one.superblock_bytes != other.superblock_bytes ||
+      one.page_tokens != other.page_tokens || one.views() != other.views()) {
+    return false;
+  }
+  for (std::int32_t view = 0; view < one.views(); ++view) {
+    if (one.units_per_superblock(ViewId{view}) != other.units_per_superblock(ViewId{view})) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
 void check_engine(const Capacity& capacity, const EngineOptions& options) {
   require(capacity.step_tokens > 0 && capacity.step_rows > 0 && capacity.vocab > 0,
           "engine: a runner has room for one token, one row and a vocabulary");
@@ -19,11 +36,11 @@ void check_engine(const Capacity& capacity, const EngineOptions& options) {
   };
   if (options.prefill_lane != nullptr) {
     const Capacity other = options.prefill_lane->capacity();
-    const MemoryLayout &memory = capacity.memory, &same = other.memory;
     require(options.prefill_lane->is_async() && other.step_tokens == capacity.step_tokens &&
                 other.step_rows == capacity.step_rows && other.vocab == capacity.vocab &&
-                other.step_spans == capacity.step_spans && same.superblocks == memory.superblocks &&
-                same.superblock_bytes == memory.superblock_bytes && same.views() == memory.views(),
+                other.step_spans == capacity.step_spans &&
+                other.step_samples == capacity.step_samples &&
+                are_same(other.memory, capacity.memory),
             "engine: both lanes have one model and one memory");
   }
   if (options.length_max < 2) refuse("the length limit is 2 tokens or more", options.length_max);

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "app/lanes.h"
 #include "app/session.h"
 #include "core/base/error.h"
 #include "core/memory/pool/layout.h"
@@ -376,6 +377,48 @@ TEST_SUITE("app/fit") {
       CHECK(session.memory().total() == plan.total());
       CHECK(session.engine().length_max() == plan.length_max);
     }
+  }
+
+  TEST_CASE("with --disaggregate the second lane's workspace is part of the plan") {
+    ModelOptions options = plain_weights();
+    options.memory = "200MiB";
+    options.context = 500;
+    options.device = "cpu";
+    options.threads = 3;
+    const auto plan_of = [&](const ModelOptions& of) {
+      return Fit(outline("demo", of), budget_of(of, {}), threads_of(of)).plan(500, 3);
+    };
+    const MemoryPlan alone = plan_of(options);
+    options.lanes.is_on = true;
+    const MemoryPlan plan = plan_of(options);
+    CHECK(plan.workspace > 3 * alone.workspace / 2);
+    CHECK(plan.pool_bytes() < alone.pool_bytes());
+    Session session = Session::open(options, {.sequences_max = 3, .chunk_tokens = 512}, {});
+    CHECK(session.memory().total() == plan.total());
+    CHECK(session.memory().workspace == plan.workspace);
+    CHECK(session.queue().threads() == 2);
+    session.set_disaggregated(false);
+    CHECK(session.queue().threads() == 3);
+  }
+
+  TEST_CASE(
+      "--disaggregate gives answers the larger half of the threads, unless flags say otherwise") {
+    const auto lanes = [](int threads, int prefill, int decode) {
+      ModelOptions options;
+      options.device = "cpu";
+      options.threads = threads;
+      options.lanes = {.is_on = true, .prefill_threads = prefill, .decode_threads = decode};
+      const LaneThreads lane = *lane_threads_of(options);
+      CHECK(threads_of(options) == lane.decode + lane.prefill);
+      return std::pair(lane.prefill, lane.decode);
+    };
+    CHECK(lanes(8, 0, 0) == std::pair(4, 4));
+    CHECK(lanes(5, 0, 0) == std::pair(2, 3));
+    CHECK(lanes(1, 0, 0) == std::pair(1, 1));
+    CHECK(lanes(8, 6, 0) == std::pair(6, 2));
+    CHECK(lanes(8, 0, 7) == std::pair(1, 7));
+    CHECK(lanes(0, 2, 3) == std::pair(2, 3));
+    CHECK(!lane_threads_of({}).has_value());
   }
 
   TEST_CASE("weights in 12 bits take what samples of the files say") {

@@ -1,4 +1,5 @@
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -231,6 +233,38 @@ TEST_SUITE("kernels/thread_pool") {
     const double before = process_cpu_seconds();
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     CHECK(process_cpu_seconds() - before < 0.02);
+  }
+
+  TEST_CASE("pools side by side are pinned to CPUs of their own, where there are as many") {
+    const int usable = usable_cpus().count;
+    const auto cpus_of = [](ThreadPool& pool) {
+      std::vector<std::vector<int>> cpus(static_cast<std::size_t>(pool.threads()));
+      pool.run([&](int thread, int) {
+        cpu_set_t set;
+        CPU_ZERO(&set);
+        sched_getaffinity(0, sizeof set, &set);
+        for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+          if (CPU_ISSET(cpu, &set)) cpus[static_cast<std::size_t>(thread)].push_back(cpu);
+        }
+      });
+      return cpus;
+    };
+    const auto roams = [&](const std::vector<int>& cpus) { return std::ssize(cpus) == usable; };
+    ThreadPool first(2, {.before = 0, .after = usable});
+    CHECK((usable == 1 || roams(cpus_of(first)[1])));  // more threads than CPUs: none is pinned
+    if (usable < 4 || usable_cpus().quota_binds) return;
+    ThreadPool low(2, {.before = 0, .after = usable - 2}),
+        high(usable - 2, {.before = 2, .after = 0});
+    std::set<int> pinned;
+    for (ThreadPool* const pool : {&low, &high}) {
+      const auto cpus = cpus_of(*pool);
+      CHECK(roams(cpus[0]));  // the caller's
+      for (std::size_t thread = 1; thread < cpus.size(); ++thread) {
+        CHECK(cpus[thread].size() == 1);
+        CHECK(pinned.insert(cpus[thread].front()).second);
+      }
+    }
+    CHECK(std::ssize(pinned) == usable - 2);
   }
 
   TEST_CASE("this process may use at least one CPU, and no more than the machine has") {

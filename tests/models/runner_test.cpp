@@ -8,6 +8,7 @@
 #include <span>
 
 #include "core/base/error.h"
+#include "core/engine/threaded_runner.h"
 #include "core/memory/pool/memory_pool.h"
 #include "models/memory_layout.h"
 #include "tests/models/loaded.h"
@@ -215,6 +216,42 @@ TEST_SUITE("models/runner") {
         Bench alone(name, activation, 1);
         CHECK(alone.run({alone.span(0, tokens, 0, no_slot, SlotId{0})}) == whole);
       }
+    }
+  }
+
+  TEST_CASE("prompts in a second runner's lane and answers beside them are the same bytes") {
+    for (const std::string& name : fixtures()) {
+      CAPTURE(name);
+      std::mt19937 random(19);
+      Bench bench(name, DType::bf16, 1);
+      kernels::Queue queue(kernels::Device::cpu, {.threads = 2});
+      ModelRunner second(queue, bench.runner);
+      ThreadedRunner lane(second);
+      const auto prompt = random_tokens(random, 90, bench.model.plan.vocab);
+      const auto other = random_tokens(random, 60, bench.model.plan.vocab);
+      const std::span<const TokenId> all(prompt);
+      const auto whole = bench.run({bench.span(0, all.first(89), 0, no_slot, SlotId{0})});
+      const auto last = bench.run({bench.span(0, all.last(1), 89, SlotId{0}, SlotId{1})});
+      const auto beside = bench.run({bench.span(1, other, 0, no_slot, SlotId{2})});
+
+      // The first runner steps through another sequence while the lane has the prompt, whose last
+      // token it runs then, in the same pages and from the slot that the lane wrote.
+      const Step step = {.orders = {},
+                         .spans = {bench.span(2, all.first(89), 0, no_slot, SlotId{4})},
+                         .keep_logits = true};
+      lane.launch(step);
+      std::vector<float> meanwhile;
+      for (std::int32_t i = 0; i < 60; ++i) {
+        const SlotId read{6 + i % 2}, write{7 - i % 2};
+        const auto logits = bench.run({bench.span(
+            3, std::span(other).subspan(static_cast<std::size_t>(i), 1), i, read, write)});
+        meanwhile.insert(meanwhile.end(), logits.begin(), logits.end());
+      }
+      CHECK(lane.wait().logits == whole);
+      CHECK(meanwhile == beside);
+      CHECK(bench.run({bench.span(2, all.last(1), 89, SlotId{4}, SlotId{5})}) == last);
+      CHECK(second.workspace_bytes() > 0);
+      CHECK(second.pool_bytes() == bench.runner.pool_bytes());
     }
   }
 

@@ -44,6 +44,14 @@ using namespace hyb::sim;
 
 namespace {
 
+/// A runner of a prefill lane in all but its steps.
+class SecondRunner final : public ToyRunner {
+ public:
+  using ToyRunner::ToyRunner;
+  bool is_async() const override { return is_threaded; }
+  bool is_threaded = true;
+};
+
 /// Its steps run out of memory a given number of times.
 class PoorRunner : public ToyRunner {
  public:
@@ -87,6 +95,37 @@ struct Poor {
 }  // namespace
 
 TEST_SUITE("core/engine/memory_relief") {
+  TEST_CASE("a prefill lane has the other one's model and memory, and asynchronous steps") {
+    const ToyModel model;
+    const Capacity capacity = elastic(8);
+    const auto refusal = [&](const Capacity& other, bool is_threaded = true) {
+      SecondRunner lane(other, model);
+      lane.is_threaded = is_threaded;
+      EngineOptions options = usual;
+      options.prefill_lane = &lane;
+      return testing::error_text([&] { check_engine(capacity, options); });
+    };
+    CHECK(refusal(capacity).empty());
+    const std::string text = "both lanes have one model and one memory";
+    CHECK(testing::contains(refusal(capacity, false), text));
+    const auto change = [&](const auto& make_other) {
+      Capacity other = capacity;
+      make_other(other);
+      CHECK(testing::contains(refusal(other), text));
+    };
+    change([](Capacity& other) { ++other.step_tokens; });
+    change([](Capacity& other) { ++other.step_rows; });
+    change([](Capacity& other) { ++other.step_spans; });
+    change([](Capacity& other) { ++other.step_samples; });
+    change([](Capacity& other) { ++other.vocab; });
+    change([](Capacity& other) { ++other.memory.superblocks; });
+    change([](Capacity& other) { ++other.memory.superblock_bytes; });
+    change([](Capacity& other) { ++other.memory.page_tokens; });
+    change([](Capacity& other) { ++other.memory.groups[0].pages_per_superblock; });
+    change([](Capacity& other) { ++other.memory.slots.per_superblock; });
+    change([](Capacity& other) { other.memory.groups.push_back(other.memory.groups[0]); });
+  }
+
   TEST_CASE("a step that lacked memory runs again with smaller pools, to the same answer") {
     for (int steps = 0; steps < 7; ++steps) {
       CAPTURE(steps);

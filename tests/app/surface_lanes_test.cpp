@@ -1,0 +1,118 @@
+// Prompts that run beside answers, in the same memory: the answers are the same bytes.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "core/base/json.h"
+#include "tests/app/random_model.h"
+#include "tests/app/run_tool.h"
+#include "tests/support/error_text.h"
+
+namespace surface_lanes_test {
+
+using namespace hyb;
+using namespace hyb::testing;
+
+namespace {
+
+/// One model of each kind of recurrence (SSD alone and beside attention, gated delta net with a
+/// draft layer, short convolution), and of those with windows and with layers that share keys.
+const std::vector<std::string> models = {
+    "falcon-h1-groups", "granite-mamba-only", "granite-moe-nope", "gemma3n", "lfm2-moe", "lfm3",
+    "nemotron-latent",  "qwen3-next-odd",     "qwen3_5-text",     "gpt-oss"};
+
+}  // namespace
+
+TEST_SUITE("app/surface_lanes") {
+  TEST_CASE("a batch's answers are the same with a lane for prompts") {
+    for (const std::string& name : models) {
+      CAPTURE(name);
+      const RandomModel model(name);
+      const auto plain =
+          answer_mixed(model, {"--parallel", "1", "--prefix-cache", "off", "--spec", "off"})
+              .answers;
+      CHECK(plain.size() == 24);
+      for (const std::vector<std::string>& options : std::vector<std::vector<std::string>>{
+               {"--parallel", "8"},
+               {"--parallel", "1", "--prefix-cache", "off", "--spec", "off"},
+               {"--parallel", "8", "--ubatch", "7", "--prefill-threads", "2", "--decode-threads",
+                "2", "--audit"},
+               {"--parallel", "5", "--memory-mode", "flip", "--strict-vmm", "--spec", "ngram",
+                "--draft-steps", "3", "--ubatch", "33"},
+               {"--parallel", "8", "--memory-mode", "flat", "--threads", "3"},
+               {"--parallel", "8", "--pool-memory", "700KB", "--audit"}}) {
+        CAPTURE(options);
+        std::vector<std::string> all = {"--disaggregate"};
+        all.insert(all.end(), options.begin(), options.end());
+        CHECK(answer_mixed(model, all).answers == plain);
+      }
+    }
+  }
+
+  TEST_CASE("with int8 snapshots, too, where states are not rounded") {
+    // Of windows and keys alone: what is reused is exact.
+    for (const std::string name : {"gpt-oss", "lfm3"}) {
+      CAPTURE(name);
+      const RandomModel model(name);
+      const auto plain = answer_mixed(model, {"--parallel", "1", "--prefix-cache", "off"}).answers;
+      CHECK(answer_mixed(model, {"--parallel", "8", "--disaggregate", "--snapshots", "int8",
+                                 "--pool-memory", "700KB"})
+                .answers == plain);
+    }
+  }
+
+  TEST_CASE("a chat's answers: undo, regen and a session that is loaded go on from what is kept") {
+    for (const std::string name : {"granite-moe-nope", "lfm2-moe", "gemma3n"}) {
+      check_chat(name, {"--disaggregate"});
+    }
+    check_chat("qwen3-next-odd", {"--disaggregate", "--spec", "mtp", "--draft-steps", "3"});
+  }
+
+  TEST_CASE("flags that do not go together are refused before anything is read") {
+    const auto error = [](const std::vector<std::string>& options) {
+      std::vector<std::string> all = {"chat", "demo"};
+      all.insert(all.end(), options.begin(), options.end());
+      const ToolResult result = run_tool({.arguments = all});
+      CHECK(result.exit_code == 2);
+      return result.err;
+    };
+    CHECK(contains(error({"--prefill-threads", "2"}), "--prefill-threads: goes with --disagg"));
+    CHECK(contains(error({"--decode-threads", "2"}), "--decode-threads: goes with --disagg"));
+    CHECK(contains(error({"--disaggregate", "--draft-model", "demo"}), "use --spec ngram or mtp"));
+    CHECK(contains(error({"--disaggregate", "--disk-tier", "1GB"}), "leave one of them out"));
+    CHECK(contains(error({"--disaggregate", "--threads", "4", "--prefill-threads", "2",
+                          "--decode-threads", "1"}),
+                   "--threads 4: is for both lanes"));
+    CHECK(contains(error({"--disaggregate", "--threads", "4", "--prefill-threads", "4"}),
+                   "--threads 4: is for both lanes"));
+    const ToolResult kernels =
+        run_tool({.arguments = {"bench", "demo", "--disaggregate", "-p", "8", "-n", "0"}});
+    CHECK(kernels.exit_code == 2);
+    CHECK(contains(kernels.err, "--disaggregate: tests of kernels"));
+  }
+
+  TEST_CASE("hyb fit counts both lanes") {
+    const auto figures = [](const std::vector<std::string>& options) {
+      std::vector<std::string> all = {"fit", "demo", "--memory", "200MB", "--json"};
+      all.insert(all.end(), options.begin(), options.end());
+      return parse_json(run_tool({.arguments = all}).out, "fit");
+    };
+    const Json alone = figures({}), two = figures({"--disaggregate"});
+    CHECK(two["workspace_bytes"].get<double>() > 1.5 * alone["workspace_bytes"].get<double>());
+    CHECK(two["total_bytes"].get<double>() <= two["budget_bytes"].get<double>());
+  }
+
+  TEST_CASE("requests are measured with a lane for prompts") {
+    const ToolResult result = run_tool(
+        {.arguments = {"bench", "demo", "--disaggregate", "--dataset-name", "random",
+                       "--random-input-len", "60", "--random-output-len", "8", "--num-prompts", "6",
+                       "--max-concurrency", "3", "-r", "1", "-o", "json", "--ignore-eos"}});
+    CHECK_MESSAGE(result.exit_code == 0, result.err);
+    CHECK(parse_json(result.out, "bench")[0]["completed"] == 6);
+  }
+}
+
+}  // namespace surface_lanes_test
