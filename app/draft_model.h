@@ -14,8 +14,8 @@
 namespace hyb::app {
 
 /// What a draft model takes of --memory: its weights and workspace, and an eighth of all for its
-/// keys, values and states. 0: there is none. Throws as Session::open() does before it reads a
-/// weight.
+/// keys, values and states. 0: there is none, or it is an EAGLE-3 head. Throws as Session::open()
+/// does before it reads a weight.
 std::size_t draft_model_bytes(const ModelOptions& options, const Environment& environment);
 
 /// Guesses what a sequence draws by what a smaller model of the same vocabulary would say of it at

@@ -121,8 +121,13 @@ bool has_draft_layer(const ModelSource& source, const ModelOptions& options,
 /// With its draft layer where --spec wants it. Throws Error(usage) where mtp is requested and the
 /// model has nothing for that.
 models::Plan read_plan(const ModelSource& source, const ModelOptions& options,
-                       const models::Config& config, const models::Family& family) {
+                       const models::Config& config, const models::Family& family,
+                       const std::optional<ModelSource>& head) {
   const SpeculationFlags& flags = options.speculation;
+  if (head) {
+    const models::Config of_head = head->config();
+    return models::plan_with_head(config, &of_head, false);
+  }
   const bool is_requested = flags.kind() == "mtp";
   const bool is_auto = flags.kind() == "auto" && flags.is_heeded && may_draft(options);
   models::Plan plan = models::plan_of(config, is_requested || is_auto);
@@ -142,6 +147,19 @@ models::Plan read_plan(const ModelSource& source, const ModelOptions& options,
 }
 
 }  // namespace
+
+std::optional<ModelSource> eagle3_head_of(const ModelSource& source,
+                                          const SpeculationFlags& flags) {
+  const std::string kind = flags.kind();
+  if (kind != "eagle3" && kind != "draft") return std::nullopt;
+  ModelSource named = source.other(flags.draft_model);
+  const bool is_head = models::is_eagle3(named.config());
+  if (is_head && flags.source != "draft") return named;
+  if (!is_head && flags.source != "eagle3") return std::nullopt;
+  throw Error(ErrorKind::usage,
+              fmt::format("--spec {}: {} is {}; leave --spec out, and what it is decides", kind,
+                          named.name(), is_head ? "an EAGLE-3 head" : "no EAGLE-3 head"));
+}
 
 std::string kv_dtype_name(DType dtype) {
   return dtype == DType::f8_e4m3 ? "fp8" : dtype == DType::bf16 ? "bf16" : "f32";
@@ -210,7 +228,8 @@ ModelOutline outline_of(const ModelSource& source, const ModelOptions& options,
                         const WeightUse& use) {
   models::Config config = source.config();
   const models::Family& family = models::family_of(config);
-  models::Plan plan = read_plan(source, options, config, family);
+  std::optional<ModelSource> head = eagle3_head_of(source, options.speculation);
+  models::Plan plan = read_plan(source, options, config, family, head);
   const kernels::Quantize quantize = quantize_of(options);
   std::optional<DType> wanted = wanted_dtype(options.dtype);
   if (quantize != kernels::Quantize::none) wanted = DType::bf16;
@@ -242,7 +261,8 @@ ModelOutline outline_of(const ModelSource& source, const ModelOptions& options,
           .plan = std::move(plan),
           .activation = activation,
           .sizes = sizes,
-          .geometry = std::move(geometry)};
+          .geometry = std::move(geometry),
+          .head = std::move(head)};
 }
 
 std::vector<models::LosslessMatrix> sample_lossless(const ModelSource& source,
@@ -334,12 +354,16 @@ void check_loadable(const ModelSource& source, const ModelOptions& options) {
 models::Model load_weights_of(const ModelSource& source, const ModelOutline& outline,
                               const ModelOptions& options, kernels::Queue& queue,
                               const models::MakeRoom& make_room) {
+  std::optional<models::Eagle3Folder> head;
+  if (outline.head) head.emplace(outline.head->config());
+  models::Eagle3Folder* const with = head ? &*head : nullptr;
   if (options.random_weights) {
     return models::random_model(queue, outline.config, *options.random_weights, outline.sizes,
-                                make_room);
+                                make_room, with);
   }
   TensorFiles files = source.tensors();
-  return models::load_model(queue, outline.config, files, outline.sizes, make_room);
+  if (head) head->files = outline.head->tensors();
+  return models::load_model(queue, outline.config, files, outline.sizes, make_room, with);
 }
 
 std::size_t BareModel::runner_bytes(const models::RunnerOptions& options) const {

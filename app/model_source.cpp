@@ -73,6 +73,7 @@ ModelSource ModelSource::find(const std::string& name, const Environment& enviro
   ModelSource source;
   source.name_ = name;
   source.chat_template_ = chat_template;
+  source.environment_ = environment;
   std::error_code ignored;
   if (name == "demo") {  // the default must mean the same in every folder; ./demo is a folder
     source.kind_ = Kind::demo;
@@ -92,6 +93,8 @@ ModelSource ModelSource::find(const std::string& name, const Environment& enviro
   }
   return source;
 }
+
+ModelSource ModelSource::other(const std::string& name) const { return find(name, environment_); }
 
 std::string ModelSource::path_of(std::string_view file) const {
   return folder_ ? (*folder_ / file).string() : fmt::format("{} ({})", file, name_);

@@ -24,6 +24,9 @@ class ModelSource {
   static ModelSource find(const std::string& name, const Environment& environment,
                           const std::string& chat_template = {});
 
+  /// The same for another model, with its own default template.
+  ModelSource other(const std::string& name) const;
+
   /// What to call the model: the name as typed.
   const std::string& name() const { return name_; }
   /// Names a file of this model in messages.
@@ -67,6 +70,7 @@ class ModelSource {
   std::string name_;
   std::optional<std::filesystem::path> folder_;
   std::string chat_template_;  ///< as given to find()
+  Environment environment_;
 };
 
 /// The names of the published configurations inside the binary, sorted.

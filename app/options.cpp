@@ -377,10 +377,11 @@ void add_reuse_options(CLI::App& cli, ReuseOptions& options) {
 }
 
 std::string SpeculationFlags::kind() const {
-  if (source == "draft" && draft_model.empty()) {
-    throw Error(ErrorKind::usage, "--spec draft: say which model with --draft-model");
+  const bool needs_model = source == "draft" || source == "eagle3";
+  if (needs_model && draft_model.empty()) {
+    throw Error(ErrorKind::usage, "--spec " + source + ": say which model with --draft-model");
   }
-  if (draft_model.empty() || source == "draft") return source;
+  if (draft_model.empty() || needs_model) return source;
   if (source == "auto") return "draft";
   throw Error(ErrorKind::usage, "--draft-model: with --spec " + source +
                                     " it has nothing to do; leave one of them out");
@@ -392,13 +393,16 @@ void add_speculation_options(CLI::App& cli, SpeculationFlags& flags) {
          "--spec", flags.source,
          "tokens are guessed and verified several in a step, with the same answers: ngram "
          "(from text that repeats itself or an earlier prompt), mtp (by the draft layer "
-         "that Qwen3-Next, Qwen3.5 and some Nemotron have), draft (by --draft-model), off, or auto "
-         "(draft where there is a model for it, mtp where the files have it, else ngram, as far as "
-         "it pays: on the CPU, and on a card with --batch-invariant)")
-      ->check(CLI::IsMember({"auto", "off", "ngram", "mtp", "draft"}))
+         "that Qwen3-Next, Qwen3.5 and some Nemotron have), draft and eagle3 (by --draft-model: a "
+         "smaller model, or an EAGLE-3 head), off, or auto (by --draft-model where it is given, "
+         "mtp "
+         "where the files have it, else ngram, as far as it pays: on the CPU, and on a card with "
+         "--batch-invariant)")
+      ->check(CLI::IsMember({"auto", "off", "ngram", "mtp", "eagle3", "draft"}))
       ->capture_default_str();
   cli.add_option("--draft-model", flags.draft_model,
-                 "a smaller model with the same vocabulary, whose likeliest tokens are the guesses")
+                 "what guesses: a smaller model with the same vocabulary, whose likeliest tokens "
+                 "it are, or the folder of an EAGLE-3 head that was trained for this model")
       ->type_name("MODEL");
   cli.add_option("--draft-steps", flags.drafts,
                  "most guesses of an answer in a step: 1, 3, 5, 7, or auto, which goes by how many "

@@ -58,12 +58,13 @@ struct PoolOptions {
 
 /// Drafts of tokens, which are verified and never change an answer.
 struct SpeculationFlags {
-  std::string source = "auto";  ///< auto, off, ngram, mtp or draft
-  std::string draft_model;      ///< as ModelOptions::model; empty: none
+  std::string source = "auto";  ///< auto, off, ngram, mtp, eagle3 or draft
+  std::string draft_model;      ///< as ModelOptions::model, or an EAGLE-3 head; empty: none
   std::string drafts = "auto";  ///< of an answer in a step: auto, 1, 3, 5 or 7
   bool is_heeded = false;       ///< else auto loads no draft layer
 
-  /// source, where a draft model is what auto takes. Throws Error(usage) where the two disagree.
+  /// source, where a draft model is what auto takes: "draft", also where that is an EAGLE-3 head.
+  /// Throws Error(usage) where the two disagree.
   std::string kind() const;
 };
 

@@ -111,6 +111,7 @@ Session::Parts::Parts(const ModelOptions& asked, const SessionShape& wanted,
   shape.drafts = drafts_of(asked);
   const std::size_t draft_bytes = draft_model_bytes(asked, environment);
   check_loadable(source, asked);
+  if (outline.head) check_loadable(*outline.head, asked);
   if (check) check(source);
   // Tokenizer and template are read while the weights are packed.
   auto reading = std::async(std::launch::async, [this] { return read_texts(source); });
@@ -124,7 +125,7 @@ Session::Parts::Parts(const ModelOptions& asked, const SessionShape& wanted,
   }
   make_runner();
   set_disaggregated(lane_threads.has_value());
-  if (speculation.kind() == "draft") {
+  if (speculation.kind() == "draft" && !outline.head) {
     draft_model = std::make_unique<DraftModel>(asked, draft_bytes, shape, environment);
     draft_model->check_vocabulary(texts.tokenizer ? &*texts.tokenizer : nullptr, vocab_used());
   }

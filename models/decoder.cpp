@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "kernels/floats.h"
 #include "kernels/linear/project.h"
@@ -12,6 +13,7 @@
 #include "kernels/ops/layer_norm.h"
 #include "kernels/ops/rms_norm.h"
 #include "kernels/ops/shift_rows.h"
+#include "kernels/transfer.h"
 #include "models/parts/recurrent_spans.h"
 
 namespace hyb::models {
@@ -34,12 +36,26 @@ std::vector<std::size_t> workspace_sizes(const Plan& plan, const StepSetting& se
   return sizes;
 }
 
-/// Pairs of embedding and hidden, and what goes through rings.
+bool has_eagle(const Plan& plan) { return plan.draft && plan.draft->eagle; }
+
+/// Pairs of embedding and hidden, and what goes through rings; of an EAGLE-3 head the logits.
 std::size_t draft_bytes(const Plan& plan, const StepSetting& setting) {
   if (!plan.draft) return 0;
   const StepLimits& limits = setting.limits;
+  const std::int32_t own_vocab = has_eagle(plan) ? plan.draft->eagle->vocab : 0;
   return Scratch::space(setting.activation, limits.tokens, 2 * std::int64_t{plan.width}) +
-         2 * Scratch::space(setting.activation, limits.ring_rows, plan.width);
+         2 * Scratch::space(setting.activation, limits.ring_rows, plan.width) +
+         Scratch::space(DType::f32, limits.rows, own_vocab);
+}
+
+/// What an EAGLE-3 head reads of the model.
+std::size_t tap_bytes(const Plan& plan, const StepSetting& setting) {
+  const std::int64_t width = has_eagle(plan) ? 3 * std::int64_t{plan.width} : 0;
+  return Scratch::space(setting.activation, setting.limits.tokens, width);
+}
+
+std::size_t row_number_bytes(const Plan& plan, const StepLimits& limits) {
+  return has_eagle(plan) ? static_cast<std::size_t>(limits.tokens) * sizeof(std::int32_t) : 0;
 }
 
 /// What further drafts begin with.
@@ -77,7 +93,7 @@ std::size_t activation_bytes(const Plan& plan, const StepSetting& setting) {
   const std::size_t inputs =
       Scratch::space(setting.activation, limits.tokens, plan.layer_inputs_width());
   const std::size_t streams = 2 + (plan.has_post_norms() ? 1 : 0) + (plan.norms_parts() ? 1 : 0);
-  return streams * stream + altup_bytes(plan, setting) + inputs +
+  return streams * stream + altup_bytes(plan, setting) + tap_bytes(plan, setting) + inputs +
          std::max(part_max + head + draft_bytes(plan, setting), inputs);
 }
 
@@ -152,7 +168,8 @@ Decoder::Decoder(kernels::Queue& queue, const Plan& plan, const Weights& weights
       geometry_(geometry),
       activation_(geometry.activation_dtype),
       semaphores_(queue.device(), semaphore_bytes(limits)),
-      draft_hidden_(queue.device(), draft_hidden_bytes(plan, geometry.activation_dtype, limits)) {
+      draft_hidden_(queue.device(), draft_hidden_bytes(plan, geometry.activation_dtype, limits)),
+      row_numbers_(queue.device(), row_number_bytes(plan, limits)) {
   const StepSetting setting = setting_of(plan, queue.device(), geometry.activation_dtype, limits);
   scratch_ = Scratch(queue.device(), activation_bytes(plan, setting));
   for (const std::size_t bytes : workspace_sizes(plan, setting)) {
@@ -163,10 +180,15 @@ Decoder::Decoder(kernels::Queue& queue, const Plan& plan, const Weights& weights
     layer.visit_parts([&](const auto& part) { pages += part.memory().kv.has_value() ? 1 : 0; });
     pages_of_layer_.push_back(pages - 1);
   }
+  if (row_numbers_.bytes() == 0) return;
+  std::vector<std::int32_t> numbers(static_cast<std::size_t>(limits.tokens));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  kernels::upload(queue, row_numbers_.data(), std::as_bytes(std::span(numbers)));
 }
 
 std::size_t Decoder::scratch_bytes() const {
-  std::size_t bytes = scratch_.bytes() + semaphores_.bytes() + draft_hidden_.bytes();
+  std::size_t bytes =
+      scratch_.bytes() + semaphores_.bytes() + draft_hidden_.bytes() + row_numbers_.bytes();
   for (const kernels::Buffer& workspace : workspaces_) bytes += workspace.bytes();
   return bytes;
 }
@@ -175,7 +197,7 @@ std::size_t Decoder::scratch_bytes(const Plan& plan, kernels::Device device, DTy
                                    const StepLimits& limits) {
   const StepSetting setting = setting_of(plan, device, activation, limits);
   std::size_t bytes = activation_bytes(plan, setting) + semaphore_bytes(limits) +
-                      draft_hidden_bytes(plan, activation, limits);
+                      draft_hidden_bytes(plan, activation, limits) + row_number_bytes(plan, limits);
   for (const std::size_t workspace : workspace_sizes(plan, setting)) bytes += workspace;
   return bytes;
 }
@@ -200,10 +222,10 @@ PartMemory Decoder::memory_of(const Part& part, Ordinals& ordinals) const {
   return memory;
 }
 
-kernels::InputNorm Decoder::norm_of(Norm kind, const Tensor& weight) const {
+kernels::InputNorm Decoder::norm_of(Norm kind, const Tensor& weight, float eps) const {
   if (kind == Norm::none) return {};
   require(kind != Norm::layer, "decoder: no other op does a layer norm on the way");
-  return {.weight = weight, .eps = plan_.norm_eps, .one_plus = kind == Norm::rms_1p};
+  return {.weight = weight, .eps = eps, .one_plus = kind == Norm::rms_1p};
 }
 
 /// Of a row that several parts or a projection read.
@@ -223,7 +245,7 @@ PartCall Decoder::input_of(const Block& block, const BlockWeights& weights,
                    .norm = {},
                    .normed = streams.normed,
                    .residual = block.post_norm ? streams.branch : streams.residual,
-                   .norm_eps = plan_.norm_eps,
+                   .norm_eps = streams.norm_eps,
                    .add = !block.post_norm,
                    .layer_inputs = streams.inputs};
   if (block.norms_parts) return call;
@@ -232,7 +254,7 @@ PartCall Decoder::input_of(const Block& block, const BlockWeights& weights,
     norm_rows(block.norm, weights.norm, streams.residual, streams.normed);
     call.x = streams.normed;
   } else {
-    call.norm = norm_of(block.norm, weights.norm);
+    call.norm = norm_of(block.norm, weights.norm, streams.norm_eps);
   }
   return call;
 }
@@ -372,11 +394,14 @@ Decoder::Streams Decoder::take_streams(std::int64_t tokens) {
                      .all = {},
                      .predicted = {},
                      .router = {},
-                     .low_rank = {}};
+                     .low_rank = {},
+                     .taps = {},
+                     .norm_eps = plan_.norm_eps};
   if (plan_.has_post_norms()) streams.branch = take(plan_.width);
   if (plan_.norms_parts()) streams.part = take(plan_.width);
   if (plan_.layer_inputs) streams.inputs = take(plan_.layer_inputs_width());
   if (plan_.low_rank() > 0) streams.low_rank = take(plan_.low_rank());
+  if (has_eagle(plan_)) streams.taps = take(3 * std::int64_t{plan_.width});
   if (plan_.altup) {
     const std::int64_t count = plan_.altup->streams;
     streams.all = take(count * plan_.width);
@@ -421,6 +446,7 @@ Tensor Decoder::run(const StepTables& tables, const Tensor& sample_rows) {
 
   Ordinals ordinals;
   for (std::size_t layer = 0; layer < plan_.layers.size(); ++layer) {
+    tap(layer, streams);
     run_layer(plan_.layers[layer], weights_.layers[layer], tables, streams, ordinals);
   }
   const Tensor out = logits(plan_.altup ? unite(streams) : streams.residual, sample_rows);
@@ -477,9 +503,19 @@ Tensor Decoder::logits(const Tensor& residual, const Tensor& sample_rows) {
   return out;
 }
 
+void Decoder::copy_rows(const Tensor& x, const Tensor& y) {
+  const Tensor rows = row_numbers_.tensor(0, DType::i32, {x.dim(0)});
+  kernels::gather_rows(queue_, {.x = x, .rows = rows, .y = y});
+}
+
 /// Its layers come after all others.
 Decoder::Ordinals Decoder::draft_ordinals() const {
-  return {.pages = geometry_.pages.size() - 1, .slots = geometry_.pieces.size() - 1};
+  const std::size_t after = geometry_.has_said_pages() ? 1 : 0;
+  return {.pages = geometry_.pages.size() - 1 - after, .slots = geometry_.pieces.size() - 1};
+}
+
+float Decoder::draft_eps() const {
+  return plan_.draft->eagle ? plan_.draft->eagle->norm_eps : plan_.norm_eps;
 }
 
 /// What the model said of a sequence's last position: in every slot, and of drafts in rings.
@@ -517,8 +553,10 @@ Tensor Decoder::carried_with_ring(const PartCall& call, const Tensor& hidden) {
   return y;
 }
 
-/// For every token what the model says of the one before; what it says of the last ones is kept.
-void Decoder::carry_over(const PartCall& call, const Tensor& hidden, const Tensor& y) {
+/// For every token what the model says of the one before. What it says of the last ones is kept, in
+/// pages where `keeps`; slots have their tables for that.
+void Decoder::carry_over(const PartCall& call, const Tensor& hidden, const Tensor& y, bool keeps) {
+  if (geometry_.has_said_pages()) return carry_in_pages(call, hidden, y, keeps);
   run_spans(
       call, y,
       [&](std::int64_t tokens) {
@@ -534,71 +572,151 @@ void Decoder::carry_over(const PartCall& call, const Tensor& hidden, const Tenso
       });
 }
 
-/// The layer's input, of pairs whose second halves are normed.
-void Decoder::join(const StepTables& tables, const Tensor& pairs, const Tensor& residual) {
+void Decoder::carry_in_pages(const PartCall& call, const Tensor& hidden, const Tensor& y,
+                             bool keeps) {
+  const Tensor arena = store_.arena(geometry_.pages.size() - 1);
+  const Tensor pages(arena.data, activation_, {arena.dim(0), geometry_.page_tokens, plan_.width});
+  const StepTables& tables = call.tables;
+  kernels::extend_rows(queue_, {.x = hidden, .ring = pages, .from = tables.said_before, .y = y});
+  if (keeps)
+    kernels::keep_rows(queue_, {.x = hidden, .gate = {}, .to = tables.said, .ring = pages});
+}
+
+/// What an EAGLE-3 head reads of what enters a layer.
+void Decoder::tap(std::size_t layer, const Streams& streams) {
+  if (streams.taps.empty()) return;
+  const std::vector<std::int32_t>& taps = plan_.draft->eagle->taps;
+  for (std::size_t i = 0; i < taps.size(); ++i) {
+    if (static_cast<std::size_t>(taps[i]) != layer) continue;
+    const std::int64_t first = static_cast<std::int64_t>(i) * plan_.width;
+    copy_rows(streams.residual, streams.taps.columns(first, plan_.width));
+  }
+}
+
+/// Of all tokens, in place of the norm.
+void Decoder::say(const Streams& streams) {
+  if (!plan_.draft->eagle) {
+    return kernels::apply(queue_, norm_of(plan_.final_norm, weights_.final_norm), streams.residual,
+                          streams.normed);
+  }
+  kernels::project(queue_, {.x = streams.taps, .weight = &weights_.draft->fc, .y = streams.normed});
+}
+
+/// Pairs of the tokens' embeddings and of what was said before them, both normed. Of these the
+/// layer's input is made, in the residual stream; an EAGLE-3 head reads them themselves, and what
+/// was said is in its residual stream.
+void Decoder::join(const StepTables& tables, const Tensor& said, const Tensor& pairs,
+                   const Streams& streams) {
   const DraftWeights& weights = *weights_.draft;
   const Tensor embedding = pairs.columns(0, plan_.width);
+  const Norm norm = plan_.draft->norm;
+  const float eps = streams.norm_eps;
   kernels::embed(queue_, {.weight = &weights_.embed,
                           .tokens = tables.tokens,
                           .y = embedding,
-                          .scale = embedding_scale(plan_, activation_)});
-  kernels::apply(queue_, norm_of(plan_.draft->norm, weights.embedding_norm), embedding, embedding);
-  kernels::project(queue_, {.x = pairs, .weight = &weights.fc, .y = residual});
+                          .scale = has_eagle(plan_) ? 1.0F : embedding_scale(plan_, activation_)});
+  kernels::apply(queue_, norm_of(norm, weights.embedding_norm, eps), embedding, embedding);
+  const kernels::InputNorm hidden_norm = norm_of(norm, weights.hidden_norm, eps);
+  kernels::apply(queue_, hidden_norm, said, pairs.columns(plan_.width, plan_.width));
+  if (!has_eagle(plan_)) {
+    kernels::project(queue_, {.x = pairs, .weight = &weights.fc, .y = streams.residual});
+  } else if (plan_.draft->eagle->adds_to_normed) {
+    kernels::apply(queue_, hidden_norm, streams.residual, streams.residual);
+  }
 }
 
-void Decoder::write_draft_keys(const StepTables& tables, const Streams& streams) {
+/// Of the draft layers' first block.
+PartCall Decoder::draft_input(const StepTables& tables, const Tensor& pairs,
+                              const Streams& streams) {
+  PartCall call = input_of(plan_.draft->layers.front().blocks.front(),
+                           weights_.draft->layers.front().blocks.front(), tables, streams);
+  if (has_eagle(plan_)) call.x = pairs;
+  return call;
+}
+
+void Decoder::write_draft_keys(const StepTables& tables, const Streams& model_streams) {
   const ScratchFrame frame(scratch_);
-  const Tensor &residual = streams.residual, &normed = streams.normed;
-  const Block& first = plan_.draft->layers.front().blocks.front();
-  const BlockWeights& weights = weights_.draft->layers.front().blocks.front();
-  const Tensor pairs = scratch_.take(activation_, {residual.dim(0), 2 * std::int64_t{plan_.width}});
-  const Tensor before = pairs.columns(plan_.width, plan_.width);
-  const PartCall call = input_of(first, weights, tables, streams);
-  kernels::apply(queue_, norm_of(plan_.final_norm, weights_.final_norm), residual, normed);
-  carry_over(call, normed, before);
-  kernels::apply(queue_, norm_of(plan_.draft->norm, weights_.draft->hidden_norm), before, before);
-  join(tables, pairs, residual);
+  Streams streams = model_streams;
+  const std::int64_t tokens = streams.residual.dim(0);
+  const Tensor pairs = scratch_.take(activation_, {tokens, 2 * std::int64_t{plan_.width}});
+  say(streams);
+  streams.norm_eps = draft_eps();
+  const PartCall call = draft_input(tables, pairs, streams);
+  carry_over(call, streams.normed, streams.residual, true);
+  join(tables, streams.residual, pairs, streams);
   Ordinals ordinals = draft_ordinals();
-  write_keys(first.parts.front(), weights.parts.front(), memory_of(first.parts.front(), ordinals),
-             call);
+  const Part& part = plan_.draft->layers.front().blocks.front().parts.front();
+  write_keys(part, weights_.draft->layers.front().blocks.front().parts.front(),
+             memory_of(part, ordinals), call);
+}
+
+void Decoder::run_draft_layers(const StepTables& tables, const Tensor& pairs,
+                               const Streams& streams) {
+  Ordinals ordinals = draft_ordinals();
+  const std::vector<Layer>& layers = plan_.draft->layers;
+  const std::vector<LayerWeights>& weights = weights_.draft->layers;
+  if (!has_eagle(plan_)) {
+    for (std::size_t layer = 0; layer < weights.size(); ++layer) {
+      run_layer(layers[layer], weights[layer], tables, streams, ordinals);
+    }
+    return;
+  }
+  const Part& attention = layers.front().blocks.front().parts.front();
+  run_part(attention, weights.front().blocks.front().parts.front(), memory_of(attention, ordinals),
+           draft_input(tables, pairs, streams));
+  run_block(layers.front().blocks.back(), weights.front().blocks.back(), tables, streams, ordinals);
+}
+
+/// What these layers say of the sampled rows is kept for the drafts after them.
+Tensor Decoder::draft_logits(const Streams& streams, const Tensor& sample_rows) {
+  const DraftWeights& weights = *weights_.draft;
+  const std::int64_t rows = sample_rows.dim(0);
+  const Tensor last = scratch_.take(activation_, {rows, plan_.width});
+  const Tensor out = scratch_.take(DType::f32, {rows, plan_.vocab});
+  const Tensor hidden = draft_hidden_.tensor(0, activation_, {rows, plan_.width});
+  const kernels::InputNorm norm = norm_of(plan_.draft->norm, weights.norm, streams.norm_eps);
+  if (has_eagle(plan_)) {
+    const Tensor own = scratch_.take(DType::f32, {rows, plan_.draft->eagle->vocab});
+    kernels::gather_rows(queue_, {.x = streams.residual, .rows = sample_rows, .y = hidden});
+    kernels::project(
+        queue_, {.x = hidden, .norm = norm, .weight = &weights.head, .y = own, .normed = last});
+    kernels::spread_columns(queue_, {.x = own, .from = weights.columns, .y = out});
+    return out;
+  }
+  kernels::gather_rows(queue_, {.x = streams.residual, .rows = sample_rows, .y = last});
+  kernels::apply(queue_, norm, last, hidden);
+  kernels::project(
+      queue_, {.x = hidden, .weight = &weights_.output(), .y = out, .scale = plan_.logits_scale});
+  if (plan_.logits_cap > 0) kernels::cap(queue_, {.x = out, .cap = plan_.logits_cap});
+  return out;
 }
 
 Tensor Decoder::draft(const StepTables& tables, const Tensor& sample_rows, bool is_further) {
   scratch_.return_to(0);
   const std::int64_t rows = tables.tokens.dim(0);
-  const DraftWeights& weights = *weights_.draft;
-  const Streams streams = take_streams(rows);
-  const Tensor last = scratch_.take(activation_, {rows, plan_.width});
-  const Tensor out = scratch_.take(DType::f32, {rows, plan_.vocab});
+  Streams streams = take_streams(rows);
+  streams.norm_eps = draft_eps();
   const Tensor pairs = scratch_.take(activation_, {rows, 2 * std::int64_t{plan_.width}});
-  const Tensor before = pairs.columns(plan_.width, plan_.width);
-  const Tensor hidden = draft_hidden_.tensor(0, activation_, {rows, plan_.width});
-  const kernels::InputNorm hidden_norm = norm_of(plan_.draft->norm, weights.hidden_norm);
-  // To attention every span is one token, whatever its ring has.
-  StepTables single = tables;
-  single.single_tokens = true;
-  if (is_further) {
-    kernels::apply(queue_, hidden_norm, hidden, before);
-  } else {
-    const Block& first = plan_.draft->layers.front().blocks.front();
+  Tensor said = streams.residual;
+  if (!is_further) {
     // What the model will say of these tokens is not known yet: no row reads it.
     kernels::embed(queue_,
                    {.weight = &weights_.embed, .tokens = tables.tokens, .y = streams.normed});
-    carry_over(input_of(first, weights.layers.front().blocks.front(), tables, streams),
-               streams.normed, before);
-    kernels::apply(queue_, hidden_norm, before, before);
+    carry_over(draft_input(tables, pairs, streams), streams.normed, said, false);
+  } else {
+    const Tensor hidden = draft_hidden_.tensor(0, activation_, {rows, plan_.width});
+    if (has_eagle(plan_)) {
+      copy_rows(hidden, said);
+    } else {
+      said = hidden;
+    }
   }
-  join(tables, pairs, streams.residual);
-  Ordinals ordinals = draft_ordinals();
-  for (std::size_t layer = 0; layer < weights.layers.size(); ++layer) {
-    run_layer(plan_.draft->layers[layer], weights.layers[layer], single, streams, ordinals);
-  }
-  kernels::gather_rows(queue_, {.x = streams.residual, .rows = sample_rows, .y = last});
-  kernels::apply(queue_, norm_of(plan_.draft->norm, weights.norm), last, hidden);
-  kernels::project(
-      queue_, {.x = hidden, .weight = &weights_.output(), .y = out, .scale = plan_.logits_scale});
-  if (plan_.logits_cap > 0) kernels::cap(queue_, {.x = out, .cap = plan_.logits_cap});
-  return out;
+  join(tables, said, pairs, streams);
+  // To attention every span is one token, whatever its ring has.
+  StepTables single = tables;
+  single.single_tokens = true;
+  run_draft_layers(single, pairs, streams);
+  return draft_logits(streams, sample_rows);
 }
 
 }  // namespace hyb::models

@@ -16,7 +16,9 @@ namespace hyb::models {
 /// Where the plan has a draft layer, entry j of that layer's pages is made of token j and of what
 /// the model said of position j - 1 (zeros for the first), so it depends on the sequence up to j
 /// alone, like every other. A step writes the entries of all its tokens, which takes no attention;
-/// what it says of a sequence's last position is kept in the slot, and of drafts in the ring.
+/// what it says of a sequence's last position is kept in the slot, and of drafts in the ring, or
+/// without slots what it says of every position in the pages. Of an EAGLE-3 head it is f, as Eagle3
+/// has it.
 class Decoder {
  public:
   /// All but `limits` outlive the decoder.
@@ -49,7 +51,10 @@ class Decoder {
  private:
   struct Ordinals;
   PartMemory memory_of(const Part& part, Ordinals& ordinals) const;
-  kernels::InputNorm norm_of(Norm kind, const kernels::Tensor& weight) const;
+  kernels::InputNorm norm_of(Norm kind, const kernels::Tensor& weight) const {
+    return norm_of(kind, weight, plan_.norm_eps);
+  }
+  kernels::InputNorm norm_of(Norm kind, const kernels::Tensor& weight, float eps) const;
   void norm_rows(Norm kind, const kernels::Tensor& weight, const kernels::Tensor& x,
                  const kernels::Tensor& y) const;
   /// The residual stream, or the active one, and room beside it, each [T,H]; `branch` where a block
@@ -60,6 +65,8 @@ class Decoder {
     kernels::Tensor all, predicted;  ///< [T,n*H], as Plan::altup
     kernels::Tensor router;          ///< [T,n] of these, f32
     kernels::Tensor low_rank;        ///< [T,rank], of the widest low-rank residual
+    kernels::Tensor taps;            ///< [T,3*H], what an EAGLE-3 head reads
+    float norm_eps;
   };
   Streams take_streams(std::int64_t tokens);
   kernels::Tensor stream_of(const kernels::Tensor& all, std::int64_t stream) const;
@@ -79,13 +86,25 @@ class Decoder {
   void advance_layer(const Layer& layer, const LayerWeights& weights, Ordinals& ordinals,
                      const PartCall& call);
   kernels::Tensor logits(const kernels::Tensor& residual, const kernels::Tensor& sample_rows);
+  void copy_rows(const kernels::Tensor& x, const kernels::Tensor& y);
   Ordinals draft_ordinals() const;
   PartMemory carry() const;
+  float draft_eps() const;
   kernels::Tensor carried_with_ring(const PartCall& call, const kernels::Tensor& hidden);
-  void carry_over(const PartCall& call, const kernels::Tensor& hidden, const kernels::Tensor& y);
-  void join(const StepTables& tables, const kernels::Tensor& pairs,
-            const kernels::Tensor& residual);
+  void carry_over(const PartCall& call, const kernels::Tensor& hidden, const kernels::Tensor& y,
+                  bool keeps);
+  void carry_in_pages(const PartCall& call, const kernels::Tensor& hidden, const kernels::Tensor& y,
+                      bool keeps);
+  void tap(std::size_t layer, const Streams& streams);
+  void say(const Streams& streams);
+  void join(const StepTables& tables, const kernels::Tensor& said, const kernels::Tensor& pairs,
+            const Streams& streams);
+  PartCall draft_input(const StepTables& tables, const kernels::Tensor& pairs,
+                       const Streams& streams);
   void write_draft_keys(const StepTables& tables, const Streams& streams);
+  void run_draft_layers(const StepTables& tables, const kernels::Tensor& pairs,
+                        const Streams& streams);
+  kernels::Tensor draft_logits(const Streams& streams, const kernels::Tensor& sample_rows);
 
   kernels::Queue& queue_;
   const Plan& plan_;
@@ -99,6 +118,7 @@ class Decoder {
   kernels::Buffer semaphores_;
   std::vector<std::size_t> pages_of_layer_;  // index in the store of a layer's last part with pages
   kernels::Buffer draft_hidden_;             // [rows, H] of the drafts drawn last
+  kernels::Buffer row_numbers_;              // 0, 1, 2, ..., where taps are copied
 };
 
 }  // namespace hyb::models

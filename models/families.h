@@ -54,6 +54,8 @@ namespace hyb::models {
 ///   moe.shared_expert_gate [1,H]                           with shared_gate
 ///   draft.embedding_norm, draft.hidden_norm, draft.norm [H]  draft.fc [H,2H] columns of the
 ///   embedding | of the hidden                              of the draft layer
+///   draft.fc [H,3H]  draft.head [its vocab,H]  attention.q, k and v with 2H columns: embedding |
+///   hidden                                                 the same of an EAGLE-3 head
 /// Where a family names two layouts, the files decide.
 struct TensorName {
   std::string_view role;

@@ -65,6 +65,22 @@ void add_pages(Geometry& geometry, const Place& at, const KvShape& kv) {
   }
 }
 
+/// What the model says of every position.
+void add_said(Geometry& geometry, std::int32_t layer, std::int32_t width) {
+  const std::size_t token_bytes = product({width, bytes_of(geometry.activation_dtype)});
+  const auto kv_bytes = static_cast<std::int64_t>(size_of(geometry.kv_dtype));
+  const auto tokens = static_cast<std::size_t>(geometry.page_tokens);
+  geometry.pages.push_back({.layer = layer,
+                            .block = 0,
+                            .part = 0,
+                            .kv_heads = 0,
+                            .head_dim = 0,
+                            .elements_per_token = static_cast<std::int64_t>(token_bytes) / kv_bytes,
+                            .page_bytes = token_bytes * tokens});
+  geometry.page_bytes += token_bytes * tokens;
+  geometry.kv_bytes_per_token += token_bytes;
+}
+
 void add_state(Geometry& geometry, const Place& at, const StateShape& shape) {
   SlotPiece piece = {
       .layer = at.layer,
@@ -125,12 +141,16 @@ Geometry geometry_of(const Plan& plan, const GeometryOptions& options) {
     add_layer(geometry, l, plan.layers[static_cast<std::size_t>(l)]);
   }
   if (!plan.draft) return geometry;
-  require(!geometry.pieces.empty(), "geometry: a model with a draft layer has slots");
+  const bool has_slots = !geometry.pieces.empty();
   const auto drafting = static_cast<std::int32_t>(plan.draft->layers.size());
   for (std::int32_t l = 0; l < drafting; ++l) {
     add_layer(geometry, layers + l, plan.draft->layers[static_cast<std::size_t>(l)]);
   }
   // What the model says of a position, which the next one's entry is made of: a window of one.
+  if (!has_slots) {
+    add_said(geometry, layers + drafting, plan.width);
+    return geometry;
+  }
   add_state(geometry, {layers + drafting, 0, 0},
             {.conv_channels = plan.width, .conv_width = 2, .ring_width = plan.width});
   return geometry;

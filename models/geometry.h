@@ -110,8 +110,11 @@ struct Geometry {
   DType kv_dtype;
   DType activation_dtype;
   DType state_dtype;
-  LoadOptions load;               ///< of the weights
-  std::vector<PageLayout> pages;  ///< in layer order; the index is the attention ordinal
+  LoadOptions load;  ///< of the weights
+  /// In layer order; the index is the attention ordinal. With a draft layer and without slots the
+  /// last ones are no layer's: what the model says of every position, [H], activation dtype.
+  std::vector<PageLayout> pages;
+  bool has_said_pages() const { return !pages.empty() && pages.back().kv_heads == 0; }
   /// In layer order; the index is the recurrent ordinal. The last one is the draft layer's, where
   /// there is one: what the model says of a sequence's last position, [H, 1].
   std::vector<SlotPiece> pieces;

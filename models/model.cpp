@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/io/file.h"
+#include "kernels/transfer.h"
 #include "models/families.h"
 #include "models/published_formats.h"
 #include "models/weight_index.h"
@@ -16,13 +17,65 @@
 namespace hyb::models {
 namespace {
 
+/// `columns`: as eagle3_columns, of a plan with an EAGLE-3 head.
 Model model_of(kernels::Queue& queue, Plan plan, WeightProvider& provider,
-               const GeometryOptions& options, const MakeRoom& make_room) {
+               const GeometryOptions& options, const MakeRoom& make_room,
+               std::span<const std::int32_t> columns) {
   Model model;
   model.plan = std::move(plan);
   model.geometry = geometry_of(model.plan, options);
   model.weights = load_weights(queue, model.plan, provider, model.geometry.load, make_room);
+  if (columns.empty()) return model;
+  kernels::Buffer& table = model.weights.vectors.emplace_back(queue.device(), columns.size_bytes());
+  kernels::upload(queue, table.data(), std::as_bytes(columns));
+  model.weights.draft->columns = table.tensor(0, DType::i32, {std::ssize(columns)});
   return model;
+}
+
+/// The files of a model and those of its head, whose layers come after the model's.
+class FilesWithHead : public WeightProvider {
+ public:
+  FilesWithHead(const WeightIndex& model, const WeightIndex& head, std::int32_t layers)
+      : model_(model), head_(head), layers_(layers) {}
+
+  bool has(const WeightKey& key) const override { return (is_head(key) ? head_ : model_).has(key); }
+  kernels::WeightSource matrix(const WeightKey& key, std::int64_t experts, std::int64_t rows,
+                               std::int64_t columns, bool transposed) override {
+    return of(key).matrix(key, experts, rows, columns, transposed);
+  }
+  std::vector<float> vector(const WeightKey& key, std::int64_t count) override {
+    return of(key).vector(key, count);
+  }
+  void release(const WeightKey& key) override { of(key).release(key); }
+
+ private:
+  bool is_head(const WeightKey& key) const { return key.layer >= layers_; }
+  FileWeights& of(const WeightKey& key) { return is_head(key) ? head_ : model_; }
+
+  FileWeights model_, head_;
+  std::int32_t layers_;
+};
+
+/// What a head's tensors that are not known do would be left out of the drafts.
+void refuse_extra(const WeightIndex& index, const TensorFiles& files) {
+  if (index.extra().empty()) return;
+  throw Error(ErrorKind::model,
+              fmt::format("{}: tensor {} is of no EAGLE-3 head that hyb runs; leave --draft-model "
+                          "out",
+                          files.path_of(index.extra().front()).string(),
+                          quote_name(index.extra().front())));
+}
+
+/// A head's own embedding must be the model's, which serves.
+void check_embedding(const TensorFiles& head, const TensorView& embed) {
+  constexpr std::string_view name = "embed_tokens.weight";
+  if (head.find(name) == nullptr) return;
+  const TensorView own = head.view(name);
+  if (own.dtype == embed.dtype && std::ranges::equal(own.bytes, embed.bytes)) return;
+  throw Error(ErrorKind::model,
+              fmt::format("{}: tensor {} is not the model's embedding: this head is for another "
+                          "model, or has one of its own, which hyb does not run",
+                          head.path_of(name).string(), name));
 }
 
 /// Weights that the plan does not use may mean that config.json belongs to another model.
@@ -63,16 +116,33 @@ DType activation_dtype(const Plan& plan, std::optional<DType> wanted) {
   return plan.weight_dtype == DType::bf16 ? DType::bf16 : DType::f32;
 }
 
+Plan plan_with_head(const Config& config, const Config* head, bool with_drafts) {
+  Plan plan = plan_of(config, with_drafts && head == nullptr);
+  if (head != nullptr) plan.draft = eagle3_of(*head, plan);
+  return plan;
+}
+
 Model load_model(kernels::Queue& queue, const Config& config, TensorFiles& files,
-                 const GeometryOptions& options, const MakeRoom& make_room) {
+                 const GeometryOptions& options, const MakeRoom& make_room, Eagle3Folder* head) {
   const Family& family = family_of(config);
-  Plan plan = plan_of(config, options.with_drafts);
+  Plan plan =
+      plan_with_head(config, head == nullptr ? nullptr : &head->config, options.with_drafts);
   const WeightIndex index(plan, family, files);
   report_extra(index, files);
   files.map();
   check_tied_head(plan, family, files, index);
-  FileWeights provider(index);
-  return model_of(queue, std::move(plan), provider, options, make_room);
+  if (head == nullptr) {
+    FileWeights provider(index);
+    return model_of(queue, std::move(plan), provider, options, make_room, {});
+  }
+  TensorFiles& head_files = head->files.value();
+  const WeightIndex head_index(plan, eagle3_head, head_files);
+  refuse_extra(head_index, head_files);
+  head_files.map();
+  check_embedding(head_files, index.view({"embed"}));
+  const std::vector<std::int32_t> columns = eagle3_columns(plan, head_files);
+  FilesWithHead provider(index, head_index, static_cast<std::int32_t>(plan.layers.size()));
+  return model_of(queue, std::move(plan), provider, options, make_room, columns);
 }
 
 std::vector<LosslessMatrix> sample_lossless(const Config& config, TensorFiles& files,
@@ -86,11 +156,15 @@ std::vector<LosslessMatrix> sample_lossless(const Config& config, TensorFiles& f
 }
 
 Model random_model(kernels::Queue& queue, const Config& config, std::uint64_t seed,
-                   const GeometryOptions& options, const MakeRoom& make_room) {
-  Plan plan = plan_of(config, options.with_drafts);
+                   const GeometryOptions& options, const MakeRoom& make_room,
+                   const Eagle3Folder* head) {
+  Plan plan =
+      plan_with_head(config, head == nullptr ? nullptr : &head->config, options.with_drafts);
   RandomWeights provider(seed, plan.weight_dtype == DType::f16 ? DType::f16 : DType::bf16,
                          mxfp4_parameters(plan, family_of(config), config) > 0);
-  return model_of(queue, std::move(plan), provider, options, make_room);
+  std::vector<std::int32_t> columns;
+  if (head != nullptr) columns = spread_eagle3_columns(plan);
+  return model_of(queue, std::move(plan), provider, options, make_room, columns);
 }
 
 }  // namespace hyb::models

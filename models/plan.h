@@ -62,6 +62,23 @@ struct AltUp {
                        ///< are there in any case
 };
 
+/// A draft layer of the kind EAGLE-3, which has files, a head and mostly a vocabulary of its own.
+/// With h_i what enters layer i of the model, at the position before the token:
+///
+///   f = fc * [h_a | h_b | h_c]
+///   s = f + attention([norm(embedding of the token) | norm(f)])
+///   s = s + feed-forward(norm(s))     logits = head * norm(s), all norms rms
+///
+/// A further draft has this s for f. The embedding is the model's, without its scale. The servers
+/// have no entry for a sequence's first token; here it is made of zeros for f, as that of any other
+/// draft layer is.
+struct Eagle3 {
+  std::vector<std::int32_t> taps;  ///< a, b and c
+  std::int32_t vocab;              ///< rows of the head
+  float norm_eps;
+  bool adds_to_normed = false;  ///< s begins as norm(f)
+};
+
 /// What of the checkpoint drafts (multi-token prediction): what the model says of a position, after
 /// its final norm, and the token drawn there become the input of one more layer, in some files of
 /// two, which says the token after that:
@@ -75,6 +92,7 @@ struct AltUp {
 struct DraftLayer {
   Norm norm = Norm::rms;           ///< of all three norms
   std::vector<Layer> layers = {};  ///< the first block is attention alone
+  std::optional<Eagle3> eagle = {};
 };
 
 /// What config.json says of a model in words that all families share: values only, no tensors, no

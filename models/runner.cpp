@@ -32,6 +32,16 @@ std::int32_t step_samples(const RunnerOptions& options) {
   return std::max(options.step_rows, options.step_samples);
 }
 
+/// Whose pages have what the model says of every position; -1: none have. Before pools are cut any.
+std::int64_t said_group(const Geometry& geometry, const StoreLayout& memory) {
+  if (!geometry.has_said_pages()) return -1;
+  const std::size_t last = geometry.pages.size() - 1;
+  const auto has_it = [&](const std::vector<std::size_t>& layers) {
+    return std::ranges::find(layers, last) != layers.end();
+  };
+  return std::ranges::find_if(memory.layers, has_it) - memory.layers.begin();
+}
+
 StepStaging::Limits staging_limits(const Geometry& geometry, const RunnerOptions& options) {
   const MemoryLayout& layout = options.memory.layout;
   const bool has_rings = layout.rings.per_superblock > 0;
@@ -41,7 +51,9 @@ StepStaging::Limits staging_limits(const Geometry& geometry, const RunnerOptions
           .pages = (options.positions_max + geometry.page_tokens - 1) / geometry.page_tokens + 1,
           .groups = static_cast<std::int64_t>(layout.groups.size()),
           .ring_spans = has_rings ? options.step_rows : 0,
-          .ring_tokens = has_rings ? layout.ring_tokens : 0};
+          .ring_tokens = has_rings ? layout.ring_tokens : 0,
+          .said_group = said_group(geometry, options.memory),
+          .page_tokens = geometry.page_tokens};
 }
 
 StepLimits limits_of(const Geometry& geometry, const RunnerOptions& options) {
@@ -415,7 +427,8 @@ void ModelRunner::check_draft(const Step& step) const {
   require(count_of(step.spans) <= options_.step_rows, "runner: drafts within capacity()");
   for (const Span& span : step.spans) {
     require(span.tokens.size() == 1 && span.samples.size() == 1 && span.drafts > 0 &&
-                span.write_slot == no_slot && index(span.read_slot) >= 0,
+                span.position > 0 && span.write_slot == no_slot &&
+                (geometry_.slot_bytes == 0 || index(span.read_slot) >= 0),
             "runner: what is drafted for has run, but for one token");
     Span reach = span;  // as a step would run it, but for the slot that is written
     std::vector<TokenId> tokens(static_cast<std::size_t>(span.drafts), span.tokens.front());

@@ -8,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "kernels/ops/draft_ring.h"
 #include "kernels/transfer.h"
 
 namespace hyb::models {
@@ -107,11 +108,13 @@ bool is_decode(const Step& step) {
 }
 
 std::size_t StepStaging::bytes(const Limits& limits) {
-  // Every table is rounded up to 64 bytes: 7 of them, 6 of rings, and one per group.
-  const std::int64_t numbers = 2 * limits.tokens + 4 * limits.spans + 1 + limits.rows +
+  // Every table is rounded up to 64 bytes: 7 of them, 6 of rings, 2 of what the model says, and one
+  // per group.
+  const std::int64_t said = limits.said_group < 0 ? 0 : 2;
+  const std::int64_t numbers = (2 + said) * limits.tokens + 4 * limits.spans + 1 + limits.rows +
                                3 * limits.ring_rows() + 6 * limits.ring_spans + 1 +
                                limits.groups * (limits.spans + 1 + limits.spans * limits.pages) +
-                               16 * (14 + limits.groups);
+                               16 * (14 + said + limits.groups);
   return static_cast<std::size_t>(numbers) * sizeof(std::int32_t);
 }
 
@@ -119,6 +122,8 @@ StepStaging::StepStaging(kernels::Queue& queue, const Limits& limits)
     : room_(kernels::make_staged_tables(queue, bytes(limits))),
       groups_(limits.groups),
       ring_tokens_(limits.ring_tokens),
+      said_group_(limits.said_group),
+      page_tokens_(limits.page_tokens),
       is_card_(queue.device() == kernels::Device::cuda) {}
 
 std::int64_t StepStaging::Limits::ring_rows() const {
@@ -132,6 +137,7 @@ StepStaging::Staged StepStaging::stage(const Step& step, std::int64_t rows, bool
   stage_tokens(rows == 0 ? tokens_of(step) : rows);
   stage_spans(step, spans, rows == 0 ? samples_of(step) : rows);
   stage_rings();
+  stage_said();
   stage_pages(spans);
   std::int64_t positions = 0;
   for (const Span& span : step.spans) {
@@ -253,6 +259,33 @@ void StepStaging::stage_rings() {
   tables.write_slot = writes.device;
   tables.row_of_token = answers.device;
   tables.kept = kept.device;
+}
+
+/// Of a sequence's first token nothing comes before.
+void StepStaging::stage_said() {
+  if (said_group_ < 0) return;
+  const std::int64_t tokens = staged_.tables.tokens.dim(0);
+  const StagedTables::Table before = room_->take(tokens), own = room_->take(tokens);
+  Writer from(before.host, kernels::no_row), to(own.host, -1);
+  std::int32_t token = 0;
+  for (std::size_t i = 0; i < spans_.size(); ++i) {
+    const Span& span = *spans_[i];
+    const PageTable& pages = span.tables[static_cast<std::size_t>(said_group_)];
+    const auto row_of = [&](std::int64_t position) {
+      const PageId page = pages[static_cast<std::size_t>(position / page_tokens_)];
+      return to_i32(index(page) * page_tokens_ + position % page_tokens_);
+    };
+    for (std::int64_t at = 0; at < std::ssize(span.tokens); ++at, ++token) {
+      const bool is_first = at == 0 && (i == 0 || !continues(*spans_[i - 1], span));
+      const std::int64_t position = span.position + at;
+      to.write(row_of(position));
+      from.write(!is_first       ? token - 1
+                 : position == 0 ? kernels::no_row
+                                 : -1 - row_of(position - 1));
+    }
+  }
+  staged_.tables.said_before = before.device;
+  staged_.tables.said = own.device;
 }
 
 StepTables StepStaging::stage(const AdvanceSlot& order) {

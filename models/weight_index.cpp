@@ -12,6 +12,7 @@
 #include "core/base/error.h"
 #include "core/io/file.h"
 #include "kernels/weight_source.h"
+#include "models/eagle3.h"
 #include "models/weights.h"
 
 namespace hyb::models {
@@ -147,7 +148,9 @@ class WeightLister : public WeightVisitor {
 std::vector<RequiredWeight> required_weights(const Plan& plan, const Family& family,
                                              const TensorFiles* files) {
   WeightLister lister(plan, family, files);
-  visit_weights(plan, lister);
+  const bool has_head = plan.draft && plan.draft->eagle;
+  const WeightsOf own = &family == &eagle3_head ? WeightsOf::head : WeightsOf::model;
+  visit_weights(plan, lister, has_head ? own : WeightsOf::all);
   std::vector<RequiredWeight> weights = lister.take();
   parameters(weights);
   return weights;

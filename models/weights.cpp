@@ -569,16 +569,20 @@ LayerWeights visit_layer(const Plan& plan, const Layer& layer, WeightVisitor& vi
 /// Its layers are those after the last.
 DraftWeights visit_draft(const Plan& plan, const DraftLayer& draft, WeightVisitor& visitor) {
   const auto first = static_cast<std::int32_t>(plan.layers.size());
+  const std::int64_t width = plan.width;
   visitor.set_layer(first);
   DraftWeights weights;
   weights.embedding_norm = visitor.vector("draft.embedding_norm", plan.width);
   weights.hidden_norm = visitor.vector("draft.hidden_norm", plan.width);
-  weights.fc = visitor.matrix("draft.fc", plan.width, 2 * std::int64_t{plan.width});
+  weights.fc = visitor.matrix("draft.fc", plan.width, (draft.eagle ? 3 : 2) * width);
   for (std::size_t i = 0; i < draft.layers.size(); ++i) {
     visitor.set_layer(first + static_cast<std::int32_t>(i));
     weights.layers.push_back(visit_layer(plan, draft.layers[i], visitor));
   }
   weights.norm = visitor.vector("draft.norm", plan.width);
+  if (draft.eagle) {
+    weights.head = visitor.matrix("draft.head", draft.eagle->vocab, plan.width, Packing::head);
+  }
   return weights;
 }
 
@@ -590,8 +594,12 @@ std::size_t Weights::bytes() const {
   return sum;
 }
 
-Weights visit_weights(const Plan& plan, WeightVisitor& visitor) {
+Weights visit_weights(const Plan& plan, WeightVisitor& visitor, WeightsOf of) {
   Weights weights;
+  if (of == WeightsOf::head) {
+    weights.draft = visit_draft(plan, *plan.draft, visitor);
+    return weights;
+  }
   visitor.set_layer(-1);
   weights.embed = visitor.matrix("embed", plan.vocab, plan.width,
                                  plan.tied_head ? Packing::head : Packing::activation);
@@ -606,7 +614,9 @@ Weights visit_weights(const Plan& plan, WeightVisitor& visitor) {
     visitor.set_layer(static_cast<std::int32_t>(i));
     weights.layers.push_back(visit_layer(plan, plan.layers[i], visitor));
   }
-  if (plan.draft) weights.draft = visit_draft(plan, *plan.draft, visitor);
+  if (plan.draft && of == WeightsOf::all) {
+    weights.draft = visit_draft(plan, *plan.draft, visitor);
+  }
   visitor.set_layer(-1);
   weights.final_norm = visitor.vector("final_norm", plan.width);
   if (!plan.tied_head) weights.head = visitor.matrix("head", plan.vocab, plan.width, Packing::head);
@@ -645,7 +655,9 @@ std::size_t vector_bytes(const Plan& plan) {
   const LoadOptions options;
   ByteCounter counter(kernels::Device::cpu, options);
   visit_weights(plan, counter);
-  return counter.vector_bytes();
+  const bool has_columns = plan.draft && plan.draft->eagle;
+  const auto columns = has_columns ? static_cast<std::size_t>(plan.vocab) : std::size_t{0};
+  return counter.vector_bytes() + columns * sizeof(std::int32_t);
 }
 
 std::size_t packed_bytes(const Plan& plan, kernels::Device device, const LoadOptions& options) {

@@ -114,6 +114,8 @@ struct DraftWeights {
   kernels::Weight fc;  ///< columns of the embedding | of the hidden
   std::vector<LayerWeights> layers;
   kernels::Tensor norm;
+  kernels::Weight head;     ///< of an EAGLE-3 head, whose fc has the columns of the taps
+  kernels::Tensor columns;  ///< i32 [vocab], as eagle3_columns
 };
 
 /// All weights of a model, packed for the routes of the queue. Small tensors are f32 views into
@@ -137,8 +139,11 @@ struct Weights {
   const kernels::Weight& output() const { return head ? *head : embed; }
 };
 
+/// Which weights of a plan: an EAGLE-3 head is in files of its own.
+enum class WeightsOf : std::uint8_t { all, model, head };
+
 /// Shows a visitor every weight of a plan, layer after layer; what it hands out.
-Weights visit_weights(const Plan& plan, WeightVisitor& visitor);
+Weights visit_weights(const Plan& plan, WeightVisitor& visitor, WeightsOf of = WeightsOf::all);
 
 /// Called when the device has no memory left for a weight: frees some, and the weight is tried once
 /// more. False: there is nothing to free.

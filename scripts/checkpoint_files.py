@@ -153,7 +153,7 @@ def read_json(path):
 
 
 def read_safetensors(path):
-    """name -> float32, uint16 (bf16), float16 or uint8 array, views into the mapped file."""
+    """name -> float32, uint16 (bf16), float16, uint8 or int64 array, views into the mapped file."""
     with open(path, "rb") as file:
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     start = 8 + int.from_bytes(data[:8], "little")
@@ -164,6 +164,8 @@ def read_safetensors(path):
         "F32": numpy.float32,
         "F8_E4M3": numpy.uint8,
         "U8": numpy.uint8,
+        "BOOL": numpy.uint8,
+        "I64": numpy.int64,
     }
     tensors = {}
     for name, entry in header.items():

@@ -54,6 +54,7 @@ void project(Stream& stream, const Project& op);
 void embed(Stream& stream, const Embed& op);
 /// A row outside of x is no error: its row of y is NaN. NaNs may lose their payload.
 void gather_rows(Stream& stream, const GatherRows& op);
+void spread_columns(Stream& stream, const SpreadColumns& op);
 
 /// The bits of the plain loop. Numbers of tables are not checked.
 void extend_rows(Stream& stream, const ExtendRows& op);

@@ -39,7 +39,8 @@ void check(const ExtendRows& op, Device device) {
   for (std::int64_t i = 0; i < op.y.dim(0); ++i) {
     const std::int32_t from = op.from.as<std::int32_t>()[i];
     check.that(from < op.x.dim(0), "from is a row of x", from);
-    check.that(op.ring.empty() || from >= -ring_rows, "from is a row of a ring", from);
+    check.that(op.ring.empty() || from >= -ring_rows || from == no_row, "from is a row of a ring",
+               from);
   }
 }
 
@@ -47,8 +48,8 @@ template <typename T>
 void extend_row(const ExtendRows& op, std::int64_t i) {
   const std::int32_t from = op.from.as<std::int32_t>()[i];
   T* const y = op.y.row<T>(i);
-  if (from < 0 && op.ring.empty()) {
-    std::fill_n(y, op.y.dim(1), from_float<T>(1.0F));
+  if (from == no_row || (from < 0 && op.ring.empty())) {
+    std::fill_n(y, op.y.dim(1), from_float<T>(from == no_row ? 0.0F : 1.0F));
     return;
   }
   const T* const row =

@@ -55,8 +55,9 @@ __global__ void __launch_bounds__(row_threads) extend_rows_kernel(const ExtendPa
   const int from = p.from[i];
   T* const y = p.y + i * p.y_stride + column;
   const int left = p.columns - column;
-  if (from < 0 && p.ring.first == nullptr) {
-    for (int c = 0; c < vector_size<T> && c < left; ++c) y[c] = rounded<T>(1.0F);
+  if (from == no_row || (from < 0 && p.ring.first == nullptr)) {
+    const T number = rounded<T>(from == no_row ? 0.0F : 1.0F);
+    for (int c = 0; c < vector_size<T> && c < left; ++c) y[c] = number;
     return;
   }
   const T* const row = (from >= 0 ? p.x + from * p.x_stride : p.ring.row(-1 - from)) + column;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "kernels/queue.h"
 #include "kernels/tensor.h"
@@ -14,10 +15,14 @@ namespace hyb::kernels {
 /// inputs: of so few the vector routes have the state in registers alone.
 inline constexpr std::int64_t discarded_tokens_max = 16;
 
+/// In ExtendRows::from: zeros.
+inline constexpr std::int32_t no_row = std::numeric_limits<std::int32_t>::min();
+
 /// The rows that a recurrence continues with: some are a ring's, the others the step's own.
 ///
 ///   y[i,:] = x[from[i],:]                                      from[i] >= 0
-///   y[i,:] = ring row -1 - from[i], from ring_column on        from[i] < 0
+///   y[i,:] = ring row -1 - from[i], from ring_column on        no_row < from[i] < 0
+///   y[i,:] = 0                                                 from[i] = no_row
 ///
 /// shapes  x [T,C], T may be 0   y [N,C]; rows may be strided   from [N]
 ///         ring [G,E,W], W at least ring_column + C; or empty: then its numbers are ones

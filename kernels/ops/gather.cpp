@@ -1,6 +1,7 @@
 #include "kernels/ops/gather.h"
 
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "kernels/cuda/routes.h"
@@ -115,6 +116,41 @@ void gather_rows(Queue& queue, const GatherRows& op) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t row = op.rows.as<std::int32_t>()[i];
       std::memcpy(op.y.rows(i, 1).data, op.x.rows(row, 1).data, row_bytes);
+    }
+  });
+}
+
+namespace {
+
+void check(const SpreadColumns& op, Device device) {
+  const Check check("spread_columns", device);
+  check.that(op.x.rank == 2, "x is a matrix", op.x.rank);
+  check.tensor(op.x, "x", DType::f32, {op.x.dim(0), op.x.dim(1)});
+  check.table(op.from, "from", op.from.dim(0));
+  check.tensor(op.y, "y", DType::f32, {op.x.dim(0), op.from.dim(0)});
+  if (!check.reads_tables()) return;
+  for (std::int64_t c = 0; c < op.from.dim(0); ++c) {
+    const std::int32_t from = op.from.as<std::int32_t>()[c];
+    check.that(from < op.x.dim(1), "from is a column of x", from);
+  }
+}
+
+}  // namespace
+
+void spread_columns(Queue& queue, const SpreadColumns& op) {
+  check(op, queue.device());
+  if constexpr (has_cuda) {
+    if (queue.device() == Device::cuda) return cuda::spread_columns(queue.stream(), op);
+  }
+  const auto* const from = op.from.as<std::int32_t>();
+  const std::int64_t columns = op.y.dim(1);
+  share(queue, op.y.dim(0), 1, columns, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t t = begin; t < end; ++t) {
+      const float* const x = op.x.row<float>(t);
+      float* const y = op.y.row<float>(t);
+      for (std::int64_t c = 0; c < columns; ++c) {
+        y[c] = from[c] < 0 ? -std::numeric_limits<float>::infinity() : x[from[c]];
+      }
     }
   });
 }

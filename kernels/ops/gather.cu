@@ -158,4 +158,49 @@ void gather_rows(Stream& stream, const GatherRows& op) {
   });
 }
 
+namespace {
+
+struct Spread {
+  const float* x;
+  const std::int32_t* from;
+  float* y;
+  std::int64_t x_stride, y_stride;
+  int x_columns, y_columns;
+};
+
+constexpr int spread_threads = 256;
+
+/// grid (rows, pieces of the columns of y): a thread owns one element.
+__global__ void __launch_bounds__(spread_threads) spread_kernel(const Spread p) {
+  const int column = static_cast<int>(blockIdx.y * spread_threads + threadIdx.x);
+  const std::int64_t row = blockIdx.x;
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  if (column >= p.y_columns) return;
+  const int from = p.from[column];
+  float value = -std::numeric_limits<float>::infinity();
+  if (from >= p.x_columns) value = std::numeric_limits<float>::quiet_NaN();
+  if (from >= 0 && from < p.x_columns) value = p.x[row * p.x_stride + from];
+  p.y[row * p.y_stride + column] = value;
+}
+
+}  // namespace
+
+void spread_columns(Stream& stream, const SpreadColumns& op) {
+  if (op.y.size() == 0) return;
+  const auto columns = static_cast<int>(op.y.dim(1));
+  launch(stream,
+         {.blocks = dim3(static_cast<unsigned>(op.y.dim(0)), pieces(columns, spread_threads)),
+          .threads = spread_threads,
+          .starts_early = true},
+         spread_kernel,
+         Spread{.x = op.x.as<float>(),
+                .from = op.from.as<std::int32_t>(),
+                .y = op.y.as<float>(),
+                .x_stride = op.x.row_stride,
+                .y_stride = op.y.row_stride,
+                .x_columns = static_cast<int>(op.x.dim(1)),
+                .y_columns = columns});
+}
+
 }  // namespace hyb::kernels::cuda

@@ -39,4 +39,20 @@ struct GatherRows {
 
 void gather_rows(Queue& queue, const GatherRows& op);
 
+/// Logits over a part of a vocabulary as logits over all of it.
+///
+///   y[t,c] = x[t,from[c]]; where from[c] is negative minus infinity
+///
+/// shapes  x [T,C]   from [N]   y [T,N]; rows of x and y may be strided
+/// types   x, y: f32   from: i32
+/// numbers copied
+/// errors  a column from C on is Error(runtime) before anything is written; on a card, which alone
+///         knows its table, it is NaN in y
+/// writes  y, which may not overlap x
+struct SpreadColumns {
+  Tensor x, from, y;
+};
+
+void spread_columns(Queue& queue, const SpreadColumns& op);
+
 }  // namespace hyb::kernels

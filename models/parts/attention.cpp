@@ -82,7 +82,7 @@ void pack_qkv(const Attention& part, WeightVisitor& visitor, std::int64_t width,
 
 AttentionWeights Attention::weights(WeightVisitor& visitor, std::int64_t width) const {
   AttentionWeights weights;
-  pack_qkv(*this, visitor, width, weights);
+  pack_qkv(*this, visitor, reads_pairs ? 2 * width : width, weights);
   weights.o = visitor.matrix("attention.o", width, inner());
   if (qk_norm) {
     weights.q_norm = visitor.vector("attention.q_norm", head_dim);

@@ -54,6 +54,7 @@ struct Attention {
   bool biases = false;           ///< of q, k, v and o; not with a gate
   float output_scale = 1.0F;
   bool has_keys_alone = false;  ///< write_keys() can be called
+  bool reads_pairs = false;     ///< x is [T,2H], normed
 
   using Weights = AttentionWeights;
   Weights weights(WeightVisitor& visitor, std::int64_t width) const;

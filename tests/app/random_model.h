@@ -51,6 +51,28 @@ struct RandomModel {
   TemporaryFolder folder;
 };
 
+/// config.json of an EAGLE-3 head for the RandomModel of a fixture; its weights are random as well.
+/// `draft_vocab`: its tokens; 0: all of the model's.
+struct RandomHead {
+  RandomHead(const std::string& fixture, std::int32_t draft_vocab) {
+    const std::string config = content(HYB_TESTS_DIR "/golden/" + fixture + "/config.json");
+    std::smatch width;
+    REQUIRE(std::regex_search(config, width, std::regex(R"x("hidden_size": *(\d+))x")));
+    Json own = parse_json(R"({"architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama",
+        "intermediate_size": 40, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16,
+        "num_hidden_layers": 1, "rms_norm_eps": 1e-5, "vocab_size": 300,
+        "eagle_aux_hidden_state_layer_ids": [0, 1, 2], "max_position_embeddings": 4096})",
+                          "head");
+    own["hidden_size"] = std::stoi(width[1]);
+    if (draft_vocab > 0) own["draft_vocab_size"] = draft_vocab;
+    folder.write("config.json", own.dump());
+  }
+
+  std::string path() const { return folder.path().string(); }
+
+  TemporaryFolder folder;
+};
+
 /// Prompts of 50 to 300 tokens, of which neighbours share the beginning.
 inline std::string mixed_requests() {
   const Json kinds = parse_json(R"([{"temperature":0},{"temperature":0.8,"seed":7},
@@ -122,7 +144,9 @@ inline void check_chat(const std::string& name, const std::vector<std::string>& 
   CHECK(chat(begin + end, with({"--ubatch", "19"})).out == plain);
   CHECK(chat(begin + end, with({"--page-tokens", "32", "--memory-mode", "flat"})).out == plain);
   CHECK(chat(begin + end, with({"--pool-memory", "900KB", "--audit"})).out == plain);
-  const std::vector<std::string> session = with({"--session", "of-" + name});
+  static int sessions = 0;  // of all models in one home
+  const std::vector<std::string> session =
+      with({"--session", "of-" + name + "-" + std::to_string(++sessions)});
   const std::string saved = chat(begin, session).out;
   const ToolResult loaded = chat(end + "/stats\n", session);
   CHECK(saved + loaded.out == plain);

@@ -27,6 +27,11 @@ const std::vector<std::string> drafting_models = {"nemotron-latent", "nemotron-m
 const std::vector<std::string> recurrent_models = {"falcon-h1-groups", "granite-moe-nope",
                                                    "lfm2-moe", "qwen3-next-odd"};
 
+/// Models for which there are EAGLE-3 heads here: without recurrent layers, some with windows, and
+/// with Mamba-2, a delta net (which has a draft layer, too) and short convolutions.
+const std::vector<std::string> models_with_heads = {"gpt-oss", "granite-odd", "lfm3", "qwen3-dense",
+                                                    "qwen3_5-text"};
+
 const std::vector<std::string> plain_options = {"--parallel", "1",      "--prefix-cache",
                                                 "off",        "--spec", "off"};
 
@@ -49,6 +54,36 @@ TEST_SUITE("app/surface_spec") {
                {"--parallel", "8", "--pool-memory", "700KB", "--draft-steps", "5"}}) {
         CAPTURE(options);
         std::vector<std::string> all = {"--spec", "mtp"};
+        all.insert(all.end(), options.begin(), options.end());
+        const MixedAnswers mixed = answer_mixed(model, all);
+        CHECK(mixed.answers == plain);
+        rejected += mixed.rejected;
+        accepted += mixed.accepted;
+      }
+      CHECK(rejected > 400);
+    }
+    CHECK(accepted > 20);
+  }
+
+  TEST_CASE("a batch's answers are the same where an EAGLE-3 head drafts") {
+    std::int64_t accepted = 0;
+    for (const std::string& name : models_with_heads) {
+      CAPTURE(name);
+      std::int64_t rejected = 0;
+      const RandomModel model(name);
+      const RandomHead small(name, 90), whole(name, 0);
+      const auto plain = answer_mixed(model, plain_options).answers;
+      CHECK(plain.size() == 24);
+      for (const std::vector<std::string>& options : std::vector<std::vector<std::string>>{
+               {"--parallel", "1", "--prefix-cache", "off", "--draft-steps", "1"},
+               {"--parallel", "8", "--prefix-cache", "off", "--draft-steps", "7"},
+               {"--parallel", "8", "--page-tokens", "32", "--draft-steps", "3"},
+               {"--parallel", "5", "--memory-mode", "flip", "--draft-steps", "5", "--ubatch", "9"},
+               {"--parallel", "8", "--pool-memory", "700KB", "--draft-steps", "5"}}) {
+        CAPTURE(options);
+        const bool is_one = options[1] == "1";
+        std::vector<std::string> all = {"--spec", is_one ? "auto" : "eagle3", "--draft-model",
+                                        is_one ? whole.path() : small.path()};
         all.insert(all.end(), options.begin(), options.end());
         const MixedAnswers mixed = answer_mixed(model, all);
         CHECK(mixed.answers == plain);
@@ -105,6 +140,15 @@ TEST_SUITE("app/surface_spec") {
     CHECK(contains(error({"--spec", "mtp", "--draft-model", "demo"}), "leave one of them out"));
     CHECK(contains(error({"--draft-model", HYB_TESTS_DIR "/golden/lfm2-dense"}),
                    "its vocabulary is another: token 0 is \"<|pad|>\", not"));
+    const std::string head = HYB_TESTS_DIR "/heads/llama-3";
+    CHECK(contains(error({"--spec", "eagle3"}), "say which model with --draft-model"));
+    CHECK(
+        contains(error({"--spec", "eagle3", "--draft-model", "demo"}), "demo is no EAGLE-3 head"));
+    CHECK(contains(error({"--spec", "draft", "--draft-model", head}), "is an EAGLE-3 head; leave"));
+    const ToolResult other =
+        run_tool({.arguments = {"run", "demo", "-p", "x", "--draft-model", head}});
+    CHECK(other.exit_code == 3);
+    CHECK(contains(other.err, "hidden_size: is 48, the model's is 128: this head is for another"));
     const auto pool_bytes = [](const std::vector<std::string>& options) {
       std::vector<std::string> all = {"fit", "demo", "--memory", "200MB", "--json"};
       all.insert(all.end(), options.begin(), options.end());
@@ -122,17 +166,34 @@ TEST_SUITE("app/surface_spec") {
     for (const std::string name : {"granite-moe-nope", "lfm2-moe"}) {
       check_chat(name, {"--spec", "ngram", "--draft-steps", "5"});
     }
+    for (const std::string& name : models_with_heads) {
+      const RandomHead head(name, 120);
+      check_chat(name, {"--draft-model", head.path(), "--draft-steps", "3"});
+    }
     const RandomModel other("lfm3");
     check_chat("falcon-h1-groups", {"--draft-model", other.path(), "--draft-steps", "3"});
   }
 
-  TEST_CASE("a session goes between chats with the draft layer and chats without") {
+  TEST_CASE("a session goes between chats with a draft layer and chats without, or with another") {
     const std::string begin = "a long message for the first turn, and for all that follow\nand\n";
     const std::string end = "second message\n/regen\n/undo\nthird one\n/stats\n";
-    const std::vector<std::string> drafts = {"--spec", "mtp", "--draft-steps", "3"};
+    const std::vector<std::string> mtp = {"--spec", "mtp", "--draft-steps", "3"};
     const std::vector<std::string> none = {"--spec", "off"};
-    for (const std::string name : {"nemotron-latent", "qwen3-next-odd", "qwen3_5-text"}) {
-      const RandomModel model(name);
+    struct Case {
+      std::string model;
+      std::vector<std::string> drafts, others;
+    };
+    const RandomHead of_odd("granite-odd", 90), of_dense("qwen3-dense", 90),
+        of_text("qwen3_5-text", 90);
+    const auto eagle3 = [](const RandomHead& head) {
+      return std::vector<std::string>{"--draft-model", head.path(), "--draft-steps", "3"};
+    };
+    for (const Case& c : std::vector<Case>{{"nemotron-latent", mtp, none},
+                                           {"qwen3-next-odd", mtp, none},
+                                           {"qwen3_5-text", mtp, eagle3(of_text)},
+                                           {"granite-odd", eagle3(of_odd), none},
+                                           {"qwen3-dense", eagle3(of_dense), none}}) {
+      const RandomModel model(c.model);
       const Home home;
       const auto chat = [&](const std::string& input, std::vector<std::string> options) {
         options.insert(options.end(), {"--temperature", "0.7", "--seed", "3"});
@@ -142,7 +203,7 @@ TEST_SUITE("app/surface_spec") {
       };
       const std::string plain = chat(begin + end, none).out;
       for (const std::string snapshots : {"exact", "int8"}) {
-        CAPTURE(name);
+        CAPTURE(c.model);
         CAPTURE(snapshots);
         const auto in_session = [&](const std::string& session, std::vector<std::string> options) {
           options.insert(options.end(),
@@ -150,10 +211,11 @@ TEST_SUITE("app/surface_spec") {
           return options;
         };
         for (const bool drafts_first : {true, false}) {
-          const std::string session = drafts_first ? "to-none" : "to-drafts";
+          const std::string session = drafts_first ? "to-others" : "to-drafts";
           const std::string saved =
-              chat(begin, in_session(session, drafts_first ? drafts : none)).out;
-          const ToolResult loaded = chat(end, in_session(session, drafts_first ? none : drafts));
+              chat(begin, in_session(session, drafts_first ? c.drafts : c.others)).out;
+          const ToolResult loaded =
+              chat(end, in_session(session, drafts_first ? c.others : c.drafts));
           if (snapshots == "exact") CHECK(saved + loaded.out == plain);
           CHECK(!contains(loaded.err, "prefilled again"));
           CHECK(contains(loaded.err, " reused, "));

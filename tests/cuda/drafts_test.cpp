@@ -9,14 +9,23 @@ using namespace hyb::models::testing;
 
 namespace {
 
+enum class Drafting { none, own_layer, eagle3 };
+
 void check_world(const std::string& name, bool is_flat, const GraphOptions& graphs, unsigned seed,
-                 bool with_drafts = false) {
+                 Drafting drafting = Drafting::none) {
   CAPTURE(name);
   DraftWorld world(
       [&](kernels::Queue& queue) {
         TensorFiles files(golden_folder / name);
-        return load_model(queue, Config::from_folder(golden_folder / name), files,
-                          {.activation = DType::bf16, .with_drafts = with_drafts});
+        std::optional<Eagle3Folder> head;
+        if (drafting == Drafting::eagle3) {
+          const std::filesystem::path folder = tests_folder() / "heads" / name;
+          head.emplace(Config::from_folder(folder), TensorFiles(folder));
+        }
+        return load_model(
+            queue, Config::from_folder(golden_folder / name), files,
+            {.activation = DType::bf16, .with_drafts = drafting == Drafting::own_layer}, {},
+            head ? &*head : nullptr);
       },
       kernels::Device::cuda, {.threads = 1, .isa = {}, .batch_invariant = true}, is_flat, graphs);
   CHECK(drafts_change_nothing(world, seed, drafts_sampling()));
@@ -37,8 +46,13 @@ TEST_SUITE("cuda/drafts") {
   }
 
   TEST_CASE("batch-invariant: with a draft layer, too, whose guesses are those without drafts") {
-    check_world("qwen3_5-dense", true, {}, 5, true);
-    check_world("nemotron-latent", false, {.decode = true, .mixed = false}, 7, true);
+    check_world("qwen3_5-dense", true, {}, 5, Drafting::own_layer);
+    check_world("nemotron-latent", false, {.decode = true, .mixed = false}, 7, Drafting::own_layer);
+  }
+
+  TEST_CASE("batch-invariant: with an EAGLE-3 head, whose guesses are those without drafts") {
+    check_world("granite-odd", true, {}, 5, Drafting::eagle3);
+    check_world("llama-3", false, {.decode = true, .mixed = false}, 7, Drafting::eagle3);
   }
 }
 

@@ -117,4 +117,28 @@ TEST_SUITE("cuda/gather_rows") {
 
 }  // namespace
 
+TEST_SUITE("cuda/spread_columns") {
+  TEST_CASE("columns are the plain loop's; one that is not there is NaN") {
+    std::vector<std::int32_t> from(701, -1);
+    for (std::size_t c = 0; c < from.size(); c += 3) from[c] = static_cast<std::int32_t>(c % 89);
+    const TestTensor x = random_tensor(DType::f32, {3, 89}, 1, 1.0F, {3, 1});
+    TestTensor expected(DType::f32, {3, 701}, {5, 2});
+    const DeviceTensor on_x(x), on_y(expected);
+    Queue plain = test_queue(Isa::plain);
+    spread_columns(plain, {.x = x, .from = Table(from), .y = expected});
+    from[5] = 89;
+    const DeviceTable on_from(from);
+    cuda::Stream stream;
+    cuda::spread_columns(stream, {.x = on_x, .from = on_from, .y = on_y});
+    stream.wait();
+    TestTensor answer = on_y.fetch();
+    CHECK(answer.guards_intact());
+    for (const std::int64_t row : {0, 1, 2}) {
+      CHECK(std::isnan(answer.get(row * 701 + 5)));
+      answer.set(row * 701 + 5, -HUGE_VALF);
+    }
+    CHECK(same_bytes(answer, expected));
+  }
+}
+
 }  // namespace cuda_gather_test

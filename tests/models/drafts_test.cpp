@@ -1,7 +1,4 @@
-#include <cmath>
-
-#include "tests/models/drafts.h"
-#include "tests/models/golden.h"
+#include "tests/models/golden_drafts.h"
 
 namespace models_drafts_test {
 
@@ -26,31 +23,6 @@ DraftWorld world_of(const std::string& name, DType activation, kernels::Isa isa,
 /// With a draft layer.
 constexpr const char* drafting_models[] = {"qwen3_5-dense",  "qwen3_5-text", "qwen3-next",
                                            "qwen3-next-odd", "nemotron-moe", "nemotron-latent"};
-
-/// What the float64 reference says of drafts (scripts/reference_drafts.py).
-struct GoldenDrafts {
-  explicit GoldenDrafts(const std::filesystem::path& folder)
-      : json(parse_json(read_whole_file(folder / "golden_drafts.json", 1 << 20), "drafts")),
-        tensors(folder / "golden_drafts.safetensors") {
-    tensors.map();
-    const TensorView view = tensors.view("logits").value();
-    logits.resize(view.bytes.size() / sizeof(float));
-    std::memcpy(logits.data(), view.bytes.data(), view.bytes.size());
-  }
-
-  /// Log-probability of the likeliest token of a row.
-  double best(std::size_t row, std::size_t vocab) const {
-    const auto of = std::span(logits).subspan(row * vocab, vocab);
-    const double most = *std::ranges::max_element(of);
-    double sum = 0;
-    for (const float logit : of) sum += std::exp(logit - most);
-    return -std::log(sum);
-  }
-
-  Json json;
-  SafetensorsFile tensors;
-  std::vector<float> logits;
-};
 
 }  // namespace
 
@@ -114,42 +86,12 @@ TEST_SUITE("models/drafts") {
   }
 
   TEST_CASE("guesses of several steps, of prompts of many lengths, are the float64 reference's") {
-    SamplingParams greedy;
-    greedy.logprobs = 0;
     for (const std::string name : drafting_models) {
       const Golden golden(name);
-      const GoldenDrafts expected(golden.folder);
-      const std::vector<TokenId>& prompt = golden.prompts[golden.json["main_prompt"]];
       for (const kernels::Isa isa : levels()) {
         CAPTURE(name);
         DraftWorld world = world_of(name, DType::f32, isa, true, true);
-        const auto vocab = static_cast<std::size_t>(world.model.plan.vocab);
-        std::size_t row = 0;
-        double worst = 0;
-        for (std::size_t i = 0; i < expected.json["lengths"].size(); ++i) {
-          const auto known = expected.json["lengths"][i].get<std::size_t>();
-          CAPTURE(known);
-          const std::span<const TokenId> before = std::span(prompt).first(known - 1);
-          std::optional<Memory> memory = world.pool.start();
-          world.run({{.memory = &*memory, .before = {}, .tokens = {before.begin(), before.end()}}},
-                    greedy);
-          memory->keep(static_cast<std::int32_t>(before.size()));
-          const std::vector<TokenId> drafts = Golden::ids(expected.json["drafts"][i]);
-          std::vector<TokenId> next = {prompt[known - 1]};
-          next.insert(next.end(), drafts.begin(), drafts.end());
-          const auto found = world.draft({{.memory = &*memory,
-                                           .before = before,
-                                           .tokens = next,
-                                           .drafts = static_cast<std::int32_t>(drafts.size())}},
-                                         greedy)[0];
-          REQUIRE(found.size() == drafts.size());
-          for (std::size_t step = 0; step < drafts.size(); ++step, ++row) {
-            CHECK(found[step].token == drafts[step]);
-            worst = std::max(worst, std::fabs(found[step].logprob - expected.best(row, vocab)));
-          }
-        }
-        MESSAGE(name, " level ", static_cast<int>(isa), ": ", worst);
-        CHECK(worst <= 2e-4);
+        CHECK(largest_difference(world, golden, golden.folder) <= 2e-4);
       }
     }
   }

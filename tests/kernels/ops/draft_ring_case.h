@@ -23,8 +23,10 @@ inline const std::vector<RingCase>& ring_cases() {
   return cases;
 }
 
-/// Where rows come from: the step's, and the first and last entries of rings.
-inline std::vector<std::int32_t> extended_from() { return {0, -1, -5, 5, -6, 2, -15, 2, 3}; }
+/// Where rows come from: the step's, the first and last entries of rings, and nowhere.
+inline std::vector<std::int32_t> extended_from() {
+  return {0, -1, -5, 5, no_row, -6, 2, -15, 2, 3};
+}
 /// Where rows are kept, or not: one for each of the rows.
 inline std::vector<std::int32_t> kept_to() { return {4, -1, 0, 14, -1, 7}; }
 

@@ -92,4 +92,29 @@ TEST_SUITE("kernels/ops/gather_rows") {
   }
 }
 
+TEST_SUITE("kernels/ops/spread_columns") {
+  TEST_CASE("columns lie where the table says, minus infinity elsewhere, nothing else is written") {
+    const std::vector<std::int32_t> from = {3, -1, 0, -7, 4, 3};
+    for (const int threads : {1, 3}) {
+      Queue queue = test_queue(best_isa(), threads);
+      const TestTensor x = random_tensor(DType::f32, {4, 5}, 1, 1.0F, {3, 1});
+      TestTensor y(DType::f32, {4, 6}, {5, 2});
+      spread_columns(queue, {.x = x, .from = Table(from), .y = y});
+      for (std::int64_t i = 0; i < 4 * 6; ++i) {
+        const std::int32_t column = from[static_cast<std::size_t>(i % 6)];
+        REQUIRE(y.get(i) == (column < 0 ? -HUGE_VALF : x.get(i / 6 * 5 + column)));
+      }
+      CHECK(y.guards_intact());
+    }
+  }
+
+  TEST_CASE("a column that is not there is an error before anything is written") {
+    Queue queue = test_queue(best_isa());
+    const TestTensor x = random_tensor(DType::f32, {2, 5}, 2);
+    TestTensor y(DType::f32, {2, 2});
+    CHECK_THROWS_AS(spread_columns(queue, {.x = x, .from = Table{1, 5}, .y = y}), Error);
+    for (const float value : y.values()) CHECK(value == 0.0F);
+  }
+}
+
 }  // namespace ops_gather_test

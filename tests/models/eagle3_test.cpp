@@ -1,0 +1,261 @@
+#include "models/eagle3.h"
+
+#include "core/base/json.h"
+#include "tests/models/golden_drafts.h"
+#include "tests/support/error_text.h"
+#include "tests/support/files.h"
+#include "tests/support/plans.h"
+
+namespace models_eagle3_test {
+
+using namespace hyb;
+using namespace hyb::models;
+using namespace hyb::models::testing;
+using hyb::testing::contains;
+using hyb::testing::content;
+using hyb::testing::model_error;
+
+namespace {
+
+const std::filesystem::path heads_folder = tests_folder() / "heads";
+
+/// Models with a head in heads_folder: without slots and with; the head's vocabulary is a part of
+/// the model's, or all of it.
+const std::vector<std::string> names = {"gpt-oss", "granite-odd", "llama-3", "qwen3_5-text"};
+
+Eagle3Folder head_of(const std::filesystem::path& folder) {
+  return {.config = Config::from_folder(folder), .files = TensorFiles(folder)};
+}
+
+Model load(kernels::Queue& queue, const std::string& name, const std::filesystem::path& head,
+           const GeometryOptions& options) {
+  TensorFiles files(golden_folder / name);
+  Eagle3Folder folder = head_of(head);
+  return load_model(queue, Config::from_folder(golden_folder / name), files, options, {}, &folder);
+}
+
+DraftWorld world_of(const std::string& name, DType activation, kernels::Isa isa, bool is_flat,
+                    std::int32_t page = page_tokens, std::optional<DType> kv = {}) {
+  return DraftWorld(
+      [&](kernels::Queue& queue) {
+        return load(queue, name, heads_folder / name,
+                    {.activation = activation, .kv = kv, .page_tokens = page});
+      },
+      kernels::Device::cpu, {.threads = 2, .isa = isa}, is_flat);
+}
+
+/// A copy of a head, to be damaged.
+struct CopiedHead {
+  explicit CopiedHead(const std::string& name) : model(name) {
+    for (const char* file : {"config.json", "model.safetensors"}) {
+      folder.write(file, content(heads_folder / name / file));
+    }
+  }
+
+  /// With other values in config.json; null: without the key.
+  CopiedHead& with(const Json& values) {
+    Json config = parse_json(content(folder.path() / "config.json"), "config");
+    config.merge_patch(values);
+    folder.write("config.json", config.dump());
+    return *this;
+  }
+
+  /// change(header, data) of the tensors' file.
+  template <typename Change>
+  CopiedHead& with_tensors(Change change) {
+    const std::string bytes = content(folder.path() / "model.safetensors");
+    std::uint64_t length = 0;
+    std::memcpy(&length, bytes.data(), sizeof length);
+    Json header = parse_json(bytes.substr(8, length), "header");
+    std::string data = bytes.substr(8 + length);
+    change(header, data);
+    folder.write("model.safetensors", hyb::testing::safetensors_bytes(header.dump(), data));
+    return *this;
+  }
+
+  /// Another name for a tensor.
+  CopiedHead& renamed(const std::string& from, const std::string& to) {
+    return with_tensors([&](Json& header, std::string&) {
+      header[to] = header[from];
+      header.erase(from);
+    });
+  }
+
+  /// Another entry of d2t.
+  CopiedHead& with_offset(std::size_t entry, std::int64_t offset) {
+    return with_tensors([&](const Json& header, std::string& data) {
+      const auto begin = header["d2t"]["data_offsets"][0].get<std::size_t>();
+      std::memcpy(data.data() + begin + entry * sizeof offset, &offset, sizeof offset);
+    });
+  }
+
+  std::string error() const {
+    kernels::Queue queue(kernels::Device::cpu, {.threads = 1, .isa = {}});
+    return model_error([&] { load(queue, model, folder.path(), {.activation = DType::f32}); });
+  }
+
+  std::string model;
+  hyb::testing::TemporaryFolder folder;
+};
+
+/// What a config.json of a head for a model of 24 layers of width 1024 says.
+DraftLayer read_head(const Json& values) {
+  Json config = parse_json(R"({"architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama",
+      "hidden_size": 1024, "intermediate_size": 64, "num_attention_heads": 8,
+      "num_hidden_layers": 1, "hidden_act": "silu", "rms_norm_eps": 1e-6, "vocab_size": 248320,
+      "draft_vocab_size": 32000})",
+                           "head");
+  config.merge_patch(values);
+  return eagle3_of(Config::from_text(config.dump(), "head"), hyb::testing::plan_of("qwen3.5-0.8b"));
+}
+
+std::string head_error(const Json& values) {
+  return model_error([&] { read_head(values); });
+}
+
+}  // namespace
+
+TEST_SUITE("models/eagle3") {
+  TEST_CASE("config.json says how the head is made and which layers it reads") {
+    using Taps = std::vector<std::int32_t>;
+    const DraftLayer head = read_head(Json::object());
+    CHECK(head.eagle->taps == Taps{2, 12, 21});
+    CHECK(head.eagle->vocab == 32000);
+    CHECK(!head.eagle->adds_to_normed);
+    CHECK(std::get<Attention>(head.layers[0].blocks[0].parts[0]).rope->theta == 10000.0);
+    CHECK(read_head({{"draft_vocab_size", nullptr}}).eagle->vocab == 248320);
+    CHECK(read_head({{"norm_before_residual", true}}).eagle->adds_to_normed);
+    const std::string key = "eagle_aux_hidden_state_layer_ids";
+    CHECK(read_head({{key, {1, 5, 20}}}).eagle->taps == Taps{1, 5, 20});
+    CHECK(read_head({{"eagle_config", {{key, {1, 5, 20}}}}}).eagle->taps == Taps{2, 6, 21});
+    CHECK(read_head({{"eagle_config", {{key, Json::array()}}}}).eagle->taps == Taps{2, 12, 21});
+    for (const char* architecture : {"Eagle3LlamaForCausalLM", "LlamaForCausalLM"}) {
+      CHECK(read_head({{"architectures", {architecture}}}).eagle->vocab == 32000);
+    }
+  }
+
+  TEST_CASE("what is not verified is refused by its name") {
+    const std::string key = "eagle_aux_hidden_state_layer_ids";
+    const auto refuses = [](const Json& values, const std::string& text) {
+      CHECK_MESSAGE(contains(head_error(values), text), head_error(values));
+    };
+    refuses({{"hidden_size", 2048}}, "hidden_size: is 2048, the model's is 1024");
+    refuses({{"target_hidden_size", 2048}}, "target_hidden_size: is 2048, the model's is 1024");
+    refuses({{"vocab_size", 128256}}, "vocab_size: is 128256, the model has 248320 tokens");
+    refuses({{"draft_vocab_size", 248321}}, "draft_vocab_size");
+    refuses({{"num_hidden_layers", 2}}, "num_hidden_layers: is 2; a head has one layer");
+    refuses({{"architectures", {"Eagle3DeepseekV2ForCausalLM"}}}, "is another kind of head");
+    refuses({{"architectures", {"LlamaForCausalLM"}}, {"draft_vocab_size", nullptr}},
+            "is no EAGLE-3 head's");
+    for (const char* flag : {"attention_bias", "mlp_bias", "bias", "tie_word_embeddings", "fc_norm",
+                             "norm_output", "parallel_drafting", "use_sliding_window"}) {
+      refuses({{flag, true}}, flag);
+    }
+    refuses({{"eagle_config", {{"use_aux_hidden_state", false}}}}, "use_aux_hidden_state");
+    refuses({{"hidden_act", "gelu"}}, "hidden_act");
+    refuses({{key, {2, 12}}}, "three in ascending order");
+    refuses({{key, {12, 2, 21}}}, "three in ascending order");
+    refuses({{key, {2, 12, 24}}}, "would be 2, 12, 24");
+    refuses({{"eagle_config", {{key, {1, 11, 23}}}}}, "would be 2, 12, 24");
+    refuses({{key, {1, 2, 3}}, {"eagle_config", {{key, {1, 2, 3}}}}}, "is there twice");
+    refuses({{"quantization_config", {{"quant_method", "awq"}}}}, "awq");
+  }
+
+  TEST_CASE("a head that is given for a model is refused with what to do") {
+    const Config config = Config::from_folder(heads_folder / "llama-3");
+    CHECK(contains(model_error([&] { plan_of(config, false); }), "give it to --draft-model"));
+  }
+
+  TEST_CASE("tensors that are missing, too many or of another shape are named") {
+    const auto refuses = [](const CopiedHead& head, const std::string& text) {
+      CHECK_MESSAGE(contains(head.error(), text), head.error());
+    };
+    CHECK(CopiedHead("llama-3").error().empty());
+    refuses(CopiedHead("llama-3").renamed("norm.weight", "enorm.weight"),
+            "1 tensors that config.json asks for are missing: norm.weight [48]");
+    refuses(CopiedHead("llama-3").with({{"intermediate_size", 41}}),
+            "tensor \"midlayer.mlp.gate_proj.weight\" is BF16 [40, 48]: config.json asks for "
+            "[41, 48]");
+    refuses(CopiedHead("gpt-oss").with_tensors([](Json& header, std::string&) {
+      header["mask_hidden"] = header["norm.weight"];
+      header["mask_hidden"]["shape"] = {32};
+      header["mask_hidden"]["data_offsets"][1] =
+          header["mask_hidden"]["data_offsets"][0].get<int>() + 64;
+      header["norm.weight"]["shape"] = {32};
+      header["norm.weight"]["data_offsets"][0] = header["mask_hidden"]["data_offsets"][1];
+    }),
+            "tensor \"norm.weight\" is BF16 [32]");
+    refuses(CopiedHead("granite-odd").renamed("embed_tokens.weight", "mask_hidden"),
+            "tensor \"mask_hidden\" is of no EAGLE-3 head that hyb runs");
+    refuses(CopiedHead("granite-odd").with_tensors([](const Json& header, std::string& data) {
+      data[header["embed_tokens.weight"]["data_offsets"][0].get<std::size_t>() + 5] ^= 1;
+    }),
+            "tensor embed_tokens.weight is not the model's embedding");
+  }
+
+  TEST_CASE("the table of tokens must name tokens of the model, each once") {
+    const auto refuses = [](const CopiedHead& head, const std::string& text) {
+      CHECK_MESSAGE(contains(head.error(), text), head.error());
+    };
+    refuses(CopiedHead("llama-3").with_offset(60, 151 - 60),
+            "tensor d2t: entry 60 is 91: with 151 tokens the model has no such one");
+    refuses(CopiedHead("llama-3").with_offset(0, -1), "tensor d2t: entry 0 is -1");
+    refuses(CopiedHead("llama-3").with_offset(3, INT64_MAX), "tensor d2t: entry 3 is 9223");
+    refuses(CopiedHead("llama-3").renamed("d2t", "t2d2"), "without tensor d2t");
+    refuses(CopiedHead("llama-3").with_tensors(
+                [](Json& header, std::string&) { header["d2t"]["dtype"] = "F64"; }),
+            "tensor d2t: it is not [61] of I64 or I32");
+    refuses(CopiedHead("llama-3").with_tensors([](const Json& header, std::string& data) {
+      auto& entry = data[header["t2d"]["data_offsets"][0].get<std::size_t>() + 7];
+      entry = static_cast<char>(1 - entry);
+    }),
+            "tensor t2d: of token 7 it says other than d2t");
+    const auto tokens = [](const CopiedHead& head) {
+      TensorFiles files(head.folder.path());
+      files.map();
+      Plan plan = family_of(Config::from_folder(golden_folder / head.model))
+                      .plan(Config::from_folder(golden_folder / head.model));
+      plan.draft = eagle3_of(Config::from_folder(head.folder.path()), plan);
+      return eagle3_columns(plan, files);
+    };
+    const std::vector<std::int32_t> columns = tokens(CopiedHead("llama-3"));
+    CHECK(columns.size() == 151);
+    CHECK(std::ranges::count_if(columns, [](std::int32_t column) { return column >= 0; }) == 61);
+    CHECK(tokens(CopiedHead("qwen3_5-text"))[287] == 287);
+    const auto second = static_cast<std::int64_t>(std::ranges::find(columns, 1) - columns.begin());
+    refuses(CopiedHead("llama-3").with_offset(0, second), "entries 0 and 1 both are token");
+  }
+
+  TEST_CASE("guesses of several steps, after prompts and prefixes, are the float64 reference's") {
+    for (const std::string& name : names) {
+      const Golden golden(name);
+      for (const kernels::Isa isa : levels()) {
+        CAPTURE(name);
+        DraftWorld world = world_of(name, DType::f32, isa, true);
+        const double difference = largest_difference(world, golden, heads_folder / name);
+        MESSAGE(name, " level ", static_cast<int>(isa), ": ", difference);
+        CHECK(difference <= 2e-4);
+      }
+    }
+  }
+
+  TEST_CASE("answers, states and guesses are those of plain decoding, whatever was drafted") {
+    unsigned seed = 1;
+    for (const std::string& name : names) {
+      for (const DType activation : {DType::bf16, DType::f32}) {
+        for (const bool is_flat : {true, false}) {
+          CAPTURE(name);
+          const std::int32_t page = seed % 2 == 0 ? 16 : 32;
+          DraftWorld world = world_of(name, activation, kernels::best_isa(), is_flat, page);
+          CHECK(drafts_change_nothing(world, seed++, drafts_sampling()));
+        }
+      }
+    }
+    for (const DType kv : {DType::f8_e4m3, DType::f32}) {
+      DraftWorld world = world_of("llama-3", DType::bf16, kernels::best_isa(), true, 16, kv);
+      CHECK(drafts_change_nothing(world, seed++, drafts_sampling()));
+    }
+  }
+}
+
+}  // namespace models_eagle3_test
