@@ -27,6 +27,7 @@ constexpr Uses use_of(Dataset dataset) { return 1U << static_cast<unsigned>(data
 
 namespace use {
 constexpr Uses kernels = 1U << 6;
+constexpr Uses mix = 1U << 7;  ///< --preset pd-mix
 constexpr Uses random = use_of(Dataset::random);
 constexpr Uses shared = use_of(Dataset::generated_shared_prefix);
 constexpr Uses text = use_of(Dataset::send_one);
@@ -35,7 +36,7 @@ constexpr Uses trace = use_of(Dataset::trace);
 constexpr Uses files = corpus | use_of(Dataset::file) | trace;
 constexpr Uses requests = random | shared | text | files;
 constexpr Uses drawn = requests & ~trace;  ///< requests whose sizes and times are ours to say
-constexpr Uses all = kernels | requests;
+constexpr Uses all = kernels | requests | mix;
 }  // namespace use
 
 constexpr double tokens_max = 1 << 24;
@@ -66,7 +67,7 @@ constexpr std::array bench_flags = {
               "prompt tokens of one step; default: 512, on a card by its speed and memory"},
     BenchFlag{"-o,--output", &O::output, use::all, unchecked, "format of the rows"},
     BenchFlag{
-        "--svg", &O::svg, use::all, unchecked,
+        "--svg", &O::svg, use::kernels | use::requests, unchecked,
         "write a plot: rates over depth, latency over throughput, for a trace hit rates over time"},
     BenchFlag{"-p,--n-prompt", &O::prompt_lengths, use::kernels, unchecked,
               "prompt lengths: 512 or 128,512 or 64-4096*2; 0: none"},
@@ -82,15 +83,17 @@ constexpr std::array bench_flags = {
         "--dataset-name", &O::dataset, use::requests, unchecked,
         "measure requests on the engine: random, generated-shared-prefix, send_one, corpus, file, "
         "trace"},
-    BenchFlag{"--preset", &O::preset, use::requests, unchecked,
-              "a workload that is often quoted: vllm-hybrid, sglang-gsp, sglang-send-one; other "
-              "flags "
-              "override it"},
+    BenchFlag{"--preset", &O::preset, use::requests | use::mix, unchecked,
+              "a workload that is often quoted: vllm-hybrid, sglang-gsp, sglang-send-one; or "
+              "pd-mix: long prompts that arrive while answers go on, with and without "
+              "--disaggregate, in turns; other flags override it"},
     BenchFlag{
         "--dataset-path", &O::path, use::files, unchecked,
         "corpus: a text; file: requests in a format of hyb batch; trace: a trace of hyb replay"},
     BenchFlag{"--prompt", &O::text, use::text, unchecked, "the prompt of send_one"},
-    BenchFlag{"--num-prompts,--gsp-prompts-per-group", &O::prompts, use::requests,
+    BenchFlag{"--running-answers", &O::running_answers, use::mix, between(1, 4096),
+              "of pd-mix: answers that go on while prompts arrive; default: 4"},
+    BenchFlag{"--num-prompts,--gsp-prompts-per-group", &O::prompts, use::requests | use::mix,
               between(1, tokens_max),
               "requests (of a group); default: 10 per concurrent request, 100 in an open loop"},
     BenchFlag{"--gsp-num-groups", &O::groups, use::shared, between(1, tokens_max),
@@ -99,15 +102,16 @@ constexpr std::array bench_flags = {
               use::shared | use::random, unchecked,
               "tokens of the prefix that all prompts, or a group, share"},
     BenchFlag{"--random-input-len,--gsp-question-len", &O::input_tokens,
-              use::shared | use::random | use::corpus, between(1, tokens_max),
+              use::shared | use::random | use::corpus | use::mix, between(1, tokens_max),
               "tokens of a prompt"},
     BenchFlag{"--random-output-len,--gsp-output-len,--custom-output-len,--max-new-tokens",
-              &O::output_tokens, use::drawn, between(1, tokens_max), "tokens to generate"},
+              &O::output_tokens, use::drawn | use::mix, between(1, tokens_max),
+              "tokens to generate"},
     BenchFlag{"--random-range-ratio", &O::range_ratio, use::random, between(0, 1),
               "lengths vary by up to this share of them"},
     BenchFlag{"--max-concurrency", &O::concurrencies, use::requests, between(1, 4096),
               "concurrent requests: 1,2,4 or 1-32*2"},
-    BenchFlag{"--request-rate", &O::request_rates, use::drawn, unchecked,
+    BenchFlag{"--request-rate", &O::request_rates, use::drawn | use::mix, unchecked,
               "requests per second, whether the engine keeps up or not: 0.5,1,2 or inf"},
     BenchFlag{"--burstiness", &O::burstiness, use::requests, between(1e-3, 1e6),
               "shape of the gaps between arrivals; 1: a Poisson process"},
@@ -137,7 +141,7 @@ constexpr std::array bench_flags = {
         "--in-turns", &O::interleaved, use::requests, unchecked,
         "one repetition of every row, then the next of every row: drift of the machine shows in "
         "each row's spread; rows are printed at the end"},
-    BenchFlag{"--seed", &O::seed, use::requests, unchecked,
+    BenchFlag{"--seed", &O::seed, use::requests | use::mix, unchecked,
               "seed of prompts and arrivals; every row and repetition has its own"},
     BenchFlag{"--scramble", &O::scramble, use::requests, unchecked,
               "scatter free pages and slots by this seed before measuring"},
@@ -225,11 +229,14 @@ void add_bench_options(CLI::App& cli, BenchOptions& options) {
 
 void check_flags(const CLI::App& cli, const BenchOptions& options) {
   const bool has_requests = options.measures_requests();
-  const Uses measured = has_requests ? use_of(parse_dataset(options.dataset)) : use::kernels;
+  const Uses requests = options.measures_mix() ? use::mix : use_of(parse_dataset(options.dataset));
+  const Uses measured = has_requests ? requests : use::kernels;
   for (const BenchFlag& flag : bench_flags) {
     const std::string name = flag_name(flag);
     if ((flag.uses & measured) != 0 || cli.count(name) == 0) continue;
-    std::string reason = fmt::format("means nothing for --dataset-name {}", options.dataset);
+    std::string reason = options.measures_mix()
+                             ? "means nothing for --preset pd-mix"
+                             : "means nothing for --dataset-name " + options.dataset;
     if (!has_requests) reason = "is for requests: name them with --dataset-name or --preset";
     if (flag.uses == use::kernels) {
       reason = "is for tests of kernels: leave --dataset-name and --preset out";
@@ -375,13 +382,14 @@ void complete(RequestCase& test, const BenchOptions& options) {
 }  // namespace
 
 void apply_preset(BenchOptions& options) {
-  if (options.preset.empty()) return;
+  if (options.preset.empty() || options.measures_mix()) return;
   const auto preset = std::find_if(presets.begin(), presets.end(),
                                    [&](const Preset& one) { return one.name == options.preset; });
   if (preset == presets.end()) {
-    throw Error(ErrorKind::usage,
-                fmt::format("--preset: '{}' is none of vllm-hybrid, sglang-gsp, sglang-send-one",
-                            options.preset));
+    throw Error(
+        ErrorKind::usage,
+        fmt::format("--preset: '{}' is none of vllm-hybrid, sglang-gsp, sglang-send-one, pd-mix",
+                    options.preset));
   }
   if (options.dataset.empty()) options.dataset = name_of(preset->dataset);
   if (parse_dataset(options.dataset) != preset->dataset) {
@@ -397,6 +405,31 @@ void apply_preset(BenchOptions& options) {
     options.concurrencies.emplace_back(preset->concurrencies);
   }
   options.ignore_eos = options.ignore_eos || preset->ignore_eos;
+}
+
+LaneMix lane_mix(const BenchOptions& options) {
+  LaneMix mix = {.answers = options.running_answers > 0 ? options.running_answers : 4,
+                 .prompts = 4,
+                 .prompt_tokens = 2048,
+                 .answer_tokens = 16,
+                 .rate = 0.1};
+  const auto take = [&](ListField list, std::int32_t& value) {
+    const std::vector<std::int32_t> counts = counts_of(options, list);
+    if (counts.size() > 1) {
+      throw Error(ErrorKind::usage, flag_name(flag_of(list)) + ": --preset pd-mix takes one value");
+    }
+    if (!counts.empty()) value = counts.front();
+  };
+  take(&O::prompts, mix.prompts);
+  take(&O::input_tokens, mix.prompt_tokens);
+  take(&O::output_tokens, mix.answer_tokens);
+  if (options.request_rates.empty()) return mix;
+  const std::vector<double> rates = parse_rates(options.request_rates);
+  if (rates.size() > 1 || std::isinf(rates.front())) {
+    throw Error(ErrorKind::usage, "--request-rate: --preset pd-mix takes one finite rate");
+  }
+  mix.rate = rates.front();
+  return mix;
 }
 
 std::vector<RequestCase> request_cases(const BenchOptions& options) {

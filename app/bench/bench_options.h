@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "app/bench/cases.h"
+#include "app/bench/lane_mix.h"
 
 namespace CLI {
 class App;
@@ -38,6 +39,7 @@ struct BenchOptions {
   std::vector<std::string> concurrencies;
   std::string request_rates;
   std::vector<std::string> conditions, policies, spec_acceptances;
+  std::int32_t running_answers = 0;  ///< of pd-mix; 0: its own
   double burstiness = 1, range_ratio = 0;
   std::int32_t question_tokens = 64;
   std::int32_t warm_up_requests = 0;
@@ -50,6 +52,7 @@ struct BenchOptions {
   std::string percentages = "90,95,99";
   std::vector<std::string> goals;
 
+  bool measures_mix() const { return preset == "pd-mix"; }  ///< a LaneMix
   bool measures_requests() const { return !dataset.empty() || !preset.empty(); }
 };
 
@@ -68,6 +71,9 @@ void apply_preset(BenchOptions& options);
 /// All tests of the model alone. Throws Error(usage) for values out of range, and where nothing is
 /// left to measure.
 std::vector<BenchCase> kernel_cases(const BenchOptions& options);
+
+/// What --preset pd-mix measures. Throws Error(usage) for values out of range.
+LaneMix lane_mix(const BenchOptions& options);
 
 /// All rows of requests. Throws Error(usage) for values out of range, and for what is missing.
 std::vector<RequestCase> request_cases(const BenchOptions& options);

@@ -19,5 +19,7 @@ struct BenchJob {
 /// anything was measured, 4 where nothing fit.
 int measure_kernels(const BenchJob& job);
 int measure_requests(const BenchJob& job);
+/// --preset pd-mix: the same mix of requests with one lane and with two, in turns.
+int measure_mix(const BenchJob& job);
 
 }  // namespace hyb::app

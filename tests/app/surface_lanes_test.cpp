@@ -105,6 +105,43 @@ TEST_SUITE("app/surface_lanes") {
     CHECK(two["total_bytes"].get<double>() <= two["budget_bytes"].get<double>());
   }
 
+  TEST_CASE("bench --preset pd-mix measures one lane and two, and says which has what") {
+    const auto bench = [](const std::vector<std::string>& options) {
+      std::vector<std::string> all = {"bench", "demo", "--preset", "pd-mix"};
+      all.insert(all.end(), options.begin(), options.end());
+      return run_tool({.arguments = all});
+    };
+    const std::vector<std::string> small = {
+        "--running-answers", "2",  "--num-prompts",     "2", "--random-input-len", "300", "-r", "1",
+        "--request-rate",    "20", "--prefill-threads", "1", "--decode-threads",   "2"};
+    const auto with = [&](const std::vector<std::string>& more) {
+      std::vector<std::string> all = small;
+      all.insert(all.end(), more.begin(), more.end());
+      return bench(all);
+    };
+    const ToolResult table = with({});
+    CHECK_MESSAGE(table.exit_code == 0, table.err);
+    for (const char* const text : {"| colocated     | 3 ", "| disaggregated | 2 + 1 ",
+                                   "2 answers running, a prompt of 300 tokens every",
+                                   "\nITL p99: ", "\nTTFT p50: ", "\nanswers: "}) {
+      CHECK(contains(table.out, text));
+    }
+    const ToolResult json = with({"-o", "json"});
+    CHECK_MESSAGE(json.exit_code == 0, json.err);
+    const Json rows = parse_json(json.out, "pd-mix");
+    REQUIRE(rows.size() == 2);
+    for (const Json& row : rows) {
+      CHECK(row["ttfts"].size() == 2);
+      CHECK(row["itls"].size() > 2);
+      CHECK(row["median_itl_ms"] <= row["p99_itl_ms"]);
+      CHECK(row["answer_tokens_per_s"] > 0);
+    }
+    CHECK(contains(bench({"--svg", "plot.svg"}).err, "--svg: means nothing for --preset pd-mix"));
+    CHECK(contains(bench({"--request-rate", "inf"}).err, "takes one finite rate"));
+    CHECK(contains(bench({"--random-input-len", "64,128"}).err, "takes one value"));
+    CHECK(contains(bench({"--memory", "60MB", "--random-input-len", "100000000"}).err, "-len"));
+  }
+
   TEST_CASE("requests are measured with a lane for prompts") {
     const ToolResult result = run_tool(
         {.arguments = {"bench", "demo", "--disaggregate", "--dataset-name", "random",
