@@ -716,11 +716,6 @@ void add_tier_options(CLI::App& cli, TierFlags& flags) {
 
 std::size_t check_tiers(const TierFlags& flags, const ModelOptions& model) {
   std::size_t host_bytes = 0;
-  if (model.lanes.is_on && !flags.disk_tier.empty()) {
-    throw Error(ErrorKind::usage,
-                "--disaggregate: with --disk-tier prompts have no lane of their own; leave one of "
-                "them out");
-  }
   if (!flags.host_tier.empty()) {
     if (device_of(model.device) == kernels::Device::cpu) {
       throw Error(ErrorKind::usage,

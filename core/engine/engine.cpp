@@ -142,11 +142,12 @@ class EngineState {
                     const StepTimes& times);
   void drain(std::optional<RequestId> cancelled = std::nullopt);
   void abandon() noexcept;
-  void fail();
+  void fail(std::span<const Assignment> plan, std::span<const Order> orders,
+            const std::exception_ptr& error);
   template <typename Call>
-  void call_runner(const Call& call);
+  void call_runner(const Call& call, std::span<const Order> orders);
   template <typename Action>
-  void fail_on_error(const Action& action);
+  void fail_on_error(std::span<const Assignment> plan, const Action& action);
   void recover(const Error& error);
   void learn_cost(const Step& step, Clock::duration elapsed);
 
@@ -187,9 +188,10 @@ class EngineState {
   std::optional<PrefillMeter> prefill_;  ///< empty: the cost of prefill is not measured
   TraceRecorder* recorder_ = nullptr;
   std::int64_t submitted_ = 0;
-  std::int64_t steps_ = 0, steps_ahead_ = 0, failed_steps_ = 0;
+  std::int64_t steps_ = 0, steps_ahead_ = 0, prefill_steps_ = 0, failed_steps_ = 0;
   std::int32_t unfinished_ = 0;
   bool may_order_ahead_ = false;  ///< sequences began since memory was last ordered ahead
+  bool is_launch_lost_ = false;   ///< of a step that was to be launched ahead
   bool in_run_ = false;
   bool in_delivery_ = false;
 };
@@ -331,6 +333,7 @@ EngineUsage EngineState::usage() const {
           .snapshots = prefixes_.tree().size(),
           .steps = steps_,
           .steps_ahead = steps_ahead_,
+          .prefill_steps = prefill_steps_,
           .failed_steps = failed_steps_,
           .preemptions = counts.preemptions,
           .deferrals = counts.deferrals,
@@ -363,7 +366,6 @@ SnapshotIo EngineState::carrier() {
 void EngineState::add_tier(const std::string& name, std::unique_ptr<Storage> storage,
                            const TierOptions& options) {
   require(tier_ == nullptr, "engine: there is one tier");
-  require(prefill_lane_ == nullptr, "engine: with a prefill lane there is no tier");
   tier_ = std::make_unique<SnapshotTier>(name, carrier(), std::move(storage), options);
   waiter_.emplace(*tier_, prefixes_, scheduler_);
   prefixes_.on_evict([this](std::span<const TokenId> key, const Snapshot& snapshot) {
@@ -591,10 +593,12 @@ bool EngineState::run_lanes() {
   // Where the sequences of either lane wait for the others' memory, all are preempted and one
   // starts.
   constexpr int attempts = 3;
-  for (int attempt = 0; attempt < attempts; ++attempt) {
+  for (int attempt = 0; attempt < attempts;) {
     if (!is_prefill_under_way()) launch_prefill();
     planned = scheduler_.plan(Lane::decode);
     if (!planned.empty() || is_prefill_under_way()) break;
+    const bool all_wait = waiter_ && waiter_->is_awaited();
+    all_wait ? waiter_->wait() : static_cast<void>(++attempt);
   }
   if (planned.empty()) {
     const bool was_under_way = is_prefill_under_way();
@@ -610,6 +614,7 @@ bool EngineState::run_lanes() {
 /// Its orders are carried out before it: nothing else runs now, and while it does no order is open
 /// that it waits for.
 void EngineState::launch_prefill() {
+  if (waiter_) waiter_->poll();
   const std::span<const Assignment> planned = scheduler_.plan(Lane::prefill);
   if (planned.empty()) return;
   carry_out_orders();
@@ -620,6 +625,7 @@ void EngineState::launch_prefill() {
   scheduler_.launched(planned);
   may_order_ahead_ = true;
   ++steps_;
+  ++prefill_steps_;
   try {
     const ScopedFlag running(in_run_);
     prefill_lane_->launch(prefill_step_.step);
@@ -656,7 +662,7 @@ void EngineState::complete_prefill(std::optional<RequestId> cancelled) {
   const std::vector<Assignment> done = std::exchange(prefill_step_.plan, {});
   scheduler_.completed(done);
   const StepTimes times = {.begin = prefill_step_.begin, .end = now_()};
-  fail_on_error([&] {
+  fail_on_error(done, [&] {
     if (prefill_) learn_cost(prefill_step_.step, times.end - times.begin);
     std::size_t row = 0;
     for (std::size_t i = 0; i < done.size(); ++i) {
@@ -714,28 +720,41 @@ void EngineState::start_step() {
   pool_.take_orders(step_.orders);
   ++steps_;
   if (!runner_->is_async()) return;
-  call_runner([&] { runner_->launch(step_); });
+  call_runner([&] { runner_->launch(step_); }, step_.orders);
   ++launched_;
 }
 
-/// What the runner throws ends the step.
+/// What the runner throws ends the step, which has these orders.
 template <typename Call>
-void EngineState::call_runner(const Call& call) {
+void EngineState::call_runner(const Call& call, std::span<const Order> orders) {
   try {
     const ScopedFlag running(in_run_);
     call();
   } catch (...) {
-    abandon();
-    fail();
+    fail(running_step_.plan, orders, std::current_exception());
     throw;
   }
 }
 
-/// A failed step leaves unknown bytes where it was to write, and a step whose results were applied
-/// in part leaves sequences and states at different lengths: no memory is trusted.
-void EngineState::fail() {
+/// A failed step leaves unknown bytes where it and its orders were to write, and a step whose
+/// results were applied in part leaves sequences and states at different lengths. Where another
+/// step is running, or what ended while this one ran was written by it, no memory is trusted, nor
+/// where the device lacks some: what is ordered again takes no memory then.
+void EngineState::fail(std::span<const Assignment> plan, std::span<const Order> orders,
+                       const std::exception_ptr& error) {
   ++failed_steps_;
-  scheduler_.release_all();
+  const bool is_alone = !std::exchange(is_launch_lost_, false) && launched_ == 0;
+  const bool has_ended =
+      !running_step_.plan.empty() && std::ranges::find(is_over_, true) != is_over_.end();
+  const bool is_known = is_alone && !has_ended && !lacks_memory(error);
+  abandon();
+  if (is_known) {
+    scheduler_.release_failed(plan, orders);
+  } else {
+    scheduler_.release_all();
+  }
+  step_.orders.clear();
+  next_step_.orders.clear();
 }
 
 /// The sequences of the step are as they were before it.
@@ -743,10 +762,15 @@ StepResult EngineState::wait() {
   std::size_t rows = 0;
   for (const Span& span : step_.spans) rows += span.samples.size();
   StepResult result;
-  call_runner([&] {
-    result = launched_ > 0 ? (--launched_, runner_->wait()) : runner_->run(step_);
-    check_result(result, rows, capacity_.vocab);
-  });
+  // One that is launched ahead, or was to be, has none.
+  std::vector<Order>& orders = step_.orders.empty() ? next_step_.orders : step_.orders;
+  call_runner(
+      [&] {
+        result = launched_ > 0 ? (--launched_, runner_->wait()) : runner_->run(step_);
+        check_result(result, rows, capacity_.vocab);
+      },
+      orders);
+  orders.clear();  // they were carried out, whatever becomes of the results
   if (rows > 0) recovery_.reset();
   return result;
 }
@@ -755,7 +779,7 @@ StepResult EngineState::wait() {
 std::vector<std::vector<SampledToken>> EngineState::model_drafts(Step& step) {
   pool_.take_orders(step.orders);
   std::vector<std::vector<SampledToken>> drafts;
-  call_runner([&] { drafts = runner_->draft(step); });
+  call_runner([&] { drafts = runner_->draft(step); }, step.orders);
   return drafts;
 }
 
@@ -774,7 +798,7 @@ void EngineState::finish_step() {
   } else {
     running_step_ = {};
   }
-  fail_on_error([&] {
+  fail_on_error(done.plan, [&] {
     if (has_next) {
       apply_while_next_runs(done.plan, result, times);
     } else if (is_prepared && !is_launched_now && all_continue(done.plan, result)) {
@@ -796,14 +820,13 @@ void EngineState::apply_while_next_runs(std::span<const Assignment> plan, const 
   }
 }
 
-/// For applying results: after an error no step is running.
+/// For applying results of a step that has run: after an error no step is running.
 template <typename Action>
-void EngineState::fail_on_error(const Action& action) {
+void EngineState::fail_on_error(std::span<const Assignment> plan, const Action& action) {
   try {
     action();
   } catch (...) {
-    abandon();
-    fail();
+    fail(plan, {}, std::current_exception());
     throw;
   }
 }
@@ -878,6 +901,7 @@ std::exception_ptr EngineState::launch_next(std::span<const Assignment> plan) {
     const ScopedFlag running(in_run_);
     runner_->launch_prepared();
   } catch (...) {
+    is_launch_lost_ = true;
     return std::current_exception();
   }
   ++launched_;
@@ -892,7 +916,7 @@ void EngineState::drain(std::optional<RequestId> cancelled) {
   const StepResult result = wait();
   const RunningStep done = std::exchange(running_step_, {});
   const StepTimes times = {.begin = done.begin, .end = now_()};
-  fail_on_error([&] {
+  fail_on_error(done.plan, [&] {
     for (std::size_t i = 0; i < done.plan.size(); ++i) {
       if (is_over_[i]) continue;
       const bool is_dropped = done.plan[i].sequence->age().request == cancelled;

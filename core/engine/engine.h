@@ -68,7 +68,7 @@ struct EngineOptions {
   SpeculationOptions speculation = {};
   /// Runs prompts, up to the first token of each answer, while the engine's runner goes on with
   /// answers: an asynchronous runner of the same capacity, on the same bytes, whose steps never
-  /// have orders. It outlives the engine, which then has no tier. Null: one runner runs everything.
+  /// have orders. It outlives the engine. Null: one runner runs everything.
   Runner* prefill_lane = nullptr;
   std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
   bool audit = false;  ///< checks all counts after every step: slow
@@ -78,12 +78,13 @@ struct EngineOptions {
 struct EngineUsage {
   PoolUsage pool;
   PrefixCacheStats prefixes;
-  PrefillCost cost;               ///< used by eviction
-  std::int32_t snapshots = 0;     ///< in the prefix tree now
-  std::int64_t steps = 0;         ///< given to the runner
-  std::int64_t steps_ahead = 0;   ///< of these, launched before the last one's text was emitted
-  std::int64_t failed_steps = 0;  ///< of these, the ones that threw
-  std::int64_t preemptions = 0;   ///< sequences that lost their memory and waited again
+  PrefillCost cost;                ///< used by eviction
+  std::int32_t snapshots = 0;      ///< in the prefix tree now
+  std::int64_t steps = 0;          ///< given to the runner
+  std::int64_t steps_ahead = 0;    ///< of these, launched before the last one's text was emitted
+  std::int64_t prefill_steps = 0;  ///< of these, in the prefill lane
+  std::int64_t failed_steps = 0;   ///< of these, the ones that threw
+  std::int64_t preemptions = 0;    ///< sequences that lost their memory and waited again
   std::int64_t deferrals = 0;  ///< times that one could not continue, or start, for lack of memory
   std::int64_t prefix_waits = 0;  ///< times that one waited for another's prefix
   std::int64_t tier_waits = 0;    ///< times that one waited for what a tier has of its tokens
@@ -120,9 +121,10 @@ class Engine {
   /// this returns: it runs while events of this one are delivered, and during whatever the caller
   /// does until the next call. False when there was nothing to do. Throws what the runner throws;
   /// no request is lost by that: memory is released, and the next step() starts to recompute it
-  /// from the tokens. Snapshots are lost, too. A step that lacks memory is retried by the next
-  /// step(), once before a token is drawn, after an eighth of the superblocks was released to the
-  /// device for good; a request that no longer fits then ends with an error. So this throws
+  /// from the tokens. Snapshots that the step was to fill are lost, too, or all of them where
+  /// another step was running or memory was lacking. A step that lacks memory is retried by the
+  /// next step(), once before a token is drawn, after an eighth of the superblocks was released to
+  /// the device for good; a request that no longer fits then ends with an error. So this throws
   /// Error(memory) when that did not help or, with nothing lost, when the device has not even what
   /// the oldest sequence needs.
   bool step();

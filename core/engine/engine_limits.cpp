@@ -53,6 +53,16 @@ void check_engine(const Capacity& capacity, const EngineOptions& options) {
     refuse("prompts beside answers have 0 or more tokens", options.mixed_tokens);
 }
 
+bool lacks_memory(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& known) {
+    return known.kind() == ErrorKind::memory;
+  } catch (...) {
+    return false;
+  }
+}
+
 void check_result(const StepResult& result, std::size_t rows, std::int32_t vocab) {
   require(result.sampled.size() == rows, "engine: the runner answers every row");
   for (const SampledToken& sampled : result.sampled) {

@@ -9,6 +9,9 @@
 
 namespace hyb {
 
+/// Whether it is an Error(memory).
+bool lacks_memory(const std::exception_ptr& error);
+
 /// Throws Error(usage) for options that are out of range.
 void check_engine(const Capacity& capacity, const EngineOptions& options);
 

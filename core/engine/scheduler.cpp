@@ -434,6 +434,27 @@ void Scheduler::keep_logits(Sequence& sequence, std::span<const float> logits) {
   may_start_ = true;
 }
 
+void Scheduler::release_failed(std::span<const Assignment> plan, std::span<const Order> orders) {
+  const VoidUnits lost = pool_->void_units(orders);
+  std::erase_if(running_, [&](Sequence* sequence) {
+    const bool is_lost = pool_->holds(sequence->memory(), lost);
+    require(!is_lost || !sequence->is_under_way(), "scheduler: no order names what is under way");
+    if (sequence->is_under_way()) return false;
+    const bool is_planned = std::any_of(plan.begin(), plan.end(), [&](const Assignment& entry) {
+      return entry.sequence == sequence;
+    });
+    if (!is_planned && !is_lost) return false;
+    sequence->release();
+    waiting_.insert(sequence);
+    return true;
+  });
+  const auto has_lost = [&](const Checkpoint& one) { return pool_->holds(one, lost); };
+  std::erase_if(checkpoints_, [&](const auto& entry) { return has_lost(entry.second); });
+  prefixes_->drop_lost(has_lost);
+  pool_->order_owners_again(orders);
+  may_start_ = true;
+}
+
 void Scheduler::release_all() {
   std::erase_if(running_, [&](Sequence* sequence) {
     if (sequence->is_under_way()) return false;

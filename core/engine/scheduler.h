@@ -170,8 +170,14 @@ class Scheduler {
   /// The same for one whose whole prompt has run: leaves a snapshot there with the logits after it.
   void keep_logits(Sequence& sequence, std::span<const float> logits);
 
-  /// After a failed step no memory can be trusted: all sequences wait to be computed again, and all
-  /// snapshots are dropped. Those under way in the prefill lane stay: no order names their memory.
+  /// A step of the other lane, or of all sequences, failed: those of its plan wait to be computed
+  /// again, and so do those that its orders were to move or fill. Snapshots that its orders were to
+  /// fill are dropped. The plan's sequences may be gone.
+  void release_failed(std::span<const Assignment> plan, std::span<const Order> orders);
+
+  /// After a failed step that leaves no memory to be trusted: all sequences wait to be computed
+  /// again, and all snapshots are dropped. Those under way in the prefill lane stay: no order names
+  /// their memory.
   void release_all();
 
   std::int32_t running() const { return static_cast<std::int32_t>(running_.size()); }

@@ -352,6 +352,19 @@ ModelOutline outline(const std::string& name, const ModelOptions& options = plai
 
 }  // namespace
 
+namespace {
+
+class TokensOf final : public Sink {
+ public:
+  void on_text(RequestId, std::int32_t, std::string_view) override {}
+  void on_finish(RequestId, std::int32_t, const Completion& completion) override {
+    tokens = completion.tokens;
+  }
+  std::vector<TokenId> tokens;
+};
+
+}  // namespace
+
 TEST_SUITE("app/fit") {
   TEST_CASE("what is predicted is what opening the model sets aside") {
     const std::string golden = std::string(HYB_TESTS_DIR) + "/golden/";
@@ -397,8 +410,24 @@ TEST_SUITE("app/fit") {
     CHECK(session.memory().total() == plan.total());
     CHECK(session.memory().workspace == plan.workspace);
     CHECK(session.queue().threads() == 2);
+
+    // Prompts are run there; answers are the same as with one lane.
+    TokensOf first, second;
+    Request request = session.request({});
+    request.prompt.assign(300, TokenId{7});
+    request.max_tokens = 20;
+    const auto run = [&](TokensOf& sink) {
+      session.engine().submit(request, sink);
+      while (!session.engine().idle()) session.engine().step();
+      CHECK(!sink.tokens.empty());
+      return session.engine().usage().prefill_steps;
+    };
+    CHECK(run(first) == 1);
     session.set_disaggregated(false);
     CHECK(session.queue().threads() == 3);
+    session.restart_engine({}, session.runner(), session.speculation());
+    CHECK(run(second) == 0);
+    CHECK(first.tokens == second.tokens);
   }
 
   TEST_CASE(

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <exception>
 #include <map>
 #include <memory>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/memory/tier/snapshot_tier.h"
+#include "tests/sim/late_runner.h"
 #include "tests/sim/layered_runner.h"
 #include "tests/sim/listener.h"
 #include "tests/sim/random.h"
@@ -20,7 +22,7 @@
 namespace hyb::sim::elastic_sim {
 
 struct ElasticCounts {
-  std::int64_t schedules = 0, steps = 0, answers = 0, requests = 0;
+  std::int64_t schedules = 0, steps = 0, lane_steps = 0, answers = 0, requests = 0;
   // Schedules in which it happened.
   std::int64_t hits = 0, evictions = 0, owner_changes = 0, preemptions = 0, deferrals = 0,
                prefix_waits = 0, spills = 0, fetches = 0, tier_waits = 0, dropped_fetches = 0,
@@ -36,7 +38,7 @@ struct ElasticCounts {
 /// the naive model says alone, and at the end every byte is back. Throws Violation at the first
 /// fault.
 ElasticCounts run_elastic_scenario(std::uint64_t seed, Fault fault = Fault::none,
-                                   bool checks_rules = true);
+                                   bool checks_rules = true, bool has_lanes = false);
 
 namespace {
 
@@ -92,9 +94,69 @@ class LateDisk final : public Storage {
   std::size_t size_ = 0;
 };
 
+/// The runner of a prefill lane on the bytes of another one: each span of a step is run at some
+/// moment between launch() and the end of wait(), or fails then.
+class Lane final : public Runner {
+ public:
+  Lane(LayeredRunner& runner, std::uint64_t seed) : runner_(&runner), random_(seed) {}
+
+  Capacity capacity() const override { return runner_->capacity(); }
+  bool is_async() const override { return true; }
+  StepResult run(const Step& step) override {
+    launch(step);
+    return wait();
+  }
+  void launch(const Step& step) override {
+    if (step_ || !step.orders.empty()) throw Violation("one step without orders at a time");
+    step_.emplace(step);
+    done_ = 0;
+    failure_ = nullptr;
+    result_ = {};
+    ++launched;
+  }
+  bool is_done() override {
+    if (done_ < spans() && random_.chance(50)) do_span();
+    return done_ == spans();
+  }
+  StepResult wait() override {
+    while (done_ < spans()) do_span();
+    step_.reset();
+    if (failure_ != nullptr) std::rethrow_exception(failure_);
+    return std::exchange(result_, {});
+  }
+  void read(ViewId, std::int32_t, std::span<std::byte>) override { refuse(); }
+  void write(ViewId, std::int32_t, std::span<const std::byte>) override { refuse(); }
+
+  std::int64_t launched = 0;
+
+ private:
+  std::size_t spans() const { return step_.value().step.spans.size(); }
+  [[noreturn]] static void refuse() { throw Violation("the other lane's runner has the units"); }
+  void do_span() {
+    const Step& step = step_->step;
+    const Step piece = {
+        .orders = {}, .spans = {step.spans[done_++]}, .keep_logits = step.keep_logits};
+    if (failure_ != nullptr) return;
+    try {
+      const StepResult result = runner_->run(piece);
+      result_.sampled.insert(result_.sampled.end(), result.sampled.begin(), result.sampled.end());
+      result_.logits.insert(result_.logits.end(), result.logits.begin(), result.logits.end());
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+  }
+
+  LayeredRunner* runner_;
+  Random random_;
+  std::optional<LateRunner::Kept> step_;
+  std::size_t done_ = 0;
+  std::exception_ptr failure_;
+  StepResult result_;
+};
+
 class Scenario : private Listener {
  public:
-  Scenario(std::uint64_t seed, Fault fault, bool checks_rules)
+  Scenario(std::uint64_t seed, Fault fault, bool checks_rules, bool has_lanes)
       : random_(seed),
         model_(random_),
         capacity_{.memory = random_layout(random_, model_),
@@ -104,7 +166,8 @@ class Scenario : private Listener {
                   .step_spans = random_.between(2, 12)},
         fault_(fault),
         runner_(capacity_, model_, fault, checks_rules),
-        engine_(runner_, nullptr, make_options()) {
+        lane_(runner_, ~seed),
+        engine_(runner_, nullptr, with_lanes(make_options(), has_lanes)) {
     if (random_.chance(30)) steps_to_fail_ = random_.between(1, 120);
     fails_for_memory_ = random_.chance(50);
     runner_.fails = [this] { return fails_now(); };
@@ -148,6 +211,11 @@ class Scenario : private Listener {
   }
 
  private:
+  EngineOptions with_lanes(EngineOptions options, bool has_lanes) {
+    if (has_lanes) options.prefill_lane = &lane_;
+    return options;
+  }
+
   EngineOptions make_options() {
     EngineOptions options{.length_max = random_.between(20, 60),
                           .sequences_max = random_.between(1, 8),
@@ -263,7 +331,7 @@ class Scenario : private Listener {
       ++failed_steps_;
       if (random_.chance(50)) steps_to_fail_ = random_.between(1, 60);
     } catch (const Error& error) {
-      const bool is_short = failed_for_memory_ > 0 || engine_.pool().superblocks_uncommitted() > 0;
+      const bool is_short = failed_for_memory_ > 0 || superblocks_uncommitted() > 0;
       if (error.kind() != ErrorKind::memory || !is_short) throw;
       ++short_of_memory_;
       device_superblocks_ = capacity_.memory.superblocks;
@@ -272,7 +340,12 @@ class Scenario : private Listener {
         if (failed_for_memory_ > 0) cancel(id);
       }
     }
-    if (engine_.pool().superblocks_uncommitted() > 0) ++uncommitted_;
+    if (superblocks_uncommitted() > 0) ++uncommitted_;
+  }
+
+  /// Without an end of what is under way.
+  std::int32_t superblocks_uncommitted() const {
+    return engine_.usage().pool.superblocks_uncommitted;
   }
 
   /// Called at every call of the runner that may fail.
@@ -334,6 +407,7 @@ class Scenario : private Listener {
     const TierStats tier = engine_.tier() ? engine_.tier()->stats() : TierStats{};
     return {.schedules = 1,
             .steps = usage.steps,
+            .lane_steps = usage.prefill_steps,
             .answers = answers_,
             .requests = static_cast<std::int64_t>(requests_.size()),
             .hits = any(usage.prefixes.hits),
@@ -369,6 +443,7 @@ class Scenario : private Listener {
   Capacity capacity_;
   Fault fault_;
   LayeredRunner runner_;
+  Lane lane_;
   Engine engine_;
   std::int32_t length_max_ = engine_.length_max();  ///< at first
   std::int64_t disk_failures_ = 0, failed_steps_ = 0, failed_reads_ = 0, answers_ = 0, steps_ = 0;
@@ -384,8 +459,9 @@ class Scenario : private Listener {
 
 }  // namespace
 
-ElasticCounts run_elastic_scenario(std::uint64_t seed, Fault fault, bool checks_rules) {
-  return Scenario(seed, fault, checks_rules).run();
+ElasticCounts run_elastic_scenario(std::uint64_t seed, Fault fault, bool checks_rules,
+                                   bool has_lanes) {
+  return Scenario(seed, fault, checks_rules, has_lanes).run();
 }
 
 using namespace hyb;
@@ -399,15 +475,10 @@ struct Quiet {
   ~Quiet() { log::set_level(log::Level::info); }
 };
 
-/// HYB_SIM_SCHEDULES=100000 runs that many.
-std::uint64_t schedules(std::uint64_t usual) {
-  const char* wanted = std::getenv("HYB_SIM_SCHEDULES");
-  return wanted == nullptr ? usual : std::strtoull(wanted, nullptr, 10);
-}
-
 void add(ElasticCounts& sum, const ElasticCounts& one) {
   sum.schedules += one.schedules;
   sum.steps += one.steps;
+  sum.lane_steps += one.lane_steps;
   sum.answers += one.answers;
   sum.requests += one.requests;
   sum.hits += one.hits;
@@ -476,6 +547,27 @@ TEST_SUITE("sim/elastic") {
     }
     CHECK(sum.short_of_memory > sum.schedules / 100);
     CHECK(sum.lost_copies > sum.schedules / 100);
+  }
+
+  TEST_CASE("the same with a lane for prompts, beside tiers and all that fails") {
+    const Quiet quiet;
+    ElasticCounts sum;
+    const bool are_all = run_seeds(schedules(20'000), [&](std::uint64_t seed) {
+      add(sum, run_elastic_scenario(seed, Fault::none, true, true));
+    });
+    MESSAGE("schedules " << sum.schedules << ", steps " << sum.steps << ", of prompts "
+                         << sum.lane_steps << "; schedules with hits " << sum.hits
+                         << ", preemptions " << sum.preemptions << ", spills " << sum.spills
+                         << ", fetches " << sum.fetches << ", waits for the tier " << sum.tier_waits
+                         << ", failed steps " << sum.failed_steps);
+    if (!are_all) return;
+    const std::int64_t few = sum.schedules / 20;
+    for (const std::int64_t count :
+         {sum.lane_steps, sum.hits, sum.evictions, sum.owner_changes, sum.preemptions, sum.spills,
+          sum.fetches, sum.tier_waits, sum.failed_steps, sum.failed_reads, sum.failed_disks,
+          sum.cancelled, sum.packed, sum.uncommitted, sum.copies}) {
+      CHECK(count > few);
+    }
   }
 
   TEST_CASE("a sequence is never shorter than the state in its slot") {

@@ -30,6 +30,7 @@ struct EngineCounts {
   std::int64_t advanced = 0;                       ///< states, by order
   std::int64_t drafted = 0;                        ///< tokens, by the model
   std::int64_t lane_steps = 0, lane_failures = 0;  ///< of the prefill lane
+  std::int64_t kept = 0;                           ///< failed steps that left snapshots
   std::int64_t lane_done = 0;                      ///< before the other lane had to wait for it
   std::int64_t steps_beside = 0;  ///< of the other lane, while one of the prefill lane ran
 };
@@ -352,6 +353,7 @@ class Scenario : private Listener {
     try {
       action();
     } catch (const StepFailure&) {
+      if (engine_.usage().snapshots > 0) ++counts_.kept;
     } catch (const SinkFailure&) {
       ++counts_.sink_failures;
     }
@@ -512,6 +514,7 @@ TEST_SUITE("sim/engine") {
       sum.reused += counts.reused;
       sum.cancelled += counts.cancelled;
       sum.failed_steps += counts.failed_steps;
+      sum.kept += counts.kept;
       sum.sink_failures += counts.sink_failures;
       sum.hits += counts.hits;
       sum.evicted += counts.evicted;
@@ -535,6 +538,7 @@ TEST_SUITE("sim/engine") {
     CHECK(sum.draws > 30);
     CHECK(sum.cancelled > 500);
     CHECK(sum.failed_steps > 500);
+    CHECK(sum.kept > 200);
     CHECK(sum.sink_failures > 100);
   }
 
@@ -606,11 +610,12 @@ TEST_SUITE("sim/drafts") {
 TEST_SUITE("sim/lanes") {
   TEST_CASE("prompts beside answers, at any pace, change no answer") {
     EngineCounts sum;
-    const bool are_all = run_seeds(3000, [&](std::uint64_t seed) {
+    const bool are_all = run_seeds(schedules(5000), [&](std::uint64_t seed) {
       const EngineCounts counts = run_lane_scenario(seed);
       sum.steps += counts.steps;
       sum.lane_steps += counts.lane_steps;
       sum.lane_failures += counts.lane_failures;
+      sum.kept += counts.kept;
       sum.lane_done += counts.lane_done;
       sum.steps_beside += counts.steps_beside;
       sum.steps_ahead += counts.steps_ahead;
@@ -638,6 +643,7 @@ TEST_SUITE("sim/lanes") {
     CHECK(sum.steps_beside > 10'000);
     CHECK(sum.lane_failures > 300);
     CHECK(sum.failed_steps - sum.lane_failures > 300);
+    CHECK(sum.kept > 300);
     CHECK(sum.steps_ahead > 1'000);
     CHECK(sum.preempted_tokens > 10'000);
     CHECK(sum.cancelled > 500);
@@ -648,8 +654,8 @@ TEST_SUITE("sim/lanes") {
   }
 
   TEST_CASE("planted bugs are found") {
-    for (const LaneBug bug :
-         {LaneBug::waited_early, LaneBug::orders_late, LaneBug::failure_spreads}) {
+    for (const LaneBug bug : {LaneBug::waited_early, LaneBug::orders_late, LaneBug::failure_spreads,
+                              LaneBug::page_freed, LaneBug::page_moved, LaneBug::slot_early}) {
       CAPTURE(name_of(bug));
       CHECK(any_seed_fails(1500, [&](std::uint64_t seed) { run_lane_scenario(seed, bug); }));
     }

@@ -9,7 +9,9 @@
 namespace hyb::sim {
 
 const char* name_of(LaneBug bug) {
-  static const char* const names[] = {"none", "waited early", "orders late", "failure spreads"};
+  static const char* const names[] = {
+      "none",       "waited early", "orders late", "failure spreads",
+      "page freed", "page moved",   "slot early"};
   return names[static_cast<int>(bug)];
 }
 
@@ -121,6 +123,15 @@ StepResult SharedRunner::run(const Step& step) {
   }
 }
 
+StepResult SharedRunner::run_beside_stateless(const Step& step) {
+  const SlotId slot = step.spans.front().write_slot;
+  if (slot == no_slot) return run_beside(step);
+  const Slot before = slot_at(slot);
+  StepResult result = run_beside(step);
+  slot_at(slot) = before;
+  return result;
+}
+
 StepResult LaneRunner::run(const Step& step) {
   launch(step);
   return wait();
@@ -145,19 +156,25 @@ Step LaneRunner::piece(std::size_t span) const {
   return {.orders = {}, .spans = {step_->step.spans[span]}, .keep_logits = step_->step.keep_logits};
 }
 
+StepResult LaneRunner::do_last_span(const Step& step) {
+  if (bug_ == LaneBug::waited_early || bug_ == LaneBug::page_moved) {
+    SharedRunner elsewhere = *runner_;
+    StepResult result = elsewhere.run_beside(step);
+    if (bug_ == LaneBug::waited_early) forgotten_.emplace(step);
+    return result;
+  }
+  if (bug_ == LaneBug::slot_early) return runner_->run_beside_stateless(step);
+  if (bug_ == LaneBug::page_freed) freed_.emplace(step);
+  return runner_->run_beside(step);
+}
+
 /// After a failure there is nothing to do.
 void LaneRunner::do_span() {
   const std::size_t at = done_++;
   if (failure_ != nullptr) return;
   try {
-    StepResult result;
-    if (bug_ == LaneBug::waited_early && done_ == step_->step.spans.size()) {
-      SharedRunner copy = *runner_;
-      result = copy.run_beside(piece(at));
-      forgotten_.emplace(piece(at));
-    } else {
-      result = runner_->run_beside(piece(at));
-    }
+    const bool is_last = done_ == step_->step.spans.size();
+    StepResult result = is_last ? do_last_span(piece(at)) : runner_->run_beside(piece(at));
     result_.sampled.insert(result_.sampled.end(), result.sampled.begin(), result.sampled.end());
     result_.logits.insert(result_.logits.end(), result.logits.begin(), result.logits.end());
   } catch (...) {
@@ -182,6 +199,7 @@ StepResult LaneRunner::wait() {
   while (done_ < step_->step.spans.size()) do_span();
   runner_->set_beside(nullptr);
   step_.reset();
+  if (freed_) runner_->overwrite(std::exchange(freed_, std::nullopt)->step);
   if (failure_ != nullptr) {
     ++failed;
     std::rethrow_exception(failure_);

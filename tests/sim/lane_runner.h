@@ -20,6 +20,9 @@ enum class LaneBug {
   waited_early,     ///< the last span is run only after its step was waited for
   orders_late,      ///< orders ahead of a prompt's step are carried out after it was launched
   failure_spreads,  ///< a step that fails writes rubbish where the other lane's step writes
+  page_freed,       ///< another sequence may write what the last span writes, as if it were free
+  page_moved,       ///< what the last span writes is elsewhere before it does, as if not pinned
+  slot_early,       ///< the state that goes on is that before the last span
 };
 
 const char* name_of(LaneBug bug);
@@ -33,6 +36,10 @@ class SharedRunner final : public ToyRunner {
   std::vector<std::vector<SampledToken>> draft(const Step& step) override;
   /// A span of the prefill lane's step.
   StepResult run_beside(const Step& step) { return ToyRunner::run(step); }
+  /// The same, but its state is lost.
+  StepResult run_beside_stateless(const Step& step);
+  /// Rubbish where the step writes.
+  void overwrite(const Step& step) { spoil(step); }
 
   /// Null: that lane has nothing under way.
   void set_beside(const Step* step) { beside_ = step; }
@@ -70,6 +77,7 @@ class LaneRunner final : public Runner {
 
  private:
   void do_span();
+  StepResult do_last_span(const Step& step);
   Step piece(std::size_t span) const;
   void do_forgotten();
 
@@ -78,6 +86,7 @@ class LaneRunner final : public Runner {
   LaneBug bug_;
   std::optional<LateRunner::Kept> step_;
   std::optional<LateRunner::Kept> forgotten_;  ///< by LaneBug::waited_early
+  std::optional<LateRunner::Kept> freed_;      ///< by LaneBug::page_freed
   std::size_t done_ = 0;                       ///< spans
   std::exception_ptr failure_;
   StepResult result_;

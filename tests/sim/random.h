@@ -27,6 +27,12 @@ class Random {
   std::mt19937_64 generator_;
 };
 
+/// How many schedules a simulation runs: HYB_SIM_SCHEDULES=100000 that many.
+inline std::uint64_t schedules(std::uint64_t usual) {
+  const char* const wanted = std::getenv("HYB_SIM_SCHEDULES");
+  return wanted == nullptr ? usual : std::strtoull(wanted, nullptr, 10);
+}
+
 /// Runs the seeds 0 .. count-1, or only the one that the environment names: HYB_SIM_SEED=17 replays
 /// a failure. What `run` throws fails the test, and its seed is named. True: all were run, and
 /// figures over them mean something.

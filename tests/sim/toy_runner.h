@@ -87,7 +87,14 @@ class ToyRunner : public Runner {
   std::int64_t drafted = 0;   ///< tokens
 
  protected:
+  struct Slot {
+    bool written = false;
+    std::int32_t position = 0;          ///< of states.front()
+    std::vector<std::uint64_t> states;  ///< before the last span and after each of its tokens
+  };
+
   void spoil(const Step& step);
+  Slot& slot_at(SlotId slot) { return slots_.at(static_cast<std::size_t>(index(slot))); }
 
  private:
   struct Row {
@@ -95,11 +102,6 @@ class ToyRunner : public Runner {
     std::int32_t position = -1;
     TokenId token{};
     std::uint64_t key = 0;
-  };
-  struct Slot {
-    bool written = false;
-    std::int32_t position = 0;          ///< of states.front()
-    std::vector<std::uint64_t> states;  ///< before the last span and after each of its tokens
   };
   struct Entry {
     TokenId token{};
@@ -129,7 +131,6 @@ class ToyRunner : public Runner {
   std::int32_t page_tokens() const { return capacity_.memory.page_tokens; }
   static const PageTable& pages_of(const Span& span) { return span.tables[0]; }
   Row& row_at(const Span& span, std::int32_t position);
-  Slot& slot_at(SlotId slot) { return slots_.at(static_cast<std::size_t>(index(slot))); }
   const Slot& slot_at(SlotId slot) const {
     return slots_.at(static_cast<std::size_t>(index(slot)));
   }

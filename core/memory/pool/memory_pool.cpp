@@ -112,11 +112,11 @@ std::optional<Checkpoint> MemoryPool::allocate_empty(std::int32_t length, Precis
   return checkpoint;
 }
 
-/// Of every unit that the memory holds.
+/// Every unit that the memory holds.
 template <typename Action>
-void MemoryPool::for_superblocks(const Memory& memory, const Action& action) const {
+void MemoryPool::for_units(const Memory& memory, const Action& action) const {
   const auto act = [&](ViewId view, std::int32_t unit) {
-    if (unit >= 0) action(superblocks_.superblock_of(view, unit));
+    if (unit >= 0) action(view, unit);
   };
   for (std::int32_t group = 0; group < groups(); ++group) {
     for (const PageId page : memory.tables_[static_cast<std::size_t>(group)]) {
@@ -132,11 +132,15 @@ void MemoryPool::for_superblocks(const Memory& memory, const Action& action) con
 }
 
 void MemoryPool::pin(const Memory& memory) {
-  for_superblocks(memory, [&](SuperblockId superblock) { superblocks_.pin(superblock); });
+  for_units(memory, [&](ViewId view, std::int32_t unit) {
+    superblocks_.pin(superblocks_.superblock_of(view, unit));
+  });
 }
 
 void MemoryPool::unpin(const Memory& memory) {
-  for_superblocks(memory, [&](SuperblockId superblock) { superblocks_.unpin(superblock); });
+  for_units(memory, [&](ViewId view, std::int32_t unit) {
+    superblocks_.unpin(superblocks_.superblock_of(view, unit));
+  });
 }
 
 std::vector<Order> MemoryPool::take_orders() {
@@ -174,6 +178,75 @@ void MemoryPool::resync_owners() {
           .superblock = superblock, .from = no_view, .to = superblocks_.owner(superblock)});
     }
   }
+}
+
+namespace {
+
+/// What an order reads and writes of units. A change of owner does neither.
+struct OrderUnits {
+  std::vector<std::pair<ViewId, std::int32_t>> from;
+  std::optional<std::pair<ViewId, std::int32_t>> to;
+};
+
+OrderUnits units_of(const Order& order, const MemoryLayout& layout) {
+  const ViewId slots = layout.slot_view();
+  if (const auto* copy = std::get_if<UnitCopy>(&order)) {
+    return {.from = {{copy->view, copy->from}}, .to = std::pair(copy->view, copy->to)};
+  }
+  if (const auto* pack = std::get_if<PackSlot>(&order)) {
+    return {.from = {{slots, index(pack->from)}},
+            .to = std::pair(layout.packed_view(), index(pack->to))};
+  }
+  if (const auto* unpack = std::get_if<UnpackSlot>(&order)) {
+    return {.from = {{layout.packed_view(), index(unpack->from)}},
+            .to = std::pair(slots, index(unpack->to))};
+  }
+  if (const auto* advanced = std::get_if<AdvanceSlot>(&order)) {
+    return {.from = {{slots, index(advanced->from)}, {layout.ring_view(), index(advanced->ring)}},
+            .to = std::pair(slots, index(advanced->to))};
+  }
+  return {};
+}
+
+}  // namespace
+
+VoidUnits MemoryPool::void_units(std::span<const Order> failed) const {
+  VoidUnits units;
+  for (const Order& order : failed) {
+    const OrderUnits of = units_of(order, layout());
+    if (of.to) units.add(of.to->first, of.to->second);
+  }
+  for (const Order& order : orders_) {
+    const OrderUnits of = units_of(order, layout());
+    const bool is_void = std::any_of(of.from.begin(), of.from.end(), [&](const auto& unit) {
+      return units.has(unit.first, unit.second);
+    });
+    if (of.to && is_void) units.add(of.to->first, of.to->second);
+  }
+  return units;
+}
+
+bool MemoryPool::holds(const Memory& memory, const VoidUnits& units) const {
+  bool found = false;
+  for_units(memory, [&](ViewId view, std::int32_t unit) { found |= units.has(view, unit); });
+  return found;
+}
+
+bool MemoryPool::holds(const Checkpoint& checkpoint, const VoidUnits& units) const {
+  const std::vector<CheckpointUnit> all = hyb::units_of(checkpoint, layout());
+  return std::any_of(all.begin(), all.end(),
+                     [&](const CheckpointUnit& unit) { return units.has(unit.view, unit.unit); });
+}
+
+void MemoryPool::order_owners_again(std::span<const Order> failed) {
+  std::vector<Order> orders;
+  for (const Order& order : failed) {
+    const auto* change = std::get_if<ChangeOwner>(&order);
+    if (change == nullptr) continue;
+    orders.push_back(
+        ChangeOwner{.superblock = change->superblock, .from = no_view, .to = change->to});
+  }
+  orders_.insert(orders_.begin(), orders.begin(), orders.end());
 }
 
 std::int32_t MemoryPool::give_back(std::int32_t superblocks_max) {

@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/base/ids.h"
@@ -49,6 +51,16 @@ struct PoolUsage {
 struct SharedPrefix {
   const Checkpoint* from = nullptr;  ///< null: there is none
   std::int32_t tokens = 0;
+};
+
+/// Units whose bytes are unknown.
+class VoidUnits {
+ public:
+  void add(ViewId view, std::int32_t unit) { units_.emplace(view, unit); }
+  bool has(ViewId view, std::int32_t unit) const { return units_.contains({view, unit}); }
+
+ private:
+  std::set<std::pair<ViewId, std::int32_t>> units_;
 };
 
 /// The memory of all sequences of a model: allocates pages, slots, packed snapshots and
@@ -100,6 +112,16 @@ class MemoryPool {
   /// the failed step was to fill are void, and where superblocks were compacted all others are too,
   /// but for those that are pinned: release them first.
   void resync_owners();
+
+  /// The same for a step of which this is known: with no other one was it under way in its lane,
+  /// and only memories that are released now, or that are in its orders, were written by it. What
+  /// its orders were to fill, and what open orders fill from that.
+  VoidUnits void_units(std::span<const Order> failed) const;
+  bool holds(const Memory& memory, const VoidUnits& units) const;
+  bool holds(const Checkpoint& checkpoint, const VoidUnits& units) const;
+  /// The failed step's changes of owners are ordered again, before the orders that are open. What
+  /// holds void units was released.
+  void order_owners_again(std::span<const Order> failed);
 
   /// Orders that release the memory of up to `superblocks_max` free superblocks to the machine.
   /// Returns their number.
@@ -188,7 +210,7 @@ class MemoryPool {
                 std::int32_t superblocks_lacking) const;
   void check_table(std::span<const PageTable> tables, std::int32_t length) const;
   template <typename Action>
-  void for_superblocks(const Memory& memory, const Action& action) const;
+  void for_units(const Memory& memory, const Action& action) const;
 
   void empty(SuperblockId superblock);
 

@@ -256,7 +256,11 @@ void PrefixCache::give_up(Snapshot& victim) {
   stats_.bytes_evicted += static_cast<std::int64_t>(value_.bytes(neighborhood));
   eviction_.give_up(victim);
   erase(victim);
+  settle(neighborhood);
+}
 
+/// After a snapshot with this neighborhood is gone.
+void PrefixCache::settle(const Neighborhood& neighborhood) {
   Snapshot* const above = neighborhood.above;
   if (above == nullptr || !above->node->children.empty()) return;
   above->continued = false;
@@ -286,6 +290,16 @@ void PrefixCache::clear() {
   for (Snapshot* const snapshot : tree_.snapshots()) {
     eviction_.remove(*snapshot);
     erase(*snapshot);
+  }
+}
+
+void PrefixCache::drop_lost(const std::function<bool(const Checkpoint&)>& is_lost) {
+  for (Snapshot* const snapshot : tree_.snapshots()) {
+    if (!is_lost(snapshot->checkpoint)) continue;
+    const Neighborhood neighborhood = tree_.neighborhood(*snapshot);
+    eviction_.remove(*snapshot);
+    erase(*snapshot);
+    settle(neighborhood);
   }
 }
 

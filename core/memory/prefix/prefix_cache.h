@@ -127,6 +127,8 @@ class PrefixCache {
 
   /// Drops everything, without a call of the listener: after a failed step nothing can be trusted.
   void clear();
+  /// Drops those whose checkpoint is lost; no listener is called.
+  void drop_lost(const std::function<bool(const Checkpoint&)>& is_lost);
 
   const PrefixTree& tree() const { return tree_; }
   const PrefixCacheStats& stats() const { return stats_; }
@@ -148,6 +150,7 @@ class PrefixCache {
   void merge_pages(const Neighborhood& neighborhood, Memory& memory);
   Snapshot& add(std::span<const TokenId> key, Checkpoint checkpoint, SnapshotPlace place);
   Snapshot* victim(const Snapshot* keep);
+  void settle(const Neighborhood& neighborhood);
   void give_up(Snapshot& victim);
   void drop_logits(Snapshot& snapshot);
   void drop_oldest_logits();

@@ -18,8 +18,7 @@ using namespace hyb::sim;
 
 namespace {
 
-/// A lane of its own for prompts: units are read and written through the other runner's bytes, of
-/// which a toy has a copy, so only the protocol is looked at here.
+/// Its steps take a while, or fail.
 class Slow final : public ToyRunner {
  public:
   using ToyRunner::ToyRunner;
@@ -28,13 +27,20 @@ class Slow final : public ToyRunner {
     ran_on = std::this_thread::get_id();
     if (throws) throw Error(ErrorKind::memory, "no room on the other thread");
     StepResult result;
-    for (const Span& span : step.spans) result.sampled.push_back({.token = span.tokens[0]});
+    for (const Span& span : step.spans) result.sampled.emplace_back().token = span.tokens[0];
     return result;
   }
 
   bool throws = false;
   std::thread::id ran_on;
 };
+
+Step step_of(const Tokens& tokens) {
+  Step step;
+  step.spans.resize(1);
+  step.spans[0].tokens = tokens;
+  return step;
+}
 
 }  // namespace
 
@@ -46,7 +52,7 @@ TEST_SUITE("core/engine/threaded_runner") {
     CHECK(lane.is_async());
     CHECK(lane.capacity().vocab == slow.capacity().vocab);
     const Tokens tokens = prompt_of(3);
-    const Step step = {.orders = {}, .spans = {{.tokens = tokens}}, .keep_logits = false};
+    const Step step = step_of(tokens);
     for (int round = 0; round < 3; ++round) {
       slow.throws = round == 1;
       lane.launch(step);
@@ -68,7 +74,7 @@ TEST_SUITE("core/engine/threaded_runner") {
     const ToyModel model;
     Slow slow(elastic(4), model);
     const Tokens tokens = prompt_of(3);
-    const Step step = {.orders = {}, .spans = {{.tokens = tokens}}, .keep_logits = false};
+    const Step step = step_of(tokens);
     {
       ThreadedRunner lane(slow);
       lane.launch(step);

@@ -172,6 +172,38 @@ TEST_SUITE("core/memory/memory_pool") {
     pool.audit();
   }
 
+  TEST_CASE(
+      "void after a failed step: what its orders were to fill, and what open ones made of it") {
+    MemoryPool pool(elastic(8));
+    std::optional<Memory> memory = pool.start();
+    REQUIRE(memory->reserve(6));
+    pool.take_orders();
+    memory->keep(6);
+    const std::optional<Checkpoint> exact = memory->checkpoint(Precision::exact);
+    const std::optional<Checkpoint> packed = memory->checkpoint(Precision::int8);
+    const std::vector<Order> failed = pool.take_orders();
+    const std::optional<Memory> from_packed = pool.resume(*packed),
+                                from_exact = pool.resume(*exact);
+    const std::size_t open = pool.orders().size();
+
+    const VoidUnits units = pool.void_units(failed);
+    CHECK(pool.holds(*packed, units));
+    CHECK_FALSE(pool.holds(*exact, units));
+    CHECK_FALSE(pool.holds(*memory, units));
+    CHECK(pool.holds(*from_packed, units));
+    CHECK_FALSE(pool.holds(*from_exact, units));
+    pool.order_owners_again(failed);
+    const auto changes = std::count_if(failed.begin(), failed.end(), [](const Order& order) {
+      return std::holds_alternative<ChangeOwner>(order);
+    });
+    REQUIRE(changes == 1);  // packed snapshots had no superblock before
+    REQUIRE(pool.orders().size() == open + 1);
+    const auto& again = std::get<ChangeOwner>(pool.orders()[0]);
+    CHECK(again.from == no_view);
+    CHECK(again.to == pool.layout().packed_view());
+    pool.audit();
+  }
+
   TEST_CASE("compaction keeps to the bytes of a step") {
     MemoryPool pool(elastic(3));
     Spread spread(pool);
