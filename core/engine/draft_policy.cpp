@@ -98,7 +98,7 @@ const DraftPolicy::Rates& DraftPolicy::rates_of(const ArrivalOrder& sequence) co
 }
 
 std::int32_t DraftPolicy::choose(const ArrivalOrder& sequence, std::int32_t available) const {
-  if (fixed_ > 0) return largest_count(std::min(fixed_, available));
+  if (fixed_ > 0) return count_of(available);
   if (may_cost_ <= 0) return 0;
   const std::optional<double> without = cost(rows_);
   if (!without) return 0;

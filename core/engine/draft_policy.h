@@ -34,6 +34,11 @@ class DraftPolicy {
   /// `drafts`: of each sequence; 0: by what is measured.
   explicit DraftPolicy(std::int32_t drafts) : fixed_(drafts) {}
 
+  /// How many a sequence has of `available` drafts: the given number, or the largest of counts.
+  std::int32_t count_of(std::int32_t available) const {
+    return fixed_ > 0 && available >= fixed_ ? fixed_ : largest_count(available);
+  }
+
   /// The largest of counts that is at most this; 0: none is.
   static constexpr std::int32_t largest_count(std::int32_t most) {
     for (const std::int32_t count : counts) {

@@ -14,7 +14,12 @@ struct DraftJob {
   ArrivalOrder sequence;
   std::span<const TokenId> tokens;  ///< all that are known; the last one is about to run
   std::int32_t most = 0;
+  std::int32_t guesses = 1;          ///< that are of use
   std::vector<TokenId> drafts = {};  ///< the answer: up to `most` tokens that may come next
+  std::vector<std::vector<TokenId>> others = {};  ///< up to guesses - 1 more answers, best first
+  /// Instead of both, from a drafter that knows: each draft with its likelihood and the `guesses`
+  /// likeliest tokens in its place.
+  std::vector<SampledToken> likely = {};
 };
 
 /// Guesses the tokens that sequences draw next. A guess costs time and nothing else: it is verified

@@ -17,6 +17,7 @@
 
 #include "core/base/error.h"
 #include "core/base/scoped_flag.h"
+#include "core/engine/accept_drafts.h"
 #include "core/engine/engine_limits.h"
 #include "core/engine/scheduler.h"
 #include "core/engine/sequence.h"
@@ -135,11 +136,12 @@ class EngineState {
   void apply_results(std::span<const Assignment> plan, const StepResult& result,
                      const StepTimes& times, const Wanted& is_wanted);
   bool apply_result(const Assignment& entry, const StepResult& result,
-                    std::optional<std::size_t> row, const StepTimes& times);
+                    std::optional<std::size_t> row, const StepTimes& times,
+                    const BranchResults& branches = {});
   void apply_tokens(const Assignment& entry, const StepResult& result,
                     std::optional<std::size_t> row, const StepTimes& times);
   void apply_drafts(const Assignment& entry, std::span<const SampledToken> rows,
-                    const StepTimes& times);
+                    const BranchResults& branches, const StepTimes& times);
   void drain(std::optional<RequestId> cancelled = std::nullopt);
   void abandon() noexcept;
   void fail(std::span<const Assignment> plan, std::span<const Order> orders,
@@ -215,6 +217,7 @@ EngineState::EngineState(Runner& runner, const Tokenizer* tokenizer, const Engin
                   .step_tokens = capacity_.step_tokens,
                   .step_spans = capacity_.step_spans,
                   .step_samples = capacity_.step_samples,
+                  .step_branches = capacity_.step_branches,
                   .shared_tokens_min = options.shared_tokens_min,
                   .look_ahead = options.look_ahead}),
       now_(options.now) {
@@ -464,11 +467,12 @@ void EngineState::keep_logits(Sequence& sequence, const StepResult& result, std:
 /// Of one sequence in a finished step, or of one piece. `row`: the index of its sampled row; empty:
 /// it has none. False: the sequence has ended, and is gone.
 bool EngineState::apply_result(const Assignment& entry, const StepResult& result,
-                               std::optional<std::size_t> row, const StepTimes& times) {
+                               std::optional<std::size_t> row, const StepTimes& times,
+                               const BranchResults& branches) {
   Sequence& sequence = *entry.sequence;
   if (entry.drafts > 0) {
     const auto rows = static_cast<std::size_t>(1 + entry.drafts);
-    apply_drafts(entry, std::span(result.sampled).subspan(*row, rows), times);
+    apply_drafts(entry, std::span(result.sampled).subspan(*row, rows), branches, times);
   } else {
     apply_tokens(entry, result, row, times);
   }
@@ -497,25 +501,17 @@ void EngineState::apply_tokens(const Assignment& entry, const StepResult& result
   }
 }
 
-/// Of a sequence that had drafts: draws token by token, as plain steps would, up to the first
-/// that is not the draft, or that ends the sequence. That one has not run; what it was drawn after
-/// has.
+/// Of a sequence that had drafts.
 void EngineState::apply_drafts(const Assignment& entry, std::span<const SampledToken> rows,
-                               const StepTimes& times) {
+                               const BranchResults& branches, const StepTimes& times) {
   Sequence& sequence = *entry.sequence;
-  std::string text;
-  std::int32_t accepted = 0;
-  for (;; ++accepted) {
-    const SampledToken& sampled = rows[static_cast<std::size_t>(accepted)];
-    const bool is_drafted = sequence.is_drafted(sampled);
-    text += sequence.accept(sampled, times.end);
-    if (!is_drafted || sequence.finished()) break;
-  }
-  sequence.count_drafts(entry.drafts, accepted);
-  speculation_->verified(sequence, entry.drafts, accepted);
-  sequence.ran(1 + accepted, times.begin, accepted);
+  AcceptedDrafts accepted = accept_drafts(sequence, rows, branches, times.end);
+  if (accepted.branch) sequence.memory().take_branch(*accepted.branch);
+  sequence.count_drafts(entry.drafts + entry.branch_drafts, accepted.count);
+  speculation_->verified(entry, accepted.count, accepted.branch.has_value());
+  sequence.ran(1 + accepted.count, times.begin, accepted.count);
   scheduler_.ran(sequence);
-  emit_text(requests_.at(sequence.age().request), sequence, std::move(text));
+  emit_text(requests_.at(sequence.age().request), sequence, std::move(accepted.text));
 }
 
 void EngineState::emit_text(const ActiveRequest& active, const Sequence& sequence,
@@ -674,10 +670,12 @@ void EngineState::complete_prefill(std::optional<RequestId> cancelled) {
   });
 }
 
-/// Makes the plan's spans, which keep their buffers from step to step. False: some sequence has not
-/// begun its answer.
+/// Makes the plan's spans, which keep their buffers from step to step, and after them those of
+/// branches. False: some sequence has not begun its answer.
 bool EngineState::fill(Step& step, std::span<const Assignment> plan) {
-  step.spans.resize(plan.size());
+  std::size_t branches = 0;
+  for (const Assignment& entry : plan) branches += static_cast<std::size_t>(entry.branches);
+  step.spans.resize(plan.size() + branches);
   step.keep_logits = false;
   bool all_answer = true;
   for (std::size_t i = 0; i < plan.size(); ++i) {
@@ -686,6 +684,10 @@ bool EngineState::fill(Step& step, std::span<const Assignment> plan) {
     const bool draws_first = !step.spans[i].samples.empty() && sequence.is_unanswered();
     step.keep_logits = step.keep_logits || (draws_first && sequence.keeps_logits());
     all_answer = all_answer && !sequence.is_unanswered();
+  }
+  auto span = step.spans.begin() + static_cast<std::ptrdiff_t>(plan.size());
+  for (const Assignment& entry : plan) {
+    for (std::int32_t i = 0; i < entry.branches; ++i) entry.sequence->fill_branch(*span++, i);
   }
   return all_answer;
 }
@@ -835,12 +837,21 @@ void EngineState::fail_on_error(std::span<const Assignment> plan, const Action& 
 template <typename Wanted>
 void EngineState::apply_results(std::span<const Assignment> plan, const StepResult& result,
                                 const StepTimes& times, const Wanted& is_wanted) {
-  std::size_t rows = 0;
+  std::size_t rows = 0, branch = plan.size(), branch_rows = 0;
+  for (std::size_t i = 0; i < plan.size(); ++i) branch_rows += step_.spans[i].samples.size();
+  BranchResults branches;
   for (std::size_t i = 0; i < plan.size(); ++i) {
     const std::size_t count = step_.spans[i].samples.size();
     const std::optional<std::size_t> row = count > 0 ? std::optional(rows) : std::nullopt;
     rows += count;
-    if (is_wanted(i)) apply_result(plan[i], result, row, times);
+    branches.clear();
+    for (std::int32_t j = 0; j < plan[i].branches; ++j) {
+      const std::vector<SampleRow>& samples = step_.spans[branch++].samples;
+      branches.push_back({.rows = std::span(result.sampled).subspan(branch_rows, samples.size()),
+                          .rows_begin = samples.front().token});
+      branch_rows += samples.size();
+    }
+    if (is_wanted(i)) apply_result(plan[i], result, row, times, branches);
   }
 }
 

@@ -26,7 +26,10 @@ struct TierOptions;
 /// Whether and how drafts of tokens are verified. Answers do not depend on it.
 struct SpeculationOptions {
   bool is_on = false;
-  std::int32_t drafts = 0;     ///< of a sequence in a step: 1, 3, 5 or 7; 0: by what is measured
+  std::int32_t drafts = 0;  ///< of a sequence in a step, at most 7; 0: by what is measured
+  /// With a number of drafts: tokens that are tried in one place. 1: no tree.
+  std::int32_t branches = 1;
+  std::int32_t rows = 0;       ///< of a tree (TreeLimits::rows); 0: twice those of the drafts alone
   Drafter* drafter = nullptr;  ///< outlives the engine; null: repeated text (NgramDrafter)
   /// Without a drafter: the runner's model drafts, where Runner::can_draft().
   bool by_model = false;
@@ -36,6 +39,8 @@ struct SpeculationOptions {
 struct SpeculationStats {
   std::int64_t verify_steps = 0;                               ///< of one sequence each
   std::array<std::int64_t, drafts_max> drafted{}, accepted{};  ///< by position after the token
+  std::int64_t branch_drafts = 0;   ///< other tokens in the place of these
+  std::int64_t branches_taken = 0;  ///< steps in which tokens of a branch were drawn
   double drafting_seconds = 0;
 
   DraftCounts total() const;

@@ -82,9 +82,39 @@ void NgramIndex::draft(std::int32_t most, std::vector<TokenId>& drafts) const {
     longest = equal;
     best = place;
   }
-  if (best < 0) return;
-  // A text that repeats itself goes on with its own drafts.
-  for (auto at = static_cast<std::size_t>(best); std::ssize(drafts) < most; ++at) {
+  if (best >= 0) read(best, most, drafts);
+}
+
+void NgramIndex::draft(std::int32_t most, std::int32_t count, std::vector<TokenId>& drafts,
+                       std::vector<std::vector<TokenId>>& others) const {
+  draft(most, drafts);
+  others.clear();
+  if (drafts.empty() || count <= 0) return;
+  struct Place {
+    std::int32_t at, equal;
+  };
+  std::vector<Place> places;
+  for (std::int32_t at = latest_[bucket(tokens_.size(), match_min)];
+       at >= 0 && std::ssize(places) < looks_max; at = previous_[static_cast<std::size_t>(at)]) {
+    places.push_back({.at = at, .equal = matching(static_cast<std::size_t>(at))});
+  }
+  std::ranges::stable_sort(places, std::ranges::greater(), &Place::equal);
+  std::vector<TokenId> other;
+  const auto has_begin = [&](const std::vector<TokenId>& known) {
+    const auto shorter = static_cast<std::int32_t>(std::min(known.size(), other.size()));
+    return common_prefix(known, other) == shorter;
+  };
+  for (const Place& place : places) {
+    if (std::ssize(others) == count || place.equal < match_min) return;
+    other.clear();
+    read(place.at, most, other);
+    if (!has_begin(drafts) && std::ranges::none_of(others, has_begin)) others.push_back(other);
+  }
+}
+
+/// A text that repeats itself goes on with its own drafts.
+void NgramIndex::read(std::int32_t place, std::int32_t most, std::vector<TokenId>& drafts) const {
+  for (auto at = static_cast<std::size_t>(place); std::ssize(drafts) < most; ++at) {
     const TokenId token = at < tokens_.size() ? tokens_[at] : drafts[at - tokens_.size()];
     if (token == text_break) return;
     drafts.push_back(token);
@@ -111,7 +141,9 @@ NgramIndex& NgramDrafter::index_of(const ArrivalOrder& sequence, std::span<const
 }
 
 void NgramDrafter::draft(std::span<DraftJob> jobs) {
-  for (DraftJob& job : jobs) index_of(job.sequence, job.tokens).draft(job.most, job.drafts);
+  for (DraftJob& job : jobs) {
+    index_of(job.sequence, job.tokens).draft(job.most, job.guesses - 1, job.drafts, job.others);
+  }
 }
 
 bool NgramDrafter::may_draft_after_next(const ArrivalOrder& sequence,

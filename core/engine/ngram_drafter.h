@@ -27,6 +27,11 @@ class NgramIndex {
   /// `match_min` tokens or more as at its end.
   void draft(std::int32_t most, std::vector<TokenId>& drafts) const;
 
+  /// The same, and as `others` up to `count` more: what followed other places, the longest match
+  /// first, of two as long the latest. None of them begins with all of another one.
+  void draft(std::int32_t most, std::int32_t count, std::vector<TokenId>& drafts,
+             std::vector<std::vector<TokenId>>& others) const;
+
   /// Whether draft() may find something after one more token.
   bool may_draft_after_next() const;
 
@@ -39,6 +44,7 @@ class NgramIndex {
   void resize(std::size_t tokens);
   std::size_t bucket(std::size_t end, std::int32_t count) const;
   std::int32_t matching(std::size_t place) const;
+  void read(std::int32_t place, std::int32_t most, std::vector<TokenId>& drafts) const;
 
   std::vector<TokenId> tokens_;
   std::vector<std::int32_t> latest_;    ///< by the tokens before it: a place in the text; -1: none

@@ -43,6 +43,13 @@ struct Span {
   /// are right.
   std::int32_t drafts = 0;
   RingId ring = no_ring;  ///< no_ring: neither entries nor drafts, or no recurrent layers
+  /// Of a branch, where its drafts are written; entries are read from `ring` before any are.
+  ///
+  /// A branch has other drafts of the sequence of an earlier span of the step that is none. Both
+  /// have the same position, certain token, slot and entries to read. A branch has no write slot,
+  /// and that span writes another slot than both read. Their tables are the same up to the first
+  /// page that is written. Only those rows of a branch are sampled that no earlier span has.
+  RingId branch_ring = no_ring;
   /// Entries [0, ring_entries) of the ring are the tokens between the state of read_slot and
   /// tokens[0], in every recurrent layer: drafts of an earlier step that were right.
   std::int32_t ring_entries = 0;
@@ -69,7 +76,14 @@ struct Capacity {
   /// Most sampled rows in one step; below step_rows: step_rows. Spans have drafts only where this
   /// is more.
   std::int32_t step_samples = 0;
+  /// Most branches in one step, beyond its step_spans.
+  std::int32_t step_branches = 0;
 };
+
+/// Where a span writes its drafts.
+inline RingId ring_of_drafts(const Span& span) {
+  return span.branch_ring == no_ring ? span.ring : span.branch_ring;
+}
 
 /// What the engine needs from a model. The one interface that core declares and a higher room
 /// implements.

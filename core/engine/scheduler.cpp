@@ -138,6 +138,15 @@ MemoryDemand& MemoryDemand::add_ring() {
   return *this;
 }
 
+MemoryDemand& MemoryDemand::add_branch(const Memory& memory, std::int32_t tokens) {
+  const std::int64_t pages = pool_->pages_for(memory.length() + tokens);
+  for (std::int32_t group = 0; group < pool_->groups(); ++group) {
+    units(ViewId{group}) += pages - memory.length() / pool_->page_tokens();
+  }
+  if (pool_->has_rings()) add_ring();
+  return memory.read_slot() == memory.write_slot() ? add_slots(1) : *this;
+}
+
 bool MemoryDemand::fits() const {
   const MemoryLayout& layout = pool_->layout();
   const bool is_fixed = !layout.fixed_superblocks.empty();
@@ -328,9 +337,11 @@ bool Scheduler::runs_single_token(const Sequence& sequence) const {
 void Scheduler::plan_lane() {
   plan_.clear();
   drafts_ = 0;
+  branches_ = 0;
   for (Sequence* const sequence : running_) {  // of a step that never ran
     if (sequence->is_under_way()) continue;
     sequence->memory().drop_cuts();
+    sequence->memory().drop_branches();
     sequence->drop_drafts();
   }
   tokens_left_ = limits_.step_tokens;
@@ -402,10 +413,35 @@ bool Scheduler::has_memory_for_drafts(const Sequence& sequence, std::int32_t tok
   MemoryDemand demand(*pool_);
   if (needs_ring) demand.add_ring();
   demand.add_growth(memory, tokens);
+  return fits_beside_others(sequence, std::move(demand));
+}
+
+bool Scheduler::fits_beside_others(const Sequence& sequence, MemoryDemand demand) const {
   for (const Sequence* const other : running_) {
     if (other != &sequence) demand.add_running(*other);
   }
   return demand.fits();
+}
+
+bool Scheduler::add_branch(std::size_t at, std::span<const TokenId> drafts, std::int32_t shared) {
+  Assignment& entry = plan_[at];
+  const auto tokens = static_cast<std::int32_t>(1 + drafts.size()), own = tokens - 1 - shared;
+  const std::int32_t rows = static_cast<std::int32_t>(plan_.size()) + drafts_ + own;
+  Sequence& sequence = *entry.sequence;
+  require(entry.drafts > 0, "scheduler: a branch is beside drafts");
+  if (branches_ >= limits_.step_branches || tokens > tokens_left_) return false;
+  if (rows > limits_.step_samples) return false;
+  if (!fits_beside_others(sequence, MemoryDemand(*pool_).add_branch(sequence.memory(), tokens))) {
+    return false;
+  }
+  if (!sequence.memory().reserve_branch(tokens)) return false;
+  sequence.add_branch(drafts, shared);
+  ++entry.branches;
+  entry.branch_drafts += own;
+  ++branches_;
+  drafts_ += own;
+  tokens_left_ -= tokens;
+  return true;
 }
 
 bool Scheduler::predicts_next(std::span<const Assignment> plan) {

@@ -43,6 +43,9 @@ class MemoryDemand {
 
   MemoryDemand& add_ring();
 
+  /// A branch of `tokens` tokens.
+  MemoryDemand& add_branch(const Memory& memory, std::int32_t tokens);
+
   /// Slots for the snapshots of running sequences: a snapshot takes the live slot, and the sequence
   /// continues in another one.
   MemoryDemand& add_slots(std::int32_t slots);
@@ -71,6 +74,7 @@ struct SchedulerLimits {
   std::int32_t step_tokens;
   std::int32_t step_spans = 0;          ///< below sequences_max: sequences_max
   std::int32_t step_samples = 0;        ///< sampled rows; more than sequences: there may be drafts
+  std::int32_t step_branches = 0;       ///< of drafts
   std::int32_t shared_tokens_min = 64;  ///< fewer are run again instead of waited for
   std::int32_t look_ahead = 8;          ///< waiting sequences whose snapshots are pinned
 };
@@ -80,8 +84,10 @@ struct SchedulerLimits {
 struct Assignment {
   Sequence* sequence;
   std::int32_t tokens;
-  std::int32_t cuts = 0;    ///< pieces of the sequence before this one
-  std::int32_t drafts = 0;  ///< after these tokens
+  std::int32_t cuts = 0;           ///< pieces of the sequence before this one
+  std::int32_t drafts = 0;         ///< after these tokens
+  std::int32_t branches = 0;       ///< beside these drafts
+  std::int32_t branch_drafts = 0;  ///< of these branches alone
 };
 
 /// Which sequences a plan is for: all of them or, where prompts have a lane of their own, those
@@ -159,6 +165,10 @@ class Scheduler {
   bool reserve_drafts(std::size_t at, std::int32_t count);
   void set_drafts(std::size_t at, std::span<const TokenId> drafts);
 
+  /// Adds a branch to an entry that has drafts, under the same conditions. The first `shared` of
+  /// its drafts are those of an earlier path. False: the step or the memory has no room for it.
+  bool add_branch(std::size_t at, std::span<const TokenId> drafts, std::int32_t shared);
+
   /// While the planned step runs: whether the next plan will have the same sequences, with one
   /// token each that this step draws, unless one of them ends by it. Then memory for it is
   /// reserved, and none of them is about to leave a snapshot.
@@ -221,6 +231,7 @@ class Scheduler {
   bool make_room(const Snapshot* keep = nullptr);
   bool release_rings();
   bool has_memory_for_drafts(const Sequence& sequence, std::int32_t tokens) const;
+  bool fits_beside_others(const Sequence& sequence, MemoryDemand demand) const;
   bool drop_checkpoint();
   void drop_checkpoint_if_unused(RequestId request);
   void preempt_youngest();
@@ -243,7 +254,8 @@ class Scheduler {
   std::int32_t under_way_ = 0;  ///< sequences in the prefill lane's step
   std::int32_t tokens_left_ = 0;
   std::int32_t spans_spare_ = 0;  ///< beyond one for each sequence
-  std::int32_t drafts_ = 0;       ///< of the plan
+  std::int32_t drafts_ = 0;       ///< of the plan, those of branches too
+  std::int32_t branches_ = 0;     ///< of the plan
   std::int32_t uncommitted_ = 0;  ///< superblocks without memory when the last plan was made
   bool preempted_ = false;
   bool has_asked_ = false;  ///< the device for what the oldest lacks, without success

@@ -46,6 +46,33 @@ void Sequence::set_drafts(std::span<const TokenId> drafts) {
 void Sequence::drop_drafts() {
   tokens_.resize(static_cast<std::size_t>(tokens()));
   drafts_ = 0;
+  branches_.clear();
+}
+
+void Sequence::add_branch(std::span<const TokenId> drafts, std::int32_t shared) {
+  require(std::ssize(drafts) <= draft_room() && shared < std::ssize(drafts),
+          "sequence: a branch has room, and a draft of its own");
+  Branch& branch = branches_.emplace_back();
+  branch.shared = shared;
+  branch.tokens.reserve(known().size() + drafts.size());
+  branch.tokens.assign(known().begin(), known().end());
+  branch.tokens.insert(branch.tokens.end(), drafts.begin(), drafts.end());
+}
+
+std::optional<std::int32_t> Sequence::take_branch(const SampledToken& sampled) {
+  if (!sampled.finite) return std::nullopt;
+  const auto accepted = static_cast<std::size_t>(tokens());
+  for (std::size_t i = 0; i < branches_.size(); ++i) {
+    std::vector<TokenId>& other = branches_[i].tokens;
+    if (other.size() <= accepted || other[accepted] != sampled.token) continue;
+    // All before the token that has not run yet is known to be the same.
+    const auto from = static_cast<std::ptrdiff_t>(memory_.length());
+    if (!std::equal(known().begin() + from, known().end(), other.begin() + from)) continue;
+    drafts_ = static_cast<std::int32_t>(other.size() - accepted);
+    tokens_.assign(other.begin(), other.end());
+    return static_cast<std::int32_t>(i);
+  }
+  return std::nullopt;
 }
 
 bool Sequence::is_drafted(const SampledToken& sampled) const {
@@ -126,11 +153,32 @@ void Sequence::fill(Span& span, std::int32_t count, std::int32_t cuts) const {
   span.drafts = drafts_;
   span.ring_entries = cuts == 0 ? memory_.ring_entries() : 0;
   span.ring = drafts_ > 0 || span.ring_entries > 0 ? memory_.ring() : no_ring;
+  span.branch_ring = no_ring;
   span.samples.clear();
   if (begin + count < tokens() || terms_->request.prefill_only) return;
   for (std::int32_t drafts = 0; drafts <= drafts_; ++drafts) {
     span.samples.push_back(sample_row_after(drafts));
     span.samples.back().token = count - 1 + drafts;
+  }
+}
+
+void Sequence::fill_branch(Span& span, std::int32_t branch) const {
+  const auto& [tokens, shared] = branches_.at(static_cast<std::size_t>(branch));
+  const Memory::Branch& own = memory_.branch(branch);
+  const auto known = static_cast<std::size_t>(this->tokens());
+  span.tokens = std::span(tokens).subspan(known - 1);
+  span.position = memory_.length();
+  span.tables = own.tables;
+  span.read_slot = memory_.read_slot();
+  span.write_slot = no_slot;
+  span.drafts = static_cast<std::int32_t>(tokens.size() - known);
+  span.ring_entries = memory_.ring_entries();
+  span.ring = memory_.ring();
+  span.branch_ring = own.ring;
+  span.samples.clear();
+  for (std::int32_t drafts = shared + 1; drafts <= span.drafts; ++drafts) {
+    span.samples.push_back(sample_row_in(tokens, drafts));
+    span.samples.back().token = drafts;
   }
 }
 
@@ -149,6 +197,7 @@ void Sequence::fill_next(Span& span) const {
   span.write_slot = memory_.write_slot();
   span.drafts = 0;
   span.ring = no_ring;
+  span.branch_ring = no_ring;
   span.ring_entries = 0;
   span.samples.assign(1, sample_row());
   ++span.samples.back().draw;
@@ -164,10 +213,14 @@ SampleRow Sequence::sample_row() const { return sample_row_after(0); }
 
 /// As if this number of its drafts were drawn.
 SampleRow Sequence::sample_row_after(std::int32_t drafts) const {
+  return sample_row_in(tokens_, drafts);
+}
+
+SampleRow Sequence::sample_row_in(std::span<const TokenId> tokens, std::int32_t drafts) const {
   return {.token = 0,
           .params = &sampling_,
           .draw = static_cast<std::uint64_t>(generated() + drafts),
-          .history = std::span(tokens_).first(static_cast<std::size_t>(tokens() + drafts)),
+          .history = tokens.first(static_cast<std::size_t>(this->tokens() + drafts)),
           .prompt_tokens = prompt_tokens_};
 }
 

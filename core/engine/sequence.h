@@ -89,6 +89,12 @@ class Sequence {
   void set_drafts(std::span<const TokenId> drafts);
   std::int32_t drafts() const { return drafts_; }
   void drop_drafts();
+  /// Drafts that may be drawn instead of those set before, whose first `shared` are those of an
+  /// earlier path: they are dropped together.
+  void add_branch(std::span<const TokenId> drafts, std::int32_t shared);
+  /// When the token is not the next draft: makes the branch that has the drafts accepted so far
+  /// and then this one the sequence's own drafts. Returns its number; nullopt: there is none.
+  std::optional<std::int32_t> take_branch(const SampledToken& sampled);
   /// Whether this is the next draft.
   bool is_drafted(const SampledToken& sampled) const;
 
@@ -153,6 +159,8 @@ class Sequence {
   /// Makes `span` the next `count` pending tokens, after `cuts` of the cuts reserved in its memory,
   /// and its drafts after the last one; valid until the sequence changes.
   void fill(Span& span, std::int32_t count, std::int32_t cuts = 0) const;
+  /// The same with a branch's drafts, after the one pending token.
+  void fill_branch(Span& span, std::int32_t branch) const;
 
   /// While its last token runs: whether another token will be drawn and run, unless the next one
   /// ends the answer; no snapshot is wanted between the two, and its draw depends on nothing that
@@ -191,6 +199,7 @@ class Sequence {
  private:
   std::int32_t generated() const { return tokens() - prompt_tokens_; }
   SampleRow sample_row_after(std::int32_t drafts) const;
+  SampleRow sample_row_in(std::span<const TokenId> tokens, std::int32_t drafts) const;
   std::int32_t length_last() const;
   ReuseLimit reuse_limit() const;
   bool is_stop_token(TokenId token) const;
@@ -201,8 +210,15 @@ class Sequence {
   std::int32_t choice_;
   std::int32_t prompt_tokens_;
   SamplingParams sampling_;
+  /// Instead of the drafts.
+  struct Branch {
+    std::vector<TokenId> tokens;  ///< the sequence's, and then the branch's
+    std::int32_t shared;
+  };
+
   std::vector<TokenId> tokens_;  ///< and drafts after them
   std::int32_t drafts_ = 0;
+  std::vector<Branch> branches_;
   Memory memory_;
   std::vector<Cut> cuts_;
   std::optional<PrefixOwner> prefix_owner_;

@@ -29,7 +29,7 @@ bool runs_single_tokens(std::span<const Assignment> plan) {
 DraftCounts SpeculationStats::total() const {
   return {.steps = verify_steps,
           .accepted = sum_of(accepted),
-          .rejected = sum_of(drafted) - sum_of(accepted)};
+          .rejected = sum_of(drafted) + branch_drafts - sum_of(accepted)};
 }
 
 std::vector<double> SpeculationStats::accepted_shares() const {
@@ -46,6 +46,8 @@ SpeculationStats& SpeculationStats::operator+=(const SpeculationStats& more) {
     drafted[i] += more.drafted[i];
     accepted[i] += more.accepted[i];
   }
+  branch_drafts += more.branch_drafts;
+  branches_taken += more.branches_taken;
   drafting_seconds += more.drafting_seconds;
   return *this;
 }
@@ -57,6 +59,8 @@ SpeculationStats SpeculationStats::operator-(const SpeculationStats& before) con
     since.drafted[i] -= before.drafted[i];
     since.accepted[i] -= before.accepted[i];
   }
+  since.branch_drafts -= before.branch_drafts;
+  since.branches_taken -= before.branches_taken;
   since.drafting_seconds -= before.drafting_seconds;
   return since;
 }
@@ -68,12 +72,18 @@ Speculation::Speculation(const SpeculationOptions& options, const PrefixCache& p
       model_drafts_(std::move(model_drafts)),
       policy_(options.drafts),
       now_(std::move(now)) {
-  const auto& counts = DraftPolicy::counts;
-  if (options.drafts != 0 &&
-      std::find(counts.begin(), counts.end(), options.drafts) == counts.end()) {
-    throw Error(ErrorKind::usage, fmt::format("engine: a step has 1, 3, 5 or 7 drafts of a "
-                                              "sequence, or 0 for what is measured: {}",
-                                              options.drafts));
+  if (options.drafts < 0 || options.drafts > drafts_max) {
+    throw Error(ErrorKind::usage, fmt::format("engine: a step has up to {} drafts of a sequence, "
+                                              "or 0 for what is measured: {}",
+                                              drafts_max, options.drafts));
+  }
+  const std::int32_t alone = 1 + options.drafts;
+  tree_ = {.branches = options.branches, .rows = options.rows > 0 ? options.rows : 2 * alone};
+  if (tree_.branches < 1 || tree_.rows < alone || (tree_.branches > 1 && options.drafts == 0)) {
+    throw Error(ErrorKind::usage,
+                fmt::format("engine: a tree has one branch or more, a number of drafts, and rows "
+                            "for these and one token: {} branches, {} drafts, {} rows",
+                            options.branches, options.drafts, options.rows));
   }
   if (drafter_ != nullptr || options.by_model) return;
   own_drafter_ = std::make_unique<NgramDrafter>([&prefixes](std::span<const TokenId> known) {
@@ -110,7 +120,10 @@ void Speculation::add_guesses(std::span<const Assignment> plan) {
       policy_.add(sequence.age(), most);
     }
     if (most <= 0) continue;
-    jobs_.push_back({.sequence = sequence.age(), .tokens = sequence.known(), .most = most});
+    jobs_.push_back({.sequence = sequence.age(),
+                     .tokens = sequence.known(),
+                     .most = most,
+                     .guesses = tree_.branches});
     entries_.push_back(at);
   }
   if (jobs_.empty()) return;
@@ -118,8 +131,35 @@ void Speculation::add_guesses(std::span<const Assignment> plan) {
   drafter_->prepare(jobs_);
   preparing_ = now_() - begin;
   drafter_->draft(jobs_);
-  for (std::size_t i = 0; i < jobs_.size(); ++i)
+  for (std::size_t i = 0; i < jobs_.size(); ++i) {
+    if (!jobs_[i].likely.empty()) jobs_[i].drafts = tree_of(jobs_[i].likely, tree_).front().drafts;
     add_guess(jobs_[i], plan[entries_[i]], entries_[i]);
+  }
+  // Branches have the room that is left.
+  for (std::size_t i = 0; i < jobs_.size() && tree_.branches > 1; ++i) {
+    if (plan[entries_[i]].drafts > 0) add_branches_of(jobs_[i], plan[entries_[i]], entries_[i]);
+  }
+}
+
+void Speculation::add_branches_of(DraftJob& job, const Assignment& entry, std::size_t at) {
+  std::vector<DraftPath> tree;
+  if (job.likely.empty()) {
+    job.drafts.resize(static_cast<std::size_t>(entry.drafts));
+    job.others.insert(job.others.begin(), std::move(job.drafts));
+    tree = tree_of(job.others, tree_);
+  } else {
+    tree = tree_of(job.likely, tree_);
+    // What a branch shares is run by the drafts that there was room for.
+    std::erase_if(tree, [&](const DraftPath& path) { return path.shared > entry.drafts; });
+  }
+  add_branches(at, tree);
+}
+
+/// All but the first path, which the entry has.
+void Speculation::add_branches(std::size_t at, std::span<const DraftPath> tree) {
+  for (const DraftPath& path : tree.subspan(1)) {
+    if (!scheduler_->add_branch(at, path.drafts, path.shared)) return;
+  }
 }
 
 void Speculation::add_guess(const DraftJob& job, const Assignment& entry, std::size_t at) {
@@ -127,7 +167,8 @@ void Speculation::add_guess(const DraftJob& job, const Assignment& entry, std::s
   std::int32_t most =
       std::min(static_cast<std::int32_t>(job.drafts.size()), scheduler_->draft_room(entry));
   const auto next = [&] {
-    return is_decided ? DraftPolicy::largest_count(most) : policy_.choose(job.sequence, most);
+    if (tree_.branches > 1) return most;
+    return is_decided ? policy_.count_of(most) : policy_.choose(job.sequence, most);
   };
   // Fewer may have memory where more have not.
   while ((most = next()) > 0) {
@@ -163,13 +204,35 @@ void Speculation::add_model_drafts(std::span<const Assignment> plan) {
     span.drafts = drafts;
     span.write_slot = no_slot;
   }
+  if (tree_.branches > 1) want_alternatives();
   const std::vector<std::vector<SampledToken>> drawn = model_drafts_(draft_step_);
   require(drawn.size() == entries_.size(), "speculation: drafts of every sequence");
+  std::vector<std::vector<DraftPath>> trees;
   std::vector<TokenId> tokens;
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     tokens.clear();
     for (const SampledToken& draft : drawn[i]) tokens.push_back(draft.token);
+    if (tree_.branches > 1 && !tokens.empty()) {
+      tokens = trees.emplace_back(tree_of(drawn[i], tree_)).front().drafts;
+    } else {
+      trees.emplace_back();
+    }
     scheduler_->set_drafts(entries_[i], tokens);
+  }
+  // Branches have the room that is left.
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    if (!trees[i].empty()) add_branches(entries_[i], trees[i]);
+  }
+}
+
+/// Has the model say what else is likely in the place of its drafts.
+void Speculation::want_alternatives() {
+  draft_params_.clear();
+  draft_params_.reserve(draft_step_.spans.size());
+  for (Span& span : draft_step_.spans) {
+    SamplingParams& params = draft_params_.emplace_back(*span.samples.front().params);
+    params.logprobs = std::max(params.logprobs, tree_.branches);
+    span.samples.front().params = &params;
   }
 }
 
@@ -185,11 +248,15 @@ bool Speculation::may_draft_next(std::span<const Assignment> plan) {
   });
 }
 
-void Speculation::verified(const Sequence& sequence, std::int32_t drafts, std::int32_t accepted) {
-  policy_.verified(sequence.age(), drafts, accepted);
+void Speculation::verified(const Assignment& entry, std::int32_t accepted, bool is_branch) {
+  policy_.verified(entry.sequence->age(), entry.drafts, accepted);
   accepted_ += accepted;
   ++stats_.verify_steps;
-  for (std::int32_t i = 0; i < drafts; ++i) {
+  // A branch may be longer than what it is beside.
+  const std::int32_t tried = std::max(entry.drafts, accepted);
+  stats_.branch_drafts += entry.branch_drafts - (tried - entry.drafts);
+  if (is_branch) ++stats_.branches_taken;
+  for (std::int32_t i = 0; i < tried; ++i) {
     ++stats_.drafted[static_cast<std::size_t>(i)];
     if (i < accepted) ++stats_.accepted[static_cast<std::size_t>(i)];
   }

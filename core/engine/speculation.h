@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/engine/draft_policy.h"
+#include "core/engine/draft_tree.h"
 #include "core/engine/drafter.h"
 #include "core/engine/engine.h"
 #include "core/engine/scheduler.h"
@@ -34,8 +35,8 @@ class Speculation {
   /// While the plan runs: whether the next step may have drafts, so that it cannot be foreseen.
   bool may_draft_next(std::span<const Assignment> plan);
 
-  /// Of a sequence's drafts in a step, the first `accepted` were drawn.
-  void verified(const Sequence& sequence, std::int32_t drafts, std::int32_t accepted);
+  /// Of a sequence's drafts in a step, the first `accepted` were drawn, or as many of a branch.
+  void verified(const Assignment& entry, std::int32_t accepted, bool is_branch);
 
   /// The plan has run, in this time.
   void ran(std::span<const Assignment> plan, std::chrono::nanoseconds elapsed);
@@ -48,14 +49,19 @@ class Speculation {
   std::int32_t wanted(const Assignment& entry) const;
   void add_guesses(std::span<const Assignment> plan);
   void add_guess(const DraftJob& job, const Assignment& entry, std::size_t at);
+  void add_branches_of(DraftJob& job, const Assignment& entry, std::size_t at);
+  void add_branches(std::size_t at, std::span<const DraftPath> tree);
   void add_model_drafts(std::span<const Assignment> plan);
+  void want_alternatives();
 
   Scheduler* scheduler_;
   std::unique_ptr<Drafter> own_drafter_;
   Drafter* drafter_;  ///< null: the model drafts
   ModelDrafts model_drafts_;
-  Step draft_step_;  ///< of the model
+  Step draft_step_;                           ///< of the model
+  std::vector<SamplingParams> draft_params_;  ///< of its spans, where a tree is made of it
   DraftPolicy policy_;
+  TreeLimits tree_;
   Now now_;
   std::vector<DraftJob> jobs_;
   std::vector<std::size_t> entries_;  ///< of the plan, by job

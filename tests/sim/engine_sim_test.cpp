@@ -27,6 +27,7 @@ struct EngineCounts {
   std::int64_t refused = 0;                   ///< could not be prepared
   std::int64_t overlapping = 0;               ///< begun while another step was running
   DraftCounts drafts;
+  std::int64_t branch_drafts = 0, branches_taken = 0;
   std::int64_t advanced = 0;                       ///< states, by order
   std::int64_t drafted = 0;                        ///< tokens, by the model
   std::int64_t lane_steps = 0, lane_failures = 0;  ///< of the prefill lane
@@ -146,7 +147,15 @@ void add_drafts(Setting& setting, Random& random) {
   setting.capacity.step_samples = setting.capacity.step_rows + random.between(1, 20);
   setting.capacity.step_tokens += random.between(0, 10);
   static constexpr std::int32_t counts[] = {1, 3, 5, 7};
-  setting.options.speculation = {.is_on = true, .drafts = counts[random.below(std::size(counts))]};
+  SpeculationOptions& speculation = setting.options.speculation;
+  speculation = {.is_on = true, .drafts = counts[random.below(std::size(counts))]};
+  if (random.chance(50)) {
+    setting.capacity.step_branches = random.between(0, 12);
+    setting.capacity.step_samples += random.between(0, 20);
+    setting.capacity.step_tokens += random.between(0, 40);
+    speculation.branches = random.between(2, 5);
+    speculation.rows = 1 + speculation.drafts + random.between(0, 20);
+  }
   if (memory.slots.per_superblock == 0) return;
   const std::int32_t rings = random.between(1, 4);
   memory.rings = {.bytes = memory.superblock_bytes / static_cast<std::size_t>(rings),
@@ -221,13 +230,9 @@ class ToyDrafter final : public Drafter {
       sampling.seed += static_cast<std::uint64_t>(job.sequence.choice);
       NaiveToy naive(model_);
       for (const TokenId token : job.tokens) naive.push(token);
-      const std::int32_t most = random_.between(1, job.most);
-      for (std::int32_t i = 0; i < most; ++i) {
-        const std::uint64_t count = job.tokens.size() - prompt + static_cast<std::size_t>(i);
-        TokenId token = sim::draw(model_, naive.output(), sampling, count).token;
-        if (random_.chance(20)) token = TokenId{random_.between(0, model_.vocab - 1)};
-        job.drafts.push_back(token);
-        naive.push(token);
+      for (std::int32_t guess = 0; guess < job.guesses; ++guess) {
+        std::vector<TokenId>& drafts = guess == 0 ? job.drafts : job.others.emplace_back();
+        drafts = guesses(naive, sampling, job.tokens.size() - prompt, random_.between(1, job.most));
       }
     }
   }
@@ -237,6 +242,18 @@ class ToyDrafter final : public Drafter {
   void forget(const ArrivalOrder& sequence) override { prepared_.erase(sequence); }
 
  private:
+  std::vector<TokenId> guesses(NaiveToy naive, const SamplingParams& sampling, std::size_t drawn,
+                               std::int32_t most) {
+    std::vector<TokenId> drafts;
+    while (std::ssize(drafts) < most) {
+      TokenId token = sim::draw(model_, naive.output(), sampling, drawn++).token;
+      if (random_.chance(20)) token = TokenId{random_.between(0, model_.vocab - 1)};
+      drafts.push_back(token);
+      naive.push(token);
+    }
+    return drafts;
+  }
+
   ToyModel model_;
   const Requests* requests_;
   Random random_;
@@ -293,6 +310,8 @@ class Scenario : private Listener {
     late_.check();
     const EngineUsage usage = engine_.usage();
     counts_.drafts = usage.speculation.total();
+    counts_.branch_drafts = usage.speculation.branch_drafts;
+    counts_.branches_taken = usage.speculation.branches_taken;
     counts_.advanced = runner_.advanced;
     if (drafts_counted_ != counts_.drafts) throw Violation("drafts of answers are all drafts");
     if (!has_drafts_ && counts_.drafts.steps > 0) throw Violation("drafts without speculation");
@@ -566,6 +585,8 @@ TEST_SUITE("sim/drafts") {
       sum.steps += counts.steps;
       sum.answers += counts.answers;
       sum.drafts += counts.drafts;
+      sum.branch_drafts += counts.branch_drafts;
+      sum.branches_taken += counts.branches_taken;
       sum.advanced += counts.advanced;
       sum.drafted += counts.drafted;
       sum.steps_ahead += counts.steps_ahead;
@@ -575,15 +596,18 @@ TEST_SUITE("sim/drafts") {
     });
     MESSAGE("steps " << sum.steps << ", answers " << sum.answers << ", verify steps "
                      << sum.drafts.steps << ", drafts accepted " << sum.drafts.accepted
-                     << ", rejected " << sum.drafts.rejected << ", rings applied by order "
-                     << sum.advanced << ", drafted by the model " << sum.drafted << ", begun early "
-                     << sum.steps_ahead << ", failed steps " << sum.failed_steps
-                     << ", preempted tokens " << sum.preempted_tokens << ", cancelled "
-                     << sum.cancelled);
+                     << ", rejected " << sum.drafts.rejected << ", in branches "
+                     << sum.branch_drafts << ", branches taken " << sum.branches_taken
+                     << ", rings applied by order " << sum.advanced << ", drafted by the model "
+                     << sum.drafted << ", begun early " << sum.steps_ahead << ", failed steps "
+                     << sum.failed_steps << ", preempted tokens " << sum.preempted_tokens
+                     << ", cancelled " << sum.cancelled);
     if (!are_all) return;
     CHECK(sum.drafts.steps > 5'000);
     CHECK(sum.drafts.accepted > 5'000);
     CHECK(sum.drafts.rejected > 5'000);
+    CHECK(sum.branch_drafts > 3'000);
+    CHECK(sum.branches_taken > 500);
     CHECK(sum.advanced > 500);
     CHECK(sum.drafted > 5'000);
     CHECK(sum.steps_ahead > 500);
@@ -593,10 +617,11 @@ TEST_SUITE("sim/drafts") {
   }
 
   TEST_CASE("planted bugs are found, by the rules and by the answers alone") {
-    for (const Bug bug : {Bug::one_accepted_too_many, Bug::ring_off_by_one, Bug::ring_not_applied,
-                          Bug::ring_forgotten, Bug::draft_in_state, Bug::keys_of_drafts_kept,
-                          Bug::draws_of_drafts_alike, Bug::orders_before_drafts_lost,
-                          Bug::drafting_writes_back, Bug::drafting_moves_state}) {
+    for (const Bug bug :
+         {Bug::one_accepted_too_many, Bug::ring_off_by_one, Bug::ring_not_applied,
+          Bug::ring_forgotten, Bug::draft_in_state, Bug::keys_of_drafts_kept,
+          Bug::draws_of_drafts_alike, Bug::orders_before_drafts_lost, Bug::drafting_writes_back,
+          Bug::drafting_moves_state, Bug::branch_in_siblings_page, Bug::losers_ring_taken}) {
       CAPTURE(name_of(bug));
       for (const bool checks_rules : {true, false}) {
         CAPTURE(checks_rules);

@@ -36,7 +36,9 @@ std::string name_of(Bug bug) {
                                       "draws of drafts alike",
                                       "orders before drafts lost",
                                       "drafting writes back",
-                                      "drafting moves state"};
+                                      "drafting moves state",
+                                      "branch in sibling's page",
+                                      "loser's ring taken"};
   return names[static_cast<int>(bug)];
 }
 
@@ -86,6 +88,7 @@ StepResult ToyRunner::run(const Step& step) {
     for (const SampleRow& row : span.samples) check(span, row);
     run_span(step, span, result);
   }
+  fill_rings(step);
   if (bug_ == Bug::orders_after_spans) carry_out(step.orders);
   if (bug_ == Bug::answers_swapped && result.sampled.size() > 1) {
     std::swap(result.sampled.front(), result.sampled.back());
@@ -103,10 +106,28 @@ void ToyRunner::check(const Step& step) const {
   rule(tokens <= static_cast<std::size_t>(capacity_.step_tokens), "at most step_tokens tokens");
   rule(samples <= static_cast<std::size_t>(std::max(capacity_.step_samples, capacity_.step_rows)),
        "at most step_samples samples");
+  const auto branches = std::count_if(step.spans.begin(), step.spans.end(), is_branch);
   const std::int32_t spans = std::max(capacity_.step_spans, capacity_.step_rows);
-  rule(step.spans.size() <= static_cast<std::size_t>(spans), "at most step_spans spans");
+  rule(std::ssize(step.spans) - branches <= spans, "at most step_spans spans");
+  rule(branches <= capacity_.step_branches, "at most step_branches branches");
+  for (const Span& span : step.spans) check_branch(step, span);
   const char* const broken = broken_rule(step, page_tokens());
   rule(broken == nullptr, broken == nullptr ? "" : broken);
+}
+
+void ToyRunner::check_branch(const Step& step, const Span& span) const {
+  if (!is_branch(span)) return;
+  const std::int32_t written = model_.attention ? span.position / page_tokens() : 0;
+  const auto is_beside = [&](const Span& other) {
+    if (&other >= &span || is_branch(other) || other.position != span.position) return false;
+    if (other.tokens[0] != span.tokens[0] || other.read_slot != span.read_slot) return false;
+    if (other.ring_entries != span.ring_entries || other.ring != span.ring) return false;
+    return !model_.attention || std::equal(pages_of(span).begin(), pages_of(span).begin() + written,
+                                           pages_of(other).begin());
+  };
+  rule(std::any_of(step.spans.begin(), step.spans.end(), is_beside),
+       "a branch is beside a span of its sequence");
+  rule(span.write_slot == no_slot, "a branch writes no slot");
 }
 
 void ToyRunner::check(const Span& span) const {
@@ -115,8 +136,12 @@ void ToyRunner::check(const Span& span) const {
   rule(span.tables.size() == capacity_.memory.groups.size(), "a page table per group");
   rule(span.drafts >= 0 && span.drafts < count && span.drafts <= drafts_max,
        "a span has a token that is no draft");
-  rule(span.drafts == 0 || std::ssize(span.samples) == 1 + span.drafts,
-       "what follows the last certain token and each draft is drawn");
+  rule(span.drafts == 0 || !span.samples.empty(), "what follows drafts is drawn");
+  const auto rows = static_cast<std::int32_t>(span.samples.size());
+  for (std::int32_t i = 0; span.drafts > 0 && i < rows; ++i) {
+    rule(span.samples[static_cast<std::size_t>(i)].token == count - rows + i,
+         "what follows a draft is drawn, and what follows those after it");
+  }
   if (model_.attention) {
     const auto room = static_cast<std::int32_t>(pages_of(span).size()) * page_tokens();
     rule(room >= span.position + count, "the page table has room for the span");
@@ -148,7 +173,12 @@ void ToyRunner::check(const Span& span) const {
       rule(is_known, "entries are the history's tokens");
     }
   }
-  check_owner(capacity_.memory.slot_view(), index(span.write_slot));
+  rule((span.branch_ring != no_ring) == is_branch(span), "a branch has a ring of its own");
+  if (is_branch(span)) {
+    check_owner(capacity_.memory.ring_view(), index(span.branch_ring));
+  } else {
+    check_owner(capacity_.memory.slot_view(), index(span.write_slot));
+  }
   rule((span.read_slot == no_slot) == (span.position == 0), "only the start reads no slot");
   if (span.read_slot == no_slot) return;
   check_owner(capacity_.memory.slot_view(), index(span.read_slot));
@@ -285,7 +315,35 @@ void ToyRunner::check_owner(ViewId view, std::int32_t unit) const {
   }
 }
 
-void ToyRunner::run_span(const Step& step, const Span& span, StepResult& result) {
+namespace {
+
+/// In the tables of the first span of the step that has the same sequence.
+Span beside(const Step& step, const Span& span) {
+  Span moved = span;
+  const auto sibling = std::ranges::find_if(step.spans, [&](const Span& other) {
+    return !other.samples.empty() && other.samples[0].params == span.samples[0].params;
+  });
+  if (!span.tables.empty() && sibling->tables[0].size() >= span.tables[0].size()) {
+    moved.tables = sibling->tables;
+  }
+  return moved;
+}
+
+}  // namespace
+
+/// All spans have read theirs.
+void ToyRunner::fill_rings(const Step& step) {
+  for (auto& [ring, entries] : filled_) ring_at(ring) = std::move(entries);
+  filled_.clear();
+  if (bug_ != Bug::losers_ring_taken) return;
+  for (const Span& span : step.spans) {
+    if (span.branch_ring != no_ring) std::swap(ring_at(span.ring), ring_at(span.branch_ring));
+  }
+}
+
+void ToyRunner::run_span(const Step& step, const Span& planned, StepResult& result) {
+  const bool is_moved = bug_ == Bug::branch_in_siblings_page && is_branch(planned);
+  const Span span = is_moved ? beside(step, planned) : planned;
   const Span& seen = bug_ == Bug::neighbours_page_table ? step.spans.front() : span;
   const auto key = [&](std::int32_t position) {
     const auto room = static_cast<std::int32_t>(pages_of(seen).size()) * page_tokens();
@@ -332,13 +390,17 @@ void ToyRunner::run_span(const Step& step, const Span& span, StepResult& result)
   if (!model_.recurrence) return;
   const bool in_place = bug_ == Bug::writes_read_slot && span.read_slot != no_slot &&
                         span.read_slot != span.write_slot;
+  if (is_branch(span)) {
+    filled_.emplace_back(ring_of_drafts(span), std::move(ring));
+    return;
+  }
   if (has_rings()) {
     const auto end = span.position + static_cast<std::int32_t>(certain);
     slot_at(span.write_slot) = {true, end, {states.back()}};
   } else {
     slot_at(span.write_slot) = {true, span.position, states};
   }
-  if (span.drafts > 0) ring_at(span.ring) = std::move(ring);
+  if (span.drafts > 0) filled_.emplace_back(span.ring, std::move(ring));
   if (in_place) {
     const auto end = span.position + static_cast<std::int32_t>(span.tokens.size());
     slot_at(span.read_slot) = {true, end, {state}};
@@ -388,6 +450,8 @@ std::vector<std::vector<SampledToken>> ToyRunner::draft(const Step& step) {
       SampledToken drawn = sim::draw(model_, output_of(model_, position + 1, state, key),
                                      *row.params, row.draw + static_cast<std::uint64_t>(i));
       if (!drawn.finite) break;
+      drawn.logprob = -0.5F;
+      if (row.params->logprobs > 0) drawn.top = {{drawn.token, -0.5F}, {TokenId{3}, -1.5F}};
       if (++drafted % 5 == 0) drawn.token = TokenId{(index(drawn.token) + 1) % model_.vocab};
       token = drawn.token;
       own.push_back(drawn);
@@ -446,8 +510,10 @@ void ToyRunner::spoil(const Step& step) {
       const auto position = span.position + static_cast<std::int32_t>(j);
       row_at(span, position) = {true, position, TokenId{0}, 666};
     }
-    if (model_.recurrence) slot_at(span.write_slot) = {true, span.position, {666, 666}};
-    if (span.ring != no_ring) ring_at(span.ring) = {{TokenId{0}, 666, span.position}};
+    if (model_.recurrence && !is_branch(span)) {
+      slot_at(span.write_slot) = {true, span.position, {666, 666}};
+    }
+    if (span.ring != no_ring) ring_at(ring_of_drafts(span)) = {{TokenId{0}, 666, span.position}};
   }
 }
 
@@ -475,6 +541,10 @@ std::vector<Page> pages_of(const Span& span, std::int32_t from, std::int32_t end
 
 }  // namespace
 
+bool is_branch(const Span& span) {
+  return span.drafts > 0 && std::ssize(span.samples) < 1 + span.drafts;
+}
+
 std::vector<std::size_t> first_spans(const Step& step) {
   std::vector<std::size_t> first;
   for (std::size_t i = 0; i < step.spans.size(); ++i) {
@@ -494,7 +564,9 @@ const char* broken_rule(const Step& step, std::int32_t page_tokens) {
     if (span.write_slot != no_slot && !slots.insert(span.write_slot).second) {
       return "write slots are distinct";
     }
-    if (span.ring != no_ring && !rings.insert(span.ring).second) return "rings are distinct";
+    if (span.ring != no_ring && !rings.insert(ring_of_drafts(span)).second) {
+      return "rings are distinct";
+    }
     const auto last = span.position + static_cast<std::int32_t>(span.tokens.size()) - 1;
     for (const Page& page : pages_of(span, span.position / size, last / size + 1)) {
       if (pages.emplace(page, first[i]).first->second != first[i]) {

@@ -54,6 +54,8 @@ enum class Bug {
   orders_before_drafts_lost,  ///< what the model drafts in is not there yet
   drafting_writes_back,       ///< what the model drafts overwrites the position before
   drafting_moves_state,       ///< the state is that after the token that has not run
+  branch_in_siblings_page,    ///< a branch goes on in the pages of the sequence's own drafts
+  losers_ring_taken,          ///< the rings of a branch and of the sequence's own drafts exchanged
 };
 
 std::string name_of(Bug bug);
@@ -121,6 +123,8 @@ class ToyRunner : public Runner {
   void change_owner(const ChangeOwner& change);
   void check_owner(ViewId view, std::int32_t unit) const;
   void run_span(const Step& step, const Span& span, StepResult& result);
+  void fill_rings(const Step& step);
+  void check_branch(const Step& step, const Span& span) const;
   std::uint64_t state_before(const Span& span) const;
   std::uint64_t applied(std::uint64_t state, const Ring& ring, std::int32_t entries) const;
   bool has_rings() const { return capacity_.memory.rings.per_superblock > 0; }
@@ -143,8 +147,12 @@ class ToyRunner : public Runner {
   std::vector<Slot> slots_;
   std::vector<Slot> packed_;
   std::vector<Ring> rings_;
-  std::vector<ViewId> owners_;  ///< empty: fixed
+  std::vector<std::pair<RingId, Ring>> filled_;  ///< by the spans of a step; all read before
+  std::vector<ViewId> owners_;                   ///< empty: fixed
 };
+
+/// By its rows: no other span with drafts lacks some.
+bool is_branch(const Span& span);
 
 /// For every span of a step the first of its sequence's: a span that goes on where the one before
 /// it ends belongs to the same.

@@ -98,6 +98,7 @@ Memory::~Memory() {
     pool_->drop(group, tables_[static_cast<std::size_t>(group)]);
   }
   drop_cuts();
+  release_branches();
   if (read_slot_ != write_slot_) pool_->drop(read_slot_);
   pool_->drop(write_slot_);
   pool_->drop(ring_);
@@ -113,6 +114,8 @@ void Memory::swap(Memory& other) noexcept {
   std::swap(write_slot_, other.write_slot_);
   std::swap(ring_, other.ring_);
   std::swap(ring_entries_, other.ring_entries_);
+  std::swap(branches_, other.branches_);
+  std::swap(has_branch_slot_, other.has_branch_slot_);
   std::swap(cuts_, other.cuts_);
   std::swap(length_, other.length_);
   if (pool_ != nullptr) pool_->memories_.moved(*this);
@@ -187,11 +190,103 @@ void Memory::release_ring() {
 
 /// A checkpoint shares a slot only after this, so the slot is still the sequence's own.
 void Memory::apply_ring() {
+  require(branches_.empty(),
+          "memory: branches are dropped before their sequence is kept elsewhere");
   if (ring_entries_ == 0) return;
   pool_->orders_.push_back(AdvanceSlot{.from = read_slot_,
                                        .ring = ring_,
                                        .entries = std::exchange(ring_entries_, 0),
                                        .to = read_slot_});
+}
+
+/// The one that the next token is written to.
+std::size_t Memory::first_page_of_branches() const {
+  return static_cast<std::size_t>(length_ / pool_->page_tokens());
+}
+
+bool Memory::reserve_branch(std::int32_t tokens) {
+  require(pool_ != nullptr && tokens > 1 && cuts_.empty() &&
+              length_ + std::int64_t{tokens} <= length_endless,
+          "memory: a branch has drafts after a token, where nothing is cut off");
+  branches_.emplace_back();  // from here on what it has is known to the pool, which may move it
+  if (take_branch_pages(tokens) && take_branch_slot()) return true;
+  drop(branches_.back());
+  branches_.pop_back();
+  return false;
+}
+
+bool Memory::take_branch_pages(std::int32_t tokens) {
+  Branch& branch = branches_.back();
+  branch.tables.resize(tables_.size());
+  const auto needed = static_cast<std::size_t>(pool_->pages_for(length_ + tokens));
+  for (std::int32_t group = 0; group < pool_->groups(); ++group) {
+    const PageTable& own = tables_[static_cast<std::size_t>(group)];
+    PageTable& table = branch.tables[static_cast<std::size_t>(group)];
+    table.assign(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(first_page_of_branches()));
+    while (table.size() < needed) {
+      const std::optional<PageId> page = pool_->take_page(group, table);
+      if (!page) return false;
+      table.push_back(*page);
+    }
+  }
+  if (!pool_->has_rings()) return true;
+  const std::optional<RingId> ring = pool_->take_ring();
+  if (ring) branch.ring = *ring;
+  return ring.has_value();
+}
+
+/// Nothing is taken after it, so that the copies name pages where they stay.
+bool Memory::take_branch_slot() {
+  if (pool_->has_slots() && read_slot_ == write_slot_) {
+    const std::optional<SlotId> slot = pool_->take_slot();
+    if (!slot) return false;
+    write_slot_ = *slot;
+    has_branch_slot_ = true;
+  }
+  if (pool_->groups() == 0 || length_ % pool_->page_tokens() == 0) return true;
+  const std::size_t first = first_page_of_branches();
+  for (std::int32_t group = 0; group < pool_->groups(); ++group) {
+    const auto at = static_cast<std::size_t>(group);
+    pool_->orders_.push_back(UnitCopy{.view = ViewId{group},
+                                      .from = index(tables_[at][first]),
+                                      .to = index(branches_.back().tables[at][first])});
+  }
+  return true;
+}
+
+/// Of its tables, the first pages are not its own.
+void Memory::drop(Branch& branch) noexcept {
+  for (std::int32_t group = 0; group < pool_->groups(); ++group) {
+    const PageTable& table = branch.tables[static_cast<std::size_t>(group)];
+    for (std::size_t i = first_page_of_branches(); i < table.size(); ++i) {
+      pool_->drop(group, table[i]);
+    }
+  }
+  pool_->drop(branch.ring);
+}
+
+void Memory::release_branches() noexcept {
+  for (Branch& branch : branches_) drop(branch);
+  branches_.clear();
+}
+
+void Memory::drop_branches() {
+  release_branches();
+  if (!std::exchange(has_branch_slot_, false)) return;
+  pool_->drop(std::exchange(write_slot_, read_slot_));
+}
+
+void Memory::take_branch(std::int32_t index) {
+  Branch& branch = branches_.at(static_cast<std::size_t>(index));
+  for (std::size_t group = 0; group < tables_.size(); ++group) {
+    PageTable &own = tables_[group], &table = branch.tables[group];
+    const std::size_t both = std::min(own.size(), table.size());
+    for (std::size_t i = first_page_of_branches(); i < both; ++i) std::swap(own[i], table[i]);
+    // It may have more pages than were reserved for the sequence.
+    own.insert(own.end(), table.begin() + static_cast<std::ptrdiff_t>(both), table.end());
+    table.resize(both);
+  }
+  std::swap(ring_, branch.ring);
 }
 
 void Memory::keep(std::int32_t tokens, std::int32_t drafts) {
@@ -202,6 +297,8 @@ void Memory::keep(std::int32_t tokens, std::int32_t drafts) {
   require(length_ + std::int64_t{tokens} <= room(), "memory: what is kept was reserved before");
   require(cuts_.empty() || length_ + tokens == cuts_.front().length,
           "memory: what is cut off is kept whole");
+  release_branches();
+  has_branch_slot_ = false;
   length_ += tokens;
   for (std::int32_t group = 0; group < pool_->groups(); ++group) give_back_unneeded(group);
   if (read_slot_ != write_slot_) pool_->drop(read_slot_);

@@ -114,6 +114,28 @@ class Memory {
   /// Gives the ring back; what is in it is applied to the state by order first.
   void release_ring();
 
+  /// Further drafts of the next step, instead of its own: a span of the same sequence that reads
+  /// the same slot, ring entries and full pages, and writes pages and a ring of its own.
+  struct Branch {
+    std::vector<PageTable> tables;  ///< up to the first page that is written the sequence's own
+    RingId ring = no_ring;          ///< no_ring: there are no rings
+  };
+
+  /// Takes what a branch of `tokens` tokens writes, the first of them the one that the sequence
+  /// runs next; the known part of its first page is copied by order. Where there are recurrent
+  /// layers the step then writes another slot than the one that all its branches read. Branches
+  /// are held until keep() or drop_branches(). False, and nothing is taken: the pool is dry.
+  bool reserve_branch(std::int32_t tokens);
+  std::int32_t branches() const { return static_cast<std::int32_t>(branches_.size()); }
+  const Branch& branch(std::int32_t index) const {
+    return branches_.at(static_cast<std::size_t>(index));
+  }
+  /// The next step has no branches.
+  void drop_branches();
+  /// Of a step with branches this one is kept: its pages and its ring become the sequence's own.
+  /// keep() comes next, and drops the others.
+  void take_branch(std::int32_t index);
+
   /// Keeps the first `tokens` tokens of the last step, or of its next piece, and drops the rest.
   /// From now on the sequence reads the slot that was written after them: where the step had drafts
   /// after the first of them, in which case the last `drafts` tokens kept are in the ring alone
@@ -167,6 +189,11 @@ class Memory {
   Checkpoint shared_pages() const;
   bool pack_into(Checkpoint& checkpoint) const;
   void apply_ring();
+  std::size_t first_page_of_branches() const;
+  bool take_branch_pages(std::int32_t tokens);
+  bool take_branch_slot();
+  void drop(Branch& branch) noexcept;
+  void release_branches() noexcept;
 
   MemoryPool* pool_ = nullptr;
   std::size_t registry_index_ = 0;
@@ -176,6 +203,8 @@ class Memory {
   SlotId write_slot_ = no_slot;
   RingId ring_ = no_ring;
   std::int32_t ring_entries_ = 0;
+  std::vector<Branch> branches_;
+  bool has_branch_slot_ = false;  ///< the write slot was taken for branches alone
   std::vector<ReservedCut> cuts_;
   std::int32_t length_ = 0;
 };

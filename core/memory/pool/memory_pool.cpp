@@ -501,8 +501,14 @@ void MemoryPool::empty(SuperblockId superblock) {
       for (Memory::ReservedCut& cut : memory->cuts_) moves.apply(cut.next_slot);
     } else if (view == layout().ring_view()) {
       moves.apply(memory->ring_);
+      for (Memory::Branch& branch : memory->branches_) moves.apply(branch.ring);
     } else if (view != layout().packed_view()) {
-      for (PageId& page : memory->tables_[static_cast<std::size_t>(index(view))]) moves.apply(page);
+      const auto group = static_cast<std::size_t>(index(view));
+      for (PageId& page : memory->tables_[group]) moves.apply(page);
+      for (Memory::Branch& branch : memory->branches_) {
+        if (group >= branch.tables.size()) continue;
+        for (PageId& page : branch.tables[group]) moves.apply(page);
+      }
     }
   }
   for (Checkpoint* checkpoint : checkpoints_.all()) {
@@ -604,9 +610,12 @@ void MemoryPool::audit() const {
               "memory: a write slot is shared");
     }
     require(memory->ring_entries_ == 0 ||
-                (memory->ring_ != no_ring && memory->read_slot_ == memory->write_slot_ &&
+                (memory->ring_ != no_ring &&
+                 superblocks_.users(layout().slot_view(), index(memory->read_slot_)) == 1 &&
                  memory->ring_entries_ <= layout().ring_tokens),
             "memory: entries of a ring wait to be applied to a slot of the sequence's own");
+    require(!memory->branches_.empty() || !memory->has_branch_slot_,
+            "memory: a slot is held for branches that there are");
     check_table(memory->tables_, memory->length_);
     for (const PageTable& table : memory->tables_) {
       // The page that is written next may be shared with checkpoints that end in it.
@@ -663,6 +672,15 @@ void MemoryPool::audit(std::span<const Memory* const> memories,
     }
     count(slots, index(memory->write_slot_));
     count(rings, index(memory->ring_));
+    for (const Memory::Branch& branch : memory->branches_) {
+      count(rings, index(branch.ring));
+      for (std::size_t group = 0; group < branch.tables.size(); ++group) {
+        const PageTable& table = branch.tables[group];
+        for (std::size_t i = memory->first_page_of_branches(); i < table.size(); ++i) {
+          count(found[group], index(table[i]));
+        }
+      }
+    }
     for (const Memory::ReservedCut& cut : memory->cuts_) count(slots, index(cut.next_slot));
     if (memory->read_slot_ != memory->write_slot_) count(slots, index(memory->read_slot_));
   }

@@ -52,6 +52,26 @@ TEST_SUITE("core/engine/ngram_drafter") {
     CHECK(drafted(text_of("qabc1 rabc2 sabc3 tabc"), 1) == "3");
   }
 
+  TEST_CASE("what followed other places is guessed too, the longest match first") {
+    const auto guesses = [](std::string_view text, std::int32_t most, std::int32_t count) {
+      std::vector<TokenId> drafts;
+      std::vector<std::vector<TokenId>> others;
+      text_of(text).draft(most, count, drafts, others);
+      std::string letters;
+      for (const TokenId token : drafts) letters += static_cast<char>(index(token));
+      for (const std::vector<TokenId>& other : others) {
+        letters += '|';
+        for (const TokenId token : other) letters += static_cast<char>(index(token));
+      }
+      return letters;
+    };
+    CHECK(guesses("xabc1 yabc2 zabc3 yabc", 1, 3) == "2|3|1");
+    CHECK(guesses("xabc1 yabc2 zabc3 yabc", 1, 1) == "2|3");
+    CHECK(guesses("xabc1 yabc2 zabc3 yabc", 1, 0) == "2");
+    CHECK(guesses("xabc12yabc12zabc", 2, 3) == "12");
+    CHECK(guesses("xabcd", 2, 3).empty());
+  }
+
   TEST_CASE("a text that repeats itself goes on to do so") {
     CHECK(drafted(text_of("abcabcabc"), 7) == "abcabca");
     CHECK(drafted(text_of("aaaa"), 5) == "aaaaa");

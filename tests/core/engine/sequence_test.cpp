@@ -1,4 +1,5 @@
 #include "core/engine/sequence.h"
+#include "core/engine/accept_drafts.h"
 
 #include <doctest/doctest.h>
 
@@ -135,6 +136,66 @@ TEST_SUITE("core/engine/sequence") {
     CHECK(usage.drafts.steps == 1);
     CHECK(usage.drafts.accepted == 1);
     CHECK(usage.drafts.rejected == 2);
+  }
+
+  TEST_CASE("a branch goes on where its token is drawn, with the drafts accepted before") {
+    const RequestTerms terms = terms_of(three_tokens());
+    MemoryPool pool(flat_layout({.pages = 20, .page_tokens = 4}));
+    const auto ids = [](std::initializer_list<std::int32_t> numbers) {
+      std::vector<TokenId> tokens;
+      for (const std::int32_t number : numbers) tokens.push_back(TokenId{number});
+      return tokens;
+    };
+    const auto rows_of = [](std::initializer_list<std::int32_t> numbers) {
+      std::vector<SampledToken> rows;
+      for (const std::int32_t number : numbers) rows.push_back(drew(number));
+      return rows;
+    };
+    // Drafts 5 6 7, and instead 5 8 9 and 5 8 4.
+    const auto accepted_of = [&](std::initializer_list<std::int32_t> own,
+                                 std::initializer_list<std::int32_t> first,
+                                 std::initializer_list<std::int32_t> second, TokenId last) {
+      Sequence sequence(terms, 0);
+      sequence.start(*pool.start());
+      REQUIRE(sequence.memory().reserve(8));
+      sequence.ran(3, Clock::now());
+      sequence.accept(drew(4), Clock::now());
+      sequence.set_drafts(ids({5, 6, 7}));
+      for (const std::int32_t shared : {1, 2}) {
+        REQUIRE(sequence.memory().reserve_branch(4));
+        sequence.add_branch(shared == 1 ? ids({5, 8, 9}) : ids({5, 8, 4}), shared);
+        Span span;
+        sequence.fill_branch(span, shared - 1);
+        CHECK(span.position == 3);
+        CHECK(span.drafts == 3);
+        CHECK(span.tokens[0] == TokenId{4});
+        CHECK(span.tokens[2] == TokenId{8});
+        REQUIRE(std::ssize(span.samples) == 3 - shared);
+        CHECK(span.samples[0].token == shared + 1);
+        CHECK(span.samples[0].draw == static_cast<std::uint64_t>(2 + shared));
+        CHECK(std::ssize(span.samples[0].history) == 5 + shared);
+        CHECK(span.samples[0].history.back() == span.tokens[static_cast<std::size_t>(1 + shared)]);
+      }
+      const auto own_rows = rows_of(own), first_rows = rows_of(first),
+                 second_rows = rows_of(second);
+      const AcceptedDrafts accepted = accept_drafts(
+          sequence, own_rows,
+          {{.rows = first_rows, .rows_begin = 2}, {.rows = second_rows, .rows_begin = 3}},
+          Clock::now());
+      CHECK(sequence.known().back() == last);
+      CHECK(sequence.drafts() == 0);
+      CHECK(std::ssize(sequence.known()) == 5 + accepted.count);
+      return std::pair(accepted.count, accepted.branch.value_or(-1));
+    };
+    using Accepted = std::pair<std::int32_t, std::int32_t>;
+    CHECK(accepted_of({5, 6, 7, 1}, {0, 0}, {0}, TokenId{1}) == Accepted{3, -1});
+    CHECK(accepted_of({5, 8, 0, 0}, {9, 2}, {0}, TokenId{2}) == Accepted{3, 0});
+    CHECK(accepted_of({5, 8, 0, 0}, {4, 0}, {3}, TokenId{3}) == Accepted{3, 1});
+    CHECK(accepted_of({5, 8, 0, 0}, {6, 0}, {0}, TokenId{6}) == Accepted{2, 0});
+    CHECK(accepted_of({8, 0, 0, 0}, {9, 0}, {0}, TokenId{8}) == Accepted{0, -1});
+    // An end of text ends it in a branch as anywhere.
+    CHECK(accepted_of({5, 8, 0, 0}, {index(toy_end), 0}, {0}, toy_end) == Accepted{2, 0});
+    CHECK(pool.all_free());
   }
 
   TEST_CASE("an answer that ends among its drafts drops the others") {

@@ -358,6 +358,87 @@ TEST_SUITE("core/memory/memory") {
     CHECK(all_free(pool));
   }
 
+  TEST_CASE("a branch has pages from the next token's on, a ring, and the step another slot") {
+    MemoryPool pool(with_rings(12, 4, 3));
+    {
+      Memory memory = ran(pool, 6);
+      REQUIRE(memory.reserve_ring());
+      REQUIRE(memory.reserve(4));
+      static_cast<void>(pool.take_orders());
+      const SlotId read = memory.read_slot();
+      REQUIRE(memory.reserve_branch(8));
+      REQUIRE(memory.reserve_branch(2));
+      CHECK(memory.branches() == 2);
+      CHECK(memory.read_slot() == read);
+      const SlotId write = memory.write_slot();
+      CHECK(write != read);
+      const PageTable own = memory.tables()[0];
+      const PageTable longer = memory.branch(0).tables[0], shorter = memory.branch(1).tables[0];
+      CHECK(own.size() == 3);
+      CHECK(longer.size() == 4);
+      CHECK(shorter.size() == 2);
+      CHECK(longer[0] == own[0]);
+      CHECK(longer[1] != own[1]);
+      CHECK(shorter[1] != longer[1]);
+      const std::vector<Order> orders = pool.take_orders();
+      REQUIRE(orders.size() == 2);
+      for (std::size_t i = 0; i < 2; ++i) {
+        const auto copy = std::get<UnitCopy>(orders[i]);
+        CHECK(copy.from == index(own[1]));
+        CHECK(copy.to == index(i == 0 ? longer[1] : shorter[1]));
+      }
+      pool.audit(std::vector<const Memory*>{&memory}, {});
+      const RingId ring = memory.ring(), other = memory.branch(0).ring;
+      CHECK(ring != other);
+      CHECK(pool.usage().rings.units == 3);
+      CHECK_FALSE(memory.reserve_branch(2));  // no ring is free
+      CHECK(memory.branches() == 2);
+      CHECK_THROWS_AS(static_cast<void>(memory.checkpoint()), Error);
+
+      memory.take_branch(0);
+      memory.keep(4, 3);
+      CHECK(memory.branches() == 0);
+      CHECK(memory.ring() == other);
+      CHECK(memory.ring_entries() == 3);
+      CHECK(memory.read_slot() == write);
+      CHECK(memory.write_slot() == write);
+      CHECK(memory.tables()[0] == longer);
+      CHECK(pool.usage().rings.units == 1);
+      CHECK(pool.usage().pages[0].units == 4);
+      CHECK(pool.usage().live_slots.units == 1);
+    }
+    CHECK(all_free(pool));
+  }
+
+  TEST_CASE("branches that are dropped, or whose sequence keeps its own drafts, leave nothing") {
+    MemoryPool pool(with_rings(12, 4, 3));
+    {
+      Memory memory = ran(pool, 4);
+      REQUIRE(memory.reserve_ring());
+      REQUIRE(memory.reserve(4));
+      static_cast<void>(pool.take_orders());
+      const SlotId slot = memory.write_slot();
+      const PageTable own = memory.tables()[0];
+      REQUIRE(memory.reserve_branch(3));
+      CHECK(pool.take_orders().empty());  // its first page is new
+      memory.drop_branches();
+      CHECK(memory.write_slot() == slot);
+      CHECK(memory.read_slot() == slot);
+      pool.audit(std::vector<const Memory*>{&memory}, {});
+      REQUIRE(memory.reserve_branch(3));
+      memory.keep(3, 2);
+      CHECK(memory.tables()[0] == own);
+      pool.audit(std::vector<const Memory*>{&memory}, {});
+      CHECK(pool.usage().pages[0].units == 2);
+      REQUIRE(memory.reserve(4));
+      REQUIRE(memory.reserve_branch(3));  // and with entries that wait in the ring
+      pool.audit(std::vector<const Memory*>{&memory}, {});
+      CHECK_FALSE(memory.reserve_branch(40));
+      pool.audit(std::vector<const Memory*>{&memory}, {});
+    }
+    CHECK(all_free(pool));
+  }
+
   TEST_CASE("a ring is applied by order before a checkpoint, and before it is given back") {
     MemoryPool pool(with_rings(8, 4, 3));
     const auto with_entries = [&] {
