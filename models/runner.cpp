@@ -23,7 +23,8 @@ namespace {
 /// messages; each costs a span's tables, and in a delta net memory for one more piece of a chunk.
 constexpr std::int32_t cuts_max = 16;
 
-/// One for each sequence, and the cuts of chunks; without recurrent state there are none.
+/// One for each sequence, and the cuts of chunks; without recurrent state there are none. Branches
+/// of drafts come on top.
 std::int32_t step_spans(const Geometry& geometry, const RunnerOptions& options) {
   return options.step_rows + (geometry.slot_bytes > 0 ? cuts_max : 0);
 }
@@ -46,11 +47,11 @@ StepStaging::Limits staging_limits(const Geometry& geometry, const RunnerOptions
   const MemoryLayout& layout = options.memory.layout;
   const bool has_rings = layout.rings.per_superblock > 0;
   return {.tokens = options.step_tokens,
-          .spans = step_spans(geometry, options),
+          .spans = step_spans(geometry, options) + options.step_branches,
           .rows = step_samples(options),
           .pages = (options.positions_max + geometry.page_tokens - 1) / geometry.page_tokens + 1,
           .groups = static_cast<std::int64_t>(layout.groups.size()),
-          .ring_spans = has_rings ? options.step_rows : 0,
+          .ring_spans = has_rings ? options.step_rows + options.step_branches : 0,
           .ring_tokens = has_rings ? layout.ring_tokens : 0,
           .said_group = said_group(geometry, options.memory),
           .page_tokens = geometry.page_tokens};
@@ -58,7 +59,7 @@ StepStaging::Limits staging_limits(const Geometry& geometry, const RunnerOptions
 
 StepLimits limits_of(const Geometry& geometry, const RunnerOptions& options) {
   return {.tokens = options.step_tokens,
-          .spans = step_spans(geometry, options),
+          .spans = step_spans(geometry, options) + options.step_branches,
           .rows = step_samples(options),
           .positions = options.positions_max,
           .ring_rows = staging_limits(geometry, options).ring_rows()};
@@ -149,7 +150,8 @@ Capacity ModelRunner::capacity() const {
           .step_rows = options_.step_rows,
           .vocab = options_.vocab_used,
           .step_spans = step_spans(geometry_, options_),
-          .step_samples = step_samples(options_)};
+          .step_samples = step_samples(options_),
+          .step_branches = options_.step_branches};
 }
 
 std::size_t ModelRunner::workspace_bytes() const {
@@ -201,9 +203,10 @@ void ModelRunner::check(const Span& span) const {
   }
   if (geometry_.slot_bytes == 0) return;
   const std::int32_t slots = memory.superblocks * memory.slots.per_superblock;
-  require(index(span.write_slot) >= 0 && index(span.write_slot) < slots &&
+  const bool is_branch = span.drafts > 0 && span.branch_ring != no_ring;
+  require((index(span.write_slot) >= 0) != is_branch && index(span.write_slot) < slots &&
               index(span.read_slot) < slots,
-          "runner: a span names slots that exist");
+          "runner: a span names slots that exist, and writes one where it is no branch");
   check_ring(span);
 }
 
@@ -216,9 +219,10 @@ void ModelRunner::check_ring(const Span& span) const {
     require(span.drafts == 0 && span.ring_entries == 0, "runner: drafts are kept in a ring");
     return;
   }
-  require(index(span.ring) >= 0 &&
-              index(span.ring) < memory.superblocks * memory.rings.per_superblock &&
-              span.ring_entries <= memory.ring_tokens && span.drafts <= memory.ring_tokens,
+  const std::int32_t rings = memory.superblocks * memory.rings.per_superblock;
+  require(index(span.ring) >= 0 && index(span.ring) < rings &&
+              index(ring_of_drafts(span)) < rings && span.ring_entries <= memory.ring_tokens &&
+              span.drafts <= memory.ring_tokens,
           "runner: a ring that exists, with room for its entries");
   require(!uses_ring(span) || tokens <= 1 + memory.ring_tokens,
           "runner: few tokens come after a ring's entries");
@@ -237,8 +241,8 @@ void ModelRunner::check(const Step& step) const {
   }
   const auto with_ring = std::ranges::count_if(step.spans, uses_ring);
   require(tokens <= options_.step_tokens && rows <= step_samples(options_) &&
-              with_ring <= options_.step_rows &&
-              count_of(step.spans) <= step_spans(geometry_, options_),
+              with_ring <= options_.step_rows + options_.step_branches &&
+              count_of(step.spans) <= step_spans(geometry_, options_) + options_.step_branches,
           "runner: a step within capacity()");
   if (geometry_.slot_bytes > 0) check_chains(step);
 }

@@ -22,6 +22,7 @@ struct RunnerOptions {
   GraphOptions graphs{};                    ///< on a card
   std::size_t side_copy_bytes = 0;          ///< on a card: units that start_read() has under way
   std::int32_t step_samples = 0;            ///< most sampled rows; below step_rows: step_rows
+  std::int32_t step_branches = 0;           ///< most branches of drafts of a step
 };
 
 /// core's Runner on a real model: stages a step's tables, runs the plan, samples. On a card steps

@@ -24,7 +24,8 @@ Writes writes_of(const Step& step) {
   Writes writes;
   writes.reserve(step.spans.size());
   for (std::size_t i = 0; i < step.spans.size(); ++i) {
-    writes.emplace_back(index(step.spans[i].write_slot), i);
+    const SlotId slot = step.spans[i].write_slot;
+    if (slot != no_slot) writes.emplace_back(index(slot), i);
   }
   std::ranges::sort(writes);
   return writes;
@@ -85,6 +86,10 @@ std::int64_t samples_of(const Step& step) {
 }
 
 std::int32_t to_i32(std::int64_t value) { return static_cast<std::int32_t>(value); }
+
+bool has_state_before_drafts(const Span& span) {
+  return span.drafts > 0 && span.write_slot != no_slot;
+}
 
 /// Writes numbers one after the other; what is not written reads as `rest`.
 class Writer {
@@ -207,11 +212,12 @@ void StepStaging::stage_spans(const Step& step, std::int64_t spans, std::int64_t
   staged_.sample_rows = rows.device;
 }
 
-std::int32_t StepStaging::ring_row(const Span& span, std::int32_t entry) const {
-  return index(span.ring) * to_i32(ring_tokens_) + entry;
+std::int32_t StepStaging::ring_row(RingId ring, std::int32_t entry) const {
+  return index(ring) * to_i32(ring_tokens_) + entry;
 }
 
-/// On a card all sizes follow from the numbers of spans and tokens.
+/// On a card all sizes follow from the numbers of spans and tokens. A branch leaves no state, so
+/// all its rows are one piece.
 void StepStaging::stage_rings() {
   RingTables& tables = staged_.tables.ring;
   tables = {};
@@ -221,7 +227,7 @@ void StepStaging::stage_rings() {
     ++tables.spans;
     tables.tokens += std::ssize(span->tokens);
     entries += span->ring_entries;
-    pieces += span->drafts > 0 ? 2 : 1;
+    pieces += has_state_before_drafts(*span) ? 2 : 1;
   }
   if (tables.spans == 0) return;
   const std::int64_t rows = entries + tables.tokens;
@@ -239,10 +245,10 @@ void StepStaging::stage_rings() {
     read.write(index(span->read_slot));
     write.write(index(span->write_slot));
     for (std::int32_t i = 0; i < span->ring_entries; ++i, ++row) {
-      source.write(-1 - ring_row(*span, i));
+      source.write(-1 - ring_row(span->ring, i));
     }
     const std::int32_t certain = to_i32(std::ssize(span->tokens)) - span->drafts;
-    if (span->drafts > 0) {
+    if (has_state_before_drafts(*span)) {
       start.write(row + certain);
       read.write(index(span->write_slot));
       write.write(-1);
@@ -250,7 +256,7 @@ void StepStaging::stage_rings() {
     for (std::int32_t i = 0; i < certain + span->drafts; ++i) {
       source.write(token++);
       answer.write(row++);
-      keep.write(i < certain ? -1 : ring_row(*span, i - certain));
+      keep.write(i < certain ? -1 : ring_row(ring_of_drafts(*span), i - certain));
     }
   }
   tables.from = from.device;

@@ -22,7 +22,7 @@ bool has_chain(const Step& step);
 
 /// The rules for a step of a model with recurrent state: spans write different slots, and one reads
 /// what another writes only where it continues it, with the next position and the same page tables.
-/// A violation is a bug of the caller.
+/// Branches write none. A violation is a bug of the caller.
 void check_chains(const Step& step);
 
 /// Whether recurrent layers take the span by way of its ring.
@@ -77,7 +77,7 @@ class StepStaging {
   void stage_rings();
   void stage_said();
   void stage_pages(std::int64_t spans);
-  std::int32_t ring_row(const Span& span, std::int32_t entry) const;
+  std::int32_t ring_row(RingId ring, std::int32_t entry) const;
 
   std::unique_ptr<kernels::StagedTables> room_;
   std::int64_t groups_, ring_tokens_, said_group_, page_tokens_;

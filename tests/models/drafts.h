@@ -28,10 +28,18 @@ struct DraftRow {
   bool operator==(const DraftRow&) const = default;
 };
 
+/// What a runner could do wrong with a draft layer: answers do not show it, guesses do.
+enum class DraftFault {
+  none,
+  entries_of_drafting_kept,  ///< a step does not rewrite what drafting wrote to the layer's pages
+  carry_of_another,          ///< after a hit the layer goes on from what was said of another row
+};
+
 /// A runner and its pool, with room for a few sequences that have drafts.
 class DraftWorld {
  public:
   static constexpr std::int32_t sequences = 4, length_max = 128, step_tokens = 256;
+  static constexpr std::int32_t branches = 8;
 
   /// load(queue) makes the model; with fixed pools, or with superblocks that change their owners.
   template <typename Load>
@@ -47,10 +55,12 @@ class DraftWorld {
                 .positions_max = length_max,
                 .vocab_used = model.plan.vocab,
                 .graphs = graphs,
-                .step_samples = step_tokens}),
+                .step_samples = step_tokens,
+                .step_branches = branches}),
         pool(runner.capacity().memory) {}
 
   bool has_rings() const { return pool.has_rings(); }
+  DraftFault fault = DraftFault::none;  ///< of superblocks that change their owners
 
   /// The next tokens of a sequence; the last ones are drafts. `before`: those in its memory.
   struct Next {
@@ -58,6 +68,8 @@ class DraftWorld {
     std::span<const TokenId> before;
     std::vector<TokenId> tokens;
     std::int32_t drafts = 0;
+    /// Of each branch that its memory has: the token before the drafts and others after it.
+    std::vector<std::vector<TokenId>> branches = {};
   };
 
   /// What the model's draft layer guesses after the first of the next tokens, as many as there are
@@ -96,7 +108,7 @@ class DraftWorld {
     return rows;
   }
 
-  /// One step; the rows of every token.
+  /// One step; the rows of every token, and after them those of the branches.
   std::vector<std::vector<DraftRow>> run(const std::vector<Next>& nexts,
                                          const SamplingParams& params) {
     Step step;
@@ -129,14 +141,21 @@ class DraftWorld {
       }
       step.spans.push_back(std::move(span));
     }
+    for (const Next& next : nexts) {
+      for (std::size_t i = 0; i < next.branches.size(); ++i) {
+        std::vector<TokenId>& line = lines.emplace_back(next.before.begin(), next.before.end());
+        line.insert(line.end(), next.branches[i].begin(), next.branches[i].end());
+        step.spans.push_back(branch_of(next, i, lines, params));
+      }
+    }
     step.orders = pool.take_orders();
-    const StepResult result = runner.run(step);
+    const StepResult result = run_with_fault(step);
     std::vector<std::vector<DraftRow>> rows;
     std::size_t row = 0;
     const auto width = static_cast<std::size_t>(model.plan.vocab);
-    for (const Next& next : nexts) {
+    for (const Span& span : step.spans) {
       std::vector<DraftRow>& own = rows.emplace_back();
-      for (std::size_t t = 0; t < next.tokens.size(); ++t, ++row) {
+      for (std::size_t t = 0; t < span.samples.size(); ++t, ++row) {
         const auto first = result.logits.begin() + static_cast<std::ptrdiff_t>(row * width);
         own.push_back({{first, first + static_cast<std::ptrdiff_t>(width)},
                        result.sampled[row].token,
@@ -144,6 +163,14 @@ class DraftWorld {
       }
     }
     return rows;
+  }
+
+  /// With the fault: what the draft layer goes on from is another sequence's.
+  void spoil_carry(const Memory& memory, const Memory& other) {
+    if (fault != DraftFault::carry_of_another) return;
+    runner.run({.orders = pool.take_orders(), .spans = {}});
+    const ViewId slots = pool.layout().slot_view();
+    write_draft_bytes(slots, index(memory.read_slot()), bytes_of(slots, index(other.read_slot())));
   }
 
   /// The state of a sequence, once all orders are carried out.
@@ -161,15 +188,85 @@ class DraftWorld {
   Model model;
 
  private:
+  std::vector<std::byte> bytes_of(ViewId view, std::int32_t unit) {
+    std::vector<std::byte> bytes(pool.layout().unit_bytes(view));
+    runner.read(view, unit, bytes);
+    return bytes;
+  }
+
+  /// Of a unit those that are the draft layer's, at its end.
+  void write_draft_bytes(ViewId view, std::int32_t unit, std::span<const std::byte> from) {
+    const std::size_t own = draft_unit_bytes(model.plan, model.geometry,
+                                             elastic_)[static_cast<std::size_t>(index(view))];
+    const auto end = static_cast<std::ptrdiff_t>(pool.layout().content_bytes(view));
+    const auto begin = end - static_cast<std::ptrdiff_t>(own);
+    std::vector<std::byte> bytes = bytes_of(view, unit);
+    std::copy(from.begin() + begin, from.begin() + end, bytes.begin() + begin);
+    runner.write(view, unit, bytes);
+  }
+
+  StepResult run_with_fault(Step& step) {
+    if (fault != DraftFault::entries_of_drafting_kept) return runner.run(step);
+    runner.run({.orders = std::exchange(step.orders, {}), .spans = {}});
+    struct Kept {
+      ViewId view;
+      std::int32_t page;
+      std::vector<std::byte> bytes;
+    };
+    std::vector<Kept> kept;
+    for (const Span& span : step.spans) {
+      if (span.drafts == 0) continue;
+      for (std::size_t group = 0; group < span.tables.size(); ++group) {
+        const PageTable& table = span.tables[group];
+        const ViewId view{static_cast<std::int32_t>(group)};
+        const auto first = static_cast<std::size_t>(span.position / pool.page_tokens());
+        for (std::size_t i = first; i < table.size(); ++i) {
+          kept.push_back({view, index(table[i]), bytes_of(view, index(table[i]))});
+        }
+      }
+    }
+    StepResult result = runner.run(step);
+    for (const Kept& one : kept) write_draft_bytes(one.view, one.page, one.bytes);
+    return result;
+  }
+
+  /// Sampled after its drafts; its sequence's own span is after the token before them.
+  static Span branch_of(const Next& next, std::size_t i,
+                        const std::vector<std::vector<TokenId>>& lines,
+                        const SamplingParams& params) {
+    const Memory& memory = *next.memory;
+    const Memory::Branch& branch = memory.branch(static_cast<std::int32_t>(i));
+    const std::size_t before = next.before.size();
+    Span span = {.tokens = next.branches[i],
+                 .position = static_cast<std::int32_t>(before),
+                 .tables = branch.tables,
+                 .read_slot = memory.read_slot(),
+                 .write_slot = no_slot,
+                 .samples = {},
+                 .drafts = static_cast<std::int32_t>(next.branches[i].size()) - 1,
+                 .ring = memory.ring(),
+                 .branch_ring = branch.ring,
+                 .ring_entries = memory.ring_entries()};
+    for (std::int32_t t = 1; t <= span.drafts; ++t) {
+      const std::size_t end = before + static_cast<std::size_t>(t) + 1;
+      span.samples.push_back({.token = t,
+                              .params = &params,
+                              .draw = end - 1,
+                              .history = std::span(lines.back()).first(end),
+                              .prompt_tokens = 1});
+    }
+    return span;
+  }
+
   void reserve(const Next& next) {
     REQUIRE(next.memory->reserve(static_cast<std::int32_t>(next.tokens.size())));
     if (next.drafts > 0 && has_rings()) REQUIRE(next.memory->reserve_ring());
   }
 
   static StoreLayout flat(const Geometry& geometry, kernels::Device device) {
-    return flat_memory(geometry, 2 * sequences * length_max / geometry.page_tokens, 4 * sequences,
+    return flat_memory(geometry, 4 * sequences * length_max / geometry.page_tokens, 4 * sequences,
                        kernels::handle_bytes_min(device),
-                       {.count = sequences, .tokens = draft_ring_tokens});
+                       {.count = sequences + branches, .tokens = draft_ring_tokens});
   }
   static ModelMemoryLayout elastic_memory(const Geometry& geometry, kernels::Device device) {
     const std::size_t sequence = 4 * geometry.slot_bytes +
@@ -234,8 +331,9 @@ inline PlainRun plain_run(DraftWorld& world, std::int32_t prompt, std::int32_t c
   return run;
 }
 
-/// Sequences with random drafts, partly right, in steps together with chunks of prompts and with
-/// single tokens; with checkpoints, from which others go on, and rings that are given back.
+/// Sequences with random drafts, partly right, and branches of others, in steps together with
+/// chunks of prompts and with single tokens; with checkpoints, from which others go on, and rings
+/// that are given back.
 class DraftSchedule {
  public:
   DraftSchedule(DraftWorld& world, unsigned seed, const SamplingParams& params)
@@ -257,6 +355,7 @@ class DraftSchedule {
       same_ &= world_.state_of(*each.memory) == each.plain.state;
     }
     CHECK(drafted_ > 0);
+    CHECK(branches_taken_ > 0);
     CHECK((guessed_ > 0) == world_.model.plan.draft.has_value());
     return same_;
   }
@@ -266,7 +365,8 @@ class DraftSchedule {
     PlainRun plain;
     std::optional<Memory> memory = {};
     std::int32_t at = 0;
-    std::int32_t right = 0;  // drafts of the step
+    std::int32_t right = 0;                   // drafts of the step
+    std::vector<std::int32_t> right_in = {};  // its branches
 
     std::int32_t left() const { return static_cast<std::int32_t>(plain.tokens.size()) - at; }
     std::span<const TokenId> before() const {
@@ -294,7 +394,38 @@ class DraftSchedule {
       const TokenId wrong{(index(token) + 1 + i) % world_.model.plan.vocab};
       next.tokens.push_back(i < count + each.right ? token : wrong);
     }
+    each.right_in.clear();
+    for (int i = below(3); i > 0 && next.drafts > 0; --i) add_branch(each, next);
     return next;
+  }
+
+  void add_branch(Running& each, DraftWorld::Next& next) {
+    const std::int32_t drafts = 1 + below(std::min(draft_ring_tokens, each.left() - 1));
+    if (!each.memory->reserve_branch(1 + drafts)) return;  // a small pool may have no room
+    each.right_in.push_back(below(drafts + 1));
+    std::vector<TokenId>& tokens = next.branches.emplace_back();
+    for (std::int32_t i = 0; i <= drafts; ++i) {
+      const TokenId token = each.plain.tokens[static_cast<std::size_t>(each.at + i)];
+      const TokenId wrong{(index(token) + 2 + i) % world_.model.plan.vocab};
+      tokens.push_back(i <= each.right_in.back() ? token : wrong);
+    }
+  }
+
+  /// The rows of its branches begin at `rows`; one is taken where it has more right drafts.
+  void take_branch(Running& each, const std::vector<DraftRow>* rows) {
+    std::int32_t best = -1, most = each.right;
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(each.right_in.size()); ++i) {
+      const std::vector<DraftRow>& own = rows[i];
+      const std::int32_t right = each.right_in[static_cast<std::size_t>(i)];
+      same_ &= std::equal(own.begin(), own.begin() + right, each.plain.rows.begin() + each.at + 1);
+      if (right <= most) continue;
+      best = i;
+      most = right;
+    }
+    if (best < 0) return;
+    each.memory->take_branch(best);
+    each.right = most;
+    ++branches_taken_;
   }
 
   void run_step() {
@@ -307,12 +438,17 @@ class DraftSchedule {
     }
     if (world_.model.plan.draft && below(3) != 0) draft(who, nexts);
     const auto rows = world_.run(nexts, params_);
+    std::size_t branch = who.size();
     for (std::size_t i = 0; i < who.size(); ++i) {
       Running& each = *who[i];
+      const std::int32_t own_right = each.right;
+      take_branch(each, rows.data() + branch);
+      branch += each.right_in.size();
       const auto tokens = static_cast<std::int32_t>(nexts[i].tokens.size());
-      const std::int32_t kept = tokens - nexts[i].drafts + each.right;
-      same_ &=
-          std::equal(rows[i].begin(), rows[i].begin() + kept, each.plain.rows.begin() + each.at);
+      const std::int32_t certain = tokens - nexts[i].drafts;
+      same_ &= std::equal(rows[i].begin(), rows[i].begin() + certain + own_right,
+                          each.plain.rows.begin() + each.at);
+      const std::int32_t kept = certain + each.right;
       each.memory->keep(kept, each.right);
       each.at += kept;
       if (below(8) == 0) each.memory->release_ring();
@@ -348,6 +484,9 @@ class DraftSchedule {
     REQUIRE(other.has_value());
     const auto at = static_cast<std::size_t>(each.at);
     if (world_.model.plan.draft && !each.plain.drafts[at].empty()) {
+      for (const Running& another : all_) {
+        if (&another != &each && another.at > 0) world_.spoil_carry(*other, *another.memory);
+      }
       const auto drafts = world_.draft({{.memory = &*other,
                                          .before = each.before(),
                                          .tokens = {each.plain.tokens[at], TokenId{0}},
@@ -364,7 +503,7 @@ class DraftSchedule {
   const SamplingParams& params_;
   std::mt19937 random_;
   std::vector<Running> all_;
-  std::int64_t drafted_ = 0, guessed_ = 0;
+  std::int64_t drafted_ = 0, guessed_ = 0, branches_taken_ = 0;
   bool same_ = true;
 };
 

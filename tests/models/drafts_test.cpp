@@ -69,6 +69,20 @@ TEST_SUITE("models/drafts") {
     }
   }
 
+  TEST_CASE("planted bugs of a draft layer's memory show in its guesses") {
+    for (const DraftFault fault :
+         {DraftFault::entries_of_drafting_kept, DraftFault::carry_of_another}) {
+      CAPTURE(static_cast<int>(fault));
+      bool is_found = false;
+      for (unsigned seed = 1; seed < 4 && !is_found; ++seed) {
+        DraftWorld world = world_of("qwen3_5-dense", DType::bf16, kernels::best_isa(), false, true);
+        world.fault = fault;
+        is_found = !drafts_change_nothing(world, seed, drafts_sampling());
+      }
+      CHECK(is_found);
+    }
+  }
+
   TEST_CASE("rows of tokens and states are the same with a draft layer as without") {
     for (const std::string name : drafting_models) {
       CAPTURE(name);
