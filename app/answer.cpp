@@ -70,9 +70,13 @@ std::string drafts_text(const SpeculationStats& stats) {
   for (const double share : stats.accepted_shares()) {
     shares += fmt::format("{}{:.1f}", shares.empty() ? "" : ", ", 100 * share);
   }
+  const std::string branches =
+      stats.branch_drafts > 0
+          ? fmt::format(", in {} of {} steps in a branch", stats.branches_taken, all.steps)
+          : "";
   return fmt::format(
-      "drafts {} of {} accepted (by position {} %), {:.1f} tokens a step, made in {:.2f} s",
-      all.accepted, all.accepted + all.rejected, shares, all.acceptance_length(),
+      "drafts {} of {} accepted (by position {} %{}), {:.1f} tokens a step, made in {:.2f} s",
+      all.accepted, all.accepted + all.rejected, shares, branches, all.acceptance_length(),
       stats.drafting_seconds);
 }
 

@@ -34,7 +34,12 @@ class DraftSink final : public Sink {
   void on_text(RequestId, std::int32_t, std::string_view) override {}
   void on_finish(RequestId request, std::int32_t, const Completion& completion) override {
     const auto job = jobs_.find(request);
-    if (job != jobs_.end()) job->second->drafts = completion.tokens;
+    if (job == jobs_.end()) return;
+    job->second->drafts = completion.tokens;
+    for (const TokenEvent& event : completion.events) {
+      job->second->likely.push_back(
+          {.token = event.token, .logprob = event.logprob, .top = event.top});
+    }
   }
 
  private:
@@ -92,6 +97,7 @@ std::optional<Request> DraftModel::request_of(const DraftJob& job) const {
   Request request;
   request.max_tokens = std::min(job.most, session_.memory().length_max - known);
   request.prompt.assign(job.tokens.begin(), job.tokens.end());
+  if (job.guesses > 1) request.sampling.logprobs = job.guesses;
   if (request.max_tokens <= 0 ||
       std::ranges::any_of(request.prompt, [&](TokenId token) { return token >= end; })) {
     return std::nullopt;
@@ -127,6 +133,11 @@ void DraftModel::draft(std::span<DraftJob> jobs) {
     const auto end =
         std::ranges::find_if(job.drafts, [&](TokenId token) { return token >= TokenId{vocab_}; });
     job.drafts.erase(end, job.drafts.end());
+    if (job.likely.size() > job.drafts.size()) job.likely.resize(job.drafts.size());
+    for (SampledToken& draft : job.likely) {
+      std::erase_if(draft.top,
+                    [&](const TokenLogprob& other) { return other.token >= TokenId{vocab_}; });
+    }
   }
 }
 

@@ -387,6 +387,25 @@ std::string SpeculationFlags::kind() const {
                                     " it has nothing to do; leave one of them out");
 }
 
+TreeLimits SpeculationFlags::tree() const {
+  const auto fail = [](const std::string& text) { throw Error(ErrorKind::usage, text); };
+  if (branches == 1) {
+    if (rows > 0) fail("--draft-tokens: bounds a tree; say how wide with --draft-branches");
+    return {};
+  }
+  if (drafts == "auto") {
+    fail("--draft-branches: say how deep the tree is with --draft-steps, from 1 to 7");
+  }
+  const std::int32_t alone = 1 + std::stoi(drafts);
+  if (rows > 0 && rows < alone) {
+    fail(
+        fmt::format("--draft-tokens {}: --draft-steps {} alone takes {}, with the token before "
+                    "the guesses",
+                    rows, drafts, alone));
+  }
+  return {.branches = branches, .rows = rows > 0 ? rows : 2 * alone};
+}
+
 void add_speculation_options(CLI::App& cli, SpeculationFlags& flags) {
   flags.is_heeded = true;
   cli.add_option(
@@ -405,10 +424,20 @@ void add_speculation_options(CLI::App& cli, SpeculationFlags& flags) {
                  "it are, or the folder of an EAGLE-3 head that was trained for this model")
       ->type_name("MODEL");
   cli.add_option("--draft-steps", flags.drafts,
-                 "most guesses of an answer in a step: 1, 3, 5, 7, or auto, which goes by how many "
-                 "were right and by the times of steps")
-      ->check(CLI::IsMember({"auto", "1", "3", "5", "7"}))
+                 "most guesses of an answer in a step, one after the other: 1 to 7, or auto, which "
+                 "goes by how many were right and by the times of steps")
+      ->check(CLI::IsMember({"auto", "1", "2", "3", "4", "5", "6", "7"}))
       ->capture_default_str();
+  cli.add_option("--draft-branches", flags.branches,
+                 "with --draft-steps N: up to this many tokens are tried in one place, each in a "
+                 "branch of its own")
+      ->check(CLI::Range(1, tree_branches_max))
+      ->capture_default_str();
+  cli.add_option("--draft-tokens", flags.rows,
+                 "most tokens that a step runs of an answer with --draft-branches: the one before "
+                 "the guesses too, which every branch runs again, with what it shares (default: "
+                 "twice what the guesses take without branches)")
+      ->check(CLI::Range(2, tree_rows_max));
 }
 
 void add_lane_options(CLI::App& cli, LaneFlags& flags) {

@@ -10,6 +10,7 @@
 #include "app/model_source.h"
 #include "core/base/dtype.h"
 #include "core/base/json.h"
+#include "core/engine/draft_tree.h"
 #include "core/engine/sampling.h"
 #include "core/text/chat_template.h"
 #include "core/text/tokenizer.h"
@@ -60,12 +61,16 @@ struct PoolOptions {
 struct SpeculationFlags {
   std::string source = "auto";  ///< auto, off, ngram, mtp, eagle3 or draft
   std::string draft_model;      ///< as ModelOptions::model, or an EAGLE-3 head; empty: none
-  std::string drafts = "auto";  ///< of an answer in a step: auto, 1, 3, 5 or 7
+  std::string drafts = "auto";  ///< of an answer in a step, one after the other: auto, 1 to 7
+  std::int32_t branches = 1;    ///< tokens that are tried in one place; more than 1: a tree
+  std::int32_t rows = 0;        ///< TreeLimits::rows; 0: twice what the drafts alone take
   bool is_heeded = false;       ///< else auto loads no draft layer
 
   /// source, where a draft model is what auto takes: "draft", also where that is an EAGLE-3 head.
   /// Throws Error(usage) where the two disagree.
   std::string kind() const;
+  /// branches and rows. Throws Error(usage) where they do not go with drafts.
+  TreeLimits tree() const;
 };
 
 /// Prompts beside answers, each with threads of their own.
@@ -173,7 +178,8 @@ std::string parameters_text(std::int64_t parameters);
 /// options outlive `cli`.
 void add_reuse_options(CLI::App& cli, ReuseOptions& options);
 
-/// Adds --spec and --draft-steps, of commands that answer prompts. The flags outlive `cli`.
+/// Adds --spec, --draft-steps and what belongs to them, of commands that answer prompts. The flags
+/// outlive `cli`.
 void add_speculation_options(CLI::App& cli, SpeculationFlags& flags);
 
 /// Adds --disaggregate, --prefill-threads and --decode-threads, of commands that answer several

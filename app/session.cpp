@@ -109,6 +109,7 @@ Session::Parts::Parts(const ModelOptions& asked, const SessionShape& wanted,
           outline_of(source, asked,
                      {.sequences = wanted.sequences_max, .answer_tokens = wanted.answer_tokens})) {
   shape.drafts = drafts_of(asked);
+  shape.tree = asked.speculation.tree();
   const std::size_t draft_bytes = draft_model_bytes(asked, environment);
   check_loadable(source, asked);
   if (outline.head) check_loadable(*outline.head, asked);
@@ -203,6 +204,8 @@ bool Session::Parts::is_exact() const {
 SpeculationOptions Session::Parts::speculation_options() const {
   return {.is_on = shape.drafts > 0,
           .drafts = speculation.drafts == "auto" ? 0 : std::stoi(speculation.drafts),
+          .branches = shape.tree.branches,
+          .rows = shape.tree.rows,
           .drafter = draft_model.get(),
           .by_model = model.plan.draft.has_value()};
 }
@@ -451,6 +454,7 @@ Budget budget_of(const ModelOptions& options, const Environment& environment) {
                 "--snapshots int8: --memory-mode flat keeps no snapshots; use flip or remap");
   }
   budget.drafts = drafts_of(options);
+  budget.tree = options.speculation.tree();
   if (const auto lanes = lane_threads_of(options)) budget.prefill_threads = lanes->prefill;
   return budget;
 }
@@ -477,7 +481,15 @@ namespace {
 /// Rows of logits take memory, so not all of many sequences have the most drafts.
 std::int32_t step_samples_of(const SessionShape& shape) {
   constexpr std::int32_t draft_rows_max = 56;
-  return shape.sequences_max + std::min(shape.drafts * shape.sequences_max, draft_rows_max);
+  const std::int32_t each = std::max(shape.drafts, shape.tree.rows - 1);
+  return shape.sequences_max + std::min(each * shape.sequences_max, draft_rows_max);
+}
+
+/// Each runs two tokens at least.
+std::int32_t step_branches_of(const SessionShape& shape) {
+  constexpr std::int32_t branches_max = 32;
+  if (shape.drafts == 0 || shape.tree.branches == 1) return 0;
+  return std::min(shape.tree.rows / 2 * shape.sequences_max, branches_max);
 }
 
 }  // namespace
@@ -491,7 +503,8 @@ models::RunnerOptions runner_options(const models::Plan& plan, const MemoryPlan&
           .vocab_used = plan.vocab,
           .mapping = memory.mapping,
           .side_copy_bytes = memory.side_copies,
-          .step_samples = step_samples_of(shape)};
+          .step_samples = step_samples_of(shape),
+          .step_branches = step_branches_of(shape)};
 }
 
 namespace {
@@ -819,9 +832,11 @@ std::function<bool()> release_memory_when_idle(Engine& engine, std::chrono::dura
 }
 
 MemoryPlan Fit::plan(std::int32_t context, std::int32_t sequences) const {
-  return plan_memory(
-      outline_->plan, outline_->geometry, budget_, context, threads_,
-      {.sequences_max = sequences, .chunk_tokens = chunk_tokens_, .drafts = budget_.drafts});
+  return plan_memory(outline_->plan, outline_->geometry, budget_, context, threads_,
+                     {.sequences_max = sequences,
+                      .chunk_tokens = chunk_tokens_,
+                      .drafts = budget_.drafts,
+                      .tree = budget_.tree});
 }
 
 bool Fit::has_positions(std::int32_t length) const {

@@ -38,6 +38,7 @@ struct SessionShape {
   bool prefers_throughput = false;
   std::size_t host_tier_bytes = 0;  ///< all that a host tier may take, its pinned memory included
   std::int32_t drafts = 0;          ///< most of a sequence in a step
+  TreeLimits tree = {};             ///< of these drafts
 };
 
 /// How the budget was divided, in bytes.
@@ -78,6 +79,7 @@ struct Budget {
   kernels::SuperblockMapOptions mapping{};
   bool packed_snapshots = false;  ///< the pools have room for int8 snapshots
   std::int32_t drafts = 0;        ///< most of a sequence in a step, of --spec
+  TreeLimits tree = {};           ///< of these
   int prefill_threads = 0;  ///< of a lane of their own for prompts, beside the others; 0: none
 };
 

@@ -436,6 +436,7 @@ RowFields draft_fields(const SpeculationStats& stats) {
               .line("Speculation:", has_some ? drafts_text(stats) : "")
               .numbers("accept length"),
           RowField("acceptance_by_position", stats.accepted_shares()),
+          RowField("branches_taken", stats.branches_taken),
           RowField("drafting_seconds", stats.drafting_seconds)};
 }
 

@@ -28,8 +28,8 @@ struct BenchFlags {
 void check_memory_flags(const CLI::App& cli) {
   for (const char* flag :
        {"--prefix-cache", "--snapshots", "--audit", "--memory-mode", "--pool-memory",
-        "--strict-vmm", "--spec", "--draft-steps", "--draft-model", "--disaggregate",
-        "--prefill-threads", "--decode-threads"}) {
+        "--strict-vmm", "--spec", "--draft-steps", "--draft-model", "--draft-branches",
+        "--draft-tokens", "--disaggregate", "--prefill-threads", "--decode-threads"}) {
     if (cli.count(flag) == 0) continue;
     throw Error(
         ErrorKind::usage,

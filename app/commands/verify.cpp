@@ -53,13 +53,14 @@ models::RunnerOptions runner_options(const BareModel& model, const PassageOption
       (passage_options.length_max + geometry.page_tokens - 1) / geometry.page_tokens + 1;
   return {.memory = models::flat_memory(geometry, pages_each * sequences, 2 * sequences,
                                         kernels::handle_bytes_min(model.queue.device()),
-                                        {.count = sequences, .tokens = drafts_max}),
+                                        {.count = 2 * sequences, .tokens = drafts_max}),
           .step_tokens = 512,
           .step_rows = sequences,
           .positions_max = passage_options.length_max,
           .vocab_used = passage_options.vocab,
           .graphs = model.graphs,
-          .step_samples = (1 + drafts_max) * sequences};
+          .step_samples = 2 * (1 + drafts_max) * sequences,
+          .step_branches = sequences};
 }
 
 /// Pools with packed snapshots: room for two sequences and what they leave in memory, twice over,

@@ -55,6 +55,7 @@ class AnswerDrafter final : public Drafter {
                         tokens.begin() + static_cast<std::ptrdiff_t>(end));
       const std::size_t wrong = random_() % (static_cast<std::size_t>(drafts_max) + 2);
       if (wrong < job.drafts.size()) {
+        if (job.guesses > 1) job.others.push_back(job.drafts);
         std::rotate(job.drafts.begin() + static_cast<std::ptrdiff_t>(wrong), job.drafts.end() - 1,
                     job.drafts.end());
       }
@@ -232,8 +233,9 @@ void Promises::check_engine() { compare_answers("engine = straight run", run_eng
 
 void Promises::check_speculation() {
   AnswerDrafter drafter(passages_, alone_, seed_++);
-  const std::vector<Completion> answers =
-      run_engine({.is_on = true, .drafts = drafts_max, .drafter = &drafter});
+  const bool has_branches = runner_->capacity().step_branches > 0;
+  const std::vector<Completion> answers = run_engine(
+      {.is_on = true, .drafts = drafts_max, .branches = has_branches ? 2 : 1, .drafter = &drafter});
   bool has_drafts = false;
   for (const Completion& answer : answers) has_drafts |= answer.usage.drafts.steps > 0;
   const bool can_have = std::ranges::any_of(

@@ -40,7 +40,8 @@ class Promises {
   void check_packed(Runner& packed);
   void check_engine();
   /// The engine again, with drafts that are right for a while and then wrong. The runner has rings
-  /// where it has recurrent layers, and rows for them.
+  /// where it has recurrent layers, and rows for them. Where it has room for branches, a second
+  /// guess is right for as long as there are tokens.
   void check_speculation();
 
   /// On another runner of the same model. `what` names it: "threads 1 = threads 2".

@@ -380,7 +380,7 @@ TEST_SUITE("app/surface_run") {
     CHECK(contains(stats.err, " accepted (by position "));
     CHECK(contains(stats.err, " tokens a step, made in "));
     CHECK(tool({"run", "-p", "Hello", "--spec", "mtp"}).exit_code == 2);
-    CHECK(tool({"run", "-p", "Hello", "--draft-steps", "2"}).exit_code == 2);
+    CHECK(tool({"run", "-p", "Hello", "--draft-steps", "8"}).exit_code == 2);
   }
 
   TEST_CASE("bytes of logprobs are a token's own, also of a part of a character") {

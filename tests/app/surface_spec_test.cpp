@@ -111,6 +111,68 @@ TEST_SUITE("app/surface_spec") {
     }
   }
 
+  TEST_CASE("a batch's answers are the same where branches of drafts are verified") {
+    for (const std::string name :
+         {"falcon-h1-groups", "granite-moe-nope", "lfm2-moe", "qwen3-next-odd", "gpt-oss"}) {
+      CAPTURE(name);
+      const RandomModel model(name);
+      const auto plain = answer_mixed(model, plain_options).answers;
+      CHECK(plain.size() == 24);
+      for (const std::vector<std::string>& options : std::vector<std::vector<std::string>>{
+               {"--parallel", "1", "--prefix-cache", "off", "--draft-steps", "4"},
+               {"--parallel", "1", "--draft-steps", "7", "--draft-tokens", "32"},
+               {"--parallel", "8", "--prefix-cache", "off", "--draft-steps", "2"},
+               {"--parallel", "8", "--draft-steps", "3", "--page-tokens", "32", "--pool-memory",
+                "900KB", "--audit"}}) {
+        CAPTURE(options);
+        std::vector<std::string> all = {"--spec", "ngram", "--draft-branches", "4"};
+        all.insert(all.end(), options.begin(), options.end());
+        const MixedAnswers mixed = answer_mixed(model, all);
+        CHECK(mixed.answers == plain);
+      }
+    }
+  }
+
+  TEST_CASE("a batch's answers are the same with the tree of a draft layer: depth 4, top 4, 8") {
+    const std::vector<std::string> tree = {"--spec",           "mtp", "--draft-steps",  "4",
+                                           "--draft-branches", "4",   "--draft-tokens", "8"};
+    for (const std::string& name : drafting_models) {
+      CAPTURE(name);
+      const RandomModel model(name);
+      const auto plain = answer_mixed(model, plain_options).answers;
+      std::int64_t rejected = 0;
+      for (const std::vector<std::string>& options : std::vector<std::vector<std::string>>{
+               {"--parallel", "1", "--prefix-cache", "off"},
+               {"--parallel", "8"},
+               {"--parallel", "8", "--prefix-cache", "off", "--page-tokens", "32"},
+               {"--parallel", "1", "--ubatch", "9", "--memory-mode", "flip"}}) {
+        CAPTURE(options);
+        std::vector<std::string> all = tree;
+        all.insert(all.end(), options.begin(), options.end());
+        const MixedAnswers mixed = answer_mixed(model, all);
+        CHECK(mixed.answers == plain);
+        rejected += mixed.rejected;
+      }
+      CHECK(rejected > 2'000);
+      if (name == drafting_models.front() || name == drafting_models.back()) check_chat(name, tree);
+    }
+  }
+
+  TEST_CASE("a tree that cannot be is refused, with what to say instead") {
+    const auto error = [](const std::vector<std::string>& options) {
+      std::vector<std::string> all = {"run", "demo", "-p", "x"};
+      all.insert(all.end(), options.begin(), options.end());
+      const ToolResult result = run_tool({.arguments = all});
+      CHECK(result.exit_code == 2);
+      return result.err;
+    };
+    CHECK(contains(error({"--draft-branches", "4"}), "how deep the tree is with --draft-steps"));
+    CHECK(contains(error({"--draft-tokens", "8"}), "how wide with --draft-branches"));
+    CHECK(contains(error({"--draft-branches", "4", "--draft-steps", "7", "--draft-tokens", "7"}),
+                   "--draft-tokens 7: --draft-steps 7 alone takes 8"));
+    CHECK(error({"--draft-branches", "9", "--draft-steps", "4"}) != "");
+  }
+
   TEST_CASE("a batch's answers are the same where another model drafts, or the same one") {
     const RandomModel model("granite-swa-moe"), other("lfm3");
     const auto plain = answer_mixed(model, plain_options).answers;
@@ -126,6 +188,11 @@ TEST_SUITE("app/surface_spec") {
                                "--draft-steps", "5", "--pool-memory", "700KB"})
               .answers == plain);
     CHECK(answer_mixed(model, {"--parallel", "4", "--draft-model", other.path()}).answers == plain);
+    for (const std::string parallel : {"1", "8"}) {
+      CHECK(answer_mixed(model, {"--parallel", parallel, "--draft-model", other.path(),
+                                 "--draft-steps", "4", "--draft-branches", "4"})
+                .answers == plain);
+    }
   }
 
   TEST_CASE("a model that drafts has the same vocabulary, and is counted") {

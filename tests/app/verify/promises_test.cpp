@@ -23,12 +23,13 @@ enum class Fault {
   none,
   company_shows,    ///< a row's logits depend on how many spans the step has
   cut_shows,        ///< a long span computes its last row differently
-  order_lost,       ///< the copies of a checkpoint are not carried out
+  order_lost,       ///< the copies of pages are not carried out
   packed_lost,      ///< of the sequences that go on from one int8 snapshot the last gets zeros
   reads_live_slot,  ///< the first step after a checkpoint or resume reads the slot it writes
   nothing_but_nan,  ///< one logit is not a number
   other_token,      ///< the logits are right, the token drawn beside two others is not
   drafts_show,      ///< the token drawn before drafts is another one
+  branches_show,    ///< the first token drawn in a branch is another one
 };
 
 /// A real runner, spoilt.
@@ -60,6 +61,8 @@ class FaultyRunner : public Runner {
       if (fault_ == Fault::other_token && step.spans.size() > 2)
         result.sampled[row].token = TokenId{1};
       if (fault_ == Fault::drafts_show && span.drafts > 0) result.sampled[row].token = TokenId{1};
+      if (fault_ == Fault::branches_show && span.branch_ring != no_ring)
+        result.sampled[row].token = TokenId{1};
       row += span.samples.size();
     }
     return result;
@@ -101,12 +104,13 @@ struct Opened {
                                nullptr)),
         runner(model.queue, model.model.plan, model.model.weights, model.model.geometry,
                {.memory = models::flat_memory(model.model.geometry, 48, 14, 4096,
-                                              {.count = 8, .tokens = drafts_max}),
+                                              {.count = 16, .tokens = drafts_max}),
                 .step_tokens = 256,
                 .step_rows = 8,
                 .positions_max = 80,
                 .vocab_used = model.model.plan.vocab,
-                .step_samples = 64}) {}
+                .step_samples = 128,
+                .step_branches = 8}) {}
 
   /// The promises that do not hold.
   std::set<std::string> broken(Fault fault) {
@@ -170,12 +174,15 @@ TEST_SUITE("app/verify/promises") {
     CHECK(opened.broken(Fault::company_shows).contains("4 at once, one answer"));
     CHECK(opened.broken(Fault::cut_shows).contains("in pieces = whole"));
     CHECK(opened.broken(Fault::cut_shows).contains("spoilt = sound"));
-    CHECK(opened.broken(Fault::order_lost) == Names{"checkpoint and resume = straight run"});
+    // A branch of drafts begins with a copy, too.
+    CHECK(opened.broken(Fault::order_lost) ==
+          Names{"checkpoint and resume = straight run", "speculation = plain"});
     CHECK(opened.broken(Fault::reads_live_slot).contains("checkpoint and resume = straight run"));
     CHECK(opened.broken(Fault::nothing_but_nan).contains("logits are numbers"));
     CHECK(opened.broken(Fault::other_token).contains("engine = straight run"));
     CHECK(opened.broken(Fault::other_token).contains("together = alone"));
     CHECK(opened.broken(Fault::drafts_show) == Names{"speculation = plain"});
+    CHECK(opened.broken(Fault::branches_show) == Names{"speculation = plain"});
   }
 
   TEST_CASE("two that go on from one int8 snapshot") {
