@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <deque>
 #include <exception>
 #include <functional>
 #include <map>
@@ -19,6 +18,7 @@
 #include "core/base/scoped_flag.h"
 #include "core/engine/accept_drafts.h"
 #include "core/engine/engine_limits.h"
+#include "core/engine/event_queue.h"
 #include "core/engine/scheduler.h"
 #include "core/engine/sequence.h"
 #include "core/engine/speculation.h"
@@ -33,15 +33,6 @@ struct ActiveRequest {
   Sink* sink;
   std::vector<std::unique_ptr<Sequence>> choices;  ///< null: ended
   std::size_t unfinished = 0;
-};
-
-/// What a sink has yet to receive: text, or the end.
-struct Event {
-  Sink* sink;
-  RequestId request;
-  std::int32_t choice;
-  std::string text;
-  std::optional<Completion> completion;
 };
 
 /// The step that the runner has: which sequences run in it, and since when.
@@ -159,7 +150,6 @@ class EngineState {
   void keep_logits(Sequence& sequence, const StepResult& result, std::size_t row);
   void emit_text(const ActiveRequest& active, const Sequence& sequence, std::string text);
   void finish(ActiveRequest& active, Sequence& sequence);
-  void deliver();
 
   Runner* runner_;
   Runner* prefill_lane_;  ///< null: runner_ has the prompts, too
@@ -177,7 +167,7 @@ class EngineState {
   Scheduler scheduler_;
   std::optional<TierWaiter> waiter_;        ///< set where there is a tier
   std::optional<Speculation> speculation_;  ///< set where it is on
-  std::deque<Event> events_;
+  EventQueue events_;
   Step step_;                       ///< the runner's last one
   Step next_step_;                  ///< the one it may get after that
   std::vector<bool> stop_in_text_;  ///< of next_step_'s sequences: which have stop strings
@@ -195,7 +185,6 @@ class EngineState {
   bool may_order_ahead_ = false;  ///< sequences began since memory was last ordered ahead
   bool is_launch_lost_ = false;   ///< of a step that was to be launched ahead
   bool in_run_ = false;
-  bool in_delivery_ = false;
 };
 
 EngineState::EngineState(Runner& runner, const Tokenizer* tokenizer, const EngineOptions& options)
@@ -294,7 +283,8 @@ void EngineState::cancel(RequestId request) {
     ignore_errors([&] { complete_prefill(request); });
   }
   const auto found = requests_.find(request);
-  if (found == requests_.end()) return deliver();  // its prompt was all that it wanted to run
+  if (found == requests_.end())
+    return events_.deliver();  // its prompt was all that it wanted to run
   ActiveRequest& active = found->second;
   const std::size_t choices = active.choices.size();
   for (std::size_t i = 0; i < choices; ++i) {
@@ -305,18 +295,18 @@ void EngineState::cancel(RequestId request) {
     finish(active, *sequence);
     if (last) break;
   }
-  deliver();
+  events_.deliver();
 }
 
 bool EngineState::step() {
-  require(!in_delivery_ && !in_run_, "engine: step() is not called from inside a step");
+  require(!events_.in_delivery() && !in_run_, "engine: step() is not called from inside a step");
   bool has_events = !events_.empty();
-  deliver();
+  events_.deliver();
   const std::int64_t failed = failed_steps_;
   try {
     if (!run_step()) {
       has_events = has_events || !events_.empty();
-      deliver();
+      events_.deliver();
       return has_events;
     }
   } catch (const Error& error) {
@@ -324,7 +314,7 @@ bool EngineState::step() {
     recover(error);
   }
   if (audits_) audit();
-  deliver();
+  events_.deliver();
   return true;
 }
 
@@ -516,12 +506,7 @@ void EngineState::apply_drafts(const Assignment& entry, std::span<const SampledT
 
 void EngineState::emit_text(const ActiveRequest& active, const Sequence& sequence,
                             std::string text) {
-  if (text.empty()) return;
-  events_.push_back({.sink = active.sink,
-                     .request = active.terms.id,
-                     .choice = sequence.age().choice,
-                     .text = std::move(text),
-                     .completion = std::nullopt});
+  events_.add_text(*active.sink, active.terms.id, sequence.age().choice, std::move(text));
 }
 
 /// Destroys the sequence and, after its last choice, the request.
@@ -541,30 +526,11 @@ void EngineState::finish(ActiveRequest& active, Sequence& sequence) {
   if (recorder_ != nullptr && !active.terms.request.prefill_only) {
     recorder_->ended(order.request, order.choice, completion.tokens);
   }
-  events_.push_back({.sink = active.sink,
-                     .request = order.request,
-                     .choice = order.choice,
-                     .text = {},
-                     .completion = std::move(completion)});
+  events_.add_end(*active.sink, order.request, order.choice, std::move(completion));
   active.choices[static_cast<std::size_t>(order.choice)].reset();
   --unfinished_;
   if (--active.unfinished == 0) requests_.erase(order.request);
   if (failure != nullptr) std::rethrow_exception(failure);
-}
-
-/// A sink may submit, cancel or throw: an event leaves the queue before it is delivered.
-void EngineState::deliver() {
-  if (in_delivery_) return;
-  const ScopedFlag delivering(in_delivery_);
-  while (!events_.empty()) {
-    const Event event = std::move(events_.front());
-    events_.pop_front();
-    if (event.completion) {
-      event.sink->on_finish(event.request, event.choice, *event.completion);
-    } else {
-      event.sink->on_text(event.request, event.choice, event.text);
-    }
-  }
 }
 
 /// False: there is nothing to do.

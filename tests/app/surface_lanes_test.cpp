@@ -52,6 +52,18 @@ TEST_SUITE("app/surface_lanes") {
     }
   }
 
+  TEST_CASE("a batch's answers are the same where snapshots go to disk and come back") {
+    const RandomModel model("granite-moe-nope");
+    const auto plain =
+        answer_mixed(model, {"--parallel", "1", "--prefix-cache", "off", "--spec", "off"}).answers;
+    for (const std::string order : {"depth-first", "file"}) {
+      CHECK(answer_mixed(model, {"--disaggregate", "--parallel", "8", "--disk-tier", "1GB",
+                                 "--disk-tier-folder", model.path(), "--pool-memory", "350KB",
+                                 "--order", order, "--audit"})
+                .answers == plain);
+    }
+  }
+
   TEST_CASE("with int8 snapshots, too, where states are not rounded") {
     // Of windows and keys alone: what is reused is exact.
     for (const std::string name : {"gpt-oss", "lfm3"}) {
