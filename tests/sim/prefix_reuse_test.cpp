@@ -250,18 +250,26 @@ TEST_SUITE("sim/prefix_reuse") {
     }
   }
 
-  TEST_CASE("after a failed step no snapshot is trusted") {
-    Fixture fixture;
-    fixture.ask(request_of(prompt_of(50)));
-    CHECK(fixture.engine.usage().snapshots > 0);
-    bool failed = false;
-    fixture.runner.fails = [&] { return !std::exchange(failed, true); };
-    fixture.submit(request_of(prompt_of(50, 5, 1)));
-    CHECK_THROWS_AS(fixture.engine.step(), StepFailure);
-    CHECK(fixture.engine.usage().snapshots == 0);
-    CHECK(fixture.engine.pool().all_free());
-    fixture.run();
-    CHECK(fixture.completion(1).usage.reuse_limit == ReuseLimit::memory_was_taken);
+  TEST_CASE("a failed step takes the snapshots that its orders were to fill, and no others") {
+    for (const Precision precision : {Precision::exact, Precision::int8}) {
+      EngineOptions options = usual;
+      options.prefixes.precision = precision;
+      Fixture fixture(elastic(40), options);
+      fixture.ask(request_of(prompt_of(50)));
+      // As int8 the end of the turn is packed by the next step.
+      const std::int32_t to_fill = fixture.engine.pool().has_orders() ? 1 : 0;
+      CHECK(to_fill == (precision == Precision::int8 ? 1 : 0));
+      const std::int32_t before = fixture.engine.usage().snapshots;
+      CHECK(before > 1);
+      bool failed = false;
+      fixture.runner.fails = [&] { return !std::exchange(failed, true); };
+      fixture.submit(request_of(prompt_of(50, 5, 1)));
+      CHECK_THROWS_AS(fixture.engine.step(), StepFailure);
+      CHECK(fixture.engine.usage().snapshots == before - to_fill);
+      fixture.engine.audit();
+      fixture.run();
+      CHECK(fixture.completion(1).usage.reused_tokens > 40);
+    }
   }
 
   TEST_CASE("orders left at the end are executed on request") {
