@@ -208,6 +208,12 @@ std::vector<std::int32_t> counts_of(const O& options, ListField field) {
   return counts;
 }
 
+/// What these options have measured.
+Uses measured_by(const BenchOptions& options) {
+  if (!options.measures_requests()) return use::kernels;
+  return options.measures_mix() ? use::mix : use_of(parse_dataset(options.dataset));
+}
+
 }  // namespace
 
 void add_bench_options(CLI::App& cli, BenchOptions& options) {
@@ -229,8 +235,7 @@ void add_bench_options(CLI::App& cli, BenchOptions& options) {
 
 void check_flags(const CLI::App& cli, const BenchOptions& options) {
   const bool has_requests = options.measures_requests();
-  const Uses requests = options.measures_mix() ? use::mix : use_of(parse_dataset(options.dataset));
-  const Uses measured = has_requests ? requests : use::kernels;
+  const Uses measured = measured_by(options);
   for (const BenchFlag& flag : bench_flags) {
     const std::string name = flag_name(flag);
     if ((flag.uses & measured) != 0 || cli.count(name) == 0) continue;
