@@ -51,7 +51,9 @@ TEST_SUITE("app/surface_spec") {
                {"--parallel", "8", "--prefix-cache", "off", "--draft-steps", "7"},
                {"--parallel", "8", "--page-tokens", "32", "--draft-steps", "3"},
                {"--parallel", "5", "--memory-mode", "flip", "--draft-steps", "5", "--ubatch", "9"},
-               {"--parallel", "8", "--pool-memory", "700KB", "--draft-steps", "5"}}) {
+               {"--parallel", "8", "--pool-memory", "700KB", "--draft-steps", "5"},
+               {"--parallel", "5", "--disaggregate", "--draft-steps", "4", "--draft-branches", "4",
+                "--draft-tokens", "8"}}) {
         CAPTURE(options);
         std::vector<std::string> all = {"--spec", "mtp"};
         all.insert(all.end(), options.begin(), options.end());
@@ -79,7 +81,9 @@ TEST_SUITE("app/surface_spec") {
                {"--parallel", "8", "--prefix-cache", "off", "--draft-steps", "7"},
                {"--parallel", "8", "--page-tokens", "32", "--draft-steps", "3"},
                {"--parallel", "5", "--memory-mode", "flip", "--draft-steps", "5", "--ubatch", "9"},
-               {"--parallel", "8", "--pool-memory", "700KB", "--draft-steps", "5"}}) {
+               {"--parallel", "8", "--pool-memory", "700KB", "--draft-steps", "5"},
+               {"--parallel", "5", "--disaggregate", "--draft-steps", "4", "--draft-branches", "4",
+                "--draft-tokens", "8"}}) {
         CAPTURE(options);
         const bool is_one = options[1] == "1";
         std::vector<std::string> all = {"--spec", is_one ? "auto" : "eagle3", "--draft-model",
