@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -129,7 +130,10 @@ struct Figures {
   double itl_p50 = 0, itl_p99 = 0;    ///< ms
   double answer_rate = 0, prompt_rate = 0;
 
-  double itl_ratio() const { return itl_p50 > 0 ? itl_p99 / itl_p50 : 0; }
+  /// Nothing where most tokens come several at a time, by drafts: then there is no time between.
+  std::optional<double> itl_ratio() const {
+    return itl_p50 > 0 ? std::optional(itl_p99 / itl_p50) : std::nullopt;
+  }
 };
 
 Figures figures_of(const std::vector<LaneMixRun>& runs) {
@@ -158,6 +162,7 @@ constexpr const char* name_apart = "disaggregated";
 Json row_of(const LaneMix& mix, const char* lanes, const std::string& threads,
             const std::vector<LaneMixRun>& runs) {
   const Figures figures = figures_of(runs);
+  const std::optional<double> ratio = figures.itl_ratio();
   Json row = {{"lanes", lanes},
               {"threads", threads},
               {"running_answers", mix.answers},
@@ -169,7 +174,7 @@ Json row_of(const LaneMix& mix, const char* lanes, const std::string& threads,
               {"max_ttft_ms", figures.ttft_max},
               {"median_itl_ms", figures.itl_p50},
               {"p99_itl_ms", figures.itl_p99},
-              {"itl_p99_over_median", figures.itl_ratio()},
+              {"itl_p99_over_median", ratio ? Json(*ratio) : Json(nullptr)},
               {"answer_tokens_per_s", figures.answer_rate},
               {"prompt_tokens_per_s", figures.prompt_rate}};
   Json ttfts = Json::array(), itls = Json::array();
@@ -205,11 +210,12 @@ Table lane_table(const LaneComparison& comparison) {
   const auto add = [&](const char* lanes, const std::string& threads,
                        const std::vector<LaneMixRun>& runs) {
     const Figures of = figures_of(runs);
-    table.rows.push_back({lanes, threads, fmt::format("{:.0f}", of.ttft_p50),
-                          fmt::format("{:.0f}", of.ttft_max), fmt::format("{:.1f}", of.itl_p50),
-                          fmt::format("{:.1f}", of.itl_p99), fmt::format("{:.1f}", of.itl_ratio()),
-                          fmt::format("{:.1f}", of.answer_rate),
-                          fmt::format("{:.1f}", of.prompt_rate)});
+    const std::optional<double> ratio = of.itl_ratio();
+    table.rows.push_back(
+        {lanes, threads, fmt::format("{:.0f}", of.ttft_p50), fmt::format("{:.0f}", of.ttft_max),
+         fmt::format("{:.2f}", of.itl_p50), fmt::format("{:.2f}", of.itl_p99),
+         ratio ? fmt::format("{:.1f}", *ratio) : "-", fmt::format("{:.1f}", of.answer_rate),
+         fmt::format("{:.1f}", of.prompt_rate)});
   };
   add(name_together, comparison.threads_together, comparison.together);
   add(name_apart, comparison.threads_apart, comparison.apart);
@@ -231,9 +237,13 @@ std::string lane_verdict(const LaneComparison& comparison) {
   std::string text;
   for (const Kind& kind : kinds) {
     const double one = together.*kind.figure, other = apart.*kind.figure;
+    if (one == other) {
+      text += fmt::format("{}: even, {:.2f} {}\n", kind.name, one, kind.unit);
+      continue;
+    }
     const bool apart_wins = kind.is_less_better ? other < one : other > one;
     const double better = apart_wins ? other : one, worse = apart_wins ? one : other;
-    text += fmt::format("{}: {} wins, {:.1f} {} for {:.1f}\n", kind.name,
+    text += fmt::format("{}: {} wins, {:.2f} {} for {:.2f}\n", kind.name,
                         apart_wins ? name_apart : name_together, better, kind.unit, worse);
   }
   return text;
