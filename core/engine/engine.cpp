@@ -283,8 +283,8 @@ void EngineState::cancel(RequestId request) {
     ignore_errors([&] { complete_prefill(request); });
   }
   const auto found = requests_.find(request);
-  if (found == requests_.end())
-    return events_.deliver();  // its prompt was all that it wanted to run
+  // Its prompt was all that it wanted to run.
+  if (found == requests_.end()) return events_.deliver();
   ActiveRequest& active = found->second;
   const std::size_t choices = active.choices.size();
   for (std::size_t i = 0; i < choices; ++i) {
