@@ -471,7 +471,7 @@ void Scheduler::keep_logits(Sequence& sequence, std::span<const float> logits) {
 }
 
 void Scheduler::release_failed(std::span<const Assignment> plan, std::span<const Order> orders) {
-  const VoidUnits lost = pool_->void_units(orders);
+  const UnitSet lost = pool_->void_units(orders);
   std::erase_if(running_, [&](Sequence* sequence) {
     const bool is_lost = pool_->holds(sequence->memory(), lost);
     require(!is_lost || !sequence->is_under_way(), "scheduler: no order names what is under way");

@@ -180,62 +180,31 @@ void MemoryPool::resync_owners() {
   }
 }
 
-namespace {
-
-/// What an order reads and writes of units. A change of owner does neither.
-struct OrderUnits {
-  std::vector<std::pair<ViewId, std::int32_t>> from;
-  std::optional<std::pair<ViewId, std::int32_t>> to;
-};
-
-OrderUnits units_of(const Order& order, const MemoryLayout& layout) {
-  const ViewId slots = layout.slot_view();
-  if (const auto* copy = std::get_if<UnitCopy>(&order)) {
-    return {.from = {{copy->view, copy->from}}, .to = std::pair(copy->view, copy->to)};
-  }
-  if (const auto* pack = std::get_if<PackSlot>(&order)) {
-    return {.from = {{slots, index(pack->from)}},
-            .to = std::pair(layout.packed_view(), index(pack->to))};
-  }
-  if (const auto* unpack = std::get_if<UnpackSlot>(&order)) {
-    return {.from = {{layout.packed_view(), index(unpack->from)}},
-            .to = std::pair(slots, index(unpack->to))};
-  }
-  if (const auto* advanced = std::get_if<AdvanceSlot>(&order)) {
-    return {.from = {{slots, index(advanced->from)}, {layout.ring_view(), index(advanced->ring)}},
-            .to = std::pair(slots, index(advanced->to))};
-  }
-  return {};
-}
-
-}  // namespace
-
-VoidUnits MemoryPool::void_units(std::span<const Order> failed) const {
-  VoidUnits units;
+UnitSet MemoryPool::void_units(std::span<const Order> failed) const {
+  UnitSet units;
   for (const Order& order : failed) {
-    const OrderUnits of = units_of(order, layout());
-    if (of.to) units.add(of.to->first, of.to->second);
+    if (const auto to = units_of(order, layout()).to) units.insert(*to);
   }
   for (const Order& order : orders_) {
     const OrderUnits of = units_of(order, layout());
-    const bool is_void = std::any_of(of.from.begin(), of.from.end(), [&](const auto& unit) {
-      return units.has(unit.first, unit.second);
-    });
-    if (of.to && is_void) units.add(of.to->first, of.to->second);
+    const bool is_void = std::any_of(of.from.begin(), of.from.end(),
+                                     [&](const ViewUnit& unit) { return units.contains(unit); });
+    if (of.to && is_void) units.insert(*of.to);
   }
   return units;
 }
 
-bool MemoryPool::holds(const Memory& memory, const VoidUnits& units) const {
+bool MemoryPool::holds(const Memory& memory, const UnitSet& units) const {
   bool found = false;
-  for_units(memory, [&](ViewId view, std::int32_t unit) { found |= units.has(view, unit); });
+  for_units(memory, [&](ViewId view, std::int32_t unit) { found |= units.contains({view, unit}); });
   return found;
 }
 
-bool MemoryPool::holds(const Checkpoint& checkpoint, const VoidUnits& units) const {
-  const std::vector<CheckpointUnit> all = hyb::units_of(checkpoint, layout());
-  return std::any_of(all.begin(), all.end(),
-                     [&](const CheckpointUnit& unit) { return units.has(unit.view, unit.unit); });
+bool MemoryPool::holds(const Checkpoint& checkpoint, const UnitSet& units) const {
+  const std::vector<CheckpointUnit> all = units_of(checkpoint, layout());
+  return std::any_of(all.begin(), all.end(), [&](const CheckpointUnit& unit) {
+    return units.contains({unit.view, unit.unit});
+  });
 }
 
 void MemoryPool::order_owners_again(std::span<const Order> failed) {

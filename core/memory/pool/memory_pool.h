@@ -4,16 +4,15 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <set>
 #include <span>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "core/base/ids.h"
 #include "core/memory/orders.h"
 #include "core/memory/pool/layout.h"
 #include "core/memory/pool/memory.h"
+#include "core/memory/pool/order_units.h"
 #include "core/memory/pool/superblocks.h"
 
 namespace hyb {
@@ -51,16 +50,6 @@ struct PoolUsage {
 struct SharedPrefix {
   const Checkpoint* from = nullptr;  ///< null: there is none
   std::int32_t tokens = 0;
-};
-
-/// Units whose bytes are unknown.
-class VoidUnits {
- public:
-  void add(ViewId view, std::int32_t unit) { units_.emplace(view, unit); }
-  bool has(ViewId view, std::int32_t unit) const { return units_.contains({view, unit}); }
-
- private:
-  std::set<std::pair<ViewId, std::int32_t>> units_;
 };
 
 /// The memory of all sequences of a model: allocates pages, slots, packed snapshots and
@@ -116,9 +105,10 @@ class MemoryPool {
   /// The same for a step of which this is known: with no other one was it under way in its lane,
   /// and only memories that are released now, or that are in its orders, were written by it. What
   /// its orders were to fill, and what open orders fill from that.
-  VoidUnits void_units(std::span<const Order> failed) const;
-  bool holds(const Memory& memory, const VoidUnits& units) const;
-  bool holds(const Checkpoint& checkpoint, const VoidUnits& units) const;
+  UnitSet void_units(std::span<const Order> failed) const;
+  /// Whether one of the units is among those that it holds.
+  bool holds(const Memory& memory, const UnitSet& units) const;
+  bool holds(const Checkpoint& checkpoint, const UnitSet& units) const;
   /// The failed step's changes of owners are ordered again, before the orders that are open. What
   /// holds void units was released.
   void order_owners_again(std::span<const Order> failed);

@@ -1,32 +1,10 @@
 #include "core/memory/prefix/snapshot_io.h"
 
-#include <algorithm>
-#include <set>
 #include <utility>
-#include <variant>
 
 #include "core/base/error.h"
 
 namespace hyb {
-namespace {
-
-/// The unit whose bytes an order makes.
-std::optional<std::pair<ViewId, std::int32_t>> target_of(const Order& order,
-                                                         const MemoryLayout& layout) {
-  if (const auto* copy = std::get_if<UnitCopy>(&order)) return std::pair(copy->view, copy->to);
-  if (const auto* slot = std::get_if<UnpackSlot>(&order)) {
-    return std::pair(layout.slot_view(), index(slot->to));
-  }
-  if (const auto* packed = std::get_if<PackSlot>(&order)) {
-    return std::pair(layout.packed_view(), index(packed->to));
-  }
-  if (const auto* slot = std::get_if<AdvanceSlot>(&order)) {
-    return std::pair(layout.slot_view(), index(slot->to));
-  }
-  return std::nullopt;
-}
-
-}  // namespace
 
 void SnapshotIo::set_draft_bytes(std::vector<std::size_t> bytes) {
   require(bytes.size() <= static_cast<std::size_t>(layout().views()),
@@ -47,14 +25,11 @@ void SnapshotIo::flush_orders() {
 
 bool SnapshotIo::has_bytes(const Checkpoint& checkpoint) const {
   if (!pool_->has_orders()) return true;
-  std::set<std::pair<ViewId, std::int32_t>> waiting;
+  UnitSet waiting;
   for (const Order& order : pool_->orders()) {
-    if (const auto target = target_of(order, layout())) waiting.insert(*target);
+    if (const auto to = units_of(order, layout()).to) waiting.insert(*to);
   }
-  const std::vector<CheckpointUnit> units = units_of(checkpoint, layout());
-  return std::none_of(units.begin(), units.end(), [&](const CheckpointUnit& unit) {
-    return waiting.contains({unit.view, unit.unit});
-  });
+  return !pool_->holds(checkpoint, waiting);
 }
 
 void SnapshotIo::read(const CheckpointUnit& unit, std::span<std::byte> bytes) const {

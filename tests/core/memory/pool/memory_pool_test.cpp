@@ -186,7 +186,7 @@ TEST_SUITE("core/memory/memory_pool") {
                                 from_exact = pool.resume(*exact);
     const std::size_t open = pool.orders().size();
 
-    const VoidUnits units = pool.void_units(failed);
+    const UnitSet units = pool.void_units(failed);
     CHECK(pool.holds(*packed, units));
     CHECK_FALSE(pool.holds(*exact, units));
     CHECK_FALSE(pool.holds(*memory, units));
