@@ -103,6 +103,7 @@ void Speculation::add_drafts(std::span<const Assignment> plan) {
   accepted_ = 0;
   preparing_ = {};
   entries_.clear();
+  trees_.clear();
   policy_.plan(static_cast<std::int32_t>(plan.size()), runs_single_tokens(plan));
   drafter_ == nullptr ? add_model_drafts(plan) : add_guesses(plan);
   const std::chrono::nanoseconds all = now_() - begin;
@@ -132,33 +133,39 @@ void Speculation::add_guesses(std::span<const Assignment> plan) {
   preparing_ = now_() - begin;
   drafter_->draft(jobs_);
   for (std::size_t i = 0; i < jobs_.size(); ++i) {
-    if (!jobs_[i].likely.empty()) jobs_[i].drafts = tree_of(jobs_[i].likely, tree_).front().drafts;
-    add_guess(jobs_[i], plan[entries_[i]], entries_[i]);
+    DraftJob& job = jobs_[i];
+    const Assignment& entry = plan[entries_[i]];
+    std::vector<DraftPath> tree;
+    if (!job.likely.empty()) {
+      tree = tree_of(job.likely, tree_);
+      job.drafts = tree.front().drafts;
+    }
+    add_guess(job, entry, entries_[i]);
+    if (entry.drafts == 0 || tree_.branches == 1) continue;
+    trees_.push_back({entries_[i], with_room(std::move(tree), job, entry)});
   }
-  // Branches have the room that is left.
-  for (std::size_t i = 0; i < jobs_.size() && tree_.branches > 1; ++i) {
-    if (plan[entries_[i]].drafts > 0) add_branches_of(jobs_[i], plan[entries_[i]], entries_[i]);
-  }
+  add_branches();
 }
 
-void Speculation::add_branches_of(DraftJob& job, const Assignment& entry, std::size_t at) {
-  std::vector<DraftPath> tree;
-  if (job.likely.empty()) {
+/// Of guesses that have been given `entry.drafts` drafts; `tree` is empty where they have no odds.
+std::vector<DraftPath> Speculation::with_room(std::vector<DraftPath> tree, DraftJob& job,
+                                              const Assignment& entry) const {
+  if (tree.empty()) {
     job.drafts.resize(static_cast<std::size_t>(entry.drafts));
     job.others.insert(job.others.begin(), std::move(job.drafts));
-    tree = tree_of(job.others, tree_);
-  } else {
-    tree = tree_of(job.likely, tree_);
-    // What a branch shares is run by the drafts that there was room for.
-    std::erase_if(tree, [&](const DraftPath& path) { return path.shared > entry.drafts; });
+    return tree_of(job.others, tree_);
   }
-  add_branches(at, tree);
+  // What a branch shares is run by the drafts that there was room for.
+  std::erase_if(tree, [&](const DraftPath& path) { return path.shared > entry.drafts; });
+  return tree;
 }
 
-/// All but the first path, which the entry has.
-void Speculation::add_branches(std::size_t at, std::span<const DraftPath> tree) {
-  for (const DraftPath& path : tree.subspan(1)) {
-    if (!scheduler_->add_branch(at, path.drafts, path.shared)) return;
+/// All paths but the first, which the entry has: in the room that all drafts leave.
+void Speculation::add_branches() {
+  for (const auto& [at, tree] : trees_) {
+    for (const DraftPath& path : std::span(tree).subspan(1)) {
+      if (!scheduler_->add_branch(at, path.drafts, path.shared)) break;
+    }
   }
 }
 
@@ -207,22 +214,17 @@ void Speculation::add_model_drafts(std::span<const Assignment> plan) {
   if (tree_.branches > 1) want_alternatives();
   const std::vector<std::vector<SampledToken>> drawn = model_drafts_(draft_step_);
   require(drawn.size() == entries_.size(), "speculation: drafts of every sequence");
-  std::vector<std::vector<DraftPath>> trees;
   std::vector<TokenId> tokens;
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     tokens.clear();
     for (const SampledToken& draft : drawn[i]) tokens.push_back(draft.token);
     if (tree_.branches > 1 && !tokens.empty()) {
-      tokens = trees.emplace_back(tree_of(drawn[i], tree_)).front().drafts;
-    } else {
-      trees.emplace_back();
+      trees_.push_back({entries_[i], tree_of(drawn[i], tree_)});
+      tokens = trees_.back().paths.front().drafts;
     }
     scheduler_->set_drafts(entries_[i], tokens);
   }
-  // Branches have the room that is left.
-  for (std::size_t i = 0; i < entries_.size(); ++i) {
-    if (!trees[i].empty()) add_branches(entries_[i], trees[i]);
-  }
+  add_branches();
 }
 
 /// Has the model say what else is likely in the place of its drafts.

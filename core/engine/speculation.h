@@ -46,11 +46,17 @@ class Speculation {
   const SpeculationStats& stats() const { return stats_; }
 
  private:
+  struct Tree {
+    std::size_t entry;  ///< of the plan
+    std::vector<DraftPath> paths;
+  };
+
   std::int32_t wanted(const Assignment& entry) const;
   void add_guesses(std::span<const Assignment> plan);
   void add_guess(const DraftJob& job, const Assignment& entry, std::size_t at);
-  void add_branches_of(DraftJob& job, const Assignment& entry, std::size_t at);
-  void add_branches(std::size_t at, std::span<const DraftPath> tree);
+  std::vector<DraftPath> with_room(std::vector<DraftPath> tree, DraftJob& job,
+                                   const Assignment& entry) const;
+  void add_branches();
   void add_model_drafts(std::span<const Assignment> plan);
   void want_alternatives();
 
@@ -65,6 +71,7 @@ class Speculation {
   Now now_;
   std::vector<DraftJob> jobs_;
   std::vector<std::size_t> entries_;  ///< of the plan, by job
+  std::vector<Tree> trees_;           ///< of the plan, where there may be branches
   std::int32_t accepted_ = 0;         ///< in the step
   std::chrono::nanoseconds preparing_{0}, drafting_{0};
   SpeculationStats stats_;
