@@ -13,6 +13,7 @@ import os
 import numpy
 
 import checkpoint_files
+import golden_llama
 import reference_models
 from reference_eagle3 import Head
 
@@ -29,13 +30,7 @@ heads = {
         "config": {
             "eagle_aux_hidden_state_layer_ids": [0, 1, 2],
             "rope_theta": 500.0,
-            "rope_scaling": {
-                "factor": 8.0,
-                "high_freq_factor": 4.0,
-                "low_freq_factor": 1.0,
-                "original_max_position_embeddings": 64,
-                "rope_type": "llama3",
-            },
+            "rope_scaling": golden_llama.llama3["rope_scaling"],
         },
     },
     # Mamba-2; layers that it leaves; the stream begins normed; another eps; the copied embedding.

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -35,34 +36,44 @@ const std::vector<std::string> models_with_heads = {"gpt-oss", "granite-odd", "l
 const std::vector<std::string> plain_options = {"--parallel", "1",      "--prefix-cache",
                                                 "off",        "--spec", "off"};
 
+/// Batches, in several settings, of a model that something drafts for, which `drafting` says how to
+/// choose: their answers are those of plain decoding. Returns the number of accepted drafts.
+std::int64_t accepted_by(
+    const RandomModel& model,
+    const std::function<std::vector<std::string>(const std::vector<std::string>&)>& drafting) {
+  CAPTURE(model.path());
+  std::int64_t accepted = 0, rejected = 0;
+  const auto plain = answer_mixed(model, plain_options).answers;
+  CHECK(plain.size() == 24);
+  for (const std::vector<std::string>& options : std::vector<std::vector<std::string>>{
+           {"--parallel", "1", "--prefix-cache", "off", "--draft-steps", "1"},
+           {"--parallel", "8", "--prefix-cache", "off", "--draft-steps", "7"},
+           {"--parallel", "8", "--page-tokens", "32", "--draft-steps", "3"},
+           {"--parallel", "5", "--memory-mode", "flip", "--draft-steps", "5", "--ubatch", "9"},
+           {"--parallel", "8", "--pool-memory", "700KB", "--draft-steps", "5"},
+           {"--parallel", "5", "--disaggregate", "--draft-steps", "4", "--draft-branches", "4",
+            "--draft-tokens", "8"}}) {
+    CAPTURE(options);
+    std::vector<std::string> all = drafting(options);
+    all.insert(all.end(), options.begin(), options.end());
+    const MixedAnswers mixed = answer_mixed(model, all);
+    CHECK(mixed.answers == plain);
+    rejected += mixed.rejected;
+    accepted += mixed.accepted;
+  }
+  CHECK(rejected > 400);
+  return accepted;
+}
+
 }  // namespace
 
 TEST_SUITE("app/surface_spec") {
   TEST_CASE("a batch's answers are the same where the model's own layer drafts") {
     std::int64_t accepted = 0;
     for (const std::string& name : drafting_models) {
-      CAPTURE(name);
-      std::int64_t rejected = 0;
-      const RandomModel model(name);
-      const auto plain = answer_mixed(model, plain_options).answers;
-      CHECK(plain.size() == 24);
-      for (const std::vector<std::string>& options : std::vector<std::vector<std::string>>{
-               {"--parallel", "1", "--prefix-cache", "off", "--draft-steps", "1"},
-               {"--parallel", "8", "--prefix-cache", "off", "--draft-steps", "7"},
-               {"--parallel", "8", "--page-tokens", "32", "--draft-steps", "3"},
-               {"--parallel", "5", "--memory-mode", "flip", "--draft-steps", "5", "--ubatch", "9"},
-               {"--parallel", "8", "--pool-memory", "700KB", "--draft-steps", "5"},
-               {"--parallel", "5", "--disaggregate", "--draft-steps", "4", "--draft-branches", "4",
-                "--draft-tokens", "8"}}) {
-        CAPTURE(options);
-        std::vector<std::string> all = {"--spec", "mtp"};
-        all.insert(all.end(), options.begin(), options.end());
-        const MixedAnswers mixed = answer_mixed(model, all);
-        CHECK(mixed.answers == plain);
-        rejected += mixed.rejected;
-        accepted += mixed.accepted;
-      }
-      CHECK(rejected > 400);
+      accepted += accepted_by(RandomModel(name), [](const std::vector<std::string>&) {
+        return std::vector<std::string>{"--spec", "mtp"};
+      });
     }
     CHECK(accepted > 20);
   }
@@ -70,31 +81,12 @@ TEST_SUITE("app/surface_spec") {
   TEST_CASE("a batch's answers are the same where an EAGLE-3 head drafts") {
     std::int64_t accepted = 0;
     for (const std::string& name : models_with_heads) {
-      CAPTURE(name);
-      std::int64_t rejected = 0;
-      const RandomModel model(name);
       const RandomHead small(name, 90), whole(name, 0);
-      const auto plain = answer_mixed(model, plain_options).answers;
-      CHECK(plain.size() == 24);
-      for (const std::vector<std::string>& options : std::vector<std::vector<std::string>>{
-               {"--parallel", "1", "--prefix-cache", "off", "--draft-steps", "1"},
-               {"--parallel", "8", "--prefix-cache", "off", "--draft-steps", "7"},
-               {"--parallel", "8", "--page-tokens", "32", "--draft-steps", "3"},
-               {"--parallel", "5", "--memory-mode", "flip", "--draft-steps", "5", "--ubatch", "9"},
-               {"--parallel", "8", "--pool-memory", "700KB", "--draft-steps", "5"},
-               {"--parallel", "5", "--disaggregate", "--draft-steps", "4", "--draft-branches", "4",
-                "--draft-tokens", "8"}}) {
-        CAPTURE(options);
+      accepted += accepted_by(RandomModel(name), [&](const std::vector<std::string>& options) {
         const bool is_one = options[1] == "1";
-        std::vector<std::string> all = {"--spec", is_one ? "auto" : "eagle3", "--draft-model",
+        return std::vector<std::string>{"--spec", is_one ? "auto" : "eagle3", "--draft-model",
                                         is_one ? whole.path() : small.path()};
-        all.insert(all.end(), options.begin(), options.end());
-        const MixedAnswers mixed = answer_mixed(model, all);
-        CHECK(mixed.answers == plain);
-        rejected += mixed.rejected;
-        accepted += mixed.accepted;
-      }
-      CHECK(rejected > 400);
+      });
     }
     CHECK(accepted > 20);
   }
