@@ -510,7 +510,7 @@ void Decoder::copy_rows(const Tensor& x, const Tensor& y) {
 
 /// Its layers come after all others.
 Decoder::Ordinals Decoder::draft_ordinals() const {
-  const std::size_t after = geometry_.has_said_pages() ? 1 : 0;
+  const std::size_t after = geometry_.has_hidden_pages() ? 1 : 0;
   return {.pages = geometry_.pages.size() - 1 - after, .slots = geometry_.pieces.size() - 1};
 }
 
@@ -518,7 +518,7 @@ float Decoder::draft_eps() const {
   return plan_.draft->eagle ? plan_.draft->eagle->norm_eps : plan_.norm_eps;
 }
 
-/// What the model said of a sequence's last position: in every slot, and of drafts in rings.
+/// The hidden state of a sequence's last position: in every slot, and of drafts in rings.
 PartMemory Decoder::carry() const {
   const std::size_t last = draft_ordinals().slots;
   Tensor kept = store_.windows(last);
@@ -553,10 +553,10 @@ Tensor Decoder::carried_with_ring(const PartCall& call, const Tensor& hidden) {
   return y;
 }
 
-/// For every token what the model says of the one before. What it says of the last ones is kept, in
+/// For every token the hidden state of the one before. That of the last ones is kept, in
 /// pages where `keeps`; slots have their tables for that.
 void Decoder::carry_over(const PartCall& call, const Tensor& hidden, const Tensor& y, bool keeps) {
-  if (geometry_.has_said_pages()) return carry_in_pages(call, hidden, y, keeps);
+  if (geometry_.has_hidden_pages()) return carry_in_pages(call, hidden, y, keeps);
   run_spans(
       call, y,
       [&](std::int64_t tokens) {
@@ -577,9 +577,9 @@ void Decoder::carry_in_pages(const PartCall& call, const Tensor& hidden, const T
   const Tensor arena = store_.arena(geometry_.pages.size() - 1);
   const Tensor pages(arena.data, activation_, {arena.dim(0), geometry_.page_tokens, plan_.width});
   const StepTables& tables = call.tables;
-  kernels::extend_rows(queue_, {.x = hidden, .ring = pages, .from = tables.said_before, .y = y});
+  kernels::extend_rows(queue_, {.x = hidden, .ring = pages, .from = tables.hidden_before, .y = y});
   if (keeps)
-    kernels::keep_rows(queue_, {.x = hidden, .gate = {}, .to = tables.said, .ring = pages});
+    kernels::keep_rows(queue_, {.x = hidden, .gate = {}, .to = tables.hidden, .ring = pages});
 }
 
 /// What an EAGLE-3 head reads of what enters a layer.
@@ -593,8 +593,8 @@ void Decoder::tap(std::size_t layer, const Streams& streams) {
   }
 }
 
-/// Of all tokens, in place of the norm.
-void Decoder::say(const Streams& streams) {
+/// Of all tokens, to `streams.normed`.
+void Decoder::find_hidden(const Streams& streams) {
   if (!plan_.draft->eagle) {
     return kernels::apply(queue_, norm_of(plan_.final_norm, weights_.final_norm), streams.residual,
                           streams.normed);
@@ -602,10 +602,10 @@ void Decoder::say(const Streams& streams) {
   kernels::project(queue_, {.x = streams.taps, .weight = &weights_.draft->fc, .y = streams.normed});
 }
 
-/// Pairs of the tokens' embeddings and of what was said before them, both normed. Of these the
-/// layer's input is made, in the residual stream; an EAGLE-3 head reads them themselves, and what
-/// was said is in its residual stream.
-void Decoder::join(const StepTables& tables, const Tensor& said, const Tensor& pairs,
+/// Pairs of the tokens' embeddings and of the hidden states before them, both normed. Of these the
+/// layer's input is made, in the residual stream; an EAGLE-3 head reads them themselves, and the
+/// hidden states are its residual stream.
+void Decoder::join(const StepTables& tables, const Tensor& hidden, const Tensor& pairs,
                    const Streams& streams) {
   const DraftWeights& weights = *weights_.draft;
   const Tensor embedding = pairs.columns(0, plan_.width);
@@ -617,7 +617,7 @@ void Decoder::join(const StepTables& tables, const Tensor& said, const Tensor& p
                           .scale = has_eagle(plan_) ? 1.0F : embedding_scale(plan_, activation_)});
   kernels::apply(queue_, norm_of(norm, weights.embedding_norm, eps), embedding, embedding);
   const kernels::InputNorm hidden_norm = norm_of(norm, weights.hidden_norm, eps);
-  kernels::apply(queue_, hidden_norm, said, pairs.columns(plan_.width, plan_.width));
+  kernels::apply(queue_, hidden_norm, hidden, pairs.columns(plan_.width, plan_.width));
   if (!has_eagle(plan_)) {
     kernels::project(queue_, {.x = pairs, .weight = &weights.fc, .y = streams.residual});
   } else if (plan_.draft->eagle->adds_to_normed) {
@@ -639,7 +639,7 @@ void Decoder::write_draft_keys(const StepTables& tables, const Streams& model_st
   Streams streams = model_streams;
   const std::int64_t tokens = streams.residual.dim(0);
   const Tensor pairs = scratch_.take(activation_, {tokens, 2 * std::int64_t{plan_.width}});
-  say(streams);
+  find_hidden(streams);
   streams.norm_eps = draft_eps();
   const PartCall call = draft_input(tables, pairs, streams);
   carry_over(call, streams.normed, streams.residual, true);
@@ -667,7 +667,7 @@ void Decoder::run_draft_layers(const StepTables& tables, const Tensor& pairs,
   run_block(layers.front().blocks.back(), weights.front().blocks.back(), tables, streams, ordinals);
 }
 
-/// What these layers say of the sampled rows is kept for the drafts after them.
+/// The hidden states of the sampled rows are kept for the drafts after them.
 Tensor Decoder::draft_logits(const Streams& streams, const Tensor& sample_rows) {
   const DraftWeights& weights = *weights_.draft;
   const std::int64_t rows = sample_rows.dim(0);
@@ -697,21 +697,21 @@ Tensor Decoder::draft(const StepTables& tables, const Tensor& sample_rows, bool 
   Streams streams = take_streams(rows);
   streams.norm_eps = draft_eps();
   const Tensor pairs = scratch_.take(activation_, {rows, 2 * std::int64_t{plan_.width}});
-  Tensor said = streams.residual;
+  Tensor hidden = streams.residual;
   if (!is_further) {
-    // What the model will say of these tokens is not known yet: no row reads it.
+    // The hidden states of these tokens are not known yet: no row reads them.
     kernels::embed(queue_,
                    {.weight = &weights_.embed, .tokens = tables.tokens, .y = streams.normed});
-    carry_over(draft_input(tables, pairs, streams), streams.normed, said, false);
+    carry_over(draft_input(tables, pairs, streams), streams.normed, hidden, false);
   } else {
-    const Tensor hidden = draft_hidden_.tensor(0, activation_, {rows, plan_.width});
+    const Tensor kept = draft_hidden_.tensor(0, activation_, {rows, plan_.width});
     if (has_eagle(plan_)) {
-      copy_rows(hidden, said);
+      copy_rows(kept, hidden);
     } else {
-      said = hidden;
+      hidden = kept;
     }
   }
-  join(tables, said, pairs, streams);
+  join(tables, hidden, pairs, streams);
   // To attention every span is one token, whatever its ring has.
   StepTables single = tables;
   single.single_tokens = true;

@@ -13,12 +13,12 @@ namespace hyb::models {
 /// Runs a plan: embeds the tokens of a step, adds every block's parts to the residual stream, and
 /// computes the logits of the sampled rows. Knows no family and no part.
 ///
-/// Where the plan has a draft layer, entry j of that layer's pages is made of token j and of what
-/// the model said of position j - 1 (zeros for the first), so it depends on the sequence up to j
-/// alone, like every other. A step writes the entries of all its tokens, which takes no attention;
-/// what it says of a sequence's last position is kept in the slot, and of drafts in the ring, or
-/// without slots what it says of every position in the pages. Of an EAGLE-3 head it is f, as Eagle3
-/// has it.
+/// Where the plan has a draft layer, entry j of that layer's pages is made of token j and of the
+/// hidden state of position j - 1 (zeros for the first), so it depends on the sequence up to j
+/// alone, like every other. A hidden state is the final norm's output, or f of Eagle3. A step
+/// writes the entries of all its tokens, which takes no attention; the hidden state of a sequence's
+/// last position is kept in the slot, those of drafts in the ring, or without slots those of all
+/// positions in the pages.
 class Decoder {
  public:
   /// All but `limits` outlive the decoder.
@@ -96,8 +96,8 @@ class Decoder {
   void carry_in_pages(const PartCall& call, const kernels::Tensor& hidden, const kernels::Tensor& y,
                       bool keeps);
   void tap(std::size_t layer, const Streams& streams);
-  void say(const Streams& streams);
-  void join(const StepTables& tables, const kernels::Tensor& said, const kernels::Tensor& pairs,
+  void find_hidden(const Streams& streams);
+  void join(const StepTables& tables, const kernels::Tensor& hidden, const kernels::Tensor& pairs,
             const Streams& streams);
   PartCall draft_input(const StepTables& tables, const kernels::Tensor& pairs,
                        const Streams& streams);

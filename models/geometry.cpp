@@ -65,8 +65,8 @@ void add_pages(Geometry& geometry, const Place& at, const KvShape& kv) {
   }
 }
 
-/// What the model says of every position.
-void add_said(Geometry& geometry, std::int32_t layer, std::int32_t width) {
+/// The hidden states of all positions, for a draft layer.
+void add_hidden_pages(Geometry& geometry, std::int32_t layer, std::int32_t width) {
   const std::size_t token_bytes = product({width, bytes_of(geometry.activation_dtype)});
   const auto kv_bytes = static_cast<std::int64_t>(size_of(geometry.kv_dtype));
   const auto tokens = static_cast<std::size_t>(geometry.page_tokens);
@@ -146,9 +146,9 @@ Geometry geometry_of(const Plan& plan, const GeometryOptions& options) {
   for (std::int32_t l = 0; l < drafting; ++l) {
     add_layer(geometry, layers + l, plan.draft->layers[static_cast<std::size_t>(l)]);
   }
-  // What the model says of a position, which the next one's entry is made of: a window of one.
+  // A position's hidden state, which the next one's entry is made of: a window of one.
   if (!has_slots) {
-    add_said(geometry, layers + drafting, plan.width);
+    add_hidden_pages(geometry, layers + drafting, plan.width);
     return geometry;
   }
   add_state(geometry, {layers + drafting, 0, 0},

@@ -112,11 +112,11 @@ struct Geometry {
   DType state_dtype;
   LoadOptions load;  ///< of the weights
   /// In layer order; the index is the attention ordinal. With a draft layer and without slots the
-  /// last ones are no layer's: what the model says of every position, [H], activation dtype.
+  /// last ones are no layer's: the hidden state of every position, [H], activation dtype.
   std::vector<PageLayout> pages;
-  bool has_said_pages() const { return !pages.empty() && pages.back().kv_heads == 0; }
+  bool has_hidden_pages() const { return !pages.empty() && pages.back().kv_heads == 0; }
   /// In layer order; the index is the recurrent ordinal. The last one is the draft layer's, where
-  /// there is one: what the model says of a sequence's last position, [H, 1].
+  /// there is one: the hidden state of a sequence's last position, [H, 1].
   std::vector<SlotPiece> pieces;
 
   std::size_t kv_bytes_per_token;        ///< attention layers that see every position

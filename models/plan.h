@@ -79,8 +79,8 @@ struct Eagle3 {
   bool adds_to_normed = false;  ///< s begins as norm(f)
 };
 
-/// What of the checkpoint drafts (multi-token prediction): what the model says of a position, after
-/// its final norm, and the token drawn there become the input of one more layer, in some files of
+/// What of the checkpoint drafts (multi-token prediction): the hidden state of a position, after
+/// the final norm, and the token drawn there become the input of one more layer, in some files of
 /// two, which says the token after that:
 ///
 ///   x = fc * [norm(embedding of the token) | norm(hidden of the position before it)]

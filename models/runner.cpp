@@ -33,9 +33,10 @@ std::int32_t step_samples(const RunnerOptions& options) {
   return std::max(options.step_rows, options.step_samples);
 }
 
-/// Whose pages have what the model says of every position; -1: none have. Before pools are cut any.
-std::int64_t said_group(const Geometry& geometry, const StoreLayout& memory) {
-  if (!geometry.has_said_pages()) return -1;
+/// Whose pages have the hidden states that a draft layer reads; -1: none have. Before pools are cut
+/// any.
+std::int64_t hidden_group(const Geometry& geometry, const StoreLayout& memory) {
+  if (!geometry.has_hidden_pages()) return -1;
   const std::size_t last = geometry.pages.size() - 1;
   const auto has_it = [&](const std::vector<std::size_t>& layers) {
     return std::ranges::find(layers, last) != layers.end();
@@ -53,7 +54,7 @@ StepStaging::Limits staging_limits(const Geometry& geometry, const RunnerOptions
           .groups = static_cast<std::int64_t>(layout.groups.size()),
           .ring_spans = has_rings ? options.step_rows + options.step_branches : 0,
           .ring_tokens = has_rings ? layout.ring_tokens : 0,
-          .said_group = said_group(geometry, options.memory),
+          .hidden_group = hidden_group(geometry, options.memory),
           .page_tokens = geometry.page_tokens};
 }
 

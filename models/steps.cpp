@@ -113,13 +113,13 @@ bool is_decode(const Step& step) {
 }
 
 std::size_t StepStaging::bytes(const Limits& limits) {
-  // Every table is rounded up to 64 bytes: 7 of them, 6 of rings, 2 of what the model says, and one
+  // Every table is rounded up to 64 bytes: 7 of them, 6 of rings, 2 of hidden states, and one
   // per group.
-  const std::int64_t said = limits.said_group < 0 ? 0 : 2;
-  const std::int64_t numbers = (2 + said) * limits.tokens + 4 * limits.spans + 1 + limits.rows +
+  const std::int64_t hidden = limits.hidden_group < 0 ? 0 : 2;
+  const std::int64_t numbers = (2 + hidden) * limits.tokens + 4 * limits.spans + 1 + limits.rows +
                                3 * limits.ring_rows() + 6 * limits.ring_spans + 1 +
                                limits.groups * (limits.spans + 1 + limits.spans * limits.pages) +
-                               16 * (14 + said + limits.groups);
+                               16 * (14 + hidden + limits.groups);
   return static_cast<std::size_t>(numbers) * sizeof(std::int32_t);
 }
 
@@ -127,7 +127,7 @@ StepStaging::StepStaging(kernels::Queue& queue, const Limits& limits)
     : room_(kernels::make_staged_tables(queue, bytes(limits))),
       groups_(limits.groups),
       ring_tokens_(limits.ring_tokens),
-      said_group_(limits.said_group),
+      hidden_group_(limits.hidden_group),
       page_tokens_(limits.page_tokens),
       is_card_(queue.device() == kernels::Device::cuda) {}
 
@@ -142,7 +142,7 @@ StepStaging::Staged StepStaging::stage(const Step& step, std::int64_t rows, bool
   stage_tokens(rows == 0 ? tokens_of(step) : rows);
   stage_spans(step, spans, rows == 0 ? samples_of(step) : rows);
   stage_rings();
-  stage_said();
+  stage_hidden();
   stage_pages(spans);
   std::int64_t positions = 0;
   for (const Span& span : step.spans) {
@@ -268,15 +268,15 @@ void StepStaging::stage_rings() {
 }
 
 /// Of a sequence's first token nothing comes before.
-void StepStaging::stage_said() {
-  if (said_group_ < 0) return;
+void StepStaging::stage_hidden() {
+  if (hidden_group_ < 0) return;
   const std::int64_t tokens = staged_.tables.tokens.dim(0);
   const StagedTables::Table before = room_->take(tokens), own = room_->take(tokens);
   Writer from(before.host, kernels::no_row), to(own.host, -1);
   std::int32_t token = 0;
   for (std::size_t i = 0; i < spans_.size(); ++i) {
     const Span& span = *spans_[i];
-    const PageTable& pages = span.tables[static_cast<std::size_t>(said_group_)];
+    const PageTable& pages = span.tables[static_cast<std::size_t>(hidden_group_)];
     const auto row_of = [&](std::int64_t position) {
       const PageId page = pages[static_cast<std::size_t>(position / page_tokens_)];
       return to_i32(index(page) * page_tokens_ + position % page_tokens_);
@@ -290,8 +290,8 @@ void StepStaging::stage_said() {
                                  : -1 - row_of(position - 1));
     }
   }
-  staged_.tables.said_before = before.device;
-  staged_.tables.said = own.device;
+  staged_.tables.hidden_before = before.device;
+  staged_.tables.hidden = own.device;
 }
 
 StepTables StepStaging::stage(const AdvanceSlot& order) {

@@ -32,14 +32,14 @@ bool uses_ring(const Span& span);
 class StepStaging {
  public:
   struct Limits {
-    std::int64_t tokens;           ///< most tokens of a step
-    std::int64_t spans;            ///< most spans of a step
-    std::int64_t rows;             ///< most sampled rows of a step
-    std::int64_t pages;            ///< most pages of a span's table
-    std::int64_t groups;           ///< page groups
-    std::int64_t ring_spans = 0;   ///< most spans of a step with a ring
-    std::int64_t ring_tokens = 0;  ///< entries of a ring
-    std::int64_t said_group = -1;  ///< whose pages have what the model says; -1: none have
+    std::int64_t tokens;             ///< most tokens of a step
+    std::int64_t spans;              ///< most spans of a step
+    std::int64_t rows;               ///< most sampled rows of a step
+    std::int64_t pages;              ///< most pages of a span's table
+    std::int64_t groups;             ///< page groups
+    std::int64_t ring_spans = 0;     ///< most spans of a step with a ring
+    std::int64_t ring_tokens = 0;    ///< entries of a ring
+    std::int64_t hidden_group = -1;  ///< whose pages have hidden states; -1: none have
     std::int64_t page_tokens = 0;
 
     /// Most rows in RingTables::from.
@@ -75,12 +75,12 @@ class StepStaging {
   void stage_tokens(std::int64_t tokens);
   void stage_spans(const Step& step, std::int64_t spans, std::int64_t samples);
   void stage_rings();
-  void stage_said();
+  void stage_hidden();
   void stage_pages(std::int64_t spans);
   std::int32_t ring_row(RingId ring, std::int32_t entry) const;
 
   std::unique_ptr<kernels::StagedTables> room_;
-  std::int64_t groups_, ring_tokens_, said_group_, page_tokens_;
+  std::int64_t groups_, ring_tokens_, hidden_group_, page_tokens_;
   bool is_card_;
   std::vector<const Span*> spans_;           ///< of the step, those with a ring last
   std::vector<std::int32_t> first_tokens_;   ///< of its spans, in the step's own order

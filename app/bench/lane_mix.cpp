@@ -243,7 +243,7 @@ std::string lane_verdict(const LaneComparison& comparison) {
     }
     const bool apart_wins = kind.is_less_better ? other < one : other > one;
     const double better = apart_wins ? other : one, worse = apart_wins ? one : other;
-    text += fmt::format("{}: {} wins, {:.2f} {} for {:.2f}\n", kind.name,
+    text += fmt::format("{}: {} wins, {:.2f} {} against {:.2f}\n", kind.name,
                         apart_wins ? name_apart : name_together, better, kind.unit, worse);
   }
   return text;

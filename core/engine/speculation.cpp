@@ -227,7 +227,7 @@ void Speculation::add_model_drafts(std::span<const Assignment> plan) {
   add_branches();
 }
 
-/// Has the model say what else is likely in the place of its drafts.
+/// Has the model name what else is likely in the place of its drafts.
 void Speculation::want_alternatives() {
   draft_params_.clear();
   draft_params_.reserve(draft_step_.spans.size());

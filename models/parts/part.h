@@ -119,9 +119,9 @@ struct StepTables {
   /// Every span has one token, T equals R, none is in a chain or in `ring`.
   bool single_tokens = false;
   RingTables ring = {};
-  /// Where pages have what the model says of every position: [T] rows of those pages, as in
+  /// Where pages have the hidden state of every position: [T] rows of those pages, as in
   /// kernels::ExtendRows of the token before each, and as in kernels::KeepRows of each.
-  kernels::Tensor said_before = {}, said = {};
+  kernels::Tensor hidden_before = {}, hidden = {};
 };
 
 /// Activations of one step: tensors are taken one after the other and given back together, by

@@ -32,7 +32,7 @@ struct DraftRow {
 enum class DraftFault {
   none,
   entries_of_drafting_kept,  ///< a step does not rewrite what drafting wrote to the layer's pages
-  carry_of_another,          ///< after a hit the layer goes on from what was said of another row
+  carry_of_another,          ///< after a hit the layer goes on from the hidden state of another row
 };
 
 /// A runner and its pool, with room for a few sequences that have drafts.
