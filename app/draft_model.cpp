@@ -52,7 +52,7 @@ std::size_t draft_model_bytes(const ModelOptions& options, const Environment& en
   if (options.speculation.kind() != "draft") return 0;
   const ModelOptions own = draft_options(options);
   const ModelSource source = ModelSource::find(own.model, environment);
-  if (eagle3_head_of(source, options.speculation)) return 0;  // counted with the model
+  if (head_of(source, options.speculation)) return 0;  // counted with the model
   const ModelOutline outline = outline_of(source, own);
   const std::size_t all = budget_bytes(parse_memory(options.memory), device_of(options.device));
   constexpr std::size_t workspace = std::size_t{64} << 20;

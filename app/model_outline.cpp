@@ -148,17 +148,22 @@ models::Plan read_plan(const ModelSource& source, const ModelOptions& options,
 
 }  // namespace
 
-std::optional<ModelSource> eagle3_head_of(const ModelSource& source,
-                                          const SpeculationFlags& flags) {
-  const std::string kind = flags.kind();
-  if (kind != "eagle3" && kind != "draft") return std::nullopt;
+std::optional<ModelSource> head_of(const ModelSource& source, const SpeculationFlags& flags) {
+  if (!flags.has_draft_model()) return std::nullopt;
   ModelSource named = source.other(flags.draft_model);
-  const bool is_head = models::is_eagle3(named.config());
-  if (is_head && flags.source != "draft") return named;
-  if (!is_head && flags.source != "eagle3") return std::nullopt;
-  throw Error(ErrorKind::usage,
-              fmt::format("--spec {}: {} is {}; leave --spec out, and what it is decides", kind,
-                          named.name(), is_head ? "an EAGLE-3 head" : "no EAGLE-3 head"));
+  const std::optional<models::HeadKind> head = models::head_kind(named.config());
+  const std::string_view kind = !head                              ? "draft"
+                                : head == models::HeadKind::eagle3 ? "eagle3"
+                                                                   : "dflash";
+  if (flags.source != "auto" && flags.source != kind) {
+    throw Error(ErrorKind::usage,
+                fmt::format("--spec {}: {} is {}; leave --spec out, and what it is decides",
+                            flags.source, named.name(),
+                            head ? fmt::format("a head of the kind {}", models::name_of(*head))
+                                 : "a model, no head"));
+  }
+  if (!head) return std::nullopt;
+  return named;
 }
 
 std::string kv_dtype_name(DType dtype) {
@@ -228,7 +233,7 @@ ModelOutline outline_of(const ModelSource& source, const ModelOptions& options,
                         const WeightUse& use) {
   models::Config config = source.config();
   const models::Family& family = models::family_of(config);
-  std::optional<ModelSource> head = eagle3_head_of(source, options.speculation);
+  std::optional<ModelSource> head = head_of(source, options.speculation);
   models::Plan plan = read_plan(source, options, config, family, head);
   const kernels::Quantize quantize = quantize_of(options);
   std::optional<DType> wanted = wanted_dtype(options.dtype);
@@ -354,9 +359,9 @@ void check_loadable(const ModelSource& source, const ModelOptions& options) {
 models::Model load_weights_of(const ModelSource& source, const ModelOutline& outline,
                               const ModelOptions& options, kernels::Queue& queue,
                               const models::MakeRoom& make_room) {
-  std::optional<models::Eagle3Folder> head;
+  std::optional<models::HeadFolder> head;
   if (outline.head) head.emplace(outline.head->config());
-  models::Eagle3Folder* const with = head ? &*head : nullptr;
+  models::HeadFolder* const with = head ? &*head : nullptr;
   if (options.random_weights) {
     return models::random_model(queue, outline.config, *options.random_weights, outline.sizes,
                                 make_room, with);

@@ -23,13 +23,12 @@ struct ModelOutline {
   DType activation;
   models::GeometryOptions sizes;
   models::Geometry geometry;
-  std::optional<ModelSource> head;  ///< the EAGLE-3 head that the plan drafts by
+  std::optional<ModelSource> head;  ///< the head that the plan drafts by
 };
 
-/// --draft-model, where it is an EAGLE-3 head and --spec is eagle3 or auto. Throws Error(usage)
-/// where
-/// --spec eagle3 is requested and it is none, or --spec draft and it is one.
-std::optional<ModelSource> eagle3_head_of(const ModelSource& source, const SpeculationFlags& flags);
+/// --draft-model, where it is a head and --spec is its kind or auto. Throws Error(usage) where
+/// --spec is another kind.
+std::optional<ModelSource> head_of(const ModelSource& source, const SpeculationFlags& flags);
 
 /// As --kv-dtype says it: f32, bf16 or fp8.
 std::string kv_dtype_name(DType dtype);

@@ -376,8 +376,13 @@ void add_reuse_options(CLI::App& cli, ReuseOptions& options) {
       ->type_name("FILE");
 }
 
+bool SpeculationFlags::has_draft_model() const {
+  const std::string known = kind();
+  return known == "draft" || known == "eagle3" || known == "dflash";
+}
+
 std::string SpeculationFlags::kind() const {
-  const bool needs_model = source == "draft" || source == "eagle3";
+  const bool needs_model = source == "draft" || source == "eagle3" || source == "dflash";
   if (needs_model && draft_model.empty()) {
     throw Error(ErrorKind::usage, "--spec " + source + ": say which model with --draft-model");
   }
@@ -412,16 +417,16 @@ void add_speculation_options(CLI::App& cli, SpeculationFlags& flags) {
          "--spec", flags.source,
          "tokens are guessed and verified several in a step, with the same answers: ngram "
          "(from text that repeats itself or an earlier prompt), mtp (by the draft layer "
-         "that Qwen3-Next, Qwen3.5 and some Nemotron have), draft and eagle3 (by --draft-model: a "
-         "smaller model, or an EAGLE-3 head), off, or auto (by --draft-model where it is given, "
-         "mtp "
-         "where the files have it, else ngram, as far as it pays: on the CPU, and on a card with "
-         "--batch-invariant)")
-      ->check(CLI::IsMember({"auto", "off", "ngram", "mtp", "eagle3", "draft"}))
+         "that Qwen3-Next, Qwen3.5 and some Nemotron have), draft, eagle3 and dflash (by "
+         "--draft-model: a smaller model, or an EAGLE-3 or DFlash head), off, or auto (by "
+         "--draft-model where it is given, mtp where the files have it, else ngram, as far as it "
+         "pays: on the CPU, and on a card with --batch-invariant)")
+      ->check(CLI::IsMember({"auto", "off", "ngram", "mtp", "eagle3", "dflash", "draft"}))
       ->capture_default_str();
   cli.add_option("--draft-model", flags.draft_model,
                  "what guesses: a smaller model with the same vocabulary, whose likeliest tokens "
-                 "it are, or the folder of an EAGLE-3 head that was trained for this model")
+                 "it are, or the folder of an EAGLE-3 or DFlash head that was trained for this "
+                 "model")
       ->type_name("MODEL");
   cli.add_option("--draft-steps", flags.drafts,
                  "most guesses of an answer in a step, one after the other: 1 to 7, or auto, which "

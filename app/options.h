@@ -59,16 +59,18 @@ struct PoolOptions {
 
 /// Drafts of tokens, which are verified and never change an answer.
 struct SpeculationFlags {
-  std::string source = "auto";  ///< auto, off, ngram, mtp, eagle3 or draft
-  std::string draft_model;      ///< as ModelOptions::model, or an EAGLE-3 head; empty: none
+  std::string source = "auto";  ///< auto, off, ngram, mtp, eagle3, dflash or draft
+  std::string draft_model;      ///< as ModelOptions::model, or a head; empty: none
   std::string drafts = "auto";  ///< of an answer in a step, one after the other: auto, 1 to 7
   std::int32_t branches = 1;    ///< tokens that are tried in one place; more than 1: a tree
   std::int32_t rows = 0;        ///< TreeLimits::rows; 0: twice what the drafts alone take
   bool is_heeded = false;       ///< else auto loads no draft layer
 
-  /// source, where a draft model is what auto takes: "draft", also where that is an EAGLE-3 head.
-  /// Throws Error(usage) where the two disagree.
+  /// source, where a draft model is what auto takes: "draft", also where that is a head. Throws
+  /// Error(usage) where the two disagree.
   std::string kind() const;
+  /// Whether kind() is by draft_model.
+  bool has_draft_model() const;
   /// branches and rows. Throws Error(usage) where they do not go with drafts.
   TreeLimits tree() const;
 };

@@ -37,10 +37,12 @@ std::vector<std::size_t> workspace_sizes(const Plan& plan, const StepSetting& se
 }
 
 bool has_eagle(const Plan& plan) { return plan.draft && plan.draft->eagle; }
+bool has_dflash(const Plan& plan) { return plan.draft && plan.draft->dflash; }
+std::int64_t taps_of(const Plan& plan) { return plan.draft ? std::ssize(plan.draft->taps()) : 0; }
 
 /// Pairs of embedding and hidden, and what goes through rings; of an EAGLE-3 head the logits.
 std::size_t draft_bytes(const Plan& plan, const StepSetting& setting) {
-  if (!plan.draft) return 0;
+  if (!plan.draft || has_dflash(plan)) return 0;
   const StepLimits& limits = setting.limits;
   const std::int32_t own_vocab = has_eagle(plan) ? plan.draft->eagle->vocab : 0;
   return Scratch::space(setting.activation, limits.tokens, 2 * std::int64_t{plan.width}) +
@@ -48,19 +50,19 @@ std::size_t draft_bytes(const Plan& plan, const StepSetting& setting) {
          Scratch::space(DType::f32, limits.rows, own_vocab);
 }
 
-/// What an EAGLE-3 head reads of the model.
+/// What a head reads of the model.
 std::size_t tap_bytes(const Plan& plan, const StepSetting& setting) {
-  const std::int64_t width = has_eagle(plan) ? 3 * std::int64_t{plan.width} : 0;
-  return Scratch::space(setting.activation, setting.limits.tokens, width);
+  return Scratch::space(setting.activation, setting.limits.tokens, taps_of(plan) * plan.width);
 }
 
 std::size_t row_number_bytes(const Plan& plan, const StepLimits& limits) {
-  return has_eagle(plan) ? static_cast<std::size_t>(limits.tokens) * sizeof(std::int32_t) : 0;
+  return taps_of(plan) > 0 ? static_cast<std::size_t>(limits.tokens) * sizeof(std::int32_t) : 0;
 }
 
 /// What further drafts begin with.
 std::size_t draft_hidden_bytes(const Plan& plan, DType activation, const StepLimits& limits) {
-  return plan.draft ? Scratch::space(activation, limits.rows, plan.width) : 0;
+  if (!plan.draft || has_dflash(plan)) return 0;
+  return Scratch::space(activation, limits.rows, plan.width);
 }
 
 float rounded_root(DType activation, std::int32_t width) {
@@ -401,7 +403,7 @@ Decoder::Streams Decoder::take_streams(std::int64_t tokens) {
   if (plan_.norms_parts()) streams.part = take(plan_.width);
   if (plan_.layer_inputs) streams.inputs = take(plan_.layer_inputs_width());
   if (plan_.low_rank() > 0) streams.low_rank = take(plan_.low_rank());
-  if (has_eagle(plan_)) streams.taps = take(3 * std::int64_t{plan_.width});
+  if (taps_of(plan_) > 0) streams.taps = take(taps_of(plan_) * plan_.width);
   if (plan_.altup) {
     const std::int64_t count = plan_.altup->streams;
     streams.all = take(count * plan_.width);
@@ -450,7 +452,11 @@ Tensor Decoder::run(const StepTables& tables, const Tensor& sample_rows) {
     run_layer(plan_.layers[layer], weights_.layers[layer], tables, streams, ordinals);
   }
   const Tensor out = logits(plan_.altup ? unite(streams) : streams.residual, sample_rows);
-  if (plan_.draft) write_draft_keys(tables, streams);
+  if (has_dflash(plan_)) {
+    write_block_keys(tables, streams);
+  } else if (plan_.draft) {
+    write_draft_keys(tables, streams);
+  }
   return out;
 }
 
@@ -479,7 +485,7 @@ void Decoder::advance(const StepTables& tables) {
   for (std::size_t layer = 0; layer < plan_.layers.size(); ++layer) {
     advance_layer(plan_.layers[layer], weights_.layers[layer], ordinals, call);
   }
-  if (!plan_.draft) return;
+  if (!plan_.draft || has_dflash(plan_)) return;
   const Tensor& rings = carry().rings;
   carried_with_ring(call, Tensor(rings.data, rings.dtype, {0, plan_.width}));
 }
@@ -510,12 +516,19 @@ void Decoder::copy_rows(const Tensor& x, const Tensor& y) {
 
 /// Its layers come after all others.
 Decoder::Ordinals Decoder::draft_ordinals() const {
-  const std::size_t after = geometry_.has_hidden_pages() ? 1 : 0;
-  return {.pages = geometry_.pages.size() - 1 - after, .slots = geometry_.pieces.size() - 1};
+  const auto first = std::ranges::find_if(geometry_.pages, [&](const PageLayout& pages) {
+    return pages.layer >= std::ssize(plan_.layers);
+  });
+  const std::size_t carried = has_dflash(plan_) ? 0 : 1;
+  return {.pages = static_cast<std::size_t>(first - geometry_.pages.begin()),
+          .slots = geometry_.pieces.size() - carried};
 }
 
 float Decoder::draft_eps() const {
-  return plan_.draft->eagle ? plan_.draft->eagle->norm_eps : plan_.norm_eps;
+  const DraftLayer& draft = *plan_.draft;
+  return draft.eagle    ? draft.eagle->norm_eps
+         : draft.dflash ? draft.dflash->norm_eps
+                        : plan_.norm_eps;
 }
 
 /// The hidden state of a sequence's last position: in every slot, and of drafts in rings.
@@ -582,10 +595,10 @@ void Decoder::carry_in_pages(const PartCall& call, const Tensor& hidden, const T
     kernels::keep_rows(queue_, {.x = hidden, .gate = {}, .to = tables.hidden, .ring = pages});
 }
 
-/// What an EAGLE-3 head reads of what enters a layer.
+/// What a head reads of what enters a layer.
 void Decoder::tap(std::size_t layer, const Streams& streams) {
   if (streams.taps.empty()) return;
-  const std::vector<std::int32_t>& taps = plan_.draft->eagle->taps;
+  const std::span<const std::int32_t> taps = plan_.draft->taps();
   for (std::size_t i = 0; i < taps.size(); ++i) {
     if (static_cast<std::size_t>(taps[i]) != layer) continue;
     const std::int64_t first = static_cast<std::int64_t>(i) * plan_.width;
@@ -650,6 +663,29 @@ void Decoder::write_draft_keys(const StepTables& tables, const Streams& model_st
              memory_of(part, ordinals), call);
 }
 
+/// Of all layers, made of what the model's left; no token's is made of another's.
+void Decoder::write_block_keys(const StepTables& tables, const Streams& streams) {
+  const ScratchFrame frame(scratch_);
+  const DraftWeights& weights = *weights_.draft;
+  kernels::project(queue_, {.x = streams.taps, .weight = &weights.fc, .y = streams.normed});
+  kernels::apply(queue_, norm_of(plan_.draft->norm, weights.hidden_norm, draft_eps()),
+                 streams.normed, streams.normed);
+  const PartCall call = {.queue = queue_,
+                         .tables = tables,
+                         .scratch = scratch_,
+                         .x = streams.normed,
+                         .norm = {},
+                         .normed = {},
+                         .residual = {},
+                         .norm_eps = draft_eps()};
+  Ordinals ordinals = draft_ordinals();
+  for (std::size_t layer = 0; layer < weights.layers.size(); ++layer) {
+    const Part& part = plan_.draft->layers[layer].blocks.front().parts.front();
+    write_keys(part, weights.layers[layer].blocks.front().parts.front(), memory_of(part, ordinals),
+               call);
+  }
+}
+
 void Decoder::run_draft_layers(const StepTables& tables, const Tensor& pairs,
                                const Streams& streams) {
   Ordinals ordinals = draft_ordinals();
@@ -689,6 +725,38 @@ Tensor Decoder::draft_logits(const Streams& streams, const Tensor& sample_rows) 
       queue_, {.x = hidden, .weight = &weights_.output(), .y = out, .scale = plan_.logits_scale});
   if (plan_.logits_cap > 0) kernels::cap(queue_, {.x = out, .cap = plan_.logits_cap});
   return out;
+}
+
+Tensor Decoder::block_logits(const Tensor& residual, const Tensor& sample_rows) {
+  const Dflash& dflash = *plan_.draft->dflash;
+  const std::int64_t rows = sample_rows.dim(0);
+  const Tensor last = scratch_.take(activation_, {rows, plan_.width});
+  const Tensor out = scratch_.take(DType::f32, {rows, plan_.vocab});
+  kernels::gather_rows(queue_, {.x = residual, .rows = sample_rows, .y = last});
+  kernels::project(queue_,
+                   {.x = last,
+                    .norm = norm_of(plan_.draft->norm, weights_.draft->norm, dflash.norm_eps),
+                    .weight = &weights_.output(),
+                    .y = out,
+                    .normed = last,
+                    .scale = dflash.logits_scale});
+  if (dflash.logits_cap > 0) kernels::cap(queue_, {.x = out, .cap = dflash.logits_cap});
+  return out;
+}
+
+Tensor Decoder::draft_blocks(const StepTables& tables, const Tensor& sample_rows) {
+  scratch_.return_to(0);
+  Streams streams = take_streams(tables.tokens.dim(0));
+  streams.norm_eps = draft_eps();
+  kernels::embed(queue_, {.weight = &weights_.embed,
+                          .tokens = tables.tokens,
+                          .y = streams.residual,
+                          .scale = plan_.draft->dflash->embedding_scale});
+  Ordinals ordinals = draft_ordinals();
+  for (std::size_t layer = 0; layer < plan_.draft->layers.size(); ++layer) {
+    run_layer(plan_.draft->layers[layer], weights_.draft->layers[layer], tables, streams, ordinals);
+  }
+  return block_logits(streams.residual, sample_rows);
 }
 
 Tensor Decoder::draft(const StepTables& tables, const Tensor& sample_rows, bool is_further) {

@@ -18,7 +18,8 @@ namespace hyb::models {
 /// alone, like every other. A hidden state is the final norm's output, or f of Eagle3. A step
 /// writes the entries of all its tokens, which takes no attention; the hidden state of a sequence's
 /// last position is kept in the slot, those of drafts in the ring, or without slots those of all
-/// positions in the pages.
+/// positions in the pages. Entry j of Dflash's layers is made of what position j left in the model,
+/// and nothing else is kept for them.
 class Decoder {
  public:
   /// All but `limits` outlive the decoder.
@@ -41,6 +42,11 @@ class Decoder {
   /// Valid until the next call of either.
   kernels::Tensor draft(const StepTables& tables, const kernels::Tensor& sample_rows,
                         bool is_further);
+
+  /// Of a plan with Dflash: logits [rows, vocab] of the sampled tokens of blocks, whose tables are
+  /// StepStaging::stage_blocks'. Writes the draft layers' entries of the blocks' positions, which
+  /// run() writes again. Valid until the next call of any.
+  kernels::Tensor draft_blocks(const StepTables& tables, const kernels::Tensor& sample_rows);
 
   std::size_t scratch_bytes() const;
 
@@ -65,7 +71,7 @@ class Decoder {
     kernels::Tensor all, predicted;  ///< [T,n*H], as Plan::altup
     kernels::Tensor router;          ///< [T,n] of these, f32
     kernels::Tensor low_rank;        ///< [T,rank], of the widest low-rank residual
-    kernels::Tensor taps;            ///< [T,3*H], what an EAGLE-3 head reads
+    kernels::Tensor taps;            ///< [T,n*H], as DraftLayer::taps
     float norm_eps;
   };
   Streams take_streams(std::int64_t tokens);
@@ -102,9 +108,11 @@ class Decoder {
   PartCall draft_input(const StepTables& tables, const kernels::Tensor& pairs,
                        const Streams& streams);
   void write_draft_keys(const StepTables& tables, const Streams& streams);
+  void write_block_keys(const StepTables& tables, const Streams& streams);
   void run_draft_layers(const StepTables& tables, const kernels::Tensor& pairs,
                         const Streams& streams);
   kernels::Tensor draft_logits(const Streams& streams, const kernels::Tensor& sample_rows);
+  kernels::Tensor block_logits(const kernels::Tensor& residual, const kernels::Tensor& sample_rows);
 
   kernels::Queue& queue_;
   const Plan& plan_;

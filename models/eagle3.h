@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "core/io/tensor_files.h"
@@ -10,12 +9,6 @@
 #include "models/plan.h"
 
 namespace hyb::models {
-
-/// The folder of an EAGLE-3 head, a draft layer that is published apart from its model.
-struct Eagle3Folder {
-  Config config;
-  std::optional<TensorFiles> files = {};  ///< none: config.json alone
-};
 
 /// Whether config.json is of such a head, by its architecture or its vocabulary for drafts.
 bool is_eagle3(const Config& config);

@@ -116,8 +116,10 @@ struct Geometry {
   std::vector<PageLayout> pages;
   bool has_hidden_pages() const { return !pages.empty() && pages.back().kv_heads == 0; }
   /// In layer order; the index is the recurrent ordinal. The last one is the draft layer's, where
-  /// there is one: the hidden state of a sequence's last position, [H, 1].
+  /// there is one: the hidden state of a sequence's last position, [H, 1]. Dflash needs neither.
   std::vector<SlotPiece> pieces;
+
+  bool drafts_blocks = false;  ///< there are draft layers of the kind Dflash
 
   std::size_t kv_bytes_per_token;        ///< attention layers that see every position
   std::size_t window_kv_bytes = 0;       ///< of a sequence, at most: those with windows

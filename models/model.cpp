@@ -10,6 +10,7 @@
 #include "core/base/log.h"
 #include "core/io/file.h"
 #include "kernels/transfer.h"
+#include "models/eagle3.h"
 #include "models/families.h"
 #include "models/published_formats.h"
 #include "models/weight_index.h"
@@ -57,13 +58,12 @@ class FilesWithHead : public WeightProvider {
 };
 
 /// What a head's tensors that are not known do would be left out of the drafts.
-void refuse_extra(const WeightIndex& index, const TensorFiles& files) {
+void refuse_extra(const WeightIndex& index, const TensorFiles& files, HeadKind kind) {
   if (index.extra().empty()) return;
   throw Error(ErrorKind::model,
-              fmt::format("{}: tensor {} is of no EAGLE-3 head that hyb runs; leave --draft-model "
-                          "out",
+              fmt::format("{}: tensor {} is of no {} head that hyb runs; leave --draft-model out",
                           files.path_of(index.extra().front()).string(),
-                          quote_name(index.extra().front())));
+                          quote_name(index.extra().front()), name_of(kind)));
 }
 
 /// A head's own embedding must be the model's, which serves.
@@ -118,12 +118,12 @@ DType activation_dtype(const Plan& plan, std::optional<DType> wanted) {
 
 Plan plan_with_head(const Config& config, const Config* head, bool with_drafts) {
   Plan plan = plan_of(config, with_drafts && head == nullptr);
-  if (head != nullptr) plan.draft = eagle3_of(*head, plan);
+  if (head != nullptr) plan.draft = head_of(*head, plan);
   return plan;
 }
 
 Model load_model(kernels::Queue& queue, const Config& config, TensorFiles& files,
-                 const GeometryOptions& options, const MakeRoom& make_room, Eagle3Folder* head) {
+                 const GeometryOptions& options, const MakeRoom& make_room, HeadFolder* head) {
   const Family& family = family_of(config);
   Plan plan =
       plan_with_head(config, head == nullptr ? nullptr : &head->config, options.with_drafts);
@@ -136,11 +136,13 @@ Model load_model(kernels::Queue& queue, const Config& config, TensorFiles& files
     return model_of(queue, std::move(plan), provider, options, make_room, {});
   }
   TensorFiles& head_files = head->files.value();
-  const WeightIndex head_index(plan, eagle3_head, head_files);
-  refuse_extra(head_index, head_files);
+  const HeadKind kind = plan.draft->eagle ? HeadKind::eagle3 : HeadKind::dflash;
+  const WeightIndex head_index(plan, head_family(kind), head_files);
+  refuse_extra(head_index, head_files, kind);
   head_files.map();
   check_embedding(head_files, index.view({"embed"}));
-  const std::vector<std::int32_t> columns = eagle3_columns(plan, head_files);
+  std::vector<std::int32_t> columns;
+  if (plan.draft->eagle) columns = eagle3_columns(plan, head_files);
   FilesWithHead provider(index, head_index, static_cast<std::int32_t>(plan.layers.size()));
   return model_of(queue, std::move(plan), provider, options, make_room, columns);
 }
@@ -157,13 +159,13 @@ std::vector<LosslessMatrix> sample_lossless(const Config& config, TensorFiles& f
 
 Model random_model(kernels::Queue& queue, const Config& config, std::uint64_t seed,
                    const GeometryOptions& options, const MakeRoom& make_room,
-                   const Eagle3Folder* head) {
+                   const HeadFolder* head) {
   Plan plan =
       plan_with_head(config, head == nullptr ? nullptr : &head->config, options.with_drafts);
   RandomWeights provider(seed, plan.weight_dtype == DType::f16 ? DType::f16 : DType::bf16,
                          mxfp4_parameters(plan, family_of(config), config) > 0);
   std::vector<std::int32_t> columns;
-  if (head != nullptr) columns = spread_eagle3_columns(plan);
+  if (head != nullptr && plan.draft->eagle) columns = spread_eagle3_columns(plan);
   return model_of(queue, std::move(plan), provider, options, make_room, columns);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -79,6 +80,25 @@ struct Eagle3 {
   bool adds_to_normed = false;  ///< s begins as norm(f)
 };
 
+/// Draft layers of the kind DFlash, which have files of their own and guess a whole block at once.
+/// With h_i what enters layer i of the model, at a position that has run, its keys and values in
+/// every draft layer are those of
+///
+///   f = norm(fc * [h_a | h_b | ...])
+///
+/// A block is the token that has not run and, at the positions after it, tokens of the kind `mask`;
+/// through the layers go their embeddings, as the model has them, times embedding_scale. What the
+/// last norm leaves at a mask says, by the model's head, the token there. Norms are rms.
+struct Dflash {
+  std::vector<std::int32_t> taps;  ///< a, b, ...
+  std::int32_t block;              ///< tokens of a block as it was trained, at least 2
+  std::int32_t mask;
+  float norm_eps;
+  float embedding_scale = 1.0F;
+  float logits_scale = 1.0F;  ///< as in Plan, which does not count here
+  float logits_cap = 0.0F;
+};
+
 /// What of the checkpoint drafts (multi-token prediction): the hidden state of a position, after
 /// the final norm, and the token drawn there become the input of one more layer, in some files of
 /// two, which says the token after that:
@@ -91,8 +111,18 @@ struct Eagle3 {
 /// whose acceptance rose by it, of Nemotron's vLLM, SGLang and NVIDIA's own TensorRT-LLM.
 struct DraftLayer {
   Norm norm = Norm::rms;           ///< of all three norms
-  std::vector<Layer> layers = {};  ///< the first block is attention alone
+  std::vector<Layer> layers = {};  ///< the first block is attention alone; of Dflash each one's
   std::optional<Eagle3> eagle = {};
+  std::optional<Dflash> dflash = {};  ///< not both
+
+  /// Whether it is published apart from its model, as a head.
+  bool is_apart() const { return eagle || dflash; }
+  /// The layers of the model whose input it reads; empty: none.
+  std::span<const std::int32_t> taps() const {
+    if (dflash) return dflash->taps;
+    if (eagle) return eagle->taps;
+    return {};
+  }
 };
 
 /// What config.json says of a model in words that all families share: values only, no tensors, no

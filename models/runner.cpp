@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <numeric>
 #include <utility>
@@ -33,6 +34,12 @@ std::int32_t step_samples(const RunnerOptions& options) {
   return std::max(options.step_rows, options.step_samples);
 }
 
+/// Spans of a step, branches included, or of blocks of drafts, each of whose tokens is one.
+std::int32_t staged_spans(const Geometry& geometry, const RunnerOptions& options) {
+  const std::int32_t spans = step_spans(geometry, options) + options.step_branches;
+  return geometry.drafts_blocks ? std::max(spans, step_samples(options)) : spans;
+}
+
 /// Whose pages have the hidden states that a draft layer reads; -1: none have. Before pools are cut
 /// any.
 std::int64_t hidden_group(const Geometry& geometry, const StoreLayout& memory) {
@@ -48,14 +55,15 @@ StepStaging::Limits staging_limits(const Geometry& geometry, const RunnerOptions
   const MemoryLayout& layout = options.memory.layout;
   const bool has_rings = layout.rings.per_superblock > 0;
   return {.tokens = options.step_tokens,
-          .spans = step_spans(geometry, options) + options.step_branches,
+          .spans = staged_spans(geometry, options),
           .rows = step_samples(options),
           .pages = (options.positions_max + geometry.page_tokens - 1) / geometry.page_tokens + 1,
           .groups = static_cast<std::int64_t>(layout.groups.size()),
           .ring_spans = has_rings ? options.step_rows + options.step_branches : 0,
           .ring_tokens = has_rings ? layout.ring_tokens : 0,
           .hidden_group = hidden_group(geometry, options.memory),
-          .page_tokens = geometry.page_tokens};
+          .page_tokens = geometry.page_tokens,
+          .has_blocks = geometry.drafts_blocks};
 }
 
 StepLimits limits_of(const Geometry& geometry, const RunnerOptions& options) {
@@ -444,11 +452,49 @@ void ModelRunner::check_draft(const Step& step) const {
   }
 }
 
+/// All drafts of a sequence at once, of as many sequences as a step has rows for.
+std::vector<std::vector<SampledToken>> ModelRunner::draft_blocks(const Step& step) {
+  const std::array mask = {TokenId{plan_.draft->dflash->mask}};
+  const std::int32_t most = std::min(options_.step_tokens, step_samples(options_));
+  std::vector<std::vector<SampledToken>> drafts(step.spans.size());
+  for (std::size_t first = 0, end = 0; first < step.spans.size(); first = end) {
+    Step blocks;
+    while (end < step.spans.size() && count_of(blocks.spans) + 1 + step.spans[end].drafts <= most) {
+      const Span& span = step.spans[end++];
+      for (std::int32_t i = 0; i <= span.drafts; ++i) {
+        Span& token = blocks.spans.emplace_back(Span{.tokens = span.tokens,
+                                                     .position = span.position + i,
+                                                     .tables = span.tables,
+                                                     .read_slot = no_slot,
+                                                     .write_slot = no_slot,
+                                                     .samples = {}});
+        if (i == 0) continue;
+        token.tokens = mask;
+        token.samples = span.samples;
+        token.samples.front().draw += static_cast<std::uint64_t>(i - 1);
+      }
+    }
+    require(end > first, "runner: a step has room for a block of drafts");
+    const StepStaging::Staged staged = staging_.stage_blocks(blocks);
+    add_rows(blocks);
+    const std::vector<SampledToken> drawn =
+        draw_now(decoder_.draft_blocks(staged.tables, staged.sample_rows));
+    std::size_t row = 0;
+    for (std::size_t i = first; i < end; ++i) {
+      for (std::int32_t made = 0; made < step.spans[i].drafts; ++made, ++row) {
+        if (drawn[row].finite && count_of(drafts[i]) == made) drafts[i].push_back(drawn[row]);
+      }
+    }
+  }
+  return drafts;
+}
+
 /// Round by round one more draft of those that are to have another; these come first.
 std::vector<std::vector<SampledToken>> ModelRunner::draft(const Step& step) {
   check_draft(step);
   is_prepared_ = false;
   carry_out(step.orders);
+  if (plan_.draft->dflash) return draft_blocks(step);
   std::vector<std::size_t> order(step.spans.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, std::greater<>(),

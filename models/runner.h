@@ -93,6 +93,7 @@ class ModelRunner : public Runner {
   void add_row(const hyb::SampleRow& row);
   void add_rows(const Step& step);
   void check_draft(const Step& step) const;
+  std::vector<std::vector<SampledToken>> draft_blocks(const Step& step);
   std::vector<SampledToken> draw_rows(const kernels::Tensor& logits);
   std::vector<SampledToken> draw_now(const kernels::Tensor& logits);
   std::vector<float> download(const kernels::Tensor& logits, std::size_t rows);

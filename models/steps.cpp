@@ -113,13 +113,14 @@ bool is_decode(const Step& step) {
 }
 
 std::size_t StepStaging::bytes(const Limits& limits) {
-  // Every table is rounded up to 64 bytes: 7 of them, 6 of rings, 2 of hidden states, and one
-  // per group.
+  // Every table is rounded up to 64 bytes: 7 of them, 6 of rings, 2 of hidden states, one of
+  // blocks, and one per group.
   const std::int64_t hidden = limits.hidden_group < 0 ? 0 : 2;
-  const std::int64_t numbers = (2 + hidden) * limits.tokens + 4 * limits.spans + 1 + limits.rows +
-                               3 * limits.ring_rows() + 6 * limits.ring_spans + 1 +
+  const std::int64_t blocks = limits.has_blocks ? 1 : 0;
+  const std::int64_t numbers = (2 + hidden) * limits.tokens + (4 + blocks) * limits.spans + 1 +
+                               limits.rows + 3 * limits.ring_rows() + 6 * limits.ring_spans + 1 +
                                limits.groups * (limits.spans + 1 + limits.spans * limits.pages) +
-                               16 * (14 + hidden + limits.groups);
+                               16 * (14 + hidden + blocks + limits.groups);
   return static_cast<std::size_t>(numbers) * sizeof(std::int32_t);
 }
 
@@ -137,10 +138,39 @@ std::int64_t StepStaging::Limits::ring_rows() const {
 
 StepStaging::Staged StepStaging::stage(const Step& step, std::int64_t rows, bool keeps_tokens) {
   room_->clear();
-  const std::int64_t spans = rows == 0 ? std::ssize(step.spans) : rows;
+  if (rows == 0) {
+    stage_tables(step, std::ssize(step.spans), tokens_of(step), samples_of(step));
+  } else {
+    stage_tables(step, rows, rows, rows);
+  }
+  room_->upload(keeps_tokens);
+  return staged_;
+}
+
+StepStaging::Staged StepStaging::stage_blocks(const Step& step) {
+  room_->clear();
+  stage_block_ends(step);
+  stage_tables(step, std::ssize(step.spans), tokens_of(step), samples_of(step));
+  room_->upload(false);
+  Staged staged = staged_;
+  staged.tables.block_end = block_end_;
+  return staged;
+}
+
+void StepStaging::stage_block_ends(const Step& step) {
+  const StagedTables::Table ends = room_->take(std::ssize(step.spans));
+  for (std::size_t i = step.spans.size(); i-- > 0;) {
+    const bool is_last = i + 1 == step.spans.size() || !continues(step.spans[i], step.spans[i + 1]);
+    ends.host[i] = is_last ? step.spans[i].position : ends.host[i + 1];
+  }
+  block_end_ = ends.device;
+}
+
+void StepStaging::stage_tables(const Step& step, std::int64_t spans, std::int64_t tokens,
+                               std::int64_t samples) {
   arrange(step);
-  stage_tokens(rows == 0 ? tokens_of(step) : rows);
-  stage_spans(step, spans, rows == 0 ? samples_of(step) : rows);
+  stage_tokens(tokens);
+  stage_spans(step, spans, samples);
   stage_rings();
   stage_hidden();
   stage_pages(spans);
@@ -151,8 +181,6 @@ StepStaging::Staged StepStaging::stage(const Step& step, std::int64_t rows, bool
   staged_.tables.positions = positions_class(positions);
   staged_.tables.single_tokens =
       staged_.tables.tokens.dim(0) == spans && !has_chain(step) && staged_.tables.ring.spans == 0;
-  room_->upload(keeps_tokens);
-  return staged_;
 }
 
 std::int64_t StepStaging::positions_class(std::int64_t positions) {

@@ -41,6 +41,7 @@ class StepStaging {
     std::int64_t ring_tokens = 0;    ///< entries of a ring
     std::int64_t hidden_group = -1;  ///< whose pages have hidden states; -1: none have
     std::int64_t page_tokens = 0;
+    bool has_blocks = false;  ///< stage_blocks() is called
 
     /// Most rows in RingTables::from.
     std::int64_t ring_rows() const;
@@ -61,6 +62,9 @@ class StepStaging {
   /// contents; those of the step are not read. That table always has the same address.
   Staged stage(const Step& step, std::int64_t rows = 0, bool keeps_tokens = false);
 
+  /// The tables of blocks of drafts: chains of spans of one token.
+  Staged stage_blocks(const Step& step);
+
   /// The tables of an order: none but a ring's.
   StepTables stage(const AdvanceSlot& order);
 
@@ -72,6 +76,9 @@ class StepStaging {
 
  private:
   void arrange(const Step& step);
+  void stage_tables(const Step& step, std::int64_t spans, std::int64_t tokens,
+                    std::int64_t samples);
+  void stage_block_ends(const Step& step);
   void stage_tokens(std::int64_t tokens);
   void stage_spans(const Step& step, std::int64_t spans, std::int64_t samples);
   void stage_rings();
@@ -85,6 +92,7 @@ class StepStaging {
   std::vector<const Span*> spans_;           ///< of the step, those with a ring last
   std::vector<std::int32_t> first_tokens_;   ///< of its spans, in the step's own order
   std::vector<kernels::Tensor> page_begin_;  ///< of the step, by page group
+  kernels::Tensor block_end_;                ///< as StepTables has it
   Staged staged_;
 };
 

@@ -12,7 +12,7 @@
 #include "core/base/error.h"
 #include "core/io/file.h"
 #include "kernels/weight_source.h"
-#include "models/eagle3.h"
+#include "models/draft_head.h"
 #include "models/weights.h"
 
 namespace hyb::models {
@@ -148,8 +148,8 @@ class WeightLister : public WeightVisitor {
 std::vector<RequiredWeight> required_weights(const Plan& plan, const Family& family,
                                              const TensorFiles* files) {
   WeightLister lister(plan, family, files);
-  const bool has_head = plan.draft && plan.draft->eagle;
-  const WeightsOf own = &family == &eagle3_head ? WeightsOf::head : WeightsOf::model;
+  const bool has_head = plan.draft && plan.draft->is_apart();
+  const WeightsOf own = is_head_family(family) ? WeightsOf::head : WeightsOf::model;
   visit_weights(plan, lister, has_head ? own : WeightsOf::all);
   std::vector<RequiredWeight> weights = lister.take();
   parameters(weights);

@@ -33,7 +33,7 @@ struct RequiredWeight {
 
 /// Every tensor the plan needs, in layer order. The head is not listed when it is tied. Of two
 /// layouts that the family names it is the one that `files` have, or without files the first named.
-/// Of a plan with an EAGLE-3 head: of the head where the family is eagle3_head, else of the model.
+/// Of a plan with a head: of the head where the family is a head's, else of the model.
 /// Throws Error(model) when the plan asks for more than 1,000,000 tensors or 2^60 parameters.
 std::vector<RequiredWeight> required_weights(const Plan& plan, const Family& family,
                                              const TensorFiles* files = nullptr);

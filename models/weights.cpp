@@ -569,12 +569,14 @@ LayerWeights visit_layer(const Plan& plan, const Layer& layer, WeightVisitor& vi
 /// Its layers are those after the last.
 DraftWeights visit_draft(const Plan& plan, const DraftLayer& draft, WeightVisitor& visitor) {
   const auto first = static_cast<std::int32_t>(plan.layers.size());
-  const std::int64_t width = plan.width;
   visitor.set_layer(first);
   DraftWeights weights;
-  weights.embedding_norm = visitor.vector("draft.embedding_norm", plan.width);
+  if (!draft.dflash) {
+    weights.embedding_norm = visitor.vector("draft.embedding_norm", plan.width);
+  }
   weights.hidden_norm = visitor.vector("draft.hidden_norm", plan.width);
-  weights.fc = visitor.matrix("draft.fc", plan.width, (draft.eagle ? 3 : 2) * width);
+  const std::int64_t joined = draft.is_apart() ? std::ssize(draft.taps()) : 2;
+  weights.fc = visitor.matrix("draft.fc", plan.width, joined * plan.width);
   for (std::size_t i = 0; i < draft.layers.size(); ++i) {
     visitor.set_layer(first + static_cast<std::int32_t>(i));
     weights.layers.push_back(visit_layer(plan, draft.layers[i], visitor));

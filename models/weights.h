@@ -111,10 +111,10 @@ struct LayerWeights {
 /// As DraftLayer.
 struct DraftWeights {
   kernels::Tensor embedding_norm, hidden_norm;
-  kernels::Weight fc;  ///< columns of the embedding | of the hidden
+  kernels::Weight fc;  ///< columns of the embedding | of the hidden; of a head those of the taps
   std::vector<LayerWeights> layers;
   kernels::Tensor norm;
-  kernels::Weight head;     ///< of an EAGLE-3 head, whose fc has the columns of the taps
+  kernels::Weight head;     ///< of an EAGLE-3 head
   kernels::Tensor columns;  ///< i32 [vocab], as eagle3_columns
 };
 
@@ -139,7 +139,7 @@ struct Weights {
   const kernels::Weight& output() const { return head ? *head : embed; }
 };
 
-/// Which weights of a plan: an EAGLE-3 head is in files of its own.
+/// Which weights of a plan: a head is in files of its own.
 enum class WeightsOf : std::uint8_t { all, model, head };
 
 /// Shows a visitor every weight of a plan, layer after layer; what it hands out.

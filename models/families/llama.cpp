@@ -1,16 +1,13 @@
 // Llama 3.x, and whatever else is published as llama: attention with rope and a gated feed-forward
 // in every layer, nothing recurrent.
-#include "models/eagle3.h"
+#include "models/draft_head.h"
 #include "models/families/common.h"
 
 namespace hyb::models {
 namespace {
 
 Plan plan(const Config& c) {
-  if (is_eagle3(c)) {
-    c.fail("architectures",
-           "an EAGLE-3 head is no model; give it to --draft-model of the one it was trained for");
-  }
+  refuse_head(c);
   Plan p = read_plan(c, "rms_norm_eps");
   Attention attention = read_attention(c, read_head_dim(c));
   attention.rope = read_rope(c, attention.head_dim, 1.0);

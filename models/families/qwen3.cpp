@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "models/draft_head.h"
 #include "models/families/common.h"
 
 namespace hyb::models {
@@ -26,6 +27,7 @@ std::vector<std::int32_t> read_windows(const Config& c) {
 }
 
 Plan plan(const Config& c) {
+  refuse_head(c);
   demand(c, "hidden_act", "silu");
   demand_flag(c, "attention_bias", false);
   Plan p = read_plan(c, "rms_norm_eps");

@@ -15,12 +15,14 @@ using kernels::Tensor;
 
 namespace {
 
-/// attention_step for spans of any lengths.
-void attend(const kernels::AttentionStep& op, const PartCall& call) {
+/// attention_step for spans of any lengths; with `sees_block` of single tokens, in blocks.
+void attend(const kernels::AttentionStep& op, const PartCall& call, bool sees_block) {
   kernels::RopeKvWrite write = write_of(op);
   write.position_of_row = call.tables.position_of_row;
   rope_kv_write(call.queue, write);
-  attention(call.queue, attention_of(op));
+  kernels::Attention read = attention_of(op);
+  if (sees_block) read.position = call.tables.block_end;
+  attention(call.queue, read);
 }
 
 std::span<const double> frequencies_of(const std::optional<Rope>& rope) {
@@ -215,7 +217,7 @@ void Attention::run(const AttentionWeights& weights, const PartMemory& memory,
   if (tables.single_tokens) {
     attention_step(call.queue, op);
   } else {
-    attend(op, call);
+    attend(op, call, sees_block);
   }
   kernels::project(call.queue, {.x = mixed,
                                 .weight = &weights.o,

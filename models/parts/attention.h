@@ -55,6 +55,8 @@ struct Attention {
   float output_scale = 1.0F;
   bool has_keys_alone = false;  ///< write_keys() can be called
   bool reads_pairs = false;     ///< x is [T,2H], normed
+  /// Of a draft layer that gets blocks: a token sees keys up to its block's end. Without a window.
+  bool sees_block = false;
 
   using Weights = AttentionWeights;
   Weights weights(WeightVisitor& visitor, std::int64_t width) const;

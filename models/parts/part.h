@@ -122,6 +122,9 @@ struct StepTables {
   /// Where pages have the hidden state of every position: [T] rows of those pages, as in
   /// kernels::ExtendRows of the token before each, and as in kernels::KeepRows of each.
   kernels::Tensor hidden_before = {}, hidden = {};
+  /// Where drafts come in blocks, whose tokens are a chain of single ones: [R] the position of the
+  /// last token of each one's block.
+  kernels::Tensor block_end = {};
 };
 
 /// Activations of one step: tensors are taken one after the other and given back together, by

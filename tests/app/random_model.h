@@ -51,26 +51,43 @@ struct RandomModel {
   TemporaryFolder folder;
 };
 
-/// config.json of an EAGLE-3 head for the RandomModel of a fixture; its weights are random as well.
-/// `draft_vocab`: its tokens; 0: all of the model's.
+/// config.json of a head for the RandomModel of a fixture; its weights are random as well.
 struct RandomHead {
-  RandomHead(const std::string& fixture, std::int32_t draft_vocab) {
-    const std::string config = content(HYB_TESTS_DIR "/golden/" + fixture + "/config.json");
-    std::smatch width;
-    REQUIRE(std::regex_search(config, width, std::regex(R"x("hidden_size": *(\d+))x")));
+  /// An EAGLE-3 head; `draft_vocab`: its tokens; 0: all of the model's.
+  static RandomHead eagle3(const std::string& fixture, std::int32_t draft_vocab) {
     Json own = parse_json(R"({"architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama",
         "intermediate_size": 40, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16,
         "num_hidden_layers": 1, "rms_norm_eps": 1e-5, "vocab_size": 300,
         "eagle_aux_hidden_state_layer_ids": [0, 1, 2], "max_position_embeddings": 4096})",
                           "head");
-    own["hidden_size"] = std::stoi(width[1]);
     if (draft_vocab > 0) own["draft_vocab_size"] = draft_vocab;
-    folder.write("config.json", own.dump());
+    return RandomHead(fixture, std::move(own));
+  }
+
+  /// A DFlash head: a layer with a window beside one that sees its block.
+  static RandomHead dflash(const std::string& fixture) {
+    Json own = parse_json(R"({"architectures": ["DFlashDraftModel"], "model_type": "qwen3",
+        "block_size": 8, "dflash_config": {"mask_token_id": 5, "target_layer_ids": [0, 1]},
+        "intermediate_size": 40, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16,
+        "layer_types": ["sliding_attention", "full_attention"], "sliding_window": 24,
+        "num_hidden_layers": 2, "rms_norm_eps": 1e-5, "vocab_size": 300,
+        "max_position_embeddings": 4096})",
+                          "head");
+    return RandomHead(fixture, std::move(own));
   }
 
   std::string path() const { return folder.path().string(); }
 
   TemporaryFolder folder;
+
+ private:
+  RandomHead(const std::string& fixture, Json own) {
+    const std::string config = content(HYB_TESTS_DIR "/golden/" + fixture + "/config.json");
+    std::smatch width;
+    REQUIRE(std::regex_search(config, width, std::regex(R"x("hidden_size": *(\d+))x")));
+    own["hidden_size"] = std::stoi(width[1]);
+    folder.write("config.json", own.dump());
+  }
 };
 
 /// Prompts of 50 to 300 tokens, of which neighbours share the beginning.

@@ -28,7 +28,7 @@ const std::vector<std::string> drafting_models = {"nemotron-latent", "nemotron-m
 const std::vector<std::string> recurrent_models = {"falcon-h1-groups", "granite-moe-nope",
                                                    "lfm2-moe", "qwen3-next-odd"};
 
-/// Models for which there are EAGLE-3 heads here: without recurrent layers, some with windows, and
+/// Models for which there are heads here: without recurrent layers, some with windows, and
 /// with Mamba-2, a delta net (which has a draft layer, too) and short convolutions.
 const std::vector<std::string> models_with_heads = {"gpt-oss", "granite-odd", "lfm3", "qwen3-dense",
                                                     "qwen3_5-text"};
@@ -81,11 +81,23 @@ TEST_SUITE("app/surface_spec") {
   TEST_CASE("a batch's answers are the same where an EAGLE-3 head drafts") {
     std::int64_t accepted = 0;
     for (const std::string& name : models_with_heads) {
-      const RandomHead small(name, 90), whole(name, 0);
+      const RandomHead small = RandomHead::eagle3(name, 90), whole = RandomHead::eagle3(name, 0);
       accepted += accepted_by(RandomModel(name), [&](const std::vector<std::string>& options) {
         const bool is_one = options[1] == "1";
         return std::vector<std::string>{"--spec", is_one ? "auto" : "eagle3", "--draft-model",
                                         is_one ? whole.path() : small.path()};
+      });
+    }
+    CHECK(accepted > 20);
+  }
+
+  TEST_CASE("a batch's answers are the same where a DFlash head drafts") {
+    std::int64_t accepted = 0;
+    for (const std::string& name : models_with_heads) {
+      const RandomHead head = RandomHead::dflash(name);
+      accepted += accepted_by(RandomModel(name), [&](const std::vector<std::string>& options) {
+        return std::vector<std::string>{"--spec", options[1] == "1" ? "auto" : "dflash",
+                                        "--draft-model", head.path()};
       });
     }
     CHECK(accepted > 20);
@@ -205,9 +217,11 @@ TEST_SUITE("app/surface_spec") {
                    "its vocabulary is another: token 0 is \"<|pad|>\", not"));
     const std::string head = HYB_TESTS_DIR "/heads/llama-3";
     CHECK(contains(error({"--spec", "eagle3"}), "say which model with --draft-model"));
-    CHECK(
-        contains(error({"--spec", "eagle3", "--draft-model", "demo"}), "demo is no EAGLE-3 head"));
-    CHECK(contains(error({"--spec", "draft", "--draft-model", head}), "is an EAGLE-3 head; leave"));
+    CHECK(contains(error({"--spec", "eagle3", "--draft-model", "demo"}), "demo is a model, no"));
+    for (const std::string spec : {"draft", "dflash"}) {
+      CHECK(contains(error({"--spec", spec, "--draft-model", head}), "kind EAGLE-3; leave"));
+    }
+    CHECK(contains(error({"--spec", "eagle3", "--draft-model", head + "-dflash"}), "kind DFlash;"));
     const ToolResult other =
         run_tool({.arguments = {"run", "demo", "-p", "x", "--draft-model", head}});
     CHECK(other.exit_code == 3);
@@ -230,8 +244,10 @@ TEST_SUITE("app/surface_spec") {
       check_chat(name, {"--spec", "ngram", "--draft-steps", "5"});
     }
     for (const std::string& name : models_with_heads) {
-      const RandomHead head(name, 120);
-      check_chat(name, {"--draft-model", head.path(), "--draft-steps", "3"});
+      const RandomHead eagle3 = RandomHead::eagle3(name, 120), dflash = RandomHead::dflash(name);
+      for (const RandomHead* head : {&eagle3, &dflash}) {
+        check_chat(name, {"--draft-model", head->path(), "--draft-steps", "3"});
+      }
     }
     const RandomModel other("lfm3");
     check_chat("falcon-h1-groups", {"--draft-model", other.path(), "--draft-steps", "3"});
@@ -246,16 +262,19 @@ TEST_SUITE("app/surface_spec") {
       std::string model;
       std::vector<std::string> drafts, others;
     };
-    const RandomHead of_odd("granite-odd", 90), of_dense("qwen3-dense", 90),
-        of_text("qwen3_5-text", 90);
-    const auto eagle3 = [](const RandomHead& head) {
+    const RandomHead of_odd = RandomHead::eagle3("granite-odd", 90),
+                     of_dense = RandomHead::eagle3("qwen3-dense", 90),
+                     of_text = RandomHead::eagle3("qwen3_5-text", 90),
+                     block = RandomHead::dflash("qwen3_5-text");
+    const auto by = [](const RandomHead& head) {
       return std::vector<std::string>{"--draft-model", head.path(), "--draft-steps", "3"};
     };
     for (const Case& c : std::vector<Case>{{"nemotron-latent", mtp, none},
                                            {"qwen3-next-odd", mtp, none},
-                                           {"qwen3_5-text", mtp, eagle3(of_text)},
-                                           {"granite-odd", eagle3(of_odd), none},
-                                           {"qwen3-dense", eagle3(of_dense), none}}) {
+                                           {"qwen3_5-text", mtp, by(of_text)},
+                                           {"qwen3_5-text", by(block), by(of_text)},
+                                           {"granite-odd", by(of_odd), none},
+                                           {"qwen3-dense", by(of_dense), none}}) {
       const RandomModel model(c.model);
       const Home home;
       const auto chat = [&](const std::string& input, std::vector<std::string> options) {

@@ -9,7 +9,7 @@ using namespace hyb::models::testing;
 
 namespace {
 
-enum class Drafting { none, own_layer, eagle3 };
+enum class Drafting { none, own_layer, eagle3, dflash };
 
 void check_world(const std::string& name, bool is_flat, const GraphOptions& graphs, unsigned seed,
                  Drafting drafting = Drafting::none) {
@@ -17,9 +17,10 @@ void check_world(const std::string& name, bool is_flat, const GraphOptions& grap
   DraftWorld world(
       [&](kernels::Queue& queue) {
         TensorFiles files(golden_folder / name);
-        std::optional<Eagle3Folder> head;
-        if (drafting == Drafting::eagle3) {
-          const std::filesystem::path folder = tests_folder() / "heads" / name;
+        std::optional<HeadFolder> head;
+        if (drafting == Drafting::eagle3 || drafting == Drafting::dflash) {
+          const std::string end = drafting == Drafting::dflash ? "-dflash" : "";
+          const std::filesystem::path folder = tests_folder() / "heads" / (name + end);
           head.emplace(Config::from_folder(folder), TensorFiles(folder));
         }
         return load_model(
@@ -53,6 +54,11 @@ TEST_SUITE("cuda/drafts") {
   TEST_CASE("batch-invariant: with an EAGLE-3 head, whose guesses are those without drafts") {
     check_world("granite-odd", true, {}, 5, Drafting::eagle3);
     check_world("llama-3", false, {.decode = true, .mixed = false}, 7, Drafting::eagle3);
+  }
+
+  TEST_CASE("batch-invariant: with a DFlash head, whose guesses are those without drafts") {
+    check_world("qwen3_5-text", true, {}, 5, Drafting::dflash);
+    check_world("llama-3", false, {.decode = true, .mixed = false}, 7, Drafting::dflash);
   }
 }
 

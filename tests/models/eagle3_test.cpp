@@ -1,10 +1,6 @@
 #include "models/eagle3.h"
 
-#include "core/base/json.h"
-#include "tests/models/golden_drafts.h"
-#include "tests/support/error_text.h"
-#include "tests/support/files.h"
-#include "tests/support/plans.h"
+#include "tests/models/heads.h"
 
 namespace models_eagle3_test {
 
@@ -12,91 +8,13 @@ using namespace hyb;
 using namespace hyb::models;
 using namespace hyb::models::testing;
 using hyb::testing::contains;
-using hyb::testing::content;
 using hyb::testing::model_error;
 
 namespace {
 
-const std::filesystem::path heads_folder = tests_folder() / "heads";
-
 /// Models with a head in heads_folder: without slots and with; the head's vocabulary is a part of
 /// the model's, or all of it.
 const std::vector<std::string> names = {"gpt-oss", "granite-odd", "llama-3", "qwen3_5-text"};
-
-Eagle3Folder head_of(const std::filesystem::path& folder) {
-  return {.config = Config::from_folder(folder), .files = TensorFiles(folder)};
-}
-
-Model load(kernels::Queue& queue, const std::string& name, const std::filesystem::path& head,
-           const GeometryOptions& options) {
-  TensorFiles files(golden_folder / name);
-  Eagle3Folder folder = head_of(head);
-  return load_model(queue, Config::from_folder(golden_folder / name), files, options, {}, &folder);
-}
-
-DraftWorld world_of(const std::string& name, DType activation, kernels::Isa isa, bool is_flat,
-                    std::int32_t page = page_tokens, std::optional<DType> kv = {}) {
-  return DraftWorld(
-      [&](kernels::Queue& queue) {
-        return load(queue, name, heads_folder / name,
-                    {.activation = activation, .kv = kv, .page_tokens = page});
-      },
-      kernels::Device::cpu, {.threads = 2, .isa = isa}, is_flat);
-}
-
-/// A copy of a head, to be damaged.
-struct CopiedHead {
-  explicit CopiedHead(const std::string& name) : model(name) {
-    for (const char* file : {"config.json", "model.safetensors"}) {
-      folder.write(file, content(heads_folder / name / file));
-    }
-  }
-
-  /// With other values in config.json; null: without the key.
-  CopiedHead& with(const Json& values) {
-    Json config = parse_json(content(folder.path() / "config.json"), "config");
-    config.merge_patch(values);
-    folder.write("config.json", config.dump());
-    return *this;
-  }
-
-  /// change(header, data) of the tensors' file.
-  template <typename Change>
-  CopiedHead& with_tensors(Change change) {
-    const std::string bytes = content(folder.path() / "model.safetensors");
-    std::uint64_t length = 0;
-    std::memcpy(&length, bytes.data(), sizeof length);
-    Json header = parse_json(bytes.substr(8, length), "header");
-    std::string data = bytes.substr(8 + length);
-    change(header, data);
-    folder.write("model.safetensors", hyb::testing::safetensors_bytes(header.dump(), data));
-    return *this;
-  }
-
-  /// Another name for a tensor.
-  CopiedHead& renamed(const std::string& from, const std::string& to) {
-    return with_tensors([&](Json& header, std::string&) {
-      header[to] = header[from];
-      header.erase(from);
-    });
-  }
-
-  /// Another entry of d2t.
-  CopiedHead& with_offset(std::size_t entry, std::int64_t offset) {
-    return with_tensors([&](const Json& header, std::string& data) {
-      const auto begin = header["d2t"]["data_offsets"][0].get<std::size_t>();
-      std::memcpy(data.data() + begin + entry * sizeof offset, &offset, sizeof offset);
-    });
-  }
-
-  std::string error() const {
-    kernels::Queue queue(kernels::Device::cpu, {.threads = 1, .isa = {}});
-    return model_error([&] { load(queue, model, folder.path(), {.activation = DType::f32}); });
-  }
-
-  std::string model;
-  hyb::testing::TemporaryFolder folder;
-};
 
 /// What a config.json of a head for a model of 24 layers of width 1024 says.
 DraftLayer read_head(const Json& values) {
@@ -231,7 +149,7 @@ TEST_SUITE("models/eagle3") {
       const Golden golden(name);
       for (const kernels::Isa isa : levels()) {
         CAPTURE(name);
-        DraftWorld world = world_of(name, DType::f32, isa, true);
+        DraftWorld world = world_with_head(name, DType::f32, isa, true);
         const double difference = largest_difference(world, golden, heads_folder / name);
         MESSAGE(name, " level ", static_cast<int>(isa), ": ", difference);
         CHECK(difference <= 2e-4);
@@ -246,13 +164,13 @@ TEST_SUITE("models/eagle3") {
         for (const bool is_flat : {true, false}) {
           CAPTURE(name);
           const std::int32_t page = seed % 2 == 0 ? 16 : 32;
-          DraftWorld world = world_of(name, activation, kernels::best_isa(), is_flat, page);
+          DraftWorld world = world_with_head(name, activation, kernels::best_isa(), is_flat, page);
           CHECK(drafts_change_nothing(world, seed++, drafts_sampling()));
         }
       }
     }
     for (const DType kv : {DType::f8_e4m3, DType::f32}) {
-      DraftWorld world = world_of("llama-3", DType::bf16, kernels::best_isa(), true, 16, kv);
+      DraftWorld world = world_with_head("llama-3", DType::bf16, kernels::best_isa(), true, 16, kv);
       CHECK(drafts_change_nothing(world, seed++, drafts_sampling()));
     }
   }
