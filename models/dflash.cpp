@@ -13,20 +13,20 @@
 namespace hyb::models {
 namespace {
 
-constexpr std::string_view architecture = "DFlashDraftModel";
-constexpr std::string_view own_key = "dflash_config";
+constexpr std::string_view dflash_architecture = "DFlashDraftModel";
+constexpr std::string_view dflash_key = "dflash_config";
 
 /// Which of the two has a key: dflash_config, else the top level.
 const Config& holder_of(const Config& c, const Config& own, std::string_view key) {
-  return own.has(key) ? own : c;
+  return own.has(Keys{key}) ? own : c;
 }
 
-void refuse_variants(const Config& c, const Config& own) {
+void refuse_other_kinds(const Config& c, const Config& own) {
   if (c.has("architectures")) {
     for (const std::string& name : c.strings("architectures")) {
-      if (name == architecture) continue;
-      c.fail("architectures",
-             fmt::format("{} is another kind of head than {}", quote_name(name), architecture));
+      if (name == dflash_architecture) continue;
+      c.fail("architectures", fmt::format("{} is another kind of head than {}", quote_name(name),
+                                          dflash_architecture));
     }
   }
   demand(c, "hidden_act", "silu");
@@ -51,7 +51,7 @@ void refuse_variants(const Config& c, const Config& own) {
   }
 }
 
-void check_sizes(const Config& c, const Plan& plan) {
+void check_model(const Config& c, const Plan& plan) {
   const auto check = [&](const char* key, std::int32_t own, std::int32_t model) {
     if (own == model) return;
     c.fail(key,
@@ -88,7 +88,7 @@ float read_number(const Config& c, const Config& own, std::string_view key) {
 }  // namespace
 
 bool is_dflash(const Config& c) {
-  if (c.has(own_key)) return true;
+  if (c.has(Keys{dflash_key})) return true;
   if (!c.has("architectures")) return false;
   return std::ranges::any_of(c.strings("architectures"), [](const std::string& name) {
     return name.find("DFlash") != std::string::npos || name.find("DSpark") != std::string::npos;
@@ -120,10 +120,10 @@ std::vector<Layer> read_layers(const Config& c, const Config& own, Attention att
 }  // namespace
 
 DraftLayer dflash_of(const Config& c, const Plan& plan) {
-  const Config own = c.object(own_key).value_or(Config::from_text("{}", "dflash_config"));
+  const Config own = c.object(Keys{dflash_key}).value_or(Config::from_text("{}", "dflash_config"));
   refuse_quantized(c);
-  refuse_variants(c, own);
-  check_sizes(c, plan);
+  refuse_other_kinds(c, own);
+  check_model(c, plan);
   if (plan.altup) c.fail("architectures", "a model with several residual streams has no head");
 
   Attention attention = read_attention(c, c.i("head_dim", 128));
@@ -146,7 +146,7 @@ DraftLayer dflash_of(const Config& c, const Plan& plan) {
 
 namespace {
 
-constexpr TensorName names[] = {
+constexpr TensorName dflash_names[] = {
     {"draft.fc", "fc.weight"},
     {"draft.hidden_norm", "hidden_norm.weight"},
     {"draft.norm", "norm.weight"},
@@ -162,17 +162,17 @@ constexpr TensorName names[] = {
     {"mlp.up", "*.{}.mlp.up_proj.weight"},
     {"mlp.down", "*.{}.mlp.down_proj.weight"},
 };
-constexpr std::string_view trunks[] = {"layers"};
+constexpr std::string_view dflash_trunks[] = {"layers"};
 /// A copy of the model's embedding.
-constexpr std::string_view unused[] = {"embed_tokens."};
+constexpr std::string_view dflash_unused[] = {"embed_tokens."};
 
 }  // namespace
 
 const Family dflash_head = {.model_types = {},
                             .plan = nullptr,
-                            .names = names,
-                            .trunks = trunks,
-                            .draft_trunks = trunks,
-                            .unused = unused};
+                            .names = dflash_names,
+                            .trunks = dflash_trunks,
+                            .draft_trunks = dflash_trunks,
+                            .unused = dflash_unused};
 
 }  // namespace hyb::models

@@ -92,7 +92,7 @@ dflash_heads = {
     # Windows of the model beside the head's layers, which are all causal; the copied embedding.
     "gpt-oss-dflash": {
         "sizes": {"heads": 2, "kv_heads": 2, "head_dim": 10, "hidden": 36, "layers": 1},
-        "own": {"block_size": 8, "target_layer_ids": [0, 0, 1]},
+        "own": {"block_size": 8, "target_layer_ids": [0, 1]},
         "config": {"rope_theta": 1000.0, "is_causal": True},
         "copies_embedding": True,
     },

@@ -141,6 +141,17 @@ TEST_SUITE("models/dflash") {
       }
     }
   }
+
+  TEST_CASE("that a step does not rewrite the masks' keys and values shows in guesses") {
+    bool is_found = false;
+    for (unsigned seed = 1; seed < 4 && !is_found; ++seed) {
+      DraftWorld world =
+          world_with_head("qwen3_5-text-dflash", DType::bf16, kernels::best_isa(), false);
+      world.fault = DraftFault::entries_of_drafting_kept;
+      is_found = !drafts_change_nothing(world, seed, drafts_sampling());
+    }
+    CHECK(is_found);
+  }
 }
 
 }  // namespace models_dflash_test

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -293,8 +294,9 @@ struct PlainRun {
   std::int32_t prompt;
   std::vector<DraftRow> rows = {};
   std::vector<std::byte> state = {};
-  /// Where the model has a draft layer: of each token after the prompt, what that guesses then.
-  std::vector<std::vector<DraftRow>> drafts = {};
+  /// Where the model has a draft layer: of each token after the prompt, what that guesses then, by
+  /// how many guesses there are to be: the masks of a block see each other.
+  std::vector<std::array<std::vector<DraftRow>, draft_ring_tokens + 1>> drafts = {};
 };
 
 inline PlainRun plain_run(DraftWorld& world, std::int32_t prompt, std::int32_t count,
@@ -320,12 +322,14 @@ inline PlainRun plain_run(DraftWorld& world, std::int32_t prompt, std::int32_t c
     if (!world.model.plan.draft || at + draft_ring_tokens >= count) continue;
     run.drafts.resize(static_cast<std::size_t>(count));
     const auto from = all.subspan(static_cast<std::size_t>(at));
-    run.drafts[static_cast<std::size_t>(at)] =
-        world.draft({{.memory = &*memory,
-                      .before = all.first(static_cast<std::size_t>(at)),
-                      .tokens = {from.begin(), from.begin() + 1 + draft_ring_tokens},
-                      .drafts = draft_ring_tokens}},
-                    params)[0];
+    for (std::int32_t drafts = 1; drafts <= draft_ring_tokens; ++drafts) {
+      run.drafts[static_cast<std::size_t>(at)][static_cast<std::size_t>(drafts)] =
+          world.draft({{.memory = &*memory,
+                        .before = all.first(static_cast<std::size_t>(at)),
+                        .tokens = {from.begin(), from.begin() + 1 + drafts},
+                        .drafts = drafts}},
+                      params)[0];
+    }
   }
   run.state = world.state_of(*memory);
   return run;
@@ -463,15 +467,15 @@ class DraftSchedule {
     std::vector<const std::vector<DraftRow>*> plain;
     for (std::size_t i = 0; i < who.size(); ++i) {
       const auto at = static_cast<std::size_t>(who[i]->at);
-      if (nexts[i].drafts == 0 || who[i]->plain.drafts[at].empty()) continue;
+      const auto& known = who[i]->plain.drafts[at][static_cast<std::size_t>(nexts[i].drafts)];
+      if (nexts[i].drafts == 0 || known.empty()) continue;
       drafting.push_back(nexts[i]);
-      plain.push_back(&who[i]->plain.drafts[at]);
+      plain.push_back(&known);
     }
     if (drafting.empty()) return;
     const auto rows = world_.draft(drafting, params_);
     for (std::size_t i = 0; i < drafting.size(); ++i) {
-      same_ &= std::ssize(rows[i]) == drafting[i].drafts &&
-               std::equal(rows[i].begin(), rows[i].end(), plain[i]->begin());
+      same_ &= rows[i] == *plain[i];
       guessed_ += drafting[i].drafts;
     }
   }
@@ -483,7 +487,7 @@ class DraftSchedule {
     std::optional<Memory> other = world_.pool.resume(*checkpoint);
     REQUIRE(other.has_value());
     const auto at = static_cast<std::size_t>(each.at);
-    if (world_.model.plan.draft && !each.plain.drafts[at].empty()) {
+    if (world_.model.plan.draft && !each.plain.drafts[at][1].empty()) {
       for (const Running& another : all_) {
         if (&another != &each && another.at > 0) world_.spoil_carry(*other, *another.memory);
       }
@@ -492,7 +496,7 @@ class DraftSchedule {
                                          .tokens = {each.plain.tokens[at], TokenId{0}},
                                          .drafts = 1}},
                                        params_);
-      same_ &= drafts[0][0] == each.plain.drafts[at][0];
+      same_ &= drafts[0] == each.plain.drafts[at][1];
     }
     const auto answer = world_.run(
         {{.memory = &*other, .before = each.before(), .tokens = {each.plain.tokens[at]}}}, params_);
