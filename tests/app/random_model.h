@@ -64,15 +64,16 @@ struct RandomHead {
     return RandomHead(fixture, std::move(own));
   }
 
-  /// A DFlash head: a layer with a window beside one that sees its block.
-  static RandomHead dflash(const std::string& fixture) {
+  /// A DFlash head of two layers: one that sees its block, and one with a window or another such.
+  static RandomHead dflash(const std::string& fixture, bool has_window) {
     Json own = parse_json(R"({"architectures": ["DFlashDraftModel"], "model_type": "qwen3",
         "block_size": 8, "dflash_config": {"mask_token_id": 5, "target_layer_ids": [0, 1]},
         "intermediate_size": 40, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16,
-        "layer_types": ["sliding_attention", "full_attention"], "sliding_window": 24,
+        "layer_types": ["full_attention", "full_attention"], "sliding_window": 24,
         "num_hidden_layers": 2, "rms_norm_eps": 1e-5, "vocab_size": 300,
         "max_position_embeddings": 4096})",
                           "head");
+    if (has_window) own["layer_types"][0] = "sliding_attention";
     return RandomHead(fixture, std::move(own));
   }
 
