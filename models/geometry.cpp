@@ -3,24 +3,27 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <optional>
+#include <utility>
 
 #include "core/base/error.h"
 
 namespace hyb::models {
 namespace {
 
+[[noreturn]] void fail_too_large() {
+  throw Error(ErrorKind::model,
+              "geometry: the plan asks for more than 2^44 bytes in one layer; look at the sizes "
+              "of heads and states in config.json");
+}
+
 /// Refuses products that overflow; a plan may come from a hostile config.json.
 std::size_t product(std::initializer_list<std::int64_t> factors) {
   constexpr std::int64_t bytes_max = std::int64_t{1} << 44;
   std::int64_t result = 1;
   for (const std::int64_t factor : factors) {
-    if (__builtin_mul_overflow(result, factor, &result) || result > bytes_max) {
-      throw Error(
-          ErrorKind::model,
-          "geometry: the plan asks for more than 2^44 bytes in one layer; look at the sizes "
-          "of heads and states in config.json");
-    }
+    if (__builtin_mul_overflow(result, factor, &result) || result > bytes_max) fail_too_large();
   }
   return static_cast<std::size_t>(result);
 }
@@ -37,6 +40,44 @@ struct Place {
   std::int32_t part;
 };
 
+/// The heads of each rank; `what` they are of this layer.
+RankHeads divided(const HeadNumbers& numbers, std::int32_t ranks, const Place& at,
+                  const char* what) {
+  const std::int32_t heads = numbers.heads;
+  RankHeads result = {.heads = heads, .kept = heads, .width = numbers.width, .copies = ranks};
+  if (numbers.division == Division::none) return result;
+  if (heads % ranks == 0) {
+    result.kept = heads / ranks;
+    result.copies = 1;
+    return result;
+  }
+  if (numbers.division == Division::groups && ranks % heads == 0) {
+    result.kept = 1;
+    result.copies = ranks / heads;
+    return result;
+  }
+  throw Error(ErrorKind::usage,
+              fmt::format("layer {}: {} {} cannot be divided among {} ranks; their number has to "
+                          "divide that of the {}{}",
+                          at.layer, heads, what, ranks, what,
+                          numbers.division == Division::groups ? ", or be a multiple of it" : ""));
+}
+
+std::vector<RankHeads> divided(const std::vector<HeadNumbers>& all, std::int32_t ranks,
+                               const Place& at, const char* what) {
+  std::vector<RankHeads> result;
+  for (const HeadNumbers& numbers : all) result.push_back(divided(numbers, ranks, at, what));
+  return result;
+}
+
+/// Numbers that a rank keeps of all.
+std::int32_t kept_numbers(const std::vector<RankHeads>& all) {
+  std::size_t numbers = 0;
+  for (const RankHeads& heads : all) numbers += product({heads.kept, heads.width});
+  if (numbers > std::size_t{std::numeric_limits<std::int32_t>::max()}) fail_too_large();
+  return static_cast<std::int32_t>(numbers);
+}
+
 Reach reach_of(const KvShape& kv) {
   if (kv.chunk != 0) return {.kind = Reach::Kind::chunk, .tokens = kv.chunk};
   if (kv.window == 0) return {};
@@ -44,17 +85,21 @@ Reach reach_of(const KvShape& kv) {
 }
 
 void add_pages(Geometry& geometry, const Place& at, const KvShape& kv) {
-  const std::size_t elements = product({2, kv.kv_heads, kv.head_dim});
+  divided({Division::heads, kv.query_heads, kv.head_dim}, geometry.ranks, at, "query heads");
+  const RankHeads heads = divided({Division::groups, kv.kv_heads, std::int64_t{2} * kv.head_dim},
+                                  geometry.ranks, at, "key and value heads");
+  const std::size_t elements = product({2, heads.kept, kv.head_dim});
   const std::size_t page_bytes = product(
       {static_cast<std::int64_t>(elements), geometry.page_tokens, bytes_of(geometry.kv_dtype)});
   geometry.pages.push_back({.layer = at.layer,
                             .block = at.block,
                             .part = at.part,
-                            .kv_heads = kv.kv_heads,
+                            .kv_heads = heads.kept,
                             .head_dim = kv.head_dim,
                             .elements_per_token = static_cast<std::int64_t>(elements),
                             .page_bytes = page_bytes,
-                            .reach = reach_of(kv)});
+                            .reach = reach_of(kv),
+                            .heads = heads});
   geometry.page_bytes += page_bytes;
   const std::size_t token_bytes = page_bytes / static_cast<std::size_t>(geometry.page_tokens);
   const std::int32_t reach = std::max(kv.window, kv.chunk);
@@ -76,32 +121,44 @@ void add_hidden_pages(Geometry& geometry, std::int32_t layer, std::int32_t width
                             .kv_heads = 0,
                             .head_dim = 0,
                             .elements_per_token = static_cast<std::int64_t>(token_bytes) / kv_bytes,
-                            .page_bytes = token_bytes * tokens});
+                            .page_bytes = token_bytes * tokens,
+                            .heads = divided({Division::none, 1, width}, geometry.ranks,
+                                             {.layer = layer, .block = 0, .part = 0}, "")});
   geometry.page_bytes += token_bytes * tokens;
   geometry.kv_bytes_per_token += token_bytes;
 }
 
 void add_state(Geometry& geometry, const Place& at, const StateShape& shape) {
+  std::vector<RankHeads> channels =
+      divided(shape.channels, geometry.ranks, at, "heads or groups of a convolution");
+  std::vector<RankHeads> inputs = divided(shape.inputs, geometry.ranks, at, "heads");
+  const std::int32_t conv_channels = kept_numbers(channels);
+  const auto matrix = static_cast<std::int64_t>(product({shape.rows, shape.columns}));
+  const RankHeads state =
+      divided({Division::heads, shape.heads, matrix}, geometry.ranks, at, "heads of a state");
   SlotPiece piece = {
       .layer = at.layer,
       .block = at.block,
       .part = at.part,
-      .conv_channels = shape.conv_channels,
+      .conv_channels = conv_channels,
       .conv_width = shape.conv_width,
-      .heads = shape.heads,
+      .heads = state.kept,
       .rows = shape.rows,
       .columns = shape.columns,
       .conv_offset = geometry.slot_bytes,
       .conv_bytes =
-          product({shape.conv_channels, shape.conv_width - 1, bytes_of(geometry.activation_dtype)}),
+          product({conv_channels, shape.conv_width - 1, bytes_of(geometry.activation_dtype)}),
       .state_offset = 0,
       .state_bytes =
-          product({shape.heads, shape.rows, shape.columns, bytes_of(geometry.state_dtype)}),
-      .ring_width = shape.ring_width};
+          product({state.kept, shape.rows, shape.columns, bytes_of(geometry.state_dtype)}),
+      .ring_width = conv_channels + kept_numbers(inputs),
+      .channels = std::move(channels),
+      .inputs = std::move(inputs),
+      .state = state};
   piece.state_offset = piece.conv_offset + aligned(piece.conv_bytes);
   geometry.slot_bytes = piece.state_offset + aligned(piece.state_bytes);
   geometry.state_bytes_per_sequence += piece.conv_bytes + piece.state_bytes;
-  geometry.pieces.push_back(piece);
+  geometry.pieces.push_back(std::move(piece));
 }
 
 void add_layer(Geometry& geometry, std::int32_t layer, const Layer& described) {
@@ -124,6 +181,7 @@ Geometry geometry_of(const Plan& plan, const GeometryOptions& options) {
                        .kv_dtype = options.kv.value_or(options.activation),
                        .activation_dtype = options.activation,
                        .state_dtype = options.state.value_or(plan.state_dtype),
+                       .ranks = options.ranks,
                        .load = {.activation = options.activation,
                                 .quantize = options.quantize,
                                 .fp8_parameters = options.fp8_parameters,
@@ -156,7 +214,7 @@ Geometry geometry_of(const Plan& plan, const GeometryOptions& options) {
     return geometry;
   }
   add_state(geometry, {layers + drafting, 0, 0},
-            {.conv_channels = plan.width, .conv_width = 2, .ring_width = plan.width});
+            {.channels = {{Division::none, 1, plan.width}}, .conv_width = 2});
   return geometry;
 }
 

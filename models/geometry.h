@@ -59,16 +59,26 @@ struct Reach {
   bool operator==(const Reach&) const = default;
 };
 
+/// Of numbers stored head after head, those that one of several ranks keeps.
+struct RankHeads {
+  std::int32_t heads = 0;   ///< of the model
+  std::int32_t kept = 0;    ///< by every rank: consecutive ones
+  std::int64_t width = 0;   ///< numbers of each
+  std::int32_t copies = 1;  ///< consecutive ranks that keep the same ones
+  std::int32_t first(std::int32_t rank) const { return rank / copies * kept; }
+};
+
 /// Keys and values of one attention layer. A layer that reads another layer's has none.
 struct PageLayout {
-  std::int32_t layer;  ///< index in Plan::layers, or after them in DraftLayer::layers
-  std::int32_t block;  ///< index in Layer::blocks
-  std::int32_t part;   ///< index in Block::parts
-  std::int32_t kv_heads;
+  std::int32_t layer;     ///< index in Plan::layers, or after them in DraftLayer::layers
+  std::int32_t block;     ///< index in Layer::blocks
+  std::int32_t part;      ///< index in Block::parts
+  std::int32_t kv_heads;  ///< of a rank
   std::int32_t head_dim;
   std::int64_t elements_per_token;  ///< keys and values: 2 * kv_heads * head_dim
   std::size_t page_bytes;           ///< elements_per_token * page_tokens * size of the kv dtype
   Reach reach = {};
+  RankHeads heads = {};  ///< width: their numbers of one token; hidden states count as one head
 };
 
 /// The place of one recurrent part in a slot. Offsets are multiples of slot_alignment.
@@ -78,7 +88,7 @@ struct SlotPiece {
   std::int32_t part;
   std::int32_t conv_channels;  ///< the window is [conv_channels, conv_width - 1], activation dtype
   std::int32_t conv_width;
-  std::int32_t heads;    ///< the state is [heads, rows, columns], state dtype; none: 0
+  std::int32_t heads;    ///< of a rank: the state is [heads, rows, columns], state dtype; none: 0
   std::int32_t rows;     ///< ssd: head_dim P; delta net: key_dim
   std::int32_t columns;  ///< ssd: state_dim N; delta net: value_dim
   std::size_t conv_offset;
@@ -86,6 +96,9 @@ struct SlotPiece {
   std::size_t state_offset;
   std::size_t state_bytes;
   std::int32_t ring_width;  ///< numbers of activation dtype that a ring keeps of a draft
+  std::vector<RankHeads> channels = {};  ///< of the window, and of a ring's entry
+  std::vector<RankHeads> inputs = {};    ///< after them in a ring's entry
+  RankHeads state = {};                  ///< width: rows * columns
 };
 
 inline constexpr std::int32_t page_tokens = 16;
@@ -101,16 +114,19 @@ struct GeometryOptions {
   std::int64_t mxfp4_parameters = 0;                     ///< as in LoadOptions
   double f16_share = 0;                                  ///< as in LoadOptions
   bool lossless = false;                                 ///< as in LoadOptions
+  std::int32_t ranks = 1;    ///< that run the model together: the geometry is that of each
   bool with_drafts = false;  ///< as in plan_of, for those that describe the model themselves
 };
 
-/// Bytes that a sequence of this model needs, derived from the plan alone.
+/// Bytes that a sequence of this model needs, derived from the plan alone: of several ranks, on
+/// each of them.
 struct Geometry {
   std::int32_t page_tokens;
   DType kv_dtype;
   DType activation_dtype;
   DType state_dtype;
-  LoadOptions load;  ///< of the weights
+  std::int32_t ranks = 1;
+  LoadOptions load;  ///< of the weights, of all ranks together
   /// In layer order; the index is the attention ordinal. With a draft layer and without slots the
   /// last ones are no layer's: the hidden state of every position, [H], activation dtype.
   std::vector<PageLayout> pages;
@@ -128,7 +144,8 @@ struct Geometry {
   std::size_t state_bytes_per_sequence;  ///< windows and matrices without padding
 };
 
-/// Throws Error(model) when the plan asks for more bytes than can be counted.
+/// Throws Error(model) when the plan asks for more bytes than can be counted, Error(usage) when its
+/// heads cannot be divided among the ranks.
 Geometry geometry_of(const Plan& plan, const GeometryOptions& options = {});
 
 /// The layout of a packed (int8) snapshot, layer after layer. Offsets are multiples of

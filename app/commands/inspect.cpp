@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "app/commands/commands.h"
 #include "app/environment.h"
@@ -24,6 +25,7 @@ struct InspectFlags {
   bool verbose = false;
   bool check = false;
   bool json = false;
+  std::vector<std::int32_t> ranks;  ///< none, or those that send and those that receive
 };
 
 /// Reads all that Inspection only lists.
@@ -52,7 +54,10 @@ int inspect_main(const InspectFlags& options) {
   const Environment environment = read_environment();
   const ModelSource source = ModelSource::find(options.model.model, environment);
   refuse_unread_format(source, options.json);
-  const Inspection all = inspect(source, options.model);
+  Inspection all = inspect(source, options.model);
+  if (!options.ranks.empty()) {
+    all.exchange = rank_exchange(all.outline, options.ranks.front(), options.ranks.back());
+  }
   const TensorList list = options.tensors   ? TensorList::all
                           : options.verbose ? TensorList::unused
                                             : TensorList::faults;
@@ -90,6 +95,14 @@ Action describe_inspect(CLI::App& cli) {
   cli.add_flag("--check", options->check,
                "read all weights (NaN, infinities, scales) and try the tokenizer; exit 3 on a "
                "defect");
+  constexpr std::int32_t ranks_max = 1024;
+  cli.add_option("--ranks", options->ranks,
+                 "FROM,TO: what each of TO devices keeps of a sequence when they divide its heads, "
+                 "and what it takes to hand it over to them from FROM devices, such as 1,4")
+      ->delimiter(',')
+      ->expected(2)
+      ->check(CLI::Range(1, ranks_max))
+      ->type_name("FROM,TO");
   cli.add_flag("--json", options->json, "one JSON object");
   return [options] { return inspect_main(*options); };
 }

@@ -381,6 +381,9 @@ std::string inspection_text(const Inspection& all, TensorList list) {
       fmt::format("{} per sequence, {}; {} as an int8 snapshot",
                   bytes_text(geometry.state_bytes_per_sequence), name_of(geometry.state_dtype),
                   bytes_text(models::snapshot_layout(geometry).bytes)));
+  if (all.exchange) {
+    for (const auto& [what, text] : exchange_rows(*all.exchange)) add("  " + what, text);
+  }
   add("decode", fmt::format("{} moved per token at position {}",
                             bytes_text(static_cast<std::size_t>(all.decode_bytes)),
                             Inspection::decode_position));
@@ -431,6 +434,7 @@ Json inspection_json(const Inspection& all, bool all_tensors) {
                {"slot_bytes", geometry.slot_bytes},
                {"snapshot_bytes_int8", models::snapshot_layout(geometry).bytes},
                {"page_tokens", geometry.page_tokens},
+               {"ranks", all.exchange ? exchange_json(*all.exchange) : Json()},
                {"decode_bytes", all.decode_bytes},
                {"decode_position", Inspection::decode_position},
                {"has_tokenizer", all.has_tokenizer},

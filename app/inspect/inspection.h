@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "app/inspect/rank_exchange.h"
 #include "app/model_outline.h"
 #include "app/prompt.h"
 #include "core/base/json.h"
@@ -87,6 +88,7 @@ struct Inspection {
   std::string tokenizer, chat_template;  ///< what is there, in words; or why it can't be used
   bool has_tokenizer = false, has_chat_template = false;
   std::optional<TemplateTraits> traits;  ///< of the chat template, where there is a tokenizer too
+  std::optional<RankExchange> exchange = {};  ///< with --ranks
 
   static constexpr std::int64_t decode_position = 1024;
 };

@@ -62,7 +62,7 @@ struct Attention {
   Weights weights(WeightVisitor& visitor, std::int64_t width) const;
   MemoryShape memory() const {
     if (kv_of >= 0) return {.kv_of = kv_of};
-    return {.kv = KvShape{kv_heads, head_dim, window, chunk}};
+    return {.kv = KvShape{kv_heads, head_dim, window, chunk, heads}};
   }
   PartWork work() const {
     return {.attention_width = static_cast<double>(inner()),

@@ -217,12 +217,15 @@ DeltaNetWeights DeltaNet::weights(WeightVisitor& visitor, std::int64_t width) co
 }
 
 MemoryShape DeltaNet::memory() const {
-  return {.state = StateShape{.conv_channels = conv_dim(),
+  const HeadNumbers q = {Division::groups, key_heads, key_dim}, k = q;
+  const HeadNumbers v = {Division::heads, value_heads, value_dim};
+  const HeadNumbers b = {Division::heads, value_heads, 1}, a = b;
+  return {.state = StateShape{.channels = {q, k, v},
                               .conv_width = conv_width,
                               .heads = value_heads,
                               .rows = key_dim,
                               .columns = value_dim,
-                              .ring_width = ring_width()}};
+                              .inputs = {b, a}}};
 }
 
 /// Chunks of Q = 64: 2 Q heads (3 K + 2 V) + 6 heads K V per token.

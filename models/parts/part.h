@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "core/base/dtype.h"
 #include "core/base/error.h"
@@ -22,25 +23,40 @@ namespace hyb::models {
 /// the end alone.
 enum class Norm : std::uint8_t { rms, rms_1p, none, layer };
 
+/// How ranks that run a model together divide the numbers of heads.
+enum class Division : std::uint8_t {
+  heads,   ///< every rank has as many heads
+  groups,  ///< the same; with fewer groups than ranks, a rank has the one that its heads share
+  none,    ///< every rank has all of them
+};
+
+/// Numbers that are stored head after head.
+struct HeadNumbers {
+  Division division;
+  std::int32_t heads;
+  std::int64_t width;  ///< numbers of each
+};
+
 /// Keys and values of every token, or of the last `window` tokens, a step's own included, or of
 /// those from the last multiple of `chunk` on.
 struct KvShape {
   std::int32_t kv_heads;
   std::int32_t head_dim;
   std::int32_t window = 0, chunk = 0;  ///< 0: every token; one of them at most
+  std::int32_t query_heads = 0;        ///< that read them: those of a rank share its kv heads
 };
 
 /// What a sequence keeps of all its tokens, in a size that does not grow.
 struct StateShape {
-  std::int32_t conv_channels;  ///< the window is [conv_channels, conv_width -
-                               ///< 1], activation dtype
+  /// The window is [channels, conv_width - 1], activation dtype; these are its channels.
+  std::vector<HeadNumbers> channels;
   std::int32_t conv_width;
   std::int32_t heads = 0;  ///< the state is [heads, rows, columns], state dtype; none: 0
   std::int32_t rows = 0;
   std::int32_t columns = 0;
-  /// What a ring keeps of a draft: the numbers that enter the convolution and the recurrence,
-  /// activation dtype.
-  std::int32_t ring_width = 0;
+  /// A ring keeps the numbers of a draft that enter the convolution, one per channel, and then
+  /// these, which enter the recurrence beside them; activation dtype.
+  std::vector<HeadNumbers> inputs = {};
 };
 
 /// The memory of a part: in every page, and in every slot.

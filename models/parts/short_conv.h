@@ -21,8 +21,8 @@ struct ShortConv {
   using Weights = ShortConvWeights;
   Weights weights(WeightVisitor& visitor, std::int64_t width) const;
   MemoryShape memory() const {
-    return {.state = StateShape{
-                .conv_channels = channels, .conv_width = conv_width, .ring_width = channels}};
+    return {.state =
+                StateShape{.channels = {{Division::heads, channels, 1}}, .conv_width = conv_width}};
   }
   PartWork work() const { return {}; }
   PartText text() const;

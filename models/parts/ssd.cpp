@@ -150,12 +150,14 @@ SsdWeights Ssd::weights(WeightVisitor& visitor, std::int64_t width) const {
 }
 
 MemoryShape Ssd::memory() const {
-  return {.state = StateShape{.conv_channels = conv_dim(),
+  const HeadNumbers x = {Division::heads, heads, head_dim};
+  const HeadNumbers b = {Division::groups, groups, state_dim}, c = b;
+  return {.state = StateShape{.channels = {x, b, c},
                               .conv_width = conv_width,
                               .heads = heads,
                               .rows = head_dim,
                               .columns = state_dim,
-                              .ring_width = ring_width()}};
+                              .inputs = {{Division::heads, heads, 1}}}};
 }
 
 /// Chunks of Q = 128: 2 Q groups N + 2 Q heads P + 4 heads P N per token.

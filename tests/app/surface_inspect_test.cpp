@@ -51,6 +51,28 @@ TEST_SUITE("app/surface_inspect") {
     CHECK(tiny["has_tokenizer"] == false);
   }
 
+  TEST_CASE("ranks: what each keeps, and what a hand-over to them sends") {
+    const Json super =
+        json_of({"inspect", "nemotron-3-super-120b-a12b", "--ranks", "1,4"})["ranks"];
+    CHECK(super["to"] == 4);
+    CHECK(super["state_bytes_per_sequence_of_rank"] == 40 * 1039 * 1024);
+    CHECK(super["slot_sent"]["bytes"] == 4 * 40 * 1039 * 1024);
+    // Two key heads for four ranks: half of a token's keys and values on each, twice as many sent.
+    CHECK(super["kv_bytes_per_token_of_rank"] == 4096);
+    CHECK(super["page_sent"]["bytes"] == 4 * 16 * 4096);
+    CHECK(super["page_sent"]["runs"] == 4 * 8);
+    CHECK(json_of({"inspect", "demo"})["ranks"].is_null());
+    const ToolResult text = hyb_tool({"inspect", "nemotron-3-super-120b-a12b", "--ranks", "1,4"});
+    CHECK(contains(text.out, "each of 4 ranks"));
+    CHECK(contains(text.out, "40.6 MiB of state per sequence"));
+    CHECK(contains(text.out, "1 rank to 4"));
+    const ToolResult odd = hyb_tool({"inspect", "granite-4.0-h-350m", "--ranks", "1,5"});
+    CHECK(odd.exit_code == 2);
+    CHECK(contains(odd.err, "cannot be divided among 5 ranks"));
+    CHECK(hyb_tool({"inspect", "demo", "--ranks", "2"}).exit_code == 2);
+    CHECK(hyb_tool({"inspect", "demo", "--ranks", "0,2"}).exit_code == 2);
+  }
+
   TEST_CASE("a folder: tensors, tokenizer, template; every tensor on demand") {
     const ToolResult text = hyb_tool({"inspect", golden});
     CHECK(text.exit_code == 0);
@@ -244,6 +266,7 @@ TEST_SUITE("app/surface_inspect") {
     const Json json = json_of({"doctor"});
     CHECK(json["threads"].get<int>() >= 1);
     CHECK(json["cuda"]["in_this_build"] == kernels::has_cuda);
+    CHECK(json["links"]["sockets"].get<int>() >= 0);
     const ToolResult bare =
         hyb_tool({"doctor"}, {{"HOME", ""}, {"XDG_CACHE_HOME", ""}, {"TERM", ""}});
     CHECK(bare.exit_code == 0);
