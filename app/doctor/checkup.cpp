@@ -95,6 +95,7 @@ Checkup examine(const Environment& environment) {
   checkup.has_hub_folder = fs::is_directory(checkup.hub_folder, ignored);
   checkup.hub_models = hub_models(checkup.hub_folder, environment.hub);
   checkup.cuda = examine_cuda();
+  checkup.links = examine_links();
   checkup.output_is_terminal = is_terminal(Stream::output);
   checkup.term = environment.term;
   checkup.utf8 = environment.utf8;
@@ -178,6 +179,7 @@ std::string checkup_text(const Checkup& checkup) {
   add("shared huge pages", shared_huge_pages_text(checkup));
   add("memory mode", memory_mode_text());
   for (const auto& [what, text] : cuda_rows(checkup.cuda)) add(what, text);
+  for (const auto& [what, text] : link_rows(checkup.links)) add(what, text);
   add("terminal", fmt::format("stdout is {}; TERM={}, {}",
                               checkup.output_is_terminal ? "a terminal" : "not a terminal",
                               checkup.term.empty() ? "(unset)" : checkup.term,
@@ -208,6 +210,7 @@ Json checkup_json(const Checkup& checkup) {
           {"flip_is_slow", flip_is_slow(checkup)},
           {"memory_mode", memory_mode()},
           {"cuda", cuda_json(checkup.cuda)},
+          {"links", links_json(checkup.links)},
           {"stdout_is_terminal", checkup.output_is_terminal},
           {"term", checkup.term},
           {"utf8", checkup.utf8},

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/doctor/card_checkup.h"
+#include "app/doctor/device_links.h"
 #include "app/environment.h"
 #include "core/base/json.h"
 #include "kernels/device.h"
@@ -36,6 +37,7 @@ struct Checkup {
   bool has_hub_folder = false;
   std::vector<HubModel> hub_models;
   CudaCheckup cuda;
+  DeviceLinks links;
   bool output_is_terminal = false;
   std::string term;
   bool utf8 = false;
