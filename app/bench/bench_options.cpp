@@ -68,7 +68,8 @@ constexpr std::array bench_flags = {
     BenchFlag{"-o,--output", &O::output, use::all, unchecked, "format of the rows"},
     BenchFlag{
         "--svg", &O::svg, use::kernels | use::requests, unchecked,
-        "write a plot: rates over depth, latency over throughput, for a trace hit rates over time"},
+        "write a plot: rates over depth, latency over throughput, for a trace hit rates over time, "
+        "with several --lanes tokens/s per device over tokens/s per user"},
     BenchFlag{"-p,--n-prompt", &O::prompt_lengths, use::kernels, unchecked,
               "prompt lengths: 512 or 128,512 or 64-4096*2; 0: none"},
     BenchFlag{"-n,--n-gen", &O::generation_lengths, use::kernels, unchecked,
@@ -84,9 +85,10 @@ constexpr std::array bench_flags = {
         "measure requests on the engine: random, generated-shared-prefix, send_one, corpus, file, "
         "trace"},
     BenchFlag{"--preset", &O::preset, use::requests | use::mix, unchecked,
-              "a workload that is often quoted: vllm-hybrid, sglang-gsp, sglang-send-one; or "
-              "pd-mix: long prompts that arrive while answers go on, with and without "
-              "--disaggregate, in turns; other flags override it"},
+              "a workload that is often quoted: vllm-hybrid, sglang-gsp, sglang-send-one; "
+              "pd-sweep: 1 to 16 at once, with and without --disaggregate; or pd-mix: long "
+              "prompts that arrive while answers go on, both ways in turns; other flags override "
+              "it"},
     BenchFlag{
         "--dataset-path", &O::path, use::files, unchecked,
         "corpus: a text; file: requests in a format of hyb batch; trace: a trace of hyb replay"},
@@ -129,6 +131,10 @@ constexpr std::array bench_flags = {
         "a row each: drafts that are right with this probability, from 0 to 1, whatever --spec "
         "would guess (every repetition runs without drafts before, to know its answers); off: "
         "no drafts"},
+    BenchFlag{
+        "--lanes", &O::lanes, use::requests, unchecked,
+        "a row each: colocated (prompts in chunks among answers) and disaggregated (in a lane "
+        "of their own, as with --disaggregate), with the same threads in all"},
     BenchFlag{"--turn-2-len", &O::question_tokens, use::requests, between(1, 1 << 20),
               "tokens of the second turn's question"},
     BenchFlag{"--num-warmups", &O::warm_up_requests, use::requests, between(0, 4096),
@@ -152,8 +158,8 @@ constexpr std::array bench_flags = {
 };
 
 /// Lists of words; the other lists are of counts, whose commas are their own.
-constexpr std::array<ListField, 3> word_lists = {&O::conditions, &O::policies,
-                                                 &O::spec_acceptances};
+constexpr std::array<ListField, 4> word_lists = {&O::conditions, &O::policies, &O::spec_acceptances,
+                                                 &O::lanes};
 
 std::string flag_name(const BenchFlag& flag) {
   const std::string_view names = flag.names;
@@ -215,6 +221,10 @@ Uses measured_by(const BenchOptions& options) {
 }
 
 }  // namespace
+
+bool BenchOptions::names_second_lane() const {
+  return std::find(lanes.begin(), lanes.end(), disaggregated_lanes) != lanes.end();
+}
 
 void add_bench_options(CLI::App& cli, BenchOptions& options) {
   for (const BenchFlag& flag : bench_flags) {
@@ -308,18 +318,25 @@ struct Preset {
   std::int32_t groups, prompts, system_tokens, input_tokens, output_tokens;
   const char* concurrencies;
   bool ignore_eos;
+  bool compares_lanes = false;
 };
 
 constexpr std::array presets = {
     Preset{"vllm-hybrid", Dataset::random, 0, 0, 0, 32768, 128, "1,2,4,8,16,32", true},
     Preset{"sglang-gsp", Dataset::generated_shared_prefix, 50, 10, 10240, 256, 128, "5", true},
-    Preset{"sglang-send-one", Dataset::send_one, 0, 1, 0, 0, 512, "1", true}};
+    Preset{"sglang-send-one", Dataset::send_one, 0, 1, 0, 0, 512, "1", true},
+    Preset{"pd-sweep", Dataset::random, 0, 0, 0, 1024, 128, "1,2,4,8,16", true, true}};
 
 void set_unless_given(std::vector<std::string>& list, std::int32_t value) {
   if (list.empty() && value > 0) list.push_back(std::to_string(value));
 }
 
 void check_fields(const BenchOptions& options, Dataset dataset) {
+  for (const std::string& lanes : options.lanes) {
+    if (lanes == colocated_lanes || lanes == disaggregated_lanes) continue;
+    throw Error(ErrorKind::usage, fmt::format("--lanes: '{}' is none of {}, {}", lanes,
+                                              colocated_lanes, disaggregated_lanes));
+  }
   for (const std::string& policy : options.policies) {
     if (!is_simulated(policy)) continue;
     if (dataset != Dataset::trace) {
@@ -353,7 +370,8 @@ RequestGrid grid_of(const BenchOptions& options) {
                       .conditions = parse_conditions(options.conditions),
                       .graphs = options.graphs,
                       .policies = options.policies,
-                      .spec_acceptances = options.spec_acceptances};
+                      .spec_acceptances = options.spec_acceptances,
+                      .lanes = options.lanes};
   if (!options.request_rates.empty()) grid.request_rates = parse_rates(options.request_rates);
   if (parse_dataset(options.dataset) == Dataset::trace && grid.policies.empty()) {
     grid.policies = {"none", "gd"};
@@ -393,7 +411,8 @@ void apply_preset(BenchOptions& options) {
   if (preset == presets.end()) {
     throw Error(
         ErrorKind::usage,
-        fmt::format("--preset: '{}' is none of vllm-hybrid, sglang-gsp, sglang-send-one, pd-mix",
+        fmt::format("--preset: '{}' is none of vllm-hybrid, sglang-gsp, sglang-send-one, pd-sweep, "
+                    "pd-mix",
                     options.preset));
   }
   if (options.dataset.empty()) options.dataset = name_of(preset->dataset);
@@ -410,6 +429,9 @@ void apply_preset(BenchOptions& options) {
     options.concurrencies.emplace_back(preset->concurrencies);
   }
   options.ignore_eos = options.ignore_eos || preset->ignore_eos;
+  if (preset->compares_lanes && options.lanes.empty()) {
+    options.lanes = {std::string(colocated_lanes), std::string(disaggregated_lanes)};
+  }
 }
 
 LaneMix lane_mix(const BenchOptions& options) {

@@ -38,7 +38,7 @@ struct BenchOptions {
   std::vector<std::string> prompts, groups, system_tokens, input_tokens, output_tokens;
   std::vector<std::string> concurrencies;
   std::string request_rates;
-  std::vector<std::string> conditions, policies, spec_acceptances;
+  std::vector<std::string> conditions, policies, spec_acceptances, lanes;
   std::int32_t running_answers = 0;  ///< of pd-mix; 0: its own
   double burstiness = 1, range_ratio = 0;
   std::int32_t question_tokens = 64;
@@ -54,6 +54,8 @@ struct BenchOptions {
 
   bool measures_mix() const { return preset == "pd-mix"; }  ///< a LaneMix
   bool measures_requests() const { return !dataset.empty() || !preset.empty(); }
+  /// Whether some row has a lane of its own for prompts, whatever --disaggregate says.
+  bool names_second_lane() const;
 };
 
 /// Adds the flags of llama-bench, of vLLM's and SGLang's benchmarks, and ours: a row each of one

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 
 #include "app/bench/report.h"
 
@@ -67,6 +68,26 @@ Plot load_plot(std::span<const RequestRow> rows) {
         .points.emplace_back(all.output_throughput, all.e2el_ms.median);
   }
   sort_points(plot);
+  return plot;
+}
+
+Plot lane_plot(std::span<const RequestRow> rows) {
+  Plot plot = {.title = "Tokens per second of the device and of a user",
+               .x_title = "tokens/s per user",
+               .y_title = "tokens/s per device",
+               .lines = {}};
+  const bool names_graphs = varies_in_graphs(rows);
+  const bool names_work =
+      varies(rows, [&](const RequestRow& row) { return line_name(row, names_graphs); });
+  for (const RequestRow& row : rows) {
+    if (!row.is_measured()) continue;
+    const RequestMetrics all = pooled_metrics(row, {.percentages = {}, .goals = {}});
+    PlotLine& line = line_of(
+        plot, names_work ? row.test.lanes + ", " + line_name(row, names_graphs) : row.test.lanes);
+    line.points.emplace_back(tokens_per_s_of_user(all), all.output_throughput);
+    line.labels.push_back(row.test.is_closed_loop() ? std::to_string(row.test.concurrency)
+                                                    : fmt::format("{:g}/s", row.test.request_rate));
+  }
   return plot;
 }
 

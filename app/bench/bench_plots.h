@@ -16,6 +16,11 @@ Plot depth_plot(std::span<const Measurement> rows);
 /// condition, policy and mode of --graphs.
 Plot load_plot(std::span<const RequestRow> rows);
 
+/// Tokens generated per second of the device over those that one user sees per second, as
+/// concurrency or rate grows, which is what points are labelled with; a line per way that prompts
+/// run, and per workload, condition and policy where these vary.
+Plot lane_plot(std::span<const RequestRow> rows);
+
 /// Prompt tokens reused so far, of all so far, over time; a line per row. For traces.
 Plot hit_rate_plot(std::span<const RequestRow> rows);
 

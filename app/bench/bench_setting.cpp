@@ -71,8 +71,13 @@ std::string machine_text(const BenchSetting& setting) {
   if (!setting.gpu.empty()) {
     return fmt::format("{}, {} {}", setting.gpu, setting.device, setting.isa);
   }
-  return fmt::format("{}, {} {}, {}", setting.cpu, setting.device, setting.isa,
-                     counted(setting.threads, "thread"));
+  std::string text = fmt::format("{}, {} {}, {}", setting.cpu, setting.device, setting.isa,
+                                 counted(setting.threads, "thread"));
+  if (setting.prefill_threads > 0) {
+    text += fmt::format(": {} for answers, {} for prompts",
+                        setting.threads - setting.prefill_threads, setting.prefill_threads);
+  }
+  return text;
 }
 
 }  // namespace hyb::app

@@ -22,7 +22,8 @@ struct BenchSetting {
   std::string model_type;      ///< "granitemoehybrid BF16"
   std::size_t model_bytes = 0;
   std::int64_t parameters = 0;
-  int threads = 0;
+  int threads = 0;          ///< of all lanes
+  int prefill_threads = 0;  ///< of them, those of a lane of prompts; 0: there is one lane
   std::int32_t chunk_tokens = 0;
   std::string kv_dtype;  ///< "bf16", as --kv-dtype says it
   /// Whether keys and values are of another type than activations.
@@ -38,7 +39,8 @@ BenchSetting setting_of(const ModelSource& source, const ModelOutline& outline,
 /// values fp8" where they are of a type of their own.
 std::string model_text(const BenchSetting& setting);
 
-/// "AMD EPYC, cpu avx512, 2 threads", "NVIDIA H100, cuda sm_90".
+/// "AMD EPYC, cpu avx512, 2 threads", "..., 4 threads: 3 for answers, 1 for prompts", "NVIDIA H100,
+/// cuda sm_90".
 std::string machine_text(const BenchSetting& setting);
 
 }  // namespace hyb::app

@@ -279,6 +279,7 @@ std::vector<RequestCase> cases_of(const RequestCase& base, const RequestGrid& gr
   vary(cases, &RequestCase::policy, grid.policies);
   vary(cases, &RequestCase::condition, grid.conditions);
   vary(cases, &RequestCase::spec_acceptance, grid.spec_acceptances);
+  vary(cases, &RequestCase::lanes, grid.lanes);
   return cases;
 }
 

@@ -93,6 +93,10 @@ std::string_view name_of(Condition condition);
 Dataset parse_dataset(const std::string& name);
 std::vector<Condition> parse_conditions(const std::vector<std::string>& names);
 
+/// Where prompts run: in chunks among answers, or beside them in a lane of their own.
+inline constexpr std::string_view colocated_lanes = "colocated",
+                                  disaggregated_lanes = "disaggregated";
+
 /// One row: a workload and how it is offered.
 struct RequestCase {
   Dataset dataset = Dataset::random;
@@ -108,6 +112,8 @@ struct RequestCase {
   std::string policy;  ///< of the prefix tree; empty: what the session was opened with
   /// "off", or the share of drafts that are right, "0.89"; empty: as --spec says.
   std::string spec_acceptance = {};
+  /// colocated_lanes or disaggregated_lanes; empty: as --disaggregate says.
+  std::string lanes = {};
 
   /// The share of drafts that are made right; none: drafts are off, or what --spec says.
   std::optional<double> right_drafts() const;
@@ -120,6 +126,8 @@ struct RequestCase {
   std::string workload() const;
   /// "closed loop, 8 at once", "open loop, 4/s, 8 at once".
   std::string experiment() const;
+
+  bool operator==(const RequestCase&) const = default;
 };
 
 /// Lists of values for the fields of a case that a command line varies; empty: the field stays.
@@ -128,11 +136,11 @@ struct RequestGrid {
   std::vector<std::int32_t> concurrencies;
   std::vector<double> request_rates;
   std::vector<Condition> conditions;
-  std::vector<std::string> graphs, policies, spec_acceptances;
+  std::vector<std::string> graphs, policies, spec_acceptances, lanes;
 };
 
-/// Every combination; drafts vary fastest, then conditions, policies, graphs, concurrencies and
-/// rates, then sizes.
+/// Every combination; lanes vary fastest, then drafts, conditions, policies, graphs, concurrencies
+/// and rates, then sizes.
 std::vector<RequestCase> cases_of(const RequestCase& base, const RequestGrid& grid);
 
 /// "inf", "4,8", "0.5". Throws Error(usage).

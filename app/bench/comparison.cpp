@@ -53,7 +53,8 @@ struct Detail {
   const char* key;
   const char* unit;
 };
-constexpr std::array details = {Detail{"graphs", ""}, Detail{"num_prompts", " prompts"}};
+constexpr std::array details = {Detail{"graphs", ""}, Detail{"lanes", ""},
+                                Detail{"num_prompts", " prompts"}};
 
 using Details = std::vector<Detail>;
 
@@ -309,6 +310,7 @@ constexpr std::array row_rules = {RowRule{"n_prompt", is_count, a_count},
                                   RowRule{"policy", is_text, "a text"},
                                   RowRule{"graphs", is_text, "a text"},
                                   RowRule{"spec_acceptance", is_text, "a text"},
+                                  RowRule{"lanes", is_text, "a text"},
                                   RowRule{"samples_ts", is_list_of_numbers, a_list},
                                   RowRule{"output_throughputs", is_list_of_numbers, a_list},
                                   RowRule{"ttft_means_ms", is_list_of_numbers, a_list},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -11,6 +12,7 @@
 #include "app/batch/request_maker.h"
 #include "app/bench/bench_plots.h"
 #include "app/bench/card_watch.h"
+#include "app/bench/lane_sweep.h"
 #include "app/bench/report.h"
 #include "app/bench/request_bench.h"
 #include "app/bench/workload.h"
@@ -182,6 +184,7 @@ Session open_session(const BenchJob& job, const std::string& memory, const Sessi
   const StopAtOnce nothing_to_lose;
   ModelOptions options = job.model;
   options.memory = memory;
+  options.lanes.is_on = options.lanes.is_on || job.bench.names_second_lane();
   return Session::open(options, shape, environment);
 }
 
@@ -212,9 +215,14 @@ RequestBenchOptions bench_options_of(Session& session, const BenchJob& job,
 
 WorkloadSetting setting_of(Session& session, const BenchJob& job, const RequestBenchOptions& bench,
                            const RequestCase& first) {
-  return {.model =
-              setting_of(session.source(), outline_of(session.source(), job.model), session.model(),
-                         session.queue(), session.memory().chunk_tokens, job.version),
+  BenchSetting model =
+      setting_of(session.source(), outline_of(session.source(), job.model), session.model(),
+                 session.queue(), session.memory().chunk_tokens, job.version);
+  if (const std::optional<LaneThreads>& lanes = session.lane_threads()) {
+    model.threads = lanes->decode + lanes->prefill;
+    model.prefill_threads = lanes->prefill;
+  }
+  return {.model = std::move(model),
           .metrics = bench.metrics,
           .seed = bench.seed,
           .burstiness = bench.burstiness,
@@ -228,6 +236,8 @@ void print_tables(const WorkloadSetting& setting, std::span<const RequestRow> ro
   write_stdout(markdown_text(request_table(setting, rows)));
   const Table policies = policy_table(rows);
   if (!policies.rows.empty()) write_stdout('\n' + markdown_text(policies));
+  const std::string verdict = lane_sweep_verdict(rows);
+  if (!verdict.empty()) write_stdout('\n' + verdict);
 }
 
 /// What a run shows of its cases, and how.
@@ -245,6 +255,7 @@ std::string title_of(const std::vector<RequestCase>& cases, std::size_t i) {
                                   test.experiment(), name_of(test.condition));
   if (!test.policy.empty()) title += ", " + test.policy;
   if (varies(cases, [](const RequestCase& one) { return one.graphs; })) title += ", " + test.graphs;
+  if (!test.lanes.empty()) title += ", " + test.lanes;
   return title;
 }
 
@@ -312,7 +323,10 @@ int measure_requests(const BenchJob& job) {
       bench, {setting, cases, job.bench.output, progress, title}, job.bench.interleaved);
   if (!job.bench.svg.empty()) {
     const bool is_trace = cases.front().dataset == Dataset::trace;
-    write_atomically(job.bench.svg, svg_text(is_trace ? hit_rate_plot(rows) : load_plot(rows)));
+    const bool is_sweep = varies(cases, [](const RequestCase& test) { return test.lanes; });
+    write_atomically(job.bench.svg, svg_text(is_sweep   ? lane_plot(rows)
+                                             : is_trace ? hit_rate_plot(rows)
+                                                        : load_plot(rows)));
   }
   for (const RequestRow& row : rows) {
     if (row.is_measured()) return 0;

@@ -319,6 +319,7 @@ namespace {
 RowFields experiment_fields(const WorkloadSetting& setting, const RequestRow& row) {
   const RequestCase& test = row.test;
   const bool has_rate = !std::isinf(test.request_rate);
+  const bool has_lane = setting.model.prefill_threads > 0;
   const std::string condition(name_of(test.condition));
   return {RowField("date", row.started),
           RowField("endpoint_type", "hyb"),
@@ -347,6 +348,12 @@ RowFields experiment_fields(const WorkloadSetting& setting, const RequestRow& ro
           RowField("spec_acceptance", test.spec_acceptance)
               .line("Drafts made right:")
               .column("drafts right"),
+          RowField("lanes", has_lane ? disaggregated_lanes : colocated_lanes)
+              .line("Lanes:", has_lane ? "disaggregated; achieved figures are those of the lane of "
+                                         "answers"
+                                       : test.lanes)
+              .column("lanes"),
+          RowField("n_threads_prefill", setting.model.prefill_threads),
           RowField("note", setting.note).line("Note:"),
           RowField("status", row.status)
               .line("Status:", row.status == "ok" ? "" : row.status)
@@ -410,6 +417,7 @@ RowFields metric_fields(const WorkloadSetting& setting, const RequestRow& row,
           .numbers("total tok/s", rate(all.total_token_throughput)),
       RowField("max_output_tokens_per_s", all.output_tokens_per_s_max)
           .line("Peak output token throughput (tok/s):"),
+      RowField("output_tokens_per_s_per_user", number_or_null(tokens_per_s_of_user(all))),
       RowField("max_concurrent_requests", all.requests_at_once_max)
           .line("Peak concurrent requests:", fmt::format("{}.00", all.requests_at_once_max))};
   for (const Latency& latency : latencies) {
@@ -496,8 +504,10 @@ RowFields achieved_fields(const RequestRow& row) {
   return fields;
 }
 
-/// All but samples.
-RowFields request_fields(const WorkloadSetting& setting, const RequestRow& row) {
+/// All but samples. Where prompts have a lane of their own in the session, some rows may have them
+/// among answers all the same.
+RowFields request_fields(WorkloadSetting setting, const RequestRow& row) {
+  if (row.test.lanes == colocated_lanes) setting.model.prefill_threads = 0;
   const RequestMetrics all = pooled_metrics(row, setting.metrics);
   const CardFigures card = card_of(row);
   RowFields fields = experiment_fields(setting, row);
@@ -622,6 +632,7 @@ constexpr std::array condition_lines = {"model",
                                         "experiment",
                                         "condition",
                                         "graphs",
+                                        "lanes",
                                         "requests_per_repetition",
                                         "output_throughput_spread",
                                         "reused_tokens",
@@ -639,6 +650,7 @@ constexpr std::array request_columns = {ShownColumn{"workload"},
                                         ShownColumn{"experiment"},
                                         ShownColumn{"condition"},
                                         ShownColumn{"graphs", ShownIf::varied},
+                                        ShownColumn{"lanes", ShownIf::varied},
                                         ShownColumn{"policy", ShownIf::not_usual},
                                         ShownColumn{"spec_acceptance", ShownIf::not_usual},
                                         ShownColumn{"acceptance_length", ShownIf::not_usual},

@@ -158,6 +158,10 @@ const std::array<Latency, 6> latencies = {
         all.push_back(static_cast<double>(answer.usage.queued.count()) / 1e6);
       }}}};
 
+double tokens_per_s_of_user(const RequestMetrics& metrics) {
+  return metrics.tpot_ms.median > 0 ? 1000 / metrics.tpot_ms.median : 0;
+}
+
 RequestMetrics metrics_of(std::span<const RequestRecord> records, double duration_s,
                           const MetricOptions& options) {
   RequestMetrics metrics;

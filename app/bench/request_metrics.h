@@ -66,6 +66,9 @@ struct RequestMetrics {
   }
 };
 
+/// Tokens per second that one user sees come: 1000 / median TPOT; 0: no answer has two tokens.
+double tokens_per_s_of_user(const RequestMetrics& metrics);
+
 struct MetricOptions {
   std::vector<double> percentages = {90, 95, 99};
   ServiceGoals goals;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <set>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -12,6 +13,7 @@ namespace {
 
 constexpr double plot_width = 860, plot_height = 480;
 constexpr double left = 70, right = 640, plot_top = 50, bottom = 420;  ///< of the area of the lines
+constexpr int ticks_most = 6;  ///< of round numbers on an axis, about
 constexpr std::array<const char*, 10> colours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                                  "#e69f00", "#56b4e9", "#555555", "#8c564b",
                                                  "#7f3fbf", "#a0a000"};
@@ -54,7 +56,7 @@ class Axes {
         y_max_ = std::max(y_max_, y);
       }
     }
-    y_step_ = round_step(std::max(y_max_, 1e-9) / 6);
+    y_step_ = round_step(std::max(y_max_, 1e-9) / ticks_most);
     y_max_ = y_step_ * std::ceil(std::max(y_max_, 1e-9) / y_step_);
     if (xs_.empty()) xs_.insert(1);
   }
@@ -74,7 +76,7 @@ class Axes {
       out += fmt::format("<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{:g}</text>\n", left - 8,
                          y(value) + 4, value);
     }
-    for (const double value : xs_) {
+    for (const double value : x_ticks()) {
       out += fmt::format("<path d=\"M{:.1f} {}v5\" stroke=\"#333\"/>\n", x(value), bottom);
       out += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{:g}</text>\n",
                          x(value), bottom + 20, value);
@@ -84,6 +86,19 @@ class Axes {
   }
 
  private:
+  /// Every x where they are few by design, as on a logarithmic axis; else round numbers, since
+  /// those of measurements would overlap.
+  std::vector<double> x_ticks() const {
+    const double low = *xs_.begin(), high = *xs_.rbegin();
+    if (is_logarithmic_ || high <= low) return {xs_.begin(), xs_.end()};
+    const double step = round_step((high - low) / ticks_most);
+    std::vector<double> ticks;
+    for (double tick = std::ceil(low / step); tick * step <= high; ++tick) {
+      ticks.push_back(tick * step);
+    }
+    return ticks;
+  }
+
   double scaled(double value) const { return is_logarithmic_ ? std::log(value) : value; }
 
   bool is_logarithmic_;
@@ -95,16 +110,20 @@ std::string line_text(const PlotLine& line, std::size_t number, const Axes& axes
   const char* colour = colours[number % colours.size()];
   const char* dashes = number < colours.size() ? "" : " stroke-dasharray=\"6 3\"";
   std::string path, marks;
-  for (const auto& [x, y] : line.points) {
+  for (std::size_t i = 0; i < line.points.size(); ++i) {
+    const auto& [x, y] = line.points[i];
     path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", axes.x(x), axes.y(y));
     marks += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\"/>\n", axes.x(x),
                          axes.y(y), colour);
+    if (i >= line.labels.size()) continue;
+    marks += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"10\" fill=\"{}\">{}</text>\n",
+                         axes.x(x) + 5, axes.y(y) - 5, colour, escaped(line.labels[i]));
   }
   const double legend = plot_top + 18 * static_cast<double>(number);
-  return fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-plot_width=\"2\"{}/>\n{}",
-                     path, colour, dashes, marks) +
-         fmt::format("<path d=\"M{} {}h20\" stroke=\"{}\" stroke-plot_width=\"2\"{}/>\n",
-                     right + 20, legend, colour, dashes) +
+  return fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\"{}/>\n{}", path,
+                     colour, dashes, marks) +
+         fmt::format("<path d=\"M{} {}h20\" stroke=\"{}\" stroke-width=\"2\"{}/>\n", right + 20,
+                     legend, colour, dashes) +
          fmt::format("<text x=\"{}\" y=\"{}\">{}</text>\n", right + 46, legend + 4,
                      escaped(line.name));
 }
@@ -118,7 +137,7 @@ std::string svg_text(const Plot& plot) {
   std::string out = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" "
       "font-family=\"sans-serif\" font-size=\"12\">\n"
-      "<rect plot_width=\"100%\" plot_height=\"100%\" fill=\"white\"/>\n"
+      "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
       "<text x=\"{}\" y=\"28\" font-size=\"16\">{}</text>\n",
       plot_width, whole, left, escaped(plot.title));
   out += axes.text();

@@ -6,10 +6,11 @@
 
 namespace hyb::app {
 
-/// A line of a plot; points ascend in x.
+/// A line of a plot, through its points in their order.
 struct PlotLine {
   std::string name;
   std::vector<std::pair<double, double>> points;
+  std::vector<std::string> labels = {};  ///< beside the points; empty: none
 };
 
 /// A plot with a logarithmic or linear x axis and a y axis from 0.

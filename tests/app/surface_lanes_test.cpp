@@ -7,9 +7,11 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/json.h"
+#include "core/io/file.h"
 #include "tests/app/random_model.h"
 #include "tests/app/run_tool.h"
 #include "tests/support/error_text.h"
+#include "tests/support/files.h"
 
 namespace surface_lanes_test {
 
@@ -159,7 +161,61 @@ TEST_SUITE("app/surface_lanes") {
                        "--random-input-len", "60", "--random-output-len", "8", "--num-prompts", "6",
                        "--max-concurrency", "3", "-r", "1", "-o", "json", "--ignore-eos"}});
     CHECK_MESSAGE(result.exit_code == 0, result.err);
-    CHECK(parse_json(result.out, "bench")[0]["completed"] == 6);
+    const Json row = parse_json(result.out, "bench")[0];
+    CHECK(row["completed"] == 6);
+    CHECK(row["lanes"] == "disaggregated");
+  }
+
+  TEST_CASE("a sweep of both ways answers all requests, draws a plot and names the better way") {
+    const TemporaryFolder folder;
+    const auto sweep = [&](const std::vector<std::string>& options) {
+      std::vector<std::string> all = {"bench",
+                                      "demo",
+                                      "--preset",
+                                      "pd-sweep",
+                                      "--scale-down",
+                                      "32",
+                                      "--num-prompts",
+                                      "4",
+                                      "--max-concurrency",
+                                      "1,3",
+                                      "-r",
+                                      "1",
+                                      "--seed",
+                                      "3",
+                                      "--decode-threads",
+                                      "2",
+                                      "--prefill-threads",
+                                      "1"};
+      all.insert(all.end(), options.begin(), options.end());
+      return run_tool({.arguments = all});
+    };
+    const std::string file = (folder.path() / "sweep.svg").string();
+    const ToolResult text = sweep({"--svg", file});
+    CHECK_MESSAGE(text.exit_code == 0, text.err);
+    for (const char* const part :
+         {", 3 threads: 2 for answers, 1 for prompts\n", ", 3 threads\n", "| lanes ",
+          "\nrandom 32+4, closed loop, 1 at once: tokens/s of the device: ",
+          "\nrandom 32+4, closed loop, 3 at once: tokens/s of the device: "}) {
+      CAPTURE(part);
+      CHECK(contains(text.out, part));
+    }
+    const std::string svg = read_whole_file(file, 1U << 20);
+    for (const char* const part :
+         {"tokens/s per user", "tokens/s per device", ">colocated<", ">disaggregated<", ">3<"}) {
+      CAPTURE(part);
+      CHECK(contains(svg, part));
+    }
+    const Json rows = parse_json(sweep({"-o", "json"}).out, "sweep");
+    REQUIRE(rows.size() == 4);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      CHECK(rows[i]["completed"] == 4);
+      CHECK(rows[i]["lanes"] == (i % 2 == 0 ? "colocated" : "disaggregated"));
+      CHECK(rows[i]["n_threads"] == 3);
+      CHECK(rows[i]["n_threads_prefill"] == (i % 2 == 0 ? 0 : 1));
+      CHECK(rows[i]["output_tokens_per_s_per_user"].get<double>() > 0);
+    }
+    CHECK(contains(sweep({"--device", "cuda"}).err, "lanes are threads of the CPU"));
   }
 }
 

@@ -117,6 +117,9 @@ TEST_SUITE("app/bench/bench_options") {
          "--random-output-len: --dataset-name file takes one length"},
         {{"--dataset-name", "random", "--max-concurrency", "0"},
          "--max-concurrency: 0 is not from 1 to 4096"},
+        {{"--dataset-name", "random", "--lanes", "colocated,both"},
+         "--lanes: 'both' is none of colocated, disaggregated"},
+        {{"--lanes", "colocated"}, "--lanes: is for requests"},
         {{"--dataset-name", "random", "--policy", "vllm"}, "--policy other than gd, lru, none"},
         {{"--dataset-name", "trace", "--dataset-path", "x", "--policy", "nobody"}, ""},
         {{"--dataset-name", "trace", "--dataset-path", "x", "--policy", "vllm", "--max-concurrency",
@@ -141,6 +144,20 @@ TEST_SUITE("app/bench/bench_options") {
     CHECK(cases({"--dataset-name", "file", "--dataset-path", "x", "--random-output-len", "9"})[0]
               .output_tokens == 9);
     CHECK(refusal({"-p", "8", "-n", "0"}) == "");
+  }
+
+  TEST_CASE("a sweep with prompts among answers and in a lane of their own, side by side") {
+    const std::vector<RequestCase> all = cases({"--preset", "pd-sweep"});
+    REQUIRE(all.size() == 10);
+    CHECK(all[0].workload() == "random 1024+128");
+    CHECK(all[0].lanes == "colocated");
+    CHECK(all[1].lanes == "disaggregated");
+    CHECK(all[1].concurrency == 1);
+    CHECK(all[9].concurrency == 16);
+    CHECK(all[8].prompts == all[9].prompts);
+    CHECK(parsed({"--preset", "pd-sweep"}).names_second_lane());
+    CHECK(cases({"--preset", "pd-sweep", "--lanes", "disaggregated"}).size() == 5);
+    CHECK_FALSE(parsed({"--dataset-name", "random", "--lanes", "colocated"}).names_second_lane());
   }
 
   TEST_CASE("a trace is run under no policy and hyb's, unless one is named") {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/bench/bench_plots.h"
+#include "app/bench/lane_sweep.h"
 #include "app/bench/report.h"
 
 namespace bench_report_test {
@@ -423,6 +424,72 @@ TEST_SUITE("app/bench/request_report") {
     CHECK_FALSE(says("keys and values"));
     on_cpu.model.has_own_kv_dtype = true;
     CHECK(says("parameters, keys and values fp8\n"));
+  }
+
+  TEST_CASE("with a lane of prompts both lanes' threads are named, but in colocated rows") {
+    WorkloadSetting lanes = workload_setting();
+    lanes.model.threads = 4;
+    lanes.model.prefill_threads = 1;
+    RequestRow row = measured_row();
+    for (const char* const which : {"", "disaggregated"}) {
+      row.test.lanes = which;
+      const std::string text = request_row_text(lanes, row);
+      CHECK(text.find(", 4 threads: 3 for answers, 1 for prompts\n") != std::string::npos);
+      CHECK(text.find("achieved figures are those of the lane of answers") != std::string::npos);
+      const Json json = request_row_json(lanes, row);
+      CHECK(json["lanes"] == "disaggregated");
+      CHECK(json["n_threads"] == 4);
+      CHECK(json["n_threads_prefill"] == 1);
+    }
+    row.test.lanes = "colocated";
+    CHECK(request_row_text(lanes, row).find(", 4 threads\n") != std::string::npos);
+    CHECK(request_row_json(lanes, row)["lanes"] == "colocated");
+    CHECK(request_row_json(lanes, row)["n_threads_prefill"] == 0);
+    CHECK(request_row_json(workload_setting(), measured_row())["lanes"] == "colocated");
+    CHECK(request_row_text(workload_setting(), measured_row()).find("Lanes:") == std::string::npos);
+  }
+
+  TEST_CASE("a sweep of both ways: the plot has a line each, and the better one is named") {
+    std::vector<RequestRow> rows;
+    for (const std::int32_t at_once : {1, 2}) {
+      for (const char* const which : {"colocated", "disaggregated"}) {
+        rows.push_back(measured_row());
+        rows.back().test.concurrency = at_once;
+        rows.back().test.lanes = which;
+      }
+    }
+    // TPOTs are 1 s and 0.5 s: 1 / 0.75 s; 8 tokens in 3 s.
+    CHECK(request_row_json(workload_setting(), rows[0])["output_tokens_per_s_per_user"] ==
+          Approx(4.0 / 3));
+    // Two at once, in a lane of their own: tokens follow faster, all take longer.
+    for (Repetition& one : rows[3].repetitions) {
+      for (RequestRecord& record : one.records) record.token_s.front() *= 1.5;
+      one.metrics.duration_s *= 2;
+    }
+    const Plot plot = lane_plot(rows);
+    REQUIRE(plot.lines.size() == 2);
+    CHECK(plot.lines[0].name == "colocated");
+    CHECK(plot.lines[1].name == "disaggregated");
+    CHECK(plot.lines[1].labels == std::vector<std::string>{"1", "2"});
+    REQUIRE(plot.lines[1].points.size() == 2);
+    CHECK(plot.lines[0].points[1].first == Approx(4.0 / 3));
+    CHECK(plot.lines[0].points[1].second == Approx(8.0 / 3));
+    CHECK(plot.lines[1].points[1].first == Approx(8.0 / 3));
+    CHECK(plot.lines[1].points[1].second == Approx(8.0 / 6));
+    CHECK(lane_sweep_verdict(rows) ==
+          "random 10+2, closed loop, 1 at once: tokens/s of the device: both 2.67; of a user: both "
+          "1.33\n"
+          "random 10+2, closed loop, 2 at once: tokens/s of the device: colocated 2.67 against "
+          "1.33; of a user: disaggregated 2.67 against 1.33\n");
+    // Rows without their counterpart, and those that failed, decide nothing.
+    rows[1].status = "failed";
+    rows[1].repetitions.clear();
+    rows.pop_back();
+    CHECK(lane_sweep_verdict(rows) == "");
+    CHECK(lane_plot(rows).lines.size() == 1);
+    for (RequestRow& row : rows) row.test.condition = Condition::warm;
+    rows[0].test.condition = Condition::cold;
+    CHECK(lane_plot(rows).lines[0].name == "colocated, random 10+2, cold");
   }
 }
 

@@ -28,6 +28,33 @@ TEST_SUITE("app/replay/svg_plot") {
     CHECK(contains(svg, ">4</text>"));
   }
 
+  TEST_CASE("lines are as wide as said, on white, and points may have labels") {
+    const std::string svg =
+        svg_text({.title = "",
+                  .x_title = "",
+                  .y_title = "",
+                  .lines = {{.name = "one", .points = {{3, 1}, {1, 2}}, .labels = {"a<", "b"}}}});
+    CHECK(contains(svg, "stroke-width=\"2\""));
+    CHECK(contains(svg, "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>"));
+    CHECK(contains(svg, ">a&lt;</text>"));
+    CHECK(contains(svg, ">b</text>"));
+    CHECK(contains(svg, "M640.0 235.0L70.0 50.0"));  // joined in their order
+  }
+
+  TEST_CASE("a linear axis has a few round ticks, whatever was measured") {
+    PlotLine line = {.name = "many", .points = {}};
+    for (int i = 0; i < 200; ++i) line.points.emplace_back(3.14159 + 0.1 * i, 1);
+    const std::string svg = svg_text({.title = "", .x_title = "", .y_title = "", .lines = {line}});
+    std::size_t ticks = 0;
+    for (std::size_t at = svg.find("v5\""); at != std::string::npos;
+         at = svg.find("v5\"", at + 1)) {
+      ++ticks;
+    }
+    CHECK(ticks == 4);
+    for (const char* const tick : {">5<", ">10<", ">15<", ">20<"}) CHECK(contains(svg, tick));
+    CHECK_FALSE(contains(svg, "3.14159"));
+  }
+
   TEST_CASE("nothing to show is still a file") {
     Plot flat;
     flat.lines = {{"flat", {{1, 0}, {1, 0}}}};
