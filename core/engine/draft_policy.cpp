@@ -144,8 +144,11 @@ void DraftPolicy::ran(const DraftStep& step) {
     lost_ += step.seconds - plain;
     seconds += step.drafting_seconds;
   }
-  lost_ = std::max(lost_, -gain_steps_kept * plain);
-  seconds_ += step.seconds + step.drafting_seconds;
+  unpaid_ += step.preparing_seconds;
+  const double paid = std::min(unpaid_, std::max(0.0, -lost_));
+  unpaid_ -= paid;
+  lost_ = std::max(lost_ + paid, -gain_steps_kept * plain);
+  seconds_ += step.seconds + step.drafting_seconds + step.preparing_seconds;
   const std::int32_t rows = step.sequences + step.drafts;
   if (rows > rows_max) return;
   Cost& cost = costs_[static_cast<std::size_t>(rows)];
@@ -153,6 +156,16 @@ void DraftPolicy::ran(const DraftStep& step) {
   const double weight = seconds < cost.seconds ? 0.5 : 1.0 / 8;
   cost.seconds = is_fresh(rows) ? cost.seconds + weight * (seconds - cost.seconds) : seconds;
   cost.step = steps_;
+}
+
+/// A sequence that ends leaves its share of what is unpaid.
+void DraftPolicy::forget(const ArrivalOrder& sequence) {
+  const auto found = records_.find(sequence);
+  if (found == records_.end()) return;
+  const double share = unpaid_ / static_cast<double>(records_.size());
+  unpaid_ -= share;
+  lost_ += share;
+  records_.erase(found);
 }
 
 }  // namespace hyb

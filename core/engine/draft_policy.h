@@ -17,7 +17,8 @@ struct DraftStep {
   std::int32_t drafts = 0;    ///< of all of them
   std::int32_t accepted = 0;  ///< of these
   double seconds = 0;
-  double drafting_seconds = 0;  ///< before it; also where no draft came of it
+  double drafting_seconds = 0;   ///< before it; also where no draft came of it
+  double preparing_seconds = 0;  ///< of sequences that are new to the drafter, before that
 };
 
 /// Decides how many drafts a sequence has in a step: a given number, or by what was measured. Then
@@ -25,7 +26,8 @@ struct DraftStep {
 /// the times of steps with as many rows and from how many drafts of the sequence were accepted so
 /// far. Drafts have to earn what they cost: over all steps they never lose more than about a step
 /// and 0.5 % of the time, for which none that is planned needs to be right and new numbers of rows
-/// may cost as much as those of plain steps. Answers do not depend on it.
+/// may cost as much as those of plain steps. What a drafter does once for a sequence is to be paid
+/// for while that runs: what is not counts as lost. Answers do not depend on it.
 class DraftPolicy {
  public:
   /// A step has one of these numbers of drafts for a sequence: few shapes of steps.
@@ -65,7 +67,7 @@ class DraftPolicy {
   /// A uniform step has ended.
   void ran(const DraftStep& step);
 
-  void forget(const ArrivalOrder& sequence) { records_.erase(sequence); }
+  void forget(const ArrivalOrder& sequence);
 
  private:
   using Rates = std::array<double, drafts_max>;
@@ -96,6 +98,7 @@ class DraftPolicy {
   std::int64_t steps_ = 0;
   double seconds_ = 0;          ///< of all uniform steps
   double lost_ = 0;             ///< seconds that drafts have cost more than they saved
+  double unpaid_ = 0;           ///< seconds of preparing that these have not saved yet
   std::int32_t sequences_ = 0;  ///< of the planned step
   double may_cost_ = 0;         ///< seconds that it may take; 0: it has no drafts
   std::int32_t rows_ = 0;       ///< of it, so far

@@ -29,15 +29,15 @@ class Drafter {
   virtual ~Drafter() = default;
 
   /// Called before draft() with the same jobs: what has to be done once for a sequence, however
-  /// many drafts it has later. The time that it takes is charged to no step.
+  /// many drafts it has later. All of them together have to be worth the time that it takes.
   virtual void prepare(std::span<const DraftJob>) {}
 
   /// Sets the drafts of all sequences that may have some in one step. Between two calls a
   /// sequence's tokens only grow.
   virtual void draft(std::span<DraftJob> jobs) = 0;
 
-  /// Whether every draft takes time: then as many are wanted as are worth that, not as many as
-  /// there can be.
+  /// Whether every draft takes time: then as many are wanted as are worth that and have memory, not
+  /// as many as there can be.
   virtual bool takes_time() const { return false; }
 
   /// Whether it may have drafts for the sequence once one more token is known: then the next step

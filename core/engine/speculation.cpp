@@ -98,16 +98,29 @@ std::int32_t Speculation::wanted(const Assignment& entry) const {
   return room > 0 ? std::min(room, policy_.wanted(entry.sequence->age())) : 0;
 }
 
+/// Drafts that take time are decided on before they are made, with the memory that the step will
+/// have for them. How many.
+std::int32_t Speculation::reserve(const Assignment& entry, std::size_t at) {
+  const ArrivalOrder sequence = entry.sequence->age();
+  std::int32_t most = wanted(entry);
+  while ((most = policy_.choose(sequence, most)) > 0) {
+    if (scheduler_->reserve_drafts(at, most)) break;
+    --most;
+  }
+  policy_.add(sequence, most);
+  return most;
+}
+
 void Speculation::add_drafts(std::span<const Assignment> plan) {
   const std::chrono::steady_clock::time_point begin = now_();
   accepted_ = 0;
-  preparing_ = {};
+  const std::chrono::nanoseconds prepared_before = preparing_;
   entries_.clear();
   trees_.clear();
   policy_.plan(static_cast<std::int32_t>(plan.size()), runs_single_tokens(plan));
   drafter_ == nullptr ? add_model_drafts(plan) : add_guesses(plan);
   const std::chrono::nanoseconds all = now_() - begin;
-  drafting_ = all - preparing_;
+  drafting_ = all - (preparing_ - prepared_before);
   stats_.drafting_seconds += std::chrono::duration<double>(all).count();
 }
 
@@ -115,11 +128,7 @@ void Speculation::add_guesses(std::span<const Assignment> plan) {
   jobs_.clear();
   for (std::size_t at = 0; at < plan.size(); ++at) {
     const Sequence& sequence = *plan[at].sequence;
-    std::int32_t most = wanted(plan[at]);
-    if (drafter_->takes_time()) {
-      most = policy_.choose(sequence.age(), most);
-      policy_.add(sequence.age(), most);
-    }
+    const std::int32_t most = drafter_->takes_time() ? reserve(plan[at], at) : wanted(plan[at]);
     if (most <= 0) continue;
     jobs_.push_back({.sequence = sequence.age(),
                      .tokens = sequence.known(),
@@ -130,7 +139,7 @@ void Speculation::add_guesses(std::span<const Assignment> plan) {
   if (jobs_.empty()) return;
   const std::chrono::steady_clock::time_point begin = now_();
   drafter_->prepare(jobs_);
-  preparing_ = now_() - begin;
+  preparing_ += now_() - begin;
   drafter_->draft(jobs_);
   for (std::size_t i = 0; i < jobs_.size(); ++i) {
     DraftJob& job = jobs_[i];
@@ -140,7 +149,7 @@ void Speculation::add_guesses(std::span<const Assignment> plan) {
       tree = tree_of(job.likely, tree_);
       job.drafts = tree.front().drafts;
     }
-    add_guess(job, entry, entries_[i]);
+    drafter_->takes_time() ? set_guess(job, entries_[i]) : add_guess(job, entry, entries_[i]);
     if (entry.drafts == 0 || tree_.branches == 1) continue;
     trees_.push_back({entries_[i], with_room(std::move(tree), job, entry)});
   }
@@ -170,33 +179,29 @@ void Speculation::add_branches() {
 }
 
 void Speculation::add_guess(const DraftJob& job, const Assignment& entry, std::size_t at) {
-  const bool is_decided = drafter_->takes_time();
   std::int32_t most =
       std::min(static_cast<std::int32_t>(job.drafts.size()), scheduler_->draft_room(entry));
-  const auto next = [&] {
-    if (tree_.branches > 1) return most;
-    return is_decided ? policy_.count_of(most) : policy_.choose(job.sequence, most);
-  };
+  const auto next = [&] { return tree_.branches > 1 ? most : policy_.choose(job.sequence, most); };
   // Fewer may have memory where more have not.
   while ((most = next()) > 0) {
     const auto drafts = std::span(job.drafts).first(static_cast<std::size_t>(most));
     if (scheduler_->add_drafts(at, drafts)) break;
     --most;
   }
-  if (!is_decided) policy_.add(job.sequence, most);
+  policy_.add(job.sequence, most);
 }
 
-/// These take time, so their number is decided before; and the memory that the step will have.
+/// Of guesses for which memory was reserved.
+void Speculation::set_guess(const DraftJob& job, std::size_t at) {
+  auto count = static_cast<std::int32_t>(job.drafts.size());
+  if (tree_.branches == 1) count = policy_.count_of(count);
+  scheduler_->set_drafts(at, std::span(job.drafts).first(static_cast<std::size_t>(count)));
+}
+
 void Speculation::add_model_drafts(std::span<const Assignment> plan) {
   draft_step_.spans.clear();
   for (std::size_t at = 0; at < plan.size(); ++at) {
-    const Sequence& sequence = *plan[at].sequence;
-    std::int32_t most = wanted(plan[at]);
-    while ((most = policy_.choose(sequence.age(), most)) > 0) {
-      if (scheduler_->reserve_drafts(at, most)) break;
-      --most;
-    }
-    policy_.add(sequence.age(), most);
+    const std::int32_t most = reserve(plan[at], at);
     if (most <= 0) continue;
     entries_.push_back(at);
     Span& span = draft_step_.spans.emplace_back();
@@ -267,13 +272,15 @@ void Speculation::verified(const Assignment& entry, std::int32_t accepted, bool 
 void Speculation::ran(std::span<const Assignment> plan, std::chrono::nanoseconds elapsed) {
   const std::chrono::nanoseconds drafting = std::exchange(drafting_, {});
   if (!runs_single_tokens(plan)) return;
+  const std::chrono::nanoseconds preparing = std::exchange(preparing_, {});
   std::int32_t drafts = 0;
   for (const Assignment& entry : plan) drafts += entry.drafts;
   policy_.ran({.sequences = static_cast<std::int32_t>(plan.size()),
                .drafts = drafts,
                .accepted = drafts > 0 ? accepted_ : 0,
                .seconds = std::chrono::duration<double>(elapsed).count(),
-               .drafting_seconds = std::chrono::duration<double>(drafting).count()});
+               .drafting_seconds = std::chrono::duration<double>(drafting).count(),
+               .preparing_seconds = std::chrono::duration<double>(preparing).count()});
 }
 
 void Speculation::forget(const Sequence& sequence) {

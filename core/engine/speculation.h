@@ -52,8 +52,10 @@ class Speculation {
   };
 
   std::int32_t wanted(const Assignment& entry) const;
+  std::int32_t reserve(const Assignment& entry, std::size_t at);
   void add_guesses(std::span<const Assignment> plan);
   void add_guess(const DraftJob& job, const Assignment& entry, std::size_t at);
+  void set_guess(const DraftJob& job, std::size_t at);
   std::vector<DraftPath> with_room(std::vector<DraftPath> tree, DraftJob& job,
                                    const Assignment& entry) const;
   void add_branches();

@@ -159,6 +159,42 @@ TEST_SUITE("core/engine/draft_policy") {
     CHECK(asked <= 14);  // a step and 0.5 %, half a second each
   }
 
+  TEST_CASE(
+      "preparing a sequence is paid for by its drafts, or no other one is prepared for long") {
+    // Half of the drafts are right: `each` tokens of a sequence then take half the steps.
+    const auto slower = [](double preparing, std::int64_t each, std::int32_t sequences) {
+      DraftPolicy policy(0);
+      double seconds = 0;
+      std::int64_t tokens = 0;
+      for (std::int32_t i = 0; i < sequences; ++i) {
+        const ArrivalOrder sequence{RequestId{i}, 0};
+        bool is_prepared = false;
+        for (const std::int64_t end = tokens + each; tokens < end;) {
+          policy.plan(1, true);
+          const std::int32_t drafts =
+              policy.wanted(sequence) > 0 ? std::min(1, policy.choose(sequence, 1)) : 0;
+          policy.add(sequence, drafts);
+          DraftStep step = {.sequences = 1, .drafts = drafts, .seconds = 1.0};
+          if (drafts > 0) {
+            step.accepted = tokens % 2 == 0 ? 1 : 0;
+            policy.verified(sequence, drafts, step.accepted);
+            step.preparing_seconds = is_prepared ? 0 : preparing;
+            is_prepared = true;
+          }
+          policy.ran(step);
+          seconds += step.seconds + step.preparing_seconds;
+          tokens += 1 + step.accepted;
+        }
+        policy.forget(sequence);
+      }
+      return seconds / static_cast<double>(tokens);
+    };
+    CHECK(slower(0, 100, 100) < 0.7);
+    CHECK(slower(10, 100, 100) < 0.8);
+    CHECK(slower(60, 100, 100) < 1.02);
+    CHECK(slower(400, 100, 100) < 1.06);  // 4 of these are what one sequence loses
+  }
+
   TEST_CASE("what is right at first and then no more is given up, and tried again later") {
     DraftPolicy policy(0);
     const auto right = [](std::int64_t step, std::int32_t) { return step < 200 || step > 1200; };

@@ -1,0 +1,114 @@
+#include <chrono>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "core/engine/speculation.h"
+#include "core/memory/pool/layout.h"
+
+namespace speculation_test {
+
+using namespace hyb;
+
+namespace {
+
+/// Guesses as much as it may, and notes how much that was.
+class SlowDrafter final : public Drafter {
+ public:
+  bool takes_time() const override { return true; }
+  void prepare(std::span<const DraftJob>) override { now += std::exchange(preparing, {}); }
+  void draft(std::span<DraftJob> jobs) override {
+    for (DraftJob& job : jobs) {
+      guessed += job.most;
+      job.drafts.assign(static_cast<std::size_t>(job.most), TokenId{1});
+    }
+  }
+  bool may_draft_after_next(const ArrivalOrder&, std::span<const TokenId>) override { return true; }
+  void forget(const ArrivalOrder&) override {}
+
+  std::int32_t guessed = 0;
+  std::chrono::steady_clock::time_point now;
+  std::chrono::seconds preparing{0};
+};
+
+/// One sequence whose every step is a second and may have drafts, none of which is right.
+class Fixture {
+ public:
+  Fixture(std::int32_t pages, std::int32_t drafts)
+      : pool_(flat_layout({.pages = pages, .slots = 0, .page_tokens = 4})),
+        prefixes_(pool_, {.enabled = false}),
+        scheduler_(pool_, prefixes_,
+                   {.sequences_max = 1, .chunk_tokens = 16, .step_tokens = 16, .step_samples = 16}),
+        speculation_({.is_on = true, .drafts = drafts, .drafter = &drafter}, prefixes_, scheduler_,
+                     [this] { return drafter.now; }, {}) {
+    terms_.id = RequestId{1};
+    terms_.request.prompt = std::vector<TokenId>(4, TokenId{2});
+    terms_.request.max_tokens = 1000;
+    terms_.length_max = 10'000;
+    terms_.tokenizer = nullptr;
+    sequence_ = std::make_unique<Sequence>(terms_, 0);
+    scheduler_.add(std::vector<Sequence*>{sequence_.get()});
+  }
+
+  /// How many drafts the step has.
+  std::int32_t step() {
+    const std::span<const Assignment> plan = scheduler_.plan();
+    REQUIRE(plan.size() == 1);
+    speculation_.add_drafts(plan);
+    const Assignment entry = plan.front();
+    Span span;
+    sequence_->fill(span, entry.tokens);
+    if (entry.drafts > 0) speculation_.verified(entry, 0, false);
+    speculation_.ran(plan, std::chrono::seconds(1));
+    sequence_->ran(entry.tokens, Clock::now());
+    scheduler_.ran(*sequence_);
+    sequence_->accept({.token = TokenId{3}, .top = {}}, Clock::now());
+    return entry.drafts;
+  }
+
+  void forget() { speculation_.forget(*sequence_); }
+
+  SlowDrafter drafter;
+
+ private:
+  MemoryPool pool_;
+  PrefixCache prefixes_;
+  Scheduler scheduler_;
+  Speculation speculation_;
+  RequestTerms terms_;
+  std::unique_ptr<Sequence> sequence_;
+};
+
+}  // namespace
+
+TEST_SUITE("core/engine/speculation") {
+  TEST_CASE("what takes time to guess is guessed where there is memory for it alone") {
+    Fixture fixture(3, 7);
+    std::vector<std::int32_t> drafts;
+    for (int i = 0; i < 9; ++i) {
+      const std::int32_t before = fixture.drafter.guessed;
+      drafts.push_back(fixture.step());
+      CHECK(fixture.drafter.guessed - before == drafts.back());
+    }
+    CHECK(drafts == std::vector<std::int32_t>{0, 7, 5, 5, 3, 3, 1, 1, 0});  // 12 tokens in all
+  }
+
+  TEST_CASE("the time of preparing a sequence is lost if its drafts have not saved it") {
+    const auto guessed_later = [](std::chrono::seconds preparing) {
+      Fixture fixture(400, 0);
+      fixture.drafter.preparing = preparing;
+      for (int i = 0; i < 20; ++i) fixture.step();
+      CHECK(fixture.drafter.guessed > 0);
+      fixture.forget();
+      const std::int32_t before = fixture.drafter.guessed;
+      for (int i = 0; i < 200; ++i) fixture.step();
+      return fixture.drafter.guessed - before;
+    };
+    CHECK(guessed_later(std::chrono::seconds(0)) > 0);
+    CHECK(guessed_later(std::chrono::seconds(10)) == 0);
+  }
+}
+
+}  // namespace speculation_test
