@@ -1,6 +1,7 @@
 #include "app/bench/request_bench.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <random>
@@ -66,14 +67,31 @@ std::span<const TokenId> RightDrafts::rest_of(const ArrivalOrder& sequence,
   return std::span(answer).subspan(std::min(drawn, answer.size()));
 }
 
-void RightDrafts::draft(std::span<DraftJob> jobs) {
+/// A draft and what else is tried in its place.
+SampledToken RightDrafts::guess(TokenId right, std::int32_t guesses) {
   std::bernoulli_distribution is_right(right_share_);
+  SampledToken draft;
+  std::int32_t wrong = 0;
+  double likelihood = right_share_;
+  for (std::int32_t i = 0; i < guesses; ++i) {
+    const bool found_before = wrong < i;
+    const bool found = !found_before && is_right(random_);
+    const TokenId token = found ? right : TokenId{(index(right) + ++wrong) % vocab_};
+    draft.top.push_back({.token = token, .logprob = static_cast<float>(std::log(likelihood))});
+    likelihood *= 1 - right_share_;
+  }
+  draft.token = draft.top.front().token;
+  draft.logprob = draft.top.front().logprob;
+  return draft;
+}
+
+void RightDrafts::draft(std::span<DraftJob> jobs) {
   for (DraftJob& job : jobs) {
     const std::span<const TokenId> rest = rest_of(job.sequence, job.tokens.size());
-    const auto count = std::min(rest.size(), static_cast<std::size_t>(job.most));
-    job.drafts.assign(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(count));
-    for (TokenId& draft : job.drafts) {
-      if (!is_right(random_)) draft = TokenId{(index(draft) + 1) % vocab_};
+    for (const TokenId right : rest.first(std::min(rest.size(), std::size_t(job.most)))) {
+      SampledToken draft = guess(right, job.guesses);
+      job.drafts.push_back(draft.token);
+      if (job.guesses > 1) job.likely.push_back(std::move(draft));
     }
   }
 }

@@ -64,7 +64,9 @@ struct RequestBenchOptions {
 };
 
 /// Drafts the answers that requests had before, each token right with the same probability: what
-/// drafts cost and yield, whatever else would guess them.
+/// drafts cost and yield, whatever else would guess them. Where there may be branches, every
+/// further token in the place of a draft is right with that probability if those before it are
+/// wrong.
 class RightDrafts final : public Drafter {
  public:
   /// `answers`: of the first choice of each request of a workload.
@@ -83,6 +85,7 @@ class RightDrafts final : public Drafter {
     std::size_t answer, prompt_tokens;
   };
   std::span<const TokenId> rest_of(const ArrivalOrder& sequence, std::size_t tokens) const;
+  SampledToken guess(TokenId right, std::int32_t guesses);
 
   std::vector<std::vector<TokenId>> answers_;
   std::map<RequestId, Known> known_;

@@ -282,6 +282,22 @@ TEST_SUITE("app/surface_bench_requests") {
     CHECK(count(3, "rejected_drafts") > 0);
   }
 
+  TEST_CASE("--spec-acceptance with branches: what is right beside wrong drafts is taken") {
+    const auto rows = [&](const char* branches) {
+      return request_rows({"demo", "--dataset-name", "random", "--random-input-len", "24",
+                           "--random-output-len", "61", "--num-prompts", "4", "--ignore-eos", "-r",
+                           "1", "--draft-steps", "3", "--draft-branches", branches,
+                           "--spec-acceptance", "1,0,0.4"});
+    };
+    const Json chain = rows("1"), tree = rows("4");
+    CHECK(tree[0]["acceptance_length"] == 4.0);
+    CHECK(tree[0]["branches_taken"] == 0);
+    CHECK(tree[1]["accepted_drafts"] == 0);
+    CHECK(tree[2]["branches_taken"].get<int>() > 10);
+    CHECK(tree[2]["acceptance_length"].get<double>() >
+          chain[2]["acceptance_length"].get<double>() + 0.2);
+  }
+
   TEST_CASE("in turns: the same requests, every row has all its repetitions") {
     std::vector<std::string> flags = {"--dataset-name",
                                       "random",

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -87,6 +89,35 @@ TEST_SUITE("app/bench/right_drafts") {
     CHECK(right > 1400);
     CHECK(right < 1600);
     CHECK(right + std::ranges::count(jobs[0].drafts, TokenId{0}) == 2000);
+    CHECK(jobs[0].likely.empty());
+  }
+
+  TEST_CASE("of several tokens in one place each is right as often where those before are wrong") {
+    RightDrafts drafter({std::vector<TokenId>(4000, TokenId{9})}, 0.5, 10, 1);
+    const ArrivalOrder sequence{RequestId{5}, 0};
+    drafter.add(sequence.request, 0, prompt.size());
+    std::vector<DraftJob> jobs(1);
+    jobs[0] = {.sequence = sequence, .tokens = prompt, .most = 4000, .guesses = 3};
+    drafter.draft(jobs);
+    REQUIRE(jobs[0].likely.size() == 4000);
+    std::vector<int> right(3);
+    for (std::size_t i = 0; i < jobs[0].likely.size(); ++i) {
+      const SampledToken& draft = jobs[0].likely[i];
+      REQUIRE(draft.top.size() == 3);
+      CHECK(draft.token == jobs[0].drafts[i]);
+      CHECK(draft.token == draft.top[0].token);
+      CHECK(std::exp(draft.logprob) == doctest::Approx(0.5));
+      CHECK(std::exp(draft.top[2].logprob) == doctest::Approx(0.125));
+      std::set<TokenId> different;
+      for (std::size_t place = 0; place < draft.top.size(); ++place) {
+        different.insert(draft.top[place].token);
+        right[place] += draft.top[place].token == TokenId{9} ? 1 : 0;
+      }
+      CHECK(different.size() == 3);
+    }
+    CHECK(std::abs(right[0] - 2000) < 150);
+    CHECK(std::abs(right[1] - 1000) < 150);
+    CHECK(std::abs(right[2] - 500) < 100);
   }
 }
 
