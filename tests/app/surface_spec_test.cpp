@@ -240,6 +240,33 @@ TEST_SUITE("app/surface_spec") {
     CHECK(shared > alone / 4);
   }
 
+  TEST_CASE("what was trained to draft for the demo is right more often than not") {
+    const TemporaryFolder folder;
+    std::string some;
+    std::size_t number = 0;
+    for (const Json& line : results(HYB_TESTS_DIR "/demo/heldout.jsonl")) {
+      if (number++ % 25 == 0) some += to_text(Json{{"messages", line["messages"]}}) + "\n";
+    }
+    folder.write("in", some);
+    const std::string in = (folder.path() / "in").string();
+    for (const std::string drafter : {"drafter", "eagle3"}) {
+      CAPTURE(drafter);
+      const std::string out = (folder.path() / drafter).string();
+      const ToolResult result =
+          run_tool({.arguments = {"batch", "demo", in, "-o", out, "-n", "24", "--draft-model",
+                                  HYB_TESTS_DIR "/demo/" + drafter, "--draft-steps", "1"}});
+      CHECK_MESSAGE(result.exit_code == 0, result.err);
+      int accepted = 0, rejected = 0;
+      for (const Json& line : results(out)) {
+        const Json details = line["response"]["body"]["usage"]["completion_tokens_details"];
+        accepted += details.value("accepted_prediction_tokens", 0);
+        rejected += details.value("rejected_prediction_tokens", 0);
+      }
+      CHECK(accepted + rejected > 60);
+      CHECK(accepted > rejected);  // 71 of 103 each
+    }
+  }
+
   TEST_CASE("a chat's answers: undo and regen and a loaded session go on from what is kept") {
     for (const std::string& name : drafting_models) {
       check_chat(name, {"--spec", "mtp", "--draft-steps", "3"});
