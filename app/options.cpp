@@ -125,8 +125,8 @@ CLI::Option* add_graphs(CLI::App& cli, Value& value, const std::string& more) {
   return cli
       .add_option("--graphs", value,
                   "on a card: what is recorded as CUDA graphs: full (steps of one token per "
-                  "sequence), piecewise (steps with prompts, whose shapes come again), "
-                  "full+piecewise (the default) or eager (nothing)" +
+                  "sequence and its drafts), piecewise (steps with prompts, whose shapes come "
+                  "again), full+piecewise (the default) or eager (nothing)" +
                       more)
       ->check(CLI::IsMember({"eager", "piecewise", "full", "full+piecewise"}));
 }

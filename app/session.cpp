@@ -606,7 +606,7 @@ MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometr
   const auto set_workspace = [&] {
     const models::RunnerOptions runner = runner_options(plan, memory, shape);
     memory.workspace = workspace_bytes(plan, geometry, budget, runner, threads);
-    memory.pinned = models::ModelRunner::pinned_bytes(budget.device, geometry, runner);
+    memory.pinned = models::ModelRunner::pinned_bytes(budget.device, plan, geometry, runner);
   };
   if (shape.drafts > 0 && geometry.slot_bytes > 0) {  // before pools are cut: they will have rings
     memory.pools.layout.rings.per_superblock = 1;

@@ -51,7 +51,8 @@ std::int64_t hidden_group(const Geometry& geometry, const StoreLayout& memory) {
   return std::ranges::find_if(memory.layers, has_it) - memory.layers.begin();
 }
 
-StepStaging::Limits staging_limits(const Geometry& geometry, const RunnerOptions& options) {
+StepStaging::Limits staging_limits(const Plan& plan, const Geometry& geometry,
+                                   const RunnerOptions& options) {
   const MemoryLayout& layout = options.memory.layout;
   const bool has_rings = layout.rings.per_superblock > 0;
   return {.tokens = options.step_tokens,
@@ -63,15 +64,26 @@ StepStaging::Limits staging_limits(const Geometry& geometry, const RunnerOptions
           .ring_tokens = has_rings ? layout.ring_tokens : 0,
           .hidden_group = hidden_group(geometry, options.memory),
           .page_tokens = geometry.page_tokens,
-          .has_blocks = geometry.drafts_blocks};
+          .has_blocks = geometry.drafts_blocks,
+          .draft_spans = plan.draft ? options.step_rows : 0};
 }
 
-StepLimits limits_of(const Geometry& geometry, const RunnerOptions& options) {
+StepGraphs::Limits graph_limits(const Plan& plan, const Geometry& geometry,
+                                const RunnerOptions& options) {
+  const StepStaging::Limits limits = staging_limits(plan, geometry, options);
+  // Of a verify step, whose spans are no pieces of chunks.
+  const std::int64_t spans = options.step_rows + options.step_branches;
+  return {.rows = options.step_rows,
+          .step = {.tokens = limits.tokens, .spans = spans, .samples = limits.rows},
+          .vocab_used = options.vocab_used};
+}
+
+StepLimits limits_of(const Plan& plan, const Geometry& geometry, const RunnerOptions& options) {
   return {.tokens = options.step_tokens,
           .spans = step_spans(geometry, options) + options.step_branches,
           .rows = step_samples(options),
           .positions = options.positions_max,
-          .ring_rows = staging_limits(geometry, options).ring_rows()};
+          .ring_rows = staging_limits(plan, geometry, options).ring_rows()};
 }
 
 /// One row's.
@@ -79,14 +91,22 @@ std::size_t logits_bytes(const Plan& plan) {
   return static_cast<std::size_t>(plan.vocab) * sizeof(float);
 }
 
-kernels::StagedBytes staged_bytes(kernels::Device device, const Geometry& geometry,
-                                  const RunnerOptions& options) {
+/// On a card drafts are made in one go.
+bool has_draft_graphs(kernels::Device device, const Plan& plan) {
+  return device == kernels::Device::cuda && plan.draft.has_value();
+}
+
+kernels::StagedBytes staged_bytes(kernels::Device device, const Plan& plan,
+                                  const Geometry& geometry, const RunnerOptions& options) {
   kernels::StagedBytes bytes =
-      kernels::staged_bytes(device, StepStaging::bytes(staging_limits(geometry, options)));
-  const kernels::StagedBytes sampler = kernels::device_sampler_bytes(device, step_samples(options));
-  const kernels::StagedBytes copies = kernels::side_copy_bytes(device, options.side_copy_bytes);
-  bytes.device += sampler.device + copies.device;
-  bytes.pinned += sampler.pinned + copies.pinned;
+      kernels::staged_bytes(device, StepStaging::bytes(staging_limits(plan, geometry, options)));
+  const auto add = [&](const kernels::StagedBytes& more) {
+    bytes.device += more.device;
+    bytes.pinned += more.pinned;
+  };
+  add(kernels::device_sampler_bytes(device, step_samples(options)));
+  add(kernels::side_copy_bytes(device, options.side_copy_bytes));
+  if (has_draft_graphs(device, plan)) add(DraftGraphs::bytes(device, options.step_rows));
   return bytes;
 }
 
@@ -135,11 +155,12 @@ ModelRunner::ModelRunner(kernels::Queue& queue, const Plan& plan, const Weights&
       store_(shared != nullptr
                  ? Store(queue, *shared)
                  : Store(queue, geometry, options.memory, options.mapping, std::move(superblocks))),
-      decoder_(queue, plan, weights, store_, geometry, limits_of(geometry, options)),
-      staging_(queue, staging_limits(geometry, options)),
+      decoder_(queue, plan, weights, store_, geometry, limits_of(plan, geometry, options)),
+      staging_(queue, staging_limits(plan, geometry, options)),
       sampler_(sampler_for(queue, step_samples(options))),
-      graphs_(queue, decoder_, staging_, sampler_.get(), options.step_rows, options.vocab_used,
-              options.graphs),
+      recordings_(queue, options.graphs),
+      graphs_(decoder_, staging_, recordings_, sampler_.get(),
+              graph_limits(plan, geometry, options)),
       side_copies_(kernels::make_side_copies(queue, options.side_copy_bytes)),
       sample_workspace_(queue.device(), kernels::sample_workspace_bytes(queue.device(), plan.vocab,
                                                                         queue.threads())),
@@ -151,6 +172,9 @@ ModelRunner::ModelRunner(kernels::Queue& queue, const Plan& plan, const Weights&
   biases_.resize(rows);
   sampled_.resize(rows);
   running_.reserve(2);
+  if (!has_draft_graphs(queue.device(), plan)) return;
+  draft_graphs_ = std::make_unique<DraftGraphs>(queue, decoder_, staging_, recordings_,
+                                                options.step_rows, options.vocab_used);
 }
 
 Capacity ModelRunner::capacity() const {
@@ -165,21 +189,21 @@ Capacity ModelRunner::capacity() const {
 
 std::size_t ModelRunner::workspace_bytes() const {
   return decoder_.scratch_bytes() + sample_workspace_.bytes() + drawn_logits_.bytes() +
-         staged_bytes(queue_.device(), geometry_, options_).device;
+         staged_bytes(queue_.device(), plan_, geometry_, options_).device;
 }
 
 std::size_t ModelRunner::workspace_bytes(kernels::Device device, const Plan& plan,
                                          const Geometry& geometry, const RunnerOptions& options,
                                          int threads) {
   return Decoder::scratch_bytes(plan, device, geometry.activation_dtype,
-                                limits_of(geometry, options)) +
+                                limits_of(plan, geometry, options)) +
          kernels::sample_workspace_bytes(device, plan.vocab, threads) + logits_bytes(plan) +
-         staged_bytes(device, geometry, options).device;
+         staged_bytes(device, plan, geometry, options).device;
 }
 
-std::size_t ModelRunner::pinned_bytes(kernels::Device device, const Geometry& geometry,
-                                      const RunnerOptions& options) {
-  return staged_bytes(device, geometry, options).pinned;
+std::size_t ModelRunner::pinned_bytes(kernels::Device device, const Plan& plan,
+                                      const Geometry& geometry, const RunnerOptions& options) {
+  return staged_bytes(device, plan, geometry, options).pinned;
 }
 
 std::string ModelRunner::holdings() const {
@@ -330,7 +354,7 @@ void ModelRunner::launch_prepared() {
 
 /// The answers are downloaded as soon as they are there.
 void ModelRunner::launch_staged() {
-  const StepGraphs::Launched launched = graphs_.launch();
+  const WorkResult launched = graphs_.launch();
   if (!launched.logits.empty()) sampler_->ask(launched.tokens);
   running_.push_back({.launched = launched, .keeps_logits = keeps_next_logits_});
 }
@@ -489,47 +513,87 @@ std::vector<std::vector<SampledToken>> ModelRunner::draft_blocks(const Step& ste
   return drafts;
 }
 
-/// Round by round one more draft of those that are to have another; these come first.
 std::vector<std::vector<SampledToken>> ModelRunner::draft(const Step& step) {
   check_draft(step);
   is_prepared_ = false;
   carry_out(step.orders);
   if (plan_.draft->dflash) return draft_blocks(step);
+  // Those with the most drafts come first, so that each pass has the first ones.
   std::vector<std::size_t> order(step.spans.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, std::greater<>(),
                            [&](std::size_t i) { return step.spans[i].drafts; });
-  std::vector<std::vector<SampledToken>> drafts(order.size());
-  std::vector<TokenId> last;
-  Step round;
+  Step passes;
+  std::vector<std::int32_t> counts;
   for (const std::size_t i : order) {
-    last.push_back(step.spans[i].tokens.front());
-    round.spans.push_back(step.spans[i]);
-    round.spans.back().drafts = 0;
+    passes.spans.push_back(step.spans[i]);
+    counts.push_back(std::exchange(passes.spans.back().drafts, 0));
   }
-  for (std::int32_t made = 0;; ++made) {
-    while (!round.spans.empty() && step.spans[order[round.spans.size() - 1]].drafts <= made) {
-      round.spans.pop_back();
-    }
-    if (round.spans.empty()) return drafts;
-    for (std::size_t at = 0; at < round.spans.size(); ++at) {
-      round.spans[at].tokens = std::span(last).subspan(at, 1);
-    }
-    const StepStaging::Staged staged = staging_.stage(round);
-    add_rows(round);
-    const std::vector<SampledToken> drawn =
-        draw_now(decoder_.draft(staged.tables, staged.sample_rows, made > 0));
-    for (std::size_t at = 0; at < round.spans.size(); ++at) {
+  const std::vector<std::vector<SampledToken>> drawn =
+      draft_graphs_ ? draft_at_once(passes, counts) : draft_by_passes(passes, counts);
+  std::vector<std::vector<SampledToken>> drafts(order.size());
+  for (std::size_t pass = 0; pass < drawn.size(); ++pass) {
+    for (std::size_t at = 0; at < drawn[pass].size(); ++at) {
       std::vector<SampledToken>& own = drafts[order[at]];
-      if (drawn[at].finite && count_of(own) == made) own.push_back(drawn[at]);
-      last[at] = own.empty() ? last[at] : own.back().token;
-      Span& span = round.spans[at];
+      if (drawn[pass][at].finite && own.size() == pass) own.push_back(drawn[pass][at]);
+    }
+  }
+  return drafts;
+}
+
+/// The sequences of pass `pass`, of falling numbers of drafts.
+std::size_t ModelRunner::drafting(std::span<const std::int32_t> drafts, std::int32_t pass) {
+  const auto is_over = [&](std::int32_t own) { return own <= pass; };
+  return static_cast<std::size_t>(std::ranges::find_if(drafts, is_over) - drafts.begin());
+}
+
+/// Of each pass what it drew. `drafts` fall.
+std::vector<std::vector<SampledToken>> ModelRunner::draft_at_once(
+    const Step& step, std::span<const std::int32_t> drafts) {
+  draft_graphs_->stage(step, drafts);
+  for (std::int32_t pass = 0; pass < drafts.front(); ++pass) {
+    sample_params_.clear();
+    for (const Span& span : std::span(step.spans).first(drafting(drafts, pass))) {
+      add_row(span.samples.front());
+      sample_params_.back().draw += static_cast<std::uint64_t>(pass);
+    }
+    draft_graphs_->stage_draws(pass, sample_params_);
+  }
+  draft_graphs_->launch();
+  std::vector<std::vector<SampledToken>> drawn(static_cast<std::size_t>(drafts.front()));
+  for (std::int32_t pass = 0; pass < drafts.front(); ++pass) {
+    for (const kernels::SampledToken& token : draft_graphs_->drawn(pass)) {
+      drawn[static_cast<std::size_t>(pass)].push_back(token_of(token));
+    }
+  }
+  return drawn;
+}
+
+/// The same, each pass when the one before has drawn. What follows a token that is not finite means
+/// nothing.
+std::vector<std::vector<SampledToken>> ModelRunner::draft_by_passes(
+    Step& step, std::span<const std::int32_t> drafts) {
+  std::vector<TokenId> last;
+  for (const Span& span : step.spans) last.push_back(span.tokens.front());
+  std::vector<std::vector<SampledToken>> drawn;
+  for (std::int32_t pass = 0; pass < drafts.front(); ++pass) {
+    step.spans.resize(drafting(drafts, pass));
+    for (std::size_t at = 0; at < step.spans.size(); ++at) {
+      step.spans[at].tokens = std::span(last).subspan(at, 1);
+    }
+    const StepStaging::Staged staged = staging_.stage(step);
+    add_rows(step);
+    drawn.push_back(draw_rows(decoder_.draft(staged.tables, staged.sample_rows, pass > 0)));
+    for (std::size_t at = 0; at < step.spans.size(); ++at) {
+      if (drawn.back()[at].finite) last[at] = drawn.back()[at].token;
+      Span& span = step.spans[at];
       ++span.position;
       ++span.samples.front().draw;
       span.ring = no_ring;
       span.ring_entries = 0;
     }
   }
+  return drawn;
 }
 
 }  // namespace hyb::models

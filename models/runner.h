@@ -8,6 +8,7 @@
 #include "core/engine/runner.h"
 #include "kernels/ops/device_sampler.h"
 #include "models/decoder.h"
+#include "models/draft_graphs.h"
 #include "models/steps.h"
 
 namespace hyb::models {
@@ -59,23 +60,23 @@ class ModelRunner : public Runner {
   std::unique_ptr<PendingBytes> start_read(ViewId view, std::int32_t unit) override;
 
   /// From the next step on; a change drops what was recorded.
-  void set_graphs(const GraphOptions& options) { graphs_.set_options(options); }
+  void set_graphs(const GraphOptions& options) { recordings_.set_options(options); }
 
-  void release_caches() override { graphs_.drop(); }
+  void release_caches() override { recordings_.drop(); }
   std::string holdings() const override;
 
   /// CUDA graphs recorded so far.
-  std::int32_t graphs_recorded() const { return graphs_.recorded(); }
-  /// Steps replayed from one.
-  std::int64_t graphs_replayed() const { return graphs_.replayed(); }
+  std::int32_t graphs_recorded() const { return recordings_.recorded(); }
+  /// Steps replayed from one, and draftings.
+  std::int64_t graphs_replayed() const { return recordings_.replayed(); }
 
   /// Of the pools, and of everything else the runner owns.
   std::size_t pool_bytes() const { return store_.bytes(); }
   std::size_t workspace_bytes() const;
 
   /// Pinned host memory, through which a card's tables and answers go.
-  static std::size_t pinned_bytes(kernels::Device device, const Geometry& geometry,
-                                  const RunnerOptions& options);
+  static std::size_t pinned_bytes(kernels::Device device, const Plan& plan,
+                                  const Geometry& geometry, const RunnerOptions& options);
 
   static std::size_t workspace_bytes(kernels::Device device, const Plan& plan,
                                      const Geometry& geometry, const RunnerOptions& options,
@@ -94,6 +95,11 @@ class ModelRunner : public Runner {
   void add_rows(const Step& step);
   void check_draft(const Step& step) const;
   std::vector<std::vector<SampledToken>> draft_blocks(const Step& step);
+  static std::size_t drafting(std::span<const std::int32_t> drafts, std::int32_t pass);
+  std::vector<std::vector<SampledToken>> draft_at_once(const Step& step,
+                                                       std::span<const std::int32_t> drafts);
+  std::vector<std::vector<SampledToken>> draft_by_passes(Step& step,
+                                                         std::span<const std::int32_t> drafts);
   std::vector<SampledToken> draw_rows(const kernels::Tensor& logits);
   std::vector<SampledToken> draw_now(const kernels::Tensor& logits);
   std::vector<float> download(const kernels::Tensor& logits, std::size_t rows);
@@ -109,14 +115,16 @@ class ModelRunner : public Runner {
   Decoder decoder_;
   StepStaging staging_;
   std::unique_ptr<kernels::DeviceSampler> sampler_;  ///< a card's
+  Recordings recordings_;
   StepGraphs graphs_;
+  std::unique_ptr<DraftGraphs> draft_graphs_;         ///< a card's, where there is a draft layer
   std::unique_ptr<kernels::SideCopies> side_copies_;  ///< null: there are none
   kernels::Buffer sample_workspace_, drawn_logits_;
   std::vector<kernels::SampleRow> sample_params_;
   std::vector<std::vector<kernels::LogitBias>> biases_;
   std::vector<kernels::SampledToken> sampled_;
   struct RunningStep {
-    StepGraphs::Launched launched;  ///< empty: nothing is sampled
+    WorkResult launched;  ///< empty: nothing is sampled
     bool keeps_logits;
   };
   std::vector<RunningStep> running_;  ///< at most two, the older first

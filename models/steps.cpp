@@ -4,12 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "core/base/error.h"
-#include "core/base/log.h"
 #include "kernels/ops/draft_ring.h"
-#include "kernels/transfer.h"
 
 namespace hyb::models {
 
@@ -85,6 +81,10 @@ std::int64_t samples_of(const Step& step) {
   return samples;
 }
 
+StepSizes sizes_of(const Step& step) {
+  return {.tokens = tokens_of(step), .spans = std::ssize(step.spans), .samples = samples_of(step)};
+}
+
 std::int32_t to_i32(std::int64_t value) { return static_cast<std::int32_t>(value); }
 
 bool has_state_before_drafts(const Span& span) {
@@ -112,15 +112,34 @@ bool is_decode(const Step& step) {
          });
 }
 
+bool is_verify(const Step& step) {
+  const auto is_single = [](const Span& span) {
+    return std::ssize(span.tokens) == 1 + span.drafts && !span.samples.empty();
+  };
+  const auto is_plain = [](const Span& span) { return span.drafts == 0 && !uses_ring(span); };
+  return !has_chain(step) && std::ranges::all_of(step.spans, is_single) &&
+         !std::ranges::all_of(step.spans, is_plain);
+}
+
+namespace {
+
+std::int64_t draft_numbers(const StepStaging::Limits& limits) {
+  if (limits.draft_spans == 0) return 0;
+  return drafts_max * (3 * limits.draft_spans + 1 + 3 * 16);
+}
+
+}  // namespace
+
 std::size_t StepStaging::bytes(const Limits& limits) {
   // Every table is rounded up to 64 bytes: 7 of them, 6 of rings, 2 of hidden states, one of
-  // blocks, and one per group.
+  // blocks, one per group, and 3 per pass of drafts.
   const std::int64_t hidden = limits.hidden_group < 0 ? 0 : 2;
   const std::int64_t blocks = limits.has_blocks ? 1 : 0;
   const std::int64_t numbers = (2 + hidden) * limits.tokens + (4 + blocks) * limits.spans + 1 +
                                limits.rows + 3 * limits.ring_rows() + 6 * limits.ring_spans + 1 +
                                limits.groups * (limits.spans + 1 + limits.spans * limits.pages) +
-                               16 * (14 + hidden + blocks + limits.groups);
+                               16 * (14 + hidden + blocks + limits.groups) +
+                               draft_numbers(limits);
   return static_cast<std::size_t>(numbers) * sizeof(std::int32_t);
 }
 
@@ -136,13 +155,10 @@ std::int64_t StepStaging::Limits::ring_rows() const {
   return std::min(tokens, ring_spans * (1 + ring_tokens)) + ring_spans * ring_tokens;
 }
 
-StepStaging::Staged StepStaging::stage(const Step& step, std::int64_t rows, bool keeps_tokens) {
+StepStaging::Staged StepStaging::stage(const Step& step, const Padding* padding,
+                                       bool keeps_tokens) {
   room_->clear();
-  if (rows == 0) {
-    stage_tables(step, std::ssize(step.spans), tokens_of(step), samples_of(step));
-  } else {
-    stage_tables(step, rows, rows, rows);
-  }
+  stage_tables(step, padding);
   room_->upload(keeps_tokens);
   return staged_;
 }
@@ -150,7 +166,7 @@ StepStaging::Staged StepStaging::stage(const Step& step, std::int64_t rows, bool
 StepStaging::Staged StepStaging::stage_blocks(const Step& step) {
   room_->clear();
   stage_block_ends(step);
-  stage_tables(step, std::ssize(step.spans), tokens_of(step), samples_of(step));
+  stage_tables(step, nullptr);
   room_->upload(false);
   Staged staged = staged_;
   staged.tables.block_end = block_end_;
@@ -166,21 +182,22 @@ void StepStaging::stage_block_ends(const Step& step) {
   block_end_ = ends.device;
 }
 
-void StepStaging::stage_tables(const Step& step, std::int64_t spans, std::int64_t tokens,
-                               std::int64_t samples) {
-  arrange(step);
-  stage_tokens(tokens);
-  stage_spans(step, spans, samples);
-  stage_rings();
+void StepStaging::stage_tables(const Step& step, const Padding* padding) {
+  const StepSizes sizes = padding != nullptr ? padding->sizes : sizes_of(step);
+  arrange(step, padding != nullptr && padding->with_rings && ring_tokens_ > 0);
+  stage_tokens(sizes.tokens);
+  stage_spans(step, sizes.spans, sizes.samples);
+  stage_rings(padding);
   stage_hidden();
-  stage_pages(spans);
+  stage_pages(sizes.spans);
   std::int64_t positions = 0;
   for (const Span& span : step.spans) {
     positions = std::max(positions, std::int64_t{span.position} + std::ssize(span.tokens));
   }
   staged_.tables.positions = positions_class(positions);
-  staged_.tables.single_tokens =
-      staged_.tables.tokens.dim(0) == spans && !has_chain(step) && staged_.tables.ring.spans == 0;
+  staged_.tables.single_tokens = sizes.tokens == sizes.spans &&
+                                 tokens_of(step) == std::ssize(step.spans) && !has_chain(step) &&
+                                 staged_.tables.ring.spans == 0;
 }
 
 std::int64_t StepStaging::positions_class(std::int64_t positions) {
@@ -189,11 +206,12 @@ std::int64_t StepStaging::positions_class(std::int64_t positions) {
   return most;
 }
 
-void StepStaging::arrange(const Step& step) {
+void StepStaging::arrange(const Step& step, bool with_rings) {
   spans_.clear();
   for (const bool with_ring : {false, true}) {
+    if (with_ring) first_with_ring_ = spans_.size();
     for (const Span& span : step.spans) {
-      if (uses_ring(span) == with_ring) spans_.push_back(&span);
+      if ((with_rings || uses_ring(span)) == with_ring) spans_.push_back(&span);
     }
   }
 }
@@ -246,19 +264,23 @@ std::int32_t StepStaging::ring_row(RingId ring, std::int32_t entry) const {
 
 /// On a card all sizes follow from the numbers of spans and tokens. A branch leaves no state, so
 /// all its rows are one piece.
-void StepStaging::stage_rings() {
+void StepStaging::stage_rings(const Padding* padding) {
   RingTables& tables = staged_.tables.ring;
   tables = {};
+  const std::span<const Span* const> spans = std::span(spans_).subspan(first_with_ring_);
+  if (spans.empty()) return;
   std::int64_t entries = 0, pieces = 0;
-  for (const Span* span : spans_) {
-    if (!uses_ring(*span)) continue;
-    ++tables.spans;
+  for (const Span* span : spans) {
     tables.tokens += std::ssize(span->tokens);
     entries += span->ring_entries;
     pieces += has_state_before_drafts(*span) ? 2 : 1;
   }
-  if (tables.spans == 0) return;
+  tables.spans = std::ssize(spans);
   const std::int64_t rows = entries + tables.tokens;
+  if (padding != nullptr && padding->with_rings) {
+    tables.spans = padding->sizes.spans;
+    tables.tokens = padding->sizes.tokens;
+  }
   if (is_card_) pieces = 2 * tables.spans;
   const std::int64_t room = is_card_ ? tables.tokens + tables.spans * ring_tokens_ : rows;
   const StagedTables::Table from = room_->take(room), starts = room_->take(pieces + 1),
@@ -267,8 +289,7 @@ void StepStaging::stage_rings() {
   Writer source(from.host, 0), start(starts.host, to_i32(rows)), read(reads.host, -1),
       write(writes.host, -1), answer(answers.host, 0), keep(kept.host, -1);
   std::int32_t row = 0, token = 0;
-  for (const Span* span : spans_) {
-    if (!uses_ring(*span)) continue;
+  for (const Span* span : spans) {
     start.write(row);
     read.write(index(span->read_slot));
     write.write(index(span->write_slot));
@@ -320,6 +341,56 @@ void StepStaging::stage_hidden() {
   }
   staged_.tables.hidden_before = before.device;
   staged_.tables.hidden = own.device;
+}
+
+StepStaging::StagedDrafts StepStaging::stage_drafts(const Step& step,
+                                                    std::span<const std::int32_t> drafts,
+                                                    std::int64_t spans) {
+  const Padding padding = {.sizes = {.tokens = spans, .spans = spans, .samples = spans},
+                           .with_rings = true};
+  room_->clear();
+  arrange(step, ring_tokens_ > 0);
+  stage_tokens(spans);
+  stage_spans(step, spans, spans);
+  stage_rings(&padding);
+  stage_hidden();
+  std::int64_t positions = 0;
+  for (std::size_t i = 0; i < drafts.size(); ++i) {
+    positions = std::max(positions, std::int64_t{step.spans[i].position} + drafts[i]);
+  }
+  staged_.tables.positions = positions_class(positions);
+  StagedDrafts all = {.passes = {staged_.tables}, .drawn = {}, .sample_rows = staged_.sample_rows};
+  while (std::ssize(all.drawn) < drafts.front()) stage_pass(step, drafts, all);
+  stage_pages(spans);
+  for (StepTables& tables : all.passes) {
+    tables.pages = staged_.tables.pages;
+    tables.page_begin = staged_.tables.page_begin;
+  }
+  room_->upload(false);
+  return all;
+}
+
+/// What the last pass draws, and unless it is the last of all the pass that reads it.
+void StepStaging::stage_pass(const Step& step, std::span<const std::int32_t> drafts,
+                             StagedDrafts& to) {
+  const std::int64_t spans = to.sample_rows.dim(0);
+  const StagedTables::Table drawn = room_->take(spans);
+  std::ranges::fill(drawn.host, 0);
+  to.drawn.push_back(drawn.device);
+  const auto pass = to_i32(std::ssize(to.passes));
+  if (pass == drafts.front()) return;
+  const auto left =
+      to_i32(std::ranges::count_if(drafts, [&](std::int32_t own) { return own > pass; }));
+  const StagedTables::Table starts = room_->take(spans + 1), positions = room_->take(spans);
+  Writer start(starts.host, left), position(positions.host, 0);
+  for (std::int32_t i = 0; i < left; ++i) {
+    start.write(i);
+    position.write(step.spans[static_cast<std::size_t>(i)].position + pass);
+  }
+  StepTables& tables = to.passes.emplace_back(to.passes.front());
+  tables.tokens = drawn.device;
+  tables.span_begin = starts.device;
+  tables.position = tables.position_of_row = positions.device;
 }
 
 StepTables StepStaging::stage(const AdvanceSlot& order) {
@@ -374,39 +445,25 @@ void StepStaging::stage_pages(std::int64_t spans) {
 
 namespace {
 
-/// Shapes that are kept: all decode sizes up to 256 rows at two classes of positions, and as many
-/// mixed ones.
-constexpr std::size_t entries_max = 128;
-
 std::int64_t size_of_table(const kernels::Tensor& table) {
   return table.empty() ? 0 : table.dim(0);
 }
 
 }  // namespace
 
-StepGraphs::StepGraphs(kernels::Queue& queue, Decoder& decoder, StepStaging& staging,
-                       kernels::DeviceSampler* sampler, std::int64_t rows_max,
-                       std::int32_t vocab_used, const GraphOptions& options)
-    : queue_(queue),
-      decoder_(decoder),
-      staging_(staging),
-      sampler_(sampler),
-      rows_max_(rows_max),
-      vocab_used_(vocab_used),
-      options_(options) {}
-
-void StepGraphs::set_options(const GraphOptions& options) {
-  if (options == options_) return;
-  kernels::wait(queue_);  // a recording may still be running
-  entries_.clear();
-  options_ = options;
-}
-
 std::int64_t StepGraphs::padded_rows(std::int64_t rows, std::int64_t rows_max) {
   std::int64_t padded = 1;
   while (padded < rows && padded < 8) padded *= 2;
   if (padded < rows) padded = (rows + 7) / 8 * 8;
   return std::min(padded, rows_max);
+}
+
+StepSizes StepGraphs::padded_verify(const StepSizes& step, const StepSizes& limits) {
+  const std::int64_t spans = padded_rows(step.spans, limits.spans);
+  const std::int64_t tokens = (step.tokens + spans - 1) / spans * spans;
+  return {.tokens = std::min(tokens, limits.tokens),
+          .spans = spans,
+          .samples = std::min(tokens, limits.samples)};
 }
 
 kernels::Tensor StepGraphs::run(const Step& step) {
@@ -417,87 +474,42 @@ kernels::Tensor StepGraphs::run(const Step& step) {
 void StepGraphs::stage(const Step& step, std::span<const kernels::SampleRow> rows,
                        bool keeps_tokens) {
   // Padded whether recorded or not: the number of rows decides the routes of products.
-  is_decode_ = is_decode(step);
-  require(is_decode_ || !keeps_tokens,
+  const bool decodes = is_decode(step), verifies = is_verify(step);
+  require(decodes || !keeps_tokens,
           "graphs: only a decode step's tokens may be on the card already");
-  const std::int64_t padded = is_decode_ ? padded_rows(std::ssize(step.spans), rows_max_) : 0;
-  staged_ = staging_.stage(step, padded, keeps_tokens);
-  if (!rows.empty()) sampler_->stage(rows, size_of_table(staged_.sample_rows), vocab_used_);
+  is_single_ = decodes || verifies;
+  StepStaging::Padding padding = {.sizes = sizes_of(step), .with_rings = verifies};
+  if (decodes) {
+    const std::int64_t padded = padded_rows(padding.sizes.spans, limits_.rows);
+    padding.sizes = {.tokens = padded, .spans = padded, .samples = padded};
+  } else if (verifies) {
+    padding.sizes = padded_verify(padding.sizes, limits_.step);
+  }
+  staged_ = staging_.stage(step, is_single_ ? &padding : nullptr, keeps_tokens);
+  if (!rows.empty()) sampler_->stage(rows, size_of_table(staged_.sample_rows), limits_.vocab_used);
 }
 
-StepGraphs::Launched StepGraphs::launch() {
-  if (!(is_decode_ ? options_.decode : options_.mixed)) return run_staged();
-  Entry& entry = entry_of({.tokens = staged_.tables.tokens.dim(0),
-                           .spans = staged_.tables.position.dim(0),
-                           .samples = size_of_table(staged_.sample_rows),
-                           .positions = staged_.tables.positions,
-                           .ring_spans = staged_.tables.ring.spans,
-                           .ring_tokens = staged_.tables.ring.tokens,
-                           .single_tokens = staged_.tables.single_tokens,
-                           .pages = staged_.tables.pages.data});
-  if (entry.recording == nullptr && entry.last_use != 0) record(entry);
-  entry.last_use = ++uses_;
-  if (entry.recording == nullptr) return run_staged();
-  try {
-    entry.recording->replay();
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::memory) throw;
-    drop();  // none of it was started
-    return run_staged();
-  }
-  ++replayed_;
-  return entry.launched;
+WorkResult StepGraphs::launch() {
+  const GraphOptions& options = recordings_.options();
+  if (!(is_single_ ? options.decode : options.mixed)) return run_staged();
+  return recordings_.run({.tokens = staged_.tables.tokens.dim(0),
+                          .spans = staged_.tables.position.dim(0),
+                          .samples = size_of_table(staged_.sample_rows),
+                          .positions = staged_.tables.positions,
+                          .ring_spans = staged_.tables.ring.spans,
+                          .ring_tokens = staged_.tables.ring.tokens,
+                          .single_tokens = staged_.tables.single_tokens,
+                          .pages = staged_.tables.pages.data},
+                         [this] { return run_staged(); });
 }
 
 /// The sampled tokens are written where the next decode step of the same sequences reads its own.
-StepGraphs::Launched StepGraphs::run_staged() {
+WorkResult StepGraphs::run_staged() {
   const kernels::Tensor logits = decoder_.run(staged_.tables, staged_.sample_rows);
   if (logits.empty()) return {};
   const kernels::Tensor tokens = staged_.tables.tokens.rows(0, logits.dim(0));
-  sampler_->draw(logits, vocab_used_, tokens);
+  sampler_->draw(logits, limits_.vocab_used, tokens);
   return {.logits = logits, .tokens = tokens};
-}
-
-/// The shape's entry; a new one replaces the least recently used.
-StepGraphs::Entry& StepGraphs::entry_of(const Shape& shape) {
-  const auto found = std::ranges::find(entries_, shape, &Entry::shape);
-  if (found != entries_.end()) return *found;
-  Entry entry{.shape = shape, .last_use = 0, .recording = nullptr, .launched = {}};
-  if (entries_.size() < entries_max) return entries_.emplace_back(std::move(entry));
-  kernels::wait(queue_);  // its work may still be running
-  Entry& oldest = *std::ranges::min_element(entries_, {}, &Entry::last_use);
-  oldest = std::move(entry);
-  return oldest;
-}
-
-void StepGraphs::drop() {
-  kernels::wait(queue_);
-  for (Entry& entry : entries_) entry.recording.reset();
-}
-
-/// Called at a shape's second step: the first loads what a recording may not load, and shapes that
-/// never recur are not worth one.
-void StepGraphs::record(Entry& entry) {
-  const auto attempt = [&] {
-    entry.recording = kernels::record(queue_, [&] { entry.launched = run_staged(); });
-  };
-  try {
-    try {
-      attempt();
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::memory) throw;
-      drop();
-      attempt();
-    }
-    ++recorded_;
-    log::debug(fmt::format("graph {}: {} tokens, {} sequences, {} sampled, up to {} positions",
-                           recorded_, entry.shape.tokens, entry.shape.spans, entry.shape.samples,
-                           entry.shape.positions));
-  } catch (const Error& error) {
-    log::warning(fmt::format("a step cannot be recorded as a CUDA graph, all run eagerly now: {}",
-                             error.what()));
-    options_ = {.decode = false, .mixed = false};
-  }
 }
 
 }  // namespace hyb::models

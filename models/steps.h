@@ -11,6 +11,7 @@
 #include "kernels/recording.h"
 #include "models/decoder.h"
 #include "models/parts/part.h"
+#include "models/recordings.h"
 
 namespace hyb::models {
 
@@ -28,6 +29,12 @@ void check_chains(const Step& step);
 /// Whether recurrent layers take the span by way of its ring.
 bool uses_ring(const Span& span);
 
+/// Sizes of a step's tables.
+struct StepSizes {
+  std::int64_t tokens, spans, samples;
+  bool operator==(const StepSizes&) const = default;
+};
+
 /// Turns core's steps into the tables that a decoder reads.
 class StepStaging {
  public:
@@ -41,6 +48,7 @@ class StepStaging {
     std::int64_t ring_tokens = 0;    ///< entries of a ring
     std::int64_t hidden_group = -1;  ///< whose pages have hidden states; -1: none have
     std::int64_t page_tokens = 0;
+    std::int64_t draft_spans = 0;  ///< most spans that drafts are made for at once
     bool has_blocks = false;  ///< stage_blocks() is called
 
     /// Most rows in RingTables::from.
@@ -55,12 +63,30 @@ class StepStaging {
   /// The queue outlives it. Throws Error(memory) when there is not enough memory.
   StepStaging(kernels::Queue& queue, const Limits& limits);
 
+  /// Sizes that are no smaller than a step's own; what is added has neither slots nor pages.
+  struct Padding {
+    StepSizes sizes;
+    bool with_rings = false;  ///< all spans are in the ring tables, where the model has rings
+  };
+
   /// The tables of a step within the limits, valid until the next call; rows are sampled in its
-  /// order, whatever that of the tables is. With `rows`, padded to that
-  /// many spans and sampled rows: every span of the step has one token, which is sampled, and the
-  /// padding has neither slots nor pages. `keeps_tokens`: the table of tokens on the card keeps its
-  /// contents; those of the step are not read. That table always has the same address.
-  Staged stage(const Step& step, std::int64_t rows = 0, bool keeps_tokens = false);
+  /// order, whatever that of the tables is. `padding`: null: none. `keeps_tokens`: the table of
+  /// tokens on the card keeps its contents; those of the step are not read. That table always has
+  /// the same address.
+  Staged stage(const Step& step, const Padding* padding = nullptr, bool keeps_tokens = false);
+
+  /// Tables of as many passes of a draft layer as the first span has drafts.
+  struct StagedDrafts {
+    std::vector<StepTables> passes;
+    std::vector<kernels::Tensor> drawn;  ///< of each pass: where the next one reads its tokens
+    kernels::Tensor sample_rows;         ///< as Staged's, of every pass
+  };
+
+  /// Of spans as Runner::draft has them, but for their drafts, which are in `drafts`: first the
+  /// spans with the most. A pass has those spans that have as many drafts, the others are empty.
+  /// Padded to `spans` of them. As the other tables valid until the next call.
+  StagedDrafts stage_drafts(const Step& step, std::span<const std::int32_t> drafts,
+                            std::int64_t spans);
 
   /// The tables of blocks of drafts: chains of spans of one token.
   Staged stage_blocks(const Step& step);
@@ -75,21 +101,22 @@ class StepStaging {
   static std::int64_t positions_class(std::int64_t positions);
 
  private:
-  void arrange(const Step& step);
-  void stage_tables(const Step& step, std::int64_t spans, std::int64_t tokens,
-                    std::int64_t samples);
+  void arrange(const Step& step, bool with_rings);
+  void stage_tables(const Step& step, const Padding* padding);
   void stage_block_ends(const Step& step);
   void stage_tokens(std::int64_t tokens);
   void stage_spans(const Step& step, std::int64_t spans, std::int64_t samples);
-  void stage_rings();
+  void stage_rings(const Padding* padding);
   void stage_hidden();
   void stage_pages(std::int64_t spans);
+  void stage_pass(const Step& step, std::span<const std::int32_t> drafts, StagedDrafts& to);
   std::int32_t ring_row(RingId ring, std::int32_t entry) const;
 
   std::unique_ptr<kernels::StagedTables> room_;
   std::int64_t groups_, ring_tokens_, hidden_group_, page_tokens_;
   bool is_card_;
-  std::vector<const Span*> spans_;           ///< of the step, those with a ring last
+  std::vector<const Span*> spans_;           ///< of the step, those in the ring tables last
+  std::size_t first_with_ring_ = 0;          ///< of these
   std::vector<std::int32_t> first_tokens_;   ///< of its spans, in the step's own order
   std::vector<kernels::Tensor> page_begin_;  ///< of the step, by page group
   kernels::Tensor block_end_;                ///< as StepTables has it
@@ -99,89 +126,60 @@ class StepStaging {
 /// Whether every span has one token, which is sampled, and is in no chain.
 bool is_decode(const Step& step);
 
-/// Which steps a card replays from recordings (CUDA graphs). The answers are the same.
-struct GraphOptions {
-  bool decode = true;  ///< steps of one token per sequence
-  bool mixed = true;   ///< steps with more tokens, whose shapes recur
+/// Whether every span has one token that is no draft, is sampled and in no chain; and some have
+/// drafts or continue from a ring.
+bool is_verify(const Step& step);
 
-  bool operator==(const GraphOptions&) const = default;
-};
-
-/// Runs steps through a decoder. On a card it samples as well; decode steps are padded to one of a
-/// few numbers of rows, and a step of a known shape is replayed from its recording: one call
+/// Runs steps through a decoder. On a card it samples as well; decode and verify steps are padded
+/// to one of a few sizes, and a step of a known shape is replayed from its recording: one call
 /// instead of hundreds.
 class StepGraphs {
  public:
-  /// All but the options outlive it. `rows_max`: most sequences of a step; ids from `vocab_used` on
-  /// are never sampled; `sampler` is null on the CPU.
-  StepGraphs(kernels::Queue& queue, Decoder& decoder, StepStaging& staging,
-             kernels::DeviceSampler* sampler, std::int64_t rows_max, std::int32_t vocab_used,
-             const GraphOptions& options);
+  struct Limits {
+    std::int64_t rows;  ///< most sequences of a step
+    StepSizes step;
+    std::int32_t vocab_used;  ///< ids from here on are never sampled
+  };
+
+  /// All outlive it. `sampler` is null on the CPU.
+  StepGraphs(Decoder& decoder, StepStaging& staging, Recordings& recordings,
+             kernels::DeviceSampler* sampler, const Limits& limits)
+      : decoder_(decoder),
+        staging_(staging),
+        recordings_(recordings),
+        sampler_(sampler),
+        limits_(limits) {}
 
   /// On the CPU: logits of the sampled rows, in the order of the spans, as Decoder::run returns
   /// them.
   kernels::Tensor run(const Step& step);
-
-  /// From the next step on. A change drops what was recorded.
-  void set_options(const GraphOptions& options);
 
   /// Uploads the tables of a step to the card, where the previous one may still be running. `rows`
   /// are its sampled rows. `keeps_tokens`: it is a decode step, and its tokens are those that the
   /// previous step samples.
   void stage(const Step& step, std::span<const kernels::SampleRow> rows, bool keeps_tokens);
 
-  struct Launched {
-    kernels::Tensor logits;  ///< as run()'s, followed by rows of padding
-    kernels::Tensor tokens;  ///< as DeviceSampler::draw leaves them, on the card, one per row
-  };
-  /// Starts the step that was staged last; may be called once. Empty where nothing is sampled.
-  Launched launch();
-
-  /// Frees the card's memory of all recordings, once their work is done; shapes that recur are
-  /// recorded again.
-  void drop();
-
-  /// Recordings made so far.
-  std::int32_t recorded() const { return recorded_; }
-  /// Steps that were replayed from one.
-  std::int64_t replayed() const { return replayed_; }
+  /// Starts the step that was staged last; may be called once. Its logits are those of the sampled
+  /// rows, as run()'s.
+  WorkResult launch();
 
   /// The number of rows that a decode step is padded to: 1, 2, 4, 8, then multiples of 8.
   static std::int64_t padded_rows(std::int64_t rows, std::int64_t rows_max);
 
+  /// What a verify step of these sizes is padded to: spans as rows are, tokens and sampled rows to
+  /// a multiple of that. So there are as many sizes of a number of spans as numbers of drafts.
+  static StepSizes padded_verify(const StepSizes& step, const StepSizes& limits);
+
  private:
-  /// What a recording depends on: sizes, what the decoder does with them, and the address of the
-  /// table whose size changes.
-  struct Shape {
-    std::int64_t tokens, spans, samples, positions, ring_spans, ring_tokens;
-    bool single_tokens;
-    const void* pages;
-    bool operator==(const Shape&) const = default;
-  };
-  struct Entry {
-    Shape shape;
-    std::uint64_t last_use;
-    std::unique_ptr<kernels::Recording> recording;  ///< null: seen once
-    Launched launched;
-  };
+  WorkResult run_staged();
 
-  Entry& entry_of(const Shape& shape);
-  void record(Entry& entry);
-  Launched run_staged();
-
-  kernels::Queue& queue_;
   Decoder& decoder_;
   StepStaging& staging_;
+  Recordings& recordings_;
   kernels::DeviceSampler* sampler_;
-  std::int64_t rows_max_;
-  std::int32_t vocab_used_;
-  GraphOptions options_;
+  Limits limits_;
   StepStaging::Staged staged_;
-  bool is_decode_ = false;  ///< what is staged
-  std::vector<Entry> entries_;
-  std::uint64_t uses_ = 0;
-  std::int32_t recorded_ = 0;
-  std::int64_t replayed_ = 0;
+  bool is_single_ = false;  ///< what is staged: a decode or a verify step
 };
 
 }  // namespace hyb::models

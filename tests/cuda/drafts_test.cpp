@@ -1,4 +1,4 @@
-#include "tests/models/drafts.h"
+#include "tests/models/verify_steps.h"
 #include "tests/support/level.h"
 
 namespace cuda_drafts_test {
@@ -11,10 +11,9 @@ namespace {
 
 enum class Drafting { none, own_layer, eagle3, dflash };
 
-void check_world(const std::string& name, bool is_flat, const GraphOptions& graphs, unsigned seed,
-                 Drafting drafting = Drafting::none) {
-  CAPTURE(name);
-  DraftWorld world(
+DraftWorld world_of(const std::string& name, bool is_flat, const GraphOptions& graphs,
+                    Drafting drafting, bool batch_invariant) {
+  return DraftWorld(
       [&](kernels::Queue& queue) {
         TensorFiles files(golden_folder / name);
         std::optional<HeadFolder> head;
@@ -28,9 +27,20 @@ void check_world(const std::string& name, bool is_flat, const GraphOptions& grap
             {.activation = DType::bf16, .with_drafts = drafting == Drafting::own_layer}, {},
             head ? &*head : nullptr);
       },
-      kernels::Device::cuda, {.threads = 1, .isa = {}, .batch_invariant = true}, is_flat, graphs);
-  CHECK(drafts_change_nothing(world, seed, drafts_sampling()));
+      kernels::Device::cuda, {.threads = 1, .isa = {}, .batch_invariant = batch_invariant}, is_flat,
+      graphs);
 }
+
+void check_world(const std::string& name, bool is_flat, const GraphOptions& graphs, unsigned seed,
+                 Drafting drafting = Drafting::none) {
+  CAPTURE(name);
+  DraftWorld world = world_of(name, is_flat, graphs, drafting, true);
+  CHECK(drafts_change_nothing(world, seed, drafts_sampling()));
+  CHECK((world.runner.graphs_replayed() > 0) == (graphs.decode || graphs.mixed));
+}
+
+constexpr GraphOptions eager = {.decode = false, .mixed = false};
+constexpr GraphOptions without_prompts = {.decode = true, .mixed = false};
 
 }  // namespace
 
@@ -43,17 +53,90 @@ TEST_SUITE("cuda/drafts") {
       check_world(name, seed % 2 == 0, {}, seed);
       ++seed;
     }
-    check_world("granite-attention-only", true, {.decode = false, .mixed = false}, 1);
+    check_world("granite-attention-only", true, eager, 1);
+    check_world("granite-attention-only", false, without_prompts, 2);
   }
 
   TEST_CASE("batch-invariant: with a draft layer, too, whose guesses are those without drafts") {
     check_world("qwen3_5-dense", true, {}, 5, Drafting::own_layer);
-    check_world("nemotron-latent", false, {.decode = true, .mixed = false}, 7, Drafting::own_layer);
+    check_world("nemotron-latent", false, without_prompts, 7, Drafting::own_layer);
   }
 
   TEST_CASE("batch-invariant: with an EAGLE-3 head, whose guesses are those without drafts") {
     check_world("granite-odd", true, {}, 5, Drafting::eagle3);
-    check_world("llama-3", false, {.decode = true, .mixed = false}, 7, Drafting::eagle3);
+    check_world("llama-3", false, without_prompts, 7, Drafting::eagle3);
+  }
+
+  TEST_CASE("a verify step of a size that comes again is replayed, and no bit changes") {
+    // Not batch-invariant: where it were padded otherwise, some bits would be others.
+    for (const char* const name : {"granite-dense-rope", "qwen3_5-dense"}) {
+      CAPTURE(name);
+      const bool has_layer = std::string(name) == "qwen3_5-dense";
+      const Drafting drafting = has_layer ? Drafting::own_layer : Drafting::none;
+      DraftWorld launched = world_of(name, true, eager, drafting, false),
+                 recorded = world_of(name, true, without_prompts, drafting, false);
+      VerifySteps expected(launched, drafts_sampling(), 2), got(recorded, drafts_sampling(), 2);
+      constexpr std::int64_t times = 3;
+      std::int64_t steps = 0;
+      for (const std::int32_t drafts : {1, 3, 5, 7}) {
+        const std::vector<std::int32_t> counts(2, drafts);
+        for (int i = 0; i < times; ++i) CHECK(got.run(counts) == expected.run(counts));
+        ++steps;
+      }
+      CHECK(recorded.runner.graphs_recorded() == steps);
+      CHECK(recorded.runner.graphs_replayed() == (times - 1) * steps);
+      CHECK(launched.runner.graphs_recorded() == 0);
+    }
+  }
+
+  TEST_CASE("all passes of a draft layer are one recording, and no guess changes") {
+    const std::tuple<std::string, Drafting, bool> cases[] = {
+        {"qwen3_5-dense", Drafting::own_layer, false},
+        {"granite-odd", Drafting::eagle3, false},  // hidden states in slots
+        {"llama-3", Drafting::eagle3, true}};      // and in pages
+    for (const auto& [name, drafting, is_flat] : cases) {
+      CAPTURE(name);
+      DraftWorld launched = world_of(name, is_flat, eager, drafting, false),
+                 recorded = world_of(name, is_flat, without_prompts, drafting, false);
+      VerifySteps expected(launched, drafts_sampling(), 3), got(recorded, drafts_sampling(), 3);
+      constexpr std::int64_t times = 3;
+      std::int64_t graphs = 0;
+      for (const std::vector<std::int32_t>& counts :
+           std::vector<std::vector<std::int32_t>>{{3, 3}, {1, 5, 3}}) {
+        for (int i = 0; i < times; ++i) {
+          const auto guesses = got.draft(counts);
+          CHECK(guesses == expected.draft(counts));
+          for (std::size_t of = 0; of < counts.size(); ++of) {
+            CHECK(std::ssize(guesses[of]) == counts[of]);
+          }
+          CHECK(got.run(counts) == expected.run(counts));
+        }
+        graphs += 2;  // one of the guesses, one of the step
+      }
+      CHECK(recorded.runner.graphs_recorded() == graphs);
+      CHECK(recorded.runner.graphs_replayed() == (times - 1) * graphs);
+    }
+  }
+
+  TEST_CASE("verify steps of all numbers of drafts share a few recordings") {
+    for (const char* const name : {"granite-dense-rope", "granite-attention-only"}) {
+      CAPTURE(name);
+      DraftWorld launched = world_of(name, true, eager, Drafting::none, false),
+                 recorded = world_of(name, true, without_prompts, Drafting::none, false);
+      VerifySteps expected(launched, drafts_sampling(), 4), got(recorded, drafts_sampling(), 4);
+      std::mt19937 random(3);
+      std::int64_t steps = 0;
+      for (; got.have_room() && steps < 24; ++steps) {
+        constexpr std::array<std::int32_t, 5> choices = {0, 1, 3, 5, 7};
+        std::vector<std::int32_t> counts;
+        for (int i = 0; i < 4; ++i) counts.push_back(choices[random() % choices.size()]);
+        CHECK(got.run(counts) == expected.run(counts));
+      }
+      CHECK(steps == 24);
+      // 4 sequences have 1 to 8 tokens each on average.
+      CHECK(recorded.runner.graphs_recorded() <= 8);
+      CHECK(recorded.runner.graphs_replayed() >= steps - 8);
+    }
   }
 
   TEST_CASE("batch-invariant: with a DFlash head, whose guesses are those without drafts") {

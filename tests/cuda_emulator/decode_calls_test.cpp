@@ -2,6 +2,7 @@
 
 #include "tests/cuda_emulator/emulator.h"
 #include "tests/models/reuse_world.h"
+#include "tests/models/verify_steps.h"
 
 namespace decode_calls_test {
 
@@ -125,6 +126,33 @@ TEST_SUITE("cuda_emulator/decode_calls") {
     CHECK(synchronous.critical == times({.graphs = 1, .copies = 3, .events = 3, .waits = 2}, 20));
     CHECK(synchronous.waiting == times({.waits = 1, .waits_for_work = 1}, 20));
     CHECK(synchronous.between == 0);
+  }
+
+  TEST_CASE("drafts of a draft layer are one graph, and so is the step that verifies them") {
+    DraftWorld world(
+        [&](kernels::Queue& queue) {
+          TensorFiles files(golden_folder / "qwen3_5-dense");
+          return models::load_model(queue,
+                                    models::Config::from_folder(golden_folder / "qwen3_5-dense"),
+                                    files, {.activation = DType::bf16, .with_drafts = true});
+        },
+        kernels::Device::cuda, {.threads = 1, .isa = {}}, true);
+    VerifySteps steps(world, {}, 3);
+    const std::vector<std::int32_t> drafts = {3, 1, 3};
+    const auto check_one_graph = [] {
+      const HostCalls calls = emulator::take_host_calls();
+      CHECK(calls.graphs == 1);
+      CHECK(calls.kernels == 0);
+    };
+    for (int i = 0; i < 2; ++i) {
+      steps.draft(drafts);
+      steps.run(drafts);
+    }
+    emulator::take_host_calls();
+    steps.draft(drafts);
+    check_one_graph();
+    steps.run(drafts);
+    check_one_graph();
   }
 }
 

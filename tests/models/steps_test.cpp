@@ -1,5 +1,9 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <array>
+#include <set>
+
 #include "core/base/error.h"
 #include "models/steps.h"
 #include "tests/models/chained.h"
@@ -84,6 +88,56 @@ TEST_SUITE("models/step_chains") {
     spans[1].tables = bench.span({1, {0, 9}}, 0).tables;
     refused(spans);
     CHECK(bench.run(good).size() == 12 * static_cast<std::size_t>(bench.model.plan.vocab));
+  }
+}
+
+TEST_SUITE("models/step_sizes") {
+  TEST_CASE("verify steps have few sizes, which are no smaller and by less than a row a sequence") {
+    const StepSizes limits = {.tokens = 4096, .spans = 64, .samples = 256};
+    constexpr std::int64_t most = 1 + drafts_max;
+    std::set<std::array<std::int64_t, 3>> sizes;
+    std::set<std::int64_t> spans;
+    for (std::int64_t count = 1; count <= limits.spans; ++count) {
+      for (std::int64_t tokens = count; tokens <= most * count; ++tokens) {
+        const StepSizes step = {
+            .tokens = tokens, .spans = count, .samples = std::min(tokens, limits.samples)};
+        const StepSizes padded = StepGraphs::padded_verify(step, limits);
+        CHECK(padded.tokens >= step.tokens);
+        CHECK(padded.spans >= step.spans);
+        CHECK(padded.samples >= step.samples);
+        CHECK(padded.samples <= limits.samples);
+        CHECK(padded.tokens < step.tokens + padded.spans);
+        sizes.insert({padded.tokens, padded.spans, padded.samples});
+        spans.insert(padded.spans);
+      }
+    }
+    CHECK(spans == std::set<std::int64_t>{1, 2, 4, 8, 16, 24, 32, 40, 48, 56, 64});
+    CHECK(sizes.size() <= static_cast<std::size_t>(most) * spans.size());
+    // As many drafts of each sequence, where there are 1, 2, 4 or more in eights: no padding.
+    for (const std::int64_t count : {1, 2, 4, 8, 24}) {
+      const StepSizes exact = {.tokens = 4 * count, .spans = count, .samples = 4 * count};
+      CHECK(StepGraphs::padded_verify(exact, limits) == exact);
+    }
+  }
+
+  TEST_CASE("a verify step has one token and its drafts of every sequence") {
+    ChainBench bench = bench_of("granite-moe-nope", DType::bf16, 1, kernels::Isa::plain);
+    Step step;
+    step.spans = {bench.span({0, {4, 5}}, 0), bench.span({1, {4, 8}}, 0)};
+    CHECK(!is_verify(step));  // the second one is a piece of a prompt
+    step.spans[1].drafts = 3;
+    step.spans[1].ring = RingId{0};
+    CHECK(is_verify(step));
+    CHECK(!is_decode(step));
+    step.spans[1].drafts = 2;
+    CHECK(!is_verify(step));
+    step.spans.pop_back();
+    CHECK(!is_verify(step));
+    CHECK(is_decode(step));
+    step.spans[0].ring = RingId{0};
+    CHECK(is_decode(step));
+    step.spans[0].ring_entries = 2;
+    CHECK(is_verify(step));
   }
 }
 
