@@ -3,6 +3,8 @@
 
     scripts/card_model.py --card h200 --preset qwen3-next-80b-a3b --weights fp8 --batch 1 --json
     scripts/card_model.py --preset granite-4.0-h-tiny --prefill 32768 --slowest 10
+    scripts/card_model.py --preset qwen3-next-80b-a3b --weights fp8 --drafts 3   # of a draft layer
+    scripts/card_model.py --preset qwen3-next-80b-a3b --weights fp8 --drafts 4+2 # and a branch of 2
     scripts/card_model.py --table          # every workload of tests/gpu/predictions.tsv
     scripts/card_model.py --check          # exit status 1 where one is over 3 % below that file
     scripts/card_model.py --update         # writes it
@@ -75,6 +77,7 @@ WARP_ISSUE = 0.35     # instructions per cycle of a warp, whose next one often w
 BODY = 0.5            # of a kernel's instructions outside of loops: the rest are other cases
 FLOPS_OF_MMA = 4096   # m16n8k16
 DECODE_POSITION = 1024
+ACCEPTED = 3.4        # tokens of a verify step: SGLang's acceptance length of Qwen3-Next's MTP
 LIBRARY_TILE = 128
 
 PRESETS = [("granite-4.0-h-tiny", "bf16"), ("granite-4.0-h-tiny", "bits12"),
@@ -82,6 +85,9 @@ PRESETS = [("granite-4.0-h-tiny", "bf16"), ("granite-4.0-h-tiny", "bits12"),
            ("nemotron-3-nano-30b-a3b", "fp8"), ("qwen3-next-80b-a3b", "fp8"),
            ("qwen3.5-35b-a3b", "fp8")]
 WORKLOADS = [*(f"decode:{rows}" for rows in (1, 8, 64, 256)), "prefill:8192", "prefill:32768"]
+# Of a draft layer, for one sequence: three drafts; and a tree of 8 rows, which is the token, four
+# drafts, and a branch that leaves them after the first: the token, that draft, another one.
+DRAFTS = {("qwen3-next-80b-a3b", "fp8"): ["drafts:1:3", "drafts:1:4+2"]}
 
 
 @dataclasses.dataclass
@@ -177,6 +183,8 @@ ROLES = {"small_batch_front": r"router|latent_in|shared_expert_gate",
 
 def weights_of(name, launch):
     """Each once: codes and their scales are one weight."""
+    if name.startswith("rms_norm"):  # it reads none: padding of its parameters may look like one
+        return []
     found = {(one["role"], one["bytes"], one["rows"]): one for one in launch.get("weights", [])}
     for kernel, roles in ROLES.items():
         if name.startswith(kernel):
@@ -207,7 +215,7 @@ def weight_work(name, loop, launch, step, weights):
     for one in weights:
         is_experts = one["experts"] > 1
         is_head = one["role"] in ("head", "embed")
-        rows = step["sequences"] if is_head else step["tokens"]
+        rows = step["head_rows"] if is_head else step["tokens"]
         rows *= step["active"] if is_experts else 1
         touched = (experts_touched(one["experts"], step["active"], step["tokens"])
                    if is_experts else 1)
@@ -271,6 +279,19 @@ def chunk_work(name, loop, launch, step):
     return work
 
 
+def scan_work(loop, launch, step):
+    """A recurrence token by token, its state in registers: of drafts, after those of the step
+    before that were right."""
+    state, spans = step["state_layer_bytes"], step["spans"]  # each span reads it, some write it
+    rows = step["tokens"] + spans * (ACCEPTED - 1)
+    # The grid has two pieces of each span; the second one's blocks have nothing to do.
+    blocks = launch["blocks"] / 2
+    body = BODY * loop["instructions"] * blocks * launch["threads"] / 32
+    return Work(memory=(spans + step["sequences"]) * state, blocks=blocks,
+                instructions=body + rows * step["token_flops"] / 2 / 32,
+                flight=spans * state / blocks)
+
+
 def other_work(name, loop, launch, step):
     if name.startswith(("mamba_step", "delta_step")):
         body = BODY * loop["instructions"] * launch["blocks"] * launch["threads"] / 32
@@ -282,7 +303,7 @@ def other_work(name, loop, launch, step):
     if name.startswith("sum_visits"):
         return Work(memory=2 * step["width"] * (visits + 2 * step["tokens"]))
     if name.startswith("sample"):
-        return Work(memory=4 * step["vocab"] * step["sequences"])
+        return Work(memory=4 * step["vocab"] * step["head_rows"])
     return Work(memory=6 * step["tokens"] * step["width"])
 
 
@@ -296,6 +317,8 @@ def work_of(name, loop, launch, step):
         return attention_work(name, loop, launch, step)
     if name.startswith(("ssd_segment", "ssd_chunk", "delta_rule_chunk", "delta_rule_solve")):
         return chunk_work(name, loop, launch, step)
+    if name.startswith(("ssd_scan", "delta_rule_scan")) and step["kind"] == "verify":
+        return scan_work(loop, launch, step)
     return other_work(name, loop, launch, step)
 
 
@@ -358,12 +381,11 @@ class Recorder:
 
 
 def described(line):
-    """A step's line and what follows from its text."""
-    kind, count, position = line["step"].split(":")
-    is_decode = kind == "decode"
+    """A step's line and what follows from its kind."""
+    kind = line["step"].split(":")[0]
     return line | {
-        "decode": is_decode, "tokens": int(count), "position": int(position),
-        "sequences": int(count) if is_decode else 1}
+        "kind": kind, "decode": kind in ("decode", "draft"),
+        "head_rows": line["tokens"] if kind == "verify" else line["sequences"]}
 
 
 def program_of(wanted):
@@ -406,6 +428,27 @@ def predict(model, recorder, preset, weights, workloads):
                "nodes": len(steps[-1][1])}, timed
 
 
+def predict_drafts(model, recorder, preset, weights, workloads):
+    """The same of drafts, where a step gives ACCEPTED tokens; with the seconds of its two parts,
+    each of which the host waits for."""
+    texts = []
+    for workload in workloads:
+        _, rows, drafts = workload.split(":")
+        trunk, *branch = drafts.split("+")
+        texts += [f"draft:{rows}:{DECODE_POSITION}:{trunk}",
+                  ":".join(["verify", rows, str(DECODE_POSITION), trunk, *branch])]
+    whole = recorder.record(preset, weights, texts)
+    for workload, (draft, passes), (step, launches) in zip(workloads, whole[::2], whole[1::2]):
+        parts = [[model.seconds(launch, of) for launch in all_of]
+                 for of, all_of in ((draft, passes), (step, launches))]
+        drafting, verifying = (sum(one[0] for one in part) + STEP for part in parts)
+        floor = model.floor(draft) + model.floor(step)
+        yield {"preset": preset, "weights": weights, "workload": workload,
+               "tokens_per_s": round(step["sequences"] * ACCEPTED / (drafting + verifying), 1),
+               "share_of_floor": round(floor / (drafting + verifying), 3),
+               "nodes": len(passes) + len(launches)}, sum(parts, []), (drafting, verifying)
+
+
 def slowest(timed, count):
     """Lines of the kernels that take the most time together."""
     groups = {}
@@ -426,6 +469,9 @@ def slowest(timed, count):
 def all_predictions(model, recorder):
     for preset, weights in PRESETS:
         for row, _ in predict(model, recorder, preset, weights, WORKLOADS):
+            yield row
+    for (preset, weights), workloads in DRAFTS.items():
+        for row, *_ in predict_drafts(model, recorder, preset, weights, workloads):
             yield row
 
 
@@ -534,6 +580,8 @@ def arguments():
                         help="bits12: bf16 in 12 bits, as --lossless on keeps it")
     parser.add_argument("--batch", type=int, default=1, help="rows of a decode step")
     parser.add_argument("--prefill", type=int, metavar="TOKENS", help="instead of a decode step")
+    parser.add_argument("--drafts", metavar="N[+BRANCH]",
+                        help="of the draft layer, for every row, instead of a decode step")
     parser.add_argument("--slowest", type=int, default=0, metavar="N", help="kernels")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--steps", type=pathlib.Path, help="card_steps (default: any build's)")
@@ -548,12 +596,21 @@ def arguments():
 
 def print_one(options, model, recorder):
     workload = f"prefill:{options.prefill}" if options.prefill else f"decode:{options.batch}"
-    row, timed = next(predict(model, recorder, options.preset, options.weights, [workload]))
+    of = model, recorder, options.preset, options.weights
+    seconds = ()
+    if options.drafts:
+        workload = f"drafts:{options.batch}:{options.drafts}"
+        row, timed, seconds = next(predict_drafts(*of, [workload]))
+    else:
+        row, timed = next(predict(*of, [workload]))
     if options.json:
         print(json.dumps({"prediction": True, "card": options.card} | row))
     else:
         print(f"predicted: {row['tokens_per_s']} tokens/s, {row['share_of_floor']:.0%} of the "
               f"floor, {row['nodes']} nodes")
+    if seconds and not options.json:
+        print(f"drafting {seconds[0] * 1e6:.0f} us, verifying {seconds[1] * 1e6:.0f} us, each with "
+              f"{STEP * 1e6:.0f} of the host; {ACCEPTED} tokens a step")
     for line in slowest(timed, options.slowest):
         print(line)
 

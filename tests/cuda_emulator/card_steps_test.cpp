@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/error.h"
 #include "tests/cuda_emulator/device/accesses.h"
 #include "tests/models/loaded.h"
 #include "tests/tools/recorded_step.h"
@@ -33,7 +34,9 @@ Lines kernels_run(const std::string& fixture, const std::string& weights, const 
   TensorFiles files(golden_folder / fixture);
   kernels::Queue queue(kernels::Device::cuda, {.threads = 1, .isa = {}});
   const Model model = load_model(queue, Config::from_folder(golden_folder / fixture), files,
-                                 {.activation = DType::bf16, .lossless = weights == "bits12"});
+                                 {.activation = DType::bf16,
+                                  .lossless = weights == "bits12",
+                                  .with_drafts = workload_of(step).has_drafts()});
   Lines lines;
   for (const emulator::RecordedWork& one :
        record_step(queue, model.plan, model.weights, model.geometry, workload_of(step))) {
@@ -86,6 +89,27 @@ TEST_SUITE("cuda_emulator/card_steps") {
         CHECK(run.size() > 5);
         CHECK(run == kernels_recorded(fixture, weights, step));
       }
+    }
+  }
+
+  TEST_CASE("so are those of a step that verifies drafts, and of a draft layer's passes") {
+    for (const std::string fixture : {"nemotron-moe", "qwen3-next"}) {
+      for (const std::string step :
+           {"verify:1:5:3", "verify:3:5:7", "verify:1:5:4:2", "draft:1:5:3", "draft:3:5:1"}) {
+        CAPTURE(fixture);
+        CAPTURE(step);
+        const Lines run = kernels_run(fixture, "bf16", step);
+        CHECK(run.size() > 5);
+        CHECK(run == kernels_recorded(fixture, "bf16", step));
+      }
+    }
+  }
+
+  TEST_CASE("what is no step is refused") {
+    for (const std::string step : {"decode:1", "decode:1:5:3", "verify:1:5", "verify:1:5:8",
+                                   "verify:1:5:3:0", "draft:1:0:3", "draft:1:5:3:2", "steps:1:5"}) {
+      CAPTURE(step);
+      CHECK_THROWS_AS(workload_of(step), Error);
     }
   }
 }

@@ -13,18 +13,21 @@ import card_model  # noqa: E402
 import sass_table  # noqa: E402
 
 H200 = card_model.CARDS["h200"]
-STEP = {"tokens": 1, "sequences": 1, "decode": True, "position": 1024, "active": 4, "width": 1000}
+STEP = {"kind": "decode", "tokens": 1, "sequences": 1, "spans": 1, "head_rows": 1, "decode": True,
+        "position": 1024, "active": 4, "width": 1000}
 MICROSECOND = 1e-6
 
 SASS = """file	kernel	sources	instructions	tensor_all	loop	tensor	streamed	shared	side	side_bytes
 a.cu	gemv_kernel<1, true, bf16>	0	900	0	200	0	2048	8	250	2560
 a.cu	matrix_kernel<(WeightCode)0, Tile<2, 4, 4, 4, 32, 4>, bf16>	0	900	32	400	32	5120	69	0	0
 a.cu	rms_norm_kernel<bf16, 8, true>	0	90	0	40	0	512	8	0	0
+a.cu	delta_rule_scan_kernel<bf16, bf16, 16>	0	3900	0	31	0	2048	3	0	0
 """
 PTXAS = """file	kernel	registers_80	registers_90	spill_bytes	shared_bytes
 a.cu	gemv_kernel<1, true, bf16>	40	64	0	0
 a.cu	matrix_kernel<(WeightCode)0, Tile<2, 4, 4, 4, 32, 4>, bf16>	40	128	0	0
 a.cu	rms_norm_kernel<bf16, 8, true>	40	32	0	0
+a.cu	delta_rule_scan_kernel<bf16, bf16, 16>	40	128	0	0
 """
 NVDISASM = """
 //--------------------- .text._Z1kv --------------------------
@@ -111,6 +114,36 @@ class CardModelTest(unittest.TestCase):
         # With 24 rows on average, one tile of 32 and seldom two.
         self.assertAlmostEqual(card_model.tiles_of(2400, 100, 32), 104.67, delta=0.01)
         self.assertAlmostEqual(card_model.tiles_of(80001, 100, 100), 100 * 8.5, delta=1)
+
+    def test_a_recurrence_of_drafts_runs_token_by_token_after_those_that_were_right(self):
+        name = "delta_rule_scan_kernel<bf16, bf16, 16>"
+        one = launch(name, blocks=264, threads=128, shared=1024)
+        heads = 33  # states of 128 x 128 in bf16
+        facts = {"kind": "verify", "tokens": 4, "state_layer_bytes": 2 * heads * 128 * 128,
+                 "token_flops": 6 * heads * 128 * 128}
+        time, _, bound = self.seconds(one, **facts)
+        # On each processor 4 warps of one block with half of the kernel's instructions, and the
+        # arithmetic of 4 + 2.4 tokens by 32 lanes; 0.35 instructions a cycle of a warp.
+        warp = 3900 / 2 + 6.4 * 6 * heads * 128 * 128 / 64 / (132 * 4)
+        self.assertEqual(bound, "issue")
+        self.assertAlmostEqual(time / MICROSECOND, warp / 0.35 / 1755 + 0.7, delta=0.01)
+        # A prompt's end that takes this kernel is not counted so.
+        self.assertLess(self.seconds(one, **facts | {"kind": "prefill"})[0], time)
+
+    def test_drafts_and_their_step_give_the_tokens_of_an_acceptance_length(self):
+        class Recorder:
+            def record(self, preset, weights, texts):
+                steps = [STEP | {"step": text, "kind": text.split(":")[0], "floor_bytes": 4.3e6,
+                                 "flops": 0} for text in texts]
+                return [(step, [launch("rms_norm_kernel<bf16, 8, true>")] * 10) for step in steps]
+
+        (row, timed, seconds), = card_model.predict_drafts(self.model, Recorder(), "a", "fp8",
+                                                           ["drafts:1:4+2"])
+        part = 10 * (0.7 + 1.2) + 15  # us
+        self.assertAlmostEqual(seconds[0] / MICROSECOND, part)
+        self.assertEqual((row["nodes"], len(timed)), (20, 20))
+        self.assertAlmostEqual(row["tokens_per_s"], 3.4 / (2 * part * MICROSECOND), delta=0.1)
+        self.assertAlmostEqual(row["share_of_floor"], 2 / (2 * part), delta=0.001)
 
     def test_a_kernel_that_the_tables_lack_is_an_error(self):
         with self.assertRaisesRegex(SystemExit, "new_kernel: not in .*run scripts/sass_table.py"):

@@ -4,7 +4,9 @@
 //
 //     ninja card_steps && ./card_steps PRESET bf16|fp8|bits12
 //     [decode:ROWS:POSITION|prefill:TOKENS:POSITION]...
+//     [verify:ROWS:POSITION:DRAFTS[:DRAFTS OF A BRANCH]|draft:ROWS:POSITION:DRAFTS]...
 //
+// With a verify or draft step the model has its draft layer, in the other steps, too.
 // scripts/card_model.py predicts from them. FP8: linear weights and experts have codes; embedding,
 // head, routers and gates are plain, as they are published. bits12: --lossless on, without patches.
 
@@ -44,13 +46,15 @@ struct Matrix {
   std::string role;
   std::size_t bytes;
   std::int64_t experts, rows, columns;
+  bool is_draft;  ///< of the draft layer
 };
 using Matrices = std::map<std::uintptr_t, Matrix>;
 
 /// Weights without numbers.
 class Reserver : public WeightVisitor {
  public:
-  Reserver(kernels::WeightCode code, Matrices& matrices) : code_(code), matrices_(matrices) {}
+  Reserver(const Plan& plan, kernels::WeightCode code, Matrices& matrices)
+      : layers_(std::ssize(plan.layers)), code_(code), matrices_(matrices) {}
 
   bool is_fused(std::string_view, std::string_view, std::int32_t) override { return true; }
   bool pack_alike(const MatrixRows&, Packing packing_a, const MatrixRows&,
@@ -71,7 +75,8 @@ class Reserver : public WeightVisitor {
         .bytes = weight.owned_bytes(),
         .experts = rows.experts(),
         .rows = rows.rows(),
-        .columns = rows.columns()};
+        .columns = rows.columns(),
+        .is_draft = layer() >= layers_};
     return weight;
   }
 
@@ -99,6 +104,7 @@ class Reserver : public WeightVisitor {
     return reinterpret_cast<float*>(vectors_.emplace_back(kernels::Device::cuda, bytes).data());
   }
 
+  std::int64_t layers_;       ///< but for the draft layer
   kernels::WeightCode code_;  ///< or plain
   Matrices& matrices_;
   std::vector<kernels::Buffer> vectors_;
@@ -106,9 +112,13 @@ class Reserver : public WeightVisitor {
 
 class Recorder {
  public:
-  Recorder(const std::string& preset, kernels::WeightCode code)
-      : plan_(plan_of(preset)), queue_(kernels::Device::cuda, {.threads = 1, .isa = {}}) {
-    Reserver reserver(code, matrices_);
+  Recorder(const std::string& preset, kernels::WeightCode code, bool with_drafts)
+      : plan_(plan_of(Config::from_folder(preset), with_drafts)),
+        queue_(kernels::Device::cuda, {.threads = 1, .isa = {}}) {
+    if (with_drafts && !plan_.draft) {
+      throw Error(ErrorKind::usage, preset + " has no draft layer: there are no drafts to record");
+    }
+    Reserver reserver(plan_, code, matrices_);
     weights_ = visit_weights(plan_, reserver);
     weights_.vectors = reserver.take_vectors();
     geometry_ = geometry_of(plan_, {.activation = DType::bf16});
@@ -123,11 +133,6 @@ class Recorder {
   }
 
  private:
-  static Plan plan_of(const std::string& preset) {
-    const Config config = Config::from_folder(preset);
-    return family_of(config).plan(config);
-  }
-
   void print(const std::string& text, const Workload& workload) const {
     std::int32_t experts = 0, active = 0;
     double attention_width = 0, token_flops = 0, chunk_flops = 0, kv_heads_dim = 0;
@@ -151,30 +156,24 @@ class Recorder {
     for (const SlotPiece& piece : geometry_.pieces) {
       state_bytes = std::max(state_bytes, piece.state_bytes);
     }
-    const double tokens = static_cast<double>(workload.count);
-    const double sequences = workload.is_decode ? tokens : 1;
-    double weight_bytes = 0;
-    for (const auto& [at, m] : matrices_) {
-      const bool is_lookup = m.role == "embed" && !plan_.tied_head;
-      const bool is_head = m.role == "head" || m.role == "embed";
-      if (is_lookup || (is_head && !workload.is_decode)) continue;
-      const double missed =
-          m.experts > 1
-              ? std::pow(1.0 - static_cast<double>(active) / static_cast<double>(m.experts), tokens)
-              : 0;
-      weight_bytes += static_cast<double>(m.bytes) * (1 - missed);
-    }
+    const std::int64_t rows = workload.sequences(), tokens = rows * workload.tokens();
     const double floor_bytes =
-        weight_bytes +
-        sequences * (2.0 * static_cast<double>(geometry_.state_bytes_per_sequence) +
-                     static_cast<double>(geometry_.kv_bytes_per_token) * workload.position);
+        weight_bytes(workload, active) * (workload.kind == WorkKind::draft ? workload.drafts : 1) +
+        static_cast<double>(rows) * memory_bytes(workload);
     const Roofline roofline(plan_, geometry_);
     const Work work = roofline.step(
-        workload.is_decode
-            ? StepShape{.sequences = workload.count, .position = workload.position}
-            : StepShape{.tokens = workload.count, .position = workload.position, .rows = 0});
+        workload.kind == WorkKind::prefill
+            ? StepShape{.tokens = workload.count, .position = workload.position, .rows = 0}
+            : StepShape{.sequences = rows,
+                        .tokens = workload.tokens(),
+                        .position = workload.position,
+                        .rows = workload.tokens()});
     std::puts(Json{{"step", text},
-                   {"flops", work.flops},
+                   {"sequences", rows},
+                   {"tokens", tokens},
+                   {"spans", rows * (workload.has_branch() ? 2 : 1)},
+                   {"position", workload.position},
+                   {"flops", workload.kind == WorkKind::draft ? 0 : work.flops},
                    {"floor_bytes", floor_bytes},
                    {"kv_bytes_per_token", geometry_.kv_bytes_per_token},
                    {"kv_layer_bytes_per_token", 2.0 * kv_heads_dim},
@@ -192,6 +191,32 @@ class Recorder {
                    {"prefill_chunk", prefill_chunk()}}
                   .dump()
                   .c_str());
+  }
+
+  /// That a step touches; of drafts one pass.
+  double weight_bytes(const Workload& workload, std::int32_t active) const {
+    const bool drafts = workload.kind == WorkKind::draft;
+    const auto tokens = static_cast<double>(workload.sequences() * workload.tokens());
+    double bytes = 0;
+    for (const auto& [at, m] : matrices_) {
+      const bool is_lookup = m.role == "embed" && !plan_.tied_head;
+      const bool is_head = m.role == "head" || m.role == "embed";
+      if (is_lookup || (is_head && workload.kind == WorkKind::prefill)) continue;
+      if (!is_head && m.is_draft != drafts) continue;
+      const double missed =
+          m.experts > 1
+              ? std::pow(1.0 - static_cast<double>(active) / static_cast<double>(m.experts), tokens)
+              : 0;
+      bytes += static_cast<double>(m.bytes) * (1 - missed);
+    }
+    return bytes;
+  }
+
+  /// Of a sequence, what a step touches; drafts read few keys.
+  double memory_bytes(const Workload& workload) const {
+    if (workload.kind == WorkKind::draft) return 0;
+    return 2.0 * static_cast<double>(geometry_.state_bytes_per_sequence) +
+           static_cast<double>(geometry_.kv_bytes_per_token) * workload.position;
   }
 
   /// Prompt tokens of a step where a session has an H200 for itself.
@@ -246,13 +271,14 @@ int main_of(int count, char** values) {
       {"fp8", kernels::WeightCode::fp8},
       {"bits12", kernels::WeightCode::bits12}};
   if (count < 4 || !codes.contains(values[2])) {
-    throw Error(
-        ErrorKind::usage,
-        "card_steps PRESET_FOLDER bf16|fp8|bits12 decode:ROWS:POSITION|prefill:TOKENS:POSITION...");
+    throw Error(ErrorKind::usage, "card_steps PRESET_FOLDER bf16|fp8|bits12 STEP...");
   }
+  const std::vector<std::string> steps(values + 3, values + count);
+  const bool with_drafts = std::ranges::any_of(
+      steps, [](const std::string& text) { return workload_of(text).has_drafts(); });
   emulator::record_only(std::size_t{1} << 42);
-  Recorder recorder(values[1], codes.at(values[2]));
-  for (int i = 3; i < count; ++i) recorder.record(values[i]);
+  Recorder recorder(values[1], codes.at(values[2]), with_drafts);
+  for (const std::string& text : steps) recorder.record(text);
   return 0;
 }
 
