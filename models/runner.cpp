@@ -51,6 +51,9 @@ std::int64_t hidden_group(const Geometry& geometry, const StoreLayout& memory) {
   return std::ranges::find_if(memory.layers, has_it) - memory.layers.begin();
 }
 
+/// Not all of a sequence's at once.
+bool drafts_in_passes(const Plan& plan) { return plan.draft && !plan.draft->dflash; }
+
 StepStaging::Limits staging_limits(const Plan& plan, const Geometry& geometry,
                                    const RunnerOptions& options) {
   const MemoryLayout& layout = options.memory.layout;
@@ -65,7 +68,7 @@ StepStaging::Limits staging_limits(const Plan& plan, const Geometry& geometry,
           .hidden_group = hidden_group(geometry, options.memory),
           .page_tokens = geometry.page_tokens,
           .has_blocks = geometry.drafts_blocks,
-          .draft_spans = plan.draft ? options.step_rows : 0};
+          .draft_spans = drafts_in_passes(plan) ? options.step_rows : 0};
 }
 
 StepGraphs::Limits graph_limits(const Plan& plan, const Geometry& geometry,
@@ -91,9 +94,9 @@ std::size_t logits_bytes(const Plan& plan) {
   return static_cast<std::size_t>(plan.vocab) * sizeof(float);
 }
 
-/// On a card drafts are made in one go.
+/// On a card the passes of drafts are made in one go.
 bool has_draft_graphs(kernels::Device device, const Plan& plan) {
-  return device == kernels::Device::cuda && plan.draft.has_value();
+  return device == kernels::Device::cuda && drafts_in_passes(plan);
 }
 
 kernels::StagedBytes staged_bytes(kernels::Device device, const Plan& plan,
