@@ -138,8 +138,7 @@ std::size_t StepStaging::bytes(const Limits& limits) {
   const std::int64_t numbers = (2 + hidden) * limits.tokens + (4 + blocks) * limits.spans + 1 +
                                limits.rows + 3 * limits.ring_rows() + 6 * limits.ring_spans + 1 +
                                limits.groups * (limits.spans + 1 + limits.spans * limits.pages) +
-                               16 * (14 + hidden + blocks + limits.groups) +
-                               draft_numbers(limits);
+                               16 * (14 + hidden + blocks + limits.groups) + draft_numbers(limits);
   return static_cast<std::size_t>(numbers) * sizeof(std::int32_t);
 }
 

@@ -48,8 +48,8 @@ class StepStaging {
     std::int64_t ring_tokens = 0;    ///< entries of a ring
     std::int64_t hidden_group = -1;  ///< whose pages have hidden states; -1: none have
     std::int64_t page_tokens = 0;
+    bool has_blocks = false;       ///< stage_blocks() is called
     std::int64_t draft_spans = 0;  ///< most spans that drafts are made for at once
-    bool has_blocks = false;  ///< stage_blocks() is called
 
     /// Most rows in RingTables::from.
     std::int64_t ring_rows() const;
