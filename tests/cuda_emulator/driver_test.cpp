@@ -80,6 +80,30 @@ TEST_SUITE("cuda_emulator/driver") {
     CHECK(driver.broken_rules().empty());
     CHECK(driver.is_clean());
   }
+
+  TEST_CASE("a fill is done before later work of a stream that waits for no other one") {
+    reset();
+    FakeDriver driver;
+    CudaArena arena(emulator::driver_table(), 0, handle_bytes);
+    const std::array<HandleId, 1> handles{arena.create()};
+    std::byte* const memory = arena.reserve(handle_bytes);
+    arena.map(memory, handles);
+    cudaStream_t stream = nullptr;
+    CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
+    std::array<std::byte, 64> bytes{};
+    for (const std::byte value : {std::byte{3}, std::byte{255}}) {
+      arena.fill(memory, handle_bytes, value);
+      CHECK(cudaMemcpyAsync(bytes.data(), memory + 4096, bytes.size(), cudaMemcpyDeviceToHost,
+                            stream) == cudaSuccess);
+      CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+      CHECK(bytes.front() == value);
+      CHECK(bytes.back() == value);
+    }
+    CHECK(cudaStreamDestroy(stream) == cudaSuccess);
+    arena.unmap(memory, handles);
+    arena.release(handles[0]);
+    arena.unreserve(memory, handle_bytes);
+  }
 }
 
 }  // namespace
