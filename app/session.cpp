@@ -502,7 +502,7 @@ models::RunnerOptions runner_options(const models::Plan& plan, const MemoryPlan&
           .positions_max = memory.length_max,
           .vocab_used = plan.vocab,
           .mapping = memory.mapping,
-          .side_copy_bytes = memory.side_copies,
+          .side_copies = memory.side_copies,
           .step_samples = step_samples_of(shape),
           .step_branches = step_branches_of(shape)};
 }
@@ -584,7 +584,8 @@ MemoryPlan plan_without_pools(const models::Plan& plan, const models::Geometry& 
       budget.weights > 0 ? budget.weights : weight_bytes(plan, budget.device, geometry.load);
   memory.library = budget.library;
   if (shape.host_tier_bytes > 0) {
-    memory.side_copies = host_tier_parts(shape.host_tier_bytes, geometry).copies;
+    const HostTierParts parts = host_tier_parts(shape.host_tier_bytes, geometry);
+    memory.side_copies = {.out = parts.copies, .back = parts.reads};
   }
   const bool is_flat = budget.mapping.mode == kernels::MapMode::flat;
   memory.pools.layout.groups.resize(models::page_groups(geometry, is_flat));
@@ -694,7 +695,7 @@ void add_host_tier(Session& session, const TierFlags& flags, const Environment& 
                          .cost = engine.prefixes().options().cost,
                          .bytes_per_second = 1e10,
                          .index_bytes_max = parts.index,
-                         .staging_bytes = parts.reads / 2,
+                         .staging_bytes = 0,  // all goes through pinned memory
                          .may_wait = false,
                          .source = SnapshotSource::host};
   const auto add_both = [&] {

@@ -45,10 +45,11 @@ struct SessionShape {
 struct MemoryPlan {
   std::size_t budget = 0;
   std::size_t weights = 0;
-  std::size_t workspace = 0;    ///< of both lanes, where prompts have one of their own
-  std::size_t library = 0;      ///< a card's cuBLASLt, where it is there
-  std::size_t pinned = 0;       ///< of the machine's memory, outside a card's budget
-  std::size_t side_copies = 0;  ///< for snapshots on their way to a host tier; of workspace, pinned
+  std::size_t workspace = 0;  ///< of both lanes, where prompts have one of their own
+  std::size_t library = 0;    ///< a card's cuBLASLt, where it is there
+  std::size_t pinned = 0;     ///< of the machine's memory, outside a card's budget
+  /// For snapshots on their way to a host tier, of workspace and pinned, and back, of pinned.
+  kernels::SideCopyRoom side_copies = {};
   models::ModelMemoryLayout pools{};
   kernels::SuperblockMapOptions mapping{};
   /// EngineOptions'. Unless the shape says otherwise, 512 tokens on the CPU and with activations of

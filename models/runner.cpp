@@ -108,7 +108,7 @@ kernels::StagedBytes staged_bytes(kernels::Device device, const Plan& plan,
     bytes.pinned += more.pinned;
   };
   add(kernels::device_sampler_bytes(device, step_samples(options)));
-  add(kernels::side_copy_bytes(device, options.side_copy_bytes));
+  add(kernels::side_copy_bytes(device, options.side_copies));
   if (has_draft_graphs(device, plan)) add(DraftGraphs::bytes(device, options.step_rows));
   return bytes;
 }
@@ -164,7 +164,7 @@ ModelRunner::ModelRunner(kernels::Queue& queue, const Plan& plan, const Weights&
       recordings_(queue, options.graphs),
       graphs_(decoder_, staging_, recordings_, sampler_.get(),
               graph_limits(plan, geometry, options)),
-      side_copies_(kernels::make_side_copies(queue, options.side_copy_bytes)),
+      side_copies_(kernels::make_side_copies(queue, options.side_copies)),
       sample_workspace_(queue.device(), kernels::sample_workspace_bytes(queue.device(), plan.vocab,
                                                                         queue.threads())),
       drawn_logits_(queue.device(), logits_bytes(plan)) {
@@ -391,6 +391,33 @@ void ModelRunner::write(ViewId view, std::int32_t unit, std::span<const std::byt
 std::unique_ptr<PendingBytes> ModelRunner::start_read(ViewId view, std::int32_t unit) {
   require(running_.empty(), "runner: memory is read between steps");
   return side_copies_ ? store_.start_read(*side_copies_, view, unit) : nullptr;
+}
+
+namespace {
+
+class UnitLanding final : public Landing {
+ public:
+  UnitLanding(const Store& store, std::unique_ptr<kernels::SideLanding> copy)
+      : store_(store), copy_(std::move(copy)) {}
+
+  std::span<std::byte> room() override { return copy_->room(); }
+  void start(ViewId view, std::int32_t unit) override { store_.start_write(*copy_, view, unit); }
+  bool is_done() override { return copy_->is_done(); }
+  void wait() override { copy_->wait(); }
+
+ private:
+  const Store& store_;
+  std::unique_ptr<kernels::SideLanding> copy_;
+};
+
+}  // namespace
+
+bool ModelRunner::can_land() const { return side_copies_ && options_.side_copies.back > 0; }
+
+std::unique_ptr<Landing> ModelRunner::take_landing(std::size_t bytes) {
+  if (!can_land()) return nullptr;
+  auto copy = side_copies_->take_landing(bytes);
+  return copy ? std::make_unique<UnitLanding>(store_, std::move(copy)) : nullptr;
 }
 
 void ModelRunner::add_row(const hyb::SampleRow& row) {

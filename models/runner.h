@@ -21,7 +21,7 @@ struct RunnerOptions {
   std::int32_t vocab_used;                  ///< ids from here on are padding and never sampled
   kernels::SuperblockMapOptions mapping{};  ///< how superblocks are backed by memory
   GraphOptions graphs{};                    ///< on a card
-  std::size_t side_copy_bytes = 0;          ///< on a card: units that start_read() has under way
+  kernels::SideCopyRoom side_copies = {};   ///< on a card: units under way beside steps
   std::int32_t step_samples = 0;            ///< most sampled rows; below step_rows: step_rows
   std::int32_t step_branches = 0;           ///< most branches of drafts of a step
 };
@@ -58,6 +58,8 @@ class ModelRunner : public Runner {
   void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override;
   void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) override;
   std::unique_ptr<PendingBytes> start_read(ViewId view, std::int32_t unit) override;
+  bool can_land() const override;
+  std::unique_ptr<Landing> take_landing(std::size_t bytes) override;
 
   /// From the next step on; a change drops what was recorded.
   void set_graphs(const GraphOptions& options) { recordings_.set_options(options); }

@@ -256,6 +256,12 @@ std::unique_ptr<PendingBytes> Store::start_read(kernels::SideCopies& copies, Vie
   return copies.start(parts, memory_.layout.unit_bytes(view));
 }
 
+void Store::start_write(kernels::SideLanding& landing, ViewId view, std::int32_t unit) const {
+  std::vector<std::span<std::byte>> parts;
+  for (const Rows& part : rows_.at(place(view))) parts.emplace_back(part[unit], part.bytes);
+  landing.start(parts);
+}
+
 void Store::write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) const {
   require(bytes.size() == memory_.layout.unit_bytes(view), "store: a unit is written whole");
   std::size_t done = 0;

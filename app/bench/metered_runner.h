@@ -87,6 +87,10 @@ class MeteredRunner final : public Runner {
   std::unique_ptr<PendingBytes> start_read(ViewId view, std::int32_t unit) override {
     return runner_->start_read(view, unit);
   }
+  bool can_land() const override { return runner_->can_land(); }
+  std::unique_ptr<Landing> take_landing(std::size_t bytes) override {
+    return runner_->take_landing(bytes);
+  }
 
  private:
   models::Work work_of(const Step& step);

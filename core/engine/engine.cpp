@@ -369,7 +369,7 @@ void EngineState::add_tier(const std::string& name, std::unique_ptr<Storage> sto
 }
 
 void EngineState::audit() const {
-  scheduler_.audit();
+  scheduler_.audit(tier_ ? tier_->landing() : std::vector<const Checkpoint*>{});
   std::size_t found = 0, awaiting = 0;
   for (const auto& [id, active] : requests_) {
     require(active.unfinished > 0, "engine: a request has unfinished choices");
@@ -399,12 +399,14 @@ void EngineState::receive_newcomers() {
 /// Empty: there is nothing to do. Waits for the tier when every sequence that could run does.
 std::span<const Assignment> EngineState::plan() {
   receive_newcomers();
-  if (waiter_) waiter_->poll();
-  std::span<const Assignment> assignments = scheduler_.plan();
+  const auto plan_now = [&] {
+    if (waiter_) waiter_->poll();
+    return scheduler_.plan(Lane::all, tier_ != nullptr && !tier_->landing().empty());
+  };
+  std::span<const Assignment> assignments = plan_now();
   while (assignments.empty() && waiter_ && waiter_->is_awaited()) {
     waiter_->wait();
-    waiter_->poll();
-    assignments = scheduler_.plan();
+    assignments = plan_now();
   }
   return assignments;
 }
@@ -716,6 +718,7 @@ void EngineState::fail(std::span<const Assignment> plan, std::span<const Order> 
       !running_step_.plan.empty() && std::ranges::find(is_over_, true) != is_over_.end();
   const bool is_known = is_alone && !has_ended && !lacks_memory(error);
   abandon();
+  if (tier_ != nullptr) tier_->drop_landings();
   if (is_known) {
     scheduler_.release_failed(plan, orders);
   } else {

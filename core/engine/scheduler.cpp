@@ -255,7 +255,7 @@ std::vector<Sequence*> Scheduler::about_to_start() const {
   return sequences;
 }
 
-std::span<const Assignment> Scheduler::plan(Lane lane) {
+std::span<const Assignment> Scheduler::plan(Lane lane, bool others_hold_memory) {
   require(lane == Lane::decode || !is_any_under_way(),
           "scheduler: sequences start while nothing is under way");
   lane_ = lane;
@@ -272,7 +272,7 @@ std::span<const Assignment> Scheduler::plan(Lane lane) {
   const auto waits = [](const Sequence* one) {
     return one->tier_lookup_state() == TierLookupState::awaited;
   };
-  require(lane != Lane::all || !plan_.empty() ||
+  require(lane != Lane::all || !plan_.empty() || others_hold_memory ||
               (running_.empty() && std::all_of(waiting_.begin(), waiting_.end(), waits)),
           "scheduler: some sequence can always continue");
   return plan_;
@@ -721,9 +721,10 @@ void Scheduler::preempt_youngest() {
   ++counts_.preemptions;
 }
 
-void Scheduler::audit() const {
+void Scheduler::audit(std::span<const Checkpoint* const> others) const {
   std::vector<const Memory*> memories;
   std::vector<const Checkpoint*> checkpoints = prefixes_->checkpoints();
+  checkpoints.insert(checkpoints.end(), others.begin(), others.end());
   for (const Sequence* sequence : running_) memories.push_back(&sequence->memory());
   for (const auto& [request, checkpoint] : checkpoints_) checkpoints.push_back(&checkpoint);
   pool_->audit(memories, checkpoints);

@@ -136,13 +136,14 @@ class Scheduler {
   void retry_admission() { may_start_ = true; }
 
   /// Spans for the next step, with memory reserved. Empty only when all sequences wait for a tier,
-  /// or there is none. Valid until the next call. Throws Error(memory), with the figures, when the
-  /// device has not even the memory that the oldest sequence needs.
+  /// there is none, or `others_hold_memory` and will give it back. Valid until the next call.
+  /// Throws Error(memory), with the figures, when the device has not even the memory that the
+  /// oldest sequence needs.
   ///
   /// The plan of a lane has sequences of that lane alone, and may be empty. One for prefill is made
   /// while no step is under way; it alone lets sequences start, and leaves those of the other lane
   /// the memory for one token.
-  std::span<const Assignment> plan(Lane lane = Lane::all);
+  std::span<const Assignment> plan(Lane lane = Lane::all, bool others_hold_memory = false);
 
   /// A step of the prefill lane with this plan is under way, until completed(): its sequences keep
   /// their memory, which stays where it is.
@@ -193,8 +194,9 @@ class Scheduler {
   std::int32_t running() const { return static_cast<std::int32_t>(running_.size()); }
   const SchedulerCounts& counts() const { return counts_; }
 
-  /// Throws when pages, slots and sequences do not add up: a bug of ours.
-  void audit() const;
+  /// Throws when pages, slots and sequences do not add up: a bug of ours. `others`: what holds
+  /// memory beside sequences and snapshots.
+  void audit(std::span<const Checkpoint* const> others = {}) const;
 
  private:
   struct Older {

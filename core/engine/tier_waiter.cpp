@@ -23,7 +23,7 @@ void TierWaiter::deliver_arrived() {
   }
   fetches.erase(std::unique(fetches.begin(), fetches.end()), fetches.end());
   for (const FetchId fetch : fetches) {
-    const bool is_ready = tier_->is_ready(fetch);
+    const bool is_ready = tier_->advance(fetch);
     if (!is_ready && tier_->is_pending(fetch)) continue;
     std::vector<Sequence*> sequences;
     for (const Waiting& waiting : waiting_) {

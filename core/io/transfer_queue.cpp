@@ -52,8 +52,8 @@ bool TransferQueue::run_next(Lock& lock) {
 }
 
 void TransferQueue::execute(Transfer& transfer) {
-  std::span<std::byte> into(transfer.buffer.get(), transfer.bytes);
-  std::span<const std::byte> bytes = into;
+  std::span<std::byte> into = transfer.into;
+  std::span<const std::byte> bytes(transfer.buffer.get(), transfer.bytes);
   const std::uint32_t place = transfer.extents.front().first;
   if (transfer.is_write) {
     for (const Extent& extent : transfer.extents) {
@@ -71,19 +71,20 @@ void TransferQueue::execute(Transfer& transfer) {
     return;
   }
   for (const Extent& extent : transfer.extents) {
-    const std::size_t piece = std::min(bytes.size(), extent.count * sector_bytes);
+    const std::size_t left = transfer.is_write ? bytes.size() : into.size();
+    const std::size_t piece = std::min(left, extent.count * sector_bytes);
     const std::uint64_t offset = std::uint64_t{extent.first} * sector_bytes;
     if (transfer.is_write) {
       storage_->write(offset, bytes.first(piece));
+      bytes = bytes.subspan(piece);
     } else {
       storage_->read(offset, into.first(piece));
       into = into.subspan(piece);
     }
-    bytes = bytes.subspan(piece);
   }
   transfer.source.reset();
   if (transfer.is_write) return;
-  transfer.outcome = checksum({transfer.buffer.get(), transfer.bytes}) == sums_.at(place);
+  transfer.outcome = checksum(transfer.into) == sums_.at(place);
 }
 
 /// Erases the transfer unless it is a read that the caller has not released.
@@ -187,7 +188,15 @@ TransferId TransferQueue::read(std::span<const Extent> extents, std::size_t byte
   transfer->bytes = bytes;
   const Lock lock(mutex_);
   transfer->buffer = take_buffer(bytes);
+  transfer->into = {transfer->buffer.get(), bytes};
   bytes_read_ += bytes;
+  return add(std::move(transfer), extents);
+}
+
+TransferId TransferQueue::read(std::span<const Extent> extents, std::span<std::byte> into) {
+  auto transfer = std::make_unique<Transfer>();
+  transfer->into = into;
+  const Lock lock(mutex_);
   return add(std::move(transfer), extents);
 }
 
@@ -208,12 +217,13 @@ std::span<const std::byte> TransferQueue::bytes(TransferId read) const {
   const Transfer& transfer = *transfers_.at(read);
   require(!transfer.is_running && transfer.outcome == true,
           "transfer queue: the read has succeeded");
-  return {transfer.buffer.get(), transfer.bytes};
+  return transfer.into;
 }
 
 void TransferQueue::release(TransferId read) {
-  const Lock lock(mutex_);
+  Lock lock(mutex_);
   Transfer& transfer = *transfers_.at(read);
+  while (transfer.is_running && transfer.buffer == nullptr) wait(lock);
   if (transfer.is_running) {
     transfer.is_released = true;
     return;

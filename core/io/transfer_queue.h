@@ -63,6 +63,9 @@ class TransferQueue {
   /// The caller releases it.
   TransferId read(std::span<const Extent> extents, std::size_t bytes);
 
+  /// The same into memory that is not the queue's, which lives until the read is released.
+  TransferId read(std::span<const Extent> extents, std::span<std::byte> into);
+
   /// Of a read that was not released: whether it succeeded with the checksum of what was written.
   /// Empty while it is pending; false after a failure of the queue.
   std::optional<bool> outcome(TransferId read) const;
@@ -73,7 +76,8 @@ class TransferQueue {
   /// The bytes of a read whose outcome is true, until it is released.
   std::span<const std::byte> bytes(TransferId read) const;
 
-  /// Ends a read, finished or not, and frees its buffer.
+  /// Ends a read, finished or not, and frees its buffer. Waits for one that runs, where the buffer
+  /// is not the queue's.
   void release(TransferId read);
 
   /// Waits until one more transfer has ended; returns at once when none is pending.
@@ -97,6 +101,7 @@ class TransferQueue {
     std::vector<Extent> extents;
     Buffer buffer;
     std::size_t bytes = 0;                 ///< of the buffer
+    std::span<std::byte> into = {};        ///< of a read: the buffer, or memory of the caller
     std::unique_ptr<PendingBytes> source;  ///< of a write without a buffer
     bool is_running = false, is_released = false, is_unwritten = false;
     std::optional<bool> outcome;  ///< of a read

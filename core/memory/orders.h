@@ -51,6 +51,22 @@ using Order = std::variant<UnitCopy, PackSlot, UnpackSlot, ChangeOwner, AdvanceS
 /// page_tokens); no_page where the page is no longer needed.
 using PageTable = std::vector<PageId>;
 
+/// Room in the machine's memory for a unit's bytes, from where a device copies them while steps
+/// run. When this is destroyed the copy has ended, and the room is free again.
+class Landing {
+ public:
+  virtual ~Landing() = default;
+  /// Filled before start(), on any thread.
+  virtual std::span<std::byte> room() = 0;
+  /// Between steps: from now on the bytes are copied to the unit, which no step names and no order
+  /// moves until is_done(). Once.
+  virtual void start(ViewId view, std::int32_t unit) = 0;
+  /// After start(): the unit has its bytes, for all steps from now on. Throws Error(runtime) when
+  /// the copy failed, as wait() does.
+  virtual bool is_done() = 0;
+  virtual void wait() = 0;
+};
+
 /// The bytes of a pool's units, as of the last step: for tiers and session files. Called between
 /// steps only; `bytes` has the unit_bytes of the view.
 class UnitBytes {
@@ -63,6 +79,13 @@ class UnitBytes {
   /// What it returns is destroyed before this object. Null: there is no room for this copy now; or
   /// never, as by default.
   virtual std::unique_ptr<PendingBytes> start_read(ViewId, std::int32_t) { return nullptr; }
+
+  /// Whether units are written beside steps, too: then there is room for the largest unit while
+  /// nothing else holds any.
+  virtual bool can_land() const { return false; }
+  /// Room for `bytes` bytes, the unit_bytes of a view; destroyed before this object. Null: there is
+  /// none now.
+  virtual std::unique_ptr<Landing> take_landing(std::size_t /*bytes*/) { return nullptr; }
 };
 
 }  // namespace hyb

@@ -55,7 +55,7 @@ class Ring {
   std::deque<Range> ranges_;
 };
 
-/// As Event; a stream may wait for it, too.
+/// As Event; a stream may wait for it, too, and it may be queried.
 class SideEvent {
  public:
   SideEvent() {
@@ -69,6 +69,12 @@ class SideEvent {
     check(cudaEventRecord(event_, stream.handle()), "cudaEventRecord");
   }
   void wait() const { check(cudaEventSynchronize(event_), "cudaEventSynchronize"); }
+  bool is_done() const {
+    const cudaError_t state = cudaEventQuery(event_);
+    if (state == cudaErrorNotReady) return false;
+    check(state, "cudaEventQuery");
+    return true;
+  }
   /// What is enqueued in the stream from now on starts after the last record().
   void hold(Stream& stream) const {
     check(cudaStreamWaitEvent(stream.handle(), event_, 0), "cudaStreamWaitEvent");
@@ -80,8 +86,13 @@ class SideEvent {
 
 class RingCopies final : public SideCopies {
  public:
-  RingCopies(Stream& stream, std::size_t bytes)
-      : stream_(stream), ring_(bytes), device_(make_device(bytes)), host_(make_pinned(bytes)) {}
+  RingCopies(Stream& stream, const SideCopyRoom& room)
+      : stream_(stream),
+        ring_(room.out),
+        back_ring_(room.back),
+        device_(make_device(room.out)),
+        host_(make_pinned(room.out)),
+        back_host_(make_pinned(room.back)) {}
 
   std::unique_ptr<PendingBytes> start(std::span<const std::span<const std::byte>> parts,
                                       std::size_t bytes) override {
@@ -92,7 +103,54 @@ class RingCopies final : public SideCopies {
     return copy;
   }
 
+  std::unique_ptr<SideLanding> take_landing(std::size_t bytes) override {
+    const std::optional<std::size_t> begin = back_ring_.take(std::max<std::size_t>(bytes, 1));
+    if (!begin) return nullptr;
+    return std::make_unique<Landing>(*this, *begin, bytes);
+  }
+
  private:
+  class Landing final : public SideLanding {
+   public:
+    Landing(RingCopies& owner, std::size_t begin, std::size_t bytes)
+        : owner_(owner), begin_(begin), bytes_(bytes) {}
+
+    ~Landing() override {
+      try {
+        if (has_started_) landed_.wait();
+      } catch (const Error&) {
+        // The card has failed: the next step says so.
+      }
+      owner_.back_ring_.give_back(begin_);
+    }
+
+    std::span<std::byte> room() override { return {owner_.back_host_.get() + begin_, bytes_}; }
+
+    void start(std::span<const std::span<std::byte>> parts) override {
+      require(!has_started_, "side copies: one starts once");
+      has_started_ = true;
+      before_.record(owner_.stream_);
+      before_.hold(owner_.back_);
+      std::span<const std::byte> bytes = room();
+      for (const std::span<std::byte> part : parts) {
+        check(cudaMemcpyAsync(part.data(), bytes.first(part.size()).data(), part.size(),
+                              cudaMemcpyHostToDevice, owner_.back_.handle()),
+              "cudaMemcpyAsync");
+        bytes = bytes.subspan(part.size());
+      }
+      landed_.record(owner_.back_);
+    }
+
+    bool is_done() override { return landed_.is_done(); }
+    void wait() override { landed_.wait(); }
+
+   private:
+    RingCopies& owner_;
+    std::size_t begin_, bytes_;
+    bool has_started_ = false;
+    SideEvent before_, landed_;
+  };
+
   class Copy final : public PendingBytes {
    public:
     Copy(RingCopies& owner, std::size_t begin, std::size_t bytes)
@@ -136,16 +194,16 @@ class RingCopies final : public SideCopies {
   };
 
   Stream& stream_;
-  Stream side_;
-  Ring ring_;
+  Stream side_, back_;
+  Ring ring_, back_ring_;
   DeviceBytes device_;
-  PinnedBytes host_;
+  PinnedBytes host_, back_host_;
 };
 
 }  // namespace
 
-std::unique_ptr<SideCopies> make_side_copies(Stream& stream, std::size_t bytes) {
-  return std::make_unique<RingCopies>(stream, bytes);
+std::unique_ptr<SideCopies> make_side_copies(Stream& stream, const SideCopyRoom& room) {
+  return std::make_unique<RingCopies>(stream, room);
 }
 
 }  // namespace hyb::kernels::cuda

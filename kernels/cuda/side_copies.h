@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstddef>
 #include <memory>
 
 #include "kernels/cuda/stream.h"
@@ -8,6 +7,6 @@
 
 namespace hyb::kernels::cuda {
 
-std::unique_ptr<SideCopies> make_side_copies(Stream& stream, std::size_t bytes);
+std::unique_ptr<SideCopies> make_side_copies(Stream& stream, const SideCopyRoom& room);
 
 }  // namespace hyb::kernels::cuda

@@ -36,7 +36,7 @@ bool has(PendingBytes& copy, const Bytes& wanted) {
 TEST_SUITE("cuda/side_copies") {
   TEST_CASE("a copy has what its parts held when it started, whatever the queue does after that") {
     Queue queue(Device::cuda, {.threads = 1, .isa = {}});
-    const auto copies = make_side_copies(queue, 1 << 20);
+    const auto copies = make_side_copies(queue, {.out = 1 << 20});
     Buffer source(Device::cuda, 4096), other(Device::cuda, 4096);
     std::mt19937 random(1);
     const Bytes first = random_bytes(4096, random), second = random_bytes(4096, random);
@@ -59,7 +59,7 @@ TEST_SUITE("cuda/side_copies") {
 
   TEST_CASE("room is free again when a copy is gone, and one without room is not started") {
     Queue queue(Device::cuda, {.threads = 1, .isa = {}});
-    const auto copies = make_side_copies(queue, 1000);
+    const auto copies = make_side_copies(queue, {.out = 1000});
     Buffer source(Device::cuda, 4096);
     const auto start = [&](std::size_t bytes) {
       const std::span<const std::byte> part(source.data(), bytes);
@@ -78,12 +78,12 @@ TEST_SUITE("cuda/side_copies") {
     CHECK(start(400) == nullptr);  // the room of one that is gone is free with those before it
     two.reset();
     CHECK(start(1000) != nullptr);
-    CHECK(make_side_copies(queue, 0) == nullptr);
+    CHECK(make_side_copies(queue, {}) == nullptr);
   }
 
   TEST_CASE("random schedules with a thread that waits: every copy has the bytes of its start") {
     Queue queue(Device::cuda, {.threads = 1, .isa = {}});
-    const auto copies = make_side_copies(queue, 20'000);
+    const auto copies = make_side_copies(queue, {.out = 20'000});
     Buffer source(Device::cuda, 8192);
     std::mt19937 random(7);
     Bytes there = random_bytes(8192, random);
@@ -122,6 +122,50 @@ TEST_SUITE("cuda/side_copies") {
     CHECK(good == all);
     CHECK(all > 80);
     CHECK(refused > 5);
+  }
+
+  TEST_CASE("the way back: what the queue did before is done first, and its later work goes on") {
+    Queue queue(Device::cuda, {.threads = 1, .isa = {}});
+    const auto copies = make_side_copies(queue, {.back = 3000});
+    Buffer unit(Device::cuda, 4096), other(Device::cuda, 4096), saved(Device::cuda, 4096);
+    std::mt19937 random(2);
+    const Bytes old = random_bytes(4096, random), come = random_bytes(2000, random);
+    upload(queue, unit.data(), old);
+    CHECK(copies->take_landing(3001) == nullptr);
+    auto landing = copies->take_landing(2000);
+    REQUIRE(landing != nullptr);
+    CHECK(copies->take_landing(2000) == nullptr);
+    std::ranges::copy(come, landing->room().begin());
+    kernels::copy(queue, saved.data(), unit.data(), 4096);  // still reads the old bytes
+    const std::vector<std::span<std::byte>> parts = {{unit.data() + 100, 500},
+                                                     {unit.data() + 2000, 1400}};
+    landing->start(parts);
+    Bytes now(4096);
+    for (int step = 0; step < 3; ++step) {  // steps run and are waited for beside the copy
+      upload(queue, other.data(), old);
+      wait(queue);
+      download(queue, now, other.data());
+      CHECK(now == old);
+    }
+    CHECK_FALSE(landing->is_done());
+    landing->wait();
+    CHECK(landing->is_done());
+    download(queue, now, saved.data());
+    CHECK(now == old);
+    Bytes wanted = old;
+    std::copy_n(come.begin(), 500, wanted.begin() + 100);
+    std::copy_n(come.begin() + 500, 1400, wanted.begin() + 2000);
+    download(queue, now, unit.data());
+    CHECK(now == wanted);
+    landing.reset();
+    landing = copies->take_landing(3000);
+    REQUIRE(landing != nullptr);
+    std::ranges::fill(landing->room(), std::byte{9});
+    landing->start(parts);
+    landing.reset();  // ends first
+    download(queue, now, unit.data());
+    CHECK(now[100] == std::byte{9});
+    CHECK(copies->start({}, 1) == nullptr);  // there is no room for the other way
   }
 }
 

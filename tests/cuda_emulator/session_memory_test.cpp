@@ -262,9 +262,10 @@ TEST_SUITE("cuda_emulator/session_memory") {
       Session session = Session::open(options, tiered, {});
       add_tiers(session, flags, {});
       const MemoryPlan& memory = session.memory();
-      CHECK(memory.side_copies == 2U << 20);
-      CHECK(memory.pinned == pinned + memory.side_copies);
-      CHECK(memory.workspace == workspace + memory.side_copies);
+      CHECK(memory.side_copies.out == 2U << 20);
+      CHECK(memory.side_copies.back == 4U << 20);
+      CHECK(memory.pinned == pinned + (6U << 20));
+      CHECK(memory.workspace == workspace + memory.side_copies.out);
       const Held held = Held().since(before);
       CHECK(held.pinned == memory.pinned);
       CHECK(held.allocations == memory.weights + memory.workspace + memory.library);

@@ -126,7 +126,8 @@ const char* name_of(Fault fault) {
                                       "buffer reused before it was written",
                                       "state restored without its pages",
                                       "piece starts again",
-                                      "unit copied too late"};
+                                      "unit copied too late",
+                                      "unit used before it was written"};
   return names[static_cast<int>(fault)];
 }
 

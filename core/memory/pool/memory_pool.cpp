@@ -143,6 +143,18 @@ void MemoryPool::unpin(const Memory& memory) {
   });
 }
 
+void MemoryPool::pin(const Checkpoint& checkpoint) {
+  for (const CheckpointUnit& unit : units_of(checkpoint, layout())) {
+    superblocks_.pin(superblocks_.superblock_of(unit.view, unit.unit));
+  }
+}
+
+void MemoryPool::unpin(const Checkpoint& checkpoint) {
+  for (const CheckpointUnit& unit : units_of(checkpoint, layout())) {
+    superblocks_.unpin(superblocks_.superblock_of(unit.view, unit.unit));
+  }
+}
+
 std::vector<Order> MemoryPool::take_orders() {
   std::vector<Order> orders;
   take_orders(orders);

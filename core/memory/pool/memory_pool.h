@@ -86,6 +86,9 @@ class MemoryPool {
   /// nor released until it is unpinned.
   void pin(const Memory& memory);
   void unpin(const Memory& memory);
+  /// The same while a checkpoint's units are written beside steps.
+  void pin(const Checkpoint& checkpoint);
+  void unpin(const Checkpoint& checkpoint);
 
   /// Orders that the next step has to carry out, in this order.
   std::vector<Order> take_orders();

@@ -45,6 +45,15 @@ void SnapshotIo::write(const CheckpointUnit& unit, std::span<const std::byte> by
   bytes_->write(unit.view, unit.unit, bytes);
 }
 
+std::unique_ptr<Landing> SnapshotIo::take_landing(ViewId view) const {
+  return bytes_->take_landing(layout().unit_bytes(view));
+}
+
+std::unique_ptr<PinnedReservation> SnapshotIo::pin(Reservation room) const {
+  require(!pool_->has_orders(), "snapshot carrier: settled before it writes");
+  return std::make_unique<PinnedReservation>(*pool_, std::move(room));
+}
+
 std::int32_t SnapshotIo::shared_tokens(std::span<const TokenId> key) const {
   return shared(key).tokens;
 }

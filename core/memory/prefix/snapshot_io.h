@@ -22,6 +22,32 @@ struct Reservation {
   std::vector<bool> is_shared;
 };
 
+/// A reservation that is filled while steps run: its units stay where they are.
+class PinnedReservation {
+ public:
+  PinnedReservation(MemoryPool& pool, Reservation room) : pool_(&pool), room_(std::move(room)) {
+    pool_->pin(room_.checkpoint);
+  }
+  ~PinnedReservation() { unpin(); }
+  PinnedReservation(const PinnedReservation&) = delete;
+  PinnedReservation& operator=(const PinnedReservation&) = delete;
+
+  const Reservation& room() const { return room_; }
+  /// All units have their bytes.
+  Checkpoint take() {
+    unpin();
+    return std::move(room_.checkpoint);
+  }
+
+ private:
+  void unpin() {
+    if (pool_ != nullptr) std::exchange(pool_, nullptr)->unpin(room_.checkpoint);
+  }
+
+  MemoryPool* pool_;
+  Reservation room_;
+};
+
 /// Reads and writes the bytes of snapshots in the pool, between steps.
 class SnapshotIo {
  public:
@@ -58,6 +84,12 @@ class SnapshotIo {
   std::unique_ptr<PendingBytes> start_read(const CheckpointUnit& unit) const;
   /// After flush_orders().
   void write(const CheckpointUnit& unit, std::span<const std::byte> bytes);
+
+  /// As UnitBytes says.
+  bool can_land() const { return bytes_->can_land(); }
+  std::unique_ptr<Landing> take_landing(ViewId view) const;
+  /// After flush_orders(): the room is for units that are then written beside steps.
+  std::unique_ptr<PinnedReservation> pin(Reservation room) const;
 
   /// Leading tokens of the key whose full pages room(key) would share.
   std::int32_t shared_tokens(std::span<const TokenId> key) const;

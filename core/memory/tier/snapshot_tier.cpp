@@ -24,6 +24,10 @@ std::size_t staging_bytes_for(const MemoryLayout& layout, std::size_t wanted) {
   return std::max(wanted, largest + largest / 2);
 }
 
+/// Units of one fetch whose copies start between two steps: each takes a card's driver microseconds
+/// for every layer.
+constexpr std::size_t landings_per_step_max = 32;
+
 template <typename Fetches>
 auto find_fetch(Fetches& fetches, FetchId id) {
   return std::find_if(fetches.begin(), fetches.end(),
@@ -225,34 +229,48 @@ TierAnswer SnapshotTier::ask(std::span<const TokenId> prompt, std::int32_t resum
   const double seconds = options_.cost.of(hit.length) - options_.cost.of(resumable);
   const std::uint64_t bytes = bytes_of(hit.units, shared);
   if (seconds * options_.bytes_per_second < static_cast<double>(bytes)) return {};
-  if (!fetches_.empty() && !queue_->can_read(bytes))
+  TierFetch fetch;
+  fetch.lands = carrier_.can_land();
+  if (!fetch.lands && !fetches_.empty() && !queue_->can_read(bytes)) {
     return {.fetch = std::nullopt, .is_full = true};
-  TierFetch& fetch = fetches_.emplace_back();
+  }
   fetch.id = FetchId{asked_++};
   fetch.key.assign(key.begin(), key.end());
   fetch.precision = hit.precision;
   fetch.place = hit.place;
   start(fetch, hit.units, shared);
-  return {.fetch = fetch.id};
+  // Others have all the room for copies beside steps: with none of its own this one would hold up
+  // nothing.
+  if (fetch.lands && fetch.units.empty() && bytes > 0 && !fetches_.empty()) {
+    return {.fetch = std::nullopt, .is_full = true};
+  }
+  fetches_.push_back(std::move(fetch));
+  return {.fetch = fetches_.back().id};
 }
 
-void SnapshotTier::read(TierFetch& fetch, const StoredUnit& unit) {
+/// False: there is no room for a copy beside steps.
+bool SnapshotTier::read(TierFetch& fetch, const StoredUnit& unit) {
   const std::size_t bytes = carrier_.layout().unit_bytes(unit.view);
+  std::unique_ptr<Landing> landing = fetch.lands ? carrier_.take_landing(unit.view) : nullptr;
+  if (fetch.lands && landing == nullptr) return false;
+  const TransferId transfer =
+      landing ? queue_->read(unit.extents, landing->room()) : queue_->read(unit.extents, bytes);
   fetch.units.push_back({.view = unit.view,
                          .page = unit.page,
                          .written = unit.written,
-                         .transfer = queue_->read(unit.extents, bytes)});
+                         .transfer = transfer,
+                         .landing = std::move(landing)});
   stats_.bytes_read += bytes;
+  return true;
 }
 
-/// Requests as much as there are buffers for; deliver() reads the rest.
+/// Requests as much as there are buffers for; the rest is read later.
 void SnapshotTier::start(TierFetch& fetch, std::span<StoredUnit* const> units,
                          std::int32_t shared) {
   for (StoredUnit* const unit : units) {
     if (is_within(*unit, shared)) continue;
-    const std::size_t bytes = carrier_.layout().unit_bytes(unit->view);
-    if (!queue_->can_read(bytes)) return;
-    read(fetch, *unit);
+    if (!fetch.lands && !queue_->can_read(carrier_.layout().unit_bytes(unit->view))) return;
+    if (!read(fetch, *unit)) return;
   }
 }
 
@@ -260,13 +278,130 @@ bool SnapshotTier::is_pending(FetchId fetch) const {
   return find_fetch(fetches_, fetch) != fetches_.end();
 }
 
-bool SnapshotTier::is_ready(FetchId id) {
+bool SnapshotTier::advance(FetchId id) {
   notice_failure();
-  const auto fetch = find_fetch(fetches_, id);
-  if (fetch == fetches_.end()) return false;
-  auto& come = fetch->units_come;
-  while (come < fetch->units.size() && queue_->outcome(fetch->units[come].transfer)) ++come;
-  return come == fetch->units.size();
+  const auto found = find_fetch(fetches_, id);
+  if (found == fetches_.end()) return false;
+  if (!found->lands) return have_all_come(*found);
+  // Off the list, which is cleared where the storage fails while others are evicted for this one.
+  Taken taken{.tier = this, .fetch = std::move(*found)};
+  fetches_.erase(found);
+  const bool is_ready = land(taken.fetch);
+  if (!is_on()) return false;
+  fetches_.push_back(std::move(taken.fetch));
+  return is_ready;
+}
+
+/// All that was requested.
+bool SnapshotTier::have_all_come(TierFetch& fetch) const {
+  std::size_t& come = fetch.units_come;
+  while (come < fetch.units.size() && queue_->outcome(fetch.units[come].transfer)) ++come;
+  return come == fetch.units.size();
+}
+
+/// True: the fetch has an end, or all units are in the pool.
+bool SnapshotTier::land(TierFetch& fetch) {
+  if (fetch.end) return true;
+  const bool have_come = have_all_come(fetch);
+  if (!fetch.room) {
+    if (!have_come) return false;
+    if (!is_whole(fetch)) return end_as_damaged(fetch);
+    if (!reserve(fetch)) return fetch.end.has_value();
+  }
+  std::vector<TierFetch::Unit>& units = fetch.units;
+  const std::size_t starts_end =
+      std::min(fetch.units_come, fetch.units_started + landings_per_step_max);
+  for (; fetch.units_started < starts_end; ++fetch.units_started) {
+    const TierFetch::Unit& unit = units[fetch.units_started];
+    if (queue_->outcome(unit.transfer) != true) return end_as_damaged(fetch);
+    unit.landing->start(unit.view, unit.target);
+  }
+  std::size_t landed = 0;
+  while (landed < fetch.units_started && units[landed].landing->is_done()) {
+    queue_->release(units[landed++].transfer);
+  }
+  units.erase(units.begin(), units.begin() + static_cast<std::ptrdiff_t>(landed));
+  fetch.units_come -= landed;
+  fetch.units_started -= landed;
+  if (!read_rest(fetch)) fetch.end = FetchEnd::lost;
+  return fetch.end.has_value() || (units.empty() && fetch.rest.empty());
+}
+
+bool SnapshotTier::end_as_damaged(TierFetch& fetch) {
+  forget_damaged(fetch);
+  fetch.end = FetchEnd::damaged;
+  return true;
+}
+
+/// Room in the pool for what was read, and for the rest. False: the fetch has an end, or is lost
+/// with all others.
+bool SnapshotTier::reserve(TierFetch& fetch) {
+  if (carrier_.has(fetch.key)) {
+    fetch.end = FetchEnd::adopted;
+    return false;
+  }
+  std::optional<Reservation> room = make_room(fetch);
+  if (!is_on()) return false;
+  if (!room) {
+    fetch.end = FetchEnd::lost;
+    return false;
+  }
+  carrier_.flush_orders();
+  const std::vector<CheckpointUnit> targets = units_of(room->checkpoint, carrier_.layout());
+  std::vector<TierFetch::Unit> come = std::exchange(fetch.units, {});
+  auto next = come.begin();  // they are in the order of the targets
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const bool has_come =
+        next != come.end() && next->view == targets[i].view && next->page == targets[i].page;
+    if (has_come && room->is_shared[i]) {
+      queue_->release(next->transfer);
+    } else if (has_come) {
+      next->target = targets[i].unit;
+      fetch.units.push_back(std::move(*next));
+    } else if (!room->is_shared[i]) {
+      fetch.rest.push_back(targets[i]);
+    }
+    if (has_come) ++next;
+  }
+  require(next == come.end(), "tier: a checkpoint has the units of its kinds");
+  fetch.units_come = fetch.units.size();
+  fetch.room = carrier_.pin(*std::move(room));
+  return true;
+}
+
+/// Requests of the rest what there is room for. False: it is no longer stored.
+bool SnapshotTier::read_rest(TierFetch& fetch) {
+  if (fetch.rest.empty()) return true;
+  const std::vector<StoredUnit*> now = units_now(fetch);
+  if (now.empty() || !TierIndex::is_whole(now)) return false;
+  std::size_t asked = 0;
+  for (auto unit = now.begin(); asked < fetch.rest.size(); ++asked) {
+    const CheckpointUnit& target = fetch.rest[asked];
+    unit = std::find_if(unit, now.end(), [&](const StoredUnit* other) {  // in the same order
+      return other->view == target.view && other->page == target.page;
+    });
+    require(unit != now.end(), "tier: a checkpoint has the units of its kinds");
+    if (!read(fetch, **unit)) break;
+    fetch.units.back().target = target.unit;
+  }
+  fetch.rest.erase(fetch.rest.begin(), fetch.rest.begin() + static_cast<std::ptrdiff_t>(asked));
+  return true;
+}
+
+void SnapshotTier::drop_landings() {
+  std::vector<FetchId> fetches;
+  for (const TierFetch& fetch : fetches_) {
+    if (fetch.room) fetches.push_back(fetch.id);
+  }
+  for (const FetchId fetch : fetches) drop(fetch);
+}
+
+std::vector<const Checkpoint*> SnapshotTier::landing() const {
+  std::vector<const Checkpoint*> checkpoints;
+  for (const TierFetch& fetch : fetches_) {
+    if (fetch.room) checkpoints.push_back(&fetch.room->room().checkpoint);
+  }
+  return checkpoints;
 }
 
 void SnapshotTier::release(const TierFetch& fetch) {
@@ -277,13 +412,17 @@ void SnapshotTier::release(const TierFetch& fetch) {
 void SnapshotTier::drop(FetchId id) {
   const auto fetch = find_fetch(fetches_, id);
   if (fetch == fetches_.end()) return;
-  release(*fetch);
+  const Taken taken{.tier = this, .fetch = std::move(*fetch)};
   fetches_.erase(fetch);
   ++stats_.dropped;
 }
 
 void SnapshotTier::wait() {
-  if (is_on()) queue_->wait();
+  if (!is_on()) return;
+  if (queue_->is_busy()) return queue_->wait();
+  for (const TierFetch& fetch : fetches_) {
+    if (fetch.units_started > 0) return fetch.units.front().landing->wait();
+  }
 }
 
 void SnapshotTier::drain() {
@@ -379,11 +518,18 @@ bool SnapshotTier::fill_rest(TierFetch& fetch, std::span<const CheckpointUnit> r
 }
 
 FetchEnd SnapshotTier::deliver(FetchId id) {
+  for (;;) {
+    const auto waiting = find_fetch(fetches_, id);
+    if (waiting == fetches_.end()) return FetchEnd::lost;
+    if (!waiting->lands || advance(id)) break;
+    wait();
+  }
   const auto found = find_fetch(fetches_, id);
-  if (found == fetches_.end()) return FetchEnd::lost;
   Taken taken{.tier = this, .fetch = std::move(*found)};
   TierFetch& fetch = taken.fetch;
   fetches_.erase(found);
+  if (fetch.end) return *fetch.end;
+  if (fetch.lands) return adopt(fetch, fetch.room->take());
   for (const TierFetch::Unit& unit : fetch.units) queue_->wait_for(unit.transfer);
   notice_failure();
   if (!is_on()) return FetchEnd::lost;
@@ -392,13 +538,9 @@ FetchEnd SnapshotTier::deliver(FetchId id) {
     return FetchEnd::damaged;
   }
   if (carrier_.has(fetch.key)) return FetchEnd::adopted;
-  std::optional<Reservation> room = carrier_.room(fetch.key, fetch.precision);
-  while (!room) {
-    if (!carrier_.evict_for(fetch.key)) return FetchEnd::lost;
-    room = carrier_.room(fetch.key, fetch.precision);
-  }
-  if (!is_on())
-    return FetchEnd::lost;  // the storage failed while evicted snapshots were written to it
+  std::optional<Reservation> room = make_room(fetch);
+  // The storage may have failed while evicted snapshots were written to it.
+  if (!room || !is_on()) return FetchEnd::lost;
   carrier_.flush_orders();
   if (!fill(fetch, *room)) {
     notice_failure();
@@ -406,7 +548,18 @@ FetchEnd SnapshotTier::deliver(FetchId id) {
     forget_damaged(fetch);
     return FetchEnd::damaged;
   }
-  if (!carrier_.adopt(fetch.key, std::move(room->checkpoint), fetch.place, options_.source)) {
+  return adopt(fetch, std::move(room->checkpoint));
+}
+
+/// Empty: there is nothing left to evict for it.
+std::optional<Reservation> SnapshotTier::make_room(const TierFetch& fetch) {
+  std::optional<Reservation> room = carrier_.room(fetch.key, fetch.precision);
+  while (!room && carrier_.evict_for(fetch.key)) room = carrier_.room(fetch.key, fetch.precision);
+  return room;
+}
+
+FetchEnd SnapshotTier::adopt(const TierFetch& fetch, Checkpoint checkpoint) {
+  if (!carrier_.adopt(fetch.key, std::move(checkpoint), fetch.place, options_.source)) {
     return FetchEnd::lost;
   }
   if (TierEntry* const entry = index_->find(fetch.key, fetch.precision)) {
@@ -425,7 +578,7 @@ std::int32_t SnapshotTier::fetch(std::span<const TokenId> prompt, std::int32_t r
       continue;
     }
     if (!answer.fetch) return 0;
-    while (is_pending(*answer.fetch) && !is_ready(*answer.fetch)) wait();
+    while (is_pending(*answer.fetch) && !advance(*answer.fetch)) wait();
     const auto fetch = find_fetch(fetches_, *answer.fetch);
     if (fetch == fetches_.end()) return 0;
     const auto length = static_cast<std::int32_t>(fetch->key.size());

@@ -21,22 +21,39 @@ namespace hyb {
 
 enum class FetchId : std::int64_t {};
 
-/// A snapshot that is being fetched from a tier. Nothing of the pool is held for it.
+enum class FetchEnd : std::uint8_t {
+  adopted,  ///< it is in the prefix tree
+  lost,     ///< it is not, and asking again does not help
+  damaged   ///< its bytes were; there may be a shorter one
+};
+
+/// A snapshot that is being fetched from a tier. Where units are written beside steps its
+/// room in the pool is reserved when all that there are buffers for has been read, and held until
+/// all units are there; else nothing of the pool is held for it.
 struct TierFetch {
-  /// A page or slot that is being read.
+  /// A page or slot that is being read, or is on its way to the pool.
   struct Unit {
     ViewId view;
     std::int32_t page;   ///< of the sequence, for a view of pages; else 0
     TransferId written;  ///< what stored it
     TransferId transfer;
+    std::unique_ptr<Landing> landing = nullptr;  ///< what it is read into; null: a queue's buffer
+    std::int32_t target = -1;                    ///< the unit of the room that it is copied to
   };
 
   FetchId id{};
   std::vector<TokenId> key;
   Precision precision = Precision::exact;
   SnapshotPlace place = SnapshotPlace::branch;
-  std::vector<Unit> units{};   ///< in the order in which they arrive
-  std::size_t units_come = 0;  ///< number that has arrived
+
+  bool lands = false;  ///< units are written beside steps
+  /// What they are written to. Outlives them.
+  std::unique_ptr<PinnedReservation> room = nullptr;
+  std::vector<CheckpointUnit> rest{};  ///< units of the room that are to be read yet
+  std::vector<Unit> units{};           ///< in the order in which they arrive, and are copied
+  std::size_t units_come = 0;          ///< number that has arrived
+  std::size_t units_started = 0;       ///< of these, number on its way to the pool
+  std::optional<FetchEnd> end{};       ///< set: how it ends
 };
 
 struct TierOptions {
@@ -75,18 +92,13 @@ struct TierAnswer {
   bool is_full = false;
 };
 
-enum class FetchEnd : std::uint8_t {
-  adopted,  ///< it is in the prefix tree
-  lost,     ///< it is not, and asking again does not help
-  damaged   ///< its bytes were; there may be a shorter one
-};
-
 /// Keeps snapshots with their keys and values outside the pool: written when the prefix tree evicts
 /// them, fetched when a prompt starts with their tokens. Pages that several of them share are
 /// stored once. The storage makes it a disk tier or a host tier.
 ///
 /// The storage is used from its own thread: bytes are copied between the pool and staging buffers,
-/// so nothing of the pool is held for a transfer. The index treats queued writes as done.
+/// so nothing of the pool is held for a transfer but what is written beside steps. The index treats
+/// queued writes as done.
 ///
 /// A storage that fails switches the tier off, with one warning; nothing but the tier is lost.
 /// Bytes that are read with another checksum cost one snapshot.
@@ -114,14 +126,21 @@ class SnapshotTier {
   std::size_t pending() const { return fetches_.size(); }  ///< fetches that have not ended yet
   /// The fetch has not ended yet. All end when the tier is switched off.
   bool is_pending(FetchId fetch) const;
-  /// deliver() will not wait, except for what did not fit into the staging buffers.
-  bool is_ready(FetchId fetch);
-  /// Puts what was fetched into the prefix tree; others may be evicted for it. Between steps.
-  /// Throws what carrying out orders throws. The fetch ends either way.
+  /// Between steps: goes on with the fetch as far as that takes no waiting. True: deliver() will
+  /// not wait, except for what did not fit into the staging buffers without such copies. Room for
+  /// units is made as deliver() makes it, and what that throws ends the fetch.
+  bool advance(FetchId fetch);
+  /// Puts what was fetched into the prefix tree; others may be evicted for it. Between steps;
+  /// waits. Throws what carrying out orders throws. The fetch ends either way.
   FetchEnd deliver(FetchId fetch);
   /// The fetch is not needed any more.
   void drop(FetchId fetch);
-  /// Waits until some running transfer is done.
+  /// After a failed step: drops fetches that hold memory of the pool, whose shared pages may be
+  /// lost.
+  void drop_landings();
+  /// The memory of the pool that fetches hold.
+  std::vector<const Checkpoint*> landing() const;
+  /// Waits until some running transfer is done, or else a copy beside steps.
   void wait();
   /// Waits until no transfer is running.
   void drain();
@@ -161,10 +180,17 @@ class SnapshotTier {
   void forget_unwritten(std::span<StoredUnit* const> units, const std::vector<bool>& is_new,
                         std::size_t first);
   void start(TierFetch& fetch, std::span<StoredUnit* const> units, std::int32_t shared);
-  void read(TierFetch& fetch, const StoredUnit& unit);
+  bool read(TierFetch& fetch, const StoredUnit& unit);
   void release(const TierFetch& fetch);
   std::vector<StoredUnit*> units_now(const TierFetch& fetch) const;
   bool is_whole(const TierFetch& fetch) const;
+  std::optional<Reservation> make_room(const TierFetch& fetch);
+  bool have_all_come(TierFetch& fetch) const;
+  bool land(TierFetch& fetch);
+  bool end_as_damaged(TierFetch& fetch);
+  bool reserve(TierFetch& fetch);
+  bool read_rest(TierFetch& fetch);
+  FetchEnd adopt(const TierFetch& fetch, Checkpoint checkpoint);
   void forget_damaged(const TierFetch& fetch);
   bool fill(TierFetch& fetch, const Reservation& room);
   bool fill_rest(TierFetch& fetch, std::span<const CheckpointUnit> rest);

@@ -333,11 +333,11 @@ TEST_SUITE("core/memory/tier_fetch") {
     const FetchId fetch = world.asked(longer(tokens(40)));
     CHECK(world.asked(longer(tokens(40))) == fetch);
     CHECK(world.pool.all_free());
-    CHECK(!world.tier.is_ready(fetch));
+    CHECK(!world.tier.advance(fetch));
     world.tier.run_transfers(1);
-    CHECK(!world.tier.is_ready(fetch));
+    CHECK(!world.tier.advance(fetch));
     world.tier.drain();
-    CHECK(world.tier.is_ready(fetch));
+    CHECK(world.tier.advance(fetch));
     CHECK(world.pool.all_free());
     CHECK(world.tier.deliver(fetch) == FetchEnd::adopted);
     CHECK(!world.tier.is_pending(fetch));
@@ -449,11 +449,90 @@ TEST_SUITE("core/memory/tier_fetch") {
     world.tier.drain();
     CHECK(!world.tier.is_on());
     CHECK(!world.tier.is_pending(one));
-    CHECK(!world.tier.is_ready(two));
+    CHECK(!world.tier.advance(two));
     CHECK(world.tier.deliver(two) == FetchEnd::lost);
     CHECK(!world.tier.ask(longer(tokens(20)), 0).fetch);
     CHECK(world.tier.staging_bytes() == 0);
     log::set_level(log::Level::info);
+  }
+
+  TEST_CASE("units are written beside steps: their memory is held, and used when all is there") {
+    for (const std::int32_t room : {1000, 2, 1}) {
+      CAPTURE(room);
+      HeldWorld world;
+      bool may_end = false;
+      world.runner.landings.room = room;
+      world.runner.landings.ends = [&] { return may_end; };
+      world.put(tokens(40));
+      world.evict_all();
+      world.tier.drain();
+      const std::int64_t written = world.runner.units_written;
+      const FetchId fetch = world.asked(longer(tokens(40)));
+      CHECK(!world.tier.advance(fetch));
+      CHECK(world.pool.all_free());  // nothing is read yet
+      world.tier.drain();
+      for (int step = 0; step < 3; ++step) {
+        CHECK(!world.tier.advance(fetch));
+        CHECK(world.runner.landings.under_way > 0);
+        CHECK(world.at(tokens(40)) == nullptr);
+        REQUIRE(world.tier.landing().size() == 1);
+        world.pool.audit({}, world.tier.landing());
+      }
+      CHECK(world.runner.landings.under_way <= room);
+      if (room == 2) CHECK(world.tier.ask(longer(tokens(40)), 0).fetch == fetch);
+      may_end = true;
+      while (!world.tier.advance(fetch)) world.tier.drain();
+      CHECK(world.at(tokens(40)) == nullptr);
+      CHECK(world.tier.deliver(fetch) == FetchEnd::adopted);
+      CHECK(world.tier.landing().empty());
+      CHECK(world.at(tokens(40))->source == SnapshotSource::disk);
+      CHECK(world.runner.landings.started > 2);
+      CHECK(world.runner.units_written == written + 2 * world.runner.landings.started);
+      CHECK(world.all_right());
+      world.evict_all();
+      CHECK(world.pool.all_free());
+    }
+  }
+
+  TEST_CASE("copies beside steps are dropped after a failed step, or when no request waits") {
+    for (const bool has_failed : {false, true}) {
+      HeldWorld world;
+      world.runner.landings.room = 3;
+      world.runner.landings.ends = [] { return false; };
+      world.put(tokens(40));
+      world.evict_all();
+      world.tier.drain();
+      const FetchId fetch = world.asked(longer(tokens(40)));
+      world.tier.drop_landings();
+      CHECK(world.tier.is_pending(fetch));  // it holds nothing yet
+      world.tier.drain();
+      CHECK(!world.tier.advance(fetch));
+      CHECK(world.runner.landings.under_way > 0);
+      has_failed ? world.tier.drop_landings() : world.tier.drop(fetch);
+      CHECK(!world.tier.is_pending(fetch));
+      CHECK(world.runner.landings.under_way == 0);
+      CHECK(world.pool.all_free());
+      CHECK(world.tier.stats().dropped == 1);
+      CHECK(world.tier.fetch(longer(tokens(40)), 0) == 40);  // waits for the copies
+      CHECK(world.all_right());
+    }
+  }
+
+  TEST_CASE("damage is found before anything is written, or while the rest is read") {
+    for (const std::int32_t room : {1000, 1}) {
+      for (const std::int64_t at : {0, 2}) {
+        HeldWorld world({}, {.damages_at = at});
+        world.runner.landings.room = room;
+        world.put(tokens(40));
+        world.evict_all();
+        const FetchId fetch = world.asked(longer(tokens(40)));
+        CHECK(world.tier.deliver(fetch) == FetchEnd::damaged);
+        CHECK(world.tier.stats().damaged == 1);
+        CHECK(world.runner.landings.under_way == 0);
+        CHECK(world.at(tokens(40)) == nullptr);
+        CHECK(world.pool.all_free());
+      }
+    }
   }
 
   TEST_CASE("copies beside steps: kept while the pool's units have new bytes, at most what fits") {
