@@ -302,7 +302,9 @@ def other_work(name, loop, launch, step):
         return Work(memory=12 * visits, instructions=2 * visits / 32 * loop["loop"])
     if name.startswith("sum_visits"):
         return Work(memory=2 * step["width"] * (visits + 2 * step["tokens"]))
-    if name.startswith("sample"):
+    if name == "sample_draw_kernel":
+        return Work()  # where tokens are the likeliest ones it finds its rows answered
+    if name == "sample_first_kernel":
         return Work(memory=4 * step["vocab"] * step["head_rows"])
     return Work(memory=6 * step["tokens"] * step["width"])
 

@@ -2,6 +2,7 @@
 """Instructions of every CUDA kernel on sm_90, in total and in its hottest loop.
 
     scripts/sass_table.py [--nvdisasm PROGRAM]    # writes kernels/cuda/sass.tsv
+    scripts/sass_table.py FILE...                 # the rows of some files, which may be gone by now
     scripts/sass_table.py --check                 # exit status 1 and the files whose sources have
                                                   # changed since; needs neither nvcc nor nvdisasm
 
@@ -198,11 +199,18 @@ def stale():
                   | {name for name, path in sources().items() if hash_of(path) != hashes.get(name)})
 
 
-def write_table(nvcc, nvdisasm, kept, jobs):
+def write_table(nvcc, nvdisasm, kept, jobs, files):
+    """Rows of all files, or of some and what the table has of the others."""
     kept.mkdir(parents=True, exist_ok=True)
+    wanted = {name: path for name, path in sources().items() if not files or path in files}
+    rows = []
+    if files:
+        rows = [line.split("\t") for line in TABLE.read_text().splitlines()[1:]]
+        rows = [row for row in rows if TOP / row[0] not in files]
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        parts = pool.map(lambda one: rows_of(*one, nvcc, nvdisasm, kept), sources().items())
-        rows = [row for part in parts for row in part]
+        for part in pool.map(lambda one: rows_of(*one, nvcc, nvdisasm, kept), wanted.items()):
+            rows += part
+    rows.sort(key=lambda row: row[0])
     lines = ["\t".join(row) for row in [["file", "kernel", "sources", *COUNTS], *rows]]
     TABLE.write_text("\n".join(lines) + "\n")
 
@@ -210,6 +218,7 @@ def write_table(nvcc, nvdisasm, kept, jobs):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="*", type=pathlib.Path, help=".cu files (default: all)")
     parser.add_argument("--check", action="store_true", help="compare, write nothing")
     parser.add_argument("--nvdisasm", default=shutil.which("nvdisasm"))
     parser.add_argument("--keep", type=pathlib.Path, default=TOP / "build/sass",
@@ -225,7 +234,8 @@ def main():
     if nvcc is None or options.nvdisasm is None:
         print("nvcc or nvdisasm is not here")
         return 2
-    write_table(nvcc, options.nvdisasm, options.keep, options.jobs)
+    write_table(nvcc, options.nvdisasm, options.keep, options.jobs,
+                {file.resolve() for file in options.files})
     return 0
 
 

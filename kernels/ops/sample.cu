@@ -10,8 +10,8 @@
 #include "kernels/cuda/vectors.h"
 #include "kernels/ops/sampler.h"
 
-/// The passes over a row of logits that sampling consists of, by one block. Weights are summed as
-/// whole numbers, so that sums are exact and the same in every order.
+/// The passes over a row of logits that sampling consists of. Weights are summed as whole numbers,
+/// so that sums are exact, and the same in every order and over any number of blocks.
 namespace hyb::kernels::cuda {
 
 constexpr int sample_warps = 16;
@@ -21,6 +21,10 @@ constexpr int logit_batch = 16;  ///< of a thread, on their way together
 constexpr int logits_together = sample_threads * logit_batch;
 
 using Mass = unsigned long long;
+using Sums = SampleSums;
+using Candidate = SampleCandidate;
+constexpr int candidates_max = sample_candidates_max;
+
 /// 2^44: 2^19 weights of 1 fit, and a sum of a whole vocabulary is within 2^-26 of its weights'.
 constexpr float mass_of_one = 0x1p44F;
 
@@ -28,6 +32,10 @@ constexpr float mass_of_one = 0x1p44F;
 __device__ __forceinline__ unsigned rank_key(float logit) {
   const auto bits = std::bit_cast<unsigned>(logit + 0.0F);
   return (bits >> 31) != 0 ? bits : ~(bits | 0x80000000U);
+}
+
+__device__ __forceinline__ float logit_of_key(unsigned key) {
+  return std::bit_cast<float>((key >> 31) != 0 ? key : ~key & 0x7fffffffU);
 }
 
 /// A row's logits, and how they become weights.
@@ -81,27 +89,19 @@ struct Histogram {
   }
 };
 
-struct Sums {
-  Mass count = 0, mass = 0;
-  __device__ Sums operator+(const Sums& other) const {
-    return {count + other.count, mass + other.mass};
-  }
-};
+__device__ __forceinline__ Sums operator+(const Sums& a, const Sums& b) {
+  return {a.count + b.count, a.mass + b.mass};
+}
 
 struct Found {
   int bin;
   Sums before;
 };
 
-struct Candidate {
-  float logit;
-  int id;
-};
-constexpr int candidates_max = 4096;
-
 /// The logits of bins 0 .. through, in any order: what searches look at instead of the whole row.
 struct Candidates {
   int through = -1, count = 0;
+  bool are_all_counted = true;  ///< false: what is in later bins is counted in the last one
 };
 
 struct SampleShared {
@@ -166,10 +166,19 @@ __device__ __forceinline__ void each_logit(const LogitRow& row, Body&& body) {
   each_logit(row, 0, row.count, static_cast<int>(threadIdx.x), sample_threads, body);
 }
 
+/// The logits of block `part` of `parts`, which take them in turns: so each has its share of the
+/// likeliest, of which many have low ids.
+template <typename Body>
+__device__ __forceinline__ void each_in_turns(const LogitRow& row, int part, int parts,
+                                              Body&& body) {
+  each_logit(row, 0, row.count, part * sample_threads + static_cast<int>(threadIdx.x),
+             parts * sample_threads, body);
+}
+
 struct Largest {
   float value;
   int id;
-  bool is_number;
+  SampleOutcome outcome;
 };
 
 /// The rank of the first of the largest of logits begin .. end-1, and its id; 0 where one is NaN.
@@ -195,12 +204,14 @@ __device__ __forceinline__ Mass find_first(SampleShared& shared, const LogitRow&
   return best;
 }
 
-__device__ __forceinline__ Largest largest_of(const LogitRow& row, Mass first) {
-  const bool lost = first == 0;
-  const auto id = static_cast<int>(first & 0xffffffffU);
-  const float value = lost ? NAN : row.logits[id];
-  sync_block();  // all have read the logit, which may change now
-  return {value, id, !lost};
+/// What find_first found in a whole row; `none`: what it means where all are minus infinity.
+__device__ __forceinline__ Largest largest_of(Mass first, SampleOutcome none) {
+  if (first == 0) return {NAN, -1, SampleOutcome::not_a_number};
+  const float value = logit_of_key(static_cast<unsigned>(first >> 32));
+  const SampleOutcome outcome = !std::isinf(value) ? SampleOutcome::chosen
+                                : value < 0.0F     ? none
+                                                   : SampleOutcome::not_a_number;
+  return {value, static_cast<int>(first & 0xffffffffU), outcome};
 }
 
 /// The bin in which the running count (or mass) reaches `need`, which is at least 1 and at most the
@@ -264,13 +275,10 @@ __device__ __forceinline__ int find_id_between(SampleShared& shared, const Logit
   return shared.id[0];
 }
 
-/// The id at which the running sum of value(id, logit), in ascending order of ids, reaches `need`,
-/// which is at least 1 and at most the whole.
+/// As find_id_between, by all warps.
 template <typename Value>
-__device__ __forceinline__ int find_id(SampleShared& shared, const LogitRow& row, Mass need,
-                                       Value&& value) {
-  int begin = 0, end = row.count;
-  Mass before = 0;
+__device__ __forceinline__ int find_id(SampleShared& shared, const LogitRow& row, int begin,
+                                       int end, Mass before, Mass need, Value&& value) {
   while (end - begin > sample_threads) {
     const int part = (end - begin + sample_warps - 1) / sample_warps;
     const int first = begin + sample_warp() * part;
@@ -291,6 +299,12 @@ __device__ __forceinline__ int find_id(SampleShared& shared, const LogitRow& row
     end = begin + part < end ? begin + part : end;
   }
   return find_id_between(shared, row, begin, end, before, need, value);
+}
+/// Of the whole row.
+template <typename Value>
+__device__ __forceinline__ int find_id(SampleShared& shared, const LogitRow& row, Mass need,
+                                       Value&& value) {
+  return find_id(shared, row, 0, row.count, 0, need, value);
 }
 
 /// body(id, logit) for all candidates, or for all logits where there are none.
@@ -324,14 +338,16 @@ __device__ __forceinline__ void collect(SampleShared& shared, const LogitRow& ro
   sync_block();
 }
 
-/// Counts and masses by distance from the largest; what is minus infinity is nowhere. Returns both
-/// of the whole row. What was collected before is forgotten.
-__device__ __forceinline__ Sums count_distances(SampleShared& shared, const LogitRow& row) {
+/// Counts and masses by distance from the largest, of the logits of block `part` of `parts`,
+/// as each_in_turns has them; what is minus infinity is nowhere. Returns the sums of both. What
+/// was collected before is forgotten.
+__device__ __forceinline__ Sums count_distances(SampleShared& shared, const LogitRow& row,
+                                                int part = 0, int parts = 1) {
   Histogram& histogram = shared.by_distance;
   if (threadIdx.x == 0) shared.held[0] = {};
   histogram.clear();
   Mass alive = 0, mass = 0;
-  each_logit(row, [&](int, float logit) {
+  each_in_turns(row, part, parts, [&](int, float logit) {
     if (logit == -INFINITY) return;
     ++alive;
     const int bin = row.bin(logit);
@@ -362,7 +378,13 @@ struct Place {
 /// of the key. After count_distances. The likeliest down to the place become candidates.
 __device__ __forceinline__ Place find_place(SampleShared& shared, const LogitRow& row, bool by_mass,
                                             Mass need) {
-  const Found near = find_bin(shared, shared.by_distance, by_mass, need);
+  Found near = find_bin(shared, shared.by_distance, by_mass, need);
+  const Candidates held = shared.held[0];
+  if (!held.are_all_counted && near.bin > held.through) {
+    sync_block();
+    count_distances(shared, row);
+    near = find_bin(shared, shared.by_distance, by_mass, need);
+  }
   Sums before = near.before;
   collect(shared, row, near.bin, before.count + shared.by_distance.counts[near.bin]);
   unsigned key = 0;
@@ -438,10 +460,19 @@ struct Params {
   SampleTables tables;
 };
 
-/// As adjust_logits, to the bit: products are rounded before anything is subtracted.
-__device__ __forceinline__ void adjust(const SampleJob& job, float* logits) {
+__device__ __forceinline__ int part_index() { return static_cast<int>(blockIdx.y); }
+__device__ __forceinline__ int part_count() { return static_cast<int>(gridDim.y); }
+/// Where a part of neighbours begins, and the one before it ends.
+__device__ __forceinline__ int part_begin(const LogitRow& row, int part) {
+  return static_cast<int>(static_cast<std::int64_t>(part) * row.count / part_count());
+}
+
+/// As adjust_logits, to the bit, those of begin .. end-1: products are rounded before anything is
+/// subtracted.
+__device__ __forceinline__ void adjust(const SampleJob& job, float* logits, int begin, int end) {
   for (int i = static_cast<int>(threadIdx.x); i < job.adjustments; i += sample_threads) {
     const TokenAdjustment& own = job.adjustment[i];
+    if (own.token < begin || own.token >= end) continue;
     float logit = logits[own.token];
     job.saved[i] = logit;
     if (own.is_penalized) {
@@ -455,7 +486,9 @@ __device__ __forceinline__ void adjust(const SampleJob& job, float* logits) {
   sync_block();
 }
 
+/// Takes the adjustments of all blocks back.
 __device__ __forceinline__ void restore(const SampleJob& job, float* logits) {
+  if (job.adjustments == 0) return;
   sync_block();
   for (int i = static_cast<int>(threadIdx.x); i < job.adjustments; i += sample_threads) {
     logits[job.adjustment[i].token] = job.saved[i];
@@ -506,10 +539,10 @@ __device__ __forceinline__ Mass part_of(double share, Mass mass, bool round_up) 
   return need < mass ? need : mass;
 }
 
-/// What top_k and top_p leave of the row, and its mass.
+/// What top_k and top_p leave of the row, and its mass. After count_distances, with what it counted
+/// in the whole row.
 __device__ Cut cut_row(SampleShared& shared, const LogitRow& row, const SampleJob& job,
-                       Mass& kept) {
-  const Sums all = count_distances(shared, row);
+                       const Sums& all, Mass& kept) {
   kept = all.mass;
   Place last{.key = 0xffffffffU, .wanted = 1, .equals = 1, .each = 0, .before = {}};
   if (job.top_k > 0 && static_cast<Mass>(job.top_k) < all.count) {
@@ -523,31 +556,130 @@ __device__ Cut cut_row(SampleShared& shared, const LogitRow& row, const SampleJo
   return cut_at(shared, row, last);
 }
 
-/// Rows that top_k cuts are drawn from in the order of likelihood, all others in that of ids.
-__device__ int draw_token(SampleShared& shared, const LogitRow& row, const SampleJob& job) {
-  const bool is_ordered = job.top_k > 0 && job.top_k < row.count;
-  Cut cut;
+/// Counts this block's part of the row, and leaves the likeliest ones for the last block.
+__device__ void leave_likeliest(SampleShared& shared, const LogitRow& row, SampleParts& found,
+                                Candidate* room, int room_each) {
+  const int part = part_index(), parts = part_count();
+  const Sums all = count_distances(shared, row, part, parts);
+  int through = sample_bins - 1;
+  if (all.count > static_cast<Mass>(room_each)) {
+    through = find_bin(shared, shared.by_distance, false, static_cast<Mass>(room_each) + 1).bin - 1;
+  }
+  if (threadIdx.x == 0) shared.taken[0] = 0;
+  sync_block();
+  each_in_turns(row, part, parts, [&](int id, float logit) {
+    if (logit == -INFINITY || row.bin(logit) > through) return;
+    room[part * room_each + atomic_add(&shared.taken[0], 1)] = {logit, id};
+  });
+  sync_block();
+  if (threadIdx.x != 0) return;
+  found.sums[part] = all;
+  found.through[part] = through;
+  found.candidates[part] = shared.taken[0];
+}
+
+/// As count_distances of the whole row, from what all blocks have left: candidates down to the bin
+/// to which each of them has all.
+__device__ Sums take_likeliest(SampleShared& shared, const LogitRow& row, const SampleParts& found,
+                               const Candidate* room, int room_each) {
+  constexpr int batch = candidates_max / sample_threads;
+  Candidate values[batch];
+#pragma unroll
+  for (int i = 0; i < batch; ++i) {
+    const int place = i * sample_threads + static_cast<int>(threadIdx.x), part = place / room_each;
+    const bool is_there = part < part_count() && place % room_each < found.candidates[part];
+    values[i] = is_there ? room[place] : Candidate{-INFINITY, 0};
+  }
+  Sums all;
+  int through = sample_bins - 1;
+  for (int part = 0; part < part_count(); ++part) {
+    all = all + found.sums[part];
+    through = found.through[part] < through ? found.through[part] : through;
+  }
+  Histogram& histogram = shared.by_distance;
+  if (threadIdx.x == 0) shared.taken[0] = 0;
+  histogram.clear();
+  Mass near = 0;
+#pragma unroll
+  for (int i = 0; i < batch; ++i) {
+    const int bin = row.bin(values[i].logit);
+    if (values[i].logit == -INFINITY || bin > through) continue;
+    shared.candidates[atomic_add(&shared.taken[0], 1)] = values[i];
+    const Mass own = row.mass(values[i].logit);
+    near += own;
+    histogram.add(bin, own);
+  }
+  const Mass rest = all.mass - block_total(shared, near);
+  if (threadIdx.x == 0) {
+    const int count = shared.taken[0];
+    shared.held[0] = {through, count, false};
+    histogram.counts[sample_bins - 1] +=
+        static_cast<unsigned>(all.count - static_cast<Mass>(count));
+    histogram.low[sample_bins - 1] += static_cast<unsigned>(rest);
+    histogram.high[sample_bins - 1] += static_cast<unsigned>(rest >> 32);
+  }
+  sync_block();
+  return all;
+}
+
+/// By the last block of the row, after count_distances. Rows that top_k cuts are drawn from in the
+/// order of likelihood, others in that of ids.
+__device__ int draw_of_cut(SampleShared& shared, const LogitRow& row, const SampleJob& job,
+                           const Sums& all) {
   Mass kept = 0;
-  const bool is_cut = is_ordered || job.top_p < 1.0F;
-  if (is_cut) cut = cut_row(shared, row, job, kept);
+  const Cut cut = cut_row(shared, row, job, all, kept);
   const auto mass_of = [&](int id, float logit) {
     if (!cut.has(rank_key(logit), id) || row.weight(logit) < job.min_p) return Mass{0};
     return row.mass(logit);
   };
-  if (kept == 0 || job.min_p > 0.0F) {
+  if (job.min_p > 0.0F) {
     Mass own = 0;
-    const auto add = [&](int id, float logit) { own += mass_of(id, logit); };
-    if (is_cut) {
-      each_candidate(shared, row, add);
-    } else {
-      each_logit(row, add);
-    }
+    each_candidate(shared, row, [&](int id, float logit) { own += mass_of(id, logit); });
     kept = block_total(shared, own);
   }
   const Mass need = part_of(job.draw, kept, false);
-  if (is_ordered) return find_last(shared, row, find_place(shared, row, true, need));
-  if (!is_cut || shared.held[0].through < 0) return find_id(shared, row, need, mass_of);
+  if (job.top_k > 0 && job.top_k < row.count) {
+    return find_last(shared, row, find_place(shared, row, true, need));
+  }
+  if (shared.held[0].through < 0) return find_id(shared, row, need, mass_of);
   return find_candidate(shared, row, need, mass_of);
+}
+
+/// True in the last of the row's blocks, which gets the token.
+__device__ bool draw_together(const Params& p, SampleShared& shared, const LogitRow& row,
+                              const SampleJob& job, int& token) {
+  const int part = part_index(), parts = part_count();
+  SampleParts& found = p.tables.parts[blockIdx.x];
+  if ((job.top_k > 0 && job.top_k < row.count) || job.top_p < 1.0F) {
+    Sums all;
+    if (parts == 1) {
+      all = count_distances(shared, row);
+    } else {
+      Candidate* const room = p.tables.candidates + blockIdx.x * candidates_max;
+      const int room_each = candidates_max / parts;
+      leave_likeliest(shared, row, found, room, room_each);
+      if (!is_last_of(parts, &found.semaphore, shared.is_last)) return false;
+      all = take_likeliest(shared, row, found, room, room_each);
+    }
+    token = draw_of_cut(shared, row, job, all);
+    return true;
+  }
+  const auto mass_of = [&](int, float logit) {
+    return row.weight(logit) < job.min_p ? Mass{0} : row.mass(logit);
+  };
+  Mass own = 0;
+  each_logit(row, part_begin(row, part), part_begin(row, part + 1), static_cast<int>(threadIdx.x),
+             sample_threads, [&](int id, float logit) { own += mass_of(id, logit); });
+  own = block_total(shared, own);
+  if (threadIdx.x == 0) found.sums[part].mass = own;
+  if (!is_last_of(parts, &found.semaphore, shared.is_last)) return false;
+  Mass kept = 0, before = 0;
+  for (int i = 0; i < parts; ++i) kept += found.sums[i].mass;
+  const Mass need = part_of(job.draw, kept, false);
+  int at = 0;
+  while (at + 1 < parts && before + found.sums[at].mass < need) before += found.sums[at++].mass;
+  token = find_id(shared, row, part_begin(row, at), part_begin(row, at + 1), before, need, mass_of);
+  return true;
 }
 
 __device__ void answer(const Params& p, SampleOutcome outcome, int token) {
@@ -560,72 +692,103 @@ __device__ void answer(const Params& p, SampleOutcome outcome, int token) {
       outcome == SampleOutcome::chosen ? token : -static_cast<int>(outcome);
 }
 
-/// By the last of the row's blocks, which gets what all have found; false to the others.
-__device__ __forceinline__ bool find_first_together(const Params& p, SampleShared& shared,
-                                                    const LogitRow& row, Mass& first) {
-  const int part = static_cast<int>(blockIdx.y), parts = static_cast<int>(gridDim.y);
-  const std::int64_t count = row.count;
-  first = find_first(shared, row, static_cast<int>(part * count / parts),
-                     static_cast<int>((part + 1) * count / parts));
-  if (parts == 1) return true;
+/// The row's logits are as they were after this.
+__device__ void finish(const Params& p, const SampleJob& job, const LogitRow& row,
+                       SampleOutcome outcome, int token, double log_sum) {
+  restore(job, row.logits);
+  answer(p, outcome, outcome == SampleOutcome::chosen ? token : -1);
+  if (threadIdx.x != 0) return;
+  SampledToken& out = p.tables.out[blockIdx.x];
+  if (outcome != SampleOutcome::chosen) {
+    out.alternatives = 0;
+  } else if (job.logprobs >= 0) {
+    out.logprob = logprob_of(row.logits[token], log_sum);
+  }
+}
+
+/// By the last of the row's blocks, which gets the ranks of the largest logit, before and after
+/// adjustments; false to the others.
+__device__ bool find_first_together(const Params& p, SampleShared& shared, const SampleJob& job,
+                                    const LogitRow& row, Mass& first, Mass& adjusted) {
+  const int part = part_index(), parts = part_count();
+  const int begin = part_begin(row, part), end = part_begin(row, part + 1);
+  first = adjusted = find_first(shared, row, begin, end);
+  if (job.adjustments > 0) {
+    adjust(job, row.logits, begin, end);
+    adjusted = find_first(shared, row, begin, end);
+  }
   SampleParts& found = p.tables.parts[blockIdx.x];
-  if (threadIdx.x == 0) found.first[part] = first;
+  if (threadIdx.x == 0) {
+    found.first[part] = first;
+    found.adjusted[part] = adjusted;
+  }
   if (!is_last_of(parts, &found.semaphore, shared.is_last)) return false;
-  for (int i = 0; i < parts; ++i) first = found.first[i] < first ? found.first[i] : first;
+  for (int i = 0; i < parts; ++i) {
+    first = found.first[i] < first ? found.first[i] : first;
+    adjusted = found.adjusted[i] < adjusted ? found.adjusted[i] : adjusted;
+  }
   return true;
 }
 
-/// The blocks of a row look for its largest logit together, a part each; the last one of them that
-/// is done goes on alone. Weights are f32, cut off at 2^-44 of the largest, and summed exactly: the
-/// choice is the plain loop's but where its rounding of a weight or of a sum puts a token on the
-/// other side of a threshold. The same in every run, alone and among other rows.
-__global__ void __launch_bounds__(sample_threads, 1) sample_kernel(const Params p) {
+/// Sampling is two kernels, since weights are relative to the largest logit. The blocks of a row
+/// look for it together, a part each; the last one of them that is done answers where nothing is
+/// drawn, and leaves the adjusted logits for the next kernel where something is.
+__global__ void __launch_bounds__(sample_threads, 1) sample_first_kernel(const Params p) {
   auto& shared = dynamic_shared<SampleShared>();
   let_next_kernel_start();
   wait_for_previous_kernel();
   const SampleJob job = p.tables.jobs[blockIdx.x];
   if (!job.is_wanted) {
-    if (blockIdx.y == 0) answer(p, SampleOutcome::chosen, 0);
+    if (part_index() == 0) answer(p, SampleOutcome::chosen, 0);
     return;
   }
   SampledToken& out = p.tables.out[blockIdx.x];
   LogitRow row{.logits = p.logits + blockIdx.x * p.stride, .count = p.vocab_used};
-  Mass first = 0;
-  if (!find_first_together(p, shared, row, first)) return;
+  Mass first = 0, adjusted = 0;
+  if (!find_first_together(p, shared, job, row, first, adjusted)) return;
   if (threadIdx.x == 0) {
     out.logprob = 0.0F;
     out.alternatives = 0;
   }
-  Largest best = largest_of(row, first);
-  if (!best.is_number || std::isinf(best.value)) {
-    return answer(p, SampleOutcome::not_a_number, -1);
-  }
-  row.largest = best.value;
+  Largest best = largest_of(first, SampleOutcome::not_a_number);
   double log_sum = 0.0;
-  if (job.logprobs >= 0) log_sum = find_logprobs(shared, row, job.logprobs, out);
-
-  SampleOutcome outcome = SampleOutcome::chosen;
-  if (job.adjustments > 0) {
-    adjust(job, row.logits);
-    best = largest_of(row, find_first(shared, row, 0, row.count));
-    if (!best.is_number || std::isinf(best.value)) {
-      outcome = best.is_number && best.value < 0.0F ? SampleOutcome::all_banned
-                                                    : SampleOutcome::not_a_number;
-    }
-  }
-  int token = best.id;
-  if (outcome == SampleOutcome::chosen && job.temperature >= temperature_min) {
+  if (best.outcome == SampleOutcome::chosen) {
     row.largest = best.value;
-    row.inverse_temperature = job.inverse_temperature;
-    token = draw_token(shared, row, job);
+    if (job.logprobs >= 0) {
+      restore(job, row.logits);
+      log_sum = find_logprobs(shared, row, job.logprobs, out);
+      adjust(job, row.logits, 0, row.count);
+    }
+    if (job.adjustments > 0) best = largest_of(adjusted, SampleOutcome::all_banned);
   }
-  if (job.adjustments > 0) restore(job, row.logits);
-  if (outcome != SampleOutcome::chosen) {
-    if (threadIdx.x == 0) out.alternatives = 0;
-    return answer(p, outcome, -1);
+  const bool is_drawn = best.outcome == SampleOutcome::chosen && job.temperature >= temperature_min;
+  if (threadIdx.x == 0) {
+    SampleParts& found = p.tables.parts[blockIdx.x];
+    found.is_drawn = is_drawn;
+    found.largest = best.value;
+    found.log_sum = log_sum;
   }
-  answer(p, outcome, token);
-  if (threadIdx.x == 0 && job.logprobs >= 0) out.logprob = logprob_of(row.logits[token], log_sum);
+  if (!is_drawn) finish(p, job, row, best.outcome, best.id, log_sum);
+}
+
+/// The blocks of a row weigh a part of it each; the last one draws. Weights are f32, cut off at
+/// 2^-44 of the largest, and summed exactly: the choice is the plain loop's but where its rounding
+/// of a weight or of a sum puts a token on the other side of a threshold. The same in every run,
+/// alone and among other rows.
+__global__ void __launch_bounds__(sample_threads, 1) sample_draw_kernel(const Params p) {
+  auto& shared = dynamic_shared<SampleShared>();
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  const SampleJob job = p.tables.jobs[blockIdx.x];
+  const SampleParts& found = p.tables.parts[blockIdx.x];
+  if (!job.is_wanted || !found.is_drawn) return;
+  const LogitRow row{.logits = p.logits + blockIdx.x * p.stride,
+                     .count = p.vocab_used,
+                     .largest = found.largest,
+                     .inverse_temperature = job.inverse_temperature};
+  int token = 0;
+  if (!draw_together(p, shared, row, job, token)) return;
+  finish(p, job, row, SampleOutcome::chosen, token, found.log_sum);
 }
 
 }  // namespace
@@ -634,19 +797,23 @@ void launch_sample(Stream& stream, const Tensor& logits, std::int32_t vocab_used
                    const SampleTables& tables) {
   // A part is what the threads of a block read at a time; more blocks than processors gain nothing.
   const std::int64_t rows = logits.dim(0);
-  const std::int64_t parts = std::clamp<std::int64_t>(
-      stream.processors() / rows, 1,
-      std::min<std::int64_t>(pieces(vocab_used, logits_together), SampleParts::count_max));
-  launch(stream,
-         {.blocks = dim3(static_cast<unsigned>(rows), static_cast<unsigned>(parts)),
-          .threads = sample_threads,
-          .shared_bytes = sizeof(SampleShared),
-          .starts_early = true},
-         sample_kernel,
-         {.logits = logits.as<float>(),
-          .stride = logits.row_stride,
-          .vocab_used = vocab_used,
-          .tables = tables});
+  const std::int64_t parts_max =
+      rows > sample_split_rows_max
+          ? 1
+          : std::min<std::int64_t>(pieces(vocab_used, logits_together), SampleParts::count_max);
+  const std::int64_t parts = std::clamp<std::int64_t>(stream.processors() / rows, 1, parts_max);
+  for (const auto kernel : {sample_first_kernel, sample_draw_kernel}) {
+    launch(stream,
+           {.blocks = dim3(static_cast<unsigned>(rows), static_cast<unsigned>(parts)),
+            .threads = sample_threads,
+            .shared_bytes = sizeof(SampleShared),
+            .starts_early = true},
+           kernel,
+           {.logits = logits.as<float>(),
+            .stride = logits.row_stride,
+            .vocab_used = vocab_used,
+            .tables = tables});
+  }
 }
 
 void sample(Stream& stream, const Sample& op) {

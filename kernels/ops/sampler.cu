@@ -24,6 +24,11 @@ std::size_t parts_bytes(std::int64_t rows) {
   return static_cast<std::size_t>(rows) * sizeof(SampleParts);
 }
 
+std::size_t candidates_bytes(std::int64_t rows) {
+  return static_cast<std::size_t>(std::min(rows, sample_split_rows_max)) * sample_candidates_max *
+         sizeof(SampleCandidate);
+}
+
 template <typename T>
 T* stage_table(Staging& staging, const std::vector<T>& values) {
   const Staged<T> place = staging.take<T>(std::ssize(values));
@@ -40,8 +45,9 @@ Sampler::Sampler(Stream& stream, std::int64_t rows_max)
 
 StagedBytes Sampler::bytes(std::int64_t rows_max) {
   const std::size_t staged = Staging::reserved_bytes(table_bytes(rows_max));
-  return {.device = staged + out_bytes(rows_max) + parts_bytes(rows_max),
-          .pinned = 2 * (staged + Staging::reserved_bytes(out_bytes(rows_max)))};
+  return {
+      .device = staged + out_bytes(rows_max) + parts_bytes(rows_max) + candidates_bytes(rows_max),
+      .pinned = 2 * (staged + Staging::reserved_bytes(out_bytes(rows_max)))};
 }
 
 void Sampler::reserve(std::int64_t rows) {
@@ -51,6 +57,7 @@ void Sampler::reserve(std::int64_t rows) {
   for (Asked& asked : asked_) asked.readback.reserve(out_bytes(rows));
   out_ = make_device(out_bytes(rows));
   parts_ = make_device(parts_bytes(rows));
+  candidates_ = make_device(candidates_bytes(rows));
   check(cudaMemsetAsync(parts_.get(), 0, parts_bytes(rows), stream_.handle()), "cudaMemsetAsync");
   rows_max_ = rows;
 }
@@ -164,6 +171,7 @@ void Sampler::draw(const Tensor& logits, std::int32_t vocab_used, const Tensor& 
                 {.jobs = staged_,
                  .out = reinterpret_cast<SampledToken*>(out_.get()),
                  .parts = reinterpret_cast<SampleParts*>(parts_.get()),
+                 .candidates = reinterpret_cast<SampleCandidate*>(candidates_.get()),
                  .tokens = tokens.as<std::int32_t>()});
 }
 

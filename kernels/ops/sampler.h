@@ -38,11 +38,31 @@ struct SampleJob {
   bool is_wanted;       ///< false: nothing is drawn, the token is 0
 };
 
-/// What the blocks of a row leave for the last one of them.
+struct SampleCandidate {
+  float logit;
+  std::int32_t id;
+};
+/// Of a row, at most; the blocks of a row have equal shares of their room.
+inline constexpr int sample_candidates_max = 4096;
+/// Calls with more rows have one block a row, and need no room for candidates.
+inline constexpr std::int64_t sample_split_rows_max = 64;
+
+/// Of logits above minus infinity: how many, and the sum of their weights in units of 2^-44.
+struct SampleSums {
+  unsigned long long count = 0, mass = 0;
+};
+
+/// What the blocks of a row leave for the last one of them, and that one for the next kernel.
 struct SampleParts {
   static constexpr int count_max = 32;
 
-  unsigned long long first[count_max];
+  unsigned long long first[count_max], adjusted[count_max];  ///< ranks of the largest logit
+  SampleSums sums[count_max];
+  int through[count_max];     ///< the last bin of which all are among the candidates
+  int candidates[count_max];  ///< how many
+  double log_sum;
+  float largest;       ///< after adjustments
+  bool is_drawn;       ///< false: the row is answered
   unsigned semaphore;  ///< zero between launches
 };
 
@@ -50,8 +70,9 @@ struct SampleParts {
 struct SampleTables {
   const SampleJob* jobs;  ///< one per row
   SampledToken* out;
-  SampleParts* parts;    ///< one per row
-  std::int32_t* tokens;  ///< as DeviceSampler::draw says; null: not wanted
+  SampleParts* parts;           ///< one per row
+  SampleCandidate* candidates;  ///< sample_candidates_max per row, of sample_split_rows_max rows
+  std::int32_t* tokens;         ///< as DeviceSampler::draw says; null: not wanted
 };
 
 /// A row's adjustments are written into its logits [rows, vocab_used or more], and taken back.
@@ -86,7 +107,7 @@ class Sampler final : public DeviceSampler {
 
   Stream& stream_;
   Staging staging_;
-  DeviceBytes out_, parts_;
+  DeviceBytes out_, parts_, candidates_;
   std::int64_t rows_max_ = 0;
   const SampleJob* staged_ = nullptr;  ///< the jobs on the device
   std::int64_t rows_ = 0;              ///< of the round, those that are sampled,

@@ -133,6 +133,49 @@ TEST_SUITE("cuda/sample") {
     check_kinds(9'000, 0.25F, 3.0F, {});  // many equals
   }
 
+  TEST_CASE("several blocks draw from a row: alone, among others, and with a block for each row") {
+    constexpr std::int32_t used = 24'600;
+    // What is left of a row: a few logits; more than the blocks keep of theirs; all; one of many
+    // equals that end in different blocks; those of one block alone.
+    std::vector<SampleRow> rows = {{.top_p = 0.9F, .seed = 1},
+                                   {.temperature = 0.7F, .top_k = 40, .seed = 2},
+                                   {.temperature = 3.0F, .top_p = 0.8F, .seed = 3},
+                                   {.temperature = 3.0F, .top_k = 6'000, .top_p = 0.99F, .seed = 4},
+                                   {.temperature = 2.0F, .seed = 5},
+                                   {.min_p = 0.05F, .seed = 6},
+                                   {.top_p = 0.95F, .min_p = 0.01F, .seed = 7},
+                                   {.temperature = 0.5F, .top_k = 3, .seed = 8}};
+    TestTensor logits = random_tensor(DType::f32, {std::ssize(rows), used}, 31, 2.0F);
+    const auto set = [&](int row, int id, float logit) { logits.set(row * used + id, logit); };
+    for (int id = 7; id < used; id += 8'190) set(7, id, 20.0F);
+    for (int id = 0; id < used; ++id) {
+      if (id / 512 % 4 != 2 && id % 8 != 0) set(0, id, -10.0F);  // one block has most of the likely
+    }
+    for (std::uint64_t draw = 0; draw < 3; ++draw) {
+      for (SampleRow& row : rows) row.draw = draw;
+      check_rows(logits, rows, used);
+    }
+    // Many draws: what a cut has of one block too few of, it has of the others too many.
+    TestTensor same(DType::f32, {32, used});
+    for (std::int64_t i = 0; i < same.size(); ++i) same.set(i, logits.get(i % used));
+    std::vector<SampleRow> draws(32, rows[0]);
+    for (std::size_t r = 0; r < draws.size(); ++r) draws[r].draw = 10 + r;
+    check_rows(same, draws, used);
+
+    cuda::Stream stream;
+    const DeviceTensor few(logits);
+    const auto alone = on_device(stream, few, rows, used);
+    TestTensor copies(DType::f32, {72, used});
+    std::vector<SampleRow> many;
+    for (std::int64_t i = 0; i < copies.size(); ++i) copies.set(i, logits.get(i % logits.size()));
+    for (std::size_t r = 0; r < 72; ++r) many.push_back(rows[r % rows.size()]);
+    const DeviceTensor all(copies);
+    const auto together = on_device(stream, all, many, used);
+    for (std::size_t r = 0; r < many.size(); ++r) {
+      CHECK(together[r].token == alone[r % rows.size()].token);
+    }
+  }
+
   TEST_CASE("a row that cannot be sampled says so") {
     constexpr std::int32_t used = 70;
     std::vector<TokenId> all;
