@@ -20,6 +20,8 @@
 namespace hyb::models::testing {
 
 inline constexpr std::int32_t draft_ring_tokens = 7;
+/// How many drafts a step of a DraftSchedule has of a sequence, unless it ends before.
+inline constexpr std::int32_t draft_counts[] = {0, 1, 3, 5, 7, 4};
 
 /// What a step answers to one token.
 struct DraftRow {
@@ -322,13 +324,18 @@ inline PlainRun plain_run(DraftWorld& world, std::int32_t prompt, std::int32_t c
     if (!world.model.plan.draft || at + draft_ring_tokens >= count) continue;
     run.drafts.resize(static_cast<std::size_t>(count));
     const auto from = all.subspan(static_cast<std::size_t>(at));
-    for (std::int32_t drafts = 1; drafts <= draft_ring_tokens; ++drafts) {
-      run.drafts[static_cast<std::size_t>(at)][static_cast<std::size_t>(drafts)] =
-          world.draft({{.memory = &*memory,
-                        .before = all.first(static_cast<std::size_t>(at)),
-                        .tokens = {from.begin(), from.begin() + 1 + drafts},
-                        .drafts = drafts}},
-                      params)[0];
+    auto& own = run.drafts[static_cast<std::size_t>(at)];
+    for (std::int32_t drafts = draft_ring_tokens; drafts > 0; --drafts) {
+      std::vector<DraftRow>& rows = own[static_cast<std::size_t>(drafts)];
+      if (!world.model.plan.draft->dflash && drafts < draft_ring_tokens) {
+        rows.assign(own.back().begin(), own.back().begin() + drafts);
+      } else if (std::ranges::find(draft_counts, drafts) != std::end(draft_counts)) {
+        rows = world.draft({{.memory = &*memory,
+                             .before = all.first(static_cast<std::size_t>(at)),
+                             .tokens = {from.begin(), from.begin() + 1 + drafts},
+                             .drafts = drafts}},
+                           params)[0];
+      }
     }
   }
   run.state = world.state_of(*memory);
@@ -387,7 +394,6 @@ class DraftSchedule {
         .memory = &*each.memory, .before = each.before(), .tokens = {}, .drafts = 0};
     const bool is_prompt = each.at < each.plain.prompt;
     const std::int32_t count = is_prompt ? 1 + below(each.plain.prompt - each.at) : 1;
-    constexpr std::int32_t draft_counts[] = {0, 1, 3, 5, 7, 4};
     if (!is_prompt) next.drafts = std::min(draft_counts[below(6)], each.left() - 1);
     const bool has_room = next.drafts == 0 || !world_.has_rings() || each.memory->reserve_ring();
     if (!has_room) next.drafts = 0;  // a small pool may have no ring
