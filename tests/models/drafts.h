@@ -326,15 +326,15 @@ inline PlainRun plain_run(DraftWorld& world, std::int32_t prompt, std::int32_t c
     const auto from = all.subspan(static_cast<std::size_t>(at));
     auto& own = run.drafts[static_cast<std::size_t>(at)];
     for (std::int32_t drafts = draft_ring_tokens; drafts > 0; --drafts) {
-      std::vector<DraftRow>& rows = own[static_cast<std::size_t>(drafts)];
+      std::vector<DraftRow>& guesses = own[static_cast<std::size_t>(drafts)];
       if (!world.model.plan.draft->dflash && drafts < draft_ring_tokens) {
-        rows.assign(own.back().begin(), own.back().begin() + drafts);
+        guesses.assign(own.back().begin(), own.back().begin() + drafts);
       } else if (std::ranges::find(draft_counts, drafts) != std::end(draft_counts)) {
-        rows = world.draft({{.memory = &*memory,
-                             .before = all.first(static_cast<std::size_t>(at)),
-                             .tokens = {from.begin(), from.begin() + 1 + drafts},
-                             .drafts = drafts}},
-                           params)[0];
+        guesses = world.draft({{.memory = &*memory,
+                                .before = all.first(static_cast<std::size_t>(at)),
+                                .tokens = {from.begin(), from.begin() + 1 + drafts},
+                                .drafts = drafts}},
+                              params)[0];
       }
     }
   }
