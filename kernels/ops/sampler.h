@@ -48,7 +48,7 @@ inline constexpr int sample_candidates_max = 4096;
 inline constexpr std::int64_t sample_split_rows_max = 64;
 
 /// Of logits above minus infinity: how many, and the sum of their weights in units of 2^-44.
-struct SampleSums {
+struct alignas(16) SampleSums {
   unsigned long long count = 0, mass = 0;
 };
 
