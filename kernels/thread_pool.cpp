@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <fstream>
 #include <sstream>
 #include <string>
 #include <system_error>
@@ -18,18 +17,12 @@
 #include "core/base/control_groups.h"
 #include "core/base/error.h"
 #include "core/base/worker_signals.h"
+#include "core/io/file.h"
 
 namespace hyb::kernels {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string first_line(const fs::path& file) {
-  std::ifstream in(file);
-  std::string line;
-  std::getline(in, line);
-  return line;
-}
 
 /// "max 100000" or "150000 100000".
 std::optional<double> quota_v2(const fs::path& group) {

@@ -1,7 +1,5 @@
 #include "app/bench/card_watch.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <array>
 #include <condition_variable>
@@ -10,6 +8,8 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+
+#include "app/nvml.h"
 
 namespace hyb::app {
 namespace {
@@ -131,7 +131,7 @@ namespace {
 
 // The part of NVML's C interface that is used, as its manual has it.
 using NvmlDevice = void*;
-constexpr int success = 0;
+constexpr int success = NvmlLibrary::success;
 constexpr unsigned processor_clock = 1, memory_clock = 2;
 constexpr unsigned on_the_card = 0;  ///< the temperature sensor
 
@@ -149,23 +149,17 @@ constexpr std::array<ThrottleReason, 6> throttle_reasons = {{{0x04, "power cap"}
 
 class NvmlMeter final : public CardMeter {
  public:
-  explicit NvmlMeter(void* library) : library_(library) {
-    if (!find(init_, "nvmlInit_v2") || init_() != success) return;
-    find(shutdown_, "nvmlShutdown");
+  NvmlMeter() {
+    if (!nvml_.is_open()) return;
     int (*handle)(unsigned, NvmlDevice*) = nullptr;
-    is_open_ = find(handle, "nvmlDeviceGetHandleByIndex_v2") && handle(0, &device_) == success;
-    find(clock_, "nvmlDeviceGetClockInfo");
-    find(power_, "nvmlDeviceGetPowerUsage");
-    find(energy_, "nvmlDeviceGetTotalEnergyConsumption");
-    find(temperature_, "nvmlDeviceGetTemperature");
-    find(throttle_, "nvmlDeviceGetCurrentClocksThrottleReasons");
+    is_open_ =
+        nvml_.find(handle, "nvmlDeviceGetHandleByIndex_v2") && handle(0, &device_) == success;
+    nvml_.find(clock_, "nvmlDeviceGetClockInfo");
+    nvml_.find(power_, "nvmlDeviceGetPowerUsage");
+    nvml_.find(energy_, "nvmlDeviceGetTotalEnergyConsumption");
+    nvml_.find(temperature_, "nvmlDeviceGetTemperature");
+    nvml_.find(throttle_, "nvmlDeviceGetCurrentClocksThrottleReasons");
   }
-  ~NvmlMeter() override {
-    if (shutdown_ != nullptr) shutdown_();
-    dlclose(library_);
-  }
-  NvmlMeter(const NvmlMeter&) = delete;
-  NvmlMeter& operator=(const NvmlMeter&) = delete;
 
   bool is_open() const { return is_open_; }
 
@@ -196,29 +190,21 @@ class NvmlMeter final : public CardMeter {
     int (*version)(char*, unsigned) = nullptr;
     std::array<char, 96> text{};
     const auto length = static_cast<unsigned>(text.size());
-    const bool is_known =
-        find(version, "nvmlSystemGetDriverVersion") && version(text.data(), length) == success;
+    const bool is_known = nvml_.find(version, "nvmlSystemGetDriverVersion") &&
+                          version(text.data(), length) == success;
     return is_known ? text.data() : "";
   }
 
  private:
-  template <typename Function>
-  bool find(Function& function, const char* name) const {
-    function = reinterpret_cast<Function>(dlsym(library_, name));
-    return function != nullptr;
-  }
-
   std::optional<double> clock(unsigned which) const {
     unsigned mhz = 0;
     if (clock_ == nullptr || clock_(device_, which, &mhz) != success) return std::nullopt;
     return mhz;
   }
 
-  void* library_;
+  NvmlLibrary nvml_;
   NvmlDevice device_ = nullptr;
   bool is_open_ = false;
-  int (*init_)() = nullptr;
-  int (*shutdown_)() = nullptr;
   int (*clock_)(NvmlDevice, unsigned, unsigned*) = nullptr;
   int (*power_)(NvmlDevice, unsigned*) = nullptr;
   int (*energy_)(NvmlDevice, unsigned long long*) = nullptr;
@@ -229,9 +215,7 @@ class NvmlMeter final : public CardMeter {
 }  // namespace
 
 std::unique_ptr<CardMeter> open_nvml() {
-  void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return nullptr;
-  auto meter = std::make_unique<NvmlMeter>(library);
+  auto meter = std::make_unique<NvmlMeter>();
   if (!meter->is_open()) return nullptr;
   return meter;
 }

@@ -1,7 +1,6 @@
 #include "app/doctor/checkup.h"
 
 #include <algorithm>
-#include <fstream>
 #include <thread>
 
 #include <fmt/format.h>
@@ -15,6 +14,7 @@
 #include "app/ui/text.h"
 #include "app/version.h"
 #include "core/base/error.h"
+#include "core/io/file.h"
 #include "core/io/model_folder.h"
 #include "kernels/thread_pool.h"
 #include "models/families.h"
@@ -23,13 +23,6 @@ namespace hyb::app {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string line_of(const char* path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
 
 HubModel look_at(const std::string& name, const HubEnvironment& environment) {
   try {
@@ -87,9 +80,9 @@ Checkup examine(const Environment& environment) {
   checkup.memory = meminfo_bytes("MemTotal").value_or(0);
   checkup.memory_available = available_bytes();
   checkup.memory_limits = memory_limits();
-  checkup.huge_pages = chosen_of(line_of("/sys/kernel/mm/transparent_hugepage/enabled"));
+  checkup.huge_pages = chosen_of(first_line("/sys/kernel/mm/transparent_hugepage/enabled"));
   checkup.shared_huge_pages =
-      chosen_of(line_of("/sys/kernel/mm/transparent_hugepage/shmem_enabled"));
+      chosen_of(first_line("/sys/kernel/mm/transparent_hugepage/shmem_enabled"));
   checkup.hub_folder = hub_folder(environment.hub);
   std::error_code ignored;
   checkup.has_hub_folder = fs::is_directory(checkup.hub_folder, ignored);

@@ -1,29 +1,21 @@
 #include "app/doctor/device_links.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <fstream>
 #include <set>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "app/nvml.h"
 #include "core/base/strings.h"
+#include "core/io/file.h"
 
 namespace hyb::app {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string line_of(const fs::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
 
 std::optional<int> whole_number(std::string_view text) {
   int number = 0;
@@ -50,19 +42,19 @@ void read_processors(const fs::path& root, DeviceLinks& links) {
   const fs::path system = root / "sys/devices/system";
   for (const int number : numbered(system / "node", "node")) {
     const std::string processors =
-        line_of(system / "node" / fmt::format("node{}", number) / "cpulist");
+        first_line(system / "node" / fmt::format("node{}", number) / "cpulist");
     if (!processors.empty()) links.nodes.push_back({number, processors});  // else memory alone
   }
   std::set<int> sockets;
   for (const int number : numbered(system / "cpu", "cpu")) {
     const auto socket = whole_number(
-        line_of(system / "cpu" / fmt::format("cpu{}", number) / "topology/physical_package_id"));
+        first_line(system / "cpu" / fmt::format("cpu{}", number) / "topology/physical_package_id"));
     if (socket && *socket >= 0) sockets.insert(*socket);
   }
   links.sockets = static_cast<int>(sockets.size());
 }
 
-constexpr int nvml_success = 0;
+constexpr int nvml_success = NvmlLibrary::success;
 constexpr int peer_read = 0, peer_write = 1, peer_nvlink = 2;
 
 /// The ways between two cards that share no NVLink, by what both are below.
@@ -113,7 +105,7 @@ std::optional<int> node_of(const NvmlLinks& nvml, NvmlLinks::Device device, cons
   if (nvml.place == nullptr || nvml.place(device, &place) != nvml_success) return std::nullopt;
   const std::string name =
       fmt::format("{:04x}:{:02x}:{:02x}.0", place.domain, place.bus, place.device);
-  const auto node = whole_number(line_of(root / "sys/bus/pci/devices" / name / "numa_node"));
+  const auto node = whole_number(first_line(root / "sys/bus/pci/devices" / name / "numa_node"));
   return node && *node >= 0 ? node : std::nullopt;  // -1: the firmware does not say
 }
 
@@ -139,43 +131,16 @@ void read_cards(const NvmlLinks& nvml, const fs::path& root, DeviceLinks& links)
   }
 }
 
-/// NVML, open as long as this lives.
-class NvmlLibrary {
- public:
-  NvmlLibrary() : library_(dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL)) {
-    if (library_ == nullptr) return;
-    int (*init)() = nullptr;
-    find(init, "nvmlInit_v2");
-    is_open_ = init != nullptr && init() == nvml_success;
-    find(table_.count, "nvmlDeviceGetCount_v2");
-    find(table_.device, "nvmlDeviceGetHandleByIndex_v2");
-    find(table_.name, "nvmlDeviceGetName");
-    find(table_.place, "nvmlDeviceGetPciInfo_v3");
-    find(table_.common_ancestor, "nvmlDeviceGetTopologyCommonAncestor");
-    find(table_.peer_status, "nvmlDeviceGetP2PStatus");
-  }
-  ~NvmlLibrary() {
-    if (library_ == nullptr) return;
-    int (*shutdown)() = nullptr;
-    find(shutdown, "nvmlShutdown");
-    if (is_open_ && shutdown != nullptr) shutdown();
-    dlclose(library_);
-  }
-  NvmlLibrary(const NvmlLibrary&) = delete;
-  NvmlLibrary& operator=(const NvmlLibrary&) = delete;
-
-  const NvmlLinks* table() const { return is_open_ ? &table_ : nullptr; }
-
- private:
-  template <typename Function>
-  void find(Function& function, const char* name) const {
-    function = reinterpret_cast<Function>(dlsym(library_, name));
-  }
-
-  void* library_;
-  bool is_open_ = false;
-  NvmlLinks table_;
-};
+NvmlLinks functions_of(const NvmlLibrary& nvml) {
+  NvmlLinks table;
+  nvml.find(table.count, "nvmlDeviceGetCount_v2");
+  nvml.find(table.device, "nvmlDeviceGetHandleByIndex_v2");
+  nvml.find(table.name, "nvmlDeviceGetName");
+  nvml.find(table.place, "nvmlDeviceGetPciInfo_v3");
+  nvml.find(table.common_ancestor, "nvmlDeviceGetTopologyCommonAncestor");
+  nvml.find(table.peer_status, "nvmlDeviceGetP2PStatus");
+  return table;
+}
 
 std::string processors_text(const DeviceLinks& links) {
   std::string text = links.sockets > 0 ? counted(links.sockets, "socket") : "sockets unknown";
@@ -216,7 +181,9 @@ DeviceLinks read_links(const NvmlLinks* nvml, const fs::path& root) {
 
 DeviceLinks examine_links() {
   const NvmlLibrary nvml;
-  return read_links(nvml.table());
+  if (!nvml.is_open()) return read_links(nullptr);
+  const NvmlLinks functions = functions_of(nvml);
+  return read_links(&functions);
 }
 
 std::vector<std::pair<std::string, std::string>> link_rows(const DeviceLinks& links) {

@@ -95,6 +95,9 @@ bool is_listed(const std::filesystem::path& path);
 /// Throws Error(model) that names the file: missing, not a regular file, too large, unreadable.
 std::string read_whole_file(const std::filesystem::path& path, std::size_t bytes_max);
 
+/// The first line of a file of /proc or /sys, which have no size; empty where it cannot be read.
+std::string first_line(const std::filesystem::path& path);
+
 /// Permissions of a newly written file.
 enum class FileAccess : std::uint8_t {
   owner,  ///< 0600
