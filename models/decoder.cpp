@@ -495,17 +495,21 @@ Tensor Decoder::logits(const Tensor& residual, const Tensor& sample_rows) {
   if (rows == 0) return {};
   const Tensor last = scratch_.take(activation_, {rows, plan_.width});
   kernels::gather_rows(queue_, {.x = residual, .rows = sample_rows, .y = last});
-  const Tensor out = scratch_.take(DType::f32, {rows, plan_.vocab});
   const bool is_apart = plan_.final_norm == Norm::layer;
   if (is_apart) norm_rows(plan_.final_norm, weights_.final_norm, last, last);
   const Norm norm = is_apart ? Norm::none : plan_.final_norm;
-  kernels::project(queue_, {.x = last,
-                            .norm = norm_of(norm, weights_.final_norm),
-                            .weight = &weights_.output(),
-                            .y = out,
-                            .normed = last,
-                            .scale = plan_.logits_scale});
-  if (plan_.logits_cap > 0) kernels::cap(queue_, {.x = out, .cap = plan_.logits_cap});
+  return head_logits(last, norm_of(norm, weights_.final_norm), plan_.logits_scale,
+                     plan_.logits_cap);
+}
+
+/// By the model's head. Where there is a norm, x holds it afterwards.
+Tensor Decoder::head_logits(const Tensor& x, const kernels::InputNorm& norm, float scale,
+                            float cap) {
+  const Tensor out = scratch_.take(DType::f32, {x.dim(0), plan_.vocab});
+  kernels::project(
+      queue_,
+      {.x = x, .norm = norm, .weight = &weights_.output(), .y = out, .normed = x, .scale = scale});
+  if (cap > 0) kernels::cap(queue_, {.x = out, .cap = cap});
   return out;
 }
 
@@ -708,10 +712,10 @@ Tensor Decoder::draft_logits(const Streams& streams, const Tensor& sample_rows) 
   const DraftWeights& weights = *weights_.draft;
   const std::int64_t rows = sample_rows.dim(0);
   const Tensor last = scratch_.take(activation_, {rows, plan_.width});
-  const Tensor out = scratch_.take(DType::f32, {rows, plan_.vocab});
   const Tensor hidden = draft_hidden_.tensor(0, activation_, {rows, plan_.width});
   const kernels::InputNorm norm = norm_of(plan_.draft->norm, weights.norm, streams.norm_eps);
   if (has_eagle(plan_)) {
+    const Tensor out = scratch_.take(DType::f32, {rows, plan_.vocab});
     const Tensor own = scratch_.take(DType::f32, {rows, plan_.draft->eagle->vocab});
     kernels::gather_rows(queue_, {.x = streams.residual, .rows = sample_rows, .y = hidden});
     kernels::project(
@@ -721,42 +725,26 @@ Tensor Decoder::draft_logits(const Streams& streams, const Tensor& sample_rows) 
   }
   kernels::gather_rows(queue_, {.x = streams.residual, .rows = sample_rows, .y = last});
   kernels::apply(queue_, norm, last, hidden);
-  kernels::project(
-      queue_, {.x = hidden, .weight = &weights_.output(), .y = out, .scale = plan_.logits_scale});
-  if (plan_.logits_cap > 0) kernels::cap(queue_, {.x = out, .cap = plan_.logits_cap});
-  return out;
-}
-
-Tensor Decoder::block_logits(const Tensor& residual, const Tensor& sample_rows) {
-  const Dflash& dflash = *plan_.draft->dflash;
-  const std::int64_t rows = sample_rows.dim(0);
-  const Tensor last = scratch_.take(activation_, {rows, plan_.width});
-  const Tensor out = scratch_.take(DType::f32, {rows, plan_.vocab});
-  kernels::gather_rows(queue_, {.x = residual, .rows = sample_rows, .y = last});
-  kernels::project(queue_,
-                   {.x = last,
-                    .norm = norm_of(plan_.draft->norm, weights_.draft->norm, dflash.norm_eps),
-                    .weight = &weights_.output(),
-                    .y = out,
-                    .normed = last,
-                    .scale = dflash.logits_scale});
-  if (dflash.logits_cap > 0) kernels::cap(queue_, {.x = out, .cap = dflash.logits_cap});
-  return out;
+  return head_logits(hidden, {}, plan_.logits_scale, plan_.logits_cap);
 }
 
 Tensor Decoder::draft_blocks(const StepTables& tables, const Tensor& sample_rows) {
+  const Dflash& dflash = *plan_.draft->dflash;
   scratch_.return_to(0);
   Streams streams = take_streams(tables.tokens.dim(0));
   streams.norm_eps = draft_eps();
   kernels::embed(queue_, {.weight = &weights_.embed,
                           .tokens = tables.tokens,
                           .y = streams.residual,
-                          .scale = plan_.draft->dflash->embedding_scale});
+                          .scale = dflash.embedding_scale});
   Ordinals ordinals = draft_ordinals();
   for (std::size_t layer = 0; layer < plan_.draft->layers.size(); ++layer) {
     run_layer(plan_.draft->layers[layer], weights_.draft->layers[layer], tables, streams, ordinals);
   }
-  return block_logits(streams.residual, sample_rows);
+  const Tensor last = scratch_.take(activation_, {sample_rows.dim(0), plan_.width});
+  kernels::gather_rows(queue_, {.x = streams.residual, .rows = sample_rows, .y = last});
+  return head_logits(last, norm_of(plan_.draft->norm, weights_.draft->norm, dflash.norm_eps),
+                     dflash.logits_scale, dflash.logits_cap);
 }
 
 Tensor Decoder::draft(const StepTables& tables, const Tensor& sample_rows, bool is_further) {

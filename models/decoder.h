@@ -92,6 +92,8 @@ class Decoder {
   void advance_layer(const Layer& layer, const LayerWeights& weights, Ordinals& ordinals,
                      const PartCall& call);
   kernels::Tensor logits(const kernels::Tensor& residual, const kernels::Tensor& sample_rows);
+  kernels::Tensor head_logits(const kernels::Tensor& x, const kernels::InputNorm& norm, float scale,
+                              float cap);
   void copy_rows(const kernels::Tensor& x, const kernels::Tensor& y);
   Ordinals draft_ordinals() const;
   PartMemory carry() const;
@@ -112,7 +114,6 @@ class Decoder {
   void run_draft_layers(const StepTables& tables, const kernels::Tensor& pairs,
                         const Streams& streams);
   kernels::Tensor draft_logits(const Streams& streams, const kernels::Tensor& sample_rows);
-  kernels::Tensor block_logits(const kernels::Tensor& residual, const kernels::Tensor& sample_rows);
 
   kernels::Queue& queue_;
   const Plan& plan_;

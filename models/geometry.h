@@ -135,8 +135,6 @@ struct Geometry {
   /// there is one: the hidden state of a sequence's last position, [H, 1]. Dflash needs neither.
   std::vector<SlotPiece> pieces;
 
-  bool drafts_blocks = false;  ///< there are draft layers of the kind Dflash
-
   std::size_t kv_bytes_per_token;        ///< attention layers that see every position
   std::size_t window_kv_bytes = 0;       ///< of a sequence, at most: those with windows
   std::size_t page_bytes;                ///< one page id, all attention layers

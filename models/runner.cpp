@@ -34,10 +34,14 @@ std::int32_t step_samples(const RunnerOptions& options) {
   return std::max(options.step_rows, options.step_samples);
 }
 
+bool drafts_in_blocks(const Plan& plan) { return plan.draft && plan.draft->dflash; }
+bool drafts_in_passes(const Plan& plan) { return plan.draft && !plan.draft->dflash; }
+
 /// Spans of a step, branches included, or of blocks of drafts, each of whose tokens is one.
-std::int32_t staged_spans(const Geometry& geometry, const RunnerOptions& options) {
+std::int32_t staged_spans(const Plan& plan, const Geometry& geometry,
+                          const RunnerOptions& options) {
   const std::int32_t spans = step_spans(geometry, options) + options.step_branches;
-  return geometry.drafts_blocks ? std::max(spans, step_samples(options)) : spans;
+  return drafts_in_blocks(plan) ? std::max(spans, step_samples(options)) : spans;
 }
 
 /// Whose pages have the hidden states that a draft layer reads; -1: none have. Before pools are cut
@@ -51,15 +55,12 @@ std::int64_t hidden_group(const Geometry& geometry, const StoreLayout& memory) {
   return std::ranges::find_if(memory.layers, has_it) - memory.layers.begin();
 }
 
-/// Not all of a sequence's at once.
-bool drafts_in_passes(const Plan& plan) { return plan.draft && !plan.draft->dflash; }
-
 StepStaging::Limits staging_limits(const Plan& plan, const Geometry& geometry,
                                    const RunnerOptions& options) {
   const MemoryLayout& layout = options.memory.layout;
   const bool has_rings = layout.rings.per_superblock > 0;
   return {.tokens = options.step_tokens,
-          .spans = staged_spans(geometry, options),
+          .spans = staged_spans(plan, geometry, options),
           .rows = step_samples(options),
           .pages = (options.positions_max + geometry.page_tokens - 1) / geometry.page_tokens + 1,
           .groups = static_cast<std::int64_t>(layout.groups.size()),
@@ -67,7 +68,7 @@ StepStaging::Limits staging_limits(const Plan& plan, const Geometry& geometry,
           .ring_tokens = has_rings ? layout.ring_tokens : 0,
           .hidden_group = hidden_group(geometry, options.memory),
           .page_tokens = geometry.page_tokens,
-          .has_blocks = geometry.drafts_blocks,
+          .has_blocks = drafts_in_blocks(plan),
           .draft_spans = drafts_in_passes(plan) ? options.step_rows : 0};
 }
 
@@ -506,6 +507,25 @@ void ModelRunner::check_draft(const Step& step) const {
   }
 }
 
+namespace {
+
+/// The token that has not run and masks after it, each in a span of its own; masks are sampled.
+void add_block(const Span& span, std::span<const TokenId> mask, Step& blocks) {
+  for (std::int32_t i = 0; i <= span.drafts; ++i) {
+    Span& token = blocks.spans.emplace_back(Span{.tokens = i == 0 ? span.tokens : mask,
+                                                 .position = span.position + i,
+                                                 .tables = span.tables,
+                                                 .read_slot = no_slot,
+                                                 .write_slot = no_slot,
+                                                 .samples = {}});
+    if (i == 0) continue;
+    token.samples = span.samples;
+    token.samples.front().draw += static_cast<std::uint64_t>(i - 1);
+  }
+}
+
+}  // namespace
+
 /// All drafts of a sequence at once, of as many sequences as a step has rows for.
 std::vector<std::vector<SampledToken>> ModelRunner::draft_blocks(const Step& step) {
   const std::array mask = {TokenId{plan_.draft->dflash->mask}};
@@ -514,19 +534,7 @@ std::vector<std::vector<SampledToken>> ModelRunner::draft_blocks(const Step& ste
   for (std::size_t first = 0, end = 0; first < step.spans.size(); first = end) {
     Step blocks;
     while (end < step.spans.size() && count_of(blocks.spans) + 1 + step.spans[end].drafts <= most) {
-      const Span& span = step.spans[end++];
-      for (std::int32_t i = 0; i <= span.drafts; ++i) {
-        Span& token = blocks.spans.emplace_back(Span{.tokens = span.tokens,
-                                                     .position = span.position + i,
-                                                     .tables = span.tables,
-                                                     .read_slot = no_slot,
-                                                     .write_slot = no_slot,
-                                                     .samples = {}});
-        if (i == 0) continue;
-        token.tokens = mask;
-        token.samples = span.samples;
-        token.samples.front().draw += static_cast<std::uint64_t>(i - 1);
-      }
+      add_block(step.spans[end++], mask, blocks);
     }
     require(end > first, "runner: a step has room for a block of drafts");
     const StepStaging::Staged staged = staging_.stage_blocks(blocks);
@@ -547,7 +555,7 @@ std::vector<std::vector<SampledToken>> ModelRunner::draft(const Step& step) {
   check_draft(step);
   is_prepared_ = false;
   carry_out(step.orders);
-  if (plan_.draft->dflash) return draft_blocks(step);
+  if (drafts_in_blocks(plan_)) return draft_blocks(step);
   // Those with the most drafts come first, so that each pass has the first ones.
   std::vector<std::size_t> order(step.spans.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

@@ -164,21 +164,21 @@ StepStaging::Staged StepStaging::stage(const Step& step, const Padding* padding,
 
 StepStaging::Staged StepStaging::stage_blocks(const Step& step) {
   room_->clear();
-  stage_block_ends(step);
+  const kernels::Tensor ends = stage_block_ends(step);
   stage_tables(step, nullptr);
   room_->upload(false);
   Staged staged = staged_;
-  staged.tables.block_end = block_end_;
+  staged.tables.block_end = ends;
   return staged;
 }
 
-void StepStaging::stage_block_ends(const Step& step) {
+kernels::Tensor StepStaging::stage_block_ends(const Step& step) {
   const StagedTables::Table ends = room_->take(std::ssize(step.spans));
   for (std::size_t i = step.spans.size(); i-- > 0;) {
     const bool is_last = i + 1 == step.spans.size() || !continues(step.spans[i], step.spans[i + 1]);
     ends.host[i] = is_last ? step.spans[i].position : ends.host[i + 1];
   }
-  block_end_ = ends.device;
+  return ends.device;
 }
 
 void StepStaging::stage_tables(const Step& step, const Padding* padding) {

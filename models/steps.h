@@ -103,7 +103,7 @@ class StepStaging {
  private:
   void arrange(const Step& step, bool with_rings);
   void stage_tables(const Step& step, const Padding* padding);
-  void stage_block_ends(const Step& step);
+  kernels::Tensor stage_block_ends(const Step& step);
   void stage_tokens(std::int64_t tokens);
   void stage_spans(const Step& step, std::int64_t spans, std::int64_t samples);
   void stage_rings(const Padding* padding);
@@ -119,7 +119,6 @@ class StepStaging {
   std::size_t first_with_ring_ = 0;          ///< of these
   std::vector<std::int32_t> first_tokens_;   ///< of its spans, in the step's own order
   std::vector<kernels::Tensor> page_begin_;  ///< of the step, by page group
-  kernels::Tensor block_end_;                ///< as StepTables has it
   Staged staged_;
 };
 
