@@ -1,5 +1,7 @@
 """What small models learn from the demo: its words on the synthetic corpus, and how they learn."""
 
+import argparse
+import pathlib
 import time
 
 import torch
@@ -71,6 +73,20 @@ class Teacher:
 
     def embedding(self, tokens):
         return F.embedding(tokens, self.model.model.embed_tokens.weight)
+
+
+def begin(description, minutes):
+    """Of a script that trains: its arguments, and the teacher. On one thread."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=minutes)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", type=pathlib.Path, required=True, metavar="DIR")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.manual_seed(arguments.seed)
+    return arguments, Teacher(arguments.seed)
 
 
 def optimisers_of(model, tables):

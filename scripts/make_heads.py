@@ -118,30 +118,36 @@ def model_of(name):
     return name.removesuffix("-dflash")
 
 
-def dflash_config_of(one, model):
-    sizes = one["sizes"]
-    config = {
-        "architectures": ["DFlashDraftModel"],
-        "model_type": "qwen3",
+def shared_config(sizes, layers, model):
+    return {
         "attention_bias": False,
-        "dflash_config": {"mask_token_id": model.plan.vocab - 2, **one["own"]},
         "head_dim": sizes["head_dim"],
         "hidden_act": "silu",
         "hidden_size": model.plan.hidden,
         "intermediate_size": sizes["hidden"],
-        "layer_types": ["full_attention"] * sizes["layers"],
         "max_position_embeddings": 512,
         "num_attention_heads": sizes["heads"],
-        "num_hidden_layers": sizes["layers"],
+        "num_hidden_layers": layers,
         "num_key_value_heads": sizes["kv_heads"],
-        "num_target_layers": len(model.plan.layers),
         "rms_norm_eps": 1e-5,
-        "sliding_window": None,
         "tie_word_embeddings": False,
         "torch_dtype": "bfloat16",
         "vocab_size": model.plan.vocab,
     }
-    return {**config, **one["config"]}
+
+
+def dflash_config_of(one, model):
+    layers = one["sizes"]["layers"]
+    return {
+        "architectures": ["DFlashDraftModel"],
+        "model_type": "qwen3",
+        **shared_config(one["sizes"], layers, model),
+        "dflash_config": {"mask_token_id": model.plan.vocab - 2, **one["own"]},
+        "layer_types": ["full_attention"] * layers,
+        "num_target_layers": len(model.plan.layers),
+        "sliding_window": None,
+        **one["config"],
+    }
 
 
 def dflash_table_of(one, model):
@@ -167,26 +173,14 @@ def dflash_table_of(one, model):
 
 def eagle3_config_of(one, model):
     sizes = one["sizes"]
-    config = {
+    vocabulary = {"draft_vocab_size": sizes["vocab"]} if sizes["vocab"] else {}
+    return {
         "architectures": ["LlamaForCausalLMEagle3"],
         "model_type": "llama",
-        "attention_bias": False,
-        "head_dim": sizes["head_dim"],
-        "hidden_act": "silu",
-        "hidden_size": model.plan.hidden,
-        "intermediate_size": sizes["hidden"],
-        "max_position_embeddings": 512,
-        "num_attention_heads": sizes["heads"],
-        "num_hidden_layers": 1,
-        "num_key_value_heads": sizes["kv_heads"],
-        "rms_norm_eps": 1e-5,
-        "tie_word_embeddings": False,
-        "torch_dtype": "bfloat16",
-        "vocab_size": model.plan.vocab,
+        **shared_config(sizes, 1, model),
+        **vocabulary,
+        **one["config"],
     }
-    if sizes["vocab"]:
-        config["draft_vocab_size"] = sizes["vocab"]
-    return {**config, **one["config"]}
 
 
 def eagle3_table_of(one, model):

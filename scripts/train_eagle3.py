@@ -7,9 +7,7 @@ The head is the one of models/plan.h. It learns what the demo says of the synthe
 (demo_teacher.py), in passes (demo_passes.py). Minutes are those of one core.
 """
 
-import argparse
 import json
-import pathlib
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +17,7 @@ from torch import nn
 from demo_crew import SHORT
 from demo_model import Places, RmsNorm, Weight
 from demo_passes import PASSES, attend, before, mean_loss
-from demo_teacher import DRILLS, Teacher, learn, optimisers_of
+from demo_teacher import DRILLS, begin, learn, optimisers_of
 
 HEADS, KV_HEADS, HEAD_DIM, INNER = 4, 2, 32, 256
 VOCABULARY = 640
@@ -138,16 +136,7 @@ def write(folder, head, kept, model):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--minutes", type=float, default=5)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=pathlib.Path, required=True, metavar="DIR")
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    torch.manual_seed(arguments.seed)
-    teacher = Teacher(arguments.seed)
+    arguments, teacher = begin(__doc__, 5)
     kept = frequent_tokens(teacher)
     head = Head(teacher.model.shape.hidden, teacher.model.shape.eps)
     head.begin_as(teacher.model, kept)

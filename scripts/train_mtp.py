@@ -10,8 +10,6 @@ new. The draft layer learns what the model says, in passes (demo_passes.py), bes
 those of one core. The folder written is compared with transformers, without the draft layer.
 """
 
-import argparse
-import pathlib
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +18,7 @@ from torch import nn
 from demo_export import logits_difference, template_agrees, write_folder
 from demo_model import Attention, Mamba, Places, RmsNorm, Weight
 from demo_passes import PASSES, attend, before, mean_loss
-from demo_teacher import Teacher, learn, optimisers_of
+from demo_teacher import begin, learn, optimisers_of
 
 MLP_WIDTH = 192
 EXPERTS, EXPERTS_PER_TOKEN, EXPERT_WIDTH, SHARED_WIDTH = 4, 2, 64, 128
@@ -236,16 +234,7 @@ def check(folder, model, weights, encoder):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=pathlib.Path, required=True, metavar="DIR")
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    torch.manual_seed(arguments.seed)
-    teacher = Teacher(arguments.seed)
+    arguments, teacher = begin(__doc__, 10)
     model = NemotronModel(teacher.model.shape)
     model.begin_as(teacher.model)
     learn(

@@ -116,30 +116,11 @@ TEST_SUITE("models/dflash") {
   }
 
   TEST_CASE("guesses of a block, after prompts and prefixes, are the float64 reference's") {
-    for (const std::string& name : names) {
-      const Golden golden(model_of_head(name));
-      for (const kernels::Isa isa : levels()) {
-        CAPTURE(name);
-        DraftWorld world = world_with_head(name, DType::f32, isa, true);
-        const double difference = largest_difference(world, golden, heads_folder / name);
-        MESSAGE(name, " level ", static_cast<int>(isa), ": ", difference);
-        CHECK(difference <= 2e-4);
-      }
-    }
+    check_golden_guesses(names);
   }
 
   TEST_CASE("answers, states and guesses are those of plain decoding, whatever was drafted") {
-    unsigned seed = 1;
-    for (const std::string& name : names) {
-      for (const DType activation : {DType::bf16, DType::f32}) {
-        for (const bool is_flat : {true, false}) {
-          CAPTURE(name);
-          const std::int32_t page = seed % 2 == 0 ? 16 : 32;
-          DraftWorld world = world_with_head(name, activation, kernels::best_isa(), is_flat, page);
-          CHECK(drafts_change_nothing(world, seed++, drafts_sampling()));
-        }
-      }
-    }
+    check_drafts_change_nothing(names);
   }
 
   TEST_CASE("that a step does not rewrite the masks' keys and values shows in guesses") {

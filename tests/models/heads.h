@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/base/json.h"
 #include "tests/models/golden_drafts.h"
@@ -37,6 +38,35 @@ inline DraftWorld world_with_head(const std::string& name, DType activation, ker
                               {.activation = activation, .kv = kv, .page_tokens = page});
       },
       kernels::Device::cpu, {.threads = 2, .isa = isa}, is_flat);
+}
+
+/// Checks that heads guess what the float64 reference does, at every level of instructions.
+inline void check_golden_guesses(const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    const Golden golden(model_of_head(name));
+    for (const kernels::Isa isa : levels()) {
+      CAPTURE(name);
+      DraftWorld world = world_with_head(name, DType::f32, isa, true);
+      const double difference = largest_difference(world, golden, heads_folder / name);
+      MESSAGE(name, " level ", static_cast<int>(isa), ": ", difference);
+      CHECK(difference <= 2e-4);
+    }
+  }
+}
+
+/// Checks drafts_change_nothing in both types of activations, kinds of pools and sizes of pages.
+inline void check_drafts_change_nothing(const std::vector<std::string>& names) {
+  unsigned seed = 1;
+  for (const std::string& name : names) {
+    for (const DType activation : {DType::bf16, DType::f32}) {
+      for (const bool is_flat : {true, false}) {
+        CAPTURE(name);
+        const std::int32_t page = seed % 2 == 0 ? 16 : 32;
+        DraftWorld world = world_with_head(name, activation, kernels::best_isa(), is_flat, page);
+        CHECK(drafts_change_nothing(world, seed++, drafts_sampling()));
+      }
+    }
+  }
 }
 
 /// A copy of a head, to be damaged.
