@@ -27,7 +27,7 @@ TOP = pathlib.Path(__file__).resolve().parent.parent
 TABLE = TOP / "kernels/cuda/ptxas.tsv"
 ARCHITECTURES = ["80", "86", "89", "90"]
 FLAGS = ["-std=c++20", "-O3", "--expt-relaxed-constexpr", "-DHYB_HAS_CUDA=true", f"-I{TOP}",
-         "-Xptxas", "-v", "-c"]
+         "-Xptxas", "-v", "-fatbin"]  # without the host's half, which takes 5 s a file
 PARSER = 1  # another number when parse() reads something else: what was kept is made again
 REGISTERS_MORE_MAX = 8
 COLUMNS = ["file", "kernel", *(f"registers_{a}" for a in ARCHITECTURES), "spill_bytes",
@@ -100,40 +100,51 @@ def parse(text):
     return {names[name]: found[name] for name in sorted(found)}
 
 
+def gencode_of(architectures):
+    """PTX is made once per generation, of its first architecture, since the kernels tell no more
+    than generations apart (NV_IF_TARGET); ptxas then runs for each architecture."""
+    first = {}
+    for architecture in sorted(architectures, key=int):
+        first.setdefault(min(int(architecture) // 10, 10), architecture)
+    return [f"-gencode=arch=compute_{first[min(int(a) // 10, 10)]},code=sm_{a}"
+            for a in architectures]
+
+
 def compiled(path, nvcc, nvcc_version, kept, architectures):
     """The file's kernels, from an earlier run where nothing has changed."""
-    result = kept / f"{path.stem}-{key_of(path, nvcc_version, architectures)}.json"
+    name = f"{path.stem}-{'+'.join(architectures)}"
+    result = kept / f"{name}-{key_of(path, nvcc_version, architectures)}.json"
     if result.exists():
         return json.loads(result.read_text())
-    gencode = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in architectures]
+    gencode = gencode_of(architectures)
     run = subprocess.run([nvcc, *FLAGS, *gencode, "-o", "/dev/null", str(path)],
                          capture_output=True, text=True)
     if run.returncode != 0:
         sys.exit(f"{path.relative_to(TOP)} does not compile:\n{run.stderr}{run.stdout}")
     kernels = parse(run.stderr + run.stdout)
-    for old in kept.glob(f"{path.stem}-*.json"):
+    for old in kept.glob(f"{name}-*.json"):
         old.unlink()
     result.write_text(json.dumps(kernels))
     return kernels
 
 
-def compile_all(nvcc, kept, architectures, files):
-    """(path, kernels) of all .cu files or some, two compilers at a time."""
+def compile_all(nvcc, kept, architectures, files, jobs):
+    """(path, kernels) of all .cu files or some."""
     version = subprocess.run([nvcc, "--version"], check=True, capture_output=True,
                              text=True).stdout
     kept.mkdir(parents=True, exist_ok=True)
     paths = sorted(path for path in (TOP / "kernels").rglob("*.cu")
                    if (not files or path in files) and has_kernels(path))
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         results = list(pool.map(lambda path: compiled(path, nvcc, version, kept, architectures),
                                 paths))
     return list(zip(paths, results))
 
 
-def measure(nvcc, kept, architectures, files):
+def measure(nvcc, kept, architectures, files, jobs):
     """Rows of the table; -1: not compiled."""
     rows = {}
-    for path, kernels in compile_all(nvcc, kept, architectures, files):
+    for path, kernels in compile_all(nvcc, kept, architectures, files, jobs):
         for name, by_architecture in sorted(kernels.items()):
             values = [by_architecture.get(a, [-1, 0, 0]) for a in ARCHITECTURES]
             rows[(str(path.relative_to(TOP)), name)] = [
@@ -141,10 +152,10 @@ def measure(nvcc, kept, architectures, files):
     return rows
 
 
-def compile_for(nvcc, kept, architectures, files):
+def compile_for(nvcc, kept, architectures, files, jobs):
     """Prints every spill, and how many kernels there are. Exit status."""
     names = ", ".join(f"sm_{a}" for a in architectures)
-    compiled_files = compile_all(nvcc, kept, architectures, files)
+    compiled_files = compile_all(nvcc, kept, architectures, files, jobs)
     spills = [f"{path.relative_to(TOP)} {name}: spills {used[1]} bytes on sm_{architecture}"
               for path, kernels in compiled_files for name, by_architecture in kernels.items()
               for architecture, used in by_architecture.items() if used[1] > 0]
@@ -192,6 +203,7 @@ def main():
     parser.add_argument("--check", action="store_true", help="compare, write nothing")
     parser.add_argument("--keep", type=pathlib.Path, default=TOP / "build/ptxas",
                         help="folder for results (default: build/ptxas)")
+    parser.add_argument("--jobs", type=int, default=2, help="compilers at a time (default: 2)")
     parser.add_argument("--only", choices=ARCHITECTURES, help="with --check: one architecture")
     parser.add_argument("--compile-for", nargs="+", metavar="ARCH", help="such as 100 120")
     options = parser.parse_args()
@@ -203,8 +215,9 @@ def main():
         return 0
     files = {file.resolve() for file in options.files}
     if options.compile_for:
-        return compile_for(nvcc, options.keep, options.compile_for, files)
-    rows = measure(nvcc, options.keep, [options.only] if options.only else ARCHITECTURES, files)
+        return compile_for(nvcc, options.keep, options.compile_for, files, options.jobs)
+    rows = measure(nvcc, options.keep, [options.only] if options.only else ARCHITECTURES, files,
+                   options.jobs)
     if not options.check:
         others = {} if not files else {key: values for key, values in read_table().items()
                                        if TOP / key[0] not in files}
