@@ -81,7 +81,8 @@ void DraftPolicy::plan(std::int32_t sequences, bool is_uniform) {
   // All else is compared with plain steps, and their time drifts: where little is at stake, often.
   const bool is_earning = lost_ < -gain_steps_kept / 2 * plain;
   if (steps_ - measured > (is_earning ? steps_fresh / 4 : steps_fresh / 16)) return;
-  const double may_lose = loss_share * seconds_ + loss_steps * plain - lost_;
+  const double at_first = std::max(loss_steps, 1.0 / sequences) * plain;
+  const double may_lose = loss_share * seconds_ + at_first - lost_;
   if (may_lose > 0) may_cost_ = plain + may_lose;
 }
 

@@ -24,10 +24,11 @@ struct DraftStep {
 /// Decides how many drafts a sequence has in a step: a given number, or by what was measured. Then
 /// it is the number with which the step yields the most tokens a second, where that is known from
 /// the times of steps with as many rows and from how many drafts of the sequence were accepted so
-/// far. Drafts have to earn what they cost: over all steps they never lose more than about a step
-/// and 0.5 % of the time, for which none that is planned needs to be right and new numbers of rows
-/// may cost as much as those of plain steps. What a drafter does once for a sequence is to be paid
-/// for while that runs: what is not counts as lost. Answers do not depend on it.
+/// far. Drafts have to earn what they cost: over all steps they never lose more than about a
+/// quarter of a step (of few sequences what a row of theirs costs) and 0.5 % of the time, for which
+/// none that is planned needs to be right and new numbers of rows may cost as much as those of
+/// plain steps. What a drafter does once for a sequence is to be paid for while that runs: what is
+/// not counts as lost. Answers do not depend on it.
 class DraftPolicy {
  public:
   /// A step has one of these numbers of drafts for a sequence: few shapes of steps.
@@ -83,7 +84,7 @@ class DraftPolicy {
   static constexpr std::int32_t rows_max = 256;     ///< steps with more have no drafts
   static constexpr std::int64_t steps_fresh = 256;  ///< an older measurement is made again
   static constexpr double loss_share = 0.005;
-  static constexpr double loss_steps = 1;
+  static constexpr double loss_steps = 0.25;     ///< at least: of few sequences one row costs more
   static constexpr double gain_steps_kept = 16;  ///< of plain steps: what may be lost again
 
   bool is_fresh(std::int32_t rows) const;
