@@ -249,6 +249,7 @@ ModelOutline outline_of(const ModelSource& source, const ModelOptions& options,
       .mxfp4_parameters = mxfp4_parameters(source, config, plan, options),
       .f16_share = f16_share(source, config, plan, options, activation),
       .lossless = false,
+      .draft_head_q4 = plan.draft && !plan.draft->is_apart() && activation == DType::bf16,
       .with_drafts = plan.draft.has_value()};
   models::Geometry geometry = models::geometry_of(plan, sizes);
   if (may_be_lossless(options, activation, quantize)) {

@@ -498,17 +498,16 @@ Tensor Decoder::logits(const Tensor& residual, const Tensor& sample_rows) {
   const bool is_apart = plan_.final_norm == Norm::layer;
   if (is_apart) norm_rows(plan_.final_norm, weights_.final_norm, last, last);
   const Norm norm = is_apart ? Norm::none : plan_.final_norm;
-  return head_logits(last, norm_of(norm, weights_.final_norm), plan_.logits_scale,
-                     plan_.logits_cap);
+  return head_logits(weights_.output(), last, norm_of(norm, weights_.final_norm),
+                     plan_.logits_scale, plan_.logits_cap);
 }
 
-/// By the model's head. Where there is a norm, x holds it afterwards.
-Tensor Decoder::head_logits(const Tensor& x, const kernels::InputNorm& norm, float scale,
-                            float cap) {
+/// Where there is a norm, x holds it afterwards.
+Tensor Decoder::head_logits(const kernels::Weight& head, const Tensor& x,
+                            const kernels::InputNorm& norm, float scale, float cap) {
   const Tensor out = scratch_.take(DType::f32, {x.dim(0), plan_.vocab});
-  kernels::project(
-      queue_,
-      {.x = x, .norm = norm, .weight = &weights_.output(), .y = out, .normed = x, .scale = scale});
+  kernels::project(queue_,
+                   {.x = x, .norm = norm, .weight = &head, .y = out, .normed = x, .scale = scale});
   if (cap > 0) kernels::cap(queue_, {.x = out, .cap = cap});
   return out;
 }
@@ -725,7 +724,9 @@ Tensor Decoder::draft_logits(const Streams& streams, const Tensor& sample_rows) 
   }
   kernels::gather_rows(queue_, {.x = streams.residual, .rows = sample_rows, .y = last});
   kernels::apply(queue_, norm, last, hidden);
-  return head_logits(hidden, {}, plan_.logits_scale, plan_.logits_cap);
+  const bool has_copy = weights.head.rows() > 0;
+  return head_logits(has_copy ? weights.head : weights_.output(), hidden, {}, plan_.logits_scale,
+                     plan_.logits_cap);
 }
 
 Tensor Decoder::draft_blocks(const StepTables& tables, const Tensor& sample_rows) {
@@ -743,7 +744,8 @@ Tensor Decoder::draft_blocks(const StepTables& tables, const Tensor& sample_rows
   }
   const Tensor last = scratch_.take(activation_, {sample_rows.dim(0), plan_.width});
   kernels::gather_rows(queue_, {.x = streams.residual, .rows = sample_rows, .y = last});
-  return head_logits(last, norm_of(plan_.draft->norm, weights_.draft->norm, dflash.norm_eps),
+  return head_logits(weights_.output(), last,
+                     norm_of(plan_.draft->norm, weights_.draft->norm, dflash.norm_eps),
                      dflash.logits_scale, dflash.logits_cap);
 }
 

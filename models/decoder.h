@@ -92,8 +92,8 @@ class Decoder {
   void advance_layer(const Layer& layer, const LayerWeights& weights, Ordinals& ordinals,
                      const PartCall& call);
   kernels::Tensor logits(const kernels::Tensor& residual, const kernels::Tensor& sample_rows);
-  kernels::Tensor head_logits(const kernels::Tensor& x, const kernels::InputNorm& norm, float scale,
-                              float cap);
+  kernels::Tensor head_logits(const kernels::Weight& head, const kernels::Tensor& x,
+                              const kernels::InputNorm& norm, float scale, float cap);
   void copy_rows(const kernels::Tensor& x, const kernels::Tensor& y);
   Ordinals draft_ordinals() const;
   PartMemory carry() const;

@@ -33,6 +33,9 @@ struct LoadOptions {
   /// With lossless, bytes of the weights above 12 bits each: of patches, and of matrices where 12
   /// bits do not pay. Only estimates of sizes use it.
   std::size_t above_12_bits = 0;
+  /// The model's own draft layer (MTP) reads a copy of the head in q4: its guesses cost less, and
+  /// are nearly as good. Only with bf16.
+  bool draft_head_q4 = false;
 };
 
 constexpr std::string_view name_of(kernels::Quantize quantize) {
@@ -114,8 +117,9 @@ struct GeometryOptions {
   std::int64_t mxfp4_parameters = 0;                     ///< as in LoadOptions
   double f16_share = 0;                                  ///< as in LoadOptions
   bool lossless = false;                                 ///< as in LoadOptions
-  std::int32_t ranks = 1;    ///< that run the model together: the geometry is that of each
-  bool with_drafts = false;  ///< as in plan_of, for those that describe the model themselves
+  std::int32_t ranks = 1;      ///< that run the model together: the geometry is that of each
+  bool draft_head_q4 = false;  ///< as in LoadOptions
+  bool with_drafts = false;    ///< as in plan_of, for those that describe the model themselves
 };
 
 /// Bytes that a sequence of this model needs, derived from the plan alone: of several ranks, on

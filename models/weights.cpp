@@ -154,6 +154,8 @@ PackedAs packed_as(Packing packing, const LoadOptions& options) {
       return {options.activation, linear_quantize(options)};
     case Packing::head:
       return {options.activation, head_quantize(options)};
+    case Packing::draft_head:
+      return {options.activation, kernels::Quantize::q4};
     case Packing::f32:
       return {DType::f32, kernels::Quantize::none};
     case Packing::activation:
@@ -183,11 +185,12 @@ class WeightLoader : public WeightVisitor {
   bool is_fused(std::string_view fused, std::string_view, std::int32_t) override {
     return provider_.has({.role = fused, .layer = layer()});
   }
+  bool copies_head() const override { return options_.draft_head_q4; }
 
   kernels::Weight pack(const MatrixRows& rows, Packing packing) override {
     const kernels::WeightSource source = rows.source();
     const PackedAs as = packed_as(packing, source);
-    count_rounded(source, as);
+    if (packing != Packing::draft_head) count_rounded(source, as);
     kernels::Weight packed =
         with_room([&] { return kernels::Weight::pack(queue_, source, as.dtype, as.quantize); });
     packed_bytes_ += packed.owned_bytes();
@@ -311,6 +314,7 @@ class ByteCounter : public WeightVisitor {
   std::size_t vector_bytes() const { return vector_bytes_; }
 
   bool is_fused(std::string_view, std::string_view, std::int32_t) override { return true; }
+  bool copies_head() const override { return options_.draft_head_q4; }
 
   kernels::Weight pack(const MatrixRows& rows, Packing packing) override {
     const PackedAs as = packed_as(packing, options_);
@@ -622,6 +626,10 @@ Weights visit_weights(const Plan& plan, WeightVisitor& visitor, WeightsOf of) {
   visitor.set_layer(-1);
   weights.final_norm = visitor.vector("final_norm", plan.width);
   if (!plan.tied_head) weights.head = visitor.matrix("head", plan.vocab, plan.width, Packing::head);
+  if (weights.draft && !plan.draft->is_apart() && visitor.copies_head()) {
+    weights.draft->head = visitor.matrix(plan.tied_head ? "embed" : "head", plan.vocab, plan.width,
+                                         Packing::draft_head);
+  }
   return weights;
 }
 

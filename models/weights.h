@@ -114,7 +114,7 @@ struct DraftWeights {
   kernels::Weight fc;  ///< columns of the embedding | of the hidden; of a head those of the taps
   std::vector<LayerWeights> layers;
   kernels::Tensor norm;
-  kernels::Weight head;     ///< of an EAGLE-3 head
+  kernels::Weight head;  ///< of an EAGLE-3 head, or LoadOptions::draft_head_q4; empty: the model's
   kernels::Tensor columns;  ///< i32 [vocab], as eagle3_columns
 };
 

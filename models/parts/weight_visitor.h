@@ -56,6 +56,7 @@ enum class Packing : std::uint8_t {
   activation,  ///< plain, in the type of the activations
   f32,         ///< plain, in f32
   head,        ///< as LoadOptions ask of the head
+  draft_head,  ///< a copy of it, in q4
 };
 
 /// Is shown every weight of a plan, by the parts themselves: what lists the tensors that a plan
@@ -96,6 +97,9 @@ class WeightVisitor {
 
   /// Packs rows of stored matrices, whose memory may go afterwards.
   virtual kernels::Weight pack(const MatrixRows& rows, Packing packing = Packing::linear) = 0;
+
+  /// Whether the model's own draft layer has a copy of the head.
+  virtual bool copies_head() const { return false; }
 
   /// Whether packing these as one weight loses nothing: each alone would be packed in the same
   /// format.

@@ -9,13 +9,16 @@ using namespace hyb::models::testing;
 namespace {
 
 DraftWorld world_of(const std::string& name, DType activation, kernels::Isa isa, bool is_flat,
-                    bool with_drafts = false, std::int32_t page = page_tokens) {
+                    bool with_drafts = false, std::int32_t page = page_tokens,
+                    bool draft_head_q4 = false) {
   return DraftWorld(
       [&](kernels::Queue& queue) {
         TensorFiles files(golden_folder / name);
-        return load_model(
-            queue, Config::from_folder(golden_folder / name), files,
-            {.activation = activation, .page_tokens = page, .with_drafts = with_drafts});
+        return load_model(queue, Config::from_folder(golden_folder / name), files,
+                          {.activation = activation,
+                           .page_tokens = page,
+                           .draft_head_q4 = draft_head_q4,
+                           .with_drafts = with_drafts});
       },
       kernels::Device::cpu, {.threads = 2, .isa = isa}, is_flat);
 }
@@ -97,6 +100,37 @@ TEST_SUITE("models/drafts") {
       REQUIRE(runs[1].state.size() > own);
       CHECK(std::equal(runs[0].state.begin(), runs[0].state.end(), runs[1].state.begin()));
     }
+  }
+
+  TEST_CASE(
+      "with the head in q4 for its guesses, most of them stay, and no row of a token changes") {
+    std::size_t same = 0, all = 0;
+    for (const std::string name : drafting_models) {
+      CAPTURE(name);
+      std::vector<PlainRun> runs;
+      for (const bool is_q4 : {false, true}) {
+        DraftWorld world =
+            world_of(name, DType::bf16, kernels::best_isa(), true, true, page_tokens, is_q4);
+        const kernels::Weight& head = world.model.weights.draft->head;
+        CHECK(head.rows() == (is_q4 ? world.model.plan.vocab : 0));
+        if (is_q4) {
+          CHECK(head.code() == kernels::WeightCode::q4);
+          CHECK(drafts_change_nothing(world, 1, drafts_sampling()));
+        }
+        std::mt19937 random(3);
+        runs.push_back(plain_run(world, 21, 60, {.bias = {}}, random));
+      }
+      CHECK(runs[0].rows == runs[1].rows);
+      for (std::size_t at = 0; at < runs[0].drafts.size(); ++at) {
+        const std::vector<DraftRow>&whole = runs[0].drafts[at][1], &q4 = runs[1].drafts[at][1];
+        REQUIRE(whole.size() == q4.size());
+        if (whole.empty()) continue;
+        ++all;
+        if (whole[0].token == q4[0].token) ++same;
+      }
+    }
+    CHECK(same > all * 3 / 4);
+    CHECK(same < all);  // it is another one
   }
 
   TEST_CASE("guesses of several steps, of prompts of many lengths, are the float64 reference's") {
