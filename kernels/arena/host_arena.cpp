@@ -257,4 +257,55 @@ std::size_t PrivateArena::mappings_max() const {
                                       : host_memory::mappings_max();
 }
 
+SharedArena::SharedArena(std::size_t handle_bytes) : Arena(handle_bytes) {
+  host_memory::check_handle_bytes(handle_bytes);
+}
+
+std::byte* SharedArena::reserve(std::size_t bytes) {
+  std::byte* const first = host_memory::reserve(bytes, bytes_held());
+  if (::mmap(first, bytes, PROT_READ | PROT_WRITE,
+             MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
+    const int error = errno;
+    ::munmap(first, bytes);
+    host_memory::refuse("mmap", bytes, error, bytes_held());
+  }
+  host_memory::prefer_huge_pages(first, bytes);
+  return first;
+}
+
+void SharedArena::unreserve(std::byte* at, std::size_t bytes) {
+  host_memory::unreserve(at, bytes, bytes_held());
+}
+
+void SharedArena::map(std::byte*, std::span<const HandleId> handles) {
+  for (const HandleId handle : handles) table_.check_exists(handle);
+  table_.map(handles);
+}
+
+void SharedArena::unmap(std::byte* at, std::span<const HandleId> handles) {
+  table_.check_mapped(handles);
+  const std::size_t bytes = handles.size() * handle_bytes();
+  // What MADV_DONTNEED drops here stays in memory, for the other processes.
+  if (::madvise(at, bytes, MADV_REMOVE) != 0) {
+    host_memory::refuse("unmapping", bytes, errno, bytes_held());
+  }
+  table_.unmap(handles);
+}
+
+ExportedHandle SharedArena::export_handle(HandleId) const {
+  throw Error(ErrorKind::usage,
+              "memory: what forked processes share has no descriptor; use --memory-mode flip, "
+              "without --disaggregate");
+}
+
+void SharedArena::fill(std::byte* at, std::size_t bytes, std::byte value) {
+  std::memset(at, std::to_integer<int>(value), bytes);
+}
+
+bool SharedArena::populate(std::byte* at, std::size_t bytes) const {
+  return host_memory::populate(at, bytes);
+}
+
+std::size_t SharedArena::mappings_max() const { return std::numeric_limits<std::size_t>::max(); }
+
 }  // namespace hyb::kernels

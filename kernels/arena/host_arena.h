@@ -74,6 +74,33 @@ class PrivateArena final : public Arena {
   HandleTable table_;
 };
 
+/// The memory of this machine for handles that are mapped at one place only, by this process and by
+/// those that are forked from it once a range is reserved: at the same addresses they have the same
+/// bytes, whichever maps and unmaps. Addresses that nothing is mapped to read as zeros, a mapping
+/// starts with zeros, and unmapping frees its bytes, in all of these processes. They end with the
+/// last process that has them. Handles cannot be exported.
+class SharedArena final : public Arena {
+ public:
+  /// `handle_bytes` is a multiple of the system's page.
+  explicit SharedArena(std::size_t handle_bytes);
+
+  bool aliases() const override { return false; }
+  std::byte* reserve(std::size_t bytes) override;
+  void unreserve(std::byte* at, std::size_t bytes) override;
+  HandleId create() override { return table_.add(); }
+  void release(HandleId handle) override { table_.remove(handle); }
+  void map(std::byte* at, std::span<const HandleId> handles) override;
+  void unmap(std::byte* at, std::span<const HandleId> handles) override;
+  ExportedHandle export_handle(HandleId handle) const override;
+  void fill(std::byte* at, std::size_t bytes, std::byte value) override;
+  bool populate(std::byte* at, std::size_t bytes) const override;
+  std::size_t mappings_max() const override;
+  std::size_t handles_held() const override { return table_.held(); }
+
+ private:
+  HandleTable table_;
+};
+
 /// Virtual addresses of this process, for arenas over the machine's own memory. Failures throw
 /// Error(memory) that names the call, its bytes and `bytes_held`.
 namespace host_memory {

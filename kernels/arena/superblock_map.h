@@ -25,6 +25,9 @@ struct SuperblockMapOptions {
   /// A new owner finds all bits set: NaN in every float type. Costs the writes, and when one is
   /// refused the bytes of the old owner. For debugging.
   bool poison = false;
+  /// Processes that are forked from now on use the same memory: the CPU's, where flip then is
+  /// remap.
+  bool is_shared = false;
 };
 
 /// Sizes of the memory and of the views of it; plan_superblocks() in core/memory/pool/layout.h

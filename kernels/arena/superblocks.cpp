@@ -21,6 +21,7 @@ bool has_too_many_mappings(const SuperblockShape& shape, const SuperblockMapOpti
 
 /// Why views cannot alias here; empty: they can.
 std::string obstacle_to_aliases(const SuperblockShape& shape, const SuperblockMapOptions& options) {
+  if (options.is_shared) return "processes that share it see each byte at one address";
   const std::size_t bytes = shape.superblock_bytes * static_cast<std::size_t>(shape.superblocks);
   if (bytes > HostArena::bytes_max()) {
     return fmt::format("ulimit -f allows {} bytes of shared memory, not {}", HostArena::bytes_max(),
@@ -37,6 +38,7 @@ std::string obstacle_to_aliases(const SuperblockShape& shape, const SuperblockMa
 
 std::unique_ptr<SuperblockMap> make_host_superblocks(const SuperblockShape& shape,
                                                      SuperblockMapOptions options) {
+  require(!options.is_shared || !options.strict, "memory: what processes share does not fault");
   const std::size_t handle_bytes = SuperblockMap::handle_bytes(shape);
   std::unique_ptr<Arena> arena;
   if (needs_aliases(shape, options)) {
@@ -48,6 +50,10 @@ std::unique_ptr<SuperblockMap> make_host_superblocks(const SuperblockShape& shap
     log::info("memory: " + obstacle + "; --memory-mode is remap instead of flip");
     options.mode = MapMode::remap;
   }
+  if (options.is_shared) {
+    arena = std::make_unique<SharedArena>(handle_bytes);
+    return std::make_unique<SuperblockMap>(std::move(arena), shape, options);
+  }
   const Unmapped unmapped =
       has_too_many_mappings(shape, options) ? Unmapped::zeros : Unmapped::faults;
   arena = std::make_unique<PrivateArena>(handle_bytes, unmapped);
@@ -57,6 +63,7 @@ std::unique_ptr<SuperblockMap> make_host_superblocks(const SuperblockShape& shap
 std::unique_ptr<SuperblockMap> make_superblocks(Device device, const SuperblockShape& shape,
                                                 const SuperblockMapOptions& options) {
   if (device == Device::cpu) return make_host_superblocks(shape, options);
+  require(!options.is_shared, "memory: forked processes have no card");
   if constexpr (has_cuda) {
     auto arena = std::make_unique<CudaArena>(cuda::driver(), 0, SuperblockMap::handle_bytes(shape));
     return std::make_unique<SuperblockMap>(std::move(arena), shape, options);

@@ -15,6 +15,8 @@ namespace hyb::kernels {
 /// Where shared memory cannot be had (ulimit -f is too small), or would take more mappings than
 /// vm.max_map_count allows, flip becomes remap, with a line in the log: the answers are the same.
 /// Where remap and flat would take too many, unused addresses read as zeros instead of faulting.
+///
+/// Where it is shared with forked processes, one arena is for all modes, and none is strict.
 std::unique_ptr<SuperblockMap> make_host_superblocks(const SuperblockShape& shape,
                                                      SuperblockMapOptions options);
 

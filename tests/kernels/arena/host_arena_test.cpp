@@ -1,7 +1,9 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <fstream>
@@ -178,6 +180,78 @@ TEST_SUITE("kernels/arena/private_arena") {
     CHECK(at[2 * bytes - 1] == std::byte{0});
     arena.release(handle);
     arena.unreserve(at, 2 * bytes);
+  }
+}
+
+TEST_SUITE("kernels/arena/shared_arena") {
+  TEST_CASE("a forked process has the same bytes, also those that are mapped or freed later") {
+    for (const std::size_t bytes : {4096u, 4u << 20}) {
+      SharedArena arena(bytes);
+      CHECK_FALSE(arena.aliases());
+      std::byte* const at = arena.reserve(3 * bytes);
+      const std::array handles = {arena.create(), arena.create()};
+      CHECK(at[0] == std::byte{0});
+      arena.map(at, handles);
+      arena.fill(at, 2 * bytes, std::byte{3});
+
+      std::array<int, 2> turn{}, answer{};
+      REQUIRE(pipe(turn.data()) == 0);
+      REQUIRE(pipe(answer.data()) == 0);
+      const pid_t child = fork();
+      if (child == 0) {
+        char go = 0;
+        bool is_right = at[bytes - 1] == std::byte{3};
+        at[0] = std::byte{4};
+        is_right = write(answer[1], "x", 1) == 1 && is_right;
+        is_right = read(turn[0], &go, 1) == 1 && is_right;
+        // By now the first handle was unmapped, and the other one mapped a second time.
+        is_right = is_right && at[0] == std::byte{0} && at[bytes] == std::byte{7};
+        at[2 * bytes - 1] = std::byte{8};
+        _exit(is_right ? 0 : 1);
+      }
+      char come = 0;
+      REQUIRE(read(answer[0], &come, 1) == 1);
+      CHECK(at[0] == std::byte{4});
+      arena.unmap(at, {&handles[0], 1});
+      arena.unmap(at + bytes, {&handles[1], 1});
+      arena.map(at + bytes, std::array{handles[1]});
+      CHECK(at[2 * bytes - 1] == std::byte{0});
+      at[bytes] = std::byte{7};
+      REQUIRE(write(turn[1], "x", 1) == 1);
+      int status = -1;
+      waitpid(child, &status, 0);
+      CHECK(status == 0);
+      CHECK(at[2 * bytes - 1] == std::byte{8});
+      for (const int end : {turn[0], turn[1], answer[0], answer[1]}) close(end);
+
+      CHECK_THROWS_AS(arena.release(handles[1]), Error);
+      CHECK_THROWS_AS(arena.export_handle(handles[1]), Error);
+      arena.unmap(at + bytes, {&handles[1], 1});
+      for (const HandleId handle : handles) arena.release(handle);
+      CHECK(arena.bytes_held() == 0);
+      arena.unreserve(at, 3 * bytes);
+    }
+    CHECK_THROWS_AS(SharedArena(100), Error);
+  }
+
+  TEST_CASE("unmapping gives memory back to the machine") {
+    constexpr std::size_t bytes = 1 << 20;
+    SharedArena arena(bytes);
+    std::byte* const at = arena.reserve(bytes);
+    const HandleId handle = arena.create();
+    const auto pages_in_memory = [&] {
+      std::vector<unsigned char> pages(bytes / 4096);
+      REQUIRE(mincore(at, bytes, pages.data()) == 0);
+      return std::count_if(pages.begin(), pages.end(), [](unsigned char page) { return page & 1; });
+    };
+    arena.map(at, std::array{handle});
+    CHECK(pages_in_memory() == 0);
+    arena.fill(at, bytes, std::byte{1});
+    CHECK(pages_in_memory() == 256);
+    arena.unmap(at, std::array{handle});
+    CHECK(pages_in_memory() == 0);
+    arena.release(handle);
+    arena.unreserve(at, bytes);
   }
 }
 

@@ -35,6 +35,9 @@ std::unique_ptr<Arena> host(const SuperblockShape& shape) {
 std::unique_ptr<Arena> without_aliases(const SuperblockShape& shape) {
   return std::make_unique<PrivateArena>(SuperblockMap::handle_bytes(shape));
 }
+std::unique_ptr<Arena> shared(const SuperblockShape& shape) {
+  return std::make_unique<SharedArena>(SuperblockMap::handle_bytes(shape));
+}
 std::unique_ptr<Arena> fake_cuda(const SuperblockShape& shape) {
   return std::make_unique<CudaArena>(FakeDriver::table(), 0, SuperblockMap::handle_bytes(shape));
 }
@@ -267,8 +270,8 @@ TEST_SUITE("kernels/arena/superblock_map") {
     for (const NamedShape& named : small_shapes()) {
       CAPTURE(named.name);
       for (const SuperblockMapOptions& options : all) {
-        for (const MakeArena& make :
-             {MakeArena(host), MakeArena(fake_cuda), MakeArena(without_aliases)}) {
+        for (const MakeArena& make : {MakeArena(host), MakeArena(fake_cuda),
+                                      MakeArena(without_aliases), MakeArena(shared)}) {
           const FakeDriver driver;
           const bool maps_all = options.mode == MapMode::flip && !options.strict;
           if (maps_all && !make(named.shape)->aliases()) continue;
@@ -340,7 +343,8 @@ TEST_SUITE("kernels/arena/superblock_map") {
         .plane_bytes = {{std::size_t{3} << 19, std::size_t{3} << 19}, {std::size_t{3} << 20}}};
     for (const auto& [mode, make] : {std::pair{MapMode::flip, MakeArena(host)},
                                      {MapMode::remap, MakeArena(host)},
-                                     {MapMode::remap, MakeArena(without_aliases)}}) {
+                                     {MapMode::remap, MakeArena(without_aliases)},
+                                     {MapMode::remap, MakeArena(shared)}}) {
       for (const int view : {0, 1}) {
         SuperblockMap map(make(shape), shape, {.mode = mode});
         for (const int b : {1, 3}) map.own(SuperblockId{b}, ViewId{view});

@@ -87,6 +87,36 @@ TEST_SUITE("kernels/arena/host_superblocks") {
     CHECK_THROWS_AS(make_host_superblocks(shape, {.mode = MapMode::flip, .strict = true}), Error);
   }
 
+  TEST_CASE("what processes share is one arena in every mode, also where limits are small") {
+    for (const std::int32_t superblocks : {5, 40000}) {
+      const SuperblockShape shape = granite_shape(superblocks).shape;
+      for (const MapMode mode : {MapMode::flip, MapMode::remap, MapMode::flat}) {
+        log::set_level(log::Level::warn);
+        const FileLimit limit(10000);
+        const auto map = make_host_superblocks(shape, {.mode = mode, .is_shared = true});
+        log::set_level(log::Level::info);
+        const SuperblockId last{superblocks - 1};
+        std::byte* const piece =
+            map->plane(ViewId{0}, 3) +
+            static_cast<std::size_t>(superblocks - 1) * shape.plane_bytes[0][3];
+        map->own(last, ViewId{0});
+        *piece = std::byte{9};
+        if (mode != MapMode::flat) {
+          map->own(last, ViewId{1});
+          map->own(last, ViewId{0});
+          CHECK(*piece == std::byte{0});
+          *piece = std::byte{9};
+        }
+        map->give_back(last);
+        CHECK(*piece == std::byte{0});
+        CHECK(map->bytes_backed() == 0);
+      }
+      CHECK_THROWS_AS(
+          make_host_superblocks(shape, {.mode = MapMode::flip, .strict = true, .is_shared = true}),
+          Error);
+    }
+  }
+
   TEST_CASE("one kind of memory needs no aliases") {
     SuperblockShape shape = shape_of("attention alone", {pages_of(4, 128)}).shape;
     shape.plane_bytes.resize(3);  // no slots, no packed snapshots
