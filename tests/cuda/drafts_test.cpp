@@ -11,8 +11,13 @@ namespace {
 
 enum class Drafting { none, own_layer, eagle3, dflash };
 
+struct Where {
+  kernels::Device device = kernels::Device::cuda;
+  DType activation = DType::bf16;
+};
+
 DraftWorld world_of(const std::string& name, bool is_flat, const GraphOptions& graphs,
-                    Drafting drafting, bool batch_invariant) {
+                    Drafting drafting, bool batch_invariant, const Where& where = {}) {
   return DraftWorld(
       [&](kernels::Queue& queue) {
         TensorFiles files(golden_folder / name);
@@ -24,11 +29,10 @@ DraftWorld world_of(const std::string& name, bool is_flat, const GraphOptions& g
         }
         return load_model(
             queue, Config::from_folder(golden_folder / name), files,
-            {.activation = DType::bf16, .with_drafts = drafting == Drafting::own_layer}, {},
+            {.activation = where.activation, .with_drafts = drafting == Drafting::own_layer}, {},
             head ? &*head : nullptr);
       },
-      kernels::Device::cuda, {.threads = 1, .isa = {}, .batch_invariant = batch_invariant}, is_flat,
-      graphs);
+      where.device, {.threads = 1, .isa = {}, .batch_invariant = batch_invariant}, is_flat, graphs);
 }
 
 void check_world(const std::string& name, bool is_flat, const GraphOptions& graphs, unsigned seed,
@@ -119,6 +123,35 @@ TEST_SUITE("cuda/drafts") {
       }
       CHECK(recorded.runner.graphs_recorded() == graphs);
       CHECK(recorded.runner.graphs_replayed() == (times - 1) * graphs);
+    }
+  }
+
+  TEST_CASE("f32: all guesses of a card are the CPU's, those of later passes too") {
+    // What random text is guessed to be is far from sure: another position shows.
+    const SamplingParams greedy = {.temperature = 0, .bias = {}, .logprobs = 0};
+    std::vector<std::tuple<std::string, Drafting>> cases = {{"qwen3_5-dense", Drafting::own_layer},
+                                                            {"llama-3", Drafting::eagle3}};
+    if (hyb::testing::is_full_level()) cases.emplace_back("llama-3", Drafting::dflash);
+    for (const auto& [name, drafting] : cases) {
+      CAPTURE(name);
+      DraftWorld cpu = world_of(name, true, eager, drafting, false,
+                                {.device = kernels::Device::cpu, .activation = DType::f32}),
+                 card = world_of(name, true, eager, drafting, false, {.activation = DType::f32});
+      VerifySteps expected(cpu, greedy, 3), got(card, greedy, 3);
+      for (const std::vector<std::int32_t>& counts :
+           std::vector<std::vector<std::int32_t>>{{7, 7, 7}, {1, 5, 3}, {7, 3, 4}}) {
+        const auto right = expected.draft(counts), guesses = got.draft(counts);
+        REQUIRE(guesses.size() == counts.size());
+        for (std::size_t of = 0; of < counts.size(); ++of) {
+          REQUIRE(std::ssize(guesses[of]) == counts[of]);
+          for (std::size_t at = 0; at < guesses[of].size(); ++at) {
+            CHECK(guesses[of][at].token == right[of][at].token);
+            CHECK(guesses[of][at].logprob == doctest::Approx(right[of][at].logprob).epsilon(1e-4));
+          }
+        }
+        expected.run(counts);
+        got.run(counts);
+      }
     }
   }
 
