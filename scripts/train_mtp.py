@@ -23,6 +23,7 @@ from demo_teacher import begin, learn, optimisers_of
 MLP_WIDTH = 192
 EXPERTS, EXPERTS_PER_TOKEN, EXPERT_WIDTH, SHARED_WIDTH = 4, 2, 64, 128
 DRAFT_SHARE = 0.5  # of the loss
+TIME_STEP_MIN = 1e-12  # transformers takes no shorter ones, and needs a logarithm of it
 AGREEMENT = 1e-4  # of the largest logit, f32
 
 
@@ -205,6 +206,7 @@ class Config:
             "residual_in_fp32": False,
             "routed_scaling_factor": 1.0,
             "ssm_state_size": shape.state,
+            "time_step_min": TIME_STEP_MIN,
             "tie_word_embeddings": False,
             "topk_group": 1,
             "use_bias": False,
