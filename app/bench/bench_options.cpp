@@ -129,8 +129,9 @@ constexpr std::array bench_flags = {
     BenchFlag{
         "--spec-acceptance", &O::spec_acceptances, use::drawn, unchecked,
         "a row each: drafts that are right with this probability, from 0 to 1, whatever --spec "
-        "would guess (every repetition runs without drafts before, to know its answers); off: "
-        "no drafts"},
+        "would guess; what the model's own layer or a head guesses is replaced, after it has taken "
+        "its time (every repetition runs without drafts before, to know its answers); off: no "
+        "drafts"},
     BenchFlag{
         "--lanes", &O::lanes, use::requests, unchecked,
         "a row each: colocated (prompts in chunks among answers) and disaggregated (in a lane "

@@ -59,6 +59,7 @@ std::vector<std::vector<SampledToken>> MeteredRunner::draft(const Step& step) {
   const auto begin = std::chrono::steady_clock::now();
   std::vector<std::vector<SampledToken>> drafts = runner_->draft(step);
   totals_.inside += std::chrono::steady_clock::now() - begin;
+  if (redraft_) redraft_(step, drafts);
   return drafts;
 }
 

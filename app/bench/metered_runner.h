@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -58,6 +59,12 @@ class MeteredRunner final : public Runner {
   MeteredRunner(Runner& runner, models::Roofline roofline)
       : runner_(&runner), roofline_(std::move(roofline)) {}
 
+  /// What becomes of the drafts of the step's spans.
+  using Redraft =
+      std::function<void(const Step& step, std::vector<std::vector<SampledToken>>& drafts)>;
+  /// From now on; empty: nothing.
+  void redraft(Redraft redraft) { redraft_ = std::move(redraft); }
+
   /// Totals since the call before; from now on they begin at zero.
   StepTotals take_totals() { return std::exchange(totals_, {}); }
 
@@ -97,6 +104,7 @@ class MeteredRunner final : public Runner {
   void add(const models::Work& work);
 
   Runner* runner_;
+  Redraft redraft_;
   models::Roofline roofline_;
   StepTotals totals_;
   std::vector<models::StepShape> shapes_;

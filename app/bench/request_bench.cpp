@@ -33,7 +33,7 @@ class ListedRequests final : public RequestSource {
   double due_s(std::size_t i) const override { return due_s_.empty() ? 0 : due_s_[i]; }
   Request request(std::size_t i) override { return work_[i].request; }
   void sent(std::size_t i, RequestId id) override {
-    if (drafter_ != nullptr) drafter_->add(id, i, work_[i].request.prompt.size());
+    if (drafter_ != nullptr) drafter_->add(id, i, work_[i].request.prompt);
   }
   void answered(std::size_t i, const Completion& completion) override {
     answers_[i] = completion.tokens;
@@ -53,8 +53,8 @@ RightDrafts::RightDrafts(std::vector<std::vector<TokenId>> answers, double right
                          std::int32_t vocab, std::uint64_t seed)
     : answers_(std::move(answers)), right_share_(right_share), vocab_(vocab), random_(seed) {}
 
-void RightDrafts::add(RequestId id, std::size_t i, std::size_t prompt_tokens) {
-  known_[id] = {.answer = i, .prompt_tokens = prompt_tokens};
+void RightDrafts::add(RequestId id, std::size_t i, const std::vector<TokenId>& prompt) {
+  known_[id] = by_prompt_[prompt] = {.answer = i, .prompt_tokens = prompt.size()};
 }
 
 /// What the sequence draws after its first `tokens`.
@@ -62,8 +62,12 @@ std::span<const TokenId> RightDrafts::rest_of(const ArrivalOrder& sequence,
                                               std::size_t tokens) const {
   const auto found = known_.find(sequence.request);
   if (found == known_.end() || sequence.choice != 0) return {};
-  const std::vector<TokenId>& answer = answers_[found->second.answer];
-  const std::size_t drawn = tokens - found->second.prompt_tokens;
+  return rest_of(found->second, tokens);
+}
+
+std::span<const TokenId> RightDrafts::rest_of(const Known& known, std::size_t tokens) const {
+  const std::vector<TokenId>& answer = answers_[known.answer];
+  const std::size_t drawn = tokens - known.prompt_tokens;
   return std::span(answer).subspan(std::min(drawn, answer.size()));
 }
 
@@ -92,6 +96,20 @@ void RightDrafts::draft(std::span<DraftJob> jobs) {
       SampledToken draft = guess(right, job.guesses);
       job.drafts.push_back(draft.token);
       if (job.guesses > 1) job.likely.push_back(std::move(draft));
+    }
+  }
+}
+
+void RightDrafts::replace(const Step& step, std::vector<std::vector<SampledToken>>& drafts) {
+  for (std::size_t i = 0; i < drafts.size(); ++i) {
+    const SampleRow& row = step.spans[i].samples.front();
+    const auto prompt = row.history.first(static_cast<std::size_t>(row.prompt_tokens));
+    const auto found = by_prompt_.find({prompt.begin(), prompt.end()});
+    std::span<const TokenId> rest;
+    if (found != by_prompt_.end()) rest = rest_of(found->second, row.history.size());
+    drafts[i].resize(std::min(drafts[i].size(), rest.size()));
+    for (std::size_t at = 0; at < drafts[i].size(); ++at) {
+      drafts[i][at] = guess(rest[at], std::max(1, row.params->logprobs));
     }
   }
 }
@@ -160,7 +178,11 @@ RequestBench::RequestBench(Session& session, Probes& probes, RequestBenchOptions
       probes_(probes),
       options_(std::move(options)),
       meter_(session.runner(), session.roofline()),
-      card_(options_.card) {}
+      card_(options_.card) {
+  meter_.redraft([this](const Step& step, auto& drafts) {
+    if (drafter_) drafter_->replace(step, drafts);
+  });
+}
 
 ReuseOptions RequestBench::reuse_for(const RequestCase& test) const {
   ReuseOptions reuse = options_.reuse;
@@ -252,7 +274,7 @@ void RequestBench::learn_answers(const RequestCase& test, const DrawSeed& seed) 
 SpeculationOptions RequestBench::speculation_for(const RequestCase& test) const {
   if (test.spec_acceptance == "off") return {};
   SpeculationOptions speculation = session_.speculation();
-  speculation.drafter = drafter_.get();
+  if (drafter_ && !speculation.by_model) speculation.drafter = drafter_.get();
   return speculation;
 }
 

@@ -64,9 +64,9 @@ struct RequestBenchOptions {
 };
 
 /// Drafts the answers that requests had before, each token right with the same probability: what
-/// drafts cost and yield, whatever else would guess them. Where there may be branches, every
-/// further token in the place of a draft is right with that probability if those before it are
-/// wrong.
+/// drafts cost and yield, whatever else would guess them, or in the place of what a model drafted,
+/// which has cost what it costs. Where there may be branches, every further token in the place of a
+/// draft is right with that probability if those before it are wrong.
 class RightDrafts final : public Drafter {
  public:
   /// `answers`: of the first choice of each request of a workload.
@@ -74,7 +74,10 @@ class RightDrafts final : public Drafter {
               std::uint64_t seed);
 
   /// Request i of the workload; of others nothing is known.
-  void add(RequestId id, std::size_t i, std::size_t prompt_tokens);
+  void add(RequestId id, std::size_t i, const std::vector<TokenId>& prompt);
+
+  /// Of what the model drafted for the spans of a step, whose requests have one choice each.
+  void replace(const Step& step, std::vector<std::vector<SampledToken>>& drafts);
 
   void draft(std::span<DraftJob> jobs) override;
   bool may_draft_after_next(const ArrivalOrder& sequence, std::span<const TokenId> tokens) override;
@@ -85,10 +88,12 @@ class RightDrafts final : public Drafter {
     std::size_t answer, prompt_tokens;
   };
   std::span<const TokenId> rest_of(const ArrivalOrder& sequence, std::size_t tokens) const;
+  std::span<const TokenId> rest_of(const Known& known, std::size_t tokens) const;
   SampledToken guess(TokenId right, std::int32_t guesses);
 
   std::vector<std::vector<TokenId>> answers_;
   std::map<RequestId, Known> known_;
+  std::map<std::vector<TokenId>, Known> by_prompt_;
   double right_share_;
   std::int32_t vocab_;
   std::mt19937_64 random_;

@@ -239,47 +239,51 @@ TEST_SUITE("app/surface_bench_requests") {
   }
 
   TEST_CASE("--spec-acceptance: rows without drafts, and with right, wrong and mixed ones") {
-    const Json all = request_rows({"demo",
-                                   "--dataset-name",
-                                   "random",
-                                   "--random-input-len",
-                                   "24",
-                                   "--random-output-len",
-                                   "41",
-                                   "--num-prompts",
-                                   "3",
-                                   "--ignore-eos",
-                                   "-r",
-                                   "2",
-                                   "--max-concurrency",
-                                   "2",
-                                   "--condition",
-                                   "turn-2",
-                                   "--draft-steps",
-                                   "3",
-                                   "--spec-acceptance",
-                                   "off,1,0,0.5"});
-    REQUIRE(all.size() == 4);
-    const auto count = [&](std::size_t row, const char* key) {
-      return all[row][key].get<std::int64_t>();
-    };
-    for (std::size_t row = 0; row < all.size(); ++row) {
-      CHECK(all[row]["total_output_tokens"] == 2 * 3 * 41);
-      CHECK((count(row, "verify_steps") > 0) == (row > 0));
+    // The second one's own layer drafts.
+    for (const std::string model : {"demo", HYB_TESTS_DIR "/demo/mtp"}) {
+      CAPTURE(model);
+      const Json all = request_rows({model,
+                                     "--dataset-name",
+                                     "random",
+                                     "--random-input-len",
+                                     "24",
+                                     "--random-output-len",
+                                     "41",
+                                     "--num-prompts",
+                                     "3",
+                                     "--ignore-eos",
+                                     "-r",
+                                     "2",
+                                     "--max-concurrency",
+                                     "2",
+                                     "--condition",
+                                     "turn-2",
+                                     "--draft-steps",
+                                     "3",
+                                     "--spec-acceptance",
+                                     "off,1,0,0.5"});
+      REQUIRE(all.size() == 4);
+      const auto count = [&](std::size_t row, const char* key) {
+        return all[row][key].get<std::int64_t>();
+      };
+      for (std::size_t row = 0; row < all.size(); ++row) {
+        CHECK(all[row]["total_output_tokens"] == 2 * 3 * 41);
+        CHECK((count(row, "verify_steps") > 0) == (row > 0));
+      }
+      CHECK(all[0]["spec_acceptance"] == "off");
+      CHECK(all[0]["acceptance_length"].is_null());
+      CHECK(all[0]["acceptance_by_position"].empty());
+      // 40 tokens after the first one: ten steps of four.
+      CHECK(all[1]["acceptance_length"] == 4.0);
+      CHECK(all[1]["acceptance_by_position"] == Json::array({1.0, 1.0, 1.0}));
+      CHECK(count(1, "verify_steps") == 2 * 3 * 10);
+      CHECK(count(1, "accepted_drafts") == 2 * 3 * 30);
+      CHECK(count(1, "rejected_drafts") == 0);
+      CHECK(count(1, "steps") < count(0, "steps") / 2);
+      CHECK(count(2, "accepted_drafts") == 0);
+      CHECK(count(3, "accepted_drafts") > 0);
+      CHECK(count(3, "rejected_drafts") > 0);
     }
-    CHECK(all[0]["spec_acceptance"] == "off");
-    CHECK(all[0]["acceptance_length"].is_null());
-    CHECK(all[0]["acceptance_by_position"].empty());
-    // 40 tokens after the first one: ten steps of four.
-    CHECK(all[1]["acceptance_length"] == 4.0);
-    CHECK(all[1]["acceptance_by_position"] == Json::array({1.0, 1.0, 1.0}));
-    CHECK(count(1, "verify_steps") == 2 * 3 * 10);
-    CHECK(count(1, "accepted_drafts") == 2 * 3 * 30);
-    CHECK(count(1, "rejected_drafts") == 0);
-    CHECK(count(1, "steps") < count(0, "steps") / 2);
-    CHECK(count(2, "accepted_drafts") == 0);
-    CHECK(count(3, "accepted_drafts") > 0);
-    CHECK(count(3, "rejected_drafts") > 0);
   }
 
   TEST_CASE("--spec-acceptance with branches: what is right beside wrong drafts is taken") {

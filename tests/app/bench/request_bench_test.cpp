@@ -55,7 +55,7 @@ TEST_SUITE("app/bench/right_drafts") {
   TEST_CASE("they go on with the answer of their own request, up to its end") {
     RightDrafts drafter({{TokenId{1}}, answer}, 1.0, 10, 1);
     const ArrivalOrder sequence{RequestId{5}, 0};
-    drafter.add(sequence.request, 1, prompt.size());
+    drafter.add(sequence.request, 1, prompt);
     for (std::size_t drawn = 0; drawn <= answer.size(); ++drawn) {
       CAPTURE(drawn);
       const std::vector<TokenId> tokens = known(drawn);
@@ -66,6 +66,35 @@ TEST_SUITE("app/bench/right_drafts") {
       CHECK(std::ranges::equal(jobs[0].drafts, std::span(answer).subspan(drawn, end - drawn)));
       CHECK(drafter.may_draft_after_next(sequence, tokens) == (drawn + 2 < answer.size()));
     }
+  }
+
+  TEST_CASE("they take the place of what a model drafted, up to the answer's end") {
+    RightDrafts drafter({{TokenId{1}}, answer}, 1.0, 10, 1);
+    drafter.add(RequestId{5}, 1, prompt);
+    const SamplingParams params = {.bias = {}};
+    const std::vector<TokenId> unknown(4, TokenId{2}), early = known(1), late = known(3);
+    Step step;
+    std::vector<std::vector<SampledToken>> drafts;
+    for (const std::vector<TokenId>* const tokens : {&early, &unknown, &late}) {
+      step.spans.push_back({.tokens = {},
+                            .position = 0,
+                            .tables = {},
+                            .read_slot = no_slot,
+                            .write_slot = no_slot,
+                            .samples = {{.token = 0,
+                                         .params = &params,
+                                         .draw = 0,
+                                         .history = *tokens,
+                                         .prompt_tokens = 3}}});
+      drafts.emplace_back(2, SampledToken{.token = TokenId{8}, .top = {}});
+    }
+    drafter.replace(step, drafts);
+    REQUIRE(drafts[0].size() == 2);
+    CHECK(drafts[0][0].token == TokenId{5});
+    CHECK(drafts[0][1].token == TokenId{6});
+    CHECK(drafts[1].empty());
+    REQUIRE(drafts[2].size() == 1);
+    CHECK(drafts[2][0].token == TokenId{7});
   }
 
   TEST_CASE("of requests that are not known there are none") {
@@ -81,7 +110,7 @@ TEST_SUITE("app/bench/right_drafts") {
   TEST_CASE("a share of them is right") {
     RightDrafts drafter({std::vector<TokenId>(2000, TokenId{9})}, 0.75, 10, 1);
     const ArrivalOrder sequence{RequestId{5}, 0};
-    drafter.add(sequence.request, 0, prompt.size());
+    drafter.add(sequence.request, 0, prompt);
     std::vector<DraftJob> jobs(1);
     jobs[0] = {.sequence = sequence, .tokens = prompt, .most = 2000};
     drafter.draft(jobs);
@@ -95,7 +124,7 @@ TEST_SUITE("app/bench/right_drafts") {
   TEST_CASE("of several tokens in one place each is right as often where those before are wrong") {
     RightDrafts drafter({std::vector<TokenId>(4000, TokenId{9})}, 0.5, 10, 1);
     const ArrivalOrder sequence{RequestId{5}, 0};
-    drafter.add(sequence.request, 0, prompt.size());
+    drafter.add(sequence.request, 0, prompt);
     std::vector<DraftJob> jobs(1);
     jobs[0] = {.sequence = sequence, .tokens = prompt, .most = 4000, .guesses = 3};
     drafter.draft(jobs);
