@@ -3,9 +3,12 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "core/base/json.h"
@@ -37,14 +40,28 @@ const std::vector<std::string> models_with_heads = {"gpt-oss", "granite-odd", "l
 const std::vector<std::string> models_with_blocks = {"gpt-oss", "granite-moe-nope", "lfm3",
                                                      "qwen3-dense", "qwen3_5-text"};
 
+/// A model and another one that drafts for it: Mamba-2, delta nets, short convolutions and windows,
+/// each as either.
+const std::vector<std::pair<std::string, std::string>> drafted_by_another = {
+    {"falcon-h1-groups", "qwen3_5-text"},    {"nemotron-dense", "lfm2-moe"},
+    {"qwen3_5-text", "granite-swa-moe"},     {"qwen3-next-odd", "granite-moe-nope"},
+    {"lfm2-moe", "qwen3-next-odd"},          {"lfm3", "gpt-oss"},
+    {"granite-swa-moe", "falcon-h1-groups"}, {"gpt-oss", "lfm3"}};
+
+/// One model of each of these kinds.
+const std::vector<std::string> self_drafting_models = {"granite-moe-nope", "qwen3_5-text",
+                                                       "lfm2-moe", "granite-swa-moe"};
+
 const std::vector<std::string> plain_options = {"--parallel", "1",      "--prefix-cache",
                                                 "off",        "--spec", "off"};
 
 /// Batches, in several settings, of a model that something drafts for, which `drafting` says how to
 /// choose: their answers are those of plain decoding. Returns the number of accepted drafts.
+/// `may_have_lanes`: whether prompts may run in a lane of their own.
 std::int64_t accepted_by(
     const RandomModel& model,
-    const std::function<std::vector<std::string>(const std::vector<std::string>&)>& drafting) {
+    const std::function<std::vector<std::string>(const std::vector<std::string>&)>& drafting,
+    bool may_have_lanes = true) {
   CAPTURE(model.path());
   std::int64_t accepted = 0, rejected = 0;
   const auto plain = answer_mixed(model, plain_options).answers;
@@ -60,6 +77,7 @@ std::int64_t accepted_by(
     CAPTURE(options);
     std::vector<std::string> all = drafting(options);
     all.insert(all.end(), options.begin(), options.end());
+    if (!may_have_lanes) std::erase(all, "--disaggregate");
     const MixedAnswers mixed = answer_mixed(model, all);
     CHECK(mixed.answers == plain);
     rejected += mixed.rejected;
@@ -185,25 +203,39 @@ TEST_SUITE("app/surface_spec") {
     CHECK(error({"--draft-branches", "9", "--draft-steps", "4"}) != "");
   }
 
-  TEST_CASE("a batch's answers are the same where another model drafts, or the same one") {
-    const RandomModel model("granite-swa-moe"), other("lfm3");
-    const auto plain = answer_mixed(model, plain_options).answers;
-    CHECK(plain.size() == 24);
-    const MixedAnswers self = answer_mixed(
-        model, {"--parallel", "1", "--draft-model", model.path(), "--draft-steps", "3"});
-    CHECK(self.answers == plain);
-    CHECK(self.accepted > 80);  // of 660 tokens, those drawn at temperature 0 at least
-    CHECK(answer_mixed(model,
-                       {"--parallel", "8", "--draft-model", model.path(), "--draft-steps", "7"})
-              .answers == plain);
-    CHECK(answer_mixed(model, {"--parallel", "8", "--spec", "draft", "--draft-model", other.path(),
-                               "--draft-steps", "5", "--pool-memory", "700KB"})
-              .answers == plain);
-    CHECK(answer_mixed(model, {"--parallel", "4", "--draft-model", other.path()}).answers == plain);
-    for (const std::string parallel : {"1", "8"}) {
-      CHECK(answer_mixed(model, {"--parallel", parallel, "--draft-model", other.path(),
-                                 "--draft-steps", "4", "--draft-branches", "4"})
-                .answers == plain);
+  TEST_CASE("a batch's answers are the same where another model drafts, whatever the recurrences") {
+    std::int64_t accepted = 0;
+    for (const auto& [target, drafter] : drafted_by_another) {
+      const RandomModel other(drafter);
+      accepted += accepted_by(
+          RandomModel(target),
+          [&](const std::vector<std::string>&) {
+            return std::vector<std::string>{"--spec", "draft", "--draft-model", other.path()};
+          },
+          /*may_have_lanes=*/false);
+    }
+    CHECK(accepted > 20);
+  }
+
+  TEST_CASE("a batch's answers are the same where a model drafts for itself, and most are right") {
+    for (const std::string& name : self_drafting_models) {
+      CAPTURE(name);
+      const RandomModel model(name);
+      const auto plain = answer_mixed(model, plain_options).answers;
+      CHECK(plain.size() == 24);
+      const auto with = [&](const std::vector<std::string>& options) {
+        CAPTURE(options);
+        std::vector<std::string> all = {"--spec", "draft", "--draft-model", model.path()};
+        all.insert(all.end(), options.begin(), options.end());
+        const MixedAnswers mixed = answer_mixed(model, all);
+        CHECK(mixed.answers == plain);
+        return mixed.accepted;
+      };
+      // Of 660 tokens, those drawn at temperature 0 at least.
+      CHECK(with({"--parallel", "1", "--draft-steps", "3"}) > 80);
+      CHECK(with({"--parallel", "8", "--prefix-cache", "off", "--draft-steps", "7"}) > 80);
+      with({"--parallel", "4", "--draft-steps", "4", "--draft-branches", "4", "--ubatch", "9"});
+      with({"--parallel", "4"});
     }
   }
 
@@ -248,22 +280,38 @@ TEST_SUITE("app/surface_spec") {
       if (number++ % 25 == 0) some += to_text(Json{{"messages", line["messages"]}}) + "\n";
     }
     folder.write("in", some);
-    const std::string in = (folder.path() / "in").string();
-    for (const std::string drafter : {"drafter", "eagle3"}) {
-      CAPTURE(drafter);
-      const std::string out = (folder.path() / drafter).string();
-      const ToolResult result =
-          run_tool({.arguments = {"batch", "demo", in, "-o", out, "-n", "24", "--draft-model",
-                                  HYB_TESTS_DIR "/demo/" + drafter, "--draft-steps", "1"}});
+    const std::string in = (folder.path() / "in").string(), demo = HYB_TESTS_DIR "/demo/";
+    const auto answer = [&](const std::string& model, std::vector<std::string> options) {
+      const std::string out = (folder.path() / "out").string();
+      std::filesystem::remove(out);
+      options.insert(options.begin(), {"batch", model, in, "-o", out, "-n", "24"});
+      const ToolResult result = run_tool({.arguments = options});
       CHECK_MESSAGE(result.exit_code == 0, result.err);
       int accepted = 0, rejected = 0;
       for (const Json& line : results(out)) {
-        const Json details = line["response"]["body"]["usage"]["completion_tokens_details"];
+        const Json usage = line["response"]["body"]["usage"];
+        const Json details = usage.value("completion_tokens_details", Json::object());
         accepted += details.value("accepted_prediction_tokens", 0);
         rejected += details.value("rejected_prediction_tokens", 0);
       }
+      return std::tuple(answers(out), accepted, rejected);
+    };
+    struct Case {
+      std::string model;
+      std::vector<std::string> drafting;
+    };
+    for (const Case& c : std::vector<Case>{{"demo", {"--draft-model", demo + "drafter"}},
+                                           {"demo", {"--draft-model", demo + "eagle3"}},
+                                           {demo + "mtp", {"--spec", "mtp"}}}) {
+      CAPTURE(c.model);
+      CAPTURE(c.drafting);
+      const auto plain = std::get<0>(answer(c.model, {"--spec", "off"}));
+      std::vector<std::string> one = c.drafting;
+      one.insert(one.end(), {"--draft-steps", "1"});
+      const auto [drafted, accepted, rejected] = answer(c.model, one);
+      CHECK(drafted == plain);
       CHECK(accepted + rejected > 60);
-      CHECK(accepted > rejected);  // of the drafter 71 of 103, of the head more
+      CHECK(accepted > rejected);  // of the drafter 71 of 103, of the others more
     }
   }
 
@@ -282,8 +330,10 @@ TEST_SUITE("app/surface_spec") {
       const RandomHead head = RandomHead::dflash(name, name != "qwen3-dense");
       check_chat(name, {"--draft-model", head.path(), "--draft-steps", "3"});
     }
-    const RandomModel other("lfm3");
-    check_chat("falcon-h1-groups", {"--draft-model", other.path(), "--draft-steps", "3"});
+    for (const auto& [target, drafter] : drafted_by_another) {
+      const RandomModel other(drafter);
+      check_chat(target, {"--spec", "draft", "--draft-model", other.path(), "--draft-steps", "3"});
+    }
   }
 
   TEST_CASE("a session goes between chats with a draft layer and chats without, or with another") {
