@@ -231,7 +231,7 @@ def weight_work(name, loop, launch, step, weights):
         else:
             times = rows if "plain" in name else touched
             work.add_loop(loop, times * bytes_each / max(loop["streamed"], 1))
-        if name.startswith(("gemv", "small_batch_front")) and loop["side_bytes"]:
+        if name.startswith(("gemv", "skinny", "small_batch_front")) and loop["side_bytes"]:
             turns = launch["blocks"] * 2 * rows * one["columns"] / loop["side_bytes"]
             work.instructions += turns * loop["side"]
     return work

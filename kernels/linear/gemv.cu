@@ -14,10 +14,9 @@ constexpr int block_threads = block_warps * warp_size;
 /// Two blocks of 48 KB in flight on a processor are about 1.5 times what 3 TB/s need at 0.8 us; a
 /// third block, the next kernel's, still finds room.
 constexpr int blocks_per_processor = 2;
-constexpr int group_rows = 4;                  ///< of W, owned by a team of warps
-constexpr int stages = 3;                      ///< steps in flight of bf16
-constexpr int k_step = warp_size * 8;          ///< a lane takes 8 elements of each row
-constexpr std::size_t x_bytes_max = 48 << 10;  ///< with the stages 96 KB of sm_86's 99
+constexpr int group_rows = 4;          ///< of W, owned by a team of warps
+constexpr int stages = 3;              ///< steps in flight of bf16
+constexpr int k_step = warp_size * 8;  ///< a lane takes 8 elements of each row
 
 template <typename Y>
 struct Params {
@@ -258,9 +257,8 @@ __global__ void __launch_bounds__(block_threads, Tokens == 1 ? 3 : 2)
   }
   if constexpr (Staged) {
     auto* const staged = reinterpret_cast<bf16*>(&shared + 1);
-    stage_rows<block_warps, Tokens == 1 ? 2 : 4>(staged, x, p.dense.x_stride, p.dense.tokens, inner,
-                                                 p.norm);
-    sync_block();
+    stage_all_rows<block_warps, Tokens == 1 ? 2 : 4>(staged, x, p.dense.x_stride, p.dense.tokens,
+                                                     inner, p.norm);
     x = staged;
   }
 
@@ -298,15 +296,14 @@ __global__ void __launch_bounds__(block_threads, Tokens == 1 ? 3 : 2)
 
 template <WeightCode Code, int Tokens, typename Y>
 void run_tokens(Stream& stream, const Params<Y>& params) {
-  const std::size_t x_bytes =
-      static_cast<std::size_t>(params.dense.tokens) * params.dense.inner * sizeof(bf16);
-  const bool staged = x_bytes <= x_bytes_max;
+  const std::size_t staged_bytes = x_bytes(params.dense.tokens, params.dense.inner);
+  const bool staged = staged_bytes <= x_bytes_max;
   const auto blocks = static_cast<unsigned>(blocks_per_processor * stream.processors());
   launch(
       stream,
       {.blocks = std::min(blocks, pieces(std::int64_t{params.groups} * params.split, block_warps)),
        .threads = block_threads,
-       .shared_bytes = sizeof(Shared<Code>) + (staged ? x_bytes : 0),
+       .shared_bytes = sizeof(Shared<Code>) + (staged ? staged_bytes : 0),
        .starts_early = true},
       staged ? gemv_kernel<Code, Tokens, true, Y> : gemv_kernel<Code, Tokens, false, Y>, params);
 }
@@ -330,7 +327,7 @@ void run_code(Stream& stream, const Params<Y>& params) {
 
 template <typename Y>
 void run(Stream& stream, const Dense<bf16, Y>& dense, const DenseNorm& norm, WeightCode code) {
-  require(norm.weight == nullptr || gemv_takes_norm(dense.tokens, dense.inner, norm.groups),
+  require(norm.weight == nullptr || takes_norm(dense.tokens, dense.inner, norm.groups),
           "gemv: the norm's rows fit");
   const int columns = dense.is_gated ? group_rows / 2 : group_rows;
   const int groups = static_cast<int>(pieces(dense.columns, columns));
@@ -343,11 +340,6 @@ void run(Stream& stream, const Dense<bf16, Y>& dense, const DenseNorm& norm, Wei
 }
 
 }  // namespace
-
-bool gemv_takes_norm(int tokens, int inner, int groups) {
-  return static_cast<std::size_t>(tokens) * inner * sizeof(bf16) <= x_bytes_max &&
-         (tokens * groups <= norm_slices_max || is_narrow_slice(inner / groups));
-}
 
 void run_gemv(Stream& stream, const Dense<bf16, bf16>& dense, const DenseNorm& norm,
               WeightCode code) {

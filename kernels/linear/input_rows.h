@@ -13,7 +13,12 @@
 /// .cu files only.
 namespace hyb::kernels::cuda {
 
-constexpr int norm_slices_max = 64;  ///< of all rows of a block, unless they are narrow
+constexpr int norm_slices_max = 64;            ///< of all rows of a block, unless they are narrow
+constexpr std::size_t x_bytes_max = 48 << 10;  ///< with 48 KB of W in flight 96 of sm_86's 99
+
+constexpr std::size_t x_bytes(int tokens, int inner) {
+  return static_cast<std::size_t>(tokens) * inner * sizeof(bf16);
+}
 
 template <int Warps>
 struct NormPartials {
@@ -52,6 +57,12 @@ __device__ __forceinline__ void scale_values(const DenseNorm& norm, int column, 
 constexpr bool is_narrow_slice(int width) {
   const int lanes = width / 8;
   return width % 8 == 0 && lanes <= warp_size && (lanes & (lanes - 1)) == 0;
+}
+
+/// Whether the rows fit in shared memory with the weights in flight, and their slices' sums.
+constexpr bool takes_norm(int tokens, int inner, int groups) {
+  return x_bytes(tokens, inner) <= x_bytes_max &&
+         (tokens * groups <= norm_slices_max || is_narrow_slice(inner / groups));
 }
 
 /// Narrow slices are contiguous in the warps, and two vectors of each thread are in flight
@@ -216,6 +227,19 @@ __device__ __forceinline__ void stage_rows(bf16* to, const bf16* x, std::int64_t
       scale_values(norm, column, scale, staged.values[j]);
       if (norm.norm_first) apply_gate(staged.gates[j], staged.values[j]);
     });
+  }
+}
+
+/// stage_rows with its barrier; where the normed rows are kept, the first block writes them.
+template <int Warps, int Together>
+__device__ __forceinline__ void stage_all_rows(bf16* to, const bf16* x, std::int64_t x_stride,
+                                               int tokens, int inner, const DenseNorm& norm) {
+  stage_rows<Warps, Together>(to, x, x_stride, tokens, inner, norm);
+  sync_block();
+  if (norm.kept == nullptr || blockIdx.x != 0) return;
+  for (int at = static_cast<int>(threadIdx.x) * 8; at < tokens * inner;
+       at += Warps * warp_size * 8) {
+    store16(norm.kept + at / inner * norm.kept_stride + at % inner, load16(to + at));
   }
 }
 

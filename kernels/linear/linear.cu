@@ -156,7 +156,7 @@ void run_matrices(Stream& stream, const Project& op, const Dense<bf16, Y>& dense
   if (gemv_takes(code) && dense.tokens <= gemv_tokens_max) {
     return run_gemv(stream, dense, norm, code);
   }
-  if (dense.tokens <= skinny_tokens_max) return run_skinny(stream, dense, code);
+  if (dense.tokens <= skinny_tokens_max) return run_skinny(stream, dense, norm, code);
   if (code == WeightCode::plain && run_library(stream, op, dense)) return;
   run_matrix(stream, dense, code);
 }

@@ -101,6 +101,8 @@ struct DenseNorm {
   float weight_offset = 0.0F;
   int groups = 1;
   bool norm_first = false;
+  bf16* kept = nullptr;  ///< where the normed rows go, too; null: nowhere
+  std::int64_t kept_stride = 0;
 };
 
 /// Of rows of bf16.
@@ -154,24 +156,25 @@ void multiply(Stream& stream, const Project& op, const Tensor& x, std::int64_t e
 void run_matrix(Stream& stream, const Dense<bf16, bf16>& dense, WeightCode code);
 void run_matrix(Stream& stream, const Dense<bf16, float>& dense, WeightCode code);
 
-/// 1 to skinny_tokens_max rows:
+/// 1 to skinny_tokens_max rows; a norm where takes_norm (input_rows.h) and gemv does not take the
+/// code:
 inline constexpr int skinny_tokens_max = 64;
-void run_skinny(Stream& stream, const Dense<bf16, bf16>& dense, WeightCode code);
-void run_skinny(Stream& stream, const Dense<bf16, float>& dense, WeightCode code);
+void run_skinny(Stream& stream, const Dense<bf16, bf16>& dense, const DenseNorm& norm,
+                WeightCode code);
+void run_skinny(Stream& stream, const Dense<bf16, float>& dense, const DenseNorm& norm,
+                WeightCode code);
 
-/// Of bf16, plain or in 12 bits, 1 to gemv_tokens_max rows. A warp executes 345 instructions for 2
-/// KB of W with 4 rows and 609 with 8, where 4.3 TB/s leave an H200 time for 500; run_skinny
-/// needs fewer.
+/// Of bf16, plain or in 12 bits, 1 to gemv_tokens_max rows; a norm where takes_norm. A warp
+/// executes 345 instructions for 2 KB of W with 4 rows and 609 with 8, where 4.3 TB/s leave an H200
+/// time for 500; run_skinny needs fewer.
 inline constexpr int gemv_tokens_max = 4;
-inline bool gemv_takes(WeightCode code) {
+constexpr bool gemv_takes(WeightCode code) {
   return code == WeightCode::plain || code == WeightCode::bits12;
 }
 void run_gemv(Stream& stream, const Dense<bf16, bf16>& dense, const DenseNorm& norm,
               WeightCode code);
 void run_gemv(Stream& stream, const Dense<bf16, float>& dense, const DenseNorm& norm,
               WeightCode code);
-/// Whether the rows of x fit in shared memory with the weights in flight, which a norm needs.
-bool gemv_takes_norm(int tokens, int inner, int groups);
 
 /// Element i of a weight in rows of any type.
 __device__ __forceinline__ float weight_at(const void* weight, DType type, std::int64_t i) {

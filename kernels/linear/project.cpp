@@ -22,6 +22,7 @@ void check(const Project& op) {
   if (!op.norm.empty()) {
     check.tensor(op.normed, "normed", op.x.dtype, {rows, inner});
     check.tensor(op.norm.weight, "norm", DType::f32, {inner});
+    check.that(!op.keep_normed || op.normed.data != op.x.data, "kept rows are not x", 0);
   }
   if (!op.norm.gate.empty()) {
     check.tensor(op.norm.gate, "gate", op.x.dtype, {rows, inner});

@@ -1,4 +1,5 @@
 #include "kernels/cuda/routes.h"
+#include "kernels/linear/input_rows.h"
 #include "kernels/linear/linear.cuh"
 
 namespace hyb::kernels::cuda {
@@ -7,12 +8,13 @@ namespace {
 /// Whether the norm goes into the product's own load of x.
 bool norm_is_fused(const Stream& stream, const Project& op, const void* weight) {
   return !stream.batch_invariant() && op.x.dim(0) <= gemv_tokens_max &&
-         gemv_takes(op.weight->code()) && takes_matrices(op, op.x, weight) &&
+         takes_matrices(op, op.x, weight) &&
          (op.norm.gate.empty() ||
           is_vector_aligned(op.norm.gate.as<bf16>(), op.norm.gate.row_stride)) &&
+         (!op.keep_normed || is_vector_aligned(op.normed.as<bf16>(), op.normed.row_stride)) &&
          op.x.dim(1) / op.norm.groups % vector_size<bf16> == 0 &&
-         gemv_takes_norm(static_cast<int>(op.x.dim(0)), static_cast<int>(op.x.dim(1)),
-                         static_cast<int>(op.norm.groups));
+         takes_norm(static_cast<int>(op.x.dim(0)), static_cast<int>(op.x.dim(1)),
+                    static_cast<int>(op.norm.groups));
 }
 
 }  // namespace
@@ -37,7 +39,11 @@ void project(Stream& stream, const Project& op) {
   require(op.weight->format() == WeightFormat::rows, "project: CUDA reads weights in rows");
   const void* const weight = op.weight->expert(0);
   if (op.norm.empty()) return multiply(stream, op, op.x, 0, {});
-  if (norm_is_fused(stream, op, weight)) return multiply(stream, op, op.x, 0, norm_of(op.norm));
+  if (norm_is_fused(stream, op, weight)) {
+    DenseNorm norm = norm_of(op.norm);
+    if (op.keep_normed) norm.kept = op.normed.as<bf16>(), norm.kept_stride = op.normed.row_stride;
+    return multiply(stream, op, op.x, 0, norm);
+  }
   apply(stream, op.norm, op.x, op.normed);
   multiply(stream, op, op.normed, 0, {});
 }

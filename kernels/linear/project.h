@@ -38,13 +38,15 @@ void apply(Queue& queue, const InputNorm& norm, const Tensor& x, const Tensor& y
 ///         weight: as for linear
 /// numbers those of rms_norm or gated_norm, linear and gated_activation one after the other, each
 ///         with its rounding; an activation is neither scaled nor added
-/// writes  y, and anything to normed and product; y aliases none of the others
+/// writes  y, to normed anything but for keep_normed, to product anything; y aliases none of the
+///         others
 struct Project {
   Tensor x;
   InputNorm norm = {};
   const Weight* weight = nullptr;
   Tensor y;
   std::optional<Activation> activation = {};
+  bool keep_normed = false;  ///< normed is norm(x) afterwards; it is not x itself then
   Tensor normed = {}, product = {};
   float scale = 1.0F;
   bool add = false;

@@ -2,6 +2,7 @@
 #include <type_traits>
 
 #include "kernels/cuda/launch.h"
+#include "kernels/linear/input_rows.h"
 #include "kernels/linear/linear.cuh"
 
 /// Tiles of 16 rows of W times few tokens, a warp's: what the routes that take W as the operand
@@ -99,6 +100,7 @@ constexpr int stages = Code == WeightCode::plain ? 3
 template <typename Y>
 struct Params {
   Dense<bf16, Y> dense;
+  DenseNorm norm;
   int tiles;  ///< of 16 rows of W
   int split;  ///< warps of a tile, which share the steps
 };
@@ -178,7 +180,7 @@ class Rows {
       }
     } else {
       const bool is_there = k < k_end_;
-      const int half = is_there ? k / half_columns : 0;
+      const unsigned half = is_there ? static_cast<unsigned>(k) / half_columns : 0;
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         copy_codes(&ring_.codes[stage][i][lane_], codes_[i] + half * LaneCodes<Code>::half_bytes,
@@ -234,29 +236,55 @@ class Rows {
   int lane_, k_end_;
 };
 
+/// The rows of x of the lane's tokens, one of each tile; with a norm all are normed to `normed`, in
+/// shared memory, by the whole block.
+template <bool HasNorm, int TilesN, typename Y>
+__device__ __forceinline__ void find_x_rows(const Params<Y>& p, bf16* normed,
+                                            const bf16* (&rows)[TilesN]) {
+  const bf16* x = p.dense.x;
+  std::int64_t stride = p.dense.x_stride;
+  if constexpr (HasNorm) {
+    stage_all_rows<block_warps, 2>(normed, x, stride, p.dense.tokens, p.dense.inner, p.norm);
+    x = normed;
+    stride = p.dense.inner;
+  }
+  const int of_tile = static_cast<int>(threadIdx.x) % warp_size / 4;
+#pragma unroll
+  for (int n = 0; n < TilesN; ++n) {
+    rows[n] = x + std::min(n * 8 + of_tile, p.dense.tokens - 1) * stride;
+  }
+}
+
 /// A matrix product for few tokens: W is the operand with 16 rows, x the one with 8 columns. A lane
 /// holds 8 neighbours in k of its rows of both, 4 to each of two instructions: the k of an element
 /// is the same in W and x, and that is all a product needs. So W goes from memory to
 /// its registers, past the ring and the decoder, and x through the first-level cache, without
 /// barriers. Codes are multiplied as their levels; the sum of a group of 32 columns meets its scale
-/// in f32; what has 12 bits is widened to bf16, and has its bits. `split` warps share a tile's
+/// in f32; what has 12 bits is widened to bf16, and has its bits. With a norm each block norms the
+/// rows of x for itself, while its first steps of W are on their way. `split` warps share a tile's
 /// steps; sums over k are in one order for every row count. Within (K+4) * 2^-23 * |scale| * sum_k
 /// |x*W| of the exact sum, with codes K+5, not counting the roundings.
-template <WeightCode Code, int TilesN, typename Y>
+template <WeightCode Code, int TilesN, bool HasNorm, typename Y>
 __global__ void __launch_bounds__(block_threads, Code != WeightCode::plain && TilesN == 8 ? 1 : 2)
     skinny_kernel(const Params<Y> p) {
+  auto& shared = dynamic_shared<Shared<Code>>();
   const int warp = static_cast<int>(threadIdx.x) / warp_size;
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
   const int member = warp % p.split, inner = p.dense.inner;
   const int tile = static_cast<int>(blockIdx.x) * (block_warps / p.split) + warp / p.split;
   const int k_end = tile < p.tiles ? inner : 0;
   const TileRows of_tile = rows_of(p.dense, tile);
-  Rows<Code, Y> rows(p.dense, dynamic_shared<Shared<Code>>().rings[warp], of_tile, k_end);
+  Rows<Code, Y> rows(p.dense, shared.rings[warp], of_tile, k_end);
 
   let_next_kernel_start();
   for (int i = 0; i < stages<Code>; ++i) rows.copy((member + i * p.split) * k_step, i);
   rows.start(p.dense, of_tile);
+  if constexpr (HasNorm) prefetch_norm(p.norm, inner);
   wait_for_previous_kernel();
+
+  const bf16* x_rows[TilesN];
+  find_x_rows<HasNorm>(p, reinterpret_cast<bf16*>(&shared + 1), x_rows);
+  for (const bf16*& row : x_rows) row += member * k_step + lane % 4 * 8;
 
   float sums[TilesN][4] = {};
   int stage = 0;
@@ -270,13 +298,13 @@ __global__ void __launch_bounds__(block_threads, Code != WeightCode::plain && Ti
       uint4 x[TilesN];
 #pragma unroll
       for (int n = 0; n < TilesN; ++n) {
-        const int token = std::min(n * 8 + lane / 4, p.dense.tokens - 1);
         x[n] = {};
-        if (own < inner) x[n] = load16(p.dense.x + token * p.dense.x_stride + own);
+        if (own < inner) x[n] = load16(x_rows[n] + group * 32);
       }
 #pragma unroll
       for (int n = 0; n < TilesN; ++n) rows.multiply(stage, k, group, w, x[n], sums[n]);
     }
+    for (const bf16*& row : x_rows) row += p.split * k_step;
     rows.copy(k + stages<Code> * p.split * k_step, stage);
     stage = stage + 1 == stages<Code> ? 0 : stage + 1;
   }
@@ -284,42 +312,54 @@ __global__ void __launch_bounds__(block_threads, Code != WeightCode::plain && Ti
   write_tile<block_warps>(p.dense, tile, 0, p.split, sums);
 }
 
-template <WeightCode Code, int TilesN, typename Y>
+template <WeightCode Code, int TilesN, bool HasNorm, typename Y>
 void run_tiles(Stream& stream, const Params<Y>& params) {
+  const std::size_t normed_bytes = HasNorm ? x_bytes(params.dense.tokens, params.dense.inner) : 0;
   launch(stream,
          {.blocks = pieces(params.tiles, block_warps / params.split),
           .threads = block_threads,
-          .shared_bytes = std::max(sizeof(Shared<Code>), sizeof(TileSums<TilesN, block_warps>)),
+          .shared_bytes =
+              std::max(sizeof(Shared<Code>), sizeof(TileSums<TilesN, block_warps>)) + normed_bytes,
           .starts_early = true},
-         skinny_kernel<Code, TilesN, Y>, params);
+         skinny_kernel<Code, TilesN, HasNorm, Y>, params);
 }
 
 template <WeightCode Code, typename Y>
 void run_code(Stream& stream, const Params<Y>& params) {
   const int tokens = params.dense.tokens;
-  if (tokens <= 8) return run_tiles<Code, 1>(stream, params);
-  if (tokens <= 16) return run_tiles<Code, 2>(stream, params);
-  if (tokens <= 32) return run_tiles<Code, 4>(stream, params);
-  run_tiles<Code, skinny_tokens_max / 8>(stream, params);
+  if constexpr (!gemv_takes(Code)) {
+    if (params.norm.weight != nullptr) return run_tiles<Code, 1, true>(stream, params);
+  }
+  if (tokens <= 8) return run_tiles<Code, 1, false>(stream, params);
+  if (tokens <= 16) return run_tiles<Code, 2, false>(stream, params);
+  if (tokens <= 32) return run_tiles<Code, 4, false>(stream, params);
+  run_tiles<Code, skinny_tokens_max / 8, false>(stream, params);
 }
 
 template <typename Y>
-void run(Stream& stream, const Dense<bf16, Y>& dense, WeightCode code) {
+void run(Stream& stream, const Dense<bf16, Y>& dense, const DenseNorm& norm, WeightCode code) {
+  require(norm.weight == nullptr ||
+              (!gemv_takes(code) && takes_norm(dense.tokens, dense.inner, norm.groups)),
+          "skinny: the norm's rows fit");
   const int columns = dense.is_gated ? 8 : 16;
   const int tiles = static_cast<int>(pieces(dense.columns, columns));
   const int steps = (dense.inner + k_step - 1) / k_step;
-  const Params<Y> params = {
-      .dense = dense, .tiles = tiles, .split = warps_of_tile(stream, tiles, steps, block_warps)};
+  const Params<Y> params = {.dense = dense,
+                            .norm = norm,
+                            .tiles = tiles,
+                            .split = warps_of_tile(stream, tiles, steps, block_warps)};
   visit_any_code(code, [&]<WeightCode Code>() { run_code<Code>(stream, params); });
 }
 
 }  // namespace
 
-void run_skinny(Stream& stream, const Dense<bf16, bf16>& dense, WeightCode code) {
-  run(stream, dense, code);
+void run_skinny(Stream& stream, const Dense<bf16, bf16>& dense, const DenseNorm& norm,
+                WeightCode code) {
+  run(stream, dense, norm, code);
 }
-void run_skinny(Stream& stream, const Dense<bf16, float>& dense, WeightCode code) {
-  run(stream, dense, code);
+void run_skinny(Stream& stream, const Dense<bf16, float>& dense, const DenseNorm& norm,
+                WeightCode code) {
+  run(stream, dense, norm, code);
 }
 
 }  // namespace hyb::kernels::cuda

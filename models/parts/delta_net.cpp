@@ -70,16 +70,16 @@ void project_inputs(const DeltaNet& part, const DeltaNetWeights& weights, const 
                                   .normed = call.normed});
     return;
   }
-  Tensor x = call.x;
-  if (!call.norm.empty()) {
-    kernels::apply(call.queue, call.norm, call.x, call.normed);
-    x = call.normed;
-  }
   const std::int64_t qkvz = part.conv_dim() + part.values();
-  kernels::project(call.queue, {.x = x, .weight = &weights.in_proj, .y = inputs.columns(0, qkvz)});
-  kernels::project(
-      call.queue,
-      {.x = x, .weight = &*weights.ba, .y = inputs.columns(qkvz, part.inputs() - qkvz)});
+  kernels::project(call.queue, {.x = call.x,
+                                .norm = call.norm,
+                                .weight = &weights.in_proj,
+                                .y = inputs.columns(0, qkvz),
+                                .keep_normed = !call.norm.empty(),
+                                .normed = call.normed});
+  kernels::project(call.queue, {.x = call.norm.empty() ? call.x : call.normed,
+                                .weight = &*weights.ba,
+                                .y = inputs.columns(qkvz, part.inputs() - qkvz)});
 }
 
 /// Between the projections: `x` goes through the convolution and, with `b` and `a`, the delta rule.

@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/routes.h"
 #include "tests/cuda/support.h"
+#include "tests/kernels/linear/coded_weights.h"
 
 namespace cuda_project_test {
 
@@ -195,10 +196,10 @@ InputNorm norm_of(const Case& c, const Tensor& weight, const Tensor& gate) {
   return norm;
 }
 
-Project on_device(const Case& c, const Inputs& in) {
+Project on_device(const Case& c, const Inputs& in, const Weight& weight) {
   return {.x = in.on_x,
           .norm = norm_of(c, in.on_norm, in.on_gate),
-          .weight = &in.weight.device,
+          .weight = &weight,
           .y = in.on_y,
           .activation = c.activation,
           .normed = in.on_normed,
@@ -223,9 +224,9 @@ TestTensor expected(const Case& c, const Inputs& in) {
 }
 
 /// norm, linear and gated_activation, each by itself.
-TestTensor one_by_one(cuda::Stream& stream, const Case& c, const Inputs& in) {
+TestTensor one_by_one(cuda::Stream& stream, const Case& c, const Inputs& in, const Weight& weight) {
   const DeviceTensor on_y(in.before);
-  const Project op = on_device(c, in);
+  const Project op = on_device(c, in, weight);
   Tensor x = op.x;
   if (c.norm == Norm::gated || c.norm == Norm::before_gate) {
     cuda::gated_norm(stream, {.x = x,
@@ -260,18 +261,75 @@ void check_case(const Case& c, bool batch_invariant) {
   cuda::Stream stream;
   stream.set_batch_invariant(batch_invariant);
   const Inputs in(c);
-  const cuda::Graph graph(stream, [&] { cuda::project(stream, on_device(c, in)); });
+  const cuda::Graph graph(stream,
+                          [&] { cuda::project(stream, on_device(c, in, in.weight.device)); });
   graph.replay(stream);
   stream.wait();
   const TestTensor answer = in.on_y.fetch();
   CHECK(answer.guards_intact());
   CHECK(in.on_x.fetch().everything() == in.x.everything());
-  CHECK(same_bytes(answer, one_by_one(stream, c, in)));
+  CHECK(same_bytes(answer, one_by_one(stream, c, in, in.weight.device)));
   // Sums that end on two sides of a rounding, of the norm, the product or y.
   CHECK(largest_error(answer, expected(c, in), 1.0) <= (c.dtype == bf ? 0.03 : 1e-5));
 }
 
+/// The same with a weight in codes; the normed rows are kept.
+void check_codes(const Case& c, const CodedFormat& format) {
+  CAPTURE(name_of(format.code));
+  CAPTURE(c.tokens);
+  CAPTURE(c.inner);
+  Queue queue(Device::cuda, {.threads = 1, .isa = {}});
+  const CodedMatrix coded(queue, format, 1, c.outputs, c.inner, 7);
+  queue.stream().wait();
+  cuda::Stream stream;
+  const Inputs in(c);
+  Project op = on_device(c, in, coded.weight);
+  op.keep_normed = true;
+  cuda::project(stream, op);
+  stream.wait();
+  const TestTensor answer = in.on_y.fetch(), kept = in.on_normed.fetch();
+  CHECK(answer.guards_intact());
+  CHECK(in.on_x.fetch().everything() == in.x.everything());
+  CHECK(same_bytes(answer, one_by_one(stream, c, in, coded.weight)));
+  CHECK(same_bytes(kept, in.on_normed.fetch()));  // as the norm by itself has written them
+}
+
 TEST_SUITE("cuda/project") {
+  TEST_CASE("with codes too, and the normed rows are there afterwards where that is requested") {
+    in_every_schedule([&](const std::string& schedule) {
+      CAPTURE(schedule);
+      std::size_t format = 0;
+      for (const Case& c : cases) {
+        if (c.norm == Norm::none || c.dtype != bf) continue;
+        check_codes(c, all_formats[format++ % std::size(all_formats)]);
+      }
+    });
+    for (const CodedFormat& format : all_formats) {
+      check_codes({.tokens = 4, .outputs = 40, .inner = 520, .norm = Norm::rms, .add = true},
+                  format);
+      check_codes({.tokens = 1, .outputs = 300, .inner = 1024, .norm = Norm::gated, .groups = 8},
+                  format);
+    }
+  }
+
+  TEST_CASE("normed rows are kept beside plain weights, and never in the place of x") {
+    for (const std::int64_t tokens : {1, 4, 6}) {
+      const Case c = {.tokens = tokens, .outputs = 30, .inner = 264, .norm = Norm::one_plus};
+      cuda::Stream stream;
+      const Inputs in(c);
+      Project op = on_device(c, in, in.weight.device);
+      op.keep_normed = true;
+      cuda::project(stream, op);
+      stream.wait();
+      const TestTensor kept = in.on_normed.fetch();
+      one_by_one(stream, c, in, in.weight.device);
+      CHECK(same_bytes(kept, in.on_normed.fetch()));
+      Queue queue(Device::cuda, {.threads = 1, .isa = {}});
+      op.normed = op.x;
+      CHECK_THROWS_WITH_AS(project(queue, op), doctest::Contains("kept rows are not x"), Error);
+    }
+  }
+
   TEST_CASE("is norm, product and activation one after the other, bit for bit") {
     in_every_schedule([&](const std::string& schedule) {
       CAPTURE(schedule);

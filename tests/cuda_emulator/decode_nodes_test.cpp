@@ -2,6 +2,7 @@
 
 #include "tests/cuda/attention_step_case.h"
 #include "tests/cuda_emulator/emulator.h"
+#include "tests/kernels/linear/coded_weights.h"
 #include "tests/models/loaded.h"
 
 namespace decode_nodes_test {
@@ -49,8 +50,8 @@ std::int64_t kernels_of_attention(const kernels::testing::AttentionStepCase& sha
   return emulator::take_host_calls().kernels;
 }
 
-/// Kernels of a normed product of some rows.
-std::int64_t kernels_of_product(std::int64_t rows) {
+/// Kernels of a normed product of some rows, the weight plain or in fp8.
+std::int64_t kernels_of_product(std::int64_t rows, bool is_coded) {
   using kernels::testing::DeviceTensor, kernels::testing::TestTensor;
   constexpr std::int64_t inner = 64, outputs = 24;
   const kernels::testing::TestWeight weight(
@@ -59,11 +60,14 @@ std::int64_t kernels_of_product(std::int64_t rows) {
   const DeviceTensor x(kernels::testing::random_tensor(DType::bf16, {rows, inner}, 2)),
       norm(kernels::testing::random_tensor(DType::f32, {inner}, 3)),
       y(TestTensor(DType::bf16, {rows, outputs})), normed(TestTensor(DType::bf16, {rows, inner}));
-  kernels::cuda::Stream stream;
+  kernels::Queue queue(kernels::Device::cuda, {.threads = 1, .isa = {}});
+  const kernels::testing::CodedMatrix coded(queue, kernels::WeightCode::fp8, 1, outputs, inner, 4);
+  kernels::cuda::Stream& stream = queue.stream();
+  stream.wait();
   emulator::take_host_calls();
   kernels::cuda::project(stream, {.x = x,
                                   .norm = {.weight = norm, .eps = 1e-5F},
-                                  .weight = &weight.device,
+                                  .weight = is_coded ? &coded.weight : &weight.device,
                                   .y = y,
                                   .normed = normed});
   stream.wait();
@@ -105,19 +109,18 @@ TEST_SUITE("cuda_emulator/decode_nodes") {
   TEST_CASE("attention is three nodes of a decode step: into it, attention itself, out of it") {
     struct {
       const char* name;
-      std::size_t layer;  ///< whose first block is attention
-      bool is_coded;      ///< weights have codes: the norm in front of a product is a node, too
-    } const cases[] = {{"nemotron-moe", 3, false},        // no rope
-                       {"granite-dense-rope", 0, false},  // rope
-                       {"granite-dense-rope", 3, false},
-                       {"qwen3-next-fp8", 1, true}};  // norms of heads, partial rope, a gate
-    for (const auto& [name, layer, is_coded] : cases) {
+      std::size_t layer;                           ///< whose first block is attention
+    } const cases[] = {{"nemotron-moe", 3},        // no rope
+                       {"granite-dense-rope", 0},  // rope
+                       {"granite-dense-rope", 3},
+                       {"qwen3-next-fp8", 1}};  // codes, norms of heads, partial rope, a gate
+    for (const auto& [name, layer] : cases) {
       for (const bool batch_invariant : {false, true}) {
         CAPTURE(std::string(name));
         CAPTURE(batch_invariant);
         const std::int64_t nodes = kernels_of_step(name, layer, 1, batch_invariant) -
                                    kernels_of_step(name, layer, 0, batch_invariant);
-        CHECK(nodes == (batch_invariant || is_coded ? 4 : 3));
+        CHECK(nodes == (batch_invariant ? 4 : 3));
       }
     }
   }
@@ -128,7 +131,7 @@ TEST_SUITE("cuda_emulator/decode_nodes") {
       std::int64_t nodes, batch_invariant;
     } const cases[] = {{"qwen3-next", 3, 5},  // two norms are nodes of their own
                        {"qwen3_5-text", 3, 5},
-                       {"qwen3-next-fp8", 6, 6}};  // and b | a is plain: a product of its own
+                       {"qwen3-next-fp8", 4, 6}};  // and b | a is plain: a product of its own
     for (const auto& [name, nodes, batch_invariant] : cases) {
       for (const bool invariant : {false, true}) {
         CAPTURE(std::string(name));
@@ -157,8 +160,11 @@ TEST_SUITE("cuda_emulator/decode_nodes") {
 
   TEST_CASE(
       "a product norms up to 4 rows itself: with more the multiprocessors could not issue it") {
-    for (const std::int64_t rows : {1, 4}) CHECK(kernels_of_product(rows) == 1);
-    for (const std::int64_t rows : {5, 8, 9}) CHECK(kernels_of_product(rows) == 2);
+    for (const bool is_coded : {false, true}) {
+      CAPTURE(is_coded);
+      for (const std::int64_t rows : {1, 4}) CHECK(kernels_of_product(rows, is_coded) == 1);
+      for (const std::int64_t rows : {5, 8, 9}) CHECK(kernels_of_product(rows, is_coded) == 2);
+    }
   }
 
   TEST_CASE("attention_step is one kernel for the sizes of heads that models have") {
