@@ -2,6 +2,7 @@
 
 #include "core/base/error.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/ptx.h"
 #include "kernels/cuda/routes.h"
 #include "tests/cuda/support.h"
 #include "tests/cuda_emulator/card.h"
@@ -32,7 +33,43 @@ std::string refusal() {
   return "";
 }
 
+struct Sums {
+  cuda::SharedArray<float, 256> of;
+};
+
+/// Has 1 KB of static shared memory besides what a launch gives it.
+__global__ void sums_kernel(float* y) {
+  auto& sums = cuda::shared_object<Sums>().of;
+  sums[static_cast<int>(threadIdx.x)] = 2.0F;
+  y[threadIdx.x] = sums[static_cast<int>(threadIdx.x)];
+}
+
 TEST_SUITE("cuda_emulator/resources") {
+  TEST_CASE("static and dynamic shared memory may pass 48 KB together") {
+    reset();
+    cuda::Stream stream;
+    const DeviceArray<float> y(std::size_t{32});
+    cuda::launch(stream, {.blocks = 1, .threads = 32, .shared_bytes = 48 << 10}, sums_kernel,
+                 y.data());
+    stream.wait();
+    CHECK(y.values()[31] == 2.0F);
+  }
+
+  TEST_CASE("a recorded launch keeps its shared memory, whatever is launched afterwards") {
+    reset();
+    cuda::Stream stream;
+    const DeviceArray<float> y(std::size_t{32});
+    const auto launch_with = [&](std::size_t kilobytes) {
+      cuda::launch(stream, {.blocks = 1, .threads = 32, .shared_bytes = kilobytes << 10},
+                   sums_kernel, y.data());
+    };
+    const cuda::Graph graph(stream, [&] { launch_with(120); });
+    launch_with(60);
+    graph.replay(stream);
+    stream.wait();
+    CHECK(y.values()[0] == 2.0F);
+  }
+
   TEST_CASE("a block whose threads need more registers than a multiprocessor has is refused") {
     reset();
     CHECK(refusal() == "");

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <utility>
+#include <variant>
 
 #include "tests/cuda_emulator/device/device_memory.h"
 #include "tests/cuda_emulator/runtime/machine.h"
@@ -17,6 +18,16 @@ namespace {
 template <typename Graph>
 std::size_t bytes_of(const Graph& graph) {
   return 4096 * graph.operations.size();
+}
+
+/// Whether a recorded launch's shared memory is what its kernel may have now: no driver
+/// promises to run it where that was lowered after the recording.
+bool fits(const Machine& m, const emulator::Operation& operation) {
+  const auto* const launch = std::get_if<emulator::Launch>(&operation);
+  if (launch == nullptr) return true;
+  const auto set = m.shared_bytes_max.find(launch->kernel);
+  return set == m.shared_bytes_max.end() ||
+         launch->shared_bytes <= static_cast<std::size_t>(set->second);
 }
 
 /// What the runtime answers to a call on a stream that does not exist, or that may not be waited
@@ -201,6 +212,9 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t name) {
   const std::lock_guard lock(m.mutex);
   const cudaStream_t stream = m.find(name);
   if (stream == nullptr) return m.note(cudaErrorInvalidResourceHandle);
+  for (const emulator::Operation& operation : executable->operations) {
+    if (!fits(m, operation)) return m.note(cudaErrorInvalidValue);
+  }
   ++m.calls.graphs;
   for (const emulator::Operation& operation : executable->operations) m.add(stream, operation);
   return m.note(cudaSuccess);
