@@ -61,15 +61,20 @@ class Collected : public Sink {
   std::vector<TokenId> tokens;
 };
 
-std::vector<TokenId> answer_of(Session& session, std::int32_t number = 0) {
+void submit(Session& session, Collected& sink, std::int32_t number, std::int32_t max_tokens = 6) {
   Request request;
   for (std::int32_t i = 0; i < 40; ++i) {
     request.prompt.push_back(TokenId{(i * 7 + 3 + number) % 50});
   }
-  request.max_tokens = 6;
+  request.max_tokens = max_tokens;
   request.ignore_eos = true;
-  Collected sink;
   session.engine().submit(request, sink);
+}
+
+std::vector<TokenId> answer_of(Session& session, std::int32_t number = 0,
+                               std::int32_t max_tokens = 6) {
+  Collected sink;
+  submit(session, sink, number, max_tokens);
   while (!session.engine().idle()) session.engine().step();
   return sink.tokens;
 }
@@ -296,6 +301,49 @@ TEST_SUITE("cuda_emulator/session_memory") {
     ModelOptions packed = options;
     packed.reuse.snapshots = "int8";
     CHECK_THROWS_WITH_AS(check_tiers(flags, packed), doctest::Contains("--snapshots int8"), Error);
+  }
+
+  TEST_CASE("--host-tier: steps go on beside a copy that comes back, and do not wait for it") {
+    const Quiet quiet;
+    const ModelOptions options = options_for("granite-moe-nope");
+    const TierFlags flags = {.disk_tier = {}, .disk_tier_folder = {}, .host_tier = "32MiB"};
+    SessionShape tiered = shape;
+    tiered.host_tier_bytes = check_tiers(flags, options);
+    Session session = Session::open(options, tiered, {});
+    add_tiers(session, flags, {});
+    Engine& engine = session.engine();
+    SnapshotTier& tier = *engine.tier();
+    const std::vector<TokenId> running_alone = answer_of(session, 1, 100);
+    const std::vector<TokenId> expected = answer_of(session);
+    while (engine.prefixes().evict()) {
+    }
+    tier.drain();
+    const auto slots = [&] {
+      const PoolUsage& pool = engine.usage().pool;
+      return pool.live_slots.units + pool.snapshot_slots.units;
+    };
+
+    Collected running, returning;
+    submit(session, running, 1, 100);
+    while (tier.stats().fetched == 0 || engine.usage().steps_ahead == 0) engine.step();
+    const std::int64_t slots_before = slots(), fetched_before = tier.stats().fetched;
+    submit(session, returning, 0);
+    int beside_copy = 0;
+    while (tier.stats().fetched == fetched_before) {
+      const std::int64_t steps = engine.usage().steps;
+      engine.step();
+      CHECK(returning.tokens.empty());
+      // The room is held from the moment when the first unit is sent to it.
+      const bool is_coming = tier.pending() == 1 && slots() > slots_before;
+      if (is_coming) beside_copy += static_cast<int>(engine.usage().steps - steps);
+      REQUIRE(running.tokens.empty());
+    }
+    CHECK(beside_copy > 0);
+    while (!engine.idle()) engine.step();
+    CHECK(running.tokens == running_alone);
+    CHECK(returning.tokens == expected);
+    CHECK(engine.usage().tier_waits == 2);
+    CHECK(tier.stats().late == 0);
   }
 
   TEST_CASE("--host-tier with --disk-tier: the same answers, and one tier for both") {
