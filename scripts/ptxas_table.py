@@ -101,8 +101,8 @@ def parse(text):
 
 
 def gencode_of(architectures):
-    """PTX is made once per generation, of its first architecture, since the kernels tell no more
-    than generations apart (NV_IF_TARGET); ptxas then runs for each architecture."""
+    """PTX is made once per generation, of its first architecture, since the kernels distinguish
+    no more than generations (NV_IF_TARGET); ptxas then runs for each architecture."""
     first = {}
     for architecture in sorted(architectures, key=int):
         first.setdefault(min(int(architecture) // 10, 10), architecture)
