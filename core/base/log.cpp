@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <mutex>
 
 // fmt and spdlog are packaged as shared libraries only. hyb uses them header-only, and this file
 // holds the one instantiation of fmt that the other files link against.
@@ -78,6 +79,11 @@ void set_colour(bool colour) {
 }
 
 void set_filter(std::string (*filter)(std::string_view)) { filter_of_messages() = filter; }
+
+void while_silent(const std::function<void()>& action) {
+  const std::lock_guard lock(spdlog::details::console_mutex::mutex());
+  action();
+}
 
 void debug(std::string_view text) { print(spdlog::level::debug, text); }
 void info(std::string_view text) { print(spdlog::level::info, text); }

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,6 +27,9 @@ void set_colour(bool colour);
 /// Every message passes through `filter` before it is printed: names and texts in it come from
 /// outside, and the app knows what a terminal obeys. Null, the default: as they are.
 void set_filter(std::string (*filter)(std::string_view));
+
+/// Calls `action` while no thread prints. For fork(), whose child would wait for such a thread.
+void while_silent(const std::function<void()>& action);
 
 void debug(std::string_view text);
 void info(std::string_view text);

@@ -108,6 +108,7 @@ class EngineState {
   void settle();
   std::span<const Assignment> plan();
   void fail_prefill();
+  void lose_prefill();
   static bool fill(Step& step, std::span<const Assignment> plan);
   void launch(std::span<const Assignment> plan);
   void set_running(std::span<const Assignment> plan);
@@ -150,6 +151,7 @@ class EngineState {
   void keep_logits(Sequence& sequence, const StepResult& result, std::size_t row);
   void emit_text(const ActiveRequest& active, const Sequence& sequence, std::string text);
   void finish(ActiveRequest& active, Sequence& sequence);
+  void end_with_error(Sequence& sequence, std::string text);
 
   Runner* runner_;
   Runner* prefill_lane_;  ///< null: runner_ has the prompts, too
@@ -425,14 +427,17 @@ void EngineState::recover(const Error& error) {
     }
   }
   for (Sequence* const sequence : too_long) {
-    ActiveRequest& active = requests_.at(sequence->age().request);
-    emit_text(
-        active, *sequence,
-        sequence->fail(fmt::format("memory: the device took back what {} tokens need; it has room "
-                                   "for {} now; end what else uses it, or shorten the prompt",
-                                   sequence->tokens(), length_max_)));
-    finish(active, *sequence);
+    end_with_error(*sequence,
+                   fmt::format("memory: the device took back what {} tokens need; it has room "
+                               "for {} now; end what else uses it, or shorten the prompt",
+                               sequence->tokens(), length_max_));
   }
+}
+
+void EngineState::end_with_error(Sequence& sequence, std::string text) {
+  ActiveRequest& active = requests_.at(sequence.age().request);
+  emit_text(active, sequence, sequence.fail(std::move(text)));
+  finish(active, sequence);
 }
 
 /// Draws from kept logits. The sequence then starts after its prompt, like one that was preempted
@@ -607,6 +612,20 @@ void EngineState::fail_prefill() {
   scheduler_.release(failed);
 }
 
+/// What a lost step had is run again; but one that is in many of them may be why they are lost.
+void EngineState::lose_prefill() {
+  constexpr int lost_steps_max = 16;
+  const std::vector<Assignment> lost = prefill_step_.plan;
+  fail_prefill();
+  for (const Assignment& entry : lost) {
+    if (entry.cuts > 0 || entry.sequence->lose_step() < lost_steps_max) continue;
+    end_with_error(*entry.sequence,
+                   fmt::format("prefill lane: {} processes ended amid steps of this request; leave "
+                               "--disaggregate out",
+                               lost_steps_max));
+  }
+}
+
 /// Waits for the step of the prefill lane, if there is one, and applies it. No other one is
 /// running.
 void EngineState::complete_prefill(std::optional<RequestId> cancelled) {
@@ -618,6 +637,8 @@ void EngineState::complete_prefill(std::optional<RequestId> cancelled) {
     const ScopedFlag running(in_run_);
     result = prefill_lane_->wait();
     check_result(result, rows, capacity_.vocab);
+  } catch (const StepLost&) {
+    return lose_prefill();
   } catch (...) {
     fail_prefill();
     throw;

@@ -73,7 +73,8 @@ struct EngineOptions {
   SpeculationOptions speculation = {};
   /// Runs prompts, up to the first token of each answer, while the engine's runner goes on with
   /// answers: an asynchronous runner of the same capacity, on the same bytes, whose steps never
-  /// have orders. It outlives the engine. Null: one runner runs everything.
+  /// have orders. What a step had that it lost (StepLost) is run again. It outlives the engine.
+  /// Null: one runner runs everything.
   Runner* prefill_lane = nullptr;
   std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
   bool audit = false;  ///< checks all counts after every step: slow

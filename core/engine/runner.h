@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/error.h"
 #include "core/base/ids.h"
 #include "core/engine/sampling.h"
 #include "core/memory/orders.h"
@@ -80,6 +81,13 @@ struct Capacity {
   std::int32_t step_branches = 0;
 };
 
+/// Where the process that had a step has ended: nothing is known of what the step was to write, and
+/// nothing writes there any more. The next step finds another process.
+class StepLost : public Error {
+ public:
+  explicit StepLost(const std::string& text) : Error(ErrorKind::runtime, text) {}
+};
+
 /// Where a span writes its drafts.
 inline RingId ring_of_drafts(const Span& span) {
   return span.branch_ring == no_ring ? span.ring : span.branch_ring;
@@ -109,6 +117,7 @@ class Runner : public UnitBytes {
   /// While a launched step runs: whether it has run, so that wait() returns at once. Only called on
   /// the runner of a prefill lane. There steps run beside those of the other lane's runner, have no
   /// orders, and none follows by launch_prepared(); views in the step live until wait() returns.
+  /// There wait() may throw StepLost: what the step had is run again, without an error.
   virtual bool is_done();
   virtual void launch(const Step& step);
   virtual StepResult wait();

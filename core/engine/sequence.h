@@ -110,6 +110,8 @@ class Sequence {
   /// A step of the prefill lane runs it: its memory stays as it is until that has run.
   bool is_under_way() const { return is_under_way_; }
   void set_under_way(bool is_under_way) { is_under_way_ = is_under_way; }
+  /// It was in a step that was lost (StepLost); how many there were by now.
+  int lose_step() { return ++lost_steps_; }
   /// Where prompts have a lane of their own: whether it runs in the other one, that of answers. Its
   /// first token is drawn where the last token of its prompt ran.
   bool decodes() const { return pending() == 1 && !is_unanswered(); }
@@ -226,6 +228,7 @@ class Sequence {
   std::int32_t known_to_tier_ = 0;
   bool was_started_ = false;
   bool is_under_way_ = false;
+  int lost_steps_ = 0;
   bool reuse_is_tracked_ = false;
   bool holds_at_prompt_end_ = false;
   bool finished_ = false;

@@ -2,20 +2,25 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include "core/engine/drafter.h"
+#include "core/workers/remote_runner.h"
 #include "tests/sim/lane_runner.h"
 #include "tests/sim/late_runner.h"
 #include "tests/sim/listener.h"
 #include "tests/sim/random.h"
 #include "tests/sim/toy_model.h"
 #include "tests/sim/toy_runner.h"
+#include "tests/sim/toy_worker.h"
+#include "tests/support/quiet_log.h"
 
 namespace hyb::sim::engine_sim {
 
@@ -34,6 +39,8 @@ struct EngineCounts {
   std::int64_t kept = 0;                           ///< failed steps that left snapshots
   std::int64_t lane_done = 0;                      ///< before the other lane had to wait for it
   std::int64_t steps_beside = 0;  ///< of the other lane, while one of the prefill lane ran
+  std::int64_t died = 0, hung = 0, lost = 0, late = 0;  ///< of ToyWorkers
+  std::int64_t replaced = 0;
 };
 
 /// A random life of one engine: random pools, chunks and limits; prompts that begin like earlier
@@ -54,6 +61,9 @@ EngineCounts run_draft_scenario(std::uint64_t seed, Bug bug = Bug::none, bool ch
 /// The same with a lane for prompts, whose steps are done at any pace beside those of the other
 /// lane: half of the time that has asynchronous steps, half of the time drafts.
 EngineCounts run_lane_scenario(std::uint64_t seed, LaneBug bug = LaneBug::none);
+
+/// The same with that lane's steps in workers, which die.
+EngineCounts run_worker_scenario(std::uint64_t seed, WorkerBug bug = WorkerBug::none);
 
 namespace {
 
@@ -264,7 +274,8 @@ class ToyDrafter final : public Drafter {
 class Scenario : private Listener {
  public:
   Scenario(std::uint64_t seed, Bug bug, bool checks_rules, std::optional<LateBug> late = {},
-           bool drafts = false, std::optional<LaneBug> lanes = {})
+           bool drafts = false, std::optional<LaneBug> lanes = {},
+           std::optional<WorkerBug> workers = {})
       : random_(seed),
         setting_(make_setting(random_)),
         drafter_(setting_.model, asked_, seed + 1),
@@ -273,6 +284,8 @@ class Scenario : private Listener {
         late_(runner_, ~seed, late.value_or(LateBug::none)),  // numbers of its own
         lane_(runner_, ~seed + 1, lanes.value_or(LaneBug::none)),
         has_lanes_(lanes.has_value()),
+        workers_(lane_, ~seed + 2, workers.value_or(WorkerBug::none)),
+        remote_(workers ? make_remote() : nullptr),
         is_late_(late.has_value()),
         keeps_extra_token_(late == LateBug::extra_token_kept),
         engine_(is_late_ ? static_cast<Runner&>(late_) : runner_, setting_.tokenizer,
@@ -307,6 +320,11 @@ class Scenario : private Listener {
     counts_.lane_failures = lane_.failed;
     counts_.lane_done = lane_.found_done;
     counts_.steps_beside = runner_.steps_beside;
+    counts_.died = workers_.died;
+    counts_.hung = workers_.hung;
+    counts_.lost = workers_.lost;
+    counts_.late = workers_.late;
+    counts_.replaced = workers_.started;
     late_.check();
     const EngineUsage usage = engine_.usage();
     counts_.drafts = usage.speculation.total();
@@ -373,6 +391,8 @@ class Scenario : private Listener {
       action();
     } catch (const StepFailure&) {
       if (engine_.usage().snapshots > 0) ++counts_.kept;
+    } catch (const Error& error) {  // one that a worker passed on
+      if (remote_ == nullptr || std::string(error.what()) != StepFailure().what()) throw;
     } catch (const SinkFailure&) {
       ++counts_.sink_failures;
     }
@@ -451,7 +471,15 @@ class Scenario : private Listener {
   EngineOptions with_clock(EngineOptions options) {
     if (is_late_) options.now = [this] { return now_ += std::chrono::nanoseconds(1); };
     if (has_lanes_) options.prefill_lane = &lane_;
+    if (remote_) options.prefill_lane = remote_.get();
     return options;
+  }
+
+  /// However many workers end in a row: how that ends is tested elsewhere.
+  std::unique_ptr<RemoteRunner> make_remote() {
+    return std::make_unique<RemoteRunner>(
+        [this] { return workers_.start(); }, runner_.capacity(), ToyWorkers::identity(),
+        WorkerLimits{.deaths_in_a_row = 1000}, [this] { return workers_.now(); });
   }
 
   bool make_room_for_drafts(std::uint64_t seed) {
@@ -475,6 +503,8 @@ class Scenario : private Listener {
   LateRunner late_;
   LaneRunner lane_;
   bool has_lanes_;
+  ToyWorkers workers_;
+  std::unique_ptr<RemoteRunner> remote_;  ///< null: no workers
   bool is_late_, keeps_extra_token_;
   std::chrono::steady_clock::time_point now_{std::chrono::hours(1)};
   Engine engine_;
@@ -508,6 +538,14 @@ EngineCounts run_lane_scenario(std::uint64_t seed, LaneBug bug) {
   const bool drafts = seed % 4 >= 2;
   const Bug slots = drafts ? Bug::none : Bug::rejected_tokens_kept;
   return Scenario(seed, slots, true, late, drafts, bug).run();
+}
+
+EngineCounts run_worker_scenario(std::uint64_t seed, WorkerBug bug) {
+  const std::optional<LateBug> late =
+      seed % 2 == 0 ? std::optional<LateBug>() : std::optional(LateBug::none);
+  const bool drafts = seed % 4 >= 2;
+  const Bug slots = drafts ? Bug::none : Bug::rejected_tokens_kept;
+  return Scenario(seed, slots, true, late, drafts, LaneBug::none, bug).run();
 }
 
 using namespace hyb;
@@ -683,6 +721,52 @@ TEST_SUITE("sim/lanes") {
                               LaneBug::page_freed, LaneBug::page_moved, LaneBug::slot_early}) {
       CAPTURE(name_of(bug));
       CHECK(any_seed_fails(1500, [&](std::uint64_t seed) { run_lane_scenario(seed, bug); }));
+    }
+  }
+}
+
+TEST_SUITE("sim/workers") {
+  TEST_CASE("workers that die, hang and speak late change no answer") {
+    const testing::QuietLog quiet;
+    EngineCounts sum;
+    const bool are_all = run_seeds(schedules(3000), [&](std::uint64_t seed) {
+      const EngineCounts counts = run_worker_scenario(seed);
+      sum.lane_steps += counts.lane_steps;
+      sum.steps_beside += counts.steps_beside;
+      sum.died += counts.died;
+      sum.hung += counts.hung;
+      sum.lost += counts.lost;
+      sum.late += counts.late;
+      sum.replaced += counts.replaced - 1;
+      sum.answers += counts.answers;
+      sum.cancelled += counts.cancelled;
+      sum.failed_steps += counts.failed_steps;
+      sum.drafts += counts.drafts;
+    });
+    MESSAGE("steps of prompts " << sum.lane_steps << ", beside them " << sum.steps_beside
+                                << ", workers died " << sum.died << ", hung " << sum.hung
+                                << ", answers lost " << sum.lost << ", late " << sum.late
+                                << ", replaced " << sum.replaced << ", answers " << sum.answers
+                                << ", cancelled " << sum.cancelled << ", failed steps "
+                                << sum.failed_steps << ", drafts accepted " << sum.drafts.accepted);
+    if (!are_all) return;
+    CHECK(sum.lane_steps > 10'000);
+    CHECK(sum.steps_beside > 5'000);
+    CHECK(sum.died > 1'000);
+    CHECK(sum.hung > 500);
+    CHECK(sum.lost > 500);
+    CHECK(sum.late > 500);
+    CHECK(sum.replaced > 2'000);
+    CHECK(sum.failed_steps > 300);
+    CHECK(sum.cancelled > 300);
+  }
+
+  TEST_CASE("planted bugs are found") {
+    const testing::QuietLog quiet;
+    for (const WorkerBug bug :
+         {WorkerBug::stale_epoch, WorkerBug::outlives_end, WorkerBug::answered_lost}) {
+      CAPTURE(name_of(bug));
+      CHECK(any_seed_fails(1000, [&](std::uint64_t seed) { run_worker_scenario(seed, bug); }));
     }
   }
 }

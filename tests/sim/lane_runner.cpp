@@ -207,6 +207,18 @@ StepResult LaneRunner::wait() {
   return std::exchange(result_, {});
 }
 
+void LaneRunner::die() {
+  if (!step_) return;
+  while (done_ < step_->step.spans.size() && random_.chance(50)) do_span();
+  if (done_ < step_->step.spans.size()) {
+    Step left = step_->step;
+    left.spans.erase(left.spans.begin(), left.spans.begin() + static_cast<std::ptrdiff_t>(done_));
+    runner_->overwrite(left);
+  }
+  runner_->set_beside(nullptr);
+  step_.reset();
+}
+
 void LaneRunner::read(ViewId, std::int32_t, std::span<std::byte>) {
   throw Violation("units are read by the other lane's runner");
 }

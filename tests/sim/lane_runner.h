@@ -72,6 +72,10 @@ class LaneRunner final : public Runner {
   void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override;
   void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) override;
 
+  /// Amid the step under way, if there is one: some of its spans run, what others were to write is
+  /// rubbish.
+  void die();
+
   std::int64_t launched = 0, failed = 0;
   std::int64_t found_done = 0;  ///< before they were waited for
 
