@@ -1,12 +1,18 @@
 #include "app/lanes.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <memory>
 #include <string>
 
 #include <fmt/format.h>
 
 #include "app/device.h"
+#include "app/environment.h"
+#include "app/version.h"
+#include "core/base/dtype.h"
 #include "core/base/error.h"
+#include "core/workers/step_server.h"
 #include "kernels/thread_pool.h"
 
 namespace hyb::app {
@@ -23,10 +29,8 @@ void check(const ModelOptions& options) {
   if (device_of(options.device) != kernels::Device::cpu) {
     refuse("--disaggregate: lanes are threads of the CPU: add --device cpu, or leave it out");
   }
-  if (options.speculation.kind() == "draft") {
-    refuse(
-        "--disaggregate: a draft model has no threads of its own beside both lanes; use --spec "
-        "ngram or mtp, or leave one of them out");
+  if (options.pools.strict_vmm) {
+    refuse("--strict-vmm: the memory of two lanes does not fault; leave one of them out");
   }
   const int both = flags.prefill_threads + flags.decode_threads;
   const bool are_given = flags.prefill_threads > 0 && flags.decode_threads > 0;
@@ -56,6 +60,13 @@ std::optional<LaneThreads> lane_threads_of(const ModelOptions& options) {
   return LaneThreads{.decode = decode, .prefill = rest(decode)};
 }
 
+void check_lanes(const ModelOptions& options, bool has_head) {
+  if (!options.lanes.is_on || has_head || options.speculation.kind() != "draft") return;
+  throw Error(ErrorKind::usage,
+              "--disaggregate: a draft model has no threads of its own beside both lanes; use "
+              "--spec ngram or mtp, or leave one of them out");
+}
+
 int threads_of(const ModelOptions& options) {
   const std::optional<LaneThreads> lanes = lane_threads_of(options);
   return lanes ? lanes->decode + lanes->prefill : options.threads;
@@ -70,10 +81,60 @@ kernels::Queue undivided_queue(const LaneThreads& threads) {
   return kernels::Queue(kernels::Device::cpu, {.threads = threads.decode + threads.prefill});
 }
 
-PrefillLane::PrefillLane(const LaneThreads& threads, const models::ModelRunner& first)
-    : queue_(kernels::Device::cpu,
-             {.threads = threads.prefill, .neighbours = {.before = threads.decode}}),
-      runner_(queue_, first),
-      threaded_(runner_) {}
+namespace {
+
+std::string layout_text(const MemoryLayout& layout) {
+  std::string text =
+      fmt::format("{} superblocks of {} bytes", layout.superblocks, layout.superblock_bytes);
+  for (std::int32_t view = 0; view < layout.views(); ++view) {
+    const ViewId id{view};
+    text += fmt::format(", {} of {}", layout.units_per_superblock(id), layout.unit_bytes(id));
+  }
+  return text;
+}
+
+/// Of what must be the same for answers to be.
+WorkerIdentity identity_of(const models::Model& model, const std::string& name,
+                           const Capacity& capacity, const kernels::Queue& queue) {
+  const models::Geometry& geometry = model.geometry;
+  return {{"build", version_text()},
+          {"model", name},
+          {"weights", std::to_string(model.weights.bytes())},
+          {"memory layout", layout_text(capacity.memory)},
+          {"step", fmt::format("{} tokens, {} rows", capacity.step_tokens, capacity.step_rows)},
+          {"activations", std::string(name_of(geometry.activation_dtype))},
+          {"keys and values", std::string(name_of(geometry.kv_dtype))},
+          {"states", std::string(name_of(geometry.state_dtype))},
+          {"page size", std::to_string(geometry.page_tokens)},
+          {"instruction set", name_of(queue.isa())}};
+}
+
+/// What a worker has.
+struct PrefillWorker {
+  PrefillWorker(const LaneThreads& threads, const models::ModelRunner& first,
+                const models::Model& model, const std::string& name)
+      : queue(kernels::Device::cpu,
+              {.threads = threads.prefill, .neighbours = {.before = threads.decode}}),
+        own(queue, first),
+        says(identity_of(model, name, own.capacity(), queue)) {}
+
+  Runner& runner() { return own; }
+  const WorkerIdentity& identity() const { return says; }
+
+  kernels::Queue queue;
+  models::ModelRunner own;
+  WorkerIdentity says;
+};
+
+}  // namespace
+
+PrefillLane::PrefillLane(const LaneThreads& threads, const models::ModelRunner& first,
+                         const models::Model& model, const std::string& name)
+    : launcher_([threads, &first, &model, name](int socket) {
+        serve_steps(socket,
+                    [&] { return std::make_unique<PrefillWorker>(threads, first, model, name); });
+      }),
+      runner_([this] { return launcher_.start(); }, first.capacity(),
+              identity_of(model, name, first.capacity(), first.queue())) {}
 
 }  // namespace hyb::app

@@ -1,10 +1,13 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "app/options.h"
-#include "core/engine/threaded_runner.h"
+#include "core/workers/remote_runner.h"
+#include "core/workers/worker_launcher.h"
 #include "kernels/queue.h"
+#include "models/model.h"
 #include "models/runner.h"
 
 namespace hyb::app {
@@ -18,6 +21,10 @@ struct LaneThreads {
 /// and for what has no second lane.
 std::optional<LaneThreads> lane_threads_of(const ModelOptions& options);
 
+/// Throws Error(usage) where two lanes leave a draft model no threads. `has_head`: what
+/// --draft-model names is a head, a part of the model.
+void check_lanes(const ModelOptions& options, bool has_head);
+
 /// Threads of all lanes; 0: as many as this process may use. Throws as lane_threads_of().
 int threads_of(const ModelOptions& options);
 
@@ -26,19 +33,20 @@ kernels::Queue decode_queue(const LaneThreads& threads);
 /// Of one lane that has the threads of both.
 kernels::Queue undivided_queue(const LaneThreads& threads);
 
-/// The lane of prompts: a model's second runner, on threads of its own.
+/// The lane of prompts: a model's second runner, in a process of its own (core/workers). That is a
+/// copy of this one as it is now, so it has the same weights, and it has the same pools.
 class PrefillLane {
  public:
-  /// `first` outlives this. Throws as ModelRunner's constructor and ThreadedRunner's.
-  PrefillLane(const LaneThreads& threads, const models::ModelRunner& first);
+  /// `model` is what `first` runs, whose memory is shared (SuperblockMapOptions::is_shared); both
+  /// outlive this. Throws as ModelRunner's constructor, WorkerLauncher's and RemoteRunner's.
+  PrefillLane(const LaneThreads& threads, const models::ModelRunner& first,
+              const models::Model& model, const std::string& name);
 
-  Runner& runner() { return threaded_; }
-  std::size_t workspace_bytes() const { return runner_.workspace_bytes(); }
+  RemoteRunner& runner() { return runner_; }
 
  private:
-  kernels::Queue queue_;
-  models::ModelRunner runner_;
-  ThreadedRunner threaded_;
+  WorkerLauncher launcher_;
+  RemoteRunner runner_;
 };
 
 }  // namespace hyb::app

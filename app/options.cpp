@@ -448,8 +448,8 @@ void add_speculation_options(CLI::App& cli, SpeculationFlags& flags) {
 void add_lane_options(CLI::App& cli, LaneFlags& flags) {
   cli.add_flag(
       "--disaggregate", flags.is_on,
-      "prompts run beside answers, each on threads of their own, in the same memory: long "
-      "prompts hold up no answer, and take longer themselves; the answers are the same. On "
+      "prompts run beside answers, in a process with threads of its own, in the same memory: "
+      "long prompts hold up no answer, and take longer themselves; the answers are the same. On "
       "the CPU");
   cli.add_option("--prefill-threads", flags.prefill_threads,
                  "with --disaggregate: threads for prompts; default: half of --threads")

@@ -112,6 +112,7 @@ Session::Parts::Parts(const ModelOptions& asked, const SessionShape& wanted,
   shape.tree = asked.speculation.tree();
   const std::size_t draft_bytes = draft_model_bytes(asked, environment);
   check_loadable(source, asked);
+  check_lanes(asked, outline.head.has_value());
   if (outline.head) check_loadable(*outline.head, asked);
   if (check) check(source);
   // Tokenizer and template are read while the weights are packed.
@@ -241,7 +242,9 @@ void Session::Parts::make_runner() {
       runner = std::make_unique<models::ModelRunner>(
           *queue, model.plan, model.weights, model.geometry, options,
           superblocks.valid() ? superblocks.get() : nullptr);
-      if (lane_threads) prefill_lane = std::make_unique<PrefillLane>(*lane_threads, *runner);
+      if (lane_threads) {
+        prefill_lane = std::make_unique<PrefillLane>(*lane_threads, *runner, model, source.name());
+      }
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::memory) throw;
       runner.reset();  // only its prefill lane may have failed
@@ -455,7 +458,10 @@ Budget budget_of(const ModelOptions& options, const Environment& environment) {
   }
   budget.drafts = drafts_of(options);
   budget.tree = options.speculation.tree();
-  if (const auto lanes = lane_threads_of(options)) budget.prefill_threads = lanes->prefill;
+  if (const auto lanes = lane_threads_of(options)) {
+    budget.prefill_threads = lanes->prefill;
+    budget.mapping.is_shared = true;
+  }
   return budget;
 }
 

@@ -43,6 +43,7 @@ class ModelRunner : public Runner {
   ModelRunner(kernels::Queue& queue, const ModelRunner& first);
 
   Capacity capacity() const override;
+  const kernels::Queue& queue() const { return queue_; }
   StepResult run(const Step& step) override;
   bool is_async() const override { return sampler_ != nullptr; }
   void launch(const Step& step) override;

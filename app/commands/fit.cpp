@@ -181,6 +181,7 @@ int fit_main(const FitFlags& options) {
   const ModelSource source = ModelSource::find(options.model.model, environment);
   refuse_unread_format(source, options.json);
   ModelOutline outline = outline_of(source, options.model, {.sequences = options.parallel});
+  check_lanes(options.model, outline.head.has_value());
   sample_lossless(source, options.model, outline);
   const Budget budget = budget_of(options.model, environment);
   const int asked = threads_of(options.model);

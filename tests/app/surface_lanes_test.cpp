@@ -1,6 +1,7 @@
 // Prompts that run beside answers, in the same memory: the answers are the same bytes.
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -42,8 +43,8 @@ TEST_SUITE("app/surface_lanes") {
                {"--parallel", "1", "--prefix-cache", "off", "--spec", "off"},
                {"--parallel", "8", "--ubatch", "7", "--prefill-threads", "2", "--decode-threads",
                 "2", "--audit"},
-               {"--parallel", "5", "--memory-mode", "flip", "--strict-vmm", "--spec", "ngram",
-                "--draft-steps", "3", "--ubatch", "33"},
+               {"--parallel", "5", "--memory-mode", "flip", "--spec", "ngram", "--draft-steps", "3",
+                "--ubatch", "33"},
                {"--parallel", "8", "--memory-mode", "flat", "--threads", "3"},
                {"--parallel", "8", "--pool-memory", "700KB", "--audit"}}) {
         CAPTURE(options);
@@ -83,6 +84,18 @@ TEST_SUITE("app/surface_lanes") {
       check_chat(name, {"--disaggregate"});
     }
     check_chat("qwen3-next-odd", {"--disaggregate", "--spec", "mtp", "--draft-steps", "3"});
+    const RandomHead head = RandomHead::eagle3("qwen3-dense", 120);
+    check_chat("qwen3-dense", {"--disaggregate", "--draft-model", head.path()});
+  }
+
+  TEST_CASE("a batch whose workers and engine are killed has the same answers") {
+    const ToolResult result =
+        run_tool({.arguments = {HYB_TESTS_DIR "/../scripts/kill_workers.py", HYB_BINARY, "demo",
+                                "--workers", "6", "--engines", "1", "--lines", "60", "--life", "2"},
+                  .program = "python3",
+                  .time_max = std::chrono::seconds(240)});
+    CHECK_MESSAGE(result.exit_code == 0, result.err);
+    CHECK(contains(result.out, "6 workers and 1 engines killed: every id once"));
   }
 
   TEST_CASE("flags that do not go together are refused before anything is read") {
@@ -96,6 +109,8 @@ TEST_SUITE("app/surface_lanes") {
     CHECK(contains(error({"--prefill-threads", "2"}), "--prefill-threads: goes with --disagg"));
     CHECK(contains(error({"--decode-threads", "2"}), "--decode-threads: goes with --disagg"));
     CHECK(contains(error({"--disaggregate", "--draft-model", "demo"}), "use --spec ngram or mtp"));
+    CHECK(contains(error({"--disaggregate", "--memory-mode", "flip", "--strict-vmm"}),
+                   "does not fault"));
     CHECK(contains(error({"--disaggregate", "--threads", "4", "--prefill-threads", "2",
                           "--decode-threads", "1"}),
                    "--threads 4: is for both lanes"));
