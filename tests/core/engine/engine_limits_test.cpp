@@ -1,9 +1,9 @@
 #include <doctest/doctest.h>
 
-#include "core/base/log.h"
 #include "core/engine/engine_limits.h"
 #include "tests/sim/fixture.h"
 #include "tests/support/error_text.h"
+#include "tests/support/quiet_log.h"
 
 namespace engine_limits_test {
 
@@ -74,18 +74,13 @@ class PoorRunner : public ToyRunner {
   int failures = 0, times_given_way = 0, superblocks_back = 0;
 };
 
-struct Quiet {
-  Quiet() { log::set_level(log::Level::error); }
-  ~Quiet() { log::set_level(log::Level::info); }
-};
-
 struct Poor {
   explicit Poor(std::int32_t superblocks) : runner(elastic(superblocks), model) {}
   void submit(std::int32_t max_tokens = 6) {
     engine.submit(request_of(prompt_of(30), max_tokens), sink);
   }
 
-  Quiet quiet;
+  testing::QuietLog quiet;
   ToyModel model;
   PoorRunner runner;
   Engine engine{runner, nullptr, usual};
