@@ -389,6 +389,16 @@ void ModelRunner::write(ViewId view, std::int32_t unit, std::span<const std::byt
   store_.write(view, unit, bytes);
 }
 
+void ModelRunner::read_beside(ViewId view, std::int32_t unit, std::span<std::byte> bytes) {
+  require(!is_async(), "runner: a card's memory is not read by the host");
+  store_.read_beside(view, unit, bytes);
+}
+
+void ModelRunner::write_beside(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) {
+  require(!is_async(), "runner: a card's memory is not written by the host");
+  store_.write_beside(view, unit, bytes);
+}
+
 std::unique_ptr<PendingBytes> ModelRunner::start_read(ViewId view, std::int32_t unit) {
   require(running_.empty(), "runner: memory is read between steps");
   return side_copies_ ? store_.start_read(*side_copies_, view, unit) : nullptr;

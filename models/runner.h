@@ -58,6 +58,8 @@ class ModelRunner : public Runner {
   }
   void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override;
   void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) override;
+  void read_beside(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override;
+  void write_beside(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) override;
   std::unique_ptr<PendingBytes> start_read(ViewId view, std::int32_t unit) override;
   bool can_land() const override;
   std::unique_ptr<Landing> take_landing(std::size_t bytes) override;

@@ -1,6 +1,7 @@
 #include "models/store.h"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 #include <utility>
 #include <variant>
@@ -247,6 +248,25 @@ void Store::read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) con
     done += part.bytes;
   }
   std::fill(bytes.begin() + static_cast<std::ptrdiff_t>(done), bytes.end(), std::byte{0});
+}
+
+void Store::read_beside(ViewId view, std::int32_t unit, std::span<std::byte> bytes) const {
+  require(bytes.size() == memory_.layout.unit_bytes(view), "store: a unit is read whole");
+  std::size_t done = 0;
+  for (const Rows& part : rows_.at(place(view))) {
+    std::memcpy(bytes.data() + done, part[unit], part.bytes);
+    done += part.bytes;
+  }
+  std::fill(bytes.begin() + static_cast<std::ptrdiff_t>(done), bytes.end(), std::byte{0});
+}
+
+void Store::write_beside(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) const {
+  require(bytes.size() == memory_.layout.unit_bytes(view), "store: a unit is written whole");
+  std::size_t done = 0;
+  for (const Rows& part : rows_.at(place(view))) {
+    std::memcpy(part[unit], bytes.data() + done, part.bytes);
+    done += part.bytes;
+  }
 }
 
 std::unique_ptr<PendingBytes> Store::start_read(kernels::SideCopies& copies, ViewId view,

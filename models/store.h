@@ -66,6 +66,9 @@ class Store {
   /// The bytes of a unit, those of a page layer by layer. The padding of a slot reads as zeros.
   void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) const;
   void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) const;
+  /// The same on the CPU by the calling thread alone, beside the queue's work.
+  void read_beside(ViewId view, std::int32_t unit, std::span<std::byte> bytes) const;
+  void write_beside(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) const;
   /// As write(), beside the queue's work.
   void start_write(kernels::SideLanding& landing, ViewId view, std::int32_t unit) const;
   /// As read(), beside the queue's work; null: the copies have no room.

@@ -18,7 +18,9 @@
 #include "core/base/scoped_flag.h"
 #include "core/engine/accept_drafts.h"
 #include "core/engine/engine_limits.h"
+#include "core/engine/engine_parts.h"
 #include "core/engine/event_queue.h"
+#include "core/engine/prompt_side.h"
 #include "core/engine/scheduler.h"
 #include "core/engine/sequence.h"
 #include "core/engine/speculation.h"
@@ -27,31 +29,6 @@
 #include "core/memory/tier/snapshot_tier.h"
 
 namespace hyb {
-
-struct ActiveRequest {
-  RequestTerms terms;
-  Sink* sink;
-  std::vector<std::unique_ptr<Sequence>> choices;  ///< null: ended
-  std::size_t unfinished = 0;
-};
-
-/// The step that the runner has: which sequences run in it, and since when.
-struct RunningStep {
-  std::span<const Assignment> plan;  ///< the scheduler's; empty: no step is running
-  Clock::time_point begin;
-};
-
-/// When a finished step was launched, and when its tokens arrived.
-struct StepTimes {
-  Clock::time_point begin, end;
-};
-
-/// The step that the prefill lane has. Everything else is of the other lane.
-struct PrefillStepUnderWay {
-  Step step;
-  std::vector<Assignment> plan;  ///< empty: no step is under way
-  Clock::time_point begin;
-};
 
 /// What an engine knows, and how its steps follow each other.
 ///
@@ -70,7 +47,8 @@ struct PrefillStepUnderWay {
 /// after it has run. What its sequences hold is pinned meanwhile: they are neither preempted nor
 /// ended, and no order names their memory, since the orders that they need are carried out before
 /// the launch. So either lane's step may fail without the other one's noticing, and a sequence
-/// changes its lane by being in the other one's next plan.
+/// changes its lane by being in the other one's next plan. Where it has memory of its own
+/// (PromptSide) its steps have their own orders, and sequences are handed over between steps.
 class EngineState {
  public:
   EngineState(Runner& runner, const Tokenizer* tokenizer, const EngineOptions& options);
@@ -86,12 +64,15 @@ class EngineState {
   void carry_out_orders();
   void prepare_memory();
   bool idle() const { return unfinished_ == 0 && events_.empty(); }
-  std::int32_t running() const { return scheduler_.running(); }
+  std::int32_t running() const {
+    return scheduler_.running() + (prompts_ ? prompts_->running() : 0);
+  }
   std::int32_t waiting() const { return unfinished_ - running(); }
   EngineUsage usage() const;
   PrefixCache& prefixes();
   MemoryPool& pool();
   SnapshotIo carrier();
+  PrefixCache* prompt_prefixes();
   void add_tier(const std::string& name, std::unique_ptr<Storage> storage,
                 const TierOptions& options);
   SnapshotTier* tier() { return tier_.get(); }
@@ -101,15 +82,19 @@ class EngineState {
  private:
   // How one step follows another.
   bool run_step();
-  bool run_lanes();
+  std::span<const Assignment> plan_lanes(bool& prompts_ran);
+  std::span<const Assignment> plan_sides(bool& prompts_ran);
   bool is_prefill_under_way() const { return !prefill_step_.plan.empty(); }
+  Scheduler& prompt_scheduler() { return prompts_ ? prompts_->scheduler() : scheduler_; }
+  std::int64_t failed_steps() const {
+    return failed_steps_ + (prompts_ ? prompts_->failed_steps() : 0);
+  }
   void launch_prefill();
   void complete_prefill(std::optional<RequestId> cancelled = std::nullopt);
   void settle();
-  std::span<const Assignment> plan();
-  void fail_prefill();
+  std::span<const Assignment> plan(bool& prompts_ran);
+  void fail_prefill(const std::exception_ptr& error);
   void lose_prefill();
-  static bool fill(Step& step, std::span<const Assignment> plan);
   void launch(std::span<const Assignment> plan);
   void set_running(std::span<const Assignment> plan);
   void order_ahead();
@@ -164,7 +149,8 @@ class EngineState {
   std::int32_t length_max_;
   PrefixCache prefixes_;
   std::unique_ptr<SnapshotTier> tier_;
-  std::vector<RequestId> newcomers_;  ///< their prompts have not been looked up yet
+  std::unique_ptr<PromptSide> prompts_;  ///< null: prompts and answers share one memory
+  std::vector<RequestId> newcomers_;     ///< their prompts have not been looked up yet
   std::map<RequestId, ActiveRequest> requests_;
   Scheduler scheduler_;
   std::optional<TierWaiter> waiter_;        ///< set where there is a tier
@@ -200,17 +186,7 @@ EngineState::EngineState(Runner& runner, const Tokenizer* tokenizer, const Engin
       pool_(capacity_.memory),
       length_max_(length_limit(pool_, options.length_max)),
       prefixes_(pool_, options.prefixes),
-      scheduler_(pool_, prefixes_,
-                 {.sequences_max =
-                      std::min({options.sequences_max, capacity_.step_rows, capacity_.step_tokens}),
-                  .chunk_tokens = options.chunk_tokens,
-                  .mixed_tokens = options.mixed_tokens,
-                  .step_tokens = capacity_.step_tokens,
-                  .step_spans = capacity_.step_spans,
-                  .step_samples = capacity_.step_samples,
-                  .step_branches = capacity_.step_branches,
-                  .shared_tokens_min = options.shared_tokens_min,
-                  .look_ahead = options.look_ahead}),
+      scheduler_(pool_, prefixes_, scheduler_limits(capacity_, options)),
       now_(options.now) {
   pool_.set_backing([this](SuperblockId superblock, bool may_create) {
     return runner_->commit(superblock, may_create);
@@ -219,6 +195,11 @@ EngineState::EngineState(Runner& runner, const Tokenizer* tokenizer, const Engin
     speculation_.emplace(options.speculation, prefixes_, scheduler_, now_,
                          [this](Step& step) { return model_drafts(step); });
   }
+  if (options.link != nullptr) {
+    prompts_ = std::make_unique<PromptSide>(options, scheduler_limits(capacity_, options),
+                                            EngineSide{&pool_, &prefixes_, &scheduler_, carrier()});
+    length_max_ = length_limit(prompts_->pool(), length_max_);
+  }
   if (!options.measures_prefill) return;
   prefill_.emplace(options.prefixes.cost, options.chunk_tokens, length_max_);
 }
@@ -226,7 +207,7 @@ EngineState::EngineState(Runner& runner, const Tokenizer* tokenizer, const Engin
 EngineState::~EngineState() {
   abandon();
   if (!is_prefill_under_way()) return;
-  scheduler_.completed(prefill_step_.plan);
+  prompt_scheduler().completed(prefill_step_.plan);
   try {
     prefill_lane_->wait();
   } catch (...) {
@@ -263,7 +244,7 @@ RequestId EngineState::submit(Request request, Sink& sink) {
   active.terms.request.prompt = {};  // every choice has its own by now
   std::vector<Sequence*> sequences;
   for (const auto& sequence : active.choices) sequences.push_back(sequence.get());
-  scheduler_.add(sequences);
+  prompt_scheduler().add(sequences);
   return id;
 }
 
@@ -304,7 +285,7 @@ bool EngineState::step() {
   require(!events_.in_delivery() && !in_run_, "engine: step() is not called from inside a step");
   bool has_events = !events_.empty();
   events_.deliver();
-  const std::int64_t failed = failed_steps_;
+  const std::int64_t failed = failed_steps();
   try {
     if (!run_step()) {
       has_events = has_events || !events_.empty();
@@ -312,7 +293,7 @@ bool EngineState::step() {
       return has_events;
     }
   } catch (const Error& error) {
-    if (failed_steps_ == failed) throw;
+    if (failed_steps() == failed) throw;
     recover(error);
   }
   if (audits_) audit();
@@ -321,20 +302,19 @@ bool EngineState::step() {
 }
 
 EngineUsage EngineState::usage() const {
-  const SchedulerCounts& counts = scheduler_.counts();
-  return {.pool = pool_.usage(),
-          .prefixes = prefixes_.stats(),
-          .cost = prefixes_.options().cost,
-          .snapshots = prefixes_.tree().size(),
-          .steps = steps_,
-          .steps_ahead = steps_ahead_,
-          .prefill_steps = prefill_steps_,
-          .failed_steps = failed_steps_,
-          .preemptions = counts.preemptions,
-          .deferrals = counts.deferrals,
-          .prefix_waits = counts.prefix_waits,
-          .tier_waits = waiter_ ? waiter_->waits() : 0,
-          .speculation = speculation_ ? speculation_->stats() : SpeculationStats{}};
+  EngineUsage usage = {.pool = pool_.usage(),
+                       .prefixes = prefixes_.stats(),
+                       .cost = prefixes_.options().cost,
+                       .snapshots = prefixes_.tree().size(),
+                       .steps = steps_,
+                       .steps_ahead = steps_ahead_,
+                       .prefill_steps = prefill_steps_,
+                       .failed_steps = failed_steps_,
+                       .tier_waits = waiter_ ? waiter_->waits() : 0,
+                       .speculation = speculation_ ? speculation_->stats() : SpeculationStats{}};
+  add(usage, scheduler_.counts());
+  if (prompts_) prompts_->add_to(usage);
+  return usage;
 }
 
 /// After this no step is running in either lane.
@@ -358,9 +338,14 @@ SnapshotIo EngineState::carrier() {
   return {pool_, *runner_, prefixes_, capacity_.vocab, [this] { carry_out_orders(); }};
 }
 
+PrefixCache* EngineState::prompt_prefixes() {
+  settle();
+  return prompts_ ? &prompts_->prefixes() : nullptr;
+}
+
 void EngineState::add_tier(const std::string& name, std::unique_ptr<Storage> storage,
                            const TierOptions& options) {
-  require(tier_ == nullptr, "engine: there is one tier");
+  require(tier_ == nullptr && !prompts_, "engine: there is one tier, and one memory before it");
   tier_ = std::make_unique<SnapshotTier>(name, carrier(), std::move(storage), options);
   waiter_.emplace(*tier_, prefixes_, scheduler_);
   prefixes_.on_evict([this](std::span<const TokenId> key, const Snapshot& snapshot) {
@@ -371,7 +356,11 @@ void EngineState::add_tier(const std::string& name, std::unique_ptr<Storage> sto
 }
 
 void EngineState::audit() const {
-  scheduler_.audit(tier_ ? tier_->landing() : std::vector<const Checkpoint*>{});
+  std::vector<const Checkpoint*> others;
+  if (tier_) others = tier_->landing();
+  if (prompts_) others = prompts_->handovers().held_of_answers();
+  scheduler_.audit(others);
+  if (prompts_) prompts_->audit(unfinished_ == 0);
   std::size_t found = 0, awaiting = 0;
   for (const auto& [id, active] : requests_) {
     require(active.unfinished > 0, "engine: a request has unfinished choices");
@@ -380,11 +369,12 @@ void EngineState::audit() const {
       if (choice != nullptr && choice->tier_lookup_state() == TierLookupState::awaited) ++awaiting;
     }
   }
-  require(awaiting == (waiter_ ? waiter_->waiting() : 0),
-          "engine: the tier waiter holds exactly the sequences that wait");
+  const std::size_t held = prompts_ ? prompts_->handovers().waiting() : 0;
+  require(awaiting == (waiter_ ? waiter_->waiting() : held),
+          "engine: what waits for a snapshot is counted where it is fetched");
   require(found == static_cast<std::size_t>(unfinished_),
           "engine: unfinished choices are counted once");
-  require(found > 0 || prefixes_.tree().size() > 0 || pool_.all_free(),
+  require(found > 0 || !others.empty() || prefixes_.tree().size() > 0 || pool_.all_free(),
           "engine: without sequences and snapshots no memory is held");
 }
 
@@ -398,9 +388,12 @@ void EngineState::receive_newcomers() {
   }
 }
 
-/// Empty: there is nothing to do. Waits for the tier when every sequence that could run does.
-std::span<const Assignment> EngineState::plan() {
+/// Empty: there is nothing to do, but that prompts may have run. Waits for the tier when every
+/// sequence that could run does.
+std::span<const Assignment> EngineState::plan(bool& prompts_ran) {
   receive_newcomers();
+  if (prompts_) return plan_sides(prompts_ran);
+  if (prefill_lane_ != nullptr) return plan_lanes(prompts_ran);
   const auto plan_now = [&] {
     if (waiter_) waiter_->poll();
     return scheduler_.plan(Lane::all, tier_ != nullptr && !tier_->landing().empty());
@@ -417,8 +410,11 @@ std::span<const Assignment> EngineState::plan() {
 /// thrown. Sequences that no longer fit end here.
 void EngineState::recover(const Error& error) {
   complete_prefill();
-  if (!recovery_.recover(pool_, *runner_, error)) throw with_holdings(error, *runner_);
+  const bool is_recovered =
+      (prompts_ && prompts_->recover(error)) || recovery_.recover(pool_, *runner_, error);
+  if (!is_recovered) throw with_holdings(error, *runner_);
   length_max_ = length_limit(pool_, length_max_);
+  if (prompts_) length_max_ = length_limit(prompts_->pool(), length_max_);
   std::vector<Sequence*> too_long;
   for (auto& [id, active] : requests_) {
     active.terms.length_max = std::min(active.terms.length_max, length_max_);
@@ -444,11 +440,13 @@ void EngineState::end_with_error(Sequence& sequence, std::string text) {
 /// there.
 void EngineState::draw_early(ActiveRequest& active, Sequence& sequence) {
   if (!sequence.keeps_logits()) return;
-  const std::span<const float> logits = prefixes_.logits(sequence.prompt());
+  const PrefixCache& prefixes =
+      prompts_ ? prompts_->with_logits(prefixes_, sequence.prompt()) : prefixes_;
+  const std::span<const float> logits = prefixes.logits(sequence.prompt());
   if (logits.empty()) return;
   const SampledToken sampled = runner_->draw(logits, sequence.sample_row());
   if (!sampled.finite) return;
-  const SnapshotSource source = prefixes_.tree().neighborhood(sequence.prompt()).here->source;
+  const SnapshotSource source = prefixes.tree().neighborhood(sequence.prompt()).here->source;
   emit_text(active, sequence, sequence.accept_early(sampled, now_(), source));
   if (sequence.finished()) finish(active, sequence);
 }
@@ -458,7 +456,7 @@ void EngineState::keep_logits(Sequence& sequence, const StepResult& result, std:
   const std::size_t width = result.logits.size() / result.sampled.size();
   const auto vocab = static_cast<std::size_t>(capacity_.vocab);
   require(width >= vocab, "engine: a runner returns the requested logits");
-  scheduler_.keep_logits(sequence, std::span(result.logits).subspan(row * width, vocab));
+  sequence.scheduler()->keep_logits(sequence, std::span(result.logits).subspan(row * width, vocab));
 }
 
 /// Of one sequence in a finished step, or of one piece. `row`: the index of its sampled row; empty:
@@ -483,7 +481,7 @@ void EngineState::apply_tokens(const Assignment& entry, const StepResult& result
                                std::optional<std::size_t> row, const StepTimes& times) {
   Sequence& sequence = *entry.sequence;
   sequence.ran(entry.tokens, times.begin);
-  scheduler_.ran(sequence);
+  sequence.scheduler()->ran(sequence);
   if (sequence.is_prefilled()) {
     sequence.end_prefill(times.end);
   } else if (row) {
@@ -520,14 +518,16 @@ void EngineState::emit_text(const ActiveRequest& active, const Sequence& sequenc
 void EngineState::finish(ActiveRequest& active, Sequence& sequence) {
   const ArrivalOrder order = sequence.age();
   if (waiter_) waiter_->leave(sequence);
+  if (prompts_) prompts_->handovers().leave(sequence);
   if (speculation_) speculation_->forget(sequence);
   Completion completion = sequence.take_completion();
+  Scheduler& scheduler = sequence.scheduler() == nullptr ? scheduler_ : *sequence.scheduler();
   std::exception_ptr failure;
   try {
-    completion.reason == FinishReason::error ? scheduler_.remove(sequence)
-                                             : scheduler_.retire(sequence);
+    completion.reason == FinishReason::error ? scheduler.remove(sequence)
+                                             : scheduler.retire(sequence);
   } catch (...) {
-    scheduler_.remove(sequence);
+    scheduler.remove(sequence);
     failure = std::current_exception();  // it could not leave a snapshot; its answer is valid
   }
   if (recorder_ != nullptr && !active.terms.request.prefill_only) {
@@ -543,9 +543,9 @@ void EngineState::finish(ActiveRequest& active, Sequence& sequence) {
 /// False: there is nothing to do.
 bool EngineState::run_step() {
   if (running_step_.plan.empty()) {
-    if (prefill_lane_ != nullptr) return run_lanes();
-    const std::span<const Assignment> planned = plan();
-    if (planned.empty()) return false;
+    bool prompts_ran = false;
+    const std::span<const Assignment> planned = plan(prompts_ran);
+    if (planned.empty()) return prompts_ran;
     if (speculation_) speculation_->add_drafts(planned);
     launch(planned);
   }
@@ -553,45 +553,63 @@ bool EngineState::run_step() {
   return true;
 }
 
-/// Where prompts have a lane of their own, and the other lane has nothing under way. The prefill
-/// lane's step is waited for only when there is nothing else to do.
-bool EngineState::run_lanes() {
-  receive_newcomers();
+/// Where prompts have a lane of their own, and the other lane has nothing under way: the plan of
+/// that one. The prefill lane's step is waited for only when there is nothing else to do.
+std::span<const Assignment> EngineState::plan_lanes(bool& prompts_ran) {
   if (is_prefill_under_way() && prefill_lane_->is_done()) complete_prefill();
-  std::span<const Assignment> planned;
   // Where the sequences of either lane wait for the others' memory, all are preempted and one
   // starts.
   constexpr int attempts = 3;
   for (int attempt = 0; attempt < attempts;) {
     if (!is_prefill_under_way()) launch_prefill();
-    planned = scheduler_.plan(Lane::decode);
-    if (!planned.empty() || is_prefill_under_way()) break;
+    const std::span<const Assignment> planned = scheduler_.plan(Lane::decode);
+    if (!planned.empty()) return planned;
+    if (is_prefill_under_way()) break;
     const bool all_wait = waiter_ && waiter_->is_awaited();
     all_wait ? waiter_->wait() : static_cast<void>(++attempt);
   }
-  if (planned.empty()) {
-    const bool was_under_way = is_prefill_under_way();
-    complete_prefill();
-    return was_under_way;
-  }
-  if (speculation_) speculation_->add_drafts(planned);
-  launch(planned);
-  finish_step();
-  return true;
+  prompts_ran = is_prefill_under_way();
+  complete_prefill();
+  return {};
 }
 
-/// Its orders are carried out before it: nothing else runs now, and while it does no order is open
-/// that it waits for.
+/// The same where each lane has memory of its own.
+std::span<const Assignment> EngineState::plan_sides(bool& prompts_ran) {
+  Handovers& handovers = prompts_->handovers();
+  // Sequences may go from one side to the other before there is a step for some of them.
+  constexpr int attempts = 8;
+  for (int attempt = 0; unfinished_ > 0 || is_prefill_under_way(); ++attempt) {
+    require(attempt < attempts, "engine: some sequence of either side can always continue");
+    if (is_prefill_under_way() && prefill_lane_->is_done()) complete_prefill();
+    handovers.advance(!is_prefill_under_way());
+    if (!is_prefill_under_way()) launch_prefill();
+    const std::span<const Assignment> planned = scheduler_.plan(Lane::all, true);
+    if (!planned.empty()) return planned;
+    if (handovers.is_copying()) {
+      handovers.wait();
+      attempt = 0;
+    } else if (is_prefill_under_way()) {
+      prompts_ran = true;
+      complete_prefill();
+      return {};
+    }
+  }
+  return {};
+}
+
+/// In memory that others use its orders are carried out before it: nothing else runs now, and while
+/// it does no order is open that it waits for.
 void EngineState::launch_prefill() {
   if (waiter_) waiter_->poll();
-  const std::span<const Assignment> planned = scheduler_.plan(Lane::prefill);
+  const bool others_hold = prompts_ && prompts_->handovers().holds_prompts();
+  const std::span<const Assignment> planned = prompt_scheduler().plan(Lane::prefill, others_hold);
   if (planned.empty()) return;
-  carry_out_orders();
-  fill(prefill_step_.step, planned);
   prefill_step_.step.orders.clear();
+  prompts_ ? prompts_->pool().take_orders(prefill_step_.step.orders) : carry_out_orders();
+  fill_step(prefill_step_.step, planned);
   prefill_step_.plan.assign(planned.begin(), planned.end());
   prefill_step_.begin = now_();
-  scheduler_.launched(planned);
+  prompt_scheduler().launched(planned);
   may_order_ahead_ = true;
   ++steps_;
   ++prefill_steps_;
@@ -599,16 +617,17 @@ void EngineState::launch_prefill() {
     const ScopedFlag running(in_run_);
     prefill_lane_->launch(prefill_step_.step);
   } catch (...) {
-    fail_prefill();
+    fail_prefill(std::current_exception());
     throw;
   }
 }
 
 /// What a step without orders was to write belongs to its own sequences.
-void EngineState::fail_prefill() {
-  ++failed_steps_;
+void EngineState::fail_prefill(const std::exception_ptr& error) {
   const std::vector<Assignment> failed = std::exchange(prefill_step_.plan, {});
-  scheduler_.completed(failed);
+  prompt_scheduler().completed(failed);
+  if (prompts_) return prompts_->fail(failed, prefill_step_.step.orders, error);
+  ++failed_steps_;
   scheduler_.release(failed);
 }
 
@@ -616,7 +635,7 @@ void EngineState::fail_prefill() {
 void EngineState::lose_prefill() {
   constexpr int lost_steps_max = 16;
   const std::vector<Assignment> lost = prefill_step_.plan;
-  fail_prefill();
+  fail_prefill(std::current_exception());
   for (const Assignment& entry : lost) {
     if (entry.cuts > 0 || entry.sequence->lose_step() < lost_steps_max) continue;
     end_with_error(*entry.sequence,
@@ -640,14 +659,14 @@ void EngineState::complete_prefill(std::optional<RequestId> cancelled) {
   } catch (const StepLost&) {
     return lose_prefill();
   } catch (...) {
-    fail_prefill();
+    fail_prefill(std::current_exception());
     throw;
   }
-  if (rows > 0) recovery_.reset();
+  if (rows > 0) prompts_ ? prompts_->drew() : recovery_.reset();
   const std::vector<Assignment> done = std::exchange(prefill_step_.plan, {});
-  scheduler_.completed(done);
+  prompt_scheduler().completed(done);
   const StepTimes times = {.begin = prefill_step_.begin, .end = now_()};
-  fail_on_error(done, [&] {
+  try {
     if (prefill_) learn_cost(prefill_step_.step, times.end - times.begin);
     std::size_t row = 0;
     for (std::size_t i = 0; i < done.size(); ++i) {
@@ -656,34 +675,16 @@ void EngineState::complete_prefill(std::optional<RequestId> cancelled) {
       apply_result(done[i], result, is_drawn ? std::optional(row) : std::nullopt, times);
       row += count;
     }
-  });
-}
-
-/// Makes the plan's spans, which keep their buffers from step to step, and after them those of
-/// branches. False: some sequence has not begun its answer.
-bool EngineState::fill(Step& step, std::span<const Assignment> plan) {
-  std::size_t branches = 0;
-  for (const Assignment& entry : plan) branches += static_cast<std::size_t>(entry.branches);
-  step.spans.resize(plan.size() + branches);
-  step.keep_logits = false;
-  bool all_answer = true;
-  for (std::size_t i = 0; i < plan.size(); ++i) {
-    const Sequence& sequence = *plan[i].sequence;
-    sequence.fill(step.spans[i], plan[i].tokens, plan[i].cuts);
-    const bool draws_first = !step.spans[i].samples.empty() && sequence.is_unanswered();
-    step.keep_logits = step.keep_logits || (draws_first && sequence.keeps_logits());
-    all_answer = all_answer && !sequence.is_unanswered();
+  } catch (...) {
+    prompts_ ? prompts_->fail(done, {}, std::current_exception())
+             : fail(done, {}, std::current_exception());
+    throw;
   }
-  auto span = step.spans.begin() + static_cast<std::ptrdiff_t>(plan.size());
-  for (const Assignment& entry : plan) {
-    for (std::int32_t i = 0; i < entry.branches; ++i) entry.sequence->fill_branch(*span++, i);
-  }
-  return all_answer;
 }
 
 void EngineState::launch(std::span<const Assignment> plan) {
-  const bool all_answer = fill(step_, plan);
-  require(all_answer || prefill_lane_ == nullptr,
+  const bool all_answer = fill_step(step_, plan);
+  require(all_answer || prefill_lane_ == nullptr || prompts_,
           "engine: a first token is drawn where the last token of its prompt ran");
   if (!all_answer) {
     may_order_ahead_ = true;
@@ -740,6 +741,7 @@ void EngineState::fail(std::span<const Assignment> plan, std::span<const Order> 
   const bool is_known = is_alone && !has_ended && !lacks_memory(error);
   abandon();
   if (tier_ != nullptr) tier_->drop_landings();
+  if (prompts_) prompts_->handovers().lose_answers();
   if (is_known) {
     scheduler_.release_failed(plan, orders);
   } else {
@@ -864,6 +866,7 @@ bool EngineState::prepare_next() {
   if (!runner_->is_async() || step_.keep_logits || (waiter_ && waiter_->is_awaited())) return false;
   if (!newcomers_.empty()) return false;  // one whose logits are known needs no step
   if (is_prefill_under_way() && prefill_lane_->is_done()) return false;
+  if (prompts_ && prompts_->handovers().has_news(!is_prefill_under_way())) return false;
   if (speculation_ && speculation_->may_draft_next(plan)) return false;
   // Orders would ride in a step that may never be launched.
   if (pool_.has_orders() || !scheduler_.predicts_next(plan) || pool_.has_orders()) return false;
@@ -955,17 +958,11 @@ void EngineState::prepare_memory() {
 }
 
 void EngineState::learn_cost(const Step& step, Clock::duration elapsed) {
-  PrefillStep work{.seconds = std::chrono::duration<double>(elapsed).count()};
-  for (const Span& span : step.spans) {
-    if (span.drafts > 0) return;  // its rows cost what drafts cost, not what prompts do
-    const double begin = span.position, end = begin + static_cast<double>(span.tokens.size());
-    work.tokens += std::ssize(span.tokens);
-    work.positions += end * end - begin * begin;
-    if (span.tokens.size() == 1) ++work.single;
-  }
-  const std::optional<PrefillCost> cost = prefill_->ran(work);
+  const std::optional<PrefillStep> work = prefill_work(step, elapsed);
+  const std::optional<PrefillCost> cost = work ? prefill_->ran(*work) : std::nullopt;
   if (!cost) return;
   prefixes_.set_cost(*cost);
+  if (prompts_) prompts_->prefixes().set_cost(*cost);
   if (tier_ != nullptr) tier_->set_cost(*cost);
 }
 
@@ -987,6 +984,7 @@ std::int32_t Engine::waiting() const { return state_->waiting(); }
 EngineUsage Engine::usage() const { return state_->usage(); }
 PrefixCache& Engine::prefixes() { return state_->prefixes(); }
 MemoryPool& Engine::pool() { return state_->pool(); }
+PrefixCache* Engine::prompt_prefixes() { return state_->prompt_prefixes(); }
 SnapshotIo Engine::carrier() { return state_->carrier(); }
 void Engine::add_tier(const std::string& name, std::unique_ptr<Storage> storage,
                       const TierOptions& options) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "core/engine/handover_stats.h"
 #include "core/engine/request.h"
 #include "core/engine/runner.h"
 #include "core/memory/pool/memory_pool.h"
@@ -21,6 +22,7 @@ class SnapshotTier;
 class Storage;
 class Tokenizer;
 class TraceRecorder;
+class UnitLink;
 struct TierOptions;
 
 /// Whether and how drafts of tokens are verified. Answers do not depend on it.
@@ -76,6 +78,12 @@ struct EngineOptions {
   /// have orders. What a step had that it lost (StepLost) is run again. It outlives the engine.
   /// Null: one runner runs everything.
   Runner* prefill_lane = nullptr;
+  /// Where the prefill lane has memory of its own: the way between that and the memory of answers.
+  /// Its steps then have orders, and its pool may have another number of superblocks. It outlives
+  /// the engine. Null: they share one memory.
+  UnitLink* link = nullptr;
+  /// What the link copies in a second, to compare with running a prompt again.
+  double link_bytes_per_second = 4e9;
   std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
   bool audit = false;  ///< checks all counts after every step: slow
 };
@@ -95,6 +103,10 @@ struct EngineUsage {
   std::int64_t prefix_waits = 0;  ///< times that one waited for another's prefix
   std::int64_t tier_waits = 0;    ///< times that one waited for what a tier has of its tokens
   SpeculationStats speculation;
+  /// Where prompts have memory of their own; `prefixes` counts what begins on either side.
+  PoolUsage prompt_pool = {};
+  std::int32_t prompt_snapshots = 0;  ///< in the prefix tree of that side now
+  HandoverStats handovers = {};
 };
 
 /// Runs many requests at once on one Runner: every command goes through here, and nothing else
@@ -155,6 +167,8 @@ class Engine {
   PrefixCache& prefixes();
   MemoryPool& pool();
   SnapshotIo carrier();
+  /// The snapshots of prompts in memory of their own; null: there is one memory.
+  PrefixCache* prompt_prefixes();
 
   /// Evicted snapshots are written to the storage, and fetched for a request that is about to
   /// start, or to start again, with their tokens: it waits for them while others run. Call it at

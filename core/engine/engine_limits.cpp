@@ -26,6 +26,18 @@ bool are_same(const MemoryLayout& one, const MemoryLayout& other) {
   return true;
 }
 
+/// Whether units of both have the same bytes for the same tokens.
+bool are_alike(const MemoryLayout& one, const MemoryLayout& other) {
+  if (one.page_tokens != other.page_tokens || one.views() != other.views()) return false;
+  for (std::int32_t view = 0; view < one.views(); ++view) {
+    const bool has_some = one.units_per_superblock(ViewId{view}) > 0;
+    if (has_some != (other.units_per_superblock(ViewId{view}) > 0)) return false;
+    if (view == index(one.ring_view())) continue;  // a sequence between two steps has none
+    if (one.content_bytes(ViewId{view}) != other.content_bytes(ViewId{view})) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 void check_engine(const Capacity& capacity, const EngineOptions& options) {
@@ -39,10 +51,14 @@ void check_engine(const Capacity& capacity, const EngineOptions& options) {
     require(options.prefill_lane->is_async() && other.step_tokens == capacity.step_tokens &&
                 other.step_rows == capacity.step_rows && other.vocab == capacity.vocab &&
                 other.step_spans == capacity.step_spans &&
-                other.step_samples == capacity.step_samples &&
-                are_same(other.memory, capacity.memory),
-            "engine: both lanes have one model and one memory");
+                other.step_samples == capacity.step_samples,
+            "engine: both lanes have one model");
+    require(options.link == nullptr ? are_same(other.memory, capacity.memory)
+                                    : are_alike(other.memory, capacity.memory),
+            "engine: both lanes have one memory, or two that are cut alike");
   }
+  require(options.link == nullptr || options.prefill_lane != nullptr,
+          "engine: a link leads to the memory of a prefill lane");
   if (options.length_max < 2) refuse("the length limit is 2 tokens or more", options.length_max);
   if (options.sequences_max < 1) refuse("at least 1 sequence runs", options.sequences_max);
   if (options.shared_tokens_min < 1) {
@@ -51,6 +67,19 @@ void check_engine(const Capacity& capacity, const EngineOptions& options) {
   if (options.chunk_tokens < 1) refuse("a chunk has at least 1 token", options.chunk_tokens);
   if (options.mixed_tokens < 0)
     refuse("prompts beside answers have 0 or more tokens", options.mixed_tokens);
+}
+
+SchedulerLimits scheduler_limits(const Capacity& capacity, const EngineOptions& options) {
+  return {
+      .sequences_max = std::min({options.sequences_max, capacity.step_rows, capacity.step_tokens}),
+      .chunk_tokens = options.chunk_tokens,
+      .mixed_tokens = options.mixed_tokens,
+      .step_tokens = capacity.step_tokens,
+      .step_spans = capacity.step_spans,
+      .step_samples = capacity.step_samples,
+      .step_branches = capacity.step_branches,
+      .shared_tokens_min = options.shared_tokens_min,
+      .look_ahead = options.look_ahead};
 }
 
 bool lacks_memory(const std::exception_ptr& error) {

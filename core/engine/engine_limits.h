@@ -5,6 +5,7 @@
 #include "core/base/error.h"
 #include "core/engine/engine.h"
 #include "core/engine/runner.h"
+#include "core/engine/scheduler.h"
 #include "core/memory/pool/memory_pool.h"
 
 namespace hyb {
@@ -14,6 +15,9 @@ bool lacks_memory(const std::exception_ptr& error);
 
 /// Throws Error(usage) for options that are out of range.
 void check_engine(const Capacity& capacity, const EngineOptions& options);
+
+/// What steps of the runner and the options allow.
+SchedulerLimits scheduler_limits(const Capacity& capacity, const EngineOptions& options);
 
 /// Throws where the runner did not return `rows` tokens of the vocabulary: a bug of the runner's.
 void check_result(const StepResult& result, std::size_t rows, std::int32_t vocab);

@@ -116,8 +116,9 @@ class Runner : public UnitBytes {
   virtual bool is_async() const { return false; }
   /// While a launched step runs: whether it has run, so that wait() returns at once. Only called on
   /// the runner of a prefill lane. There steps run beside those of the other lane's runner, have no
-  /// orders, and none follows by launch_prepared(); views in the step live until wait() returns.
-  /// There wait() may throw StepLost: what the step had is run again, without an error.
+  /// orders unless they are in memory of their own, and none follows by launch_prepared(); views in
+  /// the step live until wait() returns. There wait() may throw StepLost: what the step had is run
+  /// again, without an error.
   virtual bool is_done();
   virtual void launch(const Step& step);
   virtual StepResult wait();

@@ -204,7 +204,47 @@ void Scheduler::add(std::span<Sequence* const> choices) {
     held_[first.age().request].assign(choices.begin() + 1, choices.end());
   }
   waiting_.insert(choices.begin(), choices.end() - static_cast<std::ptrdiff_t>(held));
+  for (Sequence* const sequence : choices) sequence->set_scheduler(this);
   may_start_ = true;
+}
+
+Memory Scheduler::take(Sequence& sequence) {
+  require(!sequence.is_under_way() && std::erase(running_, &sequence) > 0,
+          "scheduler: one that runs here leaves between steps");
+  sequence.set_scheduler(nullptr);
+  may_start_ = true;
+  return sequence.take_memory();
+}
+
+void Scheduler::adopt(Sequence& sequence, Memory memory) {
+  sequence.set_scheduler(this);
+  start(sequence, std::move(memory), {});
+}
+
+std::vector<Sequence*> Scheduler::withdraw(Sequence& sequence) {
+  require(waiting_.erase(&sequence) > 0, "scheduler: one that waits here is withdrawn");
+  std::vector<Sequence*> all = {&sequence};
+  const auto held = held_.find(sequence.age().request);
+  if (held != held_.end()) {
+    all.insert(all.end(), held->second.begin(), held->second.end());
+    held_.erase(held);
+  }
+  for (Sequence* const one : all) one->set_scheduler(nullptr);
+  may_start_ = true;
+  return all;
+}
+
+std::vector<Sequence*> Scheduler::unplaced() const {
+  std::vector<Sequence*> sequences;
+  for (Sequence* const sequence : waiting_) {
+    if (sequence->tier_lookup_state() != TierLookupState::none) continue;
+    if (!checkpoints_.contains(sequence->age().request)) sequences.push_back(sequence);
+  }
+  return sequences;
+}
+
+bool Scheduler::make_room_for_arrival(const Sequence& sequence, const Lookup& lookup) {
+  return running() + places_kept_ < limits_.sequences_max && make_room_for(sequence, lookup);
 }
 
 void Scheduler::remove(Sequence& sequence) {
@@ -240,7 +280,7 @@ void Scheduler::retire(Sequence& sequence) {
 std::vector<Sequence*> Scheduler::about_to_start() const {
   std::vector<Sequence*> sequences;
   if (!may_start_ && !running_.empty()) return sequences;
-  std::int32_t places = limits_.sequences_max - running();
+  std::int32_t places = limits_.sequences_max - running() - places_kept_;
   for (Sequence* const sequence : waiting_) {
     if (--places < 0) break;
     if (checkpoints_.contains(sequence->age().request)) continue;
@@ -259,6 +299,7 @@ std::span<const Assignment> Scheduler::plan(Lane lane, bool others_hold_memory) 
   require(lane == Lane::decode || !is_any_under_way(),
           "scheduler: sequences start while nothing is under way");
   lane_ = lane;
+  others_hold_memory_ = others_hold_memory;
   // The device has memory again: waiting sequences may start.
   if (pool_->superblocks_uncommitted() < uncommitted_) may_start_ = true;
   std::int32_t uncommitted = -1;
@@ -356,8 +397,8 @@ void Scheduler::plan_lane() {
   plan_chunks();
   const auto others_run = [&] {
     return lane_ == Lane::prefill &&
-           std::any_of(running_.begin(), running_.end(),
-                       [](const Sequence* one) { return one->decodes(); });
+           (others_hold_memory_ || std::any_of(running_.begin(), running_.end(),
+                                               [](const Sequence* one) { return one->decodes(); }));
   };
   // A sequence that was just preempted does not start again at once.
   if ((!plan_.empty() || others_run()) && (!preempted_ || running_.empty())) plan_newcomers();
@@ -574,7 +615,7 @@ void Scheduler::plan_newcomers() {
   may_start_ = false;
   std::int32_t followers = 0;
   for (auto next = waiting_.begin(); next != waiting_.end();) {
-    if (tokens_left_ == 0 || running() + followers >= limits_.sequences_max) {
+    if (tokens_left_ == 0 || running() + places_kept_ + followers >= limits_.sequences_max) {
       may_start_ = true;
       return;
     }
@@ -673,7 +714,7 @@ void Scheduler::release_choices(Sequence& first) {
 
 /// Frees what is least needed, but not `keep`. False: there is nothing to free.
 bool Scheduler::make_room(const Snapshot* keep) {
-  return release_rings() || prefixes_->evict(keep) || drop_checkpoint();
+  return release_rings() || prefixes_->evict(keep) || drop_checkpoint() || (reclaim_ && reclaim_());
 }
 
 /// All of them: a sequence takes one again when there is memory for it.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -128,6 +129,32 @@ class Scheduler {
   /// The same for one that ended normally: it leaves a snapshot, if that is worth it.
   void retire(Sequence& sequence);
 
+  /// For hand-over: the running sequence is this scheduler's no more, and takes its memory along.
+  Memory take(Sequence& sequence);
+  /// It runs here from now on. Its memory is of this scheduler's pool.
+  void adopt(Sequence& sequence, Memory memory);
+  /// The waiting sequence is this scheduler's no more, nor are choices that wait for its prompt:
+  /// all of them, in the order for another scheduler's add().
+  std::vector<Sequence*> withdraw(Sequence& sequence);
+
+  /// Sequences that run, the oldest first.
+  std::span<Sequence* const> sequences() const { return running_; }
+  /// Waiting sequences that have not been looked up elsewhere since they were added or preempted.
+  /// One that starts from the prompt of another choice does so here.
+  std::vector<Sequence*> unplaced() const;
+
+  /// Makes room, by evicting snapshots if necessary, for a sequence that comes with its known
+  /// tokens beside those that places are kept for. The lookup says what it shares. False: there is
+  /// none, beside those that run here.
+  bool make_room_for_arrival(const Sequence& sequence, const Lookup& lookup);
+  /// No sequence starts here in the places of this many that are to be adopted.
+  void keep_places(std::int32_t places) { places_kept_ = places; }
+  /// Frees what is least needed, whatever runs here. False: there is nothing to free.
+  bool make_room() { return make_room(nullptr); }
+  /// Called when nothing else is left to be freed before a sequence is preempted: frees memory of
+  /// the pool that is neither a sequence's nor a snapshot's. False: there is none.
+  void on_dry(std::function<bool()> reclaim) { reclaim_ = std::move(reclaim); }
+
   /// Sequences that the next plan may start and that have not been looked up in a tier since they
   /// were added or preempted. A sequence that starts from the prompt of another choice needs no
   /// tier.
@@ -142,7 +169,7 @@ class Scheduler {
   ///
   /// The plan of a lane has sequences of that lane alone, and may be empty. One for prefill is made
   /// while no step is under way; it alone lets sequences start, and leaves those of the other lane
-  /// the memory for one token.
+  /// the memory for one token. While others hold memory none is preempted because nothing runs.
   std::span<const Assignment> plan(Lane lane = Lane::all, bool others_hold_memory = false);
 
   /// A step of the prefill lane with this plan is under way, until completed(): its sequences keep
@@ -230,7 +257,7 @@ class Scheduler {
   void start(Sequence& sequence, Memory memory, const Resumed& resumed);
 
   void release_choices(Sequence& first);
-  bool make_room(const Snapshot* keep = nullptr);
+  bool make_room(const Snapshot* keep);
   bool release_rings();
   bool has_memory_for_drafts(const Sequence& sequence, std::int32_t tokens) const;
   bool fits_beside_others(const Sequence& sequence, MemoryDemand demand) const;
@@ -252,8 +279,11 @@ class Scheduler {
   std::int64_t pinned_at_ = 0;            ///< and the number of snapshots published by then
   std::vector<Snapshot*> pinned_;
   SchedulerCounts counts_;
-  Lane lane_ = Lane::all;       ///< of the plan
-  std::int32_t under_way_ = 0;  ///< sequences in the prefill lane's step
+  std::function<bool()> reclaim_;
+  std::int32_t places_kept_ = 0;
+  Lane lane_ = Lane::all;            ///< of the plan
+  bool others_hold_memory_ = false;  ///< plan()'s
+  std::int32_t under_way_ = 0;       ///< sequences in the prefill lane's step
   std::int32_t tokens_left_ = 0;
   std::int32_t spans_spare_ = 0;  ///< beyond one for each sequence
   std::int32_t drafts_ = 0;       ///< of the plan, those of branches too

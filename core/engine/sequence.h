@@ -17,6 +17,8 @@
 
 namespace hyb {
 
+class Scheduler;
+
 using Clock = std::chrono::steady_clock;
 
 /// What all choices of one request share.
@@ -112,15 +114,24 @@ class Sequence {
   void set_under_way(bool is_under_way) { is_under_way_ = is_under_way; }
   /// It was in a step that was lost (StepLost); how many there were by now.
   int lose_step() { return ++lost_steps_; }
+  /// The scheduler that has it; null: it is on its way to another one.
+  Scheduler* scheduler() const { return scheduler_; }
+  void set_scheduler(Scheduler* scheduler) { scheduler_ = scheduler; }
   /// Where prompts have a lane of their own: whether it runs in the other one, that of answers. Its
   /// first token is drawn where the last token of its prompt ran.
   bool decodes() const { return pending() == 1 && !is_unanswered(); }
+  /// Whether it runs on after the next token that is drawn, unless that ends it.
+  bool goes_on_after_next() const {
+    return tokens() + 1 < length_last() && !terms_->request.prefill_only;
+  }
   /// Releases its memory; the tier is looked up again.
   void release() {
     drop_drafts();
     memory_ = Memory();
     tier_lookup_state_ = TierLookupState::none;
+    ++releases_;
   }
+  std::int64_t releases() const { return releases_; }
   Memory take_memory() { return std::move(memory_); }
 
   /// Where snapshots are wanted, ascending. Those before length() are not needed any more.
@@ -209,6 +220,7 @@ class Sequence {
   std::string flush();
 
   const RequestTerms* terms_;
+  Scheduler* scheduler_ = nullptr;
   std::int32_t choice_;
   std::int32_t prompt_tokens_;
   SamplingParams sampling_;
@@ -226,6 +238,7 @@ class Sequence {
   std::optional<PrefixOwner> prefix_owner_;
   TierLookupState tier_lookup_state_ = TierLookupState::none;
   std::int32_t known_to_tier_ = 0;
+  std::int64_t releases_ = 0;
   bool was_started_ = false;
   bool is_under_way_ = false;
   int lost_steps_ = 0;

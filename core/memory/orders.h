@@ -75,6 +75,15 @@ class UnitBytes {
   virtual void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) = 0;
   virtual void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) = 0;
 
+  /// As read() and write() of a CPU's memory, on any thread, beside steps that do not name the unit
+  /// and leave its superblock the owner. By default the same.
+  virtual void read_beside(ViewId view, std::int32_t unit, std::span<std::byte> bytes) {
+    read(view, unit, bytes);
+  }
+  virtual void write_beside(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) {
+    write(view, unit, bytes);
+  }
+
   /// As read(), but steps go on meanwhile: the unit may have other bytes as soon as this returns.
   /// What it returns is destroyed before this object. Null: there is no room for this copy now; or
   /// never, as by default.

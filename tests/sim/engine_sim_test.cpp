@@ -17,6 +17,7 @@
 #include "tests/sim/late_runner.h"
 #include "tests/sim/listener.h"
 #include "tests/sim/random.h"
+#include "tests/sim/side_runner.h"
 #include "tests/sim/toy_model.h"
 #include "tests/sim/toy_runner.h"
 #include "tests/sim/toy_worker.h"
@@ -41,6 +42,9 @@ struct EngineCounts {
   std::int64_t steps_beside = 0;  ///< of the other lane, while one of the prefill lane ran
   std::int64_t died = 0, hung = 0, lost = 0, late = 0;  ///< of ToyWorkers
   std::int64_t replaced = 0;
+  HandoverStats handovers;
+  std::int64_t units = 0, failed_copies = 0;  ///< of a link
+  std::int64_t side_steps = 0, side_failures = 0, preemptions = 0;
 };
 
 /// A random life of one engine: random pools, chunks and limits; prompts that begin like earlier
@@ -64,6 +68,9 @@ EngineCounts run_lane_scenario(std::uint64_t seed, LaneBug bug = LaneBug::none);
 
 /// The same with that lane's steps in workers, which die.
 EngineCounts run_worker_scenario(std::uint64_t seed, WorkerBug bug = WorkerBug::none);
+/// The same with memory of its own for prompts. Copies go on at any pace beside the steps of both
+/// sides, or fail.
+EngineCounts run_side_scenario(std::uint64_t seed, LinkBug bug = LinkBug::none);
 
 namespace {
 
@@ -275,7 +282,7 @@ class Scenario : private Listener {
  public:
   Scenario(std::uint64_t seed, Bug bug, bool checks_rules, std::optional<LateBug> late = {},
            bool drafts = false, std::optional<LaneBug> lanes = {},
-           std::optional<WorkerBug> workers = {})
+           std::optional<WorkerBug> workers = {}, std::optional<LinkBug> link = {})
       : random_(seed),
         setting_(make_setting(random_)),
         drafter_(setting_.model, asked_, seed + 1),
@@ -283,7 +290,13 @@ class Scenario : private Listener {
         runner_(setting_.capacity, setting_.model, bug, checks_rules),
         late_(runner_, ~seed, late.value_or(LateBug::none)),  // numbers of its own
         lane_(runner_, ~seed + 1, lanes.value_or(LaneBug::none)),
+        prompt_runner_(with_more_memory(setting_.capacity, seed), setting_.model, bug,
+                       checks_rules),
+        side_(prompt_runner_, ~seed + 2),
+        link_(~seed + 3, link.value_or(LinkBug::none), setting_.capacity.memory.slot_view(),
+              [this](UnitLink::Heading heading, const UnitMove& move) { copy(heading, move); }),
         has_lanes_(lanes.has_value()),
+        has_sides_(link.has_value()),
         workers_(lane_, ~seed + 2, workers.value_or(WorkerBug::none)),
         remote_(workers ? make_remote() : nullptr),
         is_late_(late.has_value()),
@@ -296,6 +309,8 @@ class Scenario : private Listener {
       if (fails) ++counts_.failed_steps;
       return fails;
     };
+    prompt_runner_.fails = runner_.fails;
+    link_.fails = [this] { return setting_.is_rough && link_.failed < 10 && random_.chance(3); };
   }
 
   EngineCounts run() {
@@ -303,6 +318,7 @@ class Scenario : private Listener {
     while (asked_.size() < planned || !engine_.idle()) {
       if (asked_.size() < planned && (engine_.idle() || random_.chance(20))) submit();
       if (random_.chance(2)) guarded([&] { cancel_any(); });
+      link_.go_on();
       guarded([&] {
         if (!engine_.step() && !engine_.idle()) throw Violation("nothing to do, and yet not idle");
       });
@@ -325,8 +341,15 @@ class Scenario : private Listener {
     counts_.lost = workers_.lost;
     counts_.late = workers_.late;
     counts_.replaced = workers_.started;
+    counts_.side_steps = side_.launched;
+    counts_.side_failures = side_.failed;
+    counts_.units = link_.units;
+    counts_.failed_copies = link_.failed;
     late_.check();
     const EngineUsage usage = engine_.usage();
+    counts_.handovers = usage.handovers;
+    counts_.preemptions = usage.preemptions;
+    counts_.draws += prompt_runner_.draws;
     counts_.drafts = usage.speculation.total();
     counts_.branch_drafts = usage.speculation.branch_drafts;
     counts_.branches_taken = usage.speculation.branches_taken;
@@ -347,6 +370,10 @@ class Scenario : private Listener {
     guarded([&] { engine_.pool(); });  // a step may be running that no sequence needs any more
     engine_.prefixes().clear();
     if (!engine_.pool().all_free()) throw Violation("memory is lost");
+    if (has_sides_) {
+      engine_.prompt_prefixes()->clear();
+      engine_.audit();  // all is free
+    }
     return counts_;
   }
 
@@ -472,6 +499,12 @@ class Scenario : private Listener {
     if (is_late_) options.now = [this] { return now_ += std::chrono::nanoseconds(1); };
     if (has_lanes_) options.prefill_lane = &lane_;
     if (remote_) options.prefill_lane = remote_.get();
+    if (has_sides_) {
+      options.prefill_lane = &side_;
+      options.link = &link_;
+      static constexpr double speeds[] = {1e2, 1e5, 1e9};
+      options.link_bytes_per_second = speeds[setting_.options.length_max % 3];
+    }
     return options;
   }
 
@@ -480,6 +513,20 @@ class Scenario : private Listener {
     return std::make_unique<RemoteRunner>(
         [this] { return workers_.start(); }, runner_.capacity(), ToyWorkers::identity(),
         WorkerLimits{.deaths_in_a_row = 1000}, [this] { return workers_.now(); });
+  }
+
+  static Capacity with_more_memory(Capacity capacity, std::uint64_t seed) {
+    if (!capacity.memory.fixed_superblocks.empty()) return capacity;
+    capacity.memory.superblocks += static_cast<std::int32_t>(seed % 4);
+    return capacity;
+  }
+
+  void copy(UnitLink::Heading heading, const UnitMove& move) {
+    if (heading == UnitLink::Heading::to_answers) {
+      runner_.receive(prompt_runner_, move.view, move.from, move.to);
+    } else {
+      prompt_runner_.receive(runner_, move.view, move.from, move.to);
+    }
   }
 
   bool make_room_for_drafts(std::uint64_t seed) {
@@ -502,7 +549,10 @@ class Scenario : private Listener {
   SharedRunner runner_;
   LateRunner late_;
   LaneRunner lane_;
-  bool has_lanes_;
+  ToyRunner prompt_runner_;
+  SideRunner side_;
+  SimLink link_;
+  bool has_lanes_, has_sides_;
   ToyWorkers workers_;
   std::unique_ptr<RemoteRunner> remote_;  ///< null: no workers
   bool is_late_, keeps_extra_token_;
@@ -546,6 +596,14 @@ EngineCounts run_worker_scenario(std::uint64_t seed, WorkerBug bug) {
   const bool drafts = seed % 4 >= 2;
   const Bug slots = drafts ? Bug::none : Bug::rejected_tokens_kept;
   return Scenario(seed, slots, true, late, drafts, LaneBug::none, bug).run();
+}
+
+EngineCounts run_side_scenario(std::uint64_t seed, LinkBug bug) {
+  const std::optional<LateBug> late =
+      seed % 2 == 0 ? std::optional<LateBug>() : std::optional(LateBug::none);
+  const bool drafts = seed % 4 >= 2;
+  const Bug slots = drafts ? Bug::none : Bug::rejected_tokens_kept;
+  return Scenario(seed, slots, true, late, drafts, {}, {}, bug).run();
 }
 
 using namespace hyb;
@@ -767,6 +825,66 @@ TEST_SUITE("sim/workers") {
          {WorkerBug::stale_epoch, WorkerBug::outlives_end, WorkerBug::answered_lost}) {
       CAPTURE(name_of(bug));
       CHECK(any_seed_fails(1000, [&](std::uint64_t seed) { run_worker_scenario(seed, bug); }));
+    }
+  }
+}
+
+TEST_SUITE("sim/sides") {
+  TEST_CASE("prompts in memory of their own change no answer") {
+    EngineCounts sum;
+    const bool are_all = run_seeds(schedules(4000), [&](std::uint64_t seed) {
+      const EngineCounts counts = run_side_scenario(seed);
+      sum.steps += counts.steps;
+      sum.side_steps += counts.side_steps;
+      sum.side_failures += counts.side_failures;
+      sum.steps_ahead += counts.steps_ahead;
+      sum.answers += counts.answers;
+      sum.cancelled += counts.cancelled;
+      sum.failed_steps += counts.failed_steps;
+      sum.failed_copies += counts.failed_copies;
+      sum.units += counts.units;
+      sum.preemptions += counts.preemptions;
+      sum.hits += counts.hits;
+      sum.evicted += counts.evicted;
+      sum.draws += counts.draws;
+      sum.drafts += counts.drafts;
+      sum.handovers.sequences += counts.handovers.sequences;
+      sum.handovers.fetches += counts.handovers.fetches;
+      sum.handovers.stayed += counts.handovers.stayed;
+      sum.handovers.restarts += counts.handovers.restarts;
+    });
+    MESSAGE("steps " << sum.steps << ", of prompts " << sum.side_steps << ", of these failed "
+                     << sum.side_failures << ", begun early " << sum.steps_ahead << ", answers "
+                     << sum.answers << ", handed over " << sum.handovers.sequences << ", fetched "
+                     << sum.handovers.fetches << ", prompts beside answers " << sum.handovers.stayed
+                     << ", room given up " << sum.handovers.restarts << ", units copied "
+                     << sum.units << ", failed copies " << sum.failed_copies << ", cancelled "
+                     << sum.cancelled << ", failed steps " << sum.failed_steps << ", preemptions "
+                     << sum.preemptions << ", hits " << sum.hits << ", evicted " << sum.evicted
+                     << ", drawn from kept logits " << sum.draws << ", drafts accepted "
+                     << sum.drafts.accepted);
+    if (!are_all) return;
+    CHECK(sum.side_steps > 20'000);
+    CHECK(sum.side_failures > 300);
+    CHECK(sum.failed_steps - sum.side_failures > 300);
+    CHECK(sum.failed_copies > 300);
+    CHECK(sum.handovers.sequences > 10'000);
+    CHECK(sum.handovers.fetches > 60);
+    CHECK(sum.handovers.stayed > 80);
+    CHECK(sum.handovers.restarts > 500);
+    CHECK(sum.steps_ahead > 500);
+    CHECK(sum.cancelled > 500);
+    CHECK(sum.preemptions > 1'000);
+    CHECK(sum.hits > 1'000);
+    CHECK(sum.evicted > 1'000);
+    CHECK(sum.drafts.accepted > 1'000);
+  }
+
+  TEST_CASE("planted bugs are found") {
+    for (const LinkBug bug : {LinkBug::completed_early, LinkBug::slot_early, LinkBug::hit_as_sent,
+                              LinkBug::sides_exchanged}) {
+      CAPTURE(name_of(bug));
+      CHECK(any_seed_fails(1500, [&](std::uint64_t seed) { run_side_scenario(seed, bug); }));
     }
   }
 }

@@ -490,6 +490,21 @@ ToyRunner::Row& ToyRunner::row_at(const Span& span, std::int32_t position) {
   return rows_.at(static_cast<std::size_t>(row));
 }
 
+void ToyRunner::receive(const ToyRunner& other, ViewId view, std::int32_t from, std::int32_t to) {
+  const MemoryLayout& memory = capacity_.memory;
+  other.check_owner(view, from);
+  check_owner(view, to);
+  const auto source = static_cast<std::size_t>(from), target = static_cast<std::size_t>(to);
+  if (view == memory.slot_view()) {
+    slots_.at(target) = other.slots_.at(source);
+  } else if (view == memory.packed_view()) {
+    packed_.at(target) = other.packed_.at(source);
+  } else {
+    const auto rows = static_cast<std::ptrdiff_t>(memory.page_tokens);
+    std::copy_n(other.rows_.begin() + from * rows, rows, rows_.begin() + to * rows);
+  }
+}
+
 void ToyRunner::read(ViewId, std::int32_t, std::span<std::byte>) {
   throw Violation("a toy's units are not read");
 }

@@ -80,6 +80,9 @@ class ToyRunner : public Runner {
   void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override;
   void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) override;
 
+  /// A unit of another toy of the same model, as a link copies it.
+  void receive(const ToyRunner& other, ViewId view, std::int32_t from, std::int32_t to);
+
   /// Called before each step: true makes it fail, after it has written rubbish into some of what it
   /// was to write.
   std::function<bool()> fails = [] { return false; };

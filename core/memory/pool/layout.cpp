@@ -278,6 +278,18 @@ std::int32_t pages_peak(const MemoryLayout& layout, std::int32_t group, std::int
   return peak;
 }
 
+std::size_t content_bytes_held(const MemoryLayout& layout, std::int32_t length,
+                               std::int32_t shared) {
+  std::size_t bytes = 0;
+  for (std::int32_t group = 0; group < groups(layout); ++group) {
+    const std::vector<std::int32_t> pages = held_pages(layout, group, length);
+    const auto lacking = std::ranges::count_if(
+        pages, [&](std::int32_t page) { return (page + 1) * layout.page_tokens > shared; });
+    bytes += static_cast<std::size_t>(lacking) * layout.content_bytes(ViewId{group});
+  }
+  return has_slots(layout) ? bytes + layout.content_bytes(layout.slot_view()) : bytes;
+}
+
 std::size_t bytes_held(const MemoryLayout& layout, std::int32_t length) {
   std::size_t bytes = has_slots(layout) ? layout.slots.bytes : 0;
   for (std::int32_t group = 0; group < groups(layout); ++group) {

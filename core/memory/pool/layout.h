@@ -190,6 +190,11 @@ std::vector<std::int32_t> held_pages(const MemoryLayout& layout, std::int32_t gr
 std::int32_t pages_peak(const MemoryLayout& layout, std::int32_t group, std::int32_t length,
                         std::int32_t chunk_tokens);
 
+/// The used bytes of a checkpoint at `length`: what goes to another memory that has none of it.
+/// Without the pages that it holds of its first `shared` tokens, where they are full.
+std::size_t content_bytes_held(const MemoryLayout& layout, std::int32_t length,
+                               std::int32_t shared = 0);
+
 /// Bytes of a sequence at `length`: pages by kind, and one slot. At its peak on the way there.
 std::size_t bytes_held(const MemoryLayout& layout, std::int32_t length);
 std::size_t bytes_peak(const MemoryLayout& layout, std::int32_t length, std::int32_t chunk_tokens);

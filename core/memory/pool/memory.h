@@ -155,6 +155,9 @@ class Memory {
   /// and cannot fail.
   std::optional<Checkpoint> final_checkpoint(Precision precision = Precision::exact) &&;
 
+  /// The pages alone of a checkpoint at length(), shared: for copies of them beside steps.
+  Checkpoint shared_pages() const;
+
   /// Shares full pages of the first `tokens` tokens (up to length()) with the checkpoint where it
   /// has them too, and releases this sequence's own. Their bytes have to be equal. Between steps.
   /// Returns the number of pages.
@@ -186,7 +189,6 @@ class Memory {
   explicit Memory(MemoryPool& pool);
   void swap(Memory& other) noexcept;
   void give_back_unneeded(std::int32_t group);
-  Checkpoint shared_pages() const;
   bool pack_into(Checkpoint& checkpoint) const;
   void apply_ring();
   std::size_t first_page_of_branches() const;

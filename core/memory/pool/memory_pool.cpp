@@ -112,6 +112,35 @@ std::optional<Checkpoint> MemoryPool::allocate_empty(std::int32_t length, Precis
   return checkpoint;
 }
 
+Memory MemoryPool::take_over(Checkpoint checkpoint) {
+  require(checkpoint.pool_ == this && checkpoint.packed_ == no_packed,
+          "memory: what is taken over is exact, and of this pool");
+  Memory memory(*this);
+  std::swap(memory.tables_, checkpoint.tables_);
+  memory.read_slot_ = std::exchange(checkpoint.slot_, no_slot);
+  memory.write_slot_ = memory.read_slot_;
+  memory.length_ = checkpoint.length_;
+  return memory;
+}
+
+Checkpoint MemoryPool::share(const Checkpoint& checkpoint) {
+  require(checkpoint.pool_ == this, "memory: a checkpoint is shared in its own pool");
+  Checkpoint other(*this, checkpoint.length_);
+  other.tables_ = checkpoint.tables_;
+  for (std::int32_t group = 0; group < groups(); ++group) {
+    for (const PageId page : other.tables_[static_cast<std::size_t>(group)]) {
+      if (page != no_page) share(group, page);
+    }
+  }
+  other.slot_ = checkpoint.slot_;
+  share(other.slot_);
+  other.packed_ = checkpoint.packed_;
+  if (other.packed_ != no_packed) {
+    superblocks_.share(layout().packed_view(), index(other.packed_));
+  }
+  return other;
+}
+
 /// Every unit that the memory holds.
 template <typename Action>
 void MemoryPool::for_units(const Memory& memory, const Action& action) const {

@@ -81,6 +81,13 @@ class MemoryPool {
   std::optional<Checkpoint> allocate_empty(std::int32_t length, Precision precision,
                                            const SharedPrefix& prefix = {});
 
+  /// A sequence that goes on from an exact checkpoint which is its own: pages and slot become the
+  /// sequence's, nothing is copied and nothing taken. No page that is partly filled is shared.
+  Memory take_over(Checkpoint checkpoint);
+
+  /// Another checkpoint of the same units.
+  Checkpoint share(const Checkpoint& checkpoint);
+
   /// While a step that names the memory runs beside others: its units are not moved, and after a
   /// failed step of another lane their superblocks keep their owners. The memory is neither changed
   /// nor released until it is unpinned.

@@ -49,9 +49,9 @@ std::unique_ptr<Landing> SnapshotIo::take_landing(ViewId view) const {
   return bytes_->take_landing(layout().unit_bytes(view));
 }
 
-std::unique_ptr<PinnedReservation> SnapshotIo::pin(Reservation room) const {
+std::unique_ptr<PinnedCheckpoint> SnapshotIo::pin(Reservation room) const {
   require(!pool_->has_orders(), "snapshot carrier: settled before it writes");
-  return std::make_unique<PinnedReservation>(*pool_, std::move(room));
+  return std::make_unique<PinnedCheckpoint>(*pool_, std::move(room.checkpoint));
 }
 
 std::int32_t SnapshotIo::shared_tokens(std::span<const TokenId> key) const {
@@ -71,9 +71,13 @@ SharedPrefix SnapshotIo::shared(std::span<const TokenId> key) const {
 
 std::optional<Reservation> SnapshotIo::room(std::span<const TokenId> key, Precision precision,
                                             const SharedPrefix& other) {
+  const SharedPrefix base = shared(key);
+  return room_with(key, precision, other.tokens > base.tokens ? other : base);
+}
+
+std::optional<Reservation> SnapshotIo::room_with(std::span<const TokenId> key, Precision precision,
+                                                 const SharedPrefix& base) {
   if (precision == Precision::int8 && layout().packed.per_superblock == 0) return std::nullopt;
-  SharedPrefix base = shared(key);
-  if (other.tokens > base.tokens) base = other;
   std::optional<Checkpoint> checkpoint =
       pool_->allocate_empty(static_cast<std::int32_t>(key.size()), precision, base);
   if (!checkpoint) return std::nullopt;

@@ -22,30 +22,31 @@ struct Reservation {
   std::vector<bool> is_shared;
 };
 
-/// A reservation that is filled while steps run: its units stay where they are.
-class PinnedReservation {
+/// A checkpoint that is filled, or read, while steps run: its units stay where they are.
+class PinnedCheckpoint {
  public:
-  PinnedReservation(MemoryPool& pool, Reservation room) : pool_(&pool), room_(std::move(room)) {
-    pool_->pin(room_.checkpoint);
+  PinnedCheckpoint(MemoryPool& pool, Checkpoint checkpoint)
+      : pool_(&pool), checkpoint_(std::move(checkpoint)) {
+    pool_->pin(checkpoint_);
   }
-  ~PinnedReservation() { unpin(); }
-  PinnedReservation(const PinnedReservation&) = delete;
-  PinnedReservation& operator=(const PinnedReservation&) = delete;
+  ~PinnedCheckpoint() { unpin(); }
+  PinnedCheckpoint(const PinnedCheckpoint&) = delete;
+  PinnedCheckpoint& operator=(const PinnedCheckpoint&) = delete;
 
-  const Reservation& room() const { return room_; }
-  /// All units have their bytes.
+  const Checkpoint& checkpoint() const { return checkpoint_; }
+  /// Nothing is read or written beside steps any more; all units have their bytes.
   Checkpoint take() {
     unpin();
-    return std::move(room_.checkpoint);
+    return std::move(checkpoint_);
   }
 
  private:
   void unpin() {
-    if (pool_ != nullptr) std::exchange(pool_, nullptr)->unpin(room_.checkpoint);
+    if (pool_ != nullptr) std::exchange(pool_, nullptr)->unpin(checkpoint_);
   }
 
   MemoryPool* pool_;
-  Reservation room_;
+  Checkpoint checkpoint_;
 };
 
 /// Reads and writes the bytes of snapshots in the pool, between steps.
@@ -89,16 +90,21 @@ class SnapshotIo {
   bool can_land() const { return bytes_->can_land(); }
   std::unique_ptr<Landing> take_landing(ViewId view) const;
   /// After flush_orders(): the room is for units that are then written beside steps.
-  std::unique_ptr<PinnedReservation> pin(Reservation room) const;
+  std::unique_ptr<PinnedCheckpoint> pin(Reservation room) const;
 
   /// Leading tokens of the key whose full pages room(key) would share.
   std::int32_t shared_tokens(std::span<const TokenId> key) const;
+  /// The same, with the snapshot that has them. Valid until the tree changes.
+  SharedPrefix shared(std::span<const TokenId> key) const;
 
   /// Allocates a checkpoint at the end of the key; full pages that a snapshot in the tree has, or
   /// `other` if that has more, are shared. Empty: the pool is dry, or has no snapshots of that
   /// precision.
   std::optional<Reservation> room(std::span<const TokenId> key, Precision precision,
                                   const SharedPrefix& other = {});
+  /// The same, where these pages alone are shared.
+  std::optional<Reservation> room_with(std::span<const TokenId> key, Precision precision,
+                                       const SharedPrefix& base);
 
   /// Whether there is a snapshot at the end of the key.
   bool has(std::span<const TokenId> key) const;
@@ -118,8 +124,6 @@ class SnapshotIo {
   bool keep_logits(std::span<const TokenId> key, std::vector<float> logits);
 
  private:
-  SharedPrefix shared(std::span<const TokenId> key) const;
-
   MemoryPool* pool_;
   UnitBytes* bytes_;
   PrefixCache* cache_;

@@ -399,7 +399,7 @@ void SnapshotTier::drop_landings() {
 std::vector<const Checkpoint*> SnapshotTier::landing() const {
   std::vector<const Checkpoint*> checkpoints;
   for (const TierFetch& fetch : fetches_) {
-    if (fetch.room) checkpoints.push_back(&fetch.room->room().checkpoint);
+    if (fetch.room) checkpoints.push_back(&fetch.room->checkpoint());
   }
   return checkpoints;
 }

@@ -48,7 +48,7 @@ struct TierFetch {
 
   bool lands = false;  ///< units are written beside steps
   /// What they are written to. Outlives them.
-  std::unique_ptr<PinnedReservation> room = nullptr;
+  std::unique_ptr<PinnedCheckpoint> room = nullptr;
   std::vector<CheckpointUnit> rest{};  ///< units of the room that are to be read yet
   std::vector<Unit> units{};           ///< in the order in which they arrive, and are copied
   std::size_t units_come = 0;          ///< number that has arrived

@@ -70,6 +70,41 @@ TEST_SUITE("core/memory/memory_pool") {
     CHECK(pool.all_free());
   }
 
+  TEST_CASE("a checkpoint that is taken over becomes a sequence, and nothing is copied or taken") {
+    MemoryPool pool(elastic(4));
+    std::optional<Checkpoint> room = pool.allocate_empty(10, Precision::exact);
+    REQUIRE(room);
+    const std::int64_t free = pool.pages_free() + pool.slots_free();
+    static_cast<void>(pool.take_orders());
+    Memory memory = pool.take_over(*std::move(room));
+    CHECK(memory.length() == 10);
+    CHECK(memory.read_slot() == memory.write_slot());
+    CHECK_FALSE(pool.has_orders());
+    CHECK(pool.pages_free() + pool.slots_free() == free);
+    pool.audit({{&memory}}, {});
+    CHECK(memory.reserve(3));
+    memory.keep(3);
+    memory = Memory();
+    CHECK(pool.all_free());
+  }
+
+  TEST_CASE("a checkpoint that is shared outlives the one it was shared from") {
+    MemoryPool pool(elastic(4));
+    for (const Precision precision : {Precision::exact, Precision::int8}) {
+      std::optional<Checkpoint> first = pool.allocate_empty(10, precision);
+      REQUIRE(first);
+      const Checkpoint second = pool.share(*first);
+      pool.audit({}, {{&*first, &second}});
+      const SlotId slot = first->slot();
+      const PackedId packed = first->packed();
+      first.reset();
+      CHECK(second.slot() == slot);
+      CHECK(second.packed() == packed);
+      pool.audit({}, {{&second}});
+    }
+    CHECK(pool.all_free());
+  }
+
   TEST_CASE("a steady load changes no owners") {
     MemoryPool pool(elastic(8));
     for (int i = 0; i < 20; ++i) {

@@ -1,0 +1,46 @@
+#include "core/engine/engine_parts.h"
+
+#include <chrono>
+#include <iterator>
+
+namespace hyb {
+
+bool fill_step(Step& step, std::span<const Assignment> plan) {
+  std::size_t branches = 0;
+  for (const Assignment& entry : plan) branches += static_cast<std::size_t>(entry.branches);
+  step.spans.resize(plan.size() + branches);
+  step.keep_logits = false;
+  bool all_answer = true;
+  for (std::size_t i = 0; i < plan.size(); ++i) {
+    const Sequence& sequence = *plan[i].sequence;
+    sequence.fill(step.spans[i], plan[i].tokens, plan[i].cuts);
+    const bool draws_first = !step.spans[i].samples.empty() && sequence.is_unanswered();
+    step.keep_logits = step.keep_logits || (draws_first && sequence.keeps_logits());
+    all_answer = all_answer && !sequence.is_unanswered();
+  }
+  auto span = step.spans.begin() + static_cast<std::ptrdiff_t>(plan.size());
+  for (const Assignment& entry : plan) {
+    for (std::int32_t i = 0; i < entry.branches; ++i) entry.sequence->fill_branch(*span++, i);
+  }
+  return all_answer;
+}
+
+std::optional<PrefillStep> prefill_work(const Step& step, Clock::duration elapsed) {
+  PrefillStep work{.seconds = std::chrono::duration<double>(elapsed).count()};
+  for (const Span& span : step.spans) {
+    if (span.drafts > 0) return std::nullopt;
+    const double begin = span.position, end = begin + static_cast<double>(span.tokens.size());
+    work.tokens += std::ssize(span.tokens);
+    work.positions += end * end - begin * begin;
+    if (span.tokens.size() == 1) ++work.single;
+  }
+  return work;
+}
+
+void add(EngineUsage& usage, const SchedulerCounts& counts) {
+  usage.preemptions += counts.preemptions;
+  usage.deferrals += counts.deferrals;
+  usage.prefix_waits += counts.prefix_waits;
+}
+
+}  // namespace hyb

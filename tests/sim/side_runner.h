@@ -1,0 +1,106 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/engine/runner.h"
+#include "core/memory/link/unit_link.h"
+#include "tests/sim/random.h"
+
+namespace hyb::sim {
+
+/// The runner of prompts in memory of their own: a step is run at some moment between launch() and
+/// the end of wait(), or fails then.
+class SideRunner final : public Runner {
+ public:
+  /// The runner that does the steps outlives this one.
+  SideRunner(Runner& runner, std::uint64_t seed) : runner_(&runner), random_(seed) {}
+
+  Capacity capacity() const override { return runner_->capacity(); }
+  bool is_async() const override { return true; }
+  StepResult run(const Step& step) override;
+  void launch(const Step& step) override;
+  bool is_done() override;
+  StepResult wait() override;
+  SampledToken draw(std::span<const float> logits, const SampleRow& row) override {
+    return runner_->draw(logits, row);
+  }
+  bool commit(SuperblockId superblock, bool may_create) override {
+    return runner_->commit(superblock, may_create);
+  }
+  void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override {
+    runner_->read(view, unit, bytes);
+  }
+  void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) override {
+    runner_->write(view, unit, bytes);
+  }
+
+  std::int64_t launched = 0, failed = 0;
+
+ private:
+  void do_step();
+
+  Runner* runner_;
+  Random random_;
+  const Step* step_ = nullptr;  ///< null: none is under way
+  bool is_run_ = false;
+  StepResult result_;
+  std::exception_ptr failure_;
+};
+
+/// Bugs of an engine with two sides, done by what copies between them.
+enum class LinkBug {
+  none,
+  completed_early,  ///< the last unit is copied after the copies were done: its source may be free
+  slot_early,       ///< a state that goes on is handed over before it has its bytes
+  hit_as_sent,      ///< the first page counts as sent
+  sides_exchanged,  ///< what is to go to one side is read there
+};
+
+const char* name_of(LinkBug bug);
+
+/// Copies unit by unit, each at some moment between start() and the end of wait(), or fails then.
+class SimLink final : public UnitLink {
+ public:
+  using Copy = std::function<void(Heading, const UnitMove&)>;
+
+  SimLink(std::uint64_t seed, LinkBug bug, ViewId slots, Copy copy)
+      : random_(seed), bug_(bug), slots_(slots), copy_(std::move(copy)) {}
+
+  std::unique_ptr<UnitCopies> start(Heading heading, std::vector<UnitMove> moves) override;
+  /// Between two calls of the engine: some more of what is under way.
+  void go_on();
+
+  /// Called before each unit: true makes its copies fail there.
+  std::function<bool()> fails = [] { return false; };
+
+  std::int64_t started = 0, units = 0, failed = 0, dropped = 0;
+
+ private:
+  struct Job {
+    Heading heading;
+    std::vector<UnitMove> moves;
+    std::size_t done = 0;
+    std::exception_ptr failure{};
+
+    bool is_done() const { return failure != nullptr || done == moves.size(); }
+  };
+  class Copies;
+
+  void copy_one(Job& job);
+  bool skips(const UnitMove& move) const;
+
+  Random random_;
+  LinkBug bug_;
+  ViewId slots_;
+  Copy copy_;
+  std::vector<Job*> jobs_;
+  std::vector<std::pair<Heading, UnitMove>> forgotten_;  ///< by LinkBug::completed_early
+};
+
+}  // namespace hyb::sim
