@@ -12,7 +12,11 @@
 #include "app/version.h"
 #include "core/base/dtype.h"
 #include "core/base/error.h"
+#include "core/engine/threaded_runner.h"
+#include "core/memory/link/threaded_link.h"
+#include "core/workers/remote_runner.h"
 #include "core/workers/step_server.h"
+#include "core/workers/worker_launcher.h"
 #include "kernels/thread_pool.h"
 
 namespace hyb::app {
@@ -24,13 +28,26 @@ void check(const ModelOptions& options) {
   if (!flags.is_on) {
     if (flags.prefill_threads > 0) refuse("--prefill-threads: goes with --disaggregate");
     if (flags.decode_threads > 0) refuse("--decode-threads: goes with --disaggregate");
+    if (!flags.prefill_device.empty()) refuse("--prefill-device: goes with --disaggregate");
+    if (!flags.decode_device.empty()) refuse("--decode-device: goes with --disaggregate");
     return;
+  }
+  if (!flags.decode_device.empty() && flags.decode_device != "cpu") {
+    refuse(
+        fmt::format("--decode-device {}: lanes are threads of the CPU: cpu", flags.decode_device));
+  }
+  if (!flags.prefill_device.empty() && flags.prefill_device != "cpu" &&
+      flags.prefill_device != "cpu:1") {
+    refuse(
+        fmt::format("--prefill-device {}: lanes are threads of the CPU: cpu, or cpu:1 for memory "
+                    "of its own",
+                    flags.prefill_device));
   }
   if (device_of(options.device) != kernels::Device::cpu) {
     refuse("--disaggregate: lanes are threads of the CPU: add --device cpu, or leave it out");
   }
-  if (options.pools.strict_vmm) {
-    refuse("--strict-vmm: the memory of two lanes does not fault; leave one of them out");
+  if (options.pools.strict_vmm && flags.memories() == 1) {
+    refuse("--strict-vmm: memory that two lanes share does not fault; leave one of them out");
   }
   const int both = flags.prefill_threads + flags.decode_threads;
   const bool are_given = flags.prefill_threads > 0 && flags.decode_threads > 0;
@@ -109,12 +126,16 @@ WorkerIdentity identity_of(const models::Model& model, const std::string& name,
           {"instruction set", name_of(queue.isa())}};
 }
 
+kernels::Queue prefill_queue(const LaneThreads& threads) {
+  return kernels::Queue(kernels::Device::cpu,
+                        {.threads = threads.prefill, .neighbours = {.before = threads.decode}});
+}
+
 /// What a worker has.
 struct PrefillWorker {
   PrefillWorker(const LaneThreads& threads, const models::ModelRunner& first,
                 const models::Model& model, const std::string& name)
-      : queue(kernels::Device::cpu,
-              {.threads = threads.prefill, .neighbours = {.before = threads.decode}}),
+      : queue(prefill_queue(threads)),
         own(queue, first),
         says(identity_of(model, name, own.capacity(), queue)) {}
 
@@ -126,15 +147,57 @@ struct PrefillWorker {
   WorkerIdentity says;
 };
 
+class WorkerLane final : public PrefillLane {
+ public:
+  WorkerLane(const LaneThreads& threads, const models::ModelRunner& first,
+             const models::Model& model, const std::string& name)
+      : launcher_([threads, &first, &model, name](int socket) {
+          serve_steps(socket,
+                      [&] { return std::make_unique<PrefillWorker>(threads, first, model, name); });
+        }),
+        runner_([this] { return launcher_.start(); }, first.capacity(),
+                identity_of(model, name, first.capacity(), first.queue())) {}
+
+  Runner& runner() override { return runner_; }
+
+ private:
+  WorkerLauncher launcher_;
+  RemoteRunner runner_;
+};
+
+class LaneWithMemory final : public PrefillLane {
+ public:
+  LaneWithMemory(const LaneThreads& threads, const models::Model& model,
+                 const models::RunnerOptions& options, models::ModelRunner& answers)
+      : queue_(prefill_queue(threads)),
+        runner_(queue_, model.plan, model.weights, model.geometry, options),
+        threaded_(runner_),
+        link_({.bytes = &runner_, .layout = options.memory.layout},
+              {.bytes = &answers, .layout = options.memory.layout}) {}
+
+  Runner& runner() override { return threaded_; }
+  UnitLink* link() override { return &link_; }
+
+ private:
+  kernels::Queue queue_;
+  models::ModelRunner runner_;
+  ThreadedRunner threaded_;
+  ThreadedLink link_;
+};
+
 }  // namespace
 
-PrefillLane::PrefillLane(const LaneThreads& threads, const models::ModelRunner& first,
-                         const models::Model& model, const std::string& name)
-    : launcher_([threads, &first, &model, name](int socket) {
-        serve_steps(socket,
-                    [&] { return std::make_unique<PrefillWorker>(threads, first, model, name); });
-      }),
-      runner_([this] { return launcher_.start(); }, first.capacity(),
-              identity_of(model, name, first.capacity(), first.queue())) {}
+std::unique_ptr<PrefillLane> make_worker_lane(const LaneThreads& threads,
+                                              const models::ModelRunner& first,
+                                              const models::Model& model, const std::string& name) {
+  return std::make_unique<WorkerLane>(threads, first, model, name);
+}
+
+std::unique_ptr<PrefillLane> make_lane_with_memory(const LaneThreads& threads,
+                                                   const models::Model& model,
+                                                   const models::RunnerOptions& options,
+                                                   models::ModelRunner& answers) {
+  return std::make_unique<LaneWithMemory>(threads, model, options, answers);
+}
 
 }  // namespace hyb::app

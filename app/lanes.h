@@ -1,11 +1,12 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "app/options.h"
-#include "core/workers/remote_runner.h"
-#include "core/workers/worker_launcher.h"
+#include "core/engine/runner.h"
+#include "core/memory/link/unit_link.h"
 #include "kernels/queue.h"
 #include "models/model.h"
 #include "models/runner.h"
@@ -33,20 +34,29 @@ kernels::Queue decode_queue(const LaneThreads& threads);
 /// Of one lane that has the threads of both.
 kernels::Queue undivided_queue(const LaneThreads& threads);
 
-/// The lane of prompts: a model's second runner, in a process of its own (core/workers). That is a
-/// copy of this one as it is now, so it has the same weights, and it has the same pools.
+/// The lane of prompts: a model's second runner.
 class PrefillLane {
  public:
-  /// `model` is what `first` runs, whose memory is shared (SuperblockMapOptions::is_shared); both
-  /// outlive this. Throws as ModelRunner's constructor, WorkerLauncher's and RemoteRunner's.
-  PrefillLane(const LaneThreads& threads, const models::ModelRunner& first,
-              const models::Model& model, const std::string& name);
-
-  RemoteRunner& runner() { return runner_; }
-
- private:
-  WorkerLauncher launcher_;
-  RemoteRunner runner_;
+  virtual ~PrefillLane() = default;
+  virtual Runner& runner() = 0;
+  /// Null: both lanes have one memory.
+  virtual UnitLink* link() { return nullptr; }
 };
+
+/// In a process of its own (core/workers), which is a copy of this one as it is now: it has the
+/// same weights and the same pools. `model` is what `first` runs, whose memory is shared
+/// (SuperblockMapOptions::is_shared); both outlive the lane. Throws as ModelRunner's constructor,
+/// WorkerLauncher's and RemoteRunner's.
+std::unique_ptr<PrefillLane> make_worker_lane(const LaneThreads& threads,
+                                              const models::ModelRunner& first,
+                                              const models::Model& model, const std::string& name);
+
+/// On threads of its own, with pages and slots of its own, as many as `answers`, the first lane's
+/// runner, has. All but the options outlive the lane. Throws as ModelRunner's constructor,
+/// ThreadedRunner's and ThreadedLink's.
+std::unique_ptr<PrefillLane> make_lane_with_memory(const LaneThreads& threads,
+                                                   const models::Model& model,
+                                                   const models::RunnerOptions& options,
+                                                   models::ModelRunner& answers);
 
 }  // namespace hyb::app

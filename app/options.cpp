@@ -457,6 +457,13 @@ void add_lane_options(CLI::App& cli, LaneFlags& flags) {
   cli.add_option("--decode-threads", flags.decode_threads,
                  "with --disaggregate: threads for answers; default: the other half")
       ->check(CLI::Range(1, 1024));
+  cli.add_option("--prefill-device", flags.prefill_device,
+                 "with --disaggregate: where prompts have their memory: cpu, that of answers, or "
+                 "cpu:1, half of it for themselves; then each sequence is copied to the other half "
+                 "as its answer begins. It shows on one CPU what two devices would do, and is no "
+                 "faster; default: cpu");
+  cli.add_option("--decode-device", flags.decode_device,
+                 "with --disaggregate: where answers have their memory: cpu");
 }
 
 void add_think_option(CLI::App& cli, Think& think) {

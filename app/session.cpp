@@ -52,6 +52,7 @@ struct Session::Parts {
   void plan();
   bool release_pools();
   void make_runner();
+  void make_prefill_lane(const models::RunnerOptions& options);
   void shrink_pools(const Error& reason);
   void set_disaggregated(bool is_disaggregated);
   void start_engine(Runner& on, const SpeculationOptions& drafting);
@@ -242,9 +243,7 @@ void Session::Parts::make_runner() {
       runner = std::make_unique<models::ModelRunner>(
           *queue, model.plan, model.weights, model.geometry, options,
           superblocks.valid() ? superblocks.get() : nullptr);
-      if (lane_threads) {
-        prefill_lane = std::make_unique<PrefillLane>(*lane_threads, *runner, model, source.name());
-      }
+      if (lane_threads) make_prefill_lane(options);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::memory) throw;
       runner.reset();  // only its prefill lane may have failed
@@ -257,6 +256,12 @@ void Session::Parts::make_runner() {
   if (obstacle.empty()) return;
   log::warning(fmt::format("{}; the pools shrink from {} to {}", obstacle, bytes_text(planned),
                            bytes_text(memory.pool_bytes())));
+}
+
+void Session::Parts::make_prefill_lane(const models::RunnerOptions& options) {
+  prefill_lane = memory.memories > 1
+                     ? make_lane_with_memory(*lane_threads, model, options, *runner)
+                     : make_worker_lane(*lane_threads, *runner, model, source.name());
 }
 
 /// The device has less memory than it reported, or another process has taken some since.
@@ -285,6 +290,11 @@ void Session::Parts::shrink_pools(const Error& reason) {
 /// Weights are packed by all threads; then each lane has its own.
 void Session::Parts::set_disaggregated(bool disaggregated) {
   if (disaggregated == is_disaggregated) return;
+  if (!disaggregated && memory.memories > 1) {
+    throw Error(ErrorKind::usage,
+                "--prefill-device cpu:1: one lane would have half of the memory; both ways are "
+                "compared without it");
+  }
   engine.reset();
   is_disaggregated = disaggregated;
   *queue = disaggregated ? decode_queue(*lane_threads) : undivided_queue(*lane_threads);
@@ -303,6 +313,7 @@ void Session::Parts::start_engine(Runner& on, const SpeculationOptions& drafting
                     .measures_prefill = is_exact(),
                     .speculation = drafting,
                     .prefill_lane = is_disaggregated ? &prefill_lane->runner() : nullptr,
+                    .link = is_disaggregated ? prefill_lane->link() : nullptr,
                     .audit = reuse.audit});
   if (!reuse.record.empty() && !trace) trace = std::make_unique<TraceFile>(reuse.record);
   if (trace) engine->record(&trace->recorder());
@@ -458,9 +469,10 @@ Budget budget_of(const ModelOptions& options, const Environment& environment) {
   }
   budget.drafts = drafts_of(options);
   budget.tree = options.speculation.tree();
+  budget.memories = options.lanes.memories();
   if (const auto lanes = lane_threads_of(options)) {
     budget.prefill_threads = lanes->prefill;
-    budget.mapping.is_shared = true;
+    budget.mapping.is_shared = budget.memories == 1;
   }
   return budget;
 }
@@ -589,6 +601,7 @@ MemoryPlan plan_without_pools(const models::Plan& plan, const models::Geometry& 
   memory.weights =
       budget.weights > 0 ? budget.weights : weight_bytes(plan, budget.device, geometry.load);
   memory.library = budget.library;
+  memory.memories = budget.memories;
   if (shape.host_tier_bytes > 0) {
     const HostTierParts parts = host_tier_parts(shape.host_tier_bytes, geometry);
     memory.side_copies = {.out = parts.copies, .back = parts.reads};
@@ -621,7 +634,8 @@ MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometr
   }
   set_workspace();
   const std::size_t fixed = memory.weights + memory.workspace + memory.library;
-  const std::size_t least = geometry.page_bytes + geometry.slot_bytes;
+  const auto memories = static_cast<std::size_t>(budget.memories);
+  const std::size_t least = memories * (geometry.page_bytes + geometry.slot_bytes);
   if (fixed + least > budget.bytes) {
     const std::size_t saved = lossless_saves(plan, budget.device, geometry.load);
     fail_too_small(memory, fixed + least, geometry.load, budget.device,
@@ -630,7 +644,7 @@ MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometr
   if (least > budget.pool_bytes) fail_pools_too_small(budget, least);
 
   models::MemoryLayoutOptions options;
-  options.pool_bytes = std::min(budget.bytes - fixed, budget.pool_bytes);
+  options.pool_bytes = std::min(budget.bytes - fixed, budget.pool_bytes) / memories;
   options.packed = budget.packed_snapshots;
   options.ring_tokens = shape.drafts;
   options.handle_bytes_min = kernels::handle_bytes_min(budget.device);
@@ -736,6 +750,11 @@ void add_tier_options(CLI::App& cli, TierFlags& flags) {
 
 std::size_t check_tiers(const TierFlags& flags, const ModelOptions& model) {
   std::size_t host_bytes = 0;
+  if (model.lanes.memories() > 1 && (!flags.host_tier.empty() || !flags.disk_tier.empty())) {
+    throw Error(ErrorKind::usage,
+                "--prefill-device cpu:1: a tier extends one memory; leave the tier out, or "
+                "--prefill-device");
+  }
   if (!flags.host_tier.empty()) {
     if (device_of(model.device) == kernels::Device::cpu) {
       throw Error(ErrorKind::usage,

@@ -60,8 +60,11 @@ struct MemoryPlan {
   static constexpr double mixed_seconds = 0.1;
   std::int32_t length_max = 0;  ///< most tokens of one sequence
   std::int32_t sequences = 0;   ///< that can run at once at length_max
+  int memories = 1;             ///< pools of this size: 2 where prompts have one of their own
 
-  std::size_t pool_bytes() const { return pools.layout.bytes(); }
+  std::size_t pool_bytes() const {
+    return pools.layout.bytes() * static_cast<std::size_t>(memories);
+  }
   std::size_t total() const { return weights + workspace + library + pool_bytes(); }
 };
 
@@ -82,6 +85,7 @@ struct Budget {
   std::int32_t drafts = 0;        ///< most of a sequence in a step, of --spec
   TreeLimits tree = {};           ///< of these
   int prefill_threads = 0;  ///< of a lane of their own for prompts, beside the others; 0: none
+  int memories = 1;         ///< pools of equal size that pool_bytes are for
 };
 
 /// Throws Error(usage) for what is of no use together.

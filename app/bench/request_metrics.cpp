@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cmath>
 #include <utility>
 
@@ -200,7 +201,7 @@ RequestMetrics metrics_of(std::span<const RequestRecord> records, double duratio
   return metrics;
 }
 
-const std::array<EngineEvent, 13> engine_events = {
+const std::array<EngineEvent, 18> engine_events = {
     {{"steps", "steps", &EngineEvents::steps},
      {"failed_steps", "failed steps", &EngineEvents::failed_steps},
      {"flips", "flips", &EngineEvents::flips},
@@ -213,7 +214,12 @@ const std::array<EngineEvent, 13> engine_events = {
      {"deferrals", "deferrals", &EngineEvents::deferrals},
      {"prefix_waits", "prefix waits", &EngineEvents::prefix_waits},
      {"graph_captures", "graph captures", &EngineEvents::graph_captures},
-     {"graph_replays", "graph replays", &EngineEvents::graph_replays}}};
+     {"graph_replays", "graph replays", &EngineEvents::graph_replays},
+     {"handovers", "handed over", &EngineEvents::handovers},
+     {"handover_tokens", "tokens handed over", &EngineEvents::handover_tokens},
+     {"handover_bytes", "bytes handed over", &EngineEvents::handover_bytes},
+     {"handover_us", "us until they were", &EngineEvents::handover_us},
+     {"fetched_bytes", "bytes fetched for prompts", &EngineEvents::fetched_bytes}}};
 
 EngineEvents EngineEvents::operator-(const EngineEvents& before) const {
   EngineEvents since = *this;
@@ -240,7 +246,13 @@ EngineEvents events_of(const EngineUsage& usage, std::int64_t graph_captures,
           .deferrals = usage.deferrals,
           .prefix_waits = usage.prefix_waits,
           .graph_captures = graph_captures,
-          .graph_replays = graph_replays};
+          .graph_replays = graph_replays,
+          .handovers = usage.handovers.sequences,
+          .handover_tokens = usage.handovers.tokens,
+          .handover_bytes = usage.handovers.bytes,
+          .handover_us =
+              std::chrono::duration_cast<std::chrono::microseconds>(usage.handovers.time).count(),
+          .fetched_bytes = usage.handovers.bytes_fetched};
 }
 
 bool RequestRow::is_measured() const {

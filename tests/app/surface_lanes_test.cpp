@@ -7,8 +7,12 @@
 
 #include <nlohmann/json.hpp>
 
+#include "app/model_source.h"
 #include "core/base/json.h"
 #include "core/io/file.h"
+#include "models/families.h"
+#include "models/geometry.h"
+#include "models/memory_layout.h"
 #include "tests/app/random_model.h"
 #include "tests/app/run_tool.h"
 #include "tests/support/error_text.h"
@@ -17,6 +21,7 @@
 namespace surface_lanes_test {
 
 using namespace hyb;
+using namespace hyb::app;
 using namespace hyb::testing;
 
 namespace {
@@ -55,6 +60,38 @@ TEST_SUITE("app/surface_lanes") {
     }
   }
 
+  TEST_CASE("a batch's answers are the same with memory of its own for prompts") {
+    for (const std::string& name : models) {
+      CAPTURE(name);
+      const RandomModel model(name);
+      const auto plain =
+          answer_mixed(model, {"--parallel", "1", "--prefix-cache", "off", "--spec", "off"})
+              .answers;
+      for (const std::vector<std::string>& options : std::vector<std::vector<std::string>>{
+               {"--parallel", "8", "--audit"},
+               {"--parallel", "5", "--memory-mode", "flip", "--strict-vmm", "--spec", "ngram",
+                "--draft-steps", "3", "--ubatch", "33"},
+               {"--parallel", "8", "--memory-mode", "flat", "--threads", "3"},
+               {"--parallel", "8", "--pool-memory", "1400KB", "--ubatch", "48", "--audit"}}) {
+        CAPTURE(options);
+        std::vector<std::string> all = {"--disaggregate", "--prefill-device", "cpu:1"};
+        all.insert(all.end(), options.begin(), options.end());
+        CHECK(answer_mixed(model, all).answers == plain);
+      }
+    }
+  }
+
+  TEST_CASE("with drafts of the model's own layer, too") {
+    const RandomModel model("qwen3-next-odd");
+    const auto plain =
+        answer_mixed(model, {"--parallel", "1", "--prefix-cache", "off", "--spec", "off"}).answers;
+    const MixedAnswers drafted =
+        answer_mixed(model, {"--parallel", "8", "--disaggregate", "--prefill-device", "cpu:1",
+                             "--spec", "mtp", "--draft-steps", "3"});
+    CHECK(drafted.answers == plain);
+    CHECK(drafted.accepted + drafted.rejected > 0);
+  }
+
   TEST_CASE("a batch's answers are the same where snapshots go to disk and come back") {
     const RandomModel model("granite-moe-nope");
     const auto plain =
@@ -76,6 +113,28 @@ TEST_SUITE("app/surface_lanes") {
       CHECK(answer_mixed(model, {"--parallel", "8", "--disaggregate", "--snapshots", "int8",
                                  "--pool-memory", "700KB"})
                 .answers == plain);
+      CHECK(answer_mixed(model, {"--parallel", "8", "--disaggregate", "--prefill-device", "cpu:1",
+                                 "--snapshots", "int8", "--pool-memory", "1400KB"})
+                .answers == plain);
+    }
+  }
+
+  TEST_CASE("int8 snapshots go from one memory to another as they are") {
+    for (const std::string name : {"granite-moe-nope", "qwen3_5-text"}) {
+      CAPTURE(name);
+      const RandomModel model(name);
+      std::string first;
+      for (int i = 0; i < 6; ++i) first += "a long message that is kept as a state of int8, ";
+      const auto chat = [&](const std::vector<std::string>& more) {
+        std::vector<std::string> all =
+            model.arguments("chat", {"--snapshots", "int8", "--temperature", "0"});
+        all.insert(all.end(), more.begin(), more.end());
+        const ToolResult result = run_tool(
+            {.arguments = all, .input = first + "\nsecond one\nthird one\n/undo\nagain\n"});
+        CHECK_MESSAGE(result.exit_code == 0, result.err);
+        return result.out;
+      };
+      CHECK(chat({"--disaggregate", "--prefill-device", "cpu:1"}) == chat({}));
     }
   }
 
@@ -86,6 +145,9 @@ TEST_SUITE("app/surface_lanes") {
     check_chat("qwen3-next-odd", {"--disaggregate", "--spec", "mtp", "--draft-steps", "3"});
     const RandomHead head = RandomHead::eagle3("qwen3-dense", 120);
     check_chat("qwen3-dense", {"--disaggregate", "--draft-model", head.path()});
+    for (const std::string name : {"granite-moe-nope", "gemma3n"}) {
+      check_chat(name, {"--disaggregate", "--prefill-device", "cpu:1"});
+    }
   }
 
   TEST_CASE("a batch whose workers and engine are killed has the same answers") {
@@ -116,6 +178,11 @@ TEST_SUITE("app/surface_lanes") {
                    "--threads 4: is for both lanes"));
     CHECK(contains(error({"--disaggregate", "--threads", "4", "--prefill-threads", "4"}),
                    "--threads 4: is for both lanes"));
+    CHECK(contains(error({"--prefill-device", "cpu:1"}), "--prefill-device: goes with --disagg"));
+    CHECK(contains(error({"--disaggregate", "--prefill-device", "cuda1"}), "cpu:1 for memory of"));
+    CHECK(contains(error({"--disaggregate", "--decode-device", "cuda0"}), "threads of the CPU"));
+    CHECK(contains(error({"--disaggregate", "--prefill-device", "cpu:1", "--disk-tier", "1GB"}),
+                   "a tier extends one memory"));
     const ToolResult kernels =
         run_tool({.arguments = {"bench", "demo", "--disaggregate", "-p", "8", "-n", "0"}});
     CHECK(kernels.exit_code == 2);
@@ -131,6 +198,56 @@ TEST_SUITE("app/surface_lanes") {
     const Json alone = figures({}), two = figures({"--disaggregate"});
     CHECK(two["workspace_bytes"].get<double>() > 1.5 * alone["workspace_bytes"].get<double>());
     CHECK(two["total_bytes"].get<double>() <= two["budget_bytes"].get<double>());
+    const Json apart = figures({"--disaggregate", "--prefill-device", "cpu:1"});
+    CHECK(apart["pool_bytes"].get<double>() > 0.9 * two["pool_bytes"].get<double>());
+    CHECK(apart["superblocks"].get<double>() < 0.6 * two["superblocks"].get<double>());
+    CHECK(apart["total_bytes"].get<double>() <= apart["budget_bytes"].get<double>());
+  }
+
+  TEST_CASE("what is handed over is what the model keeps of a sequence, to the byte") {
+    const ToolResult result = run_tool({.arguments = {"bench",
+                                                      "demo",
+                                                      "--disaggregate",
+                                                      "--prefill-device",
+                                                      "cpu:1",
+                                                      "--dataset-name",
+                                                      "random",
+                                                      "--random-input-len",
+                                                      "200",
+                                                      "--random-output-len",
+                                                      "8",
+                                                      "--num-prompts",
+                                                      "6",
+                                                      "--max-concurrency",
+                                                      "3",
+                                                      "-r",
+                                                      "1",
+                                                      "-o",
+                                                      "json",
+                                                      "--ignore-eos",
+                                                      "--prefix-cache",
+                                                      "off",
+                                                      "--ubatch",
+                                                      "64",
+                                                      "--spec",
+                                                      "off"}});
+    CHECK_MESSAGE(result.exit_code == 0, result.err);
+    const Json row = parse_json(result.out, "bench")[0];
+    CHECK(row["completed"] == 6);
+    CHECK(row["handovers"] == 6);
+    const auto tokens = row["handover_tokens"].get<std::int64_t>();
+    CHECK(tokens == 6 * 200);
+    const ModelSource source = ModelSource::find("demo", {});
+    const models::Config config = source.config();
+    const models::Plan plan = models::family_of(config).plan(config);
+    const models::Geometry geometry = models::geometry_of(plan);
+    const std::int64_t pages = (200 + models::page_tokens - 1) / models::page_tokens;
+    const MemoryLayout layout =
+        models::memory_layout_of(geometry, {.pool_bytes = std::size_t{32} << 20, .flat = {}})
+            .layout;
+    const auto state = static_cast<std::int64_t>(layout.content_bytes(layout.slot_view()));
+    const auto page = static_cast<std::int64_t>(geometry.page_bytes);
+    CHECK(row["handover_bytes"].get<std::int64_t>() == 6 * (pages * page + state));
   }
 
   TEST_CASE("bench --preset pd-mix measures one lane and two, and says which has what") {
