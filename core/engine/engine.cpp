@@ -160,8 +160,9 @@ class EngineState {
   Step next_step_;                  ///< the one it may get after that
   std::vector<bool> stop_in_text_;  ///< of next_step_'s sequences: which have stop strings
   RunningStep running_step_;
-  std::vector<bool> is_over_;  ///< of its sequences: which have ended, and are gone
-  int launched_ = 0;           ///< steps that an asynchronous runner has
+  Clock::time_point plan_begin_;  ///< of the plan that runs
+  std::vector<bool> is_over_;     ///< of its sequences: which have ended, and are gone
+  int launched_ = 0;              ///< steps that an asynchronous runner has
   PrefillStepUnderWay prefill_step_;
   OomRecovery recovery_;
   std::function<Clock::time_point()> now_;
@@ -396,6 +397,7 @@ std::span<const Assignment> EngineState::plan(bool& prompts_ran) {
   if (prefill_lane_ != nullptr) return plan_lanes(prompts_ran);
   const auto plan_now = [&] {
     if (waiter_) waiter_->poll();
+    plan_begin_ = now_();
     return scheduler_.plan(Lane::all, tier_ != nullptr && !tier_->landing().empty());
   };
   std::span<const Assignment> assignments = plan_now();
@@ -546,7 +548,6 @@ bool EngineState::run_step() {
     bool prompts_ran = false;
     const std::span<const Assignment> planned = plan(prompts_ran);
     if (planned.empty()) return prompts_ran;
-    if (speculation_) speculation_->add_drafts(planned);
     launch(planned);
   }
   finish_step();
@@ -562,6 +563,7 @@ std::span<const Assignment> EngineState::plan_lanes(bool& prompts_ran) {
   constexpr int attempts = 3;
   for (int attempt = 0; attempt < attempts;) {
     if (!is_prefill_under_way()) launch_prefill();
+    plan_begin_ = now_();
     const std::span<const Assignment> planned = scheduler_.plan(Lane::decode);
     if (!planned.empty()) return planned;
     if (is_prefill_under_way()) break;
@@ -583,6 +585,7 @@ std::span<const Assignment> EngineState::plan_sides(bool& prompts_ran) {
     if (is_prefill_under_way() && prefill_lane_->is_done()) complete_prefill();
     handovers.advance(!is_prefill_under_way());
     if (!is_prefill_under_way()) launch_prefill();
+    plan_begin_ = now_();
     const std::span<const Assignment> planned = scheduler_.plan(Lane::all, true);
     if (!planned.empty()) return planned;
     if (handovers.is_copying()) {
@@ -683,6 +686,7 @@ void EngineState::complete_prefill(std::optional<RequestId> cancelled) {
 }
 
 void EngineState::launch(std::span<const Assignment> plan) {
+  if (speculation_) speculation_->add_drafts(plan, plan_begin_);
   const bool all_answer = fill_step(step_, plan);
   require(all_answer || prefill_lane_ == nullptr || prompts_,
           "engine: a first token is drawn where the last token of its prompt ran");
@@ -787,11 +791,7 @@ void EngineState::finish_step() {
   const bool has_next = is_launched_now && failure == nullptr;
   const StepResult result = wait();
   const StepTimes times = {.begin = done.begin, .end = now_()};
-  if (has_next) {
-    running_step_.begin = times.end;
-  } else {
-    running_step_ = {};
-  }
+  running_step_ = has_next ? RunningStep{done.plan, times.end} : RunningStep{};
   fail_on_error(done.plan, [&] {
     if (has_next) {
       apply_while_next_runs(done.plan, result, times);
@@ -802,7 +802,9 @@ void EngineState::finish_step() {
       apply_results(done.plan, result, times, [&](std::size_t i) { return !is_over_[i]; });
       if (failure != nullptr) std::rethrow_exception(failure);
     }
-    if (speculation_) speculation_->ran(done.plan, times.end - times.begin);
+    const bool is_idle = running_step_.plan.empty();
+    if (speculation_)
+      speculation_->ran(done.plan, done.begin, is_idle ? now_() : running_step_.begin);
   });
 }
 

@@ -111,17 +111,20 @@ std::int32_t Speculation::reserve(const Assignment& entry, std::size_t at) {
   return most;
 }
 
-void Speculation::add_drafts(std::span<const Assignment> plan) {
-  const std::chrono::steady_clock::time_point begin = now_();
+void Speculation::add_drafts(std::span<const Assignment> plan, Time planned) {
+  const Time begin = now_();
+  planned_ = planned;
+  ended_.reset();
+  is_held_back_ = std::exchange(may_draft_, false);
   accepted_ = 0;
   const std::chrono::nanoseconds prepared_before = preparing_;
   entries_.clear();
   trees_.clear();
   policy_.plan(static_cast<std::int32_t>(plan.size()), runs_single_tokens(plan));
   drafter_ == nullptr ? add_model_drafts(plan) : add_guesses(plan);
-  const std::chrono::nanoseconds all = now_() - begin;
-  drafting_ = all - (preparing_ - prepared_before);
-  stats_.drafting_seconds += std::chrono::duration<double>(all).count();
+  adding_ = now_() - begin;
+  drafting_ = adding_ - (preparing_ - prepared_before);
+  stats_.drafting_seconds += std::chrono::duration<double>(adding_).count();
 }
 
 void Speculation::add_guesses(std::span<const Assignment> plan) {
@@ -137,7 +140,7 @@ void Speculation::add_guesses(std::span<const Assignment> plan) {
     entries_.push_back(at);
   }
   if (jobs_.empty()) return;
-  const std::chrono::steady_clock::time_point begin = now_();
+  const Time begin = now_();
   drafter_->prepare(jobs_);
   preparing_ += now_() - begin;
   drafter_->draft(jobs_);
@@ -245,7 +248,8 @@ void Speculation::want_alternatives() {
 
 bool Speculation::may_draft_next(std::span<const Assignment> plan) {
   policy_.plan(static_cast<std::int32_t>(plan.size()), true);
-  return std::any_of(plan.begin(), plan.end(), [&](const Assignment& entry) {
+  may_draft_ = std::any_of(plan.begin(), plan.end(), [&](const Assignment& entry) {
+    if (entry.drafts > 0) return true;  // the next step begins after what is accepted
     const Sequence& sequence = *entry.sequence;
     const std::int32_t most = wanted(entry);
     if (drafter_ == nullptr || drafter_->takes_time()) {
@@ -253,6 +257,7 @@ bool Speculation::may_draft_next(std::span<const Assignment> plan) {
     }
     return most > 0 && drafter_->may_draft_after_next(sequence.age(), sequence.known());
   });
+  return may_draft_;
 }
 
 void Speculation::verified(const Assignment& entry, std::int32_t accepted, bool is_branch) {
@@ -269,21 +274,34 @@ void Speculation::verified(const Assignment& entry, std::int32_t accepted, bool 
   }
 }
 
-void Speculation::ran(std::span<const Assignment> plan, std::chrono::nanoseconds elapsed) {
+void Speculation::ran(std::span<const Assignment> plan, Time launched, Time end) {
   const std::chrono::nanoseconds drafting = std::exchange(drafting_, {});
+  const std::chrono::nanoseconds adding = std::exchange(adding_, {});
+  const Time begin = std::exchange(planned_, {}).value_or(launched);
+  const Time applied = std::min(end, std::exchange(ended_, {}).value_or(end));
+  const bool is_held_back = std::exchange(is_held_back_, false);
   if (!runs_single_tokens(plan)) return;
   const std::chrono::nanoseconds preparing = std::exchange(preparing_, {});
-  std::int32_t drafts = 0;
-  for (const Assignment& entry : plan) drafts += entry.drafts;
+  const std::chrono::nanoseconds elapsed = applied - begin - adding;
+  std::int32_t drafts = 0, passes = 0, drafting_sequences = 0;
+  for (const Assignment& entry : plan) {
+    drafts += entry.drafts;
+    passes = std::max(passes, entry.drafts);
+    if (entry.drafts > 0) ++drafting_sequences;
+  }
   policy_.ran({.sequences = static_cast<std::int32_t>(plan.size()),
                .drafts = drafts,
                .accepted = drafts > 0 ? accepted_ : 0,
+               .passes = passes,
+               .drafting_sequences = drafting_sequences,
+               .is_held_back = is_held_back,
                .seconds = std::chrono::duration<double>(elapsed).count(),
                .drafting_seconds = std::chrono::duration<double>(drafting).count(),
                .preparing_seconds = std::chrono::duration<double>(preparing).count()});
 }
 
 void Speculation::forget(const Sequence& sequence) {
+  if (!ended_) ended_ = now_();
   policy_.forget(sequence.age());
   if (drafter_ != nullptr) drafter_->forget(sequence.age());
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -19,7 +20,8 @@ namespace hyb {
 /// Adds drafts to planned steps, and learns from what became of them.
 class Speculation {
  public:
-  using Now = std::function<std::chrono::steady_clock::time_point()>;
+  using Time = std::chrono::steady_clock::time_point;
+  using Now = std::function<Time()>;
   /// Runner::draft, after the pool's orders.
   using ModelDrafts = std::function<std::vector<std::vector<SampledToken>>(Step& step)>;
 
@@ -28,18 +30,22 @@ class Speculation {
   Speculation(const SpeculationOptions& options, const PrefixCache& prefixes, Scheduler& scheduler,
               Now now, ModelDrafts model_drafts);
 
-  /// Adds drafts to the entries of the scheduler's plan, where they are worth it. Throws what the
-  /// runner throws.
-  void add_drafts(std::span<const Assignment> plan);
+  /// Adds drafts to the entries of the scheduler's plan, which was begun at this time, where they
+  /// are worth it. Throws what the runner throws.
+  void add_drafts(std::span<const Assignment> plan, Time planned);
 
-  /// While the plan runs: whether the next step may have drafts, so that it cannot be foreseen.
+  /// While the plan runs: whether it has drafts or the next step may have some, so that the next
+  /// one cannot be foreseen.
   bool may_draft_next(std::span<const Assignment> plan);
 
   /// Of a sequence's drafts in a step, the first `accepted` were drawn, or as many of a branch.
   void verified(const Assignment& entry, std::int32_t accepted, bool is_branch);
 
-  /// The plan has run, in this time.
-  void ran(std::span<const Assignment> plan, std::chrono::nanoseconds elapsed);
+  /// The plan has run: launched at this time, and the engine was free for the next one, or launched
+  /// it, at that. Drafts are charged with all that the engine does for a step, planning and
+  /// applying included, since that is what fewer steps save; not with what its caller does between
+  /// steps, nor with what the end of a sequence takes.
+  void ran(std::span<const Assignment> plan, Time launched, Time end);
 
   void forget(const Sequence& sequence);
 
@@ -76,6 +82,11 @@ class Speculation {
   std::vector<Tree> trees_;           ///< of the plan, where there may be branches
   std::int32_t accepted_ = 0;         ///< in the step
   std::chrono::nanoseconds preparing_{0}, drafting_{0};
+  std::chrono::nanoseconds adding_{0};  ///< of the step: what it took to add its drafts
+  std::optional<Time> planned_;         ///< since when the step was; empty: it was launched ahead
+  std::optional<Time> ended_;           ///< when the first sequence of it had ended
+  bool may_draft_ = false;              ///< drafts keep the next step from being launched ahead
+  bool is_held_back_ = false;           ///< they kept the step from it
   SpeculationStats stats_;
 };
 

@@ -20,6 +20,7 @@ class SlowDrafter final : public Drafter {
   bool takes_time() const override { return true; }
   void prepare(std::span<const DraftJob>) override { now += std::exchange(preparing, {}); }
   void draft(std::span<DraftJob> jobs) override {
+    now += drafting;
     for (DraftJob& job : jobs) {
       guessed += job.most;
       job.drafts.assign(static_cast<std::size_t>(job.most), TokenId{1});
@@ -30,10 +31,11 @@ class SlowDrafter final : public Drafter {
 
   std::int32_t guessed = 0;
   std::chrono::steady_clock::time_point now;
-  std::chrono::seconds preparing{0};
+  std::chrono::seconds preparing{0}, drafting{0};
 };
 
-/// One sequence whose every step is a second and may have drafts, none of which is right.
+/// One sequence whose every step is a second and may have drafts, none of which is right. Beside
+/// that there is what the host does.
 class Fixture {
  public:
   Fixture(std::int32_t pages, std::int32_t drafts)
@@ -54,14 +56,24 @@ class Fixture {
 
   /// How many drafts the step has.
   std::int32_t step() {
+    const auto planned = drafter.now;
     const std::span<const Assignment> plan = scheduler_.plan();
     REQUIRE(plan.size() == 1);
-    speculation_.add_drafts(plan);
+    speculation_.add_drafts(plan, planned);
     const Assignment entry = plan.front();
+    const auto launched = drafter.now;
+    drafter.now += std::chrono::seconds(1);
     Span span;
     sequence_->fill(span, entry.tokens);
-    if (entry.drafts > 0) speculation_.verified(entry, 0, false);
-    speculation_.ran(plan, std::chrono::seconds(1));
+    if (entry.drafts > 0) {
+      speculation_.verified(entry, 0, false);
+      drafter.now += applying;
+    }
+    if (ends && entry.drafts > 0) {
+      speculation_.forget(*sequence_);
+      drafter.now += std::chrono::seconds(100);
+    }
+    speculation_.ran(plan, launched, drafter.now);
     sequence_->ran(entry.tokens, Clock::now());
     scheduler_.ran(*sequence_);
     sequence_->accept({.token = TokenId{3}, .top = {}}, Clock::now());
@@ -71,6 +83,8 @@ class Fixture {
   void forget() { speculation_.forget(*sequence_); }
 
   SlowDrafter drafter;
+  std::chrono::seconds applying{0};  ///< of what drafts came to
+  bool ends = false;                 ///< in each step with drafts a sequence does, which takes long
 
  private:
   MemoryPool pool_;
@@ -108,6 +122,21 @@ TEST_SUITE("core/engine/speculation") {
     };
     CHECK(guessed_later(std::chrono::seconds(0)) > 0);
     CHECK(guessed_later(std::chrono::seconds(10)) == 0);
+  }
+
+  TEST_CASE("drafts are charged with the host's work on them, not with ends of sequences") {
+    const auto guessed = [](const auto& set) {
+      Fixture fixture(400, 0);
+      set(fixture);
+      for (int i = 0; i < 400; ++i) fixture.step();
+      return fixture.drafter.guessed;
+    };
+    const std::int32_t free = guessed([](Fixture&) {});
+    CHECK(free > 10);
+    CHECK(guessed([](Fixture& fixture) { fixture.applying = std::chrono::seconds(4); }) == 1);
+    CHECK(guessed([](Fixture& fixture) { fixture.drafter.drafting = std::chrono::seconds(4); }) ==
+          1);
+    CHECK(guessed([](Fixture& fixture) { fixture.ends = true; }) >= free);
   }
 }
 
