@@ -80,7 +80,7 @@ struct LaneFlags {
   bool is_on = false;
   int prefill_threads = 0, decode_threads = 0;  ///< 0: not given
   /// Of each lane: "cpu", or "cpu:1", another memory of the same CPU. Empty: not given, cpu.
-  std::string prefill_device, decode_device;
+  std::string prefill_device = {}, decode_device = {};
 
   /// Pools: 2 where each lane has one of its own.
   int memories() const { return is_on && prefill_device == "cpu:1" ? 2 : 1; }
