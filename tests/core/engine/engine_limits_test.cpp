@@ -101,24 +101,26 @@ TEST_SUITE("core/engine/memory_relief") {
       return testing::error_text([&] { check_engine(capacity, options); });
     };
     CHECK(refusal(capacity).empty());
-    const std::string text = "both lanes have one model and one memory";
-    CHECK(testing::contains(refusal(capacity, false), text));
-    const auto change = [&](const auto& make_other) {
+    const std::string one_model = "both lanes have one model";
+    const std::string one_memory = "both lanes have one memory";
+    CHECK(testing::contains(refusal(capacity, false), one_model));
+    const auto change = [&](const std::string& text, const auto& make_other) {
       Capacity other = capacity;
       make_other(other);
       CHECK(testing::contains(refusal(other), text));
     };
-    change([](Capacity& other) { ++other.step_tokens; });
-    change([](Capacity& other) { ++other.step_rows; });
-    change([](Capacity& other) { ++other.step_spans; });
-    change([](Capacity& other) { ++other.step_samples; });
-    change([](Capacity& other) { ++other.vocab; });
-    change([](Capacity& other) { ++other.memory.superblocks; });
-    change([](Capacity& other) { ++other.memory.superblock_bytes; });
-    change([](Capacity& other) { ++other.memory.page_tokens; });
-    change([](Capacity& other) { ++other.memory.groups[0].pages_per_superblock; });
-    change([](Capacity& other) { ++other.memory.slots.per_superblock; });
-    change([](Capacity& other) { other.memory.groups.push_back(other.memory.groups[0]); });
+    change(one_model, [](Capacity& other) { ++other.step_tokens; });
+    change(one_model, [](Capacity& other) { ++other.step_rows; });
+    change(one_model, [](Capacity& other) { ++other.step_spans; });
+    change(one_model, [](Capacity& other) { ++other.step_samples; });
+    change(one_model, [](Capacity& other) { ++other.vocab; });
+    change(one_memory, [](Capacity& other) { ++other.memory.superblocks; });
+    change(one_memory, [](Capacity& other) { ++other.memory.superblock_bytes; });
+    change(one_memory, [](Capacity& other) { ++other.memory.page_tokens; });
+    change(one_memory, [](Capacity& other) { ++other.memory.groups[0].pages_per_superblock; });
+    change(one_memory, [](Capacity& other) { ++other.memory.slots.per_superblock; });
+    change(one_memory,
+           [](Capacity& other) { other.memory.groups.push_back(other.memory.groups[0]); });
   }
 
   TEST_CASE("a step that lacked memory runs again with smaller pools, to the same answer") {

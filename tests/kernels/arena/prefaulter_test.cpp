@@ -98,8 +98,13 @@ TEST_SUITE("kernels/arena/prefaulter") {
     arena.is_closed = true;
     prefaulter.add(SuperblockId{1}, {address(0), 100 * huge_page});
     arena.wait_for_begun(1);
-    auto stopped = std::async(std::launch::async, [&] { prefaulter.stop(); });
-    CHECK(stopped.wait_for(5ms) == std::future_status::timeout);
+    std::promise<void> stopping;
+    auto stopped = std::async(std::launch::async, [&] {
+      stopping.set_value();
+      prefaulter.stop();
+    });
+    stopping.get_future().wait();
+    CHECK(stopped.wait_for(20ms) == std::future_status::timeout);
     arena.is_closed = false;
     stopped.get();
     CHECK(arena.all_bytes <= 2 * huge_page);
