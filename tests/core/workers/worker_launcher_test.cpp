@@ -177,7 +177,15 @@ TEST_SUITE("core/workers/worker_launcher") {
     CHECK(shared->worker != first);
     ::kill(shared->worker, SIGKILL);
     REQUIRE(comes_true([&] { return has_ended(shared->worker); }, 10s));
-    CHECK(lane.run(2) == 7);
+    // Its second thread may keep the socket open for a moment longer, so that it takes a step.
+    const auto run_again_if_lost = [&] {
+      try {
+        return lane.run(2);
+      } catch (const StepLost&) {
+        return lane.run(2);
+      }
+    };
+    CHECK(run_again_if_lost() == 7);
     CHECK(lane.runner.deaths() == 2);
   }
 
