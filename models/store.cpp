@@ -240,33 +240,41 @@ void Store::change(const ChangeOwner& order) {
   }
 }
 
-void Store::read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) const {
-  require(bytes.size() == memory_.layout.unit_bytes(view), "store: a unit is read whole");
+template <typename Byte, typename Copy>
+std::size_t Store::each_part(ViewId view, std::int32_t unit, std::span<Byte> bytes,
+                             const Copy& copy) const {
+  require(bytes.size() == memory_.layout.unit_bytes(view), "store: a unit is copied whole");
   std::size_t done = 0;
   for (const Rows& part : rows_.at(place(view))) {
-    kernels::download(queue_, bytes.subspan(done, part.bytes), part[unit]);
+    copy(part[unit], bytes.subspan(done, part.bytes));
     done += part.bytes;
   }
+  return done;
+}
+
+template <typename Copy>
+void Store::read_by(ViewId view, std::int32_t unit, std::span<std::byte> bytes,
+                    const Copy& copy) const {
+  const std::size_t done = each_part(view, unit, bytes, copy);
   std::fill(bytes.begin() + static_cast<std::ptrdiff_t>(done), bytes.end(), std::byte{0});
+}
+
+void Store::read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) const {
+  read_by(view, unit, bytes, [&](const std::byte* from, std::span<std::byte> to) {
+    kernels::download(queue_, to, from);
+  });
 }
 
 void Store::read_beside(ViewId view, std::int32_t unit, std::span<std::byte> bytes) const {
-  require(bytes.size() == memory_.layout.unit_bytes(view), "store: a unit is read whole");
-  std::size_t done = 0;
-  for (const Rows& part : rows_.at(place(view))) {
-    std::memcpy(bytes.data() + done, part[unit], part.bytes);
-    done += part.bytes;
-  }
-  std::fill(bytes.begin() + static_cast<std::ptrdiff_t>(done), bytes.end(), std::byte{0});
+  read_by(view, unit, bytes, [](const std::byte* from, std::span<std::byte> to) {
+    std::memcpy(to.data(), from, to.size());
+  });
 }
 
 void Store::write_beside(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) const {
-  require(bytes.size() == memory_.layout.unit_bytes(view), "store: a unit is written whole");
-  std::size_t done = 0;
-  for (const Rows& part : rows_.at(place(view))) {
-    std::memcpy(part[unit], bytes.data() + done, part.bytes);
-    done += part.bytes;
-  }
+  each_part(view, unit, bytes, [](std::byte* to, std::span<const std::byte> from) {
+    std::memcpy(to, from.data(), from.size());
+  });
 }
 
 std::unique_ptr<PendingBytes> Store::start_read(kernels::SideCopies& copies, ViewId view,
@@ -283,12 +291,9 @@ void Store::start_write(kernels::SideLanding& landing, ViewId view, std::int32_t
 }
 
 void Store::write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) const {
-  require(bytes.size() == memory_.layout.unit_bytes(view), "store: a unit is written whole");
-  std::size_t done = 0;
-  for (const Rows& part : rows_.at(place(view))) {
-    kernels::upload(queue_, part[unit], bytes.subspan(done, part.bytes));
-    done += part.bytes;
-  }
+  each_part(view, unit, bytes, [&](std::byte* to, std::span<const std::byte> from) {
+    kernels::upload(queue_, to, from);
+  });
 }
 
 }  // namespace hyb::models

@@ -58,7 +58,7 @@ class Store {
   /// no memory for a new owner; the orders after it are then not carried out.
   void carry_out(std::span<const Order> orders);
 
-  /// As Runner::back.
+  /// As Runner::commit.
   bool commit(SuperblockId superblock, bool may_create) const {
     return map_->commit(superblock, may_create);
   }
@@ -103,6 +103,13 @@ class Store {
   void unpack(const UnpackSlot& order);
   void change(const ChangeOwner& order);
   kernels::Tensor unit(ViewId view, std::int32_t unit) const;
+  /// Calls copy(part of the unit, its place in `bytes`) for each; returns how many bytes these
+  /// have.
+  template <typename Byte, typename Copy>
+  std::size_t each_part(ViewId view, std::int32_t unit, std::span<Byte> bytes,
+                        const Copy& copy) const;
+  template <typename Copy>
+  void read_by(ViewId view, std::int32_t unit, std::span<std::byte> bytes, const Copy& copy) const;
 
   kernels::Queue& queue_;
   StoreLayout memory_;

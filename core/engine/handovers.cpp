@@ -258,7 +258,7 @@ void Handovers::fetch(Sequence& sequence, const Lookup& lookup) {
   fetch->room = prompts_.io.pin(*std::move(room));
   stats_.bytes_fetched += bytes_of(moves, layout);
   ++stats_.fetches;
-  fetch->copies = link_->start(UnitLink::Heading::to_prompts, std::move(moves));
+  fetch->copies = link_->start(UnitLink::Direction::to_prompts, std::move(moves));
   fetches_.push_back(std::move(fetch));
   sequence.set_tier_lookup_state(TierLookupState::awaited);
 }
@@ -394,7 +394,7 @@ void Handovers::send(Handover& handover) {
     batch.source = std::make_unique<PinnedCheckpoint>(*prompts_.pool, std::move(pages));
   }
   stats_.bytes += bytes_of(moves, answers_.pool->layout());
-  batch.copies = link_->start(UnitLink::Heading::to_answers, std::move(moves));
+  batch.copies = link_->start(UnitLink::Direction::to_answers, std::move(moves));
   handover.batches.push_back(std::move(batch));
 }
 

@@ -56,17 +56,7 @@ bool PromptSide::recover(const Error& error) {
 }
 
 void PromptSide::add_to(EngineUsage& usage) const {
-  const PrefixCacheStats& own = prefixes_.stats();
-  PrefixCacheStats& both = usage.prefixes;
-  both.lookups += own.lookups;
-  both.hits += own.hits;
-  both.tokens_matched += own.tokens_matched;
-  both.tokens_resumed += own.tokens_resumed;
-  both.published += own.published;
-  both.refused += own.refused;
-  both.evicted += own.evicted;
-  both.bytes_evicted += own.bytes_evicted;
-  both.pages_merged += own.pages_merged;
+  usage.prefixes += prefixes_.stats();
   add(usage, scheduler_.counts());
   usage.failed_steps += failed_steps_;
   usage.prompt_pool = pool_.usage();

@@ -191,10 +191,38 @@ std::size_t HostArena::offset(HandleId handle) const {
   return static_cast<std::size_t>(index(handle)) * handle_bytes();
 }
 
-PrivateArena::PrivateArena(std::size_t handle_bytes, Unmapped unmapped)
-    : Arena(handle_bytes), unmapped_(unmapped) {
+AnonymousArena::AnonymousArena(std::size_t handle_bytes) : Arena(handle_bytes) {
   host_memory::check_handle_bytes(handle_bytes);
 }
+
+void AnonymousArena::unreserve(std::byte* at, std::size_t bytes) {
+  host_memory::unreserve(at, bytes, bytes_held());
+}
+
+void AnonymousArena::map(std::byte* at, std::span<const HandleId> handles) {
+  for (const HandleId handle : handles) table_.check_exists(handle);
+  const std::size_t bytes = handles.size() * handle_bytes();
+  if (!map_bytes(at, bytes)) host_memory::refuse("mmap", bytes, errno, bytes_held());
+  table_.map(handles);
+}
+
+void AnonymousArena::unmap(std::byte* at, std::span<const HandleId> handles) {
+  table_.check_mapped(handles);
+  const std::size_t bytes = handles.size() * handle_bytes();
+  if (!free_bytes(at, bytes)) host_memory::refuse("unmapping", bytes, errno, bytes_held());
+  table_.unmap(handles);
+}
+
+void AnonymousArena::fill(std::byte* at, std::size_t bytes, std::byte value) {
+  std::memset(at, std::to_integer<int>(value), bytes);
+}
+
+bool AnonymousArena::populate(std::byte* at, std::size_t bytes) const {
+  return host_memory::populate(at, bytes);
+}
+
+PrivateArena::PrivateArena(std::size_t handle_bytes, Unmapped unmapped)
+    : AnonymousArena(handle_bytes), unmapped_(unmapped) {}
 
 std::byte* PrivateArena::reserve(std::size_t bytes) {
   std::byte* const first = host_memory::reserve(bytes, bytes_held());
@@ -208,34 +236,19 @@ std::byte* PrivateArena::reserve(std::size_t bytes) {
   return first;
 }
 
-void PrivateArena::unreserve(std::byte* at, std::size_t bytes) {
-  host_memory::unreserve(at, bytes, bytes_held());
-}
-
-void PrivateArena::map(std::byte* at, std::span<const HandleId> handles) {
-  for (const HandleId handle : handles) table_.check_exists(handle);
-  const std::size_t bytes = handles.size() * handle_bytes();
-  if (unmapped_ == Unmapped::zeros) {
-    table_.map(handles);
-    return;
-  }
+bool PrivateArena::map_bytes(std::byte* at, std::size_t bytes) {
+  if (unmapped_ == Unmapped::zeros) return true;
   if (::mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
       MAP_FAILED) {
-    host_memory::refuse("mmap", bytes, errno, bytes_held());
+    return false;
   }
   host_memory::prefer_huge_pages(at, bytes);
-  table_.map(handles);
+  return true;
 }
 
-void PrivateArena::unmap(std::byte* at, std::span<const HandleId> handles) {
-  table_.check_mapped(handles);
-  const std::size_t bytes = handles.size() * handle_bytes();
-  const bool done = unmapped_ == Unmapped::zeros ? ::madvise(at, bytes, MADV_DONTNEED) == 0
-                                                 : host_memory::clear(at, bytes);
-  if (!done) {
-    host_memory::refuse("unmapping", bytes, errno, bytes_held());
-  }
-  table_.unmap(handles);
+bool PrivateArena::free_bytes(std::byte* at, std::size_t bytes) {
+  return unmapped_ == Unmapped::zeros ? ::madvise(at, bytes, MADV_DONTNEED) == 0
+                                      : host_memory::clear(at, bytes);
 }
 
 ExportedHandle PrivateArena::export_handle(HandleId) const {
@@ -244,22 +257,12 @@ ExportedHandle PrivateArena::export_handle(HandleId) const {
               "flip");
 }
 
-void PrivateArena::fill(std::byte* at, std::size_t bytes, std::byte value) {
-  std::memset(at, std::to_integer<int>(value), bytes);
-}
-
-bool PrivateArena::populate(std::byte* at, std::size_t bytes) const {
-  return host_memory::populate(at, bytes);
-}
-
 std::size_t PrivateArena::mappings_max() const {
   return unmapped_ == Unmapped::zeros ? std::numeric_limits<std::size_t>::max()
                                       : host_memory::mappings_max();
 }
 
-SharedArena::SharedArena(std::size_t handle_bytes) : Arena(handle_bytes) {
-  host_memory::check_handle_bytes(handle_bytes);
-}
+SharedArena::SharedArena(std::size_t handle_bytes) : AnonymousArena(handle_bytes) {}
 
 std::byte* SharedArena::reserve(std::size_t bytes) {
   std::byte* const first = host_memory::reserve(bytes, bytes_held());
@@ -273,37 +276,18 @@ std::byte* SharedArena::reserve(std::size_t bytes) {
   return first;
 }
 
-void SharedArena::unreserve(std::byte* at, std::size_t bytes) {
-  host_memory::unreserve(at, bytes, bytes_held());
-}
+/// It was mapped when its range was reserved.
+bool SharedArena::map_bytes(std::byte*, std::size_t) { return true; }
 
-void SharedArena::map(std::byte*, std::span<const HandleId> handles) {
-  for (const HandleId handle : handles) table_.check_exists(handle);
-  table_.map(handles);
-}
-
-void SharedArena::unmap(std::byte* at, std::span<const HandleId> handles) {
-  table_.check_mapped(handles);
-  const std::size_t bytes = handles.size() * handle_bytes();
-  // What MADV_DONTNEED drops here stays in memory, for the other processes.
-  if (::madvise(at, bytes, MADV_REMOVE) != 0) {
-    host_memory::refuse("unmapping", bytes, errno, bytes_held());
-  }
-  table_.unmap(handles);
+/// What MADV_DONTNEED drops here stays in memory, for the other processes.
+bool SharedArena::free_bytes(std::byte* at, std::size_t bytes) {
+  return ::madvise(at, bytes, MADV_REMOVE) == 0;
 }
 
 ExportedHandle SharedArena::export_handle(HandleId) const {
   throw Error(ErrorKind::usage,
               "memory: what forked processes share has no descriptor; use --memory-mode flip, "
               "without --disaggregate");
-}
-
-void SharedArena::fill(std::byte* at, std::size_t bytes, std::byte value) {
-  std::memset(at, std::to_integer<int>(value), bytes);
-}
-
-bool SharedArena::populate(std::byte* at, std::size_t bytes) const {
-  return host_memory::populate(at, bytes);
 }
 
 std::size_t SharedArena::mappings_max() const { return std::numeric_limits<std::size_t>::max(); }

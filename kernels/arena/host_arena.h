@@ -47,58 +47,63 @@ enum class Unmapped : std::uint8_t {
   zeros,   ///< zeros, which cost nothing until they are written: a range stays one mapping
 };
 
-/// The memory of this machine for handles that are mapped at one place only: ordinary private
-/// memory, for which systems use huge pages more readily than for shared memory, and which no limit
-/// on the size of files (ulimit -f) touches. Nothing aliases: a mapping starts with zeros, and
-/// unmapping frees its bytes. Handles cannot be exported.
-class PrivateArena final : public Arena {
+/// The memory of this machine for handles that are mapped at one place only. Nothing aliases: a
+/// mapping starts with zeros, and unmapping frees its bytes. Handles cannot be exported.
+class AnonymousArena : public Arena {
  public:
-  /// `handle_bytes` is a multiple of the system's page.
-  explicit PrivateArena(std::size_t handle_bytes, Unmapped unmapped = Unmapped::faults);
-
   bool aliases() const override { return false; }
-  std::byte* reserve(std::size_t bytes) override;
   void unreserve(std::byte* at, std::size_t bytes) override;
   HandleId create() override { return table_.add(); }
   void release(HandleId handle) override { table_.remove(handle); }
   void map(std::byte* at, std::span<const HandleId> handles) override;
   void unmap(std::byte* at, std::span<const HandleId> handles) override;
-  ExportedHandle export_handle(HandleId handle) const override;
   void fill(std::byte* at, std::size_t bytes, std::byte value) override;
   bool populate(std::byte* at, std::size_t bytes) const override;
-  std::size_t mappings_max() const override;
   std::size_t handles_held() const override { return table_.held(); }
 
+ protected:
+  /// `handle_bytes` is a multiple of the system's page.
+  explicit AnonymousArena(std::size_t handle_bytes);
+
  private:
-  Unmapped unmapped_;
+  /// False, with errno, where it is refused.
+  virtual bool map_bytes(std::byte* at, std::size_t bytes) = 0;
+  virtual bool free_bytes(std::byte* at, std::size_t bytes) = 0;
+
   HandleTable table_;
 };
 
-/// The memory of this machine for handles that are mapped at one place only, by this process and by
-/// those that are forked from it once a range is reserved: at the same addresses they have the same
-/// bytes, whichever maps and unmaps. Addresses that nothing is mapped to read as zeros, a mapping
-/// starts with zeros, and unmapping frees its bytes, in all of these processes. They end with the
-/// last process that has them. Handles cannot be exported.
-class SharedArena final : public Arena {
+/// Ordinary private memory, for which systems use huge pages more readily than for shared memory,
+/// and which no limit on the size of files (ulimit -f) touches.
+class PrivateArena final : public AnonymousArena {
  public:
-  /// `handle_bytes` is a multiple of the system's page.
-  explicit SharedArena(std::size_t handle_bytes);
+  explicit PrivateArena(std::size_t handle_bytes, Unmapped unmapped = Unmapped::faults);
 
-  bool aliases() const override { return false; }
   std::byte* reserve(std::size_t bytes) override;
-  void unreserve(std::byte* at, std::size_t bytes) override;
-  HandleId create() override { return table_.add(); }
-  void release(HandleId handle) override { table_.remove(handle); }
-  void map(std::byte* at, std::span<const HandleId> handles) override;
-  void unmap(std::byte* at, std::span<const HandleId> handles) override;
   ExportedHandle export_handle(HandleId handle) const override;
-  void fill(std::byte* at, std::size_t bytes, std::byte value) override;
-  bool populate(std::byte* at, std::size_t bytes) const override;
   std::size_t mappings_max() const override;
-  std::size_t handles_held() const override { return table_.held(); }
 
  private:
-  HandleTable table_;
+  bool map_bytes(std::byte* at, std::size_t bytes) override;
+  bool free_bytes(std::byte* at, std::size_t bytes) override;
+
+  Unmapped unmapped_;
+};
+
+/// Memory of this process and of those that are forked from it once a range is reserved: at the
+/// same addresses they have the same bytes, whichever maps and unmaps. Addresses that nothing is
+/// mapped to read as zeros. The bytes end with the last process that has them.
+class SharedArena final : public AnonymousArena {
+ public:
+  explicit SharedArena(std::size_t handle_bytes);
+
+  std::byte* reserve(std::size_t bytes) override;
+  ExportedHandle export_handle(HandleId handle) const override;
+  std::size_t mappings_max() const override;
+
+ private:
+  bool map_bytes(std::byte* at, std::size_t bytes) override;
+  bool free_bytes(std::byte* at, std::size_t bytes) override;
 };
 
 /// Virtual addresses of this process, for arenas over the machine's own memory. Failures throw

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/json.h"
+#include "core/engine/request.h"
 #include "tests/app/batch_results.h"
 #include "tests/app/run_tool.h"
 #include "tests/support/error_text.h"
@@ -135,6 +136,24 @@ inline MixedAnswers answer_mixed(const RandomModel& model,
     mixed.rejected += details.value("rejected_prediction_tokens", 0);
   }
   return mixed;
+}
+
+/// Answers with the common options and each of the others; all are `expected`. All drafts of them.
+inline DraftCounts check_answers(const RandomModel& model,
+                                 const std::map<std::string, std::string>& expected,
+                                 const std::vector<std::string>& common,
+                                 const std::vector<std::vector<std::string>>& others) {
+  DraftCounts drafts;
+  for (const std::vector<std::string>& options : others) {
+    CAPTURE(options);
+    std::vector<std::string> all = common;
+    all.insert(all.end(), options.begin(), options.end());
+    const MixedAnswers mixed = answer_mixed(model, all);
+    CHECK(mixed.answers == expected);
+    drafts.accepted += mixed.accepted;
+    drafts.rejected += mixed.rejected;
+  }
+  return drafts;
 }
 
 /// With these options a chat says what it says without drafts and prefixes, as one and as two that

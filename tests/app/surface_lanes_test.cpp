@@ -43,20 +43,15 @@ TEST_SUITE("app/surface_lanes") {
           answer_mixed(model, {"--parallel", "1", "--prefix-cache", "off", "--spec", "off"})
               .answers;
       CHECK(plain.size() == 24);
-      for (const std::vector<std::string>& options : std::vector<std::vector<std::string>>{
-               {"--parallel", "8"},
-               {"--parallel", "1", "--prefix-cache", "off", "--spec", "off"},
-               {"--parallel", "8", "--ubatch", "7", "--prefill-threads", "2", "--decode-threads",
-                "2", "--audit"},
-               {"--parallel", "5", "--memory-mode", "flip", "--spec", "ngram", "--draft-steps", "3",
-                "--ubatch", "33"},
-               {"--parallel", "8", "--memory-mode", "flat", "--threads", "3"},
-               {"--parallel", "8", "--pool-memory", "700KB", "--audit"}}) {
-        CAPTURE(options);
-        std::vector<std::string> all = {"--disaggregate"};
-        all.insert(all.end(), options.begin(), options.end());
-        CHECK(answer_mixed(model, all).answers == plain);
-      }
+      check_answers(model, plain, {"--disaggregate"},
+                    {{"--parallel", "8"},
+                     {"--parallel", "1", "--prefix-cache", "off", "--spec", "off"},
+                     {"--parallel", "8", "--ubatch", "7", "--prefill-threads", "2",
+                      "--decode-threads", "2", "--audit"},
+                     {"--parallel", "5", "--memory-mode", "flip", "--spec", "ngram",
+                      "--draft-steps", "3", "--ubatch", "33"},
+                     {"--parallel", "8", "--memory-mode", "flat", "--threads", "3"},
+                     {"--parallel", "8", "--pool-memory", "700KB", "--audit"}});
     }
   }
 
@@ -67,17 +62,12 @@ TEST_SUITE("app/surface_lanes") {
       const auto plain =
           answer_mixed(model, {"--parallel", "1", "--prefix-cache", "off", "--spec", "off"})
               .answers;
-      for (const std::vector<std::string>& options : std::vector<std::vector<std::string>>{
-               {"--parallel", "8", "--audit"},
-               {"--parallel", "5", "--memory-mode", "flip", "--strict-vmm", "--spec", "ngram",
-                "--draft-steps", "3", "--ubatch", "33"},
-               {"--parallel", "8", "--memory-mode", "flat", "--threads", "3"},
-               {"--parallel", "8", "--pool-memory", "1400KB", "--ubatch", "48", "--audit"}}) {
-        CAPTURE(options);
-        std::vector<std::string> all = {"--disaggregate", "--prefill-device", "cpu:1"};
-        all.insert(all.end(), options.begin(), options.end());
-        CHECK(answer_mixed(model, all).answers == plain);
-      }
+      check_answers(model, plain, {"--disaggregate", "--prefill-device", "cpu:1"},
+                    {{"--parallel", "8", "--audit"},
+                     {"--parallel", "5", "--memory-mode", "flip", "--strict-vmm", "--spec", "ngram",
+                      "--draft-steps", "3", "--ubatch", "33"},
+                     {"--parallel", "8", "--memory-mode", "flat", "--threads", "3"},
+                     {"--parallel", "8", "--pool-memory", "1400KB", "--ubatch", "48", "--audit"}});
     }
   }
 

@@ -293,8 +293,9 @@ class Scenario : private Listener {
         prompt_runner_(with_more_memory(setting_.capacity, seed), setting_.model, bug,
                        checks_rules),
         side_(prompt_runner_, ~seed + 2),
-        link_(~seed + 3, link.value_or(LinkBug::none), setting_.capacity.memory.slot_view(),
-              [this](UnitLink::Heading heading, const UnitMove& move) { copy(heading, move); }),
+        link_(
+            ~seed + 3, link.value_or(LinkBug::none), setting_.capacity.memory.slot_view(),
+            [this](UnitLink::Direction direction, const UnitMove& move) { copy(direction, move); }),
         has_lanes_(lanes.has_value()),
         has_sides_(link.has_value()),
         workers_(lane_, ~seed + 2, workers.value_or(WorkerBug::none)),
@@ -521,8 +522,8 @@ class Scenario : private Listener {
     return capacity;
   }
 
-  void copy(UnitLink::Heading heading, const UnitMove& move) {
-    if (heading == UnitLink::Heading::to_answers) {
+  void copy(UnitLink::Direction direction, const UnitMove& move) {
+    if (direction == UnitLink::Direction::to_answers) {
       runner_.receive(prompt_runner_, move.view, move.from, move.to);
     } else {
       prompt_runner_.receive(runner_, move.view, move.from, move.to);
@@ -582,28 +583,24 @@ EngineCounts run_draft_scenario(std::uint64_t seed, Bug bug, bool checks_rules) 
   return Scenario(seed, bug, checks_rules, late, true).run();
 }
 
-EngineCounts run_lane_scenario(std::uint64_t seed, LaneBug bug) {
+/// Half of the lives have asynchronous steps, and half have drafts.
+EngineCounts run_beside(std::uint64_t seed, std::optional<LaneBug> lanes,
+                        std::optional<WorkerBug> workers = {}, std::optional<LinkBug> link = {}) {
   const std::optional<LateBug> late =
       seed % 2 == 0 ? std::optional<LateBug>() : std::optional(LateBug::none);
   const bool drafts = seed % 4 >= 2;
   const Bug slots = drafts ? Bug::none : Bug::rejected_tokens_kept;
-  return Scenario(seed, slots, true, late, drafts, bug).run();
+  return Scenario(seed, slots, true, late, drafts, lanes, workers, link).run();
 }
 
+EngineCounts run_lane_scenario(std::uint64_t seed, LaneBug bug) { return run_beside(seed, bug); }
+
 EngineCounts run_worker_scenario(std::uint64_t seed, WorkerBug bug) {
-  const std::optional<LateBug> late =
-      seed % 2 == 0 ? std::optional<LateBug>() : std::optional(LateBug::none);
-  const bool drafts = seed % 4 >= 2;
-  const Bug slots = drafts ? Bug::none : Bug::rejected_tokens_kept;
-  return Scenario(seed, slots, true, late, drafts, LaneBug::none, bug).run();
+  return run_beside(seed, LaneBug::none, bug);
 }
 
 EngineCounts run_side_scenario(std::uint64_t seed, LinkBug bug) {
-  const std::optional<LateBug> late =
-      seed % 2 == 0 ? std::optional<LateBug>() : std::optional(LateBug::none);
-  const bool drafts = seed % 4 >= 2;
-  const Bug slots = drafts ? Bug::none : Bug::rejected_tokens_kept;
-  return Scenario(seed, slots, true, late, drafts, {}, {}, bug).run();
+  return run_beside(seed, {}, {}, bug);
 }
 
 using namespace hyb;

@@ -54,8 +54,8 @@ const char* name_of(LinkBug bug) {
 
 class SimLink::Copies final : public UnitCopies {
  public:
-  Copies(SimLink& link, Heading heading, std::vector<UnitMove> moves)
-      : link_(&link), job_{.heading = heading, .moves = std::move(moves)} {
+  Copies(SimLink& link, Direction direction, std::vector<UnitMove> moves)
+      : link_(&link), job_{.direction = direction, .moves = std::move(moves)} {
     link_->jobs_.push_back(&job_);
   }
   ~Copies() override {
@@ -76,9 +76,9 @@ class SimLink::Copies final : public UnitCopies {
   Job job_;
 };
 
-std::unique_ptr<UnitCopies> SimLink::start(Heading heading, std::vector<UnitMove> moves) {
+std::unique_ptr<UnitCopies> SimLink::start(Direction direction, std::vector<UnitMove> moves) {
   ++started;
-  return std::make_unique<Copies>(*this, heading, std::move(moves));
+  return std::make_unique<Copies>(*this, direction, std::move(moves));
 }
 
 bool SimLink::skips(const UnitMove& move) const {
@@ -97,16 +97,16 @@ void SimLink::copy_one(Job& job) {
   const bool is_first = job.done == 1, is_last = job.done == job.moves.size();
   if (skips(move) && (is_first || move.view == slots_)) return;
   if (bug_ == LinkBug::completed_early && is_last) {
-    forgotten_.emplace_back(job.heading, move);
+    forgotten_.emplace_back(job.direction, move);
     return;
   }
   const bool is_to_answers =
-      (job.heading == Heading::to_answers) != (bug_ == LinkBug::sides_exchanged);
-  copy_(is_to_answers ? Heading::to_answers : Heading::to_prompts, move);
+      (job.direction == Direction::to_answers) != (bug_ == LinkBug::sides_exchanged);
+  copy_(is_to_answers ? Direction::to_answers : Direction::to_prompts, move);
 }
 
 void SimLink::go_on() {
-  for (const auto& [heading, move] : std::exchange(forgotten_, {})) copy_(heading, move);
+  for (const auto& [direction, move] : std::exchange(forgotten_, {})) copy_(direction, move);
   for (Job* const job : jobs_) {
     while (!job->is_done() && random_.chance(60)) copy_one(*job);
   }

@@ -67,12 +67,12 @@ const char* name_of(LinkBug bug);
 /// Copies unit by unit, each at some moment between start() and the end of wait(), or fails then.
 class SimLink final : public UnitLink {
  public:
-  using Copy = std::function<void(Heading, const UnitMove&)>;
+  using Copy = std::function<void(Direction, const UnitMove&)>;
 
   SimLink(std::uint64_t seed, LinkBug bug, ViewId slots, Copy copy)
       : random_(seed), bug_(bug), slots_(slots), copy_(std::move(copy)) {}
 
-  std::unique_ptr<UnitCopies> start(Heading heading, std::vector<UnitMove> moves) override;
+  std::unique_ptr<UnitCopies> start(Direction direction, std::vector<UnitMove> moves) override;
   /// Between two calls of the engine: some more of what is under way.
   void go_on();
 
@@ -83,7 +83,7 @@ class SimLink final : public UnitLink {
 
  private:
   struct Job {
-    Heading heading;
+    Direction direction;
     std::vector<UnitMove> moves;
     std::size_t done = 0;
     std::exception_ptr failure{};
@@ -100,7 +100,7 @@ class SimLink final : public UnitLink {
   ViewId slots_;
   Copy copy_;
   std::vector<Job*> jobs_;
-  std::vector<std::pair<Heading, UnitMove>> forgotten_;  ///< by LinkBug::completed_early
+  std::vector<std::pair<Direction, UnitMove>> forgotten_;  ///< by LinkBug::completed_early
 };
 
 }  // namespace hyb::sim

@@ -69,8 +69,8 @@ ThreadedLink::~ThreadedLink() {
   thread_.join();
 }
 
-std::unique_ptr<UnitCopies> ThreadedLink::start(Heading heading, std::vector<UnitMove> moves) {
-  const bool is_to_answers = heading == Heading::to_answers;
+std::unique_ptr<UnitCopies> ThreadedLink::start(Direction direction, std::vector<UnitMove> moves) {
+  const bool is_to_answers = direction == Direction::to_answers;
   return std::make_unique<Copies>(*this, is_to_answers ? prompts_ : answers_,
                                   is_to_answers ? answers_ : prompts_, std::move(moves));
 }

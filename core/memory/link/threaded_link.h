@@ -30,7 +30,7 @@ class ThreadedLink final : public UnitLink {
   ThreadedLink(const ThreadedLink&) = delete;
   ThreadedLink& operator=(const ThreadedLink&) = delete;
 
-  std::unique_ptr<UnitCopies> start(Heading heading, std::vector<UnitMove> moves) override;
+  std::unique_ptr<UnitCopies> start(Direction direction, std::vector<UnitMove> moves) override;
 
  private:
   struct Job;

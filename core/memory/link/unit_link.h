@@ -28,14 +28,14 @@ class UnitCopies {
 /// both sides; they may be padded in other ways.
 class UnitLink {
  public:
-  enum class Heading : std::uint8_t { to_answers, to_prompts };
+  enum class Direction : std::uint8_t { to_answers, to_prompts };
 
   virtual ~UnitLink() = default;
 
   /// Begins to copy. Until the copies have ended, the units are neither moved nor given to anyone
   /// else, and no step writes them or names the targets; the sources have their bytes, and the
   /// targets' superblocks their owners. What it returns is destroyed before this object.
-  virtual std::unique_ptr<UnitCopies> start(Heading heading, std::vector<UnitMove> moves) = 0;
+  virtual std::unique_ptr<UnitCopies> start(Direction direction, std::vector<UnitMove> moves) = 0;
 };
 
 }  // namespace hyb

@@ -18,6 +18,19 @@ PrefixCacheOptions checked(PrefixCacheOptions options, const MemoryLayout& layou
 
 }  // namespace
 
+PrefixCacheStats& PrefixCacheStats::operator+=(const PrefixCacheStats& more) {
+  lookups += more.lookups;
+  hits += more.hits;
+  tokens_matched += more.tokens_matched;
+  tokens_resumed += more.tokens_resumed;
+  published += more.published;
+  refused += more.refused;
+  evicted += more.evicted;
+  bytes_evicted += more.bytes_evicted;
+  pages_merged += more.pages_merged;
+  return *this;
+}
+
 PrefixCache::PrefixCache(MemoryPool& pool, const PrefixCacheOptions& options)
     : pool_(&pool),
       options_(checked(options, pool.layout())),

@@ -45,6 +45,8 @@ struct PrefixCacheStats {
   std::int64_t published = 0, refused = 0;  ///< refused: worth less than all others
   std::int64_t evicted = 0, bytes_evicted = 0;
   std::int64_t pages_merged = 0;  ///< full pages that two sequences had both computed
+
+  PrefixCacheStats& operator+=(const PrefixCacheStats& more);
 };
 
 /// Remembers prefixes of sequences that ran: decides which snapshots to take and to evict, and how

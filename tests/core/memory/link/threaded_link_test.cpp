@@ -77,7 +77,7 @@ TEST_SUITE("core/memory/link") {
     sides.prompts.write(pages, 3, filled(10, 7));
     sides.prompts.write(slots, 1, filled(20, 8));
     const auto copies = sides.link.start(
-        UnitLink::Heading::to_answers,
+        UnitLink::Direction::to_answers,
         {{.view = pages, .from = 3, .to = 5}, {.view = slots, .from = 1, .to = 0}});
     copies->wait();
     CHECK(copies->is_done());
@@ -87,7 +87,7 @@ TEST_SUITE("core/memory/link") {
     CHECK(std::equal(state.begin(), state.begin() + 20, filled(20, 8).begin()));
 
     const auto back =
-        sides.link.start(UnitLink::Heading::to_prompts, {{.view = slots, .from = 0, .to = 2}});
+        sides.link.start(UnitLink::Direction::to_prompts, {{.view = slots, .from = 0, .to = 2}});
     back->wait();
     CHECK(sides.prompts.at(slots, 2) == filled(20, 8));
   }
@@ -95,10 +95,10 @@ TEST_SUITE("core/memory/link") {
   TEST_CASE("what a copy fails with is thrown by its wait, each time, and others go on") {
     Sides sides;
     sides.prompts.write(pages, 1, filled(10, 1));
-    const auto failing = sides.link.start(UnitLink::Heading::to_answers,
+    const auto failing = sides.link.start(UnitLink::Direction::to_answers,
                                           {{.view = pages, .from = Units::damaged, .to = 0}});
     const auto other =
-        sides.link.start(UnitLink::Heading::to_answers, {{.view = pages, .from = 1, .to = 1}});
+        sides.link.start(UnitLink::Direction::to_answers, {{.view = pages, .from = 1, .to = 1}});
     CHECK_THROWS_AS(failing->wait(), Error);
     CHECK_THROWS_AS(failing->wait(), Error);
     CHECK(failing->is_done());
@@ -111,7 +111,7 @@ TEST_SUITE("core/memory/link") {
     for (std::int32_t unit = 0; unit < 6; ++unit) sides.prompts.write(pages, unit, filled(10, 5));
     for (int i = 0; i < 200; ++i) {
       const std::int32_t unit = i % 6;
-      auto dropped = sides.link.start(UnitLink::Heading::to_answers,
+      auto dropped = sides.link.start(UnitLink::Direction::to_answers,
                                       {{.view = pages, .from = unit, .to = unit}});
       dropped.reset();
       sides.answers.write(pages, unit, filled(10, 9));
