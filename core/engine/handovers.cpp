@@ -344,7 +344,11 @@ std::optional<Reservation> Handovers::take_room(const Handover& handover, bool i
         key, Precision::exact, shares_pages() ? answers_.io.shared(key) : SharedPrefix{});
     if (room) return room;
     if (answers_.io.evict_for(key)) continue;
-    if (!is_alone || !answers_.scheduler->make_room()) return std::nullopt;
+    if (!is_alone) return std::nullopt;
+    if (answers_.scheduler->make_room()) continue;
+    // A prompt that still runs can do without room.
+    if (handover.source == nullptr) return std::nullopt;
+    if (!answers_.scheduler->retry_lacking_memory(handover.sequence->tokens())) return std::nullopt;
   }
 }
 

@@ -45,8 +45,9 @@ class Handovers {
 
   /// Between steps of the side of answers: goes on with what takes no waiting. With
   /// `prompts_idle` the other side has no step under way, either, and copies of what it ran
-  /// begin. Throws what a copy failed with, and what carrying out orders throws: what was on its
-  /// way then begins again with the next call.
+  /// begin. Throws what a copy failed with, what carrying out orders throws, and Error(memory)
+  /// where the device lacks room for the oldest sequence: what was on its way then begins again
+  /// with the next call.
   void advance(bool prompts_idle);
 
   bool is_copying() const;

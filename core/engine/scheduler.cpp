@@ -323,24 +323,27 @@ std::span<const Assignment> Scheduler::plan(Lane lane, bool others_hold_memory) 
 void Scheduler::check_committed() {
   if (pool_->superblocks_uncommitted() == 0 || (running_.empty() && waiting_.empty())) return;
   const Sequence& oldest = running_.empty() ? **waiting_.begin() : *running_.front();
-  if (pool_->can_hold_now(oldest.tokens())) {
+  retry_lacking_memory(oldest.tokens());
+}
+
+bool Scheduler::retry_lacking_memory(std::int32_t tokens) {
+  if (pool_->can_hold_now(tokens)) {
     has_asked_ = false;
-    return;
+    return false;
   }
   if (!has_asked_) {
     has_asked_ = true;
     pool_->retry_uncommitted();
-    if (pool_->can_hold_now(oldest.tokens())) return;
+    if (pool_->can_hold_now(tokens)) return true;
   }
   has_asked_ = false;
   const MemoryLayout& layout = pool_->layout();
-  throw Error(
-      ErrorKind::memory,
-      fmt::format("memory: the device has memory for {} of {} superblocks of {} bytes now, "
-                  "and a sequence of {} tokens needs {} bytes; end what else uses the "
-                  "device, or ask for less with --memory or --context",
-                  layout.superblocks - pool_->superblocks_uncommitted(), layout.superblocks,
-                  layout.superblock_bytes, oldest.tokens(), pool_->bytes_peak(oldest.tokens(), 1)));
+  throw Error(ErrorKind::memory,
+              fmt::format("memory: the device has memory for {} of {} superblocks of {} bytes now, "
+                          "and a sequence of {} tokens needs {} bytes; end what else uses the "
+                          "device, or ask for less with --memory or --context",
+                          layout.superblocks - pool_->superblocks_uncommitted(), layout.superblocks,
+                          layout.superblock_bytes, tokens, pool_->bytes_peak(tokens, 1)));
 }
 
 void Scheduler::launched(std::span<const Assignment> plan) {

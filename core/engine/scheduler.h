@@ -147,6 +147,10 @@ class Scheduler {
   /// tokens beside those that places are kept for. The lookup says what it shares. False: there is
   /// none, beside those that run here.
   bool make_room_for_arrival(const Sequence& sequence, const Lookup& lookup);
+
+  /// Whether the device lacks memory for a sequence of this length alone, and it is requested again
+  /// now. Throws Error(memory) where that was in vain.
+  bool retry_lacking_memory(std::int32_t tokens);
   /// No sequence starts here in the places of this many that are to be adopted.
   void keep_places(std::int32_t places) { places_kept_ = places; }
   /// Frees what is least needed, whatever runs here. False: there is nothing to free.
