@@ -18,8 +18,12 @@
 #include "tests/sim/layered_runner.h"
 #include "tests/sim/listener.h"
 #include "tests/sim/random.h"
+#include "tests/sim/side_runner.h"
 
 namespace hyb::sim::elastic_sim {
+
+/// Where prompts run.
+enum class Prompts : std::uint8_t { with_answers, in_lane, in_own_memory };
 
 struct ElasticCounts {
   std::int64_t schedules = 0, steps = 0, lane_steps = 0, answers = 0, requests = 0;
@@ -30,16 +34,25 @@ struct ElasticCounts {
                packed = 0, moved = 0, uncommitted = 0, shrunk = 0, short_of_memory = 0, chained = 0,
                copies = 0, refused_copies = 0, lost_copies = 0, landings = 0, refused_landings = 0,
                steps_beside_landings = 0;
+  std::int64_t handovers = 0, handed_over = 0, fetched = 0, stayed = 0, restarts = 0,
+               failed_copies = 0, prompts_moved = 0, ahead_beside_prompts = 0, windows = 0,
+               without_slots = 0;
+  /// Steps of prompts while pages of theirs were copied, and such with changes of owners.
+  std::int64_t steps_beside_copies = 0, changes_beside_copies = 0;
 };
 
 /// A random life of the real engine, scheduler, prefix tree, pool and disk tier over a model with
 /// all kinds of layer memory: requests that begin like earlier ones, several choices, cancels,
 /// pools that are dry, steps and disks that fail at any call, a device with less memory than the
-/// pools were promised. Every answer is compared with what
-/// the naive model says alone, and at the end every byte is back. Throws Violation at the first
-/// fault.
+/// pools were promised. Every answer is compared with what the naive model says alone, and at the
+/// end every byte is back. Throws Violation at the first fault.
 ElasticCounts run_elastic_scenario(std::uint64_t seed, Fault fault = Fault::none,
-                                   bool checks_rules = true, bool has_lanes = false);
+                                   bool checks_rules = true,
+                                   Prompts prompts = Prompts::with_answers);
+
+/// The same with memory of its own for prompts, cut in another way, and without tiers; half of the
+/// time steps of answers are asynchronous, too.
+ElasticCounts run_own_memory_scenario(std::uint64_t seed, LinkBug bug = LinkBug::none);
 
 namespace {
 
@@ -155,9 +168,52 @@ class Lane final : public Runner {
   StepResult result_;
 };
 
+/// Memory of its own for prompts, and the link to that of answers.
+struct OwnMemory {
+  OwnMemory(std::uint64_t seed, const Capacity& capacity, const LayeredModel& model, Fault fault,
+            bool checks_rules, LinkBug bug, LayeredRunner& answers_)
+      : runner(cut_again(seed, capacity), model, fault, checks_rules),
+        lane(runner, ~seed),
+        link(~seed + 1, bug, runner.capacity().memory, capacity.memory,
+             [this](UnitLink::Direction direction, const UnitMove& move) {
+               const bool is_to_answers = direction == UnitLink::Direction::to_answers;
+               is_to_answers ? copy(runner, *answers, move) : copy(*answers, runner, move);
+             }),
+        late(answers_, ~seed + 2, LateBug::none),
+        answers(&answers_) {
+    using Side = SimLink::Side;
+    runner.on_step = [this](const Step& step) { link.check_beside(Side::prompts, step); };
+    answers->on_step = [this](const Step& step) { link.check_beside(Side::answers, step); };
+    late.is_beside = [this] { return lane.is_under_way(); };
+  }
+
+  static Capacity cut_again(std::uint64_t seed, Capacity capacity) {
+    Random random(~seed + 3);
+    cut(random, capacity.memory);
+    if (random.chance(50)) {
+      const auto groups = static_cast<std::int32_t>(capacity.memory.groups.size());
+      capacity.memory.superblocks = std::min(capacity.memory.superblocks, groups + 3);
+    }
+    return capacity;
+  }
+
+  static void copy(LayeredRunner& from, LayeredRunner& to, const UnitMove& move) {
+    std::vector<std::byte> bytes(from.capacity().memory.unit_bytes(move.view));
+    from.read(move.view, move.from, bytes);
+    to.write(move.view, move.to, bytes);
+  }
+
+  LayeredRunner runner;
+  SideRunner lane;
+  SimLink link;
+  LateRunner late;  ///< of answers
+  LayeredRunner* answers;
+};
+
 class Scenario : private Listener {
  public:
-  Scenario(std::uint64_t seed, Fault fault, bool checks_rules, bool has_lanes)
+  Scenario(std::uint64_t seed, Fault fault, bool checks_rules, Prompts prompts,
+           LinkBug bug = LinkBug::none)
       : random_(seed),
         model_(random_),
         capacity_{.memory = random_layout(random_, model_),
@@ -168,7 +224,12 @@ class Scenario : private Listener {
         fault_(fault),
         runner_(capacity_, model_, fault, checks_rules),
         lane_(runner_, ~seed),
-        engine_(runner_, nullptr, with_lanes(make_options(), has_lanes)) {
+        own_(prompts == Prompts::in_own_memory
+                 ? std::make_unique<OwnMemory>(seed, capacity_, model_, fault, checks_rules, bug,
+                                               runner_)
+                 : nullptr),
+        engine_(own_ && seed % 2 != 0 ? static_cast<Runner&>(own_->late) : runner_, nullptr,
+                with_prompts(make_options(), prompts)) {
     if (random_.chance(30)) steps_to_fail_ = random_.between(1, 120);
     fails_for_memory_ = random_.chance(50);
     runner_.fails = [this] { return fails_now(); };
@@ -177,19 +238,24 @@ class Scenario : private Listener {
     is_scarce_ = random_.chance(30);
     if (is_scarce_) runner_.start_without_memory();
     runner_.has_memory = [this] { return runner_.superblocks_backed() < device_superblocks_; };
-    if (random_.chance(60)) add_tier();
+    if (own_) {
+      set_up_own_memory();
+    } else if (random_.chance(60)) {
+      add_tier();
+    }
   }
 
   ElasticCounts run() {
-    const std::int32_t planned = random_.between(4, 9);
+    const std::int32_t planned = random_.between(4, own_ ? 14 : 9);
     while (requests_.size() < static_cast<std::size_t>(planned) || !engine_.idle()) {
       if (++steps_ > 4000) throw Violation("the engine does not come to an end");
       const bool more = requests_.size() < static_cast<std::size_t>(planned);
-      if (more && (engine_.idle() || random_.chance(15))) submit();
+      if (more && (engine_.idle() || random_.chance(own_ ? 30 : 15))) submit();
       if (random_.chance(1) && !requests_.empty()) cancel(any_request());
       if (is_scarce_ && random_.chance(4)) {
-        device_superblocks_ = random_.between(0, capacity_.memory.superblocks);
+        device_superblocks_ = random_.between(0, superblocks());
       }
+      if (own_) own_->link.go_on();
       if (engine_.tier()) engine_.tier()->run_transfers(disk_pace());
       if (engine_.tier() && engine_.tier()->pending() > 0 && random_.chance(40)) {
         cancel(std::prev(requests_.end())->first);
@@ -202,6 +268,7 @@ class Scenario : private Listener {
     }
     runner_.read_fails = [] { return false; };
     if (engine_.tier()) end_tier();
+    if (own_) end_own_memory();
     const EngineUsage usage = engine_.usage();
     if (usage.pool.total() != capacity_.memory.bytes()) throw Violation("bytes are missing");
     while (engine_.prefixes().evict()) {
@@ -212,9 +279,41 @@ class Scenario : private Listener {
   }
 
  private:
-  EngineOptions with_lanes(EngineOptions options, bool has_lanes) {
-    if (has_lanes) options.prefill_lane = &lane_;
+  EngineOptions with_prompts(EngineOptions options, Prompts prompts) {
+    if (prompts == Prompts::in_lane) options.prefill_lane = &lane_;
+    if (own_ == nullptr) return options;
+    options.prefill_lane = &own_->lane;
+    options.link = &own_->link;
+    if (random_.chance(60)) options.chunk_tokens = random_.between(1, 4);  // many steps of a prompt
+    static constexpr double speeds[] = {1e2, 1e5, 1e9};
+    options.link_bytes_per_second = speeds[options.length_max % 3];
     return options;
+  }
+
+  void set_up_own_memory() {
+    own_->runner.fails = runner_.fails;
+    own_->runner.has_memory = [this] {
+      return own_->runner.superblocks_backed() < device_superblocks_;
+    };
+    if (is_scarce_) own_->runner.start_without_memory();
+    if (random_.chance(30)) own_->link.fails = [this] { return random_.chance(3); };
+  }
+
+  void end_own_memory() {
+    guarded([&] { engine_.pool(); });  // a step may be running that no sequence needs any more
+    own_->link.check();
+    own_->late.check();
+    if (engine_.usage().prompt_pool.total() != own_->runner.capacity().memory.bytes()) {
+      throw Violation("bytes of prompts are missing");
+    }
+    while (engine_.prompt_prefixes()->evict()) {
+    }
+  }
+
+  /// Of the memory that has more.
+  std::int32_t superblocks() const {
+    const std::int32_t answers = capacity_.memory.superblocks;
+    return own_ ? std::max(answers, own_->runner.capacity().memory.superblocks) : answers;
   }
 
   EngineOptions make_options() {
@@ -272,13 +371,16 @@ class Scenario : private Listener {
 
   Tokens make_prompt() {
     Tokens prompt;
-    if (!seen_.empty() && random_.chance(75)) {
+    const bool is_short = own_ && random_.chance(30);  // beside long ones
+    if (!is_short && !seen_.empty() && random_.chance(75)) {
       prompt = seen_[random_.below(seen_.size())];
       if (random_.chance(50)) prompt.resize(random_.below(prompt.size()) + 1);
     }
     const auto room = static_cast<std::size_t>(engine_.length_max() - 1);
     prompt.resize(std::min(prompt.size(), room));
-    for (int i = random_.between(prompt.empty() ? 1 : 0, 20); i > 0 && prompt.size() < room; --i) {
+    const std::int32_t most = is_short ? 4 : 20;
+    for (int i = random_.between(prompt.empty() ? 1 : 0, most); i > 0 && prompt.size() < room;
+         --i) {
       prompt.push_back(TokenId{random_.between(0, model_.vocab() - 1)});
     }
     return prompt;
@@ -341,7 +443,7 @@ class Scenario : private Listener {
       const bool is_short = failed_for_memory_ > 0 || superblocks_uncommitted() > 0;
       if (error.kind() != ErrorKind::memory || !is_short) throw;
       ++short_of_memory_;
-      device_superblocks_ = capacity_.memory.superblocks;
+      device_superblocks_ = superblocks();
       // What was given back for good may be what one of them cannot do without.
       for (const auto& [id, request] : requests_) {
         if (failed_for_memory_ > 0) cancel(id);
@@ -352,7 +454,8 @@ class Scenario : private Listener {
 
   /// Without an end of what is under way.
   std::int32_t superblocks_uncommitted() const {
-    return engine_.usage().pool.superblocks_uncommitted;
+    const EngineUsage usage = engine_.usage();
+    return usage.pool.superblocks_uncommitted + usage.prompt_pool.superblocks_uncommitted;
   }
 
   /// Called at every call of the runner that may fail.
@@ -412,38 +515,57 @@ class Scenario : private Listener {
   ElasticCounts counts(const EngineUsage& usage) {
     const auto any = [](std::int64_t count) { return std::int64_t{count > 0}; };
     const TierStats tier = engine_.tier() ? engine_.tier()->stats() : TierStats{};
-    return {.schedules = 1,
-            .steps = usage.steps,
-            .lane_steps = usage.prefill_steps,
-            .answers = answers_,
-            .requests = static_cast<std::int64_t>(requests_.size()),
-            .hits = any(usage.prefixes.hits),
-            .evictions = any(usage.prefixes.evicted),
-            .owner_changes = any(usage.pool.owner_changes),
-            .preemptions = any(usage.preemptions),
-            .deferrals = any(usage.deferrals),
-            .prefix_waits = any(usage.prefix_waits),
-            .spills = any(tier.spilled),
-            .fetches = any(tier.fetched),
-            .tier_waits = any(usage.tier_waits),
-            .dropped_fetches = any(tier.dropped),
-            .merges = any(usage.prefixes.pages_merged),
-            .failed_steps = any(failed_steps_),
-            .failed_reads = any(failed_reads_),
-            .failed_disks = any(disk_failures_),
-            .cancelled = any(static_cast<std::int64_t>(cancelled_.size())),
-            .packed = any(runner_.packed),
-            .moved = any(engine_compacted()),
-            .uncommitted = any(uncommitted_),
-            .shrunk = any(failed_for_memory_),
-            .short_of_memory = any(short_of_memory_),
-            .chained = any(runner_.chained_spans),
-            .copies = any(runner_.copies.started),
-            .refused_copies = any(runner_.copies.refused),
-            .lost_copies = any(runner_.copies.lost),
-            .landings = any(runner_.landings.started),
-            .refused_landings = any(runner_.landings.refused),
-            .steps_beside_landings = any(steps_beside_landings_)};
+    ElasticCounts counts = {.schedules = 1,
+                            .steps = usage.steps,
+                            .lane_steps = usage.prefill_steps,
+                            .answers = answers_,
+                            .requests = static_cast<std::int64_t>(requests_.size()),
+                            .hits = any(usage.prefixes.hits),
+                            .evictions = any(usage.prefixes.evicted),
+                            .owner_changes = any(usage.pool.owner_changes),
+                            .preemptions = any(usage.preemptions),
+                            .deferrals = any(usage.deferrals),
+                            .prefix_waits = any(usage.prefix_waits),
+                            .spills = any(tier.spilled),
+                            .fetches = any(tier.fetched),
+                            .tier_waits = any(usage.tier_waits),
+                            .dropped_fetches = any(tier.dropped),
+                            .merges = any(usage.prefixes.pages_merged),
+                            .failed_steps = any(failed_steps_),
+                            .failed_reads = any(failed_reads_),
+                            .failed_disks = any(disk_failures_),
+                            .cancelled = any(static_cast<std::int64_t>(cancelled_.size())),
+                            .packed = any(runner_.packed),
+                            .moved = any(engine_compacted()),
+                            .uncommitted = any(uncommitted_),
+                            .shrunk = any(failed_for_memory_),
+                            .short_of_memory = any(short_of_memory_),
+                            .chained = any(runner_.chained_spans),
+                            .copies = any(runner_.copies.started),
+                            .refused_copies = any(runner_.copies.refused),
+                            .lost_copies = any(runner_.copies.lost),
+                            .landings = any(runner_.landings.started),
+                            .refused_landings = any(runner_.landings.refused),
+                            .steps_beside_landings = any(steps_beside_landings_)};
+    if (own_) add_own_memory(counts, usage);
+    return counts;
+  }
+
+  void add_own_memory(ElasticCounts& counts, const EngineUsage& usage) const {
+    const auto any = [](std::int64_t count) { return std::int64_t{count > 0}; };
+    counts.handed_over = usage.handovers.sequences;
+    counts.handovers = any(usage.handovers.sequences);
+    counts.fetched = any(usage.handovers.fetches);
+    counts.stayed = any(usage.handovers.stayed);
+    counts.restarts = any(usage.handovers.restarts);
+    counts.failed_copies = any(own_->link.failed);
+    counts.prompts_moved = any(usage.prompt_pool.compacted_units);
+    counts.ahead_beside_prompts = any(own_->late.beside);
+    counts.windows = any(std::ranges::count_if(
+        model_.layers(), [](const LayerSpec& layer) { return layer.kind == LayerKind::window; }));
+    counts.without_slots = any(model_.is_recurrent() ? 0 : 1);
+    counts.steps_beside_copies = own_->link.steps_beside;
+    counts.changes_beside_copies = own_->link.changes_beside;
   }
 
   std::int64_t engine_compacted() { return engine_.pool().compacted_units(); }
@@ -454,6 +576,7 @@ class Scenario : private Listener {
   Fault fault_;
   LayeredRunner runner_;
   Lane lane_;
+  std::unique_ptr<OwnMemory> own_;  ///< null: one memory
   Engine engine_;
   std::int32_t length_max_ = engine_.length_max();  ///< at first
   std::int64_t disk_failures_ = 0, failed_steps_ = 0, failed_reads_ = 0, answers_ = 0, steps_ = 0;
@@ -471,8 +594,13 @@ class Scenario : private Listener {
 }  // namespace
 
 ElasticCounts run_elastic_scenario(std::uint64_t seed, Fault fault, bool checks_rules,
-                                   bool has_lanes) {
-  return Scenario(seed, fault, checks_rules, has_lanes).run();
+                                   Prompts prompts) {
+  return Scenario(seed, fault, checks_rules, prompts).run();
+}
+
+ElasticCounts run_own_memory_scenario(std::uint64_t seed, LinkBug bug) {
+  // Nothing is drafted, so this is no fault: a slot holds the state at its span's end alone.
+  return Scenario(seed, Fault::rejected_token_kept, true, Prompts::in_own_memory, bug).run();
 }
 
 using namespace hyb;
@@ -519,6 +647,18 @@ void add(ElasticCounts& sum, const ElasticCounts& one) {
   sum.landings += one.landings;
   sum.refused_landings += one.refused_landings;
   sum.steps_beside_landings += one.steps_beside_landings;
+  sum.handovers += one.handovers;
+  sum.handed_over += one.handed_over;
+  sum.fetched += one.fetched;
+  sum.stayed += one.stayed;
+  sum.restarts += one.restarts;
+  sum.failed_copies += one.failed_copies;
+  sum.prompts_moved += one.prompts_moved;
+  sum.ahead_beside_prompts += one.ahead_beside_prompts;
+  sum.windows += one.windows;
+  sum.without_slots += one.without_slots;
+  sum.steps_beside_copies += one.steps_beside_copies;
+  sum.changes_beside_copies += one.changes_beside_copies;
 }
 
 bool is_found(Fault fault, bool checks_rules) {
@@ -572,7 +712,7 @@ TEST_SUITE("sim/elastic") {
     const Quiet quiet;
     ElasticCounts sum;
     const bool are_all = run_seeds(schedules(20'000), [&](std::uint64_t seed) {
-      add(sum, run_elastic_scenario(seed, Fault::none, true, true));
+      add(sum, run_elastic_scenario(seed, Fault::none, true, Prompts::in_lane));
     });
     MESSAGE("schedules " << sum.schedules << ", steps " << sum.steps << ", of prompts "
                          << sum.lane_steps << "; schedules with hits " << sum.hits
@@ -611,6 +751,50 @@ TEST_SUITE("sim/elastic") {
     }
     // Checksums keep its bytes out of every answer.
     CHECK(is_found(Fault::buffer_reused_too_early, true));
+  }
+}
+
+TEST_SUITE("sim/sides") {
+  TEST_CASE("the same with memory of its own for prompts, for all kinds of layer memory") {
+    const Quiet quiet;
+    ElasticCounts sum;
+    const bool are_all = run_seeds(
+        schedules(4'000), [&](std::uint64_t seed) { add(sum, run_own_memory_scenario(seed)); });
+    MESSAGE("schedules " << sum.schedules << ", steps " << sum.steps << ", of prompts "
+                         << sum.lane_steps << ", beside copies from there "
+                         << sum.steps_beside_copies << ", with changes of owners "
+                         << sum.changes_beside_copies << ", handed over " << sum.handed_over
+                         << "; schedules with windows " << sum.windows << ", without slots "
+                         << sum.without_slots << ", hand-overs " << sum.handovers << ", fetches "
+                         << sum.fetched << ", prompts beside answers " << sum.stayed
+                         << ", room given up " << sum.restarts << ", failed copies "
+                         << sum.failed_copies << ", compaction of prompts " << sum.prompts_moved
+                         << ", of answers " << sum.moved << ", answers begun early beside prompts "
+                         << sum.ahead_beside_prompts << ", preemptions " << sum.preemptions
+                         << ", failed steps " << sum.failed_steps << ", cancelled " << sum.cancelled
+                         << ", packed " << sum.packed << ", hits " << sum.hits
+                         << ", superblocks uncommitted " << sum.uncommitted << ", given back "
+                         << sum.shrunk << ", short of memory " << sum.short_of_memory);
+    if (!are_all) return;
+    const std::int64_t few = sum.schedules / 20;
+    for (const std::int64_t count :
+         {sum.windows, sum.without_slots, sum.handovers, sum.prompts_moved, sum.moved,
+          sum.ahead_beside_prompts, sum.preemptions, sum.failed_steps, sum.cancelled, sum.packed,
+          sum.hits, sum.uncommitted, sum.shrunk, sum.restarts, sum.failed_copies,
+          sum.changes_beside_copies}) {
+      CHECK(count > few);
+    }
+    CHECK(sum.fetched > sum.schedules / 100);
+    CHECK(sum.stayed > sum.schedules / 100);
+  }
+
+  TEST_CASE("planted bugs are found, for all kinds of layer memory") {
+    const Quiet quiet;
+    for (const LinkBug bug : {LinkBug::completed_early, LinkBug::slot_early, LinkBug::hit_as_sent,
+                              LinkBug::sides_exchanged, LinkBug::group_lost}) {
+      CAPTURE(name_of(bug));
+      CHECK(any_seed_fails(1000, [&](std::uint64_t seed) { run_own_memory_scenario(seed, bug); }));
+    }
   }
 }
 

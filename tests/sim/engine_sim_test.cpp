@@ -32,6 +32,7 @@ struct EngineCounts {
   std::int64_t steps_ahead = 0, dropped = 0;  ///< begun early; prepared, but never begun
   std::int64_t refused = 0;                   ///< could not be prepared
   std::int64_t overlapping = 0;               ///< begun while another step was running
+  std::int64_t ahead_beside = 0;              ///< begun early while one of prompts was running
   DraftCounts drafts;
   std::int64_t branch_drafts = 0, branches_taken = 0;
   std::int64_t advanced = 0;                       ///< states, by order
@@ -44,6 +45,8 @@ struct EngineCounts {
   std::int64_t replaced = 0;
   HandoverStats handovers;
   std::int64_t units = 0, failed_copies = 0;  ///< of a link
+  /// Steps of prompts while pages of theirs were copied, and such with changes of owners.
+  std::int64_t steps_beside_copies = 0, changes_beside_copies = 0;
   std::int64_t side_steps = 0, side_failures = 0, preemptions = 0;
 };
 
@@ -294,7 +297,8 @@ class Scenario : private Listener {
                        checks_rules),
         side_(prompt_runner_, ~seed + 2),
         link_(
-            ~seed + 3, link.value_or(LinkBug::none), setting_.capacity.memory.slot_view(),
+            ~seed + 3, link.value_or(LinkBug::none), prompt_runner_.capacity().memory,
+            setting_.capacity.memory,
             [this](UnitLink::Direction direction, const UnitMove& move) { copy(direction, move); }),
         has_lanes_(lanes.has_value()),
         has_sides_(link.has_value()),
@@ -311,6 +315,13 @@ class Scenario : private Listener {
       return fails;
     };
     prompt_runner_.fails = runner_.fails;
+    runner_.on_step = [this](const Step& step) {
+      link_.check_beside(SimLink::Side::answers, step);
+    };
+    prompt_runner_.on_step = [this](const Step& step) {
+      link_.check_beside(SimLink::Side::prompts, step);
+    };
+    late_.is_beside = [this] { return lane_.is_under_way() || side_.is_under_way(); };
     link_.fails = [this] { return setting_.is_rough && link_.failed < 10 && random_.chance(3); };
   }
 
@@ -346,7 +357,10 @@ class Scenario : private Listener {
     counts_.side_failures = side_.failed;
     counts_.units = link_.units;
     counts_.failed_copies = link_.failed;
+    counts_.steps_beside_copies = link_.steps_beside;
+    counts_.changes_beside_copies = link_.changes_beside;
     late_.check();
+    link_.check();
     const EngineUsage usage = engine_.usage();
     counts_.handovers = usage.handovers;
     counts_.preemptions = usage.preemptions;
@@ -362,6 +376,7 @@ class Scenario : private Listener {
     counts_.dropped = late_.prepared - late_.begun_early;
     counts_.refused = late_.refused;
     counts_.overlapping = late_.overlapping;
+    counts_.ahead_beside = late_.beside;
     counts_.hits = usage.prefixes.hits;
     counts_.evicted = usage.prefixes.evicted;
     counts_.prefix_waits = usage.prefix_waits;
@@ -737,6 +752,7 @@ TEST_SUITE("sim/lanes") {
       sum.lane_done += counts.lane_done;
       sum.steps_beside += counts.steps_beside;
       sum.steps_ahead += counts.steps_ahead;
+      sum.ahead_beside += counts.ahead_beside;
       sum.answers += counts.answers;
       sum.cancelled += counts.cancelled;
       sum.failed_steps += counts.failed_steps;
@@ -749,12 +765,12 @@ TEST_SUITE("sim/lanes") {
     });
     MESSAGE("steps " << sum.steps << ", of prompts " << sum.lane_steps << ", done in time "
                      << sum.lane_done << ", failed " << sum.lane_failures << ", beside them "
-                     << sum.steps_beside << ", begun early " << sum.steps_ahead << ", answers "
-                     << sum.answers << ", cancelled " << sum.cancelled << ", failed steps "
-                     << sum.failed_steps << ", reused " << sum.reused << ", preempted tokens "
-                     << sum.preempted_tokens << ", hits " << sum.hits << ", evicted " << sum.evicted
-                     << ", owner changes " << sum.owner_changes << ", drafts accepted "
-                     << sum.drafts.accepted);
+                     << sum.steps_beside << ", begun early " << sum.steps_ahead
+                     << ", of those beside them " << sum.ahead_beside << ", answers " << sum.answers
+                     << ", cancelled " << sum.cancelled << ", failed steps " << sum.failed_steps
+                     << ", reused " << sum.reused << ", preempted tokens " << sum.preempted_tokens
+                     << ", hits " << sum.hits << ", evicted " << sum.evicted << ", owner changes "
+                     << sum.owner_changes << ", drafts accepted " << sum.drafts.accepted);
     if (!are_all) return;
     CHECK(sum.lane_steps > 20'000);
     CHECK(sum.lane_done > 3'000);
@@ -762,7 +778,7 @@ TEST_SUITE("sim/lanes") {
     CHECK(sum.lane_failures > 300);
     CHECK(sum.failed_steps - sum.lane_failures > 300);
     CHECK(sum.kept > 300);
-    CHECK(sum.steps_ahead > 1'000);
+    CHECK(sum.ahead_beside > 1'000);
     CHECK(sum.preempted_tokens > 10'000);
     CHECK(sum.cancelled > 500);
     CHECK(sum.hits > 1'000);
@@ -834,7 +850,10 @@ TEST_SUITE("sim/sides") {
       sum.steps += counts.steps;
       sum.side_steps += counts.side_steps;
       sum.side_failures += counts.side_failures;
+      sum.steps_beside_copies += counts.steps_beside_copies;
+      sum.changes_beside_copies += counts.changes_beside_copies;
       sum.steps_ahead += counts.steps_ahead;
+      sum.ahead_beside += counts.ahead_beside;
       sum.answers += counts.answers;
       sum.cancelled += counts.cancelled;
       sum.failed_steps += counts.failed_steps;
@@ -851,7 +870,10 @@ TEST_SUITE("sim/sides") {
       sum.handovers.restarts += counts.handovers.restarts;
     });
     MESSAGE("steps " << sum.steps << ", of prompts " << sum.side_steps << ", of these failed "
-                     << sum.side_failures << ", begun early " << sum.steps_ahead << ", answers "
+                     << sum.side_failures << ", beside copies from there "
+                     << sum.steps_beside_copies << ", with changes of owners "
+                     << sum.changes_beside_copies << ", begun early " << sum.steps_ahead
+                     << ", of those beside prompts " << sum.ahead_beside << ", answers "
                      << sum.answers << ", handed over " << sum.handovers.sequences << ", fetched "
                      << sum.handovers.fetches << ", prompts beside answers " << sum.handovers.stayed
                      << ", room given up " << sum.handovers.restarts << ", units copied "
@@ -869,7 +891,9 @@ TEST_SUITE("sim/sides") {
     CHECK(sum.handovers.fetches > 60);
     CHECK(sum.handovers.stayed > 80);
     CHECK(sum.handovers.restarts > 500);
-    CHECK(sum.steps_ahead > 500);
+    CHECK(sum.steps_beside_copies > 5'000);
+    CHECK(sum.changes_beside_copies > 500);
+    CHECK(sum.ahead_beside > 5'000);
     CHECK(sum.cancelled > 500);
     CHECK(sum.preemptions > 1'000);
     CHECK(sum.hits > 1'000);

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 #include <utility>
-#include <variant>
-#include <vector>
+
+#include "tests/sim/named_units.h"
 
 namespace hyb::sim {
 
@@ -17,76 +17,23 @@ const char* name_of(LaneBug bug) {
 
 namespace {
 
-using Unit = std::pair<ViewId, std::int32_t>;
-
-/// What a step reads and writes.
-struct Named {
-  std::set<Unit> read, written;
-  std::set<SuperblockId> owners_changed;
-};
-
-void add(std::set<Unit>& units, ViewId view, std::int32_t unit) {
-  if (unit >= 0) units.emplace(view, unit);
-}
-
-void add(Named& named, const MemoryLayout& layout, const Span& span) {
-  const std::int32_t size = std::max(layout.page_tokens, 1);
-  const auto end = span.position + static_cast<std::int32_t>(span.tokens.size());
-  for (std::size_t group = 0; group < span.tables.size(); ++group) {
-    const ViewId view{static_cast<std::int32_t>(group)};
-    for (std::int32_t page = 0; page * size < end; ++page) {
-      const std::int32_t unit = index(span.tables[group][static_cast<std::size_t>(page)]);
-      add((page + 1) * size > span.position ? named.written : named.read, view, unit);
-    }
-  }
-  add(named.read, layout.slot_view(), index(span.read_slot));
-  add(named.written, layout.slot_view(), index(span.write_slot));
-  add(named.written, layout.ring_view(), index(span.ring));
-}
-
-void add(Named& named, const MemoryLayout& layout, const Order& order) {
-  if (const auto* copy = std::get_if<UnitCopy>(&order)) {
-    add(named.read, copy->view, copy->from);
-    add(named.written, copy->view, copy->to);
-  } else if (const auto* pack = std::get_if<PackSlot>(&order)) {
-    add(named.read, layout.slot_view(), index(pack->from));
-    add(named.written, layout.packed_view(), index(pack->to));
-  } else if (const auto* unpack = std::get_if<UnpackSlot>(&order)) {
-    add(named.read, layout.packed_view(), index(unpack->from));
-    add(named.written, layout.slot_view(), index(unpack->to));
-  } else if (const auto* advanced = std::get_if<AdvanceSlot>(&order)) {
-    add(named.read, layout.slot_view(), index(advanced->from));
-    add(named.read, layout.ring_view(), index(advanced->ring));
-    add(named.written, layout.slot_view(), index(advanced->to));
-  } else {
-    named.owners_changed.insert(std::get<ChangeOwner>(order).superblock);
-  }
-}
-
-Named named_by(const MemoryLayout& layout, const Step& step) {
-  Named named;
-  for (const Order& order : step.orders) add(named, layout, order);
-  for (const Span& span : step.spans) add(named, layout, span);
-  return named;
-}
-
-bool overlap(const std::set<Unit>& some, const std::set<Unit>& others) {
+bool overlap(const std::set<NamedUnit>& some, const std::set<NamedUnit>& others) {
   return std::any_of(some.begin(), some.end(),
-                     [&](const Unit& unit) { return others.contains(unit); });
+                     [&](const NamedUnit& unit) { return others.contains(unit); });
 }
 
 }  // namespace
 
 void SharedRunner::check_beside(const Step& step) const {
   const MemoryLayout& layout = capacity().memory;
-  const Named mine = named_by(layout, step), theirs = named_by(layout, *beside_);
+  const NamedUnits mine = named_by(layout, step), theirs = named_by(layout, *beside_);
   if (overlap(mine.written, theirs.written) || overlap(mine.written, theirs.read)) {
     throw Violation("a step writes what the other lane's step names");
   }
   if (overlap(mine.read, theirs.written)) {
     throw Violation("a step reads what the other lane's step writes");
   }
-  for (const std::set<Unit>* units : {&theirs.read, &theirs.written}) {
+  for (const std::set<NamedUnit>* units : {&theirs.read, &theirs.written}) {
     for (const auto& [view, unit] : *units) {
       const SuperblockId superblock{unit / layout.units_per_superblock(view)};
       if (mine.owners_changed.contains(superblock)) {

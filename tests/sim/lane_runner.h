@@ -65,6 +65,7 @@ class LaneRunner final : public Runner {
 
   Capacity capacity() const override { return runner_->capacity(); }
   bool is_async() const override { return true; }
+  bool is_under_way() const { return step_.has_value(); }
   StepResult run(const Step& step) override;
   void launch(const Step& step) override;
   bool is_done() override;

@@ -68,11 +68,11 @@ void LateRunner::do_step(UnderWay& step) {
     drawn_before_ = std::exchange(drawn_, {});
     step.result = drawn_ = runner_->run(step.step.step);
     has_failed_ = false;
-  } catch (const StepFailure&) {
+  } catch (const Violation&) {
+    violation_ = step.failure = std::current_exception();
+  } catch (...) {
     has_failed_ = true;
     step.failure = std::current_exception();
-  } catch (...) {
-    violation_ = step.failure = std::current_exception();
   }
 }
 
@@ -123,6 +123,7 @@ void LateRunner::launch_prepared() {
   UnderWay step = {.step = *std::exchange(next_, std::nullopt), .awaits_tokens = true};
   ++begun_early;
   if (!under_way_.empty()) ++overlapping;
+  if (is_beside()) ++beside;
   if (bug_ == LateBug::step_lost && begun_early % 3 == 0) {
     step.is_done = true;
     step.result = delivered_;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <list>
 #include <optional>
 #include <vector>
@@ -46,6 +47,9 @@ class LateRunner : public Runner {
   bool can_draft() const override { return runner_->can_draft(); }
   std::vector<std::vector<SampledToken>> draft(const Step& step) override;
   SampledToken draw(std::span<const float> logits, const SampleRow& row) override;
+  bool commit(SuperblockId superblock, bool may_create) override {
+    return runner_->commit(superblock, may_create);
+  }
   void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override;
   void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) override;
 
@@ -55,6 +59,10 @@ class LateRunner : public Runner {
   std::int64_t prepared = 0, begun_early = 0;
   std::int64_t overlapping = 0;  ///< of those begun early, while another step was running
   std::int64_t refused = 0;      ///< steps that could not be prepared
+  std::int64_t beside = 0;       ///< of those begun early, while another lane's step was running
+
+  /// Whether another lane has a step under way.
+  std::function<bool()> is_beside = [] { return false; };
 
   /// All that a step's views show, as it was.
   struct Kept {

@@ -157,6 +157,7 @@ void LayeredRunner::rule(bool holds, const char* text) const {
 }
 
 StepResult LayeredRunner::run(const Step& step) {
+  on_step(step);
   ++steps;
   if (fails()) throw StepFailure();
   carry_out(step.orders);
@@ -445,16 +446,25 @@ MemoryLayout random_layout(Random& random, const LayeredModel& model) {
     layout.groups.push_back(
         {.kind = &model.kind_of(group),
          .page_bytes = LayeredRunner::page_bytes(model, group, layout.page_tokens),
-         .pages_per_superblock = random.between(2, 8)});
+         .pages_per_superblock = 0});
   }
   if (model.is_recurrent()) {
-    layout.slots = {.bytes = LayeredRunner::slot_bytes(), .per_superblock = random.between(1, 4)};
-    layout.packed = {.bytes = LayeredRunner::slot_bytes(), .per_superblock = random.between(4, 8)};
+    layout.slots.bytes = LayeredRunner::slot_bytes();
+    layout.packed.bytes = LayeredRunner::slot_bytes();
   }
-  const std::int32_t views =
-      static_cast<std::int32_t>(model.groups()) + (model.is_recurrent() ? 1 : 0);
-  layout.superblocks = random.between(views + 1, 3 * views + 5);
+  cut(random, layout);
   return layout;
+}
+
+void cut(Random& random, MemoryLayout& layout) {
+  auto views = static_cast<std::int32_t>(layout.groups.size());
+  for (PageGroup& group : layout.groups) group.pages_per_superblock = random.between(2, 8);
+  if (layout.slots.bytes > 0) {
+    ++views;
+    layout.slots.per_superblock = random.between(1, 4);
+    layout.packed.per_superblock = random.between(4, 8);
+  }
+  layout.superblocks = random.between(views + 1, 3 * views + 5);
 }
 
 }  // namespace hyb::sim

@@ -190,6 +190,8 @@ class LayeredRunner : public Runner {
                                 std::int32_t page_tokens);
   static std::size_t slot_bytes();
 
+  /// Called before each step, with it.
+  std::function<void(const Step&)> on_step = [](const Step&) {};
   /// Called before each step and at each change of owner: true makes the step fail there.
   std::function<bool()> fails = [] { return false; };
   /// The same of read().
@@ -250,7 +252,9 @@ class LayeredRunner : public Runner {
   std::map<std::pair<std::size_t, PageId>, PageId> aliases_;  ///< of partial_page_shared
 };
 
-/// A layout for the model with random page and superblock sizes and `superblocks` superblocks.
+/// A layout for the model with random page sizes, cut at random.
 MemoryLayout random_layout(Random& random, const LayeredModel& model);
+/// Another number of superblocks, with other numbers of the same units.
+void cut(Random& random, MemoryLayout& layout);
 
 }  // namespace hyb::sim

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "tests/sim/named_units.h"
 #include "tests/sim/toy_runner.h"
 
 namespace hyb::sim {
@@ -47,8 +48,8 @@ StepResult SideRunner::wait() {
 }
 
 const char* name_of(LinkBug bug) {
-  static const char* const names[] = {"none", "completed early", "slot early", "hit as sent",
-                                      "sides exchanged"};
+  static const char* const names[] = {"none",        "completed early", "slot early",
+                                      "hit as sent", "sides exchanged", "group lost"};
   return names[static_cast<int>(bug)];
 }
 
@@ -63,7 +64,7 @@ class SimLink::Copies final : public UnitCopies {
     if (!job_.is_done()) ++link_->dropped;
   }
   bool is_done() override {
-    if (!job_.is_done() && link_->random_.chance(50)) link_->copy_one(job_);
+    if (!job_.is_done() && link_->random_.chance(link_->pace_)) link_->copy_one(job_);
     return job_.is_done();
   }
   void wait() override {
@@ -77,13 +78,65 @@ class SimLink::Copies final : public UnitCopies {
 };
 
 std::unique_ptr<UnitCopies> SimLink::start(Direction direction, std::vector<UnitMove> moves) {
+  check_start(direction, moves);
   ++started;
   return std::make_unique<Copies>(*this, direction, std::move(moves));
 }
 
-bool SimLink::skips(const UnitMove& move) const {
-  if (bug_ == LinkBug::slot_early) return move.view == slots_;
-  return bug_ == LinkBug::hit_as_sent && move.view == ViewId{0} && move.view != slots_;
+/// What one copy writes no other one names.
+void SimLink::check_start(Direction direction, const std::vector<UnitMove>& moves) {
+  for (const Job* const job : jobs_) {
+    for (const Side side : {Side::prompts, Side::answers}) {
+      const bool is_read = reads(direction, side), is_read_there = reads(job->direction, side);
+      if (job->is_done() || (is_read && is_read_there)) continue;
+      for (const UnitMove& move : moves) {
+        const std::int32_t unit = is_read ? move.from : move.to;
+        const bool is_named = std::ranges::any_of(job->moves, [&](const UnitMove& other) {
+          return other.view == move.view && (is_read_there ? other.from : other.to) == unit;
+        });
+        if (is_named) refuse("a copy writes what another one names");
+      }
+    }
+  }
+}
+
+void SimLink::check_beside(Side side, const Step& step) {
+  if (std::ranges::all_of(jobs_, [](const Job* job) { return job->is_done(); })) return;
+  const MemoryLayout& layout = layouts_[static_cast<std::size_t>(side)];
+  const NamedUnits named = named_by(layout, step);
+  bool is_beside = false;
+  for (const Job* const job : jobs_) {
+    if (job->is_done()) continue;
+    const bool is_read = reads(job->direction, side);
+    is_beside = is_beside || (is_read && side == Side::prompts);
+    for (const UnitMove& move : job->moves) {
+      const NamedUnit unit = {move.view, is_read ? move.from : move.to};
+      if (named.written.contains(unit)) refuse("a step writes what is copied");
+      if (!is_read && named.read.contains(unit)) refuse("a step reads where copies go");
+      const SuperblockId superblock{unit.second / layout.units_per_superblock(move.view)};
+      if (named.owners_changed.contains(superblock)) {
+        refuse("the superblock of what is copied changes its owner");
+      }
+    }
+  }
+  if (!is_beside) return;
+  ++steps_beside;
+  if (!named.owners_changed.empty()) ++changes_beside;
+}
+
+bool SimLink::skips(const UnitMove& move, bool is_first) const {
+  const ViewId slots = layouts_.front().slot_view();  // the same on both sides
+  const bool is_page = index(move.view) < index(slots);
+  switch (bug_) {
+    case LinkBug::slot_early:
+      return move.view == slots;
+    case LinkBug::hit_as_sent:
+      return is_first && is_page && move.view == ViewId{0};
+    case LinkBug::group_lost:
+      return is_page && move.view != ViewId{0};
+    default:
+      return false;
+  }
 }
 
 void SimLink::copy_one(Job& job) {
@@ -95,20 +148,39 @@ void SimLink::copy_one(Job& job) {
   const UnitMove move = job.moves[job.done++];
   ++units;
   const bool is_first = job.done == 1, is_last = job.done == job.moves.size();
-  if (skips(move) && (is_first || move.view == slots_)) return;
+  if (skips(move, is_first)) return;
   if (bug_ == LinkBug::completed_early && is_last) {
     forgotten_.emplace_back(job.direction, move);
     return;
   }
   const bool is_to_answers =
       (job.direction == Direction::to_answers) != (bug_ == LinkBug::sides_exchanged);
-  copy_(is_to_answers ? Direction::to_answers : Direction::to_prompts, move);
+  try {
+    copy_(is_to_answers ? Direction::to_answers : Direction::to_prompts, move);
+  } catch (const Violation&) {
+    violation_ = violation_ ? violation_ : std::current_exception();
+    job.failure = std::current_exception();
+  } catch (...) {
+    ++failed;
+    job.failure = std::current_exception();
+  }
+}
+
+void SimLink::refuse(const char* text) {
+  Violation violation(text);
+  if (!violation_) violation_ = std::make_exception_ptr(violation);
+  throw violation;
+}
+
+void SimLink::check() const {
+  if (violation_) std::rethrow_exception(violation_);
 }
 
 void SimLink::go_on() {
+  check();
   for (const auto& [direction, move] : std::exchange(forgotten_, {})) copy_(direction, move);
   for (Job* const job : jobs_) {
-    while (!job->is_done() && random_.chance(60)) copy_one(*job);
+    while (!job->is_done() && random_.chance(pace_)) copy_one(*job);
   }
 }
 

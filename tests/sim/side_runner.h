@@ -1,15 +1,19 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/engine/runner.h"
 #include "core/memory/link/unit_link.h"
+#include "core/memory/pool/layout.h"
 #include "tests/sim/random.h"
 
 namespace hyb::sim {
@@ -23,6 +27,7 @@ class SideRunner final : public Runner {
 
   Capacity capacity() const override { return runner_->capacity(); }
   bool is_async() const override { return true; }
+  bool is_under_way() const { return step_ != nullptr; }
   StepResult run(const Step& step) override;
   void launch(const Step& step) override;
   bool is_done() override;
@@ -60,26 +65,42 @@ enum class LinkBug {
   slot_early,       ///< a state that goes on is handed over before it has its bytes
   hit_as_sent,      ///< the first page counts as sent
   sides_exchanged,  ///< what is to go to one side is read there
+  group_lost,       ///< pages of the first group alone are copied
 };
 
 const char* name_of(LinkBug bug);
 
 /// Copies unit by unit, each at some moment between start() and the end of wait(), or fails then.
+/// Knows what may not happen to the units meanwhile.
 class SimLink final : public UnitLink {
  public:
   using Copy = std::function<void(Direction, const UnitMove&)>;
+  enum class Side : std::uint8_t { prompts, answers };
 
-  SimLink(std::uint64_t seed, LinkBug bug, ViewId slots, Copy copy)
-      : random_(seed), bug_(bug), slots_(slots), copy_(std::move(copy)) {}
+  /// Between the memory of prompts and that of answers.
+  SimLink(std::uint64_t seed, LinkBug bug, MemoryLayout prompts, MemoryLayout answers, Copy copy)
+      : random_(seed),
+        pace_(pace_of(seed)),
+        bug_(bug),
+        layouts_{std::move(prompts), std::move(answers)},
+        copy_(std::move(copy)) {}
 
   std::unique_ptr<UnitCopies> start(Direction direction, std::vector<UnitMove> moves) override;
   /// Between two calls of the engine: some more of what is under way.
   void go_on();
+  /// Throws the first Violation, also where the engine caught it.
+  void check() const;
+  /// A step of this side is about to run: it neither writes nor moves what copies under way read,
+  /// does not name what they write, and takes no superblock of theirs. Throws Violation.
+  void check_beside(Side side, const Step& step);
 
   /// Called before each unit: true makes its copies fail there.
   std::function<bool()> fails = [] { return false; };
 
   std::int64_t started = 0, units = 0, failed = 0, dropped = 0;
+  /// Steps of the side of prompts while its units were copied, and those of them in which others of
+  /// its superblocks changed their owners.
+  std::int64_t steps_beside = 0, changes_beside = 0;
 
  private:
   struct Job {
@@ -92,15 +113,27 @@ class SimLink final : public UnitLink {
   };
   class Copies;
 
+  static bool reads(Direction direction, Side side) {
+    return (direction == Direction::to_answers) == (side == Side::prompts);
+  }
+  void check_start(Direction direction, const std::vector<UnitMove>& moves);
   void copy_one(Job& job);
-  bool skips(const UnitMove& move) const;
+  [[noreturn]] void refuse(const char* text);
+  bool skips(const UnitMove& move, bool is_first) const;
+
+  static std::int32_t pace_of(std::uint64_t seed) {
+    static constexpr std::int32_t paces[] = {4, 20, 60};
+    return paces[seed / 2 % std::size(paces)];
+  }
 
   Random random_;
+  std::int32_t pace_;  ///< percent of the looks at a copy that find a unit more there
   LinkBug bug_;
-  ViewId slots_;
+  std::array<MemoryLayout, 2> layouts_;  ///< by Side
   Copy copy_;
   std::vector<Job*> jobs_;
   std::vector<std::pair<Direction, UnitMove>> forgotten_;  ///< by LinkBug::completed_early
+  std::exception_ptr violation_;                           ///< the first one
 };
 
 }  // namespace hyb::sim

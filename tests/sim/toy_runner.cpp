@@ -73,6 +73,7 @@ void ToyRunner::rule(bool holds, const std::string& text) const {
 }
 
 StepResult ToyRunner::run(const Step& step) {
+  on_step(step);
   ++steps;
   orders += static_cast<std::int64_t>(step.orders.size());
   spans_max = std::max(spans_max, static_cast<std::int64_t>(step.spans.size()));
@@ -408,6 +409,7 @@ void ToyRunner::run_span(const Step& step, const Span& planned, StepResult& resu
 }
 
 std::vector<std::vector<SampledToken>> ToyRunner::draft(const Step& step) {
+  on_step(step);
   ++steps;
   orders += static_cast<std::int64_t>(step.orders.size());
   const bool is_failing = fails();

@@ -83,6 +83,8 @@ class ToyRunner : public Runner {
   /// A unit of another toy of the same model, as a link copies it.
   void receive(const ToyRunner& other, ViewId view, std::int32_t from, std::int32_t to);
 
+  /// Called before each step, with it.
+  std::function<void(const Step&)> on_step = [](const Step&) {};
   /// Called before each step: true makes it fail, after it has written rubbish into some of what it
   /// was to write.
   std::function<bool()> fails = [] { return false; };
