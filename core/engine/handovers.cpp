@@ -4,6 +4,7 @@
 #include <array>
 #include <exception>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 #include "core/base/error.h"
@@ -204,7 +205,10 @@ void Handovers::place(Sequence& sequence) {
   const auto seconds = [&](std::int32_t length, std::int32_t shared) {
     return static_cast<double>(content_bytes_held(layout, length, shared)) / bytes_per_second_;
   };
-  const double copied = seconds(there.resumable, here.resumable);
+  // What steps go on writing is not copied beside them.
+  const double copied = answers_.pool->is_written(there.snapshot->checkpoint)
+                            ? std::numeric_limits<double>::infinity()
+                            : seconds(there.resumable, here.resumable);
   const double again = cost.of(there.resumable) - cost.of(here.resumable);
   const double handed = seconds(sequence.tokens(), there.resumable);
   const double rest = cost.of(sequence.tokens()) - cost.of(there.resumable);

@@ -141,6 +141,16 @@ Checkpoint MemoryPool::share(const Checkpoint& checkpoint) {
   return other;
 }
 
+bool MemoryPool::is_written(const Checkpoint& checkpoint) const {
+  if (groups() == 0 || checkpoint.length_ % page_tokens() == 0) return false;
+  const auto page = static_cast<std::size_t>(checkpoint.length_ / page_tokens());
+  return std::ranges::any_of(memories_.all(), [&](const Memory* memory) {
+    if (static_cast<std::size_t>(memory->length_ / page_tokens()) != page) return false;
+    const PageTable& own = memory->tables_.front();  // partly filled pages are held in all groups
+    return page < own.size() && own[page] == checkpoint.tables_.front()[page];
+  });
+}
+
 /// Every unit that the memory holds.
 template <typename Action>
 void MemoryPool::for_units(const Memory& memory, const Action& action) const {

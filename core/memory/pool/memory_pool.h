@@ -87,6 +87,9 @@ class MemoryPool {
 
   /// Another checkpoint of the same units.
   Checkpoint share(const Checkpoint& checkpoint);
+  /// Whether a sequence goes on in the last page of the checkpoint, which is partly filled: steps
+  /// write it, after the checkpoint's own tokens.
+  bool is_written(const Checkpoint& checkpoint) const;
 
   /// While a step that names the memory runs beside others: its units are not moved, and after a
   /// failed step of another lane their superblocks keep their owners. The memory is neither changed

@@ -105,6 +105,25 @@ TEST_SUITE("core/memory/memory_pool") {
     CHECK(pool.all_free());
   }
 
+  TEST_CASE("a checkpoint is written as long as a sequence goes on in its last page") {
+    MemoryPool pool(elastic(4));  // 4 tokens in a page
+    std::optional<Memory> memory = pool.start();
+    REQUIRE((memory && memory->reserve(12)));
+    memory->keep(4);
+    const std::optional<Checkpoint> full = memory->checkpoint();
+    memory->keep(1);
+    const std::optional<Checkpoint> partial = memory->checkpoint();
+    REQUIRE((full && partial));
+    CHECK_FALSE(pool.is_written(*full));
+    CHECK(pool.is_written(*partial));
+    std::optional<Memory> other = pool.resume(*partial);
+    REQUIRE(other);
+    memory->keep(2);
+    CHECK(pool.is_written(*partial));
+    memory->keep(1);
+    CHECK_FALSE(pool.is_written(*partial));  // the other one has a copy of the page
+  }
+
   TEST_CASE("a steady load changes no owners") {
     MemoryPool pool(elastic(8));
     for (int i = 0; i < 20; ++i) {
