@@ -2,7 +2,9 @@
 
 #include <dlfcn.h>
 
+#include <cstdint>
 #include <limits>
+#include <string>
 
 #include <fmt/format.h>
 
@@ -49,6 +51,7 @@ DriverTable load_driver(const char* library_name) {
   bind("cuMemUnmap", table.mem_unmap);
   bind("cuMemSetAccess", table.mem_set_access);
   bind("cuMemExportToShareableHandle", table.mem_export_to_shareable_handle);
+  bind("cuMemImportFromShareableHandle", table.mem_import_from_shareable_handle);
   bind("cuMemsetD8_v2", table.memset_d8);
   bind("cuStreamSynchronize", table.stream_synchronize);
   return table;
@@ -58,10 +61,12 @@ namespace {
 
 driver::Address address(const std::byte* at) { return reinterpret_cast<driver::Address>(at); }
 
+driver::Location location_of(int device) { return {.type = driver::location_device, .id = device}; }
+
 driver::AllocationProperties properties_of(int device, int handle_type) {
   return {.type = driver::allocation_pinned,
           .requested_handle_types = handle_type,
-          .location = {.type = driver::location_device, .id = device},
+          .location = location_of(device),
           .win32_meta_data = nullptr,
           .flags = {}};
 }
@@ -82,10 +87,16 @@ std::size_t CudaArena::granularity(const DriverTable& driver, int device) {
   return bytes;
 }
 
-CudaArena::CudaArena(const DriverTable& driver, int device, std::size_t handle_bytes)
+CudaArena::CudaArena(const DriverTable& driver, int device, std::size_t handle_bytes,
+                     const std::vector<int>& peers)
     : Arena(handle_bytes),
       driver_(driver),
       properties_(properties_of(device, driver::handle_posix_descriptor)) {
+  const auto add_access = [&](int reader) {
+    access_.push_back({.location = location_of(reader), .flags = driver::access_read_write});
+  };
+  add_access(device);
+  for (const int peer : peers) add_access(peer);
   const std::size_t unit = granularity(driver, device);
   if (handle_bytes == 0 || handle_bytes % unit != 0) {
     throw Error(ErrorKind::usage,
@@ -105,11 +116,21 @@ void CudaArena::unreserve(std::byte* at, std::size_t bytes) {
   check(driver_.mem_address_free(address(at), bytes), "cuMemAddressFree", bytes);
 }
 
-HandleId CudaArena::create() {
+template <typename Make>
+HandleId CudaArena::add(Make make) {
   const HandleId handle = table_.add();
   try {
-    driver::Handle made = 0;
     if (static_cast<std::size_t>(index(handle)) >= handles_.size()) handles_.push_back(0);
+    make(handle_at(handle));
+  } catch (...) {
+    table_.remove(handle);
+    throw;
+  }
+  return handle;
+}
+
+HandleId CudaArena::create() {
+  return add([&](driver::Handle& made) {
     driver::Result result = driver_.mem_create(&made, handle_bytes(), &properties_, 0);
     if (result == driver::not_permitted || result == driver::not_supported) {
       // Virtual machines and sandboxes refuse handles for other processes: those of this one do.
@@ -117,12 +138,24 @@ HandleId CudaArena::create() {
       result = driver_.mem_create(&made, handle_bytes(), &properties_, 0);
     }
     check(result, "cuMemCreate", handle_bytes());
-    handle_at(handle) = made;
-  } catch (...) {
-    table_.remove(handle);
-    throw;
+  });
+}
+
+HandleId CudaArena::import_handle(const ExportedHandle& exported) {
+  if (exported.offset != 0 || exported.bytes != handle_bytes()) {
+    throw Error(ErrorKind::usage,
+                fmt::format("memory: a handle of {} bytes at offset {} cannot be imported where "
+                            "handles are whole and of {} bytes; both sides need the same model "
+                            "and --memory options",
+                            exported.bytes, exported.offset, handle_bytes()));
   }
-  return handle;
+  return add([&](driver::Handle& made) {
+    // The driver takes the number of a descriptor in the place of a pointer.
+    void* const shareable = reinterpret_cast<void*>(static_cast<std::intptr_t>(exported.fd));
+    check(
+        driver_.mem_import_from_shareable_handle(&made, shareable, driver::handle_posix_descriptor),
+        "cuMemImportFromShareableHandle", handle_bytes());
+  });
 }
 
 void CudaArena::release(HandleId handle) {
@@ -141,10 +174,8 @@ void CudaArena::map(std::byte* at, std::span<const HandleId> handles) {
             "cuMemMap", handle_bytes());
       ++mapped;
     }
-    const driver::AccessDescription access = {.location = properties_.location,
-                                              .flags = driver::access_read_write};
     const std::size_t bytes = handles.size() * handle_bytes();
-    check(driver_.mem_set_access(address(at), bytes, &access, 1), "cuMemSetAccess", bytes);
+    check_access(driver_.mem_set_access(address(at), bytes, access_.data(), access_.size()), bytes);
   } catch (...) {
     // What cannot be undone is lost: the first failure is the one that is reported.
     if (mapped > 0) driver_.mem_unmap(address(at), mapped * handle_bytes());
@@ -186,6 +217,19 @@ std::size_t CudaArena::mappings_max() const { return std::numeric_limits<std::si
 
 driver::Handle& CudaArena::handle_at(HandleId handle) {
   return handles_[static_cast<std::size_t>(index(handle))];
+}
+
+void CudaArena::check_access(driver::Result result, std::size_t bytes) const {
+  const bool is_of_peers = result == driver::invalid_device || result == driver::not_supported;
+  if (!is_of_peers || access_.size() == 1) return check(result, "cuMemSetAccess", bytes);
+  std::string peers;
+  for (const driver::AccessDescription& access : std::span(access_).subspan(1)) {
+    peers += (peers.empty() ? "" : ", ") + std::to_string(access.location.id);
+  }
+  throw Error(ErrorKind::memory,
+              fmt::format("memory: the driver maps no memory of device {} for device {} "
+                          "(cuMemSetAccess: {}); use one device",
+                          access_.front().location.id, peers, result));
 }
 
 void CudaArena::check(driver::Result result, const char* call, std::size_t bytes) const {

@@ -19,6 +19,7 @@ using Address = unsigned long long;
 using Handle = unsigned long long;
 
 inline constexpr Result success = 0;
+inline constexpr Result invalid_device = 101;      ///< CUDA_ERROR_INVALID_DEVICE
 inline constexpr Result not_permitted = 800;       ///< CUDA_ERROR_NOT_PERMITTED
 inline constexpr Result not_supported = 801;       ///< CUDA_ERROR_NOT_SUPPORTED
 inline constexpr int allocation_pinned = 1;        ///< CU_MEM_ALLOCATION_TYPE_PINNED
@@ -73,6 +74,8 @@ struct DriverTable {
                                    const driver::AccessDescription*, std::size_t count) = nullptr;
   driver::Result (*mem_export_to_shareable_handle)(void* shareable, driver::Handle, int handle_type,
                                                    unsigned long long flags) = nullptr;
+  driver::Result (*mem_import_from_shareable_handle)(driver::Handle*, void* shareable,
+                                                     int handle_type) = nullptr;
   driver::Result (*memset_d8)(driver::Address, unsigned char value, std::size_t bytes) = nullptr;
   driver::Result (*stream_synchronize)(CUstream_st*) = nullptr;
 };
@@ -83,13 +86,18 @@ struct DriverTable {
 DriverTable load_driver(const char* library = "libcuda.so.1");
 
 /// The memory of one CUDA device, through the driver's virtual-memory calls. The caller has made a
-/// device's primary context current. Handles can be exported (POSIX descriptors) unless the driver
+/// device's primary context current. What is mapped can be read and written by the kernels of the
+/// device and of its peers. Handles can be exported (POSIX descriptors) unless the driver
 /// refuses such handles, and are mapped whole, at offset 0, because drivers accept nothing else
 /// everywhere. Mappings may change between two replays of a graph: graphs hold addresses only.
 class CudaArena final : public Arena {
  public:
-  /// Throws Error(usage) when the driver cannot make handles of this size, else Error(memory).
-  CudaArena(const DriverTable& driver, int device, std::size_t handle_bytes);
+  /// `peers`: other devices, which can reach the device's memory (cudaDeviceCanAccessPeer) and
+  /// whose primary contexts exist. Where the driver refuses one all the same, map() throws
+  /// Error(memory) with their numbers. Throws Error(usage) when the driver cannot make handles of
+  /// this size, else Error(memory).
+  CudaArena(const DriverTable& driver, int device, std::size_t handle_bytes,
+            const std::vector<int>& peers = {});
 
   /// What handles of a device are multiples of. Throws Error(memory) when the driver does not say.
   static std::size_t granularity(const DriverTable& driver, int device);
@@ -101,16 +109,26 @@ class CudaArena final : public Arena {
   void map(std::byte* at, std::span<const HandleId> handles) override;
   void unmap(std::byte* at, std::span<const HandleId> handles) override;
   ExportedHandle export_handle(HandleId handle) const override;
+  /// Memory that another arena of handles of this size exported, in this process or another one:
+  /// from now on a handle of this arena, too, which shows the same bytes and is held until it is
+  /// released here. `exported.fd` stays the caller's, which may close it now. Throws Error(usage)
+  /// for handles of another size, else Error(memory).
+  HandleId import_handle(const ExportedHandle& exported);
   void fill(std::byte* at, std::size_t bytes, std::byte value) override;
   std::size_t mappings_max() const override;
   std::size_t handles_held() const override { return table_.held(); }
 
  private:
+  /// A handle that `make` made, given where to put it; nothing has changed when that throws.
+  template <typename Make>
+  HandleId add(Make make);
   driver::Handle& handle_at(HandleId handle);
+  void check_access(driver::Result result, std::size_t bytes) const;
   void check(driver::Result result, const char* call, std::size_t bytes) const;
 
   DriverTable driver_;
   driver::AllocationProperties properties_;
+  std::vector<driver::AccessDescription> access_;  // of the device, then of its peers
   HandleTable table_;
   std::vector<driver::Handle> handles_;  // by HandleId
 };

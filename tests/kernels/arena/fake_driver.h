@@ -2,13 +2,20 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <iterator>
+#include <list>
 #include <map>
+#include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,6 +25,9 @@ namespace hyb::kernels::testing {
 
 /// CUDA's virtual-memory calls over a file in memory. It keeps the driver's rules, records what
 /// broke one, and can refuse the n-th call. table() is that of the youngest that lives.
+///
+/// Memory that is exported moves to a file of its own, whose descriptor other processes import: the
+/// bytes are really shared, and end with the last process that has them.
 class FakeDriver {
  public:
   static constexpr int invalid_value = 1;
@@ -31,10 +41,21 @@ class FakeDriver {
   }
   ~FakeDriver() {
     current_ = outer_;
+    for (const Memory& memory : memories_) {
+      if (memory.file != file_) close(memory.file);
+    }
     close(file_);
   }
   FakeDriver(const FakeDriver&) = delete;
   FakeDriver& operator=(const FakeDriver&) = delete;
+
+  static FakeDriver& current() { return *current_; }
+
+  /// One device at first. `are_peers`: each can be given access to the memory of the others.
+  void set_devices(int count, bool are_peers = true) {
+    devices_ = count;
+    are_peers_ = are_peers;
+  }
 
   static DriverTable table() {
     DriverTable table;
@@ -69,6 +90,9 @@ class FakeDriver {
     table.mem_export_to_shareable_handle = [](auto... values) {
       return current_->call([&] { return current_->export_handle(values...); });
     };
+    table.mem_import_from_shareable_handle = [](auto... values) {
+      return current_->call([&] { return current_->import_handle(values...); });
+    };
     table.memset_d8 = [](auto... values) {
       return current_->call([&] { return current_->fill(values...); });
     };
@@ -86,25 +110,43 @@ class FakeDriver {
   std::size_t handles() const { return handles_.size(); }
   std::size_t mappings() const { return mappings_.size(); }
 
+  /// Of a handle that exists.
+  int device_of(driver::Handle handle) const { return handles_.at(handle)->device; }
+  /// Created here and not free yet: it has a handle or is mapped.
+  std::size_t bytes_held(int device) const {
+    const auto found = bytes_held_.find(device);
+    return found == bytes_held_.end() ? 0 : found->second;
+  }
+  /// May all of it be read and written by kernels of the device?
+  bool is_accessible(const void* at, std::size_t bytes, int device) const {
+    return is_covered(reinterpret_cast<driver::Address>(at), bytes, [&](const Mapping& mapping) {
+      return std::count(mapping.devices.begin(), mapping.devices.end(), device) > 0;
+    });
+  }
+
  private:
+  /// What handles and mappings are of; free when there is none of both.
+  struct Memory {
+    int file;
+    std::size_t offset, bytes;
+    int device;
+    bool is_foreign = false;  ///< created by another driver
+    int users = 0;            ///< handles and mappings
+  };
+  using MemoryPlace = std::list<Memory>::iterator;
   struct Mapping {
     std::size_t bytes;
-    driver::Handle handle;
-    bool accessible;
+    MemoryPlace memory;
+    std::vector<int> devices;  ///< that may touch it
   };
   struct Fill {
     driver::Address at;
     std::size_t bytes;
     unsigned char value;
   };
-  struct Memory {
-    std::size_t offset, bytes;
-    int mappings = 0;
-    bool released = false;
-  };
-
   template <typename Action>
   int call(Action action) {
+    const std::lock_guard lock(mutex_);
     if (++calls_ == refuse_at_) return out_of_memory;
     return action();
   }
@@ -115,7 +157,7 @@ class FakeDriver {
   static void* pointer(driver::Address at) { return reinterpret_cast<void*>(at); }
 
   bool is_device(const driver::Location& location) const {
-    return location.type == driver::location_device && location.id == 0;
+    return location.type == driver::location_device && location.id >= 0 && location.id < devices_;
   }
   bool is_reserved(driver::Address at, std::size_t bytes) const {
     const auto next = ranges_.upper_bound(at);
@@ -129,9 +171,20 @@ class FakeDriver {
     const auto& [first, mapping] = *std::prev(next);
     return first + mapping.bytes > at;
   }
+  /// Is all of it mapped, and is each mapping as the predicate says?
+  template <typename Predicate>
+  bool is_covered(driver::Address at, std::size_t bytes, Predicate predicate) const {
+    for (driver::Address next = at; next < at + bytes;) {
+      const auto found = mappings_.find(next);
+      if (found == mappings_.end() || !predicate(found->second)) return false;
+      next += found->second.bytes;
+    }
+    return true;
+  }
 
   int granularity(std::size_t* granularity, const driver::AllocationProperties* wish, int) {
     if (wish->type != driver::allocation_pinned) return broken("granularity: type");
+    if (!is_device(wish->location)) return driver::invalid_device;
     *granularity = granularity_;
     return driver::success;
   }
@@ -160,31 +213,48 @@ class FakeDriver {
         (exports_ && wish->requested_handle_types != driver::handle_posix_descriptor)) {
       return broken("create: properties");
     }
-    *handle = ++last_handle_;
-    handles_[*handle] = {.offset = file_bytes_, .bytes = bytes};
+    if (ftruncate(file_, static_cast<off_t>(file_bytes_ + bytes)) != 0) return out_of_memory;
+    *handle = add_handle(add_memory(
+        {.file = file_, .offset = file_bytes_, .bytes = bytes, .device = wish->location.id}));
     file_bytes_ += bytes;
-    if (ftruncate(file_, static_cast<off_t>(file_bytes_)) != 0) return out_of_memory;
+    bytes_held_[wish->location.id] += bytes;
     return driver::success;
   }
+  MemoryPlace add_memory(const Memory& memory) {
+    memories_.push_back(memory);
+    return std::prev(memories_.end());
+  }
+  driver::Handle add_handle(MemoryPlace memory) {
+    handles_[++last_handle_] = memory;
+    ++memory->users;
+    return last_handle_;
+  }
   int release(driver::Handle handle) {
-    if (!handles_.contains(handle) || handles_[handle].released) return broken("release: twice");
-    handles_[handle].released = true;
-    forget_unused(handle);
+    const auto found = handles_.find(handle);
+    if (found == handles_.end()) return broken("release: twice");
+    const MemoryPlace memory = found->second;
+    handles_.erase(found);
+    drop(memory);
     return driver::success;
   }
   int map(driver::Address at, std::size_t bytes, std::size_t offset, driver::Handle handle,
           unsigned long long flags) {
     const auto found = handles_.find(handle);
-    if (found == handles_.end() || found->second.released) return broken("map: no such handle");
+    if (found == handles_.end()) return broken("map: no such handle");
+    const MemoryPlace memory = found->second;
     if (offset != 0 || flags != 0) return broken("map: offset 0");
-    if (bytes != found->second.bytes) return broken("map: a whole handle");
+    if (bytes != memory->bytes) return broken("map: a whole handle");
     if (!is_reserved(at, bytes)) return broken("map: outside of what is reserved");
     if (overlaps(at, bytes)) return broken("map: something is mapped here");
-    mmap(pointer(at), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, file_,
-         static_cast<off_t>(found->second.offset));
-    mappings_[at] = {.bytes = bytes, .handle = handle, .accessible = false};
-    ++found->second.mappings;
+    mappings_[at] = {.bytes = bytes, .memory = memory, .devices = {}};
+    ++memory->users;
+    show(at, mappings_[at]);
     return driver::success;
+  }
+  /// Lets the host see the memory at the address of its mapping, where a device may.
+  static void show(driver::Address at, const Mapping& mapping) {
+    mmap(pointer(at), mapping.bytes, mapping.devices.empty() ? PROT_NONE : PROT_READ | PROT_WRITE,
+         MAP_SHARED | MAP_FIXED, mapping.memory->file, static_cast<off_t>(mapping.memory->offset));
   }
   int unmap(driver::Address at, std::size_t bytes) {
     driver::Address end = at;
@@ -198,24 +268,35 @@ class FakeDriver {
     while (at < end) {
       const auto found = mappings_.find(at);
       at += found->second.bytes;
-      const driver::Handle handle = found->second.handle;
+      const MemoryPlace memory = found->second.memory;
       mappings_.erase(found);
-      --handles_[handle].mappings;
-      forget_unused(handle);
+      drop(memory);
     }
     return driver::success;
   }
   int set_access(driver::Address at, std::size_t bytes, const driver::AccessDescription* access,
                  std::size_t count) {
-    if (count != 1 || !is_device(access->location) || access->flags != driver::access_read_write) {
-      return broken("access: this device reads and writes");
+    std::vector<int> devices;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (access[i].flags != driver::access_read_write) return broken("access: to read and write");
+      if (!is_device(access[i].location)) return driver::invalid_device;
+      devices.push_back(access[i].location.id);
     }
-    for (driver::Address next = at; next < at + bytes;) {
-      const auto found = mappings_.find(next);
+    driver::Address end = at;
+    while (end < at + bytes) {
+      const auto found = mappings_.find(end);
       if (found == mappings_.end()) return broken("access: all of it is mapped");
-      found->second.accessible = true;
-      next += found->second.bytes;
-      if (next > at + bytes) return broken("access: whole mappings");
+      for (const int device : devices) {
+        if (device != found->second.memory->device && !are_peers_) return driver::invalid_device;
+      }
+      end += found->second.bytes;
+    }
+    if (devices.empty() || end != at + bytes) return broken("access: devices, whole mappings");
+    for (auto each = mappings_.find(at); each != mappings_.end() && each->first < end; ++each) {
+      for (const int device : devices) {
+        auto& all = each->second.devices;
+        if (std::count(all.begin(), all.end(), device) == 0) all.push_back(device);
+      }
     }
     mprotect(pointer(at), bytes, PROT_READ | PROT_WRITE);
     return driver::success;
@@ -224,15 +305,62 @@ class FakeDriver {
     if (!handles_.contains(handle) || type != driver::handle_posix_descriptor || flags != 0) {
       return broken("export: a handle as a descriptor");
     }
-    *static_cast<int*>(shareable) = dup(file_);
+    const MemoryPlace memory = handles_[handle];
+    if (memory->file == file_ && !move_to_own_file(memory)) return out_of_memory;
+    const int descriptor = fcntl(memory->file, F_DUPFD_CLOEXEC, 0);
+    if (descriptor < 0) return out_of_memory;
+    *static_cast<int*>(shareable) = descriptor;
+    return driver::success;
+  }
+  /// The file's name has the device, as another process finds it under the descriptor.
+  bool move_to_own_file(MemoryPlace memory) {
+    const int file = memfd_create((own_file + std::to_string(memory->device)).c_str(), MFD_CLOEXEC);
+    std::vector<std::byte> content(memory->bytes);
+    const auto bytes = static_cast<ssize_t>(memory->bytes);
+    if (pread(file_, content.data(), memory->bytes, static_cast<off_t>(memory->offset)) != bytes ||
+        pwrite(file, content.data(), memory->bytes, 0) != bytes) {
+      close(file);
+      return false;
+    }
+    punch(*memory);
+    memory->file = file;
+    memory->offset = 0;
+    for (const auto& [at, mapping] : mappings_) {
+      if (mapping.memory == memory) show(at, mapping);
+    }
+    return true;
+  }
+  int import_handle(driver::Handle* handle, void* shareable, int type) {
+    const auto descriptor = static_cast<int>(reinterpret_cast<std::intptr_t>(shareable));
+    std::array<char, 64> name{};
+    const std::string link = "/proc/self/fd/" + std::to_string(descriptor);
+    const ssize_t length = readlink(link.c_str(), name.data(), name.size() - 1);
+    const std::string prefix = "/memfd:" + own_file;
+    if (type != driver::handle_posix_descriptor || length < 0 ||
+        !std::string_view(name.data()).starts_with(prefix)) {
+      return broken("import: a descriptor that was exported");
+    }
+    const int device = std::atoi(name.data() + prefix.size());
+    if (device >= devices_) return driver::not_supported;
+    struct stat file {};
+    fstat(descriptor, &file);
+    const auto known = std::find_if(memories_.begin(), memories_.end(), [&](const Memory& memory) {
+      struct stat other {};
+      return memory.file != file_ && fstat(memory.file, &other) == 0 &&
+             other.st_ino == file.st_ino && other.st_dev == file.st_dev;
+    });
+    *handle = add_handle(known != memories_.end()
+                             ? known
+                             : add_memory({.file = fcntl(descriptor, F_DUPFD_CLOEXEC, 0),
+                                           .offset = 0,
+                                           .bytes = static_cast<std::size_t>(file.st_size),
+                                           .device = device,
+                                           .is_foreign = true}));
     return driver::success;
   }
   int fill(driver::Address at, unsigned char value, std::size_t bytes) {
-    for (driver::Address next = at; next < at + bytes;) {
-      const auto found = mappings_.find(next);
-      if (found == mappings_.end() || !found->second.accessible) return broken("fill: mapped");
-      next += found->second.bytes;
-    }
+    const auto any_may = [](const Mapping& mapping) { return !mapping.devices.empty(); };
+    if (!is_covered(at, bytes, any_may)) return broken("fill: mapped");
     fills_.push_back({.at = at, .bytes = bytes, .value = value});
     return driver::success;
   }
@@ -245,19 +373,30 @@ class FakeDriver {
     return driver::success;
   }
 
-  void forget_unused(driver::Handle handle) {
-    const Memory& memory = handles_[handle];
-    if (!memory.released || memory.mappings > 0) return;
+  void drop(MemoryPlace memory) {
+    if (--memory->users > 0) return;
+    if (memory->file == file_) {
+      punch(*memory);
+    } else {
+      close(memory->file);
+    }
+    if (!memory->is_foreign) bytes_held_[memory->device] -= memory->bytes;
+    memories_.erase(memory);
+  }
+  void punch(const Memory& memory) const {
     fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(memory.offset),
               static_cast<off_t>(memory.bytes));
-    handles_.erase(handle);
   }
 
+  std::mutex mutex_;  // as a driver's calls, these come from any thread
+  static inline const std::string own_file = "fake-driver-";
   static inline FakeDriver* current_ = nullptr;
   FakeDriver* outer_;
 
   std::size_t granularity_;
   bool exports_;
+  int devices_ = 1;
+  bool are_peers_ = true;
   int file_ = -1;
   std::size_t file_bytes_ = 0;
   int calls_ = 0;
@@ -265,7 +404,9 @@ class FakeDriver {
   driver::Handle last_handle_ = 0;
   std::map<driver::Address, std::size_t> ranges_;
   std::map<driver::Address, Mapping> mappings_;
-  std::map<driver::Handle, Memory> handles_;
+  std::map<driver::Handle, MemoryPlace> handles_;
+  std::list<Memory> memories_;
+  std::map<int, std::size_t> bytes_held_;  // by device
   std::vector<Fill> fills_;
   std::vector<std::string> broken_;
 };
