@@ -3,8 +3,14 @@
 #include <cuda_runtime.h>
 #include <doctest/doctest.h>
 
-#include <array>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "core/base/error.h"
 #include "kernels/arena/cuda_arena.h"
 #include "kernels/cuda/ptx.h"
 #include "tests/cuda_emulator/support.h"
@@ -13,7 +19,10 @@ namespace driver_test {
 
 using namespace emulator::testing;
 using namespace hyb::kernels::cuda;
+using emulator::Holder;
+using emulator::ledger;
 using hyb::kernels::CudaArena;
+using hyb::kernels::ExportedHandle;
 using hyb::kernels::HandleId;
 using hyb::kernels::testing::FakeDriver;
 
@@ -28,6 +37,55 @@ __global__ void copy_kernel(const float* from, float* to) {
   cp_async_commit();
   cp_async_wait<0>();
   for (int i = 0; i < 4; ++i) to[i] = stage[i] + 1;
+}
+
+/// One handle of an arena, mapped.
+class Mapped {
+ public:
+  Mapped(CudaArena& arena, HandleId handle) : arena_(arena), handles_{handle} {
+    at_ = arena.reserve(handle_bytes);
+    arena.map(at_, handles_);
+  }
+  ~Mapped() {
+    arena_.unmap(at_, handles_);
+    arena_.release(handles_[0]);
+    arena_.unreserve(at_, handle_bytes);
+  }
+  Mapped(const Mapped&) = delete;
+  Mapped& operator=(const Mapped&) = delete;
+
+  std::byte* bytes() const { return at_; }
+  float* floats() const { return reinterpret_cast<float*>(at_); }
+
+ private:
+  CudaArena& arena_;
+  std::array<HandleId, 1> handles_;
+  std::byte* at_ = nullptr;
+};
+
+bool copy_bytes(void* to, const void* from) {
+  return cudaMemcpy(to, from, handle_bytes, cudaMemcpyDefault) == cudaSuccess;
+}
+
+/// Another process, which has none of this one's handles: it imports one once the pipe says so,
+/// checks its bytes and leaves others. 0: all is well.
+int importer(const ExportedHandle& exported, int pipe) {
+  char go = 0;
+  if (read(pipe, &go, 1) != 1) return 1;
+  FakeDriver driver;
+  {
+    CudaArena arena(emulator::driver_table(), 0, handle_bytes);
+    const std::size_t held = ledger().bytes(Holder::handle);
+    const Mapped mapped(arena, arena.import_handle(exported));
+    close(exported.fd);
+    std::vector<char> bytes(handle_bytes);
+    if (!copy_bytes(bytes.data(), mapped.bytes())) return 2;
+    if (bytes != std::vector<char>(handle_bytes, 'p')) return 3;
+    bytes.assign(handle_bytes, 'c');
+    if (!copy_bytes(mapped.bytes(), bytes.data())) return 4;
+    if (ledger().bytes(Holder::handle) != held) return 5;
+  }
+  return driver.is_clean() && driver.broken_rules().empty() ? 0 : 6;
 }
 
 TEST_SUITE("cuda_emulator/driver") {
@@ -79,6 +137,105 @@ TEST_SUITE("cuda_emulator/driver") {
     arena.unreserve(second, 2 * handle_bytes);
     CHECK(driver.broken_rules().empty());
     CHECK(driver.is_clean());
+  }
+
+  TEST_CASE("a mapping may be touched by the cards that were given access") {
+    const Cards cards(2);
+    FakeDriver driver;
+    CudaArena own(emulator::driver_table(), 0, handle_bytes);
+    CudaArena shared(emulator::driver_table(), 0, handle_bytes, {1});
+    const Mapped closed(own, own.create()), open(shared, shared.create());
+    const OnCard second(1);
+    const DeviceArray<float> y(std::size_t{4});
+    const auto fault = [&](const float* from) {
+      return fault_of(
+          {}, [&] { launch({.threads = 1, .shared_bytes = 16}, copy_kernel, from, y.data()); });
+    };
+    CHECK(fault(open.floats()) == "");
+    CHECK(contains(fault(closed.floats()),
+                   "cp_async from: 16 bytes of card 0, which card 1 may not touch"));
+    CHECK(cudaMemcpyPeerAsync(y.data(), 1, closed.bytes(), 0, 16, nullptr) == cudaSuccess);
+    CHECK(cudaMemcpyPeerAsync(y.data(), 1, closed.bytes(), 1, 16, nullptr) ==
+          cudaErrorInvalidValue);
+    CHECK(cudaDeviceSynchronize() == cudaSuccess);
+    CHECK(driver.broken_rules().empty());
+  }
+
+  TEST_CASE("handles are of a card's memory, and on its ledger until nothing shows it") {
+    const Cards cards(2);
+    FakeDriver driver;
+    const std::size_t before[] = {ledger(0).bytes(Holder::handle), ledger(1).bytes(Holder::handle)};
+    const auto more = [&](int card) { return ledger(card).bytes(Holder::handle) - before[card]; };
+    CudaArena arena(emulator::driver_table(), 1, handle_bytes);
+    CudaArena other(emulator::driver_table(), 1, handle_bytes);
+    {
+      const Mapped first(arena, arena.create());
+      CHECK(more(0) == 0);
+      CHECK(more(1) == handle_bytes);
+      const HandleId kept = arena.create();
+      const ExportedHandle exported = arena.export_handle(kept);
+      const Mapped imported(other, other.import_handle(exported));
+      close(exported.fd);
+      CHECK(more(1) == 2 * handle_bytes);
+      arena.release(kept);
+      CHECK(more(1) == 2 * handle_bytes);
+      ledger(1).refuse(1);
+      CHECK_THROWS_AS(arena.create(), hyb::Error);
+      ledger(1).refuse(0);
+    }
+    CHECK(more(1) == 0);
+    CHECK_THROWS_AS(CudaArena(emulator::driver_table(), 2, handle_bytes), hyb::Error);
+    CHECK(driver.is_clean());
+  }
+
+  TEST_CASE("no card is given another one's memory where they cannot reach each other") {
+    const Cards cards(2);
+    set_peer_access(false);
+    FakeDriver driver;
+    CudaArena arena(emulator::driver_table(), 0, handle_bytes, {1});
+    const HandleId handle = arena.create();
+    std::byte* const at = arena.reserve(handle_bytes);
+    CHECK_THROWS_AS(arena.map(at, {&handle, 1}), hyb::Error);
+    set_peer_access(true);
+    arena.map(at, {&handle, 1});
+    arena.unmap(at, {&handle, 1});
+    arena.release(handle);
+    arena.unreserve(at, handle_bytes);
+    CHECK(driver.broken_rules().empty());
+    CHECK(driver.is_clean());
+  }
+
+  TEST_CASE("another process imports what this one exported, also when this one has let go of it") {
+    reset();
+    for (const bool lets_go : {false, true}) {
+      CAPTURE(lets_go);
+      FakeDriver driver;
+      CudaArena arena(emulator::driver_table(), 0, handle_bytes);
+      const HandleId handle = arena.create();
+      auto mapped = std::make_unique<Mapped>(arena, handle);
+      std::vector<char> bytes(handle_bytes, 'p');
+      CHECK(copy_bytes(mapped->bytes(), bytes.data()));
+      const ExportedHandle exported = arena.export_handle(handle);
+      int pipe_ends[2];
+      REQUIRE(pipe(pipe_ends) == 0);
+      const pid_t child = fork();
+      if (child == 0) _exit(importer(exported, pipe_ends[0]));
+      close(exported.fd);
+      if (lets_go) mapped.reset();
+      CHECK(write(pipe_ends[1], "g", 1) == 1);
+      int status = -1;
+      CHECK(waitpid(child, &status, 0) == child);
+      CHECK(status == 0);
+      if (!lets_go) {
+        CHECK(copy_bytes(bytes.data(), mapped->bytes()));
+        CHECK(bytes == std::vector<char>(handle_bytes, 'c'));
+      }
+      mapped.reset();
+      close(pipe_ends[0]);
+      close(pipe_ends[1]);
+      CHECK(driver.broken_rules().empty());
+      CHECK(driver.is_clean());
+    }
   }
 
   TEST_CASE("a fill is done before later work of a stream that waits for no other one") {

@@ -14,18 +14,6 @@ __global__ void add_kernel(int* y, int value) { y[threadIdx.x] += value; }
 __global__ void add_from_kernel(int* y, const int* value) { y[threadIdx.x] += *value; }
 __global__ void nothing_kernel() {}
 
-class Stream {
- public:
-  Stream() { REQUIRE(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking) == cudaSuccess); }
-  ~Stream() { cudaStreamDestroy(stream_); }
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
-  operator cudaStream_t() const { return stream_; }
-
- private:
-  cudaStream_t stream_ = nullptr;
-};
-
 class Pinned {
  public:
   explicit Pinned(int value) {

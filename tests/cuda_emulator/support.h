@@ -6,14 +6,62 @@
 #include <string>
 #include <vector>
 
+#include "tests/cuda_emulator/card.h"
 #include "tests/cuda_emulator/emulator.h"
 
 namespace emulator::testing {
 
 using emulator::fault_text, emulator::Order, emulator::reset, emulator::Schedule,
-    emulator::set_schedule;
+    emulator::set_cards, emulator::set_peer_access, emulator::set_schedule;
 
-/// Memory of the device that lives as long as this object.
+/// This thread's current card while this lives; then the one before it.
+class OnCard {
+ public:
+  explicit OnCard(int card) {
+    cudaGetDevice(&before_);
+    REQUIRE(cudaSetDevice(card) == cudaSuccess);
+  }
+  ~OnCard() { cudaSetDevice(before_); }
+  OnCard(const OnCard&) = delete;
+  OnCard& operator=(const OnCard&) = delete;
+
+ private:
+  int before_ = 0;
+};
+
+/// There are this many cards while it lives, which reach each other; then as many as before.
+class Cards {
+ public:
+  explicit Cards(int count) {
+    cudaGetDeviceCount(&before_);
+    set_cards(count);
+  }
+  ~Cards() {
+    reset();
+    set_peer_access(true);
+    set_cards(before_);
+  }
+  Cards(const Cards&) = delete;
+  Cards& operator=(const Cards&) = delete;
+
+ private:
+  int before_ = 1;
+};
+
+/// A stream of the current card.
+class Stream {
+ public:
+  Stream() { REQUIRE(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking) == cudaSuccess); }
+  ~Stream() { cudaStreamDestroy(stream_); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  operator cudaStream_t() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+/// Memory of the current card that lives as long as this object.
 template <typename T>
 class DeviceArray {
  public:

@@ -1,7 +1,9 @@
 #include <cuda_runtime.h>
 #include <doctest/doctest.h>
 
+#include "kernels/arena/cuda_arena.h"
 #include "kernels/cuda/ptx.h"
+#include "tests/cuda_emulator/driver.h"
 #include "tests/cuda_emulator/support.h"
 
 namespace accesses_test {
@@ -239,6 +241,35 @@ TEST_SUITE("cuda_emulator/checked") {
     };
     CHECK(fault_of_cast(4) == "");
     CHECK(contains(fault_of_cast(6), "a read of 4 bytes: misaligned"));
+  }
+
+  TEST_CASE("plain loads keep to the mappings that their card was given access to") {
+    using hyb::kernels::CudaArena, hyb::kernels::HandleId;
+    constexpr std::size_t bytes = 4096;
+    const Cards cards(2);
+    const hyb::kernels::testing::FakeDriver driver;
+    for (const bool is_shared : {true, false}) {
+      CudaArena arena(emulator::driver_table(), 0, bytes,
+                      is_shared ? std::vector<int>{1} : std::vector<int>{});
+      const HandleId handle = arena.create();
+      std::byte* const at = arena.reserve(bytes);
+      arena.map(at, {&handle, 1});
+      const auto fault_on = [&](int card) {
+        const OnCard on(card);
+        const DeviceArray<float> y(std::size_t{1});
+        return fault_of({}, [&] {
+          launch({.threads = 1}, read_kernel, reinterpret_cast<const float*>(at), y.data(), 3L);
+        });
+      };
+      CHECK(fault_on(0) == "");
+      const std::string fault = fault_on(1);
+      CHECK(fault.empty() == is_shared);
+      if (!is_shared) CHECK(contains(fault, "a read of 4 bytes of card 0, which card 1 may not"));
+      arena.unmap(at, {&handle, 1});
+      arena.release(handle);
+      arena.unreserve(at, bytes);
+    }
+    CHECK(driver.is_clean());
   }
 
   TEST_CASE("load16_once of what a kernel in flight writes") {

@@ -261,13 +261,14 @@ void BlockAccesses::check(const DeviceThread& thread, const void* at, std::size_
   // What is neither is the program's own: tables, arguments, the emulator.
   if (!device_memory().is_near(at)) return;
   check_alignment();
-  if (!device_memory().contains(at, size)) {
-    abandon(std::string(name_of(access)) + " of " + std::to_string(size) +
-                " bytes that are not inside of an allocation of the device,",
-            place);
+  const Grid& grid = *thread.block->grid;
+  const std::string obstacle = device_memory().obstacle(grid.card, at, size);
+  if (!obstacle.empty()) {
+    abandon(
+        std::string(name_of(access)) + " of " + std::to_string(size) + " bytes " + obstacle + ",",
+        place);
   }
   if (access == Access::read) return;
-  const Grid& grid = *thread.block->grid;
   for (std::size_t i = 0; i < size; i += 16) {
     if (is_of_chain(last_readers(), bytes + i, grid)) {
       abandon(

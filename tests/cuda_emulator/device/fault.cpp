@@ -22,10 +22,14 @@ std::string to_text(const uint3& index) {
 }
 
 /// What the memory is that a kernel touched and may not.
-const char* name_of(const void* address) {
+std::string name_of(const void* address) {
   const DeviceThread& thread = *current_thread;
   if (thread.fibre.is_guard_page(address)) return "its stack has overflowed";
   if (thread.block->shared.is_guard_page(address)) return "an access outside of shared memory";
+  const int owner = device_memory().card_of(address), card = thread.block->grid->card;
+  if (owner >= 0 && owner != card) {
+    return "an access to memory " + device_memory().obstacle(card, address, 1);
+  }
   if (device_memory().is_near(address)) return "an access outside of an allocation of the device";
   return "an access to memory that is not the device's";
 }

@@ -107,6 +107,7 @@ struct Block {
 /// A launch of a kernel, as the host describes it.
 struct Launch {
   const void* kernel = nullptr;
+  int card = 0;
   dim3 blocks, threads;
   std::size_t shared_bytes = 0;  ///< dynamic
   std::size_t shared_limit = 0;  ///< of static and dynamic bytes together

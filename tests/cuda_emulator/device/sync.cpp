@@ -252,10 +252,10 @@ void check_shared(const char* what, const void* at, std::size_t bytes, Where whe
 }
 
 void check_global(const char* what, const void* at, std::size_t bytes, Where where) {
-  if (device_memory().contains(at, bytes)) return;
-  fault(std::string(what) + ": " + std::to_string(bytes) +
-            " bytes that are not inside of an allocation of the device",
-        where);
+  const std::string obstacle =
+      device_memory().obstacle(current_thread->block->grid->card, at, bytes);
+  if (obstacle.empty()) return;
+  fault(std::string(what) + ": " + std::to_string(bytes) + " bytes " + obstacle, where);
 }
 
 void check_index(int i, int count, Where where) {

@@ -47,7 +47,7 @@ std::string describe_waiting(const Block& block);
 void check_alignment(const char* what, const void* at, std::size_t bytes, Where where);
 /// Faults unless all of it is this block's shared memory.
 void check_shared(const char* what, const void* at, std::size_t bytes, Where where);
-/// Faults unless all of it is inside of one allocation of the device.
+/// Faults unless all of it is inside of one allocation that the kernel's card may touch.
 void check_global(const char* what, const void* at, std::size_t bytes, Where where);
 void check_index(int i, int count, Where where);
 

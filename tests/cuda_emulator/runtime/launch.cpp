@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "tests/cuda_emulator/card.h"
-#include "tests/cuda_emulator/device/device_memory.h"
 #include "tests/cuda_emulator/device/fault.h"
 #include "tests/cuda_emulator/device/grid.h"
 #include "tests/cuda_emulator/emulator.h"
@@ -42,7 +41,7 @@ cudaError_t set_shared_bytes_max(const void* kernel, int bytes) {
       static_cast<std::size_t>(bytes) + needs_of(kernel).shared_bytes > m.block_shared_bytes) {
     return m.note(cudaErrorInvalidValue);
   }
-  m.shared_bytes_max[kernel] = bytes;
+  m.shared_bytes_max[{current_card, kernel}] = bytes;
   return m.note(cudaSuccess);
 }
 
@@ -58,8 +57,9 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
   Machine& m = machine();
   const std::lock_guard lock(m.mutex);
   const cudaStream_t stream = m.find(config.stream);
-  if (stream == nullptr) return m.note(cudaErrorInvalidResourceHandle);
+  if (!is_launchable(stream)) return m.note(cudaErrorInvalidResourceHandle);
   Launch launch{.kernel = kernel,
+                .card = stream->card,
                 .blocks = config.gridDim,
                 .threads = config.blockDim,
                 .shared_bytes = config.dynamicSmemBytes,
@@ -75,7 +75,7 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
     }
   }
   if (!has_a_shape(launch)) return m.note(cudaErrorInvalidConfiguration);
-  const auto set = m.shared_bytes_max.find(kernel);
+  const auto set = m.shared_bytes_max.find({launch.card, kernel});
   const bool is_opted_in = set != m.shared_bytes_max.end();
   const int shared_max = is_opted_in ? set->second : shared_bytes_default;
   launch.shared_limit = is_opted_in ? SharedMemory::bytes_max : shared_bytes_default;
@@ -139,7 +139,7 @@ void record_only(std::size_t device_bytes) {
   const std::lock_guard lock(machine().mutex);
   machine().is_recording_only = true;
   device_memory().reserve_only();
-  ledger().bytes_max = device_bytes;
+  for (int card = 0; card < cards_max; ++card) ledger(card).bytes_max = device_bytes;
 }
 
 bool is_recording_only() { return machine().is_recording_only; }
@@ -214,22 +214,32 @@ cudaError_t cudaGetLastError() { return machine().last_error(true); }
 cudaError_t cudaPeekAtLastError() { return machine().last_error(false); }
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
+  *count = machine().cards;
   return cudaSuccess;
 }
 
 cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
+  *device = emulator::current_card;
   return cudaSuccess;
 }
 
 cudaError_t cudaSetDevice(int device) {
-  return machine().note(device == 0 ? cudaSuccess : cudaErrorInvalidDevice);
+  if (!machine().has_card(device)) return machine().note(cudaErrorInvalidDevice);
+  emulator::current_card = device;
+  return machine().note(cudaSuccess);
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
+  if (!machine().has_card(device) || !machine().has_card(peer)) {
+    return machine().note(cudaErrorInvalidDevice);
+  }
+  *can = device != peer && machine().peer_access ? 1 : 0;
+  return cudaSuccess;
 }
 
 /// Clocks in kHz and the memory's width in bits: an H200's.
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
-  if (device != 0) return machine().note(cudaErrorInvalidDevice);
+  if (!machine().has_card(device)) return machine().note(cudaErrorInvalidDevice);
   switch (attribute) {
     case cudaDevAttrClockRate:
       *value = 1'980'000;
@@ -245,11 +255,9 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-  if (device != 0) return machine().note(cudaErrorInvalidDevice);
-  std::size_t free_bytes = 0, total_bytes = 0;
-  if (const cudaError_t error = cudaMemGetInfo(&free_bytes, &total_bytes)) return error;
+  if (!machine().has_card(device)) return machine().note(cudaErrorInvalidDevice);
   *properties = {.name = {},
-                 .totalGlobalMem = total_bytes,
+                 .totalGlobalMem = emulator::ledger(device).bytes_max,
                  .sharedMemPerBlock = emulator::shared_bytes_default,
                  .sharedMemPerBlockOptin = emulator::machine().block_shared_bytes,
                  .sharedMemPerMultiprocessor = 228 << 10,

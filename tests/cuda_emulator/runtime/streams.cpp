@@ -1,18 +1,22 @@
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <memory>
+#include <thread>
 #include <utility>
 #include <variant>
 
-#include "tests/cuda_emulator/device/device_memory.h"
 #include "tests/cuda_emulator/runtime/machine.h"
 
+using emulator::current_card;
 using emulator::Holder;
 using emulator::ledger;
 using emulator::Machine;
 using emulator::machine;
 
 namespace {
+
+constexpr int priority_least = 0, priority_greatest = -5;
 
 /// What a graph takes of the card; how much is the emulator's guess.
 template <typename Graph>
@@ -25,7 +29,7 @@ std::size_t bytes_of(const Graph& graph) {
 bool fits(const Machine& m, const emulator::Operation& operation) {
   const auto* const launch = std::get_if<emulator::Launch>(&operation);
   if (launch == nullptr) return true;
-  const auto set = m.shared_bytes_max.find(launch->kernel);
+  const auto set = m.shared_bytes_max.find({launch->card, launch->kernel});
   return set == m.shared_bytes_max.end() ||
          launch->shared_bytes <= static_cast<std::size_t>(set->second);
 }
@@ -51,18 +55,36 @@ cudaError_t cudaRuntimeGetVersion(int* version) { return cudaDriverGetVersion(ve
 cudaError_t cudaDeviceSynchronize() {
   Machine& m = machine();
   const std::lock_guard lock(m.mutex);
-  if (m.any_capture()) {
-    m.invalidate_captures();
-    return m.note(cudaErrorStreamCaptureUnsupported);
-  }
-  m.advance_all();
+  if (m.break_captures()) return m.note(cudaErrorStreamCaptureUnsupported);
+  m.advance_card(current_card);
   return m.note(cudaSuccess);
 }
 
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = priority_least;
+  *greatest = priority_greatest;
+  return cudaSuccess;
+}
+
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  return cudaStreamCreateWithPriority(stream, flags, priority_least);
+}
+
+/// The schedule says what goes first, not the priority.
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
   Machine& m = machine();
   const std::lock_guard lock(m.mutex);
-  *stream = m.make_stream(flags != cudaStreamNonBlocking);
+  *stream = m.make_stream(flags != cudaStreamNonBlocking,
+                          std::clamp(priority, priority_greatest, priority_least));
+  return m.note(cudaSuccess);
+}
+
+cudaError_t cudaStreamGetPriority(cudaStream_t name, int* priority) {
+  Machine& m = machine();
+  const std::lock_guard lock(m.mutex);
+  const cudaStream_t stream = m.find(name);
+  if (stream == nullptr) return m.note(cudaErrorInvalidResourceHandle);
+  *priority = stream->priority;
   return m.note(cudaSuccess);
 }
 
@@ -128,7 +150,9 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t name) {
   Machine& m = machine();
   const std::lock_guard lock(m.mutex);
   const cudaStream_t stream = m.find(name);
-  if (stream == nullptr || !m.knows(event)) return m.note(cudaErrorInvalidResourceHandle);
+  if (stream == nullptr || !m.knows(event) || stream->card != event->card) {
+    return m.note(cudaErrorInvalidResourceHandle);
+  }
   event->captured_by = stream->captured_by;
   if (stream->captured_by != nullptr) return m.note(cudaSuccess);
   ++m.calls.events;
@@ -159,13 +183,15 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
   Machine& m = machine();
   const std::lock_guard lock(m.mutex);
-  if (!m.knows(begin) || !m.knows(end)) return m.note(cudaErrorInvalidResourceHandle);
+  if (!m.knows(begin) || !m.knows(end) || begin->card != end->card) {
+    return m.note(cudaErrorInvalidResourceHandle);
+  }
   if (!m.is_done(begin->moment) || !m.is_done(end->moment)) return m.note(cudaErrorNotReady);
   *ms = std::chrono::duration<float, std::milli>(end->time - begin->time).count();
   return m.note(cudaSuccess);
 }
 
-cudaError_t cudaStreamBeginCapture(cudaStream_t name, cudaStreamCaptureMode) {
+cudaError_t cudaStreamBeginCapture(cudaStream_t name, cudaStreamCaptureMode mode) {
   Machine& m = machine();
   const std::lock_guard lock(m.mutex);
   const cudaStream_t stream = m.find(name);
@@ -175,6 +201,8 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t name, cudaStreamCaptureMode) {
   }
   auto graph = std::make_unique<CUgraph_st>();
   graph->origin = stream->number;
+  graph->mode = mode;
+  graph->thread = std::this_thread::get_id();
   stream->captured_by = graph.release();
   return m.note(cudaSuccess);
 }
@@ -198,20 +226,22 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
                                  unsigned long long) {
   const std::lock_guard lock(machine().mutex);
   *executable = nullptr;
-  if (!ledger().take(Holder::graph, bytes_of(*graph))) {
+  if (!ledger(current_card).take(Holder::graph, bytes_of(*graph))) {
     return machine().note(cudaErrorMemoryAllocation);
   }
   auto made = std::make_unique<CUgraphExec_st>();
+  made->card = current_card;
   made->operations = graph->operations;
   *executable = made.release();
   return machine().note(cudaSuccess);
 }
 
+/// As strict as for a kernel: CUDA's guide does not say whether other cards' streams may be named.
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t name) {
   Machine& m = machine();
   const std::lock_guard lock(m.mutex);
   const cudaStream_t stream = m.find(name);
-  if (stream == nullptr) return m.note(cudaErrorInvalidResourceHandle);
+  if (!emulator::is_launchable(stream)) return m.note(cudaErrorInvalidResourceHandle);
   for (const emulator::Operation& operation : executable->operations) {
     if (!fits(m, operation)) return m.note(cudaErrorInvalidValue);
   }
@@ -228,6 +258,6 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
   const std::lock_guard lock(machine().mutex);
   const std::unique_ptr<CUgraphExec_st> ended(executable);
-  if (ended != nullptr) ledger().give_back(Holder::graph, bytes_of(*ended));
+  if (ended != nullptr) ledger(ended->card).give_back(Holder::graph, bytes_of(*ended));
   return machine().note(cudaSuccess);
 }
