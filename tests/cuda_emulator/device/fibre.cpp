@@ -55,7 +55,7 @@ constexpr std::size_t stack_bytes = 256 << 10;  // red zones make frames several
 #else
 constexpr std::size_t stack_bytes = 64 << 10;
 #endif
-constexpr std::size_t guard_bytes = 4096;
+constexpr std::size_t guard_bytes = 64 << 10;  // a frame could step over less
 constexpr std::size_t outermost_bytes = 4096;  // more than the frames below a kernel's own take
 
 /// The sanitizer keeps a shadow of every stack; these say which one is in use now.
