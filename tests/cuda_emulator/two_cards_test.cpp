@@ -323,6 +323,7 @@ TEST_SUITE("cuda_emulator/two_cards") {
   TEST_CASE("a graph of work of both cards") {
     const Cards cards(2);
     const Side first(0, 1), second(1, 2);
+    const DeviceArray<int> copied(std::vector<int>{0});
     const Event fork;
     cudaGraph_t graph = nullptr;
     {
@@ -336,9 +337,9 @@ TEST_SUITE("cuda_emulator/two_cards") {
       CHECK(cudaEventRecord(join, first.stream) == cudaSuccess);
       CHECK(cudaStreamWaitEvent(second.stream, join) == cudaSuccess);
     }
-    CHECK(cudaMemcpyPeerAsync(second.y.data(), 1, first.y.data(), 0, bytes, second.stream) ==
-          cudaSuccess);
     CHECK(launch({.threads = 1, .stream = second.stream}, add_kernel, second.y.data(), 500) ==
+          cudaSuccess);
+    CHECK(cudaMemcpyPeerAsync(copied.data(), 1, first.y.data(), 0, bytes, second.stream) ==
           cudaSuccess);
     CHECK(cudaStreamEndCapture(second.stream, &graph) == cudaSuccess);
     cudaGraphExec_t executable = nullptr;
@@ -348,7 +349,8 @@ TEST_SUITE("cuda_emulator/two_cards") {
       CHECK(cudaGraphLaunch(executable, second.stream) == cudaSuccess);
       CHECK(cudaStreamSynchronize(second.stream) == cudaSuccess);
       CHECK(value_of(first.y.data()) == 1 + 10 * step);
-      CHECK(value_of(second.y.data()) == 501 + 10 * step);
+      CHECK(value_of(copied.data()) == 1 + 10 * step);
+      CHECK(value_of(second.y.data()) == 2 + 500 * step);
     }
     CHECK(cudaGraphExecDestroy(executable) == cudaSuccess);
     CHECK(fault_text() == "");
