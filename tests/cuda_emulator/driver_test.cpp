@@ -72,6 +72,11 @@ bool copy_bytes(void* to, const void* from) {
 int importer(const ExportedHandle& exported, int pipe) {
   char go = 0;
   if (read(pipe, &go, 1) != 1) return 1;
+  try {
+    const CudaArena inherited(emulator::driver_table(), 0, handle_bytes);
+    return 8;
+  } catch (const hyb::Error&) {  // refused, as on a card
+  }
   FakeDriver driver;
   {
     CudaArena arena(emulator::driver_table(), 0, handle_bytes);
@@ -85,7 +90,8 @@ int importer(const ExportedHandle& exported, int pipe) {
     if (!copy_bytes(mapped.bytes(), bytes.data())) return 4;
     if (ledger().bytes(Holder::handle) != held) return 5;
   }
-  return driver.is_clean() && driver.broken_rules().empty() ? 0 : 6;
+  if (driver.bytes_held(0) != 0) return 6;
+  return driver.is_clean() && driver.broken_rules().empty() ? 0 : 7;
 }
 
 TEST_SUITE("cuda_emulator/driver") {
@@ -186,6 +192,31 @@ TEST_SUITE("cuda_emulator/driver") {
     CHECK(more(1) == 0);
     CHECK_THROWS_AS(CudaArena(emulator::driver_table(), 2, handle_bytes), hyb::Error);
     CHECK(driver.is_clean());
+  }
+
+  TEST_CASE("memory whose handle is released while it is mapped is free once it is unmapped") {
+    reset();
+    namespace driver = hyb::kernels::driver;
+    FakeDriver fake;
+    const hyb::kernels::DriverTable table = emulator::driver_table();
+    const std::size_t before = ledger().bytes(Holder::handle);
+    const driver::AllocationProperties properties = {
+        .type = driver::allocation_pinned,
+        .requested_handle_types = driver::handle_posix_descriptor,
+        .location = {.type = driver::location_device, .id = 0},
+        .win32_meta_data = nullptr,
+        .flags = {}};
+    driver::Address at = 0;
+    driver::Handle handle = 0;
+    CHECK(table.mem_address_reserve(&at, handle_bytes, 0, 0, 0) == driver::success);
+    CHECK(table.mem_create(&handle, handle_bytes, &properties, 0) == driver::success);
+    CHECK(table.mem_map(at, handle_bytes, 0, handle, 0) == driver::success);
+    CHECK(table.mem_release(handle) == driver::success);
+    CHECK(ledger().bytes(Holder::handle) == before + handle_bytes);
+    CHECK(table.mem_unmap(at, handle_bytes) == driver::success);
+    CHECK(ledger().bytes(Holder::handle) == before);
+    CHECK(table.mem_address_free(at, handle_bytes) == driver::success);
+    CHECK(fake.is_clean());
   }
 
   TEST_CASE("no card is given another one's memory where they cannot reach each other") {

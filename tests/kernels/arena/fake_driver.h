@@ -27,11 +27,13 @@ namespace hyb::kernels::testing {
 /// broke one, and can refuse the n-th call. table() is that of the youngest that lives.
 ///
 /// Memory that is exported moves to a file of its own, whose descriptor other processes import: the
-/// bytes are really shared, and end with the last process that has them.
+/// bytes are really shared, and end with the last process that has them. As on a card, a process
+/// that is forked from one with a driver needs a driver of its own: this one refuses its calls.
 class FakeDriver {
  public:
   static constexpr int invalid_value = 1;
   static constexpr int out_of_memory = 2;
+  static constexpr int not_initialized = 3;
 
   /// `exports`: it has handles for other processes.
   explicit FakeDriver(std::size_t granularity = 4096, bool exports = true)
@@ -60,7 +62,9 @@ class FakeDriver {
   static DriverTable table() {
     DriverTable table;
     table.get_error_name = [](int result, const char** name) {
-      *name = result == out_of_memory ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_INVALID_VALUE";
+      *name = result == out_of_memory     ? "CUDA_ERROR_OUT_OF_MEMORY"
+              : result == not_initialized ? "CUDA_ERROR_NOT_INITIALIZED"
+                                          : "CUDA_ERROR_INVALID_VALUE";
       return driver::success;
     };
     table.mem_get_allocation_granularity = [](auto... values) {
@@ -146,6 +150,7 @@ class FakeDriver {
   };
   template <typename Action>
   int call(Action action) {
+    if (getpid() != process_) return not_initialized;
     const std::lock_guard lock(mutex_);
     if (++calls_ == refuse_at_) return out_of_memory;
     return action();
@@ -393,6 +398,7 @@ class FakeDriver {
   static inline FakeDriver* current_ = nullptr;
   FakeDriver* outer_;
 
+  const pid_t process_ = getpid();
   std::size_t granularity_;
   bool exports_;
   int devices_ = 1;
