@@ -1,6 +1,7 @@
 #include "models/decoder.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <numeric>
 
@@ -10,6 +11,7 @@
 #include "kernels/ops/cap.h"
 #include "kernels/ops/draft_ring.h"
 #include "kernels/ops/gather.h"
+#include "kernels/ops/kv_clear.h"
 #include "kernels/ops/layer_norm.h"
 #include "kernels/ops/rms_norm.h"
 #include "kernels/ops/shift_rows.h"
@@ -63,6 +65,20 @@ std::size_t row_number_bytes(const Plan& plan, const StepLimits& limits) {
 std::size_t draft_hidden_bytes(const Plan& plan, DType activation, const StepLimits& limits) {
   if (!plan.draft || has_dflash(plan)) return 0;
   return Scratch::space(activation, limits.rows, plan.width);
+}
+
+/// The hidden state of tokens without draft entries.
+std::size_t zeros_bytes(const Plan& plan, DType activation) {
+  return plan.draft && !has_dflash(plan) ? Scratch::space(activation, 1, plan.width) : 0;
+}
+
+/// The same row for all tokens.
+Tensor repeated(const kernels::Buffer& row, DType dtype, std::int64_t tokens,
+                std::int64_t columns) {
+  Tensor rows = row.tensor(0, dtype, {1, columns});
+  rows.dims[0] = tokens;
+  rows.row_stride = 0;
+  return rows;
 }
 
 float rounded_root(DType activation, std::int32_t width) {
@@ -147,6 +163,22 @@ void write_keys(const Part& part, const PartWeights& weights, const PartMemory& 
       part);
 }
 
+/// Of any part: where it has keys and values, those of all tokens become zeros.
+void clear_keys(kernels::Queue& queue, const Part& part, const PartMemory& memory,
+                const StepTables& tables) {
+  const auto shape = std::visit([](const auto& known) { return known.memory().kv; }, part);
+  if (!shape) return;
+  kernels::kv_clear(queue, {.pages_of_layer = memory.pages,
+                            .span_begin = tables.span_begin,
+                            .position = tables.position,
+                            .page_begin = tables.page_begin[memory.page_group],
+                            .pages = tables.pages,
+                            .tokens = tables.tokens.dim(0),
+                            .kv_heads = shape->kv_heads,
+                            .head_dim = shape->head_dim,
+                            .page_tokens = memory.page_tokens});
+}
+
 /// The whole buffer as numbers of a type; empty for none.
 Tensor all_of(const kernels::Buffer& buffer, DType dtype) {
   if (buffer.bytes() == 0) return {};
@@ -171,7 +203,8 @@ Decoder::Decoder(kernels::Queue& queue, const Plan& plan, const Weights& weights
       activation_(geometry.activation_dtype),
       semaphores_(queue.device(), semaphore_bytes(limits)),
       draft_hidden_(queue.device(), draft_hidden_bytes(plan, geometry.activation_dtype, limits)),
-      row_numbers_(queue.device(), row_number_bytes(plan, limits)) {
+      row_numbers_(queue.device(), row_number_bytes(plan, limits)),
+      zeros_(queue.device(), zeros_bytes(plan, geometry.activation_dtype)) {
   const StepSetting setting = setting_of(plan, queue.device(), geometry.activation_dtype, limits);
   scratch_ = Scratch(queue.device(), activation_bytes(plan, setting));
   for (const std::size_t bytes : workspace_sizes(plan, setting)) {
@@ -189,8 +222,8 @@ Decoder::Decoder(kernels::Queue& queue, const Plan& plan, const Weights& weights
 }
 
 std::size_t Decoder::scratch_bytes() const {
-  std::size_t bytes =
-      scratch_.bytes() + semaphores_.bytes() + draft_hidden_.bytes() + row_numbers_.bytes();
+  std::size_t bytes = scratch_.bytes() + semaphores_.bytes() + draft_hidden_.bytes() +
+                      row_numbers_.bytes() + zeros_.bytes();
   for (const kernels::Buffer& workspace : workspaces_) bytes += workspace.bytes();
   return bytes;
 }
@@ -199,7 +232,8 @@ std::size_t Decoder::scratch_bytes(const Plan& plan, kernels::Device device, DTy
                                    const StepLimits& limits) {
   const StepSetting setting = setting_of(plan, device, activation, limits);
   std::size_t bytes = activation_bytes(plan, setting) + semaphore_bytes(limits) +
-                      draft_hidden_bytes(plan, activation, limits) + row_number_bytes(plan, limits);
+                      draft_hidden_bytes(plan, activation, limits) +
+                      row_number_bytes(plan, limits) + zeros_bytes(plan, activation);
   for (const std::size_t workspace : workspace_sizes(plan, setting)) bytes += workspace;
   return bytes;
 }
@@ -384,7 +418,7 @@ Tensor Decoder::unite(const Streams& streams) {
   return first;
 }
 
-Decoder::Streams Decoder::take_streams(std::int64_t tokens) {
+Decoder::Streams Decoder::take_streams(std::int64_t tokens, bool has_taps) {
   const auto take = [&](std::int64_t columns) {
     return scratch_.take(activation_, {tokens, columns});
   };
@@ -403,7 +437,7 @@ Decoder::Streams Decoder::take_streams(std::int64_t tokens) {
   if (plan_.norms_parts()) streams.part = take(plan_.width);
   if (plan_.layer_inputs) streams.inputs = take(plan_.layer_inputs_width());
   if (plan_.low_rank() > 0) streams.low_rank = take(plan_.low_rank());
-  if (taps_of(plan_) > 0) streams.taps = take(taps_of(plan_) * plan_.width);
+  if (has_taps && taps_of(plan_) > 0) streams.taps = take(taps_of(plan_) * plan_.width);
   if (plan_.altup) {
     const std::int64_t count = plan_.altup->streams;
     streams.all = take(count * plan_.width);
@@ -435,9 +469,9 @@ void Decoder::make_inputs(const StepTables& tables, const Tensor& embedding,
                              .scale = std::sqrt(0.5F)});
 }
 
-Tensor Decoder::run(const StepTables& tables, const Tensor& sample_rows) {
+Tensor Decoder::run(const StepTables& tables, const Tensor& sample_rows, bool draft_entries) {
   scratch_.return_to(0);
-  const Streams streams = take_streams(tables.tokens.dim(0));
+  const Streams streams = take_streams(tables.tokens.dim(0), draft_entries);
   const Tensor embedding = plan_.altup ? stream_of(streams.all, 0) : streams.residual;
   kernels::embed(queue_, {.weight = &weights_.embed,
                           .tokens = tables.tokens,
@@ -452,10 +486,12 @@ Tensor Decoder::run(const StepTables& tables, const Tensor& sample_rows) {
     run_layer(plan_.layers[layer], weights_.layers[layer], tables, streams, ordinals);
   }
   const Tensor out = logits(plan_.altup ? unite(streams) : streams.residual, sample_rows);
-  if (has_dflash(plan_)) {
-    write_block_keys(tables, streams);
-  } else if (plan_.draft) {
-    write_draft_keys(tables, streams);
+  draft_entry_seconds_ = 0;
+  if (!plan_.draft) return out;
+  if (draft_entries) {
+    write_draft_entries(tables, streams);
+  } else {
+    clear_draft_entries(tables, streams);
   }
   return out;
 }
@@ -689,6 +725,37 @@ void Decoder::write_block_keys(const StepTables& tables, const Streams& streams)
   }
 }
 
+void Decoder::write_draft_entries(const StepTables& tables, const Streams& streams) {
+  const auto begin = std::chrono::steady_clock::now();
+  has_dflash(plan_) ? write_block_keys(tables, streams) : write_draft_keys(tables, streams);
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+  draft_entry_seconds_ = taken.count();
+}
+
+/// A session that had no drafts leaves the same. Nothing may stay of what other tokens wrote.
+void Decoder::clear_draft_entries(const StepTables& tables, const Streams& streams) {
+  const ScratchFrame frame(scratch_);
+  Ordinals ordinals = draft_ordinals();
+  for (const Layer& layer : plan_.draft->layers) {
+    for (const Block& block : layer.blocks) {
+      for (const Part& part : block.parts) {
+        clear_keys(queue_, part, memory_of(part, ordinals), tables);
+      }
+    }
+  }
+  if (has_dflash(plan_)) return;
+  const PartCall call = {.queue = queue_,
+                         .tables = tables,
+                         .scratch = scratch_,
+                         .x = {},
+                         .norm = {},
+                         .normed = {},
+                         .residual = {},
+                         .norm_eps = plan_.norm_eps};
+  carry_over(call, repeated(zeros_, activation_, tables.tokens.dim(0), plan_.width), streams.normed,
+             true);
+}
+
 void Decoder::run_draft_layers(const StepTables& tables, const Tensor& pairs,
                                const Streams& streams) {
   Ordinals ordinals = draft_ordinals();
@@ -732,7 +799,7 @@ Tensor Decoder::draft_logits(const Streams& streams, const Tensor& sample_rows) 
 Tensor Decoder::draft_blocks(const StepTables& tables, const Tensor& sample_rows) {
   const Dflash& dflash = *plan_.draft->dflash;
   scratch_.return_to(0);
-  Streams streams = take_streams(tables.tokens.dim(0));
+  Streams streams = take_streams(tables.tokens.dim(0), false);
   streams.norm_eps = draft_eps();
   kernels::embed(queue_, {.weight = &weights_.embed,
                           .tokens = tables.tokens,
@@ -752,7 +819,7 @@ Tensor Decoder::draft_blocks(const StepTables& tables, const Tensor& sample_rows
 Tensor Decoder::draft(const StepTables& tables, const Tensor& sample_rows, bool is_further) {
   scratch_.return_to(0);
   const std::int64_t rows = tables.tokens.dim(0);
-  Streams streams = take_streams(rows);
+  Streams streams = take_streams(rows, false);
   streams.norm_eps = draft_eps();
   const Tensor pairs = scratch_.take(activation_, {rows, 2 * std::int64_t{plan_.width}});
   Tensor hidden = streams.residual;

@@ -28,8 +28,13 @@ class Decoder {
 
   /// Runs the spans of `tables`; pages and slots in them are written. Returns f32 logits
   /// [rows, vocab] of the tokens in `sample_rows` (i32 indices into the step's tokens), valid until
-  /// the next call.
-  kernels::Tensor run(const StepTables& tables, const kernels::Tensor& sample_rows);
+  /// the next call. Without `draft_entries`, which is for the CPU, the draft layers' entries of
+  /// these tokens and the hidden states after them are zeros: drafts find nothing there.
+  kernels::Tensor run(const StepTables& tables, const kernels::Tensor& sample_rows,
+                      bool draft_entries);
+
+  /// What the last run() took for draft entries; 0 where they were not wanted. Of the CPU.
+  double draft_entry_seconds() const { return draft_entry_seconds_; }
 
   /// Moves states on by the entries of rings, without a step: `tables` has those of rings alone.
   void advance(const StepTables& tables);
@@ -74,7 +79,7 @@ class Decoder {
     kernels::Tensor taps;            ///< [T,n*H], as DraftLayer::taps
     float norm_eps;
   };
-  Streams take_streams(std::int64_t tokens);
+  Streams take_streams(std::int64_t tokens, bool has_taps);
   kernels::Tensor stream_of(const kernels::Tensor& all, std::int64_t stream) const;
   void make_inputs(const StepTables& tables, const kernels::Tensor& embedding,
                    const Streams& streams);
@@ -111,6 +116,8 @@ class Decoder {
                        const Streams& streams);
   void write_draft_keys(const StepTables& tables, const Streams& streams);
   void write_block_keys(const StepTables& tables, const Streams& streams);
+  void write_draft_entries(const StepTables& tables, const Streams& streams);
+  void clear_draft_entries(const StepTables& tables, const Streams& streams);
   void run_draft_layers(const StepTables& tables, const kernels::Tensor& pairs,
                         const Streams& streams);
   kernels::Tensor draft_logits(const Streams& streams, const kernels::Tensor& sample_rows);
@@ -128,6 +135,8 @@ class Decoder {
   std::vector<std::size_t> pages_of_layer_;  // index in the store of a layer's last part with pages
   kernels::Buffer draft_hidden_;             // [rows, H] of the drafts drawn last
   kernels::Buffer row_numbers_;              // 0, 1, 2, ..., where taps are copied
+  kernels::Buffer zeros_;                    // the hidden state of tokens without draft entries
+  double draft_entry_seconds_ = 0;
 };
 
 }  // namespace hyb::models

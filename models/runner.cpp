@@ -293,9 +293,11 @@ StepResult ModelRunner::run(const Step& step) {
   carry_out(step.orders);
   if (step.spans.empty()) return {};
   const Tensor logits = graphs_.run(step);
-  if (logits.empty()) return {};
+  StepResult result;
+  result.draft_entry_seconds = decoder_.draft_entry_seconds();
+  if (logits.empty()) return result;
   add_rows(step);
-  StepResult result{.sampled = draw_rows(logits), .logits = {}};
+  result.sampled = draw_rows(logits);
   if (step.keep_logits) result.logits = download(logits, result.sampled.size());
   return result;
 }

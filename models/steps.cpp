@@ -467,7 +467,7 @@ StepSizes StepGraphs::padded_verify(const StepSizes& step, const StepSizes& limi
 
 kernels::Tensor StepGraphs::run(const Step& step) {
   const StepStaging::Staged staged = staging_.stage(step);
-  return decoder_.run(staged.tables, staged.sample_rows);
+  return decoder_.run(staged.tables, staged.sample_rows, step.draft_entries);
 }
 
 void StepGraphs::stage(const Step& step, std::span<const kernels::SampleRow> rows,
@@ -504,7 +504,7 @@ WorkResult StepGraphs::launch() {
 
 /// The sampled tokens are written where the next decode step of the same sequences reads its own.
 WorkResult StepGraphs::run_staged() {
-  const kernels::Tensor logits = decoder_.run(staged_.tables, staged_.sample_rows);
+  const kernels::Tensor logits = decoder_.run(staged_.tables, staged_.sample_rows, true);
   if (logits.empty()) return {};
   const kernels::Tensor tokens = staged_.tables.tokens.rows(0, logits.dim(0));
   sampler_->draw(logits, limits_.vocab_used, tokens);

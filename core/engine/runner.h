@@ -61,11 +61,16 @@ struct Step {
   std::vector<Order> orders;
   std::vector<Span> spans;
   bool keep_logits = false;
+  /// Whether what only Runner::draft reads of these tokens is wanted. Where it is not, a runner may
+  /// leave it out: then drafts find nothing there, as in a session that had no drafts.
+  bool draft_entries = true;
 };
 
 struct StepResult {
   std::vector<SampledToken> sampled;  ///< one per SampleRow, in the order of the spans
   std::vector<float> logits;          ///< [rows, vocab or more] when keep_logits
+  /// What it took to compute what only drafts read; 0: nothing that leaving it out would save.
+  double draft_entry_seconds = 0;
 };
 
 struct Capacity {

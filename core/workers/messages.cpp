@@ -10,7 +10,7 @@ namespace hyb {
 namespace {
 
 constexpr std::uint32_t message_magic = 0x77627968;  // "hybw"
-constexpr std::uint16_t message_version = 1;
+constexpr std::uint16_t message_version = 2;
 
 /// The header as it is sent.
 struct RawMessageHeader {
@@ -251,6 +251,7 @@ void check_same(const WorkerIdentity& engine, const WorkerIdentity& worker) {
 OwnedStep::OwnedStep(const Message& message) {
   MessageReader reader(message, MessageKind::step);
   step_.keep_logits = reader.take_bool();
+  step_.draft_entries = reader.take_bool();
   const std::size_t spans = reader.take_count(span_bytes_least);
   for (std::size_t i = 0; i < spans; ++i) {
     Span& span = step_.spans.emplace_back(Span{.tokens = {},
@@ -304,6 +305,7 @@ Message step_message(std::uint64_t epoch, const Step& step) {
   require(step.orders.empty(), "worker message: the engine's own runner carries out orders");
   MessageWriter writer(MessageKind::step, epoch);
   writer.add(step.keep_logits);
+  writer.add(step.draft_entries);
   writer.add_count(step.spans.size());
   for (const Span& span : step.spans) add_span(writer, span);
   return writer.take();
@@ -319,6 +321,7 @@ Message result_message(std::uint64_t epoch, const StepResult& result) {
     writer.add_list(std::span<const TokenLogprob>(sampled.top));
   }
   writer.add_list(std::span<const float>(result.logits));
+  writer.add(result.draft_entry_seconds);
   return writer.take();
 }
 
@@ -356,6 +359,7 @@ StepResult read_result(const Message& message) {
     sampled.top = reader.take_list<TokenLogprob>();
   }
   result.logits = reader.take_list<float>();
+  result.draft_entry_seconds = reader.take<double>();
   reader.end();
   return result;
 }

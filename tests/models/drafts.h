@@ -64,6 +64,7 @@ class DraftWorld {
 
   bool has_rings() const { return pool.has_rings(); }
   DraftFault fault = DraftFault::none;  ///< of superblocks that change their owners
+  bool draft_entries = true;            ///< Step's, of the next ones
 
   /// The next tokens of a sequence; the last ones are drafts. `before`: those in its memory.
   struct Next {
@@ -116,6 +117,7 @@ class DraftWorld {
                                          const SamplingParams& params) {
     Step step;
     step.keep_logits = true;
+    step.draft_entries = draft_entries;
     std::vector<std::vector<TokenId>> lines;
     for (const Next& next : nexts) {
       reserve(next);
@@ -176,6 +178,29 @@ class DraftWorld {
     write_draft_bytes(slots, index(memory.read_slot()), bytes_of(slots, index(other.read_slot())));
   }
 
+  /// Of superblocks that change their owners: what of a unit answers depend on, and the rest, which
+  /// drafts alone read.
+  std::pair<std::vector<std::byte>, std::vector<std::byte>> parts_of(ViewId view,
+                                                                     std::int32_t unit) {
+    std::vector<std::byte> bytes = bytes_of(view, unit);
+    bytes.resize(pool.layout().content_bytes(view));
+    const auto drafts = bytes.end() - static_cast<std::ptrdiff_t>(draft_bytes(view));
+    return {{bytes.begin(), drafts}, {drafts, bytes.end()}};
+  }
+
+  /// A sequence becomes one of a session that had no drafts.
+  void clear_draft_bytes(const Memory& memory) {
+    runner.run({.orders = pool.take_orders(), .spans = {}});
+    for (std::size_t group = 0; group < memory.tables().size(); ++group) {
+      const ViewId view{static_cast<std::int32_t>(group)};
+      for (const PageId page : memory.tables()[group]) {
+        if (page != no_page) clear_draft_bytes(view, index(page));
+      }
+    }
+    if (memory.read_slot() == no_slot) return;
+    clear_draft_bytes(pool.layout().slot_view(), index(memory.read_slot()));
+  }
+
   /// The state of a sequence, once all orders are carried out.
   std::vector<std::byte> state_of(const Memory& memory) {
     runner.run({.orders = pool.take_orders(), .spans = {}});
@@ -197,10 +222,19 @@ class DraftWorld {
     return bytes;
   }
 
+  std::size_t draft_bytes(ViewId view) const {
+    return draft_unit_bytes(model.plan, model.geometry,
+                            elastic_)[static_cast<std::size_t>(index(view))];
+  }
+
+  void clear_draft_bytes(ViewId view, std::int32_t unit) {
+    const std::vector<std::byte> zeros(pool.layout().unit_bytes(view));
+    write_draft_bytes(view, unit, zeros);
+  }
+
   /// Of a unit those that are the draft layer's, at its end.
   void write_draft_bytes(ViewId view, std::int32_t unit, std::span<const std::byte> from) {
-    const std::size_t own = draft_unit_bytes(model.plan, model.geometry,
-                                             elastic_)[static_cast<std::size_t>(index(view))];
+    const std::size_t own = draft_bytes(view);
     const auto end = static_cast<std::ptrdiff_t>(pool.layout().content_bytes(view));
     const auto begin = end - static_cast<std::ptrdiff_t>(own);
     std::vector<std::byte> bytes = bytes_of(view, unit);
