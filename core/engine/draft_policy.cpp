@@ -208,25 +208,27 @@ void DraftPolicy::verified(const ArrivalOrder& sequence, std::int32_t drafts,
   }
 }
 
-void DraftPolicy::ran(const DraftStep& step) {
-  if (fixed_ > 0) return;
+double DraftPolicy::ran(const DraftStep& step) {
+  if (fixed_ > 0) return 0;
   ++steps_;
   const double plain = cost(step.sequences).value_or(step.seconds);
   const double yielded = static_cast<double>(step.accepted) / step.sequences;
-  lost_ += step.drafting_seconds - plain * yielded;
-  if (step.drafts > 0 || step.is_held_back) lost_ += step.seconds - plain;
+  double lost = step.drafting_seconds - plain * yielded;
+  if (step.drafts > 0 || step.is_held_back) lost += step.seconds - plain;
+  lost_ += lost;
   unpaid_ += step.preparing_seconds;
   const double paid = std::min(unpaid_, std::max(0.0, -lost_));
   unpaid_ -= paid;
   lost_ = std::max(lost_ + paid, -gain_steps_kept * plain);
   seconds_ += step.seconds + step.drafting_seconds + step.preparing_seconds;
-  if (step.drafts == 0 && step.is_held_back) return;  // it took longer than a plain one
+  if (step.drafts == 0 && step.is_held_back) return lost;  // it took longer than a plain one
   const std::int32_t rows = step.sequences + step.drafts;
-  if (rows > rows_max) return;
+  if (rows > rows_max) return lost;
   learn(costs_[static_cast<std::size_t>(rows)], step.seconds);
-  if (step.passes == 0) return;
+  if (step.passes == 0) return lost;
   learn(pass_costs_[static_cast<std::size_t>(step.drafting_sequences)],
         step.drafting_seconds / step.passes);
+  return lost;
 }
 
 void DraftPolicy::learn(Cost& cost, double seconds) const {

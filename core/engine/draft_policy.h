@@ -19,7 +19,8 @@ struct DraftStep {
   std::int32_t passes = 0;    ///< most drafts of a sequence: a drafter takes one pass for each
   std::int32_t drafting_sequences = 0;  ///< with drafts
   bool is_held_back = false;            ///< not launched ahead, since it might have had drafts
-  /// All the time that the engine had for it alone, without the two below.
+  /// All the time that the engine had for it alone, without the two below, and without what the
+  /// certain tokens' draft entries took, which no number of drafts saves.
   double seconds = 0;
   double drafting_seconds = 0;   ///< before it; also where no draft came of it
   double preparing_seconds = 0;  ///< of sequences that are new to the drafter, before that
@@ -71,8 +72,8 @@ class DraftPolicy {
   /// Of the drafts of a sequence, the first `accepted` were drawn.
   void verified(const ArrivalOrder& sequence, std::int32_t drafts, std::int32_t accepted);
 
-  /// A uniform step has ended.
-  void ran(const DraftStep& step);
+  /// A uniform step has ended. Returns the seconds that its drafts have cost more than they saved.
+  double ran(const DraftStep& step);
 
   void forget(const ArrivalOrder& sequence);
 

@@ -609,7 +609,7 @@ void EngineState::launch_prefill() {
   if (planned.empty()) return;
   prefill_step_.step.orders.clear();
   prompts_ ? prompts_->pool().take_orders(prefill_step_.step.orders) : carry_out_orders();
-  fill_step(prefill_step_.step, planned);
+  fill_step(prefill_step_.step, planned, speculation_);
   prefill_step_.plan.assign(planned.begin(), planned.end());
   prefill_step_.begin = now_();
   prompt_scheduler().launched(planned);
@@ -671,6 +671,7 @@ void EngineState::complete_prefill(std::optional<RequestId> cancelled) {
   const StepTimes times = {.begin = prefill_step_.begin, .end = now_()};
   try {
     if (prefill_) learn_cost(prefill_step_.step, times.end - times.begin);
+    if (speculation_) speculation_->ran_beside(times.end - times.begin, result.draft_entry_seconds);
     std::size_t row = 0;
     for (std::size_t i = 0; i < done.size(); ++i) {
       const std::size_t count = prefill_step_.step.spans[i].samples.size();
@@ -687,7 +688,7 @@ void EngineState::complete_prefill(std::optional<RequestId> cancelled) {
 
 void EngineState::launch(std::span<const Assignment> plan) {
   if (speculation_) speculation_->add_drafts(plan, plan_begin_);
-  const bool all_answer = fill_step(step_, plan);
+  const bool all_answer = fill_step(step_, plan, speculation_);
   require(all_answer || prefill_lane_ == nullptr || prompts_,
           "engine: a first token is drawn where the last token of its prompt ran");
   if (!all_answer) {
@@ -802,9 +803,8 @@ void EngineState::finish_step() {
       apply_results(done.plan, result, times, [&](std::size_t i) { return !is_over_[i]; });
       if (failure != nullptr) std::rethrow_exception(failure);
     }
-    const bool is_idle = running_step_.plan.empty();
-    if (speculation_)
-      speculation_->ran(done.plan, done.begin, is_idle ? now_() : running_step_.begin);
+    const Clock::time_point end = running_step_.plan.empty() ? now_() : running_step_.begin;
+    if (speculation_) speculation_->ran(done.plan, {done.begin, end, result.draft_entry_seconds});
   });
 }
 
@@ -874,6 +874,7 @@ bool EngineState::prepare_next() {
   if (pool_.has_orders() || !scheduler_.predicts_next(plan) || pool_.has_orders()) return false;
   next_step_.orders.clear();
   next_step_.keep_logits = false;
+  next_step_.draft_entries = step_.draft_entries;
   next_step_.spans.resize(plan.size());
   stop_in_text_.resize(plan.size());
   for (std::size_t i = 0; i < plan.size(); ++i) {

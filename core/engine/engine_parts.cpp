@@ -5,11 +5,13 @@
 
 namespace hyb {
 
-bool fill_step(Step& step, std::span<const Assignment> plan) {
+bool fill_step(Step& step, std::span<const Assignment> plan,
+               std::optional<Speculation>& speculation) {
   std::size_t branches = 0;
   for (const Assignment& entry : plan) branches += static_cast<std::size_t>(entry.branches);
   step.spans.resize(plan.size() + branches);
   step.keep_logits = false;
+  step.draft_entries = !speculation || speculation->wants_entries(plan);
   bool all_answer = true;
   for (std::size_t i = 0; i < plan.size(); ++i) {
     const Sequence& sequence = *plan[i].sequence;

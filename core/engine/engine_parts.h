@@ -11,6 +11,7 @@
 #include "core/engine/runner.h"
 #include "core/engine/scheduler.h"
 #include "core/engine/sequence.h"
+#include "core/engine/speculation.h"
 #include "core/memory/prefix/prefill_cost.h"
 
 namespace hyb {
@@ -41,8 +42,9 @@ struct PrefillStepUnderWay {
 };
 
 /// Makes the plan's spans, which keep their buffers from step to step, and after them those of
-/// branches. False: some sequence has not begun its answer.
-bool fill_step(Step& step, std::span<const Assignment> plan);
+/// branches. False: some sequence has not begun its answer. `speculation`: empty where it is off.
+bool fill_step(Step& step, std::span<const Assignment> plan,
+               std::optional<Speculation>& speculation);
 
 /// What a step that took this long says about prefill. nullopt: it had drafts, whose rows cost what
 /// drafts cost, not what prompts do.

@@ -24,6 +24,21 @@ bool runs_single_tokens(std::span<const Assignment> plan) {
                      [](const Assignment& entry) { return entry.tokens == 1; });
 }
 
+double seconds_of(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+/// What the plan of a step of single tokens says of it.
+DraftStep step_of(std::span<const Assignment> plan) {
+  DraftStep step = {.sequences = static_cast<std::int32_t>(plan.size())};
+  for (const Assignment& entry : plan) {
+    step.drafts += entry.drafts;
+    step.passes = std::max(step.passes, entry.drafts);
+    if (entry.drafts > 0) ++step.drafting_sequences;
+  }
+  return step;
+}
+
 }  // namespace
 
 DraftCounts SpeculationStats::total() const {
@@ -85,6 +100,7 @@ Speculation::Speculation(const SpeculationOptions& options, const PrefixCache& p
                             "for these and one token: {} branches, {} drafts, {} rows",
                             options.branches, options.drafts, options.rows));
   }
+  if (drafter_ == nullptr && options.by_model && options.drafts == 0) entry_policy_.emplace();
   if (drafter_ != nullptr || options.by_model) return;
   own_drafter_ = std::make_unique<NgramDrafter>([&prefixes](std::span<const TokenId> known) {
     return prefixes.tree().continuation(known, remembered_max);
@@ -94,8 +110,10 @@ Speculation::Speculation(const SpeculationOptions& options, const PrefixCache& p
 
 /// The most drafts that the entry may have and that are worth asking for.
 std::int32_t Speculation::wanted(const Assignment& entry) const {
+  const ArrivalOrder sequence = entry.sequence->age();
+  if (!wants_entries() || without_entries_.contains(sequence)) return 0;
   const std::int32_t room = scheduler_->draft_room(entry);
-  return room > 0 ? std::min(room, policy_.wanted(entry.sequence->age())) : 0;
+  return room > 0 ? std::min(room, policy_.wanted(sequence)) : 0;
 }
 
 /// Drafts that take time are decided on before they are made, with the memory that the step will
@@ -274,35 +292,44 @@ void Speculation::verified(const Assignment& entry, std::int32_t accepted, bool 
   }
 }
 
-void Speculation::ran(std::span<const Assignment> plan, Time launched, Time end) {
+bool Speculation::wants_entries(std::span<const Assignment> plan) {
+  if (wants_entries()) return true;
+  for (const Assignment& entry : plan) without_entries_.insert(entry.sequence->age());
+  return false;
+}
+
+void Speculation::ran(std::span<const Assignment> plan, const Ran& times) {
   const std::chrono::nanoseconds drafting = std::exchange(drafting_, {});
   const std::chrono::nanoseconds adding = std::exchange(adding_, {});
-  const Time begin = std::exchange(planned_, {}).value_or(launched);
-  const Time applied = std::min(end, std::exchange(ended_, {}).value_or(end));
+  const Time begin = std::exchange(planned_, {}).value_or(times.launched);
+  const Time applied = std::min(times.end, std::exchange(ended_, {}).value_or(times.end));
   const bool is_held_back = std::exchange(is_held_back_, false);
-  if (!runs_single_tokens(plan)) return;
-  const std::chrono::nanoseconds preparing = std::exchange(preparing_, {});
-  const std::chrono::nanoseconds elapsed = applied - begin - adding;
-  std::int32_t drafts = 0, passes = 0, drafting_sequences = 0;
-  for (const Assignment& entry : plan) {
-    drafts += entry.drafts;
-    passes = std::max(passes, entry.drafts);
-    if (entry.drafts > 0) ++drafting_sequences;
+  EntryPolicy::Ran all = {.seconds = seconds_of(applied - begin),
+                          .entry_seconds = times.entry_seconds};
+  if (runs_single_tokens(plan)) {
+    DraftStep step = step_of(plan);
+    const double certain = static_cast<double>(step.sequences) / (step.sequences + step.drafts);
+    step.accepted = step.drafts > 0 ? accepted_ : 0;
+    step.is_held_back = is_held_back;
+    step.seconds = seconds_of(applied - begin - adding) - certain * times.entry_seconds;
+    step.drafting_seconds = seconds_of(drafting);
+    step.preparing_seconds = seconds_of(std::exchange(preparing_, {}));
+    all.lost_seconds = policy_.ran(step);
+    all.is_uniform = true;
   }
-  policy_.ran({.sequences = static_cast<std::int32_t>(plan.size()),
-               .drafts = drafts,
-               .accepted = drafts > 0 ? accepted_ : 0,
-               .passes = passes,
-               .drafting_sequences = drafting_sequences,
-               .is_held_back = is_held_back,
-               .seconds = std::chrono::duration<double>(elapsed).count(),
-               .drafting_seconds = std::chrono::duration<double>(drafting).count(),
-               .preparing_seconds = std::chrono::duration<double>(preparing).count()});
+  if (entry_policy_) entry_policy_->ran(all);
+}
+
+void Speculation::ran_beside(std::chrono::nanoseconds time, double entry_seconds) {
+  if (!entry_policy_) return;
+  entry_policy_->ran({.seconds = seconds_of(time), .entry_seconds = entry_seconds});
 }
 
 void Speculation::forget(const Sequence& sequence) {
   if (!ended_) ended_ = now_();
   policy_.forget(sequence.age());
+  const bool had_entries = without_entries_.erase(sequence.age()) == 0;
+  if (entry_policy_ && had_entries) entry_policy_->ended();
   if (drafter_ != nullptr) drafter_->forget(sequence.age());
 }
 

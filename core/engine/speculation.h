@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "core/engine/draft_tree.h"
 #include "core/engine/drafter.h"
 #include "core/engine/engine.h"
+#include "core/engine/entry_policy.h"
 #include "core/engine/scheduler.h"
 #include "core/memory/prefix/prefix_cache.h"
 
@@ -41,11 +43,22 @@ class Speculation {
   /// Of a sequence's drafts in a step, the first `accepted` were drawn, or as many of a branch.
   void verified(const Assignment& entry, std::int32_t accepted, bool is_branch);
 
-  /// The plan has run: launched at this time, and the engine was free for the next one, or launched
-  /// it, at that. Drafts are charged with all that the engine does for a step, planning and
+  /// Whether the plan's step is to have draft entries. Sequences that ran without have no drafts.
+  bool wants_entries(std::span<const Assignment> plan);
+
+  /// When a step ran, and what of that its draft entries took.
+  struct Ran {
+    Time launched;
+    Time end;  ///< the engine was free for the next one, or launched it
+    double entry_seconds;
+  };
+
+  /// The plan has run. Drafts are charged with all that the engine does for a step, planning and
   /// applying included, since that is what fewer steps save; not with what its caller does between
   /// steps, nor with what the end of a sequence takes.
-  void ran(std::span<const Assignment> plan, Time launched, Time end);
+  void ran(std::span<const Assignment> plan, const Ran& times);
+  /// A step of the prefill lane has run.
+  void ran_beside(std::chrono::nanoseconds time, double entry_seconds);
 
   void forget(const Sequence& sequence);
 
@@ -57,6 +70,7 @@ class Speculation {
     std::vector<DraftPath> paths;
   };
 
+  bool wants_entries() const { return !entry_policy_ || entry_policy_->wants_entries(); }
   std::int32_t wanted(const Assignment& entry) const;
   std::int32_t reserve(const Assignment& entry, std::size_t at);
   void add_guesses(std::span<const Assignment> plan);
@@ -75,6 +89,8 @@ class Speculation {
   Step draft_step_;                           ///< of the model
   std::vector<SamplingParams> draft_params_;  ///< of its spans, where a tree is made of it
   DraftPolicy policy_;
+  std::optional<EntryPolicy> entry_policy_;  ///< empty: all steps have draft entries
+  std::set<ArrivalOrder> without_entries_;   ///< sequences some of whose steps had none
   TreeLimits tree_;
   Now now_;
   std::vector<DraftJob> jobs_;

@@ -73,7 +73,7 @@ class Fixture {
       speculation_.forget(*sequence_);
       drafter.now += std::chrono::seconds(100);
     }
-    speculation_.ran(plan, launched, drafter.now);
+    speculation_.ran(plan, {.launched = launched, .end = drafter.now, .entry_seconds = 0});
     sequence_->ran(entry.tokens, Clock::now());
     scheduler_.ran(*sequence_);
     sequence_->accept({.token = TokenId{3}, .top = {}}, Clock::now());
