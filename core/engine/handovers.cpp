@@ -474,11 +474,19 @@ bool Handovers::reclaim_answers() {
   return false;
 }
 
+/// Copies of a prompt that still runs hold pages that left its window, and keep others in place.
 bool Handovers::reclaim_prompts() {
-  if (fetches_.empty()) return false;
-  end_waits(*fetches_.back());
-  fetches_.pop_back();
-  return true;
+  if (!fetches_.empty()) {
+    end_waits(*fetches_.back());
+    fetches_.pop_back();
+    return true;
+  }
+  for (auto i = handovers_.rbegin(); i != handovers_.rend(); ++i) {
+    if ((*i)->source != nullptr || (*i)->batches.empty()) continue;
+    give_room_back(**i);
+    return true;
+  }
+  return false;
 }
 
 bool Handovers::holds_prompts() const {
