@@ -54,7 +54,7 @@ std::size_t draft_model_bytes(const ModelOptions& options, const Environment& en
   const ModelSource source = ModelSource::find(own.model, environment);
   if (head_of(source, options.speculation)) return 0;  // counted with the model
   const ModelOutline outline = outline_of(source, own);
-  const std::size_t all = budget_bytes(parse_memory(options.memory), device_of(options.device));
+  const std::size_t all = budget_bytes(parse_memory(options.memory), options);
   constexpr std::size_t workspace = std::size_t{64} << 20;
   return weight_bytes(outline.plan, device_of(options.device), outline.geometry.load) + workspace +
          all / 8;

@@ -1,9 +1,12 @@
 #include "app/lanes.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -17,38 +20,48 @@
 #include "core/workers/remote_runner.h"
 #include "core/workers/step_server.h"
 #include "core/workers/worker_launcher.h"
+#include "kernels/card.h"
 #include "kernels/thread_pool.h"
+#include "models/card_link.h"
 
 namespace hyb::app {
 namespace {
 
-void check(const ModelOptions& options) {
-  const auto refuse = [](const std::string& text) { throw Error(ErrorKind::usage, text); };
+[[noreturn]] void refuse(const std::string& text) { throw Error(ErrorKind::usage, text); }
+
+/// Where a lane is to be.
+struct LanePlace {
+  kernels::Device device = kernels::Device::cpu;
+  int number = 0;  ///< of a card, or of a memory of the CPU
+};
+
+/// The value of --prefill-device or --decode-device; nullopt: it was not given.
+std::optional<LanePlace> place_of(const char* option, const std::string& text, bool is_prefill) {
+  if (text.empty()) return std::nullopt;
+  if (text == "cpu") return LanePlace{};
+  if (text == "cpu:1" && is_prefill) return LanePlace{.number = 1};
+  constexpr std::string_view card = "cuda";
+  int number = 0;
+  const char* const end = text.data() + text.size();
+  if (text.starts_with(card)) {
+    const auto [rest, error] = std::from_chars(text.data() + card.size(), end, number);
+    if (error == std::errc() && rest == end && number >= 0) {
+      return LanePlace{.device = kernels::Device::cuda, .number = number};
+    }
+  }
+  refuse(fmt::format("{} {}: is none of cpu,{} cuda0, cuda1", option, text,
+                     is_prefill ? " cpu:1 (memory of its own)," : ""));
+}
+
+void check_off(const LaneFlags& flags) {
+  if (flags.prefill_threads > 0) refuse("--prefill-threads: goes with --disaggregate");
+  if (flags.decode_threads > 0) refuse("--decode-threads: goes with --disaggregate");
+  if (!flags.prefill_device.empty()) refuse("--prefill-device: goes with --disaggregate");
+  if (!flags.decode_device.empty()) refuse("--decode-device: goes with --disaggregate");
+}
+
+void check_threads(const ModelOptions& options) {
   const LaneFlags& flags = options.lanes;
-  if (!flags.is_on) {
-    if (flags.prefill_threads > 0) refuse("--prefill-threads: goes with --disaggregate");
-    if (flags.decode_threads > 0) refuse("--decode-threads: goes with --disaggregate");
-    if (!flags.prefill_device.empty()) refuse("--prefill-device: goes with --disaggregate");
-    if (!flags.decode_device.empty()) refuse("--decode-device: goes with --disaggregate");
-    return;
-  }
-  if (!flags.decode_device.empty() && flags.decode_device != "cpu") {
-    refuse(
-        fmt::format("--decode-device {}: lanes are threads of the CPU: cpu", flags.decode_device));
-  }
-  if (!flags.prefill_device.empty() && flags.prefill_device != "cpu" &&
-      flags.prefill_device != "cpu:1") {
-    refuse(
-        fmt::format("--prefill-device {}: lanes are threads of the CPU: cpu, or cpu:1 for memory "
-                    "of its own",
-                    flags.prefill_device));
-  }
-  if (device_of(options.device) != kernels::Device::cpu) {
-    refuse("--disaggregate: lanes are threads of the CPU: add --device cpu, or leave it out");
-  }
-  if (options.pools.strict_vmm && flags.memories() == 1) {
-    refuse("--strict-vmm: memory that two lanes share does not fault; leave one of them out");
-  }
   const int both = flags.prefill_threads + flags.decode_threads;
   const bool are_given = flags.prefill_threads > 0 && flags.decode_threads > 0;
   if (options.threads > 0 && (are_given ? both != options.threads : both >= options.threads) &&
@@ -60,42 +73,145 @@ void check(const ModelOptions& options) {
   }
 }
 
-}  // namespace
-
-std::optional<LaneThreads> lane_threads_of(const ModelOptions& options) {
-  check(options);
+Lanes lanes_of_cpu(const ModelOptions& options, bool share_memory) {
   const LaneFlags& flags = options.lanes;
-  if (!flags.is_on) return std::nullopt;
+  check_threads(options);
+  if (options.pools.strict_vmm && share_memory) {
+    refuse("--strict-vmm: memory that two lanes share does not fault; leave one of them out");
+  }
   const int all = options.threads > 0 ? options.threads : kernels::usable_cpus().count;
   const auto rest = [&](int taken) { return std::max(1, all - taken); };
-  if (flags.prefill_threads > 0) {
-    const int decode =
-        flags.decode_threads > 0 ? flags.decode_threads : rest(flags.prefill_threads);
-    return LaneThreads{.decode = decode, .prefill = flags.prefill_threads};
+  Lanes lanes = {.device = kernels::Device::cpu,
+                 .decode = {.threads = flags.decode_threads},
+                 .prefill = {.threads = flags.prefill_threads},
+                 .share_memory = share_memory};
+  if (lanes.decode.threads == 0) {
+    lanes.decode.threads = rest(lanes.prefill.threads > 0 ? lanes.prefill.threads : all / 2);
   }
-  const int decode = flags.decode_threads > 0 ? flags.decode_threads : rest(all / 2);
-  return LaneThreads{.decode = decode, .prefill = rest(decode)};
+  if (lanes.prefill.threads == 0) lanes.prefill.threads = rest(lanes.decode.threads);
+  return lanes;
+}
+
+Lanes lanes_of_cards(const ModelOptions& options, const std::optional<LanePlace>& prefill,
+                     const std::optional<LanePlace>& decode) {
+  const LaneFlags& flags = options.lanes;
+  if (flags.prefill_threads > 0 || flags.decode_threads > 0) {
+    refuse("--prefill-threads, --decode-threads: divide the CPU; lanes are on a card here");
+  }
+  const int count = kernels::card_count();
+  const auto checked = [&](const char* option, const LanePlace& place) {
+    if (place.number < count) return place.number;
+    refuse(fmt::format("{} cuda{}: this machine has {}", option, place.number,
+                       count == 1 ? "one card, cuda0" : fmt::format("cuda0 to cuda{}", count - 1)));
+  };
+  const int threads = options.threads > 0 ? options.threads : kernels::usable_cpus().count;
+  Lanes lanes = {.device = kernels::Device::cuda,
+                 .decode = {.threads = threads},
+                 .prefill = {.threads = threads},
+                 .share_memory = true};
+  if (decode) lanes.decode.card = checked("--decode-device", *decode);
+  const int other = lanes.decode.card == 0 ? std::min(1, count - 1) : 0;
+  lanes.prefill.card = prefill ? checked("--prefill-device", *prefill) : other;
+  if (!decode && prefill && count > 1 && lanes.prefill.card == 0) lanes.decode.card = 1;
+  lanes.share_memory = !lanes.have_two_cards();
+  return lanes;
+}
+
+}  // namespace
+
+std::string Lanes::text() const {
+  if (device == kernels::Device::cpu) {
+    return fmt::format("{} + {}", decode.threads, prefill.threads);
+  }
+  return fmt::format("cuda{} + cuda{}", decode.card, prefill.card);
+}
+
+std::optional<Lanes> lanes_of(const ModelOptions& options) {
+  const LaneFlags& flags = options.lanes;
+  if (!flags.is_on) {
+    check_off(flags);
+    return std::nullopt;
+  }
+  const auto prefill = place_of("--prefill-device", flags.prefill_device, true);
+  const auto decode = place_of("--decode-device", flags.decode_device, false);
+  const kernels::Device device = device_of(options.device);
+  for (const auto& [option, place] :
+       {std::pair("--prefill-device", &prefill), std::pair("--decode-device", &decode)}) {
+    if (!*place || (*place)->device == device) continue;
+    refuse(
+        device == kernels::Device::cpu
+            ? fmt::format("{}: a card, where --device is the CPU; add --device cuda", option)
+            : fmt::format("{} cpu: --device is a card, and both lanes are on one kind of device; "
+                          "add --device cpu",
+                          option));
+  }
+  if (device == kernels::Device::cuda) return lanes_of_cards(options, prefill, decode);
+  return lanes_of_cpu(options, !prefill || prefill->number == 0);
 }
 
 void check_lanes(const ModelOptions& options, bool has_head) {
   if (!options.lanes.is_on || has_head || options.speculation.kind() != "draft") return;
   throw Error(ErrorKind::usage,
-              "--disaggregate: a draft model has no threads of its own beside both lanes; use "
-              "--spec ngram or mtp, or leave one of them out");
+              "--disaggregate: a draft model does not run beside two lanes; use --spec ngram or "
+              "mtp, or leave one of them out");
 }
 
 int threads_of(const ModelOptions& options) {
-  const std::optional<LaneThreads> lanes = lane_threads_of(options);
-  return lanes ? lanes->decode + lanes->prefill : options.threads;
+  const std::optional<Lanes> lanes = lanes_of(options);
+  return lanes ? lanes->threads() : options.threads;
 }
 
-kernels::Queue decode_queue(const LaneThreads& threads) {
-  return kernels::Queue(kernels::Device::cpu,
-                        {.threads = threads.decode, .neighbours = {.after = threads.prefill}});
+std::vector<int> cards_of(const ModelOptions& options) {
+  if (device_of(options.device) == kernels::Device::cpu) return {};
+  const std::optional<Lanes> lanes = lanes_of(options);
+  if (!lanes) return {0};
+  if (!lanes->have_two_cards()) return {lanes->decode.card};
+  return {lanes->decode.card, lanes->prefill.card};
 }
 
-kernels::Queue undivided_queue(const LaneThreads& threads) {
-  return kernels::Queue(kernels::Device::cpu, {.threads = threads.decode + threads.prefill});
+kernels::Queue make_queue(const ModelOptions& options) {
+  const std::optional<Lanes> lanes = lanes_of(options);
+  return kernels::Queue(device_of(options.device), {.threads = threads_of(options),
+                                                    .batch_invariant = options.batch_invariant,
+                                                    .card = lanes ? lanes->decode.card : 0,
+                                                    .is_urgent = lanes && lanes->share_memory});
+}
+
+kernels::Queue decode_queue(const Lanes& lanes) {
+  return kernels::Queue(kernels::Device::cpu, {.threads = lanes.decode.threads,
+                                               .neighbours = {.after = lanes.prefill.threads}});
+}
+
+kernels::Queue undivided_queue(const Lanes& lanes) {
+  return kernels::Queue(kernels::Device::cpu, {.threads = lanes.threads()});
+}
+
+kernels::Queue prefill_queue(const Lanes& lanes, const ModelOptions& options) {
+  return kernels::Queue(kernels::Device::cuda, {.threads = lanes.prefill.threads,
+                                                .batch_invariant = options.batch_invariant,
+                                                .card = lanes.prefill.card});
+}
+
+namespace {
+
+kernels::SuperblockMapOptions mapping_on(const Lanes& lanes, kernels::SuperblockMapOptions mapping,
+                                         int card, int other) {
+  if (lanes.device == kernels::Device::cpu) return mapping;
+  mapping.card = card;
+  if (card != other && kernels::are_peers(card, other)) mapping.peers = {other};
+  return mapping;
+}
+
+}  // namespace
+
+kernels::SuperblockMapOptions mapping_of_decode(const Lanes& lanes,
+                                                kernels::SuperblockMapOptions mapping) {
+  return mapping_on(lanes, std::move(mapping), lanes.decode.card, lanes.prefill.card);
+}
+
+kernels::SuperblockMapOptions mapping_of_prefill(const Lanes& lanes,
+                                                 kernels::SuperblockMapOptions mapping) {
+  return mapping_on(lanes, std::move(mapping), lanes.prefill.card, lanes.decode.card);
 }
 
 namespace {
@@ -126,16 +242,16 @@ WorkerIdentity identity_of(const models::Model& model, const std::string& name,
           {"instruction set", name_of(queue.isa())}};
 }
 
-kernels::Queue prefill_queue(const LaneThreads& threads) {
-  return kernels::Queue(kernels::Device::cpu,
-                        {.threads = threads.prefill, .neighbours = {.before = threads.decode}});
+kernels::Queue prefill_queue_of_cpu(const Lanes& lanes) {
+  return kernels::Queue(kernels::Device::cpu, {.threads = lanes.prefill.threads,
+                                               .neighbours = {.before = lanes.decode.threads}});
 }
 
 /// What a worker has.
 struct PrefillWorker {
-  PrefillWorker(const LaneThreads& threads, const models::ModelRunner& first,
-                const models::Model& model, const std::string& name)
-      : queue(prefill_queue(threads)),
+  PrefillWorker(const Lanes& lanes, const models::ModelRunner& first, const models::Model& model,
+                const std::string& name)
+      : queue(prefill_queue_of_cpu(lanes)),
         own(queue, first),
         says(identity_of(model, name, own.capacity(), queue)) {}
 
@@ -149,11 +265,11 @@ struct PrefillWorker {
 
 class WorkerLane final : public PrefillLane {
  public:
-  WorkerLane(const LaneThreads& threads, const models::ModelRunner& first,
-             const models::Model& model, const std::string& name)
-      : launcher_([threads, &first, &model, name](int socket) {
+  WorkerLane(const Lanes& lanes, const models::ModelRunner& first, const models::Model& model,
+             const std::string& name)
+      : launcher_([lanes, &first, &model, name](int socket) {
           serve_steps(socket,
-                      [&] { return std::make_unique<PrefillWorker>(threads, first, model, name); });
+                      [&] { return std::make_unique<PrefillWorker>(lanes, first, model, name); });
         }),
         runner_([this] { return launcher_.start(); }, first.capacity(),
                 identity_of(model, name, first.capacity(), first.queue())) {}
@@ -165,11 +281,26 @@ class WorkerLane final : public PrefillLane {
   RemoteRunner runner_;
 };
 
+class StreamLane final : public PrefillLane {
+ public:
+  StreamLane(const Lanes& lanes, const models::ModelRunner& answers)
+      : queue_(kernels::Device::cuda, {.threads = lanes.prefill.threads,
+                                       .batch_invariant = answers.queue().batch_invariant(),
+                                       .card = lanes.prefill.card}),
+        runner_(queue_, answers) {}
+
+  Runner& runner() override { return runner_; }
+
+ private:
+  kernels::Queue queue_;
+  models::ModelRunner runner_;
+};
+
 class LaneWithMemory final : public PrefillLane {
  public:
-  LaneWithMemory(const LaneThreads& threads, const models::Model& model,
+  LaneWithMemory(const Lanes& lanes, const models::Model& model,
                  const models::RunnerOptions& options, models::ModelRunner& answers)
-      : queue_(prefill_queue(threads)),
+      : queue_(prefill_queue_of_cpu(lanes)),
         runner_(queue_, model.plan, model.weights, model.geometry, options),
         threaded_(runner_),
         link_({.bytes = &runner_, .layout = options.memory.layout},
@@ -185,19 +316,40 @@ class LaneWithMemory final : public PrefillLane {
   ThreadedLink link_;
 };
 
+class CardLane final : public PrefillLane {
+ public:
+  CardLane(kernels::Queue& queue, const models::Model& model, const models::RunnerOptions& options,
+           models::ModelRunner& answers)
+      : runner_(queue, model.plan, model.weights, model.geometry, options),
+        link_(runner_, answers, !options.mapping.peers.empty()) {}
+
+  Runner& runner() override { return runner_; }
+  UnitLink* link() override { return &link_; }
+
+ private:
+  models::ModelRunner runner_;
+  models::CardLink link_;
+};
+
 }  // namespace
 
-std::unique_ptr<PrefillLane> make_worker_lane(const LaneThreads& threads,
-                                              const models::ModelRunner& first,
-                                              const models::Model& model, const std::string& name) {
-  return std::make_unique<WorkerLane>(threads, first, model, name);
+std::unique_ptr<PrefillLane> make_sharing_lane(const Lanes& lanes, models::ModelRunner& answers,
+                                               const models::Model& model,
+                                               const std::string& name) {
+  if (lanes.device == kernels::Device::cuda) return std::make_unique<StreamLane>(lanes, answers);
+  return std::make_unique<WorkerLane>(lanes, answers, model, name);
 }
 
-std::unique_ptr<PrefillLane> make_lane_with_memory(const LaneThreads& threads,
-                                                   const models::Model& model,
+std::unique_ptr<PrefillLane> make_lane_with_memory(const Lanes& lanes, const models::Model& model,
                                                    const models::RunnerOptions& options,
                                                    models::ModelRunner& answers) {
-  return std::make_unique<LaneWithMemory>(threads, model, options, answers);
+  return std::make_unique<LaneWithMemory>(lanes, model, options, answers);
+}
+
+std::unique_ptr<PrefillLane> make_lane_on_card(kernels::Queue& queue, const models::Model& model,
+                                               const models::RunnerOptions& options,
+                                               models::ModelRunner& answers) {
+  return std::make_unique<CardLane>(queue, model, options, answers);
 }
 
 }  // namespace hyb::app

@@ -3,36 +3,66 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "app/options.h"
 #include "core/engine/runner.h"
 #include "core/memory/link/unit_link.h"
+#include "kernels/arena/superblock_map.h"
+#include "kernels/device.h"
 #include "kernels/queue.h"
 #include "models/model.h"
 #include "models/runner.h"
 
 namespace hyb::app {
 
-/// How --disaggregate divides the CPU.
-struct LaneThreads {
-  int decode, prefill;
+/// Where --disaggregate runs answers (decode) and prompts (prefill).
+struct Lanes {
+  struct Lane {
+    int threads;   ///< of the CPU; with cards both lanes have the same, for what cards leave to it
+    int card = 0;  ///< with cards
+  };
+  kernels::Device device;
+  Lane decode, prefill;
+  bool share_memory;  ///< else each has pages and slots of its own
+
+  bool have_two_cards() const { return decode.card != prefill.card; }
+  /// That compute at once.
+  int threads() const {
+    return device == kernels::Device::cpu ? decode.threads + prefill.threads : decode.threads;
+  }
+  /// "1 + 1" threads, "cuda0 + cuda1": of answers and of prompts.
+  std::string text() const;
 };
 
 /// nullopt: one lane runs prompts and answers. Throws Error(usage) for what is of no use together,
-/// and for what has no second lane.
-std::optional<LaneThreads> lane_threads_of(const ModelOptions& options);
+/// and for a card that is not there.
+std::optional<Lanes> lanes_of(const ModelOptions& options);
 
-/// Throws Error(usage) where two lanes leave a draft model no threads. `has_head`: what
-/// --draft-model names is a head, a part of the model.
+/// Throws Error(usage) where there are two lanes and a draft model. `has_head`: what --draft-model
+/// names is a head, a part of the model.
 void check_lanes(const ModelOptions& options, bool has_head);
 
-/// Threads of all lanes; 0: as many as this process may use. Throws as lane_threads_of().
+/// Threads of all lanes; 0: as many as this process may use. Throws as lanes_of().
 int threads_of(const ModelOptions& options);
 
-/// Of the lane of answers, whose threads are the first; that of prompts has the others.
-kernels::Queue decode_queue(const LaneThreads& threads);
-/// Of one lane that has the threads of both.
-kernels::Queue undivided_queue(const LaneThreads& threads);
+/// The cards of the model, that of answers first; none on the CPU. Throws as lanes_of().
+std::vector<int> cards_of(const ModelOptions& options);
+
+/// Where all of the model runs, or the answers on cards; the threads are those of all lanes.
+kernels::Queue make_queue(const ModelOptions& options);
+/// On the CPU, of the lane of answers, whose threads are the first; that of prompts has the others.
+kernels::Queue decode_queue(const Lanes& lanes);
+/// On the CPU, of one lane that has the threads of both.
+kernels::Queue undivided_queue(const Lanes& lanes);
+/// On two cards, of the lane of prompts.
+kernels::Queue prefill_queue(const Lanes& lanes, const ModelOptions& options);
+
+/// How pools of answers, or of prompts, are mapped: `mapping` on the lane's card.
+kernels::SuperblockMapOptions mapping_of_decode(const Lanes& lanes,
+                                                kernels::SuperblockMapOptions mapping);
+kernels::SuperblockMapOptions mapping_of_prefill(const Lanes& lanes,
+                                                 kernels::SuperblockMapOptions mapping);
 
 /// The lane of prompts: a model's second runner.
 class PrefillLane {
@@ -43,20 +73,24 @@ class PrefillLane {
   virtual UnitLink* link() { return nullptr; }
 };
 
-/// In a process of its own (core/workers), which is a copy of this one as it is now: it has the
-/// same weights and the same pools. `model` is what `first` runs, whose memory is shared
-/// (SuperblockMapOptions::is_shared); both outlive the lane. Throws as ModelRunner's constructor,
-/// WorkerLauncher's and RemoteRunner's.
-std::unique_ptr<PrefillLane> make_worker_lane(const LaneThreads& threads,
-                                              const models::ModelRunner& first,
-                                              const models::Model& model, const std::string& name);
+/// In the memory of `answers`, which is what the first lane runs and outlives this, as `model`
+/// does. On the CPU in a process of its own (core/workers), which is a copy of this one as it is
+/// now: it has the same weights and the same pools, which are shared
+/// (SuperblockMapOptions::is_shared). On a card in a stream of its own. Throws as ModelRunner's
+/// constructor, WorkerLauncher's and RemoteRunner's.
+std::unique_ptr<PrefillLane> make_sharing_lane(const Lanes& lanes, models::ModelRunner& answers,
+                                               const models::Model& model, const std::string& name);
 
-/// On threads of its own, with pages and slots of its own, as many as `answers`, the first lane's
-/// runner, has. All but the options outlive the lane. Throws as ModelRunner's constructor,
-/// ThreadedRunner's and ThreadedLink's.
-std::unique_ptr<PrefillLane> make_lane_with_memory(const LaneThreads& threads,
-                                                   const models::Model& model,
+/// On the CPU with pages and slots of its own, as many as `answers` has. All but the options
+/// outlive the lane. Throws as ModelRunner's constructor, ThreadedRunner's and ThreadedLink's.
+std::unique_ptr<PrefillLane> make_lane_with_memory(const Lanes& lanes, const models::Model& model,
                                                    const models::RunnerOptions& options,
                                                    models::ModelRunner& answers);
+
+/// On another card, that of `queue`, which has the weights of `model`, too. All but the options
+/// outlive the lane. Throws as ModelRunner's constructor and CardLink's.
+std::unique_ptr<PrefillLane> make_lane_on_card(kernels::Queue& queue, const models::Model& model,
+                                               const models::RunnerOptions& options,
+                                               models::ModelRunner& answers);
 
 }  // namespace hyb::app

@@ -41,7 +41,7 @@ bool leave_little_memory(const ModelOptions& options, const models::Plan& plan,
                          const models::LoadOptions& load) {
   constexpr double share_of_weights = 0.75;
   const kernels::Device device = device_of(options.device);
-  const std::size_t budget = budget_bytes(parse_memory(options.memory), device);
+  const std::size_t budget = budget_bytes(parse_memory(options.memory), options);
   return static_cast<double>(weight_bytes(plan, device, load)) >
          share_of_weights * static_cast<double>(budget);
 }
@@ -294,12 +294,6 @@ bool may_draft(const ModelOptions& options) {
   return options.batch_invariant || device_of(options.device) == kernels::Device::cpu;
 }
 
-kernels::Queue make_queue(const ModelOptions& options) {
-  return kernels::Queue(
-      device_of(options.device),
-      {.threads = threads_of(options), .isa = {}, .batch_invariant = options.batch_invariant});
-}
-
 std::string missing_files_text(const ModelSource& source, const ModelOutline& outline) {
   const auto missing = source.missing_files();
   if (!missing) return "";
@@ -380,7 +374,7 @@ std::size_t BareModel::runner_bytes(const models::RunnerOptions& options) const 
 
 BareModel open_bare(const ModelOptions& options, const Environment& environment,
                     const WeightUse& use) {
-  const std::size_t budget = budget_bytes(parse_memory(options.memory), device_of(options.device));
+  const std::size_t budget = budget_bytes(parse_memory(options.memory), options);
   ModelSource source = ModelSource::find(options.model, environment);
   ModelOutline outline = outline_of(source, options, use);
   check_loadable(source, options);

@@ -91,9 +91,6 @@ std::vector<models::LosslessMatrix> sample_lossless(const ModelSource& source,
 /// Whether drafts leave the bits of a token as they are: not on the fast routes of a card.
 bool may_draft(const ModelOptions& options);
 
-/// A queue on the device that --device means.
-kernels::Queue make_queue(const ModelOptions& options);
-
 /// What a folder lacks of the files that its index lists, in words: how many, and how large all of
 /// them are, by the index, else by config.json. "" where nothing is lacking.
 std::string missing_files_text(const ModelSource& source, const ModelOutline& outline);

@@ -448,22 +448,25 @@ void add_speculation_options(CLI::App& cli, SpeculationFlags& flags) {
 void add_lane_options(CLI::App& cli, LaneFlags& flags) {
   cli.add_flag(
       "--disaggregate", flags.is_on,
-      "prompts run beside answers, in a process with threads of its own, in the same memory: "
-      "long prompts hold up no answer, and take longer themselves; the answers are the same. On "
-      "the CPU");
+      "prompts run beside answers, in the same memory: on the CPU in a process with threads of its "
+      "own, on a card in a stream of its own; with two cards one is for prompts. Long prompts hold "
+      "up no answer, and where they share a device take longer themselves; the answers are the "
+      "same");
   cli.add_option("--prefill-threads", flags.prefill_threads,
-                 "with --disaggregate: threads for prompts; default: half of --threads")
+                 "with --disaggregate on the CPU: threads for prompts; default: half of --threads")
       ->check(CLI::Range(1, 1024));
   cli.add_option("--decode-threads", flags.decode_threads,
-                 "with --disaggregate: threads for answers; default: the other half")
+                 "with --disaggregate on the CPU: threads for answers; default: the other half")
       ->check(CLI::Range(1, 1024));
   cli.add_option("--prefill-device", flags.prefill_device,
-                 "with --disaggregate: where prompts have their memory: cpu, that of answers, or "
-                 "cpu:1, half of it for themselves; then each sequence is copied to the other half "
-                 "as its answer begins. It shows on one CPU what two devices would do, and is no "
-                 "faster; default: cpu");
+                 "with --disaggregate: where prompts run and have their memory: cpu, in that of "
+                 "answers; cpu:1, in half of it for themselves; a card: cuda0, cuda1. Where it is "
+                 "not the memory of answers, each sequence is copied there as its answer begins. "
+                 "cpu:1 shows on one CPU what two devices would do, and is no faster; default: "
+                 "cpu, or the second card");
   cli.add_option("--decode-device", flags.decode_device,
-                 "with --disaggregate: where answers have their memory: cpu");
+                 "with --disaggregate: where answers run and have their memory: cpu, cuda0, cuda1; "
+                 "default: cpu, or the first card");
 }
 
 void add_think_option(CLI::App& cli, Think& think) {

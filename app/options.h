@@ -75,15 +75,13 @@ struct SpeculationFlags {
   TreeLimits tree() const;
 };
 
-/// Prompts beside answers, each with threads of their own.
+/// Prompts beside answers, each with threads or a card's streams of their own.
 struct LaneFlags {
   bool is_on = false;
   int prefill_threads = 0, decode_threads = 0;  ///< 0: not given
-  /// Of each lane: "cpu", or "cpu:1", another memory of the same CPU. Empty: not given, cpu.
+  /// Of each lane: "cpu", "cpu:1" (another memory of the same CPU), or a card: "cuda0", "cuda1".
+  /// Empty: not given.
   std::string prefill_device = {}, decode_device = {};
-
-  /// Pools: 2 where each lane has one of its own.
-  int memories() const { return is_on && prefill_device == "cpu:1" ? 2 : 1; }
 };
 
 /// Most prompt tokens of a step that --ubatch takes.

@@ -25,6 +25,7 @@
 #include "core/memory/pool/layout.h"
 #include "core/memory/tier/snapshot_tier.h"
 #include "kernels/card.h"
+#include "kernels/card_copies.h"
 #include "models/roofline.h"
 
 namespace hyb::app {
@@ -43,6 +44,12 @@ std::int32_t drafts_of(const ModelOptions& options) {
 }
 
 }  // namespace
+
+/// A second card with the weights, for prompts.
+struct PrefillCard {
+  kernels::Queue queue;
+  models::Model model{};
+};
 
 struct Session::Parts {
   Parts(const ModelOptions& asked, const SessionShape& wanted, const Environment& environment,
@@ -69,7 +76,7 @@ struct Session::Parts {
   ReuseOptions reuse;
   SpeculationFlags speculation;
   models::GraphOptions graphs;
-  std::optional<LaneThreads> lane_threads;  ///< empty: one lane runs all
+  std::optional<Lanes> lanes;  ///< empty: one lane runs all
   ModelSource source;
   ModelOutline outline;
   ModelTexts texts;
@@ -81,7 +88,8 @@ struct Session::Parts {
   MemoryPlan memory;
   std::future<std::unique_ptr<kernels::SuperblockMap>> superblocks;
   std::unique_ptr<models::ModelRunner> runner;
-  std::unique_ptr<PrefillLane> prefill_lane;  ///< null: the same
+  std::unique_ptr<PrefillCard> prefill_card;  ///< null: prompts have none of their own
+  std::unique_ptr<PrefillLane> prefill_lane;  ///< null: one lane runs all
   bool is_disaggregated = false;              ///< whether the engine has that lane
   std::unique_ptr<DraftModel> draft_model;    ///< null: there is none
   std::unique_ptr<TraceFile> trace;
@@ -104,7 +112,7 @@ Session::Parts::Parts(const ModelOptions& asked, const SessionShape& wanted,
       reuse(asked.reuse),
       speculation(asked.speculation),
       graphs(graphs_of(asked)),
-      lane_threads(lane_threads_of(asked)),
+      lanes(lanes_of(asked)),
       source(ModelSource::find(asked.model, environment, asked.chat_template)),
       outline(
           outline_of(source, asked,
@@ -127,7 +135,7 @@ Session::Parts::Parts(const ModelOptions& asked, const SessionShape& wanted,
                             model.plan.vocab - 1));
   }
   make_runner();
-  set_disaggregated(lane_threads.has_value());
+  set_disaggregated(lanes.has_value());
   if (speculation.kind() == "draft" && !outline.head) {
     draft_model = std::make_unique<DraftModel>(asked, draft_bytes, shape, environment);
     draft_model->check_vocabulary(texts.tokenizer ? &*texts.tokenizer : nullptr, vocab_used());
@@ -154,6 +162,10 @@ void warn_over_limit(const std::string& memory, std::size_t bytes) {
 void Session::Parts::load(const ModelOptions& options, const Environment& environment) {
   budget = budget_of(options, environment);  // of what is free before anything is taken
   if (budget.device == kernels::Device::cpu) warn_over_limit(options.memory, budget.bytes);
+  // Before memory is mapped that it reaches.
+  if (lanes && lanes->have_two_cards()) {
+    prefill_card = std::make_unique<PrefillCard>(app::prefill_queue(*lanes, options));
+  }
   queue = std::make_unique<kernels::Queue>(make_queue(options));
   may_shrink = options.memory == "auto";
   context = options.context;
@@ -166,9 +178,13 @@ void Session::Parts::load(const ModelOptions& options, const Environment& enviro
     });
   }
   model = load_weights_of(source, outline, options, *queue, [this] { return release_pools(); });
-  if (!outline.geometry.load.lossless) return;
-  budget.weights = model.weights.bytes();  // some may take more than 12 bits
-  plan();
+  if (outline.geometry.load.lossless) {
+    budget.weights = model.weights.bytes();  // some may take more than 12 bits
+    plan();
+  }
+  if (!prefill_card) return;
+  prefill_card->queue.make_current();
+  prefill_card->model = load_weights_of(source, outline, options, prefill_card->queue);
 }
 
 void Session::Parts::plan() {
@@ -193,7 +209,7 @@ std::int32_t Session::Parts::vocab_used() const {
 /// Until prefill is measured. The speed is a guess; how long prompts compare to short ones is not.
 PrefillCost Session::Parts::expected_cost() const {
   constexpr double flops_per_thread_second = 5e10;
-  const int threads = is_disaggregated ? lane_threads->prefill : queue->threads();
+  const int threads = is_disaggregated ? lanes->prefill.threads : queue->threads();
   return prefill_seconds(roofline().prefill(), flops_per_thread_second * threads);
 }
 
@@ -243,9 +259,10 @@ void Session::Parts::make_runner() {
       runner = std::make_unique<models::ModelRunner>(
           *queue, model.plan, model.weights, model.geometry, options,
           superblocks.valid() ? superblocks.get() : nullptr);
-      if (lane_threads) make_prefill_lane(options);
+      if (lanes) make_prefill_lane(options);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::memory) throw;
+      prefill_lane.reset();
       runner.reset();  // only its prefill lane may have failed
       if (obstacle.empty()) obstacle = error.what();
       shrink_pools(error);
@@ -259,9 +276,15 @@ void Session::Parts::make_runner() {
 }
 
 void Session::Parts::make_prefill_lane(const models::RunnerOptions& options) {
-  prefill_lane = memory.memories > 1
-                     ? make_lane_with_memory(*lane_threads, model, options, *runner)
-                     : make_worker_lane(*lane_threads, *runner, model, source.name());
+  if (lanes->share_memory) {
+    prefill_lane = make_sharing_lane(*lanes, *runner, model, source.name());
+  } else if (prefill_card) {
+    models::RunnerOptions there = options;
+    there.mapping = mapping_of_prefill(*lanes, options.mapping);
+    prefill_lane = make_lane_on_card(prefill_card->queue, prefill_card->model, there, *runner);
+  } else {
+    prefill_lane = make_lane_with_memory(*lanes, model, options, *runner);
+  }
 }
 
 /// The device has less memory than it reported, or another process has taken some since.
@@ -275,7 +298,7 @@ void Session::Parts::shrink_pools(const Error& reason) {
   if (!may_shrink) throw Error(ErrorKind::memory, holdings());
   budget.pool_bytes = before - before / 8;
   if (queue->device() == kernels::Device::cuda) {
-    const std::size_t free = kernels::card().free_bytes;
+    const std::size_t free = kernels::card(queue->card()).free_bytes;
     const std::size_t room = free > memory.workspace ? free - memory.workspace : 0;
     budget.pool_bytes = std::min(budget.pool_bytes, room);
   }
@@ -290,14 +313,15 @@ void Session::Parts::shrink_pools(const Error& reason) {
 /// Weights are packed by all threads; then each lane has its own.
 void Session::Parts::set_disaggregated(bool disaggregated) {
   if (disaggregated == is_disaggregated) return;
-  if (!disaggregated && memory.memories > 1) {
+  if (!disaggregated && !lanes->share_memory) {
     throw Error(ErrorKind::usage,
-                "--prefill-device cpu:1: one lane would have half of the memory; both ways are "
-                "compared without it");
+                "--prefill-device: one lane would have the memory of one side alone; both ways are "
+                "compared where lanes share memory");
   }
   engine.reset();
   is_disaggregated = disaggregated;
-  *queue = disaggregated ? decode_queue(*lane_threads) : undivided_queue(*lane_threads);
+  if (lanes->device == kernels::Device::cuda) return;
+  *queue = disaggregated ? decode_queue(*lanes) : undivided_queue(*lanes);
 }
 
 void Session::Parts::start_engine(Runner& on, const SpeculationOptions& drafting) {
@@ -340,9 +364,9 @@ void Session::restart_engine(const ReuseOptions& reuse, Runner& runner,
   parts_->start_engine(runner, speculation);
 }
 
-const std::optional<LaneThreads>& Session::lane_threads() const { return parts_->lane_threads; }
+const std::optional<Lanes>& Session::lanes() const { return parts_->lanes; }
 void Session::set_disaggregated(bool is_disaggregated) {
-  require(parts_->lane_threads.has_value(), "session: it was opened with two lanes");
+  require(parts_->lanes.has_value(), "session: it was opened with two lanes");
   parts_->set_disaggregated(is_disaggregated);
 }
 
@@ -449,15 +473,17 @@ kernels::SuperblockMapOptions mapping_of(const PoolOptions& options, kernels::De
 
 Budget budget_of(const ModelOptions& options, const Environment& environment) {
   const kernels::Device device = device_of(options.device);
-  const std::size_t all = budget_bytes(parse_memory(options.memory), device);
+  const std::size_t all = budget_bytes(parse_memory(options.memory), options);
   Budget budget(all - std::min(all, draft_model_bytes(options, environment)));
   budget.device = device;
   if (device == kernels::Device::cuda) {
-    const kernels::Card card = kernels::card();
+    const std::vector<int> cards = cards_of(options);
+    const kernels::Card card = kernels::card(cards.front());
+    budget.cards = static_cast<int>(cards.size());
     budget.rates = {.bytes_per_s = card.bytes_per_s, .flops_per_s = card.flops_per_s};
   }
   if (!options.pool_memory.empty() && options.pool_memory != "auto") {
-    budget.pool_bytes = budget_bytes(parse_memory(options.pool_memory, "--pool-memory"), device);
+    budget.pool_bytes = budget_bytes(parse_memory(options.pool_memory, "--pool-memory"), options);
   }
   budget.library = kernels::queue_bytes(
       device, {.threads = 0, .isa = {}, .batch_invariant = options.batch_invariant});
@@ -469,27 +495,37 @@ Budget budget_of(const ModelOptions& options, const Environment& environment) {
   }
   budget.drafts = drafts_of(options);
   budget.tree = options.speculation.tree();
-  budget.memories = options.lanes.memories();
-  if (const auto lanes = lane_threads_of(options)) {
-    budget.prefill_threads = lanes->prefill;
-    budget.mapping.is_shared = budget.memories == 1;
+  if (const auto lanes = lanes_of(options); lanes && !lanes->have_two_cards()) {
+    budget.prefill_threads = lanes->prefill.threads;
+    budget.library *= 2;
+    budget.memories = lanes->share_memory ? 1 : 2;
+    budget.mapping.is_shared = device == kernels::Device::cpu && lanes->share_memory;
+  }
+  if (const auto lanes = lanes_of(options)) {
+    budget.mapping = mapping_of_decode(*lanes, budget.mapping);
   }
   return budget;
 }
 
-std::size_t budget_bytes(const MemoryBudget& budget, kernels::Device device) {
-  const bool is_card = device == kernels::Device::cuda;
+std::size_t budget_bytes(const MemoryBudget& budget, const ModelOptions& options) {
+  const std::vector<int> cards = cards_of(options);
+  const bool is_card = !cards.empty();
+  const auto of_cards = [&](std::size_t kernels::Card::*bytes) {
+    std::size_t least = std::numeric_limits<std::size_t>::max();
+    for (const int card : cards) least = std::min(least, kernels::card(card).*bytes);
+    return least;
+  };
   switch (budget.kind) {
     case MemoryBudget::Kind::bytes:
       return budget.bytes;
     case MemoryBudget::Kind::share:
       return static_cast<std::size_t>(
           budget.share *
-          static_cast<double>(is_card ? kernels::card().memory_bytes : machine_bytes()));
+          static_cast<double>(is_card ? of_cards(&kernels::Card::memory_bytes) : machine_bytes()));
     case MemoryBudget::Kind::automatic:
       break;
   }
-  const std::size_t available = is_card ? kernels::card().free_bytes : available_bytes();
+  const std::size_t available = is_card ? of_cards(&kernels::Card::free_bytes) : available_bytes();
   const std::size_t room = std::clamp(available / 8, std::size_t{256} << 20, std::size_t{2} << 30);
   return available > 2 * room ? available - room : available / 2;
 }
@@ -551,14 +587,28 @@ HostTierParts host_tier_parts(std::size_t bytes, const models::Geometry& geometr
   return parts;
 }
 
-/// Of all lanes.
+/// Of all lanes on one device. A second one has no copies of snapshots.
 std::size_t workspace_bytes(const models::Plan& plan, const models::Geometry& geometry,
-                            const Budget& budget, const models::RunnerOptions& runner,
-                            int threads) {
+                            const Budget& budget, models::RunnerOptions runner, int threads) {
   const auto bytes = [&](int of_lane) {
     return models::ModelRunner::workspace_bytes(budget.device, plan, geometry, runner, of_lane);
   };
-  return bytes(threads) + (budget.prefill_threads > 0 ? bytes(budget.prefill_threads) : 0);
+  const std::size_t first = bytes(threads);
+  runner.side_copies = {};
+  return first + (budget.prefill_threads > 0 ? bytes(budget.prefill_threads) : 0);
+}
+
+/// Of all lanes, and of what is copied between cards that do not reach each other.
+std::size_t pinned_bytes(const models::Plan& plan, const models::Geometry& geometry,
+                         const Budget& budget, models::RunnerOptions runner) {
+  const auto bytes = [&] {
+    return models::ModelRunner::pinned_bytes(budget.device, plan, geometry, runner);
+  };
+  std::size_t all = bytes();
+  runner.side_copies = {};
+  if (budget.prefill_threads > 0 || budget.cards > 1) all += bytes();
+  const bool is_staged = budget.cards > 1 && budget.mapping.peers.empty();
+  return all + (is_staged ? 2 * kernels::card_copies_pinned_bytes : 0);
 }
 
 /// MemoryPlan's rule. Of `memory` all that the workspace depends on is set but the chunk.
@@ -602,6 +652,7 @@ MemoryPlan plan_without_pools(const models::Plan& plan, const models::Geometry& 
       budget.weights > 0 ? budget.weights : weight_bytes(plan, budget.device, geometry.load);
   memory.library = budget.library;
   memory.memories = budget.memories;
+  memory.cards = budget.cards;
   if (shape.host_tier_bytes > 0) {
     const HostTierParts parts = host_tier_parts(shape.host_tier_bytes, geometry);
     memory.side_copies = {.out = parts.copies, .back = parts.reads};
@@ -626,7 +677,7 @@ MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometr
   const auto set_workspace = [&] {
     const models::RunnerOptions runner = runner_options(plan, memory, shape);
     memory.workspace = workspace_bytes(plan, geometry, budget, runner, threads);
-    memory.pinned = models::ModelRunner::pinned_bytes(budget.device, plan, geometry, runner);
+    memory.pinned = pinned_bytes(plan, geometry, budget, runner);
   };
   if (shape.drafts > 0 && geometry.slot_bytes > 0) {  // before pools are cut: they will have rings
     memory.pools.layout.rings.per_superblock = 1;
@@ -750,10 +801,11 @@ void add_tier_options(CLI::App& cli, TierFlags& flags) {
 
 std::size_t check_tiers(const TierFlags& flags, const ModelOptions& model) {
   std::size_t host_bytes = 0;
-  if (model.lanes.memories() > 1 && (!flags.host_tier.empty() || !flags.disk_tier.empty())) {
+  if (const auto lanes = lanes_of(model);
+      lanes && !lanes->share_memory && (!flags.host_tier.empty() || !flags.disk_tier.empty())) {
     throw Error(ErrorKind::usage,
-                "--prefill-device cpu:1: a tier extends one memory; leave the tier out, or "
-                "--prefill-device");
+                "--prefill-device: a tier extends one memory, and prompts have one of their own; "
+                "leave one of them out");
   }
   if (!flags.host_tier.empty()) {
     if (device_of(model.device) == kernels::Device::cpu) {

@@ -61,6 +61,7 @@ struct MemoryPlan {
   std::int32_t length_max = 0;  ///< most tokens of one sequence
   std::int32_t sequences = 0;   ///< that can run at once at length_max
   int memories = 1;             ///< pools of this size: 2 where prompts have one of their own
+  int cards = 1;                ///< each of which has all of this, where the model is on cards
 
   std::size_t pool_bytes() const {
     return pools.layout.bytes() * static_cast<std::size_t>(memories);
@@ -71,7 +72,8 @@ struct MemoryPlan {
 /// "8192 tokens, 4096 where answers go on".
 std::string chunk_text(const MemoryPlan& memory);
 
-/// Bytes that may be held, how much of them pages and slots may take, and how these share it.
+/// Bytes that may be held on a device, how much of them pages and slots may take, and how these
+/// share it.
 struct Budget {
   Budget(std::size_t all, std::size_t pools_max = unlimited) : bytes(all), pool_bytes(pools_max) {}
   static constexpr std::size_t unlimited = ~std::size_t{0};
@@ -86,6 +88,7 @@ struct Budget {
   TreeLimits tree = {};           ///< of these
   int prefill_threads = 0;  ///< of a lane of their own for prompts, beside the others; 0: none
   int memories = 1;         ///< pools of equal size that pool_bytes are for
+  int cards = 1;            ///< alike, each of which may hold as much
 };
 
 /// Throws Error(usage) for what is of no use together.
@@ -110,7 +113,7 @@ models::RunnerOptions runner_options(const models::Plan& plan, const MemoryPlan&
                                      const SessionShape& shape);
 
 /// Turns "auto", shares and sizes into bytes of this machine's memory, or of its card's.
-std::size_t budget_bytes(const MemoryBudget& budget, kernels::Device device);
+std::size_t budget_bytes(const MemoryBudget& budget, const ModelOptions& options);
 
 /// A request with the model's stop tokens and the options' sampling; the prompt is empty.
 Request request_of(const GenerationOptions& options, const ModelTexts& texts);
@@ -128,8 +131,8 @@ class Session {
 
   Engine& engine();
   models::ModelRunner& runner();
-  /// The threads of --disaggregate; nullopt: one lane runs all.
-  const std::optional<LaneThreads>& lane_threads() const;
+  /// nullopt: one lane runs all.
+  const std::optional<Lanes>& lanes() const;
   /// Of a session with --disaggregate: whether prompts have a lane of their own from the next
   /// engine on, as they have at first. If not, one lane has the threads of both, and as much
   /// memory. The engine is gone until it is restarted.

@@ -16,8 +16,18 @@ namespace {
 
 }  // namespace
 
-Card card() {
-  if constexpr (has_cuda) return cuda::card();
+Card card(int number) {
+  if constexpr (has_cuda) return cuda::card(number);
+  fail_without_cuda();
+}
+
+int card_count() {
+  if constexpr (has_cuda) return cuda::card_count();
+  fail_without_cuda();
+}
+
+bool are_peers(int card, int other) {
+  if constexpr (has_cuda) return cuda::are_peers(card, other);
   fail_without_cuda();
 }
 

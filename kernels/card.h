@@ -23,9 +23,15 @@ struct Card {
   double bytes_per_s = 0, flops_per_s = 0;
 };
 
-/// The card that queues run on. Throws Error(usage) that says what is missing: the build, a driver,
-/// a card.
-Card card();
+/// One of the cards, whose number is that of CUDA (QueueOptions::card). Throws Error(usage) that
+/// says what is missing: the build, a driver, a card.
+Card card(int number = 0);
+
+/// How many there are. Throws as card().
+int card_count();
+
+/// Whether two cards can read and write each other's memory themselves, over NVLink or PCIe.
+bool are_peers(int card, int other);
 
 /// The unit in which the memory of a device can be mapped: a page of the system, on a card
 /// typically 2 MiB.

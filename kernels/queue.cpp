@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "kernels/cuda/memory.h"
 #include "kernels/cuda/stream.h"
 
 namespace hyb::kernels {
@@ -32,7 +33,10 @@ using StreamOwner = std::unique_ptr<cuda::Stream, void (*)(cuda::Stream*)>;
 StreamOwner stream_of(Device device, const QueueOptions& options) {
   if (device == Device::cuda) {
     if constexpr (has_cuda) {
-      return StreamOwner(cuda::make_stream(options.batch_invariant), cuda::delete_stream);
+      return StreamOwner(cuda::make_stream({.card = options.card,
+                                            .batch_invariant = options.batch_invariant,
+                                            .is_urgent = options.is_urgent}),
+                         cuda::delete_stream);
     }
     throw Error(ErrorKind::usage, "queue: this build has no CUDA; use --device cpu");
   }
@@ -52,7 +56,14 @@ Queue::Queue(Device device, const QueueOptions& options)
     : device_(device),
       isa_(checked_isa(options.isa)),
       batch_invariant_(device == Device::cpu || options.batch_invariant),
+      card_(options.card),
       pool_(std::make_unique<ThreadPool>(checked_threads(options.threads), options.neighbours)),
       stream_(stream_of(device, options)) {}
+
+void Queue::make_current() const {
+  if constexpr (has_cuda) {
+    if (device_ == Device::cuda) cuda::use_card(card_);
+  }
+}
 
 }  // namespace hyb::kernels

@@ -19,6 +19,8 @@ struct QueueOptions {
   /// On a card: a row's answer depends on no other row of the call and on no cut of its sequence,
   /// as on the CPU always. Else it is only the same in every run.
   bool batch_invariant = false;
+  int card = 0;            ///< of a queue on a card: which of those that CUDA shows this process
+  bool is_urgent = false;  ///< on a card: its kernels go before those of other queues
   PoolNeighbours neighbours = {};  ///< the threads of queues that compute at the same time
 };
 
@@ -37,6 +39,10 @@ class Queue {
   int threads() const { return pool_->threads(); }
   /// QueueOptions::batch_invariant, or on the CPU.
   bool batch_invariant() const { return batch_invariant_; }
+  int card() const { return card_; }
+  /// Where there are several cards: ops on this queue, and what they need of the card's memory, may
+  /// be enqueued by this thread until it makes a queue of another card current. A new queue is.
+  void make_current() const;
   /// Of a queue on a card.
   cuda::Stream& stream() { return *stream_; }
 
@@ -75,6 +81,7 @@ class Queue {
   Device device_;
   Isa isa_;
   bool batch_invariant_;
+  int card_;
   std::unique_ptr<ThreadPool> pool_;
   std::unique_ptr<cuda::Stream, void (*)(cuda::Stream*)> stream_;  // a card's, where built
 };

@@ -58,4 +58,11 @@ void wait(Queue& queue) {
   }
 }
 
+bool is_done(Queue& queue) {
+  if constexpr (has_cuda) {
+    if (queue.device() == Device::cuda) return queue.stream().is_done();
+  }
+  return true;
+}
+
 }  // namespace hyb::kernels

@@ -121,6 +121,18 @@ std::unique_ptr<kernels::DeviceSampler> sampler_for(kernels::Queue& queue, std::
   return kernels::make_device_sampler(queue, rows);
 }
 
+/// Where nothing but a step's spans is carried out.
+RunnerOptions without_orders(RunnerOptions options) {
+  options.side_copies = {};
+  return options;
+}
+
+/// Before anything of the runner is made.
+kernels::Queue& current(kernels::Queue& queue) {
+  queue.make_current();
+  return queue;
+}
+
 hyb::SampledToken token_of(const kernels::SampledToken& drawn) {
   hyb::SampledToken token = {.token = drawn.token,
                              .finite = drawn.outcome == kernels::SampleOutcome::chosen,
@@ -141,17 +153,16 @@ ModelRunner::ModelRunner(kernels::Queue& queue, const Plan& plan, const Weights&
     : ModelRunner(queue, plan, weights, geometry, options, std::move(superblocks), nullptr) {}
 
 ModelRunner::ModelRunner(kernels::Queue& queue, const ModelRunner& first)
-    : ModelRunner(queue, first.plan_, first.weights_, first.geometry_, first.options_, nullptr,
-                  &first.store_) {
-  require(queue.device() == kernels::Device::cpu && &queue != &first.queue_,
-          "runner: two share memory on the CPU, each with threads of its own");
+    : ModelRunner(queue, first.plan_, first.weights_, first.geometry_,
+                  without_orders(first.options_), nullptr, &first.store_) {
+  require(&queue != &first.queue_, "runner: two that share memory have queues of their own");
 }
 
 /// `shared`: the store of another runner, whose memory this one's is; null: it has its own.
 ModelRunner::ModelRunner(kernels::Queue& queue, const Plan& plan, const Weights& weights,
                          const Geometry& geometry, const RunnerOptions& options,
                          std::unique_ptr<kernels::SuperblockMap> superblocks, const Store* shared)
-    : queue_(queue),
+    : queue_(current(queue)),
       plan_(plan),
       weights_(weights),
       geometry_(geometry),
@@ -333,6 +344,7 @@ void ModelRunner::stage(const Step& step, bool is_next) {
 }
 
 void ModelRunner::launch(const Step& step) {
+  queue_.make_current();
   require(running_.empty(),
           "runner: a step that was not prepared is launched when none is running");
   is_prepared_ = false;
@@ -346,6 +358,7 @@ void ModelRunner::launch(const Step& step) {
 }
 
 void ModelRunner::prepare(const Step& next) {
+  queue_.make_current();
   require(running_.size() == 1 && is_decode(next) && next.orders.empty(),
           "runner: a decode step is prepared while the one that samples its tokens runs");
   stage(next, true);
@@ -353,6 +366,7 @@ void ModelRunner::prepare(const Step& next) {
 }
 
 void ModelRunner::launch_prepared() {
+  queue_.make_current();
   require(running_.size() <= 1 && std::exchange(is_prepared_, false),
           "runner: a step was prepared");
   launch_staged();
@@ -365,7 +379,13 @@ void ModelRunner::launch_staged() {
   running_.push_back({.launched = launched, .keeps_logits = keeps_next_logits_});
 }
 
+bool ModelRunner::is_done() {
+  require(!running_.empty(), "runner: a step is running");
+  return kernels::is_done(queue_);
+}
+
 StepResult ModelRunner::wait() {
+  queue_.make_current();
   require(!running_.empty(), "runner: a step is running");
   const RunningStep step = running_.front();
   running_.erase(running_.begin());
@@ -382,11 +402,13 @@ StepResult ModelRunner::wait() {
 }
 
 void ModelRunner::read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) {
+  queue_.make_current();
   require(running_.empty(), "runner: memory is read between steps");
   store_.read(view, unit, bytes);
 }
 
 void ModelRunner::write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) {
+  queue_.make_current();
   require(running_.empty(), "runner: memory is written between steps");
   store_.write(view, unit, bytes);
 }
@@ -402,6 +424,7 @@ void ModelRunner::write_beside(ViewId view, std::int32_t unit, std::span<const s
 }
 
 std::unique_ptr<PendingBytes> ModelRunner::start_read(ViewId view, std::int32_t unit) {
+  queue_.make_current();
   require(running_.empty(), "runner: memory is read between steps");
   return side_copies_ ? store_.start_read(*side_copies_, view, unit) : nullptr;
 }
@@ -429,8 +452,14 @@ bool ModelRunner::can_land() const { return side_copies_ && options_.side_copies
 
 std::unique_ptr<Landing> ModelRunner::take_landing(std::size_t bytes) {
   if (!can_land()) return nullptr;
+  queue_.make_current();
   auto copy = side_copies_->take_landing(bytes);
   return copy ? std::make_unique<UnitLanding>(store_, std::move(copy)) : nullptr;
+}
+
+bool ModelRunner::commit(SuperblockId superblock, bool may_create) {
+  queue_.make_current();
+  return store_.commit(superblock, may_create);
 }
 
 void ModelRunner::add_row(const hyb::SampleRow& row) {
@@ -493,6 +522,7 @@ std::vector<SampledToken> ModelRunner::draw_now(const Tensor& logits) {
 }
 
 SampledToken ModelRunner::draw(std::span<const float> logits, const hyb::SampleRow& row) {
+  queue_.make_current();
   require(running_.empty(), "runner: draws are between steps");
   require(count_of(logits) == options_.vocab_used, "runner: a logit per id that may be drawn");
   kernels::upload(queue_, drawn_logits_.data(), std::as_bytes(logits));
@@ -564,6 +594,7 @@ std::vector<std::vector<SampledToken>> ModelRunner::draft_blocks(const Step& ste
 }
 
 std::vector<std::vector<SampledToken>> ModelRunner::draft(const Step& step) {
+  queue_.make_current();
   check_draft(step);
   is_prepared_ = false;
   carry_out(step.orders);

@@ -38,14 +38,17 @@ class ModelRunner : public Runner {
 
   /// A second one of the same model in the same pages and slots, with a workspace of its own, for
   /// steps without orders beside those of the first (EngineOptions::prefill_lane), which outlives
-  /// this one. On the CPU; the queue is another one than the first's. Throws Error(memory) as
-  /// above.
+  /// this one. The queue is another one of the same device than the first's. Throws Error(memory)
+  /// as above.
   ModelRunner(kernels::Queue& queue, const ModelRunner& first);
 
   Capacity capacity() const override;
   const kernels::Queue& queue() const { return queue_; }
+  kernels::Queue& queue() { return queue_; }
+  const Store& store() const { return store_; }
   StepResult run(const Step& step) override;
   bool is_async() const override { return sampler_ != nullptr; }
+  bool is_done() override;
   void launch(const Step& step) override;
   void prepare(const Step& next) override;
   void launch_prepared() override;
@@ -53,9 +56,7 @@ class ModelRunner : public Runner {
   bool can_draft() const override { return plan_.draft.has_value(); }
   std::vector<std::vector<SampledToken>> draft(const Step& step) override;
   SampledToken draw(std::span<const float> logits, const hyb::SampleRow& row) override;
-  bool commit(SuperblockId superblock, bool may_create) override {
-    return store_.commit(superblock, may_create);
-  }
+  bool commit(SuperblockId superblock, bool may_create) override;
   void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override;
   void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) override;
   void read_beside(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override;

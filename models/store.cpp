@@ -84,7 +84,8 @@ Store::Store(kernels::Queue& queue, const Store& first)
       windows_(first.windows_),
       states_(first.states_),
       rings_(first.rings_) {
-  require(queue.device() == first.queue_.device(), "store: memory is shared on one device");
+  require(queue.device() == first.queue_.device() && queue.card() == first.queue_.card(),
+          "store: memory is shared on one device");
 }
 
 void Store::own_fixed() {
@@ -279,15 +280,22 @@ void Store::write_beside(ViewId view, std::int32_t unit, std::span<const std::by
 
 std::unique_ptr<PendingBytes> Store::start_read(kernels::SideCopies& copies, ViewId view,
                                                 std::int32_t unit) const {
-  std::vector<std::span<const std::byte>> parts;
-  for (const Rows& part : rows_.at(place(view))) parts.emplace_back(part[unit], part.bytes);
-  return copies.start(parts, memory_.layout.unit_bytes(view));
+  std::vector<std::span<const std::byte>> bytes;
+  for (std::size_t i = 0; i < parts(view); ++i) bytes.emplace_back(part(view, unit, i));
+  return copies.start(bytes, memory_.layout.unit_bytes(view));
 }
 
 void Store::start_write(kernels::SideLanding& landing, ViewId view, std::int32_t unit) const {
-  std::vector<std::span<std::byte>> parts;
-  for (const Rows& part : rows_.at(place(view))) parts.emplace_back(part[unit], part.bytes);
-  landing.start(parts);
+  std::vector<std::span<std::byte>> bytes;
+  for (std::size_t i = 0; i < parts(view); ++i) bytes.push_back(part(view, unit, i));
+  landing.start(bytes);
+}
+
+std::size_t Store::parts(ViewId view) const { return rows_.at(place(view)).size(); }
+
+std::span<std::byte> Store::part(ViewId view, std::int32_t unit, std::size_t part) const {
+  const Rows& rows = rows_.at(place(view)).at(part);
+  return {rows[unit], rows.bytes};
 }
 
 void Store::write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) const {

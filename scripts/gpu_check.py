@@ -11,8 +11,9 @@ says what machine and commit they belong to. Exit code 1: something failed.
 
 Sections: conformance and laws (tests of single kernels on the card), memory (bandwidth through two
 mappings of the same memory, driver calls), nodes (what a kernel of a graph costs, and what early
-starts save), sanitizer, models (tests of whole models), bench, peers; requests runs by name only,
-because it takes all the time there is. Where nvcc is, what changed is built.
+starts save), sanitizer, models (tests of whole models), bench, peers; requests, and lanes (prompts
+beside answers), run by name only: they take all the time there is. Where nvcc is, what changed is
+built.
 """
 
 import argparse
@@ -179,6 +180,14 @@ def requests(results, build, seconds):
                for what, line in kinds])
 
 
+def lanes(results, build, seconds):
+    """Prompts in chunks among answers, and in a stream of their own."""
+    bench_all(results, "lanes", build, seconds,
+              [(preset, "pd-mix", ["--preset", "pd-mix", "-r", "1", "--request-rate", "2",
+                                   "--num-prompts", "24"])
+               for preset in ("granite-4.0-h-tiny", "qwen3.5-4b")])
+
+
 def peers(results, build, seconds):
     """What else is on the machine, on the same shapes."""
     probe(results, "peers", [sys.executable, TOP / "scripts" / "gpu_peers.py"], seconds)
@@ -187,8 +196,9 @@ def peers(results, build, seconds):
 # In this order: what is wrong first, then what decides designs, then how fast it is.
 SECTIONS = {"conformance": (conformance, 40), "laws": (laws, 80), "memory": (memory, 40),
             "nodes": (nodes, 10), "sanitizer": (sanitizer, 100), "models": (models, 60),
-            "bench": (bench, 150), "peers": (peers, 60), "requests": (requests, 530)}
-BY_NAME_ONLY = ("requests",)  # takes all the time there is
+            "bench": (bench, 150), "peers": (peers, 60), "requests": (requests, 530),
+            "lanes": (lanes, 240)}
+BY_NAME_ONLY = ("requests", "lanes")  # take all the time there is
 
 
 def machine(results, build):

@@ -198,7 +198,7 @@ std::optional<LaneMixRun> run_mix(Engine& engine, const LaneMix& mix, Timer& tim
 
 Table lane_table(const LaneComparison& comparison) {
   Table table = {.columns = {{"lanes"},
-                             {"threads"},
+                             {comparison.unit},
                              {"TTFT p50 (ms)", Align::right},
                              {"TTFT max", Align::right},
                              {"ITL p50 (ms)", Align::right},
@@ -217,8 +217,8 @@ Table lane_table(const LaneComparison& comparison) {
          ratio ? fmt::format("{:.1f}", *ratio) : "-", fmt::format("{:.1f}", of.answer_rate),
          fmt::format("{:.1f}", of.prompt_rate)});
   };
-  add(name_together, comparison.threads_together, comparison.together);
-  add(name_apart, comparison.threads_apart, comparison.apart);
+  add(name_together, comparison.units_together, comparison.together);
+  add(name_apart, comparison.units_apart, comparison.apart);
   return table;
 }
 
@@ -250,8 +250,8 @@ std::string lane_verdict(const LaneComparison& comparison) {
 }
 
 std::vector<Json> lane_rows(const LaneComparison& comparison) {
-  return {row_of(comparison.mix, name_together, comparison.threads_together, comparison.together),
-          row_of(comparison.mix, name_apart, comparison.threads_apart, comparison.apart)};
+  return {row_of(comparison.mix, name_together, comparison.units_together, comparison.together),
+          row_of(comparison.mix, name_apart, comparison.units_apart, comparison.apart)};
 }
 
 }  // namespace hyb::app

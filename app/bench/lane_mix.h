@@ -44,8 +44,9 @@ std::optional<LaneMixRun> run_mix(Engine& engine, const LaneMix& mix, Timer& tim
 /// The same mix with prompts in chunks among answers, and in a lane of their own.
 struct LaneComparison {
   LaneMix mix;
-  std::string threads_together, threads_apart;  ///< as a person reads them
-  std::vector<LaneMixRun> together, apart;      ///< repetitions
+  std::string unit = "threads";  ///< what the lanes divide: threads or cards
+  std::string units_together, units_apart;
+  std::vector<LaneMixRun> together, apart;  ///< repetitions
 };
 
 Table lane_table(const LaneComparison& comparison);

@@ -99,7 +99,7 @@ constexpr const char* usual_prompt =
 
 /// What --memory leaves for the model next to the probe's buffer; nothing: too little for both.
 std::optional<std::string> memory_beside_probe(const ModelOptions& options) {
-  const std::size_t bytes = budget_bytes(parse_memory(options.memory), device_of(options.device));
+  const std::size_t bytes = budget_bytes(parse_memory(options.memory), options);
   if (bytes < 4 * Probes::read_bytes) return std::nullopt;
   return std::to_string(bytes - Probes::read_bytes);
 }
@@ -218,9 +218,9 @@ WorkloadSetting setting_of(Session& session, const BenchJob& job, const RequestB
   BenchSetting model =
       setting_of(session.source(), outline_of(session.source(), job.model), session.model(),
                  session.queue(), session.memory().chunk_tokens, job.version);
-  if (const std::optional<LaneThreads>& lanes = session.lane_threads()) {
-    model.threads = lanes->decode + lanes->prefill;
-    model.prefill_threads = lanes->prefill;
+  if (const std::optional<Lanes>& lanes = session.lanes()) {
+    model.threads = lanes->threads();
+    if (lanes->device == kernels::Device::cpu) model.prefill_threads = lanes->prefill.threads;
   }
   return {.model = std::move(model),
           .metrics = bench.metrics,

@@ -112,17 +112,21 @@ void print(const LaneComparison& comparison, const BenchSetting& setting,
 
 int measure_mix(const BenchJob& job) {
   LaneComparison comparison = {.mix = lane_mix(job.bench),
-                               .threads_together = {},
-                               .threads_apart = {},
+                               .unit = {},
+                               .units_together = {},
+                               .units_apart = {},
                                .together = {},
                                .apart = {}};
   const Environment environment = read_environment();
   ProgressLine progress(environment);
   progress.show("loading " + job.model.model);
   Session session = open_session(job, comparison.mix, environment);
-  const LaneThreads& lanes = *session.lane_threads();
-  comparison.threads_together = std::to_string(lanes.decode + lanes.prefill);
-  comparison.threads_apart = fmt::format("{} + {}", lanes.decode, lanes.prefill);
+  const Lanes& lanes = *session.lanes();
+  const bool is_on_card = lanes.device == kernels::Device::cuda;
+  comparison.unit = is_on_card ? "cards" : "threads";
+  comparison.units_together =
+      is_on_card ? fmt::format("cuda{}", lanes.decode.card) : std::to_string(lanes.threads());
+  comparison.units_apart = lanes.text();
   const std::int32_t length = comparison.mix.prompt_tokens + comparison.mix.answer_tokens;
   if (session.memory().length_max < length) {
     throw Error(ErrorKind::memory,

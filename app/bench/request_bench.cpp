@@ -387,7 +387,7 @@ bool RequestBench::repeat(RequestRow& row, const DrawSeed& seed) {
 }
 
 void RequestBench::get_ready(const RequestCase& test, std::uint64_t number) {
-  if (session_.lane_threads()) session_.set_disaggregated(test.lanes != colocated_lanes);
+  if (session_.lanes()) session_.set_disaggregated(test.lanes != colocated_lanes);
   session_.runner().set_graphs(parse_graphs(test.graphs));
   session_.restart_engine(reuse_for(test), meter_, session_.speculation());
   drafter_.reset();

@@ -66,9 +66,10 @@ void print_text(const ModelSource& source, const ModelOutline& outline, const Fi
   if (outline.plan.draft) weights += "; with the layer that drafts (--spec)";
   add("weights", memory.weights, weights);
   add("workspace", memory.workspace,
-      fmt::format("activations and tables of {}; chunks of {}",
-                  options.model.lanes.is_on ? "a step in each lane" : "one step",
-                  chunk_text(memory)));
+      fmt::format(
+          "activations and tables of {}; chunks of {}",
+          options.model.lanes.is_on && memory.cards == 1 ? "a step in each lane" : "one step",
+          chunk_text(memory)));
   if (memory.library > 0) add("cuBLASLt", memory.library, "what it computes in");
   const MemoryLayout& layout = memory.pools.layout;
   add("pools", memory.pool_bytes(),
@@ -91,7 +92,9 @@ void print_text(const ModelSource& source, const ModelOutline& outline, const Fi
                                       counted(layout.rings.per_superblock, "ring"),
                                       bytes_text(layout.content_bytes(layout.ring_view())))});
   }
-  add("total", memory.total(), fmt::format("of {} allowed", bytes_text(memory.budget)));
+  add("total", memory.total(),
+      fmt::format("of {} allowed{}", bytes_text(memory.budget),
+                  memory.cards > 1 ? fmt::format(", on each of {} cards", memory.cards) : ""));
   if (memory.pinned > 0) {
     add("pinned", memory.pinned,
         "of the machine's memory besides: tables on their way to the card");
@@ -161,6 +164,7 @@ void print_json(const ModelSource& source, const ModelOutline& outline, const Fi
                      {"pinned_bytes", memory.pinned},
                      {"pool_bytes", memory.pool_bytes()},
                      {"total_bytes", memory.total()},
+                     {"cards", memory.cards},
                      {"superblock_bytes", memory.pools.layout.superblock_bytes},
                      {"superblocks", memory.pools.layout.superblocks},
                      {"views", views_json(memory)},

@@ -28,6 +28,8 @@ struct SuperblockMapOptions {
   /// Processes that are forked from now on use the same memory: the CPU's, where flip then is
   /// remap.
   bool is_shared = false;
+  int card = 0;                 ///< on a card: which one
+  std::vector<int> peers = {};  ///< other cards that read and write this memory themselves
 };
 
 /// Sizes of the memory and of the views of it; plan_superblocks() in core/memory/pool/layout.h

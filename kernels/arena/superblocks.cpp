@@ -7,6 +7,7 @@
 #include "kernels/arena/cuda_arena.h"
 #include "kernels/arena/host_arena.h"
 #include "kernels/cuda/driver.h"
+#include "kernels/cuda/memory.h"
 
 namespace hyb::kernels {
 namespace {
@@ -65,7 +66,9 @@ std::unique_ptr<SuperblockMap> make_superblocks(Device device, const SuperblockS
   if (device == Device::cpu) return make_host_superblocks(shape, options);
   require(!options.is_shared, "memory: forked processes have no card");
   if constexpr (has_cuda) {
-    auto arena = std::make_unique<CudaArena>(cuda::driver(), 0, SuperblockMap::handle_bytes(shape));
+    cuda::use_card(options.card);
+    auto arena = std::make_unique<CudaArena>(cuda::driver(), options.card,
+                                             SuperblockMap::handle_bytes(shape), options.peers);
     return std::make_unique<SuperblockMap>(std::move(arena), shape, options);
   }
   throw Error(ErrorKind::usage, "memory: this build has no CUDA; use --device cpu");

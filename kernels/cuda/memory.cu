@@ -22,18 +22,43 @@ double flops_of_cycle(int major, int minor) {
   return 512;
 }
 
+/// The card of this thread.
+thread_local int current_card = 0;
+
 }  // namespace
 
-Card card() {
-  constexpr int built_for[] = {__CUDA_ARCH_LIST__};  // ascending: 900 is 9.0
-  int devices = 0;
-  if (const cudaError_t error = cudaGetDeviceCount(&devices); error != cudaSuccess) {
+int card_count() {
+  int count = 0;
+  if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) {
     throw Error(ErrorKind::usage, std::string("cuda: no card that can be used (") +
                                       cudaGetErrorString(error) +
                                       "); hyb doctor says more; or use --device cpu");
   }
-  int device = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
+  return count;
+}
+
+void use_card(int card) {
+  if (card == current_card) return;
+  if (const int count = card_count(); card < 0 || card >= count) {
+    throw Error(ErrorKind::usage, "cuda: there is no card " + std::to_string(card) + ", of " +
+                                      std::to_string(count) + " in all");
+  }
+  check(cudaSetDevice(card), "cudaSetDevice");
+  current_card = card;
+}
+
+bool are_peers(int card, int other) {
+  int there = 0, back = 0;
+  check(cudaDeviceCanAccessPeer(&there, card, other), "cudaDeviceCanAccessPeer");
+  check(cudaDeviceCanAccessPeer(&back, other, card), "cudaDeviceCanAccessPeer");
+  return there != 0 && back != 0;
+}
+
+Card card(int device) {
+  constexpr int built_for[] = {__CUDA_ARCH_LIST__};  // ascending: 900 is 9.0
+  card_count();
+  const int before = current_card;
+  use_card(device);
   cudaDeviceProp properties;
   check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
   Card card = {.name = properties.name,
@@ -55,6 +80,7 @@ Card card() {
   check(cudaMemGetInfo(&card.free_bytes, &card.memory_bytes), "cudaMemGetInfo");
   check(cudaDriverGetVersion(&card.driver_cuda), "cudaDriverGetVersion");
   check(cudaRuntimeGetVersion(&card.runtime_cuda), "cudaRuntimeGetVersion");
+  use_card(before);
   return card;
 }
 

@@ -55,39 +55,12 @@ class Ring {
   std::deque<Range> ranges_;
 };
 
-/// As Event; a stream may wait for it, too, and it may be queried.
-class SideEvent {
- public:
-  SideEvent() {
-    check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreateWithFlags");
-  }
-  ~SideEvent() { cudaEventDestroy(event_); }
-  SideEvent(const SideEvent&) = delete;
-  SideEvent& operator=(const SideEvent&) = delete;
-
-  void record(Stream& stream) {
-    check(cudaEventRecord(event_, stream.handle()), "cudaEventRecord");
-  }
-  void wait() const { check(cudaEventSynchronize(event_), "cudaEventSynchronize"); }
-  bool is_done() const {
-    const cudaError_t state = cudaEventQuery(event_);
-    if (state == cudaErrorNotReady) return false;
-    check(state, "cudaEventQuery");
-    return true;
-  }
-  /// What is enqueued in the stream from now on starts after the last record().
-  void hold(Stream& stream) const {
-    check(cudaStreamWaitEvent(stream.handle(), event_, 0), "cudaStreamWaitEvent");
-  }
-
- private:
-  cudaEvent_t event_ = nullptr;
-};
-
 class RingCopies final : public SideCopies {
  public:
   RingCopies(Stream& stream, const SideCopyRoom& room)
       : stream_(stream),
+        side_({.card = stream.card()}),
+        back_({.card = stream.card()}),
         ring_(room.out),
         back_ring_(room.back),
         device_(make_device(room.out)),
@@ -148,7 +121,7 @@ class RingCopies final : public SideCopies {
     RingCopies& owner_;
     std::size_t begin_, bytes_;
     bool has_started_ = false;
-    SideEvent before_, landed_;
+    Event before_, landed_;
   };
 
   class Copy final : public PendingBytes {
@@ -190,7 +163,7 @@ class RingCopies final : public SideCopies {
     RingCopies& owner_;
     std::size_t begin_, bytes_;
     std::size_t copied_bytes_ = 0;
-    SideEvent set_aside_, copied_;
+    Event set_aside_, copied_;
   };
 
   Stream& stream_;

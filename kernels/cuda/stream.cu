@@ -15,6 +15,11 @@ Event::Event() {
   check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreateWithFlags");
 }
 
+Event::Event(int card) {
+  use_card(card);
+  check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+}
+
 Event::~Event() { cudaEventDestroy(event_); }
 
 void Event::record(Stream& stream) {
@@ -23,12 +28,29 @@ void Event::record(Stream& stream) {
 
 void Event::wait() const { check(cudaEventSynchronize(event_), "cudaEventSynchronize"); }
 
-Stream::Stream() {
-  const Card own = card();
+bool Event::is_done() const {
+  const cudaError_t state = cudaEventQuery(event_);
+  if (state == cudaErrorNotReady) return false;
+  check(state, "cudaEventQuery");
+  return true;
+}
+
+void Event::hold(Stream& stream) const {
+  check(cudaStreamWaitEvent(stream.handle(), event_, 0), "cudaStreamWaitEvent");
+}
+
+Stream::Stream(const StreamOptions& options)
+    : card_(options.card), batch_invariant_(options.batch_invariant) {
+  const Card own = kernels::cuda::card(card_);
   processors_ = own.processors;
   shared_bytes_max_ = own.shared_bytes_max;
   can_start_early_ = own.major >= 9;
-  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  use_card(card_);
+  int least = 0, greatest = 0;
+  check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
+  check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking,
+                                     options.is_urgent ? greatest : least),
+        "cudaStreamCreateWithPriority");
 }
 
 Bounce& Stream::bounce() {
@@ -53,6 +75,8 @@ void Stream::use(std::unique_ptr<LibraryProducts> products, std::string text) {
   products_text_ = std::move(text);
 }
 
+bool Stream::is_done() const { return cudaStreamQuery(stream_) != cudaErrorNotReady; }
+
 void Stream::wait() { check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
 
 namespace {
@@ -72,10 +96,9 @@ void open_library(Stream& stream) {
 
 }  // namespace
 
-Stream* make_stream(bool batch_invariant) {
-  auto stream = std::make_unique<Stream>();
-  stream->set_batch_invariant(batch_invariant);
-  if (!batch_invariant) open_library(*stream);
+Stream* make_stream(const StreamOptions& options) {
+  auto stream = std::make_unique<Stream>(options);
+  if (!options.batch_invariant) open_library(*stream);
   return stream.release();
 }
 

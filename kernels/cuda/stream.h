@@ -15,7 +15,8 @@ class Stream;
 /// A place in a stream's work. Throws Error(runtime) with CUDA's reason where a call fails.
 class Event {
  public:
-  Event();
+  Event();  ///< of streams of the current card
+  explicit Event(int card);
   ~Event();
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
@@ -24,6 +25,10 @@ class Event {
   void record(Stream& stream);
   /// Returns when the stream has reached the last record(); at once if there was none.
   void wait() const;
+  /// Whether wait() would return at once.
+  bool is_done() const;
+  /// What is enqueued in the stream, of any card, from now on starts after the last record().
+  void hold(Stream& stream) const;
 
  private:
   CUevent_st* event_ = nullptr;
@@ -43,6 +48,12 @@ namespace hyb::kernels::cuda {
 class Bounce;
 class Sampler;
 
+struct StreamOptions {
+  int card = 0;
+  bool batch_invariant = false;  ///< QueueOptions'
+  bool is_urgent = false;        ///< QueueOptions'
+};
+
 /// What launches need to know of a kernel's code as the driver has loaded it.
 struct LoadedKernel {
   bool can_start_early;  ///< before the previous kernel has ended
@@ -52,13 +63,13 @@ struct LoadedKernel {
 /// reason where there is no device or a call fails.
 class Stream {
  public:
-  Stream();
+  explicit Stream(const StreamOptions& options = {});
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
   CUstream_st* handle() const { return stream_; }
-  /// QueueOptions::batch_invariant
+  int card() const { return card_; }
   bool batch_invariant() const { return batch_invariant_; }
   void set_batch_invariant(bool wanted) { batch_invariant_ = wanted; }
   /// Multiprocessors of the card, each of which runs several blocks at a time.
@@ -90,22 +101,25 @@ class Stream {
 
   /// Waits until all enqueued work is done; errors of kernels are thrown here.
   void wait();
+  /// Whether it is, or has failed.
+  bool is_done() const;
 
  private:
   CUstream_st* stream_ = nullptr;
+  int card_;
   int processors_ = 1;
   std::size_t shared_bytes_max_ = 0;
   std::unordered_map<const void*, LoadedKernel> loaded_;
   std::unique_ptr<Bounce> bounce_;
   std::unique_ptr<Sampler> sampler_;
   bool can_start_early_ = false;
-  bool batch_invariant_ = false;
+  bool batch_invariant_;
   std::unique_ptr<LibraryProducts> products_;
   std::string products_text_ = "not requested";
 };
 
 /// For code that does not link to all of the class. Throws Error(usage) where there is no card.
-Stream* make_stream(bool batch_invariant);
+Stream* make_stream(const StreamOptions& options);
 /// What it holds of the card then.
 std::size_t stream_bytes(bool batch_invariant);
 void delete_stream(Stream* stream);

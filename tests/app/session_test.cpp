@@ -437,9 +437,9 @@ TEST_SUITE("app/fit") {
       options.device = "cpu";
       options.threads = threads;
       options.lanes = {.is_on = true, .prefill_threads = prefill, .decode_threads = decode};
-      const LaneThreads lane = *lane_threads_of(options);
-      CHECK(threads_of(options) == lane.decode + lane.prefill);
-      return std::pair(lane.prefill, lane.decode);
+      const Lanes both = *lanes_of(options);
+      CHECK(threads_of(options) == both.decode.threads + both.prefill.threads);
+      return std::pair(both.prefill.threads, both.decode.threads);
     };
     CHECK(lanes(8, 0, 0) == std::pair(4, 4));
     CHECK(lanes(5, 0, 0) == std::pair(2, 3));
@@ -447,7 +447,7 @@ TEST_SUITE("app/fit") {
     CHECK(lanes(8, 6, 0) == std::pair(6, 2));
     CHECK(lanes(8, 0, 7) == std::pair(1, 7));
     CHECK(lanes(0, 2, 3) == std::pair(2, 3));
-    CHECK(!lane_threads_of({}).has_value());
+    CHECK(!lanes_of({}).has_value());
   }
 
   TEST_CASE("weights in 12 bits take what samples of the files say") {

@@ -169,8 +169,9 @@ TEST_SUITE("app/surface_lanes") {
     CHECK(contains(error({"--disaggregate", "--threads", "4", "--prefill-threads", "4"}),
                    "--threads 4: is for both lanes"));
     CHECK(contains(error({"--prefill-device", "cpu:1"}), "--prefill-device: goes with --disagg"));
-    CHECK(contains(error({"--disaggregate", "--prefill-device", "cuda1"}), "cpu:1 for memory of"));
-    CHECK(contains(error({"--disaggregate", "--decode-device", "cuda0"}), "threads of the CPU"));
+    CHECK(contains(error({"--disaggregate", "--prefill-device", "cuda1"}), "add --device cuda"));
+    CHECK(contains(error({"--disaggregate", "--prefill-device", "gpu"}), "is none of cpu, cpu:1"));
+    CHECK(contains(error({"--disaggregate", "--decode-device", "cuda0"}), "add --device cuda"));
     CHECK(contains(error({"--disaggregate", "--prefill-device", "cpu:1", "--disk-tier", "1GB"}),
                    "a tier extends one memory"));
     const ToolResult kernels =
