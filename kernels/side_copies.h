@@ -12,9 +12,9 @@ namespace hyb::kernels {
 
 /// Bytes on their way from pinned memory to the card, which the queue's work does not wait for.
 /// Destroyed before its SideCopies, when the copy has ended.
-class SideLanding {
+class SideWrite {
  public:
-  virtual ~SideLanding() = default;
+  virtual ~SideWrite() = default;
   virtual std::span<std::byte> room() = 0;  ///< to be filled before start(), on any thread
   /// Starts copying the room's first bytes to the parts, one after the other, once all work of the
   /// queue before this is done. Until is_done() the queue's work does not touch them.
@@ -40,7 +40,7 @@ class SideCopies {
 
   /// Room in pinned memory for `bytes` bytes that go the other way. Null: there is no room before
   /// earlier ones are destroyed, or never for as many bytes.
-  virtual std::unique_ptr<SideLanding> take_landing(std::size_t bytes) = 0;
+  virtual std::unique_ptr<SideWrite> stage_write(std::size_t bytes) = 0;
 };
 
 /// The room of the copies under way, in bytes.

@@ -431,9 +431,9 @@ std::unique_ptr<PendingBytes> ModelRunner::start_read(ViewId view, std::int32_t 
 
 namespace {
 
-class UnitLanding final : public Landing {
+class UnitWrite final : public StagedWrite {
  public:
-  UnitLanding(const Store& store, std::unique_ptr<kernels::SideLanding> copy)
+  UnitWrite(const Store& store, std::unique_ptr<kernels::SideWrite> copy)
       : store_(store), copy_(std::move(copy)) {}
 
   std::span<std::byte> room() override { return copy_->room(); }
@@ -443,18 +443,18 @@ class UnitLanding final : public Landing {
 
  private:
   const Store& store_;
-  std::unique_ptr<kernels::SideLanding> copy_;
+  std::unique_ptr<kernels::SideWrite> copy_;
 };
 
 }  // namespace
 
-bool ModelRunner::can_land() const { return side_copies_ && options_.side_copies.back > 0; }
+bool ModelRunner::can_stage_writes() const { return side_copies_ && options_.side_copies.back > 0; }
 
-std::unique_ptr<Landing> ModelRunner::take_landing(std::size_t bytes) {
-  if (!can_land()) return nullptr;
+std::unique_ptr<StagedWrite> ModelRunner::stage_write(std::size_t bytes) {
+  if (!can_stage_writes()) return nullptr;
   queue_.make_current();
-  auto copy = side_copies_->take_landing(bytes);
-  return copy ? std::make_unique<UnitLanding>(store_, std::move(copy)) : nullptr;
+  auto copy = side_copies_->stage_write(bytes);
+  return copy ? std::make_unique<UnitWrite>(store_, std::move(copy)) : nullptr;
 }
 
 bool ModelRunner::commit(SuperblockId superblock, bool may_create) {

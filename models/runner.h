@@ -62,8 +62,8 @@ class ModelRunner : public Runner {
   void read_beside(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override;
   void write_beside(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) override;
   std::unique_ptr<PendingBytes> start_read(ViewId view, std::int32_t unit) override;
-  bool can_land() const override;
-  std::unique_ptr<Landing> take_landing(std::size_t bytes) override;
+  bool can_stage_writes() const override;
+  std::unique_ptr<StagedWrite> stage_write(std::size_t bytes) override;
 
   /// From the next step on; a change drops what was recorded.
   void set_graphs(const GraphOptions& options) { recordings_.set_options(options); }

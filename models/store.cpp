@@ -285,10 +285,10 @@ std::unique_ptr<PendingBytes> Store::start_read(kernels::SideCopies& copies, Vie
   return copies.start(bytes, memory_.layout.unit_bytes(view));
 }
 
-void Store::start_write(kernels::SideLanding& landing, ViewId view, std::int32_t unit) const {
+void Store::start_write(kernels::SideWrite& staged, ViewId view, std::int32_t unit) const {
   std::vector<std::span<std::byte>> bytes;
   for (std::size_t i = 0; i < parts(view); ++i) bytes.push_back(part(view, unit, i));
-  landing.start(bytes);
+  staged.start(bytes);
 }
 
 std::size_t Store::parts(ViewId view) const { return rows_.at(place(view)).size(); }

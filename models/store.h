@@ -70,7 +70,7 @@ class Store {
   void read_beside(ViewId view, std::int32_t unit, std::span<std::byte> bytes) const;
   void write_beside(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) const;
   /// As write(), beside the queue's work.
-  void start_write(kernels::SideLanding& landing, ViewId view, std::int32_t unit) const;
+  void start_write(kernels::SideWrite& staged, ViewId view, std::int32_t unit) const;
   /// Where the bytes of a unit lie: in how many parts each of a view does, and one of these.
   std::size_t parts(ViewId view) const;
   std::span<std::byte> part(ViewId view, std::int32_t unit, std::size_t part) const;

@@ -94,9 +94,9 @@ class MeteredRunner final : public Runner {
   std::unique_ptr<PendingBytes> start_read(ViewId view, std::int32_t unit) override {
     return runner_->start_read(view, unit);
   }
-  bool can_land() const override { return runner_->can_land(); }
-  std::unique_ptr<Landing> take_landing(std::size_t bytes) override {
-    return runner_->take_landing(bytes);
+  bool can_stage_writes() const override { return runner_->can_stage_writes(); }
+  std::unique_ptr<StagedWrite> stage_write(std::size_t bytes) override {
+    return runner_->stage_write(bytes);
   }
 
  private:

@@ -358,7 +358,7 @@ void EngineState::add_tier(const std::string& name, std::unique_ptr<Storage> sto
 
 void EngineState::audit() const {
   std::vector<const Checkpoint*> others;
-  if (tier_) others = tier_->landing();
+  if (tier_) others = tier_->arriving();
   if (prompts_) others = prompts_->handovers().held_of_answers();
   scheduler_.audit(others);
   if (prompts_) prompts_->audit(unfinished_ == 0);
@@ -398,7 +398,7 @@ std::span<const Assignment> EngineState::plan(bool& prompts_ran) {
   const auto plan_now = [&] {
     if (waiter_) waiter_->poll();
     plan_begin_ = now_();
-    return scheduler_.plan(Lane::all, tier_ != nullptr && !tier_->landing().empty());
+    return scheduler_.plan(Lane::all, tier_ != nullptr && !tier_->arriving().empty());
   };
   std::span<const Assignment> assignments = plan_now();
   while (assignments.empty() && waiter_ && waiter_->is_awaited()) {
@@ -745,7 +745,7 @@ void EngineState::fail(std::span<const Assignment> plan, std::span<const Order> 
       !running_step_.plan.empty() && std::ranges::find(is_over_, true) != is_over_.end();
   const bool is_known = is_alone && !has_ended && !lacks_memory(error);
   abandon();
-  if (tier_ != nullptr) tier_->drop_landings();
+  if (tier_ != nullptr) tier_->drop_arriving();
   if (prompts_) prompts_->handovers().lose_answers();
   if (is_known) {
     scheduler_.release_failed(plan, orders);

@@ -53,9 +53,9 @@ using PageTable = std::vector<PageId>;
 
 /// Room in the machine's memory for a unit's bytes, from where a device copies them while steps
 /// run. When this is destroyed the copy has ended, and the room is free again.
-class Landing {
+class StagedWrite {
  public:
-  virtual ~Landing() = default;
+  virtual ~StagedWrite() = default;
   /// Filled before start(), on any thread.
   virtual std::span<std::byte> room() = 0;
   /// Between steps: from now on the bytes are copied to the unit, which no step names and no order
@@ -91,10 +91,10 @@ class UnitBytes {
 
   /// Whether units are written beside steps, too: then there is room for the largest unit while
   /// nothing else holds any.
-  virtual bool can_land() const { return false; }
+  virtual bool can_stage_writes() const { return false; }
   /// Room for `bytes` bytes, the unit_bytes of a view; destroyed before this object. Null: there is
   /// none now.
-  virtual std::unique_ptr<Landing> take_landing(std::size_t /*bytes*/) { return nullptr; }
+  virtual std::unique_ptr<StagedWrite> stage_write(std::size_t /*bytes*/) { return nullptr; }
 };
 
 }  // namespace hyb

@@ -76,21 +76,21 @@ class RingCopies final : public SideCopies {
     return copy;
   }
 
-  std::unique_ptr<SideLanding> take_landing(std::size_t bytes) override {
+  std::unique_ptr<SideWrite> stage_write(std::size_t bytes) override {
     const std::optional<std::size_t> begin = back_ring_.take(std::max<std::size_t>(bytes, 1));
     if (!begin) return nullptr;
-    return std::make_unique<Landing>(*this, *begin, bytes);
+    return std::make_unique<Write>(*this, *begin, bytes);
   }
 
  private:
-  class Landing final : public SideLanding {
+  class Write final : public SideWrite {
    public:
-    Landing(RingCopies& owner, std::size_t begin, std::size_t bytes)
+    Write(RingCopies& owner, std::size_t begin, std::size_t bytes)
         : owner_(owner), begin_(begin), bytes_(bytes) {}
 
-    ~Landing() override {
+    ~Write() override {
       try {
-        if (has_started_) landed_.wait();
+        if (has_started_) written_.wait();
       } catch (const Error&) {
         // The card has failed: the next step says so.
       }
@@ -111,17 +111,17 @@ class RingCopies final : public SideCopies {
               "cudaMemcpyAsync");
         bytes = bytes.subspan(part.size());
       }
-      landed_.record(owner_.back_);
+      written_.record(owner_.back_);
     }
 
-    bool is_done() override { return landed_.is_done(); }
-    void wait() override { landed_.wait(); }
+    bool is_done() override { return written_.is_done(); }
+    void wait() override { written_.wait(); }
 
    private:
     RingCopies& owner_;
     std::size_t begin_, bytes_;
     bool has_started_ = false;
-    Event before_, landed_;
+    Event before_, written_;
   };
 
   class Copy final : public PendingBytes {

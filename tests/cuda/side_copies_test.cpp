@@ -131,15 +131,15 @@ TEST_SUITE("cuda/side_copies") {
     std::mt19937 random(2);
     const Bytes old = random_bytes(4096, random), come = random_bytes(2000, random);
     upload(queue, unit.data(), old);
-    CHECK(copies->take_landing(3001) == nullptr);
-    auto landing = copies->take_landing(2000);
-    REQUIRE(landing != nullptr);
-    CHECK(copies->take_landing(2000) == nullptr);
-    std::ranges::copy(come, landing->room().begin());
+    CHECK(copies->stage_write(3001) == nullptr);
+    auto staged = copies->stage_write(2000);
+    REQUIRE(staged != nullptr);
+    CHECK(copies->stage_write(2000) == nullptr);
+    std::ranges::copy(come, staged->room().begin());
     kernels::copy(queue, saved.data(), unit.data(), 4096);  // still reads the old bytes
     const std::vector<std::span<std::byte>> parts = {{unit.data() + 100, 500},
                                                      {unit.data() + 2000, 1400}};
-    landing->start(parts);
+    staged->start(parts);
     Bytes now(4096);
     for (int step = 0; step < 3; ++step) {  // steps run and are waited for beside the copy
       upload(queue, other.data(), old);
@@ -147,9 +147,9 @@ TEST_SUITE("cuda/side_copies") {
       download(queue, now, other.data());
       CHECK(now == old);
     }
-    CHECK_FALSE(landing->is_done());
-    landing->wait();
-    CHECK(landing->is_done());
+    CHECK_FALSE(staged->is_done());
+    staged->wait();
+    CHECK(staged->is_done());
     download(queue, now, saved.data());
     CHECK(now == old);
     Bytes wanted = old;
@@ -157,12 +157,12 @@ TEST_SUITE("cuda/side_copies") {
     std::copy_n(come.begin() + 500, 1400, wanted.begin() + 2000);
     download(queue, now, unit.data());
     CHECK(now == wanted);
-    landing.reset();
-    landing = copies->take_landing(3000);
-    REQUIRE(landing != nullptr);
-    std::ranges::fill(landing->room(), std::byte{9});
-    landing->start(parts);
-    landing.reset();  // ends first
+    staged.reset();
+    staged = copies->stage_write(3000);
+    REQUIRE(staged != nullptr);
+    std::ranges::fill(staged->room(), std::byte{9});
+    staged->start(parts);
+    staged.reset();  // ends first
     download(queue, now, unit.data());
     CHECK(now[100] == std::byte{9});
     CHECK(copies->start({}, 1) == nullptr);  // there is no room for the other way

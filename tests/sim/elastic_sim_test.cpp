@@ -32,8 +32,8 @@ struct ElasticCounts {
                prefix_waits = 0, spills = 0, fetches = 0, tier_waits = 0, dropped_fetches = 0,
                merges = 0, failed_steps = 0, failed_reads = 0, failed_disks = 0, cancelled = 0,
                packed = 0, moved = 0, uncommitted = 0, shrunk = 0, short_of_memory = 0, chained = 0,
-               copies = 0, refused_copies = 0, lost_copies = 0, landings = 0, refused_landings = 0,
-               steps_beside_landings = 0;
+               copies = 0, refused_copies = 0, lost_copies = 0, staged_writes = 0,
+               refused_writes = 0, steps_beside_writes = 0;
   std::int64_t handovers = 0, handed_over = 0, fetched = 0, stayed = 0, restarts = 0,
                failed_copies = 0, prompts_moved = 0, ahead_beside_prompts = 0, windows = 0,
                without_slots = 0;
@@ -339,9 +339,9 @@ class Scenario : private Listener {
     if (random_.chance(50)) runner_.copies.room = random_.between(1, 40);
     const bool loses_copies = random_.chance(30);
     runner_.copies.fails = [this, loses_copies] { return loses_copies && random_.chance(10); };
-    if (random_.chance(60)) runner_.landings.room = random_.between(1, 12);
-    runner_.landings.ends = [this] { return random_.chance(40); };
-    runner_.landings.ends_too_early = fault_ == Fault::unit_landed_too_early;
+    if (random_.chance(60)) runner_.writes.room = random_.between(1, 12);
+    runner_.writes.ends = [this] { return random_.chance(40); };
+    runner_.writes.ends_too_early = fault_ == Fault::unit_used_too_early;
     engine_.add_tier(
         "disk tier", std::move(disk),
         TierOptions{.budget_bytes = random_.chance(50) ? std::uint64_t{200'000} : 1 << 30,
@@ -363,7 +363,7 @@ class Scenario : private Listener {
     tier.audit();
     const TierStats stats = tier.stats();
     if (runner_.copies.under_way > 0) throw Violation("a copy has no end");
-    if (runner_.landings.under_way > 0) throw Violation("a copy to the pool has no end");
+    if (runner_.writes.under_way > 0) throw Violation("a copy to the pool has no end");
     if (stats.damaged > 0) throw Violation("the disk gives back what it was given");
     if (stats.fetched == 0 && was_reused_from_disk_)
       throw Violation("from a disk, but nothing was");
@@ -429,7 +429,7 @@ class Scenario : private Listener {
     guarded([&] {
       if (!engine_.step() && !engine_.idle()) throw Violation("nothing to do, and yet not idle");
     });
-    if (runner_.landings.under_way > 0 && runner_.steps > steps) ++steps_beside_landings_;
+    if (runner_.writes.under_way > 0 && runner_.steps > steps) ++steps_beside_writes_;
   }
 
   template <typename Action>
@@ -544,9 +544,9 @@ class Scenario : private Listener {
                             .copies = any(runner_.copies.started),
                             .refused_copies = any(runner_.copies.refused),
                             .lost_copies = any(runner_.copies.lost),
-                            .landings = any(runner_.landings.started),
-                            .refused_landings = any(runner_.landings.refused),
-                            .steps_beside_landings = any(steps_beside_landings_)};
+                            .staged_writes = any(runner_.writes.started),
+                            .refused_writes = any(runner_.writes.refused),
+                            .steps_beside_writes = any(steps_beside_writes_)};
     if (own_) add_own_memory(counts, usage);
     return counts;
   }
@@ -581,7 +581,7 @@ class Scenario : private Listener {
   std::int32_t length_max_ = engine_.length_max();  ///< at first
   std::int64_t disk_failures_ = 0, failed_steps_ = 0, failed_reads_ = 0, answers_ = 0, steps_ = 0;
   std::int64_t failed_for_memory_ = 0, short_of_memory_ = 0, uncommitted_ = 0;
-  std::int64_t steps_beside_landings_ = 0;
+  std::int64_t steps_beside_writes_ = 0;
   std::int64_t device_superblocks_ = 1 << 30;  ///< that it has memory for
   bool fails_for_memory_ = false, is_scarce_ = false;
   std::int32_t steps_to_fail_ = 0;
@@ -644,9 +644,9 @@ void add(ElasticCounts& sum, const ElasticCounts& one) {
   sum.copies += one.copies;
   sum.refused_copies += one.refused_copies;
   sum.lost_copies += one.lost_copies;
-  sum.landings += one.landings;
-  sum.refused_landings += one.refused_landings;
-  sum.steps_beside_landings += one.steps_beside_landings;
+  sum.staged_writes += one.staged_writes;
+  sum.refused_writes += one.refused_writes;
+  sum.steps_beside_writes += one.steps_beside_writes;
   sum.handovers += one.handovers;
   sum.handed_over += one.handed_over;
   sum.fetched += one.fetched;
@@ -674,24 +674,24 @@ TEST_SUITE("sim/elastic") {
     ElasticCounts sum;
     const bool are_all = run_seeds(
         schedules(100'000), [&](std::uint64_t seed) { add(sum, run_elastic_scenario(seed)); });
-    MESSAGE("schedules " << sum.schedules << ", steps " << sum.steps << ", requests "
-                         << sum.requests << ", answers " << sum.answers << "; schedules with hits "
-                         << sum.hits << ", evictions " << sum.evictions << ", owner changes "
-                         << sum.owner_changes << ", preemptions " << sum.preemptions
-                         << ", deferrals " << sum.deferrals << ", waits for a prefix "
-                         << sum.prefix_waits << ", spills " << sum.spills << ", fetches "
-                         << sum.fetches << ", waits for the tier " << sum.tier_waits
-                         << ", dropped fetches " << sum.dropped_fetches << ", merged pages "
-                         << sum.merges << ", failed steps " << sum.failed_steps << ", failed reads "
-                         << sum.failed_reads << ", failed disks " << sum.failed_disks
-                         << ", cancelled " << sum.cancelled << ", packed " << sum.packed
-                         << ", moved " << sum.moved << ", superblocks uncommitted "
-                         << sum.uncommitted << ", given back " << sum.shrunk << ", short of memory "
-                         << sum.short_of_memory << ", chunks in pieces " << sum.chained
-                         << ", copies beside steps " << sum.copies << ", refused "
-                         << sum.refused_copies << ", lost " << sum.lost_copies << ", landings "
-                         << sum.landings << ", refused " << sum.refused_landings
-                         << ", with steps beside them " << sum.steps_beside_landings);
+    MESSAGE(
+        "schedules " << sum.schedules << ", steps " << sum.steps << ", requests " << sum.requests
+                     << ", answers " << sum.answers << "; schedules with hits " << sum.hits
+                     << ", evictions " << sum.evictions << ", owner changes " << sum.owner_changes
+                     << ", preemptions " << sum.preemptions << ", deferrals " << sum.deferrals
+                     << ", waits for a prefix " << sum.prefix_waits << ", spills " << sum.spills
+                     << ", fetches " << sum.fetches << ", waits for the tier " << sum.tier_waits
+                     << ", dropped fetches " << sum.dropped_fetches << ", merged pages "
+                     << sum.merges << ", failed steps " << sum.failed_steps << ", failed reads "
+                     << sum.failed_reads << ", failed disks " << sum.failed_disks << ", cancelled "
+                     << sum.cancelled << ", packed " << sum.packed << ", moved " << sum.moved
+                     << ", superblocks uncommitted " << sum.uncommitted << ", given back "
+                     << sum.shrunk << ", short of memory " << sum.short_of_memory
+                     << ", chunks in pieces " << sum.chained << ", copies beside steps "
+                     << sum.copies << ", refused " << sum.refused_copies << ", lost "
+                     << sum.lost_copies << ", writes beside steps " << sum.staged_writes
+                     << ", refused " << sum.refused_writes << ", with steps beside them "
+                     << sum.steps_beside_writes);
     if (!are_all) return;
     const std::int64_t few = sum.schedules / 20;
     for (const std::int64_t count :
@@ -703,7 +703,7 @@ TEST_SUITE("sim/elastic") {
     }
     CHECK(sum.short_of_memory > sum.schedules / 100);
     for (const std::int64_t count :
-         {sum.lost_copies, sum.landings, sum.refused_landings, sum.steps_beside_landings}) {
+         {sum.lost_copies, sum.staged_writes, sum.refused_writes, sum.steps_beside_writes}) {
       CHECK(count > sum.schedules / 100);
     }
   }
@@ -744,7 +744,7 @@ TEST_SUITE("sim/elastic") {
           Fault::conv_window_cut_short, Fault::written_after_publishing,
           Fault::owner_changed_too_early, Fault::copies_of_one_group_lost,
           Fault::packed_without_pages, Fault::piece_starts_anew, Fault::unit_copied_too_late,
-          Fault::unit_landed_too_early}) {
+          Fault::unit_used_too_early}) {
       CAPTURE(name_of(fault));
       CHECK(is_found(fault, true));
       CHECK(is_found(fault, false));

@@ -19,7 +19,7 @@
 #include "tests/sim/toy_model.h"
 #include "tests/sim/toy_runner.h"
 #include "tests/support/held_copies.h"
-#include "tests/support/held_landings.h"
+#include "tests/support/held_writes.h"
 
 namespace hyb::sim {
 
@@ -156,7 +156,7 @@ enum class Fault {
   packed_without_pages,      ///< what is written back to pages is lost, what goes to slots is not
   piece_starts_anew,         ///< a span that goes on reads what its own slot held before
   unit_copied_too_late,      ///< a copy beside the steps reads what later steps left in its unit
-  unit_landed_too_early,     ///< a unit is used before what is written beside the steps is there
+  unit_used_too_early,       ///< a unit is used before what is written beside the steps is there
 };
 
 const char* name_of(Fault fault);
@@ -177,13 +177,13 @@ class LayeredRunner : public Runner {
     return copies.start(*this, view, unit, capacity_.memory.unit_bytes(view));
   }
 
-  bool can_land() const override { return landings.room > 0; }
-  std::unique_ptr<Landing> take_landing(std::size_t bytes) override {
-    return landings.take(*this, bytes);
+  bool can_stage_writes() const override { return writes.room > 0; }
+  std::unique_ptr<StagedWrite> stage_write(std::size_t bytes) override {
+    return writes.take(*this, bytes);
   }
 
-  testing::HeldCopies copies;      ///< beside the steps; none by default
-  testing::HeldLandings landings;  ///< the way back; none by default
+  testing::HeldCopies copies;  ///< beside the steps; none by default
+  testing::HeldWrites writes;  ///< the way back; none by default
 
   /// Bytes of a page of a group and of a slot, for layouts of this runner.
   static std::size_t page_bytes(const LayeredModel& model, std::size_t group,

@@ -12,7 +12,7 @@
 
 #include "core/engine/runner.h"
 #include "tests/support/held_copies.h"
-#include "tests/support/held_landings.h"
+#include "tests/support/held_writes.h"
 
 namespace hyb::testing {
 
@@ -53,13 +53,13 @@ class ByteRunner final : public Runner {
     return copies.start(*this, view, unit, layout_.unit_bytes(view));
   }
 
-  bool can_land() const override { return landings.room > 0; }
-  std::unique_ptr<Landing> take_landing(std::size_t bytes) override {
-    return landings.take(*this, bytes);
+  bool can_stage_writes() const override { return writes.room > 0; }
+  std::unique_ptr<StagedWrite> stage_write(std::size_t bytes) override {
+    return writes.take(*this, bytes);
   }
 
-  HeldCopies copies;      ///< beside the steps; none by default
-  HeldLandings landings;  ///< the way back; none by default
+  HeldCopies copies;  ///< beside the steps; none by default
+  HeldWrites writes;  ///< the way back; none by default
 
   std::span<std::byte> unit_bytes(ViewId view, std::int32_t unit) {
     const std::int32_t per_superblock = layout_.units_per_superblock(view);

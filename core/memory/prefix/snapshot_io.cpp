@@ -45,8 +45,8 @@ void SnapshotIo::write(const CheckpointUnit& unit, std::span<const std::byte> by
   bytes_->write(unit.view, unit.unit, bytes);
 }
 
-std::unique_ptr<Landing> SnapshotIo::take_landing(ViewId view) const {
-  return bytes_->take_landing(layout().unit_bytes(view));
+std::unique_ptr<StagedWrite> SnapshotIo::stage_write(ViewId view) const {
+  return bytes_->stage_write(layout().unit_bytes(view));
 }
 
 std::unique_ptr<PinnedCheckpoint> SnapshotIo::pin(Reservation room) const {

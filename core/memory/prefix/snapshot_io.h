@@ -87,8 +87,8 @@ class SnapshotIo {
   void write(const CheckpointUnit& unit, std::span<const std::byte> bytes);
 
   /// As UnitBytes says.
-  bool can_land() const { return bytes_->can_land(); }
-  std::unique_ptr<Landing> take_landing(ViewId view) const;
+  bool can_stage_writes() const { return bytes_->can_stage_writes(); }
+  std::unique_ptr<StagedWrite> stage_write(ViewId view) const;
   /// After flush_orders(): the room is for units that are then written beside steps.
   std::unique_ptr<PinnedCheckpoint> pin(Reservation room) const;
 

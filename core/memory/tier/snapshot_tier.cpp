@@ -26,7 +26,7 @@ std::size_t staging_bytes_for(const MemoryLayout& layout, std::size_t wanted) {
 
 /// Units of one fetch whose copies start between two steps: each takes a card's driver microseconds
 /// for every layer.
-constexpr std::size_t landings_per_step_max = 32;
+constexpr std::size_t writes_per_step_max = 32;
 
 template <typename Fetches>
 auto find_fetch(Fetches& fetches, FetchId id) {
@@ -230,8 +230,8 @@ TierAnswer SnapshotTier::ask(std::span<const TokenId> prompt, std::int32_t resum
   const std::uint64_t bytes = bytes_of(hit.units, shared);
   if (seconds * options_.bytes_per_second < static_cast<double>(bytes)) return {};
   TierFetch fetch;
-  fetch.lands = carrier_.can_land();
-  if (!fetch.lands && !fetches_.empty() && !queue_->can_read(bytes)) {
+  fetch.writes_beside = carrier_.can_stage_writes();
+  if (!fetch.writes_beside && !fetches_.empty() && !queue_->can_read(bytes)) {
     return {.fetch = std::nullopt, .is_full = true};
   }
   fetch.id = FetchId{asked_++};
@@ -241,7 +241,7 @@ TierAnswer SnapshotTier::ask(std::span<const TokenId> prompt, std::int32_t resum
   start(fetch, hit.units, shared);
   // Others have all the room for copies beside steps: with none of its own this one would hold up
   // nothing.
-  if (fetch.lands && fetch.units.empty() && bytes > 0 && !fetches_.empty()) {
+  if (fetch.writes_beside && fetch.units.empty() && bytes > 0 && !fetches_.empty()) {
     return {.fetch = std::nullopt, .is_full = true};
   }
   fetches_.push_back(std::move(fetch));
@@ -251,15 +251,16 @@ TierAnswer SnapshotTier::ask(std::span<const TokenId> prompt, std::int32_t resum
 /// False: there is no room for a copy beside steps.
 bool SnapshotTier::read(TierFetch& fetch, const StoredUnit& unit) {
   const std::size_t bytes = carrier_.layout().unit_bytes(unit.view);
-  std::unique_ptr<Landing> landing = fetch.lands ? carrier_.take_landing(unit.view) : nullptr;
-  if (fetch.lands && landing == nullptr) return false;
+  std::unique_ptr<StagedWrite> staged =
+      fetch.writes_beside ? carrier_.stage_write(unit.view) : nullptr;
+  if (fetch.writes_beside && staged == nullptr) return false;
   const TransferId transfer =
-      landing ? queue_->read(unit.extents, landing->room()) : queue_->read(unit.extents, bytes);
+      staged ? queue_->read(unit.extents, staged->room()) : queue_->read(unit.extents, bytes);
   fetch.units.push_back({.view = unit.view,
                          .page = unit.page,
                          .written = unit.written,
                          .transfer = transfer,
-                         .landing = std::move(landing)});
+                         .staged = std::move(staged)});
   stats_.bytes_read += bytes;
   return true;
 }
@@ -269,7 +270,7 @@ void SnapshotTier::start(TierFetch& fetch, std::span<StoredUnit* const> units,
                          std::int32_t shared) {
   for (StoredUnit* const unit : units) {
     if (is_within(*unit, shared)) continue;
-    if (!fetch.lands && !queue_->can_read(carrier_.layout().unit_bytes(unit->view))) return;
+    if (!fetch.writes_beside && !queue_->can_read(carrier_.layout().unit_bytes(unit->view))) return;
     if (!read(fetch, *unit)) return;
   }
 }
@@ -282,11 +283,11 @@ bool SnapshotTier::advance(FetchId id) {
   notice_failure();
   const auto found = find_fetch(fetches_, id);
   if (found == fetches_.end()) return false;
-  if (!found->lands) return have_all_come(*found);
+  if (!found->writes_beside) return have_all_come(*found);
   // Off the list, which is cleared where the storage fails while others are evicted for this one.
   Taken taken{.tier = this, .fetch = std::move(*found)};
   fetches_.erase(found);
-  const bool is_ready = land(taken.fetch);
+  const bool is_ready = write_beside(taken.fetch);
   if (!is_on()) return false;
   fetches_.push_back(std::move(taken.fetch));
   return is_ready;
@@ -300,7 +301,7 @@ bool SnapshotTier::have_all_come(TierFetch& fetch) const {
 }
 
 /// True: the fetch has an end, or all units are in the pool.
-bool SnapshotTier::land(TierFetch& fetch) {
+bool SnapshotTier::write_beside(TierFetch& fetch) {
   if (fetch.end) return true;
   const bool have_come = have_all_come(fetch);
   if (!fetch.room) {
@@ -310,19 +311,19 @@ bool SnapshotTier::land(TierFetch& fetch) {
   }
   std::vector<TierFetch::Unit>& units = fetch.units;
   const std::size_t starts_end =
-      std::min(fetch.units_come, fetch.units_started + landings_per_step_max);
+      std::min(fetch.units_come, fetch.units_started + writes_per_step_max);
   for (; fetch.units_started < starts_end; ++fetch.units_started) {
     const TierFetch::Unit& unit = units[fetch.units_started];
     if (queue_->outcome(unit.transfer) != true) return end_as_damaged(fetch);
-    unit.landing->start(unit.view, unit.target);
+    unit.staged->start(unit.view, unit.target);
   }
-  std::size_t landed = 0;
-  while (landed < fetch.units_started && units[landed].landing->is_done()) {
-    queue_->release(units[landed++].transfer);
+  std::size_t written = 0;
+  while (written < fetch.units_started && units[written].staged->is_done()) {
+    queue_->release(units[written++].transfer);
   }
-  units.erase(units.begin(), units.begin() + static_cast<std::ptrdiff_t>(landed));
-  fetch.units_come -= landed;
-  fetch.units_started -= landed;
+  units.erase(units.begin(), units.begin() + static_cast<std::ptrdiff_t>(written));
+  fetch.units_come -= written;
+  fetch.units_started -= written;
   if (!read_rest(fetch)) fetch.end = FetchEnd::lost;
   return fetch.end.has_value() || (units.empty() && fetch.rest.empty());
 }
@@ -388,7 +389,7 @@ bool SnapshotTier::read_rest(TierFetch& fetch) {
   return true;
 }
 
-void SnapshotTier::drop_landings() {
+void SnapshotTier::drop_arriving() {
   std::vector<FetchId> fetches;
   for (const TierFetch& fetch : fetches_) {
     if (fetch.room) fetches.push_back(fetch.id);
@@ -396,7 +397,7 @@ void SnapshotTier::drop_landings() {
   for (const FetchId fetch : fetches) drop(fetch);
 }
 
-std::vector<const Checkpoint*> SnapshotTier::landing() const {
+std::vector<const Checkpoint*> SnapshotTier::arriving() const {
   std::vector<const Checkpoint*> checkpoints;
   for (const TierFetch& fetch : fetches_) {
     if (fetch.room) checkpoints.push_back(&fetch.room->checkpoint());
@@ -421,7 +422,7 @@ void SnapshotTier::wait() {
   if (!is_on()) return;
   if (queue_->is_busy()) return queue_->wait();
   for (const TierFetch& fetch : fetches_) {
-    if (fetch.units_started > 0) return fetch.units.front().landing->wait();
+    if (fetch.units_started > 0) return fetch.units.front().staged->wait();
   }
 }
 
@@ -521,7 +522,7 @@ FetchEnd SnapshotTier::deliver(FetchId id) {
   for (;;) {
     const auto waiting = find_fetch(fetches_, id);
     if (waiting == fetches_.end()) return FetchEnd::lost;
-    if (!waiting->lands || advance(id)) break;
+    if (!waiting->writes_beside || advance(id)) break;
     wait();
   }
   const auto found = find_fetch(fetches_, id);
@@ -529,7 +530,7 @@ FetchEnd SnapshotTier::deliver(FetchId id) {
   TierFetch& fetch = taken.fetch;
   fetches_.erase(found);
   if (fetch.end) return *fetch.end;
-  if (fetch.lands) return adopt(fetch, fetch.room->take());
+  if (fetch.writes_beside) return adopt(fetch, fetch.room->take());
   for (const TierFetch::Unit& unit : fetch.units) queue_->wait_for(unit.transfer);
   notice_failure();
   if (!is_on()) return FetchEnd::lost;

@@ -37,8 +37,8 @@ struct TierFetch {
     std::int32_t page;   ///< of the sequence, for a view of pages; else 0
     TransferId written;  ///< what stored it
     TransferId transfer;
-    std::unique_ptr<Landing> landing = nullptr;  ///< what it is read into; null: a queue's buffer
-    std::int32_t target = -1;                    ///< the unit of the room that it is copied to
+    std::unique_ptr<StagedWrite> staged{};  ///< what it is read into; null: a queue's buffer
+    std::int32_t target = -1;               ///< the unit of the room that it is copied to
   };
 
   FetchId id{};
@@ -46,7 +46,7 @@ struct TierFetch {
   Precision precision = Precision::exact;
   SnapshotPlace place = SnapshotPlace::branch;
 
-  bool lands = false;  ///< units are written beside steps
+  bool writes_beside = false;  ///< units are written beside steps
   /// What they are written to. Outlives them.
   std::unique_ptr<PinnedCheckpoint> room = nullptr;
   std::vector<CheckpointUnit> rest{};  ///< units of the room that are to be read yet
@@ -137,9 +137,9 @@ class SnapshotTier {
   void drop(FetchId fetch);
   /// After a failed step: drops fetches that hold memory of the pool, whose shared pages may be
   /// lost.
-  void drop_landings();
+  void drop_arriving();
   /// The memory of the pool that fetches hold.
-  std::vector<const Checkpoint*> landing() const;
+  std::vector<const Checkpoint*> arriving() const;
   /// Waits until some running transfer is done, or else a copy beside steps.
   void wait();
   /// Waits until no transfer is running.
@@ -186,7 +186,7 @@ class SnapshotTier {
   bool is_whole(const TierFetch& fetch) const;
   std::optional<Reservation> make_room(const TierFetch& fetch);
   bool have_all_come(TierFetch& fetch) const;
-  bool land(TierFetch& fetch);
+  bool write_beside(TierFetch& fetch);
   bool end_as_damaged(TierFetch& fetch);
   bool reserve(TierFetch& fetch);
   bool read_rest(TierFetch& fetch);

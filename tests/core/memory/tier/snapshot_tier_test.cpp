@@ -461,8 +461,8 @@ TEST_SUITE("core/memory/tier_fetch") {
       CAPTURE(room);
       HeldWorld world;
       bool may_end = false;
-      world.runner.landings.room = room;
-      world.runner.landings.ends = [&] { return may_end; };
+      world.runner.writes.room = room;
+      world.runner.writes.ends = [&] { return may_end; };
       world.put(tokens(40));
       world.evict_all();
       world.tier.drain();
@@ -473,21 +473,21 @@ TEST_SUITE("core/memory/tier_fetch") {
       world.tier.drain();
       for (int step = 0; step < 3; ++step) {
         CHECK(!world.tier.advance(fetch));
-        CHECK(world.runner.landings.under_way > 0);
+        CHECK(world.runner.writes.under_way > 0);
         CHECK(world.at(tokens(40)) == nullptr);
-        REQUIRE(world.tier.landing().size() == 1);
-        world.pool.audit({}, world.tier.landing());
+        REQUIRE(world.tier.arriving().size() == 1);
+        world.pool.audit({}, world.tier.arriving());
       }
-      CHECK(world.runner.landings.under_way <= room);
+      CHECK(world.runner.writes.under_way <= room);
       if (room == 2) CHECK(world.tier.ask(longer(tokens(40)), 0).fetch == fetch);
       may_end = true;
       while (!world.tier.advance(fetch)) world.tier.drain();
       CHECK(world.at(tokens(40)) == nullptr);
       CHECK(world.tier.deliver(fetch) == FetchEnd::adopted);
-      CHECK(world.tier.landing().empty());
+      CHECK(world.tier.arriving().empty());
       CHECK(world.at(tokens(40))->source == SnapshotSource::disk);
-      CHECK(world.runner.landings.started > 2);
-      CHECK(world.runner.units_written == written + 2 * world.runner.landings.started);
+      CHECK(world.runner.writes.started > 2);
+      CHECK(world.runner.units_written == written + 2 * world.runner.writes.started);
       CHECK(world.all_right());
       world.evict_all();
       CHECK(world.pool.all_free());
@@ -497,20 +497,20 @@ TEST_SUITE("core/memory/tier_fetch") {
   TEST_CASE("copies beside steps are dropped after a failed step, or when no request waits") {
     for (const bool has_failed : {false, true}) {
       HeldWorld world;
-      world.runner.landings.room = 3;
-      world.runner.landings.ends = [] { return false; };
+      world.runner.writes.room = 3;
+      world.runner.writes.ends = [] { return false; };
       world.put(tokens(40));
       world.evict_all();
       world.tier.drain();
       const FetchId fetch = world.asked(longer(tokens(40)));
-      world.tier.drop_landings();
+      world.tier.drop_arriving();
       CHECK(world.tier.is_pending(fetch));  // it holds nothing yet
       world.tier.drain();
       CHECK(!world.tier.advance(fetch));
-      CHECK(world.runner.landings.under_way > 0);
-      has_failed ? world.tier.drop_landings() : world.tier.drop(fetch);
+      CHECK(world.runner.writes.under_way > 0);
+      has_failed ? world.tier.drop_arriving() : world.tier.drop(fetch);
       CHECK(!world.tier.is_pending(fetch));
-      CHECK(world.runner.landings.under_way == 0);
+      CHECK(world.runner.writes.under_way == 0);
       CHECK(world.pool.all_free());
       CHECK(world.tier.stats().dropped == 1);
       CHECK(world.tier.fetch(longer(tokens(40)), 0) == 40);  // waits for the copies
@@ -522,13 +522,13 @@ TEST_SUITE("core/memory/tier_fetch") {
     for (const std::int32_t room : {1000, 1}) {
       for (const std::int64_t at : {0, 2}) {
         HeldWorld world({}, {.damages_at = at});
-        world.runner.landings.room = room;
+        world.runner.writes.room = room;
         world.put(tokens(40));
         world.evict_all();
         const FetchId fetch = world.asked(longer(tokens(40)));
         CHECK(world.tier.deliver(fetch) == FetchEnd::damaged);
         CHECK(world.tier.stats().damaged == 1);
-        CHECK(world.runner.landings.under_way == 0);
+        CHECK(world.runner.writes.under_way == 0);
         CHECK(world.at(tokens(40)) == nullptr);
         CHECK(world.pool.all_free());
       }

@@ -13,7 +13,7 @@
 namespace hyb::testing {
 
 /// Units that are written beside steps, as a card's are. Outlives them.
-class HeldLandings {
+class HeldWrites {
  public:
   std::int32_t room = 0;  ///< at once; 0: the runner has no such copies
   /// Called when a copy is looked at: true, it has ended.
@@ -23,7 +23,7 @@ class HeldLandings {
   std::int32_t under_way = 0;
   std::int64_t started = 0, refused = 0;
 
-  std::unique_ptr<Landing> take(UnitBytes& units, std::size_t bytes) {
+  std::unique_ptr<StagedWrite> take(UnitBytes& units, std::size_t bytes) {
     if (taken_ >= room) {
       ++refused;
       return nullptr;
@@ -32,9 +32,9 @@ class HeldLandings {
   }
 
  private:
-  class Held final : public Landing {
+  class Held final : public StagedWrite {
    public:
-    Held(HeldLandings& owner, UnitBytes& units, std::size_t bytes)
+    Held(HeldWrites& owner, UnitBytes& units, std::size_t bytes)
         : owner_(owner), units_(units), bytes_(bytes) {
       ++owner_.taken_;
     }
@@ -70,7 +70,7 @@ class HeldLandings {
       if (!owner_.ends_too_early) units_.write(view_, unit_, bytes_);
     }
 
-    HeldLandings& owner_;
+    HeldWrites& owner_;
     UnitBytes& units_;
     std::vector<std::byte> bytes_;
     ViewId view_{};
