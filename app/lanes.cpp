@@ -92,6 +92,14 @@ Lanes lanes_of_cpu(const ModelOptions& options, bool share_memory) {
   return lanes;
 }
 
+/// How the kernels split sums follows from these: where they differ, answers would depend on which
+/// card ran a prompt.
+bool are_alike(int card, int other) {
+  const kernels::Card first = kernels::card(card), second = kernels::card(other);
+  return first.major == second.major && first.minor == second.minor &&
+         first.processors == second.processors;
+}
+
 Lanes lanes_of_cards(const ModelOptions& options, const std::optional<LanePlace>& prefill,
                      const std::optional<LanePlace>& decode) {
   const LaneFlags& flags = options.lanes;
@@ -109,11 +117,20 @@ Lanes lanes_of_cards(const ModelOptions& options, const std::optional<LanePlace>
                  .decode = {.threads = threads},
                  .prefill = {.threads = threads},
                  .share_memory = true};
+  const auto beside = [&](int card) {
+    const int other = card == 0 ? 1 : 0;
+    return other < count && are_alike(card, other) ? other : card;
+  };
   if (decode) lanes.decode.card = checked("--decode-device", *decode);
-  const int other = lanes.decode.card == 0 ? std::min(1, count - 1) : 0;
-  lanes.prefill.card = prefill ? checked("--prefill-device", *prefill) : other;
-  if (!decode && prefill && count > 1 && lanes.prefill.card == 0) lanes.decode.card = 1;
+  lanes.prefill.card = prefill ? checked("--prefill-device", *prefill) : beside(lanes.decode.card);
+  if (prefill && !decode) lanes.decode.card = beside(lanes.prefill.card);
   lanes.share_memory = !lanes.have_two_cards();
+  if (!lanes.share_memory && !are_alike(lanes.decode.card, lanes.prefill.card)) {
+    refuse(
+        fmt::format("--disaggregate: cuda{} and cuda{} are unlike, so that answers would depend "
+                    "on which one ran a prompt; use one of them for both lanes",
+                    lanes.decode.card, lanes.prefill.card));
+  }
   return lanes;
 }
 
@@ -147,6 +164,16 @@ std::optional<Lanes> lanes_of(const ModelOptions& options) {
   }
   if (device == kernels::Device::cuda) return lanes_of_cards(options, prefill, decode);
   return lanes_of_cpu(options, !prefill || prefill->number == 0);
+}
+
+LaneFlags lanes_to_compare(const ModelOptions& options) {
+  LaneFlags flags = options.lanes;
+  flags.is_on = true;
+  const bool are_given = !flags.prefill_device.empty() || !flags.decode_device.empty();
+  if (!are_given && device_of(options.device) == kernels::Device::cuda) {
+    flags.prefill_device = flags.decode_device = "cuda0";
+  }
+  return flags;
 }
 
 void check_lanes(const ModelOptions& options, bool has_head) {
@@ -186,9 +213,9 @@ kernels::Queue undivided_queue(const Lanes& lanes) {
   return kernels::Queue(kernels::Device::cpu, {.threads = lanes.threads()});
 }
 
-kernels::Queue prefill_queue(const Lanes& lanes, const ModelOptions& options) {
+kernels::Queue prefill_queue(const Lanes& lanes, bool batch_invariant) {
   return kernels::Queue(kernels::Device::cuda, {.threads = lanes.prefill.threads,
-                                                .batch_invariant = options.batch_invariant,
+                                                .batch_invariant = batch_invariant,
                                                 .card = lanes.prefill.card});
 }
 
@@ -284,10 +311,7 @@ class WorkerLane final : public PrefillLane {
 class StreamLane final : public PrefillLane {
  public:
   StreamLane(const Lanes& lanes, const models::ModelRunner& answers)
-      : queue_(kernels::Device::cuda, {.threads = lanes.prefill.threads,
-                                       .batch_invariant = answers.queue().batch_invariant(),
-                                       .card = lanes.prefill.card}),
-        runner_(queue_, answers) {}
+      : queue_(prefill_queue(lanes, answers.queue().batch_invariant())), runner_(queue_, answers) {}
 
   Runner& runner() override { return runner_; }
 

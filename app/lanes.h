@@ -27,7 +27,7 @@ struct Lanes {
   bool share_memory;  ///< else each has pages and slots of its own
 
   bool have_two_cards() const { return decode.card != prefill.card; }
-  /// That compute at once.
+  /// Threads of the CPU that compute at the same time.
   int threads() const {
     return device == kernels::Device::cpu ? decode.threads + prefill.threads : decode.threads;
   }
@@ -36,8 +36,12 @@ struct Lanes {
 };
 
 /// nullopt: one lane runs prompts and answers. Throws Error(usage) for what is of no use together,
-/// and for a card that is not there.
+/// for a card that is not there, and for two cards that are unlike.
 std::optional<Lanes> lanes_of(const ModelOptions& options);
+
+/// Flags for a session that runs prompts both ways, which takes lanes that share memory: where no
+/// device is given, on the first card.
+LaneFlags lanes_to_compare(const ModelOptions& options);
 
 /// Throws Error(usage) where there are two lanes and a draft model. `has_head`: what --draft-model
 /// names is a head, a part of the model.
@@ -55,8 +59,8 @@ kernels::Queue make_queue(const ModelOptions& options);
 kernels::Queue decode_queue(const Lanes& lanes);
 /// On the CPU, of one lane that has the threads of both.
 kernels::Queue undivided_queue(const Lanes& lanes);
-/// On two cards, of the lane of prompts.
-kernels::Queue prefill_queue(const Lanes& lanes, const ModelOptions& options);
+/// On cards, of the lane of prompts.
+kernels::Queue prefill_queue(const Lanes& lanes, bool batch_invariant);
 
 /// How pools of answers, or of prompts, are mapped: `mapping` on the lane's card.
 kernels::SuperblockMapOptions mapping_of_decode(const Lanes& lanes,

@@ -164,7 +164,8 @@ void Session::Parts::load(const ModelOptions& options, const Environment& enviro
   if (budget.device == kernels::Device::cpu) warn_over_limit(options.memory, budget.bytes);
   // Before memory is mapped that it reaches.
   if (lanes && lanes->have_two_cards()) {
-    prefill_card = std::make_unique<PrefillCard>(app::prefill_queue(*lanes, options));
+    prefill_card =
+        std::make_unique<PrefillCard>(app::prefill_queue(*lanes, options.batch_invariant));
   }
   queue = std::make_unique<kernels::Queue>(make_queue(options));
   may_shrink = options.memory == "auto";
@@ -270,6 +271,7 @@ void Session::Parts::make_runner() {
       options.positions_max = memory.length_max;
     }
   }
+  queue->make_current();
   if (obstacle.empty()) return;
   log::warning(fmt::format("{}; the pools shrink from {} to {}", obstacle, bytes_text(planned),
                            bytes_text(memory.pool_bytes())));
@@ -298,7 +300,10 @@ void Session::Parts::shrink_pools(const Error& reason) {
   if (!may_shrink) throw Error(ErrorKind::memory, holdings());
   budget.pool_bytes = before - before / 8;
   if (queue->device() == kernels::Device::cuda) {
-    const std::size_t free = kernels::card(queue->card()).free_bytes;
+    std::size_t free = kernels::card(queue->card()).free_bytes;
+    if (prefill_card) {
+      free = std::min(free, kernels::card(prefill_card->queue.card()).free_bytes);
+    }
     const std::size_t room = free > memory.workspace ? free - memory.workspace : 0;
     budget.pool_bytes = std::min(budget.pool_bytes, room);
   }

@@ -36,7 +36,7 @@ class CardCopies {
   virtual std::unique_ptr<PendingCardCopies> start(std::span<const CardCopy> copies) = 0;
 };
 
-/// What it takes of pinned memory where the cards are no peers.
+/// Pinned memory of one direction, where the cards are no peers.
 inline constexpr std::size_t card_copies_pinned_bytes = std::size_t{16} << 20;
 
 /// The queues, of two cards, outlive it. `are_peers`: each card's memory that is copied was mapped

@@ -21,11 +21,11 @@ class LinkCopies final : public UnitCopies {
   std::unique_ptr<kernels::PendingCardCopies> copies_;
 };
 
-/// As one copy with the last one, where both go on from it.
-void add(std::vector<kernels::CardCopy>& copies, std::span<const std::byte> from,
+/// As one copy with the last one from `first` on, where both go on from it.
+void add(std::vector<kernels::CardCopy>& copies, std::size_t first, std::span<const std::byte> from,
          std::span<std::byte> to) {
   require(from.size() == to.size(), "card link: units of one size");
-  if (!copies.empty()) {
+  if (copies.size() > first) {
     kernels::CardCopy& last = copies.back();
     const std::size_t bytes = last.from.size();
     if (last.from.data() + bytes == from.data() && last.to + bytes == to.data()) {
@@ -36,16 +36,20 @@ void add(std::vector<kernels::CardCopy>& copies, std::span<const std::byte> from
   copies.push_back({.from = from, .to = to.data()});
 }
 
-/// Layer by layer, so that pages that follow each other in both memories are one copy a layer.
+/// Layer by layer, so that pages that follow each other in both memories are one copy a layer, and
+/// each copy stays within one range of addresses.
 std::vector<kernels::CardCopy> copies_of(const Store& from, const Store& to,
                                          std::span<const UnitMove> moves) {
   std::size_t parts = 0;
   for (const UnitMove& move : moves) parts = std::max(parts, from.parts(move.view));
   std::vector<kernels::CardCopy> copies;
   for (std::size_t part = 0; part < parts; ++part) {
+    std::size_t first = copies.size();
+    ViewId view = no_view;
     for (const UnitMove& move : moves) {
       if (part >= from.parts(move.view)) continue;
-      add(copies, from.part(move.view, move.from, part), to.part(move.view, move.to, part));
+      if (std::exchange(view, move.view) != move.view) first = copies.size();
+      add(copies, first, from.part(move.view, move.from, part), to.part(move.view, move.to, part));
     }
   }
   return copies;

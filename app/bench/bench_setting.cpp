@@ -52,7 +52,7 @@ BenchSetting setting_of(const ModelSource& source, const ModelOutline& outline,
       .kv_dtype = kv_dtype_name(model.geometry.kv_dtype),
       .has_own_kv_dtype = model.geometry.kv_dtype != model.geometry.activation_dtype};
   if (!is_cpu) {
-    const kernels::Card card = kernels::card();
+    const kernels::Card card = kernels::card(queue.card());
     setting.gpu = card.name;
     setting.isa = fmt::format("sm_{}{}", card.major, card.minor);
   }

@@ -184,7 +184,7 @@ Session open_session(const BenchJob& job, const std::string& memory, const Sessi
   const StopAtOnce nothing_to_lose;
   ModelOptions options = job.model;
   options.memory = memory;
-  options.lanes.is_on = options.lanes.is_on || job.bench.names_second_lane();
+  if (job.bench.names_second_lane()) options.lanes = lanes_to_compare(options);
   return Session::open(options, shape, environment);
 }
 

@@ -19,7 +19,7 @@ namespace {
 Session open_session(const BenchJob& job, const LaneMix& mix, const Environment& environment) {
   const StopAtOnce nothing_to_lose;
   ModelOptions options = job.model;
-  options.lanes.is_on = true;
+  options.lanes = lanes_to_compare(options);
   // Those that go on, one that is answered and one that waits for it.
   return Session::open(options,
                        {.sequences_max = mix.answers + 2,

@@ -5,10 +5,12 @@
 namespace hyb::app {
 
 Probes::Probes(kernels::Queue& queue, DType dtype, bool has_room) : queue_(&queue), dtype_(dtype) {
+  queue.make_current();
   if (has_room) reader_.emplace(queue, read_bytes);
 }
 
 void Probes::run() {
+  queue_->make_current();
   if (reader_) best_.bytes_per_s = std::max(best_.bytes_per_s, reader_->bytes_per_s());
   best_.flops_per_s = std::max(best_.flops_per_s, kernels::flops_per_s(*queue_, dtype_));
 }

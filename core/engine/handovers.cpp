@@ -401,8 +401,14 @@ void Handovers::send(Handover& handover) {
     if (moves.empty()) return;
     batch.source = std::make_unique<PinnedCheckpoint>(*prompts_.pool, std::move(pages));
   }
-  stats_.bytes += bytes_of(moves, answers_.pool->layout());
-  batch.copies = link_->start(UnitLink::Direction::to_answers, std::move(moves));
+  const std::int64_t bytes = bytes_of(moves, answers_.pool->layout());
+  try {
+    batch.copies = link_->start(UnitLink::Direction::to_answers, std::move(moves));
+  } catch (...) {
+    give_room_back(handover);  // what it lacks is known no more
+    throw;
+  }
+  stats_.bytes += bytes;
   handover.batches.push_back(std::move(batch));
 }
 

@@ -226,7 +226,7 @@ void CudaArena::check_access(driver::Result result, std::size_t bytes) const {
   for (const driver::AccessDescription& access : std::span(access_).subspan(1)) {
     peers += (peers.empty() ? "" : ", ") + std::to_string(access.location.id);
   }
-  throw Error(ErrorKind::memory,
+  throw Error(ErrorKind::usage,
               fmt::format("memory: the driver maps no memory of device {} for device {} "
                           "(cuMemSetAccess: {}); use one device",
                           access_.front().location.id, peers, result));

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <initializer_list>
 #include <vector>
 
 #include "kernels/cuda/launch.h"
@@ -36,10 +38,10 @@ class Pending final : public PendingCardCopies {
   Event done_;
 };
 
-/// Of the work that copies wait for.
-class Before {
+/// What has been enqueued in both queues, for copies to wait for.
+class PriorWork {
  public:
-  Before(Stream& from, Stream& to)
+  PriorWork(Stream& from, Stream& to)
       : from_(from), to_(to), read_(from.card()), written_(to.card()) {}
 
   /// What is enqueued in the stream from now on starts after what both have been given.
@@ -55,23 +57,37 @@ class Before {
   Event read_, written_;
 };
 
+/// What `enqueue` makes. When it throws, what it had enqueued in the streams has ended.
+std::unique_ptr<PendingCardCopies> all_or_none(
+    std::initializer_list<Stream*> streams,
+    const std::function<std::unique_ptr<PendingCardCopies>()>& enqueue) {
+  try {
+    return enqueue();
+  } catch (const Error&) {
+    for (Stream* const stream : streams) cudaStreamSynchronize(stream->handle());
+    throw;
+  }
+}
+
 class PeerCopies final : public CardCopies {
  public:
   PeerCopies(Stream& from, Stream& to)
-      : before_(from, to), from_(from.card()), to_(to.card()), stream_({.card = from.card()}) {}
+      : prior_(from, to), from_(from.card()), to_(to.card()), stream_({.card = from.card()}) {}
 
   std::unique_ptr<PendingCardCopies> start(std::span<const CardCopy> copies) override {
-    before_.hold(stream_);
-    for (const CardCopy& copy : copies) {
-      check(cudaMemcpyPeerAsync(copy.to, to_, copy.from.data(), from_, copy.from.size(),
-                                stream_.handle()),
-            "cudaMemcpyPeerAsync");
-    }
-    return std::make_unique<Pending>(stream_);
+    prior_.hold(stream_);
+    return all_or_none({&stream_}, [&] {
+      for (const CardCopy& copy : copies) {
+        check(cudaMemcpyPeerAsync(copy.to, to_, copy.from.data(), from_, copy.from.size(),
+                                  stream_.handle()),
+              "cudaMemcpyPeerAsync");
+      }
+      return std::make_unique<Pending>(stream_);
+    });
   }
 
  private:
-  Before before_;
+  PriorWork prior_;
   int from_, to_;
   Stream stream_;
 };
@@ -80,16 +96,18 @@ class PeerCopies final : public CardCopies {
 class StagedCopies final : public CardCopies {
  public:
   StagedCopies(Stream& from, Stream& to)
-      : before_(from, to),
+      : prior_(from, to),
         out_({.card = from.card()}),
         in_({.card = to.card()}),
         pieces_{Piece(from, to), Piece(from, to)} {}
 
   std::unique_ptr<PendingCardCopies> start(std::span<const CardCopy> copies) override {
-    before_.hold(out_);
-    std::size_t done = 0;  // bytes of the first copy
-    while (!copies.empty()) send_piece(copies, done);
-    return std::make_unique<Pending>(in_);
+    prior_.hold(out_);
+    return all_or_none({&out_, &in_}, [&] {
+      std::size_t done = 0;  // bytes of the first copy
+      while (!copies.empty()) send_piece(copies, done);
+      return std::make_unique<Pending>(in_);
+    });
   }
 
  private:
@@ -132,7 +150,7 @@ class StagedCopies final : public CardCopies {
     piece.emptied.record(in_);
   }
 
-  Before before_;
+  PriorWork prior_;
   Stream out_, in_;
   std::array<Piece, 2> pieces_;
   std::size_t turn_ = 0;

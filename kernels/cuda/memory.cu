@@ -91,8 +91,9 @@ void fail_out_of_memory(const char* call, std::size_t bytes) {
   throw Error(ErrorKind::memory,
               std::string("memory: ") + call + " was refused" +
                   (bytes == 0 ? std::string() : " " + std::to_string(bytes) + " bytes") + "; " +
-                  std::to_string(free) + " of the card's " + std::to_string(all) +
-                  " bytes are free; use a smaller --memory, --context or model");
+                  std::to_string(free) + " of the " + std::to_string(all) + " bytes of card " +
+                  std::to_string(current_card) +
+                  " are free; use a smaller --memory, --context or model");
 }
 
 std::byte* allocate(std::size_t bytes) {

@@ -79,6 +79,10 @@ class SimLink::Copies final : public UnitCopies {
 
 std::unique_ptr<UnitCopies> SimLink::start(Direction direction, std::vector<UnitMove> moves) {
   check_start(direction, moves);
+  if (fails()) {
+    ++failed;
+    throw StepFailure();
+  }
   ++started;
   return std::make_unique<Copies>(*this, direction, std::move(moves));
 }

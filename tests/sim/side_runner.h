@@ -94,7 +94,7 @@ class SimLink final : public UnitLink {
   /// does not name what they write, and takes no superblock of theirs. Throws Violation.
   void check_beside(Side side, const Step& step);
 
-  /// Called before each unit: true makes its copies fail there.
+  /// Called when copies start and before each unit: true makes them fail there.
   std::function<bool()> fails = [] { return false; };
 
   std::int64_t started = 0, units = 0, failed = 0, dropped = 0;
