@@ -866,9 +866,15 @@ void add_idle_option(CLI::App& cli, std::optional<double>& seconds) {
       ->check(CLI::Range(0.0, 1e9));
 }
 
-void check_idle(const std::optional<double>& seconds, const PoolOptions& pools) {
-  if (seconds && pools.mode == "flat") {
+void check_idle(const std::optional<double>& seconds, const ModelOptions& model) {
+  if (!seconds) return;
+  if (model.pools.mode == "flat") {
     throw Error(ErrorKind::usage, "--memory-idle: --memory-mode flat gives no memory back");
+  }
+  if (const auto lanes = lanes_of(model); lanes && !lanes->share_memory) {
+    throw Error(ErrorKind::usage,
+                "--memory-idle: memory of its own for prompts is not given back; leave one of them "
+                "out");
   }
 }
 

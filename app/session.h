@@ -195,8 +195,9 @@ void add_tiers(Session& session, const TierFlags& flags, const Environment& envi
 /// --memory-idle, for commands that may have memory that they do not need for a while.
 void add_idle_option(CLI::App& cli, std::optional<double>& seconds);
 
-/// Throws Error(usage) where the memory mode gives nothing back.
-void check_idle(const std::optional<double>& seconds, const PoolOptions& pools);
+/// Throws Error(usage) where memory is not given back: in mode flat, and where prompts have their
+/// own.
+void check_idle(const std::optional<double>& seconds, const ModelOptions& model);
 
 /// While an engine works: returns superblocks to the machine that were idle for this long.
 /// They come back by themselves when they are needed.

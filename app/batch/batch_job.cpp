@@ -704,7 +704,7 @@ JobTerms terms_of(const BatchOptions& options, Request defaults, RequestLimits l
 
 int run_batch(const BatchOptions& options) {
   const auto started = std::chrono::steady_clock::now();
-  check_idle(options.idle_seconds, options.model.pools);
+  check_idle(options.idle_seconds, options.model);
   const InputFile input = scanned_input(options);
   OpenedJob opened = open_job(options, input);
   const Progress progress = progress_of(input, std::move(opened.marks));

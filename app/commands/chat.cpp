@@ -68,7 +68,7 @@ SessionKeeper make_keeper(const ChatFlags& options, Session& session,
 Session open_session(const ChatFlags& options, const Environment& environment) {
   const StopAtOnce nothing_to_lose;
   if (!options.session.empty()) check_session_name(options.session);
-  check_idle(options.idle_seconds, options.model.pools);
+  check_idle(options.idle_seconds, options.model);
   check(sampling_of(options.generation, Json::object()), std::numeric_limits<std::int32_t>::max());
   const std::size_t host_tier = check_tiers(options.tiers, options.model);
   Session session = Session::open(options.model,

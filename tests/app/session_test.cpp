@@ -328,12 +328,18 @@ TEST_SUITE("app/idle_memory") {
     CHECK(engine.pool().superblocks_idle() == 2);
   }
 
-  TEST_CASE("flat pools give nothing back, and say so") {
-    PoolOptions pools;
-    CHECK_NOTHROW(check_idle(5.0, pools));
-    pools.mode = "flat";
-    CHECK_THROWS_AS(check_idle(5.0, pools), Error);
-    CHECK_NOTHROW(check_idle(std::nullopt, pools));
+  TEST_CASE("flat pools, and memory of prompts alone, are not given back, which is said") {
+    ModelOptions options;
+    options.device = "cpu";
+    CHECK_NOTHROW(check_idle(5.0, options));
+    options.pools.mode = "flat";
+    CHECK_THROWS_AS(check_idle(5.0, options), Error);
+    CHECK_NOTHROW(check_idle(std::nullopt, options));
+    options.pools.mode = "auto";
+    options.lanes.is_on = true;
+    CHECK_NOTHROW(check_idle(5.0, options));
+    options.lanes.prefill_device = "cpu:1";
+    CHECK_THROWS_AS(check_idle(5.0, options), Error);
   }
 }
 
