@@ -500,15 +500,14 @@ Budget budget_of(const ModelOptions& options, const Environment& environment) {
   }
   budget.drafts = drafts_of(options);
   budget.tree = options.speculation.tree();
-  if (const auto lanes = lanes_of(options); lanes && !lanes->have_two_cards()) {
-    budget.prefill_threads = lanes->prefill.threads;
-    budget.library *= 2;
-    budget.memories = lanes->share_memory ? 1 : 2;
-    budget.mapping.is_shared = device == kernels::Device::cpu && lanes->share_memory;
-  }
-  if (const auto lanes = lanes_of(options)) {
-    budget.mapping = mapping_of_decode(*lanes, budget.mapping);
-  }
+  const auto lanes = lanes_of(options);
+  if (!lanes) return budget;
+  budget.mapping = mapping_of_decode(*lanes, budget.mapping);
+  if (lanes->have_two_cards()) return budget;
+  budget.prefill_threads = lanes->prefill.threads;
+  budget.library *= 2;
+  budget.memories = lanes->share_memory ? 1 : 2;
+  budget.mapping.is_shared = device == kernels::Device::cpu && lanes->share_memory;
   return budget;
 }
 

@@ -272,6 +272,18 @@ void Decoder::norm_rows(Norm kind, const Tensor& weight, const Tensor& x, const 
   kernels::apply(queue_, norm_of(kind, weight), x, y);
 }
 
+/// Of parts that neither norm their input nor add to the stream.
+PartCall Decoder::plain_call(const StepTables& tables, const Tensor& x, float norm_eps) {
+  return {.queue = queue_,
+          .tables = tables,
+          .scratch = scratch_,
+          .x = x,
+          .norm = {},
+          .normed = {},
+          .residual = {},
+          .norm_eps = norm_eps};
+}
+
 PartCall Decoder::input_of(const Block& block, const BlockWeights& weights,
                            const StepTables& tables, const Streams& streams) {
   PartCall call = {.queue = queue_,
@@ -509,14 +521,7 @@ void Decoder::advance_layer(const Layer& layer, const LayerWeights& weights, Ord
 
 void Decoder::advance(const StepTables& tables) {
   scratch_.return_to(0);
-  const PartCall call = {.queue = queue_,
-                         .tables = tables,
-                         .scratch = scratch_,
-                         .x = {},
-                         .norm = {},
-                         .normed = {},
-                         .residual = {},
-                         .norm_eps = plan_.norm_eps};
+  const PartCall call = plain_call(tables, {}, plan_.norm_eps);
   Ordinals ordinals;
   for (std::size_t layer = 0; layer < plan_.layers.size(); ++layer) {
     advance_layer(plan_.layers[layer], weights_.layers[layer], ordinals, call);
@@ -709,14 +714,7 @@ void Decoder::write_block_keys(const StepTables& tables, const Streams& streams)
   kernels::project(queue_, {.x = streams.taps, .weight = &weights.fc, .y = streams.normed});
   kernels::apply(queue_, norm_of(plan_.draft->norm, weights.hidden_norm, draft_eps()),
                  streams.normed, streams.normed);
-  const PartCall call = {.queue = queue_,
-                         .tables = tables,
-                         .scratch = scratch_,
-                         .x = streams.normed,
-                         .norm = {},
-                         .normed = {},
-                         .residual = {},
-                         .norm_eps = draft_eps()};
+  const PartCall call = plain_call(tables, streams.normed, draft_eps());
   Ordinals ordinals = draft_ordinals();
   for (std::size_t layer = 0; layer < weights.layers.size(); ++layer) {
     const Part& part = plan_.draft->layers[layer].blocks.front().parts.front();
@@ -744,15 +742,8 @@ void Decoder::clear_draft_entries(const StepTables& tables, const Streams& strea
     }
   }
   if (has_dflash(plan_)) return;
-  const PartCall call = {.queue = queue_,
-                         .tables = tables,
-                         .scratch = scratch_,
-                         .x = {},
-                         .norm = {},
-                         .normed = {},
-                         .residual = {},
-                         .norm_eps = plan_.norm_eps};
-  carry_over(call, repeated(zeros_, activation_, tables.tokens.dim(0), plan_.width), streams.normed,
+  carry_over(plain_call(tables, {}, plan_.norm_eps),
+             repeated(zeros_, activation_, tables.tokens.dim(0), plan_.width), streams.normed,
              true);
 }
 

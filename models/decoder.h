@@ -88,6 +88,7 @@ class Decoder {
   void route(const AltUpWeights& weights, const kernels::Tensor& active, const Streams& streams);
   void correct(const AltUpWeights& weights, const Streams& streams);
   void add_low_rank(const BlockWeights& weights, const Streams& streams);
+  PartCall plain_call(const StepTables& tables, const kernels::Tensor& x, float norm_eps);
   PartCall input_of(const Block& block, const BlockWeights& weights, const StepTables& tables,
                     const Streams& streams);
   void run_block(const Block& block, const BlockWeights& weights, const StepTables& tables,

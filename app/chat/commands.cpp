@@ -473,18 +473,18 @@ std::string memory_text(const MemoryPlan& plan, const EngineUsage& usage) {
   table.row("workspace", plan.workspace);
   if (plan.library > 0) table.row("cuBLASLt", plan.library);
   add_pool(table, usage.pool);
-  const bool have_own_card = plan.cards > 1;
-  if (plan.memories > 1 || have_own_card) {
+  const bool has_own_card = plan.cards > 1;
+  if (plan.memories > 1 || has_own_card) {
     const HandoverStats& handed = usage.handovers;
     table.row("prompts", usage.prompt_pool.total(),
               fmt::format("{}; {} handed over from there, {}",
-                          have_own_card ? "on another card, with weights and workspace there"
-                                        : "memory of their own",
+                          has_own_card ? "on another card, with weights and workspace there"
+                                       : "memory of their own",
                           counted(handed.sequences, "sequence"),
                           bytes_text(static_cast<std::size_t>(handed.bytes))));
   }
   const std::size_t given = plan.weights + plan.workspace + plan.library + usage.pool.total() +
-                            (have_own_card ? 0 : usage.prompt_pool.total());
+                            (has_own_card ? 0 : usage.prompt_pool.total());
   table.row("unused", plan.budget > given ? plan.budget - given : 0);
   table.row("budget", plan.budget, fmt::format("{} tokens a sequence", plan.length_max));
   if (plan.pinned > 0) table.row("pinned", plan.pinned, "of the machine's memory, besides");
