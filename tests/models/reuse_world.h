@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <map>
@@ -153,15 +154,17 @@ struct Life {
   Answers answers;
 
  private:
-  /// Of this many bytes, or a few more: not every small number can be cut into superblocks.
+  /// Of this many bytes, or of the next more that can be cut into superblocks: on a card a handle
+  /// is larger than some of these pools.
   static ModelMemoryLayout layout_of(const Geometry& geometry, std::size_t bytes,
                                      std::size_t handle) {
-    for (int more = 0;; ++more) {
+    const std::size_t most = std::max(8 * bytes, 64 * handle);
+    while (true) {
       try {
         return memory_layout_of(geometry,
                                 {.pool_bytes = bytes, .flat = {}, .handle_bytes_min = handle});
       } catch (const Error&) {
-        if (more == 8) throw;
+        if (bytes > most) throw;
         bytes += bytes / 4;
       }
     }

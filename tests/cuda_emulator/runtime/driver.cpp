@@ -1,7 +1,9 @@
 #include "tests/cuda_emulator/driver.h"
 
+#include <cstdlib>
 #include <memory>
 
+#include "core/base/error.h"
 #include "kernels/cuda/driver.h"
 
 namespace hyb::kernels::cuda {
@@ -62,12 +64,24 @@ CublasLtTable recording_table() {
   return table;
 }
 
+/// HYB_EMULATED_UNIT, in bytes; a card's are of 2097152.
+std::size_t unit_bytes() {
+  constexpr std::size_t page = 4096;
+  const char* const wanted = std::getenv("HYB_EMULATED_UNIT");
+  if (wanted == nullptr) return page;
+  const auto bytes = static_cast<std::size_t>(std::strtoull(wanted, nullptr, 10));
+  if (bytes == 0 || bytes % page != 0) {
+    throw Error(ErrorKind::usage, "HYB_EMULATED_UNIT is a number of bytes, a multiple of 4096");
+  }
+  return bytes;
+}
+
 }  // namespace
 
 /// Of a driver that lives as long as the process. Its units are small, so that the pools of tiny
-/// models can be cut into superblocks.
+/// models can be cut into superblocks, unless the environment says otherwise.
 DriverTable driver() {
-  static testing::FakeDriver emulated;
+  static testing::FakeDriver emulated(unit_bytes());
   return emulator::driver_table();
 }
 
