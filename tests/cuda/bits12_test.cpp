@@ -152,7 +152,7 @@ TestTensor experts_answer(const MoeNumbers& numbers, Quantize quantize, bool bat
   card.stream().wait();
   const std::size_t bytes = cuda::moe_workspace_bytes(numbers.c.shape(bf));
   const cuda::DeviceBytes room = cuda::make_device(bytes);
-  cuda::check(cudaMemset(room.get(), 0, bytes), "cudaMemset");
+  fill_card(room.get(), 0, bytes);
   const DeviceTensor x(numbers.x), norm(numbers.norm);
   cuda::Stream stream;
   stream.set_batch_invariant(batch_invariant);

@@ -81,7 +81,7 @@ void check_embed(const Case& c, DType weight_type, DType dtype) {
   cuda::Stream stream;
   std::byte* data = nullptr;
   cuda::check(cudaMalloc(&data, bytes.size()), "cudaMalloc");
-  cuda::check(cudaMemcpy(data, bytes.data(), bytes.size(), cudaMemcpyHostToDevice), "cudaMemcpy");
+  copy_to_card(data, bytes);
   const Weight weight =
       Weight::view({weight_type, 1, c.rows, c.width, std::span(data, bytes.size())});
   const DeviceTensor on_y(y);

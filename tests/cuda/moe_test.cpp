@@ -465,9 +465,7 @@ struct OnDevice {
   }
   explicit OnDevice(const MoeMatrix& matrix) : bytes(cuda::make_device(matrix.bytes.size())) {
     if (!matrix.is_there()) return;
-    cuda::check(
-        cudaMemcpy(bytes.get(), matrix.bytes.data(), matrix.bytes.size(), cudaMemcpyHostToDevice),
-        "cudaMemcpy");
+    copy_to_card(bytes.get(), matrix.bytes);
     host = Weight::view(matrix.source);
     const WeightSource& source = matrix.source;
     device = Weight::view({matrix.dtype,
@@ -580,8 +578,8 @@ struct Block {
 struct Room {
   static constexpr std::size_t guard_bytes = 64;
   explicit Room(std::size_t size) : bytes(size), on_device(cuda::make_device(size + guard_bytes)) {
-    cuda::check(cudaMemset(on_device.get(), 0, size), "cudaMemset");
-    cuda::check(cudaMemset(on_device.get() + size, 0x5a, guard_bytes), "cudaMemset");
+    fill_card(on_device.get(), 0, size);
+    fill_card(on_device.get() + size, 0x5a, guard_bytes);
   }
   Tensor view() const { return {on_device.get(), DType::u8, {static_cast<std::int64_t>(bytes)}}; }
   bool guards_intact() const {

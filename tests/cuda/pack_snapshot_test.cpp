@@ -25,7 +25,7 @@ class DeviceBytes {
  public:
   explicit DeviceBytes(const Bytes& bytes) : size_(bytes.size()) {
     cuda::check(cudaMalloc(&data_, size_), "cudaMalloc");
-    cuda::check(cudaMemcpy(data_, bytes.data(), size_, cudaMemcpyHostToDevice), "cudaMemcpy");
+    copy_to_card(data_, bytes);
   }
   ~DeviceBytes() { cudaFree(data_); }
   DeviceBytes(const DeviceBytes&) = delete;

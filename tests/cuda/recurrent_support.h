@@ -65,7 +65,7 @@ class Workspace {
  public:
   explicit Workspace(std::size_t size) : size_(size) {
     cuda::check(cudaMalloc(&data_, size_), "cudaMalloc");
-    cuda::check(cudaMemset(data_, 0xff, size_), "cudaMemset");
+    fill_card(data_, 0xff, size_);
   }
   ~Workspace() { cudaFree(data_); }
   Workspace(const Workspace&) = delete;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +19,20 @@
 
 namespace hyb::kernels::testing {
 
+/// Copies to the card and waits, until any stream finds the bytes there: a copy from memory that is
+/// not pinned may return before they have arrived, and the streams of queues do not wait for the
+/// default stream's work.
+inline void copy_to_card(void* to, std::span<const std::byte> bytes) {
+  cuda::check(cudaMemcpy(to, bytes.data(), bytes.size(), cudaMemcpyHostToDevice), "cudaMemcpy");
+  cuda::check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
+}
+
+/// The same of a byte: cudaMemset does not wait.
+inline void fill_card(void* at, int value, std::size_t bytes) {
+  cuda::check(cudaMemset(at, value, bytes), "cudaMemset");
+  cuda::check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
+}
+
 /// A copy of a test tensor on the device: guards, strides and all, so that what a kernel writes
 /// where it may not comes back too.
 class DeviceTensor {
@@ -25,8 +40,7 @@ class DeviceTensor {
   explicit DeviceTensor(const TestTensor& source)
       : host_(source), bytes_(source.everything().size()) {
     cuda::check(cudaMalloc(&data_, bytes_), "cudaMalloc");
-    cuda::check(cudaMemcpy(data_, source.everything().data(), bytes_, cudaMemcpyHostToDevice),
-                "cudaMemcpy");
+    copy_to_card(data_, source.everything());
   }
   ~DeviceTensor() { cudaFree(data_); }
   DeviceTensor(const DeviceTensor&) = delete;
@@ -39,10 +53,7 @@ class DeviceTensor {
   }
 
   /// Other values, of the same shape and strides.
-  void set(const TestTensor& source) {
-    cuda::check(cudaMemcpy(data_, source.everything().data(), bytes_, cudaMemcpyHostToDevice),
-                "cudaMemcpy");
-  }
+  void set(const TestTensor& source) { copy_to_card(data_, source.everything()); }
 
   /// The content on the device; the caller has waited for it.
   TestTensor fetch() const {
@@ -63,9 +74,7 @@ class DeviceTable {
  public:
   explicit DeviceTable(const std::vector<std::int32_t>& values) : count_(values.size()) {
     cuda::check(cudaMalloc(&data_, count_ * sizeof(std::int32_t)), "cudaMalloc");
-    cuda::check(
-        cudaMemcpy(data_, values.data(), count_ * sizeof(std::int32_t), cudaMemcpyHostToDevice),
-        "cudaMemcpy");
+    copy_to_card(data_, std::as_bytes(std::span(values)));
   }
   ~DeviceTable() { cudaFree(data_); }
   DeviceTable(const DeviceTable&) = delete;
@@ -93,8 +102,7 @@ class TestWeight {
       : bytes_(std::move(bytes)) {
     host = Weight::view({dtype, 1, rows, columns, bytes_});
     cuda::check(cudaMalloc(&data_, bytes_.size()), "cudaMalloc");
-    cuda::check(cudaMemcpy(data_, bytes_.data(), bytes_.size(), cudaMemcpyHostToDevice),
-                "cudaMemcpy");
+    copy_to_card(data_, bytes_);
     device = Weight::view({dtype, 1, rows, columns, std::span(data_, bytes_.size())});
   }
   ~TestWeight() { cudaFree(data_); }
