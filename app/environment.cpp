@@ -7,6 +7,7 @@
 #include <cctype>
 #include <cstdlib>
 #include <fstream>
+#include <sstream>
 
 #include <fmt/format.h>
 
@@ -14,6 +15,7 @@
 #include "core/base/control_groups.h"
 #include "core/base/error.h"
 #include "kernels/launch_tuning.h"
+#include "kernels/linear/library_products.h"
 
 namespace hyb::app {
 namespace {
@@ -44,6 +46,24 @@ std::optional<std::filesystem::path> folder_of(const char* name, const char* usu
 
 }  // namespace
 
+std::vector<std::filesystem::path> python_prefixes_of(const std::string& path,
+                                                      const std::optional<std::string>& home) {
+  std::vector<std::filesystem::path> prefixes;
+  const auto add = [&](const std::filesystem::path& prefix) {
+    const bool is_new = std::find(prefixes.begin(), prefixes.end(), prefix) == prefixes.end();
+    if (prefix.is_absolute() && is_new) prefixes.push_back(prefix);
+  };
+  std::istringstream folders(path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::filesystem::path programs(folder);
+    if (programs.filename() == "bin") add(programs.parent_path());
+  }
+  if (home) add(std::filesystem::path(*home) / ".local");
+  add("/usr/local");
+  add("/usr");
+  return prefixes;
+}
+
 Environment read_environment() {
   Environment environment;
   environment.hub = {.hf_hub_cache = variable("HF_HUB_CACHE"),
@@ -56,6 +76,7 @@ Environment read_environment() {
   environment.hides_cards = cards != nullptr && (*cards == '\0' || *cards == '-');
   environment.cuda_carveout = variable("HYB_CUDA_CARVEOUT");
   environment.cuda_early_starts = variable("HYB_CUDA_EARLY_STARTS");
+  environment.python_prefixes = python_prefixes_of(variable("PATH").value_or(""), variable("HOME"));
   environment.term = variable("TERM").value_or("");
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     if (const auto locale = variable(name)) {
@@ -68,7 +89,8 @@ Environment read_environment() {
   return environment;
 }
 
-void tune_launches(const Environment& environment) {
+void prepare_cards(const Environment& environment) {
+  kernels::set_python_prefixes(environment.python_prefixes);
   kernels::set_launch_tuning(
       kernels::launch_tuning_of(environment.cuda_carveout, environment.cuda_early_starts));
 }

@@ -21,6 +21,8 @@ struct Environment {
   bool hides_cards = false;  ///< CUDA_VISIBLE_DEVICES is set and names no card
   /// HYB_CUDA_CARVEOUT and HYB_CUDA_EARLY_STARTS, for kernels::launch_tuning_of.
   std::optional<std::string> cuda_carveout = {}, cuda_early_starts = {};
+  /// Where Python may be installed: absolute paths.
+  std::vector<std::filesystem::path> python_prefixes = {};
   bool utf8 = false;  ///< the locale's encoding (LC_ALL, LC_CTYPE, LANG) is UTF-8
   /// $XDG_STATE_HOME/hyb or ~/.local/state/hyb: history. None without a home.
   std::optional<std::filesystem::path> state_folder;
@@ -30,8 +32,13 @@ struct Environment {
 
 Environment read_environment();
 
-/// Lets queues start kernels as the environment says. Throws Error(usage) where it is unclear.
-void tune_launches(const Environment& environment);
+/// Environment::python_prefixes, of PATH and HOME; /usr/local and /usr are always among them.
+std::vector<std::filesystem::path> python_prefixes_of(const std::string& path,
+                                                      const std::optional<std::string>& home);
+
+/// Lets queues on cards start kernels, and look for cuBLASLt, as the environment says. Throws
+/// Error(usage) where it is unclear.
+void prepare_cards(const Environment& environment);
 
 /// "model name" of /proc/cpuinfo; "unknown CPU" where it does not say.
 std::string cpu_name();

@@ -10,6 +10,7 @@
 #include "app/options.h"
 #include "core/base/strings.h"
 #include "kernels/card.h"
+#include "kernels/cuda/stream.h"
 #include "models/weight_index.h"
 
 namespace hyb::app {
@@ -33,7 +34,7 @@ std::string build_commit(const std::string& version) {
 }  // namespace
 
 BenchSetting setting_of(const ModelSource& source, const ModelOutline& outline,
-                        const models::Model& model, const kernels::Queue& queue,
+                        const models::Model& model, kernels::Queue& queue,
                         std::int32_t chunk_tokens, const std::string& version) {
   const bool is_cpu = queue.device() == kernels::Device::cpu;
   const models::Plan& plan = model.plan;
@@ -41,6 +42,7 @@ BenchSetting setting_of(const ModelSource& source, const ModelOutline& outline,
       .build_commit = build_commit(version),
       .cpu = cpu_name(),
       .gpu = "",
+      .cublaslt = "",
       .device = is_cpu ? "cpu" : "cuda",
       .isa = is_cpu ? name_of(queue.isa()) : "",
       .model_filename = source.folder() ? source.folder()->string() : source.name(),
@@ -55,6 +57,7 @@ BenchSetting setting_of(const ModelSource& source, const ModelOutline& outline,
     const kernels::Card card = kernels::card(queue.card());
     setting.gpu = card.name;
     setting.isa = fmt::format("sm_{}{}", card.major, card.minor);
+    if constexpr (kernels::has_cuda) setting.cublaslt = queue.stream().products_text();
   }
   return setting;
 }

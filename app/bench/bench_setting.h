@@ -16,6 +16,7 @@ struct BenchSetting {
   std::string build_commit;
   std::string cpu;
   std::string gpu;             ///< empty: none is used
+  std::string cublaslt;        ///< which one, or why there is none; empty on the CPU
   std::string device;          ///< "cpu"
   std::string isa;             ///< "avx512", ...
   std::string model_filename;  ///< the model's name or folder
@@ -32,7 +33,7 @@ struct BenchSetting {
 
 /// Of this model on this machine. `version` is what --version prints.
 BenchSetting setting_of(const ModelSource& source, const ModelOutline& outline,
-                        const models::Model& model, const kernels::Queue& queue,
+                        const models::Model& model, kernels::Queue& queue,
                         std::int32_t chunk_tokens, const std::string& version);
 
 /// "granite-4.0-h-350m, granitemoehybrid BF16, 648.9 MiB, 340.33 M parameters", and "keys and

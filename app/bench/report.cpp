@@ -232,6 +232,7 @@ RowFields setting_fields(const BenchSetting& setting) {
       RowField("build_commit", setting.build_commit),
       RowField("cpu_info", setting.cpu),
       RowField("gpu_info", setting.gpu),
+      RowField("cublaslt", setting.cublaslt),
       RowField("backends", backend).column("backend"),
       RowField("model_filename", setting.model_filename),
       RowField("model_type", setting.model_type).column("model"),

@@ -1,7 +1,11 @@
 #include "kernels/linear/library_products.h"
 
 #include <dlfcn.h>
+#include <link.h>
 
+#include <algorithm>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -12,9 +16,29 @@
 namespace hyb::kernels {
 namespace {
 
-constexpr const char* usual_names[] = {"libcublasLt.so.13", "libcublasLt.so.12",
-                                       "/usr/local/cuda/lib64/libcublasLt.so.13",
-                                       "/usr/local/cuda/lib64/libcublasLt.so.12"};
+namespace fs = std::filesystem;
+
+constexpr const char* library_names[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
+
+std::vector<fs::path> chosen_prefixes = {"/usr/local", "/usr"};
+
+/// The entries of a folder that can be read, whose names begin so, the later names first.
+std::vector<fs::path> entries_of(const fs::path& folder, std::string_view beginning) {
+  std::vector<fs::path> found;
+  std::error_code failed;
+  for (fs::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed)) {
+    if (at->path().filename().string().starts_with(beginning)) found.push_back(at->path());
+  }
+  std::sort(found.rbegin(), found.rend());
+  return found;
+}
+
+/// The file that the loader took for a name.
+std::string path_of(void* library, const std::string& name) {
+  link_map* map = nullptr;
+  const bool is_known = ::dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 && map->l_name[0] != '\0';
+  return is_known ? map->l_name : name;
+}
 
 /// The name of the first function that the library lacks, or null.
 const char* bind_all(void* library, CublasLtTable& table) {
@@ -49,11 +73,45 @@ std::string version_text(std::size_t version) {
 
 static_assert(sizeof(cublaslt::HeuristicResult) == 96, "as in cublasLt.h");
 
-CublasLt open_cublaslt(std::span<const char* const> libraries) {
-  if (libraries.empty()) libraries = usual_names;
+std::vector<std::string> cublaslt_files(std::span<const fs::path> python_prefixes,
+                                        const fs::path& root) {
+  std::vector<fs::path> folders;
+  for (const fs::path& toolkit : entries_of(root / "usr/local", "cuda")) {
+    folders.push_back(toolkit / "lib64");
+    folders.push_back(toolkit / "targets/x86_64-linux/lib");
+  }
+  for (const fs::path& prefix : python_prefixes) {
+    for (const fs::path& python : entries_of(prefix / "lib", "python3")) {
+      for (const char* const packages : {"site-packages", "dist-packages"}) {
+        folders.push_back(python / packages / "nvidia/cu13/lib");
+        folders.push_back(python / packages / "nvidia/cublas/lib");  // of CUDA 12
+      }
+    }
+  }
+  std::vector<std::string> files;
+  for (const fs::path& folder : folders) {
+    for (const char* const name : library_names) {
+      std::error_code ignored;
+      if (fs::is_regular_file(folder / name, ignored)) files.push_back(folder / name);
+    }
+  }
+  return files;
+}
+
+void set_python_prefixes(std::vector<fs::path> prefixes) { chosen_prefixes = std::move(prefixes); }
+
+CublasLt open_cublaslt() {
+  std::vector<std::string> libraries(std::begin(library_names), std::end(library_names));
+  CublasLt found = open_cublaslt(libraries);
+  if (found.is_there()) return found;
+  const CublasLt elsewhere = open_cublaslt(cublaslt_files(chosen_prefixes));
+  return elsewhere.text.empty() ? found : elsewhere;
+}
+
+CublasLt open_cublaslt(std::span<const std::string> libraries) {
   CublasLt found;
-  for (const char* const name : libraries) {
-    void* const library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  for (const std::string& name : libraries) {
+    void* const library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
       const char* const why = ::dlerror();
       if (found.text.empty()) found.text = why == nullptr ? name : why;
@@ -66,7 +124,8 @@ CublasLt open_cublaslt(std::span<const char* const> libraries) {
       continue;
     }
     return {.table = table,
-            .text = fmt::format("{}, version {}", name, version_text(table.get_version()))};
+            .text = fmt::format("{}, version {}", path_of(library, name),
+                                version_text(table.get_version()))};
   }
   return found;
 }
@@ -184,8 +243,8 @@ LibraryProducts::Choice& LibraryProducts::choose(const LibraryProduct& p, std::i
   const Status status =
       table_.matmul_algo_get_heuristic(handle_, layouts.description, layouts.weight, layouts.x,
                                        layouts.y, layouts.y, preference, 1, &result, &found);
-  if (status != cublaslt::success && status != cublaslt::not_supported &&
-      status != cublaslt::invalid_value) {
+  last_status_ = status;
+  if (status == cublaslt::execution_failed) {
     choices_.erase(at);
     check(status, "cublasLtMatmulAlgoGetHeuristic");
   }
@@ -206,9 +265,9 @@ bool LibraryProducts::multiply(CUstream_st* stream, const LibraryProduct& p) {
   if (rounded != p.tokens && try_multiply(stream, p, p.tokens)) return true;
   if (refused_++ == 0) {
     log::warning(
-        fmt::format("cublaslt: refused a product of {} tokens, {} x {}; such products run "
-                    "in slower kernels (said once)",
-                    p.tokens, p.outputs, p.inner));
+        fmt::format("cublaslt: refused a product of {} tokens, {} x {} (status {}); such "
+                    "products run in slower kernels (said once)",
+                    p.tokens, p.outputs, p.inner, last_status_));
   }
   return false;
 }
@@ -222,12 +281,13 @@ bool LibraryProducts::try_multiply(CUstream_st* stream, const LibraryProduct& p,
   const Status status = table_.matmul(
       handle_, layouts.description, &p.scale, p.weight, layouts.weight, p.x, layouts.x, &beta, p.y,
       layouts.y, p.y, layouts.y, &choice.algorithm, workspace_.data(), workspace_.bytes(), stream);
-  if (status == cublaslt::not_supported || status == cublaslt::invalid_value) {
-    if (tokens == p.tokens) choice.is_there = false;
-    return false;
-  }
-  check(status, "cublasLtMatmul");
-  return true;
+  last_status_ = status;
+  if (status == cublaslt::success) return true;
+  // Of the card, and then no kernel here runs either. Any other status is of a call that started
+  // nothing.
+  if (status == cublaslt::execution_failed) check(status, "cublasLtMatmul");
+  if (tokens == p.tokens) choice.is_there = false;
+  return false;
 }
 
 }  // namespace hyb::kernels

@@ -2,11 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "kernels/buffer.h"
 
@@ -22,10 +24,11 @@ namespace cublaslt {
 using Status = int;
 using Object = void*;  ///< opaque: a handle, description, layout or preference
 
-inline constexpr Status success = 0;         ///< CUBLAS_STATUS_SUCCESS
-inline constexpr Status alloc_failed = 3;    ///< CUBLAS_STATUS_ALLOC_FAILED
-inline constexpr Status invalid_value = 7;   ///< CUBLAS_STATUS_INVALID_VALUE
-inline constexpr Status not_supported = 15;  ///< CUBLAS_STATUS_NOT_SUPPORTED
+inline constexpr Status success = 0;            ///< CUBLAS_STATUS_SUCCESS
+inline constexpr Status alloc_failed = 3;       ///< CUBLAS_STATUS_ALLOC_FAILED
+inline constexpr Status invalid_value = 7;      ///< CUBLAS_STATUS_INVALID_VALUE
+inline constexpr Status execution_failed = 13;  ///< CUBLAS_STATUS_EXECUTION_FAILED
+inline constexpr Status not_supported = 15;     ///< CUBLAS_STATUS_NOT_SUPPORTED
 
 inline constexpr int type_f32 = 0;      ///< CUDA_R_32F
 inline constexpr int type_bf16 = 14;    ///< CUDA_R_16BF
@@ -88,15 +91,26 @@ struct CublasLtTable {
 /// What was found of a library that need not be there.
 struct CublasLt {
   std::optional<CublasLtTable> table;
-  std::string text;  ///< "libcublasLt.so.13, version 13.1.0", or why there is none
+  std::string text;  ///< "/usr/lib/libcublasLt.so.13, version 13.1.0", or why there is none
 
   bool is_there() const { return table.has_value(); }
 };
 
-/// Opens the first of `libraries` that has all functions, and keeps it open until the process ends;
-/// without names cuBLASLt of CUDA 13 or 12, where the system's linker looks and in the toolkit's
-/// usual place.
-CublasLt open_cublaslt(std::span<const char* const> libraries = {});
+/// Opens the first of `libraries` that has all functions, and keeps it open until the process ends.
+CublasLt open_cublaslt(std::span<const std::string> libraries);
+
+/// cuBLASLt of CUDA 13 or 12: the one that the system's loader finds (LD_LIBRARY_PATH comes first),
+/// else the first of cublaslt_files() that works.
+CublasLt open_cublaslt();
+
+/// The library's files that are there, of the CUDA toolkits in /usr/local and of the packages that
+/// pip installs (PyTorch needs them) below these folders: lib/python3*/site-packages/nvidia/.
+std::vector<std::string> cublaslt_files(std::span<const std::filesystem::path> python_prefixes,
+                                        const std::filesystem::path& root = "/");
+
+/// Where Python may be installed, for open_cublaslt(); at first /usr/local and /usr. Before the
+/// first queue.
+void set_python_prefixes(std::vector<std::filesystem::path> prefixes);
 
 /// y[t,n] = (add ? y[t,n] : 0) + scale * sum_k x[t,k] * W[n,k], all in rows, on the device.
 struct LibraryProduct {
@@ -128,8 +142,8 @@ class LibraryProducts {
   LibraryProducts& operator=(const LibraryProducts&) = delete;
 
   /// Puts the product on the stream. False, and nothing done, where it is not aligned or the
-  /// library has no algorithm for it, which is counted, and logged the first time; Error(runtime)
-  /// where the library fails.
+  /// library does not take it, which is counted, and logged the first time; Error(runtime) where
+  /// its kernel failed.
   bool multiply(CUstream_st* stream, const LibraryProduct& product);
 
   /// Aligned products that multiply() returned false for.
@@ -149,6 +163,7 @@ class LibraryProducts {
   Buffer workspace_;
   cublaslt::Object handle_ = nullptr;
   std::int64_t refused_ = 0;
+  cublaslt::Status last_status_ = cublaslt::success;  // of an algorithm's choice or use
   /// By outputs, inner, tokens (rounded, or exact where that was refused), strides and the type of
   /// y.
   std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, bool>,

@@ -86,6 +86,15 @@ TEST_SUITE("app/environment") {
     CHECK(machine_bytes() > 0);
     CHECK(available_bytes() <= machine_bytes());
   }
+
+  TEST_CASE("Python may be where programs are, by absolute paths, each once") {
+    const auto prefixes = python_prefixes_of(
+        "/opt/venv/bin:bin:./x/bin::/usr/bin:/opt/tools:/opt/venv/bin:/usr/bin", "/home/a");
+    CHECK(prefixes ==
+          std::vector<std::filesystem::path>{"/opt/venv", "/usr", "/home/a/.local", "/usr/local"});
+    CHECK(python_prefixes_of("", "relative") ==
+          std::vector<std::filesystem::path>{"/usr/local", "/usr"});
+  }
 }
 
 }  // namespace environment_test

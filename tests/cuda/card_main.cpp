@@ -22,6 +22,6 @@ int main(int count, char** arguments) {
   cudaGetDeviceProperties(&properties, 0);
   std::printf("hyb_tests_cuda: on %s, sm_%d%d\n", properties.name, properties.major,
               properties.minor);
-  hyb::app::tune_launches(hyb::app::read_environment());
+  hyb::app::prepare_cards(hyb::app::read_environment());
   return doctest::Context(count, arguments).run();
 }

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "core/base/error.h"
+#include "kernels/cuda/driver.h"
 #include "kernels/cuda/routes.h"
 #include "kernels/floats.h"
 #include "kernels/linear/library_products.h"
@@ -132,10 +133,7 @@ class Matrix {
       const_cast<float*>(as<float>())[i] = value;
     }
   }
-  void write(void* device) const {
-    REQUIRE(cudaMemcpy(device, bytes_.data(), bytes_.size(), cudaMemcpyHostToDevice) ==
-            cudaSuccess);
-  }
+  void write(void* device) const { copy_to_card(device, bytes_); }
 
  private:
   template <typename T>
@@ -232,10 +230,11 @@ void open_fake(cuda::Stream& stream) {
 }
 
 struct Inputs {
-  Inputs(std::int64_t tokens, DType y_type)
-      : x(random_tensor(bf, {tokens, inner}, 1, 1.0F, {8, 0})),
-        before(random_tensor(y_type, {tokens, outputs}, 2, 1.0F, {16, 8})),
-        weight(bf, outputs, inner, random_tensor(bf, {outputs, inner}, 3).packed()),
+  Inputs(std::int64_t tokens, DType y_type, std::int64_t rows = outputs,
+         std::int64_t columns = inner)
+      : x(random_tensor(bf, {tokens, columns}, 1, 1.0F, {8, 0})),
+        before(random_tensor(y_type, {tokens, rows}, 2, 1.0F, {16, 8})),
+        weight(bf, rows, columns, random_tensor(bf, {rows, columns}, 3).packed()),
         on_x(x),
         on_y(before) {}
 
@@ -245,34 +244,61 @@ struct Inputs {
 };
 
 /// linear with and without the library: within what two orders of sums and one rounding leave.
-void check_linear(std::int64_t tokens, DType y_type, bool add) {
-  CAPTURE(tokens);
-  const Inputs in(tokens, y_type);
+void check_linear(cuda::Stream& with, Inputs& in, bool add) {
+  const auto summands = static_cast<double>(in.x.view().dim(1));
+  const bool is_rounded = in.before.view().dtype == bf;
+  CAPTURE(in.x.view().dim(0));
+  CAPTURE(summands);
+  CAPTURE(is_rounded);
+  CAPTURE(add);
   const DeviceTensor other(in.before);
-  cuda::Stream with, without;
-  open_fake(with);
+  in.on_y.set(in.before);
+  cuda::Stream without;
   Linear op = {.x = in.on_x, .weight = &in.weight.device, .y = in.on_y, .scale = 0.3F, .add = add};
   cuda::linear(with, op);
   op.y = other;
   cuda::linear(without, op);
   with.wait();
   without.wait();
-  CHECK(record().products == (tokens > 64 ? 1 : 0));
   const TestTensor answer = in.on_y.fetch();
   CHECK(answer.guards_intact());
-  CHECK(largest_error(answer, other.fetch()) <= (y_type == bf ? 0.0079 : 1e-5));
+  CHECK(largest_error(answer, other.fetch()) <= (is_rounded ? 0.0078 : 0.0) + summands * 0x1p-22);
 }
 
 TEST_SUITE("cuda/library_products") {
   TEST_CASE("a product of many rows is the library's, with its layouts, scale and addition") {
     for (const DType type : {bf, DType::f32}) {
-      for (const bool add : {false, true}) {
-        check_linear(64, type, add);
-        check_linear(65, type, add);
-        check_linear(131, type, add);
+      for (const std::int64_t tokens : {64, 65, 131}) {
+        Inputs in(tokens, type);
+        for (const bool add : {false, true}) {
+          cuda::Stream with;
+          open_fake(with);
+          check_linear(with, in, add);
+          CHECK(record().products == (tokens > 64 ? 1 : 0));
+        }
       }
     }
     CHECK(record().objects == 0);
+  }
+
+  TEST_CASE("this machine's library and the kernels here agree, from 65 to 8192 rows") {
+    if (const CublasLt library = cuda::matrix_library(); !library.is_there()) {
+      MESSAGE("not tested, no cuBLASLt: " << library.text);
+      return;
+    }
+    struct Size {
+      std::int64_t tokens, outputs, inner;
+    };
+    Queue queue(Device::cuda, {.threads = 1, .isa = {}});
+    REQUIRE(queue.stream().products() != nullptr);
+    for (const Size& size : {Size{65, 1024, 512}, Size{128, 264, 4096}, Size{1000, 264, 4096},
+                             Size{1025, 2048, 64}, Size{8192, 1024, 512}}) {
+      for (const DType type : {bf, DType::f32}) {
+        Inputs in(size.tokens, type, size.outputs, size.inner);
+        for (const bool add : {false, true}) check_linear(queue.stream(), in, add);
+      }
+    }
+    CHECK(queue.stream().products()->refused() == 0);
   }
 
   TEST_CASE("an activation follows the library's product") {
@@ -357,8 +383,14 @@ TEST_SUITE("cuda/library_products") {
     };
     CHECK(error_of(cublaslt::not_supported, cublaslt::success) == "");
     CHECK(error_of(cublaslt::success, cublaslt::not_supported) == "");
-    CHECK(error_of(cublaslt::success, 14).find("status 14") != std::string::npos);
-    CHECK(error_of(14, cublaslt::success).find("status 14") != std::string::npos);
+    for (const cublaslt::Status status : {1, 3, 7, 8, 11, 14}) {
+      CAPTURE(status);
+      CHECK(error_of(status, cublaslt::success) == "");
+      CHECK(error_of(cublaslt::success, status) == "");
+    }
+    const cublaslt::Status failed = cublaslt::execution_failed;  // of the card: nothing runs then
+    CHECK(error_of(cublaslt::success, failed).find("status 13") != std::string::npos);
+    CHECK(error_of(failed, cublaslt::success).find("status 13") != std::string::npos);
   }
 
   TEST_CASE("batch-invariant and unaligned products are never the library's") {

@@ -23,12 +23,13 @@ TEST_SUITE("kernels/launch_tuning") {
   }
 
   TEST_CASE("everything else is refused by the name of its variable") {
-    for (const char* bad : {"-1", "101", "50%", " 50", "1e2", "99999999999999999999", "max"}) {
+    for (const std::string bad :
+         {"-1", "101", "50%", " 50", "1e2", "99999999999999999999", "max"}) {
       CAPTURE(bad);
       const std::string text = error_text([&] { launch_tuning_of(bad, {}); });
       CHECK(contains(text, "HYB_CUDA_CARVEOUT is a percentage, 0 to 100, not '"));
     }
-    for (const char* bad : {"1", "ON", "off ", "true"}) {
+    for (const std::string bad : {"1", "ON", "off ", "true"}) {
       CAPTURE(bad);
       const std::string text = error_text([&] { launch_tuning_of({}, bad); });
       CHECK(contains(text, "HYB_CUDA_EARLY_STARTS is on or off, not '"));

@@ -43,6 +43,7 @@ namespace {
 const BenchSetting setting = {.build_commit = "abc",
                               .cpu = "A \"CPU\", fast",
                               .gpu = "",
+                              .cublaslt = "",
                               .device = "cpu",
                               .isa = "avx2",
                               .model_filename = "m",
@@ -100,6 +101,13 @@ TEST_SUITE("app/bench/report") {
       CAPTURE(key);
       CHECK(row.contains(key));
     }
+  }
+
+  TEST_CASE("a row says which matrix library long prompts ran in, or why in none") {
+    BenchSetting on_card = setting;
+    on_card.cublaslt = "/usr/lib/libcublasLt.so.13, version 13.1.0";
+    CHECK(bench_row(on_card, measured())["cublaslt"] == on_card.cublaslt);
+    CHECK(bench_row(setting, measured())["cublaslt"] == "");
   }
 
   TEST_CASE("a case that was refused is a row without rates") {
