@@ -24,6 +24,7 @@
 #include "core/io/storage.h"
 #include "core/memory/pool/layout.h"
 #include "core/memory/tier/snapshot_tier.h"
+#include "kernels/arena/superblocks.h"
 #include "kernels/card.h"
 #include "kernels/card_copies.h"
 #include "models/roofline.h"
@@ -476,6 +477,9 @@ kernels::SuperblockMapOptions mapping_of(const PoolOptions& options, kernels::De
   return mapping;
 }
 
+/// What a card's driver may take to create pools and to map them.
+constexpr double start_seconds_max = 1.0;
+
 Budget budget_of(const ModelOptions& options, const Environment& environment) {
   const kernels::Device device = device_of(options.device);
   const std::size_t all = budget_bytes(parse_memory(options.memory), options);
@@ -486,6 +490,10 @@ Budget budget_of(const ModelOptions& options, const Environment& environment) {
     const kernels::Card card = kernels::card(cards.front());
     budget.cards = static_cast<int>(cards.size());
     budget.rates = {.bytes_per_s = card.bytes_per_s, .flops_per_s = card.flops_per_s};
+    const double call_seconds = kernels::driver_call_seconds(device, cards.front());
+    if (call_seconds > 0) {
+      budget.driver_calls_max = static_cast<std::size_t>(start_seconds_max / call_seconds) + 1;
+    }
   }
   if (!options.pool_memory.empty() && options.pool_memory != "auto") {
     budget.pool_bytes = budget_bytes(parse_memory(options.pool_memory, "--pool-memory"), options);
@@ -703,7 +711,7 @@ MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometr
   options.packed = budget.packed_snapshots;
   options.ring_tokens = shape.drafts;
   options.handle_bytes_min = kernels::handle_bytes_min(budget.device);
-  if (budget.device == kernels::Device::cuda) options.driver_calls_max = 200'000;  // a second
+  options.driver_calls_max = budget.driver_calls_max;
   if (budget.mapping.mode == kernels::MapMode::flat) {
     options.flat = {.sequences = shape.sequences_max, .tokens = memory.length_max};
   }

@@ -89,6 +89,8 @@ struct Budget {
   int prefill_threads = 0;  ///< of a lane of their own for prompts, beside the others; 0: none
   int memories = 1;         ///< pools of equal size that pool_bytes are for
   int cards = 1;            ///< alike, each of which may hold as much
+  /// Of a card, to create pools and to map them, as its driver's calls take it.
+  std::size_t driver_calls_max = unlimited;
 };
 
 /// Throws Error(usage) for what is of no use together.

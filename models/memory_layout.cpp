@@ -32,6 +32,8 @@ constexpr std::size_t superblocks_few = 16;
 constexpr std::size_t superblock_bytes_max = std::size_t{2} << 30;
 /// A search over more sizes takes long and gains little: larger ones are tried in larger steps.
 constexpr std::size_t handles_max = 8192;
+/// Larger ones leave too much idle in every model.
+constexpr std::size_t handle_bytes_largest = std::size_t{64} << 20;
 constexpr std::int32_t units_max = std::int32_t{1} << 30;
 
 /// Layers by reach.
@@ -133,6 +135,11 @@ double views_used(const Requests& requests) {
          static_cast<double>(std::count(requests.unit_bytes.begin(), requests.unit_bytes.end(), 0));
 }
 
+double idle_bytes_of(const Requests& requests, const SuperblockPlan& plan, std::size_t pool_bytes) {
+  const double open = views_used(requests) * static_cast<double>(plan.superblock_bytes()) / 2;
+  return open + waste_of(requests, plan) * static_cast<double>(pool_bytes);
+}
+
 /// Empty: no superblock of these handles up to bytes_max meets the level, or too few of them fit
 /// the pool.
 std::optional<Choice> try_level(const Requests& requests, std::size_t handle, double waste_max,
@@ -142,12 +149,11 @@ std::optional<Choice> try_level(const Requests& requests, std::size_t handle, do
   }
   try {
     SuperblockPlan plan = plan_superblocks(requests.views, handle, bytes_max, waste_max);
-    const double waste = waste_of(requests, plan);
-    if (waste > waste_max) return std::nullopt;  // plus what whole handles cost
+    if (waste_of(requests, plan) > waste_max) return std::nullopt;  // plus what whole handles cost
     const std::size_t superblock = plan.superblock_bytes();
     if (superblocks_needed(requests, plan) * superblock > pool_bytes) return std::nullopt;
-    const double open = views_used(requests) * static_cast<double>(superblock) / 2;
-    return Choice{std::move(plan), open + waste * static_cast<double>(pool_bytes)};
+    const double idle = idle_bytes_of(requests, plan, pool_bytes);
+    return Choice{std::move(plan), idle};
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::memory) throw;
     return std::nullopt;
@@ -196,16 +202,6 @@ void enlarge(SuperblockPlan& plan, std::int32_t times) {
   }
 }
 
-void limit_mappings(const MemoryLayoutOptions& options, SuperblockPlan& plan) {
-  std::size_t planes = 0;
-  for (const ViewPlan& view : plan.views) planes += view.plane_bytes.size();
-  const std::size_t mappings = options.pool_bytes / plan.superblock_bytes() * planes;
-  if (mappings > options.mappings_max) {
-    enlarge(plan, static_cast<std::int32_t>((mappings + options.mappings_max - 1) /
-                                            options.mappings_max));
-  }
-}
-
 kernels::SuperblockShape shape_of(const SuperblockPlan& plan, std::int32_t superblocks) {
   kernels::SuperblockShape shape = {.handle_bytes = plan.handle_bytes,
                                     .superblock_bytes = plan.superblock_bytes(),
@@ -215,15 +211,49 @@ kernels::SuperblockShape shape_of(const SuperblockPlan& plan, std::int32_t super
   return shape;
 }
 
-/// Joined superblocks have handles that are larger by as much.
-void limit_driver_calls(const MemoryLayoutOptions& options, SuperblockPlan& plan) {
+/// How many times as large superblocks have to be for no more mappings and driver calls than are
+/// allowed: joined ones have handles that are larger by as much.
+std::size_t times_to_join(const MemoryLayoutOptions& options, const SuperblockPlan& plan) {
+  std::size_t planes = 0;
+  for (const ViewPlan& view : plan.views) planes += view.plane_bytes.size();
+  const std::size_t mappings = options.pool_bytes / plan.superblock_bytes() * planes;
   const kernels::SuperblockShape shape = shape_of(plan, 0);
   const std::size_t handles = options.pool_bytes / kernels::SuperblockMap::handle_bytes(shape);
   const std::size_t calls = handles * (1 + shape.views_with_memory());
-  if (calls > options.driver_calls_max) {
-    enlarge(plan, static_cast<std::int32_t>((calls + options.driver_calls_max - 1) /
-                                            options.driver_calls_max));
+  const auto times = [](std::size_t count, std::size_t most) {
+    return count / most + (count % most == 0 ? 0 : 1);
+  };
+  return std::max({std::size_t{1}, times(mappings, options.mappings_max),
+                   times(calls, options.driver_calls_max)});
+}
+
+/// As far as the pool has room for as many as it needs.
+void join(const Requests& requests, const MemoryLayoutOptions& options, Choice& choice) {
+  SuperblockPlan& plan = choice.plan;
+  const std::size_t needed = superblocks_needed(requests, plan) * plan.superblock_bytes();
+  const std::size_t times = std::min(times_to_join(options, plan), options.pool_bytes / needed);
+  if (times <= 1) return;
+  enlarge(plan, static_cast<std::int32_t>(times));
+  choice.idle_bytes = idle_bytes_of(requests, plan, options.pool_bytes);
+}
+
+/// The choice within the limits: with superblocks joined, or with larger handles, whichever leaves
+/// fewer bytes idle.
+Choice limited(const Requests& requests, const MemoryLayoutOptions& options, Choice best) {
+  const bool is_dear = times_to_join(options, best.plan) > 1;
+  join(requests, options, best);
+  MemoryLayoutOptions larger = options;
+  while (is_dear && larger.handle_bytes_max < handle_bytes_largest) {
+    larger.handle_bytes_max *= 2;
+    larger.handle_bytes_min = larger.handle_bytes_max;
+    std::optional<Choice> choice = best_superblock(requests, larger);
+    if (!choice) continue;
+    join(requests, options, *choice);
+    if (times_to_join(options, choice->plan) == 1 && choice->idle_bytes < best.idle_bytes) {
+      best = std::move(*choice);
+    }
   }
+  return best;
 }
 
 [[noreturn]] void fail_too_small(const Geometry& geometry, const MemoryLayoutOptions& options) {
@@ -362,9 +392,7 @@ ModelMemoryLayout memory_layout_of(const Geometry& geometry, const MemoryLayoutO
     best = best_superblock(requests, options);
   }
   if (!best) fail_too_small(geometry, options);
-  memory.superblock = std::move(best->plan);
-  limit_mappings(options, memory.superblock);
-  limit_driver_calls(options, memory.superblock);
+  memory.superblock = limited(requests, options, std::move(*best)).plan;
   fill_layout(geometry, options, memory);
   return memory;
 }

@@ -36,8 +36,9 @@ struct MemoryLayoutOptions {
   /// costs a call at the start: superblocks are made larger rather than more numerous.
   std::size_t mappings_max = 16384;
 
-  /// Most driver calls that create all handles and map them into all views: on a card they take
-  /// 5 us or so each, at the start. On the CPU handles are numbers.
+  /// Most driver calls that create all handles and map them into all views, at the start: on a card
+  /// they take from 5 to 200 us each (kernels::driver_call_seconds). Superblocks and handles are
+  /// made larger for it, as long as the pool can be cut. On the CPU handles are numbers.
   std::size_t driver_calls_max = SIZE_MAX;
 };
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <vector>
 
@@ -78,6 +79,11 @@ struct DriverTable {
                                                      int handle_type) = nullptr;
   driver::Result (*memset_d8)(driver::Address, unsigned char value, std::size_t bytes) = nullptr;
   driver::Result (*stream_synchronize)(CUstream_st*) = nullptr;
+  /// A clock for what calls take, in seconds, which tests substitute too.
+  double (*now)() = [] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+  };
 };
 
 /// Opens a driver library, libcuda.so.1 of this machine unless a test names another file, and keeps

@@ -1,5 +1,8 @@
 #include "kernels/arena/superblocks.h"
 
+#include <algorithm>
+#include <limits>
+
 #include <fmt/format.h>
 
 #include "core/base/error.h"
@@ -72,6 +75,33 @@ std::unique_ptr<SuperblockMap> make_superblocks(Device device, const SuperblockS
     return std::make_unique<SuperblockMap>(std::move(arena), shape, options);
   }
   throw Error(ErrorKind::usage, "memory: this build has no CUDA; use --device cpu");
+}
+
+double driver_call_seconds(Device device, int card) {
+  if constexpr (has_cuda) {
+    if (device == Device::cpu) return 0;
+    constexpr std::int32_t handles = 8;
+    constexpr int rounds = 3;  // the first of all calls makes what later ones find
+    const DriverTable driver = cuda::driver();
+    const std::size_t unit = CudaArena::granularity(driver, card);
+    const SuperblockShape shape = {.handle_bytes = unit,
+                                   .superblock_bytes = unit,
+                                   .superblocks = handles,
+                                   .plane_bytes = {{unit}, {unit}}};
+    double least = std::numeric_limits<double>::max();
+    try {
+      for (int i = 0; i < rounds; ++i) {
+        const double begin = driver.now();
+        const auto tried = make_superblocks(device, shape, {.card = card});
+        least = std::min(least, driver.now() - begin);
+      }
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::memory) throw;
+      return 0;
+    }
+    return least / (handles * (1.0 + static_cast<double>(shape.plane_bytes.size())));
+  }
+  return 0;
 }
 
 }  // namespace hyb::kernels

@@ -6,7 +6,10 @@
 #include "app/session.h"
 #include "core/base/log.h"
 #include "core/memory/tier/snapshot_tier.h"
+#include "kernels/arena/superblock_map.h"
+#include "kernels/cuda/driver.h"
 #include "tests/cuda_emulator/device/device_memory.h"
+#include "tests/kernels/arena/fake_driver.h"
 #include "tests/models/loaded.h"
 #include "tests/support/files.h"
 
@@ -126,7 +129,47 @@ void check_fit(const ModelOptions& options, std::int32_t chunk_tokens = shape.ch
 
 }  // namespace
 
+/// What the calls of the card's driver take, by its clock, as long as this lives.
+struct CallsTake {
+  explicit CallsTake(double seconds) { of_now().set_call_seconds(seconds); }
+  ~CallsTake() { of_now().set_call_seconds(usual); }
+  static constexpr double usual = 4e-6;
+  static kernels::testing::FakeDriver& of_now() {
+    kernels::cuda::driver();  // makes it
+    return kernels::testing::FakeDriver::current();
+  }
+};
+
 TEST_SUITE("cuda_emulator/session_memory") {
+  TEST_CASE("pools are cut so that the driver's calls take a second at most, as a trial says") {
+    const ModelOptions options = options_for("granite-dense-rope");
+    struct Opened {
+      std::size_t handle_bytes;
+      double seconds;
+      int calls;
+      std::vector<TokenId> answer;
+    };
+    const auto open = [&](double call_seconds) {
+      const CallsTake slow(call_seconds);
+      const int before = CallsTake::of_now().calls();
+      Session session = Session::open(options, shape, {});
+      const int calls = CallsTake::of_now().calls() - before;
+      return Opened{
+          .handle_bytes = kernels::SuperblockMap::handle_bytes(session.memory().pools.superblocks),
+          .seconds = calls * call_seconds,
+          .calls = calls,
+          .answer = answer_of(session)};
+    };
+    const Opened quick = open(CallsTake::usual), slow = open(1e-3), slower = open(4e-3);
+    CHECK(quick.calls * 1e-3 > 2);  // what is to be avoided
+    CHECK(slow.seconds < 1.5);      // with the trial's own
+    CHECK(slow.handle_bytes > quick.handle_bytes);
+    CHECK(slower.calls < slow.calls);
+    CHECK(slower.handle_bytes > slow.handle_bytes);
+    CHECK(slow.answer == quick.answer);
+    CHECK(slower.answer == quick.answer);
+  }
+
   TEST_CASE(
       "--lossless on: the same answer from fewer bytes, which are counted once they are known") {
     const Quiet quiet;

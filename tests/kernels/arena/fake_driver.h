@@ -103,8 +103,12 @@ class FakeDriver {
     table.stream_synchronize = [](CUstream_st*) {
       return current_->call([&] { return current_->do_fills(); });
     };
+    table.now = [] { return current_->calls_ * current_->call_seconds_; };
     return table;
   }
+
+  /// What every call takes by the table's clock, which only calls move.
+  void set_call_seconds(double seconds) { call_seconds_ = seconds; }
 
   /// Refuses the n-th call from now on, the first being 1; 0: none.
   void refuse_call(int n) { refuse_at_ = n == 0 ? 0 : calls_ + n; }
@@ -406,6 +410,7 @@ class FakeDriver {
   int file_ = -1;
   std::size_t file_bytes_ = 0;
   int calls_ = 0;
+  double call_seconds_ = 4e-6;
   int refuse_at_ = 0;
   driver::Handle last_handle_ = 0;
   std::map<driver::Address, std::size_t> ranges_;
