@@ -140,6 +140,16 @@ class CardDayTest(unittest.TestCase):
         doctor = subprocess.run([HYB, "doctor", "--json"], capture_output=True)
         self.assertEqual(doctor.returncode, 0)
 
+    def test_launches_that_ncu_lists_are_summed_by_kernel(self):
+        lines = ["==PROF== Connected", '"ID","Kernel Name","gpu__time_duration.sum",'
+                 '"dram__bytes_read.sum","dram__bytes_write.sum"', '"","","ns","byte","byte"',
+                 '"0","a<1, 2>","1,000","5","1"', '"1","b","7000","0","0"',
+                 '"2","a<1, 2>","500","4","2"', "==PROF== Disconnected"]
+        self.assertEqual(list(card_day.kernel_rows(lines)),
+                         [{"kernel": "b", "launches": 1, "us": 7.0, "bytes": 0},
+                          {"kernel": "a<1, 2>", "launches": 2, "us": 1.5, "bytes": 12}])
+        self.assertEqual(list(card_day.kernel_rows(["text"])), [])
+
     def test_what_is_too_large_to_be_carried_is_named(self):
         self.assertEqual(list(card_day.check_sizes(20 * 10**6, 60 << 20)), [])
         self.assertEqual(list(card_day.check_sizes(21 * 10**6, 63 << 20)),
