@@ -13,6 +13,7 @@
 #include "app/options.h"
 #include "core/base/control_groups.h"
 #include "core/base/error.h"
+#include "kernels/launch_tuning.h"
 
 namespace hyb::app {
 namespace {
@@ -53,6 +54,8 @@ Environment read_environment() {
   environment.force_color = is_on("CLICOLOR_FORCE") || is_on("FORCE_COLOR");
   const char* const cards = std::getenv("CUDA_VISIBLE_DEVICES");
   environment.hides_cards = cards != nullptr && (*cards == '\0' || *cards == '-');
+  environment.cuda_carveout = variable("HYB_CUDA_CARVEOUT");
+  environment.cuda_early_starts = variable("HYB_CUDA_EARLY_STARTS");
   environment.term = variable("TERM").value_or("");
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     if (const auto locale = variable(name)) {
@@ -63,6 +66,11 @@ Environment read_environment() {
   environment.state_folder = folder_of("XDG_STATE_HOME", ".local/state");
   environment.data_folder = folder_of("XDG_DATA_HOME", ".local/share");
   return environment;
+}
+
+void tune_launches(const Environment& environment) {
+  kernels::set_launch_tuning(
+      kernels::launch_tuning_of(environment.cuda_carveout, environment.cuda_early_starts));
 }
 
 namespace {

@@ -19,7 +19,9 @@ struct Environment {
   bool force_color = false;  ///< CLICOLOR_FORCE or FORCE_COLOR is set, not empty and not 0
   std::string term;          ///< TERM
   bool hides_cards = false;  ///< CUDA_VISIBLE_DEVICES is set and names no card
-  bool utf8 = false;         ///< the locale's encoding (LC_ALL, LC_CTYPE, LANG) is UTF-8
+  /// HYB_CUDA_CARVEOUT and HYB_CUDA_EARLY_STARTS, for kernels::launch_tuning_of.
+  std::optional<std::string> cuda_carveout = {}, cuda_early_starts = {};
+  bool utf8 = false;  ///< the locale's encoding (LC_ALL, LC_CTYPE, LANG) is UTF-8
   /// $XDG_STATE_HOME/hyb or ~/.local/state/hyb: history. None without a home.
   std::optional<std::filesystem::path> state_folder;
   /// $XDG_DATA_HOME/hyb or ~/.local/share/hyb: saved chats. None without a home.
@@ -27,6 +29,9 @@ struct Environment {
 };
 
 Environment read_environment();
+
+/// Lets queues start kernels as the environment says. Throws Error(usage) where it is unclear.
+void tune_launches(const Environment& environment);
 
 /// "model name" of /proc/cpuinfo; "unknown CPU" where it does not say.
 std::string cpu_name();

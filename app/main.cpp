@@ -82,6 +82,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     throw Error(ErrorKind::usage, hyb::app::usage_text(cli, error));
   }
+  hyb::app::tune_launches(hyb::app::read_environment());
   for (const auto& [sub, action] : actions) {
     if (sub->parsed()) return action();
   }

@@ -248,11 +248,12 @@ __device__ __forceinline__ void score_keys(AttentionShared<S>& shared, KeyTile<S
 /// The softcap of a tile's scores, where there is one.
 template <typename S, typename Params>
 __device__ __forceinline__ void cap_scores(const Params& p, float (&scores)[S::scores][4]) {
-  if constexpr (!S::is_capped) return;
+  if constexpr (S::is_capped) {
 #pragma unroll
-  for (auto& eight : scores) {
+    for (auto& eight : scores) {
 #pragma unroll
-    for (float& score : eight) score = p.capped(score);
+      for (float& score : eight) score = p.capped(score);
+    }
   }
 }
 

@@ -44,6 +44,10 @@ LoadedKernel load(Stream& stream, void (*kernel)(Params)) {
             kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
             static_cast<int>(stream.shared_bytes_max() - attributes.sharedSizeBytes)),
         "cudaFuncSetAttribute");
+  if (const auto percent = stream.carveout()) {
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, *percent),
+          "cudaFuncSetAttribute");
+  }
   // Code made for older cards has no instruction that waits for the previous kernel (ptx.h).
   return {.can_start_early = stream.can_start_early() && attributes.ptxVersion >= 90};
 }

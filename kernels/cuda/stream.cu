@@ -6,6 +6,7 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/memory.h"
 #include "kernels/cuda/staging.h"
+#include "kernels/launch_tuning.h"
 #include "kernels/linear/library_products.h"
 #include "kernels/ops/sampler.h"
 
@@ -44,7 +45,8 @@ Stream::Stream(const StreamOptions& options)
   const Card own = kernels::cuda::card(card_);
   processors_ = own.processors;
   shared_bytes_max_ = own.shared_bytes_max;
-  can_start_early_ = own.major >= 9;
+  can_start_early_ = own.major >= 9 && launch_tuning().early_starts;
+  carveout_ = launch_tuning().carveout;
   use_card(card_);
   int least = 0, greatest = 0;
   check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 
@@ -76,8 +77,10 @@ class Stream {
   int processors() const { return processors_; }
   /// The most shared memory of a block.
   std::size_t shared_bytes_max() const { return shared_bytes_max_; }
-  /// The card lets a kernel start before the previous one has ended (sm_90 and later).
+  /// The card lets a kernel start before the previous one has ended (sm_90 and later), and
+  /// LaunchTuning does not forbid it.
   bool can_start_early() const { return can_start_early_; }
+  std::optional<int> carveout() const { return carveout_; }  ///< LaunchTuning's
 
   /// A kernel by its address; null before its first launch.
   const LoadedKernel* find_loaded(const void* kernel) const {
@@ -113,6 +116,7 @@ class Stream {
   std::unique_ptr<Bounce> bounce_;
   std::unique_ptr<Sampler> sampler_;
   bool can_start_early_ = false;
+  std::optional<int> carveout_;
   bool batch_invariant_;
   std::unique_ptr<LibraryProducts> products_;
   std::string products_text_ = "not requested";

@@ -54,6 +54,21 @@ TEST_SUITE("app/surface_device") {
     CHECK(contains(tool({"doctor"}).out, "cpu, by --device auto"));
   }
 
+  TEST_CASE("how kernels are to start is checked before anything runs") {
+    const auto run = [](const char* name, const char* value) {
+      return run_tool({.arguments = {"doctor"}, .environment = {{name, value}}});
+    };
+    for (const auto& [name, value] :
+         {std::pair{"HYB_CUDA_CARVEOUT", "101"}, std::pair{"HYB_CUDA_EARLY_STARTS", "never"}}) {
+      const ToolResult result = run(name, value);
+      CHECK(result.exit_code == 2);
+      CHECK(contains(result.err, name));
+      CHECK(result.out == "");
+    }
+    CHECK(run("HYB_CUDA_CARVEOUT", "100").exit_code == 0);
+    CHECK(run("HYB_CUDA_EARLY_STARTS", "").exit_code == 0);  // as if it were not set
+  }
+
   TEST_CASE("a card that is present and not used is reported in one line, with the reason") {
     if (!has_namespaces()) {
       MESSAGE("no mount namespaces here: not tested");

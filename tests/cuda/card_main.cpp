@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <string_view>
 
+#include "app/environment.h"
+
 /// Without a card the tests are skipped: 77 is ctest's SKIP_RETURN_CODE. Listing them needs no
 /// card.
 int main(int count, char** arguments) {
@@ -20,5 +22,6 @@ int main(int count, char** arguments) {
   cudaGetDeviceProperties(&properties, 0);
   std::printf("hyb_tests_cuda: on %s, sm_%d%d\n", properties.name, properties.major,
               properties.minor);
+  hyb::app::tune_launches(hyb::app::read_environment());
   return doctest::Context(count, arguments).run();
 }

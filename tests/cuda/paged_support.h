@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cuda/tables.h"
+#include "kernels/cuda/kv_page.h"
 #include "kernels/ops/rope_kv_write.h"
 #include "tests/cuda/support.h"
 

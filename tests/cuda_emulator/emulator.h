@@ -33,6 +33,9 @@ struct HostCalls {
 /// Since the last call of this.
 HostCalls take_host_calls();
 
+/// The percentage of L1 that a kernel wants as shared memory; -1: what the driver chooses.
+int carveout_of(const void* kernel);
+
 /// Blocks of all kernels that ran since the last call of this, whether launched or replayed.
 std::int64_t take_blocks_run();
 

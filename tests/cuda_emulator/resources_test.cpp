@@ -4,6 +4,7 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ptx.h"
 #include "kernels/cuda/routes.h"
+#include "kernels/launch_tuning.h"
 #include "tests/cuda/support.h"
 #include "tests/cuda_emulator/card.h"
 #include "tests/cuda_emulator/runtime/kernel_table.h"
@@ -45,6 +46,26 @@ __global__ void sums_kernel(float* y) {
 }
 
 TEST_SUITE("cuda_emulator/resources") {
+  TEST_CASE("how kernels start is that of the tuning when their queue was made") {
+    reset();
+    const auto* const kernel = reinterpret_cast<const void*>(&sums_kernel);
+    const DeviceArray<float> y(std::size_t{32});
+    const auto early_of = [&] {
+      cuda::Stream stream;
+      set_launch_tuning({});
+      emulator::take_host_calls();
+      cuda::launch(stream, {.blocks = 1, .threads = 32, .starts_early = true}, sums_kernel,
+                   y.data());
+      stream.wait();
+      return emulator::take_host_calls().early_kernels;
+    };
+    CHECK(early_of() == 1);
+    CHECK(emulator::carveout_of(kernel) == -1);
+    set_launch_tuning({.carveout = 75, .early_starts = false});
+    CHECK(early_of() == 0);
+    CHECK(emulator::carveout_of(kernel) == 75);
+  }
+
   TEST_CASE("static and dynamic shared memory may pass 48 KB together") {
     reset();
     cuda::Stream stream;

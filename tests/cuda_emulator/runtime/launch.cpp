@@ -34,14 +34,19 @@ bool has_a_shape(const Launch& launch) {
 
 }  // namespace
 
-cudaError_t set_shared_bytes_max(const void* kernel, int bytes) {
+cudaError_t set_attribute(const void* kernel, cudaFuncAttribute attribute, int value) {
   Machine& m = machine();
   const std::lock_guard lock(m.mutex);
-  if (bytes < 0 ||
-      static_cast<std::size_t>(bytes) + needs_of(kernel).shared_bytes > m.block_shared_bytes) {
+  if (attribute == cudaFuncAttributePreferredSharedMemoryCarveout) {
+    if (value < -1 || value > 100) return m.note(cudaErrorInvalidValue);
+    m.carveouts[kernel] = value;
+    return m.note(cudaSuccess);
+  }
+  if (value < 0 ||
+      static_cast<std::size_t>(value) + needs_of(kernel).shared_bytes > m.block_shared_bytes) {
     return m.note(cudaErrorInvalidValue);
   }
-  m.shared_bytes_max[{current_card, kernel}] = bytes;
+  m.shared_bytes_max[{current_card, kernel}] = value;
   return m.note(cudaSuccess);
 }
 
@@ -128,6 +133,12 @@ void set_block_shared_bytes(std::size_t bytes) {
 HostCalls take_host_calls() {
   const std::lock_guard lock(machine().mutex);
   return std::exchange(machine().calls, {});
+}
+
+int carveout_of(const void* kernel) {
+  const std::lock_guard lock(machine().mutex);
+  const auto found = machine().carveouts.find(kernel);
+  return found == machine().carveouts.end() ? -1 : found->second;
 }
 
 std::int64_t take_blocks_run() {

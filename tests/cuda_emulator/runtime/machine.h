@@ -135,6 +135,7 @@ class Machine {
   bool peer_access = true;
   /// By card and kernel, where it was set.
   std::map<std::pair<int, const void*>, int> shared_bytes_max;
+  std::map<const void*, int> carveouts;  ///< in percent, where they were set
   int ptx_version = 90;
   std::size_t block_shared_bytes = SharedMemory::bytes_max;  ///< that a kernel may opt in to
   unsigned registers = 65536;                                ///< of a multiprocessor

@@ -133,7 +133,10 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
 
 // Launches
 
-enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+enum cudaFuncAttribute {
+  cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
+  cudaFuncAttributePreferredSharedMemoryCarveout = 9,
+};
 struct cudaFuncAttributes {
   std::size_t sharedSizeBytes;  ///< static
   int ptxVersion;               ///< what it was compiled for: 90 is sm_90
@@ -161,7 +164,7 @@ struct cudaLaunchConfig_t {
 namespace emulator {
 
 cudaError_t get_attributes(cudaFuncAttributes* attributes, const void* kernel);
-cudaError_t set_shared_bytes_max(const void* kernel, int bytes);
+cudaError_t set_attribute(const void* kernel, cudaFuncAttribute attribute, int value);
 cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
                    std::span<const std::byte> arguments, std::function<void()> body);
 
@@ -172,8 +175,9 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, void (*kernel)
   return emulator::get_attributes(attributes, reinterpret_cast<const void*>(kernel));
 }
 template <typename... Formal>
-cudaError_t cudaFuncSetAttribute(void (*kernel)(Formal...), cudaFuncAttribute, int value) {
-  return emulator::set_shared_bytes_max(reinterpret_cast<const void*>(kernel), value);
+cudaError_t cudaFuncSetAttribute(void (*kernel)(Formal...), cudaFuncAttribute attribute,
+                                 int value) {
+  return emulator::set_attribute(reinterpret_cast<const void*>(kernel), attribute, value);
 }
 template <typename... Formal, typename... Actual>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Formal...),
