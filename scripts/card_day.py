@@ -362,9 +362,12 @@ def run_part(part, out, seconds):
 # ---- packing it ----------------------------------------------------------------------------------
 
 
-def pack(build, to):
-    subprocess.run([HERE / "build.sh", build, *PROGRAMS, "--", "-DHYB_CUDA=ON",
+def make(build):
+    subprocess.run([HERE / "build.sh", build, *PROGRAMS, "--", "-DHYB_CUDA=ON", "-DHYB_WERROR=ON",
                     "-DCMAKE_CUDA_ARCHITECTURES=90"], check=True)
+
+
+def pack(build, to):
     shutil.rmtree(to, ignore_errors=True)
     to.mkdir()
     # They share most of their code: a dictionary that spans them makes a third of it.
@@ -415,6 +418,7 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=TOP / "build-card")
     options = parser.parse_args()
     if options.action == "pack":
+        make(options.build)
         pack(options.build, TOP / ".card")
         print_calls(TOP / ".card")
         return 0
