@@ -9,7 +9,7 @@
     scripts/card_model.py --check          # exit status 1 where one is over 3 % below that file
     scripts/card_model.py --update         # writes it
     scripts/card_model.py --validate       # the model's constants against published kernels
-    scripts/card_model.py --measured FILE  # gpu_check's rows beside their predictions
+    scripts/card_model.py --measured FILE  # rows of card_day.py beside predictions for their card
 
 The launches come from the program card_steps of a build with -DHYB_CUDA=EMULATED, the instructions
 of kernels from kernels/cuda/sass.tsv, their registers from kernels/cuda/ptxas.tsv. Neither a card
@@ -406,11 +406,17 @@ def prefill_steps(tokens, chunk):
     return [f"prefill:{min(chunk, tokens)}:{i * chunk}" for i in shown], chunks / len(shown)
 
 
+def step_of(workload):
+    """decode:ROWS[:POSITION] and prefill:TOKENS as card_steps takes them."""
+    kind, count, *position = workload.split(":")
+    at = position[0] if position else DECODE_POSITION if kind == "decode" else 0
+    return f"{kind}:{count}:{at}"
+
+
 def predict(model, recorder, preset, weights, workloads):
     """Of each workload a prediction and the timed launches of its steps."""
-    kinds = [(kind, int(count)) for kind, count in (one.split(":") for one in workloads)]
-    whole = recorder.record(preset, weights, [
-        f"{kind}:{count}:{DECODE_POSITION if kind == 'decode' else 0}" for kind, count in kinds])
+    kinds = [(kind, int(count)) for kind, count, *_ in (one.split(":") for one in workloads)]
+    whole = recorder.record(preset, weights, [step_of(one) for one in workloads])
     chunks = {}
     for (kind, count), (step, _) in zip(kinds, whole):
         if kind == "prefill":
@@ -513,20 +519,47 @@ def check(rows):
     return 1 if found else 0
 
 
-def print_measured(path, rows):
-    """gpu_check's rows, which are of bf16, beside the predictions of the same workload."""
-    predicted = {(preset, workload): rate for (preset, weights, workload), rate in rows.items()
-                 if weights == "bf16"}
-    print("| preset | workload | measured tokens/s | predicted | measured/predicted |\n|"
-          + "---|" * 5)
-    for line in map(json.loads, path.read_text().splitlines()):
-        row = line.get("row")
-        if line.get("section") != "bench" or not row or row.get("status", "ok") != "ok":
+WEIGHTS = {"BF16": "bf16", "FP8": "fp8", "BF16 in 12 bits": "bits12"}  # as hyb bench names them
+
+
+def card_of(name):
+    """h200 of "NVIDIA H200"; None of one that CARDS lacks."""
+    return next((card for card in CARDS if card in name.lower()), None)
+
+
+def measured_rows(lines):
+    """(row, card, preset, weights, workload) of what the model can predict: decode steps, and
+    prompts from the start of a sequence."""
+    for row in map(json.loads, lines):
+        preset = pathlib.Path(row.get("model_filename", "")).name
+        weights = WEIGHTS.get(row.get("model_type", "").partition(" ")[2])
+        is_prompt = row.get("n_prompt", 0) > 0
+        if (row.get("status") != "ok" or row.get("device") != "cuda" or not weights
+                or not (TOP / "models/presets" / preset).is_dir()
+                or is_prompt and (row["n_gen"] > 0 or row["depth"] > 0)):
             continue
-        workload = (f"prefill:{row['n_prompt']}" if row["n_prompt"] else f"decode:{row['batch']}")
-        if rate := predicted.get((line["model"], workload)):
-            print(f"| {line['model']} | {workload} | {row['avg_ts']:.1f} | {rate} | "
-                  f"{row['avg_ts'] / rate:.2f} |")
+        workload = (f"prefill:{row['n_prompt']}" if is_prompt
+                    else f"decode:{row['batch']}:{row['depth']}")
+        yield row, card_of(row["gpu_info"]), preset, weights, workload
+
+
+def print_measured(path, wanted, tables, recorder):
+    """Rows of hyb bench beside predictions for the card that each names, or that is wanted."""
+    groups = {}
+    for row, card, preset, weights, workload in measured_rows(path.read_text().splitlines()):
+        if card := wanted or card:
+            groups.setdefault((card, preset, weights), []).append((row, workload))
+        else:
+            print(f"note: no card of the model is named {row['gpu_info']!r}; give --card",
+                  file=sys.stderr)
+    print("| stage | card | preset | weights | workload | measured tokens/s | predicted | "
+          "measured/predicted |\n|" + "---|" * 8)
+    for (card, preset, weights), rows in groups.items():
+        of = Model(card, tables), recorder, preset, weights
+        for (row, workload), (found, _) in zip(rows, predict(*of, [one for _, one in rows])):
+            rate = found["tokens_per_s"]
+            print(f"| {row.get('stage', '')} | {card} | {preset} | {weights} | {workload} | "
+                  f"{row['avg_ts']:.1f} | {rate} | {row['avg_ts'] / rate:.2f} |")
 
 
 # ---- published kernels ---------------------------------------------------------------------------
@@ -575,8 +608,10 @@ def arguments():
     modes.add_argument("--check", action="store_true", help="compare them with the file")
     modes.add_argument("--update", action="store_true", help="write the file")
     modes.add_argument("--validate", action="store_true", help="published kernels")
-    modes.add_argument("--measured", type=pathlib.Path, metavar="FILE", help="of gpu_check.sh")
-    parser.add_argument("--card", choices=CARDS, default="h200")
+    modes.add_argument("--measured", type=pathlib.Path, metavar="FILE",
+                       help="rows of card_day.sh, or of hyb bench -o jsonl")
+    parser.add_argument("--card", choices=CARDS,
+                        help="default: h200; of --measured: the one that a row names")
     parser.add_argument("--preset", help="a folder of models/presets")
     parser.add_argument("--weights", choices=["bf16", "fp8", "bits12"], default="bf16",
                         help="bits12: bf16 in 12 bits, as --lossless on keeps it")
@@ -623,8 +658,10 @@ def main():
         validate()
         return 0
     if options.measured:
-        print_measured(options.measured, read_predictions(PREDICTIONS))
+        recorder = Recorder(program_of(options.steps))
+        print_measured(options.measured, options.card, options.tables, recorder)
         return 0
+    options.card = options.card or "h200"
     model, recorder = Model(options.card, options.tables), Recorder(program_of(options.steps))
     if options.preset:
         print_one(options, model, recorder)

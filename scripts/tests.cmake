@@ -76,7 +76,10 @@ add_test(NAME tidy COMMAND python3 ${PROJECT_SOURCE_DIR}/scripts/tidy.py)
 add_test(NAME entries COMMAND python3 ${PROJECT_SOURCE_DIR}/scripts/ctest_entries.py
   --check ${CMAKE_BINARY_DIR})
 add_test(NAME card_model COMMAND python3 ${PROJECT_SOURCE_DIR}/tests/tools/card_model_test.py)
+add_test(NAME card_day COMMAND python3 ${PROJECT_SOURCE_DIR}/tests/tools/card_day_test.py
+  $<TARGET_FILE:hyb>)
 set_tests_properties(tidy entries card_model PROPERTIES LABELS unit TIMEOUT 60)
+set_tests_properties(card_day PROPERTIES LABELS surface TIMEOUT 300)
 if(NOT HYB_SANITIZE)
   add_test(NAME binary COMMAND python3 ${PROJECT_SOURCE_DIR}/tests/app/check_binary.py $<TARGET_FILE:hyb>)
   # It bounds the address space, which sanitizers need whole.
@@ -96,6 +99,7 @@ file(GLOB tools CONFIGURE_DEPENDS tests/tools/*.cpp tests/tools/*.cu)
 if(HYB_CUDA_KIND STREQUAL "OFF")
   list(FILTER tools EXCLUDE REGEX "/card_[a-z]+\\.(cpp|cu)$")
 elseif(HYB_CUDA_KIND STREQUAL "EMULATED")
+  list(FILTER tools EXCLUDE REGEX "/card_(gates|hop)\\.cu$")  # they call what it has not
   set_source_files_properties(tests/tools/card_nodes.cu PROPERTIES
     LANGUAGE CXX COMPILE_OPTIONS "${emulated_options}")
 else()

@@ -267,12 +267,13 @@ void KernelBench::measure(Measurement& row) {
   const std::size_t prompt_steps =
       timed_steps({.prompt = row.test.prompt, .batch = row.test.batch}, options_.chunk_tokens)
           .size();
-  probes_.forget();
+  const bool probes = !options_.probes_once || probes_.best().flops_per_s == 0;
+  if (probes) probes_.forget();
   bool go_on = sequences.reach_depth() && sequences.repeat(prompt_steps + warm_up_tokens) >= 0;
   // A-B-B-A: what drifts in the machine meets measurements and probes alike.
-  const std::int32_t rounds = std::max(options_.repetitions, probe_passes_min);
+  const std::int32_t rounds = std::max(options_.repetitions, probes ? probe_passes_min : 0);
   for (std::int32_t i = 0; i < rounds && go_on; ++i) {
-    if (i % 2 == 0) probes_.run();
+    if (probes && i % 2 == 0) probes_.run();
     if (i < options_.repetitions) {
       const auto begin = std::chrono::steady_clock::now();
       card_.begin();
@@ -282,7 +283,7 @@ void KernelBench::measure(Measurement& row) {
       go_on = elapsed >= 0;
       if (go_on) row.samples_ns.push_back(elapsed);
     }
-    if (i % 2 == 1) probes_.run();
+    if (probes && i % 2 == 1) probes_.run();
     go_on = go_on && stop_signal() == 0;
   }
   row.ceilings = probes_.best();

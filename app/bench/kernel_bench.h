@@ -109,6 +109,9 @@ struct KernelBenchOptions {
   /// Records every sequence of every repetition that was measured; null: none is recorded.
   TraceRecorder* recorder = nullptr;
   CardMeter* card = nullptr;  ///< null: its sensors can't be read, or there is none
+  /// For the first row, whose ceilings hold for all: a card's do not drift as a machine's, and its
+  /// probes take longer than many rows.
+  bool probes_once = false;
 };
 
 /// Measures cases, with probes of the machine between the repetitions.

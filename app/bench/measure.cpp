@@ -56,9 +56,9 @@ int measure_kernels(const BenchJob& job) {
   KernelBenchOptions options = {
       .repetitions = job.bench.repetitions > 0 ? job.bench.repetitions : 5,
       .chunk_tokens = chunk_tokens_of(job, model),
-      .length_max = job.model.context};
-  const std::unique_ptr<CardMeter> card =
-      model.queue.device() == kernels::Device::cuda ? open_nvml() : nullptr;
+      .length_max = job.model.context,
+      .probes_once = model.queue.device() == kernels::Device::cuda};
+  const std::unique_ptr<CardMeter> card = options.probes_once ? open_nvml() : nullptr;
   options.card = card.get();
   std::optional<TraceFile> trace;
   if (!job.record.empty()) {

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 """scripts/card_model.py and sass_table.py against times and counts that were worked out by hand."""
 
+import contextlib
+import io
+import json
 import math
 import pathlib
 import sys
@@ -144,6 +147,41 @@ class CardModelTest(unittest.TestCase):
         self.assertEqual((row["nodes"], len(timed)), (20, 20))
         self.assertAlmostEqual(row["tokens_per_s"], 3.4 / (2 * part * MICROSECOND), delta=0.1)
         self.assertAlmostEqual(row["share_of_floor"], 2 / (2 * part), delta=0.001)
+
+    def test_measurements_are_compared_with_predictions_for_their_own_card(self):
+        class Recorder:
+            def record(self, preset, weights, texts):
+                self.texts = texts
+                step = STEP | {"floor_bytes": 1e9, "flops": 0}
+                return [(step, [launch("gemv_kernel<1, true, bf16>",
+                                       weights=[weight(19350, 10000)])])] * len(texts)
+
+        row = {"stage": "x", "model_filename": "models/presets/granite-4.0-h-tiny", "status": "ok",
+               "model_type": "granitemoehybrid BF16", "device": "cuda", "n_prompt": 0, "n_gen": 64,
+               "batch": 1, "depth": 1024, "avg_ts": 5000.0, "gpu_info": "NVIDIA H100 80GB HBM3"}
+        path, recorder = pathlib.Path(self.folder.name) / "rows", Recorder()
+        others = [row | {"status": "does not fit"}, row | {"device": "cpu"}, {"ended": "ok"},
+                  row | {"model_type": "granitemoehybrid Q8"}, row | {"gpu_info": "NVIDIA L4"}]
+        path.write_text("\n".join(map(json.dumps, [row, row | {"gpu_info": "NVIDIA H200"},
+                                                   row | {"batch": 8, "depth": 0}] + others)))
+
+        def table(card):
+            with (contextlib.redirect_stdout(io.StringIO()) as text,
+                  contextlib.redirect_stderr(io.StringIO()) as notes):
+                card_model.print_measured(path, card, pathlib.Path(self.folder.name), recorder)
+            lines = [[cell.strip() for cell in line.split("|")[2:-1]]
+                     for line in text.getvalue().splitlines()[2:]]
+            return lines, notes.getvalue()
+
+        lines, notes = table(None)
+        # 387 MB at 0.9 x 3.0 and 4.3 TB/s, a node and the host's 15 us.
+        for line, card, us in ((lines[0], "h100", 143.3 + 15.7), (lines[2], "h200", 100 + 15.7)):
+            self.assertEqual(line[0], card)
+            self.assertAlmostEqual(float(line[6]), 5000 / (1e6 / us), delta=0.011)
+        self.assertEqual([line[3] for line in lines], ["decode:1:1024", "decode:8:0",
+                                                       "decode:1:1024"])
+        self.assertIn("'NVIDIA L4'; give --card", notes)
+        self.assertEqual([line[0] for line in table("a100")[0]], ["a100"] * 4)
 
     def test_a_kernel_that_the_tables_lack_is_an_error(self):
         with self.assertRaisesRegex(SystemExit, "new_kernel: not in .*run scripts/sass_table.py"):

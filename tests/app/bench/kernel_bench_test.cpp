@@ -81,6 +81,15 @@ TEST_SUITE("app/bench/case_run") {
     }
     CHECK(seen.size() > 3);  // a model that always draws one token would show nothing
   }
+
+  TEST_CASE("with probes once, all rows have the ceilings of the first") {
+    BareModel model = tiny_model();
+    model.budget = std::size_t{1} << 30;  // no room for the read probe, which takes long
+    KernelBench bench(model, {.repetitions = 1, .probes_once = true});
+    const Ceilings first = bench.run({.prompt = 4}).ceilings;
+    CHECK(first.flops_per_s > 0);
+    CHECK(bench.run({.prompt = 4}).ceilings.flops_per_s == first.flops_per_s);
+  }
 }
 
 }  // namespace kernel_bench_test
