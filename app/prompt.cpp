@@ -220,7 +220,7 @@ std::optional<bool> flag_of(const Json& variables, const char* name) {
   return value->get<bool>();
 }
 
-/// Marks the place where an answer goes on, as transformers does it: its space tells whether the
+/// Marks the place where an answer goes on, as transformers does it: its space shows whether the
 /// template keeps white space there.
 constexpr std::string_view goes_on_here = "qzxvjhere ";
 
@@ -249,21 +249,21 @@ Rendered render_begun(const ChatTemplate& chat_template, Json messages, const Js
   const std::string wanted(trim(text));
   text += goes_on_here;
   Rendered rendered = chat_template.render(messages, variables);
+  const std::string whole = rendered.text();
   const std::string_view mark = trim(goes_on_here);
   std::vector<RenderedPiece>& pieces = rendered.pieces;
   const auto has_mark = [&](const RenderedPiece& piece) {
     return piece.source == TextSource::assistant && piece.text.find(mark) != std::string::npos;
   };
   while (!pieces.empty() && !has_mark(pieces.back())) pieces.pop_back();
-  if (pieces.empty() || rendered.text().find(wanted) == std::string::npos) {
+  if (pieces.empty() || whole.find(wanted) == std::string::npos) {
     throw Error(
         ErrorKind::usage,
         "continue_final_message: the chat template does not show the last message as it is");
   }
   std::string& last = pieces.back().text;
-  const std::size_t at = last.rfind(mark);
-  const bool keeps_space = last.compare(at, goes_on_here.size(), goes_on_here) == 0;
-  last.resize(at);
+  last.resize(last.rfind(mark));
+  const bool keeps_space = whole.substr(whole.rfind(mark)).starts_with(goes_on_here);
   for (; !keeps_space && !pieces.empty(); pieces.pop_back()) {
     std::string& end = pieces.back().text;
     end.resize(end.find_last_not_of(white_space) + 1);

@@ -344,7 +344,7 @@ std::string Sequence::push_text(std::string_view text) {
   return certain;
 }
 
-/// What may be the begin of a stop string is none where the answer's part ends.
+/// A stop string does not go on where a part of the answer ends.
 std::string Sequence::searched(const std::vector<AnswerScanner::Piece>& pieces) {
   std::string certain;
   for (const auto& [text, part] : pieces) {

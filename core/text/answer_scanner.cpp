@@ -42,7 +42,7 @@ bool is_message_end(std::string_view text) {
   return std::any_of(std::begin(message_ends), std::end(message_ends), ends);
 }
 
-/// Behind which a message cannot go on.
+/// What a message cannot go on after.
 bool is_break(std::string_view text) {
   return text.starts_with(role_begin) || text.starts_with(channel_begin) || is_message_end(text);
 }
@@ -93,7 +93,7 @@ class HeaderReader {
   }
 
  private:
-  /// The word behind a place, up to white space or a marker; one that is too long is none.
+  /// The word after a place, up to white space or a marker; one that is too long is none.
   std::string_view word(std::size_t place) {
     const std::size_t begin = text_.size() - trim_left(text_.substr(place)).size();
     const std::size_t end = std::min(text_.find_first_of(" \t\r\n<", begin), text_.size());
@@ -172,7 +172,7 @@ void take(std::string_view& rest, std::size_t bytes, AnswerPart part,
   }
 }
 
-/// The bytes at the end of a text that may be the begin of a marker.
+/// The bytes at the end of a text that a marker may start with.
 std::size_t begun_marker(std::string_view text, std::string_view marker) {
   std::size_t bytes = std::min(text.size(), marker.size() - 1);
   while (!text.ends_with(marker.substr(0, bytes))) --bytes;
@@ -336,7 +336,8 @@ SplitAnswer split_answer(std::string_view text, const AnswerStart& start) {
         break;
     }
   }
-  SplitAnswer split{.reasoning = {}, .content = content.take(), .call = std::string(trim_left(call.take()))};
+  SplitAnswer split{
+      .reasoning = {}, .content = content.take(), .call = std::string(trim_left(call.take()))};
   if (has_thought) split.reasoning = std::string(trim(thoughts.take()));
   return split;
 }

@@ -16,7 +16,7 @@ namespace hyb {
 /// reads.
 struct ThoughtMarkers {
   std::string_view begin = "<think>", end = "</think>";
-  std::string_view name = "";    ///< follows the begin
+  std::string_view name = "";    ///< follows that marker
   std::string_view answer = "";  ///< follows the end
   /// An answer is messages with headers, which say what each is: harmony, the format of gpt-oss.
   bool has_headers = false;
@@ -47,7 +47,7 @@ enum class AnswerPart : std::uint8_t {
 
 /// Takes an answer apart while its text streams in.
 ///
-/// Thoughts stand at its start: one or more, with white space between them. An end without a begin
+/// Thoughts are at its start: one or more, with white space between them. An end without a begin
 /// is a marker too; whatever follows is the answer, further markers included.
 ///
 /// Harmony: every message may have a role, a channel, a recipient (in the role's part or in the
@@ -75,7 +75,7 @@ class AnswerScanner {
  private:
   enum class Place : std::uint8_t {
     begin,   ///< before a thought or the answer; of harmony, in a header
-    opened,  ///< behind the begin of a thought
+    opened,  ///< after the marker that begins a thought
     inside,  ///< of a thought; of harmony, of a message
     answer
   };
@@ -87,7 +87,7 @@ class AnswerScanner {
 
   ThoughtMarkers markers_;
   Place place_;
-  AnswerPart part_;   ///< of what is inside
+  AnswerPart part_;  ///< of what is inside
   std::string held_;
 };
 

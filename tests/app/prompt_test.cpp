@@ -9,6 +9,7 @@
 #include "app/environment.h"
 #include "app/prompt.h"
 #include "core/base/error.h"
+#include "core/base/strings.h"
 #include "core/io/file.h"
 #include "tests/app/chat/chat_texts.h"
 #include "tests/support/error_text.h"
@@ -193,6 +194,53 @@ TEST_SUITE("app/prompt") {
     }
   }
 
+  TEST_CASE("an answer goes on with the text of the last message, as transformers has it") {
+    const Texts texts;
+    const auto prompt = [&](const std::string& shown, const Json& content, Json variables) {
+      const std::string source =
+          "{% for m in messages %}[{{ m.role }}]" + shown +
+          "[end]{% endfor %}{% if add_generation_prompt %}[begin]{% endif %}";
+      Json messages = {message("user", "Count."), {{"role", "assistant"}, {"content", content}}};
+      variables["continue_final_message"] = true;
+      const ChatPrompt asked{.messages = std::move(messages), .variables = std::move(variables)};
+      const ChatTemplate chat_template = ChatTemplate::parse(source, "t");
+      const std::string text = render_chat(chat_template, texts.tokenizer, asked).text();
+      const EncodedPrompt encoded = encode_chat(chat_template, texts.tokenizer, asked);
+      CHECK(texts.tokenizer.decode(encoded.tokens, false) == text);
+      return text + "|" + (encoded.start.may_think ? "begin" : "") + encoded.start.opening;
+    };
+    const std::string plain = "{{ m.content }}", trimmed = "{{ m.content | trim }}";
+    CHECK(prompt(plain, "One, ", {}) == "[user]Count.[end][assistant]One, |");
+    CHECK(prompt(trimmed, "One, ", {}) == "[user]Count.[end][assistant]One,|");
+    CHECK(prompt(trimmed, " ", {}) == "[user]Count.[end][assistant]|begin");
+    CHECK(prompt(plain, "", {}) == "[user]Count.[end][assistant]|begin");
+    CHECK(prompt(plain, "<think>\nI", {}) ==
+          "[user]Count.[end][assistant]<think>\nI|begin<think>\nI");
+    CHECK(prompt(plain, "<think>\nI</think>", {}) ==
+          "[user]Count.[end][assistant]<think>\nI</think>|");
+    const Json parts = {{{"type", "text"}, {"text", "One,"}}, {{"type", "text"}, {"text", "two"}}};
+    CHECK(prompt(plain, parts, {{"add_generation_prompt", false}}) ==
+          "[user]Count.[end][assistant]One,\ntwo|");
+    const auto refused = [&](const std::string& shown, const Json& content, Json variables) {
+      try {
+        return prompt(shown, content, std::move(variables));
+      } catch (const Error& error) {
+        CHECK(error.kind() == ErrorKind::usage);
+        return std::string(error.what());
+      }
+    };
+    CHECK(contains(refused(plain, "a", {{"add_generation_prompt", true}}), "either begun or gone"));
+    CHECK(contains(refused(plain, "a", {{"add_generation_prompt", "no"}}), "is true or false"));
+    const Json kwargs = {{"add_generation_prompt", true}};
+    CHECK(contains(refused(plain, "a", {{"chat_template_kwargs", kwargs}}), "either begun"));
+    CHECK(contains(refused(plain, nullptr, {}), "the last message has no text"));
+    CHECK(contains(refused("{{ m.content[:1] }}", "abc", {}), "does not show the last message"));
+    const Json asked = Json::array({message("user", "a")});
+    const ChatPrompt question{.messages = asked, .variables = {{"continue_final_message", true}}};
+    CHECK_THROWS_WITH_AS(render_chat(texts.chat_template, texts.tokenizer, question),
+                         "continue_final_message: the last message is not the assistant's", Error);
+  }
+
   TEST_CASE("a template that says nothing is an error of the model, not of the request") {
     const Texts texts;
     const ChatTemplate silent = ChatTemplate::parse("{# nothing #}", "t");
@@ -370,9 +418,9 @@ std::vector<Said> harmony_answer(std::size_t number) {
     header = next;
   }
   if (number % 4 > 1) {
-    const std::string type = turn({" <|constrain|>json", "<|constrain|>json", " json", ""}, 1);
+    const std::string type = turn({" <|constrain|>json", "<|constrain|>json", " json", ""}, 4);
     const std::string to = " to=functions.get_weather", channel = "<|channel|>commentary";
-    const bool is_first = number / 4 % 2 == 0;
+    const bool is_first = number / 16 % 2 == 0;
     said.push_back(
         {Said::header, header + (is_first ? to + channel : channel + to) + type + "<|message|>"});
     said.push_back({Said::call, "{\"city\": \"Oslo " + mark + "\"}"});
@@ -380,7 +428,7 @@ std::vector<Said> harmony_answer(std::size_t number) {
   }
   said.push_back(
       {Said::header, header + "<|channel|>final" +
-                         turn({"", " json", " <|constrain|>json", "<|constrain|> json"}, 1) +
+                         turn({"", " json", " <|constrain|>json", "<|constrain|> json"}, 4) +
                          "<|message|>"});
   said.push_back({Said::answer, "{\"answer\": \"to=all, json\"} " + mark});
   return said;
@@ -407,12 +455,11 @@ Known known_part(const std::vector<Said>& said, std::size_t length) {
   Known known;
   for (const Said& piece : said) {
     const std::string text = piece.text.substr(0, length - known.raw.size());
-    const bool is_begun = !text.empty() || length > known.raw.size();
     known.raw += text;
-    if (!is_begun) continue;
     if (piece.kind == Said::thought) known.thoughts.push_back(text);
-    if (piece.kind == Said::answer) known.answers.push_back(text);
+    if (piece.kind == Said::answer && !text.empty()) known.answers.push_back(text);
     if (piece.kind == Said::call) known.arguments = text;
+    if (text.size() < piece.text.size()) break;
   }
   return known;
 }

@@ -454,7 +454,7 @@ TEST_SUITE("core/engine/sequence") {
     CHECK(finish({"b"}, {0, 1, 2, 1}) == "abc.");
     CHECK(finish({"c"}, {0, 1, 2, 1, 2}) == "abcb.");
     CHECK(finish({"b"}, {1}) == ".");
-    // What spans the border is none, and what began before it begins anew.
+    // What spans the border is none, and the search starts again after it.
     CHECK(finish({"cb"}, {0, 1, 2, 1}) == "abcb");
     CHECK(finish({"bcb"}, {0, 1, 2, 1, 2, 1}) == "abc.");
     request.start = {};

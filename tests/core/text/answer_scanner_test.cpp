@@ -37,9 +37,8 @@ Tokenizer with(const std::vector<std::string>& spellings) {
 }
 
 AnswerStart start_of(const Tokenizer& tokenizer, std::string opening = {}) {
-  return {.may_think = true,
-          .opening = std::move(opening),
-          .markers = thought_markers_of(tokenizer)};
+  return {
+      .may_think = true, .opening = std::move(opening), .markers = thought_markers_of(tokenizer)};
 }
 
 const AnswerStart& harmony() {
@@ -118,10 +117,10 @@ TEST_SUITE("core/text/answer_scanner") {
   TEST_CASE("chunks make no difference, whatever is written") {
     std::mt19937 random(7);
     const std::vector<std::string> words = {
-        "<think>", "</think>", "<",       "</",         "think>",     " ",           "\n",
-        "a",       "</thi",    "nk>",     "<|channel|>", "analysis",  "final",       "<|message|>",
-        "<|end|>", "<|start|>", "assistant", " to=f",    "<|constrain|>", "json",    "<|",
-        "to",      "<|call|>", "<|mess"};
+        "<think>", "</think>",  "<",         "</",          "think>",        " ",     "\n",
+        "a",       "</thi",     "nk>",       "<|channel|>", "analysis",      "final", "<|message|>",
+        "<|end|>", "<|start|>", "assistant", " to=f",       "<|constrain|>", "json",  "<|",
+        "to",      "<|call|>",  "<|mess"};
     for (int round = 0; round < 4000; ++round) {
       std::string text;
       for (std::size_t i = random() % 12; i > 0; --i) text += words[random() % words.size()];
@@ -184,16 +183,17 @@ TEST_SUITE("core/text/answer_scanner") {
           "And?|Four.");
   }
 
-  TEST_CASE("harmony: calls, with the recipient before or behind the channel") {
+  TEST_CASE("harmony: calls, with the recipient before or after the channel") {
     const std::string thought = "<|channel|>analysis<|message|>Two.<|end|><|start|>assistant";
     const std::string plan = "<|channel|>commentary<|message|>I look.<|end|><|start|>assistant";
     const auto call = [](const std::string& header) { return header + "<|message|>{\"a\":2}"; };
-    CHECK(split(harmony(), thought + call("<|channel|>commentary to=functions.f <|constrain|>json")) ==
+    CHECK(split(harmony(),
+                thought + call("<|channel|>commentary to=functions.f <|constrain|>json")) ==
           "Two.||" + call("to=functions.f <|constrain|>json"));
     CHECK(split(harmony(), thought + call(" to=functions.f<|channel|>commentary json")) ==
           "Two.||" + call("to=functions.f json"));
-    CHECK(split(harmony(), call(" to=functions.f<|channel|>commentary<|constrain|>json") + "<|call|>") ==
-          "(none)||" + call("to=functions.f<|constrain|>json"));
+    CHECK(split(harmony(), call(" to=functions.f<|channel|>commentary<|constrain|>json") +
+                               "<|call|>") == "(none)||" + call("to=functions.f<|constrain|>json"));
     CHECK(split(harmony(), plan + call("<|channel|>analysis to=python code")) ==
           "(none)|I look.|" + call("to=python code"));
     CHECK(split(harmony(), call(" to=functions.f")) == "(none)||" + call("to=functions.f"));
@@ -219,8 +219,8 @@ TEST_SUITE("core/text/answer_scanner") {
   }
 
   TEST_CASE("answers of harmony show where their messages begin and end; turns do not") {
-    const std::vector<std::string> tokens = {"<|start|>", "<|channel|>", "<|message|>", "<|end|>",
-                                             "<|constrain|>", "<|call|>"};
+    const std::vector<std::string> tokens = {"<|start|>", "<|channel|>",   "<|message|>",
+                                             "<|end|>",   "<|constrain|>", "<|call|>"};
     const Tokenizer tokenizer = with(tokens);
     const std::string answer =
         "<|channel|>analysis<|message|>Two.<|end|><|start|>assistant<|channel|>final "
