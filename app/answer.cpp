@@ -44,7 +44,8 @@ Json logprobs_json(const Completion& completion, const Tokenizer& tokenizer) {
 
 Json message_json(const Completion& completion, const AnswerStart& start) {
   SplitAnswer split = split_answer(completion.text, start);
-  Json message = {{"role", "assistant"}, {"content", std::move(split.content)}};
+  if (!split.content.empty() && !split.call.empty()) split.content += "\n\n";
+  Json message = {{"role", "assistant"}, {"content", split.content + split.call}};
   if (split.reasoning) message["reasoning_content"] = std::move(*split.reasoning);
   return message;
 }
@@ -121,6 +122,7 @@ class StdoutSink : public Sink {
         thoughts_(view.thoughts),
         opening_(view.thoughts == ThoughtView::whole ? view.start.opening : ""),
         has_thought_(view.start.may_think && !view.start.opening.empty()),
+        is_behind_thought_(has_thought_),
         scanner_(view.start) {}
 
   void on_text(RequestId, std::int32_t, std::string_view text) override {
@@ -159,24 +161,29 @@ class StdoutSink : public Sink {
     return sanitizes_ ? sanitizer_.push(text) : std::string(text);
   }
 
-  void show(const std::vector<ThoughtScanner::Piece>& pieces) {
-    for (const auto& [text, is_thought] : pieces) {
+  void show(const std::vector<AnswerScanner::Piece>& pieces) {
+    for (const auto& [text, part] : pieces) {
+      const bool is_said = part == AnswerPart::answer || part == AnswerPart::call;
       if (thoughts_ == ThoughtView::dimmed) {
-        write(shown(text), is_thought);
-      } else if (is_thought) {
-        has_thought_ = true;
-      } else {
+        write(shown(text), !is_said);
+      } else if (is_said) {
+        has_call_ = has_call_ || part == AnswerPart::call;
         write(shown(begun(text)));
+      } else {
+        has_thought_ = true;
+        is_behind_thought_ = !has_call_;
       }
     }
   }
 
-  /// An answer without a thought is as the model gave it; after one, the white space that was
-  /// between them goes too.
-  std::string_view begun(std::string_view text) {
-    if (has_thought_ && !has_answer_) text = trim_left(text);
-    has_answer_ = has_answer_ || !text.empty();
-    return text;
+  /// As split_answer() joins them. An answer without a thought is as the model gave it; after one,
+  /// the white space that was between them goes too.
+  std::string begun(std::string_view text) {
+    if (is_behind_thought_) text = trim_left(text);
+    if (text.empty()) return {};
+    const bool is_next = std::exchange(is_behind_thought_, false) && has_answer_;
+    has_answer_ = true;
+    return std::string(is_next ? "\n\n" : "").append(text);
   }
 
   /// Each text ends what it began: however the program ends, the terminal is not left dim.
@@ -193,8 +200,10 @@ class StdoutSink : public Sink {
   ThoughtView thoughts_;
   std::string opening_;  ///< still to be written before the answer
   bool has_thought_;
+  bool is_behind_thought_;   ///< what is said next is the first after one, or after a header
+  bool has_call_ = false;    ///< nothing is taken out of it but its channel
   bool has_answer_ = false;  ///< something other than the thought came
-  ThoughtScanner scanner_;
+  AnswerScanner scanner_;
   Sanitizer sanitizer_;
   bool ends_line_ = false;
   bool has_text_ = false;

@@ -306,7 +306,8 @@ void add_generation_options(CLI::App& cli, GenerationOptions& options) {
       });
   cli.add_option("--logit-bias", options.logit_bias, "ID=BIAS, added to a token's logit")
       ->allow_extra_args(false);
-  cli.add_option("--stop", options.stop, "end the answer before this text; may be repeated")
+  cli.add_option("--stop", options.stop,
+                 "end the answer (not a thought before it) before this text; may be repeated")
       ->allow_extra_args(false);
   cli.add_flag("--ignore-eos", options.ignore_eos, "go on after the model's end-of-answer token");
 }

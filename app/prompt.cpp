@@ -158,117 +158,34 @@ void need_chat_template(const ModelSource& source) {
   if (!source.chat_template()) refuse_without_template(source);
 }
 
-ThoughtMarkers thought_markers_of(const Tokenizer& tokenizer) {
-  const auto has = [&](std::string_view token) { return tokenizer.find(token).has_value(); };
-  if (has("<think>") && has("</think>")) return {};
-  if (has("<|channel|>") && has("<|message|>")) {
-    return {.begin = "<|channel|>",
-            .end = "<|channel|>final<|message|>",
-            .other_end = "<|channel|>commentary",
-            .opening = "analysis<|message|>",
-            .closing = "assistant",
-            .is_in_content = false};
-  }
-  if (has("<|channel>") && has("<channel|>")) {
-    return {.begin = "<|channel>", .end = "<channel|>", .opening = "thought"};
-  }
-  if (has("[THINK]") && has("[/THINK]")) return {.begin = "[THINK]", .end = "[/THINK]"};
-  if (has("<|START_THINKING|>") && has("<|END_THINKING|>")) {
-    return {.begin = "<|START_THINKING|>", .end = "<|END_THINKING|>", .is_in_content = false};
-  }
-  return {};
-}
-
 namespace {
 
-/// Where a thought ends, and the marker that ends it.
-struct ThoughtEnd {
-  std::size_t at = std::string::npos;
-  std::string_view marker = {};
-};
-
-ThoughtEnd find_end(std::string_view text, const ThoughtMarkers& markers) {
-  const ThoughtEnd end{.at = text.find(markers.end), .marker = markers.end};
-  if (markers.other_end.empty()) return end;
-  const ThoughtEnd other{.at = text.find(markers.other_end), .marker = markers.other_end};
-  return other.at < end.at ? other : end;
+/// A member of tool_calls. The arguments stay what the model wrote.
+Json tool_call_of(std::string_view call) {
+  constexpr std::string_view begin = "to=", space = "functions.", end = "<|message|>";
+  const std::size_t at = std::min(call.find(begin), call.size() - begin.size());
+  std::string_view name = call.substr(at + begin.size());
+  name = name.substr(0, name.find_first_of(" \t\r\n<"));
+  if (name.starts_with(space)) name.remove_prefix(space.size());
+  const std::size_t header = call.find(end);
+  const std::string_view arguments =
+      header == std::string_view::npos ? "" : call.substr(header + end.size());
+  return {{"type", "function"}, {"function", {{"name", name}, {"arguments", arguments}}}};
 }
 
 }  // namespace
-
-ThoughtScanner::ThoughtScanner(const AnswerStart& start)
-    : markers_(start.markers),
-      place_(!start.may_think        ? Place::answer
-             : start.opening.empty() ? Place::begin
-                                     : Place::thought) {}
-
-std::vector<ThoughtScanner::Piece> ThoughtScanner::in_thought(std::string_view text) {
-  const std::size_t seen = held_.size();
-  held_ += text;
-  const ThoughtEnd end = find_end(held_, markers_);
-  if (end.at == std::string::npos) {
-    const std::size_t longest = std::max(markers_.end.size(), markers_.other_end.size());
-    held_.erase(0, held_.size() - std::min(held_.size(), longest - 1));
-    return {{std::string(text), true}};
-  }
-  place_ = Place::answer;
-  const std::size_t cut = end.at + end.marker.size() - seen;
-  std::vector<Piece> pieces = {{std::string(text.substr(0, cut)), true}};
-  if (cut < text.size()) pieces.push_back({std::string(text.substr(cut)), false});
-  return pieces;
-}
-
-std::vector<ThoughtScanner::Piece> ThoughtScanner::push(std::string_view text) {
-  if (text.empty()) return {};
-  if (place_ == Place::thought) return in_thought(text);
-  if (place_ == Place::answer) return {{std::string(text), false}};
-  held_ += text;
-  const std::string_view word = trim_left(held_);
-  if (word.size() < markers_.begin.size() && markers_.begin.starts_with(word)) return {};
-  place_ = word.starts_with(markers_.begin) ? Place::thought : Place::answer;
-  return push(std::exchange(held_, {}));
-}
-
-std::vector<ThoughtScanner::Piece> ThoughtScanner::finish() {
-  if (place_ != Place::begin || held_.empty()) return {};
-  return {{std::exchange(held_, {}), false}};
-}
-
-SplitAnswer split_answer(std::string_view text, const AnswerStart& start) {
-  ThoughtScanner scanner(start);
-  std::string thought, rest;
-  for (const auto& pieces : {scanner.push(text), scanner.finish()}) {
-    for (const ThoughtScanner::Piece& piece : pieces)
-      (piece.is_thought ? thought : rest) += piece.text;
-  }
-  const bool has_begun = start.may_think && !start.opening.empty();
-  if (thought.empty() && !has_begun) return {.reasoning = {}, .content = std::move(rest)};
-  std::string_view inner = trim_left(thought);
-  const ThoughtMarkers& markers = start.markers;
-  const ThoughtEnd end = find_end(inner, markers);
-  if (end.at == 0 && !has_begun) {
-    return {.reasoning = {}, .content = std::string(trim_left(rest))};
-  }
-  const bool has_ended = end.at != std::string::npos;
-  if (has_ended) inner = inner.substr(0, end.at);
-  if (has_ended && inner.ends_with(markers.closing)) inner.remove_suffix(markers.closing.size());
-  // Some models begin the thought again that their prompt has begun.
-  if (inner.starts_with(markers.begin)) {
-    inner.remove_prefix(markers.begin.size());
-    if (inner.starts_with(markers.opening)) inner.remove_prefix(markers.opening.size());
-  }
-  return {.reasoning = std::string(trim(inner)), .content = std::string(trim_left(rest))};
-}
 
 Json assistant_message(std::string_view text, const AnswerStart& start, bool takes_reasoning) {
   Json message = {{"role", "assistant"}, {"content", start.opening + std::string(text)}};
   if (!takes_reasoning && start.markers.is_in_content) return message;
   SplitAnswer split = split_answer(text, start);
   if (!split.reasoning && start.markers.is_in_content) return message;
-  message["content"] = std::move(split.content);
-  if (takes_reasoning && split.reasoning) {
+  const bool has_call = !split.call.empty();
+  if (has_call) message["tool_calls"] = Json::array({tool_call_of(split.call)});
+  if (takes_reasoning && split.reasoning && !(has_call && !split.content.empty())) {
     message["reasoning_content"] = std::move(*split.reasoning);
   }
+  message["content"] = std::move(split.content);
   return message;
 }
 
@@ -282,8 +199,78 @@ Json variables_of(const Tokenizer& tokenizer, const Json& asked) {
   name("bos_token", tokenizer.bos());
   name("eos_token", tokenizer.eos());
   name("pad_token", tokenizer.pad());
-  if (!variables.contains("add_generation_prompt")) variables["add_generation_prompt"] = true;
   return variables;
+}
+
+/// True or false; nothing where it is not said. chat_template_kwargs win over all others.
+std::optional<bool> flag_of(const Json& variables, const char* name) {
+  const auto said = [&](const Json& in) -> const Json* {
+    const auto found = in.is_object() ? in.find(name) : in.end();
+    return found == in.end() || found->is_null() ? nullptr : &*found;
+  };
+  const Json* value = said(variables);
+  if (variables.is_object() && variables.contains("chat_template_kwargs")) {
+    if (const Json* wins = said(variables["chat_template_kwargs"])) value = wins;
+  }
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_boolean()) {
+    throw Error(ErrorKind::usage,
+                fmt::format("{}: is true or false, got {}", name, to_text(*value).substr(0, 60)));
+  }
+  return value->get<bool>();
+}
+
+/// Marks the place where an answer goes on, as transformers does it: its space shows whether the
+/// template keeps white space there.
+constexpr std::string_view goes_on_here = "qzxvjhere ";
+
+/// The text of the last message that the answer goes on with: its content, or the last part of it.
+std::string& text_to_continue(Json& messages) {
+  const auto refuse = [] [[noreturn]] (const char* text) {
+    throw Error(ErrorKind::usage, std::string("continue_final_message: ") + text);
+  };
+  Json* message = messages.is_array() && !messages.empty() ? &messages.back() : nullptr;
+  if (message == nullptr || !message->is_object() || !message->contains("role") ||
+      (*message)["role"] != "assistant") {
+    refuse("the last message is not the assistant's");
+  }
+  Json* content = message->contains("content") ? &(*message)["content"] : nullptr;
+  if (content != nullptr && content->is_array() && !content->empty() &&
+      content->back().is_object() && content->back().contains("text")) {
+    content = &content->back()["text"];
+  }
+  if (content == nullptr || !content->is_string()) refuse("the last message has no text");
+  return content->get_ref<std::string&>();
+}
+
+/// The conversation up to where the text of its last message ends.
+Rendered render_begun(const ChatTemplate& chat_template, Json messages, const Json& variables) {
+  std::string& text = text_to_continue(messages);
+  const std::string wanted(trim(text));
+  text += goes_on_here;
+  Rendered rendered = chat_template.render(messages, variables);
+  const std::string whole = rendered.text();
+  const std::string_view mark = trim(goes_on_here);
+  std::vector<RenderedPiece>& pieces = rendered.pieces;
+  const auto has_mark = [&](const RenderedPiece& piece) {
+    return piece.source == TextSource::assistant && piece.text.find(mark) != std::string::npos;
+  };
+  while (!pieces.empty() && !has_mark(pieces.back())) pieces.pop_back();
+  if (pieces.empty() || whole.find(wanted) == std::string::npos) {
+    throw Error(
+        ErrorKind::usage,
+        "continue_final_message: the chat template does not show the last message as it is");
+  }
+  std::string& last = pieces.back().text;
+  last.resize(last.rfind(mark));
+  const bool keeps_space = whole.substr(whole.rfind(mark)).starts_with(goes_on_here);
+  for (; !keeps_space && !pieces.empty(); pieces.pop_back()) {
+    std::string& end = pieces.back().text;
+    end.resize(end.find_last_not_of(white_space) + 1);
+    if (!end.empty()) break;
+  }
+  if (!pieces.empty() && pieces.back().text.empty()) pieces.pop_back();
+  return rendered;
 }
 
 constexpr EncodeOptions as_rendered = {.add_special_tokens = false, .parse_special = true};
@@ -384,7 +371,25 @@ const OwnTurn* own_turn_of(std::span<const OwnTurn> own_turns, std::size_t& next
 
 Rendered render_chat(const ChatTemplate& chat_template, const Tokenizer& tokenizer,
                      const ChatPrompt& prompt) {
-  return chat_template.render(prompt.messages, variables_of(tokenizer, prompt.variables));
+  Json variables = variables_of(tokenizer, prompt.variables);
+  const std::optional<bool> begins = flag_of(variables, "add_generation_prompt");
+  const bool goes_on = flag_of(variables, "continue_final_message").value_or(false);
+  variables.erase("continue_final_message");
+  variables["add_generation_prompt"] = begins.value_or(!goes_on);
+  if (!goes_on) return chat_template.render(prompt.messages, variables);
+  if (begins.value_or(false)) {
+    throw Error(ErrorKind::usage,
+                "continue_final_message: an answer is either begun or gone on with, so "
+                "add_generation_prompt is false");
+  }
+  return render_begun(chat_template, prompt.messages, variables);
+}
+
+void set_start(Request& request, const AnswerStart& start) {
+  const auto spells_end = [&](const std::string& stop) {
+    return stop.find(start.markers.end) != std::string::npos;
+  };
+  if (std::ranges::none_of(request.stop, spells_end)) request.start = start;
 }
 
 EncodedPrompt encode_chat(const ChatTemplate& chat_template, const Tokenizer& tokenizer,
@@ -410,7 +415,11 @@ EncodedPrompt encode_chat(const ChatTemplate& chat_template, const Tokenizer& to
   }
   EncodedPrompt encoded = encoder.take();
   const ThoughtMarkers markers = thought_markers_of(tokenizer);
-  encoded.start = {.may_think = true, .opening = opening_of(rendered, markers), .markers = markers};
+  std::string opening = opening_of(rendered, markers);
+  // Where the content of an answer goes on, no thought begins.
+  const bool has_content = !rendered.pieces.empty() && opening.empty() &&
+                           rendered.pieces.back().source == TextSource::assistant;
+  encoded.start = {.may_think = !has_content, .opening = std::move(opening), .markers = markers};
   if (encoded.tokens.empty()) {
     throw Error(ErrorKind::model,
                 "the chat template makes an empty prompt of this conversation; hyb run --raw "
@@ -530,8 +539,8 @@ std::string answer_to(const AnswerStart& start) {
   const ThoughtMarkers& markers = start.markers;
   return fmt::format(
       "{}Two and two.\n{}{}\n\nFour.",
-      start.opening.empty() ? fmt::format("{}{}\n", markers.begin, markers.opening) : "",
-      markers.closing, markers.end);
+      start.opening.empty() ? fmt::format("{}{}\n", markers.begin, markers.name) : "", markers.end,
+      markers.answer);
 }
 
 /// Some templates put the space there that the model would have begun its answer with.

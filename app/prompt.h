@@ -12,7 +12,9 @@
 #include "app/model_source.h"
 #include "core/base/ids.h"
 #include "core/base/json.h"
+#include "core/engine/request.h"
 #include "core/memory/prefix/snapshot_policy.h"
+#include "core/text/answer_scanner.h"
 #include "core/text/chat_template.h"
 #include "core/text/tokenizer.h"
 
@@ -45,72 +47,11 @@ const ChatTemplate& need_chat_template(const ModelTexts& texts, const ModelSourc
 /// The same before anything else of the model is read.
 void need_chat_template(const ModelSource& source);
 
-/// How a model spells the thought at the start of an answer: begin, opening, thought, closing, end.
-struct ThoughtMarkers {
-  std::string_view begin = "<think>", end = "</think>";
-  /// Ends it, too: what the answer is then, a tool call say, says itself. Empty: there is none.
-  std::string_view other_end = "";
-  std::string_view opening = "", closing = "";  ///< around the thought, of no interest to readers
-  /// Templates take a past answer with its thought as it was given. Otherwise without it.
-  bool is_in_content = true;
-};
-
-/// By the tokens of the vocabulary: the channels of gpt-oss (harmony) and of Gemma 4, the markers
-/// of Mistral and of Cohere, or else <think> and </think>, which need not be tokens. In an answer's
-/// text channels show their names and markers; turn tokens do not show. A tool call of gpt-oss is
-/// the answer `to=functions.NAME <|constrain|>json<|message|>{...}`.
-ThoughtMarkers thought_markers_of(const Tokenizer& tokenizer);
-
-/// What the prompt says of the start of its answer.
-struct AnswerStart {
-  /// False: the answer is plain text, and nothing in it is a marker of thoughts.
-  bool may_think = false;
-  /// The thought that the prompt has begun, from its marker on ("<think>\n"); empty: the answer
-  /// begins one itself, or has none.
-  std::string opening = {};
-  ThoughtMarkers markers = {};
-};
-
-/// Separates the thought at an answer's start from the rest, while the text streams in. The marker
-/// that ends the thought belongs to it; whatever follows is the answer, further markers included.
-class ThoughtScanner {
- public:
-  explicit ThoughtScanner(const AnswerStart& start);
-
-  struct Piece {
-    std::string text;
-    bool is_thought;
-  };
-
-  /// All pieces together are all texts together. A few characters are held back while they may
-  /// become the start of a thought.
-  std::vector<Piece> push(std::string_view text);
-
-  /// What is held back, at the end of the answer.
-  std::vector<Piece> finish();
-
- private:
-  enum class Place { begin, thought, answer };
-
-  std::vector<Piece> in_thought(std::string_view text);
-
-  ThoughtMarkers markers_;
-  Place place_;
-  std::string held_;  ///< at the start: all so far; in a thought: its last characters, given out
-};
-
-/// A whole answer, taken apart: white space around the thought and before the content left out.
-struct SplitAnswer {
-  std::optional<std::string> reasoning;  ///< nothing: the answer has no thought
-  std::string content;                   ///< empty where the answer was cut off in its thought
-};
-
-SplitAnswer split_answer(std::string_view text, const AnswerStart& start);
-
 /// The answer as a past message for a template: {role, content, reasoning_content} where it has a
 /// thought and the template `takes_reasoning` by that name; else {role, content} with all of its
 /// text, the part that its prompt had begun included, or where the markers say so without its
-/// thought.
+/// thought. A call of harmony is a member of tool_calls; its thought is left out where it has
+/// content too: gpt-oss's template takes one of them.
 Json assistant_message(std::string_view text, const AnswerStart& start, bool takes_reasoning);
 
 /// What there is to know for it of all past answers.
@@ -142,6 +83,10 @@ struct EncodedPrompt {
   AnswerStart start = {};
 };
 
+/// Stop strings then end the answer, not the thought before it: unless one of them spells the end
+/// of a thought, which means just that.
+void set_start(Request& request, const AnswerStart& start);
+
 /// Renders messages and encodes them. Text of user, system and tool messages never becomes a
 /// control token; an own turn whose text (with its opening) the template prints unchanged keeps the
 /// engine's own ids.
@@ -153,7 +98,10 @@ EncodedPrompt encode_chat(const ChatTemplate& chat_template, const Tokenizer& to
 std::vector<TokenId> encode_pieces(const Tokenizer& tokenizer,
                                    std::span<const RenderedPiece> pieces);
 
-/// The pieces as `hyb render` prints them and encode_chat encodes them.
+/// The pieces as `hyb render` prints them and encode_chat encodes them. With the variable
+/// continue_final_message the answer goes on with the text of the last message, which is the
+/// assistant's, and add_generation_prompt may not be true. Throws Error(usage) where the template
+/// does not show that text.
 Rendered render_chat(const ChatTemplate& chat_template, const Tokenizer& tokenizer,
                      const ChatPrompt& prompt);
 

@@ -23,7 +23,11 @@ WORDS = (
 TEMPLATE = (
     "{%- for message in messages %}\n"
     "{{- '<|start_of_role|>' + message['role'] + '<|end_of_role|>' }}\n"
-    "{{- message['content'] + '<|end_of_text|>\\n' }}\n"
+    "{{- (message['content'] or '') + '' }}\n"
+    "{%- for call in message['tool_calls'] or [] %}\n"
+    "{{- '<tool_call>' + (call['function'] or call) | tojson + '</tool_call>' }}\n"
+    "{%- endfor %}\n"
+    "{{- '<|end_of_text|>\\n' }}\n"
     "{%- endfor %}\n"
     "{%- if add_generation_prompt %}\n"
     "{{- '<|start_of_role|>assistant<|end_of_role|>' }}\n"

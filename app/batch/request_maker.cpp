@@ -16,7 +16,7 @@
 namespace hyb::app {
 namespace {
 
-constexpr std::array<std::string_view, 33> body_fields = {"messages",
+constexpr std::array<std::string_view, 34> body_fields = {"messages",
                                                           "prompt",
                                                           "model",
                                                           "max_tokens",
@@ -42,6 +42,7 @@ constexpr std::array<std::string_view, 33> body_fields = {"messages",
                                                           "reasoning_effort",
                                                           "response_format",
                                                           "add_generation_prompt",
+                                                          "continue_final_message",
                                                           "user",
                                                           "metadata",
                                                           "store",
@@ -213,7 +214,7 @@ Json template_variables(const Json& body) {
   Json variables = Json::object();
   const Json* choice = set_value(body, "tool_choice");
   for (const char* field : {"tools", "documents", "chat_template_kwargs", "reasoning_effort",
-                            "add_generation_prompt"}) {
+                            "add_generation_prompt", "continue_final_message"}) {
     if (field == std::string_view("tools") && choice != nullptr && *choice == "none") continue;
     if (const Json* value = set_value(body, field)) variables[field] = *value;
   }
@@ -270,6 +271,7 @@ MadeRequest RequestMaker::make(const RequestLine& line) {
   Request request = terms_.defaults;
   apply_body(line.body, request);
   EncodedPrompt prompt = encode(line);
+  set_start(request, prompt.start);
   const auto length = prompt.tokens.size();
   request.prompt = std::move(prompt.tokens);
   fit_prompt(request.prompt, terms_.limits.length_max - 1, terms_.truncate);

@@ -273,6 +273,7 @@ EncodedPrompt Chat::prompt_for(const std::string& message) const {
 Answer Chat::answer(const std::string& message, std::uint64_t seed_shift) {
   Request request = session_->request(settings_.options());
   EncodedPrompt prompt = prompt_for(message);
+  set_start(request, prompt.start);
   request.prompt = std::move(prompt.tokens);
   request.message_ends = std::move(prompt.message_ends);
   request.keep_logits = true;  // for /regen

@@ -148,8 +148,11 @@ std::int32_t ChatPrompts::transient_tokens() const {
     const std::string question = "a";
     Conversation probe;
     const EncodedPrompt first = rendered(probe, 0, {question, think_});
+    const ThoughtMarkers& markers = thoughts_.markers;
     const std::string thought =
-        first.start.opening.empty() ? std::string() : std::string(plain_answer) + "\n</think>\n\n";
+        first.start.opening.empty()
+            ? std::string()
+            : fmt::format("{}\n{}{}\n\n", plain_answer, markers.end, markers.answer);
     probe.add({.message = question,
                .answer = {},
                .answer_text = thought + plain_answer,

@@ -89,6 +89,7 @@ PreparedRequest prepare(const RunFlags& options, Session& session, const Json& b
   request.sampling.logprobs = options.logprobs;
   apply_body(body, request);
   EncodedPrompt prompt = encode(options, session, body);
+  set_start(request, prompt.start);
   request.prompt = std::move(prompt.tokens);
   const auto length = request.prompt.size();
   fit_prompt(request.prompt, session.engine().length_max() - 1, truncate_of(options.truncate));

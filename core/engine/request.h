@@ -10,6 +10,7 @@
 #include "core/base/ids.h"
 #include "core/engine/sampling.h"
 #include "core/memory/prefix/prefix_tree.h"
+#include "core/text/answer_scanner.h"
 
 namespace hyb {
 
@@ -21,6 +22,7 @@ struct Request {
   std::int32_t max_tokens = -1;  ///< 1 or more; -1: up to the limit of the engine
   SamplingParams sampling;
   std::vector<std::string> stop;     ///< the answer ends before the first of these
+  AnswerStart start;                 ///< those in thoughts and markers end nothing
   std::vector<TokenId> stop_tokens;  ///< the model's end-of-turn tokens; not part of the text
   bool ignore_eos = false;           ///< stop_tokens are ordinary tokens
   std::int32_t choices = 1;          ///< n answers; choice i draws with seed + i

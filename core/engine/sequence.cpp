@@ -18,6 +18,7 @@ Sequence::Sequence(const RequestTerms& terms, std::int32_t choice)
       stop_search_(terms.stop) {
   sampling_.seed += static_cast<std::uint64_t>(choice);
   if (terms.tokenizer != nullptr) text_.emplace(*terms.tokenizer);
+  if (!terms.stop.empty() && terms.request.start.may_think) scanner_.emplace(terms.request.start);
   completion_.usage.prompt_tokens = prompt_tokens_;
 }
 
@@ -338,15 +339,27 @@ bool Sequence::is_stop_token(TokenId token) const {
 }
 
 std::string Sequence::push_text(std::string_view text) {
-  std::string certain = stop_search_.push(text);
+  std::string certain = scanner_ ? searched(scanner_->push(text)) : stop_search_.push(text);
   completion_.text += certain;
+  return certain;
+}
+
+/// A stop string does not go on where a part of the answer ends.
+std::string Sequence::searched(const std::vector<AnswerScanner::Piece>& pieces) {
+  std::string certain;
+  for (const auto& [text, part] : pieces) {
+    if (stop_search_.found()) break;
+    const bool is_said = part == AnswerPart::answer || part == AnswerPart::call;
+    certain += is_said ? stop_search_.push(text) : stop_search_.flush() + text;
+  }
   return certain;
 }
 
 std::string Sequence::flush() {
   if (!text_) return {};
   std::string text = push_text(text_->flush());
-  std::string held = stop_search_.flush();
+  std::string held = scanner_ ? searched(scanner_->finish()) : std::string();
+  held += stop_search_.flush();
   completion_.text += held;
   return text + held;
 }

@@ -217,6 +217,7 @@ class Sequence {
   ReuseLimit reuse_limit() const;
   bool is_stop_token(TokenId token) const;
   std::string push_text(std::string_view text);
+  std::string searched(const std::vector<AnswerScanner::Piece>& pieces);
   std::string flush();
 
   const RequestTerms* terms_;
@@ -249,6 +250,7 @@ class Sequence {
   std::int32_t ran_max_ = 0;  ///< positions below it were run or resumed at least once
   std::optional<TextStream> text_;
   StopSearch stop_search_;
+  std::optional<AnswerScanner> scanner_;  ///< where some of the text is not searched
   Completion completion_;
   Clock::time_point first_span_, first_token_;
 };

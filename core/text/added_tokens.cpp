@@ -90,6 +90,9 @@ constexpr std::string_view assistant_markers[] = {
     "</function_call>",
 };
 
+// What messages of harmony begin and end with: only with them an answer of several can be read.
+constexpr std::string_view message_bounds[] = {"<|start|>", "<|end|>", "<|return|>", "<|call|>"};
+
 // Substrings of turn and role tokens, which some files do not mark as special.
 constexpr std::string_view turn_words[] = {
     "|im_",      "bom",      "turn",     "role",      "header",      "user",
@@ -166,9 +169,12 @@ AddedTokens::AddedTokens(const TokenizerFile& file, const Vocabulary& vocabulary
   for (std::size_t i = 0; i < found->size(); ++i) {
     read((*found)[i], where + "[" + std::to_string(i) + "]", vocabulary);
   }
+  const bool is_harmony = vocabulary_.find("<|channel|>") && vocabulary_.find("<|message|>");
   for (std::size_t i = 0; i < rules_.size(); ++i) {
     Rules& rules = rules_[i];
     const std::string_view spelling = vocabulary_.piece(rules.token);
+    rules.bounds_message =
+        is_harmony && std::ranges::find(message_bounds, spelling) != std::end(message_bounds);
     rules.text = rules.normalized ? normalize(spelling) : std::string(spelling);
     if (rules.text.empty()) continue;
     (rules.normalized ? normalized_ : raw_).add(rules.text, static_cast<std::int32_t>(i));
@@ -212,7 +218,7 @@ void AddedTokens::read(const Json& json, const std::string& where, const Vocabul
   by_id_[index(token)] = rules_.size();
   rules_.push_back({token, fields.flag_or("single_word", false), fields.flag_or("lstrip", false),
                     fields.flag_or("rstrip", false), fields.flag_or("normalized", !special),
-                    special, guard_allowing(spelling, special), ""});
+                    special, false, guard_allowing(spelling, special), ""});
 }
 
 bool AddedTokens::is_special(TokenId token) const {
@@ -224,7 +230,7 @@ bool AddedTokens::is_omitted(TokenId token) const {
   const auto found = by_id_.find(index(token));
   if (found == by_id_.end()) return false;
   const Rules& rules = rules_[found->second];
-  return rules.special && rules.guard == Guard::open;
+  return rules.special && rules.guard == Guard::open && !rules.bounds_message;
 }
 
 std::string_view AddedTokens::text_of(TokenId token) const {

@@ -78,7 +78,8 @@ class AddedTokens {
   const Vocabulary& vocabulary() const { return vocabulary_; }
   bool is_special(TokenId token) const;
 
-  /// Whether the text of an answer omits it: it is special and no marker of an assistant message.
+  /// Whether the text of an answer omits it: it is special, no marker of an assistant message, and
+  /// no begin or end of a message in a vocabulary of harmony (the format of gpt-oss).
   bool is_omitted(TokenId token) const;
 
   /// What a token decodes to: its spelling, normalised if it is matched after normalisation (as in
@@ -93,8 +94,9 @@ class AddedTokens {
     bool strip_right = false;
     bool normalized = false;
     bool special = false;
-    Guard guard = Guard::open;  // the strictest under which it is recognised
-    std::string text;           // what it is matched by
+    bool bounds_message = false;  // of harmony
+    Guard guard = Guard::open;    // the strictest under which it is recognised
+    std::string text;             // what it is matched by
   };
   struct Match {
     std::size_t end;

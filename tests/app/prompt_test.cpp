@@ -1,14 +1,15 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <random>
 #include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
 
 #include "app/environment.h"
 #include "app/prompt.h"
 #include "core/base/error.h"
+#include "core/base/strings.h"
 #include "core/io/file.h"
 #include "tests/app/chat/chat_texts.h"
 #include "tests/support/error_text.h"
@@ -193,6 +194,53 @@ TEST_SUITE("app/prompt") {
     }
   }
 
+  TEST_CASE("an answer goes on with the text of the last message, as transformers has it") {
+    const Texts texts;
+    const auto prompt = [&](const std::string& shown, const Json& content, Json variables) {
+      const std::string source =
+          "{% for m in messages %}[{{ m.role }}]" + shown +
+          "[end]{% endfor %}{% if add_generation_prompt %}[begin]{% endif %}";
+      Json messages = {message("user", "Count."), {{"role", "assistant"}, {"content", content}}};
+      variables["continue_final_message"] = true;
+      const ChatPrompt asked{.messages = std::move(messages), .variables = std::move(variables)};
+      const ChatTemplate chat_template = ChatTemplate::parse(source, "t");
+      const std::string text = render_chat(chat_template, texts.tokenizer, asked).text();
+      const EncodedPrompt encoded = encode_chat(chat_template, texts.tokenizer, asked);
+      CHECK(texts.tokenizer.decode(encoded.tokens, false) == text);
+      return text + "|" + (encoded.start.may_think ? "begin" : "") + encoded.start.opening;
+    };
+    const std::string plain = "{{ m.content }}", trimmed = "{{ m.content | trim }}";
+    CHECK(prompt(plain, "One, ", {}) == "[user]Count.[end][assistant]One, |");
+    CHECK(prompt(trimmed, "One, ", {}) == "[user]Count.[end][assistant]One,|");
+    CHECK(prompt(trimmed, " ", {}) == "[user]Count.[end][assistant]|begin");
+    CHECK(prompt(plain, "", {}) == "[user]Count.[end][assistant]|begin");
+    CHECK(prompt(plain, "<think>\nI", {}) ==
+          "[user]Count.[end][assistant]<think>\nI|begin<think>\nI");
+    CHECK(prompt(plain, "<think>\nI</think>", {}) ==
+          "[user]Count.[end][assistant]<think>\nI</think>|");
+    const Json parts = {{{"type", "text"}, {"text", "One,"}}, {{"type", "text"}, {"text", "two"}}};
+    CHECK(prompt(plain, parts, {{"add_generation_prompt", false}}) ==
+          "[user]Count.[end][assistant]One,\ntwo|");
+    const auto refused = [&](const std::string& shown, const Json& content, Json variables) {
+      try {
+        return prompt(shown, content, std::move(variables));
+      } catch (const Error& error) {
+        CHECK(error.kind() == ErrorKind::usage);
+        return std::string(error.what());
+      }
+    };
+    CHECK(contains(refused(plain, "a", {{"add_generation_prompt", true}}), "either begun or gone"));
+    CHECK(contains(refused(plain, "a", {{"add_generation_prompt", "no"}}), "is true or false"));
+    const Json kwargs = {{"add_generation_prompt", true}};
+    CHECK(contains(refused(plain, "a", {{"chat_template_kwargs", kwargs}}), "either begun"));
+    CHECK(contains(refused(plain, nullptr, {}), "the last message has no text"));
+    CHECK(contains(refused("{{ m.content[:1] }}", "abc", {}), "does not show the last message"));
+    const Json asked = Json::array({message("user", "a")});
+    const ChatPrompt question{.messages = asked, .variables = {{"continue_final_message", true}}};
+    CHECK_THROWS_WITH_AS(render_chat(texts.chat_template, texts.tokenizer, question),
+                         "continue_final_message: the last message is not the assistant's", Error);
+  }
+
   TEST_CASE("a template that says nothing is an error of the model, not of the request") {
     const Texts texts;
     const ChatTemplate silent = ChatTemplate::parse("{# nothing #}", "t");
@@ -333,161 +381,158 @@ TEST_SUITE("app/template_probe") {
 
 namespace {
 
-const AnswerStart raw = {};
 const AnswerStart chat = {.may_think = true};
 const AnswerStart begun = {.may_think = true, .opening = "<think>\n"};
+const AnswerStart harmony = {.may_think = true,
+                             .markers = {.begin = "<|channel|>analysis",
+                                         .end = "<|end|>",
+                                         .has_headers = true,
+                                         .is_in_content = false}};
 
-/// Thoughts and the rest, each as one text.
-std::pair<std::string, std::string> scanned(const AnswerStart& start,
-                                            const std::vector<std::string>& chunks) {
-  ThoughtScanner scanner(start);
-  std::pair<std::string, std::string> told;
-  const auto add = [&](const std::vector<ThoughtScanner::Piece>& pieces) {
-    for (const auto& [text, is_thought] : pieces) {
-      CHECK((!is_thought || told.second.empty()));  // the thought comes first
-      (is_thought ? told.first : told.second) += text;
-    }
+/// A piece of an answer, known for what it is.
+struct Said {
+  enum Kind { header, thought, answer, call } kind;
+  std::string text;
+};
+
+/// An answer of gpt-oss, its headers in turn in all forms that the format allows.
+std::vector<Said> harmony_answer(std::size_t number) {
+  const auto turn = [&](std::initializer_list<const char*> forms, std::size_t every) {
+    return std::string(forms.begin()[number / every % forms.size()]);
   };
-  for (const std::string& chunk : chunks) add(scanner.push(chunk));
-  add(scanner.finish());
-  return told;
+  const std::string mark = std::to_string(number);
+  const std::string next = "<|end|><|start|>assistant";
+  std::vector<Said> said;
+  std::string header;  // of the next message, without its channel
+  const auto thought = [&](const std::string& text) {
+    said.push_back(
+        {Said::header, header + "<|channel|>analysis" + turn({"", " "}, 2) + "<|message|>"});
+    said.push_back({Said::thought, text + mark});
+    header = next;
+  };
+  if (number % 5 != 4) thought("I think, <b>assistant</b> to=x. ");
+  if (number % 3 == 1) thought("Once more: < <| final. ");
+  if (number % 4 == 3) {
+    said.push_back({Said::header, header + "<|channel|>commentary<|message|>"});
+    said.push_back({Said::answer, "First I look. " + mark});
+    header = next;
+  }
+  if (number % 4 > 1) {
+    const std::string type = turn({" <|constrain|>json", "<|constrain|>json", " json", ""}, 4);
+    const std::string to = " to=functions.get_weather", channel = "<|channel|>commentary";
+    const bool is_first = number / 16 % 2 == 0;
+    said.push_back(
+        {Said::header, header + (is_first ? to + channel : channel + to) + type + "<|message|>"});
+    said.push_back({Said::call, "{\"city\": \"Oslo " + mark + "\"}"});
+    return said;
+  }
+  said.push_back(
+      {Said::header, header + "<|channel|>final" +
+                         turn({"", " json", " <|constrain|>json", "<|constrain|> json"}, 4) +
+                         "<|message|>"});
+  said.push_back({Said::answer, "{\"answer\": \"to=all, json\"} " + mark});
+  return said;
 }
 
-std::string shown(const SplitAnswer& split) {
-  return split.reasoning.value_or("(none)") + "|" + split.content;
+/// Where a token may end: not within a control token.
+bool is_between_tokens(const std::string& text, std::size_t at) {
+  const std::size_t open = text.rfind("<|", at == 0 ? 0 : at - 1);
+  if (open == std::string::npos || open >= at) return true;
+  const std::size_t close = text.find("|>", open + 2);
+  const bool is_control =
+      close != std::string::npos && close - open < 14 && text.find(' ', open) > close;
+  return !is_control || close + 2 <= at;
+}
+
+/// Up to this length, by what is known of its pieces.
+struct Known {
+  std::string raw;
+  std::vector<std::string> thoughts, answers;
+  std::optional<std::string> arguments;
+};
+
+Known known_part(const std::vector<Said>& said, std::size_t length) {
+  Known known;
+  for (const Said& piece : said) {
+    const std::string text = piece.text.substr(0, length - known.raw.size());
+    known.raw += text;
+    if (piece.kind == Said::thought) known.thoughts.push_back(text);
+    if (piece.kind == Said::answer && !text.empty()) known.answers.push_back(text);
+    if (piece.kind == Said::call) known.arguments = text;
+    if (text.size() < piece.text.size()) break;
+  }
+  return known;
+}
+
+std::string joined(const std::vector<std::string>& texts) {
+  std::string all;
+  for (const std::string& text : texts) all += (all.empty() ? "" : "\n\n") + text;
+  return all;
 }
 
 }  // namespace
 
 TEST_SUITE("app/thoughts") {
-  TEST_CASE("answers that begin in thought, that begin one, and that have none") {
-    const auto text = [](const AnswerStart& start, const char* answer) {
-      return shown(split_answer(answer, start));
-    };
-    CHECK(text(begun, "two\n</think>\n\nFour. ") == "two|Four. ");
-    CHECK(text(begun, "</think>Four.") == "|Four.");
-    CHECK(text(begun, "two and tw") == "two and tw|");
-    CHECK(text(begun, "") == "|");
-    CHECK(text(begun, "<think>\ntwo\n</think>\nFour.") == "two|Four.");
-    CHECK(text(begun, "two </thin </think> a </think> b") == "two </thin|a </think> b");
-    CHECK(text(chat, "<think>\ntwo\n</think>\n\nFour.") == "two|Four.");
-    CHECK(text(chat, "\n <think>two") == "two|");
-    CHECK(text(chat, "<think></think>Four.") == "|Four.");
-    CHECK(text(chat, " Four.") == "(none)| Four.");
-    CHECK(text(chat, "Four. <think>two</think>") == "(none)|Four. <think>two</think>");
-    CHECK(text(chat, "</think>Four.") == "(none)|</think>Four.");
-    CHECK(text(chat, "<thin") == "(none)|<thin");
-    CHECK(text(chat, "<thinks>") == "(none)|<thinks>");
-    CHECK(text(chat, "") == "(none)|");
-    CHECK(text(raw, "<think>two</think>Four.") == "(none)|<think>two</think>Four.");
-  }
+  TEST_CASE("32 conversations with gpt-oss, its answers cut at six places, and their next turns") {
+    const Json conversations =
+        parse_json(content(std::filesystem::path(HYB_TESTS_DIR) / "core/text/conversations.json"),
+                   "conversations");
+    const ChatTemplate chat_template = family_template("harmony");
+    REQUIRE(conversations.size() == 32);
+    int turns = 0, refused = 0;
+    for (std::size_t i = 0; i < conversations.size(); ++i) {
+      Json variables = conversations[i];
+      const Json messages = variables["messages"];
+      variables.erase("messages");
+      variables["add_generation_prompt"] = true;
+      try {
+        chat_template.render(messages, variables);
+      } catch (const Error&) {
+        ++refused;  // the conversation itself: pictures, or thoughts beside content and a call
+        continue;
+      }
+      const std::vector<Said> said = harmony_answer(i);
+      const std::size_t length = known_part(said, 10000).raw.size();
+      for (std::size_t cut = 0; cut <= 6; ++cut) {
+        std::size_t at = length - cut * length / 7;
+        while (!is_between_tokens(known_part(said, length).raw, at)) --at;
+        const Known known = known_part(said, at);
+        CAPTURE(known.raw);
+        const SplitAnswer split = split_answer(known.raw, harmony);
+        CHECK(split.reasoning.value_or("") == std::string(trim(joined(known.thoughts))));
+        CHECK(split.content == joined(known.answers));
+        CHECK(split.call.empty() == !known.arguments.has_value());
+        CHECK(split.call.ends_with("<|message|>" + known.arguments.value_or("")) ==
+              known.arguments.has_value());
 
-  TEST_CASE("nothing is lost, and chunks make no difference") {
-    std::mt19937 random(7);
-    const std::vector<std::string> words = {"<think>", "</think>", "<", "</",    "think>",
-                                            " ",       "\n",       "a", "</thi", "nk>"};
-    for (int round = 0; round < 3000; ++round) {
-      std::string text;
-      for (std::size_t i = random() % 8; i > 0; --i) text += words[random() % words.size()];
-      for (const AnswerStart& start : {raw, chat, begun}) {
-        const auto whole = scanned(start, {text});
-        CAPTURE(text);
-        CHECK(whole.first + whole.second == text);
-        std::vector<std::string> chunks;
-        for (std::size_t at = 0; at < text.size();) {
-          const std::size_t length = 1 + random() % 4;
-          chunks.push_back(text.substr(at, length));
-          at += length;
+        Json next = messages;
+        next.push_back(assistant_message(known.raw, harmony, true));
+        const bool is_called = known.arguments.has_value();
+        next.push_back({{"role", is_called ? "tool" : "user"}, {"content", "5 C"}});
+        const std::string text = chat_template.render(next, variables).text();
+        const std::string thought =
+            known.answers.empty() ? joined(known.thoughts) : joined(known.answers);
+        std::string end = "<|start|>assistant<|channel|>final<|message|>" + joined(known.answers) +
+                          "<|end|><|start|>user<|message|>5 C<|end|><|start|>assistant";
+        if (is_called) {
+          end = thought.empty() ? ""
+                                : "<|start|>assistant<|channel|>analysis<|message|>" +
+                                      std::string(trim(thought)) + "<|end|>";
+          const Json arguments = Json::parse(*known.arguments, nullptr, false);
+          end +=
+              "<|start|>assistant to=functions.get_weather<|channel|>commentary json<|message|>" +
+              (arguments.is_object()      ? *known.arguments
+               : known.arguments->empty() ? "{}"
+                                          : Json(*known.arguments).dump()) +
+              "<|call|><|start|>functions.get_weather to=assistant<|channel|>commentary<|message|>"
+              "\"5 C\"<|end|><|start|>assistant";
         }
-        CHECK(scanned(start, chunks) == whole);
+        CHECK(text.substr(text.size() - std::min(text.size(), end.size())) == end);
+        ++turns;
       }
     }
-  }
-
-  TEST_CASE("a thought is given out as it comes; only its begin is waited for") {
-    ThoughtScanner scanner(chat);
-    CHECK(scanner.push(" <thi").empty());
-    REQUIRE(scanner.push("nk>a").size() == 1);
-    const auto pieces = scanner.push("b</");
-    REQUIRE(pieces.size() == 1);
-    CHECK(pieces[0].text == "b</");
-    CHECK(pieces[0].is_thought);
-    const auto end = scanner.push("think>c");
-    REQUIRE(end.size() == 2);
-    CHECK(end[0].text == "think>");
-    CHECK(end[1].text == "c");
-    CHECK_FALSE(end[1].is_thought);
-  }
-
-  TEST_CASE("channels: the thought is one, the answer another, and past thoughts are left out") {
-    Json file = parse_json(read("tokenizer.json"), "tokenizer.json");
-    const auto with = [&](const std::vector<std::string>& spellings) {
-      Json more = file;
-      std::int32_t id = 5000;
-      for (const std::string& spelling : spellings) {
-        more["added_tokens"].push_back({{"id", id++}, {"content", spelling}, {"special", true}});
-      }
-      return Tokenizer::from_json(to_text(more), "tokenizer.json", read("tokenizer_config.json"));
-    };
-    CHECK(thought_markers_of(with({})).begin == "<think>");
-    const Tokenizer harmony = with({"<|start|>", "<|channel|>", "<|message|>", "<|end|>"});
-    const AnswerStart start = {.may_think = true, .markers = thought_markers_of(harmony)};
-    const auto text = [&](const AnswerStart& of, const std::string& answer) {
-      const auto ids = harmony.encode(answer, {.parse_special = true});
-      const std::string seen = harmony.decode(ids, true);
-      const auto whole = scanned(of, {seen});
-      CHECK(whole.first + whole.second == seen);
-      std::vector<std::string> characters;
-      for (const char c : seen) characters.emplace_back(1, c);
-      CHECK(scanned(of, characters) == whole);
-      return shown(split_answer(seen, of));
-    };
-    const std::string thought = "<|channel|>analysis<|message|>Two and two.<|end|>";
-    const std::string answer = "<|start|>assistant<|channel|>final<|message|>Four.";
-    CHECK(text(start, thought + answer) == "Two and two.|Four.");
-    CHECK(text(start, "<|channel|>final<|message|>Four.") == "(none)|Four.");
-    CHECK(text(start, "<|channel|>analysis<|message|>Two and") == "Two and|");
-    CHECK(text(start, "Four.") == "(none)|Four.");
-    const std::string call = R"(to=functions.add <|message|>{"a":2})";
-    CHECK(text(start, thought + "<|start|>assistant<|channel|>commentary " + call) ==
-          "Two and two.|" + call);
-    CHECK(text(start, "<|channel|>commentary " + call) == "(none)|" + call);
-    const std::string whole =
-        harmony.decode(harmony.encode(thought + answer, {.parse_special = true}), true);
-    CHECK(to_text(assistant_message(whole, start, false)) ==
-          R"({"role":"assistant","content":"Four."})");
-    CHECK(assistant_message(whole, start, true)["reasoning_content"] == "Two and two.");
-    CHECK(assistant_message("<|channel|>final<|message|>Four.", start, false)["content"] ==
-          "Four.");
-
-    const Tokenizer gemma = with({"<|channel>", "<channel|>"});
-    const AnswerStart gemma_start = {.may_think = true, .markers = thought_markers_of(gemma)};
-    const std::string said = "<|channel>thought\nTwo and two.<channel|>Four.";
-    CHECK(gemma.decode(gemma.encode(said, {.parse_special = true}), true) == said);
-    CHECK(shown(split_answer(said, gemma_start)) == "Two and two.|Four.");
-    CHECK(assistant_message(said, gemma_start, false)["content"] == said);
-    const std::string gemma_call = R"(<|tool_call>call:add{a:<|"|>2<|"|>}<tool_call|>)";
-    const Tokenizer calls =
-        with({"<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", "<|\"|>", "<turn|>"});
-    const auto ids = calls.encode(gemma_call + "<turn|>", {.parse_special = true});
-    CHECK(calls.decode(ids, true) == gemma_call);
-
-    const Tokenizer mistral = with({"[THINK]", "[/THINK]"});
-    const AnswerStart mistral_start = {.may_think = true, .markers = thought_markers_of(mistral)};
-    CHECK(shown(split_answer("[THINK]Two and two.[/THINK]Four.", mistral_start)) ==
-          "Two and two.|Four.");
-
-    const Tokenizer cohere = with({"<|START_THINKING|>", "<|END_THINKING|>", "<|START_RESPONSE|>"});
-    const AnswerStart cohere_start = {.may_think = true, .markers = thought_markers_of(cohere)};
-    const std::string thinks = "<|START_THINKING|>Two and two.<|END_THINKING|>";
-    const std::string seen = cohere.decode(
-        cohere.encode(thinks + "<|START_RESPONSE|>Four.", {.parse_special = true}), true);
-    CHECK(seen == thinks + "Four.");
-    CHECK(shown(split_answer(seen, cohere_start)) == "Two and two.|Four.");
-    CHECK(assistant_message(seen, cohere_start, false)["content"] == "Four.");
-
-    CHECK(thought_markers_of(with({"[THINK]", "[/THINK]", "<think>", "</think>"})).begin ==
-          "<think>");
+    CHECK(refused == 4);
+    CHECK(turns == 7 * 28);
   }
 
   TEST_CASE("a past answer as a template takes it") {

@@ -130,6 +130,69 @@ TEST_SUITE("app/surface_messages") {
     CHECK(tool({"run", texts, "--messages", file, "-p", "x"}).exit_code == 2);
   }
 
+  TEST_CASE("continue_final_message: run, render and batch go on with the last message") {
+    const TemporaryFolder folder;
+    Json body = {{"messages",
+                  {{{"role", "user"}, {"content", "Count."}},
+                   {{"role", "assistant"}, {"content", "One, "}}}},
+                 {"max_tokens", 3}};
+    const auto asked = [&](const char* command, const std::vector<std::string>& more) {
+      const std::string file = folder.write("body.json", to_text(body)).string();
+      std::vector<std::string> words = {command, texts, "--messages", file};
+      words.insert(words.end(), more.begin(), more.end());
+      return tool(words);
+    };
+    const std::string begun = asked("render", {"--no-generation-prompt"}).out;
+    body["add_generation_prompt"] = false;
+    CHECK(asked("render", {}).out == begun);
+    body["continue_final_message"] = true;
+    const std::string shown = asked("render", {}).out;
+    CHECK(shown.ends_with("One, "));
+    CHECK(begun.starts_with(shown));
+    const Json ids = parse_json(asked("render", {"--tokens"}).out, "ids");
+    const ToolResult run = asked("run", {"--json"});
+    CAPTURE(run.err);
+    CHECK(run.err.empty());
+    const Json answer = parse_json(run.out, "stdout");
+    CHECK(answer["usage"]["prompt_tokens"] == ids.size());
+    const std::string in = folder.write("in.jsonl", to_text(body) + "\n").string();
+    const Json line = parse_json(tool({"batch", texts, in, "-o", "-"}).out, "out");
+    CHECK(line["response"]["body"]["choices"] == answer["choices"]);
+    body["add_generation_prompt"] = true;
+    for (const char* command : {"run", "render"}) {
+      const ToolResult both = asked(command, {});
+      CHECK(both.exit_code == 2);
+      CHECK(contains(both.err, "continue_final_message: "));
+    }
+    folder.write("in.jsonl", to_text(body) + "\n");
+    const ToolResult failed = tool({"batch", texts, in, "-o", "-"});
+    CHECK(failed.exit_code == 5);
+    CHECK(contains(failed.out, "continue_final_message: "));
+  }
+
+  TEST_CASE("the demo takes calls of tools, contents that are null, and what tools say") {
+    const TemporaryFolder folder;
+    const std::string file = folder
+                                 .write("messages.json", R"([
+      {"role": "user", "content": [{"type": "text", "text": "Rain?"}]},
+      {"role": "assistant", "content": null, "tool_calls": [{"id": "c", "type": "function",
+        "function": {"name": "f", "arguments": "{\"a\": 1}"}}]},
+      {"role": "tool", "tool_call_id": "c", "content": "5 C"},
+      {"role": "assistant", "content": null}, {"role": "user", "content": "And?"}])")
+                                 .string();
+    const auto turn = [](const std::string& role, const std::string& text) {
+      return "<|start_of_role|>" + role + "<|end_of_role|>" + text;
+    };
+    const std::string end = "<|end_of_text|>\n";
+    CHECK(tool({"render", "demo", "--messages", file}).out ==
+          turn("user", "Rain?" + end) +
+              turn("assistant",
+                   R"(<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>)" + end) +
+              turn("tool", "5 C" + end) + turn("assistant", end) + turn("user", "And?" + end) +
+              turn("assistant", ""));
+    CHECK(tool({"run", "demo", "--messages", file, "-n", "2"}).exit_code == 0);
+  }
+
   TEST_CASE("--chat-template takes a file, or the name of one of the model's templates") {
     const TemporaryFolder folder;
     const std::string model = folder_with_templates(folder, true);

@@ -205,6 +205,38 @@ TEST_SUITE("app/surface_think") {
     CHECK(parse_json(plain.out, "stdout")["choices"][0]["text"] == "<think>A</think>B");
   }
 
+  TEST_CASE("a stop string ends the answer, not the thought; plain text has no thought") {
+    for (const Thinker& thinker : thinkers) {
+      CAPTURE(thinker.name);
+      const std::vector<std::string> words = {"run", golden(thinker.name), "-p", "x", "-n", "9"};
+      const auto stopped = [&](const std::string& stop) {
+        std::vector<std::string> more = thought_script(thinker);
+        more.insert(more.end(), {"--stop", stop});
+        return to_text(message_of(words, more));
+      };
+      const char* whole = R"({"role":"assistant","content":"B","reasoning_content":"A"})";
+      const char* thought = R"({"role":"assistant","content":"","reasoning_content":"A"})";
+      CHECK(stopped("A") == whole);
+      CHECK(stopped("</think>B") == thought);  // the end of a thought is meant
+      CHECK(stopped("B") == thought);
+      CHECK(stopped(">B") == whole);
+      std::vector<std::string> more = thought_script(thinker);
+      more.insert(more.end(), {"--stop", "A"});
+      CHECK(tool({"chat", golden(thinker.name), "-n", "9"}, more, "x\n").out == "B\n");
+      const TemporaryFolder folder;
+      const std::string in = folder.write("in", R"({"prompt":"x","stop":"A"})").string();
+      const auto batch = [&](const std::vector<std::string>& flags) {
+        std::vector<std::string> line = {"batch", golden(thinker.name), in, "-n", "9", "-o", "-"};
+        line.insert(line.end(), flags.begin(), flags.end());
+        const ToolResult result = tool(line, thought_script(thinker));
+        const Json body = parse_json(result.out, "result")["response"]["body"];
+        return to_text(body["choices"][0]["message"]["content"]);
+      };
+      CHECK(batch({}) == R"("B")");
+      CHECK(batch({"--raw"}) == R"("")");
+    }
+  }
+
   TEST_CASE("a terminal shows the thought dimmed, and no colour where none is wanted") {
     const Thinker& thinker = thinkers[0];
     std::string line = std::string(HYB_BINARY) + " run " + golden(thinker.name) + " -p x -n 9";

@@ -436,6 +436,31 @@ TEST_SUITE("core/engine/sequence") {
     CHECK(completion.tokens.size() == 3);
   }
 
+  TEST_CASE("a stop string ends the answer, not a thought before it") {
+    Request request = three_tokens();
+    request.start = {.may_think = true, .markers = {.begin = "a", .end = "c"}};
+    const auto finish = [&](std::vector<std::string> stop,
+                            std::initializer_list<std::int32_t> ids) {
+      request.stop = std::move(stop);
+      const RequestTerms terms = terms_of(request);
+      Sequence sequence(terms, 0);
+      std::string text = said(sequence, ids);
+      if (!sequence.finished()) text += sequence.end(FinishReason::cancelled);
+      const Completion completion = sequence.take_completion();
+      CHECK(completion.text == text);
+      return text + (completion.reason == FinishReason::stop ? "." : "");
+    };
+    // A thought "b" between its markers, then the answer.
+    CHECK(finish({"b"}, {0, 1, 2, 1}) == "abc.");
+    CHECK(finish({"c"}, {0, 1, 2, 1, 2}) == "abcb.");
+    CHECK(finish({"b"}, {1}) == ".");
+    // What spans the border is none, and the search starts again after it.
+    CHECK(finish({"cb"}, {0, 1, 2, 1}) == "abcb");
+    CHECK(finish({"bcb"}, {0, 1, 2, 1, 2, 1}) == "abc.");
+    request.start = {};
+    CHECK(finish({"b"}, {0, 1}) == "a.");
+  }
+
   TEST_CASE("held text is said when the answer ends otherwise") {
     Request request = three_tokens();
     request.stop = {"abba"};
