@@ -12,6 +12,8 @@
 #include "app/embedded.h"
 #include "core/base/error.h"
 #include "core/io/file.h"
+#include "models/families.h"
+#include "models/weight_index.h"
 
 namespace hyb::app {
 namespace {
@@ -112,8 +114,26 @@ std::optional<std::string> ModelSource::read(const std::string& file, std::size_
 }
 
 models::Config ModelSource::config() const {
-  if (folder_) return models::Config::from_folder(*folder_);
+  if (folder_) return with_tie_of_files(models::Config::from_folder(*folder_));
   return models::Config::from_text(read("config.json").value(), path_of("config.json"));
+}
+
+/// Where the flags of the whole model and of its text part differ, head and embedding are apart
+/// where the files have both.
+models::Config ModelSource::with_tie_of_files(models::Config config) const {
+  constexpr const char* key = "tie_word_embeddings";
+  const bool is_tied = config.b(key, false);
+  if (config.b("outer_tie_word_embeddings", is_tied) == is_tied || !has_tensors()) return config;
+  const models::Family& family = models::family_of(config);
+  const TensorFiles files = tensors();
+  const auto has = [&](std::string_view role) {
+    return std::ranges::any_of(files.names(), [&](std::string_view name) {
+      return models::role_of(family, name) == role;
+    });
+  };
+  const bool are_apart = has("head") && has("embed");
+  return config.without(key).with_defaults(are_apart ? R"({"tie_word_embeddings":false})"
+                                                     : R"({"tie_word_embeddings":true})");
 }
 
 std::vector<NamedTemplate> ModelSource::own_templates() const {
@@ -159,11 +179,11 @@ std::string ModelSource::chat_template_names() const {
 }
 
 bool ModelSource::has_tensors() const {
-  return folder_ ? TensorFiles::are_in(*folder_) : kind_ == Kind::demo;
+  return folder_ ? TensorFiles::are_in(*folder_, models::is_of_other_media) : kind_ == Kind::demo;
 }
 
 std::optional<MissingFiles> ModelSource::missing_files() const {
-  return folder_ ? TensorFiles::missing_in(*folder_) : std::nullopt;
+  return folder_ ? TensorFiles::missing_in(*folder_, models::is_of_other_media) : std::nullopt;
 }
 
 std::string ModelSource::lack_of_tensors() const {
@@ -182,7 +202,7 @@ std::string ModelSource::lack_of_tensors() const {
 }
 
 TensorFiles ModelSource::tensors() const {
-  if (folder_) return TensorFiles(*folder_);
+  if (folder_) return TensorFiles(*folder_, models::is_of_other_media);
   require(kind_ == Kind::demo, "model source: only a folder or the demo has tensors");
   const MemoryFile file(embedded("demo/model.safetensors").value());
   return TensorFiles::of_file(file.path());

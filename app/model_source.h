@@ -63,6 +63,7 @@ class ModelSource {
  private:
   enum class Kind { folder, demo, preset };
 
+  models::Config with_tie_of_files(models::Config config) const;
   std::vector<NamedTemplate> own_templates() const;
   std::optional<NamedTemplate> own_template(std::string_view name) const;
 

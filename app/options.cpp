@@ -4,13 +4,12 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <limits>
-#include <type_traits>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "app/generation_config.h"
 #include "app/prompt.h"
 #include "core/base/error.h"
 #include "core/engine/parameter_ranges.h"
@@ -58,66 +57,6 @@ LogitBias parse_bias(const std::string& text) {
     throw Error(ErrorKind::usage, "--logit-bias: '" + text + "' is not ID=BIAS, as in 42=-1.5");
   }
   return {TokenId{*token}, *bias};
-}
-
-/// Reads generation_config.json; null is as if a key were absent.
-class FileDefaults {
- public:
-  explicit FileDefaults(const Json& config) : config_(config) {}
-
-  /// What the file says where no flag overrides it.
-  template <typename T>
-  void take(const char* key, const std::optional<T>& flag, T& field) const {
-    if (flag || !has(key)) return;
-    const Json& value = config_.at(key);
-    const double number = value.is_number() ? value.get<double>() : std::nan("");
-    const bool fits = std::is_floating_point_v<T>
-                          ? std::isfinite(static_cast<float>(number))
-                          : std::floor(number) == number && std::abs(number) <= 0x7fffffff;
-    if (!fits) fail(key, std::is_floating_point_v<T> ? "a number" : "a whole number");
-    field = static_cast<T>(number);
-  }
-
-  bool wants_sampling() const {
-    if (!has("do_sample")) return false;
-    if (!config_.at("do_sample").is_boolean()) fail("do_sample", "true or false");
-    return config_.at("do_sample").get<bool>();
-  }
-
- private:
-  bool has(const char* key) const {
-    const auto found = config_.find(key);
-    return found != config_.end() && !found->is_null();
-  }
-
-  [[noreturn]] void fail(const char* key, const char* rule) const {
-    throw Error(ErrorKind::model, fmt::format("generation_config.json: {} must be {}, is {}", key,
-                                              rule, to_text(config_.at(key)).substr(0, 60)));
-  }
-
-  const Json& config_;
-};
-
-SamplingParams file_defaults(const GenerationOptions& options, const Json& config) {
-  const FileDefaults file(config);
-  SamplingParams params;
-  if (file.wants_sampling()) {
-    params.temperature = 1.0F;
-    file.take("temperature", options.temperature, params.temperature);
-    file.take("top_k", options.top_k, params.top_k);
-    file.take("top_p", options.top_p, params.top_p);
-    file.take("min_p", options.min_p, params.min_p);
-  }
-  params.top_k = top_k_of(params.top_k);
-  file.take("repetition_penalty", options.repetition_penalty, params.repetition_penalty);
-  try {
-    check(params, std::numeric_limits<std::int32_t>::max());
-  } catch (const Error& error) {
-    throw Error(ErrorKind::model, fmt::format("generation_config.json: {}; fix the file or "
-                                              "override it with the flag",
-                                              error.what()));
-  }
-  return params;
 }
 
 template <typename Value>
@@ -325,7 +264,7 @@ CLI::Option* add_system_option(CLI::App& cli, std::string& system, const std::st
 }
 
 SamplingParams sampling_of(const GenerationOptions& options, const Json& config) {
-  SamplingParams params = file_defaults(options, config);
+  SamplingParams params = generation_defaults(config, options).sampling;
   const auto take = [](auto& field, const auto& flag) {
     if (flag) field = *flag;
   };

@@ -16,6 +16,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "app/generation_config.h"
 #include "app/options.h"
 #include "app/text_input.h"
 #include "app/ui/process.h"
@@ -127,7 +128,10 @@ ModelTexts read_texts(const ModelSource& source) {
                                            source.read("tokenizer_config.json").value_or(""),
                                            source.path_of("tokenizer_config.json"));
   }
-  texts.stop_tokens = stops.take(source.config().i("vocab_size"), texts.tokenizer);
+  const std::int32_t rows = source.config().i("vocab_size");
+  texts.stop_tokens = stops.take(rows, texts.tokenizer);
+  texts.banned_tokens = banned_tokens(
+      texts.generation_config, texts.tokenizer ? std::min(rows, texts.tokenizer->size()) : rows);
   if (const auto found = source.chat_template()) {
     texts.chat_template = ChatTemplate::parse(found->text, found->name);
     if (const auto tools = source.tool_template()) {

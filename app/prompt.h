@@ -32,6 +32,7 @@ struct ModelTexts {
   /// End-of-answer tokens: generation_config, config (its text_config too) and tokenizer_config
   /// together.
   std::vector<TokenId> stop_tokens;
+  std::vector<TokenId> banned_tokens;  ///< that generation_config has never drawn, ascending
 };
 
 /// Throws Error(model) naming the file that is damaged. An eos_token_id that the vocabulary lacks

@@ -14,6 +14,7 @@
 
 #include "app/draft_model.h"
 #include "app/environment.h"
+#include "app/generation_config.h"
 #include "app/model_outline.h"
 #include "app/options.h"
 #include "app/prompt.h"
@@ -129,12 +130,6 @@ Session::Parts::Parts(const ModelOptions& asked, const SessionShape& wanted,
   auto reading = std::async(std::launch::async, [this] { return read_texts(source); });
   load(asked, environment);
   texts = reading.get();
-  if (texts.tokenizer && texts.tokenizer->size() > model.plan.vocab) {
-    throw Error(ErrorKind::model,
-                fmt::format("{}: has ids up to {}, the model's vocabulary ends at {}",
-                            source.path_of("tokenizer.json"), texts.tokenizer->size() - 1,
-                            model.plan.vocab - 1));
-  }
   make_runner();
   set_disaggregated(lanes.has_value());
   if (speculation.kind() == "draft" && !outline.head) {
@@ -408,9 +403,11 @@ Request Session::request(const GenerationOptions& options) const {
 
 Request request_of(const GenerationOptions& options, const ModelTexts& texts) {
   Request request;
-  request.max_tokens = options.max_tokens.value_or(-1);
+  GenerationDefaults defaults = generation_defaults(texts.generation_config, options);
+  request.max_tokens = options.max_tokens.value_or(defaults.max_tokens.value_or(-1));
   request.sampling = sampling_of(options, texts.generation_config);
-  request.stop = options.stop;
+  request.sampling.banned = texts.banned_tokens;
+  request.stop = options.stop.empty() ? std::move(defaults.stop) : options.stop;
   request.stop_tokens = texts.stop_tokens;
   request.ignore_eos = options.ignore_eos;
   return request;

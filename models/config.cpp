@@ -66,6 +66,9 @@ Json text_part(Json json) {
   for (const char* key : {"quantization_config", "tie_word_embeddings", "dtype", "torch_dtype"}) {
     if (!text.contains(key) && json.contains(key)) text[key] = std::move(json[key]);
   }
+  if (json.contains("tie_word_embeddings")) {
+    text["outer_tie_word_embeddings"] = std::move(json["tie_word_embeddings"]);
+  }
   return text;
 }
 
@@ -141,6 +144,14 @@ bool Config::has(const Keys& keys) const {
 bool Config::is_null(std::string_view key) const {
   const auto place = json_->find(key);
   return place != json_->end() && place->is_null();
+}
+
+std::vector<std::string> Config::keys() const {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : json_->items()) {
+    if (!value.is_null()) names.push_back(name);
+  }
+  return names;
 }
 
 std::int32_t Config::i(const Keys& keys, IntRange range) const {
@@ -276,9 +287,9 @@ std::optional<Config> Config::quantization() const {
   return object("quantization_config");
 }
 
-Config Config::without_quantization() const {
+Config Config::without(std::string_view key) const {
   Json json = *json_;
-  json.erase("quantization_config");
+  json.erase(std::string(key));
   return {std::move(json), source_, prefix_};
 }
 

@@ -51,6 +51,8 @@ class Config {
   bool has(const Keys& keys) const;
   /// Whether the key is there and null, where that is not as if it were absent.
   bool is_null(std::string_view key) const;
+  /// Those that are there and not null.
+  std::vector<std::string> keys() const;
 
   std::int32_t i(const Keys& keys, IntRange range = dimension_range) const;
   std::int32_t i(const Keys& keys, std::int32_t fallback, IntRange range = dimension_range) const;
@@ -81,7 +83,10 @@ class Config {
   std::optional<Config> quantization() const;
 
   /// As if the weights were not quantised.
-  Config without_quantization() const;
+  Config without_quantization() const { return without("quantization_config"); }
+
+  /// As if the key were absent.
+  Config without(std::string_view key) const;
 
   /// The same with the values of `object`, the text of one, under keys that are absent or null.
   Config with_defaults(std::string_view object) const;

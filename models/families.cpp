@@ -47,6 +47,15 @@ Plan plan_of(const Config& config, bool with_drafts) {
   return plan;
 }
 
+bool is_of_other_media(std::string_view tensor) {
+  return std::ranges::any_of(families(), [&](const Family* family) {
+    return std::ranges::any_of(family->unused, [&](std::string_view prefix) {
+      const bool is_draft = prefix.find("mtp.") != std::string_view::npos;
+      return !is_draft && tensor.starts_with(prefix);
+    });
+  });
+}
+
 const Family& family_of(const Config& config) {
   // A name of a megabyte would take long to compare.
   const std::string wanted = config.model_type().substr(0, 64);

@@ -106,6 +106,9 @@ std::span<const Family* const> families();
 /// one.
 Plan plan_of(const Config& config, bool with_drafts);
 
+/// Whether a tensor of this name is of pictures or sound, of which no family reads anything.
+bool is_of_other_media(std::string_view tensor);
+
 /// The family of config's model_type. Throws Error(model) that lists the known ones.
 const Family& family_of(const Config& config);
 

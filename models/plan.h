@@ -29,6 +29,8 @@ struct Block {
   /// With Plan::altup, of a layer's last block, which has a post norm and no norm: it reads the
   /// corrected active stream, scaled, and adds to all streams but the first.
   bool to_others = false;
+
+  bool operator==(const Block&) const = default;
 };
 
 struct Layer {
@@ -41,6 +43,8 @@ struct Layer {
       for (const Part& part : block.parts) std::visit(visit, part);
     }
   }
+
+  bool operator==(const Layer&) const = default;
 };
 
 /// A second embedding of every token, `width` numbers for each layer:
@@ -50,6 +54,8 @@ struct Layer {
 struct LayerInputs {
   std::int32_t vocab;  ///< rows of this embedding; tokens that have none take the first
   std::int32_t width;
+
+  bool operator==(const LayerInputs&) const = default;
 };
 
 /// Several residual streams; kernels/ops/altup.h says how a layer predicts and corrects them, by a
@@ -61,6 +67,8 @@ struct AltUp {
   std::int32_t streams, active;
   bool scales_output;  ///< what the layer's last block reads is scaled by trained numbers, which
                        ///< are there in any case
+
+  bool operator==(const AltUp&) const = default;
 };
 
 /// A draft layer of the kind EAGLE-3, which has files, a head and mostly a vocabulary of its own.
@@ -78,6 +86,8 @@ struct Eagle3 {
   std::int32_t vocab;              ///< rows of the head
   float norm_eps;
   bool adds_to_normed = false;  ///< s begins as norm(f)
+
+  bool operator==(const Eagle3&) const = default;
 };
 
 /// Draft layers of the kind DFlash, which have files of their own and guess a whole block at once.
@@ -97,6 +107,8 @@ struct Dflash {
   float embedding_scale = 1.0F;
   float logits_scale = 1.0F;  ///< as in Plan, which does not count here
   float logits_cap = 0.0F;
+
+  bool operator==(const Dflash&) const = default;
 };
 
 /// What of the checkpoint drafts (multi-token prediction): the hidden state of a position, after
@@ -123,6 +135,8 @@ struct DraftLayer {
     if (eagle) return eagle->taps;
     return {};
   }
+
+  bool operator==(const DraftLayer&) const = default;
 };
 
 /// What config.json says of a model in words that all families share: values only, no tensors, no
@@ -194,6 +208,8 @@ struct Plan {
     visit_parts([&](const auto& part) { found |= part.work().experts > 0; });
     return found;
   }
+
+  bool operator==(const Plan&) const = default;
 };
 
 }  // namespace hyb::models

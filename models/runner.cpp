@@ -479,6 +479,7 @@ void ModelRunner::add_row(const hyb::SampleRow& row) {
                             .history = row.history,
                             .prompt_tokens = row.prompt_tokens,
                             .bias = bias,
+                            .banned = params.banned,
                             .logprobs = params.logprobs});
 }
 

@@ -53,7 +53,10 @@ bool matches(std::string_view pattern, std::string_view name) {
 class WeightLister : public WeightVisitor {
  public:
   WeightLister(const Plan& plan, const Family& family, const TensorFiles* files)
-      : layers_(static_cast<std::int32_t>(plan.layers.size())), family_(family), files_(files) {}
+      : layers_(static_cast<std::int32_t>(plan.layers.size())),
+        is_tied_(plan.tied_head),
+        family_(family),
+        files_(files) {}
 
   std::vector<RequiredWeight> take() { return std::move(weights_); }
 
@@ -127,6 +130,10 @@ class WeightLister : public WeightVisitor {
       weight.key = {.role = name.role, .layer = layer(), .expert = expert};
       spell(name, expert, weight.names);
     }
+    // Of tied ones the head may be what is stored.
+    for (const TensorName& name : family_.names) {
+      if (is_tied_ && role == "embed" && name.role == "head") spell(name, expert, weight.names);
+    }
     require(!weight.names.empty(), "required_weights: the family names role " + std::string(role));
     if (weights_.size() >= weights_max) {
       throw Error(ErrorKind::model,
@@ -138,6 +145,7 @@ class WeightLister : public WeightVisitor {
   }
 
   std::int32_t layers_;  // but for the draft layer
+  bool is_tied_;
   const Family& family_;
   const TensorFiles* files_;  // none: of config.json alone
   std::vector<RequiredWeight> weights_;
@@ -316,18 +324,18 @@ std::optional<StoredScales> scales_layout(const TensorInfo& scales, const Tensor
   const std::int64_t column_blocks = (columns + block - 1) / block;
   const StoredScales blocks = {scales.name, block, block, row_blocks * column_blocks};
   const bool is_blocks = own.size() == 2 && own[0] == row_blocks && own[1] == column_blocks;
-  if (scales.name.ends_with("_inv")) return is_blocks ? std::optional(blocks) : std::nullopt;
+  if (is_blocks) return blocks;
   const bool is_one = std::all_of(own.begin(), own.end(), [](std::int64_t d) { return d == 1; });
   if (is_one && own.size() <= 2) return StoredScales{scales.name, rows, columns, 1};
   if (own.front() == rows && (own.size() == 1 || (own.size() == 2 && own[1] == 1))) {
     return StoredScales{scales.name, 1, columns, rows};
   }
-  return is_blocks ? std::optional(blocks) : std::nullopt;
+  return std::nullopt;
 }
 
 bool is_known_unused(const Plan& plan, const Family& family, std::string_view name) {
   if (plan.tied_head && role_of(family, name) == "head") return true;  // load_model compares it
-  for (const std::string_view end : {".input_scale", ".k_scale", ".v_scale"}) {
+  for (const std::string_view end : {".input_scale", "activation_scale", ".k_scale", ".v_scale"}) {
     if (name.ends_with(end)) return true;
   }
   return std::any_of(family.unused.begin(), family.unused.end(),

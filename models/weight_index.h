@@ -86,9 +86,9 @@ struct WeightCheck {
 };
 
 /// Right is a weight of the plan's shape in BF16, F16 or F32; a matrix in F8_E4M3, too, with scales
-/// in P_scale ([], [1]: of all; [out], [out, 1]: of rows) or P_scale_inv (of blocks of 128 x 128),
-/// P being the weight's name; or in MXFP4, as U8 [..., groups of 32, 16], with scales [..., groups]
-/// of U8, P_blocks and P_scales. Scales of experts in one tensor have the expert as first
+/// in P_scale or P_scale_inv ([], [1]: of all; [out], [out, 1]: of rows; or of blocks of 128 x
+/// 128), P being the weight's name; or in MXFP4, as U8 [..., groups of 32, 16], with scales [...,
+/// groups] of U8, P_blocks and P_scales. Scales of experts in one tensor have the expert as first
 /// dimension. A tensor whose name is one of the family's, but which the plan does not need, is
 /// wrong as well. Throws Error(model) as required_weights does.
 WeightCheck check_weights(const Plan& plan, const Family& family, const TensorFiles& files);

@@ -105,7 +105,8 @@ class Attention(Part):
         scaling = self.scaling if model.has("rope_scaling", layer) else None
         speeds, length = rope_speeds(self.theta, dims, scaling)
         if not self.neighbours:
-            return rotate(x, positions, speeds) * length
+            x = rotate(x, positions, speeds)
+            return numpy.concatenate([x[..., :dims] * length, x[..., dims:]], -1)
         halves = numpy.concatenate([x[..., 0::2], x[..., 1::2]], -1)
         halves = numpy.split(rotate(halves, positions, speeds) * length, 2, -1)
         x = numpy.stack(halves, -1).reshape(x.shape)

@@ -177,10 +177,7 @@ void check_tokenizer(const ModelSource& source, const models::Plan& plan, Conten
       return;
     }
     const Tokenizer& tokenizer = *texts.tokenizer;
-    if (tokenizer.size() > plan.vocab) {
-      check.defects.push_back({file, fmt::format("has ids up to {}, the embedding has {} rows",
-                                                 tokenizer.size() - 1, plan.vocab)});
-    } else if (tokenizer.size() < plan.vocab) {
+    if (tokenizer.size() != plan.vocab) {
       check.notes.push_back({file, fmt::format("has ids up to {}, the embedding has {} rows",
                                                tokenizer.size() - 1, plan.vocab)});
     }

@@ -17,7 +17,8 @@ namespace {
 void check_tokens(std::string_view what, std::span<const TokenId> tokens, std::int32_t vocab) {
   for (const TokenId token : tokens) {
     if (index(token) >= 0 && index(token) < vocab) continue;
-    refuse(fmt::format("{} holds token ids 0 to {}: {}", what, vocab - 1, index(token)));
+    refuse(fmt::format("{} holds token {}, but the model knows tokens 0 to {}", what, index(token),
+                       vocab - 1));
   }
 }
 

@@ -58,6 +58,11 @@ void check(const SamplingParams& params, std::int32_t vocab) {
   check_range("frequency_penalty", params.frequency_penalty, ranges::frequency_penalty);
   check_range("presence_penalty", params.presence_penalty, ranges::presence_penalty);
   check_bias(params.bias, vocab);
+  for (const TokenId token : params.banned) {
+    if (index(token) >= 0 && index(token) < vocab) continue;
+    throw Error(ErrorKind::usage,
+                fmt::format("sampling: banned tokens are 0 to {}: {}", vocab - 1, index(token)));
+  }
   const std::int32_t most = std::min(static_cast<std::int32_t>(ranges::logprobs.most), vocab);
   if (params.logprobs < -1 || params.logprobs > most) {
     throw Error(ErrorKind::usage, fmt::format("sampling: logprobs is -1 (none) or 0 to {}: {}",

@@ -24,6 +24,7 @@ struct SamplingParams {
   float presence_penalty = 0.0F;    ///< once per generated token
   std::uint64_t seed = 0;
   std::vector<LogitBias> bias;
+  std::vector<TokenId> banned = {};  ///< never drawn
   std::int32_t logprobs = -1;  ///< -1: none; 0: of the drawn token; n: and of the n most likely
 };
 

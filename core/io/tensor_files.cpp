@@ -144,13 +144,22 @@ constexpr std::string_view index_name = "model.safetensors.index.json";
                           folder.string(), single_name, index_name));
 }
 
-std::optional<MissingFiles> missing_of(const ShardIndex& index,
-                                       const std::filesystem::path& folder) {
+bool is_there(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
+std::optional<MissingFiles> missing_of(const ShardIndex& index, const std::filesystem::path& folder,
+                                       TensorFiles::IsUnneeded is_unneeded) {
   MissingFiles missing = {
       .names = {}, .listed = index.files.size(), .total_bytes = index.total_bytes};
-  for (const std::string& name : index.files) {
-    std::error_code ignored;
-    if (!std::filesystem::exists(folder / name, ignored)) missing.names.push_back(name);
+  std::vector<bool> is_needed(index.files.size(), false);
+  for (const auto& [tensor, file] : index.file) {
+    if (is_unneeded == nullptr || !is_unneeded(tensor)) is_needed[file] = true;
+  }
+  for (std::size_t i = 0; i < index.files.size(); ++i) {
+    const std::string& name = index.files[i];
+    if (is_needed[i] && !is_there(folder / name)) missing.names.push_back(name);
   }
   return missing.names.empty() ? std::nullopt : std::optional(missing);
 }
@@ -181,13 +190,15 @@ struct Deviations {
 
 }  // namespace
 
-bool TensorFiles::are_in(const std::filesystem::path& folder) {
-  return is_listed(folder / single_name) || (is_listed(folder / index_name) && !missing_in(folder));
+bool TensorFiles::are_in(const std::filesystem::path& folder, IsUnneeded is_unneeded) {
+  return is_listed(folder / single_name) ||
+         (is_listed(folder / index_name) && !missing_in(folder, is_unneeded));
 }
 
-std::optional<MissingFiles> TensorFiles::missing_in(const std::filesystem::path& folder) {
+std::optional<MissingFiles> TensorFiles::missing_in(const std::filesystem::path& folder,
+                                                    IsUnneeded is_unneeded) {
   if (is_listed(folder / single_name) || !is_listed(folder / index_name)) return std::nullopt;
-  return missing_of(read_shard_index(folder / index_name), folder);
+  return missing_of(read_shard_index(folder / index_name), folder, is_unneeded);
 }
 
 TensorFiles TensorFiles::of_file(const std::filesystem::path& file) {
@@ -196,7 +207,7 @@ TensorFiles TensorFiles::of_file(const std::filesystem::path& file) {
   return files;
 }
 
-TensorFiles::TensorFiles(const std::filesystem::path& folder) {
+TensorFiles::TensorFiles(const std::filesystem::path& folder, IsUnneeded is_unneeded) {
   if (is_listed(folder / single_name)) {
     open_one(folder / single_name);
     return;
@@ -204,8 +215,13 @@ TensorFiles::TensorFiles(const std::filesystem::path& folder) {
   const std::filesystem::path index_path = folder / index_name;
   if (!is_listed(index_path)) fail_without_weights(folder);
   const ShardIndex index = read_shard_index(index_path);
-  if (const auto missing = missing_of(index, folder)) fail_as_incomplete(index_path, *missing);
-  for (const std::string& name : index.files) open_one(folder / name);
+  if (const auto missing = missing_of(index, folder, is_unneeded)) {
+    fail_as_incomplete(index_path, *missing);
+  }
+  for (const std::string& name : index.files) {
+    if (is_there(folder / name)) open_one(folder / name);
+  }
+  if (files_.empty()) fail_without_weights(folder);
   check_against(index, index_path);
 }
 
@@ -238,9 +254,8 @@ void TensorFiles::check_against(const ShardIndex& index,
   }
   const std::string source = index_path.string();
   if (missing.count > 0) {
-    throw Error(ErrorKind::model,
-                fmt::format("{}: {} in none of the listed files, such as {}", source,
-                            missing.counted_are("listed tensor"), missing.first));
+    log::warning(fmt::format("{}: {} in none of the files, such as {}", source,
+                             missing.counted_are("listed tensor"), missing.first));
   }
   if (moved.count > 0) {
     log::warning(fmt::format("{}: {} in another file than it says ({}), which is used", source,

@@ -35,22 +35,27 @@ struct MissingFiles {
 /// The tensors of a model folder: `model.safetensors`, or the files that
 /// `model.safetensors.index.json` lists. Opening reads headers only.
 ///
-/// Error(model): a listed file is missing, or a listed tensor is in none or in two of the listed
-/// files. A tensor in another listed file than the index says, or one that the index does not list,
-/// is used after a warning.
+/// Error(model): a listed file is missing, or a listed tensor is in two of the listed files. What
+/// is listed and in none of them is a warning, as is a tensor in another listed file than the index
+/// says, or one that the index does not list; these are used.
 class TensorFiles {
  public:
-  explicit TensorFiles(const std::filesystem::path& folder);
+  /// Says of a tensor by its name that no model needs it. A listed file that is said to hold such
+  /// ones alone may be missing; null: none may.
+  using IsUnneeded = bool (*)(std::string_view name);
+
+  explicit TensorFiles(const std::filesystem::path& folder, IsUnneeded is_unneeded = nullptr);
 
   /// One safetensors file, whatever its name is.
   static TensorFiles of_file(const std::filesystem::path& file);
 
   /// Whether the folder has all files of its weights; `inspect` and `fit` need none.
-  static bool are_in(const std::filesystem::path& folder);
+  static bool are_in(const std::filesystem::path& folder, IsUnneeded is_unneeded = nullptr);
 
   /// What an index lists and the folder lacks; none where no index is in use, or nothing is
   /// lacking. Throws Error(model) as read_shard_index does.
-  static std::optional<MissingFiles> missing_in(const std::filesystem::path& folder);
+  static std::optional<MissingFiles> missing_in(const std::filesystem::path& folder,
+                                                IsUnneeded is_unneeded = nullptr);
 
   /// dtype, shape and size of a tensor; nullptr when there is none of that name.
   const TensorInfo* find(std::string_view name) const;

@@ -10,7 +10,7 @@ namespace hyb {
 namespace {
 
 constexpr std::uint32_t message_magic = 0x77627968;  // "hybw"
-constexpr std::uint16_t message_version = 2;
+constexpr std::uint16_t message_version = 3;
 
 /// The header as it is sent.
 struct RawMessageHeader {
@@ -144,6 +144,7 @@ void add_params(MessageWriter& writer, const SamplingParams& params) {
   writer.add(params.presence_penalty);
   writer.add(params.seed);
   writer.add_list(std::span<const LogitBias>(params.bias));
+  writer.add_list(std::span<const TokenId>(params.banned));
   writer.add(params.logprobs);
 }
 
@@ -158,6 +159,7 @@ SamplingParams take_params(MessageReader& reader) {
   params.presence_penalty = reader.take<float>();
   params.seed = reader.take<std::uint64_t>();
   params.bias = reader.take_list<LogitBias>();
+  params.banned = reader.take_list<TokenId>();
   params.logprobs = reader.take<std::int32_t>();
   return params;
 }

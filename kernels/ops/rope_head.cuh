@@ -24,6 +24,7 @@ struct RopeParams {
   float query_beta;  ///< of QueryScale; 0: none
   int query_period, query_offset;
   bool query_rounded;
+  float query_rotated;                  ///< on the turned part of q
   double turns_per_position[PairsMax];  ///< of each pair: its frequency / (2 pi)
 
   __device__ bool reads_position() const { return pairs > 0 || query_beta != 0.0F; }
@@ -60,6 +61,7 @@ RopeParams<PairsMax> rope_params(const RopeKvWrite& op, bool in_eights) {
       .query_period = static_cast<int>(op.query_scale.period),
       .query_offset = static_cast<int>(op.query_scale.offset),
       .query_rounded = op.query_scale.is_rounded,
+      .query_rotated = op.query_scale.rotated,
       .turns_per_position = {}};
   constexpr double turn = 6.283185307179586477;
   for (int i = 0; i < params.pairs; ++i) {
@@ -207,9 +209,9 @@ struct RopeHead {
                                        const RopeTurns<PairsMax>& turns, HeadHalves& x) const {
 #pragma unroll
     for (int i = at; i < at + Vector; ++i) {
-      const float low = x.first[i], high = x.second[i];
-      const float cosine = turns.cosine[piece.pair + i - at],
-                  sine = turns.sine[piece.pair + i - at];
+      const float low = x.first[i], high = x.second[i], scale = is_q() ? p.query_rotated : 1.0F;
+      const float cosine = product_rounded(turns.cosine[piece.pair + i - at], scale),
+                  sine = product_rounded(turns.sine[piece.pair + i - at], scale);
       x.first[i] = to_float(rounded<T>(fmaf(low, cosine, -product_rounded(high, sine))));
       x.second[i] = to_float(rounded<T>(fmaf(high, cosine, product_rounded(low, sine))));
     }

@@ -49,9 +49,10 @@ void fill_turns(const std::array<double, pairs_max>& frequencies, std::int64_t p
 }
 
 template <typename T>
-void turn_head(const Turns& turns, std::int64_t pairs, T* x) {
+void turn_head(const Turns& turns, std::int64_t pairs, float scale, T* x) {
   for (std::int64_t i = 0; i < pairs; ++i) {
-    const Turn turn = turns[static_cast<std::size_t>(i)];
+    Turn turn = turns[static_cast<std::size_t>(i)];
+    turn = {turn.cosine * scale, turn.sine * scale};
     const float low = to_float(x[i]), high = to_float(x[i + pairs]);
     x[i] = from_float<T>(low * turn.cosine - high * turn.sine);
     x[i + pairs] = from_float<T>(high * turn.cosine + low * turn.sine);
@@ -87,7 +88,8 @@ void rope(Queue& queue, const Rope& op) {
       fill_turns(frequencies, pairs, op.position_of_row.as<std::int32_t>()[t], turns);
       visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
         for (std::int64_t head = 0; head < op.heads; ++head) {
-          turn_head<T>(turns, pairs, op.x.row<T>(t) + head * op.head_dim);
+          const float scale = head < op.scaled_heads ? op.scale : 1.0F;
+          turn_head<T>(turns, pairs, scale, op.x.row<T>(t) + head * op.head_dim);
         }
       });
     }
@@ -233,7 +235,9 @@ void rope_kv_write(Queue& queue, const RopeKvWrite& op) {
                  .head_dim = op.head_dim,
                  .rotary_dim = op.rotary_dim,
                  .theta = op.theta,
-                 .frequencies = op.frequencies});
+                 .frequencies = op.frequencies,
+                 .scaled_heads = op.heads,
+                 .scale = op.query_scale.rotated});
   }
   if (op.query_scale.beta != 0.0F) scale_queries(queue, op, op.qkv.columns(0, q));
   if (op.queries_only) return;

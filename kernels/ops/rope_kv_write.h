@@ -24,6 +24,8 @@ struct Rope {
   std::int64_t heads = 0, head_dim = 0, rotary_dim = 0;
   double theta = 10000.0;
   std::span<const double> frequencies = {};  ///< [R/2], radians; empty: theta^(-2i/R)
+  std::int64_t scaled_heads = 0;             ///< the first ones: (x_i, x_j) also times `scale`
+  float scale = 1.0F;
 };
 
 void rope(Queue& queue, const Rope& op);
@@ -86,8 +88,11 @@ struct QueryScale {
   float beta = 0.0F;
   std::int64_t period = 1, offset = 0;
   bool is_rounded = true;  ///< to the type of the queries, before it is multiplied
+  float rotated = 1.0F;  ///< on what rope turns of a query, and nothing else, in the same rounding
 
   float at(std::int64_t position) const;
+
+  bool operator==(const QueryScale&) const = default;
 };
 
 /// What is between a fused projection and attention: rms_norm of every head of q and k where

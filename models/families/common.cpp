@@ -37,14 +37,29 @@ void demand_at_most(const Config& config, std::string_view what, std::int64_t va
   config.fail(what, fmt::format("is {}, at most {} is supported", value, most));
 }
 
-/// A key of transformers 5: index of a layer -> other values of any keys.
 void refuse_layer_values(const Config& config) {
-  constexpr const char* key = "per_layer_config";
-  if (!config.has(key)) return;
-  const auto layers = config.objects(key);
-  if (layers.empty()) return;
-  config.fail(key, fmt::format("layer {} has values of its own, which is not supported",
-                               quote_name(layers.front().first)));
+  if (!config.has(layer_values_key)) return;
+  for (const auto& [layer, own] : config.objects(layer_values_key)) {
+    if (own.keys().empty()) continue;
+    config.fail(
+        layer_values_key,
+        fmt::format("layer {} has values of its own, which is not supported", quote_name(layer)));
+  }
+}
+
+/// As servers count them: of yarn all that it stretches to, as its recipes leave
+/// max_position_embeddings as it was.
+std::int32_t read_positions(const Config& config) {
+  const std::int32_t stated = config.i("max_position_embeddings", 0, count_range);
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const std::optional<Config> rope = config.object(key);
+    if (!rope || !rope->is_text({"rope_type", "type"}, "yarn")) continue;
+    const double reached =
+        rope->f("original_max_position_embeddings", 0.0) * rope->f("factor", 0.0);
+    return std::max(stated,
+                    static_cast<std::int32_t>(std::clamp(reached, 0.0, double{count_range.high})));
+  }
+  return stated;
 }
 
 }  // namespace
@@ -58,7 +73,7 @@ Plan read_plan(const Config& config, const Keys& norm_eps) {
           .norm_eps = read_norm_eps(config, norm_eps),
           .tied_head = config.b("tie_word_embeddings", false),
           .weight_dtype = config.dtype({"dtype", "torch_dtype"}, DType::bf16),
-          .positions_max = config.i("max_position_embeddings", 0, count_range),
+          .positions_max = read_positions(config),
           .layers = {}};
 }
 
@@ -148,7 +163,7 @@ std::vector<MixerKind> mixer_kinds_at(const Config& config, std::string_view key
 
 std::vector<bool> sparse_layers(const Config& config) {
   const std::int32_t step = config.i("decoder_sparse_step", 1);
-  const bool has_experts = config.i("num_experts", {0, 8192}) > 0;
+  const bool has_experts = config.i(expert_count_keys, IntRange{0, 8192}) > 0;
   std::vector<bool> sparse = layers_at(config, "mlp_only_layers");
   for (std::int32_t layer = 0; layer < std::ssize(sparse); ++layer) {
     const auto i = static_cast<std::size_t>(layer);
@@ -177,7 +192,7 @@ std::vector<bool> sparse_mlp_types(const Config& config) {
 
 Moe read_qwen_experts(const Config& config, bool norm_fallback) {
   const Moe moe = {
-      .experts = config.i({"num_experts", "num_local_experts"}, IntRange{1, 8192}),
+      .experts = config.i(expert_count_keys, IntRange{1, 8192}),
       .active = config.i("num_experts_per_tok"),
       .hidden = config.i("moe_intermediate_size"),
       .score = RouterScore::softmax,
@@ -425,9 +440,6 @@ Rope read_rope(const Config& config, std::int32_t head_dim, double partial_fallb
   }
   Rope rope = {.rotary_dim = rotary_dim, .theta = theta};
   if (own) read_scaling(config, *own, rope);
-  if (rope.magnitude != 1 && rope.rotary_dim != head_dim) {
-    config.fail("partial_rotary_factor", "below 1 is not supported with yarn");
-  }
   return rope;
 }
 

@@ -19,6 +19,9 @@ namespace hyb::models {
 /// Readings and rules that several families share. Every broken rule is Error(model) naming the
 /// keys and their values.
 
+/// A key of transformers 5: index of a layer -> other values of any keys.
+inline constexpr const char* layer_values_key = "per_layer_config";
+
 enum class MixerKind : std::uint8_t { recurrent, attention };
 
 /// What all families spell alike: a plan without layers, factors and rope, its head tied where
@@ -58,6 +61,10 @@ std::vector<bool> sparse_layers(const Config& config);
 
 /// The same from `mlp_layer_types`, whose words are "dense" and "sparse"; absent: all have experts.
 std::vector<bool> sparse_mlp_types(const Config& config);
+
+/// How many experts there are: transformers writes the second word for some families that are
+/// published with the first, and the other way round.
+inline const Keys expert_count_keys = {"num_experts", "num_local_experts"};
 
 /// The experts of Qwen3 and of what follows it: num_experts, num_experts_per_tok,
 /// moe_intermediate_size, norm_topk_prob.

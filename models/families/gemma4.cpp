@@ -5,9 +5,13 @@
 // own. 26B-A4B has experts beside the feed-forward, each with norms of its own.
 #include <fmt/format.h>
 
+#include <charconv>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "core/io/file.h"
 #include "models/families/common.h"
 
 namespace hyb::models {
@@ -23,13 +27,57 @@ constexpr std::string_view defaults = R"({
 /// The 12B with images and sounds as plain tokens: without embeddings per layer.
 bool is_unified(const Config& c) { return c.model_type().starts_with("gemma4_unified"); }
 
-/// The attention of full layers, or of those with windows.
-Attention read_kind(const Config& c, bool is_full) {
-  const bool keys_are_values = is_full && c.b("attention_k_eq_v", false);
-  const std::int32_t head_dim = c.i(is_full ? "global_head_dim" : "head_dim");
+/// What full layers have of their own.
+struct FullHeads {
+  std::int32_t dim, kv_heads;
+
+  bool operator==(const FullHeads&) const = default;
+};
+
+/// As newer files write it: index of a layer -> its values. All full layers must have the same, the
+/// others none.
+FullHeads read_layer_values(const Config& c, const std::vector<std::int32_t>& windows,
+                            FullHeads common) {
+  std::vector<FullHeads> heads(windows.size(), common);
+  for (const auto& [layer, own] : c.objects(layer_values_key)) {
+    std::size_t index = 0;  // also with zeros before it
+    const char* const text_end = layer.data() + layer.size();
+    const auto [end, error] = std::from_chars(layer.data(), text_end, index);
+    if (error != std::errc() || end != text_end || index >= heads.size()) {
+      c.fail(layer_values_key, quote_name(layer) + " is no layer");
+    }
+    for (const std::string& key : own.keys()) {
+      if (key == "head_dim" || key == "num_key_value_heads") continue;
+      own.fail(quote_name(key), "of a single layer is not supported");
+    }
+    heads[index] = {.dim = own.i("head_dim", common.dim),
+                    .kv_heads = own.i("num_key_value_heads", common.kv_heads)};
+  }
+  const FullHeads full = heads.back();
+  for (std::size_t i = 0; i < windows.size(); ++i) {
+    if (heads[i] == (windows[i] == 0 ? full : common)) continue;
+    c.fail(layer_values_key, fmt::format("layer {} has other heads than those of its kind", i));
+  }
+  return full;
+}
+
+FullHeads read_full_heads(const Config& c, const std::vector<std::int32_t>& windows) {
+  FullHeads heads = {.dim = c.i("head_dim"), .kv_heads = c.i("num_key_value_heads")};
+  if (c.has(layer_values_key)) return read_layer_values(c, windows, heads);
+  heads.dim = c.i("global_head_dim");
+  if (c.b("attention_k_eq_v", false)) {
+    heads.kv_heads = c.i("num_global_key_value_heads", heads.kv_heads);
+  }
+  return heads;
+}
+
+/// The attention of full layers, which have heads of their own, or of those with windows.
+Attention read_kind(const Config& c, const std::optional<FullHeads>& own) {
+  const bool is_full = own.has_value(), keys_are_values = is_full && c.b("attention_k_eq_v", false);
+  const std::int32_t head_dim = is_full ? own->dim : c.i("head_dim");
   Attention attention = read_attention(c, head_dim);
-  if (keys_are_values) {
-    attention.kv_heads = c.i("num_global_key_value_heads", attention.kv_heads);
+  if (is_full) {
+    attention.kv_heads = own->kv_heads;
     check(c, attention);
   }
   attention.scale = 1.0F;
@@ -54,7 +102,7 @@ Mlp read_mlp(const Config& c, bool is_shared) {
 }
 
 Moe read_gemma4_experts(const Config& c) {
-  const Moe moe = {.experts = c.i("num_experts"),
+  const Moe moe = {.experts = c.i(expert_count_keys),
                    .active = c.i("top_k_experts"),
                    .hidden = c.i("moe_intermediate_size"),
                    .score = RouterScore::softmax,
@@ -85,14 +133,15 @@ Plan plan(const Config& given) {
   if (c.s("use_bidirectional_attention", "vision") != "vision") {
     c.fail("use_bidirectional_attention", "is not supported for text");
   }
-  Plan p = read_plan(c, "rms_norm_eps");
+  Plan p = read_plan(c.without(layer_values_key), "rms_norm_eps");
   p.tied_head = c.b("tie_word_embeddings", true);
   p.embedding_times_root = true;
   p.logits_cap = read_cap(c, "final_logit_softcapping", 0.0);
   std::vector<std::int32_t> windows =
       layer_windows(c, 512, [](std::int32_t layer) { return layer % 6 == 5; });
   windows.back() = 0;  // transformers forces it, whatever layer_types says
-  const Attention full = read_kind(c, true), sliding = read_kind(c, false);
+  const Attention full = read_kind(c, read_full_heads(c, windows));
+  const Attention sliding = read_kind(c, std::nullopt);
   const std::vector<std::int32_t> sources = read_kv_sources(c, windows, 0);
   p.layer_inputs = read_layer_inputs(c);
   const bool has_experts = c.b("enable_moe_block", false);

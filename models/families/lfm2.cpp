@@ -42,7 +42,7 @@ Mlp read_adjusted_mlp(const Config& c) {
 }
 
 Moe read_moe(const Config& c) {
-  const Moe moe = {.experts = c.i("num_experts", IntRange{1, 8192}),
+  const Moe moe = {.experts = c.i(expert_count_keys, IntRange{1, 8192}),
                    .active = c.i("num_experts_per_tok"),
                    .hidden = c.i("moe_intermediate_size"),
                    .score = RouterScore::sigmoid,

@@ -16,9 +16,9 @@ constexpr const char* list_key = "layers_block_type";
 constexpr kernels::Activation plain_relu2 = {kernels::ActivationFunction::relu2, false};
 
 /// The list of kinds as letters.
-std::string read_list(const Config& c) {
+std::string read_list(const Config& c, const Keys& keys = {list_key, "layer_types"}) {
   std::string pattern;
-  for (const std::string& name : c.strings({list_key, "layer_types"})) {
+  for (const std::string& name : c.strings(keys)) {
     if (name == "mamba" || name == "linear_attention")
       pattern += 'M';
     else if (name == "attention" || name == "full_attention")
@@ -28,7 +28,7 @@ std::string read_list(const Config& c) {
     else if (name == "moe")
       pattern += 'E';
     else
-      c.fail(list_key, quote_name(name) + " is not a known kind of layer");
+      c.fail(keys.spellings.front(), quote_name(name) + " is not a known kind of layer");
   }
   return pattern;
 }
@@ -76,7 +76,7 @@ Ssd read_ssd(const Config& c) {
 Moe read_moe(const Config& c) {
   c.i("n_shared_experts", 1, {1, 1});  // always one
   const Moe moe = {
-      .experts = c.i("n_routed_experts", IntRange{1, 8192}),
+      .experts = c.i({"n_routed_experts", "num_local_experts"}, IntRange{1, 8192}),
       .active = c.i("num_experts_per_tok"),
       .hidden = c.i("moe_intermediate_size"),
       .score = RouterScore::sigmoid,
@@ -140,9 +140,7 @@ Plan plan(const Config& c) {
 std::optional<DraftLayer> draft(const Config& c) {
   const char* const key = "mtp_hybrid_override_pattern";
   const char* const list = "mtp_layers_block_type";
-  const bool is_known =
-      c.has(key) ? c.s(key) == "*E"
-                 : c.has(list) && c.strings(list) == std::vector<std::string>{"attention", "moe"};
+  const bool is_known = c.has(key) ? c.s(key) == "*E" : c.has(list) && read_list(c, list) == "*E";
   if (!is_known || c.i("num_nextn_predict_layers", 0, {0, 4096}) != 1) return std::nullopt;
   // Without recurrent layers a sequence has no slot for what the next draft begins with.
   if (read_pattern(c).find('M') == std::string::npos) return std::nullopt;

@@ -47,7 +47,7 @@ Moe read_moe(const Config& c) {
   // No fallback: a missing key must not turn the shared expert off.
   const std::int32_t shared = c.i("shared_expert_intermediate_size", count_range);
   const Moe moe = {
-      .experts = c.i("num_experts", IntRange{1, 8192}),
+      .experts = c.i(expert_count_keys, IntRange{1, 8192}),
       .active = c.i("num_experts_per_tok"),
       .hidden = c.i("moe_intermediate_size"),
       .score = RouterScore::softmax,
@@ -101,7 +101,7 @@ std::optional<DraftLayer> draft(const Config& c) {
   Attention attention = read_gated_attention(c);
   attention.has_keys_alone = true;
   const bool has_experts =
-      is_qwen35(c) ? read_sparse_layers(c).front() : c.i("num_experts", 0, {0, 8192}) > 0;
+      is_qwen35(c) ? read_sparse_layers(c).front() : c.i(expert_count_keys, 0, {0, 8192}) > 0;
   const Part feed_forward =
       has_experts ? Part(read_moe(c)) : Part(Mlp{.hidden = c.i("intermediate_size")});
   return DraftLayer{.norm = Norm::rms_1p,

@@ -30,10 +30,11 @@ std::span<const double> frequencies_of(const std::optional<Rope>& rope) {
   return rope->frequencies;
 }
 
-/// The magnitude of the rotated q and k is left to their product, so that keys keep their own.
-float scale_of(const Attention& part) {
-  if (!part.rope) return part.scale;
-  return static_cast<float>(part.scale * part.rope->magnitude * part.rope->magnitude);
+/// The magnitude of the rotated q and k is given to q, so that keys keep their own.
+kernels::QueryScale query_scale_of(const Attention& part) {
+  kernels::QueryScale scale = part.query_scale;
+  if (part.rope) scale.rotated = static_cast<float>(part.rope->magnitude * part.rope->magnitude);
+  return scale;
 }
 
 void pack_qkv(const Attention& part, WeightVisitor& visitor, std::int64_t width,
@@ -195,7 +196,7 @@ void Attention::run(const AttentionWeights& weights, const PartMemory& memory,
                                      .kv_heads = kv_heads,
                                      .head_dim = head_dim,
                                      .page_tokens = memory.page_tokens,
-                                     .scale = scale_of(*this),
+                                     .scale = scale,
                                      .rotary_dim = rope ? rope->rotary_dim : 0,
                                      .theta = rope ? rope->theta : 1.0,
                                      .frequencies = frequencies_of(rope),
@@ -206,7 +207,7 @@ void Attention::run(const AttentionWeights& weights, const PartMemory& memory,
                                      .value_norm = value_norm && kv_of < 0,
                                      .queries_only = kv_of >= 0,
                                      .weightless_norm = weightless_norm,
-                                     .query_scale = query_scale,
+                                     .query_scale = query_scale_of(*this),
                                      .workspace = memory.workspace,
                                      .window = window,
                                      .chunk = chunk,

@@ -20,7 +20,9 @@ struct Rope {
   std::string scaling = {};  ///< why they are others: "llama3 x 8"
   bool neighbours = false;   ///< published pairs are (2i, 2i+1) of whole heads: rows of q and k are
                              ///< loaded in the order of the pairs above
-  double magnitude = 1.0;    ///< factor on what is rotated, q and k: of whole heads only
+  double magnitude = 1.0;    ///< factor on what is rotated, q and k
+
+  bool operator==(const Rope&) const = default;
 };
 
 struct AttentionWeights {
@@ -84,6 +86,8 @@ struct Attention {
   std::int64_t projection() const { return qkv_width() + gate_width(); }
   std::int64_t gate_width() const { return output_gate ? inner() : head_gate ? heads : 0; }
   std::int64_t qkv_width() const { return inner() + (kv_of < 0 ? 2 * kv_width() : 0); }
+
+  bool operator==(const Attention&) const = default;
 };
 
 }  // namespace hyb::models

@@ -43,6 +43,8 @@ struct DeltaNet {
   std::int32_t inputs() const { return conv_dim() + values() + 2 * value_heads; }
   /// q | k | v | b | a
   std::int32_t ring_width() const { return conv_dim() + 2 * value_heads; }
+
+  bool operator==(const DeltaNet&) const = default;
 };
 
 }  // namespace hyb::models

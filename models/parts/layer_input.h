@@ -28,6 +28,8 @@ struct LayerInput {
   std::size_t scratch_bytes(const StepSetting& setting) const;
   std::size_t workspace_bytes(const StepSetting&) const { return 0; }
   void run(const Weights& weights, const PartMemory& memory, const PartCall& call) const;
+
+  bool operator==(const LayerInput&) const = default;
 };
 
 }  // namespace hyb::models

@@ -57,6 +57,8 @@ struct Moe {
   std::size_t scratch_bytes(const StepSetting& setting) const;
   std::size_t workspace_bytes(const StepSetting& setting) const;
   void run(const Weights& weights, const PartMemory& memory, const PartCall& call) const;
+
+  bool operator==(const Moe&) const = default;
 };
 
 }  // namespace hyb::models

@@ -30,6 +30,8 @@ struct ShortConv {
   std::size_t workspace_bytes(const StepSetting&) const { return 0; }
   void run(const Weights& weights, const PartMemory& memory, const PartCall& call) const;
   void advance(const Weights& weights, const PartMemory& memory, const PartCall& call) const;
+
+  bool operator==(const ShortConv&) const = default;
 };
 
 }  // namespace hyb::models

@@ -53,6 +53,8 @@ struct Ssd {
   std::int32_t projection() const { return inner() + conv_dim() + heads; }
   /// x B C | dt
   std::int32_t ring_width() const { return conv_dim() + heads; }
+
+  bool operator==(const Ssd&) const = default;
 };
 
 }  // namespace hyb::models

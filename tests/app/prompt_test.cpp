@@ -107,6 +107,23 @@ TEST_SUITE("app/model_texts") {
     CHECK(stop_ids(folder).empty());
   }
 
+  TEST_CASE("tokens that generation_config bans, each once, but for those that no answer has") {
+    TextFolder folder;
+    folder.write("generation_config.json",
+                 R"({"suppress_tokens": [7, 5, 7, 1200, 99999], "bad_words_ids": [[9], [5]]})");
+    const std::vector<TokenId> banned = folder.read().banned_tokens;
+    CHECK(banned == std::vector<TokenId>{TokenId{5}, TokenId{7}, TokenId{9}});
+    for (const char* wrong :
+         {R"("suppress_tokens": 7)", R"("suppress_tokens": [-1])", R"("suppress_tokens": ["7"])",
+          R"("bad_words_ids": [7])", R"("bad_words_ids": [[7, 8]])", R"("bad_words_ids": {})"}) {
+      CAPTURE(wrong);
+      folder.write("generation_config.json", "{" + std::string(wrong) + "}");
+      CHECK(contains(folder.error(), "generation_config.json: "));
+    }
+    folder.write("generation_config.json", R"({"suppress_tokens": null, "bad_words_ids": []})");
+    CHECK(folder.read().banned_tokens.empty());
+  }
+
   TEST_CASE("a row of the embedding that no token has is none of the vocabulary") {
     TextFolder folder;
     Json config = parse_json(read_whole_file(folder.path() / "config.json", 1 << 20), "c");

@@ -277,15 +277,18 @@ TEST_SUITE("models/weight_index") {
       std::vector<std::int64_t> shape;
       std::int64_t row_block, column_block, count;
     };
-    for (const Case& c :
-         {Case{"_scale", {}, 8, 8, 1}, Case{"_scale", {1}, 8, 8, 1}, Case{"_scale", {8}, 1, 8, 8},
-          Case{"_scale", {8, 1}, 1, 8, 8}, Case{"_scale_inv", {1, 1}, 128, 128, 1}}) {
+    for (const Case& c : {Case{"_scale", {}, 8, 8, 1}, Case{"_scale", {1}, 8, 8, 1},
+                          Case{"_scale", {8}, 1, 8, 8}, Case{"_scale", {8, 1}, 1, 8, 8},
+                          Case{"_scale_inv", {1, 1}, 128, 128, 1}, Case{"_scale_inv", {}, 8, 8, 1},
+                          Case{"_scale_inv", {1}, 8, 8, 1}, Case{"_scale_inv", {8, 1}, 1, 8, 8}}) {
       Folder model;
       const std::string name = "model.layers.1.self_attn.q_proj.weight";
       model.tensors[name].dtype = "F8_E4M3";
       model.tensors[name + c.suffix] = {.dtype = "F32", .shape = c.shape};
       model.tensors["model.layers.1.self_attn.q_proj.input_scale"] = {.dtype = "F32", .shape = {}};
       model.tensors["model.layers.1.self_attn.k_proj.k_scale"] = {.dtype = "F32", .shape = {}};
+      model.tensors["model.layers.1.self_attn.q_proj.activation_scale"] = {.dtype = "BF16",
+                                                                           .shape = {}};
       model.write();
       const TensorFiles files(model.folder.path());
       const WeightIndex index(model.plan, granite_hybrid, files);
@@ -361,7 +364,7 @@ TEST_SUITE("models/weight_index") {
          {std::vector<std::int64_t>{}, {2}, {3, 129}, {3, 2, 2}, {2, 3}, {3, 130, 2}}) {
       CHECK(!layout(wrong, "_scale"));
     }
-    CHECK(!layout({3}, "_scale_inv"));
+    CHECK(layout({3}, "_scale_inv")->per_expert == 1);
   }
 
   TEST_CASE("F8_E4M3 without scales, with others', or where no matrix is, is refused by name") {

@@ -143,7 +143,7 @@ TEST_SUITE("app/inspect/tokenizer_check") {
     const std::int64_t rows = config["vocab_size"];
     config["vocab_size"] = rows - 100;
     texts.folder.write("config.json", to_text(config));
-    CHECK(contains(text_of(texts), "defect: tokenizer.json: has ids up to"));
+    CHECK(contains(text_of(texts), "note: tokenizer.json: has ids up to"));
     config["vocab_size"] = rows + 100;
     texts.folder.write("config.json", to_text(config));
     CHECK(contains(text_of(texts), "note: tokenizer.json: has ids up to"));

@@ -51,12 +51,15 @@ TEST_SUITE("core/engine/request") {
   TEST_CASE("token ids are in the vocabulary") {
     Request request = good();
     request.prompt.push_back(TokenId{20});
-    CHECK(error_of(request) == "request: the prompt holds token ids 0 to 19: 20");
+    CHECK(error_of(request) ==
+          "request: the prompt holds token 20, but the model knows tokens 0 to 19");
     request.prompt.back() = TokenId{-3};
-    CHECK(error_of(request) == "request: the prompt holds token ids 0 to 19: -3");
+    CHECK(error_of(request) ==
+          "request: the prompt holds token -3, but the model knows tokens 0 to 19");
     request = good();
     request.stop_tokens = {TokenId{20}};
-    CHECK(error_of(request) == "request: the list of stop tokens holds token ids 0 to 19: 20");
+    CHECK(error_of(request) ==
+          "request: the list of stop tokens holds token 20, but the model knows tokens 0 to 19");
   }
 
   TEST_CASE("message ends ascend within the prompt") {

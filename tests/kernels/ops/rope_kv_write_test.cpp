@@ -315,6 +315,34 @@ TEST_SUITE("kernels/ops/rope_kv_write") {
     }
   }
 
+  TEST_CASE("the factor on what is turned of queries, in one rounding, and on nothing else") {
+    constexpr float factor = 1.3F;
+    constexpr std::int64_t width = q_width + 2 * kv_width, rotary_dim = 8;
+    const Fixture f;
+    Queue queue = test_queue(best_isa(), 2);
+    TestTensor exact = random_tensor(DType::f32, {tokens, width}, 1),
+               plain(DType::bf16, {tokens, width});
+    for (std::int64_t i = 0; i < plain.size(); ++i) plain.set(i, exact.get(i));
+    for (std::int64_t i = 0; i < plain.size(); ++i) exact.set(i, plain.get(i));
+    TestTensor scaled = plain, exact_arena = f.arena(DType::f32);
+    TestTensor arena = f.arena(DType::bf16), scaled_arena = arena;
+    rope_kv_write(queue, f.op(exact, exact_arena, rotary_dim));
+    rope_kv_write(queue, f.op(plain, arena, rotary_dim));
+    RopeKvWrite op = f.op(scaled, scaled_arena, rotary_dim);
+    op.query_scale.rotated = factor;
+    rope_kv_write(queue, op);
+    CHECK(scaled_arena.everything() == arena.everything());
+    for (std::int64_t i = 0; i < plain.size(); ++i) {
+      const bool is_turned = i % width < q_width && i % width % head_dim < rotary_dim;
+      if (!is_turned) {
+        REQUIRE(scaled.get(i) == plain.get(i));
+        continue;
+      }
+      const double wanted = double{exact.get(i)} * factor;
+      REQUIRE(std::fabs(scaled.get(i) - wanted) <= 0.00391 * std::fabs(wanted) + 1e-6);
+    }
+  }
+
   TEST_CASE("queries alone are what they are among keys and values, and nothing is written") {
     const Fixture f;
     for (const DType dtype : {DType::f32, DType::bf16}) {

@@ -143,6 +143,25 @@ TEST_SUITE("models/families/gemma4") {
     CHECK(plan.layer_inputs->vocab == 262144);
   }
 
+  TEST_CASE("heads of full layers as transformers 5.15 and later write them") {
+    const auto error = [](const char* layers) { return error_of(own, "per_layer_config", layers); };
+    CHECK(contains(error(R"({"2":{"head_dim":32},"4":{"head_dim":24}})"),
+                   "per_layer_config: layer 2 has other heads than those of its kind"));
+    CHECK(contains(error(R"({"2":{"head_dim":32}})"), "layer 2 has other heads"));
+    CHECK(contains(error(R"({"1":{"num_key_value_heads":1}})"), "layer 1 has other heads"));
+    CHECK(contains(error(R"({"5":{"head_dim":32}})"), "\"5\" is no layer"));
+    CHECK(contains(error(R"({"2x":{"head_dim":32}})"), "\"2x\" is no layer"));
+    CHECK(contains(error(R"({"2":{"intermediate_size":8}})"),
+                   "per_layer_config.\"2\".\"intermediate_size\": of a single layer"));
+    CHECK(contains(error(R"({"2":{"num_key_value_heads":3},"4":{"num_key_value_heads":3}})"),
+                   "num_attention_heads"));
+    CHECK(contains(error("[]"), "must be an object"));
+    // All layers alike: transformers writes an empty object.
+    const Plan plan = fixture_plan(own, {{"per_layer_config", "{}"}});
+    CHECK(attention(plan, 2).head_dim == 16);
+    CHECK(attention(plan, 2).kv_heads == 2);
+  }
+
   TEST_CASE("what is not supported or contradicts itself is an error by name") {
     CHECK(contains(error_of(own, "enable_moe_block", "true"), "num_experts: is missing"));
     CHECK(contains(error_of(own, "attention_bias", "true"), "attention_bias"));

@@ -1,5 +1,8 @@
 #include <doctest/doctest.h>
 
+#include <type_traits>
+#include <utility>
+
 #include "tests/support/error_text.h"
 #include "tests/support/plans.h"
 
@@ -24,6 +27,35 @@ bool is_full(const Plan& plan, std::size_t layer) {
 }  // namespace
 
 TEST_SUITE("models/families/qwen3_next") {
+  TEST_CASE("yarn on the part of a head that rotates, as Qwen's recipe for long texts has it") {
+    const auto plan = [](const char* scaling) {
+      return plan_of("qwen3-next-80b-a3b", {{"rope_scaling", scaling}});
+    };
+    const Plan own = plan(R"({"rope_type":"yarn","factor":4.0,)"
+                          R"("original_max_position_embeddings":262144})");
+    const Attention* attention = nullptr;
+    own.visit_parts([&]<typename P>(const P& part) {
+      if constexpr (std::is_same_v<P, Attention>) attention = &part;
+    });
+    REQUIRE(attention != nullptr);
+    const Rope& rope = *attention->rope;
+    CHECK(rope.rotary_dim == 64);
+    CHECK(rope.magnitude == doctest::Approx(1.1386294361119891));
+    CHECK(rope.scaling == "yarn x 4");
+    CHECK(own.positions_max == 4 * 262144);
+    // By the formula of _compute_yarn_parameters of transformers 5.24, whose dim is 64.
+    const std::pair<std::size_t, double> known[] = {{0, 1.0},
+                                                    {10, 0.006493816315762114},
+                                                    {15, 0.0004742398226801046},
+                                                    {18, 7.217387404309113e-05},
+                                                    {22, 3.8498163151487305e-06},
+                                                    {31, 4.137042749857954e-08}};
+    REQUIRE(rope.frequencies.size() == 32);
+    for (const auto& [pair, frequency] : known) {
+      CHECK(rope.frequencies[pair] == doctest::Approx(frequency).epsilon(1e-6));
+    }
+  }
+
   TEST_CASE("three delta layers to one attention layer") {
     const Plan plan = plan_of(name);
     REQUIRE(plan.layers.size() == 48);

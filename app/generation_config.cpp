@@ -1,0 +1,183 @@
+#include "app/generation_config.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <string_view>
+#include <type_traits>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "app/options.h"
+#include "core/base/error.h"
+#include "core/engine/parameter_ranges.h"
+
+namespace hyb::app {
+namespace {
+
+[[noreturn]] void fail_file(const std::string& text) {
+  throw Error(ErrorKind::model, "generation_config.json: " + text);
+}
+
+std::string excerpt_of(const Json& value) { return to_text(value).substr(0, 60); }
+
+/// Null is as if a key were absent.
+const Json* value_of(const Json& config, const char* key) {
+  const auto found = config.find(key);
+  return found == config.end() || found->is_null() ? nullptr : &*found;
+}
+
+[[noreturn]] void fail_file(const char* key, const char* rule, const Json& value) {
+  fail_file(fmt::format("{} must be {}, is {}", key, rule, excerpt_of(value)));
+}
+
+/// What the file says where no flag overrides it.
+template <typename T, typename Field>
+void take_default(const Json& config, const char* key, const std::optional<T>& flag, Field& field) {
+  const Json* const value = flag ? nullptr : value_of(config, key);
+  if (value == nullptr) return;
+  const double number = value->is_number() ? value->get<double>() : std::nan("");
+  const bool fits = std::is_floating_point_v<T>
+                        ? std::isfinite(static_cast<float>(number))
+                        : std::floor(number) == number && std::abs(number) <= 0x7fffffff;
+  if (!fits) fail_file(key, std::is_floating_point_v<T> ? "a number" : "a whole number", *value);
+  field = static_cast<T>(number);
+}
+
+bool wants_sampling(const Json& config) {
+  const Json* const value = value_of(config, "do_sample");
+  if (value == nullptr) return false;
+  if (!value->is_boolean()) fail_file("do_sample", "true or false", *value);
+  return value->get<bool>();
+}
+
+/// A key that would change answers, and the value of it that changes none; null, false and what is
+/// empty change none of any.
+struct Unsupported {
+  const char* key;
+  double neutral;
+  bool is_of_sampling = false;  ///< matters where tokens are drawn at random
+};
+
+constexpr std::array unsupported = {
+    Unsupported{"min_length", 0},
+    Unsupported{"min_new_tokens", 0},
+    Unsupported{"num_beams", 1},
+    Unsupported{"num_beam_groups", 1},
+    Unsupported{"diversity_penalty", 0},
+    Unsupported{"num_return_sequences", 1},
+    Unsupported{"penalty_alpha", 0},
+    Unsupported{"encoder_repetition_penalty", 1},
+    Unsupported{"no_repeat_ngram_size", 0},
+    Unsupported{"encoder_no_repeat_ngram_size", 0},
+    Unsupported{"guidance_scale", 1},
+    Unsupported{"typical_p", 1, true},
+    Unsupported{"epsilon_cutoff", 0, true},
+    Unsupported{"eta_cutoff", 0, true},
+    Unsupported{"top_h", std::numeric_limits<double>::quiet_NaN(), true},
+    Unsupported{"max_time", std::numeric_limits<double>::quiet_NaN()},
+    Unsupported{"begin_suppress_tokens", std::numeric_limits<double>::quiet_NaN()},
+    Unsupported{"forced_bos_token_id", std::numeric_limits<double>::quiet_NaN()},
+    Unsupported{"forced_eos_token_id", std::numeric_limits<double>::quiet_NaN()},
+    Unsupported{"forced_decoder_ids", std::numeric_limits<double>::quiet_NaN()},
+    Unsupported{"force_words_ids", std::numeric_limits<double>::quiet_NaN()},
+    Unsupported{"constraints", std::numeric_limits<double>::quiet_NaN()},
+    Unsupported{"sequence_bias", std::numeric_limits<double>::quiet_NaN()},
+    Unsupported{"exponential_decay_length_penalty", std::numeric_limits<double>::quiet_NaN()},
+    Unsupported{"watermarking_config", std::numeric_limits<double>::quiet_NaN()},
+    Unsupported{"token_healing", std::numeric_limits<double>::quiet_NaN()},
+    Unsupported{"dola_layers", std::numeric_limits<double>::quiet_NaN()},
+};
+
+[[noreturn]] void refuse_key(const char* key, const Json& value) {
+  fail_file(
+      fmt::format("{} {} is not supported, and answers would be others without it; remove the key "
+                  "to run the model all the same",
+                  key, excerpt_of(value)));
+}
+
+void refuse_unsupported(const Json& config, bool samples) {
+  for (const Unsupported& each : unsupported) {
+    const Json* const value = value_of(config, each.key);
+    if (value == nullptr || (each.is_of_sampling && !samples)) continue;
+    const bool is_empty =
+        (value->is_boolean() && !value->get<bool>()) || (value->is_structured() && value->empty());
+    const bool is_neutral = value->is_number() && value->get<double>() == each.neutral;
+    if (!is_empty && !is_neutral) refuse_key(each.key, *value);
+  }
+}
+
+std::vector<std::string> stop_texts(const Json& config) {
+  constexpr const char* key = "stop_strings";
+  const Json* const value = value_of(config, key);
+  if (value == nullptr) return {};
+  const Json list = value->is_array() ? *value : Json::array({*value});
+  std::vector<std::string> texts;
+  for (const Json& text : list) {
+    if (!text.is_string() || text.get_ref<const std::string&>().empty()) {
+      fail_file(key, "a text or a list of texts", *value);
+    }
+    texts.push_back(text.get<std::string>());
+  }
+  return texts;
+}
+
+}  // namespace
+
+GenerationDefaults generation_defaults(const Json& config, const GenerationOptions& flags) {
+  GenerationDefaults defaults;
+  SamplingParams& sampling = defaults.sampling;
+  const bool samples = wants_sampling(config);
+  if (samples) {
+    sampling.temperature = 1.0F;
+    take_default(config, "temperature", flags.temperature, sampling.temperature);
+    take_default(config, "top_k", flags.top_k, sampling.top_k);
+    take_default(config, "top_p", flags.top_p, sampling.top_p);
+    take_default(config, "min_p", flags.min_p, sampling.min_p);
+  }
+  sampling.top_k = top_k_of(sampling.top_k);
+  take_default(config, "repetition_penalty", flags.repetition_penalty, sampling.repetition_penalty);
+  take_default(config, "frequency_penalty", flags.frequency_penalty, sampling.frequency_penalty);
+  take_default(config, "presence_penalty", flags.presence_penalty, sampling.presence_penalty);
+  try {
+    check(sampling, std::numeric_limits<std::int32_t>::max());
+  } catch (const Error& error) {
+    fail_file(fmt::format("{}; fix the file or override it with the flag", error.what()));
+  }
+  refuse_unsupported(config, samples);
+  take_default(config, "max_new_tokens", flags.max_tokens, defaults.max_tokens);
+  if (defaults.max_tokens && *defaults.max_tokens < 1) {
+    fail_file("max_new_tokens", "1 or more", config.at("max_new_tokens"));
+  }
+  if (flags.stop.empty()) defaults.stop = stop_texts(config);
+  return defaults;
+}
+
+std::vector<TokenId> banned_tokens(const Json& config, std::int32_t vocab) {
+  std::vector<TokenId> banned;
+  const auto add = [&](const char* key, const Json& id) {
+    if (!id.is_number_unsigned()) fail_file(key, "token ids", config.at(key));
+    const auto number = id.get<std::uint64_t>();
+    if (number >= static_cast<std::uint64_t>(vocab)) return;
+    banned.push_back(TokenId{static_cast<std::int32_t>(number)});
+  };
+  if (const Json* const ids = value_of(config, "suppress_tokens")) {
+    if (!ids->is_array()) fail_file("suppress_tokens", "a list of token ids", *ids);
+    for (const Json& id : *ids) add("suppress_tokens", id);
+  }
+  if (const Json* const words = value_of(config, "bad_words_ids")) {
+    if (!words->is_array()) fail_file("bad_words_ids", "a list of lists of token ids", *words);
+    for (const Json& word : *words) {
+      if (!word.is_array() || word.size() != 1) refuse_key("bad_words_ids", *words);
+      add("bad_words_ids", word[0]);
+    }
+  }
+  std::sort(banned.begin(), banned.end());
+  banned.erase(std::unique(banned.begin(), banned.end()), banned.end());
+  if (std::ssize(banned) == vocab) fail_file("suppress_tokens leaves no token");
+  return banned;
+}
+
+}  // namespace hyb::app
