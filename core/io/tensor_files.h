@@ -37,7 +37,8 @@ struct MissingFiles {
 ///
 /// Error(model): a listed file is missing, or a listed tensor is in none or in two of the listed
 /// files. A tensor in another listed file than the index says, or one that the index does not list,
-/// is used after a warning.
+/// is used after a warning. An adapter beside the weights is Error(model): they would be run
+/// without it.
 class TensorFiles {
  public:
   explicit TensorFiles(const std::filesystem::path& folder);
