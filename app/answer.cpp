@@ -42,6 +42,44 @@ Json logprobs_json(const Completion& completion, const Tokenizer& tokenizer) {
   return {{"content", std::move(content)}};
 }
 
+/// A token as completions name it: of a part of a character its bytes, "bytes:\\xe2\\x82".
+std::string token_name(const Tokenizer& tokenizer, TokenId token) {
+  const std::string own = tokenizer.bytes_of(token);
+  if (is_well_formed(own)) return own;
+  std::string name = "bytes:";
+  for (const char byte : own) name += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
+  return name;
+}
+
+/// The lists of OpenAI's completions, beside `content`.
+Json with_lists(Json logprobs, const Completion& completion, const Tokenizer& tokenizer) {
+  if (logprobs.is_null()) return logprobs;
+  for (const char* list : {"tokens", "token_logprobs", "top_logprobs", "text_offset"}) {
+    logprobs[list] = Json::array();
+  }
+  std::ptrdiff_t offset = 0;
+  Utf8Stream characters;
+  for (const TokenEvent& event : completion.events) {
+    const std::string name = token_name(tokenizer, event.token);
+    Json top = Json::object();
+    for (const TokenLogprob& likely : event.top) {
+      top.emplace(token_name(tokenizer, likely.token), likely.logprob);
+    }
+    top.emplace(name, event.logprob);
+    logprobs["tokens"].push_back(name);
+    logprobs["token_logprobs"].push_back(event.logprob);
+    logprobs["top_logprobs"].push_back(std::move(top));
+    logprobs["text_offset"].push_back(offset);
+    const bool is_omitted = tokenizer.is_special(event.token) &&
+                            tokenizer.decode(std::span(&event.token, 1), true).empty();
+    std::string text;
+    if (!is_omitted) characters.push(tokenizer.bytes_of(event.token), text);
+    offset +=
+        std::count_if(text.begin(), text.end(), [](char byte) { return (byte & 0xC0) != 0x80; });
+  }
+  return logprobs;
+}
+
 Json message_json(const Completion& completion, const AnswerStart& start) {
   SplitAnswer split = split_answer(completion.text, start);
   if (!split.content.empty() && !split.call.empty()) split.content += "\n\n";
@@ -58,7 +96,10 @@ Json choice_json(const ResponseHead& head, std::size_t index, const Completion& 
   } else {
     choice["text"] = completion.text;
   }
-  choice["logprobs"] = logprobs_json(completion, tokenizer);
+  Json logprobs = logprobs_json(completion, tokenizer);
+  choice["logprobs"] = head.kind == AnswerKind::chat
+                           ? std::move(logprobs)
+                           : with_lists(std::move(logprobs), completion, tokenizer);
   choice["finish_reason"] = name_of(completion.reason);
   return choice;
 }
@@ -97,6 +138,7 @@ Json response_json(const ResponseHead& head, std::span<const Completion> complet
   Json usage = {{"prompt_tokens", first.prompt_tokens},
                 {"completion_tokens", generated},
                 {"total_tokens", first.prompt_tokens + generated},
+                {"prompt_tokens_details", {{"cached_tokens", first.reused_tokens}}},
                 {"reused_tokens", first.reused_tokens},
                 {"reused_from", first.reused_from ? Json(name_of(*first.reused_from)) : Json()},
                 {"prefilled_tokens", prefilled}};

@@ -33,8 +33,11 @@ std::string drafts_text(const SpeculationStats& stats);
 /// A chat.completion or text_completion object with one choice per completion. A chat's thought is
 /// its message's reasoning_content, next to the content; an answer without one has no such key.
 /// Log-probabilities are in the chat form ({"content": [...]}) for both kinds; `bytes` are a
-/// token's own, also where they are a part of a character only. `usage` holds OpenAI's three counts
-/// and ours, of the prompt: reused_tokens, where they came from (reused_from) and, where that was
+/// token's own, also where they are a part of a character only. A completion's have OpenAI's lists
+/// beside it: tokens, token_logprobs, top_logprobs (the drawn token is always among them) and
+/// text_offset, in characters of the choice's text. `usage` holds OpenAI's three counts,
+/// prompt_tokens_details.cached_tokens, which is reused_tokens, and
+/// ours, of the prompt: reused_tokens, where they came from (reused_from) and, where that was
 /// not exact, reused_precision; and prefilled_tokens of all choices together: each but the first
 /// runs the last token at least. Where there were drafts it has completion_tokens_details.
 /// `tokenizer` spells tokens.

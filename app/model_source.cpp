@@ -105,7 +105,7 @@ std::string ModelSource::path_of(std::string_view file) const {
 std::optional<std::string> ModelSource::read(const std::string& file, std::size_t bytes_max) const {
   if (folder_) {
     if (!is_listed(*folder_ / file)) return std::nullopt;
-    return read_whole_file(*folder_ / file, bytes_max);
+    return read_text_file(*folder_ / file, bytes_max);
   }
   const auto bytes =
       embedded(kind_ == Kind::demo ? "demo/" + file : "presets/" + name_ + "/" + file);

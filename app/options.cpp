@@ -256,7 +256,7 @@ CLI::Option* add_system_option(CLI::App& cli, std::string& system, const std::st
   CLI::Option* const option = cli.add_option("--system,--system-prompt", system, help);
   cli.add_option_function<std::string>(
          "--system-file",
-         [&system](const std::string& file) { system = read_whole_file(file, bytes_max); },
+         [&system](const std::string& file) { system = read_text_file(file, bytes_max); },
          "a file that holds the system prompt")
       ->type_name("FILE")
       ->excludes(option);

@@ -466,6 +466,13 @@ std::vector<TokenId> encode_raw(const Tokenizer& tokenizer, std::string_view tex
   return tokens;
 }
 
+bool spells_added_tokens(const Tokenizer& tokenizer, std::string_view text,
+                         std::span<const TokenId> tokens) {
+  if (text.find_first_of("<[") == std::string_view::npos) return false;  // so published ones begin
+  const std::vector<TokenId> others = encode_raw(tokenizer, text, true);
+  return !std::equal(tokens.begin(), tokens.end(), others.begin(), others.end());
+}
+
 void fit_prompt(std::vector<TokenId>& prompt, std::int32_t prompt_max, Truncate truncate) {
   const auto length = static_cast<std::int64_t>(prompt.size());
   if (length <= prompt_max) return;
@@ -497,9 +504,12 @@ void check_utf8(std::string_view text, std::string_view what) {
 
 Json read_messages(const std::string& file) {
   const std::string name = file == "-" ? "stdin" : file;
-  const std::string text = file == "-" ? read_stdin() : read_whole_file(file, std::size_t{1} << 30);
+  const std::string text = file == "-" ? read_stdin() : read_text_file(file, std::size_t{1} << 30);
   Json body = parse_json(text, name, {.bytes_max = std::size_t{1} << 30, .depth_max = 256});
   if (body.is_array()) body = Json::object({{"messages", std::move(body)}});
+  if (body.is_object()) {
+    for (const char* field : {"stream", "stream_options"}) body.erase(field);  // flags decide that
+  }
   const auto messages = body.find("messages");
   if (!body.is_object() || messages == body.end()) {
     throw Error(ErrorKind::usage, name + ": neither an array of messages nor an object with one");

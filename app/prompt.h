@@ -114,6 +114,14 @@ std::string opening_of(const Rendered& rendered, const ThoughtMarkers& markers =
 std::vector<TokenId> encode_raw(const Tokenizer& tokenizer, std::string_view text,
                                 bool allow_special);
 
+/// Whether other tokens than `tokens`, of encode_raw() without them, come of control tokens.
+bool spells_added_tokens(const Tokenizer& tokenizer, std::string_view text,
+                         std::span<const TokenId> tokens);
+
+inline constexpr const char* plain_tokens_warning =
+    "there are control tokens in text to be continued, and they are read as plain text; "
+    "--allow-special reads them as tokens";
+
 enum class Truncate : std::uint8_t { refuse, left, right };
 
 /// Cuts a prompt to `prompt_max` tokens, from its front (left) or its end (right), or throws
@@ -124,8 +132,9 @@ void fit_prompt(std::vector<TokenId>& prompt, std::int32_t prompt_max, Truncate 
 void check_utf8(std::string_view text, std::string_view what);
 
 /// The body of a request in a JSON file ("-": stdin): an object with `messages` and whatever else
-/// it says; an array is the messages alone. Throws Error(usage) where there are no messages or
-/// one is no object with a role, and Error(model) for what is no JSON.
+/// it says but `stream`, as stdout is one; an array is the messages alone. Throws Error(usage)
+/// where there are no messages or one is no object with a role, and Error(model) for what is no
+/// JSON.
 Json read_messages(const std::string& file);
 
 /// {"messages": ...}: a question, and a system prompt unless it is empty. Throws as check_utf8().

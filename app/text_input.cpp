@@ -24,8 +24,10 @@ constexpr std::chrono::milliseconds stdin_patience(1000);
 
 std::string read_input(const char* waiting) {
   const StopAtOnce nothing_to_lose;
-  return read_stream(STDIN_FILENO, "stdin",
-                     {.bytes_max = text_bytes_max, .patience = stdin_patience, .waiting = waiting});
+  return without_mark(
+      read_stream(STDIN_FILENO, "stdin",
+                  {.bytes_max = text_bytes_max, .patience = stdin_patience, .waiting = waiting}),
+      "stdin");
 }
 
 /// Whether stdin is a file that another program, such as a shell's loop, has read a part of.
@@ -93,7 +95,7 @@ void add_text_input(CLI::App& cli, TextInput& input, std::string& model) {
 
 std::string read_text(const TextInput& input) {
   std::optional<std::string> prompt = input.text;
-  if (input.file) prompt = read_whole_file(*input.file, text_bytes_max);
+  if (input.file) prompt = read_text_file(*input.file, text_bytes_max);
   const bool reads_stdin = !input.no_stdin && !is_terminal(Stream::input);
   if (!prompt && !reads_stdin) {
     throw Error(ErrorKind::usage,

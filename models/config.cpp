@@ -96,7 +96,7 @@ Config Config::from_text(std::string_view text, std::string_view source) {
 }
 
 Config Config::from_modelopt(const std::filesystem::path& path) {
-  const Config file(parse_object(read_whole_file(path, config_bytes_max), path.string()),
+  const Config file(parse_object(read_text_file(path, config_bytes_max), path.string()),
                     path.string(), "");
   const std::optional<Config> producer = file.object("producer");
   const std::optional<Config> quantization = file.object("quantization");
@@ -108,7 +108,7 @@ Config Config::from_modelopt(const std::filesystem::path& path) {
 
 Config Config::from_folder(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "config.json";
-  Config config = from_text(read_whole_file(path, config_bytes_max), path.string());
+  Config config = from_text(read_text_file(path, config_bytes_max), path.string());
   const std::filesystem::path modelopt = folder / "hf_quant_config.json";
   if (!config.has("quantization_config") && is_listed(modelopt)) {
     config.modelopt_ = std::make_unique<const Config>(from_modelopt(modelopt));

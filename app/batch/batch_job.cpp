@@ -332,7 +332,6 @@ Json settings_of(const BatchOptions& options) {
           {"system", options.system},
           {"raw", options.raw},
           {"truncate", static_cast<int>(options.truncate)},
-          {"strict", options.strict},
           {"dtype", options.model.dtype},
           {"kv_dtype", options.model.kv_dtype},
           {"state_dtype", options.model.state_dtype},
@@ -368,6 +367,8 @@ Json job_of(const BatchOptions& options, const InputFile& input, const ModelSour
     settings["snapshots"] = options.model.reuse.snapshots;
   }
   if (options.think) settings["think"] = *options.think;
+  if (options.allow_special) settings["allow_special"] = true;
+  if (!options.ignored.empty()) settings["ignore_fields"] = options.ignored;
   if (options.model.batch_invariant) settings["batch_invariant"] = true;
   if (options.model.quantize != "none") settings["quantize"] = options.model.quantize;
   return {{"hyb", version_text()},
@@ -686,6 +687,11 @@ void check_texts(const BatchOptions& options, const InputFile& input, const Mode
     throw Error(ErrorKind::usage,
                 "--think needs a chat, and with --raw lines of text are none: leave --raw out");
   }
+  if (is_text && !options.raw && options.allow_special) {
+    throw Error(ErrorKind::usage,
+                "--allow-special needs --raw where lines are text: they are chats without it, and "
+                "their text never becomes a control token");
+  }
   if (is_text && !options.raw) need_chat_template(source);
   check_think(options.think, source);
 }
@@ -698,7 +704,8 @@ JobTerms terms_of(const BatchOptions& options, Request defaults, RequestLimits l
           .system = options.system,
           .think = options.think,
           .raw = options.raw,
-          .strict = options.strict,
+          .allow_special = options.allow_special,
+          .ignored = options.ignored,
           .truncate = options.truncate};
 }
 

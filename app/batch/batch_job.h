@@ -29,11 +29,12 @@ struct BatchOptions {
   std::optional<LineFormat> format;
   std::string system;
   Think think;
-  bool raw = false;
+  bool raw = false, allow_special = false;
+  std::vector<std::string> ignored;  ///< fields of bodies
   Truncate truncate = Truncate::refuse;
   std::int32_t parallel = 16;
   BatchOrder order = BatchOrder::depth_first;
-  bool ordered = false, retry_failed = false, force = false, strict = false, validate = false;
+  bool ordered = false, retry_failed = false, force = false, validate = false;
   int retry_seconds = 30;
 };
 

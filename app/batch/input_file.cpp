@@ -13,9 +13,11 @@
 
 #include <fmt/format.h>
 
+#include "app/batch/body_fields.h"
 #include "app/prompt.h"
 #include "core/base/error.h"
 #include "core/io/file.h"
+#include "core/text/unicode.h"
 
 namespace hyb::app {
 
@@ -83,20 +85,36 @@ bool read_id(const Json& object, const char* key, std::string& id) {
   return true;
 }
 
-/// What url and method say against the body; empty: nothing.
-std::string endpoint_problem(const Json& object, RequestForm form) {
+/// What url and method say of a line that can't be answered; empty: nothing.
+std::string endpoint_problem(const Json& object) {
   const Json* method = given(object, "method");
   if (method != nullptr && *method != "POST") return "method: only POST is known";
   const Json* url = given(object, "url");
-  if (url == nullptr) return {};
+  if (url == nullptr || *url == "/v1/chat/completions" || *url == "/v1/completions") return {};
+  const std::string name = url->is_string() ? excerpt(url->get_ref<const std::string&>()) : "";
+  const char* advice = name == "/v1/responses"
+                           ? ": write its input as messages and its instructions as a system "
+                             "message of /v1/chat/completions"
+                       : name == "/v1/embeddings" ? ": hyb answers with text and makes none"
+                                                  : "";
+  return fmt::format("url: only /v1/chat/completions and /v1/completions are answered, not {}{}",
+                     name.empty() ? "this" : name, advice);
+}
+
+/// What else is wrong with the parts of OpenAI's line; empty: nothing.
+std::string body_problem(const Json& object, RequestForm form) {
   const bool is_chat = form == RequestForm::messages;
-  if (*url == "/v1/chat/completions") {
-    return is_chat ? "" : "url: chat completions take messages, not prompt";
+  const Json* url = given(object, "url");
+  if (url != nullptr && is_chat != (*url == "/v1/chat/completions")) {
+    return is_chat ? "url: completions take prompt, not messages"
+                   : "url: chat completions take messages, not prompt";
   }
-  if (*url == "/v1/completions") {
-    return is_chat ? "url: completions take prompt, not messages" : "";
+  if (given(object, "body") == nullptr) return {};
+  for (const auto& [name, value] : object.items()) {
+    const bool is_data = name == "messages" || name == "prompt" || name == "model";
+    if (!is_data && is_obeyed_field(name)) return name + ": is beside body, not in it";
   }
-  return "url: only /v1/chat/completions and /v1/completions are answered";
+  return {};
 }
 
 RequestLine from_object(Json object, RequestLine line) {
@@ -104,6 +122,9 @@ RequestLine from_object(Json object, RequestLine line) {
   if (!read_id(object, key, line.custom_id)) {
     return failed(std::move(line), "invalid_request",
                   std::string(key) + " is a text that is not empty");
+  }
+  if (std::string problem = endpoint_problem(object); !problem.empty()) {
+    return failed(std::move(line), "invalid_request", std::move(problem));
   }
   const bool is_openai = given(object, "body") != nullptr;
   if (is_openai && !object["body"].is_object()) {
@@ -117,11 +138,15 @@ RequestLine from_object(Json object, RequestLine line) {
   if (has_messages == (given(body, "prompt") != nullptr)) {
     return failed(std::move(line), "invalid_request",
                   has_messages ? "there are messages and a prompt; which is meant?"
-                               : "there are neither messages nor a prompt");
+                  : given(body, "input") != nullptr
+                      ? "input: is of embeddings or responses; only messages and prompts are "
+                        "answered"
+                      : "there are neither messages nor a prompt");
   }
-  const RequestForm prompted = is_openai ? RequestForm::completion : RequestForm::prompt;
+  const bool is_api = is_openai || given(object, "url") != nullptr;
+  const RequestForm prompted = is_api ? RequestForm::completion : RequestForm::prompt;
   line.form = has_messages ? RequestForm::messages : prompted;
-  if (std::string problem = endpoint_problem(object, line.form); !problem.empty()) {
+  if (std::string problem = body_problem(object, line.form); !problem.empty()) {
     return failed(std::move(line), "invalid_request", std::move(problem));
   }
   line.body = std::move(body);
@@ -196,21 +221,6 @@ bool looks_like_safetensors(std::string_view start) {
          start.substr(8, 2) == "{\"";
 }
 
-/// Of text in UTF-16 or UTF-32, as iconv names it: by its byte order mark, else by every second
-/// byte being 0. Empty: of another.
-std::string wide_encoding(std::string_view start) {
-  const auto begins = [&](std::string_view mark) { return start.starts_with(mark); };
-  if (begins({"\xff\xfe\0\0", 4}) || begins({"\0\0\xfe\xff", 4})) return "UTF-32";
-  if (begins("\xff\xfe") || begins("\xfe\xff")) return "UTF-16";
-  std::array<std::size_t, 2> zeros{};
-  for (std::size_t i = 0; i < start.size(); ++i) zeros[i % 2] += start[i] == '\0' ? 1 : 0;
-  const auto is_ascii = [&](std::size_t high) {
-    return zeros[1 - high] == 0 && zeros[high] * 4 > start.size();
-  };
-  if (is_ascii(1)) return "UTF-16LE";
-  return is_ascii(0) ? "UTF-16BE" : "";
-}
-
 /// A control byte that text has no use for, or one that UTF-8 never has.
 bool is_binary(char letter) {
   const auto byte = static_cast<unsigned char>(letter);
@@ -231,10 +241,7 @@ void refuse_foreign(const std::string& name, std::string_view start) {
   if (looks_like_safetensors(start)) {
     fail(name, "is a safetensors file, not a file of requests");
   }
-  if (const std::string encoding = wide_encoding(start); !encoding.empty()) {
-    fail(name, fmt::format("is text in {0}, and UTF-8 is read: iconv -f {0} -t UTF-8 {1}", encoding,
-                           name));
-  }
+  refuse_wide(start, name);
   if (start.find('\0') != std::string_view::npos) {
     fail(name, "is a binary file: there are zero bytes in it, and lines of text have none");
   }
@@ -286,6 +293,7 @@ std::string line_text(const File& file, std::uint64_t offset, std::uint64_t byte
 
 InputFile InputFile::open(const std::string& name, const std::filesystem::path& scratch) {
   InputFile input = opened(name, scratch);
+  refuse_pointer(input.file_);
   refuse_foreign(input.name_, line_text(input.file_, 0,
                                         std::min<std::uint64_t>(input.file_.size(), start_bytes)));
   input.hash_bytes();

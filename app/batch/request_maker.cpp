@@ -1,7 +1,6 @@
 #include "app/batch/request_maker.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -9,47 +8,14 @@
 
 #include <fmt/format.h>
 
+#include "app/batch/body_fields.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"
 #include "core/engine/parameter_ranges.h"
+#include "core/io/file.h"
 
 namespace hyb::app {
 namespace {
-
-constexpr std::array<std::string_view, 34> body_fields = {"messages",
-                                                          "prompt",
-                                                          "model",
-                                                          "max_tokens",
-                                                          "max_completion_tokens",
-                                                          "temperature",
-                                                          "top_p",
-                                                          "top_k",
-                                                          "min_p",
-                                                          "seed",
-                                                          "stop",
-                                                          "n",
-                                                          "logprobs",
-                                                          "top_logprobs",
-                                                          "frequency_penalty",
-                                                          "presence_penalty",
-                                                          "repetition_penalty",
-                                                          "logit_bias",
-                                                          "ignore_eos",
-                                                          "chat_template_kwargs",
-                                                          "tools",
-                                                          "tool_choice",
-                                                          "documents",
-                                                          "reasoning_effort",
-                                                          "response_format",
-                                                          "add_generation_prompt",
-                                                          "continue_final_message",
-                                                          "user",
-                                                          "metadata",
-                                                          "store",
-                                                          "service_tier",
-                                                          "stream",
-                                                          "stream_options",
-                                                          "parallel_tool_calls"};
 
 [[noreturn]] void refuse(const char* field, const std::string& rule, const Json& value) {
   std::string text = to_text(value);
@@ -94,11 +60,12 @@ void take(const Json& body, const char* field, bool& into) {
 }
 
 void take_max_tokens(const Json& body, Request& request) {
-  for (const char* field : {"max_tokens", "max_completion_tokens"}) {
+  for (const char* field : {"n_predict", "max_tokens", "max_completion_tokens"}) {
     const Json* value = set_value(body, field);
     if (value == nullptr) continue;
     request.max_tokens = int32_of(field, *value);
-    if (!ranges::max_tokens.has(request.max_tokens)) {
+    const bool is_all = request.max_tokens == -1;  // as clients of llama.cpp write it
+    if (!is_all && !ranges::max_tokens.has(request.max_tokens)) {
       refuse(field, "is " + ranges::max_tokens.text(), *value);
     }
   }
@@ -140,7 +107,8 @@ void take_logprobs(const Json& body, SamplingParams& sampling) {
   } else if (asked != nullptr) {
     sampling.logprobs = asked->get<bool>() ? 0 : -1;
   }
-  if (top == nullptr) return;
+  const bool is_off = asked == nullptr || *asked == false;
+  if (top == nullptr || (is_off && *top == 0)) return;
   if (sampling.logprobs < 0) refuse("top_logprobs", "needs logprobs: true", *top);
   sampling.logprobs = int32_of("top_logprobs", *top);
   if (!ranges::logprobs.has(sampling.logprobs)) {
@@ -165,16 +133,20 @@ void take_logit_bias(const Json& body, SamplingParams& sampling) {
   }
 }
 
-/// What would change the answer and is not there: better no answer than a silently different one.
-void refuse_unsupported(const Json& body) {
-  const Json* response_format = set_value(body, "response_format");
-  if (response_format != nullptr && *response_format != Json{{"type", "text"}}) {
-    refuse("response_format", "only {\"type\":\"text\"} is supported", *response_format);
+/// vLLM's: they end the answer also where the model's own do not.
+void take_stop_tokens(const Json& body, Request& request) {
+  take(body, "ignore_eos", request.ignore_eos);
+  const Json* value = set_value(body, "stop_token_ids");
+  if (value == nullptr) return;
+  if (!value->is_array()) refuse("stop_token_ids", "is a list of token ids", *value);
+  if (value->empty()) return;
+  if (std::exchange(request.ignore_eos, false)) request.stop_tokens.clear();
+  for (const Json& id : *value) {
+    request.stop_tokens.push_back(TokenId{int32_of("stop_token_ids", id)});
   }
-  const Json* tool_choice = set_value(body, "tool_choice");
-  if (tool_choice != nullptr && *tool_choice != "auto" && *tool_choice != "none") {
-    refuse("tool_choice", "only auto and none are supported", *tool_choice);
-  }
+}
+
+void check_template_fields(const Json& body) {
   const auto is_object = [](const Json& item) { return item.is_object(); };
   for (const char* field : {"tools", "documents"}) {
     const Json* value = set_value(body, field);
@@ -188,10 +160,29 @@ void refuse_unsupported(const Json& body) {
   }
 }
 
+/// What the body says of thinking: enable_thinking or thinking, as true or false, or as other APIs
+/// write it, as {"type": "enabled"}.
+Think think_of(const Json& body) {
+  Think think;
+  for (const char* field : {"enable_thinking", "thinking"}) {
+    const Json* value = set_value(body, field);
+    if (value == nullptr) continue;
+    const bool is_on = *value == true || *value == Json{{"type", "enabled"}};
+    if (!is_on && *value != false && *value != Json{{"type", "disabled"}}) {
+      refuse(field, R"(is true, false, {"type":"enabled"} or {"type":"disabled"})", *value);
+    }
+    if (think.value_or(is_on) != is_on) refuse(field, "contradicts enable_thinking", *value);
+    think = is_on;
+  }
+  return think;
+}
+
 }  // namespace
 
 void apply_body(const Json& body, Request& request) {
-  refuse_unsupported(body);
+  check_fields(body);
+  check_template_fields(body);
+  static_cast<void>(think_of(body));
   SamplingParams& sampling = request.sampling;
   take_max_tokens(body, request);
   take(body, "temperature", sampling.temperature);
@@ -207,7 +198,7 @@ void apply_body(const Json& body, Request& request) {
   take_logprobs(body, sampling);
   take_logit_bias(body, sampling);
   take(body, "n", request.choices);
-  take(body, "ignore_eos", request.ignore_eos);
+  take_stop_tokens(body, request);
 }
 
 Json template_variables(const Json& body) {
@@ -221,13 +212,44 @@ Json template_variables(const Json& body) {
   return variables;
 }
 
-std::vector<std::string> unknown_fields(const Json& body) {
-  std::vector<std::string> unknown;
-  for (const auto& [key, value] : body.items()) {
-    if (std::find(body_fields.begin(), body_fields.end(), key) == body_fields.end())
-      unknown.push_back(key);
+namespace {
+
+void check_is_read(const Json& body, const Json& variables, const ChatTemplate& chat_template) {
+  for (const char* field : {"tools", "documents", "reasoning_effort"}) {
+    const auto found = variables.find(field);
+    if (found == variables.end() || found->empty() || chat_template.reads(field)) continue;
+    refuse(field, "the model's chat template does not read it, so it would change nothing", *found);
   }
-  return unknown;
+  if (!think_of(body) || chat_template.reads("enable_thinking") ||
+      chat_template.reads("thinking")) {
+    return;
+  }
+  const char* field = set_value(body, "thinking") == nullptr ? "enable_thinking" : "thinking";
+  refuse(field, "the model's chat template reads neither enable_thinking nor thinking",
+         body[field]);
+}
+
+}  // namespace
+
+ChatPrompt chat_prompt(const Json& body, Json messages, Think think,
+                       const ChatTemplate& chat_template) {
+  Json variables = template_variables(body);  // chat_template_kwargs win over all others
+  check_is_read(body, variables, chat_template);
+  if (const Think own = think_of(body)) think = own;
+  variables.update(think_variables(think));
+  return {.messages = std::move(messages), .variables = std::move(variables)};
+}
+
+std::vector<std::string> unread_arguments(const Json& body, const ChatTemplate& chat_template) {
+  std::vector<std::string> unread;
+  const Json* arguments = set_value(body, "chat_template_kwargs");
+  if (arguments == nullptr || !arguments->is_object()) return unread;
+  for (const auto& [name, value] : arguments->items()) {
+    if (chat_template.reads(name)) continue;
+    unread.push_back("chat_template_kwargs: the model's chat template does not read " +
+                     quote_name(name));
+  }
+  return unread;
 }
 
 std::optional<std::string> other_model(const Json& body, std::string_view model) {
@@ -254,6 +276,16 @@ std::vector<TokenId> ids_of(const Json& list, const RequestLimits& limits) {
   return tokens;
 }
 
+/// A text that is continued as it is has no chat template to obey them.
+void refuse_chat_fields(const Json& body) {
+  Json fields = template_variables(body);
+  if (think_of(body)) fields["enable_thinking"] = true;
+  for (const auto& [field, value] : fields.items()) {
+    const bool asks_nothing = value.empty() || value == false;
+    if (!asks_nothing) refuse(field + ": is for chats, and this text is continued as it is");
+  }
+}
+
 void check_messages(const Json& messages) {
   if (!messages.is_array() || messages.empty()) refuse("messages: is a list of at least one");
   for (const Json& message : messages) {
@@ -266,8 +298,9 @@ void check_messages(const Json& messages) {
 
 }  // namespace
 
-MadeRequest RequestMaker::make(const RequestLine& line) {
-  look_at_fields(line.body);
+MadeRequest RequestMaker::make(RequestLine line) {
+  for (const std::string& field : terms_.ignored) line.body.erase(field);
+  warn_of(line.body);
   Request request = terms_.defaults;
   apply_body(line.body, request);
   EncodedPrompt prompt = encode(line);
@@ -280,11 +313,20 @@ MadeRequest RequestMaker::make(const RequestLine& line) {
   return {.request = std::move(request), .start = std::move(prompt.start)};
 }
 
-EncodedPrompt RequestMaker::encode(const RequestLine& line) const {
+std::vector<TokenId> RequestMaker::encode_text(const std::string& text) {
+  std::vector<TokenId> tokens = encode_raw(tokenizer_, text, terms_.allow_special);
+  if (!terms_.allow_special && !warned_.contains(plain_tokens_warning)) {
+    if (spells_added_tokens(tokenizer_, text, tokens)) warn(plain_tokens_warning);
+  }
+  return tokens;
+}
+
+EncodedPrompt RequestMaker::encode(const RequestLine& line) {
   const Json& prompt =
       line.form == RequestForm::messages ? line.body["messages"] : line.body["prompt"];
   const bool is_raw =
       line.form == RequestForm::completion || (line.form == RequestForm::prompt && terms_.raw);
+  if (is_raw) refuse_chat_fields(line.body);
   if (is_raw && prompt.is_array()) return {.tokens = ids_of(prompt, terms_.limits)};
   Json messages = Json::array();
   if (line.form == RequestForm::messages) {
@@ -294,7 +336,7 @@ EncodedPrompt RequestMaker::encode(const RequestLine& line) const {
     if (!prompt.is_string()) refuse("prompt: is a text");
     const auto& text = prompt.get_ref<const std::string&>();
     if (text.empty()) refuse("prompt: is empty");
-    if (is_raw) return {.tokens = encode_raw(tokenizer_, text, false)};
+    if (is_raw) return {.tokens = encode_text(text)};
     if (!terms_.system.empty()) {
       messages.push_back({{"role", "system"}, {"content", terms_.system}});
     }
@@ -308,18 +350,12 @@ EncodedPrompt RequestMaker::encode(const RequestLine& line) const {
             : "the model has no chat template; --chat-template FILE gives it one, --raw continues "
               "prompts without one");
   }
-  Json variables = template_variables(line.body);  // chat_template_kwargs win over all others
-  variables.update(think_variables(terms_.think));
+  for (const std::string& text : unread_arguments(line.body, *chat_template_)) warn(text);
   return encode_chat(*chat_template_, tokenizer_,
-                     {.messages = messages, .variables = std::move(variables)});
+                     chat_prompt(line.body, std::move(messages), terms_.think, *chat_template_));
 }
 
-void RequestMaker::look_at_fields(const Json& body) {
-  for (const std::string& field : unknown_fields(body)) {
-    const std::string name = Json(field).dump(-1, ' ', true);
-    if (terms_.strict) refuse(name + ": is not a field that hyb knows (--strict)");
-    warn("field " + name + " means nothing to hyb and is ignored");
-  }
+void RequestMaker::warn_of(const Json& body) {
   if (const auto other = other_model(body, terms_.model)) {
     warn(fmt::format("lines ask for the model {}; {} answers them", *other, terms_.model));
   }

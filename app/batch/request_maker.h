@@ -20,15 +20,21 @@ namespace hyb::app {
 
 /// Puts what the body of an OpenAI request says about sampling and limits over `request`'s own
 /// values; null means not given. Throws Error(usage) naming the field for a wrong type, for a
-/// number that does not fit, and for what is not supported yet (response_format). The
-/// ranges themselves are checked by hyb::check.
+/// number that does not fit, and as check_fields() for what is not obeyed. The ranges themselves
+/// are checked by hyb::check.
 void apply_body(const Json& body, Request& request);
 
 /// What the chat template gets to see: tools, documents, chat_template_kwargs, ...
 Json template_variables(const Json& body);
 
-/// Fields of the body that mean nothing to hyb.
-std::vector<std::string> unknown_fields(const Json& body);
+/// What `run`, `batch` and `render` give to the chat template, from a body that apply_body() took.
+/// `think` is for bodies that do not say themselves. Throws Error(usage) for tools, documents and
+/// the like where the template never reads them.
+ChatPrompt chat_prompt(const Json& body, Json messages, Think think,
+                       const ChatTemplate& chat_template);
+
+/// A warning for each of chat_template_kwargs that the template never reads.
+std::vector<std::string> unread_arguments(const Json& body, const ChatTemplate& chat_template);
 
 /// The model that the body asks for, quoted, where it is another than `model`.
 std::optional<std::string> other_model(const Json& body, std::string_view model);
@@ -41,7 +47,8 @@ struct JobTerms {
   std::string system;    ///< for lines that are only a prompt; may be empty
   Think think = {};      ///< of lines that are chats and say nothing of it themselves
   bool raw = false;      ///< lines that are only a prompt are continued without the chat template
-  bool strict = false;   ///< a line with an unknown field fails
+  bool allow_special = false;             ///< control tokens in texts to be continued become tokens
+  std::vector<std::string> ignored = {};  ///< fields that are read as if lines did not have them
   Truncate truncate = Truncate::refuse;
 };
 
@@ -60,14 +67,15 @@ class RequestMaker {
 
   /// The request of a line that has no failure yet. Throws Error(usage) or Error(model) saying what
   /// is wrong with it: it can never run.
-  MadeRequest make(const RequestLine& line);
+  MadeRequest make(RequestLine line);
 
   /// Warnings for people since the last call, each said once in the life of this.
   std::vector<std::string> take_warnings();
 
  private:
-  EncodedPrompt encode(const RequestLine& line) const;
-  void look_at_fields(const Json& body);
+  EncodedPrompt encode(const RequestLine& line);
+  std::vector<TokenId> encode_text(const std::string& text);
+  void warn_of(const Json& body);
   void warn(const std::string& text);
 
   const Tokenizer& tokenizer_;

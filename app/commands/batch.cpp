@@ -83,7 +83,17 @@ void add_job_options(CLI::App& cli, BatchFlags& options) {
   cli.add_flag(
       "--force", options.job.force,
       "continue although input, model or settings differ from those of the results so far");
-  cli.add_flag("--strict", options.job.strict, "lines with unknown fields fail");
+  cli.add_option("--ignore-fields", options.job.ignored,
+                 "read lines as if they had no fields of these names, A,B,...; else lines with "
+                 "fields that are not obeyed fail")
+      ->type_name("NAMES")
+      ->delimiter(',')
+      ->check(CLI::Validator(
+          [](const std::string& name) {
+            const bool is_needed = name == "messages" || name == "prompt";
+            return is_needed ? name + " is what a line asks" : std::string();
+          },
+          "", "a field that can be left out"));
   cli.add_flag("--validate", options.job.validate,
                "answer nothing; print the failed results that a run would give");
   cli.add_option("--retry-seconds", options.job.retry_seconds,
@@ -111,6 +121,9 @@ Action describe_batch(CLI::App& cli) {
   add_think_option(cli, options->job.think);
   cli.add_flag("--raw", options->job.raw,
                "continue lines that are only a prompt as they are, without the chat template");
+  cli.add_flag(
+      "--allow-special", options->job.allow_special,
+      "control tokens spelled in texts to be continued (completions, --raw) become tokens");
   cli.add_option("--truncate", options->truncate,
                  "cut prompts that are too long, from their left or their right end")
       ->check(CLI::IsMember({"left", "right"}));

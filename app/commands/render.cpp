@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "app/batch/request_maker.h"
 #include "app/commands/commands.h"
 #include "app/environment.h"
 #include "app/options.h"
@@ -10,6 +11,7 @@
 #include "app/text_input.h"
 #include "app/ui/terminal.h"
 #include "app/ui/text.h"
+#include "core/base/log.h"
 
 namespace hyb::app {
 namespace {
@@ -58,19 +60,19 @@ std::string tokens_text(const std::vector<TokenId>& tokens) {
 }
 
 int render_main(const RenderFlags& options) {
-  Json body = body_of(options);
+  const Json body = body_of(options);
   check_think_alone(options.think, body, options.messages);
-  ChatPrompt prompt{.messages = body["messages"], .variables = Json::object()};
-  body.erase("messages");
-  prompt.variables = std::move(body);
-  if (options.no_generation_prompt) prompt.variables["add_generation_prompt"] = false;
+  Request as_run;
+  apply_body(body, as_run);  // refuses what run and batch refuse
   const ModelSource source =
       ModelSource::find(options.model, read_environment(), options.chat_template);
   const ModelTexts texts = read_texts(source);
   const Tokenizer& tokenizer = need_tokenizer(texts, source);
   const ChatTemplate& chat_template = need_chat_template(texts, source);
   check_think(options.think, chat_template, tokenizer, "--think");
-  prompt.variables.update(think_variables(options.think));
+  for (const std::string& text : unread_arguments(body, chat_template)) log::warning(text);
+  ChatPrompt prompt = chat_prompt(body, body["messages"], options.think, chat_template);
+  if (options.no_generation_prompt) prompt.variables["add_generation_prompt"] = false;
   if (options.tokens) {
     write_output(tokens_text(encode_chat(chat_template, tokenizer, prompt).tokens));
     return 0;

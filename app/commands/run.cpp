@@ -6,6 +6,7 @@
 #include <ctime>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "app/answer.h"
 #include "app/batch/request_maker.h"
@@ -53,10 +54,6 @@ Json body_of(const RunFlags& options) {
   if (!options.messages.empty()) {
     Json body = read_messages(options.messages);
     check_think_alone(options.think, body, options.messages);
-    for (const std::string& field : unknown_fields(body)) {
-      log::warning(fmt::format("{}: field {} means nothing to hyb and is ignored", options.messages,
-                               quote_name(field)));
-    }
     return body;
   }
   const std::string text = read_text(options.input);
@@ -70,12 +67,16 @@ EncodedPrompt encode(const RunFlags& options, const Session& session, const Json
   const Tokenizer& tokenizer = session.need_tokenizer();
   if (options.raw) {
     const std::string text = body["prompt"];
-    return {.tokens = encode_raw(tokenizer, text, options.allow_special)};
+    std::vector<TokenId> tokens = encode_raw(tokenizer, text, options.allow_special);
+    if (!options.allow_special && spells_added_tokens(tokenizer, text, tokens)) {
+      log::warning(plain_tokens_warning);
+    }
+    return {.tokens = std::move(tokens)};
   }
-  Json variables = template_variables(body);
-  variables.update(think_variables(options.think));
-  return encode_chat(session.need_chat_template(), tokenizer,
-                     {.messages = body["messages"], .variables = std::move(variables)});
+  const ChatTemplate& chat_template = session.need_chat_template();
+  for (const std::string& text : unread_arguments(body, chat_template)) log::warning(text);
+  return encode_chat(chat_template, tokenizer,
+                     chat_prompt(body, body["messages"], options.think, chat_template));
 }
 
 struct PreparedRequest {

@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <fstream>
@@ -133,14 +134,69 @@ bool is_listed(const std::filesystem::path& path) {
          std::filesystem::file_type::not_found;
 }
 
-std::string read_whole_file(const std::filesystem::path& path, std::size_t bytes_max) {
-  const File file(path);
+namespace {
+
+std::string read_whole(const File& file, std::size_t bytes_max) {
   if (file.size() > bytes_max) {
-    fail(path, fmt::format("has {} bytes, at most {} are read", file.size(), bytes_max));
+    fail(file.path(), fmt::format("has {} bytes, at most {} are read", file.size(), bytes_max));
   }
   std::string text(static_cast<std::size_t>(file.size()), '\0');
   file.read(0, std::as_writable_bytes(std::span(text)));
   return text;
+}
+
+/// Of text in UTF-16 or UTF-32, as iconv names it; empty: of another.
+std::string wide_encoding(std::string_view start) {
+  const auto begins = [&](std::string_view mark) { return start.starts_with(mark); };
+  if (begins({"\xff\xfe\0\0", 4}) || begins({"\0\0\xfe\xff", 4})) return "UTF-32";
+  if (begins("\xff\xfe") || begins("\xfe\xff")) return "UTF-16";
+  std::array<std::size_t, 2> zeros{};
+  for (std::size_t i = 0; i < start.size(); ++i) zeros[i % 2] += start[i] == '\0' ? 1 : 0;
+  const auto is_ascii = [&](std::size_t high) {
+    return zeros[1 - high] == 0 && zeros[high] > 1 && zeros[high] * 4 > start.size();
+  };
+  if (is_ascii(1)) return "UTF-16LE";
+  return is_ascii(0) ? "UTF-16BE" : "";
+}
+
+constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+
+}  // namespace
+
+std::string read_whole_file(const std::filesystem::path& path, std::size_t bytes_max) {
+  return read_whole(File(path), bytes_max);
+}
+
+void refuse_pointer(const File& file) {
+  constexpr std::string_view first = "version https://git-lfs.github.com/spec/";
+  constexpr std::size_t pointer_bytes_max = 1024;
+  if (file.size() < first.size() || file.size() > pointer_bytes_max) return;
+  std::string start(first.size(), '\0');
+  file.read(0, std::as_writable_bytes(std::span(start)));
+  if (start != first) return;
+  fail(file.path(),
+       "is a pointer of Git LFS, not the file itself: the repository was cloned without it; "
+       "git lfs pull in its folder fetches the file");
+}
+
+void refuse_wide(std::string_view text, std::string_view source) {
+  constexpr std::size_t start_bytes = 4096;
+  const std::string encoding = wide_encoding(text.substr(0, start_bytes));
+  if (encoding.empty()) return;
+  fail(source, fmt::format("is text in {0}, and UTF-8 is read: iconv -f {0} -t UTF-8 {1}", encoding,
+                           source));
+}
+
+std::string without_mark(std::string text, std::string_view source) {
+  refuse_wide(text, source);
+  if (text.starts_with(byte_order_mark)) text.erase(0, byte_order_mark.size());
+  return text;
+}
+
+std::string read_text_file(const std::filesystem::path& path, std::size_t bytes_max) {
+  const File file(path);
+  refuse_pointer(file);
+  return without_mark(read_whole(file, bytes_max), path.string());
 }
 
 std::string first_line(const std::filesystem::path& path) {

@@ -95,6 +95,19 @@ bool is_listed(const std::filesystem::path& path);
 /// Throws Error(model) that names the file: missing, not a regular file, too large, unreadable.
 std::string read_whole_file(const std::filesystem::path& path, std::size_t bytes_max);
 
+/// Throws Error(model) where a pointer of Git LFS lies in place of the file.
+void refuse_pointer(const File& file);
+
+/// Throws Error(model) that begins with `source` for text in UTF-16 or UTF-32, as its first bytes
+/// show: by a byte order mark, or by every second byte being 0.
+void refuse_wide(std::string_view text, std::string_view source);
+
+/// Text that is to be UTF-8: without its byte order mark. Throws as refuse_wide().
+std::string without_mark(std::string text, std::string_view source);
+
+/// read_whole_file() of a text: without_mark(), and no pointer of Git LFS.
+std::string read_text_file(const std::filesystem::path& path, std::size_t bytes_max);
+
 /// The first line of a file of /proc or /sys, which have no size; empty where it cannot be read.
 std::string first_line(const std::filesystem::path& path);
 

@@ -203,8 +203,24 @@ std::string format_text_of(const fs::path& file) {
 
 }  // namespace
 
+std::string adapter_text(const fs::path& folder) {
+  if (!is_listed(folder / "adapter_config.json")) return {};
+  for (const char* name :
+       {"adapter_model.safetensors", "adapter_model.bin", "adapters.safetensors"}) {
+    if (!is_listed(folder / name)) continue;
+    return fmt::format(
+        "{} is an adapter (LoRA or the like) for the base model that adapter_config.json names, "
+        "and "
+        "none is applied: PEFT merges it into the weights, "
+        "AutoPeftModelForCausalLM.from_pretrained(OLD).merge_and_unload().save_pretrained(NEW)",
+        quote_name(name));
+  }
+  return {};
+}
+
 std::string other_format_text(const fs::path& path) {
   if (!is_folder(path)) return format_text_of(path);
+  if (std::string adapter = adapter_text(path); !adapter.empty()) return adapter;
   const std::vector<std::string> names = entries(path);
   if (std::any_of(names.begin(), names.end(),
                   [](const std::string& name) { return name.ends_with(".safetensors"); })) {

@@ -21,9 +21,13 @@ struct HubEnvironment {
 /// ~/.cache/huggingface/hub. Empty when nothing is set.
 std::filesystem::path hub_folder(const HubEnvironment& environment);
 
+/// A sentence about the adapter in `folder` and what to do about it: PEFT's adapter_config.json
+/// with weights beside it, which transformers applies to a model of the same folder; empty: none.
+std::string adapter_text(const std::filesystem::path& folder);
+
 /// A sentence about weights in `path`, a file or a folder, in a format that is not read: GGUF,
 /// pickles
-/// (.bin, .pt), ONNX; empty where there are none or safetensors besides.
+/// (.bin, .pt), ONNX, or of an adapter alone; empty where there are none or safetensors besides.
 std::string other_format_text(const std::filesystem::path& path);
 
 /// The names under which models of the Hugging Face cache are found, sorted: org/name for the

@@ -302,6 +302,7 @@ std::uint64_t read_header_length(const File& file) {
 }  // namespace
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path) {
+  refuse_pointer(file_);
   const std::uint64_t length = read_header_length(file_);
   std::string text(static_cast<std::size_t>(length), '\0');
   file_.read(length_bytes, std::as_writable_bytes(std::span(text)));

@@ -11,6 +11,7 @@
 #include "core/base/log.h"
 #include "core/base/strings.h"
 #include "core/io/file.h"
+#include "core/io/model_folder.h"
 
 namespace hyb {
 namespace {
@@ -124,7 +125,7 @@ class IndexReader {
 }  // namespace
 
 ShardIndex read_shard_index(const std::filesystem::path& path) {
-  const std::string text = read_whole_file(path, index_bytes_max);
+  const std::string text = read_text_file(path, index_bytes_max);
   IndexReader reader(path);
   // The parser would take a NUL byte for the end of the text.
   if (text.find('\0') != std::string::npos) reader.fail("not valid JSON: it holds a NUL byte");
@@ -208,6 +209,11 @@ TensorFiles TensorFiles::of_file(const std::filesystem::path& file) {
 }
 
 TensorFiles::TensorFiles(const std::filesystem::path& folder, IsUnneeded is_unneeded) {
+  if (const std::string adapter = adapter_text(folder); !adapter.empty() && are_in(folder)) {
+    throw Error(ErrorKind::model,
+                fmt::format("{}: beside the weights, {}; to run them without it, move it elsewhere",
+                            folder.string(), adapter));
+  }
   if (is_listed(folder / single_name)) {
     open_one(folder / single_name);
     return;

@@ -37,7 +37,8 @@ struct MissingFiles {
 ///
 /// Error(model): a listed file is missing, or a listed tensor is in two of the listed files. What
 /// is listed and in none of them is a warning, as is a tensor in another listed file than the index
-/// says, or one that the index does not list; these are used.
+/// says, or one that the index does not list; these are used. An adapter beside the weights is
+/// Error(model), too: they would be run without it.
 class TensorFiles {
  public:
   /// Says of a tensor by its name that no model needs it. A listed file that is said to hold such

@@ -152,6 +152,12 @@ void ChatTemplate::use_with_tools(ChatTemplate other) {
   parts_->with_tools.emplace(std::move(other));
 }
 
+bool ChatTemplate::reads(const std::string& variable) const {
+  if (parts_->with_tools && parts_->with_tools->reads(variable)) return true;
+  const bool is_for_other = parts_->with_tools && variable == "tools";
+  return !is_for_other && parts_->parsed.names.contains(variable);
+}
+
 Rendered ChatTemplate::render(const Json& messages, const Json& variables,
                               const RenderLimits& limits, std::optional<std::tm> now) const {
   check_object(variables);
@@ -181,7 +187,7 @@ constexpr std::size_t template_bytes_max = std::size_t{16} << 20;
 /// Empty if there is no such file.
 std::optional<std::string> read_small_file(const std::filesystem::path& path) {
   if (!is_listed(path)) return std::nullopt;
-  return read_whole_file(path, template_bytes_max);
+  return read_text_file(path, template_bytes_max);
 }
 
 /// `chat_template` of a JSON file; a string is the template named default.
@@ -231,7 +237,7 @@ std::vector<NamedTemplate> find_chat_templates(const std::filesystem::path& fold
 }
 
 std::string read_chat_template(const std::filesystem::path& file) {
-  if (file.extension() != ".json") return read_whole_file(file, template_bytes_max);
+  if (file.extension() != ".json") return read_text_file(file, template_bytes_max);
   for (NamedTemplate& entry : templates_in(file)) {
     if (entry.name == "default") return std::move(entry.text);
   }

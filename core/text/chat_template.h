@@ -60,6 +60,10 @@ class ChatTemplate {
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
   ~ChatTemplate();
 
+  /// Whether an expression of it names the variable, so that it may change a prompt. The template
+  /// for conversations with tools counts for `tools`.
+  bool reads(const std::string& variable) const;
+
   /// `messages`: array of objects as in the OpenAI API, in any of the forms that MessageForms fits
   /// to the template. `variables`: an object (or null) of everything else: tools, documents,
   /// bos_token, add_generation_prompt, ...; the members of its `chat_template_kwargs` become

@@ -117,7 +117,9 @@ TEST_SUITE("app/surface_batch") {
       CHECK(body["object"] == "text_completion");
       REQUIRE(body["choices"].size() == 2);
       CHECK(body["choices"][1]["index"] == 1);
-      CHECK(body["choices"][0]["logprobs"]["content"][0]["top_logprobs"].size() == 1);
+      const Json& logprobs = body["choices"][0]["logprobs"];
+      CHECK(logprobs["content"][0]["top_logprobs"].size() == 1);
+      CHECK(logprobs["tokens"].size() == logprobs["content"].size());
     }
     CHECK(failed == 5);
     CHECK(all.contains("line-3"));
@@ -127,6 +129,83 @@ TEST_SUITE("app/surface_batch") {
     const ToolResult checked = run_tool({.arguments = {"batch", job.in, "--validate", "-n", "8"}});
     CHECK(checked.exit_code == 5);
     CHECK(std::count(checked.out.begin(), checked.out.end(), '\n') == 5);
+  }
+
+  TEST_CASE("completions have OpenAI's lists of log-probabilities, usage its cached tokens") {
+    const std::string line =
+        R"("body":{"prompt":"The red box holds a coin. The blue bag holds a key. The red )"
+        R"(box holds a","max_tokens":6,"logprobs":2,"ignore_eos":true}})";
+    const Job job(R"({"custom_id":"a",)" + line + "\n" + R"({"custom_id":"b",)" + line + "\n");
+    CHECK(job.run({"--parallel", "1"}).exit_code == 0);
+    std::int64_t cached = 0;
+    for (const Json& result : results(job.out)) {
+      const Json& body = result["response"]["body"];
+      const Json& lists = body["choices"][0]["logprobs"];
+      std::string text;
+      for (std::size_t i = 0; i < 6; ++i) {
+        const std::string token = lists["tokens"][i];
+        CHECK(lists["text_offset"][i] == text.size());  // all ASCII
+        CHECK(lists["token_logprobs"][i] == lists["content"][i]["logprob"]);
+        CHECK(lists["top_logprobs"][i].size() >= 2);
+        CHECK(lists["top_logprobs"][i][token] == lists["token_logprobs"][i]);
+        if (token != "<|end_of_text|>") text += token;  // after the answer, none of its text
+      }
+      CHECK(body["choices"][0]["text"] == text);
+      const Json& usage = body["usage"];
+      CHECK(usage["prompt_tokens_details"]["cached_tokens"] == usage["reused_tokens"]);
+      cached = std::max<std::int64_t>(cached, usage["reused_tokens"]);
+    }
+    CHECK(cached > 0);
+  }
+
+  TEST_CASE("control tokens in texts to be continued: a warning, or --allow-special reads them") {
+    const Job job(R"({"body":{"prompt":"<|end_of_text|>Hello","max_tokens":1}})"
+                  "\n"
+                  R"({"body":{"prompt":"<|end_of_text|>Hello","max_tokens":1}})"
+                  "\n");
+    const auto prompt_tokens = [&] {
+      const Json tokens = results(job.out)[0]["response"]["body"]["usage"]["prompt_tokens"];
+      return tokens.get<int>();
+    };
+    const ToolResult plain = job.run();
+    CHECK(plain.exit_code == 0);
+    const std::size_t first = plain.err.find("control tokens");
+    REQUIRE(first != std::string::npos);
+    CHECK(plain.err.find("control tokens", first + 1) == std::string::npos);  // once
+    const int many = prompt_tokens();
+    CHECK(contains(job.run({"--allow-special"}).err, "--allow-special is given, was not given"));
+    std::filesystem::remove(job.out);
+    const ToolResult special = job.run({"--allow-special", "--force"});
+    CHECK(special.exit_code == 0);
+    CHECK_FALSE(contains(special.err, "control tokens"));
+    CHECK(prompt_tokens() == 2);
+    CHECK(many > 5);
+    const Job text("<|end_of_text|>Hello\n");
+    CHECK(text.run({"--allow-special"}).exit_code == 2);
+    CHECK(text.run({"--allow-special", "--raw"}).exit_code == 0);
+  }
+
+  TEST_CASE("fields that are not obeyed fail their line, unless --ignore-fields names them") {
+    const Job job(
+        "{\"id\":\"a\",\"prompt\":\"Hello\",\"min_tokens\":5}\n"
+        "{\"id\":\"b\",\"prompt\":\"Hello\",\"label\":7}\n"
+        "{\"id\":\"c\",\"prompt\":\"Hello\",\"user\":\"x\"}\n"
+        "{\"id\":\"d\",\"body\":{\"prompt\":\"Hello\",\"reasoning_effort\":\"low\"}}\n"
+        "{\"id\":\"e\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],"
+        "\"documents\":[{\"text\":\"y\"}]}\n");
+    CHECK(job.run().exit_code == 5);
+    const auto all = answers(job.out);
+    CHECK(contains(all.at("a"), "min_tokens: only 0 is obeyed, got 5"));
+    CHECK(contains(all.at("b"), "label: is not obeyed"));
+    CHECK_FALSE(contains(all.at("c"), "error"));
+    CHECK(contains(all.at("d"), "reasoning_effort: is for chats"));
+    CHECK(contains(all.at("e"), "documents: the model's chat template does not read it"));
+    std::filesystem::remove(job.out);
+    const std::vector<std::string> ignoring = {"--force", "--ignore-fields",
+                                               "min_tokens,label,reasoning_effort,documents"};
+    CHECK(job.run(ignoring).exit_code == 0);
+    CHECK(answers(job.out).at("a") == answers(job.out).at("c"));
+    CHECK(job.run({"--ignore-fields", "prompt"}).exit_code == 2);
   }
 
   TEST_CASE("another job's output is refused, unless forced") {

@@ -43,8 +43,9 @@ std::string folder_with_templates(const TemporaryFolder& folder, bool has_defaul
   }
   Json named = Json::array();
   const auto add = [&](const char* name) {
-    named.push_back(
-        {{"name", name}, {"template", std::string(name) + ": {{ messages[0].content }}"}});
+    named.push_back({{"name", name},
+                     {"template", std::string(name) + ": {{ messages[0].content }}" +
+                                      (name == std::string_view("rag") ? "" : "{{ tools[1] }}")}});
   };
   if (has_default) add("default");
   add("tool_use");
@@ -103,14 +104,22 @@ TEST_SUITE("app/surface_messages") {
     const TemporaryFolder folder;
     Json body = {{"messages", parse_json(conversation, "c")}};
     body["max_tokens"] = 3;
-    body["zeta"] = 1;
+    body["user"] = "somebody";
+    body["stream"] = true;
     body["model"] = "another";
     const std::string file = folder.write("body.json", to_text(body)).string();
     const ToolResult run =
         tool({"run", texts, "--messages", file, "-n", "6", "--ignore-eos", "--json"});
     CHECK(parse_json(run.out, "stdout")["usage"]["completion_tokens"] == 3);
-    CHECK(contains(run.err, "field \"zeta\" means nothing to hyb"));
     CHECK(contains(run.err, "body.json asks for the model \"another\"; "));
+    body["guided_json"] = Json::object();
+    folder.write("body.json", to_text(body));
+    for (const char* command : {"run", "render"}) {
+      const ToolResult refused = tool({command, texts, "--messages", file});
+      CHECK(refused.exit_code == 2);
+      CHECK(contains(refused.err, "guided_json: is not obeyed"));
+    }
+    body.erase("guided_json");
     body["n"] = 2;
     folder.write("body.json", to_text(body));
     const ToolResult two = tool({"run", texts, "--messages", file});
@@ -225,7 +234,71 @@ TEST_SUITE("app/surface_messages") {
                                        "tools": [{"type": "function"}]})")
             .string();
     CHECK(tool({"render", model, "--messages", asked}).out == "tool_use: x");
-    CHECK(tool({"render", model, "--messages", asked, "--chat-template", "rag"}).out == "rag: x");
+    const ToolResult without =
+        tool({"render", model, "--messages", asked, "--chat-template", "rag"});
+    CHECK(without.exit_code == 2);
+    CHECK(contains(without.err, "tools: the model's chat template does not read it"));
+  }
+
+  TEST_CASE("render shows the very prompt that run and batch run, whatever the body says") {
+    const TemporaryFolder folder;
+    const std::string file = (folder.path() / "body.json").string();
+    const std::string in = (folder.path() / "in").string(), out = (folder.path() / "out").string();
+    constexpr const char* tools =
+        R"("tools":[{"type":"function","function":{"name":"f","parameters":{}}}])";
+    std::string plain;
+    for (const std::string& members :
+         {std::string(R"("temperature":0)"), std::string(tools),
+          tools + std::string(R"(,"tool_choice":"none")"),
+          std::string(R"("enable_thinking":false)"),
+          std::string(R"("thinking":{"type":"enabled"},"store":true)"),
+          std::string(R"("chat_template_kwargs":{"enable_thinking":false})")}) {
+      CAPTURE(members);
+      const std::string body =
+          R"({"messages":[{"role":"user","content":"x"}],"max_tokens":1,)" + members + "}\n";
+      folder.write("body.json", body);
+      folder.write("in", body);
+      const ToolResult rendered = tool({"render", lists, "--messages", file, "--tokens"});
+      CHECK(rendered.exit_code == 0);
+      const std::size_t shown = parse_json(rendered.out, "ids").size();
+      const Json run = parse_json(tool({"run", lists, "--messages", file, "--json"}).out, "run");
+      CHECK(run["usage"]["prompt_tokens"] == shown);
+      CHECK(tool({"batch", lists, in, "-o", out, "--force"}).exit_code == 0);
+      const Json result = parse_json(content(out), "out");
+      CHECK(result["response"]["body"]["usage"]["prompt_tokens"] == shown);
+      std::filesystem::remove(out);
+      if (plain.empty()) plain = rendered.out;
+      const bool is_plain = members.ends_with("0") || members.ends_with(R"("none")");
+      CHECK((rendered.out == plain) == (is_plain || contains(members, "enabled")));
+    }
+  }
+
+  TEST_CASE("a byte order mark is no part of a text, and another encoding is named") {
+    const TemporaryFolder folder;
+    const std::string mark = "\xEF\xBB\xBF";
+    for (const auto& entry : std::filesystem::directory_iterator(texts)) {
+      const auto name = entry.path().filename();
+      const bool is_text = name.extension() == ".json" || name.extension() == ".jinja";
+      folder.write(name.string(), (is_text ? mark : "") + content(entry.path()));
+    }
+    const std::string model = folder.path().string();
+    const std::string prompt = folder.write("prompt", mark + "Hello").string();
+    const std::string body =
+        folder.write("body", mark + R"([{"role":"user","content":"Hello"}])").string();
+    const std::string shown = tool({"render", texts, "-p", "Hello", "--tokens"}).out;
+    CHECK(tool({"render", model, "-f", prompt, "--tokens"}).out == shown);
+    CHECK(tool({"render", model, "--tokens"}, mark + "Hello").out == shown);
+    CHECK(tool({"render", model, "--messages", body, "--tokens"}).out == shown);
+    CHECK(tool({"render", model, "--messages", "-", "--tokens"}, content(body)).out == shown);
+    CHECK(tool({"run", model, "-p", "Hello", "-n", "3"}).out ==
+          tool({"run", texts, "-p", "Hello", "-n", "3"}).out);
+    const std::string wide = folder.write("wide", std::string("\xff\xfeh\0", 4)).string();
+    for (const char* option : {"-f", "--messages", "--system-file", "--chat-template"}) {
+      CAPTURE(option);
+      const ToolResult refused = tool({"render", texts, option, wide}, "x");
+      CHECK(refused.exit_code == 3);
+      CHECK(contains(refused.err, "wide: is text in UTF-16, and UTF-8 is read"));
+    }
   }
 
   TEST_CASE("without a default among its templates a model says their names") {

@@ -273,6 +273,36 @@ TEST_SUITE("app/surface_run") {
     CHECK(contains(error(pieces.path()), "There is a tokenizer.model, which is not read"));
   }
 
+  TEST_CASE("pointers of Git LFS and adapters are named in place of a model's files") {
+    const std::string pointer =
+        "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n";
+    for (const char* name : {"model.safetensors", "tokenizer.json", "tokenizer_config.json",
+                             "config.json", "generation_config.json", "chat_template.jinja"}) {
+      CAPTURE(name);
+      const TemporaryFolder folder;
+      std::filesystem::copy(fixture, folder.path());
+      folder.write(name, pointer);
+      const ToolResult result = tool({"run", folder.path().string(), "-p", "x"});
+      CHECK(result.exit_code == 3);
+      CHECK(contains(result.err, std::string(name) + ": is a pointer of Git LFS"));
+    }
+    const TemporaryFolder adapter;
+    adapter.write("adapter_config.json", R"({"peft_type":"LORA"})");
+    adapter.write("adapter_model.safetensors", safetensors_bytes("{}", ""));
+    const auto error = [&] {
+      const ToolResult result = tool({"run", adapter.path().string(), "--raw", "-p", "x"});
+      CHECK(result.exit_code == 3);
+      return result.err;
+    };
+    CHECK(contains(error(), "has no config.json; \"adapter_model.safetensors\" is an adapter"));
+    std::filesystem::copy_file(fixture + "/config.json", adapter.path() / "config.json");
+    CHECK(contains(error(), "holds no model.safetensors and no"));
+    CHECK(contains(error(), "is an adapter"));
+    std::filesystem::copy_file(fixture + "/model.safetensors",
+                               adapter.path() / "model.safetensors");
+    CHECK(contains(error(), "beside the weights, \"adapter_model.safetensors\" is an adapter"));
+  }
+
   TEST_CASE("weights with a NaN fail the request and are never answered from") {
     const TemporaryFolder folder;
     const std::filesystem::path weights = copy_demo(folder) / "model.safetensors";

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -196,7 +197,8 @@ struct Template {
   std::string name;    ///< of the file, for messages
   std::string source;  ///< with line ends normalised
   Body body{};
-  std::size_t literals = 0;  ///< literals and data are numbered below it
+  std::size_t literals = 0;       ///< literals and data are numbered below it
+  std::set<std::string> names{};  ///< that its expressions read: variables, functions, parameters
 };
 
 }  // namespace hyb::jinja

@@ -92,7 +92,8 @@ class ExpressionParser {
   /// The number for the next literal or data.
   std::size_t next_literal() { return literals_++; }
   std::size_t literals() const { return literals_; }
-  /// All names read since the set was cleared: shows which special names a macro uses.
+  /// All names read since the set was cleared. Of macros without the special names that each has
+  /// for itself.
   std::set<std::string>& names() { return names_; }
 
  private:
@@ -669,6 +670,7 @@ class StatementParser {
   }
 
   std::size_t literals() const { return expressions_.literals(); }
+  const std::set<std::string>& names() { return expressions_.names(); }
 
  private:
   using Names = std::initializer_list<std::string_view>;
@@ -822,7 +824,8 @@ class StatementParser {
     made->uses_varargs = uses("varargs");
     made->uses_kwargs = uses("kwargs");
     made->uses_caller = uses("caller");
-    used = std::move(outer);
+    for (const char* special : {"varargs", "kwargs", "caller"}) used.erase(special);
+    used.merge(outer);
     return made;
   }
 
@@ -871,6 +874,7 @@ Template parse_template(std::string_view source, std::string_view source_name) {
   StatementParser parser(stream);
   parsed.body = parser.whole();
   parsed.literals = parser.literals();
+  parsed.names = parser.names();
   return parsed;
 }
 

@@ -193,6 +193,21 @@ TEST_SUITE("app/batch/request_line") {
     CHECK(jsonl(R"({"custom_id":"e","body":7})").custom_id == "e");
   }
 
+  TEST_CASE("other endpoints are refused by name, and fields beside the body") {
+    CHECK(contains(failure(R"({"url":"/v1/embeddings","body":{"input":"x"}})"),
+                   "not /v1/embeddings: hyb answers with text"));
+    CHECK(contains(failure(R"({"url":"/v1/responses","body":{"input":"x"}})"),
+                   "not /v1/responses: write its input as messages"));
+    CHECK(contains(failure(R"({"url":"/v1/moderations","body":{"input":"x"}})"),
+                   "not /v1/moderations"));
+    CHECK(contains(failure(R"({"url":7,"body":{"prompt":"x"}})"), "not this"));
+    CHECK(contains(failure(R"({"body":{"input":"x"}})"), "input: is of embeddings or responses"));
+    CHECK(contains(failure(R"({"body":{"prompt":"x"},"temperature":0})"),
+                   "temperature: is beside body, not in it"));
+    CHECK(failure(R"({"body":{"prompt":"x"},"label":0,"model":"m"})").empty());
+    CHECK(jsonl(R"({"url":"/v1/completions","prompt":"x"})").form == RequestForm::completion);
+  }
+
   TEST_CASE("what is wrong with a line is said and never thrown") {
     for (const char* line : {"", "{", "nonsense", "{\"prompt\":\"\xff\"}", "{\"prompt\":1,}",
                              R"({"a":1,"a":2})", "{\"prompt\":\"x\"} {}"}) {

@@ -26,7 +26,7 @@ TEST_SUITE("app/batch/body_fields") {
             "seed":18446744073709551615,"stop":["a","b"],"n":3,"logprobs":true,"top_logprobs":4,
             "frequency_penalty":1,
             "presence_penalty":-1,"repetition_penalty":1.5,"logit_bias":{"12":-100},
-            "ignore_eos":true})");
+            "ignore_eos":true,"enable_thinking":true,"thinking":{"type":"enabled"}})");
     CHECK(request.max_tokens == 5);
     CHECK(request.sampling.temperature == 0.5F);
     CHECK(request.sampling.top_p == 0.9F);
@@ -56,12 +56,26 @@ TEST_SUITE("app/batch/body_fields") {
 
   TEST_CASE("other spellings") {
     CHECK(applied(R"({"max_completion_tokens":6})").max_tokens == 6);
+    CHECK(applied(R"({"n_predict":6})").max_tokens == 6);
+    CHECK(applied(R"({"max_tokens":-1})").max_tokens == -1);
     CHECK(applied(R"({"stop":"x"})").stop == std::vector<std::string>{"x"});
     CHECK(applied(R"({"top_k":-1})").sampling.top_k == 0);
     CHECK(applied(R"({"logprobs":5})").sampling.logprobs == 5);
     CHECK(applied(R"({"logprobs":true})").sampling.logprobs == 0);
     CHECK(applied(R"({"logprobs":false})").sampling.logprobs == -1);
+    CHECK(applied(R"({"logprobs":false,"top_logprobs":0})").sampling.logprobs == -1);
     CHECK(applied(R"({"seed":18446744073709551615})").sampling.seed == ~std::uint64_t{0});
+  }
+
+  TEST_CASE("stop_token_ids end an answer beside the model's own, or alone") {
+    Request defaults;
+    defaults.stop_tokens = {TokenId{2}};
+    const Request both = applied(R"({"stop_token_ids":[7,8]})", defaults);
+    CHECK(both.stop_tokens == std::vector<TokenId>{TokenId{2}, TokenId{7}, TokenId{8}});
+    const Request alone = applied(R"({"stop_token_ids":[7],"ignore_eos":true})", defaults);
+    CHECK(alone.stop_tokens == std::vector<TokenId>{TokenId{7}});
+    CHECK_FALSE(alone.ignore_eos);
+    CHECK(applied(R"({"stop_token_ids":[],"ignore_eos":true})", defaults).ignore_eos);
   }
 
   TEST_CASE("a wrong type or a number that does not fit names the field") {
@@ -92,6 +106,12 @@ TEST_SUITE("app/batch/body_fields") {
         {R"({"tools":["f"]})", "tools"},
         {R"({"documents":[1]})", "documents"},
         {R"({"chat_template_kwargs":[]})", "chat_template_kwargs"},
+        {R"({"stop_token_ids":7})", "stop_token_ids"},
+        {R"({"stop_token_ids":["x"]})", "stop_token_ids"},
+        {R"({"enable_thinking":"no"})", "enable_thinking"},
+        {R"({"thinking":{"type":"enabled","budget_tokens":9}})", "thinking"},
+        {R"({"thinking":true,"enable_thinking":false})", "thinking"},
+        {R"({"zeta":1})", "zeta"},
     };
     for (const auto& [body, field] : cases) {
       CAPTURE(body);
@@ -100,13 +120,46 @@ TEST_SUITE("app/batch/body_fields") {
     CHECK_NOTHROW(applied(R"({"response_format":{"type":"text"},"tool_choice":"auto"})"));
   }
 
-  TEST_CASE("the template gets its variables, unknown fields are reported") {
-    const Json body = parse_json(
-        R"({"messages":[],"tools":[1],"chat_template_kwargs":{"a":1},"zeta":1,"x":2})", "body");
+  TEST_CASE("the template gets its variables") {
+    const Json body =
+        parse_json(R"({"messages":[],"tools":[1],"chat_template_kwargs":{"a":1}})", "body");
     CHECK(template_variables(body) ==
           parse_json(R"({"tools":[1],"chat_template_kwargs":{"a":1}})", "v"));
-    CHECK(unknown_fields(body) == std::vector<std::string>{"zeta", "x"});
     CHECK(template_variables(parse_json(R"({"tools":[1],"tool_choice":"none"})", "body")).empty());
+  }
+
+  TEST_CASE("what a template never reads is refused, and its own arguments are reported") {
+    const auto variables = [](const char* text, const std::string& member, Think think = {}) {
+      const ChatTemplate parsed = ChatTemplate::parse(text, "t");
+      return chat_prompt(parse_json("{" + member + "}", "body"), Json::array(), think, parsed)
+          .variables;
+    };
+    const auto refusal = [&](const char* text, const std::string& member) {
+      return error_text([&] { variables(text, member); });
+    };
+    const std::pair<const char*, const char*> cases[] = {
+        {"tools", R"([{"type":"function"}])"},  {"documents", R"([{"text":"x"}])"},
+        {"reasoning_effort", R"("low")"},       {"enable_thinking", "false"},
+        {"thinking", R"({"type":"disabled"})"},
+    };
+    for (const auto& [field, value] : cases) {
+      CAPTURE(field);
+      const std::string member = "\"" + std::string(field) + "\":" + value;
+      CHECK(refusal("{{ messages }}", member).starts_with(std::string(field) + ": "));
+      CHECK(
+          refusal(("{% macro m() %}{{ " + std::string(field) + " }}{% endmacro %}").c_str(), member)
+              .empty());
+    }
+    CHECK(refusal("plain", R"("tools":[],"tool_choice":"auto")").empty());
+    CHECK(refusal("plain", R"("tools":[{}],"tool_choice":"none")").empty());
+    // The body's own word counts for more than the flag's.
+    constexpr const char* thinks = "{{ enable_thinking }}";
+    CHECK(variables(thinks, R"("thinking":{"type":"disabled"})", true) == think_variables(false));
+    CHECK(variables(thinks, "", true) == think_variables(true));
+    const Json arguments = parse_json(R"({"chat_template_kwargs":{"a":1,"messages":2}})", "body");
+    CHECK(unread_arguments(arguments, ChatTemplate::parse("{{ messages }}", "t")) ==
+          std::vector<std::string>{
+              "chat_template_kwargs: the model's chat template does not read \"a\""});
   }
 }
 

@@ -171,6 +171,32 @@ TEST_SUITE("core/io/file") {
     CHECK(contains(model_error([&] { read_whole_file(path, 4); }), "5 bytes, at most 4"));
   }
 
+  TEST_CASE("text is UTF-8 without its byte order mark, and no pointer of Git LFS") {
+    using namespace std::string_view_literals;
+    const TemporaryFolder folder;
+    const auto text = [&](std::string_view bytes) {
+      return read_text_file(folder.write("t", std::string(bytes)), 2000);
+    };
+    const auto refusal = [&](std::string_view bytes) {
+      const std::string what = model_error([&] { text(bytes); });
+      CHECK(what.starts_with((folder.path() / "t").string() + ": is "));
+      return what;
+    };
+    CHECK(text("") == "");
+    CHECK(text("\xEF\xBB\xBFone\xEF\xBB\xBF") == "one\xEF\xBB\xBF");
+    CHECK(text("a\0bc"sv) == "a\0bc"sv);
+    CHECK(contains(refusal("\xff\xfeh\0i\0"sv), "text in UTF-16, "));
+    CHECK(contains(refusal("\xfe\xff\0h\0i"sv), "text in UTF-16, "));
+    CHECK(contains(refusal("{\0}\0"sv), "text in UTF-16LE, "));
+    CHECK(contains(refusal("\0{\0}"sv), "text in UTF-16BE, "));
+    const std::string pointer =
+        "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n";
+    CHECK(contains(refusal(pointer), "a pointer of Git LFS"));
+    CHECK(text(" " + pointer) == " " + pointer);
+    const std::string long_text = pointer + std::string(1024, 'x');
+    CHECK(text(long_text) == long_text);
+  }
+
   TEST_CASE("reads inside the file are complete, reads past its end name the end") {
     const TemporaryFolder folder;
     const File file(folder.write("f", "0123456789"));

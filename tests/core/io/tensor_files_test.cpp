@@ -136,6 +136,28 @@ TEST_SUITE("core/io/tensor_files") {
     CHECK(TensorFiles::are_in(model.folder.path()));
   }
 
+  TEST_CASE("an adapter beside the weights is not passed over, one that has no config is none") {
+    const TemporaryFolder folder;
+    folder.write("model.safetensors", bytes_file({"a"}, '1'));
+    folder.write("adapter_model.safetensors", bytes_file({"b"}, '1'));
+    CHECK(model_error([&] { TensorFiles files(folder.path()); }) == "");
+    folder.write("adapter_config.json", "{}");
+    const std::string refused = model_error([&] { TensorFiles files(folder.path()); });
+    CHECK(contains(refused, "beside the weights, \"adapter_model.safetensors\" is an adapter"));
+    std::filesystem::remove(folder.path() / "adapter_model.safetensors");
+    CHECK(model_error([&] { TensorFiles files(folder.path()); }) == "");
+  }
+
+  TEST_CASE("a pointer of Git LFS in place of the weights or the index is named") {
+    const std::string pointer =
+        "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n";
+    const Sharded model;
+    CHECK(contains(model.error(pointer), "index.json: is a pointer of Git LFS"));
+    model.folder.write("two.safetensors", pointer);
+    CHECK(contains(model.error(R"({"weight_map":{"a":"one.safetensors","c":"two.safetensors"}})"),
+                   "two.safetensors: is a pointer of Git LFS"));
+  }
+
   TEST_CASE("a malformed index is an error") {
     const Sharded model;
     for (const char* name :

@@ -228,6 +228,21 @@ TEST_SUITE("core/text/chat_template") {
     CHECK(parsed.render(hello, {{"tools", Json::array()}}).text() == "tools 0");
   }
 
+  TEST_CASE("it knows which variables it reads") {
+    ChatTemplate parsed = ChatTemplate::parse(
+        "{% macro m(a) %}{{ inner }}{{ kwargs }}{% endmacro %}{% if x.tools %}{{ m(y) }}{% endif %}"
+        "tools {# tools #}{{ 'tools' }}",
+        "t");
+    for (const char* name : {"inner", "x", "y", "m"}) CHECK(parsed.reads(name));
+    for (const char* name : {"tools", "kwargs", "z"}) CHECK_FALSE(parsed.reads(name));
+    parsed.use_with_tools(ChatTemplate::parse("{{ tools }}", "u"));
+    CHECK(parsed.reads("tools"));
+    CHECK(parsed.reads("x"));
+    ChatTemplate other = ChatTemplate::parse("{{ tools }}", "t");
+    other.use_with_tools(ChatTemplate::parse("none", "u"));
+    CHECK_FALSE(other.reads("tools"));
+  }
+
   TEST_CASE("one template renders many times, the same each time") {
     const ChatTemplate parsed =
         ChatTemplate::parse("{% set s = 'a' %}{% set s = s ~ 'b' %}{{ s ~ 'c' }}{{ s }}", "t");

@@ -1,0 +1,161 @@
+#include "app/batch/body_fields.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+#include "core/base/strings.h"
+#include "core/text/unicode.h"
+
+namespace hyb::app {
+namespace {
+
+/// Their values are read where they are used.
+constexpr auto obeyed = std::to_array<std::string_view>({"messages",
+                                                         "prompt",
+                                                         "model",
+                                                         "max_tokens",
+                                                         "max_completion_tokens",
+                                                         "n_predict",
+                                                         "temperature",
+                                                         "top_p",
+                                                         "top_k",
+                                                         "min_p",
+                                                         "seed",
+                                                         "stop",
+                                                         "stop_token_ids",
+                                                         "n",
+                                                         "logprobs",
+                                                         "top_logprobs",
+                                                         "frequency_penalty",
+                                                         "presence_penalty",
+                                                         "repetition_penalty",
+                                                         "logit_bias",
+                                                         "ignore_eos",
+                                                         "chat_template_kwargs",
+                                                         "tools",
+                                                         "documents",
+                                                         "reasoning_effort",
+                                                         "enable_thinking",
+                                                         "thinking",
+                                                         "add_generation_prompt",
+                                                         "continue_final_message"});
+
+/// They are about accounts and schedules, or qualify a field that is refused by itself.
+constexpr auto harmless = std::to_array<std::string_view>({"user",
+                                                           "metadata",
+                                                           "store",
+                                                           "service_tier",
+                                                           "stream_options",
+                                                           "safety_identifier",
+                                                           "prompt_cache_key",
+                                                           "prompt_cache_retention",
+                                                           "prediction",
+                                                           "priority",
+                                                           "request_id",
+                                                           "rid",
+                                                           "cache_salt",
+                                                           "cache_prompt",
+                                                           "id_slot",
+                                                           "stream_reasoning",
+                                                           "guided_decoding_backend",
+                                                           "guided_whitespace_pattern",
+                                                           "dry_base",
+                                                           "dry_allowed_length",
+                                                           "dry_penalty_last_n",
+                                                           "dry_sequence_breakers",
+                                                           "xtc_threshold",
+                                                           "mirostat_tau",
+                                                           "mirostat_eta",
+                                                           "dynatemp_exponent"});
+
+struct NeutralValues {
+  std::string_view name;
+  std::string_view values;  ///< a JSON array of those that ask for what happens anyway
+};
+
+constexpr auto neutral = std::to_array<NeutralValues>({
+    {"stream", "[false]"},
+    {"response_format", R"([{"type":"text"}])"},
+    {"tool_choice", R"(["auto","none"])"},
+    {"parallel_tool_calls", "[true]"},
+    {"functions", "[[]]"},
+    {"function_call", R"(["auto","none"])"},
+    {"modalities", R"([["text"]])"},
+    {"verbosity", R"(["medium"])"},
+    {"best_of", "[1]"},
+    {"echo", "[false]"},
+    {"suffix", R"([""])"},
+    {"min_tokens", "[0]"},
+    {"bad_words", "[[]]"},
+    {"use_beam_search", "[false]"},
+    {"length_penalty", "[1]"},
+    {"early_stopping", "[false]"},
+    {"include_stop_str_in_output", "[false]"},
+    {"skip_special_tokens", "[true]"},
+    {"spaces_between_special_tokens", "[true]"},
+    {"return_tokens_as_token_ids", "[false]"},
+    {"return_token_ids", "[false]"},
+    {"include_reasoning", "[true]"},
+    {"separate_reasoning", "[true]"},
+    {"no_stop_trim", "[false]"},
+    {"return_hidden_states", "[false]"},
+    {"reasoning_format", R"(["auto","deepseek"])"},
+    {"grammar", R"([""])"},
+    {"repeat_penalty", "[1]"},
+    {"typical_p", "[1]"},
+    {"top_n_sigma", "[-1,0]"},
+    {"mirostat", "[0]"},
+    {"dynatemp_range", "[0]"},
+    {"xtc_probability", "[0]"},
+    {"dry_multiplier", "[0]"},
+    {"n_probs", "[0]"},
+    {"n_keep", "[0]"},
+    {"post_sampling_probs", "[false]"},
+    {"return_tokens", "[false]"},
+    {"timings_per_token", "[false]"},
+});
+
+bool is_in(std::span<const std::string_view> names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+const NeutralValues* neutral_values(std::string_view name) {
+  const auto found = std::find_if(neutral.begin(), neutral.end(),
+                                  [&](const NeutralValues& known) { return known.name == name; });
+  return found == neutral.end() ? nullptr : &*found;
+}
+
+[[noreturn]] void refuse(const std::string& name, const Json& value) {
+  if (const NeutralValues* known = neutral_values(name)) {
+    throw Error(ErrorKind::usage, fmt::format("{}: only {} is obeyed, got {}", name,
+                                              known->values.substr(1, known->values.size() - 2),
+                                              excerpt(to_text(value))));
+  }
+  const std::vector<std::string> known(obeyed.begin(), obeyed.end());
+  const std::string_view near = nearest_name(name, known);
+  throw Error(ErrorKind::usage,
+              fmt::format("{0}: is not obeyed, and an answer without it may be another; leave it "
+                          "out, as batch --ignore-fields {0} does{1}",
+                          excerpt(name), near.empty() ? "" : fmt::format(", or say {}", near)));
+}
+
+}  // namespace
+
+void check_fields(const Json& body) {
+  for (const auto& [name, value] : body.items()) {
+    if (value.is_null() || is_in(obeyed, name) || is_in(harmless, name)) continue;
+    const NeutralValues* known = neutral_values(name);
+    const Json values = known == nullptr ? Json::array() : parse_json(known->values, name);
+    if (std::find(values.begin(), values.end(), value) == values.end()) refuse(name, value);
+  }
+}
+
+bool is_obeyed_field(std::string_view name) { return is_in(obeyed, name); }
+
+}  // namespace hyb::app
