@@ -45,7 +45,8 @@ struct ReuseOptions {
   std::string snapshots = "exact";  ///< exact or int8
   std::string eviction = "gd";      ///< gd or lru: what is evicted first where memory is short
   bool audit = false;
-  std::string record;  ///< a file for the trace; empty: none is written
+  std::string record;                 ///< a file for the trace; empty: none is written
+  std::optional<double> state_share;  ///< EngineOptions'; of bench alone
 };
 
 /// How memory is shared between pages and states.

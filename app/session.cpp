@@ -339,6 +339,7 @@ void Session::Parts::start_engine(Runner& on, const SpeculationOptions& drafting
                     .speculation = drafting,
                     .prefill_lane = is_disaggregated ? &prefill_lane->runner() : nullptr,
                     .link = is_disaggregated ? prefill_lane->link() : nullptr,
+                    .state_share = reuse.state_share,
                     .audit = reuse.audit});
   if (!reuse.record.empty() && !trace) trace = std::make_unique<TraceFile>(reuse.record);
   if (trace) engine->record(&trace->recorder());

@@ -27,7 +27,8 @@ constexpr Uses use_of(Dataset dataset) { return 1U << static_cast<unsigned>(data
 
 namespace use {
 constexpr Uses kernels = 1U << 6;
-constexpr Uses mix = 1U << 7;  ///< --preset pd-mix
+constexpr Uses mix = 1U << 7;    ///< --preset pd-mix
+constexpr Uses shift = 1U << 8;  ///< --preset elastic-shift
 constexpr Uses random = use_of(Dataset::random);
 constexpr Uses shared = use_of(Dataset::generated_shared_prefix);
 constexpr Uses text = use_of(Dataset::send_one);
@@ -36,7 +37,7 @@ constexpr Uses trace = use_of(Dataset::trace);
 constexpr Uses files = corpus | use_of(Dataset::file) | trace;
 constexpr Uses requests = random | shared | text | files;
 constexpr Uses drawn = requests & ~trace;  ///< requests whose sizes and times are ours to say
-constexpr Uses all = kernels | requests | mix;
+constexpr Uses all = kernels | requests | mix | shift;
 }  // namespace use
 
 constexpr double tokens_max = 1 << 24;
@@ -84,11 +85,12 @@ constexpr std::array bench_flags = {
         "--dataset-name", &O::dataset, use::requests, unchecked,
         "measure requests on the engine: random, generated-shared-prefix, send_one, corpus, file, "
         "trace"},
-    BenchFlag{"--preset", &O::preset, use::requests | use::mix, unchecked,
+    BenchFlag{"--preset", &O::preset, use::requests | use::mix | use::shift, unchecked,
               "a workload that is often quoted: vllm-hybrid, sglang-gsp, sglang-send-one; "
-              "pd-sweep: 1 to 16 at once, with and without --disaggregate; or pd-mix: long "
-              "prompts that arrive while answers go on, both ways in turns; other flags override "
-              "it"},
+              "pd-sweep: 1 to 16 at once, with and without --disaggregate; pd-mix: long prompts "
+              "that arrive while answers go on, both ways in turns; elastic-shift: few long and "
+              "many short sequences by turns, in elastic memory and in fixed ratios; other flags "
+              "override it"},
     BenchFlag{
         "--dataset-path", &O::path, use::files, unchecked,
         "corpus: a text; file: requests in a format of hyb batch; trace: a trace of hyb replay"},
@@ -140,15 +142,17 @@ constexpr std::array bench_flags = {
               "tokens of the second turn's question"},
     BenchFlag{"--num-warmups", &O::warm_up_requests, use::requests, between(0, 4096),
               "short requests before each row; 0: --max-concurrency"},
-    BenchFlag{"--scale-down", &O::scale_down, use::requests, between(1, 65536),
-              "divide all lengths by this"},
+    BenchFlag{"--state-share", &O::state_shares, use::shift, unchecked,
+              "of elastic-shift: fixed shares of memory for states; default: 0.1,0.2,...,0.9"},
+    BenchFlag{"--scale-down", &O::scale_down, use::requests | use::shift, between(1, 65536),
+              "divide all lengths by this; of elastic-shift, the long ones"},
     BenchFlag{"--trace-times", &O::trace_times, use::trace, unchecked,
               "requests arrive when the trace says, not when there is room"},
     BenchFlag{
         "--in-turns", &O::interleaved, use::requests, unchecked,
         "one repetition of every row, then the next of every row: drift of the machine shows in "
         "each row's spread; rows are printed at the end"},
-    BenchFlag{"--seed", &O::seed, use::requests | use::mix, unchecked,
+    BenchFlag{"--seed", &O::seed, use::requests | use::mix | use::shift, unchecked,
               "seed of prompts and arrivals; every row and repetition has its own"},
     BenchFlag{"--scramble", &O::scramble, use::requests, unchecked,
               "scatter free pages and slots by this seed before measuring"},
@@ -159,8 +163,8 @@ constexpr std::array bench_flags = {
 };
 
 /// Lists of words; the other lists are of counts, whose commas are their own.
-constexpr std::array<ListField, 4> word_lists = {&O::conditions, &O::policies, &O::spec_acceptances,
-                                                 &O::lanes};
+constexpr std::array<ListField, 5> word_lists = {&O::conditions, &O::policies, &O::spec_acceptances,
+                                                 &O::lanes, &O::state_shares};
 
 std::string flag_name(const BenchFlag& flag) {
   const std::string_view names = flag.names;
@@ -218,6 +222,7 @@ std::vector<std::int32_t> counts_of(const O& options, ListField field) {
 /// What these options have measured.
 Uses measured_by(const BenchOptions& options) {
   if (!options.measures_requests()) return use::kernels;
+  if (options.measures_shift()) return use::shift;
   return options.measures_mix() ? use::mix : use_of(parse_dataset(options.dataset));
 }
 
@@ -250,8 +255,8 @@ void check_flags(const CLI::App& cli, const BenchOptions& options) {
   for (const BenchFlag& flag : bench_flags) {
     const std::string name = flag_name(flag);
     if ((flag.uses & measured) != 0 || cli.count(name) == 0) continue;
-    std::string reason = options.measures_mix()
-                             ? "means nothing for --preset pd-mix"
+    std::string reason = options.dataset.empty()
+                             ? "means nothing for --preset " + options.preset
                              : "means nothing for --dataset-name " + options.dataset;
     if (!has_requests) reason = "is for requests: name them with --dataset-name or --preset";
     if (flag.uses == use::kernels) {
@@ -406,14 +411,14 @@ void complete(RequestCase& test, const BenchOptions& options) {
 }  // namespace
 
 void apply_preset(BenchOptions& options) {
-  if (options.preset.empty() || options.measures_mix()) return;
+  if (options.preset.empty() || options.measures_mix() || options.measures_shift()) return;
   const auto preset = std::find_if(presets.begin(), presets.end(),
                                    [&](const Preset& one) { return one.name == options.preset; });
   if (preset == presets.end()) {
     throw Error(
         ErrorKind::usage,
         fmt::format("--preset: '{}' is none of vllm-hybrid, sglang-gsp, sglang-send-one, pd-sweep, "
-                    "pd-mix",
+                    "pd-mix, elastic-shift",
                     options.preset));
   }
   if (options.dataset.empty()) options.dataset = name_of(preset->dataset);

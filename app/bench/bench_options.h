@@ -39,7 +39,8 @@ struct BenchOptions {
   std::vector<std::string> concurrencies;
   std::string request_rates;
   std::vector<std::string> conditions, policies, spec_acceptances, lanes;
-  std::int32_t running_answers = 0;  ///< of pd-mix; 0: its own
+  std::vector<std::string> state_shares;  ///< of elastic-shift; empty: its own
+  std::int32_t running_answers = 0;       ///< of pd-mix; 0: its own
   double burstiness = 1, range_ratio = 0;
   std::int32_t question_tokens = 64;
   std::int32_t warm_up_requests = 0;
@@ -52,7 +53,8 @@ struct BenchOptions {
   std::string percentages = "90,95,99";
   std::vector<std::string> goals;
 
-  bool measures_mix() const { return preset == "pd-mix"; }  ///< a LaneMix
+  bool measures_mix() const { return preset == "pd-mix"; }           ///< a LaneMix
+  bool measures_shift() const { return preset == "elastic-shift"; }  ///< an ElasticShift
   bool measures_requests() const { return !dataset.empty() || !preset.empty(); }
   /// Whether some row has a lane of its own for prompts, whatever --disaggregate says.
   bool names_second_lane() const;

@@ -97,13 +97,6 @@ namespace {
 constexpr const char* usual_prompt =
     "Human: Give me a fully functional FastAPI server. Show the python code.\n\nAssistant:";
 
-/// What --memory leaves for the model next to the probe's buffer; nothing: too little for both.
-std::optional<std::string> memory_beside_probe(const ModelOptions& options) {
-  const std::size_t bytes = budget_bytes(parse_memory(options.memory), options);
-  if (bytes < 4 * Probes::read_bytes) return std::nullopt;
-  return std::to_string(bytes - Probes::read_bytes);
-}
-
 std::string note_of(const Session& session, const ModelOptions& options, Dataset dataset) {
   const bool is_text =
       dataset == Dataset::corpus || dataset == Dataset::file || dataset == Dataset::send_one;
@@ -286,6 +279,12 @@ std::vector<RequestRow> measure_all(RequestBench& bench, const ReportContext& sh
 }
 
 }  // namespace
+
+std::optional<std::string> memory_beside_probe(const ModelOptions& options) {
+  const std::size_t bytes = budget_bytes(parse_memory(options.memory), options);
+  if (bytes < 4 * Probes::read_bytes) return std::nullopt;
+  return std::to_string(bytes - Probes::read_bytes);
+}
 
 int measure_requests(const BenchJob& job) {
   const std::vector<RequestCase> cases = request_cases(job.bench);

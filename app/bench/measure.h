@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "app/bench/bench_options.h"
@@ -21,5 +22,11 @@ int measure_kernels(const BenchJob& job);
 int measure_requests(const BenchJob& job);
 /// --preset pd-mix: the same mix of requests with one lane and with two, in turns.
 int measure_mix(const BenchJob& job);
+/// --preset elastic-shift: elastic memory and fixed ratios under load that shifts, in turns.
+int measure_shift(const BenchJob& job);
+
+/// What --memory leaves for the model next to the buffer of the read probe; nothing: too little
+/// for both.
+std::optional<std::string> memory_beside_probe(const ModelOptions& options);
 
 }  // namespace hyb::app

@@ -17,9 +17,10 @@ void Probes::run() {
 
 double StepTotals::bound_s(const Ceilings& ceilings) const {
   double seconds = 0;
-  for (const models::Work& step : steps) {
-    const double moving = ceilings.bytes_per_s > 0 ? step.bytes / ceilings.bytes_per_s : 0;
-    const double computing = ceilings.flops_per_s > 0 ? step.flops / ceilings.flops_per_s : 0;
+  for (const MeteredStep& step : steps) {
+    const auto& [bytes, flops] = step.work;
+    const double moving = ceilings.bytes_per_s > 0 ? bytes / ceilings.bytes_per_s : 0;
+    const double computing = ceilings.flops_per_s > 0 ? flops / ceilings.flops_per_s : 0;
     seconds += std::max(moving, computing);
   }
   return seconds;
@@ -32,27 +33,39 @@ StepTotals& StepTotals::operator+=(const StepTotals& more) {
   return *this;
 }
 
-models::Work MeteredRunner::work_of(const Step& step) {
+/// Without the time that it takes.
+MeteredStep MeteredRunner::metered(const Step& step) {
+  MeteredStep metered;
   shapes_.clear();
   for (const Span& span : step.spans) {
     shapes_.push_back({.sequences = 1,
                        .tokens = std::ssize(span.tokens),
                        .position = span.position,
                        .rows = std::ssize(span.samples)});
+    ++metered.spans;
+    metered.tokens += std::ssize(span.tokens);
   }
-  return roofline_.step(shapes_);
+  for (const Order& order : step.orders) {
+    const auto* const change = std::get_if<ChangeOwner>(&order);
+    if (change != nullptr && change->to != no_view) ++metered.flips;
+  }
+  if (metered.spans > 0) metered.work = roofline_.step(shapes_);
+  return metered;
 }
 
-void MeteredRunner::add(const models::Work& work) {
-  totals_.steps.push_back(work);
-  totals_.work += work;
+void MeteredRunner::add(MeteredStep step, std::chrono::nanoseconds taken) {
+  totals_.inside += taken;
+  if (step.spans == 0) return;
+  step.seconds = std::chrono::duration<double>(taken).count();
+  totals_.work += step.work;
+  totals_.steps.push_back(step);
 }
 
 StepResult MeteredRunner::run(const Step& step) {
   const auto begin = std::chrono::steady_clock::now();
   StepResult result = runner_->run(step);
-  totals_.inside += std::chrono::steady_clock::now() - begin;
-  if (!step.spans.empty()) add(work_of(step));
+  const auto taken = std::chrono::steady_clock::now() - begin;
+  add(metered(step), taken);
   return result;
 }
 
@@ -66,8 +79,7 @@ std::vector<std::vector<SampledToken>> MeteredRunner::draft(const Step& step) {
 }
 
 void MeteredRunner::launch(const Step& step) {
-  RunningStep running = {.begin = {}, .work = {}, .has_tokens = !step.spans.empty()};
-  if (running.has_tokens) running.work = work_of(step);
+  RunningStep running = {.begin = {}, .step = metered(step)};
   running.begin = std::chrono::steady_clock::now();
   runner_->launch(step);
   running_.push_back(running);
@@ -75,24 +87,23 @@ void MeteredRunner::launch(const Step& step) {
 
 void MeteredRunner::prepare(const Step& next) {
   runner_->prepare(next);
-  next_work_ = work_of(next);
+  next_ = metered(next);
 }
 
 void MeteredRunner::launch_prepared() {
   const auto begin = std::chrono::steady_clock::now();
   runner_->launch_prepared();
-  running_.push_back({.begin = begin, .work = next_work_, .has_tokens = true});
+  running_.push_back({.begin = begin, .step = next_});
 }
 
 /// One that was launched while another ran begins where that ends.
 StepResult MeteredRunner::wait() {
-  const RunningStep step = running_.front();
+  const RunningStep running = running_.front();
   running_.erase(running_.begin());
   StepResult result = runner_->wait();
   const auto end = std::chrono::steady_clock::now();
-  totals_.inside += end - std::max(step.begin, last_end_);
+  add(running.step, end - std::max(running.begin, last_end_));
   last_end_ = end;
-  if (step.has_tokens) add(step.work);
   return result;
 }
 

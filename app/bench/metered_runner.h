@@ -40,11 +40,20 @@ class Probes {
   Ceilings best_;
 };
 
+/// A step that ran tokens.
+struct MeteredStep {
+  models::Work work;        ///< the least that it had to move and compute
+  double seconds = 0;       ///< from its begin to its end
+  std::int32_t spans = 0;   ///< of one sequence each, as long as nothing is cut
+  std::int64_t tokens = 0;  ///< of all spans
+  std::int32_t flips = 0;   ///< superblocks that got another owner, or their first one, before it
+};
+
 /// What a runner did since the meter was set to zero.
 struct StepTotals {
   std::chrono::nanoseconds inside{0};  ///< from a step's begin to its end, and of drafts for it
   models::Work work;                   ///< the least that these steps had to move and compute
-  std::vector<models::Work> steps;     ///< the same of each that ran tokens
+  std::vector<MeteredStep> steps;
 
   /// The least time that they could take under these ceilings; a ceiling of 0 is none.
   double bound_s(const Ceilings& ceilings) const;
@@ -100,8 +109,8 @@ class MeteredRunner final : public Runner {
   }
 
  private:
-  models::Work work_of(const Step& step);
-  void add(const models::Work& work);
+  MeteredStep metered(const Step& step);
+  void add(MeteredStep step, std::chrono::nanoseconds taken);
 
   Runner* runner_;
   Redraft redraft_;
@@ -110,12 +119,11 @@ class MeteredRunner final : public Runner {
   std::vector<models::StepShape> shapes_;
   struct RunningStep {
     std::chrono::steady_clock::time_point begin;
-    models::Work work;
-    bool has_tokens;
+    MeteredStep step;
   };
   std::vector<RunningStep> running_;  ///< the oldest first
   std::chrono::steady_clock::time_point last_end_;
-  models::Work next_work_;  ///< of the step that was prepared
+  MeteredStep next_;  ///< that was prepared
 };
 
 }  // namespace hyb::app

@@ -20,33 +20,18 @@
 
 namespace hyb::app {
 
-/// Requests that are known beforehand, and the answers they got.
-class ListedRequests final : public RequestSource {
+/// `drafter` learns which request is which; null: there is none. It outlives this.
+class DraftedRequests final : public ListedRequests {
  public:
-  /// `due_s`: when each comes; empty: all at once. `drafter` learns which request is which; null:
-  /// there is none. It and the work outlive this.
-  explicit ListedRequests(std::span<const WorkItem> work, std::vector<double> due_s = {},
-                          RightDrafts* drafter = nullptr)
-      : work_(work), due_s_(std::move(due_s)), drafter_(drafter), answers_(work.size()) {}
+  DraftedRequests(std::span<const WorkItem> work, std::vector<double> due_s, RightDrafts* drafter)
+      : ListedRequests(work, std::move(due_s)), drafter_(drafter) {}
 
-  std::size_t size() const override { return work_.size(); }
-  double due_s(std::size_t i) const override { return due_s_.empty() ? 0 : due_s_[i]; }
-  Request request(std::size_t i) override { return work_[i].request; }
   void sent(std::size_t i, RequestId id) override {
-    if (drafter_ != nullptr) drafter_->add(id, i, work_[i].request.prompt);
+    if (drafter_ != nullptr) drafter_->add(id, i, item(i).request.prompt);
   }
-  void answered(std::size_t i, const Completion& completion) override {
-    answers_[i] = completion.tokens;
-  }
-
-  /// Empty where there is none.
-  const std::vector<std::vector<TokenId>>& answers() const { return answers_; }
 
  private:
-  std::span<const WorkItem> work_;
-  std::vector<double> due_s_;
   RightDrafts* drafter_;
-  std::vector<std::vector<TokenId>> answers_;
 };
 
 RightDrafts::RightDrafts(std::vector<std::vector<TokenId>> answers, double right_share,
@@ -307,7 +292,7 @@ std::unique_ptr<RequestSource> RequestBench::source_of(const RequestCase& test,
                                                         .uses_times = options_.trace_times});
   }
   work_ = prepare(test, seed);
-  return std::make_unique<ListedRequests>(
+  return std::make_unique<DraftedRequests>(
       work_,
       arrival_times(work_.size(), test.request_rate, options_.burstiness,
                     seed.generator(arrivals)()),

@@ -7,6 +7,7 @@
 #include <random>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/bench/cases.h"
@@ -70,6 +71,32 @@ struct PromptMaterial {
   std::vector<TokenId> corpus;     ///< of Dataset::corpus
   std::string text;                ///< of Dataset::send_one
   std::vector<Request> from_file;  ///< of Dataset::file
+};
+
+/// Requests that are known beforehand, and the answers they got.
+class ListedRequests : public RequestSource {
+ public:
+  /// `due_s`: when each comes; empty: all at once. The work outlives this.
+  explicit ListedRequests(std::span<const WorkItem> work, std::vector<double> due_s = {})
+      : work_(work), due_s_(std::move(due_s)), answers_(work.size()) {}
+
+  std::size_t size() const override { return work_.size(); }
+  double due_s(std::size_t i) const override { return due_s_.empty() ? 0 : due_s_[i]; }
+  Request request(std::size_t i) override { return work_[i].request; }
+  void answered(std::size_t i, const Completion& completion) override {
+    answers_[i] = completion.tokens;
+  }
+
+  /// Empty where there is none.
+  const std::vector<std::vector<TokenId>>& answers() const { return answers_; }
+
+ protected:
+  const WorkItem& item(std::size_t i) const { return work_[i]; }
+
+ private:
+  std::span<const WorkItem> work_;
+  std::vector<double> due_s_;
+  std::vector<std::vector<TokenId>> answers_;
 };
 
 /// The requests of a case. Throws Error(usage) where the material is missing: a text without a

@@ -59,6 +59,7 @@ int bench_main(const CLI::App& cli, BenchFlags& flags) {
     return measure_kernels(job);
   }
   if (job.bench.measures_mix()) return measure_mix(job);
+  if (job.bench.measures_shift()) return measure_shift(job);
   if (job.bench.scramble && job.model.reuse.audit) {
     throw Error(ErrorKind::usage, "--scramble: holds memory that --audit does not know of");
   }

@@ -184,7 +184,7 @@ EngineState::EngineState(Runner& runner, const Tokenizer* tokenizer, const Engin
       length_asked_(options.length_max),
       states_ahead_(options.states_ahead),
       audits_(options.audit),
-      pool_(capacity_.memory),
+      pool_(pool_layout(capacity_, options), options.state_share.has_value()),
       length_max_(length_limit(pool_, options.length_max)),
       prefixes_(pool_, options.prefixes),
       scheduler_(pool_, prefixes_, scheduler_limits(capacity_, options)),

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "core/engine/handover_stats.h"
@@ -85,6 +86,9 @@ struct EngineOptions {
   /// What the link copies in a second, to compare with running a prompt again.
   double link_bytes_per_second = 4e9;
   std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
+  /// Memory is not shared elastically: this share of the superblocks is for states for good
+  /// (with_state_share()). For comparisons; not with a prefill lane.
+  std::optional<double> state_share = {};
   bool audit = false;  ///< checks all counts after every step: slow
 };
 

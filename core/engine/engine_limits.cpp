@@ -59,6 +59,8 @@ void check_engine(const Capacity& capacity, const EngineOptions& options) {
   }
   require(options.link == nullptr || options.prefill_lane != nullptr,
           "engine: a link leads to the memory of a prefill lane");
+  require(!options.state_share || options.prefill_lane == nullptr,
+          "engine: a fixed share of states is for one lane");
   if (options.length_max < 2) refuse("the length limit is 2 tokens or more", options.length_max);
   if (options.sequences_max < 1) refuse("at least 1 sequence runs", options.sequences_max);
   if (options.shared_tokens_min < 1) {
@@ -67,6 +69,11 @@ void check_engine(const Capacity& capacity, const EngineOptions& options) {
   if (options.chunk_tokens < 1) refuse("a chunk has at least 1 token", options.chunk_tokens);
   if (options.mixed_tokens < 0)
     refuse("prompts beside answers have 0 or more tokens", options.mixed_tokens);
+}
+
+MemoryLayout pool_layout(const Capacity& capacity, const EngineOptions& options) {
+  return options.state_share ? with_state_share(capacity.memory, *options.state_share)
+                             : capacity.memory;
 }
 
 SchedulerLimits scheduler_limits(const Capacity& capacity, const EngineOptions& options) {

@@ -16,6 +16,9 @@ bool lacks_memory(const std::exception_ptr& error);
 /// Throws Error(usage) for options that are out of range.
 void check_engine(const Capacity& capacity, const EngineOptions& options);
 
+/// The memory of sequences, elastic or with the options' fixed share.
+MemoryLayout pool_layout(const Capacity& capacity, const EngineOptions& options);
+
 /// What steps of the runner and the options allow.
 SchedulerLimits scheduler_limits(const Capacity& capacity, const EngineOptions& options);
 

@@ -510,6 +510,28 @@ TEST_SUITE("app/surface_bench_requests") {
     CHECK(contains(compared("{}"), "rows.json: no rows of a benchmark"));
   }
 
+  TEST_CASE("elastic-shift: every way to share memory answers the same load; flips are counted") {
+    const Json all =
+        rows({"demo", "--preset", "elastic-shift", "--state-share", "0.2,0.8", "-r", "1"});
+    REQUIRE(all.size() == 3 * 3);  // elastic and two shares; each phase, and both
+    const std::vector<std::string> memory = {"elastic", "0.2", "0.8"};
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      CAPTURE(i);
+      CHECK(all[i]["memory"] == memory[i / 3]);
+      CHECK(all[i]["requests"] == all[i % 3]["requests"]);
+      CHECK(all[i]["output_tokens"] == all[i % 3]["output_tokens"]);
+      CHECK(all[i]["duration_s"].get<double>() > 0);
+      CHECK(all[i]["median_ttft_ms"].get<double>() > 0);
+      CHECK((all[i]["flips"].get<std::int64_t>() > 0) == (i / 3 == 0));
+    }
+    CHECK(all[2]["flip_steps"].get<std::int64_t>() > 0);
+    // What the ratio leaves too little for runs fewer at once, in more steps.
+    CHECK(all[3]["mean_running"].get<double>() > 1.5 * all[6]["mean_running"].get<double>());
+    CHECK(all[7]["mean_running"].get<double>() > 1.5 * all[4]["mean_running"].get<double>());
+    CHECK(all[0]["steps"] < all[6]["steps"]);
+    CHECK(all[1]["steps"] < all[4]["steps"]);
+  }
+
   TEST_CASE("usage errors") {
     for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
              {"demo", "--num-prompts", "3"},
@@ -520,7 +542,12 @@ TEST_SUITE("app/surface_bench_requests") {
              {"demo", "--dataset-name", "random", "--goodput", "itl:5"},
              {"demo", "--dataset-name", "random", "--seed", "-1"},
              {"demo", "--dataset-name", "random", "--scramble", "-1"},
-             {"demo", "--dataset-name", "random", "--scramble", "1", "--audit"}}) {
+             {"demo", "--dataset-name", "random", "--scramble", "1", "--audit"},
+             {"demo", "--dataset-name", "random", "--state-share", "0.5"},
+             {"demo", "--preset", "elastic-shift", "--state-share", "1.5"},
+             {"demo", "--preset", "elastic-shift", "--random-input-len", "8"},
+             {"demo", "--preset", "elastic-shift", "--disaggregate"},
+             {"demo", "--preset", "elastic-shift", "--memory-mode", "flat"}}) {
       CAPTURE(arguments.back());
       const ToolResult result = bench(arguments);
       CHECK(result.exit_code == 2);

@@ -1,6 +1,7 @@
 #include "core/memory/pool/layout.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <string>
@@ -193,6 +194,23 @@ MemoryLayout flat_layout(const FlatSizes& sizes) {
   layout.fixed_superblocks.push_back(sizes.slots > 0 ? 1 : 0);
   layout.fixed_superblocks.insert(layout.fixed_superblocks.end(), 2, 0);
   layout.superblocks = (has_pages ? 1 : 0) + (sizes.slots > 0 ? 1 : 0);
+  return layout;
+}
+
+MemoryLayout with_state_share(MemoryLayout layout, double share) {
+  if (!(share > 0 && share < 1)) {
+    throw Error(ErrorKind::usage,
+                "memory: a share of states is between 0 and 1: " + std::to_string(share));
+  }
+  if (layout.groups.size() != 1 || !has_slots(layout) || layout.superblocks < 2 ||
+      !layout.fixed_superblocks.empty()) {
+    throw Error(ErrorKind::usage,
+                "memory: a share of states takes elastic memory of two superblocks or more, of a "
+                "model with states and with one kind of attention");
+  }
+  const auto wanted = static_cast<std::int32_t>(std::lround(share * layout.superblocks));
+  const std::int32_t states = std::clamp(wanted, 1, layout.superblocks - 1);
+  layout.fixed_superblocks = {layout.superblocks - states, states, 0, 0};
   return layout;
 }
 

@@ -105,7 +105,7 @@ struct MemoryLayout {
   std::int32_t superblocks = 0;
 
   /// Empty: any superblock can have any owner. Otherwise the number of superblocks that each view
-  /// owns, in the order of ViewId, permanently (mode `flat`).
+  /// owns, in the order of ViewId, permanently (mode `flat`, with_state_share()).
   std::vector<std::int32_t> fixed_superblocks;
 
   /// Whether a sequence at `length` holds the page of the group: its kind needs it, or it is partly
@@ -135,6 +135,12 @@ struct FlatSizes {
   std::size_t page_bytes = 1, slot_bytes = 1;
 };
 MemoryLayout flat_layout(const FlatSizes& sizes);
+
+/// The same memory with a fixed ratio, as systems with two pools have it: of the superblocks this
+/// share is for slots, the rest for pages, at least one each, and none changes its owner. Throws
+/// Error(usage) where the share is not between 0 and 1, and where there are not two views to
+/// divide them between: one group of pages, and slots.
+MemoryLayout with_state_share(MemoryLayout layout, double share);
 
 /// A view as input of the search for a superblock's size. A page group has one plane per layer; a
 /// page of plane i takes plane_unit_bytes[i]. Slots have one plane, and their stride may be

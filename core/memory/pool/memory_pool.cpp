@@ -10,11 +10,13 @@
 
 namespace hyb {
 
-MemoryPool::MemoryPool(MemoryLayout layout) : superblocks_(std::move(layout)) {
+MemoryPool::MemoryPool(MemoryLayout layout, bool orders_fixed_owners)
+    : superblocks_(std::move(layout)), orders_fixed_owners_(orders_fixed_owners) {
   for (const PageGroup& group : this->layout().groups) {
     require(group.kind != nullptr, "memory: a group of pages has a kind");
   }
   limit_compaction(this->layout().superblock_bytes);
+  if (orders_fixed_owners_) resync_owners();
 }
 
 std::optional<Memory> MemoryPool::start() {
@@ -218,7 +220,7 @@ void MemoryPool::limit_compaction(std::size_t bytes_per_step) {
 
 void MemoryPool::resync_owners() {
   orders_.clear();
-  if (superblocks_.is_fixed()) return;
+  if (superblocks_.is_fixed() && !orders_fixed_owners_) return;
   for (std::int32_t at = 0; at < layout().superblocks; ++at) {
     const SuperblockId superblock{at};
     if (superblocks_.is_pinned(superblock)) continue;

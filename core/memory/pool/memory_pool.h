@@ -56,7 +56,9 @@ struct SharedPrefix {
 /// rings from one budget of superblocks. Orders that a call makes ride in the next step.
 class MemoryPool {
  public:
-  explicit MemoryPool(MemoryLayout layout);
+  /// `orders_fixed_owners`: where superblocks are fixed, the runner does not know it: their owners
+  /// are ordered at the start.
+  explicit MemoryPool(MemoryLayout layout, bool orders_fixed_owners = false);
   MemoryPool(const MemoryPool&) = delete;
   MemoryPool& operator=(const MemoryPool&) = delete;
 
@@ -238,6 +240,7 @@ class MemoryPool {
   Registry<Memory> memories_;
   Registry<Checkpoint> checkpoints_;
   std::vector<Order> orders_;
+  bool orders_fixed_owners_;
   Backing backing_;
   std::int32_t steps_to_ask_ = 0;  ///< until memory for uncommitted superblocks is requested again
   std::int32_t steps_between_asks_ = steps_between_asks_min;

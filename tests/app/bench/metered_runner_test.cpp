@@ -44,6 +44,31 @@ TEST_SUITE("app/bench/metered_runner") {
     CHECK(totals.steps.empty());
     CHECK(metered.take_totals().inside == 0ns);
   }
+
+  TEST_CASE("of a step: its time, spans, tokens, and superblocks that got an owner") {
+    const models::Plan plan = testing::plan_of("qwen3.5-0.8b");
+    DraftingRunner runner;
+    MeteredRunner metered(runner, {plan, models::geometry_of(plan)});
+    Step step;
+    step.spans.resize(2);
+    const std::vector<TokenId> tokens(5);
+    step.spans[0].tokens = tokens;
+    step.spans[1].tokens = std::span(tokens).first(1);
+    step.orders = {ChangeOwner{SuperblockId{0}, no_view, ViewId{1}},
+                   ChangeOwner{SuperblockId{1}, ViewId{0}, ViewId{1}},
+                   ChangeOwner{SuperblockId{2}, ViewId{0}, no_view}, UnitCopy{ViewId{0}, 1, 2}};
+    metered.run(step);
+    step.spans.clear();
+    metered.run(step);
+    const StepTotals totals = metered.take_totals();
+    REQUIRE(totals.steps.size() == 1);
+    CHECK(totals.steps[0].spans == 2);
+    CHECK(totals.steps[0].tokens == 6);
+    CHECK(totals.steps[0].flips == 2);
+    CHECK(totals.steps[0].work.bytes == totals.work.bytes);
+    CHECK(totals.work.flops > 0);
+    CHECK(totals.steps[0].seconds >= 0);
+  }
 }
 
 }  // namespace metered_runner_test

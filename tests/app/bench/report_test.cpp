@@ -222,7 +222,8 @@ RequestRow measured_row(const std::string& policy = "") {
     one.metrics = metrics_of(one.records, scale, workload_setting().metrics);
     one.events.flips = 3;
     one.steps.work = {.bytes = 3e9, .flops = 6e9};
-    one.steps.steps = {{.bytes = 1e9, .flops = 6e9}, {.bytes = 2e9, .flops = 0}};
+    one.steps.steps = {{.work = {.bytes = 1e9, .flops = 6e9}},
+                       {.work = {.bytes = 2e9, .flops = 0}}};
     one.steps.inside = std::chrono::milliseconds(500);
     row.repetitions.push_back(std::move(one));
   }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <random>
 #include <vector>
@@ -248,6 +249,29 @@ TEST_SUITE("core/memory/footprint") {
     CHECK_FALSE(flat.can_ever_hold(10 * 4 + 1, 8));
     CHECK(length_max(layout, 1000, 8) == 40);
     CHECK(length_max(layout, 30, 8) == 30);
+  }
+
+  TEST_CASE("a fixed share for states divides superblocks for good, at least one each") {
+    const FullAttention full;
+    MemoryLayout layout =
+        page_layout({{.kind = &full, .page_bytes = 100, .pages_per_superblock = 0}}, 4, 1000, 10);
+    layout.slots = {.bytes = 400, .per_superblock = 2};
+    using Counts = std::vector<std::int32_t>;
+    CHECK(with_state_share(layout, 0.3).fixed_superblocks == Counts{7, 3, 0, 0});
+    CHECK(with_state_share(layout, 0.01).fixed_superblocks == Counts{9, 1, 0, 0});
+    CHECK(with_state_share(layout, 0.99).fixed_superblocks == Counts{1, 9, 0, 0});
+    for (const double share : {0.0, 1.0, -0.5, std::nan("")}) {
+      CHECK_THROWS_WITH_AS(with_state_share(layout, share), doctest::Contains("between 0 and 1"),
+                           Error);
+    }
+    MemoryLayout stateless = layout;
+    stateless.slots = {};
+    MemoryLayout two_kinds = layout;
+    two_kinds.groups.push_back(two_kinds.groups.front());
+    for (const MemoryLayout& other : {stateless, two_kinds, with_state_share(layout, 0.5)}) {
+      CHECK_THROWS_WITH_AS(with_state_share(other, 0.5),
+                           doctest::Contains("a model with states and with one kind"), Error);
+    }
   }
 
   TEST_CASE("as many sequences as are foretold can be there at once, and no more") {
