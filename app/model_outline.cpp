@@ -27,12 +27,18 @@ std::optional<DType> wanted_dtype(const std::string& name) {
   return std::nullopt;
 }
 
+/// Of --quantize: what weights are published in, where it is no way to pack them.
+bool is_published_format(const ModelOptions& options) {
+  return options.quantize == "fp8" || options.quantize == "mxfp4";
+}
+
 kernels::Quantize quantize_of(const ModelOptions& options) {
   if (options.quantize == "none") return kernels::Quantize::none;
   if (options.dtype == "f32") {
     throw Error(ErrorKind::usage,
                 "--quantize: quantised weights are for bf16 activations; leave out --dtype f32");
   }
+  if (is_published_format(options)) return kernels::Quantize::none;
   return options.quantize == "q4" ? kernels::Quantize::q4 : kernels::Quantize::q8;
 }
 
@@ -72,16 +78,19 @@ bool wants_lossless(const ModelOptions& options, const models::Plan& plan,
   return leave_little_memory(options, plan, plain);
 }
 
-/// Counted only where config.json indicates some: by the files, else by what it says itself.
+/// Counted only where config.json indicates some: by the files, else, and of random weights, by
+/// what it says itself.
 std::int64_t fp8_parameters(const ModelSource& source, const models::Config& config,
                             const models::Plan& plan, const ModelOptions& options) {
-  if (options.random_weights || !config.quantization()) return 0;
+  if (!config.quantization()) return 0;
   const models::Family& family = models::family_of(config);
-  if (!source.has_tensors()) return models::fp8_parameters(plan, family, config);
+  if (options.random_weights || !source.has_tensors()) {
+    return models::fp8_parameters(plan, family, config);
+  }
   return models::fp8_parameters(plan, family, source.tensors());
 }
 
-/// The same of MXFP4, of which random weights are, too.
+/// The same of MXFP4.
 std::int64_t mxfp4_parameters(const ModelSource& source, const models::Config& config,
                               const models::Plan& plan, const ModelOptions& options) {
   if (!config.quantization()) return 0;
@@ -231,13 +240,22 @@ models::GraphOptions graphs_of(const ModelOptions& options) {
 
 ModelOutline outline_of(const ModelSource& source, const ModelOptions& options,
                         const WeightUse& use) {
+  const kernels::Quantize quantize = quantize_of(options);
   models::Config config = source.config();
+  if (is_published_format(options)) {
+    if (!options.random_weights && source.has_tensors()) {
+      throw Error(ErrorKind::usage,
+                  fmt::format("--quantize {}: is read where it is published, and made up with "
+                              "--random-weights; q8 or q4 packs the weights of any files",
+                              options.quantize));
+    }
+    config = config.with_quantization(options.quantize);
+  }
   const models::Family& family = models::family_of(config);
   std::optional<ModelSource> head = head_of(source, options.speculation);
   models::Plan plan = read_plan(source, options, config, family, head);
-  const kernels::Quantize quantize = quantize_of(options);
   std::optional<DType> wanted = wanted_dtype(options.dtype);
-  if (quantize != kernels::Quantize::none) wanted = DType::bf16;
+  if (options.quantize != "none") wanted = DType::bf16;
   const DType activation = models::activation_dtype(plan, wanted);
   models::GeometryOptions sizes = {
       .activation = activation,
@@ -251,6 +269,11 @@ ModelOutline outline_of(const ModelSource& source, const ModelOptions& options,
       .lossless = false,
       .draft_head_q4 = plan.draft && !plan.draft->is_apart() && activation == DType::bf16,
       .with_drafts = plan.draft.has_value()};
+  if (options.quantize == "mxfp4" && sizes.mxfp4_parameters == 0) {
+    throw Error(ErrorKind::usage, "--quantize mxfp4: only experts are published so, and " +
+                                      source.name() +
+                                      " has none; fp8, q8 and q4 are for all linear weights");
+  }
   models::Geometry geometry = models::geometry_of(plan, sizes);
   if (may_be_lossless(options, activation, quantize)) {
     sizes.lossless = options.lossless == "on" || wants_lossless(options, plan, geometry.load, use);

@@ -130,8 +130,9 @@ void add_type_options(CLI::App& cli, ModelOptions& options) {
   cli.add_option("--quantize", options.quantize,
                  "linear weights and experts, while loading: none (as published), q8 (8.5 bits; "
                  "answers hardly change) or q4 (4.5 bits; answers change); the head becomes q8, "
-                 "routers and an embedding for itself stay as they are")
-      ->check(CLI::IsMember({"none", "q8", "q4"}))
+                 "routers and an embedding for itself stay as they are; without files, and with "
+                 "--random-weights, also fp8 or mxfp4 (experts alone), as if published so")
+      ->check(CLI::IsMember({"none", "q8", "q4", "fp8", "mxfp4"}))
       ->capture_default_str();
   cli.add_option(
          "--lossless", options.lossless,

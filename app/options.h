@@ -99,7 +99,7 @@ struct ModelOptions {
   std::string memory = "auto";
   std::string pool_memory;                      ///< empty: what --memory leaves
   std::string dtype = "auto";                   ///< auto, bf16 or f32
-  std::string quantize = "none";                ///< none, q8 or q4
+  std::string quantize = "none";                ///< none, q8, q4, or of random weights fp8, mxfp4
   std::string lossless = "auto";                ///< auto, on or off: bf16 weights in 12 bits
   std::string kv_dtype = "auto";                ///< auto (as the activations), bf16, f32, fp8
   std::string state_dtype = "auto";             ///< auto (what config.json says), f32 or bf16

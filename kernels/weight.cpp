@@ -47,20 +47,17 @@ Weight Weight::pack(Queue& queue, const WeightSource& source, DType dtype, Quant
           "weight: panels are BF16, F32 or F16");
   require(dtype == DType::bf16 || quantize == Quantize::none, "weight: codes are for BF16");
   source.check();
-  const bool is_plain = code_of(source, dtype, quantize) == WeightCode::plain;
-  const bool is_made_on_card = queue.device() == Device::cuda && is_plain && dtype != DType::f16;
-  if (source.is_random() && !is_made_on_card) {
-    const Buffer rows = make_rows(queue, source);
-    return pack(queue,
-                {source.strips.front().dtype,
-                 source.experts,
-                 source.rows,
-                 source.columns,
-                 {rows.data(), rows.bytes()}},
-                dtype, quantize);
+  const WeightCode code = code_of(source, dtype, quantize);
+  const bool is_on_card = queue.device() == Device::cuda;
+  if (is_on_card && card_makes(source, code, dtype)) {
+    const bool fits = code != WeightCode::bits12 || bits12_rows_take({source.rows, source.columns});
+    Weight made = reserve(fits ? code : WeightCode::plain, dtype, source.experts, source.rows,
+                          source.columns);
+    fill_rows(queue, source, made.code_, dtype, made.owned_.data());
+    return made;
   }
   Weight weight;
-  weight.code_ = code_of(source, dtype, quantize);
+  weight.code_ = code;
   weight.dtype_ = dtype;
   weight.experts_ = source.experts;
   weight.rows_ = source.rows;
@@ -73,13 +70,9 @@ Weight Weight::pack(Queue& queue, const WeightSource& source, DType dtype, Quant
     weight.pack_codes(queue, source);
     return weight;
   }
-  if (queue.device() == Device::cuda) {
+  if (is_on_card) {
     weight = reserve(WeightCode::plain, dtype, source.experts, source.rows, source.columns);
-    if (source.is_random()) {
-      fill_rows(queue, source, dtype, weight.owned_.data());
-    } else {
-      upload_rows(queue, source, dtype, weight.owned_.data());
-    }
+    upload_rows(queue, source, dtype, weight.owned_.data());
     return weight;
   }
   const PanelShape shape = panel_shape(dtype, source.rows, source.columns);

@@ -145,9 +145,16 @@ const WeightStrip& WeightSource::strip_of(std::int64_t row) const {
 
 WeightRow WeightSource::row(std::int64_t row) const {
   const WeightStrip& strip = strip_of(row);
-  require(!strip.random, "weight: what is made up has no bytes");
   const WeightScales& scales = strip.scales;
   const std::int64_t at = row - strip.first;
+  if (strip.random) {
+    return {.bytes = nullptr,
+            .dtype = strip.dtype,
+            .scale_dtype = scales.dtype,
+            .scales = nullptr,
+            .column_block = scales.column_block,
+            .random = strip.random->from(at * columns)};
+  }
   WeightRow found = {.bytes = strip.bytes + offset_of(strip, at, columns),
                      .dtype = strip.dtype,
                      .scale_dtype = scales.dtype,

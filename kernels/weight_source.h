@@ -9,45 +9,9 @@
 
 #include "core/base/dtype.h"
 #include "kernels/floats.h"
+#include "kernels/random_numbers.h"
 
 namespace hyb::kernels {
-
-/// SplitMix64: every counter gives an independent-looking 64-bit number.
-constexpr std::uint64_t mix(std::uint64_t counter) {
-  std::uint64_t z = counter + 0x9e3779b97f4a7c15U;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
-  return z ^ (z >> 31);
-}
-
-/// Uniform in [-1, 1), of the upper 24 bits.
-constexpr float uniform(std::uint64_t bits) {
-  return static_cast<float>(static_cast<std::int32_t>(bits >> 40) - (1 << 23)) * 0x1p-23F;
-}
-
-/// Nearly normal, of variance 1/3 as uniform(): the sum of four numbers of 16 bits, halved.
-constexpr float nearly_normal(std::uint64_t bits) {
-  std::int32_t sum = 0;
-  for (int i = 0; i < 4; ++i) sum += static_cast<std::int16_t>(bits >> (16 * i) & 0xffffU);
-  return static_cast<float>(2 * sum + 4) * 0x1p-17F;
-}
-
-/// Made-up numbers as a trained matrix has them, nearly normal with deviation reach / sqrt(3), at
-/// most 2 * reach: number i depends on nothing but the stream and i.
-struct RandomNumbers {
-  std::uint64_t stream = 0;
-  float reach = 0;
-  DType dtype = DType::bf16;  ///< bf16 or f16: what they are rounded to
-
-  constexpr float operator[](std::int64_t i) const {
-    const float value = reach * nearly_normal(mix(stream + static_cast<std::uint64_t>(i)));
-    return dtype == DType::f16 ? to_float(to_f16(value)) : to_float(to_bf16(value));
-  }
-  /// Those from number `first` on.
-  constexpr RandomNumbers from(std::int64_t first) const {
-    return {.stream = stream + static_cast<std::uint64_t>(first), .reach = reach, .dtype = dtype};
-  }
-};
 
 /// The published scales of a tensor of F8_E4M3 or MXFP4: a row-major matrix, one element for every
 /// row_block x column_block numbers (fewer at the edges). An element of the tensor is its number
@@ -90,7 +54,11 @@ struct WeightRow {
   DType scale_dtype;
   const std::byte* scales;  ///< null: all are 1
   std::int64_t column_block;
-  std::int64_t column_step = 1;  ///< numbers from one column to the next
+  std::int64_t column_step = 1;              ///< numbers from one column to the next
+  std::optional<RandomNumbers> random = {};  ///< made up: column 0 comes first; no bytes
+
+  /// Whether its bytes are the row as `type`.
+  bool is_stored_as(DType type) const { return dtype == type && column_step == 1 && !random; }
 };
 
 /// Where a weight's numbers are read from: one published tensor, or rows of several, in the order
@@ -126,7 +94,7 @@ struct WeightSource {
   const WeightStrip& strip_of(std::int64_t row) const;
   WeightRow row(std::int64_t row) const;
 
-  /// Whether there are no bytes: then row() may not be called.
+  /// Whether it is made up: all of it, and without bytes.
   bool is_random() const { return !strips.empty() && strips.front().random.has_value(); }
   /// Whether all of it is of this type.
   bool is_all(DType dtype) const;
@@ -165,6 +133,7 @@ inline float scale_value(const std::byte* scales, DType dtype, std::int64_t i) {
 
 /// Element i of a published row, with its scale.
 inline float published_value(const WeightRow& row, std::int64_t i) {
+  if (row.random) return (*row.random)[i];
   const float value = published_value(row.bytes, row.dtype, i * row.column_step);
   if (row.scales == nullptr) return value;
   return value * scale_value(row.scales, row.scale_dtype, i / row.column_block);

@@ -287,6 +287,14 @@ std::optional<Config> Config::quantization() const {
   return object("quantization_config");
 }
 
+Config Config::with_quantization(std::string_view method) const {
+  Json json = *json_;
+  json["quantization_config"] = {{"quant_method", method}};
+  Config config(std::move(json), source_, prefix_);
+  config.assumes_quantization_ = true;
+  return config;
+}
+
 Config Config::without(std::string_view key) const {
   Json json = *json_;
   json.erase(std::string(key));

@@ -82,6 +82,11 @@ class Config {
   /// with the name of its producer ("modelopt") as `quant_method`. nullopt: neither is there.
   std::optional<Config> quantization() const;
 
+  /// As if the weights were published in this format ("fp8", "mxfp4"), which no family refuses
+  /// then: of weights that are made up.
+  Config with_quantization(std::string_view method) const;
+  bool assumes_quantization() const { return assumes_quantization_; }
+
   /// As if the weights were not quantised.
   Config without_quantization() const { return without("quantization_config"); }
 
@@ -114,6 +119,7 @@ class Config {
   std::string source_;
   std::string prefix_;                      // "" or "rope_parameters."
   std::unique_ptr<const Config> modelopt_;  // of hf_quant_config.json, where it counts
+  bool assumes_quantization_ = false;
 };
 
 }  // namespace hyb::models

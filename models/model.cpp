@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "core/base/error.h"
@@ -109,6 +110,21 @@ void check_tied_head(const Plan& plan, const Family& family, const TensorFiles& 
   }
 }
 
+/// The line of weights that are in no file.
+void report_made(const Weights& weights, std::uint64_t seed,
+                 std::chrono::steady_clock::time_point start) {
+  constexpr std::string_view codes[] = {"plain", "FP8", "q8", "q4", "12 bits", "MXFP4"};
+  std::vector<std::string> counts;
+  for (std::size_t i = 0; i < weights.matrices.size(); ++i) {
+    if (weights.matrices[i] == 0) continue;
+    counts.push_back(fmt::format("{} {}", weights.matrices[i], codes[i]));
+  }
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  log::info(fmt::format("weights: made up from seed {} in {:.1f} s, {:.2f} GiB; of the matrices {}",
+                        seed, seconds.count(), static_cast<double>(weights.bytes()) / (1U << 30),
+                        fmt::join(counts, ", ")));
+}
+
 }  // namespace
 
 DType activation_dtype(const Plan& plan, std::optional<DType> wanted) {
@@ -163,10 +179,13 @@ Model random_model(kernels::Queue& queue, const Config& config, std::uint64_t se
   Plan plan =
       plan_with_head(config, head == nullptr ? nullptr : &head->config, options.with_drafts);
   RandomWeights provider(seed, plan.weight_dtype == DType::f16 ? DType::f16 : DType::bf16,
-                         mxfp4_parameters(plan, family_of(config), config) > 0);
+                         published_types(plan, family_of(config), config));
   std::vector<std::int32_t> columns;
   if (head != nullptr && plan.draft->eagle) columns = spread_eagle3_columns(plan);
-  return model_of(queue, std::move(plan), provider, options, make_room, columns);
+  const auto start = std::chrono::steady_clock::now();
+  Model model = model_of(queue, std::move(plan), provider, options, make_room, columns);
+  report_made(model.weights, seed, start);
+  return model;
 }
 
 }  // namespace hyb::models

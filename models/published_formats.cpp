@@ -190,7 +190,8 @@ class PublishedFormats {
 
   static bool is_expert(const RequiredWeight& weight) {
     const std::string_view role = weight.key.role;
-    return role.starts_with("moe.expert_") || role == "moe.gate_up" || role == "moe.down";
+    return role.starts_with("moe.expert_") || role.starts_with("moe.gate_up") ||
+           role.starts_with("moe.down");
   }
 
   bool is_known_ = true;
@@ -210,10 +211,15 @@ bool is_large_linear(const RequiredWeight& weight) {
          std::find(plain.begin(), plain.end(), role) == plain.end();
 }
 
-/// Calls use(parameters, format or nullptr) for the weights, in runs of one layer and role: experts
-/// are alike.
+std::int64_t parameters_of(const RequiredWeight& weight) {
+  return std::accumulate(weight.shape.begin(), weight.shape.end(), std::int64_t{1},
+                         std::multiplies<>());
+}
+
+/// Calls use(weight, format or nullptr) for the weights, in runs of one layer and role: experts are
+/// alike.
 void each_format(const Plan& plan, const Family& family, const PublishedFormats& formats,
-                 const std::function<void(std::int64_t, const Format*)>& use) {
+                 const std::function<void(const RequiredWeight&, const Format*)>& use) {
   std::map<std::pair<std::string_view, std::int32_t>, const Format*> known;
   for (const RequiredWeight& weight : required_weights(plan, family)) {
     const Format* format = nullptr;
@@ -222,9 +228,7 @@ void each_format(const Plan& plan, const Family& family, const PublishedFormats&
       if (is_new) entry->second = formats.of(weight);
       format = entry->second;
     }
-    use(std::accumulate(weight.shape.begin(), weight.shape.end(), std::int64_t{1},
-                        std::multiplies<>()),
-        format);
+    use(weight, format);
   }
 }
 
@@ -238,8 +242,8 @@ std::int64_t parameters_in(std::string_view name, const Plan& plan, const Family
   if (!quantization) return 0;
   std::int64_t count = 0;
   each_format(plan, family, PublishedFormats(*quantization),
-              [&](std::int64_t parameters, const Format* format) {
-                if (format && format->name == name) count += parameters;
+              [&](const RequiredWeight& weight, const Format* format) {
+                if (format && format->name == name) count += parameters_of(weight);
               });
   return count;
 }
@@ -254,6 +258,20 @@ std::int64_t mxfp4_parameters(const Plan& plan, const Family& family, const Conf
   return parameters_in("MXFP4", plan, family, config);
 }
 
+PublishedTypes published_types(const Plan& plan, const Family& family, const Config& config) {
+  const std::optional<Config> quantization = config.quantization();
+  if (!quantization) return {};
+  PublishedTypes types;
+  each_format(plan, family, PublishedFormats(*quantization),
+              [&](const RequiredWeight& weight, const Format* format) {
+                types[{weight.key.role, weight.key.layer}] =
+                    format && format->name == "FP8"     ? DType::f8_e4m3
+                    : format && format->name == "MXFP4" ? DType::u8
+                                                        : plan.weight_dtype;
+              });
+  return types;
+}
+
 std::optional<PublishedSize> published_size(const Plan& plan, const Family& family,
                                             const Config& config) {
   const std::optional<Config> quantization = config.quantization();
@@ -263,9 +281,9 @@ std::optional<PublishedSize> published_size(const Plan& plan, const Family& fami
   const double plain_bits = 8.0 * static_cast<double>(size_of(plan.weight_dtype));
   std::set<std::string> names;
   double bits = 0;
-  each_format(plan, family, formats, [&](std::int64_t parameters, const Format* format) {
+  each_format(plan, family, formats, [&](const RequiredWeight& weight, const Format* format) {
     if (format) names.insert(format->name);
-    bits += static_cast<double>(parameters) * (format ? format->bits : plain_bits);
+    bits += static_cast<double>(parameters_of(weight)) * (format ? format->bits : plain_bits);
   });
   if (names.empty()) return std::nullopt;
   return PublishedSize{fmt::format("{}", fmt::join(names, " and ")),

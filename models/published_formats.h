@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "models/config.h"
 #include "models/families.h"
@@ -20,6 +23,12 @@ std::int64_t fp8_parameters(const Plan& plan, const Family& family, const Config
 
 /// The same of MXFP4.
 std::int64_t mxfp4_parameters(const Plan& plan, const Family& family, const Config& config);
+
+/// How every weight is published, by role and layer: as F8_E4M3, u8 (MXFP4), or as the plan says.
+using PublishedTypes = std::map<std::pair<std::string_view, std::int32_t>, DType>;
+
+/// By what config.json alone says, as the two above; empty where nothing is quantised.
+PublishedTypes published_types(const Plan& plan, const Family& family, const Config& config);
 
 /// What a quantised checkpoint weighs.
 struct PublishedSize {

@@ -24,7 +24,8 @@ namespace {
 using kernels::mix;
 
 std::uint64_t stream_of(const WeightKey& key, std::uint64_t seed) {
-  std::uint64_t hash = mix(seed) ^ static_cast<std::uint64_t>(key.layer + 1);
+  std::uint64_t hash = mix(seed) ^ static_cast<std::uint64_t>(key.layer + 1) ^
+                       static_cast<std::uint64_t>(key.expert + 1) << 32;
   for (const char letter : key.role) hash = mix(hash ^ static_cast<unsigned char>(letter));
   return hash;
 }
@@ -70,47 +71,12 @@ std::vector<float> FileWeights::vector(const WeightKey& key, std::int64_t count)
   return values;
 }
 
-namespace {
-
-/// E8M0 of the scale with which evenly spread codes of E2M1 have variance 1/columns.
-std::byte mxfp4_scale(std::int64_t columns) {
-  constexpr double code_squares = 8.5625;  // mean of 0, 0.5, 1, 1.5, 2, 3, 4 and 6, squared
-  const double exponent = -std::log2(code_squares * static_cast<double>(columns)) / 2;
-  return static_cast<std::byte>(127 + std::lround(exponent));
-}
-
-}  // namespace
-
-kernels::WeightSource RandomWeights::mxfp4_experts(const WeightKey& key, std::int64_t experts,
-                                                   std::int64_t rows, std::int64_t columns) {
-  const std::int64_t groups = (columns + kernels::mxfp4_group - 1) / kernels::mxfp4_group;
-  const auto code_bytes = static_cast<std::size_t>(experts * rows * groups) *
-                          static_cast<std::size_t>(kernels::mxfp4_group_bytes);
-  const auto scale_bytes = static_cast<std::size_t>(rows * groups);  // the same of every expert
-  std::vector<std::byte>& bytes = bytes_[key];
-  bytes.resize(code_bytes + scale_bytes, mxfp4_scale(columns));
-  const std::uint64_t stream = stream_of(key, seed_);
-  for (std::size_t at = 0; at < code_bytes; at += sizeof(std::uint64_t)) {
-    const std::uint64_t codes = mix(stream + at);
-    std::memcpy(bytes.data() + at, &codes, sizeof codes);
-  }
-  kernels::WeightSource source(experts, rows, columns);
-  const auto expert_bytes = code_bytes / static_cast<std::size_t>(experts);
-  for (std::size_t e = 0; e < static_cast<std::size_t>(experts); ++e) {
-    source.append(DType::u8, rows, std::span(bytes).subspan(e * expert_bytes, expert_bytes),
-                  {.dtype = DType::u8,
-                   .bytes = std::span(bytes).subspan(code_bytes),
-                   .row_block = 1,
-                   .column_block = kernels::mxfp4_group});
-  }
-  return source;
-}
-
 kernels::WeightSource RandomWeights::matrix(const WeightKey& key, std::int64_t experts,
                                             std::int64_t rows, std::int64_t columns, bool) {
-  if (has_mxfp4_experts_ && experts > 1) return mxfp4_experts(key, experts, rows, columns);
+  const auto published = types_.find({key.role, key.layer});
+  const DType dtype = published == types_.end() ? dtype_ : published->second;
   const float reach = std::sqrt(3.0F / static_cast<float>(columns));
-  return {kernels::RandomNumbers{.stream = stream_of(key, seed_), .reach = reach, .dtype = dtype_},
+  return {kernels::RandomNumbers{.stream = stream_of(key, seed_), .reach = reach, .dtype = dtype},
           experts, rows, columns};
 }
 
@@ -194,8 +160,8 @@ class WeightLoader : public WeightVisitor {
     kernels::Weight packed =
         with_room([&] { return kernels::Weight::pack(queue_, source, as.dtype, as.quantize); });
     packed_bytes_ += packed.owned_bytes();
+    ++matrices_[static_cast<std::size_t>(packed.code())];
     if (packed.code() == kernels::WeightCode::bits12) {
-      ++in_12_bits_;
       numbers_ += static_cast<double>(packed.experts() * packed.rows() * packed.columns());
       patches_ += packed.patch_count();
     }
@@ -218,11 +184,13 @@ class WeightLoader : public WeightVisitor {
   void finish(Weights& weights) {
     weights.vectors = std::move(vectors_);
     weights.packed_bytes = packed_bytes_;
+    weights.matrices = matrices_;
     if (options_.lossless) {
-      log::debug(fmt::format(
-          "weights: {} of {} matrices in 12 bits, {:.2e} of their numbers by "
-          "patches",
-          in_12_bits_, packed_, static_cast<double>(patches_) / std::max(1.0, numbers_)));
+      log::debug(
+          fmt::format("weights: {} of {} matrices in 12 bits, {:.2e} of their numbers by "
+                      "patches",
+                      matrices_[static_cast<std::size_t>(kernels::WeightCode::bits12)], packed_,
+                      static_cast<double>(patches_) / std::max(1.0, numbers_)));
     }
     if (rounded_ == 0) return;
     log::info(
@@ -299,7 +267,8 @@ class WeightLoader : public WeightVisitor {
   const MakeRoom& make_room_;
   std::vector<kernels::Buffer> vectors_;
   std::size_t packed_bytes_ = 0;
-  std::int64_t packed_ = 0, rounded_ = 0, in_12_bits_ = 0;  ///< matrices
+  std::array<std::int64_t, 6> matrices_ = {};  ///< as Weights has them
+  std::int64_t packed_ = 0, rounded_ = 0;      ///< matrices
   std::int64_t patches_ = 0;
   double numbers_ = 0;  ///< of matrices in 12 bits
 };

@@ -1,10 +1,10 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,6 +17,7 @@
 #include "kernels/weight.h"
 #include "models/geometry.h"
 #include "models/plan.h"
+#include "models/published_formats.h"
 #include "models/weight_index.h"
 
 namespace hyb::models {
@@ -57,34 +58,30 @@ class FileWeights : public WeightProvider {
   const WeightIndex& index_;
 };
 
-/// Synthetic weights of bf16 or f16, experts also of MXFP4, from a seed, for speed measurements
-/// without a download. Matrices are nearly normal, or of evenly spread codes, with variance
-/// 1/columns, so that their exponents are spread as trained ones are; norms are near 1; decay and
-/// time step lie where trained models have them. Activations neither explode nor vanish; answers
-/// mean nothing. Matrices are made where they are packed: plain ones on the card itself.
+/// Synthetic weights of bf16 or f16, or as a quantised model is published, from a seed, for speed
+/// measurements without a download. Matrices are nearly normal with variance 1/columns, so that
+/// their exponents are spread as trained ones are, and in codes they are the same numbers to the
+/// nearest level; norms are near 1; decay and time step lie where trained models have them.
+/// Activations neither explode nor vanish; answers mean nothing. Matrices are made where they are
+/// packed: by all threads, or on the card itself.
 class RandomWeights : public WeightProvider {
  public:
-  explicit RandomWeights(std::uint64_t seed, DType dtype = DType::bf16,
-                         bool has_mxfp4_experts = false)
-      : seed_(seed), dtype_(dtype), has_mxfp4_experts_(has_mxfp4_experts) {}
+  explicit RandomWeights(std::uint64_t seed, DType dtype = DType::bf16, PublishedTypes types = {})
+      : seed_(seed), dtype_(dtype), types_(std::move(types)) {}
 
-  /// Every matrix is there in any layout, but for transposed experts of MXFP4.
+  /// Every matrix is there in any layout; of a quantised model in the one that it is published in.
   bool has(const WeightKey& key) const override {
-    return !has_mxfp4_experts_ || !key.role.ends_with("_transposed");
+    return types_.empty() || types_.contains({key.role, key.layer});
   }
   kernels::WeightSource matrix(const WeightKey& key, std::int64_t experts, std::int64_t rows,
                                std::int64_t columns, bool transposed) override;
   std::vector<float> vector(const WeightKey& key, std::int64_t count) override;
-  void release(const WeightKey& key) override { bytes_.erase(key); }
+  void release(const WeightKey&) override {}
 
  private:
-  kernels::WeightSource mxfp4_experts(const WeightKey& key, std::int64_t experts, std::int64_t rows,
-                                      std::int64_t columns);
-
   std::uint64_t seed_;
   DType dtype_;
-  bool has_mxfp4_experts_;
-  std::map<WeightKey, std::vector<std::byte>> bytes_;  ///< of MXFP4, which is not made in place
+  PublishedTypes types_;
 };
 
 struct BlockWeights {
@@ -129,9 +126,10 @@ struct Weights {
   kernels::Tensor inputs_norm;
   /// As Plan::altup, of all streams but the first.
   std::vector<kernels::Weight> stream_projections, stream_outputs;
-  std::optional<DraftWeights> draft;     ///< as Plan::draft
-  std::vector<kernels::Buffer> vectors;  ///< of the small tensors, on the queue's device
-  std::size_t packed_bytes = 0;          ///< what packing copied, padding included
+  std::optional<DraftWeights> draft;          ///< as Plan::draft
+  std::vector<kernels::Buffer> vectors;       ///< of the small tensors, on the queue's device
+  std::size_t packed_bytes = 0;               ///< what packing copied, padding included
+  std::array<std::int64_t, 6> matrices = {};  ///< how many are stored by each WeightCode
 
   /// All memory that they take of the queue's device.
   std::size_t bytes() const;

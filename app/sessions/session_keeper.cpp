@@ -212,7 +212,7 @@ SessionOrigin session_origin(Session& session, const ModelOptions& options) {
                           {"hyb", version_text()},
                           {"tokenizer", hex(hash_of(source.read("tokenizer.json").value_or("")))},
                           {"activation_dtype", std::string(name_of(geometry.activation_dtype))},
-                          {"quantize", std::string(models::name_of(geometry.load.quantize))},
+                          {"quantize", options.quantize},
                           {"kv_dtype", std::string(name_of(geometry.kv_dtype))},
                           {"state_dtype", std::string(name_of(geometry.state_dtype))},
                           // Pages lie differently on a card, and its answers differ.

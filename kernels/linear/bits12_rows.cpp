@@ -17,7 +17,7 @@ constexpr std::int64_t group_columns = 32;
 
 /// A row of the source as bf16, with zeros up to whole halves.
 void read_bf16(const WeightRow& row, std::span<std::uint16_t> out, std::int64_t columns) {
-  if (row.dtype == DType::bf16 && row.column_step == 1) {
+  if (row.is_stored_as(DType::bf16)) {
     std::memcpy(out.data(), row.bytes, static_cast<std::size_t>(columns) * 2);
   } else {
     for (std::int64_t k = 0; k < columns; ++k) {

@@ -24,6 +24,36 @@ constexpr float level_of(WeightCode code, std::uint8_t bits) {
   return (bits & 0x80U) != 0 ? -size : size;
 }
 
+/// What separates the levels of q4.
+constexpr std::array<float, 15> q4_midpoints() {
+  std::array<float, 15> between = {};
+  for (std::size_t i = 0; i < between.size(); ++i) {
+    between[i] = 0.5F * static_cast<float>(q4_levels[i] + q4_levels[i + 1]);
+  }
+  return between;
+}
+
+/// The code whose level is nearest to a finite number.
+constexpr std::uint8_t nearest_code(WeightCode code, float value) {
+  if (code == WeightCode::fp8) return to_e4m3(value).bits;
+  const float size = value < 0 ? -value : value;
+  std::uint8_t nearest = 0;
+  if (code == WeightCode::q4) {
+    constexpr std::array<float, 15> midpoints = q4_midpoints();
+    for (const float midpoint : midpoints) nearest += value > midpoint ? 1 : 0;
+    return nearest;
+  }
+  if (code == WeightCode::q8) {
+    nearest = static_cast<std::uint8_t>(size < 127.0F ? size + 0.5F : 127.0F);
+    return static_cast<std::uint8_t>(nearest | (value < 0 && nearest > 0 ? 0x80U : 0U));
+  }
+  for (std::uint8_t i = 0; i < 7; ++i) {
+    const float twice = e2m1_to_float(i) + e2m1_to_float(static_cast<std::uint8_t>(i + 1));
+    nearest += size + size > twice ? 1 : 0;
+  }
+  return static_cast<std::uint8_t>(nearest | (value < 0 && nearest > 0 ? 8U : 0U));
+}
+
 /// The bf16 of all sizes of a code of 8 bits (without the sign, which is its highest bit), as two
 /// tables of bytes; low first.
 struct ByteLevels {

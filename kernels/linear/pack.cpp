@@ -32,9 +32,8 @@ struct Panel {
   /// Whether the rows are what the panel holds, but for their order.
   bool is_copy() const {
     return count == panel_rows &&
-           std::all_of(rows.begin(), rows.end(), [this](const WeightRow& row) {
-             return row.dtype == to && row.column_step == 1;
-           });
+           std::all_of(rows.begin(), rows.end(),
+                       [this](const WeightRow& row) { return row.is_stored_as(to); });
   }
   RowPointers bytes() const {
     RowPointers pointers;
@@ -204,6 +203,15 @@ void put_eight(WeightCode code, const std::uint8_t* codes, std::byte* eight) {
   }
 }
 
+/// Writes the codes of a group, [columns][64], of which the last eight are filled up.
+void put_codes(const CodedPanel& panel, std::int64_t g, const std::uint8_t* codes) {
+  const CodedShape& shape = panel.shape;
+  std::byte* const eights = panel.group(g) + shape.scales_bytes();
+  for (std::int64_t k = 0; k < columns_of(shape, g); k += 8) {
+    put_eight(shape.code, codes + k * panel_rows, eights + k / 8 * shape.eight_bytes());
+  }
+}
+
 void pack_fp8(const CodedPanel& panel, std::int64_t g) {
   const CodedShape& shape = panel.shape;
   const std::int64_t first = g * shape.group;
@@ -228,7 +236,7 @@ void gather(const CodedPanel& panel, std::int64_t first, std::int64_t columns, f
   std::fill_n(values, quantize_group * panel_rows, 0.0F);
   for (std::int64_t n = 0; n < panel.count; ++n) {
     const WeightRow& row = panel.rows[static_cast<std::size_t>(n)];
-    if (row.dtype == DType::bf16 && row.column_step == 1) {
+    if (row.is_stored_as(DType::bf16)) {
       for (std::int64_t k = 0; k < columns; ++k) {
         bf16 value;
         std::memcpy(&value, row.bytes + (first + k) * 2, sizeof(value));
@@ -255,10 +263,28 @@ void pack_mxfp4(const CodedPanel& panel, std::int64_t g) {
       codes[static_cast<std::size_t>(k * panel_rows + n)] = mxfp4_code(row.bytes, first + k);
     }
   }
-  for (std::int64_t k = 0; k < columns; k += 8) {
-    put_eight(shape.code, codes.data() + k * panel_rows,
-              scales + shape.scales_bytes() + k / 8 * shape.eight_bytes());
+  put_codes(panel, g, codes.data());
+}
+
+/// Codes and scales of numbers that are made up.
+void pack_random(const CodedPanel& panel, std::int64_t g) {
+  const CodedShape& shape = panel.shape;
+  const std::int64_t first = g * shape.group, columns = columns_of(shape, g);
+  std::byte* const scales = panel.group(g);
+  std::array<std::uint8_t, fp8_group * panel_rows> codes;  // no group is longer here
+  codes.fill(zero_code(shape.code));
+  for (std::int64_t n = 0; n < panel.count; ++n) {
+    const RandomNumbers numbers = panel.rows[static_cast<std::size_t>(n)].random.value();
+    const RandomCoding coding = random_coding(shape.code, numbers.reach);
+    const std::uint32_t scale = scale_bits(shape.code, coding.scale);
+    const auto scale_bytes = static_cast<std::size_t>(shape.scale_bytes());
+    std::memcpy(scales + n * shape.scale_bytes(), &scale, scale_bytes);
+    for (std::int64_t k = 0; k < columns; ++k) {
+      codes[static_cast<std::size_t>(k * panel_rows + n)] =
+          random_code(shape.code, coding, numbers.drawn(first + k));
+    }
   }
+  put_codes(panel, g, codes.data());
 }
 
 void pack_quantized(const CodedPanel& panel, std::int64_t g) {
@@ -271,10 +297,7 @@ void pack_quantized(const CodedPanel& panel, std::int64_t g) {
   std::byte* const scales = panel.group(g);
   std::memcpy(scales, groups.scales.data(), sizeof(groups.scales));
   std::fill(groups.codes.begin() + columns * panel_rows, groups.codes.end(), zero_code(shape.code));
-  for (std::int64_t k = 0; k < columns; k += 8) {
-    put_eight(shape.code, groups.codes.data() + k * panel_rows,
-              scales + shape.scales_bytes() + k / 8 * shape.eight_bytes());
-  }
+  put_codes(panel, g, groups.codes.data());
 }
 
 }  // namespace
@@ -290,6 +313,7 @@ CodedShape coded_shape(const Weight& weight) {
 
 std::int64_t group_of(WeightCode code, const WeightSource& source) {
   if (code != WeightCode::fp8) return quantize_group;
+  if (source.is_random()) return fp8_group;
   const std::int64_t shared = source.scale_columns();
   if (shared == 0) return fp8_group_of_rows;
   if (shared % fp8_group != 0) {
@@ -316,7 +340,9 @@ void pack_coded_panels(Queue& queue, const WeightSource& source, const CodedShap
       }
       std::memset(panel.out, 0, static_cast<std::size_t>(shape.panel_bytes()));
       for (std::int64_t g = 0; g < shape.groups(); ++g) {
-        if (shape.code == WeightCode::fp8) {
+        if (source.is_random()) {
+          pack_random(panel, g);
+        } else if (shape.code == WeightCode::fp8) {
           pack_fp8(panel, g);
         } else if (shape.code == WeightCode::mxfp4) {
           pack_mxfp4(panel, g);

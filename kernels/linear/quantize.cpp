@@ -11,14 +11,7 @@ namespace {
 /// One number for each of the rows; loops over them are what the compiler makes vectors of.
 using Lanes = std::array<float, quantize_rows>;
 
-constexpr std::array<float, 15> midpoints() {
-  std::array<float, 15> between = {};
-  for (std::size_t i = 0; i < between.size(); ++i) {
-    between[i] = 0.5F * static_cast<float>(q4_levels[i] + q4_levels[i + 1]);
-  }
-  return between;
-}
-constexpr std::array<float, 15> q4_midpoints = midpoints();
+constexpr std::array<float, 15> midpoints = q4_midpoints();
 
 /// Of each row the element of largest size, with its sign; NaN where one is no finite number.
 Lanes largest_of(const float* values) {
@@ -78,9 +71,9 @@ void try_scale(const float* values, const Lanes& rounded, const Lanes& inverse, 
     for (std::size_t n = 0; n < error.size(); ++n) {
       const float z = row[n] * inverse[n];
       float level = static_cast<float>(q4_levels[0]);
-      for (std::size_t i = 0; i < q4_midpoints.size(); ++i) {
+      for (std::size_t i = 0; i < midpoints.size(); ++i) {
         const auto step = static_cast<float>(q4_levels[i + 1] - q4_levels[i]);
-        level += z > q4_midpoints[i] ? step : 0.0F;
+        level += z > midpoints[i] ? step : 0.0F;
       }
       const float off = row[n] - rounded[n] * level;
       error[n] += off * off;
@@ -100,7 +93,7 @@ void store_q4(const float* values, const Lanes& inverse, QuantizedGroups& groups
     for (std::size_t n = 0; n < inverse.size(); ++n) {
       const float z = row[n] * inverse[n];
       std::int32_t code = 0;
-      for (const float midpoint : q4_midpoints) code += z > midpoint ? 1 : 0;
+      for (const float midpoint : midpoints) code += z > midpoint ? 1 : 0;
       codes[n] = static_cast<std::uint8_t>(code);
     }
   }

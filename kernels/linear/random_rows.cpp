@@ -1,34 +1,38 @@
 #include "kernels/linear/random_rows.h"
 
+#include <algorithm>
+
 #include "core/base/error.h"
 
 namespace hyb::kernels {
 
-Buffer make_rows(Queue& queue, const WeightSource& source) {
-  constexpr std::int64_t grain = std::int64_t{1} << 16;
-  const std::int64_t row_bytes = source.columns * 2;
-  const std::int64_t rows = source.experts * source.rows;
-  Buffer made(Device::cpu, static_cast<std::size_t>(rows * row_bytes));
-  for (const WeightStrip& strip : source.strips) {
-    require(strip.random.has_value(), "weight: all of it is made up, or nothing");
-    require(strip.dtype == source.strips.front().dtype, "weight: made-up rows are of one type");
-    std::byte* const out = made.data() + strip.first * row_bytes;
-    const RandomNumbers numbers = *strip.random;
-    queue.share(strip.rows * source.columns, grain, [&](std::int64_t begin, std::int64_t end, int) {
-      for (std::int64_t i = begin; i < end; ++i) write_value(out, numbers.dtype, i, numbers[i]);
-    });
-  }
-  return made;
+bool card_makes(const WeightSource& source, WeightCode code, DType dtype) {
+  if (!source.is_random() || dtype == DType::f16) return false;
+  return code != WeightCode::bits12 ||
+         std::none_of(source.strips.begin(), source.strips.end(), [](const WeightStrip& strip) {
+           return strip.dtype == DType::f8_e4m3 || strip.dtype == DType::u8;
+         });
 }
 
-void fill_rows(Queue& queue, const WeightSource& source, DType dtype, std::byte* out) {
-  for (const WeightStrip& strip : source.strips) {
-    require(strip.random.has_value(), "weight: all of it is made up, or nothing");
-    const std::int64_t first = strip.first * source.columns;
-    if constexpr (has_cuda) {
-      cuda::fill_random(queue.stream(), *strip.random, strip.rows * source.columns, dtype,
-                        out + first * static_cast<std::int64_t>(size_of(dtype)));
+void fill_rows(Queue& queue, const WeightSource& source, WeightCode code, DType dtype,
+               std::byte* out) {
+  if constexpr (has_cuda) {
+    for (const WeightStrip& strip : source.strips) {
+      const RandomNumbers& numbers = strip.random.value();
+      if (code == WeightCode::plain) {
+        cuda::fill_random(queue.stream(), numbers, strip.rows * source.columns, dtype,
+                          out + strip.first * row_bytes_of(dtype, source.columns));
+      } else {
+        cuda::fill_codes(queue.stream(), {.numbers = numbers,
+                                          .code = code,
+                                          .rows = source.rows,
+                                          .columns = source.columns,
+                                          .first = strip.first,
+                                          .count = strip.rows,
+                                          .out = out});
+      }
     }
+    queue.stream().wait();  // kernels read weights before the previous ones have ended
   }
 }
 

@@ -20,7 +20,7 @@ void convert(const WeightSource& source, DType dtype, std::int64_t first, std::i
     const WeightRow row = source.row(first / source.columns);
     const std::int64_t begin = first % source.columns;
     const std::int64_t here = std::min(count, source.columns - begin);
-    if (row.dtype == dtype && row.column_step == 1) {
+    if (row.is_stored_as(dtype)) {
       std::memcpy(out, row.bytes + begin * element, static_cast<std::size_t>(here * element));
     } else {
       for (std::int64_t i = 0; i < here; ++i) {

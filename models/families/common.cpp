@@ -622,7 +622,7 @@ void check_compressed_tensors(const Config& quantization) {
 
 void refuse_quantized(const Config& config) {
   const std::optional<Config> quantization = config.quantization();
-  if (!quantization) return;
+  if (!quantization || config.assumes_quantization()) return;
   const std::string method = quantization->s("quant_method", "unknown");
   if (method == "fp8") return check_blocks(*quantization);
   // Only gpt-oss stores it as this method says: experts in _blocks and _scales.

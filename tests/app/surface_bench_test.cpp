@@ -89,6 +89,26 @@ TEST_SUITE("app/surface_bench") {
     CHECK(contains(table.out, "±"));
   }
 
+  TEST_CASE("synthetic weights in the formats that models are published in") {
+    const std::string folder = std::string(HYB_TESTS_DIR) + "/golden/qwen3-next";
+    for (const auto& [format, name] : {std::pair{"fp8", "FP8"}, {"mxfp4", "MXFP4"}, {"q4", "q4"}}) {
+      CAPTURE(format);
+      const ToolResult made = bench(
+          {folder, "--random-weights", "1", "--quantize", format, "-p", "8", "-n", "2", "-r", "1"});
+      CHECK(made.exit_code == 0);
+      CHECK(contains(made.out, name));
+      CHECK(contains(made.err, "made up from seed 1"));
+      CHECK(contains(made.err, name));
+    }
+    const ToolResult files = bench({folder, "--quantize", "fp8"});
+    CHECK(files.exit_code == 2);
+    CHECK(contains(files.err, "made up with --random-weights"));
+    const ToolResult dense =
+        bench({"qwen3.5-0.8b", "--random-weights", "1", "--quantize", "mxfp4"});
+    CHECK(dense.exit_code == 2);
+    CHECK(contains(dense.err, "only experts are published so"));
+  }
+
   TEST_CASE("what does not fit is a row that says so; nothing that fits is exit 4") {
     const Json all =
         rows({"demo", "-p", "16", "-n", "2", "-d", "0,4000000", "-r", "1", "--memory", "1300MiB"});
@@ -449,8 +469,8 @@ TEST_SUITE("app/surface_bench_requests") {
   }
 
   TEST_CASE("scrambled pools give the same counts; synthetic weights never end by themselves") {
-    const Json all = request_rows({"demo", "--random-weights", "3", "--dataset-name", "random",
-                                   "--random-input-len", "40", "--random-output-len", "6",
+    const Json all = request_rows({"demo", "--quiet", "--random-weights", "3", "--dataset-name",
+                                   "random", "--random-input-len", "40", "--random-output-len", "6",
                                    "--num-prompts", "2", "-r", "1", "--scramble", "7"});
     CHECK(all[0]["output_lens"] == Json({6, 6}));
     CHECK(all[0]["ignore_eos"] == true);

@@ -116,6 +116,23 @@ TEST_SUITE("app/surface_inspect") {
     CHECK(contains(result.err, "can't be loaded"));
   }
 
+  TEST_CASE("weights that are not there take what the format takes that they would be in") {
+    const auto bytes = [](const std::string& command, const char* format) {
+      std::vector<std::string> arguments = {command, "qwen3-next-80b-a3b", "--lossless",
+                                            "off",   "--quantize",         format};
+      if (command == "fit") arguments.insert(arguments.end(), {"--memory", "300GiB"});
+      return json_of(arguments)["weights_bytes"].get<double>();
+    };
+    for (const char* command : {"fit", "inspect"}) {
+      CAPTURE(command);
+      const double plain = bytes(command, "none");
+      CHECK(bytes(command, "fp8") > 0.51 * plain);
+      CHECK(bytes(command, "fp8") < 0.53 * plain);
+      CHECK(bytes(command, "mxfp4") > 0.28 * plain);
+      CHECK(bytes(command, "mxfp4") < 0.31 * plain);
+    }
+  }
+
   TEST_CASE("a folder whose weights are not there yet is planned for; FP8 counts as FP8") {
     const std::filesystem::path published = golden.parent_path() / "nemotron-fp8";
     const TemporaryFolder folder;

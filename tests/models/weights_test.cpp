@@ -116,6 +116,38 @@ TEST_SUITE("models/packed_bytes") {
     CHECK(made.weights.packed_bytes == loaded.weights.packed_bytes);
   }
 
+  TEST_CASE("made-up weights are FP8 where published ones are, and no two experts alike") {
+    kernels::Queue queue(kernels::Device::cpu, {.threads = 2, .isa = {}});
+    for (const char* name : {"qwen3-next-fp8", "qwen3_5-moe-fp8", "nemotron-fp8", "lfm2-fp8"}) {
+      CAPTURE(name);
+      const Config config = Config::from_folder(golden_folder / name);
+      TensorFiles files(golden_folder / name);
+      const Model loaded = load_model(queue, config, files, {.activation = DType::bf16});
+      const Model made = random_model(queue, config, 3, {.activation = DType::bf16});
+      CHECK(made.weights.matrices == loaded.weights.matrices);
+    }
+    const Config plain = Config::from_folder(golden_folder / "qwen3-next");
+    const Model fp8 =
+        random_model(queue, plain.with_quantization("fp8"), 3, {.activation = DType::bf16});
+    const Model mxfp4 =
+        random_model(queue, plain.with_quantization("mxfp4"), 3, {.activation = DType::bf16});
+    for (const Block& block : fp8.plan.layers.at(0).blocks) {
+      const auto at = static_cast<std::size_t>(&block - fp8.plan.layers.at(0).blocks.data());
+      if (!std::holds_alternative<Moe>(block.parts.at(0))) continue;
+      const auto& a = std::get<MoeWeights>(fp8.weights.layers.at(0).blocks.at(at).parts.at(0));
+      const auto& b = std::get<MoeWeights>(mxfp4.weights.layers.at(0).blocks.at(at).parts.at(0));
+      CHECK(a.gate_up.code() == kernels::WeightCode::fp8);
+      CHECK(a.router.code() == kernels::WeightCode::plain);
+      CHECK(b.gate_up.code() == kernels::WeightCode::mxfp4);
+      std::vector<float> first(static_cast<std::size_t>(a.gate_up.columns())), second = first;
+      a.gate_up.read_row(0, 0, first);
+      a.gate_up.read_row(1, 0, second);
+      CHECK(first != second);
+    }
+    CHECK(fp8.weights.head->code() == kernels::WeightCode::plain);
+    CHECK(mxfp4.weights.matrices[static_cast<std::size_t>(kernels::WeightCode::mxfp4)] > 0);
+  }
+
   TEST_CASE("made-up weights of a float16 config are f16") {
     kernels::Queue queue(kernels::Device::cpu, {.threads = 2, .isa = {}});
     const Config config = Config::from_folder(Golden("qwen3-next-f16").folder);
