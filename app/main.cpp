@@ -17,6 +17,7 @@
 #include "app/version.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/thread.h"
 
 namespace {
 
@@ -104,8 +105,9 @@ int main(int argc, char** argv) {
     hyb::log::error("out of memory; ask for less with --memory or --context");
     return process.exit_code(static_cast<int>(ErrorKind::memory));
   } catch (const std::system_error& error) {
-    hyb::log::error(hyb::app::system_error_text(error));
-    return process.exit_code(static_cast<int>(ErrorKind::runtime));
+    const Error cause = hyb::error_of(error);
+    hyb::log::error(cause.what());
+    return process.exit_code(static_cast<int>(cause.kind()));
   } catch (const std::exception& error) {
     hyb::log::error(error.what());
     return process.exit_code(static_cast<int>(ErrorKind::runtime));

@@ -156,7 +156,7 @@ void warn_over_limit(const std::string& memory, std::size_t bytes) {
 }  // namespace
 
 void Session::Parts::load(const ModelOptions& options, const Environment& environment) {
-  budget = budget_of(options, environment);  // of what is free before anything is taken
+  budget = budget_of(options, environment, source);  // of what is free before anything is taken
   if (budget.device == kernels::Device::cpu) warn_over_limit(options.memory, budget.bytes);
   // Before memory is mapped that it reaches.
   if (lanes && lanes->have_two_cards()) {
@@ -475,10 +475,23 @@ kernels::SuperblockMapOptions mapping_of(const PoolOptions& options, kernels::De
   return mapping;
 }
 
+namespace {
+
 /// What a card's driver may take to create pools and to map them.
 constexpr double start_seconds_max = 1.0;
 
-Budget budget_of(const ModelOptions& options, const Environment& environment) {
+/// What a process has on the CPU besides weights, workspace and pools, as peaks of Pss show: code
+/// and tables take 24 MiB, a tokenizer three to four times its file.
+std::size_t process_bytes(const ModelSource& source) {
+  std::error_code ignored;  // one of the demo is no file, and small
+  const std::uintmax_t file = std::filesystem::file_size(source.path_of("tokenizer.json"), ignored);
+  return (std::size_t{24} << 20) + (ignored ? 0 : 4 * static_cast<std::size_t>(file));
+}
+
+}  // namespace
+
+Budget budget_of(const ModelOptions& options, const Environment& environment,
+                 const ModelSource& source) {
   const kernels::Device device = device_of(options.device);
   const std::size_t all = budget_bytes(parse_memory(options.memory), options);
   Budget budget(all - std::min(all, draft_model_bytes(options, environment)));
@@ -496,6 +509,7 @@ Budget budget_of(const ModelOptions& options, const Environment& environment) {
   if (!options.pool_memory.empty() && options.pool_memory != "auto") {
     budget.pool_bytes = budget_bytes(parse_memory(options.pool_memory, "--pool-memory"), options);
   }
+  if (device == kernels::Device::cpu) budget.process = process_bytes(source);
   budget.library = kernels::queue_bytes(
       device, {.threads = 0, .isa = {}, .batch_invariant = options.batch_invariant});
   budget.mapping = mapping_of(options.pools, device);
@@ -704,8 +718,11 @@ MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometr
   }
   if (least > budget.pool_bytes) fail_pools_too_small(budget, least);
 
+  const std::size_t left = budget.bytes - fixed;
+  memory.process = std::min(budget.process, (left - least) / 2);
+
   models::MemoryLayoutOptions options;
-  options.pool_bytes = std::min(budget.bytes - fixed, budget.pool_bytes) / memories;
+  options.pool_bytes = std::min(left - memory.process, budget.pool_bytes) / memories;
   options.packed = budget.packed_snapshots;
   options.ring_tokens = shape.drafts;
   options.handle_bytes_min = kernels::handle_bytes_min(budget.device);

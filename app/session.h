@@ -47,6 +47,7 @@ struct MemoryPlan {
   std::size_t weights = 0;
   std::size_t workspace = 0;  ///< of both lanes, where prompts have one of their own
   std::size_t library = 0;    ///< a card's cuBLASLt, where it is there
+  std::size_t process = 0;    ///< code, texts and tables, on the CPU
   std::size_t pinned = 0;     ///< of the machine's memory, outside a card's budget
   /// For snapshots on their way to a host tier, of workspace and pinned, and back, of pinned.
   kernels::SideCopyRoom side_copies = {};
@@ -66,7 +67,7 @@ struct MemoryPlan {
   std::size_t pool_bytes() const {
     return pools.layout.bytes() * static_cast<std::size_t>(memories);
   }
-  std::size_t total() const { return weights + workspace + library + pool_bytes(); }
+  std::size_t total() const { return weights + workspace + library + process + pool_bytes(); }
 };
 
 /// "8192 tokens, 4096 where answers go on".
@@ -79,6 +80,9 @@ struct Budget {
   static constexpr std::size_t unlimited = ~std::size_t{0};
   std::size_t bytes, pool_bytes;
   std::size_t library = 0;  ///< of bytes, what a queue takes from its start
+  /// Of bytes, what the process has besides: code, texts, tables. Where little is left for pools
+  /// half of that is taken at most, so that they are not for nothing.
+  std::size_t process = 0;
   std::size_t weights = 0;  ///< of bytes, what they take; 0: not loaded yet, an estimate counts
   kernels::Device device = kernels::Device::cpu;
   models::DeviceRates rates{};  ///< a card's
@@ -98,7 +102,8 @@ kernels::SuperblockMapOptions mapping_of(const PoolOptions& options, kernels::De
 
 /// --memory and --pool-memory on this machine, less what a draft model takes, --memory-mode,
 /// --strict-vmm and --snapshots.
-Budget budget_of(const ModelOptions& options, const Environment& environment);
+Budget budget_of(const ModelOptions& options, const Environment& environment,
+                 const ModelSource& source);
 
 /// Divides the budget: weights, workspace, and pools of all that is left. Throws Error(memory) with
 /// the numbers when not even one short sequence fits.

@@ -8,15 +8,15 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <sstream>
 #include <string>
-#include <system_error>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/base/control_groups.h"
 #include "core/base/error.h"
-#include "core/base/worker_signals.h"
+#include "core/base/thread.h"
 #include "core/io/file.h"
 
 namespace hyb::kernels {
@@ -147,7 +147,9 @@ struct ThreadPool::Shared {
   alignas(64) std::atomic<std::uint32_t> pending{0};
   std::atomic<bool> caller_sleeps{false};
   alignas(64) std::atomic<bool> running{false};
-  std::vector<std::thread> workers;
+  std::atomic<bool> has_failed{false};
+  std::exception_ptr failure;  ///< of the thread that failed first
+  std::vector<std::jthread> workers;
   std::vector<OwnSlice> slices;
   std::int64_t grain = 1;
 
@@ -159,8 +161,17 @@ struct ThreadPool::Shared {
     for (std::uint32_t seen = 0;; ++seen) {
       wait_for_epoch_after(seen);
       if (stop) return;
-      call(body, thread, threads);
+      do_part(thread);
       if (pending.fetch_sub(1) == 1 && caller_sleeps.load()) futex_wake_all(pending);
+    }
+  }
+
+  /// What a body throws is kept: others still use what it would unwind.
+  void do_part(int thread) {
+    try {
+      call(body, thread, threads);
+    } catch (...) {
+      if (!has_failed.exchange(true)) failure = std::current_exception();
     }
   }
 
@@ -189,7 +200,7 @@ struct ThreadPool::Shared {
   void join() {
     stop = true;
     start_epoch();
-    for (std::thread& worker : workers) worker.join();
+    for (std::jthread& worker : workers) worker.join();
   }
 };
 
@@ -208,15 +219,14 @@ ThreadPool::ThreadPool(int threads, const PoolNeighbours& neighbours)
   if (usable.quota_binds || all > usable.count) shared_->spin_limit = {};
 
   try {
-    const WorkerSignals signals;
     for (int thread = 1; thread < threads; ++thread) {
-      shared_->workers.emplace_back([shared = shared_.get(), thread] { shared->work(thread); });
+      shared_->workers.push_back(start_thread(
+          "thread pool of " + std::to_string(threads) + " threads (a smaller --threads needs less)",
+          [shared = shared_.get(), thread] { shared->work(thread); }));
     }
-  } catch (const std::system_error& error) {
+  } catch (...) {
     shared_->join();
-    throw Error(ErrorKind::runtime, std::string("thread pool: cannot start ") +
-                                        std::to_string(threads) + " threads: " + error.what() +
-                                        "; use a smaller --threads");
+    throw;
   }
 }
 
@@ -235,9 +245,12 @@ void ThreadPool::run_erased(Call call, void* body) {
   shared_->call = call;
   shared_->body = body;
   if (shared_->threads > 1) shared_->start_epoch();
-  call(body, 0, shared_->threads);
+  shared_->do_part(0);
   if (shared_->threads > 1) shared_->wait_for_workers();
+  const std::exception_ptr failure =
+      shared_->has_failed.exchange(false) ? std::exchange(shared_->failure, nullptr) : nullptr;
   shared_->running.store(false, std::memory_order_release);
+  if (failure != nullptr) std::rethrow_exception(failure);
 }
 
 void ThreadPool::distribute(std::int64_t count, std::int64_t grain) {

@@ -57,15 +57,14 @@ struct PoolNeighbours {
 class ThreadPool {
  public:
   /// Pins worker i to the i-th usable CPU that is not a neighbour's only where the threads of all
-  /// are usable_cpus().count and no quota binds. Throws Error(runtime) when threads cannot be
-  /// started.
+  /// are usable_cpus().count and no quota binds. Throws as start_thread().
   explicit ThreadPool(int threads, const PoolNeighbours& neighbours = {});
   ~ThreadPool();
 
   int threads() const;
 
-  /// Calls body(thread, threads) on every thread; returns when all are done. The body must not
-  /// throw and must not call run() again.
+  /// Calls body(thread, threads) on every thread; returns when all are done, or throws then what
+  /// the first of them threw. The body must not call run() again.
   template <typename Body>
   void run(Body&& body) {
     run_erased(

@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
-"""Kill the workers and the engines of batches at random, and see that nothing is lost.
+"""Kill the workers, launchers and engines of batches at random, and see that nothing is lost.
 
-    scripts/kill_workers.py build/hyb MODEL [--workers 200] [--engines 50] [--option=--spec ...]
+    scripts/kill_workers.py build/hyb MODEL [--workers 200] [--launchers 50] [--engines 50]
+                            [--option=--spec ...]
 
 Answers a file of requests with `hyb batch` in one lane, undisturbed; then with --disaggregate,
-again and again, until the wanted numbers of workers and engines were ended by SIGKILL at random
-moments, amid a step or not. An engine that was killed is started again with the same command, which
-goes on. In the end of every batch each request has one result: the undisturbed one. Within a second
-of the end of an engine, however it came, all processes that it had are gone. Prints the figures;
-exit 1 at the first rule that does not hold.
+again and again, until the wanted numbers of workers, launchers and engines were ended at random
+moments, amid a step or not: by SIGKILL, every other launcher stopped (SIGSTOP) and its worker
+killed or not. One launcher at a time: the next one when there are two again that run. An engine
+that was killed is started again with the same command, which goes on. In the end of every batch
+each request has one result: the undisturbed one. Within a second of the end of an engine, however
+it came, all processes that it had are gone, and no batch is without a new result for longer than
+half a minute. Prints the figures; exit 1 at the first rule that does not hold. 50 launchers alone
+take about 5 minutes on two cores.
 """
 
 import argparse
@@ -26,6 +30,7 @@ import time
 from measure_limits import requests
 
 GRACE = 1.0  # seconds in which processes end after their engine
+PATIENCE = 30.0  # seconds without a result, at most
 
 
 def processes():
@@ -45,12 +50,12 @@ def processes():
 
 
 def family(engine):
-    """pid: name of the launcher and worker of an engine, as far as they live."""
+    """pid: (parent, name, state) of the launchers and the worker of an engine that live."""
     everyone, found = processes(), {}
     for pid, (parent, name, state) in everyone.items():
         is_own = parent == engine or (parent in everyone and everyone[parent][0] == engine)
         if is_own and state != "Z":
-            found[pid] = name
+            found[pid] = parent, name, state
     return found
 
 
@@ -75,6 +80,8 @@ class Trial:
         self.source.write_text("".join(json.dumps(line) + "\n" for line in lines),
                                encoding="utf-8")
         self.workers, self.engines, self.batches = 0, 0, 0
+        self.launchers, self.stopped = 0, 0
+        self.longest = 0.0  # seconds without a result
         self.gone = []  # seconds until all processes of an engine had ended
 
     def command(self, target, *more):
@@ -82,8 +89,8 @@ class Trial:
                 "--parallel", str(self.args.parallel), *self.args.option, *more]
 
     def fail(self, what):
-        raise SystemExit(f"batch {self.batches + 1}, after {self.workers} workers and "
-                         f"{self.engines} engines: {what}")
+        raise SystemExit(f"batch {self.batches + 1}, after {self.workers} workers, "
+                         f"{self.launchers} launchers and {self.engines} engines: {what}")
 
     def start(self, target):
         return subprocess.Popen(self.command(target, "--disaggregate"), stderr=subprocess.PIPE,
@@ -93,7 +100,7 @@ class Trial:
         target = self.folder / f"out-{self.batches}.jsonl"
         while True:
             process = self.start(target)
-            known = self.disturb(process)
+            known = self.disturb(process, target)
             self.await_end_of(known)
             said = process.stderr.read()
             if process.returncode == 0:
@@ -110,15 +117,50 @@ class Trial:
             self.fail("results that no one asked for")
         self.batches += 1
 
-    def disturb(self, process):
+    def disturb_launcher(self, members):
+        """Kills or stops one of them, the one with the worker or the one that waits its turn."""
+        launchers = [pid for pid, (_, name, state) in members.items()
+                     if name == "hyb-launcher" and state != "T"]
+        if len(launchers) != 2 or self.launchers == self.args.launchers:
+            return
+        chosen = self.draw.choice(launchers)
+        is_stopped = self.launchers % 2 == 1
+        workers = [pid for pid, (parent, name, _) in members.items()
+                   if name == "hyb-worker" and parent == chosen]
+        if is_stopped and not workers:
+            return  # one that waits its turn is not missed
+        signals = [(chosen, signal.SIGSTOP if is_stopped else signal.SIGKILL)]
+        if is_stopped and self.draw.random() < 0.8:
+            signals.append((workers[0], signal.SIGKILL))
+        for pid, number in signals:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                pass
+        self.launchers += 1
+        self.stopped += is_stopped
+
+    def watch(self, target, seen):
+        """(bytes of results, since when there are no more): fails after too long."""
+        size = target.stat().st_size if target.exists() else 0
+        now = time.monotonic()
+        if size != seen[0]:
+            return size, now
+        self.longest = max(self.longest, now - seen[1])
+        if now - seen[1] > PATIENCE:
+            self.fail(f"no result for {PATIENCE} s")
+        return seen
+
+    def disturb(self, process, target):
         """Kills until the engine has ended; the pids of all processes that it had."""
-        known = set()
+        known, seen = set(), (-1, time.monotonic())
         kills_engine = self.engines < self.args.engines and self.draw.random() < 0.8
         end = time.monotonic() + self.draw.uniform(0.1, self.args.life)
         while process.poll() is None:
             pause = time.monotonic() + self.draw.uniform(0.02, self.args.pause)
             while process.poll() is None and time.monotonic() < pause:
                 known.update(family(process.pid))
+                seen = self.watch(target, seen)
                 time.sleep(0.01)
             if kills_engine and time.monotonic() > end:
                 known.update(family(process.pid))
@@ -126,7 +168,9 @@ class Trial:
                 process.wait()
                 self.engines += 1
                 break
-            worker = [pid for pid, name in family(process.pid).items() if name == "hyb-worker"]
+            members = family(process.pid)
+            self.disturb_launcher(members)
+            worker = [pid for pid, (_, name, _) in members.items() if name == "hyb-worker"]
             if worker and self.workers < self.args.workers:
                 try:
                     os.kill(worker[0], signal.SIGKILL)
@@ -154,6 +198,7 @@ def parse_arguments():
     parser.add_argument("hyb", help="the binary")
     parser.add_argument("model", help="a model folder, or demo")
     parser.add_argument("--workers", type=int, default=200, help="to be killed in all")
+    parser.add_argument("--launchers", type=int, default=50, help="the same")
     parser.add_argument("--engines", type=int, default=50, help="the same")
     parser.add_argument("--lines", type=int, default=300)
     parser.add_argument("--tokens", type=int, default=600, help="about, in the longest prompt")
@@ -176,13 +221,17 @@ def main():
         if len(expected) != args.lines or any(len(texts) != 1 for texts in expected.values()):
             trial.fail("the undisturbed batch has not one result for each request")
         begin = time.monotonic()
-        while trial.workers < args.workers or trial.engines < args.engines:
+        while (trial.workers < args.workers or trial.engines < args.engines or
+               trial.launchers < args.launchers):
             trial.run_batch(expected)
-            print(f"{trial.batches} batches, {trial.workers} workers and {trial.engines} engines "
-                  f"killed, {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
-        print(f"{trial.batches} batches of {args.lines} lines, {trial.workers} workers and "
-              f"{trial.engines} engines killed: every id once, the bytes of the undisturbed batch; "
-              f"processes gone {1000 * max(trial.gone):.0f} ms after their engine at most, "
+            print(f"{trial.batches} batches, {trial.workers} workers, {trial.launchers} launchers "
+                  f"and {trial.engines} engines killed, {time.monotonic() - begin:.0f} s",
+                  file=sys.stderr, flush=True)
+        print(f"{trial.batches} batches of {args.lines} lines, {trial.workers} workers, "
+              f"{trial.launchers} launchers ({trial.stopped} stopped) and {trial.engines} engines "
+              "killed: every id once, the bytes of the undisturbed batch; at most "
+              f"{trial.longest:.1f} s without a result; processes gone "
+              f"{1000 * max(trial.gone):.0f} ms after their engine at most, "
               f"{len(trial.gone)} ends")
 
 

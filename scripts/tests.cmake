@@ -85,7 +85,11 @@ if(NOT HYB_SANITIZE)
   # It bounds the address space, which sanitizers need whole.
   add_test(NAME fuzz_json COMMAND python3 ${PROJECT_SOURCE_DIR}/scripts/fuzz_json.py
     $<TARGET_FILE:hyb> --short)
+  # It takes the place of malloc, as sanitizers do.
+  add_test(NAME fault_campaign COMMAND python3 ${PROJECT_SOURCE_DIR}/scripts/fault_campaign.py
+    $<TARGET_FILE:hyb> --short)
   set_tests_properties(binary fuzz_json PROPERTIES LABELS surface TIMEOUT 120)
+  set_tests_properties(fault_campaign PROPERTIES LABELS surface TIMEOUT 300)
 endif()
 
 # Costs: test cases that print figures, built by name.

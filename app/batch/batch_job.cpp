@@ -263,9 +263,9 @@ SessionShape shape_of(const BatchOptions& options) {
 RequestLimits limits_of(const BatchOptions& options, const ModelSource& source,
                         const Tokenizer& tokenizer) {
   const ModelOutline outline = outline_of(source, options.model, {.sequences = options.parallel});
-  const MemoryPlan memory =
-      plan_memory(outline.plan, outline.geometry, budget_of(options.model, read_environment()),
-                  options.model.context, make_queue(options.model).threads(), shape_of(options));
+  const MemoryPlan memory = plan_memory(
+      outline.plan, outline.geometry, budget_of(options.model, read_environment(), source),
+      options.model.context, make_queue(options.model).threads(), shape_of(options));
   return {.vocab = std::min(tokenizer.size(), outline.plan.vocab),
           .length_max = memory.length_max,
           .has_text = true};

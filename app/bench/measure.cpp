@@ -40,7 +40,7 @@ BareModel open_model(const ModelOptions& options, const std::vector<BenchCase>& 
 /// -u, or what a session would take.
 std::int32_t chunk_tokens_of(const BenchJob& job, const BareModel& model) {
   if (job.bench.chunk_tokens > 0) return job.bench.chunk_tokens;
-  Budget budget = budget_of(job.model, read_environment());
+  Budget budget = budget_of(job.model, read_environment(), model.source);
   budget.bytes = model.budget;  // of what was free before the weights were read
   return chunk_tokens_of(model.outline.plan, model.outline.geometry, budget, model.queue.threads());
 }

@@ -71,6 +71,7 @@ void print_text(const ModelSource& source, const ModelOutline& outline, const Fi
           options.model.lanes.is_on && memory.cards == 1 ? "a step in each lane" : "one step",
           chunk_text(memory)));
   if (memory.library > 0) add("cuBLASLt", memory.library, "what it computes in");
+  if (memory.process > 0) add("process", memory.process, "code, tokenizer, tables");
   const MemoryLayout& layout = memory.pools.layout;
   add("pools", memory.pool_bytes(),
       fmt::format("{} of {}, each of which is", counted(layout.superblocks, "superblock"),
@@ -161,6 +162,7 @@ void print_json(const ModelSource& source, const ModelOutline& outline, const Fi
                      {"chunk_tokens", memory.chunk_tokens},
                      {"mixed_tokens", memory.mixed_tokens},
                      {"library_bytes", memory.library},
+                     {"process_bytes", memory.process},
                      {"pinned_bytes", memory.pinned},
                      {"pool_bytes", memory.pool_bytes()},
                      {"total_bytes", memory.total()},
@@ -187,7 +189,7 @@ int fit_main(const FitFlags& options) {
   ModelOutline outline = outline_of(source, options.model, {.sequences = options.parallel});
   check_lanes(options.model, outline.head.has_value());
   sample_lossless(source, options.model, outline);
-  const Budget budget = budget_of(options.model, environment);
+  const Budget budget = budget_of(options.model, environment, source);
   const int asked = threads_of(options.model);
   const int threads = asked > 0 ? asked : kernels::usable_cpus().count;
   const Fit fit(outline, budget, threads, options.model.chunk_tokens);

@@ -130,14 +130,15 @@ TensorCheck required_tensors(const ModelOutline& outline) {
 
 namespace {
 
-/// What `look` says of a text of the model; an error becomes the answer.
+/// What `look` says of a text of the model; an error becomes the answer, and a defect.
 template <typename Look>
-std::string answer_of(bool& is_usable, Look&& look) {
+std::string answer_of(bool& is_usable, bool& has_defects, Look&& look) {
   try {
     std::string text = look();
     is_usable = text != "none";
     return text;
   } catch (const Error& error) {
+    has_defects = true;
     return error.what();
   }
 }
@@ -339,9 +340,9 @@ Inspection inspect(const ModelSource& source, const ModelOptions& options) {
   const auto missing = source.missing_files();
   all.is_partial = missing && missing->names.size() < missing->listed;
   std::optional<Tokenizer> tokenizer;
-  all.tokenizer =
-      answer_of(all.has_tokenizer, [&] { return look_at_tokenizer(source, tokenizer); });
-  all.chat_template = answer_of(all.has_chat_template,
+  all.tokenizer = answer_of(all.has_tokenizer, all.has_defects,
+                            [&] { return look_at_tokenizer(source, tokenizer); });
+  all.chat_template = answer_of(all.has_chat_template, all.has_defects,
                                 [&] { return look_at_template(source, tokenizer, all.traits); });
   return all;
 }

@@ -87,6 +87,7 @@ struct Inspection {
   bool is_partial = false;               ///< some files of the weights are there, others missing
   std::string tokenizer, chat_template;  ///< what is there, in words; or why it can't be used
   bool has_tokenizer = false, has_chat_template = false;
+  bool has_defects = false;              ///< of these two: one is there and can't be used
   std::optional<TemplateTraits> traits;  ///< of the chat template, where there is a tokenizer too
   std::optional<RankExchange> exchange = {};  ///< with --ranks
 

@@ -190,14 +190,25 @@ void check_session_name(const std::string& name) {
                           name.substr(0, name_bytes_max), name_bytes_max));
 }
 
+namespace {
+
+[[noreturn]] void fail_to_look(const std::filesystem::path& path, std::error_code error) {
+  throw Error(ErrorKind::runtime, path.string() + ": can't be looked at: " + error.message());
+}
+
+}  // namespace
+
 std::filesystem::path SessionFolder::path_of(const std::string& name) const {
   check_session_name(name);
   return folder_ / (name + std::string(ending));
 }
 
 bool SessionFolder::has(const std::string& name) const {
-  std::error_code ignored;
-  return std::filesystem::exists(std::filesystem::symlink_status(path_of(name), ignored));
+  const std::filesystem::path path = path_of(name);
+  std::error_code error;
+  const auto type = std::filesystem::symlink_status(path, error).type();
+  if (type == std::filesystem::file_type::none) fail_to_look(path, error);
+  return type != std::filesystem::file_type::not_found;
 }
 
 std::vector<std::string> SessionFolder::names() const {
@@ -210,6 +221,7 @@ std::vector<std::string> SessionFolder::names() const {
     std::string name = file.substr(0, file.size() - ending.size());
     if (is_session_name(name)) names.push_back(std::move(name));
   }
+  if (error && error != std::errc::no_such_file_or_directory) fail_to_look(folder_, error);
   std::sort(names.begin(), names.end());
   return names;
 }

@@ -53,9 +53,10 @@ class SessionFolder {
   explicit SessionFolder(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
   std::filesystem::path path_of(const std::string& name) const;
+  /// Throws Error(runtime) where that can't be seen.
   bool has(const std::string& name) const;
 
-  /// Every name, sorted; none where there is no folder.
+  /// Every name, sorted; none where there is no folder. Throws Error(runtime) as has().
   std::vector<std::string> names() const;
 
   /// Throws Error(model) that begins with the file's path for one that is missing, damaged or of

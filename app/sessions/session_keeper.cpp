@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstring>
 #include <ctime>
+#include <filesystem>
 #include <utility>
 
 #include <fmt/format.h>
@@ -59,7 +62,12 @@ const SessionFolder& SessionKeeper::need_folder() const {
 
 SessionKeeper::Version SessionKeeper::version_of(const std::string& name) const {
   struct stat about {};
-  if (::stat(need_folder().path_of(name).c_str(), &about) != 0) return {};
+  const std::filesystem::path path = need_folder().path_of(name);
+  if (::stat(path.c_str(), &about) != 0) {
+    if (errno == ENOENT) return {};
+    throw Error(ErrorKind::runtime,
+                fmt::format("{}: can't be looked at: {}", path.string(), std::strerror(errno)));
+  }
   return {.file = about.st_ino,
           .changed_ns = about.st_mtim.tv_sec * std::int64_t{1'000'000'000} + about.st_mtim.tv_nsec};
 }
@@ -82,7 +90,7 @@ void SessionKeeper::write(const std::string& name, const Saving& saving, Extent 
 
 /// Under the chat's own name: no other chat may have written there since.
 void SessionKeeper::write_own(const std::string& name, const Saving& saving, Extent extent) {
-  if (name == name_ && version_of(name) != version_) {
+  if (name == name_ && version_.value_or(version_of(name)) != version_of(name)) {
     throw Error(ErrorKind::runtime,
                 fmt::format("session '{}' was changed by another chat and is left as it "
                             "is; /save OTHER keeps this one",
@@ -90,6 +98,7 @@ void SessionKeeper::write_own(const std::string& name, const Saving& saving, Ext
   }
   write(name, saving, extent);
   name_ = name;
+  version_.reset();
   version_ = version_of(name);
 }
 
@@ -120,7 +129,7 @@ std::string SessionKeeper::save(const Saving& saving, const std::string& name) {
                             chosen, chosen));
   }
   write_own(chosen, saving, Extent::all);
-  has_failed_ = false;
+  failure_.clear();
   return chosen;
 }
 
@@ -147,7 +156,7 @@ SessionKeeper::Loaded SessionKeeper::load(const std::string& name) {
   if (loaded.remark.empty()) restore(name, loaded);
   name_ = name;
   version_ = version;
-  has_failed_ = false;
+  failure_.clear();
   return loaded;
 }
 
@@ -167,16 +176,17 @@ SessionKeeper::Loaded SessionKeeper::open(const std::string& name) {
 }
 
 void SessionKeeper::keep(const Saving& saving, Extent extent) {
-  if (has_failed_ || (name_.empty() && !(saves_unnamed_ && folder_))) return;
+  if (name_.empty() && !(saves_unnamed_ && folder_)) return;
   try {
     if (name_.empty()) {
       write(last_session, saving, extent);
     } else {
       write_own(name_, saving, extent);
     }
+    failure_.clear();
   } catch (const Error& error) {
-    has_failed_ = true;
-    log::warning(std::string(error.what()) + "; this chat is not saved any more");
+    if (std::exchange(failure_, error.what()) == failure_) return;
+    log::warning(failure_ + "; this chat is not saved, and it is tried again after the next turn");
   }
 }
 

@@ -64,7 +64,7 @@ class SessionKeeper {
   /// Loads it if it is there; else the chat gets the name and nothing was said.
   Loaded open(const std::string& name);
 
-  /// After a turn. A failure is warned of once, and saving is not tried again.
+  /// After a turn. A failure is warned of once; the next turn tries again.
   void autosave(const Saving& saving);
 
   /// The same when the chat is left.
@@ -85,6 +85,7 @@ class SessionKeeper {
   };
 
   const SessionFolder& need_folder() const;
+  /// Throws Error(runtime) where that can't be seen.
   Version version_of(const std::string& name) const;
   enum class Extent : std::uint8_t { turn, all };
   void write(const std::string& name, const Saving& saving, Extent extent);
@@ -97,9 +98,10 @@ class SessionKeeper {
   SessionOrigin origin_;
   bool saves_unnamed_;
   SnapshotIo* carrier_;
-  bool has_failed_ = false;
+  std::string failure_;  ///< of saving, which was warned of; empty: saving works
   std::string name_;
-  Version version_;  ///< of the file as this chat knows it
+  /// Of the file as this chat knows it. Empty: it wrote the file and could not look at it then.
+  std::optional<Version> version_ = Version();
 };
 
 /// What chats with this model are saved with. Reads a few KiB per tensor.

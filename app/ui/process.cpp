@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -19,7 +21,7 @@
 #include "app/ui/text.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
-#include "core/base/worker_signals.h"
+#include "core/base/thread.h"
 
 namespace hyb::app {
 namespace {
@@ -50,6 +52,45 @@ void on_change(int) { changes.fetch_add(1); }
 void on_crash(int signal) {
   say_last_words();
   ::raise(signal);
+}
+
+std::atomic<bool> was_out_of_memory{false};
+std::terminate_handler usual_end = nullptr;
+
+void note_out_of_memory() {
+  was_out_of_memory.store(true);
+  throw std::bad_alloc();
+}
+
+// There may be no exception to ask: while one is thrown a joinable thread was destroyed, or there
+// was no memory for the exception itself.
+[[noreturn]] void on_terminate() {
+  if (!was_out_of_memory.load()) {
+    usual_end();
+    std::abort();
+  }
+  say_last_words();
+  constexpr std::string_view line =
+      "hyb: error: out of memory; ask for less with --memory or --context\n";
+  static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
+  ::_exit(static_cast<int>(ErrorKind::memory));
+}
+
+// The stack grows when it is used; where the address space is full by then (ulimit -v) that is a
+// segmentation fault. Only the page at its end takes memory.
+[[gnu::noinline]] void grow_stack() {
+  rlimit limit{};
+  constexpr std::size_t enough = std::size_t{1} << 20;
+  if (::getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur < 2 * enough) return;
+  volatile char end[enough];
+  static_cast<void>(end[0] = 0);
+}
+
+// Before static objects are made, which take memory.
+[[gnu::constructor(101)]] void prepare_for_want_of_memory() {
+  std::set_new_handler(note_out_of_memory);
+  usual_end = std::set_terminate(on_terminate);
+  grow_stack();
 }
 
 void handle(int signal, void (*handler)(int), int flags) {
@@ -135,14 +176,6 @@ bool write_stdout(std::string_view text) { return write_stdout(text.data(), text
 void write_stderr(std::string_view text) { write_stderr_as_is(sanitized(text)); }
 void write_stderr_as_is(std::string_view text) { write_all(STDERR_FILENO, text); }
 
-std::string system_error_text(const std::system_error& error) {
-  if (error.code() != std::errc::resource_unavailable_try_again) return error.what();
-  return fmt::format(
-      "a thread cannot be started: {}; the limit is on processes and threads of this user (ulimit "
-      "-u) or of its control group (pids.max)",
-      error.code().message());
-}
-
 namespace {
 
 /// Time spent waiting for a descriptor.
@@ -204,8 +237,7 @@ std::string read_stream(int descriptor, const char* name, const StreamLimits& li
 
 BackgroundWork::BackgroundWork(std::function<bool()> work) : work_(std::move(work)) {
   if (!work_) return;
-  const WorkerSignals signals;
-  thread_ = std::thread([this] { run(); });
+  thread_ = start_thread("background work", [this] { run(); });
 }
 
 BackgroundWork::~BackgroundWork() {

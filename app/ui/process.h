@@ -7,7 +7,6 @@
 #include <functional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <thread>
 
 namespace hyb::app {
@@ -15,7 +14,8 @@ namespace hyb::app {
 /// The process's manners: SIGPIPE and SIGXFSZ are ignored (a closed stdout and a file at ulimit -f
 /// are noticed at the next write, by code that knows what it was for), SIGINT and SIGTERM raise a
 /// flag that loops look at, a second SIGINT ends at once; terminal modes are restored on every way
-/// out. One per process.
+/// out. Where memory is short and that cannot be caught (in a thread, in a destructor, before main)
+/// the process ends with one line and exit code 4. One per process.
 class ProcessGuard {
  public:
   ProcessGuard();
@@ -60,10 +60,6 @@ void write_stderr(std::string_view text);
 /// The same for text with escape sequences of our own; what came from outside is already sanitized.
 void write_stderr_as_is(std::string_view text);
 
-/// What a failed call of the C++ library is in words: a thread that the system refuses is
-/// "Resource temporarily unavailable" otherwise.
-std::string system_error_text(const std::system_error& error);
-
 struct StreamLimits {
   std::size_t bytes_max;
   std::chrono::milliseconds patience;
@@ -95,7 +91,7 @@ class BackgroundWork {
   std::function<bool()> work_;
   std::atomic<bool> is_stopped_ = false;
   std::exception_ptr error_;
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 }  // namespace hyb::app

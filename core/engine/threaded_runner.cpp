@@ -1,23 +1,15 @@
 #include "core/engine/threaded_runner.h"
 
-#include <string>
-#include <system_error>
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/base/worker_signals.h"
+#include "core/base/thread.h"
 
 namespace hyb {
 
 ThreadedRunner::ThreadedRunner(Runner& runner) : runner_(&runner) {
   require(!runner.is_async(), "threaded runner: steps that are asynchronous need no thread");
-  try {
-    const WorkerSignals signals;
-    thread_ = std::thread([this] { work(); });
-  } catch (const std::system_error& error) {
-    throw Error(ErrorKind::runtime,
-                std::string("threaded runner: cannot start a thread: ") + error.what());
-  }
+  thread_ = start_thread("threaded runner", [this] { work(); });
 }
 
 ThreadedRunner::~ThreadedRunner() {

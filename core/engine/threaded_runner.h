@@ -51,7 +51,7 @@ class ThreadedRunner final : public Runner {
   const Step* step_ = nullptr;  ///< of launch()
   StepResult result_;
   std::exception_ptr failure_;
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 }  // namespace hyb

@@ -234,7 +234,9 @@ AtomicFile::AtomicFile(std::filesystem::path path, FileAccess access)
     const int descriptor = descriptor_.number();
     int code = 0;
     struct stat status {};
-    if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
+    if (::fstat(descriptor, &status) != 0) {
+      code = errno;
+    } else if (!S_ISREG(status.st_mode)) {
       code = EINVAL;
     } else if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
       code = errno == EWOULDBLOCK ? EBUSY : errno;

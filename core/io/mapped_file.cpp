@@ -114,7 +114,7 @@ MappedFile::MappedFile(const File& file) : path_(file.path()) {
   if (size == 0) return;  // mmap refuses a length of 0
   void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.descriptor(), 0);
   if (address == MAP_FAILED) {
-    throw Error(ErrorKind::model,
+    throw Error(errno == ENOMEM ? ErrorKind::memory : ErrorKind::model,
                 path_.string() + ": can't be mapped: " + std::generic_category().message(errno));
   }
   try {

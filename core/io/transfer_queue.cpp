@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/thread.h"
 #include "core/io/file.h"
 
 namespace hyb {
@@ -11,7 +12,7 @@ namespace hyb {
 TransferQueue::TransferQueue(std::unique_ptr<Storage> storage, std::size_t bytes_max,
                              TransferWorker worker)
     : storage_(std::move(storage)), bytes_max_(bytes_max), worker_(worker) {
-  if (worker_ == TransferWorker::thread) thread_ = std::thread([this] { work(); });
+  if (worker_ == TransferWorker::thread) thread_ = start_thread("tier", [this] { work(); });
 }
 
 TransferQueue::~TransferQueue() {

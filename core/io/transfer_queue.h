@@ -135,7 +135,7 @@ class TransferQueue {
   std::int32_t pending_ = 0;
   std::string failure_;
   bool stops_ = false;
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 }  // namespace hyb

@@ -90,7 +90,7 @@ struct ChatTemplate::Parts {
   explicit Parts(jinja::Template from) : parsed(std::move(from)) {}
 
   jinja::Template parsed;
-  std::once_flag once = {};
+  std::mutex making_forms = {};
   std::optional<MessageForms> forms = {};  ///< since the first rendering
   std::optional<ChatTemplate> with_tools = {};
 
@@ -127,7 +127,9 @@ Rendered ChatTemplate::Parts::render(const Json& messages, const Json& variables
 const MessageForms& ChatTemplate::Parts::need_forms() {
   const RenderLimits trial_limits{.steps_max = 1'000'000, .time_max = std::chrono::seconds(1)};
   const Json variables = {{"bos_token", ""}, {"eos_token", ""}, {"pad_token", ""}};
-  std::call_once(once, [&] {
+  // Not std::call_once: exceptions must not pass through the C library, whose unwinder is another.
+  const std::lock_guard lock(making_forms);
+  if (!forms) {
     forms.emplace([&](const Json& messages) -> std::optional<std::string> {
       try {
         return render(messages, variables, trial_limits, std::nullopt).text();
@@ -135,7 +137,7 @@ const MessageForms& ChatTemplate::Parts::need_forms() {
         return std::nullopt;
       }
     });
-  });
+  }
   return *forms;
 }
 

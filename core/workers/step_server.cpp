@@ -5,10 +5,9 @@
 
 #include <new>
 #include <string>
-#include <system_error>
 
 #include "core/base/error.h"
-#include "core/base/worker_signals.h"
+#include "core/base/thread.h"
 
 namespace hyb {
 namespace {
@@ -34,13 +33,7 @@ Message message_of(std::uint64_t epoch, const std::exception_ptr& error) {
 }  // namespace
 
 StepServer::StepServer(int socket, std::chrono::milliseconds beat) : socket_(socket), beat_(beat) {
-  try {
-    const WorkerSignals signals;
-    thread_ = std::thread([this] { watch(); });
-  } catch (const std::system_error& error) {
-    throw Error(ErrorKind::runtime,
-                std::string("prefill worker: cannot start a thread: ") + error.what());
-  }
+  thread_ = start_thread("prefill worker", [this] { watch(); });
 }
 
 StepServer::~StepServer() {

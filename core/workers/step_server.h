@@ -41,7 +41,7 @@ class StepServer {
   std::chrono::milliseconds beat_;
   std::mutex sending_;
   std::atomic<bool> is_busy_ = true, is_ending_ = false;
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 /// What a worker does: makes its runner with `make`, a function that returns a pointer to what has

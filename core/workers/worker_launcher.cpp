@@ -2,8 +2,10 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,15 +31,14 @@ namespace {
 enum class LauncherRequest : std::uint8_t {
   start,  ///< forks a worker, which gets the socket that comes with it
   end,    ///< kills the worker and waits for its end
+  copy,   ///< makes another launcher, which gets the socket that comes with it
 };
 
 struct LauncherReply {
   int error;   ///< errno; 0: it was done
   int status;  ///< of `end`: as waitpid says
+  pid_t copy;  ///< of `copy`
 };
-
-/// How long the launcher may take for a reply. Only a machine without memory takes seconds.
-constexpr int reply_ms = 60'000;
 
 std::pair<int, int> socket_pair(int type) {
   std::array<int, 2> ends{};
@@ -109,8 +110,18 @@ class Launcher {
   [[noreturn]] void run() {
     detach();
     while (const auto given = next_request(control_)) {
-      LauncherReply reply = {.error = 0, .status = end_worker()};
-      if (given->request == LauncherRequest::start) reply.error = start_worker(given->descriptor);
+      LauncherReply reply{};
+      if (given->request == LauncherRequest::copy) {
+        reply.copy = copy_self();
+        if (reply.copy < 0) reply.error = errno;
+        if (reply.copy == 0) {
+          use_control(given->descriptor);
+          continue;
+        }
+      } else {
+        reply.status = end_worker();
+        if (given->request == LauncherRequest::start) reply.error = start_worker(given->descriptor);
+      }
       if (given->descriptor >= 0) ::close(given->descriptor);
       if (::send(control_, &reply, sizeof reply, MSG_NOSIGNAL) != sizeof reply) break;
     }
@@ -126,10 +137,25 @@ class Launcher {
     const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
     ::dup2(nothing, STDIN_FILENO);
     ::dup2(nothing, STDOUT_FILENO);
+    use_control(control_);
+  }
+
+  /// All other descriptors but the first three are closed.
+  void use_control(int socket) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // where it is stopped it does not see the socket's end
     constexpr int place = STDERR_FILENO + 1;
-    if (control_ != place) ::dup3(control_, place, O_CLOEXEC);
+    if (socket != place) ::dup3(socket, place, O_CLOEXEC);
     control_ = place;
     ::closefrom(place + 1);
+  }
+
+  /// As fork(), but the other one is the engine's child, too, and outlives this one. It has no
+  /// worker.
+  pid_t copy_self() {
+    const auto copy = static_cast<pid_t>(
+        ::syscall(SYS_clone, CLONE_PARENT | SIGCHLD, nullptr, nullptr, nullptr, nullptr));
+    if (copy == 0) worker_ = 0;
+    return copy;
   }
 
   /// errno; 0: it was forked.
@@ -164,43 +190,74 @@ std::string words_of(int status) {
   return fmt::format("exit status {}", WEXITSTATUS(status));
 }
 
-/// Throws Error(runtime) where the launcher does not answer, or could not.
-LauncherReply ask(int control, LauncherRequest request, std::optional<int> descriptor) {
-  const auto fail = [](const std::string& what) {
-    throw Error(ErrorKind::runtime,
-                "prefill worker: " + what + "; start again, or leave --disaggregate out");
-  };
-  LauncherReply reply{};
-  pollfd answer = {.fd = control, .events = POLLIN, .revents = 0};
-  if (!send_request(control, request, descriptor)) fail("the process that starts it has ended");
-  int ready = 0;
-  do {
-    ready = ::poll(&answer, 1, reply_ms);
-  } while (ready < 0 && errno == EINTR);
-  if (ready == 0) fail("the process that starts it does not answer");
-  if (::recv(control, &reply, sizeof reply, 0) != sizeof reply) {
-    fail("the process that starts it has ended");
-  }
-  if (reply.error != 0) {
-    fail(fmt::format("no process can be started ({})", std::strerror(reply.error)));
-  }
-  return reply;
+[[noreturn]] void fail(const std::string& what) {
+  throw Error(ErrorKind::runtime,
+              "prefill worker: " + what + "; start again, or leave --disaggregate out");
 }
 
-class ForkedWorker final : public Worker {
+/// Whether the other side has gone, within `patience`.
+bool is_gone(int socket, std::chrono::milliseconds patience) {
+  pollfd other = {.fd = socket, .events = 0, .revents = 0};
+  int ready = 0;
+  do {
+    ready = ::poll(&other, 1, static_cast<int>(patience.count()));
+  } while (ready < 0 && errno == EINTR);
+  return ready > 0;
+}
+
+}  // namespace
+
+/// A launcher as the engine, whose child it is, has it.
+class WorkerLauncher::Process {
  public:
-  ForkedWorker(int control, int socket) : control_(control), socket_(socket) {}
-  ~ForkedWorker() override {
+  Process(pid_t process, int control) : process_(process), control_(control) {}
+  /// Its worker ends with it, also where it is stopped.
+  ~Process() {
+    if (!has_ended()) ::kill(process_, SIGKILL);
+    ::close(control_);
+    wait_for_end(process_);
+  }
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  bool has_ended() const { return is_gone(control_, std::chrono::milliseconds(0)); }
+
+  /// nullopt: it has ended, or does not answer. It gets a copy of `descriptor`.
+  std::optional<LauncherReply> ask(LauncherRequest request, std::optional<int> descriptor,
+                                   std::chrono::milliseconds patience) const {
+    LauncherReply reply{};
+    pollfd answer = {.fd = control_, .events = POLLIN, .revents = 0};
+    if (!send_request(control_, request, descriptor)) return std::nullopt;
+    int ready = 0;
+    do {
+      ready = ::poll(&answer, 1, static_cast<int>(patience.count()));
+    } while (ready < 0 && errno == EINTR);
+    if (ready <= 0 || ::recv(control_, &reply, sizeof reply, MSG_DONTWAIT) != sizeof reply) {
+      return std::nullopt;
+    }
+    return reply;
+  }
+
+ private:
+  pid_t process_;
+  int control_;
+};
+
+class WorkerLauncher::Forked final : public Worker {
+ public:
+  Forked(WorkerLauncher& launcher, int socket) : launcher_(&launcher), socket_(socket) {}
+  ~Forked() override {
     try {
       if (!has_ended_) end();
     } catch (const Error&) {
-      // The launcher has ended, and with it the worker.
+      // No launcher is left, which the next start() says.
     }
   }
-  ForkedWorker(const ForkedWorker&) = delete;
-  ForkedWorker& operator=(const ForkedWorker&) = delete;
+  Forked(const Forked&) = delete;
+  Forked& operator=(const Forked&) = delete;
 
   bool send(const Message& message, std::chrono::milliseconds patience) override {
+    launcher_->need_next();
     return socket_.send(message, patience);
   }
   Received receive(std::chrono::milliseconds patience) override {
@@ -208,51 +265,83 @@ class ForkedWorker final : public Worker {
   }
   std::string end() override {
     require(!std::exchange(has_ended_, true), "worker: it ends once");
-    return words_of(ask(control_, LauncherRequest::end, std::nullopt).status);
+    std::unique_ptr<Process>& launcher = launcher_->launcher_;
+    if (launcher != nullptr) {
+      const auto reply = launcher->ask(LauncherRequest::end, std::nullopt, launcher_->patience_);
+      if (reply) return words_of(reply->status);
+      launcher.reset();
+    }
+    // A process gives its memory up before its descriptors.
+    if (!is_gone(socket_.descriptor(), launcher_->patience_)) fail("it does not end");
+    launcher_->take_next();
+    return "with the process that started it";
   }
 
  private:
-  int control_;
+  WorkerLauncher* launcher_;
   MessageSocket socket_;
   bool has_ended_ = false;
 };
 
-}  // namespace
-
-WorkerLauncher::WorkerLauncher(const Body& body) {
+WorkerLauncher::WorkerLauncher(const Body& body, std::chrono::milliseconds patience)
+    : patience_(patience) {
   const auto [own, other] = socket_pair(SOCK_SEQPACKET);
-  control_ = own;
   const WorkerSignals signals;  // blocked in what is forked
   // A child would find a lock of the log taken for ever.
+  pid_t process = 0;
   int error = 0;
   log::while_silent([&] {
-    launcher_ = ::fork();
+    process = ::fork();
     error = errno;
   });
-  if (launcher_ == 0) Launcher(other, body).run();
+  if (process == 0) Launcher(other, body).run();
   ::close(other);
-  if (launcher_ > 0) return;
-  ::close(control_);
+  if (process > 0) {
+    launcher_ = std::make_unique<Process>(process, own);
+    need_next();
+    return;
+  }
+  ::close(own);
   throw Error(ErrorKind::runtime,
               fmt::format("prefill worker: no process can be started ({})", std::strerror(error)));
 }
 
-WorkerLauncher::~WorkerLauncher() {
-  ::close(control_);
-  wait_for_end(launcher_);
+WorkerLauncher::~WorkerLauncher() = default;
+
+/// The launcher was lost.
+void WorkerLauncher::take_next() {
+  launcher_ = std::move(next_);
+  if (launcher_ == nullptr) fail("the processes that start it have ended or do not answer");
+  log::warning("prefill worker: the process that starts it was lost; a copy takes its place");
+  need_next();
+}
+
+/// Where no copy can be made the launcher is the last one.
+void WorkerLauncher::need_next() {
+  if (launcher_ == nullptr || (next_ != nullptr && !next_->has_ended())) return;
+  next_.reset();
+  const auto [own, other] = socket_pair(SOCK_SEQPACKET);
+  const auto reply = launcher_->ask(LauncherRequest::copy, other, patience_);
+  ::close(other);
+  if (reply && reply->error == 0) {
+    next_ = std::make_unique<Process>(reply->copy, own);
+  } else {
+    ::close(own);
+    if (!reply) launcher_.reset();  // what it says later would be taken for another answer
+  }
 }
 
 std::unique_ptr<Worker> WorkerLauncher::start() {
-  const auto [own, other] = socket_pair(SOCK_STREAM);
-  auto worker = std::make_unique<ForkedWorker>(control_, own);
-  try {
-    ask(control_, LauncherRequest::start, other);
-  } catch (...) {
+  if (launcher_ == nullptr) take_next();
+  for (;;) {
+    const auto [own, other] = socket_pair(SOCK_STREAM);
+    const auto reply = launcher_->ask(LauncherRequest::start, other, patience_);
     ::close(other);
-    throw;
+    if (reply && reply->error == 0) return std::make_unique<Forked>(*this, own);
+    ::close(own);
+    if (reply) fail(fmt::format("no process can be started ({})", std::strerror(reply->error)));
+    take_next();
   }
-  ::close(other);
-  return worker;
 }
 
 }  // namespace hyb

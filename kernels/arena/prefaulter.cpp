@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <system_error>
 
-#include "core/base/worker_signals.h"
+#include "core/base/error.h"
+#include "core/base/thread.h"
 
 namespace hyb::kernels {
 namespace {
@@ -26,9 +26,8 @@ void Prefaulter::add(SuperblockId superblock, std::span<std::byte> range) {
 
 void Prefaulter::start() {
   try {
-    const WorkerSignals signals;
-    thread_ = std::thread([this] { work(); });
-  } catch (const std::system_error&) {
+    thread_ = start_thread("pools", [this] { work(); });
+  } catch (const Error&) {
     is_off_ = true;  // one thread less is no reason to fail
   }
 }

@@ -55,7 +55,7 @@ class Prefaulter {
   std::optional<SuperblockId> touched_;  ///< the thread is at it
   bool stops_ = false;
   bool is_off_ = false;  ///< there is no thread, or memory cannot be faulted in
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 }  // namespace hyb::kernels

@@ -386,7 +386,7 @@ TEST_SUITE("app/fit") {
       options.threads = 2;
       if (name != "demo") options.kv_dtype = "fp8";
       const ModelOutline predicted = outline(name, options);
-      const Fit fit(predicted, budget_of(options, {}), 2);
+      const Fit fit(predicted, budget_of(options, {}, ModelSource::find(name, {})), 2);
       const MemoryPlan plan = fit.plan(500, 3);
       Session session = Session::open(options, {.sequences_max = 3, .chunk_tokens = 512}, {});
 
@@ -405,7 +405,8 @@ TEST_SUITE("app/fit") {
     options.device = "cpu";
     options.threads = 3;
     const auto plan_of = [&](const ModelOptions& of) {
-      return Fit(outline("demo", of), budget_of(of, {}), threads_of(of)).plan(500, 3);
+      const Budget budget = budget_of(of, {}, ModelSource::find("demo", {}));
+      return Fit(outline("demo", of), budget, threads_of(of)).plan(500, 3);
     };
     const MemoryPlan alone = plan_of(options);
     options.lanes.is_on = true;

@@ -116,6 +116,18 @@ TEST_SUITE("app/surface_inspect") {
     CHECK(contains(result.err, "can't be loaded"));
   }
 
+  TEST_CASE("a tokenizer or chat template that can't be read is in the table, and exit 3") {
+    for (const char* file : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"}) {
+      const TemporaryFolder folder;
+      copy_config(folder);
+      std::filesystem::create_directory(folder.path() / file);
+      const ToolResult result = hyb_tool({"inspect", folder.path()});
+      CHECK(result.exit_code == 3);
+      CHECK(contains(result.out, "is not a regular file"));
+      CHECK(contains(result.err, "tokenizer and chat template"));
+    }
+  }
+
   TEST_CASE("weights that are not there take what the format takes that they would be in") {
     const auto bytes = [](const std::string& command, const char* format) {
       std::vector<std::string> arguments = {command, "qwen3-next-80b-a3b", "--lossless",

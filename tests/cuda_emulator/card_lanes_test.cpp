@@ -152,7 +152,7 @@ TEST_SUITE("cuda_emulator/card_lanes") {
       for (const LaneFlags& lanes : {one_card, two_cards}) {
         const ModelOptions options = options_for("granite-moe-nope", lanes);
         const ModelSource source = ModelSource::find(options.model, {});
-        const MemoryPlan fit = Fit(outline_of(source, options), budget_of(options, {}),
+        const MemoryPlan fit = Fit(outline_of(source, options), budget_of(options, {}, source),
                                    options.threads, shape.chunk_tokens)
                                    .plan(context, shape.sequences_max);
         const std::vector<std::size_t> before = held();

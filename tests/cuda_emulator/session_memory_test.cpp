@@ -95,7 +95,7 @@ void check_fit(const ModelOptions& options, std::int32_t chunk_tokens = shape.ch
   const SessionShape asked = {.sequences_max = shape.sequences_max, .chunk_tokens = chunk_tokens};
   const ModelSource source = ModelSource::find(options.model, {});
   const ModelOutline outline = outline_of(source, options);
-  const MemoryPlan fit = Fit(outline, budget_of(options, {}), options.threads, chunk_tokens)
+  const MemoryPlan fit = Fit(outline, budget_of(options, {}, source), options.threads, chunk_tokens)
                              .plan(options.context, shape.sequences_max);
   const Held before;
   {
@@ -236,7 +236,9 @@ TEST_SUITE("cuda_emulator/session_memory") {
     options.memory = "200MiB";
     const ModelSource source = ModelSource::find(options.model, {});
     const ModelOutline outline = outline_of(source, options);
-    CHECK(Fit(outline, budget_of(options, {}), options.threads).plan(4000, 3).chunk_tokens >= 2048);
+    CHECK(
+        Fit(outline, budget_of(options, {}, source), options.threads).plan(4000, 3).chunk_tokens >=
+        2048);
     check_fit(options, 0);
     options.memory = "24MiB";
     check_fit(options, 0);

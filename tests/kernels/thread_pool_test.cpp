@@ -176,6 +176,23 @@ TEST_SUITE("kernels/thread_pool") {
     CHECK(small * 1e-10F != 0.0F);
   }
 
+  TEST_CASE("what a thread throws reaches the caller when all are done, and the next run works") {
+    ThreadPool pool(3);
+    for (int thrower = 0; thrower < 3; ++thrower) {
+      std::atomic<int> done = 0;
+      CHECK_THROWS_AS(pool.run([&](int thread, int) {
+        if (thread == thrower) throw std::bad_alloc();
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        ++done;
+      }),
+                      std::bad_alloc);
+      CHECK(done == 2);
+    }
+    std::atomic<int> done = 0;
+    pool.run([&](int, int) { ++done; });
+    CHECK(done == 3);
+  }
+
   TEST_CASE("a run inside a run is an error, not a deadlock") {
     ThreadPool pool(1);
     bool refused = false;

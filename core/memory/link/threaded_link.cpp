@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <exception>
-#include <string>
-#include <system_error>
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/base/worker_signals.h"
+#include "core/base/thread.h"
 
 namespace hyb {
 
@@ -51,13 +49,7 @@ class ThreadedLink::Copies final : public UnitCopies {
 
 ThreadedLink::ThreadedLink(End prompts, End answers)
     : prompts_(std::move(prompts)), answers_(std::move(answers)) {
-  try {
-    const WorkerSignals signals;
-    thread_ = std::thread([this] { work(); });
-  } catch (const std::system_error& error) {
-    throw Error(ErrorKind::runtime,
-                std::string("link of two memories: cannot start a thread: ") + error.what());
-  }
+  thread_ = start_thread("link of two memories", [this] { work(); });
 }
 
 ThreadedLink::~ThreadedLink() {

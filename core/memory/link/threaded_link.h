@@ -46,7 +46,7 @@ class ThreadedLink final : public UnitLink {
   std::condition_variable changed_;
   std::deque<Job*> jobs_;  ///< that have not begun; this and what follows: under the mutex
   bool stops_ = false;
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 }  // namespace hyb

@@ -10,6 +10,7 @@
 #include "tests/app/sessions/conversations.h"
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
+#include "tests/support/quiet_log.h"
 
 namespace session_keeper_test {
 
@@ -146,6 +147,25 @@ TEST_SUITE("app/sessions/session_keeper") {
     }
     CHECK_THROWS_AS(check_session_name(std::string(65, 'a')), Error);
     CHECK_THROWS_AS(home.sessions().remove("none"), Error);
+  }
+
+  TEST_CASE("a file that can't be looked at for a while is saved to afterwards") {
+    const QuietLog quiet;
+    const Home home;
+    SessionKeeper keeper = home.keeper();
+    keeper.save({talk(1)}, "a");
+    const auto aside = home.path().parent_path() / "aside";
+    std::filesystem::rename(home.path(), aside);
+    std::filesystem::create_symlink(home.path(), home.path());  // ELOOP
+    keeper.autosave({talk(2)});
+    const std::string said = error_text([&] { keeper.save({talk(2)}, "a"); });
+    CHECK(contains(said, "a.session: can't be looked at: Too many levels of symbolic links"));
+    CHECK_THROWS_AS(home.sessions().has("a"), Error);  // neither there nor not
+    CHECK_THROWS_AS(home.sessions().names(), Error);
+    std::filesystem::remove(home.path());
+    std::filesystem::rename(aside, home.path());
+    keeper.autosave({talk(3)});
+    CHECK(messages(home.keeper().load("a").conversation) == messages(talk(3)));
   }
 
   TEST_CASE("a place that can't be written costs one warning, not the chat") {

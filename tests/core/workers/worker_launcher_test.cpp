@@ -9,6 +9,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <new>
@@ -85,14 +86,17 @@ struct Made {
 
 /// An engine's side.
 struct Lane {
-  explicit Lane(Shared& all, std::int32_t known_now = 5, const WorkerLimits& limits = {})
+  explicit Lane(Shared& all, std::int32_t known_now = 5, const WorkerLimits& limits = {},
+                std::chrono::milliseconds patience = 10s)
       : shared(&all),
         known(known_now),
-        launcher([this](int socket) {
-          shared->worker = ::getpid();
-          shared->launcher = ::getppid();
-          serve_steps(socket, [this] { return std::make_unique<Made>(*shared, known); });
-        }),
+        launcher(
+            [this](int socket) {
+              shared->worker = ::getpid();
+              shared->launcher = ::getppid();
+              serve_steps(socket, [this] { return std::make_unique<Made>(*shared, known); });
+            },
+            patience),
         runner([this] { return launcher.start(); }, few, one_model, limits) {}
 
   std::int32_t run(std::int32_t token) {
@@ -123,6 +127,30 @@ std::string state_of(pid_t process) {
 bool has_ended(pid_t process) {
   const std::string state = state_of(process);
   return state.empty() || state == "Z";
+}
+
+/// The launchers of this process.
+std::vector<pid_t> launchers() {
+  std::vector<pid_t> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::ifstream file(entry.path() / "stat");
+    std::string text;
+    std::getline(file, text);
+    const std::size_t end = text.rfind(") ");
+    if (end == std::string::npos || text.find("(hyb-launcher") == std::string::npos) continue;
+    if (std::stoi(text.substr(end + 4)) == ::getpid()) found.push_back(std::stoi(text));
+  }
+  return found;
+}
+
+/// The second thread of a worker that was killed may keep the socket open for a moment longer, so
+/// that it takes a step.
+std::int32_t run_again_if_lost(Lane& lane, std::int32_t token) {
+  try {
+    return lane.run(token);
+  } catch (const StepLost&) {
+    return lane.run(token);
+  }
 }
 
 template <typename Condition>
@@ -157,6 +185,7 @@ TEST_SUITE("core/workers/worker_launcher") {
     }
     CHECK(has_ended(worker));
     CHECK(state_of(launcher).empty());
+    CHECK(launchers().empty());
   }
 
   TEST_CASE("a worker that is killed amid a step is replaced, and so is one without a step") {
@@ -177,15 +206,7 @@ TEST_SUITE("core/workers/worker_launcher") {
     CHECK(shared->worker != first);
     ::kill(shared->worker, SIGKILL);
     REQUIRE(comes_true([&] { return has_ended(shared->worker); }, 10s));
-    // Its second thread may keep the socket open for a moment longer, so that it takes a step.
-    const auto run_again_if_lost = [&] {
-      try {
-        return lane.run(2);
-      } catch (const StepLost&) {
-        return lane.run(2);
-      }
-    };
-    CHECK(run_again_if_lost() == 7);
+    CHECK(run_again_if_lost(lane, 2) == 7);
     CHECK(lane.runner.deaths() == 2);
   }
 
@@ -242,20 +263,64 @@ TEST_SUITE("core/workers/worker_launcher") {
       REQUIRE(comes_true([&] { return shared->steps == (is_amid_step ? 1 : 2); }, 20s));
       const pid_t worker = shared->worker, launcher = shared->launcher;
       CHECK_FALSE(has_ended(worker));
+      if (is_amid_step) ::kill(launcher, SIGSTOP);
       ::kill(engine, SIGKILL);
       waitpid(engine, nullptr, 0);
       CHECK(comes_true([&] { return has_ended(worker) && has_ended(launcher); }, 1s));
     }
   }
 
-  TEST_CASE("without the launcher there is an error, and no worker") {
+  TEST_CASE("a launcher that is killed, or stopped and needed, is replaced again and again") {
+    const testing::QuietLog quiet;
     const auto shared = Shared::make();
-    Lane lane(*shared);
+    Lane lane(*shared, 5, {}, 500ms);
+    lane.known = 30;  // copies of copies do not see that, either
     CHECK(lane.run(1) == 6);
-    const pid_t worker = shared->worker;
+    for (int round = 0; round < 6; ++round) {
+      CAPTURE(round);
+      const bool is_stopped = round % 2 == 1;
+      const pid_t worker = shared->worker, launcher = shared->launcher;
+      ::kill(launcher, is_stopped ? SIGSTOP : SIGKILL);
+      if (is_stopped) ::kill(worker, SIGKILL);
+      REQUIRE(comes_true([&] { return has_ended(worker); }, 10s));
+      CHECK(run_again_if_lost(lane, 1) == 6);
+      CHECK(state_of(launcher).empty());
+      CHECK(launchers().size() == 2);
+    }
+  }
+
+  TEST_CASE("a launcher that waits for its turn is replaced; without any there is an error") {
+    const testing::QuietLog quiet;
+    const auto shared = Shared::make();
+    Lane lane(*shared, 5, {}, 500ms);
+    const auto other = [&] {
+      std::vector<pid_t> all = launchers();
+      std::erase(all, shared->launcher);
+      return all.at(0);
+    };
+    const pid_t first = other(), worker = shared->worker;
+    ::kill(first, SIGKILL);
+    REQUIRE(comes_true([&] { return has_ended(first); }, 10s));
+    CHECK(lane.run(1) == 6);
+    CHECK(launchers().size() == 2);
+    ::kill(other(), SIGKILL);
     ::kill(shared->launcher, SIGKILL);
-    CHECK(comes_true([&] { return has_ended(worker); }, 1s));
-    CHECK(contains(error_text([&] { lane.run(1); }), "the process that starts it has ended"));
+    REQUIRE(comes_true([&] { return has_ended(worker); }, 10s));
+    const auto run = [&] { run_again_if_lost(lane, 1); };
+    CHECK(contains(error_text(run), "the processes that start it have ended"));
+    CHECK(launchers().empty());
+    CHECK(contains(error_text(run), "the processes that start it have ended"));
+  }
+
+  TEST_CASE("a launcher that is stopped does not hold up the end") {
+    const testing::QuietLog quiet;
+    const auto shared = Shared::make();
+    {
+      Lane lane(*shared, 5, {}, 500ms);
+      ::kill(shared->launcher, SIGSTOP);
+    }
+    CHECK(has_ended(shared->worker));
+    CHECK(launchers().empty());
   }
 }
 
