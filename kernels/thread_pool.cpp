@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <exception>
+#include <new>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -65,6 +66,7 @@ constexpr int pauses_between_clock_reads = 64;
 std::vector<int> allowed_cpus() {
   for (int capacity = 1024; capacity <= 1 << 16; capacity *= 2) {  // EINVAL: a larger machine
     cpu_set_t* const set = CPU_ALLOC(static_cast<std::size_t>(capacity));
+    if (set == nullptr) throw std::bad_alloc();
     const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(capacity));
     std::vector<int> cpus;
     if (sched_getaffinity(0, bytes, set) == 0) {
@@ -83,10 +85,11 @@ void move_to(int cpu, const std::vector<int>& cpus) {
   const auto set_affinity = [](const std::vector<int>& list) {
     const auto capacity = static_cast<std::size_t>(*std::max_element(list.begin(), list.end())) + 1;
     cpu_set_t* const set = CPU_ALLOC(capacity);
+    if (set == nullptr) return;  // as a refusal, which only costs speed
     const std::size_t bytes = CPU_ALLOC_SIZE(capacity);
     CPU_ZERO_S(bytes, set);
     for (const int each : list) CPU_SET_S(static_cast<std::size_t>(each), bytes, set);
-    sched_setaffinity(0, bytes, set);  // a refusal only costs speed
+    sched_setaffinity(0, bytes, set);
     CPU_FREE(set);
   };
   set_affinity({cpu});

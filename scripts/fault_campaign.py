@@ -11,7 +11,7 @@ undisturbed answers, or with exit 4 and one line of an error (with --fail other 
 any exit code but a signal's), a batch's output then being whole: the same command, undisturbed,
 goes on and gives the rest; a saved chat still loads. Prints a table; exit 1 when one did not.
 
-All of it takes about 8 minutes on two cores; --short, which ctest runs, 15 seconds.
+All of it takes about 2 minutes of processor time; --short, which ctest runs, 5 seconds.
 """
 
 import argparse

@@ -265,9 +265,9 @@ TEST_SUITE("app/surface_inspect") {
     const Json json = json_of(
         {"fit", "granite-4.0-h-350m", "--memory", "2GiB", "--parallel", "8", "--context", "4096"});
     CHECK(json["total_bytes"].get<std::int64_t>() <= json["budget_bytes"].get<std::int64_t>());
-    CHECK(json["total_bytes"] == json["weights_bytes"].get<std::int64_t>() +
-                                     json["workspace_bytes"].get<std::int64_t>() +
-                                     json["pool_bytes"].get<std::int64_t>());
+    CHECK(json["total_bytes"] ==
+          json["weights_bytes"].get<std::int64_t>() + json["workspace_bytes"].get<std::int64_t>() +
+              json["process_bytes"].get<std::int64_t>() + json["pool_bytes"].get<std::int64_t>());
     CHECK(json["pool_bytes"] ==
           json["superblock_bytes"].get<std::int64_t>() * json["superblocks"].get<std::int64_t>());
     CHECK(json["views"].size() == 3);
