@@ -51,6 +51,7 @@ constexpr auto harmless = std::to_array<std::string_view>({"user",
                                                            "metadata",
                                                            "store",
                                                            "service_tier",
+                                                           "stream",
                                                            "stream_options",
                                                            "safety_identifier",
                                                            "prompt_cache_key",
@@ -80,7 +81,6 @@ struct NeutralValues {
 };
 
 constexpr auto neutral = std::to_array<NeutralValues>({
-    {"stream", "[false]"},
     {"response_format", R"([{"type":"text"}])"},
     {"tool_choice", R"(["auto","none"])"},
     {"parallel_tool_calls", "[true]"},
@@ -121,6 +121,38 @@ constexpr auto neutral = std::to_array<NeutralValues>({
     {"timings_per_token", "[false]"},
 });
 
+/// What servers, or people, take for parameters and what is not obeyed with any value.
+constexpr auto refused = std::to_array<std::string_view>({"allowed_token_ids",
+                                                          "audio",
+                                                          "chat_template",
+                                                          "custom_logit_processor",
+                                                          "custom_params",
+                                                          "ebnf",
+                                                          "guided_choice",
+                                                          "guided_grammar",
+                                                          "guided_json",
+                                                          "guided_regex",
+                                                          "images",
+                                                          "input",
+                                                          "instructions",
+                                                          "json_schema",
+                                                          "logits_processors",
+                                                          "lora",
+                                                          "lora_path",
+                                                          "mm_processor_kwargs",
+                                                          "prompt_logprobs",
+                                                          "reasoning",
+                                                          "regex",
+                                                          "samplers",
+                                                          "structural_tag",
+                                                          "structured_outputs",
+                                                          "suppress_tokens",
+                                                          "system",
+                                                          "top_a",
+                                                          "truncate_prompt_tokens",
+                                                          "vllm_xargs",
+                                                          "web_search_options"});
+
 bool is_in(std::span<const std::string_view> names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
@@ -131,14 +163,18 @@ const NeutralValues* neutral_values(std::string_view name) {
   return found == neutral.end() ? nullptr : &*found;
 }
 
+std::string nearest_obeyed(std::string_view name) {
+  const std::vector<std::string> known(obeyed.begin(), obeyed.end());
+  return std::string(nearest_name(name, known));
+}
+
 [[noreturn]] void refuse(const std::string& name, const Json& value) {
   if (const NeutralValues* known = neutral_values(name)) {
     throw Error(ErrorKind::usage, fmt::format("{}: only {} is obeyed, got {}", name,
                                               known->values.substr(1, known->values.size() - 2),
                                               excerpt(to_text(value))));
   }
-  const std::vector<std::string> known(obeyed.begin(), obeyed.end());
-  const std::string_view near = nearest_name(name, known);
+  const std::string near = nearest_obeyed(name);
   throw Error(ErrorKind::usage,
               fmt::format("{0}: is not obeyed, and an answer without it may be another; leave it "
                           "out, as batch --ignore-fields {0} does{1}",
@@ -157,5 +193,10 @@ void check_fields(const Json& body) {
 }
 
 bool is_obeyed_field(std::string_view name) { return is_in(obeyed, name); }
+
+bool may_be_parameter(std::string_view name) {
+  return is_in(obeyed, name) || is_in(harmless, name) || is_in(refused, name) ||
+         neutral_values(name) != nullptr || !nearest_obeyed(name).empty();
+}
 
 }  // namespace hyb::app

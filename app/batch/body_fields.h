@@ -15,4 +15,8 @@ void check_fields(const Json& body);
 /// Whether a field of that name changes answers as a member of a body.
 bool is_obeyed_field(std::string_view name);
 
+/// Whether a parameter may be meant by it: a name of those tools, or nearly one that is obeyed.
+/// What else is beside a prompt is a column of a data set.
+bool may_be_parameter(std::string_view name);
+
 }  // namespace hyb::app

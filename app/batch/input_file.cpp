@@ -149,6 +149,12 @@ RequestLine from_object(Json object, RequestLine line) {
   if (std::string problem = body_problem(object, line.form); !problem.empty()) {
     return failed(std::move(line), "invalid_request", std::move(problem));
   }
+  if (!is_api) {
+    for (const auto& [name, value] : body.items()) {
+      if (!may_be_parameter(name)) line.columns.push_back(name);
+    }
+    for (const std::string& name : line.columns) body.erase(name);
+  }
   line.body = std::move(body);
   return line;
 }

@@ -68,6 +68,7 @@ struct RequestLine {
   std::string custom_id;  ///< "line-N" where the line has none or cannot be read
   RequestForm form = RequestForm::prompt;
   Json body = Json::object();  ///< the fields of the request; `prompt` also for plain text
+  std::vector<std::string> columns = {};  ///< names of fields beside them that are no parameters
   std::optional<LineFailure> failure = {};
 };
 

@@ -300,7 +300,7 @@ void check_messages(const Json& messages) {
 
 MadeRequest RequestMaker::make(RequestLine line) {
   for (const std::string& field : terms_.ignored) line.body.erase(field);
-  warn_of(line.body);
+  warn_of(line);
   Request request = terms_.defaults;
   apply_body(line.body, request);
   EncodedPrompt prompt = encode(line);
@@ -355,9 +355,13 @@ EncodedPrompt RequestMaker::encode(const RequestLine& line) {
                      chat_prompt(line.body, std::move(messages), terms_.think, *chat_template_));
 }
 
-void RequestMaker::warn_of(const Json& body) {
-  if (const auto other = other_model(body, terms_.model)) {
+void RequestMaker::warn_of(const RequestLine& line) {
+  if (const auto other = other_model(line.body, terms_.model)) {
     warn(fmt::format("lines ask for the model {}; {} answers them", *other, terms_.model));
+  }
+  for (const std::string& name : line.columns) {
+    if (std::ranges::find(terms_.ignored, name) != terms_.ignored.end()) continue;
+    warn(fmt::format("{}: is no parameter, so lines are answered without it", excerpt(name)));
   }
 }
 

@@ -75,7 +75,7 @@ class RequestMaker {
  private:
   EncodedPrompt encode(const RequestLine& line);
   std::vector<TokenId> encode_text(const std::string& text);
-  void warn_of(const Json& body);
+  void warn_of(const RequestLine& line);
   void warn(const std::string& text);
 
   const Tokenizer& tokenizer_;

@@ -74,7 +74,6 @@ TEST_SUITE("app/batch/check_fields") {
         {"audio", R"({"voice":"x"})"},
         {"web_search_options", "{}"},
         {"verbosity", R"("low")"},
-        {"stream", "true"},
         // no tool's
         {"zeta", "0"},
         {"", "1"},
@@ -93,7 +92,7 @@ TEST_SUITE("app/batch/check_fields") {
     for (const char* member : {R"("user":"x")",
                                R"("metadata":{"a":"b"})",
                                R"("store":true)",
-                               R"("stream":false)",
+                               R"("stream":true)",
                                R"("service_tier":"flex")",
                                R"("stream_options":{"include_usage":true})",
                                R"("n":1)",
