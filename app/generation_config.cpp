@@ -58,7 +58,6 @@ bool wants_sampling(const Json& config) {
 struct Unsupported {
   const char* key;
   double neutral;
-  bool is_of_sampling = false;  ///< matters where tokens are drawn at random
 };
 
 constexpr std::array unsupported = {
@@ -73,10 +72,10 @@ constexpr std::array unsupported = {
     Unsupported{"no_repeat_ngram_size", 0},
     Unsupported{"encoder_no_repeat_ngram_size", 0},
     Unsupported{"guidance_scale", 1},
-    Unsupported{"typical_p", 1, true},
-    Unsupported{"epsilon_cutoff", 0, true},
-    Unsupported{"eta_cutoff", 0, true},
-    Unsupported{"top_h", std::numeric_limits<double>::quiet_NaN(), true},
+    Unsupported{"typical_p", 1},
+    Unsupported{"epsilon_cutoff", 0},
+    Unsupported{"eta_cutoff", 0},
+    Unsupported{"top_h", std::numeric_limits<double>::quiet_NaN()},
     Unsupported{"max_time", std::numeric_limits<double>::quiet_NaN()},
     Unsupported{"begin_suppress_tokens", std::numeric_limits<double>::quiet_NaN()},
     Unsupported{"forced_bos_token_id", std::numeric_limits<double>::quiet_NaN()},
@@ -98,10 +97,10 @@ constexpr std::array unsupported = {
                   key, excerpt_of(value)));
 }
 
-void refuse_unsupported(const Json& config, bool samples) {
+void refuse_unsupported(const Json& config) {
   for (const Unsupported& each : unsupported) {
     const Json* const value = value_of(config, each.key);
-    if (value == nullptr || (each.is_of_sampling && !samples)) continue;
+    if (value == nullptr) continue;
     const bool is_empty =
         (value->is_boolean() && !value->get<bool>()) || (value->is_structured() && value->empty());
     const bool is_neutral = value->is_number() && value->get<double>() == each.neutral;
@@ -146,7 +145,7 @@ GenerationDefaults generation_defaults(const Json& config, const GenerationOptio
   } catch (const Error& error) {
     fail_file(fmt::format("{}; fix the file or override it with the flag", error.what()));
   }
-  refuse_unsupported(config, samples);
+  refuse_unsupported(config);
   take_default(config, "max_new_tokens", flags.max_tokens, defaults.max_tokens);
   if (defaults.max_tokens && *defaults.max_tokens < 1) {
     fail_file("max_new_tokens", "1 or more", config.at("max_new_tokens"));

@@ -393,7 +393,9 @@ void set_start(Request& request, const AnswerStart& start) {
   const auto spells_end = [&](const std::string& stop) {
     return stop.find(start.markers.end) != std::string::npos;
   };
-  if (std::ranges::none_of(request.stop, spells_end)) request.start = start;
+  const bool ends_a_thought = !start.markers.has_headers;  // with headers it ends every message
+  if (ends_a_thought && std::ranges::any_of(request.stop, spells_end)) return;
+  request.start = start;
 }
 
 EncodedPrompt encode_chat(const ChatTemplate& chat_template, const Tokenizer& tokenizer,

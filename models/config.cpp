@@ -290,15 +290,30 @@ std::optional<Config> Config::quantization() const {
 Config Config::with_quantization(std::string_view method) const {
   Json json = *json_;
   json["quantization_config"] = {{"quant_method", method}};
-  Config config(std::move(json), source_, prefix_);
+  Config config = with(std::move(json));
   config.assumes_quantization_ = true;
+  return config;
+}
+
+Config Config::with(Json json) const {
+  Config config(std::move(json), source_, prefix_);
+  config.assumes_quantization_ = assumes_quantization_;
+  if (modelopt_ != nullptr) {
+    config.modelopt_ = std::make_unique<const Config>(modelopt_->with(*modelopt_->json_));
+  }
+  return config;
+}
+
+Config Config::without_quantization() const {
+  Config config = without("quantization_config");
+  config.modelopt_ = nullptr;
   return config;
 }
 
 Config Config::without(std::string_view key) const {
   Json json = *json_;
   json.erase(std::string(key));
-  return {std::move(json), source_, prefix_};
+  return with(std::move(json));
 }
 
 Config Config::with_defaults(std::string_view object) const {
@@ -307,7 +322,7 @@ Config Config::with_defaults(std::string_view object) const {
   for (const auto& [key, value] : defaults.items()) {
     if (!json.contains(key) || json[key].is_null()) json[key] = value;
   }
-  return {std::move(json), source_, prefix_};
+  return with(std::move(json));
 }
 
 DType Config::dtype(const Keys& keys, DType fallback) const {

@@ -88,7 +88,7 @@ class Config {
   bool assumes_quantization() const { return assumes_quantization_; }
 
   /// As if the weights were not quantised.
-  Config without_quantization() const { return without("quantization_config"); }
+  Config without_quantization() const;
 
   /// As if the key were absent.
   Config without(std::string_view key) const;
@@ -109,6 +109,7 @@ class Config {
 
  private:
   Config(Json json, std::string source, std::string prefix);
+  Config with(Json json) const;
   static Config from_modelopt(const std::filesystem::path& path);
 
   const Json* find(const Keys& keys, std::string_view& found) const;

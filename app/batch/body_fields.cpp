@@ -63,6 +63,13 @@ constexpr auto harmless = std::to_array<std::string_view>({"user",
                                                            "cache_salt",
                                                            "cache_prompt",
                                                            "id_slot",
+                                                           "api_key",
+                                                           "extra_headers",
+                                                           "timeout",
+                                                           "usage",
+                                                           "provider",
+                                                           "spaces_between_special_tokens",
+                                                           "repeat_last_n",
                                                            "stream_reasoning",
                                                            "guided_decoding_backend",
                                                            "guided_whitespace_pattern",
@@ -84,7 +91,6 @@ constexpr auto neutral = std::to_array<NeutralValues>({
     {"response_format", R"([{"type":"text"}])"},
     {"tool_choice", R"(["auto","none"])"},
     {"parallel_tool_calls", "[true]"},
-    {"functions", "[[]]"},
     {"function_call", R"(["auto","none"])"},
     {"modalities", R"([["text"]])"},
     {"verbosity", R"(["medium"])"},
@@ -93,12 +99,22 @@ constexpr auto neutral = std::to_array<NeutralValues>({
     {"suffix", R"([""])"},
     {"min_tokens", "[0]"},
     {"bad_words", "[[]]"},
+    {"functions", "[[]]"},
     {"use_beam_search", "[false]"},
     {"length_penalty", "[1]"},
     {"early_stopping", "[false]"},
     {"include_stop_str_in_output", "[false]"},
     {"skip_special_tokens", "[true]"},
-    {"spaces_between_special_tokens", "[true]"},
+    {"detokenize", "[true]"},
+    {"return_logprob", "[false]"},
+    {"safe_prompt", "[false]"},
+    {"vllm_xargs", "[{}]"},
+    {"kv_transfer_params", "[{}]"},
+    {"extra_body", "[{}]"},
+    {"penalize_nl", "[false]"},
+    {"min_keep", "[0]"},
+    {"t_max_predict_ms", "[0]"},
+    {"tfs_z", "[1]"},
     {"return_tokens_as_token_ids", "[false]"},
     {"return_token_ids", "[false]"},
     {"include_reasoning", "[true]"},
@@ -150,7 +166,6 @@ constexpr auto refused = std::to_array<std::string_view>({"allowed_token_ids",
                                                           "system",
                                                           "top_a",
                                                           "truncate_prompt_tokens",
-                                                          "vllm_xargs",
                                                           "web_search_options"});
 
 bool is_in(std::span<const std::string_view> names, std::string_view name) {
@@ -162,6 +177,10 @@ const NeutralValues* neutral_values(std::string_view name) {
                                   [&](const NeutralValues& known) { return known.name == name; });
   return found == neutral.end() ? nullptr : &*found;
 }
+
+/// What a request is about, not how it is answered: columns of data sets are called nearly so.
+constexpr auto data =
+    std::to_array<std::string_view>({"messages", "prompt", "model", "tools", "documents"});
 
 std::string nearest_obeyed(std::string_view name) {
   const std::vector<std::string> known(obeyed.begin(), obeyed.end());
@@ -183,20 +202,39 @@ std::string nearest_obeyed(std::string_view name) {
 
 }  // namespace
 
+bool asks_nothing(const Json& body, const std::string& name) {
+  Json value = body.at(name);
+  if (value.is_null() || is_in(harmless, name)) return true;
+  if (value.is_array() && value.empty()) return true;
+  if (name == "best_of") return value == 1 || (body.contains("n") && value == body["n"]);
+  if (name == "add_special_tokens") return value == !body.contains("messages");
+  if (name == "parallel_tool_calls" && !body.contains("tools")) return true;
+  const NeutralValues* known = neutral_values(name);
+  if (known == nullptr) return false;
+  if (value.is_object()) {  // clients write null for what was not given
+    for (const auto& [member, given] : body.at(name).items()) {
+      if (given.is_null()) value.erase(member);
+    }
+  }
+  const Json values = parse_json(known->values, name);
+  return std::find(values.begin(), values.end(), value) != values.end();
+}
+
 void check_fields(const Json& body) {
   for (const auto& [name, value] : body.items()) {
-    if (value.is_null() || is_in(obeyed, name) || is_in(harmless, name)) continue;
-    const NeutralValues* known = neutral_values(name);
-    const Json values = known == nullptr ? Json::array() : parse_json(known->values, name);
-    if (std::find(values.begin(), values.end(), value) == values.end()) refuse(name, value);
+    if (!is_in(obeyed, name) && !asks_nothing(body, name)) refuse(name, value);
   }
 }
 
-bool is_obeyed_field(std::string_view name) { return is_in(obeyed, name); }
-
 bool may_be_parameter(std::string_view name) {
-  return is_in(obeyed, name) || is_in(harmless, name) || is_in(refused, name) ||
-         neutral_values(name) != nullptr || !nearest_obeyed(name).empty();
+  if (is_in(obeyed, name) || is_in(harmless, name) || is_in(refused, name) ||
+      neutral_values(name) != nullptr) {
+    return true;
+  }
+  constexpr std::size_t letters_min = 6;  // of a word that one letter does not make another
+  return name.size() >= letters_min && std::ranges::any_of(obeyed, [&](std::string_view known) {
+           return !is_in(data, known) && edit_distance(name, known) <= 1;
+         });
 }
 
 }  // namespace hyb::app

@@ -12,8 +12,8 @@ namespace hyb::app {
 /// another. Null counts as absent.
 void check_fields(const Json& body);
 
-/// Whether a field of that name changes answers as a member of a body.
-bool is_obeyed_field(std::string_view name);
+/// Whether a field of a body changes no answer by its name, or asks for what happens anyway.
+bool asks_nothing(const Json& body, const std::string& name);
 
 /// Whether a parameter may be meant by it: a name of those tools, or nearly one that is obeyed.
 /// What else is beside a prompt is a column of a data set.

@@ -112,9 +112,15 @@ std::string body_problem(const Json& object, RequestForm form) {
   if (given(object, "body") == nullptr) return {};
   for (const auto& [name, value] : object.items()) {
     const bool is_data = name == "messages" || name == "prompt" || name == "model";
-    if (!is_data && is_obeyed_field(name)) return name + ": is beside body, not in it";
+    if (is_data || !may_be_parameter(name) || asks_nothing(object, name)) continue;
+    return name + ": is beside body, not in it";
   }
   return {};
+}
+
+/// Endpoints are paths; what else a url names is what a column of a data set is about.
+bool is_path(const Json& url) {
+  return url.is_string() && url.get_ref<const std::string&>().starts_with('/');
 }
 
 RequestLine from_object(Json object, RequestLine line) {
@@ -123,10 +129,15 @@ RequestLine from_object(Json object, RequestLine line) {
     return failed(std::move(line), "invalid_request",
                   std::string(key) + " is a text that is not empty");
   }
+  const bool is_openai = given(object, "body") != nullptr;
+  const Json* url = given(object, "url");
+  if (!is_openai && url != nullptr && !is_path(*url)) {
+    line.columns.emplace_back("url");
+    object.erase("url");
+  }
   if (std::string problem = endpoint_problem(object); !problem.empty()) {
     return failed(std::move(line), "invalid_request", std::move(problem));
   }
-  const bool is_openai = given(object, "body") != nullptr;
   if (is_openai && !object["body"].is_object()) {
     return failed(std::move(line), "invalid_request", "body is an object");
   }

@@ -82,7 +82,7 @@ void take_seed(const Json& body, SamplingParams& sampling) {
 
 void take_stop(const Json& body, Request& request) {
   const Json* value = set_value(body, "stop");
-  if (value == nullptr) return;
+  if (value == nullptr || (value->is_array() && value->empty())) return;
   request.stop.clear();
   const auto add = [&](const Json& text) {
     if (!text.is_string()) refuse("stop", "is a text or a list of texts", *value);

@@ -209,7 +209,8 @@ TensorFiles TensorFiles::of_file(const std::filesystem::path& file) {
 }
 
 TensorFiles::TensorFiles(const std::filesystem::path& folder, IsUnneeded is_unneeded) {
-  if (const std::string adapter = adapter_text(folder); !adapter.empty() && are_in(folder)) {
+  if (const std::string adapter = adapter_text(folder);
+      !adapter.empty() && are_in(folder, is_unneeded)) {
     throw Error(ErrorKind::model,
                 fmt::format("{}: beside the weights, {}; to run them without it, move it elsewhere",
                             folder.string(), adapter));
@@ -228,7 +229,7 @@ TensorFiles::TensorFiles(const std::filesystem::path& folder, IsUnneeded is_unne
     if (is_there(folder / name)) open_one(folder / name);
   }
   if (files_.empty()) fail_without_weights(folder);
-  check_against(index, index_path);
+  check_against(index, index_path, is_unneeded);
 }
 
 void TensorFiles::open_one(const std::filesystem::path& path) {
@@ -245,12 +246,13 @@ void TensorFiles::open_one(const std::filesystem::path& path) {
   }
 }
 
-void TensorFiles::check_against(const ShardIndex& index,
-                                const std::filesystem::path& index_path) const {
+void TensorFiles::check_against(const ShardIndex& index, const std::filesystem::path& index_path,
+                                IsUnneeded is_unneeded) const {
   Deviations missing, moved;
   for (const auto& [name, file] : index.file) {
     const auto found = places_.find(name);
     if (found == places_.end()) {
+      if (is_unneeded != nullptr && is_unneeded(name)) continue;
       missing.add(quote_name(name));
     } else if (found->second.file != file) {
       moved.add(fmt::format("{} is in {}, not in {}", quote_name(name),

@@ -90,7 +90,8 @@ class TensorFiles {
   };
 
   void open_one(const std::filesystem::path& path);
-  void check_against(const ShardIndex& index, const std::filesystem::path& index_path) const;
+  void check_against(const ShardIndex& index, const std::filesystem::path& index_path,
+                     IsUnneeded is_unneeded) const;
   const Place& place(std::string_view name) const;
 
   std::vector<SafetensorsFile> files_;

@@ -93,7 +93,7 @@ TEST_SUITE("app/generation_config") {
                                R"("eta_cutoff": 0.001)", R"("top_h": 0.4)"}) {
       CAPTURE(std::string(member));
       CHECK(contains(error_of(R"("do_sample": true, )" + std::string(member)), "is not supported"));
-      CHECK(error_of(member).empty());
+      CHECK(contains(error_of(member), "is not supported"));  // a request may draw all the same
     }
   }
 

@@ -301,6 +301,12 @@ TEST_SUITE("app/surface_run") {
     std::filesystem::copy_file(fixture + "/model.safetensors",
                                adapter.path() / "model.safetensors");
     CHECK(contains(error(), "beside the weights, \"adapter_model.safetensors\" is an adapter"));
+    std::filesystem::rename(adapter.path() / "model.safetensors",
+                            adapter.path() / "model-1.safetensors");
+    adapter.write("model.safetensors.index.json",
+                  R"({"weight_map":{"model.embed_tokens.weight":"model-1.safetensors",)"
+                  R"("model.visual.a.weight":"model-2.safetensors"}})");
+    CHECK(contains(error(), "beside the weights"));  // though a file of vision alone is missing
   }
 
   TEST_CASE("weights with a NaN fail the request and are never answered from") {

@@ -220,6 +220,7 @@ TEST_SUITE("app/surface_think") {
       CHECK(stopped("</think>B") == thought);  // the end of a thought is meant
       CHECK(stopped("B") == thought);
       CHECK(stopped(">B") == whole);
+      CHECK(stopped("<|end|>") == whole);  // with headers it ends every message
       std::vector<std::string> more = thought_script(thinker);
       more.insert(more.end(), {"--stop", "A"});
       CHECK(tool({"chat", golden(thinker.name), "-n", "9"}, more, "x\n").out == "B\n");

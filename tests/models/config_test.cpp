@@ -110,6 +110,19 @@ TEST_SUITE("models/config") {
     folder.write("config.json", R"({"a":1})");
     CHECK(Config::from_folder(folder.path()).i("a") == 1);
   }
+
+  TEST_CASE("hf_quant_config.json counts until the quantisation is left out") {
+    const TemporaryFolder folder;
+    folder.write("config.json", R"({"a":1,"b":2})");
+    folder.write("hf_quant_config.json",
+                 R"({"producer":{"name":"modelopt"},"quantization":{"quant_algo":"NVFP4"}})");
+    const Config config = Config::from_folder(folder.path());
+    REQUIRE(config.quantization());
+    CHECK(config.without("a").quantization());
+    CHECK_FALSE(config.without("a").has("a"));
+    CHECK(config.with_defaults(R"({"c":3})").quantization());
+    CHECK_FALSE(config.without("a").without_quantization().quantization());
+  }
 }
 
 }  // namespace config_test

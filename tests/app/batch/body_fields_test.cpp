@@ -64,7 +64,8 @@ TEST_SUITE("app/batch/check_fields") {
         {"response_format", R"({"type":"json_schema","json_schema":{}})"},
         {"tool_choice", R"("required")"},
         {"tool_choice", R"({"type":"function","function":{"name":"f"}})"},
-        {"parallel_tool_calls", "false"},
+        {"add_special_tokens", "false"},
+        {"guided_json", "{}"},
         {"functions", R"([{"name":"f"}])"},
         {"function_call", R"({"name":"f"})"},
         {"echo", "true"},
@@ -85,6 +86,8 @@ TEST_SUITE("app/batch/check_fields") {
       CHECK(refusal(quoted + "null").empty());
     }
     CHECK(refusal(R"("temprature":0)").ends_with(", or say temperature"));
+    CHECK(contains(refusal(R"("tools":[{}],"parallel_tool_calls":false)"), "parallel_tool_calls"));
+    CHECK(contains(refusal(R"("n":2,"best_of":3)"), "best_of"));
     CHECK(refusal(R"("echo":true)") == "echo: only false is obeyed, got true");
   }
 
@@ -114,7 +117,18 @@ TEST_SUITE("app/batch/check_fields") {
                                R"("prompt_cache_key":"x")",
                                R"("verbosity":"medium")",
                                R"("modalities":["text"])",
-                               R"("mirostat":0)"}) {
+                               R"("mirostat":0)",
+                               R"("n":2,"best_of":2)",
+                               R"("prompt":"x","add_special_tokens":true)",
+                               R"("messages":[],"add_special_tokens":false)",
+                               R"("spaces_between_special_tokens":false)",
+                               R"("parallel_tool_calls":false)",
+                               R"("guided_choice":[])",
+                               R"("vllm_xargs":{})",
+                               R"("response_format":{"type":"text","json_schema":null})",
+                               R"("detokenize":true)",
+                               R"("repeat_last_n":64)",
+                               R"("timeout":600)"}) {
       CAPTURE(member);
       CHECK(refusal(member).empty());
     }

@@ -204,7 +204,26 @@ TEST_SUITE("app/batch/request_line") {
     CHECK(contains(failure(R"({"body":{"input":"x"}})"), "input: is of embeddings or responses"));
     CHECK(contains(failure(R"({"body":{"prompt":"x"},"temperature":0})"),
                    "temperature: is beside body, not in it"));
+    for (const char* field : {R"("guided_json":{})", R"("tool_choice":"required")",
+                              R"("response_format":{"type":"json_object"})", R"("min_tokens":5)"}) {
+      CAPTURE(std::string(field));
+      CHECK(contains(failure(R"({"body":{"prompt":"x"},)" + std::string(field) + "}"),
+                     "is beside body, not in it"));
+    }
+    CHECK(failure(R"({"body":{"prompt":"x"},"min_tokens":0,"user":"a"})").empty());
     CHECK(failure(R"({"body":{"prompt":"x"},"label":0,"model":"m"})").empty());
+  }
+
+  TEST_CASE("columns of data sets beside a prompt are distinguished from parameters") {
+    const RequestLine line = jsonl(
+        R"({"prompt":"x","url":"https://a/b","prompt_id":1,"prompts":2,"step":3,"message":"m",)"
+        R"("document":"d","tool":"t","temperature_used":1,"temperature":0.5,"seed":null})");
+    CHECK_FALSE(line.failure);
+    CHECK(line.columns.size() == 8);
+    CHECK(line.body.size() == 3);
+    CHECK(jsonl(R"({"prompt":"x","temprature":0})").columns.empty());
+    CHECK(jsonl(R"({"prompt":"x","guided_regex":"a"})").columns.empty());
+    CHECK(jsonl(R"({"body":{"prompt":"x","prompt_id":1}})").columns.empty());
     CHECK(jsonl(R"({"url":"/v1/completions","prompt":"x"})").form == RequestForm::completion);
   }
 
