@@ -75,7 +75,8 @@ int inspect_main(const InspectFlags& options) {
   } else if (all.tensors && !all.tensors->is_complete()) {
     log::error("the model can't be loaded: tensors are missing or wrong");
   } else if (all.has_defects) {
-    log::error("the model can't be used as it is: see its tokenizer and chat template");
+    log::error(
+        "the model can't be used as it is: see its tokenizer, chat template and generation config");
   } else if (check && !check->defects.empty()) {
     log::error("the model has defects");
   } else {

@@ -7,6 +7,8 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "app/generation_config.h"
+#include "app/options.h"
 #include "app/ui/table.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"
@@ -175,6 +177,19 @@ std::string look_at_template(const ModelSource& source, const std::optional<Toke
                      names == "default" ? "" : "; templates: " + names);
 }
 
+/// As the commands that run the model read it, with the end-of-answer tokens of the other files.
+/// The tokenizer and the chat template can be read.
+std::string look_at_generation_config(const ModelSource& source) {
+  const ModelTexts texts = read_texts(source);
+  const SamplingParams sampling = generation_defaults(texts.generation_config, {}).sampling;
+  if (!source.read("generation_config.json")) return "none";
+  return fmt::format(
+      "{}; {}, {} never drawn",
+      sampling.temperature == 0.0F ? "greedy" : fmt::format("temperature {}", sampling.temperature),
+      counted(std::ssize(texts.stop_tokens), "end-of-answer token"),
+      counted(std::ssize(texts.banned_tokens), "token"));
+}
+
 std::string positions_text(const models::Plan& plan) {
   if (plan.positions_max == 0) return "not stated";
   return fmt::format("{}{}", plan.positions_max,
@@ -316,6 +331,7 @@ Inspection inspect(const ModelSource& source, const ModelOptions& options) {
                     .missing_files = {},
                     .tokenizer = {},
                     .chat_template = {},
+                    .generation_config = {},
                     .traits = {}};
   all.lossless = sample_lossless(source, options, all.outline);
   const ModelOutline& outline = all.outline;
@@ -344,6 +360,11 @@ Inspection inspect(const ModelSource& source, const ModelOptions& options) {
                             [&] { return look_at_tokenizer(source, tokenizer); });
   all.chat_template = answer_of(all.has_chat_template, all.has_defects,
                                 [&] { return look_at_template(source, tokenizer, all.traits); });
+  bool has_generation_config = false;
+  all.generation_config =
+      all.has_defects ? "not checked" : answer_of(has_generation_config, all.has_defects, [&] {
+        return look_at_generation_config(source);
+      });
   return all;
 }
 
@@ -391,6 +412,7 @@ std::string inspection_text(const Inspection& all, TensorList list) {
   add("tensors", tensors_text(all));
   add("tokenizer", all.tokenizer);
   add("chat template", all.chat_template);
+  add("generation config", all.generation_config);
   std::string text = plain_text(table);
   if (!all.lossless.empty() && list == TensorList::all) {
     text += '\n' + plain_text(lossless_table(all.lossless));
@@ -442,6 +464,7 @@ Json inspection_json(const Inspection& all, bool all_tensors) {
                {"tokenizer", all.tokenizer},
                {"has_chat_template", all.has_chat_template},
                {"chat_template", all.chat_template},
+               {"generation_config", all.generation_config},
                {"thinking", nullptr},
                {"obeys_think", nullptr},
                {"takes_tools", nullptr},

@@ -81,13 +81,14 @@ struct Inspection {
   std::vector<models::LosslessMatrix> lossless = {};  ///< as app::sample_lossless
   /// In words; empty: none, or none that hyb runs. The tensors are checked with it.
   std::string draft_layer;
-  double decode_bytes = 0;               ///< moved for one token at position decode_position
-  std::optional<TensorCheck> tensors;    ///< none: the folder has no weights, or not all
-  std::string missing_files;             ///< as missing_files_text
-  bool is_partial = false;               ///< some files of the weights are there, others missing
-  std::string tokenizer, chat_template;  ///< what is there, in words; or why it can't be used
+  double decode_bytes = 0;             ///< moved for one token at position decode_position
+  std::optional<TensorCheck> tensors;  ///< none: the folder has no weights, or not all
+  std::string missing_files;           ///< as missing_files_text
+  bool is_partial = false;             ///< some files of the weights are there, others missing
+  /// What is there, in words; or why it can't be used.
+  std::string tokenizer, chat_template, generation_config;
   bool has_tokenizer = false, has_chat_template = false;
-  bool has_defects = false;              ///< of these two: one is there and can't be used
+  bool has_defects = false;              ///< of these three: one is there and can't be used
   std::optional<TemplateTraits> traits;  ///< of the chat template, where there is a tokenizer too
   std::optional<RankExchange> exchange = {};  ///< with --ranks
 

@@ -308,12 +308,12 @@ WorkerLauncher::WorkerLauncher(const Body& body, std::chrono::milliseconds patie
 
 WorkerLauncher::~WorkerLauncher() = default;
 
-/// The launcher was lost.
+/// The launcher was lost. Throws where its copy cannot take its place.
 void WorkerLauncher::take_next() {
   launcher_ = std::move(next_);
+  need_next();  // the copy may be lost as well
   if (launcher_ == nullptr) fail("the processes that start it have ended or do not answer");
   log::warning("prefill worker: the process that starts it was lost; a copy takes its place");
-  need_next();
 }
 
 /// Where no copy can be made the launcher is the last one.

@@ -124,8 +124,42 @@ TEST_SUITE("app/surface_inspect") {
       const ToolResult result = hyb_tool({"inspect", folder.path()});
       CHECK(result.exit_code == 3);
       CHECK(contains(result.out, "is not a regular file"));
-      CHECK(contains(result.err, "tokenizer and chat template"));
+      CHECK(contains(result.err, "tokenizer, chat template"));
     }
+  }
+
+  TEST_CASE("a generation_config.json that no run takes is in the table, and exit 3") {
+    const TemporaryFolder folder;
+    copy_config(folder);
+    const auto is_refused = [&](const std::string& why) {
+      const ToolResult result = hyb_tool({"inspect", folder.path()});
+      CHECK(result.exit_code == 3);
+      CHECK(contains(result.out, why));
+      CHECK(contains(result.err, "generation config"));
+      const ToolResult json = hyb_tool({"inspect", folder.path(), "--json"});
+      CHECK(json.exit_code == 3);
+      const Json text = parse_json(json.out, "stdout")["generation_config"];
+      CHECK(contains(text.get<std::string>(), why));
+    };
+    for (const auto& [text, why] :
+         {std::pair("version https://git-lfs.github.com/spec/v1\n", "generation_config.json: "),
+          std::pair("{", "generation_config.json: "), std::pair("[]", "is not an object"),
+          std::pair(R"({"suppress_tokens":[-1]})", "suppress_tokens must be token ids, is [-1]"),
+          std::pair(R"({"eos_token_id":"x"})", "eos_token_id must be a whole number"),
+          std::pair(R"({"no_repeat_ngram_size":3})", "no_repeat_ngram_size 3 is not supported")}) {
+      CAPTURE(text);
+      folder.write("generation_config.json", text);
+      is_refused(why);
+    }
+    folder.write("generation_config.json",
+                 R"({"do_sample":true,"temperature":0.5,"suppress_tokens":[3]})");
+    const Json taken = json_of({"inspect", folder.path()});
+    CHECK(contains(taken["generation_config"].get<std::string>(), "temperature 0.5; "));
+    CHECK(contains(taken["generation_config"].get<std::string>(), ", 1 token never drawn"));
+    std::filesystem::remove(folder.path() / "generation_config.json");
+    CHECK(json_of({"inspect", folder.path()})["generation_config"] == "none");
+    std::filesystem::create_symlink("nowhere", folder.path() / "generation_config.json");
+    is_refused("generation_config.json: ");
   }
 
   TEST_CASE("weights that are not there take what the format takes that they would be in") {

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -310,6 +311,25 @@ TEST_SUITE("core/workers/worker_launcher") {
     CHECK(contains(error_text(run), "the processes that start it have ended"));
     CHECK(launchers().empty());
     CHECK(contains(error_text(run), "the processes that start it have ended"));
+  }
+
+  TEST_CASE("launchers that are all lost before the first worker are an error") {
+    const testing::QuietLog quiet;
+    for (const int signal : {SIGSTOP, SIGKILL}) {
+      CAPTURE(signal);
+      WorkerLauncher launcher([](int) {}, 500ms);
+      std::vector<pid_t> both = launchers();
+      REQUIRE(both.size() == 2);
+      std::sort(both.begin(), both.end());  // the copy was made later
+      ::kill(both[0], signal);
+      ::kill(both[1], SIGSTOP);
+      REQUIRE(comes_true([&] { return has_ended(both[0]) || state_of(both[0]) == "T"; }, 10s));
+      REQUIRE(comes_true([&] { return state_of(both[1]) == "T"; }, 10s));
+      const auto start = [&] { launcher.start(); };
+      CHECK(contains(error_text(start), "the processes that start it have ended or do not answer"));
+      CHECK(launchers().empty());
+      CHECK(contains(error_text(start), "the processes that start it have ended or do not answer"));
+    }
   }
 
   TEST_CASE("a launcher that is stopped does not hold up the end") {
