@@ -13,6 +13,7 @@
 #include "app/options.h"
 #include "core/base/error.h"
 #include "core/engine/parameter_ranges.h"
+#include "core/text/unicode.h"
 
 namespace hyb::app {
 namespace {
@@ -21,13 +22,7 @@ namespace {
   throw Error(ErrorKind::model, "generation_config.json: " + text);
 }
 
-std::string excerpt_of(const Json& value) { return to_text(value).substr(0, 60); }
-
-/// Null is as if a key were absent.
-const Json* value_of(const Json& config, const char* key) {
-  const auto found = config.find(key);
-  return found == config.end() || found->is_null() ? nullptr : &*found;
-}
+std::string excerpt_of(const Json& value) { return excerpt(to_text(value)); }
 
 [[noreturn]] void fail_file(const char* key, const char* rule, const Json& value) {
   fail_file(fmt::format("{} must be {}, is {}", key, rule, excerpt_of(value)));
@@ -36,7 +31,7 @@ const Json* value_of(const Json& config, const char* key) {
 /// What the file says where no flag overrides it.
 template <typename T, typename Field>
 void take_default(const Json& config, const char* key, const std::optional<T>& flag, Field& field) {
-  const Json* const value = flag ? nullptr : value_of(config, key);
+  const Json* const value = flag ? nullptr : member_of(config, key);
   if (value == nullptr) return;
   const double number = value->is_number() ? value->get<double>() : std::nan("");
   const bool fits = std::is_floating_point_v<T>
@@ -47,7 +42,7 @@ void take_default(const Json& config, const char* key, const std::optional<T>& f
 }
 
 bool wants_sampling(const Json& config) {
-  const Json* const value = value_of(config, "do_sample");
+  const Json* const value = member_of(config, "do_sample");
   if (value == nullptr) return false;
   if (!value->is_boolean()) fail_file("do_sample", "true or false", *value);
   return value->get<bool>();
@@ -59,6 +54,8 @@ struct Unsupported {
   const char* key;
   double neutral;
 };
+
+constexpr double no_number = std::numeric_limits<double>::quiet_NaN();  ///< is neutral
 
 constexpr std::array unsupported = {
     Unsupported{"min_length", 0},
@@ -75,19 +72,19 @@ constexpr std::array unsupported = {
     Unsupported{"typical_p", 1},
     Unsupported{"epsilon_cutoff", 0},
     Unsupported{"eta_cutoff", 0},
-    Unsupported{"top_h", std::numeric_limits<double>::quiet_NaN()},
-    Unsupported{"max_time", std::numeric_limits<double>::quiet_NaN()},
-    Unsupported{"begin_suppress_tokens", std::numeric_limits<double>::quiet_NaN()},
-    Unsupported{"forced_bos_token_id", std::numeric_limits<double>::quiet_NaN()},
-    Unsupported{"forced_eos_token_id", std::numeric_limits<double>::quiet_NaN()},
-    Unsupported{"forced_decoder_ids", std::numeric_limits<double>::quiet_NaN()},
-    Unsupported{"force_words_ids", std::numeric_limits<double>::quiet_NaN()},
-    Unsupported{"constraints", std::numeric_limits<double>::quiet_NaN()},
-    Unsupported{"sequence_bias", std::numeric_limits<double>::quiet_NaN()},
-    Unsupported{"exponential_decay_length_penalty", std::numeric_limits<double>::quiet_NaN()},
-    Unsupported{"watermarking_config", std::numeric_limits<double>::quiet_NaN()},
-    Unsupported{"token_healing", std::numeric_limits<double>::quiet_NaN()},
-    Unsupported{"dola_layers", std::numeric_limits<double>::quiet_NaN()},
+    Unsupported{"top_h", no_number},
+    Unsupported{"max_time", no_number},
+    Unsupported{"begin_suppress_tokens", no_number},
+    Unsupported{"forced_bos_token_id", no_number},
+    Unsupported{"forced_eos_token_id", no_number},
+    Unsupported{"forced_decoder_ids", no_number},
+    Unsupported{"force_words_ids", no_number},
+    Unsupported{"constraints", no_number},
+    Unsupported{"sequence_bias", no_number},
+    Unsupported{"exponential_decay_length_penalty", no_number},
+    Unsupported{"watermarking_config", no_number},
+    Unsupported{"token_healing", no_number},
+    Unsupported{"dola_layers", no_number},
 };
 
 [[noreturn]] void refuse_key(const char* key, const Json& value) {
@@ -99,7 +96,7 @@ constexpr std::array unsupported = {
 
 void refuse_unsupported(const Json& config) {
   for (const Unsupported& each : unsupported) {
-    const Json* const value = value_of(config, each.key);
+    const Json* const value = member_of(config, each.key);
     if (value == nullptr) continue;
     const bool is_empty =
         (value->is_boolean() && !value->get<bool>()) || (value->is_structured() && value->empty());
@@ -110,7 +107,7 @@ void refuse_unsupported(const Json& config) {
 
 std::vector<std::string> stop_texts(const Json& config) {
   constexpr const char* key = "stop_strings";
-  const Json* const value = value_of(config, key);
+  const Json* const value = member_of(config, key);
   if (value == nullptr) return {};
   const Json list = value->is_array() ? *value : Json::array({*value});
   std::vector<std::string> texts;
@@ -162,11 +159,11 @@ std::vector<TokenId> banned_tokens(const Json& config, std::int32_t vocab) {
     if (number >= static_cast<std::uint64_t>(vocab)) return;
     banned.push_back(TokenId{static_cast<std::int32_t>(number)});
   };
-  if (const Json* const ids = value_of(config, "suppress_tokens")) {
+  if (const Json* const ids = member_of(config, "suppress_tokens")) {
     if (!ids->is_array()) fail_file("suppress_tokens", "a list of token ids", *ids);
     for (const Json& id : *ids) add("suppress_tokens", id);
   }
-  if (const Json* const words = value_of(config, "bad_words_ids")) {
+  if (const Json* const words = member_of(config, "bad_words_ids")) {
     if (!words->is_array()) fail_file("bad_words_ids", "a list of lists of token ids", *words);
     for (const Json& word : *words) {
       if (!word.is_array() || word.size() != 1) refuse_key("bad_words_ids", *words);

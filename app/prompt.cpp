@@ -80,7 +80,7 @@ class StopTokens {
       throw Error(ErrorKind::model,
                   fmt::format("{}: eos_token_id must be a whole number from 0 to {} or a list of "
                               "them, is {}",
-                              path, INT32_MAX, to_text(all).substr(0, 60)));
+                              path, INT32_MAX, excerpt(to_text(all))));
     }
     named_.push_back({TokenId{id.get<std::int32_t>()}, path});
   }
@@ -113,6 +113,22 @@ Json read_json(const ModelSource& source, const std::string& file) {
 
 ModelTexts read_texts(const ModelSource& source) {
   ModelTexts texts;
+  if (const auto text = source.read("tokenizer.json")) {
+    texts.tokenizer = Tokenizer::from_json(*text, source.path_of("tokenizer.json"),
+                                           source.read("tokenizer_config.json").value_or(""),
+                                           source.path_of("tokenizer_config.json"));
+  }
+  read_generation_config(source, texts);
+  if (const auto found = source.chat_template()) {
+    texts.chat_template = ChatTemplate::parse(found->text, found->name);
+    if (const auto tools = source.tool_template()) {
+      texts.chat_template->use_with_tools(ChatTemplate::parse(tools->text, tools->name));
+    }
+  }
+  return texts;
+}
+
+void read_generation_config(const ModelSource& source, ModelTexts& texts) {
   texts.generation_config = read_json(source, "generation_config.json");
   StopTokens stops;
   stops.add(texts.generation_config, source.path_of("generation_config.json"));
@@ -123,22 +139,10 @@ ModelTexts read_texts(const ModelSource& source) {
   if (inner != config.end() && inner->is_object()) {
     stops.add(*inner, source.path_of("config.json"));
   }
-  if (const auto text = source.read("tokenizer.json")) {
-    texts.tokenizer = Tokenizer::from_json(*text, source.path_of("tokenizer.json"),
-                                           source.read("tokenizer_config.json").value_or(""),
-                                           source.path_of("tokenizer_config.json"));
-  }
   const std::int32_t rows = source.config().i("vocab_size");
   texts.stop_tokens = stops.take(rows, texts.tokenizer);
   texts.banned_tokens = banned_tokens(
       texts.generation_config, texts.tokenizer ? std::min(rows, texts.tokenizer->size()) : rows);
-  if (const auto found = source.chat_template()) {
-    texts.chat_template = ChatTemplate::parse(found->text, found->name);
-    if (const auto tools = source.tool_template()) {
-      texts.chat_template->use_with_tools(ChatTemplate::parse(tools->text, tools->name));
-    }
-  }
-  return texts;
 }
 
 const Tokenizer& need_tokenizer(const ModelTexts& texts, const ModelSource& source) {
@@ -208,18 +212,14 @@ Json variables_of(const Tokenizer& tokenizer, const Json& asked) {
 
 /// True or false; nothing where it is not said. chat_template_kwargs win over all others.
 std::optional<bool> flag_of(const Json& variables, const char* name) {
-  const auto said = [&](const Json& in) -> const Json* {
-    const auto found = in.is_object() ? in.find(name) : in.end();
-    return found == in.end() || found->is_null() ? nullptr : &*found;
-  };
-  const Json* value = said(variables);
-  if (variables.is_object() && variables.contains("chat_template_kwargs")) {
-    if (const Json* wins = said(variables["chat_template_kwargs"])) value = wins;
+  const Json* value = member_of(variables, name);
+  if (const Json* arguments = member_of(variables, "chat_template_kwargs")) {
+    if (const Json* wins = member_of(*arguments, name)) value = wins;
   }
   if (value == nullptr) return std::nullopt;
   if (!value->is_boolean()) {
     throw Error(ErrorKind::usage,
-                fmt::format("{}: is true or false, got {}", name, to_text(*value).substr(0, 60)));
+                fmt::format("{}: is true or false, got {}", name, excerpt(to_text(*value))));
   }
   return value->get<bool>();
 }

@@ -39,6 +39,10 @@ struct ModelTexts {
 /// is a warning where there is another one, else an error: no answer would end.
 ModelTexts read_texts(const ModelSource& source);
 
+/// The part of it that generation_config.json and config.json say: where answers end, and what is
+/// never drawn. `texts` has its tokenizer, where there is one.
+void read_generation_config(const ModelSource& source, ModelTexts& texts);
+
 /// The tokenizer; Error(model) saying which file is missing when there is none.
 const Tokenizer& need_tokenizer(const ModelTexts& texts, const ModelSource& source);
 

@@ -66,15 +66,9 @@ RequestLine failed(RequestLine line, const char* code, std::string message) {
   return line;
 }
 
-/// A field that is there and not null: OpenAI's clients write null for "not given".
-const Json* given(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found == object.end() || found->is_null() ? nullptr : &*found;
-}
-
 /// The line's own name for itself. False: there is one that is no name.
 bool read_id(const Json& object, const char* key, std::string& id) {
-  const Json* found = given(object, key);
+  const Json* found = member_of(object, key);
   if (found == nullptr) return true;
   if (found->is_number_integer()) {
     id = found->dump();
@@ -87,9 +81,9 @@ bool read_id(const Json& object, const char* key, std::string& id) {
 
 /// What url and method say of a line that can't be answered; empty: nothing.
 std::string endpoint_problem(const Json& object) {
-  const Json* method = given(object, "method");
+  const Json* method = member_of(object, "method");
   if (method != nullptr && *method != "POST") return "method: only POST is known";
-  const Json* url = given(object, "url");
+  const Json* url = member_of(object, "url");
   if (url == nullptr || *url == "/v1/chat/completions" || *url == "/v1/completions") return {};
   const std::string name = url->is_string() ? excerpt(url->get_ref<const std::string&>()) : "";
   const char* advice = name == "/v1/responses"
@@ -104,12 +98,12 @@ std::string endpoint_problem(const Json& object) {
 /// What else is wrong with the parts of OpenAI's line; empty: nothing.
 std::string body_problem(const Json& object, RequestForm form) {
   const bool is_chat = form == RequestForm::messages;
-  const Json* url = given(object, "url");
+  const Json* url = member_of(object, "url");
   if (url != nullptr && is_chat != (*url == "/v1/chat/completions")) {
     return is_chat ? "url: completions take prompt, not messages"
                    : "url: chat completions take messages, not prompt";
   }
-  if (given(object, "body") == nullptr) return {};
+  if (member_of(object, "body") == nullptr) return {};
   for (const auto& [name, value] : object.items()) {
     const bool is_data = name == "messages" || name == "prompt" || name == "model";
     if (is_data || !may_be_parameter(name) || asks_nothing(object, name)) continue;
@@ -124,13 +118,13 @@ bool is_path(const Json& url) {
 }
 
 RequestLine from_object(Json object, RequestLine line) {
-  const char* key = given(object, "custom_id") != nullptr ? "custom_id" : "id";
+  const char* key = member_of(object, "custom_id") != nullptr ? "custom_id" : "id";
   if (!read_id(object, key, line.custom_id)) {
     return failed(std::move(line), "invalid_request",
                   std::string(key) + " is a text that is not empty");
   }
-  const bool is_openai = given(object, "body") != nullptr;
-  const Json* url = given(object, "url");
+  const bool is_openai = member_of(object, "body") != nullptr;
+  const Json* url = member_of(object, "url");
   if (!is_openai && url != nullptr && !is_path(*url)) {
     line.columns.emplace_back("url");
     object.erase("url");
@@ -145,16 +139,16 @@ RequestLine from_object(Json object, RequestLine line) {
   if (!is_openai) {
     for (const char* name : {"custom_id", "id", "url", "method"}) body.erase(name);
   }
-  const bool has_messages = given(body, "messages") != nullptr;
-  if (has_messages == (given(body, "prompt") != nullptr)) {
+  const bool has_messages = member_of(body, "messages") != nullptr;
+  if (has_messages == (member_of(body, "prompt") != nullptr)) {
     return failed(std::move(line), "invalid_request",
                   has_messages ? "there are messages and a prompt; which is meant?"
-                  : given(body, "input") != nullptr
+                  : member_of(body, "input") != nullptr
                       ? "input: is of embeddings or responses; only messages and prompts are "
                         "answered"
                       : "there are neither messages nor a prompt");
   }
-  const bool is_api = is_openai || given(object, "url") != nullptr;
+  const bool is_api = is_openai || member_of(object, "url") != nullptr;
   const RequestForm prompted = is_api ? RequestForm::completion : RequestForm::prompt;
   line.form = has_messages ? RequestForm::messages : prompted;
   if (std::string problem = body_problem(object, line.form); !problem.empty()) {
@@ -205,8 +199,6 @@ RequestLine too_long_line(std::uint64_t bytes, std::int64_t number) {
 }
 
 namespace {
-
-constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
 
 [[noreturn]] void fail(const std::string& name, const std::string& text) {
   throw Error(ErrorKind::model, name + ": " + text);

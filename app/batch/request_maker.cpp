@@ -18,18 +18,12 @@ namespace hyb::app {
 namespace {
 
 [[noreturn]] void refuse(const char* field, const std::string& rule, const Json& value) {
-  std::string text = to_text(value);
-  if (text.size() > 60) text = text.substr(0, 57) + "...";
-  throw Error(ErrorKind::usage, fmt::format("{}: {}, got {}", field, rule, text));
-}
-
-const Json* set_value(const Json& body, const char* field) {
-  const auto found = body.find(field);
-  return found == body.end() || found->is_null() ? nullptr : &*found;
+  throw Error(ErrorKind::usage,
+              fmt::format("{}: {}, got {}", field, rule, excerpt(to_text(value))));
 }
 
 void take(const Json& body, const char* field, float& into) {
-  const Json* value = set_value(body, field);
+  const Json* value = member_of(body, field);
   if (value == nullptr) return;
   if (!value->is_number()) refuse(field, "is a number", *value);
   const auto number = value->get<double>();
@@ -49,11 +43,11 @@ std::int32_t int32_of(const char* field, const Json& value) {
 }
 
 void take(const Json& body, const char* field, std::int32_t& into) {
-  if (const Json* value = set_value(body, field)) into = int32_of(field, *value);
+  if (const Json* value = member_of(body, field)) into = int32_of(field, *value);
 }
 
 void take(const Json& body, const char* field, bool& into) {
-  const Json* value = set_value(body, field);
+  const Json* value = member_of(body, field);
   if (value == nullptr) return;
   if (!value->is_boolean()) refuse(field, "is true or false", *value);
   into = value->get<bool>();
@@ -61,7 +55,7 @@ void take(const Json& body, const char* field, bool& into) {
 
 void take_max_tokens(const Json& body, Request& request) {
   for (const char* field : {"n_predict", "max_tokens", "max_completion_tokens"}) {
-    const Json* value = set_value(body, field);
+    const Json* value = member_of(body, field);
     if (value == nullptr) continue;
     request.max_tokens = int32_of(field, *value);
     const bool is_all = request.max_tokens == -1;  // as clients of llama.cpp write it
@@ -72,7 +66,7 @@ void take_max_tokens(const Json& body, Request& request) {
 }
 
 void take_seed(const Json& body, SamplingParams& sampling) {
-  const Json* value = set_value(body, "seed");
+  const Json* value = member_of(body, "seed");
   if (value == nullptr) return;
   if (!value->is_number_unsigned()) {
     refuse("seed", fmt::format("is a whole number, {}", seed_range_text), *value);
@@ -81,7 +75,7 @@ void take_seed(const Json& body, SamplingParams& sampling) {
 }
 
 void take_stop(const Json& body, Request& request) {
-  const Json* value = set_value(body, "stop");
+  const Json* value = member_of(body, "stop");
   if (value == nullptr || (value->is_array() && value->empty())) return;
   request.stop.clear();
   const auto add = [&](const Json& text) {
@@ -97,8 +91,8 @@ void take_stop(const Json& body, Request& request) {
 
 /// A chat says logprobs: true and top_logprobs: 5, a completion logprobs: 5.
 void take_logprobs(const Json& body, SamplingParams& sampling) {
-  const Json* asked = set_value(body, "logprobs");
-  const Json* top = set_value(body, "top_logprobs");
+  const Json* asked = member_of(body, "logprobs");
+  const Json* top = member_of(body, "top_logprobs");
   if (asked != nullptr && !asked->is_boolean()) {
     sampling.logprobs = int32_of("logprobs", *asked);
     if (!ranges::logprobs.has(sampling.logprobs)) {
@@ -117,7 +111,7 @@ void take_logprobs(const Json& body, SamplingParams& sampling) {
 }
 
 void take_logit_bias(const Json& body, SamplingParams& sampling) {
-  const Json* value = set_value(body, "logit_bias");
+  const Json* value = member_of(body, "logit_bias");
   if (value == nullptr) return;
   if (!value->is_object()) refuse("logit_bias", "is an object of token id: bias", *value);
   sampling.bias.clear();
@@ -136,7 +130,7 @@ void take_logit_bias(const Json& body, SamplingParams& sampling) {
 /// vLLM's: they end the answer also where the model's own do not.
 void take_stop_tokens(const Json& body, Request& request) {
   take(body, "ignore_eos", request.ignore_eos);
-  const Json* value = set_value(body, "stop_token_ids");
+  const Json* value = member_of(body, "stop_token_ids");
   if (value == nullptr) return;
   if (!value->is_array()) refuse("stop_token_ids", "is a list of token ids", *value);
   if (value->empty()) return;
@@ -149,12 +143,12 @@ void take_stop_tokens(const Json& body, Request& request) {
 void check_template_fields(const Json& body) {
   const auto is_object = [](const Json& item) { return item.is_object(); };
   for (const char* field : {"tools", "documents"}) {
-    const Json* value = set_value(body, field);
+    const Json* value = member_of(body, field);
     if (value == nullptr) continue;
     const bool is_good = value->is_array() && std::all_of(value->begin(), value->end(), is_object);
     if (!is_good) refuse(field, "is a list of objects", *value);
   }
-  const Json* arguments = set_value(body, "chat_template_kwargs");
+  const Json* arguments = member_of(body, "chat_template_kwargs");
   if (arguments != nullptr && !arguments->is_object()) {
     refuse("chat_template_kwargs", "is an object", *arguments);
   }
@@ -165,7 +159,7 @@ void check_template_fields(const Json& body) {
 Think think_of(const Json& body) {
   Think think;
   for (const char* field : {"enable_thinking", "thinking"}) {
-    const Json* value = set_value(body, field);
+    const Json* value = member_of(body, field);
     if (value == nullptr) continue;
     const bool is_on = *value == true || *value == Json{{"type", "enabled"}};
     if (!is_on && *value != false && *value != Json{{"type", "disabled"}}) {
@@ -203,11 +197,11 @@ void apply_body(const Json& body, Request& request) {
 
 Json template_variables(const Json& body) {
   Json variables = Json::object();
-  const Json* choice = set_value(body, "tool_choice");
+  const Json* choice = member_of(body, "tool_choice");
   for (const char* field : {"tools", "documents", "chat_template_kwargs", "reasoning_effort",
                             "add_generation_prompt", "continue_final_message"}) {
     if (field == std::string_view("tools") && choice != nullptr && *choice == "none") continue;
-    if (const Json* value = set_value(body, field)) variables[field] = *value;
+    if (const Json* value = member_of(body, field)) variables[field] = *value;
   }
   return variables;
 }
@@ -224,7 +218,7 @@ void check_is_read(const Json& body, const Json& variables, const ChatTemplate& 
       chat_template.reads("thinking")) {
     return;
   }
-  const char* field = set_value(body, "thinking") == nullptr ? "enable_thinking" : "thinking";
+  const char* field = member_of(body, "thinking") == nullptr ? "enable_thinking" : "thinking";
   refuse(field, "the model's chat template reads neither enable_thinking nor thinking",
          body[field]);
 }
@@ -242,7 +236,7 @@ ChatPrompt chat_prompt(const Json& body, Json messages, Think think,
 
 std::vector<std::string> unread_arguments(const Json& body, const ChatTemplate& chat_template) {
   std::vector<std::string> unread;
-  const Json* arguments = set_value(body, "chat_template_kwargs");
+  const Json* arguments = member_of(body, "chat_template_kwargs");
   if (arguments == nullptr || !arguments->is_object()) return unread;
   for (const auto& [name, value] : arguments->items()) {
     if (chat_template.reads(name)) continue;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -176,9 +177,9 @@ FlipCost flip_cost(const ShiftComparison& comparison, const ShiftSetting& settin
     });
   }
   for (auto& [kind, times] : without) std::sort(times.begin(), times.end());
-  std::map<StepKind, bool> has_flips;
+  std::set<StepKind> has_flips;
   for_steps(setting, [&](const MeteredStep& step) {
-    if (step.flips > 0) has_flips[{step.spans, step.tokens}] = true;
+    if (step.flips > 0) has_flips.emplace(step.spans, step.tokens);
   });
   std::vector<double> with, other;
   for_steps(setting, [&](const MeteredStep& step) {

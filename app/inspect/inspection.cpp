@@ -178,9 +178,9 @@ std::string look_at_template(const ModelSource& source, const std::optional<Toke
 }
 
 /// As the commands that run the model read it, with the end-of-answer tokens of the other files.
-/// The tokenizer and the chat template can be read.
-std::string look_at_generation_config(const ModelSource& source) {
-  const ModelTexts texts = read_texts(source);
+/// The tokenizer, where there is one, is in `texts`.
+std::string look_at_generation_config(const ModelSource& source, ModelTexts& texts) {
+  read_generation_config(source, texts);
   const SamplingParams sampling = generation_defaults(texts.generation_config, {}).sampling;
   if (!source.read("generation_config.json")) return "none";
   return fmt::format(
@@ -355,15 +355,16 @@ Inspection inspect(const ModelSource& source, const ModelOptions& options) {
   all.missing_files = missing_files_text(source, outline);
   const auto missing = source.missing_files();
   all.is_partial = missing && missing->names.size() < missing->listed;
-  std::optional<Tokenizer> tokenizer;
+  ModelTexts texts;
   all.tokenizer = answer_of(all.has_tokenizer, all.has_defects,
-                            [&] { return look_at_tokenizer(source, tokenizer); });
-  all.chat_template = answer_of(all.has_chat_template, all.has_defects,
-                                [&] { return look_at_template(source, tokenizer, all.traits); });
+                            [&] { return look_at_tokenizer(source, texts.tokenizer); });
+  all.chat_template = answer_of(all.has_chat_template, all.has_defects, [&] {
+    return look_at_template(source, texts.tokenizer, all.traits);
+  });
   bool has_generation_config = false;
   all.generation_config =
       all.has_defects ? "not checked" : answer_of(has_generation_config, all.has_defects, [&] {
-        return look_at_generation_config(source);
+        return look_at_generation_config(source, texts);
       });
   return all;
 }

@@ -62,6 +62,12 @@ Json parse_json(std::string_view text, std::string_view source, const JsonLimits
   return builder.take();
 }
 
+const Json* member_of(const Json& object, std::string_view key) {
+  if (!object.is_object()) return nullptr;
+  const auto found = object.find(key);
+  return found == object.end() || found->is_null() ? nullptr : &*found;
+}
+
 std::string to_text(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -23,6 +23,10 @@ struct JsonLimits {
 /// Throws Error(model) that begins with `source` (a file name, "line 7", ...) and gives the place.
 Json parse_json(std::string_view text, std::string_view source, const JsonLimits& limits = {});
 
+/// The value of a key; nullptr where `object` is none, or the key is absent or null, which clients
+/// and config files write for "not given".
+const Json* member_of(const Json& object, std::string_view key);
+
 /// Serialises like Python's json.dumps(ensure_ascii=False, separators=(",", ":")); invalid UTF-8
 /// becomes U+FFFD.
 std::string to_text(const Json& json);

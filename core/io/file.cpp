@@ -159,8 +159,6 @@ std::string wide_encoding(std::string_view start) {
   return is_ascii(0) ? "UTF-16BE" : "";
 }
 
-constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
-
 }  // namespace
 
 std::string read_whole_file(const std::filesystem::path& path, std::size_t bytes_max) {

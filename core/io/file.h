@@ -98,6 +98,9 @@ std::string read_whole_file(const std::filesystem::path& path, std::size_t bytes
 /// Throws Error(model) where a pointer of Git LFS lies in place of the file.
 void refuse_pointer(const File& file);
 
+/// What editors of some systems begin a file in UTF-8 with.
+inline constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+
 /// Throws Error(model) that begins with `source` for text in UTF-16 or UTF-32, as its first bytes
 /// show: by a byte order mark, or by every second byte being 0.
 void refuse_wide(std::string_view text, std::string_view source);
