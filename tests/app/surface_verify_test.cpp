@@ -97,9 +97,11 @@ TEST_SUITE("app/surface_verify") {
   }
 
   TEST_CASE("Ctrl-C ends it") {
-    CHECK(run_shell("timeout --preserve-status -s INT 1 $HYB verify demo --prompts 256 -n 500 "
-                    "--length 1000")
-              .exit_code == 130);
+    CHECK(
+        run_shell(
+            "timeout --foreground --preserve-status -s INT 1 $HYB verify demo --prompts 256 -n 500 "
+            "--length 1000")
+            .exit_code == 130);
   }
 }
 
