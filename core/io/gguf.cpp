@@ -263,7 +263,7 @@ std::vector<std::string_view> GgufMetadata::texts(std::string_view key) const {
   return texts;
 }
 
-/// Reads on from a place in the front of a file; what lies behind it is not there yet, or never.
+/// Reads on from a place in the front of a file; what lies after it is not there yet, or never.
 class GgufHeaderReader {
  public:
   GgufHeaderReader(std::string_view front, std::uint64_t file_bytes,
@@ -332,7 +332,7 @@ class GgufHeaderReader {
       refuse("a big-endian GGUF file, which is not read; get the little-endian one");
     }
     if (version != 2 && version != 3) {
-      refuse(fmt::format("GGUF version {}, versions 2 and 3 are read; convert the model anew",
+      refuse(fmt::format("GGUF version {}, versions 2 and 3 are read; convert the model again",
                          version));
     }
   }

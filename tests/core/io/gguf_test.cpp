@@ -249,7 +249,7 @@ TEST_SUITE("core/io/gguf") {
     }
   }
 
-  TEST_CASE("a header that goes on behind what was read asks for more, at every length") {
+  TEST_CASE("a header that goes on after what was read asks for more, at every length") {
     const std::string bytes = good_file().bytes();
     const std::uint64_t header_end = parsed(bytes).data_offset;
     std::size_t incomplete = 0;
