@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -219,10 +220,33 @@ class Builder {
     return *found;
   }
 
+  /// The user-defined tokens that some merge names.
+  std::set<std::string> merged_added_tokens() const {
+    std::set<std::string> added, merged;
+    for (std::size_t i = 0; i < tokens_.size(); ++i) {
+      if (kind(i) == TokenKind::user_defined) added.emplace(tokens_[i]);
+    }
+    if (added.empty()) return merged;
+    for (const std::string_view merge : keys_.texts("tokenizer.ggml.merges")) {
+      if (merge.empty()) continue;
+      const std::size_t space = std::min(merge.find(' ', 1), merge.size() - 1);
+      const std::string left(merge.substr(0, space)), right(merge.substr(space + 1));
+      for (const std::string& piece : {left, right, left + right}) {
+        if (added.contains(piece)) merged.insert(piece);
+      }
+    }
+    return merged;
+  }
+
   void build_byte_level(Json& model) {
     const Words& how = words();
     adds_bos_ = how.adds_bos;
-    add_vocabulary([&](std::size_t i) { return is_text(i); });
+    // One that no merge makes is found by its spelling alone: words may come whole, without merges.
+    const std::set<std::string> merged = merged_added_tokens();
+    add_vocabulary([&](std::size_t i) {
+      return kind(i) == TokenKind::user_defined ? merged.contains(std::string(tokens_[i]))
+                                                : is_text(i);
+    });
     add_listed_merges();
     if (how.ignores_merges) model["ignore_merges"] = true;
     Json steps = Json::array();
