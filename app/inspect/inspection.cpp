@@ -107,7 +107,7 @@ std::int64_t TensorCheck::count(TensorVerdict verdict) const {
 TensorCheck check_tensors(const models::Plan& plan, const models::Family& family,
                           const TensorFiles& files) {
   TensorCheck check;
-  check.files = files.files().size();
+  check.files = files.paths().size();
   check.bytes = files.bytes();
   const models::WeightCheck found = models::check_weights(plan, family, files);
   for (const models::CheckedWeight& weight : found.weights) {

@@ -646,6 +646,21 @@ void GgufFiles::drop(std::string_view name) const {
   parts_[part].mapping->drop(parts_[part].header.data_offset + tensor.begin, tensor.bytes);
 }
 
+std::vector<std::filesystem::path> GgufFiles::paths() const {
+  std::vector<std::filesystem::path> paths;
+  for (const Part& part : parts_) paths.push_back(part.file.path());
+  return paths;
+}
+
+std::uint64_t GgufFiles::header_checksum() const {
+  std::uint64_t sum = 0;
+  for (const Part& part : parts_) {
+    const std::size_t bytes = std::min<std::size_t>(part.front.size(), part.header.data_offset);
+    sum = checksum(std::as_bytes(std::span(part.front).first(bytes)), sum);
+  }
+  return sum;
+}
+
 std::uint64_t GgufFiles::bytes() const {
   std::uint64_t bytes = 0;
   for (const GgufTensor* tensor : tensors()) bytes += tensor->bytes;

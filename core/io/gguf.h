@@ -187,8 +187,10 @@ class GgufFiles {
   /// Releases the physical pages of an existing tensor (MappedFile::drop).
   void drop(std::string_view name) const;
 
-  std::uint64_t bytes() const;  ///< of all tensors
-  std::size_t parts() const { return parts_.size(); }
+  std::uint64_t bytes() const;                       ///< of all tensors
+  std::vector<std::filesystem::path> paths() const;  ///< of all parts
+  /// Of the headers of all parts: another one where anything but the data differs.
+  std::uint64_t header_checksum() const;
 
  private:
   struct Part {

@@ -302,7 +302,7 @@ TEST_SUITE("core/io/gguf") {
     const auto second = folder.write("m-00002-of-00002.gguf", part(1, "b", "BBBBCCCC"));
     for (const auto& named : {first, second}) {
       GgufFiles files(named);
-      CHECK(files.parts() == 2);
+      CHECK(files.paths() == std::vector{first, second});
       CHECK(files.metadata().text("general.architecture") == "llama");
       CHECK(files.tensors().size() == 2);
       CHECK(files.bytes() == 12);
