@@ -462,4 +462,17 @@ std::vector<TokenId> end_tokens_of(const GgufMetadata& keys) {
   return all;
 }
 
+std::vector<NamedTemplate> gguf_chat_templates(const GgufMetadata& keys) {
+  constexpr std::string_view key = "tokenizer.chat_template";
+  std::vector<NamedTemplate> templates;
+  if (const auto text = keys.text(key)) templates.push_back({"default", std::string(*text)});
+  for (const std::string_view name : keys.keys()) {
+    if (name.size() <= key.size() + 1 || !name.starts_with(key) || name[key.size()] != '.')
+      continue;
+    templates.push_back(
+        {std::string(name.substr(key.size() + 1)), std::string(keys.text(name).value())});
+  }
+  return templates;
+}
+
 }  // namespace hyb

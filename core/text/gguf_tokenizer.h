@@ -4,6 +4,7 @@
 
 #include "core/base/ids.h"
 #include "core/io/gguf.h"
+#include "core/text/chat_template.h"
 #include "core/text/tokenizer_json.h"
 
 namespace hyb {
@@ -23,5 +24,9 @@ TokenizerFile tokenizer_of(const GgufMetadata& keys);
 /// The tokens that end an answer: those that the keys name for it, and those of well-known
 /// spellings, as llama.cpp has them (llama-vocab.cpp, special_eog_ids); sorted.
 std::vector<TokenId> end_tokens_of(const GgufMetadata& keys);
+
+/// The chat templates, as find_chat_templates() has those of a folder: tokenizer.chat_template is
+/// "default", tokenizer.chat_template.NAME is NAME.
+std::vector<NamedTemplate> gguf_chat_templates(const GgufMetadata& keys);
 
 }  // namespace hyb
