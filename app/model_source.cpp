@@ -126,9 +126,8 @@ ModelSource ModelSource::find(const std::string& name, const Environment& enviro
   std::error_code ignored;
   if (name == "demo") {  // the default must mean the same in every folder; ./demo is a folder
     source.kind_ = Kind::demo;
-  } else if (const auto file = gguf_file_of(name)) {
+  } else if ((source.gguf_ = gguf_file_of(name))) {
     source.kind_ = Kind::gguf;
-    source.gguf_ = std::make_shared<const GgufFiles>(*file);
   } else if (std::filesystem::is_directory(name, ignored)) {
     source.folder_ = find_model_folder(name, environment.hub);
   } else if (embedded(preset_file(name))) {
@@ -149,8 +148,12 @@ ModelSource ModelSource::find(const std::string& name, const Environment& enviro
 ModelSource ModelSource::other(const std::string& name) const { return find(name, environment_); }
 
 std::string ModelSource::path_of(std::string_view file) const {
-  if (gguf_) return gguf_->paths().front().string();
+  if (gguf_) return gguf_->string();
   return folder_ ? (*folder_ / file).string() : fmt::format("{} ({})", file, name_);
+}
+
+std::optional<GgufFiles> ModelSource::gguf() const {
+  return gguf_ ? std::optional<GgufFiles>(*gguf_) : std::nullopt;
 }
 
 std::optional<std::string> ModelSource::read(const std::string& file, std::size_t bytes_max) const {
@@ -160,8 +163,9 @@ std::optional<std::string> ModelSource::read(const std::string& file, std::size_
   }
   if (gguf_) {
     if (file != "generation_config.json") return std::nullopt;
+    const GgufFiles files(*gguf_);
     Json ends = Json::array();
-    for (const TokenId token : end_tokens_of(gguf_->metadata())) ends.push_back(index(token));
+    for (const TokenId token : end_tokens_of(files.metadata())) ends.push_back(index(token));
     return Json{{"eos_token_id", std::move(ends)}}.dump();
   }
   const auto bytes =
@@ -172,12 +176,12 @@ std::optional<std::string> ModelSource::read(const std::string& file, std::size_
 
 models::Config ModelSource::config() const {
   if (folder_) return with_tie_of_files(models::Config::from_folder(*folder_));
-  if (gguf_) return models::gguf_config(*gguf_);
+  if (gguf_) return models::gguf_config(GgufFiles(*gguf_));
   return models::Config::from_text(read("config.json").value(), path_of("config.json"));
 }
 
 std::optional<Tokenizer> ModelSource::tokenizer() const {
-  if (gguf_) return Tokenizer::from_gguf(gguf_->metadata());
+  if (gguf_) return Tokenizer::from_gguf(GgufFiles(*gguf_).metadata());
   const auto text = read("tokenizer.json");
   if (!text) return std::nullopt;
   return Tokenizer::from_json(*text, path_of("tokenizer.json"),
@@ -205,7 +209,7 @@ models::Config ModelSource::with_tie_of_files(models::Config config) const {
 
 std::vector<NamedTemplate> ModelSource::own_templates() const {
   if (folder_) return find_chat_templates(*folder_);
-  if (gguf_) return gguf_chat_templates(gguf_->metadata());
+  if (gguf_) return gguf_chat_templates(GgufFiles(*gguf_).metadata());
   const auto text = read("chat_template.jinja");
   return text ? std::vector<NamedTemplate>{{"default", *text}} : std::vector<NamedTemplate>();
 }
@@ -272,7 +276,7 @@ std::string ModelSource::lack_of_tensors() const {
 
 TensorFiles ModelSource::tensors() const {
   if (folder_) return TensorFiles(*folder_, models::is_of_other_media);
-  if (gguf_) return TensorFiles::of_gguf(GgufFiles(gguf_->paths().front()));
+  if (gguf_) return TensorFiles::of_gguf(GgufFiles(*gguf_));
   require(kind_ == Kind::demo, "model source: only a folder or the demo has tensors");
   const MemoryFile file(embedded("demo/model.safetensors").value());
   return TensorFiles::of_file(file.path());

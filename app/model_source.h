@@ -1,7 +1,6 @@
 #pragma once
 
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -39,8 +38,8 @@ class ModelSource {
   const std::optional<std::filesystem::path>& folder() const { return folder_; }
   /// Whether it is in files that others may write.
   bool has_files() const { return folder_ || gguf_; }
-  /// A GGUF file; null: it is none.
-  const GgufFiles* gguf() const { return gguf_.get(); }
+  /// Opened, where it is a GGUF file.
+  std::optional<GgufFiles> gguf() const;
 
   /// A text file, or nothing when there is none; of a GGUF file a generation_config.json with the
   /// tokens that end an answer. Throws Error(model) above `bytes_max`, and for
@@ -81,7 +80,7 @@ class ModelSource {
   Kind kind_ = Kind::folder;
   std::string name_;
   std::optional<std::filesystem::path> folder_;
-  std::shared_ptr<const GgufFiles> gguf_;
+  std::optional<std::filesystem::path> gguf_;
   std::string chat_template_;  ///< as given to find()
   Environment environment_;
 };
