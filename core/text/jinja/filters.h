@@ -6,8 +6,6 @@
 
 namespace hyb::jinja {
 
-bool has_filter(std::string_view name);
-
 /// Throws Fault for an unknown filter.
 Value apply_filter(Runtime& runtime, std::string_view name, const Value& input,
                    const Arguments& arguments);

@@ -13,9 +13,6 @@ std::string_view find_global(std::string_view name);
 /// Calls a function that find_global found.
 Value call_global(Runtime& runtime, std::string_view name, const Arguments& arguments);
 
-/// Calls what joiner() returned.
-Value call_joiner(Callable& joiner);
-
 /// `value is name(arguments)`. Throws Fault for an unknown test.
 bool apply_test(Runtime& runtime, std::string_view name, const Value& value,
                 const Arguments& arguments);
