@@ -238,9 +238,7 @@ void add_bench_options(CLI::App& cli, BenchOptions& options) {
     if (flag.uses == use::kernels) option->group("Kernels")->capture_default_str();
     if ((flag.uses & use::kernels) == 0) option->group("Requests");
   }
-  cli.get_option("--output")
-      ->check(CLI::IsMember({"md", "csv", "json", "jsonl", "sql"}))
-      ->capture_default_str();
+  cli.get_option("--output")->check(CLI::IsMember({"md", "json", "jsonl"}))->capture_default_str();
   for (const char* const name : {"--dataset-path", "--svg"}) {
     cli.get_option(name)->type_name("FILE");
   }

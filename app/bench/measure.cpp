@@ -74,7 +74,7 @@ int measure_kernels(const BenchJob& job) {
   const BenchSetting setting = setting_of(model.source, model.outline, model.model, model.queue,
                                           options.chunk_tokens, job.version);
   bench.expect(cases);
-  RowOutput output(job.bench.output, "test");
+  RowOutput output(job.bench.output);
   std::vector<Measurement> rows;
   for (std::size_t i = 0; i < cases.size() && stop_signal() == 0; ++i) {
     progress.show(fmt::format("{} of {}: {}", i + 1, cases.size(), cases[i].name()));
@@ -256,7 +256,7 @@ std::string title_of(const std::vector<RequestCase>& cases, std::size_t i) {
 /// turns that is when all are.
 std::vector<RequestRow> measure_all(RequestBench& bench, const ReportContext& showing,
                                     bool interleaved) {
-  RowOutput output(showing.format, "requests");
+  RowOutput output(showing.format);
   std::vector<RequestRow> rows;
   const auto announce = [&](std::size_t i) { showing.title = title_of(showing.cases, i); };
   const auto print = [&](const RequestRow& row) {

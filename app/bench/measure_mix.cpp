@@ -87,7 +87,7 @@ class MixBench {
 
 void print(const LaneComparison& comparison, const BenchSetting& setting,
            const std::string& format) {
-  RowOutput output(format, "pd_mix");
+  RowOutput output(format);
   for (Json row : lane_rows(comparison)) {
     row["build_commit"] = setting.build_commit;
     row["cpu_info"] = setting.cpu;

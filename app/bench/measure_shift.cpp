@@ -158,7 +158,7 @@ std::string phase_text(const ShiftPhase& phase) {
 
 void print(const ShiftComparison& comparison, const Session& session, const BenchSetting& setting,
            const std::string& format) {
-  RowOutput output(format, "elastic_shift");
+  RowOutput output(format);
   for (Json row : shift_rows(comparison)) {
     row["build_commit"] = setting.build_commit;
     row["cpu_info"] = setting.cpu;
