@@ -57,7 +57,7 @@ ENGLISH = [
 ROOM_BANNED = {  # includes that a room may not have
     "core": r'<cuda|"kernels/|<CLI/',
     "kernels": r'"core/(engine|memory|text)/|<CLI/|<nlohmann',
-    "models": r"<CLI/|<spdlog|\.cuh",
+    "models": r"<CLI/|\.cuh",
     "app": r"<cuda|\.cuh",
 }
 
