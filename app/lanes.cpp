@@ -39,7 +39,7 @@ struct LanePlace {
 std::optional<LanePlace> place_of(const char* option, const std::string& text, bool is_prefill) {
   if (text.empty()) return std::nullopt;
   if (text == "cpu") return LanePlace{};
-  if (text == "cpu:1" && is_prefill) return LanePlace{.number = 1};
+  if (text == "cpu:1" && is_prefill) return LanePlace{.number = 1};  // of tests: not in the help
   constexpr std::string_view card = "cuda";
   int number = 0;
   const char* const end = text.data() + text.size();
@@ -49,8 +49,7 @@ std::optional<LanePlace> place_of(const char* option, const std::string& text, b
       return LanePlace{.device = kernels::Device::cuda, .number = number};
     }
   }
-  refuse(fmt::format("{} {}: is none of cpu,{} cuda0, cuda1", option, text,
-                     is_prefill ? " cpu:1 (memory of its own)," : ""));
+  refuse(fmt::format("{} {}: is none of cpu, cuda0, cuda1", option, text));
 }
 
 void check_off(const LaneFlags& flags) {

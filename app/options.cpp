@@ -400,10 +400,8 @@ void add_lane_options(CLI::App& cli, LaneFlags& flags) {
                  "with --disaggregate on the CPU: threads for answers; default: the other half")
       ->check(CLI::Range(1, 1024));
   cli.add_option("--prefill-device", flags.prefill_device,
-                 "with --disaggregate: where prompts run and have their memory: cpu, in that of "
-                 "answers; cpu:1, in half of it for themselves; a card: cuda0, cuda1. Where it is "
-                 "not the memory of answers, each sequence is copied there as its answer begins. "
-                 "cpu:1 shows on one CPU what two devices would do, and is no faster; default: "
+                 "with --disaggregate: where prompts run and have their memory: cpu, cuda0, cuda1. "
+                 "From one card to another, each sequence is copied as its answer begins; default: "
                  "cpu, or the second card");
   cli.add_option("--decode-device", flags.decode_device,
                  "with --disaggregate: where answers run and have their memory: cpu, cuda0, cuda1; "

@@ -80,8 +80,8 @@ struct SpeculationFlags {
 struct LaneFlags {
   bool is_on = false;
   int prefill_threads = 0, decode_threads = 0;  ///< 0: not given
-  /// Of each lane: "cpu", "cpu:1" (another memory of the same CPU), or a card: "cuda0", "cuda1".
-  /// Empty: not given.
+  /// Of each lane: "cpu" or a card: "cuda0", "cuda1"; in tests "cpu:1", another memory of the same
+  /// CPU. Empty: not given.
   std::string prefill_device = {}, decode_device = {};
 };
 

@@ -171,7 +171,8 @@ TEST_SUITE("app/surface_lanes") {
                    "--threads 4: is for both lanes"));
     CHECK(contains(error({"--prefill-device", "cpu:1"}), "--prefill-device: goes with --disagg"));
     CHECK(contains(error({"--disaggregate", "--prefill-device", "cuda1"}), "add --device cuda"));
-    CHECK(contains(error({"--disaggregate", "--prefill-device", "gpu"}), "is none of cpu, cpu:1"));
+    CHECK(contains(error({"--disaggregate", "--prefill-device", "gpu"}),
+                   "is none of cpu, cuda0, cuda1"));
     CHECK(contains(error({"--disaggregate", "--decode-device", "cuda0"}), "add --device cuda"));
     CHECK(contains(error({"--disaggregate", "--prefill-device", "cpu:1", "--disk-tier", "1GB"}),
                    "a tier extends one memory"));
