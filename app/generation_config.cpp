@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <string_view>
 #include <type_traits>
 
 #include <fmt/format.h>

@@ -1,7 +1,6 @@
 #include "app/batch/body_fields.h"
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <vector>
 
