@@ -1,18 +1,13 @@
-#include "core/text/jinja/filters.h"
+#include "core/text/jinja/builtins.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
-#include <limits>
 #include <optional>
 #include <span>
 
 #include "core/text/jinja/format.h"
-#include "core/text/jinja/globals.h"
 #include "core/text/jinja/json.h"
-#include "core/text/jinja/methods.h"
 #include "core/text/jinja/operators.h"
 #include "core/text/jinja/runtime.h"
 #include "core/text/jinja/strings.h"

@@ -4,8 +4,6 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
-#include <optional>
 
 #include "core/text/jinja/operators.h"
 #include "core/text/jinja/runtime.h"

@@ -1,10 +1,8 @@
-#include "core/text/jinja/globals.h"
+#include "core/text/jinja/builtins.h"
 
-#include <algorithm>
 #include <array>
 #include <ctime>
 #include <optional>
-#include <span>
 
 #include "core/text/jinja/format.h"
 #include "core/text/jinja/operators.h"

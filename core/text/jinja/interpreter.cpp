@@ -2,10 +2,8 @@
 
 #include <algorithm>
 
-#include "core/text/jinja/filters.h"
+#include "core/text/jinja/builtins.h"
 #include "core/text/jinja/format.h"
-#include "core/text/jinja/globals.h"
-#include "core/text/jinja/methods.h"
 #include "core/text/jinja/operators.h"
 #include "core/text/jinja/value.h"
 

@@ -1,7 +1,5 @@
-#include "core/text/jinja/methods.h"
+#include "core/text/jinja/builtins.h"
 
-#include <algorithm>
-#include <optional>
 #include <span>
 
 #include "core/text/jinja/format.h"

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "core/text/jinja/builtins.h"
 #include "core/text/jinja/format.h"
-#include "core/text/jinja/methods.h"
 #include "core/text/jinja/runtime.h"
 #include "core/text/jinja/unicode.h"
 #include "core/text/jinja/value.h"

@@ -1,8 +1,6 @@
 #include "core/text/jinja/strings.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <optional>
 #include <string>
 #include <string_view>

@@ -6,7 +6,6 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
-#include <vector>
 
 namespace hyb::jinja {
 namespace {
