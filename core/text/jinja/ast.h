@@ -86,6 +86,7 @@ struct Subscript {
 struct CallArguments {
   std::vector<ExpressionPtr> positional;
   std::vector<std::pair<std::string, ExpressionPtr>> named;
+  ExpressionPtr star;  ///< *args, may be null
 };
 struct Call {
   ExpressionPtr callee;

@@ -303,6 +303,10 @@ Arguments Interpreter::evaluate(const CallArguments& arguments) {
   for (const ExpressionPtr& value : arguments.positional)
     out.positional.push_back(evaluate(*value));
   for (const auto& [name, value] : arguments.named) out.named.emplace_back(name, evaluate(*value));
+  if (arguments.star == nullptr) return out;
+  for (const Value& value : iterate(runtime_, evaluate(*arguments.star)).items) {
+    out.positional.push_back(value);
+  }
   return out;
 }
 

@@ -443,6 +443,7 @@ int deepest(const CallArguments& arguments, int depth) {
   };
   for (const ExpressionPtr& value : arguments.positional) widen(value);
   for (const auto& [name, value] : arguments.named) widen(value);
+  widen(arguments.star);
   return depth;
 }
 
@@ -576,8 +577,11 @@ ExpressionPtr ExpressionParser::subscript_key() {
 }
 
 void ExpressionParser::call_argument(CallArguments& arguments) {
-  if (stream_.at(TokenKind::name) && stream_.ahead().kind == TokenKind::symbol &&
-      stream_.ahead().text == "=") {
+  if (arguments.star != nullptr) stream_.fail("an argument after '*'");
+  if (stream_.skip_symbol("*")) {
+    arguments.star = expression();
+  } else if (stream_.at(TokenKind::name) && stream_.ahead().kind == TokenKind::symbol &&
+             stream_.ahead().text == "=") {
     std::string name = stream_.take().text;
     stream_.take();
     arguments.named.emplace_back(std::move(name), expression());

@@ -38,7 +38,7 @@ TEST_SUITE("core/text/jinja/parser") {
     CHECK(error_of("{% nonsense %}").find("unknown tag 'nonsense'") != std::string::npos);
     CHECK(error_of("{% for x in y %}").find("'endfor' is missing") != std::string::npos);
     CHECK(error_of("{% raw %}x{% endraw %}").find("unknown tag 'raw'") != std::string::npos);
-    CHECK(error_of("{{ f(*x) }}").find("unexpected '*'") != std::string::npos);
+    CHECK(error_of("{{ f(**x) }}").find("unexpected '**'") != std::string::npos);
     for (const char* number : {"0x1F", "1_000", "007"}) {
       CHECK(error_of(std::string("{{ ") + number + " }}").find("expected '}}'") !=
             std::string::npos);
