@@ -12,7 +12,7 @@
 
 #include "app/options.h"
 #include "core/base/error.h"
-#include "core/engine/parameter_ranges.h"
+#include "core/base/parameter_ranges.h"
 #include "core/text/unicode.h"
 
 namespace hyb::app {

@@ -12,7 +12,7 @@
 #include "app/generation_config.h"
 #include "app/prompt.h"
 #include "core/base/error.h"
-#include "core/engine/parameter_ranges.h"
+#include "core/base/parameter_ranges.h"
 #include "core/io/file.h"
 
 namespace hyb::app {

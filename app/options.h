@@ -10,8 +10,8 @@
 #include "app/model_source.h"
 #include "core/base/dtype.h"
 #include "core/base/json.h"
+#include "core/base/sampling.h"
 #include "core/engine/draft_tree.h"
-#include "core/engine/sampling.h"
 #include "core/text/chat_template.h"
 #include "core/text/tokenizer.h"
 

@@ -11,7 +11,7 @@
 #include "app/batch/body_fields.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"
-#include "core/engine/parameter_ranges.h"
+#include "core/base/parameter_ranges.h"
 #include "core/io/file.h"
 
 namespace hyb::app {

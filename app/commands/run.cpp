@@ -20,8 +20,8 @@
 #include "app/ui/terminal.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/parameter_ranges.h"
 #include "core/base/strings.h"
-#include "core/engine/parameter_ranges.h"
 #include "core/io/file.h"
 
 namespace hyb::app {

@@ -8,7 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/base/ids.h"
-#include "core/engine/sampling.h"
+#include "core/base/sampling.h"
 #include "core/memory/orders.h"
 #include "core/memory/pool/layout.h"
 

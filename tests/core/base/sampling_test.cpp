@@ -1,4 +1,4 @@
-#include "core/engine/sampling.h"
+#include "core/base/sampling.h"
 
 #include <doctest/doctest.h>
 
@@ -33,7 +33,7 @@ std::string error_with(Value SamplingParams::*member, Value value) {
 
 }  // namespace
 
-TEST_SUITE("core/engine/sampling") {
+TEST_SUITE("core/base/sampling") {
   TEST_CASE("the defaults and the ends of each range are fine") {
     CHECK(error_of({}) == "");
     CHECK(error_with(&SamplingParams::temperature, 100.0F) == "");

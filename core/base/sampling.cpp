@@ -1,4 +1,4 @@
-#include "core/engine/sampling.h"
+#include "core/base/sampling.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "core/base/error.h"
-#include "core/engine/parameter_ranges.h"
+#include "core/base/parameter_ranges.h"
 
 namespace hyb {
 
