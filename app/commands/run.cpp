@@ -20,7 +20,6 @@
 #include "app/ui/terminal.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
-#include "core/base/parameter_ranges.h"
 #include "core/base/strings.h"
 #include "core/io/file.h"
 
