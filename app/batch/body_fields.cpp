@@ -118,7 +118,6 @@ constexpr auto neutral = std::to_array<NeutralValues>({
     {"grammar", R"([""])"},
     {"repeat_penalty", "[1]"},
     {"typical_p", "[1]"},
-    {"top_n_sigma", "[-1,0]"},
     {"mirostat", "[0]"},
     {"dynatemp_range", "[0]"},
     {"xtc_probability", "[0]"},

@@ -18,7 +18,8 @@
 namespace hyb {
 
 /// The numbers by which a token is drawn. The defaults change nothing: greedy over the raw logits.
-/// They act in this order: penalties (then biases are added), temperature, top_k, top_p, min_p.
+/// They act in this order: penalties (then biases are added), top_n_sigma, temperature, top_k,
+/// top_p, min_p.
 /// Trivially copyable, so that workers and cards get them as they are.
 struct SamplingNumbers {
   float temperature = 0.0F;  ///< below 1e-5: the first maximum is the answer, no other is drawn
@@ -28,6 +29,9 @@ struct SamplingNumbers {
   float repetition_penalty = 1.0F;  ///< divides (when negative: multiplies) logits of tokens seen
   float frequency_penalty = 0.0F;   ///< per occurrence among the generated tokens
   float presence_penalty = 0.0F;    ///< once per generated token
+  /// Logits of at least max - n * deviation stay: the standard deviation of the row's logits above
+  /// minus infinity, over their number; 0 or less: all. The temperature does not change which.
+  float top_n_sigma = 0.0F;
   std::int32_t logprobs = -1;  ///< -1: none; 0: of the drawn token; n: and of the n most likely
   std::uint64_t seed = 0;      ///< of the draws, which depend on it and on SampleRow::draw alone
 };
@@ -124,6 +128,11 @@ inline constexpr auto parameters = std::to_array<Parameter>({
      {0, 1},
      InModelFile::where_sampled,
      "drop what is less likely than min-p times the likeliest"},
+    {"top_n_sigma",
+     &SamplingNumbers::top_n_sigma,
+     {-1, 100},
+     InModelFile::where_sampled,
+     "drop logits below the largest by more than n standard deviations; 0 or less: off"},
     {"repetition_penalty",
      &SamplingNumbers::repetition_penalty,
      {0, 100, true},

@@ -1,6 +1,7 @@
 #include "kernels/ops/sample.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -103,6 +104,35 @@ Scratch scratch_of(const Sample& op, int thread, Isa isa) {
                                              : weigh_logits<Isa::plain>};
 }
 
+/// What top_n_sigma takes logits from. Sums are those of a card's block to the bit: of 512 threads
+/// that take the logits in turns, then in pairs of each 32, then of those one after the other.
+float least_logit(std::span<const float> logits, float largest, float sigmas) {
+  constexpr std::size_t threads = 512, warp = 32;
+  std::array<double, threads> sums{}, squares{};
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    if (std::isinf(logits[i])) continue;
+    const double below = static_cast<double>(largest - logits[i]);  // its square is exact
+    sums[i % threads] += below;
+    squares[i % threads] += below * below;
+    ++count;
+  }
+  const auto total = [](std::array<double, threads>& values) {
+    double all = 0.0;
+    for (auto first = values.begin(); first != values.end(); first += warp) {
+      for (std::size_t half = warp / 2; half > 0; half /= 2) {
+        for (std::size_t i = 0; i < half; ++i) first[i] += first[i + half];
+      }
+      all += *first;
+    }
+    return all;
+  };
+  const double mean = total(sums) / static_cast<double>(count);
+  const double variance = std::fma(-mean, mean, total(squares) / static_cast<double>(count));
+  const double deviation = variance > 0.0 ? std::sqrt(variance) : 0.0;
+  return static_cast<float>(std::fma(-static_cast<double>(sigmas), deviation, double{largest}));
+}
+
 /// The token at which the running sum of `weight(i)` passes `target`, at the latest the last one
 /// that has any weight.
 template <typename Weight>
@@ -201,12 +231,20 @@ SampledToken sample_row(const SampleRow& row, std::span<const float> raw, const 
   if (!of_raw.is_number || std::isinf(of_raw.value)) return nothing;
   LargestLogit best = of_raw;
   std::span<const float> logits = raw;
+  const bool drops = by.top_n_sigma > 0.0F && by.temperature >= temperature_min;
+  if (drops || has_adjustments(row)) std::ranges::copy(raw, scratch.logits.begin());
   if (has_adjustments(row)) {
-    std::copy(raw.begin(), raw.end(), scratch.logits.begin());
     adjust_logits(row, scratch.logits, scratch.counts);
     logits = scratch.logits;
     best = scratch.largest_logit(logits.data(), static_cast<int>(logits.size()));
     if (!best.is_number || std::isinf(best.value)) return nothing;
+  }
+  if (drops) {
+    const float least = least_logit(logits, best.value, by.top_n_sigma);
+    for (float& logit : scratch.logits) {
+      if (logit < least) logit = -std::numeric_limits<float>::infinity();
+    }
+    logits = scratch.logits;
   }
   std::int32_t token = best.index;
   if (by.temperature >= temperature_min) {

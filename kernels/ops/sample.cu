@@ -2,6 +2,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/reduce.h"
@@ -43,7 +44,9 @@ struct LogitRow {
   float* logits;
   int count;
   float largest = 0.0F, inverse_temperature = 1.0F;
+  float least = -std::numeric_limits<float>::max();  ///< what is below is out
 
+  __device__ bool is_out(float logit) const { return logit < least; }
   __device__ float weight(float logit) const {
     return expf((logit - largest) * inverse_temperature);
   }
@@ -140,6 +143,17 @@ __device__ __forceinline__ Mass block_total(SampleShared& shared, Mass value) {
   sync_block();
   Mass total = 0;
   for (int w = 0; w < sample_warps; ++w) total += shared.masses[w];
+  return total;
+}
+
+/// Of any values, in pairs of a warp, then of warps one after the other.
+__device__ __forceinline__ double block_total(SampleShared& shared, double value) {
+  for (int bits = warp_size / 2; bits > 0; bits /= 2) value += shuffle_xor(value, bits);
+  sync_block();
+  if (sample_lane() == 0) shared.masses[sample_warp()] = std::bit_cast<Mass>(value);
+  sync_block();
+  double total = 0.0;
+  for (int w = 0; w < sample_warps; ++w) total += std::bit_cast<double>(shared.masses[w]);
   return total;
 }
 
@@ -328,14 +342,14 @@ __device__ __forceinline__ void collect(SampleShared& shared, const LogitRow& ro
   sync_block();
   if (!fits) return;
   each_logit(row, [&](int id, float logit) {
-    if (logit == -INFINITY || row.bin(logit) > through) return;
+    if (row.is_out(logit) || row.bin(logit) > through) return;
     shared.candidates[atomic_add(&shared.taken[0], 1)] = {logit, id};
   });
   sync_block();
 }
 
 /// Counts and masses by distance from the largest, of the logits of block `part` of `parts`,
-/// as each_in_turns has them; what is minus infinity is nowhere. Returns the sums of both. What
+/// as each_in_turns has them; what is out is nowhere. Returns the sums of both. What
 /// was collected before is forgotten.
 __device__ __forceinline__ Sums count_distances(SampleShared& shared, const LogitRow& row,
                                                 int part = 0, int parts = 1) {
@@ -344,7 +358,7 @@ __device__ __forceinline__ Sums count_distances(SampleShared& shared, const Logi
   histogram.clear();
   Mass alive = 0, mass = 0;
   each_in_turns(row, part, parts, [&](int, float logit) {
-    if (logit == -INFINITY) return;
+    if (row.is_out(logit)) return;
     ++alive;
     const int bin = row.bin(logit);
     if (bin == sample_bins - 1) return;  // far too many to count one by one
@@ -390,7 +404,7 @@ __device__ __forceinline__ Place find_place(SampleShared& shared, const LogitRow
     const int shift = level == 0 ? 21 : level == 1 ? 10 : 0, bits = level == 2 ? 10 : 11;
     shared.by_key.clear();
     each_candidate(shared, row, [&](int, float logit) {
-      if (logit == -INFINITY || row.bin(logit) != near.bin) return;
+      if (row.is_out(logit) || row.bin(logit) != near.bin) return;
       const unsigned own = rank_key(logit);
       if (level > 0 && own >> (shift + bits) != key) return;
       shared.by_key.add(static_cast<int>(own >> shift & ((1U << bits) - 1)), row.mass(logit));
@@ -563,7 +577,7 @@ __device__ void leave_likeliest(SampleShared& shared, const LogitRow& row, Sampl
   if (threadIdx.x == 0) shared.taken[0] = 0;
   sync_block();
   each_in_turns(row, part, parts, [&](int id, float logit) {
-    if (logit == -INFINITY || row.bin(logit) > through) return;
+    if (row.is_out(logit) || row.bin(logit) > through) return;
     room[part * room_each + atomic_add(&shared.taken[0], 1)] = {logit, id};
   });
   sync_block();
@@ -624,8 +638,8 @@ __device__ int draw_of_cut(SampleShared& shared, const LogitRow& row, const Samp
   Mass kept = 0;
   const Cut cut = cut_row(shared, row, job, all, kept);
   const auto mass_of = [&](int id, float logit) {
-    if (!cut.has(rank_key(logit), id) || row.weight(logit) < job.by.min_p) return Mass{0};
-    return row.mass(logit);
+    const bool is_in = !row.is_out(logit) && cut.has(rank_key(logit), id);
+    return is_in && row.weight(logit) >= job.by.min_p ? row.mass(logit) : Mass{0};
   };
   if (job.by.min_p > 0.0F) {
     Mass own = 0;
@@ -638,6 +652,26 @@ __device__ int draw_of_cut(SampleShared& shared, const LogitRow& row, const Samp
   }
   if (shared.held[0].through < 0) return find_id(shared, row, need, mass_of);
   return find_candidate(shared, row, need, mass_of);
+}
+
+/// As in the plain loop, to the bit, by each block of the row: that takes no longer than by one.
+__device__ float least_logit(SampleShared& shared, const LogitRow& row, float sigmas) {
+  static_assert(sample_threads == 512 && warp_size == 32, "as the plain loop adds");
+  double sum = 0.0, squares = 0.0;
+  Mass own = 0;
+  each_logit(row, [&](int, float logit) {
+    if (logit == -INFINITY) return;
+    const double below = static_cast<double>(row.largest - logit);
+    sum += below;
+    squares += below * below;
+    ++own;
+  });
+  const auto count = static_cast<double>(block_total(shared, own));
+  const double mean = block_total(shared, sum) / count;
+  const double variance = fma(-mean, mean, block_total(shared, squares) / count);
+  const double deviation = variance > 0.0 ? sqrt(variance) : 0.0;
+  return static_cast<float>(
+      fma(-static_cast<double>(sigmas), deviation, static_cast<double>(row.largest)));
 }
 
 /// True in the last of the row's blocks, which gets the token.
@@ -660,7 +694,8 @@ __device__ bool draw_together(const Params& p, SampleShared& shared, const Logit
     return true;
   }
   const auto mass_of = [&](int, float logit) {
-    return row.weight(logit) < job.by.min_p ? Mass{0} : row.mass(logit);
+    const bool is_in = !row.is_out(logit) && row.weight(logit) >= job.by.min_p;
+    return is_in ? row.mass(logit) : Mass{0};
   };
   Mass own = 0;
   each_logit(row, part_begin(row, part), part_begin(row, part + 1), static_cast<int>(threadIdx.x),
@@ -776,10 +811,11 @@ __global__ void __launch_bounds__(sample_threads, 1) sample_draw_kernel(const Pa
   const SampleJob job = p.tables.jobs[blockIdx.x];
   const SampleParts& found = p.tables.parts[blockIdx.x];
   if (!job.is_wanted || !found.is_drawn) return;
-  const LogitRow row{.logits = p.logits + blockIdx.x * p.stride,
-                     .count = p.vocab_used,
-                     .largest = found.largest,
-                     .inverse_temperature = 1.0F / job.by.temperature};
+  LogitRow row{.logits = p.logits + blockIdx.x * p.stride,
+               .count = p.vocab_used,
+               .largest = found.largest,
+               .inverse_temperature = 1.0F / job.by.temperature};
+  if (job.by.top_n_sigma > 0.0F) row.least = least_logit(shared, row, job.by.top_n_sigma);
   int token = 0;
   if (!draw_together(p, shared, row, job, token)) return;
   finish(p, job, row, token, found.log_sum);

@@ -90,6 +90,13 @@ std::vector<OwnRow> all_kinds(std::int32_t used, const std::vector<TokenId>& his
        .bias = bias,
        .banned = banned},
       {.by = {.temperature = 50.0F, .top_p = 0.99F, .logprobs = 2}, .banned = banned},
+      {.by = {.temperature = 3.0F, .top_n_sigma = 0.8F, .logprobs = 1}},
+      {.by = {.temperature = 2.0F, .top_k = 7, .top_p = 0.9F, .min_p = 0.01F, .top_n_sigma = 1.5F},
+       .bias = bias},
+      {.by = {.temperature = 1.2F, .top_p = 0.97F, .repetition_penalty = 1.3F, .top_n_sigma = 0.5F},
+       .history = history,
+       .banned = banned},
+      {.by = {.temperature = 9.0F, .top_k = used - 2, .top_n_sigma = 2.0F}},
       {.by = {.temperature = 1e-4F, .top_p = 0.5F}}};
   for (std::size_t r = 0; r < rows.size(); ++r) {
     rows[r].by.seed = 5 + r;
@@ -149,7 +156,9 @@ TEST_SUITE("cuda/sample") {
         {.by = {.temperature = 2.0F, .seed = 5}},
         {.by = {.temperature = 1.0F, .min_p = 0.05F, .seed = 6}},
         {.by = {.temperature = 1.0F, .top_p = 0.95F, .min_p = 0.01F, .seed = 7}},
-        {.by = {.temperature = 0.5F, .top_k = 3, .seed = 8}}};
+        {.by = {.temperature = 0.5F, .top_k = 3, .seed = 8}},
+        {.by = {.temperature = 4.0F, .top_n_sigma = 1.0F, .seed = 9}},
+        {.by = {.temperature = 4.0F, .top_p = 0.9F, .top_n_sigma = 1.5F, .seed = 10}}};
     TestTensor logits = random_tensor(DType::f32, {std::ssize(rows), used}, 31, 2.0F);
     const auto set = [&](int row, int id, float logit) { logits.set(row * used + id, logit); };
     for (int id = 7; id < used; id += 8'190) set(7, id, 20.0F);

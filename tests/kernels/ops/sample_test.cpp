@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <functional>
 #include <set>
 
 #include "tests/kernels/sample_rows.h"
@@ -137,6 +138,102 @@ TEST_SUITE("kernels/ops/sample") {
     CHECK(kept({.by = {.temperature = 1.0F, .top_k = 2, .top_p = 0.56F}}) == std::set<int>{2});
     CHECK(kept({.by = {.temperature = 1.0F, .top_k = 3, .top_p = 0.99F, .min_p = 0.6F}}) ==
           std::set<int>{0, 2});
+  }
+
+  TEST_CASE(
+      "top_n_sigma keeps what is within n deviations of the largest, whatever the temperature") {
+    constexpr std::int32_t vocab = 3001;
+    TestTensor logits = random_tensor(DType::f32, {1, vocab}, 17, 2.5F, {1, 2});
+    for (const int id : {5, 900, 3000}) logits.set(id, -INFINITY);  // count for nothing
+    const std::vector<TokenId> history = {TokenId{7}, TokenId{8}, TokenId{7}};
+    const std::vector<LogitBias> bias = {{TokenId{11}, 6.0F}};
+    // Of the definition, in two passes: the mean, then the mean square of what is left.
+    const auto kept_by = [&](const OwnRow& row) {
+      std::vector<double> values;
+      for (int id = 0; id < vocab; ++id) values.push_back(static_cast<double>(logits.get(id)));
+      for (const int seen : {7, 8}) {
+        const bool is_answer = row.by.presence_penalty != 0.0F && !row.history.empty();
+        if (is_answer) values[static_cast<std::size_t>(seen)] -= double{row.by.presence_penalty};
+      }
+      for (const LogitBias& one : row.bias) {
+        values[static_cast<std::size_t>(index(one.token))] += double{one.bias};
+      }
+      double mean = 0, square = 0, largest = -INFINITY;
+      int count = 0;
+      for (const double value : values) {
+        if (value == -INFINITY) continue;
+        mean += value;
+        largest = std::max(largest, value);
+        ++count;
+      }
+      mean /= count;
+      for (const double value : values) {
+        if (value != -INFINITY) square += (value - mean) * (value - mean);
+      }
+      const double least = largest - double{row.by.top_n_sigma} * std::sqrt(square / count);
+      std::vector<int> kept;
+      for (int id = 0; id < vocab; ++id) {
+        if (values[static_cast<std::size_t>(id)] >= least) kept.push_back(id);
+      }
+      std::ranges::stable_sort(kept, std::greater<>(),
+                               [&](int id) { return values[static_cast<std::size_t>(id)]; });
+      return kept;
+    };
+    const auto drawn = [&](OwnRow row) {
+      std::set<int> ids;
+      Queue queue = test_queue(best_isa());
+      for (int i = 0; i < 400; ++i) {
+        row.draw = static_cast<std::uint64_t>(i);
+        ids.insert(index(run(queue, logits, {row}, vocab).front().token));
+      }
+      return ids;
+    };
+    const SamplingNumbers base = {.temperature = 50.0F, .top_n_sigma = 0.8F};
+    std::vector<OwnRow> rows(4, OwnRow{.by = base});
+    rows[1].by.temperature = 3.0F;
+    rows[2] = {.by = base, .history = history, .bias = bias};
+    rows[2].by.presence_penalty = 90.0F;
+    rows[3].by.top_n_sigma = 1e-3F;
+    for (const OwnRow& row : rows) {
+      const std::vector<int> kept = kept_by(row);
+      REQUIRE(kept.size() < 60);
+      CHECK(drawn(row) == std::set<int>(kept.begin(), kept.end()));
+    }
+    const std::vector<int> kept = kept_by(rows[0]);
+    REQUIRE(kept.size() > 5);
+    OwnRow few = rows[0];
+    few.by.top_k = 3;
+    CHECK(drawn(few) == std::set<int>(kept.begin(), kept.begin() + 3));
+    few.by.top_k = 500;  // more than are left
+    CHECK(drawn(few) == std::set<int>(kept.begin(), kept.end()));
+    for (const float off : {0.0F, -1.0F}) {
+      few = rows[0];
+      few.by.top_n_sigma = off;
+      CHECK(drawn(few).size() > 300);
+    }
+  }
+
+  TEST_CASE("top_n_sigma draws the same on every route, alone and among others") {
+    constexpr std::int32_t vocab = 2999;
+    const TestTensor logits = random_tensor(DType::f32, {6, vocab}, 23, 3.0F);
+    std::vector<OwnRow> rows(6);
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      rows[r] = {
+          .by = {.temperature = 5.0F, .top_n_sigma = 0.3F * static_cast<float>(r), .seed = r},
+          .draw = r};
+    }
+    std::vector<TokenId> first;
+    for (const Isa isa : available_isas()) {
+      for (const int threads : {1, 3}) {
+        Queue queue = test_queue(isa, threads);
+        std::vector<TokenId> tokens;
+        for (const SampledToken& token : run(queue, logits, rows, vocab)) {
+          tokens.push_back(token.token);
+        }
+        if (first.empty()) first = tokens;
+        CHECK(tokens == first);
+      }
+    }
   }
 
   TEST_CASE("of equals top_k keeps the lower ids") {
