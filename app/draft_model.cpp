@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -38,7 +39,7 @@ class DraftSink final : public Sink {
     job->second->drafts = completion.tokens;
     for (const TokenEvent& event : completion.events) {
       job->second->likely.push_back(
-          {.token = event.token, .logprob = event.logprob, .top = event.top});
+          {.token = event.token, .logprob = event.logprob, .top = TopLogprobs(event.top)});
     }
   }
 
@@ -135,8 +136,10 @@ void DraftModel::draft(std::span<DraftJob> jobs) {
     job.drafts.erase(end, job.drafts.end());
     if (job.likely.size() > job.drafts.size()) job.likely.resize(job.drafts.size());
     for (SampledToken& draft : job.likely) {
-      std::erase_if(draft.top,
-                    [&](const TokenLogprob& other) { return other.token >= TokenId{vocab_}; });
+      const TopLogprobs all = std::exchange(draft.top, {});
+      for (const TokenLogprob& other : all) {
+        if (other.token < TokenId{vocab_}) draft.top.push_back(other);
+      }
     }
   }
 }

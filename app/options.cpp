@@ -2,17 +2,16 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "app/generation_config.h"
 #include "app/prompt.h"
 #include "core/base/error.h"
-#include "core/engine/parameter_ranges.h"
+#include "core/base/sampling.h"
+#include "core/base/strings.h"
 #include "core/io/file.h"
 
 namespace hyb::app {
@@ -37,26 +36,6 @@ std::string in_small_letters(std::string_view text) {
     return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
   });
   return small;
-}
-
-template <typename T>
-std::optional<T> parse_number(std::string_view text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-LogitBias parse_bias(const std::string& text) {
-  const std::size_t equals = text.find('=');
-  const auto token = parse_number<std::int32_t>(std::string_view(text).substr(0, equals));
-  const auto bias = equals == std::string::npos
-                        ? std::nullopt
-                        : parse_number<float>(std::string_view(text).substr(equals + 1));
-  if (!token || !bias) {
-    throw Error(ErrorKind::usage, "--logit-bias: '" + text + "' is not ID=BIAS, as in 42=-1.5");
-  }
-  return {TokenId{*token}, *bias};
 }
 
 template <typename Value>
@@ -220,38 +199,6 @@ void add_chunk_option(CLI::App& cli, std::int32_t& chunk_tokens) {
       ->capture_default_str();
 }
 
-void add_generation_options(CLI::App& cli, GenerationOptions& options) {
-  cli.add_option("-n,--max-tokens,--n-predict", options.max_tokens, "stop after this many tokens")
-      ->check(in_range(ranges::max_tokens));
-  cli.add_option("--temperature,--temp", options.temperature, "0 is greedy")
-      ->check(in_range(ranges::temperature));
-  cli.add_option("--top-k", options.top_k, "draw from the k likeliest; 0 or -1: all")
-      ->check(in_range({-1, ranges::top_k.most}));
-  cli.add_option("--top-p", options.top_p, "draw from the likeliest that reach this probability")
-      ->check(in_range(ranges::top_p));
-  cli.add_option("--min-p", options.min_p,
-                 "drop what is less likely than min-p times the likeliest")
-      ->check(in_range(ranges::min_p));
-  cli.add_option("--repetition-penalty,--repeat-penalty", options.repetition_penalty,
-                 "divides the logits of tokens seen before")
-      ->check(in_range(ranges::repetition_penalty));
-  cli.add_option("--frequency-penalty", options.frequency_penalty, "per occurrence in the answer")
-      ->check(in_range(ranges::frequency_penalty));
-  cli.add_option("--presence-penalty", options.presence_penalty, "once per token of the answer")
-      ->check(in_range(ranges::presence_penalty));
-  cli.add_option("-s,--seed", options.seed, "seed of the random draws")
-      ->check([](const std::string& text) {
-        const std::string wrong = check_seed(text);
-        return wrong.empty() ? wrong : wrong + "; a system prompt is --system TEXT, or -sys";
-      });
-  cli.add_option("--logit-bias", options.logit_bias, "ID=BIAS, added to a token's logit")
-      ->allow_extra_args(false);
-  cli.add_option("--stop", options.stop,
-                 "end the answer (not a thought before it) before this text; may be repeated")
-      ->allow_extra_args(false);
-  cli.add_flag("--ignore-eos", options.ignore_eos, "go on after the model's end-of-answer token");
-}
-
 CLI::Option* add_system_option(CLI::App& cli, std::string& system, const std::string& help) {
   constexpr std::size_t bytes_max = std::size_t{16} << 20;
   CLI::Option* const option = cli.add_option("--system,--system-prompt", system, help);
@@ -262,24 +209,6 @@ CLI::Option* add_system_option(CLI::App& cli, std::string& system, const std::st
       ->type_name("FILE")
       ->excludes(option);
   return option;
-}
-
-SamplingParams sampling_of(const GenerationOptions& options, const Json& config) {
-  SamplingParams params = generation_defaults(config, options).sampling;
-  const auto take = [](auto& field, const auto& flag) {
-    if (flag) field = *flag;
-  };
-  take(params.temperature, options.temperature);
-  take(params.top_k, options.top_k);
-  take(params.top_p, options.top_p);
-  take(params.min_p, options.min_p);
-  take(params.repetition_penalty, options.repetition_penalty);
-  take(params.frequency_penalty, options.frequency_penalty);
-  take(params.presence_penalty, options.presence_penalty);
-  take(params.seed, options.seed);
-  params.top_k = top_k_of(params.top_k);
-  for (const std::string& text : options.logit_bias) params.bias.push_back(parse_bias(text));
-  return params;
 }
 
 std::string bytes_text(std::size_t bytes) {

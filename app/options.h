@@ -11,7 +11,6 @@
 #include "core/base/dtype.h"
 #include "core/base/json.h"
 #include "core/engine/draft_tree.h"
-#include "core/engine/sampling.h"
 #include "core/text/chat_template.h"
 #include "core/text/tokenizer.h"
 
@@ -152,27 +151,6 @@ void add_chunk_option(CLI::App& cli, std::int32_t& chunk_tokens);
 /// Adds those that sizes in memory depend on: --dtype, --quantize, --kv-dtype, --state-dtype,
 /// --page-tokens.
 void add_type_options(CLI::App& cli, ModelOptions& options);
-
-/// What the command line sets; unset fields fall back to the model's
-/// generation_config.json, then to the built-in default.
-struct GenerationOptions {
-  std::optional<std::int32_t> max_tokens;
-  std::optional<float> temperature, top_p, min_p;
-  std::optional<std::int32_t> top_k;
-  std::optional<float> repetition_penalty, frequency_penalty, presence_penalty;
-  std::optional<std::uint64_t> seed;
-  std::vector<std::string> logit_bias;  ///< "ID=BIAS"
-  std::vector<std::string> stop;
-  bool ignore_eos = false;
-};
-
-/// Adds -n/--max-tokens, --temperature, --top-k, ... The options outlive `cli`.
-void add_generation_options(CLI::App& cli, GenerationOptions& options);
-
-/// Flags over generation_config.json over built-in (greedy unless the model asks for sampling).
-/// Throws Error(model) where a value of the file that no flag overrides is not a number or out of
-/// range, Error(usage) for a malformed --logit-bias.
-SamplingParams sampling_of(const GenerationOptions& options, const Json& generation_config);
 
 /// "12.3 MiB", "680 MB" style text for people. Binary units.
 std::string bytes_text(std::size_t bytes);

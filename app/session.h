@@ -14,6 +14,7 @@
 #include "app/model_source.h"
 #include "app/options.h"
 #include "app/prompt.h"
+#include "app/sampling_options.h"
 #include "core/engine/engine.h"
 #include "core/text/chat_template.h"
 #include "core/text/tokenizer.h"

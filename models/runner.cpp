@@ -133,18 +133,6 @@ kernels::Queue& current(kernels::Queue& queue) {
   return queue;
 }
 
-hyb::SampledToken token_of(const kernels::SampledToken& drawn) {
-  hyb::SampledToken token = {.token = drawn.token,
-                             .finite = drawn.outcome == kernels::SampleOutcome::chosen,
-                             .logprob = drawn.logprob,
-                             .top = {}};
-  for (int i = 0; i < drawn.alternatives; ++i) {
-    const kernels::TokenLogprob& likely = drawn.likeliest[static_cast<std::size_t>(i)];
-    token.top.push_back({likely.token, likely.logprob});
-  }
-  return token;
-}
-
 }  // namespace
 
 ModelRunner::ModelRunner(kernels::Queue& queue, const Plan& plan, const Weights& weights,
@@ -184,8 +172,6 @@ ModelRunner::ModelRunner(kernels::Queue& queue, const Plan& plan, const Weights&
           "runner: a ring has room for 16 drafts at most");
   const auto rows = static_cast<std::size_t>(step_samples(options));
   sample_params_.reserve(rows);
-  biases_.resize(rows);
-  sampled_.resize(rows);
   running_.reserve(2);
   if (!has_draft_graphs(queue.device(), plan)) return;
   draft_graphs_ = std::make_unique<DraftGraphs>(queue, decoder_, staging_, recordings_,
@@ -394,9 +380,8 @@ StepResult ModelRunner::wait() {
     kernels::wait(queue_);
     return result;
   }
-  for (const kernels::SampledToken& drawn : sampler_->answers()) {
-    result.sampled.push_back(token_of(drawn));
-  }
+  const std::span<const SampledToken> drawn = sampler_->answers();
+  result.sampled.assign(drawn.begin(), drawn.end());
   if (step.keeps_logits) result.logits = download(step.launched.logits, result.sampled.size());
   return result;
 }
@@ -462,45 +447,22 @@ bool ModelRunner::commit(SuperblockId superblock, bool may_create) {
   return store_.commit(superblock, may_create);
 }
 
-void ModelRunner::add_row(const hyb::SampleRow& row) {
-  const SamplingParams& params = *row.params;
-  auto& bias = biases_[sample_params_.size()];
-  bias.clear();
-  for (const LogitBias& one : params.bias) bias.push_back({one.token, one.bias});
-  sample_params_.push_back({.temperature = params.temperature,
-                            .top_k = params.top_k,
-                            .top_p = params.top_p,
-                            .min_p = params.min_p,
-                            .repetition_penalty = params.repetition_penalty,
-                            .frequency_penalty = params.frequency_penalty,
-                            .presence_penalty = params.presence_penalty,
-                            .seed = params.seed,
-                            .draw = row.draw,
-                            .history = row.history,
-                            .prompt_tokens = row.prompt_tokens,
-                            .bias = bias,
-                            .banned = params.banned,
-                            .logprobs = params.logprobs});
-}
-
 void ModelRunner::add_rows(const Step& step) {
   sample_params_.clear();
   for (const Span& span : step.spans) {
-    for (const hyb::SampleRow& row : span.samples) add_row(row);
+    sample_params_.insert(sample_params_.end(), span.samples.begin(), span.samples.end());
   }
 }
 
 /// One per row that was added.
 std::vector<SampledToken> ModelRunner::draw_rows(const Tensor& logits) {
-  const std::span<kernels::SampledToken> out(sampled_.data(), sample_params_.size());
+  std::vector<SampledToken> tokens(sample_params_.size());
   const auto workspace = static_cast<std::int64_t>(sample_workspace_.bytes());
   kernels::sample(queue_, {.logits = logits,
                            .vocab_used = options_.vocab_used,
                            .rows = sample_params_,
-                           .out = out,
+                           .out = tokens,
                            .workspace = sample_workspace_.tensor(0, DType::u8, {workspace})});
-  std::vector<SampledToken> tokens;
-  for (const kernels::SampledToken& drawn : out) tokens.push_back(token_of(drawn));
   return tokens;
 }
 
@@ -517,18 +479,16 @@ std::vector<SampledToken> ModelRunner::draw_now(const Tensor& logits) {
   sampler_->stage(sample_params_, logits.dim(0), options_.vocab_used);
   sampler_->draw(logits, options_.vocab_used, {});
   sampler_->ask({});
-  std::vector<SampledToken> tokens;
-  for (const kernels::SampledToken& drawn : sampler_->answers()) tokens.push_back(token_of(drawn));
-  return tokens;
+  const std::span<const SampledToken> drawn = sampler_->answers();
+  return {drawn.begin(), drawn.end()};
 }
 
-SampledToken ModelRunner::draw(std::span<const float> logits, const hyb::SampleRow& row) {
+SampledToken ModelRunner::draw(std::span<const float> logits, const SampleRow& row) {
   queue_.make_current();
   require(running_.empty(), "runner: draws are between steps");
   require(count_of(logits) == options_.vocab_used, "runner: a logit per id that may be drawn");
   kernels::upload(queue_, drawn_logits_.data(), std::as_bytes(logits));
-  sample_params_.clear();
-  add_row(row);
+  sample_params_ = {row};
   is_prepared_ = false;
   return draw_now(drawn_logits_.tensor(0, DType::f32, {1, count_of(logits)})).front();
 }
@@ -636,7 +596,7 @@ std::vector<std::vector<SampledToken>> ModelRunner::draft_at_once(
   for (std::int32_t pass = 0; pass < drafts.front(); ++pass) {
     sample_params_.clear();
     for (const Span& span : std::span(step.spans).first(drafting(drafts, pass))) {
-      add_row(span.samples.front());
+      sample_params_.push_back(span.samples.front());
       sample_params_.back().draw += static_cast<std::uint64_t>(pass);
     }
     draft_graphs_->stage_draws(pass, sample_params_);
@@ -644,9 +604,8 @@ std::vector<std::vector<SampledToken>> ModelRunner::draft_at_once(
   draft_graphs_->launch();
   std::vector<std::vector<SampledToken>> drawn(static_cast<std::size_t>(drafts.front()));
   for (std::int32_t pass = 0; pass < drafts.front(); ++pass) {
-    for (const kernels::SampledToken& token : draft_graphs_->drawn(pass)) {
-      drawn[static_cast<std::size_t>(pass)].push_back(token_of(token));
-    }
+    const std::span<const SampledToken> tokens = draft_graphs_->drawn(pass);
+    drawn[static_cast<std::size_t>(pass)].assign(tokens.begin(), tokens.end());
   }
   return drawn;
 }

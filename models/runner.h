@@ -55,7 +55,7 @@ class ModelRunner : public Runner {
   StepResult wait() override;
   bool can_draft() const override { return plan_.draft.has_value(); }
   std::vector<std::vector<SampledToken>> draft(const Step& step) override;
-  SampledToken draw(std::span<const float> logits, const hyb::SampleRow& row) override;
+  SampledToken draw(std::span<const float> logits, const SampleRow& row) override;
   bool commit(SuperblockId superblock, bool may_create) override;
   void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override;
   void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) override;
@@ -97,7 +97,6 @@ class ModelRunner : public Runner {
   void check_ring(const Span& span) const;
   void carry_out(std::span<const Order> orders);
   void advance(const AdvanceSlot& order);
-  void add_row(const hyb::SampleRow& row);
   void add_rows(const Step& step);
   void check_draft(const Step& step) const;
   std::vector<std::vector<SampledToken>> draft_blocks(const Step& step);
@@ -126,9 +125,7 @@ class ModelRunner : public Runner {
   std::unique_ptr<DraftGraphs> draft_graphs_;         ///< a card's, where there is a draft layer
   std::unique_ptr<kernels::SideCopies> side_copies_;  ///< null: there are none
   kernels::Buffer sample_workspace_, drawn_logits_;
-  std::vector<kernels::SampleRow> sample_params_;
-  std::vector<std::vector<kernels::LogitBias>> biases_;
-  std::vector<kernels::SampledToken> sampled_;
+  std::vector<SampleRow> sample_params_;
   struct RunningStep {
     WorkResult launched;  ///< empty: nothing is sampled
     bool keeps_logits;

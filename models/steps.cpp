@@ -246,7 +246,7 @@ void StepStaging::stage_spans(const Step& step, std::int64_t spans, std::int64_t
     first += to_i32(std::ssize(span->tokens));
   }
   for (std::size_t i = 0; i < step.spans.size(); ++i) {
-    for (const hyb::SampleRow& sample : step.spans[i].samples) {
+    for (const SampleRow& sample : step.spans[i].samples) {
       row.write(first_tokens_[i] + sample.token);
     }
   }
@@ -470,8 +470,7 @@ kernels::Tensor StepGraphs::run(const Step& step) {
   return decoder_.run(staged.tables, staged.sample_rows, step.draft_entries);
 }
 
-void StepGraphs::stage(const Step& step, std::span<const kernels::SampleRow> rows,
-                       bool keeps_tokens) {
+void StepGraphs::stage(const Step& step, std::span<const SampleRow> rows, bool keeps_tokens) {
   // Padded whether recorded or not: the number of rows decides the routes of products.
   const bool decodes = is_decode(step), verifies = is_verify(step);
   require(decodes || !keeps_tokens,

@@ -156,7 +156,7 @@ class StepGraphs {
   /// Uploads the tables of a step to the card, where the previous one may still be running. `rows`
   /// are its sampled rows. `keeps_tokens`: it is a decode step, and its tokens are those that the
   /// previous step samples.
-  void stage(const Step& step, std::span<const kernels::SampleRow> rows, bool keeps_tokens);
+  void stage(const Step& step, std::span<const SampleRow> rows, bool keeps_tokens);
 
   /// Starts the step that was staged last; may be called once. Its logits are those of the sampled
   /// rows, as run()'s.

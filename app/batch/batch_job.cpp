@@ -317,27 +317,23 @@ namespace {
 Json settings_of(const BatchOptions& options) {
   const GenerationOptions& asked = options.generation;
   const auto value = [](const auto& field) { return field ? Json(*field) : Json(); };
-  return {{"max_tokens", value(asked.max_tokens)},
-          {"temperature", value(asked.temperature)},
-          {"top_p", value(asked.top_p)},
-          {"top_k", value(asked.top_k)},
-          {"min_p", value(asked.min_p)},
-          {"repetition_penalty", value(asked.repetition_penalty)},
-          {"frequency_penalty", value(asked.frequency_penalty)},
-          {"presence_penalty", value(asked.presence_penalty)},
-          {"seed", value(asked.seed)},
-          {"logit_bias", asked.logit_bias},
-          {"stop", asked.stop},
-          {"ignore_eos", asked.ignore_eos},
-          {"system", options.system},
-          {"raw", options.raw},
-          {"truncate", static_cast<int>(options.truncate)},
-          {"dtype", options.model.dtype},
-          {"kv_dtype", options.model.kv_dtype},
-          {"state_dtype", options.model.state_dtype},
-          {"device", name_of(device_of(options.model.device))},
-          {"context", options.model.context},
-          {"random_weights", value(options.model.random_weights)}};
+  Json settings = {{"max_tokens", value(asked.max_tokens)},
+                   {"logit_bias", asked.logit_bias},
+                   {"stop", asked.stop},
+                   {"ignore_eos", asked.ignore_eos},
+                   {"system", options.system},
+                   {"raw", options.raw},
+                   {"truncate", static_cast<int>(options.truncate)},
+                   {"dtype", options.model.dtype},
+                   {"kv_dtype", options.model.kv_dtype},
+                   {"state_dtype", options.model.state_dtype},
+                   {"device", name_of(device_of(options.model.device))},
+                   {"context", options.model.context},
+                   {"random_weights", value(options.model.random_weights)}};
+  for (const auto& [name, given] : asked.parameters) {
+    settings[std::string(name)] = std::visit([](auto number) { return Json(number); }, given);
+  }
+  return settings;
 }
 
 /// The hash of each small file that makes the model's answers; those that are not there are null.

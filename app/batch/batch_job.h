@@ -13,6 +13,7 @@
 #include "app/model_source.h"
 #include "app/options.h"
 #include "app/prompt.h"
+#include "app/sampling_options.h"
 #include "app/session.h"
 #include "app/weight_hashes.h"
 #include "core/base/json.h"

@@ -69,8 +69,8 @@ SampledToken RightDrafts::guess(TokenId right, std::int32_t guesses) {
     draft.top.push_back({.token = token, .logprob = static_cast<float>(std::log(likelihood))});
     likelihood *= 1 - right_share_;
   }
-  draft.token = draft.top.front().token;
-  draft.logprob = draft.top.front().logprob;
+  draft.token = draft.top[0].token;
+  draft.logprob = draft.top[0].logprob;
   return draft;
 }
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "app/answer.h"
-#include "app/options.h"
+#include "app/sampling_options.h"
 #include "app/session.h"
 #include "core/base/json.h"
 #include "core/engine/engine.h"

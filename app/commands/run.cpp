@@ -21,7 +21,6 @@
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/strings.h"
-#include "core/engine/parameter_ranges.h"
 #include "core/io/file.h"
 
 namespace hyb::app {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/base/ids.h"
-#include "core/engine/sampling.h"
+#include "core/base/sampling.h"
 #include "core/memory/prefix/prefix_tree.h"
 #include "core/text/answer_scanner.h"
 

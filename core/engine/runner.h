@@ -8,20 +8,11 @@
 
 #include "core/base/error.h"
 #include "core/base/ids.h"
-#include "core/engine/sampling.h"
+#include "core/base/sampling.h"
 #include "core/memory/orders.h"
 #include "core/memory/pool/layout.h"
 
 namespace hyb {
-
-/// One row of a span whose logits are wanted.
-struct SampleRow {
-  std::int32_t token;  ///< index in the span: the logits after this token
-  const SamplingParams* params;
-  std::uint64_t draw;  ///< counts the tokens drawn so far in this sequence: the random counter
-  std::span<const TokenId> history;  ///< prompt and generated tokens, for the penalties
-  std::int32_t prompt_tokens;  ///< number of tokens at the start of history that are the prompt
-};
 
 /// Most drafts of a span.
 inline constexpr std::int32_t drafts_max = 7;

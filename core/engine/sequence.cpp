@@ -285,7 +285,8 @@ std::string Sequence::accept(const SampledToken& sampled, Clock::time_point now)
   }
   if (terms_->request.token_times) completion_.token_times.push_back(now);
   if (sampling_.logprobs >= 0) {
-    completion_.events.push_back({sampled.token, sampled.logprob, sampled.top});
+    completion_.events.push_back(
+        {sampled.token, sampled.logprob, {sampled.top.begin(), sampled.top.end()}});
   }
   if (is_stop_token(sampled.token)) return end(FinishReason::stop);
 

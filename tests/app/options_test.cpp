@@ -7,6 +7,7 @@
 
 #include "app/batch/request_maker.h"
 #include "app/options.h"
+#include "app/sampling_options.h"
 #include "core/base/error.h"
 #include "tests/app/chat/chat_texts.h"
 #include "tests/support/error_text.h"
@@ -122,6 +123,15 @@ TEST_SUITE("app/options") {
       const std::string body = std::string("{\"") + one.field + "\":" + one.value + "}";
       CHECK(body_error(body).empty() == one.is_good);
     }
+    // Every parameter of the table is a flag and a field of bodies.
+    for (const Parameter& parameter : parameters) {
+      const std::string name(parameter.name);
+      std::string flag = "--" + name + "=1";
+      std::replace(flag.begin(), flag.end(), '_', '-');
+      CHECK(flag_error(flag).empty());
+      CHECK(body_error("{\"" + name + "\":1}").empty());
+      CHECK(body_error("{\"" + name + "\":\"x\"}").starts_with(name + ": is a "));
+    }
     CHECK(contains(flag_error("--top-p=0"), "--top-p: is above 0 and at most 1, got 0"));
     CHECK(contains(flag_error("-sBe brief"), "a system prompt is --system TEXT"));
   }
@@ -133,8 +143,7 @@ TEST_SUITE("app/options") {
     CHECK(sampling_of({}, config).temperature == 0.7F);
     CHECK(sampling_of({}, config).top_k == 20);
     GenerationOptions flags;
-    flags.temperature = 0.0F;
-    flags.top_k = 5;
+    flags.parameters = {{"temperature", 0.0F}, {"top_k", 5}};
     CHECK(sampling_of(flags, config).temperature == 0.0F);
     CHECK(sampling_of(flags, config).top_k == 5);
     CHECK(sampling_of(flags, config).repetition_penalty == 1.1F);
@@ -167,7 +176,7 @@ TEST_SUITE("app/options") {
     CHECK(sampled(R"("top_k": -1)").empty());
     CHECK(error_of(R"({"temperature": "not read without do_sample"})").empty());
     GenerationOptions flags;
-    flags.temperature = 0.5F;
+    flags.parameters["temperature"] = 0.5F;
     CHECK(error_of(R"({"do_sample": true, "temperature": -1})", flags).empty());
   }
 

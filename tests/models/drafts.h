@@ -557,14 +557,13 @@ inline bool drafts_change_nothing(DraftWorld& world, unsigned seed, const Sampli
 
 /// What draws, penalises and counts, so that a row that gets another one's would show.
 inline SamplingParams drafts_sampling() {
-  return {.temperature = 0.8F,
-          .top_k = 50,
-          .repetition_penalty = 1.2F,
-          .frequency_penalty = 0.3F,
-          .presence_penalty = 0.2F,
-          .seed = 5,
-          .bias = {},
-          .logprobs = 0};
+  return {{.temperature = 0.8F,
+           .top_k = 50,
+           .repetition_penalty = 1.2F,
+           .frequency_penalty = 0.3F,
+           .presence_penalty = 0.2F,
+           .logprobs = 0,
+           .seed = 5}};
 }
 
 }  // namespace hyb::models::testing

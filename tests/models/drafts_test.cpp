@@ -118,7 +118,7 @@ TEST_SUITE("models/drafts") {
           CHECK(drafts_change_nothing(world, 1, drafts_sampling()));
         }
         std::mt19937 random(3);
-        runs.push_back(plain_run(world, 21, 60, {.bias = {}}, random));
+        runs.push_back(plain_run(world, 21, 60, {}, random));
       }
       CHECK(runs[0].rows == runs[1].rows);
       for (std::size_t at = 0; at < runs[0].drafts.size(); ++at) {

@@ -104,7 +104,7 @@ struct World {
     Request request;
     request.prompt = tokens(static_cast<std::int32_t>(20 + 7 * seed), 100 + seed);
     request.max_tokens = 15;
-    request.sampling = {.temperature = 1.0F, .seed = seed, .bias = {}};
+    request.sampling = {{.temperature = 1.0F, .seed = seed}};
     return request;
   }
 

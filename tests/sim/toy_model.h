@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/base/ids.h"
+#include "core/base/sampling.h"
 #include "core/engine/request.h"
-#include "core/engine/sampling.h"
 #include "core/text/tokenizer.h"
 
 namespace hyb::sim {

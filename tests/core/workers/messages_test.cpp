@@ -53,16 +53,14 @@ struct RandomStep {
     const std::int32_t rows = random.between(0, 3);
     for (std::int32_t row = 0; row < rows; ++row) {
       SamplingParams& own_params = params.emplace_back();
-      own_params = {.temperature = 0.5F + static_cast<float>(row),
-                    .top_k = random.between(0, 50),
-                    .top_p = 0.9F,
-                    .min_p = 0.1F,
-                    .repetition_penalty = 1.5F,
-                    .frequency_penalty = -0.5F,
-                    .presence_penalty = 0.25F,
-                    .seed = random.bits(),
-                    .bias = {{TokenId{3}, 1.5F}, {TokenId{4}, -2.5F}},
-                    .logprobs = random.between(-1, 5)};
+      own_params.bias = {{TokenId{3}, 1.5F}, {TokenId{4}, -2.5F}};
+      own_params.logprobs = random.between(-1, 5);
+      for (const Parameter& parameter : parameters) {
+        const auto number = random.between(0, 50);
+        std::visit([&]<typename T>(
+                       T SamplingNumbers::*member) { own_params.*member = static_cast<T>(number); },
+                   parameter.member);
+      }
       const auto& history = tokens.emplace_back(numbers<TokenId>(random, random.below(30)));
       span.samples.push_back({.token = static_cast<std::int32_t>(random.below(count)),
                               .params = &own_params,
@@ -111,14 +109,9 @@ void check_equal(const Span& one, const Span& other) {
     CHECK(row.draw == same.draw);
     CHECK(std::ranges::equal(row.history, same.history));
     CHECK(row.prompt_tokens == same.prompt_tokens);
-    CHECK(row.params->seed == same.params->seed);
-    CHECK(row.params->temperature == same.params->temperature);
-    CHECK(row.params->top_k == same.params->top_k);
-    CHECK(row.params->top_p == same.params->top_p);
-    CHECK(row.params->min_p == same.params->min_p);
-    CHECK(row.params->repetition_penalty == same.params->repetition_penalty);
-    CHECK(row.params->frequency_penalty == same.params->frequency_penalty);
-    CHECK(row.params->presence_penalty == same.params->presence_penalty);
+    for (const Parameter& parameter : parameters) {
+      CHECK(parameter.value(*row.params) == parameter.value(*same.params));
+    }
     CHECK(row.params->logprobs == same.params->logprobs);
     REQUIRE(row.params->bias.size() == same.params->bias.size());
     CHECK(row.params->bias[1].token == same.params->bias[1].token);
@@ -237,7 +230,7 @@ TEST_SUITE("core/workers/messages") {
     const auto refusal = [](const Message& of) { return error_text([&] { read_any(of); }); };
     CHECK(contains(refusal(Message(3)), "ends within its header"));
     message[4] = std::byte{9};
-    CHECK(contains(refusal(message), "of version 9, this is version 3"));
+    CHECK(contains(refusal(message), "of version 9, this is version 4"));
     message = heartbeat_message(1);
     message[6] = std::byte{77};
     CHECK(contains(refusal(message), "no kind 77"));
