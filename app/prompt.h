@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/model_source.h"
+#include "app/words.h"
 #include "core/base/ids.h"
 #include "core/base/json.h"
 #include "core/engine/request.h"
@@ -17,10 +18,6 @@
 #include "core/text/answer_scanner.h"
 #include "core/text/chat_template.h"
 #include "core/text/tokenizer.h"
-
-namespace CLI {
-class App;
-}
 
 namespace hyb::app {
 
@@ -127,6 +124,9 @@ inline constexpr const char* plain_tokens_warning =
     "--allow-special reads them as tokens";
 
 enum class Truncate : std::uint8_t { refuse, left, right };
+
+inline constexpr Words<Truncate, 2> truncate_words = {
+    {{"left", Truncate::left}, {"right", Truncate::right}}};
 
 /// Cuts a prompt to `prompt_max` tokens, from its front (left) or its end (right), or throws
 /// Error(usage) saying by how much it is too long.

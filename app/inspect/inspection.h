@@ -95,7 +95,7 @@ struct Inspection {
   static constexpr std::int64_t decode_position = 1024;
 };
 
-Inspection inspect(const ModelSource& source, const ModelOptions& options);
+Inspection inspect(const RunSettings& settings);
 
 /// Which tensors are listed one by one: those that are missing or wrong, with these that are not
 /// used, or all.
