@@ -12,7 +12,6 @@
 #include <nlohmann/json.hpp>
 
 #include "app/generation_config.h"
-#include "app/prompt.h"
 #include "core/base/error.h"
 #include "core/engine/parameter_ranges.h"
 #include "core/io/file.h"
@@ -392,7 +391,7 @@ void add_lane_options(CLI::App& cli, LaneFlags& flags) {
                  "default: cpu, or the first card");
 }
 
-void add_think_option(CLI::App& cli, Think& think) {
+void add_think_option(CLI::App& cli, std::optional<bool>& think) {
   add_choice(
       cli, "--think", think, words::on_off,
       "whether the model thinks before it answers: enable_thinking for the chat template, which "
@@ -400,60 +399,11 @@ void add_think_option(CLI::App& cli, Think& think) {
       "/no_think)");
 }
 
-std::string_view name_of(Think think) { return think ? word_of(words::on_off, *think) : "default"; }
-
-std::optional<Think> parse_think(std::string_view word) {
-  for (const Think think : {Think(true), Think(false), Think()}) {
-    if (word == name_of(think)) return think;
-  }
-  return std::nullopt;
-}
-
 void add_thoughts_option(CLI::App& cli, std::optional<bool>& shown) {
   static constexpr Words<bool, 2> words = {{{"show", true}, {"hide", false}}};
   add_choice(cli, "--thoughts", shown, words,
              "whether thoughts are shown with answers: show (the default on a terminal) or hide "
              "(where stdout is not one, so that it carries answers and nothing else)");
-}
-
-Json think_variables(Think think) {
-  Json variables = Json::object();
-  if (think) variables = {{"enable_thinking", *think}, {"thinking", *think}};
-  return variables;
-}
-
-void check_think(Think think, const ChatTemplate& chat_template, const Tokenizer& tokenizer,
-                 std::string_view flag) {
-  if (!think) return;
-  const TemplateTraits traits = template_traits(chat_template, tokenizer);
-  if (traits.obeys_think) return;
-  const bool always = traits.thinking == Thinking::always;
-  throw Error(ErrorKind::usage,
-              fmt::format("{}: the model's chat template reads neither enable_thinking nor "
-                          "thinking, so it would change nothing{}",
-                          flag,
-                          always ? "; it begins every answer with a thought, unless the system "
-                                   "prompt has a word against it (such as /no_think)"
-                                 : ""));
-}
-
-void check_think_alone(Think think, const Json& body, const std::string& file) {
-  const Json variables = think_variables(think);
-  const auto says = [&](const Json& names) {
-    for (const auto& [name, value] : variables.items()) {
-      if (names.contains(name)) return true;
-    }
-    return false;
-  };
-  const auto arguments = body.find("chat_template_kwargs");
-  if (!says(body) && (arguments == body.end() || !says(*arguments))) return;
-  throw Error(ErrorKind::usage, "--think: " + file + " sets it, too; leave one out");
-}
-
-void check_think(Think think, const ModelSource& source) {
-  if (!think) return;
-  const ModelTexts texts = read_texts(source);
-  check_think(think, need_chat_template(texts, source), need_tokenizer(texts, source), "--think");
 }
 
 }  // namespace hyb::app

@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "app/model_source.h"
 #include "app/words.h"
 #include "core/base/dtype.h"
 #include "core/base/json.h"
@@ -15,8 +14,6 @@
 #include "core/engine/sampling.h"
 #include "core/memory/pool/memory.h"
 #include "core/memory/prefix/snapshot_policy.h"
-#include "core/text/chat_template.h"
-#include "core/text/tokenizer.h"
 #include "kernels/arena/superblock_map.h"
 #include "kernels/device.h"
 #include "models/recordings.h"
@@ -246,33 +243,10 @@ void add_speculation_options(CLI::App& cli, SpeculationFlags& flags);
 /// prompts. The flags outlive `cli`.
 void add_lane_options(CLI::App& cli, LaneFlags& flags);
 
-/// Whether a model is to think before it answers; nothing: what its chat template does by itself.
-using Think = std::optional<bool>;
-
 /// Adds --think on|off; `think` outlives `cli`.
-void add_think_option(CLI::App& cli, Think& think);
-
-/// "on", "off" or "default".
-std::string_view name_of(Think think);
-
-/// What name_of() names; nothing: another word.
-std::optional<Think> parse_think(std::string_view word);
+void add_think_option(CLI::App& cli, std::optional<bool>& think);
 
 /// Adds --thoughts show|hide; `shown` outlives `cli`; empty: not given.
 void add_thoughts_option(CLI::App& cli, std::optional<bool>& shown);
-
-/// What the template gets to see: enable_thinking and thinking, the two names in use.
-Json think_variables(Think think);
-
-/// Throws Error(usage) that begins with `flag` where the template makes the same prompt of either,
-/// so that asking for one would change nothing.
-void check_think(Think think, const ChatTemplate& chat_template, const Tokenizer& tokenizer,
-                 std::string_view flag);
-
-/// Throws Error(usage) where a body from `file` sets a variable of --think, too.
-void check_think_alone(Think think, const Json& body, const std::string& file);
-
-/// --think, of a model whose weights were not read yet.
-void check_think(Think think, const ModelSource& source);
 
 }  // namespace hyb::app

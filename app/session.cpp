@@ -18,6 +18,7 @@
 #include "app/model_outline.h"
 #include "app/options.h"
 #include "app/prompt.h"
+#include "app/template_probe.h"
 #include "app/trace_file.h"
 #include "core/base/error.h"
 #include "core/base/log.h"

@@ -14,6 +14,7 @@
 #include "app/options.h"
 #include "app/prompt.h"
 #include "app/session.h"
+#include "app/template_probe.h"
 #include "app/weight_hashes.h"
 #include "core/base/json.h"
 

@@ -18,6 +18,7 @@
 #include "app/prompt.h"
 #include "app/session.h"
 #include "app/sessions/session_keeper.h"
+#include "app/template_probe.h"
 #include "app/ui/line_editor.h"
 #include "app/ui/process.h"
 #include "app/ui/terminal.h"

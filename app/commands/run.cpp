@@ -15,6 +15,7 @@
 #include "app/options.h"
 #include "app/prompt.h"
 #include "app/session.h"
+#include "app/template_probe.h"
 #include "app/text_input.h"
 #include "app/ui/process.h"
 #include "app/ui/terminal.h"

@@ -9,6 +9,7 @@
 #include "app/inspect/rank_exchange.h"
 #include "app/model_outline.h"
 #include "app/prompt.h"
+#include "app/template_probe.h"
 #include "core/base/json.h"
 #include "core/io/tensor_files.h"
 #include "models/plan.h"

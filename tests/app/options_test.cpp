@@ -9,7 +9,6 @@
 #include "app/options.h"
 #include "app/run_settings.h"
 #include "core/base/error.h"
-#include "tests/app/chat/chat_texts.h"
 #include "tests/support/error_text.h"
 
 namespace options_test {
@@ -284,35 +283,6 @@ TEST_SUITE("app/options") {
     CHECK(bytes_text(512) == "512 B");
     CHECK(bytes_text(1536) == "1.5 KiB");
     CHECK(bytes_text(std::size_t{3} << 30) == "3.0 GiB");
-  }
-}
-
-TEST_SUITE("app/think_option") {
-  TEST_CASE("no template variable is set unless requested") {
-    CHECK(to_text(think_variables({})) == "{}");
-    CHECK(to_text(think_variables(false)) == R"({"enable_thinking":false,"thinking":false})");
-    CHECK(to_text(think_variables(true)) == R"({"enable_thinking":true,"thinking":true})");
-  }
-
-  TEST_CASE("asking a template for what it does not know is refused") {
-    const Tokenizer tokenizer = fixture_tokenizer();
-    const auto error = [&](const char* family, Think think) {
-      const ChatTemplate chat_template = family_template(family);
-      return error_text([&] { check_think(think, chat_template, tokenizer, "/think"); });
-    };
-    for (const char* family : {"nemotron3", "qwen35"}) {
-      CAPTURE(family);
-      CHECK(error(family, true).empty());
-      CHECK(error(family, false).empty());
-    }
-    for (const char* family : {"chatml", "lfm2", "nemotron2", "harmony"}) {
-      CAPTURE(family);
-      CHECK(error(family, {}).empty());
-      CHECK(error(family, true).starts_with("/think: "));
-      CHECK(contains(error(family, false), "reads neither enable_thinking nor thinking"));
-      CHECK(contains(error(family, false), "/no_think") ==
-            (std::string_view(family) == "nemotron2"));
-    }
   }
 }
 
