@@ -142,7 +142,7 @@ std::string Lanes::text() const {
   return fmt::format("cuda{} + cuda{}", decode.card, prefill.card);
 }
 
-std::optional<Lanes> lanes_of(const ModelOptions& options) {
+std::optional<Lanes> lanes_of(const ModelOptions& options, kernels::Device device) {
   const LaneFlags& flags = options.lanes;
   if (!flags.is_on) {
     check_off(flags);
@@ -150,7 +150,6 @@ std::optional<Lanes> lanes_of(const ModelOptions& options) {
   }
   const auto prefill = place_of("--prefill-device", flags.prefill_device, true);
   const auto decode = place_of("--decode-device", flags.decode_device, false);
-  const kernels::Device device = device_of(options.device);
   for (const auto& [option, place] :
        {std::pair("--prefill-device", &prefill), std::pair("--decode-device", &decode)}) {
     if (!*place || (*place)->device == device) continue;
@@ -173,34 +172,6 @@ LaneFlags lanes_to_compare(const ModelOptions& options) {
     flags.prefill_device = flags.decode_device = "cuda0";
   }
   return flags;
-}
-
-void check_lanes(const ModelOptions& options, bool has_head) {
-  if (!options.lanes.is_on || has_head || options.speculation.kind() != "draft") return;
-  throw Error(ErrorKind::usage,
-              "--disaggregate: a draft model does not run beside two lanes; use --spec ngram or "
-              "mtp, or leave one of them out");
-}
-
-int threads_of(const ModelOptions& options) {
-  const std::optional<Lanes> lanes = lanes_of(options);
-  return lanes ? lanes->threads() : options.threads;
-}
-
-std::vector<int> cards_of(const ModelOptions& options) {
-  if (device_of(options.device) == kernels::Device::cpu) return {};
-  const std::optional<Lanes> lanes = lanes_of(options);
-  if (!lanes) return {0};
-  if (!lanes->have_two_cards()) return {lanes->decode.card};
-  return {lanes->decode.card, lanes->prefill.card};
-}
-
-kernels::Queue make_queue(const ModelOptions& options) {
-  const std::optional<Lanes> lanes = lanes_of(options);
-  return kernels::Queue(device_of(options.device), {.threads = threads_of(options),
-                                                    .batch_invariant = options.batch_invariant,
-                                                    .card = lanes ? lanes->decode.card : 0,
-                                                    .is_urgent = lanes && lanes->share_memory});
 }
 
 kernels::Queue decode_queue(const Lanes& lanes) {

@@ -35,26 +35,15 @@ struct Lanes {
   std::string text() const;
 };
 
-/// nullopt: one lane runs prompts and answers. Throws Error(usage) for what is of no use together,
-/// for a card that is not there, and for two cards that are unlike.
-std::optional<Lanes> lanes_of(const ModelOptions& options);
+/// What --disaggregate means on this device; nullopt: one lane runs prompts and answers. Throws
+/// Error(usage) for what is of no use together, for a card that is not there, and for two cards
+/// that are unlike. Only resolve() asks this (app/run_settings.h).
+std::optional<Lanes> lanes_of(const ModelOptions& options, kernels::Device device);
 
 /// Flags for a session that runs prompts both ways, which takes lanes that share memory: where no
 /// device is given, on the first card.
 LaneFlags lanes_to_compare(const ModelOptions& options);
 
-/// Throws Error(usage) where there are two lanes and a draft model. `has_head`: what --draft-model
-/// names is a head, a part of the model.
-void check_lanes(const ModelOptions& options, bool has_head);
-
-/// Threads of all lanes; 0: as many as this process may use. Throws as lanes_of().
-int threads_of(const ModelOptions& options);
-
-/// The cards of the model, that of answers first; none on the CPU. Throws as lanes_of().
-std::vector<int> cards_of(const ModelOptions& options);
-
-/// Where all of the model runs, or the answers on cards; the threads are those of all lanes.
-kernels::Queue make_queue(const ModelOptions& options);
 /// On the CPU, of the lane of answers, whose threads are the first; that of prompts has the others.
 kernels::Queue decode_queue(const Lanes& lanes);
 /// On the CPU, of one lane that has the threads of both.

@@ -15,6 +15,7 @@
 #include "app/prompt.h"
 #include "app/sampling_options.h"
 #include "app/session.h"
+#include "app/template_probe.h"
 #include "app/weight_hashes.h"
 #include "core/base/json.h"
 

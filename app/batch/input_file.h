@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/digest.h"
+#include "app/words.h"
 #include "core/base/json.h"
 #include "core/io/file.h"
 
@@ -47,6 +48,9 @@ class LineReader {
 
 /// What the lines of an input are.
 enum class LineFormat : std::uint8_t { jsonl, text };
+
+inline constexpr Words<LineFormat, 2> line_formats = {
+    {{"jsonl", LineFormat::jsonl}, {"text", LineFormat::text}}};
 
 inline constexpr std::size_t line_bytes_max = std::size_t{16} << 20;
 

@@ -378,7 +378,7 @@ RequestGrid grid_of(const BenchOptions& options) {
                       .lanes = options.lanes};
   if (!options.request_rates.empty()) grid.request_rates = parse_rates(options.request_rates);
   if (parse_dataset(options.dataset) == Dataset::trace && grid.policies.empty()) {
-    grid.policies = {"none", "gd"};
+    grid.policies = {std::string(no_policy), std::string(words::eviction.front().word)};
   }
   return grid;
 }

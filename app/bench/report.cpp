@@ -214,7 +214,7 @@ RowFields kernel_fields(const BenchSetting& setting, const Measurement& row) {
           RowField("stddev_ts", rate.deviation), RowField("samples_ns", row.samples_ns),
           RowField("samples_ts", rates), RowField("batch", test.batch).numbers("batch"),
           RowField("depth", test.depth), RowField("device", setting.device),
-          RowField("graphs", test.graphs).column("graphs")});
+          RowField("graphs", graphs_text(test.graphs)).column("graphs")});
   append(fields, rate_fields(row.work.bytes * per_token, row.work.flops * per_token, row.ceilings));
   fields.push_back(RowField("status", row.status).column("status"));
   append(fields, card_json(row.card, test.tokens() * std::ssize(row.samples_ns)));
@@ -279,7 +279,7 @@ RowFields experiment_fields(const WorkloadSetting& setting, const RequestRow& ro
           RowField("burstiness", setting.burstiness),
           RowField("ignore_eos", setting.ignore_eos),
           RowField("seed", setting.seed),
-          RowField("graphs", test.graphs).line("CUDA graphs:").column("graphs"),
+          RowField("graphs", graphs_text(test.graphs)).line("CUDA graphs:").column("graphs"),
           RowField("spec_acceptance", test.spec_acceptance)
               .line("Drafts made right:")
               .column("drafts right"),
@@ -631,7 +631,7 @@ namespace {
 
 const RequestRow* none_of(const RequestRow& row, std::span<const RequestRow> rows) {
   for (const RequestRow& other : rows) {
-    if (other.test.policy == "none" && other.is_measured() &&
+    if (other.test.policy == no_policy && other.is_measured() &&
         other.test.workload() == row.test.workload() &&
         other.test.experiment() == row.test.experiment() &&
         other.test.condition == row.test.condition && other.test.graphs == row.test.graphs &&

@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "app/device.h"
 #include "app/digest.h"
 #include "app/sessions/session_folder.h"
 #include "app/version.h"
@@ -204,17 +205,19 @@ void SessionKeeper::forget_name() {
 namespace {
 
 std::string device_text(const kernels::Queue& queue) {
-  if (queue.device() == kernels::Device::cpu) return "cpu";
-  return queue.batch_invariant() ? "cuda batch-invariant" : "cuda";
+  const std::string device = name_of(queue.device());
+  const bool is_card = queue.device() == kernels::Device::cuda;
+  return is_card && queue.batch_invariant() ? device + " batch-invariant" : device;
 }
 
 }  // namespace
 
-SessionOrigin session_origin(Session& session, const ModelOptions& options) {
+SessionOrigin session_origin(Session& session) {
   const ModelSource& source = session.source();
-  const Hash128 identity = model_identity(source, !options.random_weights);
+  const TypeOptions& types = session.settings().types;
+  const Hash128 identity = model_identity(source, !types.random_weights);
   std::string weights = hex(identity);
-  if (options.random_weights) weights += "-random-" + std::to_string(*options.random_weights);
+  if (types.random_weights) weights += "-random-" + std::to_string(*types.random_weights);
   const models::Geometry& geometry = session.model().geometry;
   return {.model = source.name(),
           .fingerprint = {{"model", std::move(weights)},
@@ -222,7 +225,7 @@ SessionOrigin session_origin(Session& session, const ModelOptions& options) {
                           {"hyb", version_text()},
                           {"tokenizer", hex(hash_of(source.read("tokenizer.json").value_or("")))},
                           {"activation_dtype", std::string(name_of(geometry.activation_dtype))},
-                          {"quantize", options.quantize},
+                          {"quantize", std::string(word_of(words::quantize, types.quantize))},
                           {"kv_dtype", std::string(name_of(geometry.kv_dtype))},
                           {"state_dtype", std::string(name_of(geometry.state_dtype))},
                           // Pages lie differently on a card, and its answers differ.

@@ -105,6 +105,6 @@ class SessionKeeper {
 };
 
 /// What chats with this model are saved with. Reads a few KiB per tensor.
-SessionOrigin session_origin(Session& session, const ModelOptions& options);
+SessionOrigin session_origin(Session& session);
 
 }  // namespace hyb::app

@@ -7,9 +7,9 @@
 
 #include "app/batch/request_maker.h"
 #include "app/options.h"
+#include "app/run_settings.h"
 #include "app/sampling_options.h"
 #include "core/base/error.h"
-#include "tests/app/chat/chat_texts.h"
 #include "tests/support/error_text.h"
 
 namespace options_test {
@@ -66,6 +66,101 @@ TEST_SUITE("app/options") {
     for (const char* tokens : {"0", "8", "24", "256", "-16"}) {
       CHECK(!refused({"--page-tokens", tokens}).empty());
     }
+  }
+
+  TEST_CASE("words and values of every table name each other") {
+    const auto check = [](const auto& words) {
+      for (const auto& one : words) {
+        CAPTURE(one.word);
+        CHECK(word_of(words, one.value) == one.word);
+        CHECK(value_of(words, one.word).value() == one.value);
+      }
+      CHECK_FALSE(value_of(words, "").has_value());
+    };
+    check(words::on_off);
+    check(words::device);
+    check(words::dtype);
+    check(words::kv_dtype);
+    check(words::state_dtype);
+    check(words::quantize);
+    check(words::lossless);
+    check(words::snapshots);
+    check(words::eviction);
+    check(words::memory_mode);
+    check(words::spec);
+    check(words::draft_steps);
+    check(words::graphs);
+  }
+
+  TEST_CASE(
+      "an option that takes a word shows its default, and refuses others with what it takes") {
+    CLI::App cli;
+    QuantizeChoice choice = QuantizeChoice::q4;
+    const CLI::Option* const option = add_choice(cli, "--pack", choice, words::quantize, "weights");
+    CHECK(option->get_default_str() == "q4");
+    CHECK(contains(option->get_type_name(), "{none,q8,q4,fp8,mxfp4}"));
+    const auto refused = [&](const std::string& word) {
+      try {
+        cli.parse(std::vector<std::string>{"--pack=" + word});
+        return std::string();
+      } catch (const CLI::ParseError& error) {
+        return std::string(error.what());
+      }
+    };
+    CHECK(contains(refused("int8"), "--pack: int8 not in {none,q8,q4,fp8,mxfp4}"));
+    CHECK(choice == QuantizeChoice::q4);
+    CHECK(refused("mxfp4").empty());
+    CHECK(choice == QuantizeChoice::mxfp4);
+  }
+
+  TEST_CASE("drafts: what --spec, --draft-model and --draft-steps mean together") {
+    ModelOptions options;
+    options.device = kernels::Device::cpu;
+    SpeculationFlags& flags = options.speculation;
+    const auto drafts = [&] { return resolve(options, {}).drafts; };
+    CHECK(drafts().source == DraftSource::automatic);
+    CHECK(drafts().most == drafts_max);
+    CHECK_FALSE(drafts().may_load_layer);
+    flags.is_heeded = true;
+    CHECK(drafts().may_load_layer);
+    flags.draft_model = "demo";
+    CHECK(drafts().source == DraftSource::draft);
+    CHECK_FALSE(drafts().is_named);
+    CHECK_FALSE(drafts().may_load_layer);
+    flags.source = DraftSource::eagle3;
+    CHECK(drafts().source == DraftSource::eagle3);
+    CHECK(drafts().is_named);
+    const auto refused = [&] { return error_text([&] { drafts(); }); };
+    flags.source = DraftSource::ngram;
+    CHECK(contains(refused(), "--draft-model: with --spec ngram it has nothing to do"));
+    flags.draft_model.clear();
+    flags.source = DraftSource::dflash;
+    CHECK(contains(refused(), "--spec dflash: say which model with --draft-model"));
+    flags.source = DraftSource::off;
+    CHECK(drafts().most == 0);
+    flags.branches = 2;
+    CHECK(contains(refused(), "say how deep the tree is with --draft-steps"));
+    flags.drafts = 3;
+    CHECK(drafts().tree.rows == 8);
+    flags.rows = 3;
+    CHECK(contains(refused(), "--draft-tokens 3: --draft-steps 3 alone takes 4"));
+  }
+
+  TEST_CASE("memory of a machine is bytes once it is resolved, and says how it was given") {
+    ModelOptions options;
+    options.device = kernels::Device::cpu;
+    options.pool_memory = parse_memory("auto");
+    CHECK(resolve(options, {}).memory.bytes > 0);
+    CHECK_FALSE(resolve(options, {}).pool_memory.has_value());
+    options.memory = parse_memory("3GiB");
+    options.pool_memory = parse_memory("1GiB");
+    RunSettings settings = resolve(options, {});
+    CHECK(settings.memory.bytes == std::size_t{3} << 30);
+    CHECK(settings.memory.text == "3GiB");
+    CHECK(settings.pool_memory == std::size_t{1} << 30);
+    settings.set_memory(5);
+    CHECK(settings.memory.kind == MemoryBudget::Kind::bytes);
+    CHECK(settings.memory.text == "5");
   }
 
   TEST_CASE("a number out of range is refused the same way as an option and in a body") {
@@ -197,35 +292,6 @@ TEST_SUITE("app/options") {
     CHECK(bytes_text(512) == "512 B");
     CHECK(bytes_text(1536) == "1.5 KiB");
     CHECK(bytes_text(std::size_t{3} << 30) == "3.0 GiB");
-  }
-}
-
-TEST_SUITE("app/think_option") {
-  TEST_CASE("no template variable is set unless requested") {
-    CHECK(to_text(think_variables({})) == "{}");
-    CHECK(to_text(think_variables(false)) == R"({"enable_thinking":false,"thinking":false})");
-    CHECK(to_text(think_variables(true)) == R"({"enable_thinking":true,"thinking":true})");
-  }
-
-  TEST_CASE("asking a template for what it does not know is refused") {
-    const Tokenizer tokenizer = fixture_tokenizer();
-    const auto error = [&](const char* family, Think think) {
-      const ChatTemplate chat_template = family_template(family);
-      return error_text([&] { check_think(think, chat_template, tokenizer, "/think"); });
-    };
-    for (const char* family : {"nemotron3", "qwen35"}) {
-      CAPTURE(family);
-      CHECK(error(family, true).empty());
-      CHECK(error(family, false).empty());
-    }
-    for (const char* family : {"chatml", "lfm2", "nemotron2", "harmony"}) {
-      CAPTURE(family);
-      CHECK(error(family, {}).empty());
-      CHECK(error(family, true).starts_with("/think: "));
-      CHECK(contains(error(family, false), "reads neither enable_thinking nor thinking"));
-      CHECK(contains(error(family, false), "/no_think") ==
-            (std::string_view(family) == "nemotron2"));
-    }
   }
 }
 

@@ -118,8 +118,8 @@ TEST_SUITE("app/bench/report") {
 
   TEST_CASE("modes of graphs and a type of keys and values of its own have columns and lines") {
     std::vector<Measurement> rows = {measured(), measured()};
-    rows[0].test.graphs = "eager";
-    rows[1].test.graphs = "full";
+    rows[0].test.graphs = value_of(words::graphs, "eager");
+    rows[1].test.graphs = value_of(words::graphs, "full");
     rows[1].samples_ns = {500'000'000};
     BenchSetting fp8 = setting;
     fp8.kv_dtype = "fp8";
@@ -346,7 +346,7 @@ TEST_SUITE("app/bench/request_report") {
       for (const Condition condition : {Condition::cold, Condition::warm}) {
         for (const char* policy : {"none", "gd"}) {
           rows.push_back(measured_row(policy));
-          rows.back().test.graphs = mode;
+          rows.back().test.graphs = value_of(words::graphs, mode);
           rows.back().test.condition = condition;
           if (rows.size() != 2) continue;
           for (Repetition& one : rows.back().repetitions) {

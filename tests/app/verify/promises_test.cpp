@@ -92,9 +92,9 @@ struct Opened {
       : model([&] {
           ModelOptions options;
           options.model = std::string(HYB_TESTS_DIR) + "/golden/" + name;
-          options.device = "cpu";
+          options.device = kernels::Device::cpu;
           options.threads = 1;
-          return open_bare(options, {});
+          return open_bare(resolve(options, {}));
         }()),
         passages(make_passages({.prompts = 5,
                                 .answer_tokens = 6,

@@ -23,9 +23,9 @@ struct Opened {
       : model([&] {
           ModelOptions options;
           options.model = std::string(HYB_TESTS_DIR) + "/golden/" + name;
-          options.device = "cpu";
+          options.device = kernels::Device::cpu;
           options.threads = 1;
-          return open_bare(options, {});
+          return open_bare(resolve(options, {}));
         }()),
         layout(models::memory_layout_of(model.model.geometry,
                                         {.pool_bytes = 2 << 20, .packed = true, .flat = {}})),
