@@ -73,12 +73,13 @@ if(HYB_CUDA_KIND STREQUAL "EMULATED")
 endif()
 
 add_test(NAME tidy COMMAND python3 ${PROJECT_SOURCE_DIR}/scripts/tidy.py)
+add_test(NAME tidy_test COMMAND python3 ${PROJECT_SOURCE_DIR}/tests/tools/tidy_test.py)
 add_test(NAME entries COMMAND python3 ${PROJECT_SOURCE_DIR}/scripts/ctest_entries.py
   --check ${CMAKE_BINARY_DIR})
 add_test(NAME card_model COMMAND python3 ${PROJECT_SOURCE_DIR}/tests/tools/card_model_test.py)
 add_test(NAME card_day COMMAND python3 ${PROJECT_SOURCE_DIR}/tests/tools/card_day_test.py
   $<TARGET_FILE:hyb>)
-set_tests_properties(tidy entries card_model PROPERTIES LABELS unit TIMEOUT 60)
+set_tests_properties(tidy tidy_test entries card_model PROPERTIES LABELS unit TIMEOUT 60)
 set_tests_properties(card_day PROPERTIES LABELS surface TIMEOUT 300)
 if(NOT HYB_SANITIZE)
   add_test(NAME binary COMMAND python3 ${PROJECT_SOURCE_DIR}/tests/app/check_binary.py $<TARGET_FILE:hyb>)
