@@ -19,6 +19,7 @@ def function_spans(code):
             line += 1
         elif found.group() == "{":
             head = re.split(r"[;{}]", code[:found.start()])[-1]
+            head = re.sub(r"__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)", "", head)
             # A body follows a parameter list and its qualifiers.
             is_body = re.search(
                 r"\)\s*(const|noexcept|override|mutable|->\s*[\w:<>,\s*&]+|\s)*$", head)
