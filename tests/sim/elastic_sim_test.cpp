@@ -673,7 +673,7 @@ TEST_SUITE("sim/elastic") {
     const Quiet quiet;
     ElasticCounts sum;
     const bool are_all = run_seeds(
-        schedules(20'000), [&](std::uint64_t seed) { add(sum, run_elastic_scenario(seed)); });
+        schedules(100'000), [&](std::uint64_t seed) { add(sum, run_elastic_scenario(seed)); });
     MESSAGE(
         "schedules " << sum.schedules << ", steps " << sum.steps << ", requests " << sum.requests
                      << ", answers " << sum.answers << "; schedules with hits " << sum.hits

@@ -582,7 +582,7 @@ TEST_SUITE("sim/prefix") {
   TEST_CASE("whatever is resumed, packed, moved or given up, the answers stay") {
     PrefixCounts sum;
     const bool are_all = run_seeds(
-        schedules(5'000), [&](std::uint64_t seed) { add(sum, run_prefix_scenario(seed)); });
+        schedules(20'000), [&](std::uint64_t seed) { add(sum, run_prefix_scenario(seed)); });
     MESSAGE("schedules " << sum.schedules << ", steps " << sum.steps << ", draws " << sum.draws
                          << "; schedules with hits " << sum.hits << ", published " << sum.published
                          << ", evicted " << sum.evicted << ", owner changes " << sum.owner_changes
