@@ -59,7 +59,7 @@ BenchSetting setting_of(const ModelSource& source, const models::Model& model,
     const kernels::Card card = kernels::card(queue.card());
     setting.gpu = card.name;
     setting.isa = fmt::format("sm_{}{}", card.major, card.minor);
-    if constexpr (kernels::has_cuda) setting.cublaslt = queue.stream().products_text();
+    setting.cublaslt = queue.stream().products_text();
   }
   return setting;
 }

@@ -581,8 +581,8 @@ bool is_found(Fault fault, Misuse misuse, bool checks_rules) {
 TEST_SUITE("sim/prefix") {
   TEST_CASE("whatever is resumed, packed, moved or given up, the answers stay") {
     PrefixCounts sum;
-    const bool are_all =
-        run_seeds(20'000, [&](std::uint64_t seed) { add(sum, run_prefix_scenario(seed)); });
+    const bool are_all = run_seeds(
+        schedules(20'000), [&](std::uint64_t seed) { add(sum, run_prefix_scenario(seed)); });
     MESSAGE("schedules " << sum.schedules << ", steps " << sum.steps << ", draws " << sum.draws
                          << "; schedules with hits " << sum.hits << ", published " << sum.published
                          << ", evicted " << sum.evicted << ", owner changes " << sum.owner_changes
