@@ -4,16 +4,17 @@
     scripts/fault_campaign.py build/hyb [--only batch] [--fail write] [--calls 300]
 
 Runs `run`, `batch` with a tier, with --disaggregate and with --retry-failed, and `chat` with a
-session that was saved before on the demo model, once undisturbed, which counts the calls of each kind
-(tests/tools/fail_calls.c, preloaded), then once for each of --calls of them, evenly spread, which
-fails (FAULTS: with which errno, and how many in a row); then under `ulimit -v`, from --limit-step
-MB on to --limit-max MB. Each run must end within a minute with the undisturbed answers, or with one
-line of an error and exit 4 where memory was short, else 1, 3 or 4, and leave no file that an
-undisturbed run does not. A batch's output is whole then: the same command, undisturbed, goes on and
-gives the rest. A chat's session is that of an undisturbed chat with all turns, or without those of
-which something was said, and the chat goes on with them. Prints a table; exit 1 when one did not.
+session that was saved before on the demo model, once undisturbed, which counts the calls of each
+kind (tests/tools/fail_calls.c, preloaded), then once for each of --calls of them, evenly spread,
+which fails (FAULTS: with which errno, and how many in a row); then under `ulimit -v`, from
+--limit-step MB on to --limit-max MB. Each run must end within a minute with the undisturbed
+answers, or with one line of an error and exit 4 where memory was short, else 1, 3 or 4, and leave
+no file that an undisturbed run does not. A batch's output is whole then: the same command,
+undisturbed, goes on and gives the rest. A chat's session is that of an undisturbed chat with all
+turns, or without those of which something was said, and the chat goes on with them. Prints a
+table; exit 1 when one did not.
 
-All of it takes about 5 minutes of processor time; --short, which ctest runs, 15 seconds.
+All of it takes about 8 minutes of processor time; --short, which ctest runs, 20 seconds.
 """
 
 import argparse
@@ -275,18 +276,18 @@ def parse_arguments():
     parser.add_argument("--only", action="append", choices=[one.name for one in commands("")])
     parser.add_argument("--fail", action="append", choices=sorted({row[0] for row in FAULTS}),
                         help="calls that fail; all if nothing is said")
-    parser.add_argument("--calls", type=int, default=300, help="of each kind and command, that fail")
+    parser.add_argument("--calls", type=int, default=300, help="that fail, of each kind")
     parser.add_argument("--limit-step", type=int, default=8, help="MB of ulimit -v; 0: none")
     parser.add_argument("--limit-max", type=int, default=800, help="MB")
     parser.add_argument("--jobs", type=int, default=2, help="runs at once")
     parser.add_argument("--short", action="store_true",
-                        help="4 calls of each kind, 10 of malloc, steps of 100 MB")
+                        help="2 calls of each kind, 10 of malloc, steps of 100 MB")
     args = parser.parse_args()
     args.hyb = str(pathlib.Path(args.hyb).resolve())
     args.faults = [row for row in FAULTS if not args.fail or row[0] in args.fail]
     args.calls = (args.calls, args.calls)
     if args.short:
-        args.calls, args.limit_step = (4, 10), 100
+        args.calls, args.limit_step = (2, 10), 100
     return args
 
 

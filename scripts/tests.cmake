@@ -112,7 +112,7 @@ if(NOT HYB_SANITIZE)
   add_test(NAME fault_campaign COMMAND python3 ${PROJECT_SOURCE_DIR}/scripts/fault_campaign.py
     $<TARGET_FILE:hyb> --short)
   set_tests_properties(binary fuzz_json PROPERTIES LABELS surface TIMEOUT 120)
-  set_tests_properties(fault_campaign PROPERTIES LABELS surface TIMEOUT 300)
+  set_tests_properties(fault_campaign PROPERTIES LABELS surface TIMEOUT 600)
 endif()
 
 # Costs: test cases that print figures, built by name.
