@@ -53,6 +53,29 @@ foreach(room core sim kernels models app)
   target_compile_definitions(hyb_tests_${room} PRIVATE HYB_BINARY="$<TARGET_FILE:hyb>")
 endforeach()
 
+# hyb_tests_threads: what has threads, with its tests and nothing else, so that scripts/thread_races.sh
+# compiles little for its short form.
+if(HYB_SANITIZE STREQUAL "thread")
+  file(GLOB_RECURSE threaded CONFIGURE_DEPENDS core/base/*.cpp core/io/*.cpp core/memory/*.cpp
+    core/engine/*.cpp core/workers/*.cpp tests/core/workers/*_test.cpp
+    tests/sim/*_model.cpp tests/sim/*_runner.cpp tests/sim/named_units.cpp)
+  file(GLOB threaded_text core/text/*.cpp)
+  list(FILTER threaded_text EXCLUDE REGEX "/(chat_template|message_forms)\\.cpp$")
+  add_executable(hyb_tests_threads EXCLUDE_FROM_ALL tests/support/main.cpp
+    ${threaded} ${threaded_text} kernels/thread_pool.cpp kernels/queue.cpp kernels/device.cpp kernels/arena/prefaulter.cpp
+    app/ui/process.cpp app/ui/text.cpp
+    tests/core/base/thread_test.cpp tests/core/base/log_test.cpp
+    tests/core/engine/threaded_runner_test.cpp tests/core/engine/tier_waiter_test.cpp
+    tests/core/io/transfer_queue_test.cpp tests/core/memory/link/threaded_link_test.cpp
+    tests/kernels/thread_pool_test.cpp tests/kernels/arena/prefaulter_test.cpp
+    tests/app/ui/process_test.cpp)
+  target_include_directories(hyb_tests_threads PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(hyb_tests_threads PRIVATE
+    ${PCRE2_LIBRARY} ${UTF8PROC_LIBRARY} ${XXHASH_LIBRARY} Threads::Threads)
+  target_compile_definitions(hyb_tests_threads PRIVATE UTF8PROC_STATIC PCRE2_STATIC
+    PCRE2_CODE_UNIT_WIDTH=8 SPDLOG_FMT_EXTERNAL HYB_HAS_CUDA=0 HYB_TESTS_DIR="${PROJECT_SOURCE_DIR}/tests")
+endif()
+
 # hyb_tests_cuda runs the ops and whole models on the card, or on the emulator.
 if(NOT HYB_CUDA_KIND STREQUAL "OFF")
   file(GLOB cuda_tests CONFIGURE_DEPENDS tests/cuda/*_test.cpp)
@@ -109,7 +132,7 @@ if(NOT HYB_SANITIZE)
   add_test(NAME fault_campaign COMMAND python3 ${PROJECT_SOURCE_DIR}/scripts/fault_campaign.py
     $<TARGET_FILE:hyb> --short)
   set_tests_properties(binary fuzz_json PROPERTIES LABELS surface TIMEOUT 120)
-  set_tests_properties(fault_campaign PROPERTIES LABELS surface TIMEOUT 300)
+  set_tests_properties(fault_campaign PROPERTIES LABELS surface TIMEOUT 600)
 endif()
 
 # Some of hyb_tests_cuda again: as inexact as a card may be, with memory in a card's units, and with

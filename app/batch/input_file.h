@@ -29,8 +29,8 @@ struct LinePlace {
 class LineReader {
  public:
   /// Lines longer than `kept_max` bytes are reported but not kept. The descriptor stays the
-  /// caller's.
-  LineReader(int descriptor, std::size_t kept_max);
+  /// caller's; errors begin with `name`.
+  LineReader(int descriptor, std::string name, std::size_t kept_max);
 
   /// The next line and its first kept_max bytes; false at the end. An empty rest after the last
   /// line break is no line. Throws Error(model) when reading fails.
@@ -40,6 +40,7 @@ class LineReader {
   bool fill();
 
   int descriptor_;
+  std::string name_;
   std::size_t kept_max_;
   std::uint64_t offset_ = 0;  ///< of the next byte to look at
   std::vector<char> buffer_;
