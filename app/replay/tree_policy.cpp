@@ -111,7 +111,7 @@ TreePolicy::TreePolicy(const ReplayShape& shape, const PolicyOptions& options)
       step_tokens_(shape.windows.empty() ? length_endless : prompt_chunk_tokens),
       pool_(options.layout != nullptr ? *options.layout : byte_layout(shape, options, kinds_)),
       cache_(pool_, cache_options(shape, options)),
-      carrier_(pool_, no_bytes_, cache_, 0, [this] { pool_.take_orders(); }) {
+      carrier_(pool_, no_bytes_, cache_, [this] { pool_.take_orders(); }) {
   if (options.host_bytes == 0) return;
   host_.emplace(pool_.layout(), options.host_bytes, cache_.options().cost);
   cache_.on_evict([this](std::span<const TokenId> key, const Snapshot& snapshot) {

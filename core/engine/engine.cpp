@@ -131,9 +131,6 @@ class EngineState {
   void learn_cost(const Step& step, Clock::duration elapsed);
 
   // Requests and what their sinks are sent.
-  void receive_newcomers();
-  void draw_early(ActiveRequest& active, Sequence& sequence);
-  void keep_logits(Sequence& sequence, const StepResult& result, std::size_t row);
   void emit_text(const ActiveRequest& active, const Sequence& sequence, std::string text);
   void finish(ActiveRequest& active, Sequence& sequence);
   void end_with_error(Sequence& sequence, std::string text);
@@ -150,7 +147,6 @@ class EngineState {
   PrefixCache prefixes_;
   std::unique_ptr<SnapshotTier> tier_;
   std::unique_ptr<PromptSide> prompts_;  ///< null: prompts and answers share one memory
-  std::vector<RequestId> newcomers_;     ///< their prompts have not been looked up yet
   std::map<RequestId, ActiveRequest> requests_;
   Scheduler scheduler_;
   std::optional<TierWaiter> waiter_;        ///< set where there is a tier
@@ -232,7 +228,6 @@ RequestId EngineState::submit(Request request, Sink& sink) {
                   .tokenizer = tokenizer_,
                   .submitted = now_()};
   active.sink = &sink;
-  newcomers_.push_back(id);
   const std::int32_t choices = active.terms.request.choices;
   for (std::int32_t choice = 0; choice < choices; ++choice) {
     active.choices.push_back(std::make_unique<Sequence>(active.terms, choice));
@@ -336,7 +331,7 @@ MemoryPool& EngineState::pool() {
 
 SnapshotIo EngineState::carrier() {
   settle();
-  return {pool_, *runner_, prefixes_, capacity_.vocab, [this] { carry_out_orders(); }};
+  return {pool_, *runner_, prefixes_, [this] { carry_out_orders(); }};
 }
 
 PrefixCache* EngineState::prompt_prefixes() {
@@ -379,20 +374,9 @@ void EngineState::audit() const {
           "engine: without sequences and snapshots no memory is held");
 }
 
-/// Before their prompts are looked up.
-void EngineState::receive_newcomers() {
-  for (const RequestId id : std::exchange(newcomers_, {})) {
-    const auto request = requests_.find(id);
-    if (request == requests_.end()) continue;
-    Sequence* const first = request->second.choices.front().get();
-    if (first != nullptr) draw_early(request->second, *first);
-  }
-}
-
 /// Empty: there is nothing to do, but that prompts may have run. Waits for the tier when every
 /// sequence that could run does.
 std::span<const Assignment> EngineState::plan(bool& prompts_ran) {
-  receive_newcomers();
   if (prompts_) return plan_sides(prompts_ran);
   if (prefill_lane_ != nullptr) return plan_lanes(prompts_ran);
   const auto plan_now = [&] {
@@ -438,29 +422,6 @@ void EngineState::end_with_error(Sequence& sequence, std::string text) {
   finish(active, sequence);
 }
 
-/// Draws from kept logits. The sequence then starts after its prompt, like one that was preempted
-/// there.
-void EngineState::draw_early(ActiveRequest& active, Sequence& sequence) {
-  if (!sequence.keeps_logits()) return;
-  const PrefixCache& prefixes =
-      prompts_ ? prompts_->with_logits(prefixes_, sequence.prompt()) : prefixes_;
-  const std::span<const float> logits = prefixes.logits(sequence.prompt());
-  if (logits.empty()) return;
-  const SampledToken sampled = runner_->draw(logits, sequence.sample_row());
-  if (!sampled.finite) return;
-  const SnapshotSource source = prefixes.tree().neighborhood(sequence.prompt()).here->source;
-  emit_text(active, sequence, sequence.accept_early(sampled, now_(), source));
-  if (sequence.finished()) finish(active, sequence);
-}
-
-void EngineState::keep_logits(Sequence& sequence, const StepResult& result, std::size_t row) {
-  if (!sequence.keeps_logits() || !sequence.is_unanswered() || !result.sampled[row].finite) return;
-  const std::size_t width = result.logits.size() / result.sampled.size();
-  const auto vocab = static_cast<std::size_t>(capacity_.vocab);
-  require(width >= vocab, "engine: a runner returns the requested logits");
-  sequence.scheduler()->keep_logits(sequence, std::span(result.logits).subspan(row * width, vocab));
-}
-
 /// Of one sequence in a finished step, or of one piece. `row`: the index of its sampled row; empty:
 /// it has none. False: the sequence has ended, and is gone.
 bool EngineState::apply_result(const Assignment& entry, const StepResult& result,
@@ -487,7 +448,6 @@ void EngineState::apply_tokens(const Assignment& entry, const StepResult& result
   if (sequence.is_prefilled()) {
     sequence.end_prefill(times.end);
   } else if (row) {
-    keep_logits(sequence, result, *row);
     const SampledToken& sampled = result.sampled[*row];
     std::string text = sequence.accept(sampled, times.end);
     if (!text.empty()) emit_text(requests_.at(sequence.age().request), sequence, std::move(text));
@@ -865,15 +825,13 @@ void EngineState::launch_next_and_apply(std::span<const Assignment> plan, const 
 bool EngineState::prepare_next() {
   const std::span<const Assignment> plan = running_step_.plan;
   if (std::ranges::find(is_over_, true) != is_over_.end()) return false;
-  if (!runner_->is_async() || step_.keep_logits || (waiter_ && waiter_->is_awaited())) return false;
-  if (!newcomers_.empty()) return false;  // one whose logits are known needs no step
+  if (!runner_->is_async() || (waiter_ && waiter_->is_awaited())) return false;
   if (is_prefill_under_way() && prefill_lane_->is_done()) return false;
   if (prompts_ && prompts_->handovers().has_news(!is_prefill_under_way())) return false;
   if (speculation_ && speculation_->may_draft_next(plan)) return false;
   // Orders would ride in a step that may never be launched.
   if (pool_.has_orders() || !scheduler_.predicts_next(plan) || pool_.has_orders()) return false;
   next_step_.orders.clear();
-  next_step_.keep_logits = false;
   next_step_.draft_entries = step_.draft_entries;
   next_step_.spans.resize(plan.size());
   stop_in_text_.resize(plan.size());
@@ -949,7 +907,6 @@ void EngineState::carry_out_orders() {
   drain();
   if (!pool_.has_orders()) return;
   step_.spans.clear();
-  step_.keep_logits = false;
   start_step();
   wait();
 }

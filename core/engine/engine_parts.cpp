@@ -10,14 +10,11 @@ bool fill_step(Step& step, std::span<const Assignment> plan,
   std::size_t branches = 0;
   for (const Assignment& entry : plan) branches += static_cast<std::size_t>(entry.branches);
   step.spans.resize(plan.size() + branches);
-  step.keep_logits = false;
   step.draft_entries = !speculation || speculation->wants_entries(plan);
   bool all_answer = true;
   for (std::size_t i = 0; i < plan.size(); ++i) {
     const Sequence& sequence = *plan[i].sequence;
     sequence.fill(step.spans[i], plan[i].tokens, plan[i].cuts);
-    const bool draws_first = !step.spans[i].samples.empty() && sequence.is_unanswered();
-    step.keep_logits = step.keep_logits || (draws_first && sequence.keeps_logits());
     all_answer = all_answer && !sequence.is_unanswered();
   }
   auto span = step.spans.begin() + static_cast<std::ptrdiff_t>(plan.size());

@@ -16,16 +16,11 @@ PromptSide::PromptSide(const EngineOptions& options, const SchedulerLimits& limi
       handovers_({.pool = &pool_,
                   .prefixes = &prefixes_,
                   .scheduler = &scheduler_,
-                  .io = {pool_, *runner_, prefixes_, runner_->capacity().vocab,
-                         [this] { carry_out_orders(); }}},
+                  .io = {pool_, *runner_, prefixes_, [this] { carry_out_orders(); }}},
                  std::move(answers), *options.link, options.link_bytes_per_second, options.now) {
   pool_.set_backing([this](SuperblockId superblock, bool may_create) {
     return runner_->commit(superblock, may_create);
   });
-}
-
-PrefixCache& PromptSide::with_logits(PrefixCache& answers, std::span<const TokenId> prompt) {
-  return prefixes_.logits(prompt).empty() ? answers : prefixes_;
 }
 
 void PromptSide::carry_out_orders() {

@@ -25,9 +25,6 @@ class PromptSide {
   Scheduler& scheduler() { return scheduler_; }
   Handovers& handovers() { return handovers_; }
 
-  /// The deepest look-up of either side's tree: the one that has logits after the prompt.
-  PrefixCache& with_logits(PrefixCache& answers, std::span<const TokenId> prompt);
-
   /// The step with this plan and these orders has failed, and is no longer under way: its sequences
   /// wait to be computed again, and what its orders were to fill is lost, or everything where the
   /// device lacks memory.

@@ -507,13 +507,6 @@ void Scheduler::ran(Sequence& sequence) {
   if (sequence.at_prompt_end()) release_choices(sequence);
 }
 
-void Scheduler::keep_logits(Sequence& sequence, std::span<const float> logits) {
-  // Requested, like the ends of messages: it says nothing about placements in general.
-  prefixes_->publish(sequence.known(), sequence.memory(), SnapshotPlace::message_end);
-  prefixes_->keep_logits(sequence.known(), {logits.begin(), logits.end()});
-  may_start_ = true;
-}
-
 void Scheduler::release_failed(std::span<const Assignment> plan, std::span<const Order> orders) {
   const UnitSet lost = pool_->void_units(orders);
   std::erase_if(running_, [&](Sequence* sequence) {
@@ -810,14 +803,9 @@ Scheduler::Admission Scheduler::admit(Sequence& sequence) {
   lookup.matched = std::max(lookup.matched, sequence.known_to_tier());
   const Request& request = sequence.request();
   if (!sequence.was_started() && request.keep_snapshots) {
-    std::vector<Cut> cuts =
-        request.needed_later ? prefixes_->cuts_at(lookup, sequence.prompt(), request.message_ends)
-                             : prefixes_->cuts(lookup, sequence.prompt(), request.message_ends);
-    // With logits the snapshot is after the last token, not before it.
-    if (sequence.keeps_logits()) {
-      std::erase_if(cuts, [](const Cut& cut) { return cut.place == SnapshotPlace::prompt_end; });
-    }
-    sequence.set_cuts(std::move(cuts));
+    sequence.set_cuts(request.needed_later
+                          ? prefixes_->cuts_at(lookup, sequence.prompt(), request.message_ends)
+                          : prefixes_->cuts(lookup, sequence.prompt(), request.message_ends));
   }
   start(sequence, *std::move(memory),
         {.matched = lookup.matched,

@@ -209,9 +209,6 @@ class Scheduler {
   /// The sequence ran in a step: leaves a snapshot where one is wanted.
   void ran(Sequence& sequence);
 
-  /// The same for one whose whole prompt has run: leaves a snapshot there with the logits after it.
-  void keep_logits(Sequence& sequence, std::span<const float> logits);
-
   /// A step of the other lane, or of all sequences, failed: those of its plan wait to be computed
   /// again, and so do those that its orders were to move or fill. Snapshots that its orders were to
   /// fill are dropped. The plan's sequences may be gone.

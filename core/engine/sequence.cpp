@@ -204,12 +204,6 @@ void Sequence::fill_next(Span& span) const {
   ++span.samples.back().draw;
 }
 
-bool Sequence::keeps_logits() const {
-  const Request& request = terms_->request;
-  return request.keep_logits && request.keep_snapshots && request.choices == 1 &&
-         !request.prefill_only;
-}
-
 SampleRow Sequence::sample_row() const { return sample_row_after(0); }
 
 /// As if this number of its drafts were drawn.
@@ -223,20 +217,6 @@ SampleRow Sequence::sample_row_in(std::span<const TokenId> tokens, std::int32_t 
           .draw = static_cast<std::uint64_t>(generated() + drafts),
           .history = tokens.first(static_cast<std::size_t>(this->tokens() + drafts)),
           .prompt_tokens = prompt_tokens_};
-}
-
-std::string Sequence::accept_early(const SampledToken& sampled, Clock::time_point now,
-                                   SnapshotSource source) {
-  require(is_unanswered() && !was_started_, "sequence: it is answered before it starts");
-  Usage& usage = completion_.usage;
-  first_span_ = now;
-  usage.queued = first_span_ - terms_->submitted;
-  usage.matched_tokens = prompt_tokens_;
-  usage.reused_tokens = prompt_tokens_;
-  usage.reused_from = source;
-  ran_max_ = prompt_tokens_;
-  reuse_is_tracked_ = true;
-  return accept(sampled, now);
 }
 
 void Sequence::ran(std::int32_t count, Clock::time_point begin, std::int32_t accepted) {
@@ -324,7 +304,6 @@ ReuseLimit Sequence::reuse_limit() const {
   const Usage& usage = completion_.usage;
   if (usage.recomputed_tokens > 0) return ReuseLimit::memory_was_taken;
   if (!reuse_is_tracked_) return ReuseLimit::off;
-  if (usage.reused_tokens == prompt_tokens_) return ReuseLimit::nothing_left;
   if (usage.reused_tokens > 0 && usage.reused_tokens == prompt_tokens_ - 1) {
     return ReuseLimit::last_token;
   }

@@ -154,17 +154,9 @@ class Sequence {
   std::int32_t known_to_tier() const { return known_to_tier_; }
   void set_known_to_tier(std::int32_t tokens) { known_to_tier_ = tokens; }
 
-  /// Whether the logits from which its first token is drawn are to be kept, or were.
-  bool keeps_logits() const;
-
   /// Draws its next token from the logits after its tokens; `token` is set by the caller. Valid
   /// until the sequence changes.
   SampleRow sample_row() const;
-
-  /// As accept(), for a first token that was drawn from kept logits, before the sequence has
-  /// memory: its prompt is not run. `source` is where their snapshot came from.
-  std::string accept_early(const SampledToken& sampled, Clock::time_point now,
-                           SnapshotSource source = SnapshotSource::memory);
 
   /// No token was drawn yet.
   bool is_unanswered() const { return generated() == 0; }

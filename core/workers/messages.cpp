@@ -10,7 +10,7 @@ namespace hyb {
 namespace {
 
 constexpr std::uint32_t message_magic = 0x77627968;  // "hybw"
-constexpr std::uint16_t message_version = 3;
+constexpr std::uint16_t message_version = 4;
 
 /// The header as it is sent.
 struct RawMessageHeader {
@@ -252,7 +252,6 @@ void check_same(const WorkerIdentity& engine, const WorkerIdentity& worker) {
 
 OwnedStep::OwnedStep(const Message& message) {
   MessageReader reader(message, MessageKind::step);
-  step_.keep_logits = reader.take_bool();
   step_.draft_entries = reader.take_bool();
   const std::size_t spans = reader.take_count(span_bytes_least);
   for (std::size_t i = 0; i < spans; ++i) {
@@ -304,9 +303,9 @@ Message hello_message(const WorkerIdentity& identity) {
 }
 
 Message step_message(std::uint64_t epoch, const Step& step) {
-  require(step.orders.empty(), "worker message: the engine's own runner carries out orders");
+  require(step.orders.empty() && !step.keep_logits,
+          "worker message: the engine's own runner carries out orders and returns logits");
   MessageWriter writer(MessageKind::step, epoch);
-  writer.add(step.keep_logits);
   writer.add(step.draft_entries);
   writer.add_count(step.spans.size());
   for (const Span& span : step.spans) add_span(writer, span);
@@ -322,7 +321,6 @@ Message result_message(std::uint64_t epoch, const StepResult& result) {
     writer.add(sampled.logprob);
     writer.add_list(std::span<const TokenLogprob>(sampled.top));
   }
-  writer.add_list(std::span<const float>(result.logits));
   writer.add(result.draft_entry_seconds);
   return writer.take();
 }
@@ -360,7 +358,6 @@ StepResult read_result(const Message& message) {
     sampled.logprob = reader.take<float>();
     sampled.top = reader.take_list<TokenLogprob>();
   }
-  result.logits = reader.take_list<float>();
   result.draft_entry_seconds = reader.take<double>();
   reader.end();
   return result;

@@ -77,7 +77,7 @@ struct SnapshotWorld {
         runner(layout),
         pool(layout),
         cache(pool, PrefixCacheOptions{}),
-        carrier(pool, runner, cache, runner.capacity().vocab, [this] { carry_out_orders(); }) {
+        carrier(pool, runner, cache, [this] { carry_out_orders(); }) {
     if (shape.draft_bytes == 0) return;
     carrier.set_draft_bytes(std::vector(layout.groups.size() + 2, shape.draft_bytes));
   }

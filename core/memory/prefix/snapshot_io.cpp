@@ -104,9 +104,4 @@ bool SnapshotIo::adopt(std::span<const TokenId> key, Checkpoint checkpoint, Snap
   return cache_->insert(key, std::move(checkpoint), place, source);
 }
 
-bool SnapshotIo::keep_logits(std::span<const TokenId> key, std::vector<float> logits) {
-  require(logits.size() == logits_size(), "snapshot carrier: a logit per id");
-  return cache_->keep_logits(key, std::move(logits));
-}
-
 }  // namespace hyb

@@ -84,7 +84,7 @@ Selection select(const MemoryLayout& layout, std::vector<Selection::Entry> entri
   std::map<std::pair<ViewId, std::int32_t>, std::uint32_t> numbers;
   for (Selection::Entry& entry : entries) {
     const std::vector<CheckpointUnit> units = units_of(entry.snapshot->checkpoint, layout);
-    std::uint64_t bytes = selection.saved.bytes + entry.snapshot->logits.size() * sizeof(float);
+    std::uint64_t bytes = selection.saved.bytes;
     for (const CheckpointUnit& unit : units) {
       if (!numbers.contains({unit.view, unit.unit})) bytes += layout.content_bytes(unit.view);
     }
@@ -123,15 +123,6 @@ void add_snapshot(SectionWriter& writer, std::uint32_t number, const Selection::
   add_numbers(writer, SessionSection::snapshot, number, numbers);
 }
 
-std::vector<std::uint32_t> with_logits(const Selection& selection) {
-  std::vector<std::uint32_t> numbers;
-  for (std::size_t i = 0; i < selection.entries.size(); ++i) {
-    if (selection.entries[i].snapshot->logits.empty()) continue;
-    numbers.push_back(static_cast<std::uint32_t>(i));
-  }
-  return numbers;
-}
-
 void add_units(SectionWriter& writer, SnapshotIo& carrier, std::span<const CheckpointUnit> units) {
   std::vector<std::byte> bytes;
   for (std::size_t i = 0; i < units.size(); ++i) {
@@ -160,17 +151,12 @@ SessionTransfer write_session(const std::filesystem::path& path, const SessionTe
           .answer_layout = answer_layout == layout ? std::nullopt : std::optional(answer_layout),
           .sequences = sequences.size(),
           .snapshots = selection.entries.size(),
-          .units = selection.units.size(),
-          .logits = with_logits(selection)})));
+          .units = selection.units.size()})));
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     add_tokens(writer, static_cast<std::uint32_t>(i), sequences[i]);
   }
   for (std::size_t i = 0; i < selection.entries.size(); ++i) {
     add_snapshot(writer, static_cast<std::uint32_t>(i), selection.entries[i]);
-  }
-  for (const std::uint32_t i : with_logits(selection)) {
-    writer.add(static_cast<std::uint32_t>(SessionSection::logits), i,
-               std::as_bytes(std::span(selection.entries[i].snapshot->logits)));
   }
   add_units(writer, carrier, selection.units);
   writer.commit();
@@ -187,7 +173,6 @@ struct FileSnapshot {
   Precision precision;
   SnapshotPlace place;
   std::vector<std::uint32_t> units;  // numbers in the file, in the order of units_of
-  std::vector<float> logits;         // empty: not in the file
   std::optional<Reservation> room;   // in the pool; empty: none yet
 };
 
@@ -212,7 +197,6 @@ class SessionLoader {
  private:
   std::vector<std::vector<TokenId>> read_sequences(std::size_t count);
   FileSnapshot read_snapshot(std::uint32_t number, std::span<const std::vector<TokenId>> sequences);
-  std::vector<float> read_logits(std::uint32_t snapshot);
   void assign_views(const FileSnapshot& snapshot, std::vector<std::int32_t>& views);
 
   std::string path_;
@@ -253,18 +237,7 @@ FileSnapshot SessionLoader::read_snapshot(std::uint32_t number,
           .precision = static_cast<Precision>(numbers[2]),
           .place = static_cast<SnapshotPlace>(numbers[3]),
           .units = {numbers.begin() + 4, numbers.end()},
-          .logits = {},
           .room = {}};
-}
-
-std::vector<float> SessionLoader::read_logits(std::uint32_t snapshot) {
-  const SectionHead head = expect_section(reader_, SessionSection::logits, snapshot);
-  std::vector<float> logits(carrier_->logits_size());
-  if (head.length != logits.size() * sizeof(float)) {
-    reader_.fail("is damaged: logits of another vocabulary");
-  }
-  reader_.read(std::as_writable_bytes(std::span(logits)));
-  return logits;
 }
 
 /// A unit belongs to one view, and a snapshot has exactly the units that its kinds need.
@@ -316,9 +289,11 @@ FileOutline SessionLoader::read_outline() {
     outline.snapshots.push_back(read_snapshot(i, outline.sequences));
     assign_views(outline.snapshots.back(), outline.views);
   }
+  // Earlier versions kept some, from which nothing is drawn any more.
   for (const std::uint32_t snapshot : counts.logits) {
-    if (snapshot >= outline.snapshots.size()) reader_.fail("is damaged: logits of no snapshot");
-    outline.snapshots[snapshot].logits = read_logits(snapshot);
+    const SectionHead head = expect_section(reader_, SessionSection::logits, snapshot);
+    std::vector<std::byte> unread(static_cast<std::size_t>(head.length));
+    reader_.read(unread);
   }
   return outline;
 }
@@ -401,7 +376,6 @@ SessionTransfer restore(SessionLoader& loader, SnapshotIo& carrier) {
     }
     ++restored.snapshots;
     restored.length = std::max(restored.length, static_cast<std::int32_t>(snapshot.key.size()));
-    if (!snapshot.logits.empty()) carrier.keep_logits(snapshot.key, std::move(snapshot.logits));
   }
   return restored;
 }

@@ -40,12 +40,12 @@ struct SessionTransfer {
   std::int32_t snapshots = 0;  ///< in the file, or in the prefix tree, now
   std::int32_t length = 0;     ///< tokens of the deepest
   std::int32_t left_out = 0;   ///< snapshots that had no room in bytes_max, or in the pool
-  std::uint64_t bytes = 0;     ///< of pages, slots and logits; saved only
+  std::uint64_t bytes = 0;     ///< of pages and slots; saved only
   std::string refused;         ///< why nothing was restored, as a message; empty: it was
 };
 
 /// Writes a session with its memory: every snapshot in the prefix tree on the path of one of the
-/// sequences, the deepest first, with its pages, slots and kept logits; a page that several need
+/// sequences, the deepest first, with its pages and slots; a page that several need
 /// once. Writes at most `bytes_max` bytes of these. Between steps. Throws Error(runtime) when the
 /// file can't be written; the old file then stays.
 SessionTransfer write_session(const std::filesystem::path& path, const SessionText& text,
