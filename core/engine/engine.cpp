@@ -71,7 +71,7 @@ class EngineState {
   EngineUsage usage() const;
   PrefixCache& prefixes();
   MemoryPool& pool();
-  SnapshotIo carrier();
+  SnapshotIo snapshot_io();
   PrefixCache* prompt_prefixes();
   void add_tier(const std::string& name, std::unique_ptr<Storage> storage,
                 const TierOptions& options);
@@ -193,8 +193,9 @@ EngineState::EngineState(Runner& runner, const Tokenizer* tokenizer, const Engin
                          [this](Step& step) { return model_drafts(step); });
   }
   if (options.link != nullptr) {
-    prompts_ = std::make_unique<PromptSide>(options, scheduler_limits(capacity_, options),
-                                            EngineSide{&pool_, &prefixes_, &scheduler_, carrier()});
+    prompts_ =
+        std::make_unique<PromptSide>(options, scheduler_limits(capacity_, options),
+                                     EngineSide{&pool_, &prefixes_, &scheduler_, snapshot_io()});
     length_max_ = length_limit(prompts_->pool(), length_max_);
   }
   if (!options.measures_prefill) return;
@@ -329,7 +330,7 @@ MemoryPool& EngineState::pool() {
   return pool_;
 }
 
-SnapshotIo EngineState::carrier() {
+SnapshotIo EngineState::snapshot_io() {
   settle();
   return {pool_, *runner_, prefixes_, [this] { carry_out_orders(); }};
 }
@@ -342,7 +343,7 @@ PrefixCache* EngineState::prompt_prefixes() {
 void EngineState::add_tier(const std::string& name, std::unique_ptr<Storage> storage,
                            const TierOptions& options) {
   require(tier_ == nullptr && !prompts_, "engine: there is one tier, and one memory before it");
-  tier_ = std::make_unique<SnapshotTier>(name, carrier(), std::move(storage), options);
+  tier_ = std::make_unique<SnapshotTier>(name, snapshot_io(), std::move(storage), options);
   waiter_.emplace(*tier_, prefixes_, scheduler_);
   prefixes_.on_evict([this](std::span<const TokenId> key, const Snapshot& snapshot) {
     // Memory is read between steps. While one runs only a snapshot of an ended answer evicts, where
@@ -945,7 +946,7 @@ EngineUsage Engine::usage() const { return state_->usage(); }
 PrefixCache& Engine::prefixes() { return state_->prefixes(); }
 MemoryPool& Engine::pool() { return state_->pool(); }
 PrefixCache* Engine::prompt_prefixes() { return state_->prompt_prefixes(); }
-SnapshotIo Engine::carrier() { return state_->carrier(); }
+SnapshotIo Engine::snapshot_io() { return state_->snapshot_io(); }
 void Engine::add_tier(const std::string& name, std::unique_ptr<Storage> storage,
                       const TierOptions& options) {
   state_->add_tier(name, std::move(storage), options);

@@ -170,7 +170,7 @@ class Engine {
   /// valid until the next step().
   PrefixCache& prefixes();
   MemoryPool& pool();
-  SnapshotIo carrier();
+  SnapshotIo snapshot_io();
   /// The snapshots of prompts in memory of their own; null: there is one memory.
   PrefixCache* prompt_prefixes();
 

@@ -191,9 +191,9 @@ const SessionText text{.fingerprint = {{"model", "this"}}, .app = "turns"};
 /// Everything is saved by the one and loaded by the other.
 void move_over(Life& from, Life& to, const std::vector<Tokens>& sequences,
                const std::filesystem::path& path, bool has_room) {
-  const SessionTransfer saved = write_session(path, text, from.carrier, sequences);
+  const SessionTransfer saved = write_session(path, text, from.snapshot_io, sequences);
   CHECK(saved.snapshots == from.engine.usage().snapshots);
-  const SessionTransfer restored = restore_session(path, text.fingerprint, to.carrier);
+  const SessionTransfer restored = restore_session(path, text.fingerprint, to.snapshot_io);
   CHECK(restored.refused == "");
   if (!has_room) return;
   CHECK(restored.left_out == 0);

@@ -128,7 +128,7 @@ struct Life {
                 .prefixes = {.enabled = setting.remembers, .branch_tokens_min = 4},
                 .shared_tokens_min = 8,
                 .audit = true}),
-        carrier(engine.carrier()) {}
+        snapshot_io(engine.snapshot_io()) {}
 
   void run() {
     while (!engine.idle()) engine.step();
@@ -145,7 +145,7 @@ struct Life {
   ModelRunner runner;
   Witness witness;
   Engine engine;
-  SnapshotIo carrier;
+  SnapshotIo snapshot_io;
   Answers answers;
 
  private:

@@ -49,13 +49,14 @@ struct SessionTransfer {
 /// once. Writes at most `bytes_max` bytes of these. Between steps. Throws Error(runtime) when the
 /// file can't be written; the old file then stays.
 SessionTransfer write_session(const std::filesystem::path& path, const SessionText& text,
-                              SnapshotIo& carrier, std::span<const std::vector<TokenId>> sequences,
+                              SnapshotIo& snapshot_io,
+                              std::span<const std::vector<TokenId>> sequences,
                               std::uint64_t bytes_max = ~std::uint64_t{0});
 
 /// Puts the snapshots of a session back into the prefix tree: a prompt that starts with their
 /// tokens resumes from them. The fingerprint of the file has to equal `here`. Others are evicted
 /// for them where the pool has no room. Between steps.
 SessionTransfer restore_session(const std::filesystem::path& path, const Fingerprint& here,
-                                SnapshotIo& carrier);
+                                SnapshotIo& snapshot_io);
 
 }  // namespace hyb
