@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "core/engine/engine.h"
+#include "core/engine/engine_usage.h"
 #include "core/engine/request.h"
 #include "core/engine/runner.h"
 #include "core/engine/scheduler.h"
