@@ -189,7 +189,7 @@ EngineState::EngineState(Runner& runner, const Tokenizer* tokenizer, const Engin
     return runner_->commit(superblock, may_create);
   });
   if (options.speculation.is_on) {
-    speculation_.emplace(options.speculation, prefixes_, scheduler_, now_,
+    speculation_.emplace(options.speculation, prefixes_, scheduler_.step_plan(), now_,
                          [this](Step& step) { return model_drafts(step); });
   }
   if (options.link != nullptr) {

@@ -4,9 +4,9 @@
 #include <exception>
 #include <span>
 
+#include "core/engine/engine_limits.h"
 #include "core/engine/engine_options.h"
 #include "core/engine/engine_usage.h"
-#include "core/engine/engine_limits.h"
 #include "core/engine/handovers.h"
 #include "core/engine/runner.h"
 #include "core/engine/scheduler.h"
