@@ -363,7 +363,7 @@ void EngineState::audit() const {
     require(active.unfinished > 0, "engine: a request has unfinished choices");
     found += active.unfinished;
     for (const auto& choice : active.choices) {
-      if (choice != nullptr && choice->tier_lookup_state() == TierLookupState::awaited) ++awaiting;
+      if (choice != nullptr && choice->awaits_snapshot()) ++awaiting;
     }
   }
   const std::size_t held = prompts_ ? prompts_->handovers().waiting() : 0;

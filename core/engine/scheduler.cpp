@@ -55,7 +55,7 @@ std::vector<Sequence*> Scheduler::withdraw(Sequence& sequence) {
 std::vector<Sequence*> Scheduler::unplaced() const {
   std::vector<Sequence*> sequences;
   for (Sequence* const sequence : waiting_) {
-    if (sequence->tier_lookup_state() != TierLookupState::none) continue;
+    if (sequence->wait() != Wait::none) continue;
     if (!checkpoints_.contains(sequence->age().request)) sequences.push_back(sequence);
   }
   return sequences;
@@ -102,7 +102,7 @@ std::vector<Sequence*> Scheduler::about_to_start() const {
   for (Sequence* const sequence : waiting_) {
     if (--places < 0) break;
     if (checkpoints_.contains(sequence->age().request)) continue;
-    if (sequence->tier_lookup_state() != TierLookupState::none) continue;
+    if (sequence->wait() != Wait::none) continue;
     if (!running_.empty()) {
       const Lookup lookup = prefixes_->look_up(sequence->known());
       const MemoryDemand demand = demand_beside_running(*sequence, lookup.resumable);
@@ -128,9 +128,7 @@ std::span<const Assignment> Scheduler::plan(Lane lane, bool others_hold_memory) 
     plan_lane();
   }
   uncommitted_ = pool_->superblocks_uncommitted();
-  const auto waits = [](const Sequence* one) {
-    return one->tier_lookup_state() == TierLookupState::awaited;
-  };
+  const auto waits = [](const Sequence* one) { return one->awaits_snapshot(); };
   require(lane != Lane::all || !plan_.empty() || others_hold_memory ||
               (running_.empty() && std::all_of(waiting_.begin(), waiting_.end(), waits)),
           "scheduler: some sequence can always continue");
@@ -352,7 +350,7 @@ void Scheduler::plan_newcomers() {
       ++followers;
       continue;
     }
-    if (admission == Admission::awaits_tier) {
+    if (admission == Admission::awaits) {
       // Its place is kept, unless nothing would run because of that.
       if (!running_.empty()) ++followers;
       continue;
@@ -477,7 +475,7 @@ Scheduler::Admission Scheduler::admit(Sequence& sequence) {
     if (!running_.empty()) return Admission::no_room;
     checkpoints_.erase(prompt);
   }
-  if (sequence.tier_lookup_state() == TierLookupState::awaited) return Admission::awaits_tier;
+  if (sequence.awaits_snapshot()) return Admission::awaits;
   if (sequence.prefix_owner() && is_awaited(*sequence.prefix_owner(), running_))
     return Admission::follows;
   Lookup lookup;

@@ -145,7 +145,7 @@ class Scheduler {
     bool operator()(const Sequence* a, const ArrivalOrder& b) const { return a->age() < b; }
     bool operator()(const ArrivalOrder& a, const Sequence* b) const { return a < b->age(); }
   };
-  enum class Admission : std::uint8_t { started, follows, awaits_tier, no_room };
+  enum class Admission : std::uint8_t { started, follows, awaits, no_room };
 
   void plan_lane();
   bool runs_single_token(const Sequence& sequence) const;

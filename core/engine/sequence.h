@@ -52,8 +52,13 @@ struct PrefixOwner {
   std::int32_t length;  ///< of the prefix: where the owner leaves a snapshot
 };
 
-/// Whether a waiting sequence was looked up in a tier.
-enum class TierLookupState : std::uint8_t { none, awaited, done };
+/// What a waiting sequence waits for, besides memory: what its tokens have elsewhere.
+enum class Wait : std::uint8_t {
+  none,  ///< that was not looked up yet
+  tier,  ///< a snapshot comes from a tier
+  copy,  ///< one is copied from the memory of the other side
+  over   ///< nothing more comes
+};
 
 /// One choice of a request while it runs: its tokens, its memory and its text so far. Memory may be
 /// taken away between steps at any time; the tokens are enough to continue.
@@ -124,11 +129,11 @@ class Sequence {
   bool goes_on_after_next() const {
     return tokens() + 1 < length_last() && !terms_->request.prefill_only;
   }
-  /// Releases its memory; the tier is looked up again.
+  /// Releases its memory; what there is elsewhere is looked up again.
   void release() {
     drop_drafts();
     memory_ = Memory();
-    tier_lookup_state_ = TierLookupState::none;
+    wait_ = Wait::none;
     ++releases_;
   }
   std::int64_t releases() const { return releases_; }
@@ -148,8 +153,9 @@ class Sequence {
   void follow(const std::optional<PrefixOwner>& prefix_owner);
   const std::optional<PrefixOwner>& prefix_owner() const { return prefix_owner_; }
 
-  TierLookupState tier_lookup_state() const { return tier_lookup_state_; }
-  void set_tier_lookup_state(TierLookupState look) { tier_lookup_state_ = look; }
+  Wait wait() const { return wait_; }
+  void set_wait(Wait wait) { wait_ = wait; }
+  bool awaits_snapshot() const { return wait_ == Wait::tier || wait_ == Wait::copy; }
   /// Leading tokens that the tier has seen, with or without a snapshot.
   std::int32_t known_to_tier() const { return known_to_tier_; }
   void set_known_to_tier(std::int32_t tokens) { known_to_tier_ = tokens; }
@@ -229,7 +235,7 @@ class Sequence {
   Memory memory_;
   std::vector<Cut> cuts_;
   std::optional<PrefixOwner> prefix_owner_;
-  TierLookupState tier_lookup_state_ = TierLookupState::none;
+  Wait wait_ = Wait::none;
   std::int32_t known_to_tier_ = 0;
   std::int64_t releases_ = 0;
   bool was_started_ = false;
