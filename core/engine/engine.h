@@ -1,20 +1,25 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "core/engine/accept_drafts.h"
 #include "core/engine/engine_options.h"
 #include "core/engine/engine_usage.h"
+#include "core/engine/lanes.h"
 #include "core/engine/request.h"
+#include "core/engine/requests.h"
 #include "core/engine/runner.h"
-#include "core/memory/pool/memory_pool.h"
-#include "core/memory/prefix/prefix_cache.h"
+#include "core/engine/side.h"
+#include "core/engine/speculation.h"
+#include "core/engine/step_pipeline.h"
+#include "core/memory/prefix/prefill_cost.h"
 
 namespace hyb {
 
-class EngineState;
-class SnapshotIo;
 class SnapshotTier;
 class Storage;
 class Tokenizer;
@@ -24,16 +29,31 @@ struct TierOptions;
 /// Runs many requests at once on one Runner: every command goes through here, and nothing else
 /// holds a Memory. It is called from one thread; the only thread that it starts is a tier's, which
 /// touches a storage and staging buffers alone.
+///
+/// The life of a step. Lanes decides what comes next: it asks the Scheduler of the side in question
+/// for a plan, which has memory reserved in the MemoryPool, and starts sequences from what the
+/// PrefixCache remembers. Speculation adds drafts to the plan. StepPipeline makes the Step of it,
+/// with the pool's open orders, has the runner launch it, and launches the one after it meanwhile,
+/// where that can be foreseen. Its results are applied: each Sequence takes the token that was
+/// drawn for it and says what text is certain, and the scheduler leaves snapshots where some are
+/// wanted. What has ended leaves lanes, drafts and memory. At last Requests delivers text and ends
+/// to sinks. What runs beside, where prompts have a lane of their own, is applied between two
+/// steps.
+///
+/// A step that fails takes no request with it: Side releases the memory that is not known any more,
+/// and its sequences run again from their tokens.
 class Engine {
  public:
   /// `tokenizer` may be null: then there is no text, and stop strings are refused. Runner,
   /// tokenizer and sinks outlive the engine.
   Engine(Runner& runner, const Tokenizer* tokenizer, const EngineOptions& options);
   ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
 
   /// The most tokens one sequence can have: the smaller of options.length_max and what the pools
   /// hold; less after memory had to be released to the device.
-  std::int32_t length_max() const;
+  std::int32_t length_max() const { return length_max_; }
 
   /// Queues a request. Throws Error(usage) at once when it can never run: an empty prompt, a token
   /// id outside the vocabulary, a prompt of more than length_max() - 1 tokens (says by how much),
@@ -67,9 +87,10 @@ class Engine {
   /// pause in which nothing runs. Otherwise as carry_out_orders().
   void prepare_memory();
 
-  bool idle() const;             ///< no request is unfinished, no event undelivered
-  std::int32_t running() const;  ///< sequences that hold memory
-  std::int32_t waiting() const;  ///< sequences that do not
+  /// No request is unfinished, no event undelivered.
+  bool idle() const { return requests_.idle(); }
+  std::int32_t running() const { return lanes_->running(); }  ///< sequences that hold memory
+  std::int32_t waiting() const { return requests_.unfinished() - running(); }  ///< that do not
 
   EngineUsage usage() const;
 
@@ -87,16 +108,54 @@ class Engine {
   /// most once. `name` is for messages, such as "disk tier".
   void add_tier(const std::string& name, std::unique_ptr<Storage> storage,
                 const TierOptions& options);
-  SnapshotTier* tier();  ///< null: there is none
+  SnapshotTier* tier() { return tier_.get(); }  ///< null: there is none
 
   /// From now on every request is recorded (null: no more). The recorder outlives the engine.
-  void record(TraceRecorder* recorder);
+  void record(TraceRecorder* recorder) { requests_.record(recorder); }
 
   /// Checks that every page and slot is accounted for. Throws on a bug of ours.
   void audit() const;
 
  private:
-  std::unique_ptr<EngineState> state_;
+  std::unique_ptr<Lanes> make_lanes(const EngineOptions& options);
+  bool run_step();
+  void finish_step();
+  bool may_run_ahead();
+  void drain(std::optional<RequestId> cancelled = std::nullopt);
+  void finish_beside(std::optional<RequestId> cancelled = std::nullopt);
+  void settle();
+  void carry_out();
+  void recover(const Error& error);
+  void limit_length();
+  void learn_cost(const FinishedStep& done);
+
+  // What becomes of sequences.
+  void apply(const BesideStep& ended, std::optional<RequestId> cancelled = std::nullopt);
+  template <typename Wanted>
+  void apply_results(const FinishedStep& done, const Wanted& is_wanted,
+                     std::optional<RequestId> cancelled = std::nullopt);
+  void apply_result(const FinishedStep& done, const Assignment& entry,
+                    std::optional<std::size_t> row, const BranchResults& branches);
+  void apply_tokens(const FinishedStep& done, const Assignment& entry,
+                    std::optional<std::size_t> row);
+  void apply_drafts(const FinishedStep& done, const Assignment& entry, std::size_t row,
+                    const BranchResults& branches);
+  void finish(Sequence& sequence);
+  void end_with_error(Sequence& sequence, std::string text);
+
+  const Tokenizer* tokenizer_;
+  std::int32_t vocab_, length_asked_;
+  bool audits_;
+  std::function<Clock::time_point()> now_;
+  Side answers_;
+  StepPipeline steps_;
+  std::unique_ptr<Speculation> speculation_;  ///< null: it is off
+  std::unique_ptr<SnapshotTier> tier_;        ///< null: there is none
+  std::unique_ptr<Lanes> lanes_;
+  Requests requests_;
+  std::int32_t length_max_;
+  std::optional<PrefillMeter> prefill_;  ///< empty: the cost of prefill is not measured
+  bool in_step_ = false;
 };
 
 }  // namespace hyb

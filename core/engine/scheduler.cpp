@@ -22,22 +22,17 @@ void Scheduler::add(std::span<Sequence* const> choices) {
     held_[first.age().request].assign(choices.begin() + 1, choices.end());
   }
   waiting_.insert(choices.begin(), choices.end() - static_cast<std::ptrdiff_t>(held));
-  for (Sequence* const sequence : choices) sequence->set_scheduler(this);
   may_start_ = true;
 }
 
 Memory Scheduler::take(Sequence& sequence) {
   require(!sequence.is_under_way() && std::erase(running_, &sequence) > 0,
           "scheduler: one that runs here leaves between steps");
-  sequence.set_scheduler(nullptr);
   may_start_ = true;
   return sequence.take_memory();
 }
 
-void Scheduler::adopt(Sequence& sequence, Memory memory) {
-  sequence.set_scheduler(this);
-  start(sequence, std::move(memory), {});
-}
+void Scheduler::adopt(Sequence& sequence, Memory memory) { start(sequence, std::move(memory), {}); }
 
 std::vector<Sequence*> Scheduler::withdraw(Sequence& sequence) {
   require(waiting_.erase(&sequence) > 0, "scheduler: one that waits here is withdrawn");
@@ -47,9 +42,16 @@ std::vector<Sequence*> Scheduler::withdraw(Sequence& sequence) {
     all.insert(all.end(), held->second.begin(), held->second.end());
     held_.erase(held);
   }
-  for (Sequence* const one : all) one->set_scheduler(nullptr);
   may_start_ = true;
   return all;
+}
+
+bool Scheduler::has(const Sequence& sequence) const {
+  const ArrivalOrder age = sequence.age();
+  const auto held = held_.find(age.request);
+  return std::binary_search(running_.begin(), running_.end(), age, Older{}) ||
+         waiting_.contains(age) ||
+         (held != held_.end() && std::ranges::count(held->second, &sequence) > 0);
 }
 
 std::vector<Sequence*> Scheduler::unplaced() const {
@@ -178,15 +180,6 @@ void Scheduler::completed(std::span<const Assignment> plan) {
     pool_->unpin(entry.sequence->memory());
     --under_way_;
   }
-}
-
-void Scheduler::release(std::span<const Assignment> plan) {
-  for (const Assignment& entry : plan) {
-    if (std::erase(running_, entry.sequence) == 0) continue;
-    entry.sequence->release();
-    waiting_.insert(entry.sequence);
-  }
-  may_start_ = true;
 }
 
 /// Whether the sequence's one pending token comes first in the plan.

@@ -64,6 +64,9 @@ class Scheduler {
   /// all of them, in the order for another scheduler's add().
   std::vector<Sequence*> withdraw(Sequence& sequence);
 
+  /// Whether the sequence runs or waits here.
+  bool has(const Sequence& sequence) const;
+
   /// Sequences that run, the oldest first.
   std::span<Sequence* const> sequences() const { return running_; }
   /// Waiting sequences that have not been looked up elsewhere since they were added or preempted.
@@ -109,10 +112,6 @@ class Scheduler {
   /// their memory, which stays where it is.
   void launched(std::span<const Assignment> plan);
   void completed(std::span<const Assignment> plan);
-  /// The completed step failed: its sequences wait to be computed again. It had no orders, so
-  /// nothing else is lost.
-  void release(std::span<const Assignment> plan);
-
   /// While the planned step runs: whether the next plan will have the same sequences, with one
   /// token each that this step draws, unless one of them ends by it. Then memory for it is
   /// reserved, and none of them is about to leave a snapshot.
@@ -121,7 +120,7 @@ class Scheduler {
   /// The sequence ran in a step: leaves a snapshot where one is wanted.
   void ran(Sequence& sequence);
 
-  /// A step of the other lane, or of all sequences, failed: those of its plan wait to be computed
+  /// A step failed that is not under way any more: those of its plan wait to be computed
   /// again, and so do those that its orders were to move or fill. Snapshots that its orders were to
   /// fill are dropped. The plan's sequences may be gone.
   void release_failed(std::span<const Assignment> plan, std::span<const Order> orders);

@@ -17,8 +17,6 @@
 
 namespace hyb {
 
-class Scheduler;
-
 using Clock = std::chrono::steady_clock;
 
 /// What all choices of one request share.
@@ -117,11 +115,6 @@ class Sequence {
   /// A step of the prefill lane runs it: its memory stays as it is until that has run.
   bool is_under_way() const { return is_under_way_; }
   void set_under_way(bool is_under_way) { is_under_way_ = is_under_way; }
-  /// It was in a step that was lost (StepLost); how many there were by now.
-  int lose_step() { return ++lost_steps_; }
-  /// The scheduler that has it; null: it is on its way to another one.
-  Scheduler* scheduler() const { return scheduler_; }
-  void set_scheduler(Scheduler* scheduler) { scheduler_ = scheduler; }
   /// Where prompts have a lane of their own: whether it runs in the other one, that of answers. Its
   /// first token is drawn where the last token of its prompt ran.
   bool decodes() const { return pending() == 1 && !is_unanswered(); }
@@ -219,7 +212,6 @@ class Sequence {
   std::string flush();
 
   const RequestTerms* terms_;
-  Scheduler* scheduler_ = nullptr;
   std::int32_t choice_;
   std::int32_t prompt_tokens_;
   SamplingParams sampling_;
@@ -240,7 +232,6 @@ class Sequence {
   std::int64_t releases_ = 0;
   bool was_started_ = false;
   bool is_under_way_ = false;
-  int lost_steps_ = 0;
   bool reuse_is_tracked_ = false;
   bool holds_at_prompt_end_ = false;
   bool finished_ = false;

@@ -35,7 +35,8 @@ struct Assignment {
 };
 
 /// The plan of a step while it is made: what is assigned, with its memory reserved, and what room
-/// the step has left. Who runs is the scheduler's business, who has drafts that of Speculation.
+/// the step has left. Which sequences run is the scheduler's business, which have drafts that of
+/// Speculation.
 class StepPlan {
  public:
   /// All outlive this; `running` are the sequences that hold memory.
