@@ -496,11 +496,6 @@ bool Handovers::reclaim_prompts() {
   return false;
 }
 
-bool Handovers::holds_prompts() const {
-  return std::ranges::any_of(handovers_,
-                             [](const auto& handover) { return handover->source != nullptr; });
-}
-
 std::int32_t Handovers::sequences() const {
   return static_cast<std::int32_t>(std::ranges::count_if(
       handovers_, [](const auto& handover) { return handover->source != nullptr; }));

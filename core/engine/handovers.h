@@ -56,10 +56,9 @@ class Handovers {
   void lose_prompts();
   void lose_answers();
 
-  /// Holds memory on the side of prompts that the side of answers has yet to get.
-  bool holds_prompts() const;
-  std::int32_t sequences() const;  ///< on their way: on neither side
-  std::size_t waiting() const;     ///< sequences that wait for a snapshot of the other side
+  /// On their way: on neither side. Their memory of prompts is held until that of answers has it.
+  std::int32_t sequences() const;
+  std::size_t waiting() const;  ///< sequences that wait for a snapshot of the other side
   const HandoverStats& stats() const { return stats_; }
 
   /// All that this holds of a side's pool, for audits.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/scoped_flag.h"
 #include "core/engine/trace.h"
 
 namespace hyb {
@@ -40,8 +41,8 @@ std::vector<Sequence*> Requests::choices(RequestId request) const {
 
 void Requests::add_text(const Sequence& sequence, std::string text) {
   if (text.empty()) return;
-  const auto [request, choice] = sequence.age();
-  events_.add_text(*active_.at(request).sink, request, choice, std::move(text));
+  const ArrivalOrder age = sequence.age();
+  events_.push_back({active_.at(age.request).sink, age, std::move(text), std::nullopt});
 }
 
 void Requests::end(const Sequence& sequence, Completion completion) {
@@ -50,10 +51,22 @@ void Requests::end(const Sequence& sequence, Completion completion) {
   if (recorder_ != nullptr && !active.terms.request.prefill_only) {
     recorder_->ended(request, choice, completion.tokens);
   }
-  events_.add_end(*active.sink, request, choice, std::move(completion));
+  events_.push_back({active.sink, {request, choice}, {}, std::move(completion)});
   active.choices[static_cast<std::size_t>(choice)].reset();
   --unfinished_;
   if (--active.unfinished == 0) active_.erase(request);
+}
+
+void Requests::deliver() {
+  if (in_delivery_) return;
+  const ScopedFlag delivering(in_delivery_);
+  while (!events_.empty()) {
+    const Event event = std::move(events_.front());
+    events_.pop_front();
+    const auto [request, choice] = event.sequence;
+    event.completion ? event.sink->on_finish(request, choice, *event.completion)
+                     : event.sink->on_text(request, choice, event.text);
+  }
 }
 
 std::vector<Sequence*> Requests::limit(std::int32_t length_max) {

@@ -2,12 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "core/engine/event_queue.h"
 #include "core/engine/request.h"
 #include "core/engine/sequence.h"
 
@@ -33,10 +34,11 @@ class Requests {
   /// Sequences have at most this many tokens from now on. Returns those that are longer.
   std::vector<Sequence*> limit(std::int32_t length_max);
 
-  /// Calls sinks until they have everything.
-  void deliver() { events_.deliver(); }
+  /// Calls sinks until they have everything, in the order in which it came about. A sink may add to
+  /// that, call this, which then does nothing, or throw: what it throws at counts as delivered.
+  void deliver();
   bool has_events() const { return !events_.empty(); }
-  bool in_delivery() const { return events_.in_delivery(); }
+  bool in_delivery() const { return in_delivery_; }
   /// No request is unfinished, no event undelivered.
   bool idle() const { return unfinished_ == 0 && events_.empty(); }
   std::int32_t unfinished() const { return unfinished_; }  ///< sequences
@@ -54,9 +56,16 @@ class Requests {
     std::vector<std::unique_ptr<Sequence>> choices;  ///< null: ended
     std::size_t unfinished = 0;
   };
+  struct Event {
+    Sink* sink;
+    ArrivalOrder sequence;
+    std::string text;
+    std::optional<Completion> completion;  ///< empty: it is a text
+  };
 
   std::map<RequestId, Active> active_;
-  EventQueue events_;
+  std::deque<Event> events_;
+  bool in_delivery_ = false;
   TraceRecorder* recorder_ = nullptr;
   std::int64_t added_ = 0;
   std::int32_t unfinished_ = 0;

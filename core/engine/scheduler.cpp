@@ -9,7 +9,6 @@
 
 #include "core/base/error.h"
 #include "core/base/ids.h"
-#include "core/engine/prefix_owner.h"
 #include "core/memory/pool/memory_pool.h"
 
 namespace hyb {

@@ -46,7 +46,7 @@ NextStep SeparateLanes::next() {
 
 void SeparateLanes::launch_prompts() {
   const std::span<const Assignment> plan =
-      prompts_.scheduler.plan(Lane::prefill, handovers_.holds_prompts());
+      prompts_.scheduler.plan(Lane::prefill, handovers_.sequences() > 0);
   if (plan.empty()) return;
   answers_->starts(true);
   try {

@@ -153,10 +153,6 @@ class Sequence {
   std::int32_t known_to_tier() const { return known_to_tier_; }
   void set_known_to_tier(std::int32_t tokens) { known_to_tier_ = tokens; }
 
-  /// Draws its next token from the logits after its tokens; `token` is set by the caller. Valid
-  /// until the sequence changes.
-  SampleRow sample_row() const;
-
   /// No token was drawn yet.
   bool is_unanswered() const { return generated() == 0; }
 
@@ -243,5 +239,17 @@ class Sequence {
   Completion completion_;
   Clock::time_point first_span_, first_token_;
 };
+
+/// The running sequence whose prefix `newcomer`, which can resume at `resumable` without it, should
+/// wait for: an older one that has yet to run a prefix that both have, at least `tokens_min` longer
+/// than what can be resumed. The length is one at which that sequence wants a snapshot anyway,
+/// where that costs the newcomer fewer than tokens_min. nullopt: there is none. Only older ones, so
+/// no two wait for each other.
+std::optional<PrefixOwner> prefix_owner_for(const Sequence& newcomer, std::int32_t resumable,
+                                            std::int32_t tokens_min,
+                                            std::span<Sequence* const> running);
+
+/// Whether the owner still runs and has not reached the end of the prefix.
+bool is_awaited(const PrefixOwner& prefix_owner, std::span<Sequence* const> running);
 
 }  // namespace hyb

@@ -6,7 +6,6 @@
 #include <doctest/doctest.h>
 
 #include "core/base/ids.h"
-#include "core/engine/prefix_owner.h"
 #include "core/engine/scheduler.h"
 #include "core/memory/pool/layout.h"
 #include "tests/sim/random.h"
