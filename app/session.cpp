@@ -12,9 +12,9 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "app/device.h"
 #include "app/draft_model.h"
 #include "app/environment.h"
-#include "app/device.h"
 #include "app/generation_config.h"
 #include "app/model_outline.h"
 #include "app/options.h"

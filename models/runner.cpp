@@ -90,11 +90,6 @@ StepLimits limits_of(const Plan& plan, const Geometry& geometry, const RunnerOpt
           .ring_rows = staging_limits(plan, geometry, options).ring_rows()};
 }
 
-/// One row's.
-std::size_t logits_bytes(const Plan& plan) {
-  return static_cast<std::size_t>(plan.vocab) * sizeof(float);
-}
-
 /// On a card the passes of drafts are made in one go.
 bool has_draft_graphs(kernels::Device device, const Plan& plan) {
   return device == kernels::Device::cuda && drafts_in_passes(plan);
@@ -166,8 +161,7 @@ ModelRunner::ModelRunner(kernels::Queue& queue, const Plan& plan, const Weights&
               graph_limits(plan, geometry, options)),
       side_copies_(kernels::make_side_copies(queue, options.side_copies)),
       sample_workspace_(queue.device(), kernels::sample_workspace_bytes(queue.device(), plan.vocab,
-                                                                        queue.threads())),
-      drawn_logits_(queue.device(), logits_bytes(plan)) {
+                                                                        queue.threads())) {
   require(options.memory.layout.ring_tokens <= kernels::discarded_tokens_max,
           "runner: a ring has room for 16 drafts at most");
   const auto rows = static_cast<std::size_t>(step_samples(options));
@@ -189,7 +183,7 @@ Capacity ModelRunner::capacity() const {
 }
 
 std::size_t ModelRunner::workspace_bytes() const {
-  return decoder_.scratch_bytes() + sample_workspace_.bytes() + drawn_logits_.bytes() +
+  return decoder_.scratch_bytes() + sample_workspace_.bytes() +
          staged_bytes(queue_.device(), plan_, geometry_, options_).device;
 }
 
@@ -198,7 +192,7 @@ std::size_t ModelRunner::workspace_bytes(kernels::Device device, const Plan& pla
                                          int threads) {
   return Decoder::scratch_bytes(plan, device, geometry.activation_dtype,
                                 limits_of(plan, geometry, options)) +
-         kernels::sample_workspace_bytes(device, plan.vocab, threads) + logits_bytes(plan) +
+         kernels::sample_workspace_bytes(device, plan.vocab, threads) +
          staged_bytes(device, plan, geometry, options).device;
 }
 
@@ -481,16 +475,6 @@ std::vector<SampledToken> ModelRunner::draw_now(const Tensor& logits) {
   sampler_->ask({});
   const std::span<const SampledToken> drawn = sampler_->answers();
   return {drawn.begin(), drawn.end()};
-}
-
-SampledToken ModelRunner::draw(std::span<const float> logits, const SampleRow& row) {
-  queue_.make_current();
-  require(running_.empty(), "runner: draws are between steps");
-  require(count_of(logits) == options_.vocab_used, "runner: a logit per id that may be drawn");
-  kernels::upload(queue_, drawn_logits_.data(), std::as_bytes(logits));
-  sample_params_ = {row};
-  is_prepared_ = false;
-  return draw_now(drawn_logits_.tensor(0, DType::f32, {1, count_of(logits)})).front();
 }
 
 void ModelRunner::check_draft(const Step& step) const {

@@ -55,7 +55,6 @@ class ModelRunner : public Runner {
   StepResult wait() override;
   bool can_draft() const override { return plan_.draft.has_value(); }
   std::vector<std::vector<SampledToken>> draft(const Step& step) override;
-  SampledToken draw(std::span<const float> logits, const SampleRow& row) override;
   bool commit(SuperblockId superblock, bool may_create) override;
   void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override;
   void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) override;
@@ -124,7 +123,7 @@ class ModelRunner : public Runner {
   StepGraphs graphs_;
   std::unique_ptr<DraftGraphs> draft_graphs_;         ///< a card's, where there is a draft layer
   std::unique_ptr<kernels::SideCopies> side_copies_;  ///< null: there are none
-  kernels::Buffer sample_workspace_, drawn_logits_;
+  kernels::Buffer sample_workspace_;
   std::vector<SampleRow> sample_params_;
   struct RunningStep {
     WorkResult launched;  ///< empty: nothing is sampled

@@ -424,18 +424,6 @@ std::string tree_text(const EngineUsage& usage) {
 
 }  // namespace
 
-std::string kept_logits_text(const PrefixTree& tree) {
-  std::size_t prompts = 0, bytes = 0;
-  for (const Snapshot* snapshot : tree.snapshots()) {
-    if (snapshot->logits.empty()) continue;
-    ++prompts;
-    bytes += snapshot->logits.size() * sizeof(float);
-  }
-  if (prompts == 0) return {};
-  return fmt::format("kept for /regen, outside the budget: logits of {}, {}\n",
-                     counted(prompts, "prompt"), bytes_text(bytes));
-}
-
 std::string tier_text(const SnapshotTier* tier) {
   if (tier == nullptr) return {};
   const TierStats stats = tier->stats();

@@ -101,7 +101,4 @@ std::string memory_text(const MemoryPlan& plan, const EngineUsage& usage);
 /// A line of /mem about the tier, damage included; empty where `tier` is null.
 std::string tier_text(const SnapshotTier* tier);
 
-/// The logits that are kept at ends of prompts, which the budget does not count; empty: none are.
-std::string kept_logits_text(const PrefixTree& tree);
-
 }  // namespace hyb::app

@@ -58,11 +58,11 @@ std::unique_ptr<Input> make_input(const ChatFlags& options, const Environment& e
 /// An interactive chat is saved by default; a script's, only under a name.
 SessionKeeper make_keeper(const ChatFlags& options, Session& session,
                           const Environment& environment, bool is_interactive,
-                          SnapshotIo& carrier) {
+                          SnapshotIo& snapshot_io) {
   std::optional<SessionFolder> folder;
   if (environment.data_folder) folder.emplace(*environment.data_folder / "sessions");
   return {std::move(folder), session_origin(session), is_interactive && !options.no_history,
-          &carrier};
+          &snapshot_io};
 }
 
 /// What can be refused without reading weights is refused first.
@@ -172,11 +172,11 @@ int chat_main(const ChatFlags& options) {
   Session session = open_session(options, environment);
   const bool is_interactive = is_terminal(Stream::input);
   Engine& engine = session.engine();
-  SnapshotIo carrier = engine.carrier();
+  SnapshotIo snapshot_io = engine.snapshot_io();
   const models::Model& model = session.model();
-  carrier.set_draft_bytes(
+  snapshot_io.set_draft_bytes(
       models::draft_unit_bytes(model.plan, model.geometry, session.memory().pools));
-  SessionKeeper keeper = make_keeper(options, session, environment, is_interactive, carrier);
+  SessionKeeper keeper = make_keeper(options, session, environment, is_interactive, snapshot_io);
   Chat chat(session, keeper, options.generation,
             {.is_interactive = is_interactive && is_terminal(Stream::error),
              .view = stdout_view(environment, options.shows_thoughts),

@@ -111,7 +111,7 @@ TreePolicy::TreePolicy(const ReplayShape& shape, const PolicyOptions& options)
       step_tokens_(shape.windows.empty() ? length_endless : prompt_chunk_tokens),
       pool_(options.layout != nullptr ? *options.layout : byte_layout(shape, options, kinds_)),
       cache_(pool_, cache_options(shape, options)),
-      carrier_(pool_, no_bytes_, cache_, 0, [this] { pool_.take_orders(); }) {
+      snapshot_io_(pool_, no_bytes_, cache_, [this] { pool_.take_orders(); }) {
   if (options.host_bytes == 0) return;
   host_.emplace(pool_.layout(), options.host_bytes, cache_.options().cost);
   cache_.on_evict([this](std::span<const TokenId> key, const Snapshot& snapshot) {
@@ -187,7 +187,7 @@ bool TreePolicy::advance(Memory& memory, std::int32_t length) {
 
 Served TreePolicy::serve(const RequestTokens& tokens) {
   const std::span<const TokenId> all(tokens.all);
-  if (host_) host_->fetch(carrier_, tokens.prompt(), cache_.look_up(tokens.prompt()).resumable);
+  if (host_) host_->fetch(snapshot_io_, tokens.prompt(), cache_.look_up(tokens.prompt()).resumable);
   std::optional<Memory> memory;
   const Lookup lookup = resume(tokens.prompt(), memory);
   if (!memory) return {};

@@ -50,7 +50,7 @@ class TreePolicy final : public CachePolicy {
   MemoryPool pool_;
   PrefixCache cache_;
   NoBytes no_bytes_;
-  SnapshotIo carrier_;
+  SnapshotIo snapshot_io_;
   std::optional<HostTier> host_;
   std::vector<bool> page_is_reused_;  ///< by page
   CacheCounters counters_;

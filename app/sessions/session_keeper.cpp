@@ -50,11 +50,11 @@ Conversation filtered(const Conversation& from, Keeps keeps) {
 }  // namespace
 
 SessionKeeper::SessionKeeper(std::optional<SessionFolder> folder, SessionOrigin origin,
-                             bool saves_unnamed, SnapshotIo* carrier)
+                             bool saves_unnamed, SnapshotIo* snapshot_io)
     : folder_(std::move(folder)),
       origin_(std::move(origin)),
       saves_unnamed_(saves_unnamed),
-      carrier_(carrier) {}
+      snapshot_io_(snapshot_io) {}
 
 const SessionFolder& SessionKeeper::need_folder() const {
   if (folder_) return *folder_;
@@ -78,12 +78,12 @@ void SessionKeeper::write(const std::string& name, const Saving& saving, Extent 
                              .record = {.model = origin_.model,
                                         .saved_s = std::time(nullptr),
                                         .conversation = saving.conversation}};
-  if (carrier_ == nullptr || !saving.sequences) {
+  if (snapshot_io_ == nullptr || !saving.sequences) {
     need_folder().write(name, session, nullptr);
     return;
   }
   const bool is_all = extent == Extent::all;
-  const SessionMemory memory{.carrier = *carrier_,
+  const SessionMemory memory{.snapshot_io = *snapshot_io_,
                              .sequences = saving.sequences(is_all),
                              .bytes_max = is_all ? ~std::uint64_t{0} : turn_bytes_max};
   need_folder().write(name, session, &memory);
@@ -162,8 +162,8 @@ SessionKeeper::Loaded SessionKeeper::load(const std::string& name) {
 }
 
 void SessionKeeper::restore(const std::string& name, Loaded& loaded) {
-  if (carrier_ == nullptr) return;
-  const SessionTransfer restored = need_folder().restore(name, origin_.fingerprint, *carrier_);
+  if (snapshot_io_ == nullptr) return;
+  const SessionTransfer restored = need_folder().restore(name, origin_.fingerprint, *snapshot_io_);
   loaded.restored = restored.length;
   if (restored.refused.empty()) return;
   loaded.remark = fmt::format("{}; the conversation is prefilled again", restored.refused);

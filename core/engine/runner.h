@@ -51,7 +51,7 @@ struct Span {
 struct Step {
   std::vector<Order> orders;
   std::vector<Span> spans;
-  bool keep_logits = false;
+  bool keep_logits = false;  ///< for what compares runners; the engine keeps none
   /// Whether what only Runner::draft reads of these tokens is wanted. Where it is not, a runner may
   /// leave it out: then drafts find nothing there, as in a session that had no drafts.
   bool draft_entries = true;
@@ -140,11 +140,6 @@ class Runner : public UnitBytes {
   /// the pages with room for the drafts; write_slot is no_slot. Slots and rings are read alone, and
   /// of pages nothing changes below the span's position. Throws as run() does.
   virtual std::vector<std::vector<SampledToken>> draft(const Step& step);
-
-  /// Draws from logits that an earlier step returned for a row, of which `logits` has the first
-  /// capacity().vocab: the token that the step would have drawn with these parameters. Between
-  /// steps; row.token means nothing. Only called where requests keep logits.
-  virtual SampledToken draw(std::span<const float> logits, const SampleRow& row);
 
   /// Whether the device has memory for a superblock, so that its next owner gets it for sure. Where
   /// it has none and `may_create`, tries to allocate some. A step may be running. The default: it

@@ -224,7 +224,6 @@ void check_same(const WorkerIdentity& engine, const WorkerIdentity& worker) {
 
 OwnedStep::OwnedStep(const Message& message) {
   MessageReader reader(message, MessageKind::step);
-  step_.keep_logits = reader.take_bool();
   step_.draft_entries = reader.take_bool();
   const std::size_t spans = reader.take_count(span_bytes_least);
   for (std::size_t i = 0; i < spans; ++i) {
@@ -280,9 +279,9 @@ Message hello_message(const WorkerIdentity& identity) {
 }
 
 Message step_message(std::uint64_t epoch, const Step& step) {
-  require(step.orders.empty(), "worker message: the engine's own runner carries out orders");
+  require(step.orders.empty() && !step.keep_logits,
+          "worker message: the engine's own runner carries out orders and returns logits");
   MessageWriter writer(MessageKind::step, epoch);
-  writer.add(step.keep_logits);
   writer.add(step.draft_entries);
   writer.add_count(step.spans.size());
   for (const Span& span : step.spans) add_span(writer, span);
@@ -298,7 +297,6 @@ Message result_message(std::uint64_t epoch, const StepResult& result) {
     writer.add(sampled.logprob);
     writer.add_list(std::span<const TokenLogprob>(sampled.top.begin(), sampled.top.end()));
   }
-  writer.add_list(std::span<const float>(result.logits));
   writer.add(result.draft_entry_seconds);
   return writer.take();
 }
@@ -348,7 +346,6 @@ StepResult read_result(const Message& message) {
     sampled.logprob = reader.take<float>();
     sampled.top = take_top(reader);
   }
-  result.logits = reader.take_list<float>();
   result.draft_entry_seconds = reader.take<double>();
   reader.end();
   return result;

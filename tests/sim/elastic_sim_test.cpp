@@ -148,13 +148,11 @@ class Lane final : public Runner {
   [[noreturn]] static void refuse() { throw Violation("the other lane's runner has the units"); }
   void do_span() {
     const Step& step = step_->step;
-    const Step piece = {
-        .orders = {}, .spans = {step.spans[done_++]}, .keep_logits = step.keep_logits};
+    const Step piece = {.orders = {}, .spans = {step.spans[done_++]}};
     if (failure_ != nullptr) return;
     try {
       const StepResult result = runner_->run(piece);
       result_.sampled.insert(result_.sampled.end(), result.sampled.begin(), result.sampled.end());
-      result_.logits.insert(result_.logits.end(), result.logits.begin(), result.logits.end());
     } catch (...) {
       failure_ = std::current_exception();
     }

@@ -48,10 +48,6 @@ std::uint64_t output_of(const ToyModel& model, std::int32_t positions, std::uint
 SampledToken draw(const ToyModel& model, std::uint64_t output, const SamplingParams& params,
                   std::uint64_t count);
 
-/// An output as a row of logits, 16 bits in each of the first four, and back.
-void add_logits(std::uint64_t output, std::int32_t vocab, std::vector<float>& logits);
-std::uint64_t output_in(std::span<const float> logits);
-
 /// The meaning of the model: one sequence, plain vectors, no pages, slots, chunks or steps.
 class NaiveToy {
  public:

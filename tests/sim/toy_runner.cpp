@@ -385,7 +385,6 @@ void ToyRunner::run_span(const Step& step, const Span& planned, StepResult& resu
                                                                        : row.draw;
       const std::uint64_t output = output_of(model_, position + 1, state, key);
       result.sampled.push_back(sim::draw(model_, output, *row.params, count));
-      if (step.keep_logits) add_logits(output, capacity_.vocab, result.logits);
     }
   }
   if (!model_.recurrence) return;
@@ -461,12 +460,6 @@ std::vector<std::vector<SampledToken>> ToyRunner::draft(const Step& step) {
   }
   if (is_failing) throw StepFailure();
   return drafts;
-}
-
-SampledToken ToyRunner::draw(std::span<const float> logits, const SampleRow& row) {
-  rule(std::ssize(logits) == capacity_.vocab, "logits are drawn from whole");
-  ++draws;
-  return sim::draw(model_, output_in(logits), *row.params, row.draw);
 }
 
 std::uint64_t ToyRunner::state_before(const Span& span) const {

@@ -43,8 +43,8 @@ class Fixture {
         prefixes_(pool_, {.enabled = false}),
         scheduler_(pool_, prefixes_,
                    {.sequences_max = 1, .chunk_tokens = 16, .step_tokens = 16, .step_samples = 16}),
-        speculation_({.is_on = true, .drafts = drafts, .drafter = &drafter}, prefixes_, scheduler_,
-                     [this] { return drafter.now; }, {}) {
+        speculation_({.is_on = true, .drafts = drafts, .drafter = &drafter}, prefixes_,
+                     scheduler_.step_plan(), [this] { return drafter.now; }, {}) {
     terms_.id = RequestId{1};
     terms_.request.prompt = std::vector<TokenId>(4, TokenId{2});
     terms_.request.max_tokens = 1000;

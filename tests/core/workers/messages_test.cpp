@@ -29,7 +29,6 @@ std::vector<T> numbers(Random& random, std::size_t count) {
 /// A step, and what its views show.
 struct RandomStep {
   explicit RandomStep(Random& random) {
-    step.keep_logits = random.chance(50);
     step.draft_entries = random.chance(50);
     const std::int32_t spans = random.between(0, 4);
     for (std::int32_t i = 0; i < spans; ++i) add_span(random);
@@ -87,7 +86,6 @@ StepResult random_result(Random& random) {
                .top = {}};
     for (std::int32_t i = random.between(0, 3); i > 0; --i) sampled.top.push_back({TokenId{i}, -2});
   }
-  for (std::int32_t i = random.between(0, 9); i > 0; --i) result.logits.push_back(0.5F);
   result.draft_entry_seconds = random.between(0, 9);
   return result;
 }
@@ -181,7 +179,6 @@ TEST_SUITE("core/workers/messages") {
       message = step_message(17, sent.step);
       CHECK(read_header(message).epoch == 17);
       const OwnedStep read(message);
-      CHECK(read.step().keep_logits == sent.step.keep_logits);
       CHECK(read.step().draft_entries == sent.step.draft_entries);
       CHECK(read.step().orders.empty());
       REQUIRE(read.step().spans.size() == sent.step.spans.size());
@@ -191,7 +188,6 @@ TEST_SUITE("core/workers/messages") {
 
       const StepResult result = random_result(random);
       const StepResult same = read_result(result_message(18, result));
-      CHECK(same.logits == result.logits);
       CHECK(same.draft_entry_seconds == result.draft_entry_seconds);
       REQUIRE(same.sampled.size() == result.sampled.size());
       for (std::size_t i = 0; i < same.sampled.size(); ++i) {
