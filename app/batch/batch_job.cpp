@@ -706,9 +706,9 @@ JobTerms terms_of(const BatchOptions& options, Request defaults, RequestLimits l
 
 int run_batch(const BatchOptions& options) {
   const auto started = std::chrono::steady_clock::now();
-  const InputFile input = scanned_input(options);
   const RunSettings settings = resolve(options.model, read_environment());
   check_idle(options.idle_seconds, settings);
+  const InputFile input = scanned_input(options);
   OpenedJob opened = open_job(options, settings, input);
   const Progress progress = progress_of(input, std::move(opened.marks));
   const auto total = static_cast<std::int64_t>(input.lines().size());
