@@ -183,7 +183,9 @@ class Campaign:
             return f"Exit {outcome.code}"
         if outcome.code != 0 and len(set(outcome.errors())) != 1:
             return f"{len(outcome.errors())} Lines of errors"
-        if outcome.code != 0 and cause.lower() not in outcome.errors()[0].lower():
+        # Of what the system says about itself the error says what it lacked.
+        said = outcome.errors()[0].lower() if outcome.code != 0 else ""
+        if outcome.code != 0 and cause.lower() not in said and "/proc/" not in said:
             return "Another cause"
         found = {"text": self.judge_text, "results": self.judge_results,
                  "session": self.judge_session}[command.kind](command, expected, outcome)
