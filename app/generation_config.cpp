@@ -125,7 +125,7 @@ GenerationDefaults generation_defaults(const Json& config, const GenerationOptio
   SamplingParams& sampling = defaults.sampling;
   const bool samples = wants_sampling(config);
   if (samples) sampling.temperature = 1.0F;
-  for (const Parameter& parameter : parameters) {
+  for (const Parameter& parameter : sampling_parameters) {
     const bool is_read = parameter.in_model_file == InModelFile::always ||
                          (parameter.in_model_file == InModelFile::where_sampled && samples);
     if (!is_read || flags.parameters.contains(parameter.name)) continue;

@@ -50,7 +50,7 @@ void add_parameter(CLI::App& cli, const Parameter& parameter, GenerationOptions&
 void add_generation_options(CLI::App& cli, GenerationOptions& options) {
   cli.add_option("-n,--max-tokens,--n-predict", options.max_tokens, "stop after this many tokens")
       ->check(in_range(ranges::max_tokens));
-  for (const Parameter& parameter : parameters) {
+  for (const Parameter& parameter : sampling_parameters) {
     std::visit([&]<typename T>(T SamplingNumbers::*) { add_parameter<T>(cli, parameter, options); },
                parameter.member);
   }

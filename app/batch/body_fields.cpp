@@ -160,9 +160,9 @@ constexpr auto refused = std::to_array<std::string_view>({"allowed_token_ids",
                                                           "web_search_options"});
 
 constexpr auto obeyed = [] {
-  std::array<std::string_view, obeyed_alone.size() + parameters.size()> names;
+  std::array<std::string_view, obeyed_alone.size() + sampling_parameters.size()> names;
   const auto end = std::ranges::copy(obeyed_alone, names.begin()).out;
-  std::ranges::transform(parameters, end, &Parameter::name);
+  std::ranges::transform(sampling_parameters, end, &Parameter::name);
   return names;
 }();
 

@@ -176,7 +176,7 @@ void apply_body(const Json& body, Request& request) {
   static_cast<void>(think_of(body));
   SamplingParams& sampling = request.sampling;
   take_max_tokens(body, request);
-  for (const Parameter& parameter : parameters) {
+  for (const Parameter& parameter : sampling_parameters) {
     std::visit([&](auto member) { take(body, parameter.name, sampling.*member); },
                parameter.member);
   }

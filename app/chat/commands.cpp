@@ -252,7 +252,7 @@ std::string show(const GenerationOptions& options, const SamplingParams& params,
 
 std::vector<std::string_view> setting_names() {
   std::vector<std::string_view> names;
-  for (const Parameter& parameter : parameters) names.push_back(parameter.name);
+  for (const Parameter& parameter : sampling_parameters) names.push_back(parameter.name);
   names.push_back(length_setting);
   return names;
 }

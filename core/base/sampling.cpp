@@ -41,7 +41,7 @@ void check_bias(std::vector<LogitBias> bias, std::int32_t vocab) {
 }  // namespace
 
 void check(const SamplingParams& params, std::int32_t vocab) {
-  for (const Parameter& parameter : parameters) {
+  for (const Parameter& parameter : sampling_parameters) {
     std::visit([&](auto member) { check_range(parameter.name, params.*member, parameter.range); },
                parameter.member);
   }

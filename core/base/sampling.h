@@ -106,7 +106,7 @@ struct Parameter {
 
 /// All there are, in the order of help and listings. Command lines, bodies of requests, /set,
 /// generation_config.json and check() go by this table.
-inline constexpr auto parameters = std::to_array<Parameter>({
+inline constexpr auto sampling_parameters = std::to_array<Parameter>({
     {"temperature",
      &SamplingNumbers::temperature,
      {0, 100},
@@ -155,8 +155,8 @@ inline constexpr auto parameters = std::to_array<Parameter>({
 
 /// Null: there is none of this name.
 constexpr const Parameter* find_parameter(std::string_view name) {
-  const auto found = std::ranges::find(parameters, name, &Parameter::name);
-  return found == parameters.end() ? nullptr : &*found;
+  const auto found = std::ranges::find(sampling_parameters, name, &Parameter::name);
+  return found == sampling_parameters.end() ? nullptr : &*found;
 }
 
 /// Throws Error(usage) naming the parameter, its range and the value. `vocab` bounds token ids.

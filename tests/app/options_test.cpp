@@ -219,7 +219,7 @@ TEST_SUITE("app/options") {
       CHECK(body_error(body).empty() == one.is_good);
     }
     // Every parameter of the table is a flag and a field of bodies.
-    for (const Parameter& parameter : parameters) {
+    for (const Parameter& parameter : sampling_parameters) {
       const std::string name(parameter.name);
       std::string flag = "--" + name + "=1";
       std::replace(flag.begin(), flag.end(), '_', '-');
