@@ -281,7 +281,7 @@ void add_speculation_options(CLI::App& cli, SpeculationFlags& flags) {
                  "it are, or the folder of an EAGLE-3 or DFlash head that was trained for this "
                  "model")
       ->type_name("MODEL");
-  add_choice(cli, "--draft-steps", flags.drafts, words::draft_steps,
+  add_choice(cli, "--draft-steps", flags.draft_steps, words::draft_steps,
              "most guesses of an answer in a step, one after the other: 1 to 7, or auto, which "
              "goes by how many were right and by the times of steps");
   cli.add_option("--draft-branches", flags.branches,

@@ -113,11 +113,11 @@ struct PoolOptions {
 /// Drafts of tokens, which are verified and never change an answer.
 struct SpeculationFlags {
   DraftSource source = DraftSource::automatic;
-  std::string draft_model;    ///< as ModelOptions::model, or a head; empty: none
-  std::int32_t drafts = 0;    ///< of an answer in a step, one after the other: 1 to 7; 0: auto
-  std::int32_t branches = 1;  ///< tokens that are tried in one place; more than 1: a tree
-  std::int32_t rows = 0;      ///< TreeLimits::rows; 0: twice what the drafts alone take
-  bool is_heeded = false;     ///< else auto loads no draft layer
+  std::string draft_model;       ///< as ModelOptions::model, or a head; empty: none
+  std::int32_t draft_steps = 0;  ///< of an answer in a step, one after the other: 1 to 7; 0: auto
+  std::int32_t branches = 1;     ///< tokens that are tried in one place; more than 1: a tree
+  std::int32_t rows = 0;         ///< TreeLimits::rows; 0: twice what the drafts alone take
+  bool is_heeded = false;        ///< else auto loads no draft layer
 };
 
 /// Prompts beside answers, each with threads or a card's streams of their own.

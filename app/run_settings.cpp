@@ -51,15 +51,15 @@ TreeLimits tree_of(const SpeculationFlags& flags) {
     }
     return {};
   }
-  if (flags.drafts == 0) {
+  if (flags.draft_steps == 0) {
     refuse("--draft-branches: say how deep the tree is with --draft-steps, from 1 to 7");
   }
-  const std::int32_t alone = 1 + flags.drafts;
+  const std::int32_t alone = 1 + flags.draft_steps;
   if (flags.rows > 0 && flags.rows < alone) {
     refuse(
         fmt::format("--draft-tokens {}: --draft-steps {} alone takes {}, with the token before "
                     "the guesses",
-                    flags.rows, flags.drafts, alone));
+                    flags.rows, flags.draft_steps, alone));
   }
   return {.branches = flags.branches, .rows = flags.rows > 0 ? flags.rows : 2 * alone};
 }
@@ -70,7 +70,7 @@ Drafts drafts_of(const SpeculationFlags& flags, bool are_exact) {
   Drafts drafts = {.source = source_of(flags),
                    .model = flags.draft_model,
                    .is_named = flags.source != DraftSource::automatic,
-                   .steps = flags.drafts,
+                   .draft_steps = flags.draft_steps,
                    .tree = tree_of(flags)};
   const bool is_auto = drafts.source == DraftSource::automatic;
   if (!are_exact && is_auto) drafts.source = DraftSource::off;
@@ -82,7 +82,7 @@ Drafts drafts_of(const SpeculationFlags& flags, bool are_exact) {
                     word_of(words::spec, drafts.source)));
   }
   drafts.may_load_layer = is_auto && flags.is_heeded;
-  drafts.most = drafts_max;
+  drafts.drafts_room = drafts_max;
   return drafts;
 }
 

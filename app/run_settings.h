@@ -22,12 +22,12 @@ namespace hyb::app {
 struct Drafts {
   /// Off where auto may draft nothing; draft where --draft-model is given alone, whatever it is.
   DraftSource source = DraftSource::off;
-  std::string model;            ///< of the sources that have one
-  bool is_named = false;        ///< --spec says the source: a model of another kind is an error
-  bool may_load_layer = false;  ///< a draft layer of the model's files, where there is one
-  std::int32_t steps = 0;       ///< of an answer in a step, one after the other; 0: as it pays
-  std::int32_t most = 0;        ///< that there is room for
-  TreeLimits tree = {};         ///< of these
+  std::string model;             ///< of the sources that have one
+  bool is_named = false;         ///< --spec says the source: a model of another kind is an error
+  bool may_load_layer = false;   ///< a draft layer of the model's files, where there is one
+  std::int32_t draft_steps = 0;  ///< of an answer in a step, one after the other; 0: as it pays
+  std::int32_t drafts_room = 0;  ///< that there is room for
+  TreeLimits tree = {};          ///< of these
 
   /// Whether `source` takes what --draft-model names.
   bool has_model() const;

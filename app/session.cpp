@@ -97,7 +97,7 @@ Session::Parts::Parts(const RunSettings& resolved, const SessionShape& wanted,
       outline(outline_of(
           resolved, {.sequences = wanted.sequences_max, .answer_tokens = wanted.answer_tokens})) {
   const ModelSource& source = settings.source;
-  shape.drafts = settings.drafts.most;
+  shape.drafts_room = settings.drafts.drafts_room;
   shape.tree = settings.drafts.tree;
   check_loadable(source, settings);
   check_lanes(settings, outline.head.has_value());
@@ -194,8 +194,8 @@ bool Session::Parts::is_exact() const {
 }
 
 SpeculationOptions Session::Parts::speculation_options() const {
-  return {.is_on = shape.drafts > 0,
-          .drafts = settings.drafts.steps,
+  return {.is_on = shape.drafts_room > 0,
+          .draft_steps = settings.drafts.draft_steps,
           .branches = shape.tree.branches,
           .rows = shape.tree.rows,
           .drafter = draft_model.get(),
@@ -475,7 +475,7 @@ Budget budget_of(const RunSettings& settings) {
       device, {.threads = 0, .isa = {}, .batch_invariant = settings.batch_invariant});
   budget.mapping = settings.mapping;
   budget.packed_snapshots = settings.reuse.snapshots == Precision::int8;
-  budget.drafts = settings.drafts.most;
+  budget.drafts_room = settings.drafts.drafts_room;
   budget.tree = settings.drafts.tree;
   if (!settings.lanes || settings.lanes->have_two_cards()) return budget;
   budget.prefill_threads = settings.lanes->prefill.threads;
@@ -489,14 +489,14 @@ namespace {
 /// Rows of logits take memory, so not all of many sequences have the most drafts.
 std::int32_t step_samples_of(const SessionShape& shape) {
   constexpr std::int32_t draft_rows_max = 56;
-  const std::int32_t each = std::max(shape.drafts, shape.tree.rows - 1);
+  const std::int32_t each = std::max(shape.drafts_room, shape.tree.rows - 1);
   return shape.sequences_max + std::min(each * shape.sequences_max, draft_rows_max);
 }
 
 /// Each runs two tokens at least.
 std::int32_t step_branches_of(const SessionShape& shape) {
   constexpr std::int32_t branches_max = 32;
-  if (shape.drafts == 0 || shape.tree.branches == 1) return 0;
+  if (shape.drafts_room == 0 || shape.tree.branches == 1) return 0;
   return std::min(shape.tree.rows / 2 * shape.sequences_max, branches_max);
 }
 
@@ -506,7 +506,7 @@ models::RunnerOptions runner_options(const models::Plan& plan, const MemoryPlan&
                                      const SessionShape& shape) {
   return {.memory = memory.pools,
           .step_tokens = memory.chunk_tokens + shape.sequences_max,
-          .step_rows = shape.sequences_max,
+          .sequences_max = shape.sequences_max,
           .positions_max = memory.length_max,
           .vocab_used = plan.vocab,
           .mapping = memory.mapping,
@@ -633,9 +633,10 @@ MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometr
     memory.workspace = workspace_bytes(plan, geometry, budget, runner, threads);
     memory.pinned = pinned_bytes(plan, geometry, budget, runner);
   };
-  if (shape.drafts > 0 && geometry.slot_bytes > 0) {  // before pools are cut: they will have rings
+  if (shape.drafts_room > 0 &&
+      geometry.slot_bytes > 0) {  // before pools are cut: they will have rings
     memory.pools.layout.rings.per_superblock = 1;
-    memory.pools.layout.ring_tokens = shape.drafts;
+    memory.pools.layout.ring_tokens = shape.drafts_room;
   }
   set_workspace();
   const std::size_t fixed = memory.weights + memory.workspace + memory.library;
@@ -654,7 +655,7 @@ MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometr
   models::MemoryLayoutOptions options;
   options.pool_bytes = std::min(left - memory.process, budget.pool_bytes) / memories;
   options.packed = budget.packed_snapshots;
-  options.ring_tokens = shape.drafts;
+  options.ring_tokens = shape.drafts_room;
   options.handle_bytes_min = kernels::handle_bytes_min(budget.device);
   options.driver_calls_max = budget.driver_calls_max;
   if (budget.mapping.mode == kernels::MapMode::flat) {
@@ -878,7 +879,7 @@ MemoryPlan Fit::plan(std::int32_t context, std::int32_t sequences) const {
   return plan_memory(outline_->plan, outline_->geometry, budget_, context, threads_,
                      {.sequences_max = sequences,
                       .chunk_tokens = chunk_tokens_,
-                      .drafts = budget_.drafts,
+                      .drafts_room = budget_.drafts_room,
                       .tree = budget_.tree});
 }
 

@@ -37,7 +37,7 @@ struct SessionShape {
   /// What counts is when all is done, not how long an answer waits for a prompt.
   bool prefers_throughput = false;
   std::size_t host_tier_bytes = 0;  ///< all that a host tier may take, its pinned memory included
-  std::int32_t drafts = 0;          ///< most of a sequence in a step
+  std::int32_t drafts_room = 0;     ///< most of a sequence in a step
   TreeLimits tree = {};             ///< of these drafts
 };
 
@@ -89,7 +89,7 @@ struct Budget {
   models::DeviceRates rates{};  ///< a card's
   kernels::SuperblockMapOptions mapping{};
   bool packed_snapshots = false;  ///< the pools have room for int8 snapshots
-  std::int32_t drafts = 0;        ///< most of a sequence in a step, of --spec
+  std::int32_t drafts_room = 0;   ///< most of a sequence in a step, of --spec
   TreeLimits tree = {};           ///< of these
   int prefill_threads = 0;  ///< of a lane of their own for prompts, beside the others; 0: none
   int memories = 1;         ///< pools of equal size that pool_bytes are for

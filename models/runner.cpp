@@ -27,11 +27,11 @@ constexpr std::int32_t cuts_max = 16;
 /// One for each sequence, and the cuts of chunks; without recurrent state there are none. Branches
 /// of drafts come on top.
 std::int32_t step_spans(const Geometry& geometry, const RunnerOptions& options) {
-  return options.step_rows + (geometry.slot_bytes > 0 ? cuts_max : 0);
+  return options.sequences_max + (geometry.slot_bytes > 0 ? cuts_max : 0);
 }
 
 std::int32_t step_samples(const RunnerOptions& options) {
-  return std::max(options.step_rows, options.step_samples);
+  return std::max(options.sequences_max, options.step_samples);
 }
 
 bool drafts_in_blocks(const Plan& plan) { return plan.draft && plan.draft->dflash; }
@@ -59,31 +59,31 @@ StepStaging::Limits staging_limits(const Plan& plan, const Geometry& geometry,
                                    const RunnerOptions& options) {
   const MemoryLayout& layout = options.memory.layout;
   const bool has_rings = layout.rings.per_superblock > 0;
-  return {.tokens = options.step_tokens,
+  return {.step_tokens = options.step_tokens,
           .spans = staged_spans(plan, geometry, options),
           .rows = step_samples(options),
           .pages = (options.positions_max + geometry.page_tokens - 1) / geometry.page_tokens + 1,
           .groups = static_cast<std::int64_t>(layout.groups.size()),
-          .ring_spans = has_rings ? options.step_rows + options.step_branches : 0,
+          .ring_spans = has_rings ? options.sequences_max + options.step_branches : 0,
           .ring_tokens = has_rings ? layout.ring_tokens : 0,
           .hidden_group = hidden_group(geometry, options.memory),
           .page_tokens = geometry.page_tokens,
           .has_blocks = drafts_in_blocks(plan),
-          .draft_spans = drafts_in_passes(plan) ? options.step_rows : 0};
+          .draft_spans = drafts_in_passes(plan) ? options.sequences_max : 0};
 }
 
 StepGraphs::Limits graph_limits(const Plan& plan, const Geometry& geometry,
                                 const RunnerOptions& options) {
   const StepStaging::Limits limits = staging_limits(plan, geometry, options);
   // Of a verify step, whose spans are no pieces of chunks.
-  const std::int64_t spans = options.step_rows + options.step_branches;
-  return {.rows = options.step_rows,
-          .step = {.tokens = limits.tokens, .spans = spans, .samples = limits.rows},
+  const std::int64_t spans = options.sequences_max + options.step_branches;
+  return {.rows = options.sequences_max,
+          .step = {.tokens = limits.step_tokens, .spans = spans, .samples = limits.rows},
           .vocab_used = options.vocab_used};
 }
 
 StepLimits limits_of(const Plan& plan, const Geometry& geometry, const RunnerOptions& options) {
-  return {.tokens = options.step_tokens,
+  return {.step_tokens = options.step_tokens,
           .spans = step_spans(geometry, options) + options.step_branches,
           .rows = step_samples(options),
           .positions = options.positions_max,
@@ -105,7 +105,7 @@ kernels::StagedBytes staged_bytes(kernels::Device device, const Plan& plan,
   };
   add(kernels::device_sampler_bytes(device, step_samples(options)));
   add(kernels::side_copy_bytes(device, options.side_copies));
-  if (has_draft_graphs(device, plan)) add(DraftGraphs::bytes(device, options.step_rows));
+  if (has_draft_graphs(device, plan)) add(DraftGraphs::bytes(device, options.sequences_max));
   return bytes;
 }
 
@@ -169,13 +169,13 @@ ModelRunner::ModelRunner(kernels::Queue& queue, const Plan& plan, const Weights&
   running_.reserve(2);
   if (!has_draft_graphs(queue.device(), plan)) return;
   draft_graphs_ = std::make_unique<DraftGraphs>(queue, decoder_, staging_, recordings_,
-                                                options.step_rows, options.vocab_used);
+                                                options.sequences_max, options.vocab_used);
 }
 
 Capacity ModelRunner::capacity() const {
   return {.memory = options_.memory.layout,
           .step_tokens = options_.step_tokens,
-          .step_rows = options_.step_rows,
+          .sequences_max = options_.sequences_max,
           .vocab = options_.vocab_used,
           .step_spans = step_spans(geometry_, options_),
           .step_samples = step_samples(options_),
@@ -269,7 +269,7 @@ void ModelRunner::check(const Step& step) const {
   }
   const auto with_ring = std::ranges::count_if(step.spans, uses_ring);
   require(tokens <= options_.step_tokens && rows <= step_samples(options_) &&
-              with_ring <= options_.step_rows + options_.step_branches &&
+              with_ring <= options_.sequences_max + options_.step_branches &&
               count_of(step.spans) <= step_spans(geometry_, options_) + options_.step_branches,
           "runner: a step within capacity()");
   if (geometry_.slot_bytes > 0) check_chains(step);
@@ -479,7 +479,7 @@ std::vector<SampledToken> ModelRunner::draw_now(const Tensor& logits) {
 
 void ModelRunner::check_draft(const Step& step) const {
   require(can_draft() && running_.empty(), "runner: what drafts does it between steps");
-  require(count_of(step.spans) <= options_.step_rows, "runner: drafts within capacity()");
+  require(count_of(step.spans) <= options_.sequences_max, "runner: drafts within capacity()");
   for (const Span& span : step.spans) {
     require(span.tokens.size() == 1 && span.samples.size() == 1 && span.drafts > 0 &&
                 span.position > 0 && span.write_slot == no_slot &&

@@ -16,14 +16,14 @@ namespace hyb::models {
 struct RunnerOptions {
   StoreLayout memory;                       ///< cut for this model
   std::int32_t step_tokens;                 ///< most tokens of a step
-  std::int32_t step_rows;                   ///< most sequences of a step
+  std::int32_t sequences_max;               ///< most sequences of a step
   std::int32_t positions_max;               ///< most tokens of a sequence
   std::int32_t vocab_used;                  ///< ids from here on are padding and never sampled
   kernels::SuperblockMapOptions mapping{};  ///< how superblocks are backed by memory
   GraphOptions graphs{};                    ///< on a card
   kernels::SideCopyRoom side_copies = {};   ///< on a card: units under way beside steps
-  std::int32_t step_samples = 0;            ///< most sampled rows; below step_rows: step_rows
-  std::int32_t step_branches = 0;           ///< most branches of drafts of a step
+  std::int32_t step_samples = 0;   ///< most sampled rows; below sequences_max: sequences_max
+  std::int32_t step_branches = 0;  ///< most branches of drafts of a step
 };
 
 /// core's Runner on a real model: stages a step's tables, runs the plan, samples. On a card steps

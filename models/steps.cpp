@@ -135,7 +135,7 @@ std::size_t StepStaging::bytes(const Limits& limits) {
   // blocks, one per group, and 3 per pass of drafts.
   const std::int64_t hidden = limits.hidden_group < 0 ? 0 : 2;
   const std::int64_t blocks = limits.has_blocks ? 1 : 0;
-  const std::int64_t numbers = (2 + hidden) * limits.tokens + (4 + blocks) * limits.spans + 1 +
+  const std::int64_t numbers = (2 + hidden) * limits.step_tokens + (4 + blocks) * limits.spans + 1 +
                                limits.rows + 3 * limits.ring_rows() + 6 * limits.ring_spans + 1 +
                                limits.groups * (limits.spans + 1 + limits.spans * limits.pages) +
                                16 * (14 + hidden + blocks + limits.groups) + draft_numbers(limits);
@@ -151,7 +151,7 @@ StepStaging::StepStaging(kernels::Queue& queue, const Limits& limits)
       is_card_(queue.device() == kernels::Device::cuda) {}
 
 std::int64_t StepStaging::Limits::ring_rows() const {
-  return std::min(tokens, ring_spans * (1 + ring_tokens)) + ring_spans * ring_tokens;
+  return std::min(step_tokens, ring_spans * (1 + ring_tokens)) + ring_spans * ring_tokens;
 }
 
 StepStaging::Staged StepStaging::stage(const Step& step, const Padding* padding,

@@ -39,7 +39,7 @@ struct StepSizes {
 class StepStaging {
  public:
   struct Limits {
-    std::int64_t tokens;             ///< most tokens of a step
+    std::int64_t step_tokens;        ///< most tokens of a step
     std::int64_t spans;              ///< most spans of a step
     std::int64_t rows;               ///< most sampled rows of a step
     std::int64_t pages;              ///< most pages of a span's table

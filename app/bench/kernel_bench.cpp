@@ -40,7 +40,7 @@ models::RunnerOptions CaseRun::needs(const BareModel& model, const CaseRoom& roo
               models::flat_memory(geometry, pages_per_sequence(geometry, room) * room.batch,
                                   2 * room.batch, kernels::handle_bytes_min(model.queue.device())),
           .step_tokens = std::max(std::min(chunk_tokens, room.longest_span), room.batch),
-          .step_rows = room.batch,
+          .sequences_max = room.batch,
           .positions_max = room.length,
           .vocab_used = model.model.plan.vocab,
           .graphs = model.settings.graphs};

@@ -54,7 +54,7 @@ models::RunnerOptions runner_options(const BareModel& model, const PassageOption
                                         kernels::handle_bytes_min(model.queue.device()),
                                         {.count = 2 * sequences, .tokens = drafts_max}),
           .step_tokens = 512,
-          .step_rows = sequences,
+          .sequences_max = sequences,
           .positions_max = passage_options.length_max,
           .vocab_used = passage_options.vocab,
           .graphs = model.settings.graphs,
@@ -75,7 +75,7 @@ models::RunnerOptions packed_options(const BareModel& model, const models::Runne
   models::RunnerOptions options = flat;
   options.memory = layout;
   options.mapping = {.mode = kernels::MapMode::remap};
-  options.step_rows = 32;
+  options.sequences_max = 32;
   return options;
 }
 

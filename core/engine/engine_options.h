@@ -16,7 +16,7 @@ class UnitLink;
 /// Whether and how drafts of tokens are verified. Answers do not depend on it.
 struct SpeculationOptions {
   bool is_on = false;
-  std::int32_t drafts = 0;  ///< of a sequence in a step, at most 7; 0: by what is measured
+  std::int32_t draft_steps = 0;  ///< of a sequence in a step, at most 7; 0: by what is measured
   /// With a number of drafts: tokens that are tried in one place. 1: no tree.
   std::int32_t branches = 1;
   std::int32_t rows = 0;       ///< of a tree (TreeLimits::rows); 0: twice those of the drafts alone

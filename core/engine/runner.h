@@ -66,12 +66,12 @@ struct StepResult {
 
 struct Capacity {
   MemoryLayout memory;
-  std::int32_t step_tokens;  ///< most tokens in one step
-  std::int32_t step_rows;    ///< most sequences in one step
+  std::int32_t step_tokens;    ///< most tokens in one step
+  std::int32_t sequences_max;  ///< most sequences in one step
   std::int32_t vocab;
-  std::int32_t step_spans = 0;  ///< most spans in one step; below step_rows: step_rows
-  /// Most sampled rows in one step; below step_rows: step_rows. Spans have drafts only where this
-  /// is more.
+  std::int32_t step_spans = 0;  ///< most spans in one step; below sequences_max: sequences_max
+  /// Most sampled rows in one step; below sequences_max: sequences_max. Spans have drafts only
+  /// where this is more.
   std::int32_t step_samples = 0;
   /// Most branches in one step, beyond its step_spans.
   std::int32_t step_branches = 0;

@@ -41,22 +41,23 @@ Speculation::Speculation(const SpeculationOptions& options, const PrefixCache& p
     : step_plan_(&step_plan),
       drafter_(options.drafter),
       model_drafts_(std::move(model_drafts)),
-      policy_(options.drafts),
+      policy_(options.draft_steps),
       now_(std::move(now)) {
-  if (options.drafts < 0 || options.drafts > drafts_max) {
+  if (options.draft_steps < 0 || options.draft_steps > drafts_max) {
     throw Error(ErrorKind::usage, fmt::format("engine: a step has up to {} drafts of a sequence, "
                                               "or 0 for what is measured: {}",
-                                              drafts_max, options.drafts));
+                                              drafts_max, options.draft_steps));
   }
-  const std::int32_t alone = 1 + options.drafts;
+  const std::int32_t alone = 1 + options.draft_steps;
   tree_ = {.branches = options.branches, .rows = options.rows > 0 ? options.rows : 2 * alone};
-  if (tree_.branches < 1 || tree_.rows < alone || (tree_.branches > 1 && options.drafts == 0)) {
+  if (tree_.branches < 1 || tree_.rows < alone ||
+      (tree_.branches > 1 && options.draft_steps == 0)) {
     throw Error(ErrorKind::usage,
                 fmt::format("engine: a tree has one branch or more, a number of drafts, and rows "
                             "for these and one token: {} branches, {} drafts, {} rows",
-                            options.branches, options.drafts, options.rows));
+                            options.branches, options.draft_steps, options.rows));
   }
-  if (drafter_ == nullptr && options.by_model && options.drafts == 0) entry_policy_.emplace();
+  if (drafter_ == nullptr && options.by_model && options.draft_steps == 0) entry_policy_.emplace();
   if (drafter_ != nullptr || options.by_model) return;
   own_drafter_ = std::make_unique<NgramDrafter>([&prefixes](std::span<const TokenId> known) {
     return prefixes.tree().continuation(known, remembered_max);

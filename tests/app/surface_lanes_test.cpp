@@ -234,7 +234,8 @@ TEST_SUITE("app/surface_lanes") {
     const models::Config config = source.config();
     const models::Plan plan = models::family_of(config).plan(config);
     const models::Geometry geometry = models::geometry_of(plan);
-    const std::int64_t pages = (200 + models::page_tokens - 1) / models::page_tokens;
+    const std::int64_t pages =
+        (200 + models::page_tokens_default - 1) / models::page_tokens_default;
     const MemoryLayout layout =
         models::memory_layout_of(geometry, {.pool_bytes = std::size_t{32} << 20, .flat = {}})
             .layout;

@@ -77,7 +77,7 @@ TEST_SUITE("cuda_emulator/card_lanes") {
     options.lanes = two_cards;
     options.speculation.source = DraftSource::mtp;
     options.speculation.is_heeded = true;
-    options.speculation.drafts = 3;
+    options.speculation.draft_steps = 3;
     const Run drafted = run(options);
     CHECK(drafted.answers == plain.answers);
     CHECK(drafted.usage.speculation.total().steps > 0);

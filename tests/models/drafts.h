@@ -54,7 +54,7 @@ class DraftWorld {
         runner(queue, model.plan, model.weights, model.geometry,
                {.memory = is_flat ? flat(model.geometry, device) : elastic_,
                 .step_tokens = step_tokens,
-                .step_rows = sequences,
+                .sequences_max = sequences,
                 .positions_max = length_max,
                 .vocab_used = model.plan.vocab,
                 .graphs = graphs,
@@ -307,7 +307,7 @@ class DraftWorld {
   }
   static ModelMemoryLayout elastic_memory(const Geometry& geometry, kernels::Device device) {
     const std::size_t sequence = 4 * geometry.slot_bytes +
-                                 geometry.page_bytes * 2 * length_max / page_tokens +
+                                 geometry.page_bytes * 2 * length_max / page_tokens_default +
                                  ring_layout(geometry, draft_ring_tokens).bytes;
     const std::size_t handle = kernels::handle_bytes_min(device);
     return memory_layout_of(geometry,

@@ -64,7 +64,7 @@ struct World {
   ModelRunner runner(MapMode mode) {
     const Geometry& geometry = model.geometry;
     const std::size_t sequence =
-        geometry.slot_bytes + geometry.page_bytes * (tokens_max / page_tokens + 1);
+        geometry.slot_bytes + geometry.page_bytes * (tokens_max / page_tokens_default + 1);
     layout = memory_layout_of(geometry, {.pool_bytes = 40 * sequence, .packed = true, .flat = {}});
     return {queue,
             model.plan,
@@ -72,7 +72,7 @@ struct World {
             geometry,
             {.memory = layout,
              .step_tokens = 128,
-             .step_rows = 16,
+             .sequences_max = 16,
              .positions_max = tokens_max,
              .vocab_used = model.plan.vocab,
              .mapping = {.mode = mode}}};

@@ -116,7 +116,7 @@ struct Life {
       : runner(queue, model.plan, model.weights, model.geometry,
                {.memory = memory_of(model.geometry, setting, queue.device(), elastic),
                 .step_tokens = 128,
-                .step_rows = 16,
+                .sequences_max = 16,
                 .positions_max = reuse_length_max,
                 .vocab_used = model.plan.vocab,
                 .mapping = {.mode = setting.mode(), .poison = setting.memory == "tiny"}}),
@@ -167,7 +167,7 @@ struct Life {
 
   static StoreLayout memory_of(const Geometry& geometry, const Setting& setting,
                                kernels::Device device, ModelMemoryLayout& elastic) {
-    const auto pages = reuse_length_max / page_tokens;
+    const auto pages = reuse_length_max / page_tokens_default;
     const std::size_t handle = kernels::handle_bytes_min(device);
     if (setting.memory == "flat") return flat_memory(geometry, 8 * pages, 20, handle);
     const std::size_t sequence = geometry.slot_bytes + geometry.page_bytes * (pages + 1);

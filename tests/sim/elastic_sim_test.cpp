@@ -216,7 +216,7 @@ class Scenario : private Listener {
         model_(random_),
         capacity_{.memory = random_layout(random_, model_),
                   .step_tokens = random_.between(8, 30),
-                  .step_rows = random_.between(2, 8),
+                  .sequences_max = random_.between(2, 8),
                   .vocab = model_.vocab(),
                   .step_spans = random_.between(2, 12)},
         fault_(fault),

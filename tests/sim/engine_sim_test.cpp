@@ -136,14 +136,14 @@ Setting make_setting(Random& random) {
                      .page_tokens = attention ? random.between(1, 6) : 0};
   setting.capacity = {.memory = {},
                       .step_tokens = random.between(1, random.chance(30) ? 3 : 40),
-                      .step_rows = random.between(1, 10),
+                      .sequences_max = random.between(1, 10),
                       .vocab = setting.model.vocab,
                       .step_spans = random.between(1, 16)};
   if (setting.is_tight) {
     sizes.page_tokens = random.between(1, 3);
     sizes.pages = random.between(12, 24) / sizes.page_tokens;
     sizes.slots = 8;
-    setting.capacity.step_rows = 8;
+    setting.capacity.sequences_max = 8;
     setting.capacity.step_tokens = random.between(8, 20);
     setting.options.sequences_max = 8;
     setting.options.length_max = 40;
@@ -164,17 +164,17 @@ Setting make_setting(Random& random) {
 /// Room for drafts; the rest stays as it is.
 void add_drafts(Setting& setting, Random& random) {
   MemoryLayout& memory = setting.capacity.memory;
-  setting.capacity.step_samples = setting.capacity.step_rows + random.between(1, 20);
+  setting.capacity.step_samples = setting.capacity.sequences_max + random.between(1, 20);
   setting.capacity.step_tokens += random.between(0, 10);
   static constexpr std::int32_t counts[] = {1, 3, 5, 7};
   SpeculationOptions& speculation = setting.options.speculation;
-  speculation = {.is_on = true, .drafts = counts[random.below(std::size(counts))]};
+  speculation = {.is_on = true, .draft_steps = counts[random.below(std::size(counts))]};
   if (random.chance(50)) {
     setting.capacity.step_branches = random.between(0, 12);
     setting.capacity.step_samples += random.between(0, 20);
     setting.capacity.step_tokens += random.between(0, 40);
     speculation.branches = random.between(2, 5);
-    speculation.rows = 1 + speculation.drafts + random.between(0, 20);
+    speculation.rows = 1 + speculation.draft_steps + random.between(0, 20);
   }
   if (memory.slots.per_superblock == 0) return;
   const std::int32_t rings = random.between(1, 4);

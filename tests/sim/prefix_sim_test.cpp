@@ -190,8 +190,10 @@ class Scenario {
       : random_(seed),
         misuse_(misuse),
         model_(random_),
-        capacity_{
-            .memory = make_layout(), .step_tokens = 24, .step_rows = 24, .vocab = model_.vocab()},
+        capacity_{.memory = make_layout(),
+                  .step_tokens = 24,
+                  .sequences_max = 24,
+                  .vocab = model_.vocab()},
         runner_(capacity_, model_, fault, checks_rules),
         pool_(capacity_.memory),
         cache_(pool_, make_options()) {

@@ -105,10 +105,11 @@ void ToyRunner::check(const Step& step) const {
   }
   rule(!step.spans.empty() || !step.orders.empty(), "a step has spans or orders");
   rule(tokens <= static_cast<std::size_t>(capacity_.step_tokens), "at most step_tokens tokens");
-  rule(samples <= static_cast<std::size_t>(std::max(capacity_.step_samples, capacity_.step_rows)),
+  rule(samples <=
+           static_cast<std::size_t>(std::max(capacity_.step_samples, capacity_.sequences_max)),
        "at most step_samples samples");
   const auto branches = std::count_if(step.spans.begin(), step.spans.end(), is_branch);
-  const std::int32_t spans = std::max(capacity_.step_spans, capacity_.step_rows);
+  const std::int32_t spans = std::max(capacity_.step_spans, capacity_.sequences_max);
   rule(std::ssize(step.spans) - branches <= spans, "at most step_spans spans");
   rule(branches <= capacity_.step_branches, "at most step_branches branches");
   for (const Span& span : step.spans) check_branch(step, span);

@@ -32,7 +32,7 @@ struct Opened {
         runner(model.queue, model.model.plan, model.model.weights, model.model.geometry,
                {.memory = layout,
                 .step_tokens = 256,
-                .step_rows = 8,
+                .sequences_max = 8,
                 .positions_max = 80,
                 .vocab_used = model.model.plan.vocab,
                 .mapping = {.mode = kernels::MapMode::remap}}),
