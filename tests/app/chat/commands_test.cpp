@@ -95,7 +95,7 @@ TEST_SUITE("app/chat/settings") {
     CHECK(settings.options().max_tokens == 12);
     const std::string all = settings.set("");
     std::vector<std::string> names = {"max_tokens"};
-    for (const Parameter& parameter : parameters) names.emplace_back(parameter.name);
+    for (const Parameter& parameter : sampling_parameters) names.emplace_back(parameter.name);
     for (const std::string& name : names) {
       CHECK(contains(all, name));
       CHECK(contains(settings.set(name), name));

@@ -54,7 +54,7 @@ struct RandomStep {
       SamplingParams& own_params = params.emplace_back();
       own_params.bias = {{TokenId{3}, 1.5F}, {TokenId{4}, -2.5F}};
       own_params.logprobs = random.between(-1, 5);
-      for (const Parameter& parameter : parameters) {
+      for (const Parameter& parameter : sampling_parameters) {
         const auto number = random.between(0, 50);
         std::visit([&]<typename T>(
                        T SamplingNumbers::*member) { own_params.*member = static_cast<T>(number); },
@@ -107,7 +107,7 @@ void check_equal(const Span& one, const Span& other) {
     CHECK(row.draw == same.draw);
     CHECK(std::ranges::equal(row.history, same.history));
     CHECK(row.prompt_tokens == same.prompt_tokens);
-    for (const Parameter& parameter : parameters) {
+    for (const Parameter& parameter : sampling_parameters) {
       CHECK(parameter.value(*row.params) == parameter.value(*same.params));
     }
     CHECK(row.params->logprobs == same.params->logprobs);
