@@ -93,7 +93,7 @@ models::GraphOptions graphs_of(const ModelOptions& options, kernels::Device devi
   return options.graphs.value_or(models::GraphOptions{});
 }
 
-std::vector<int> cards_of(kernels::Device device, const std::optional<Lanes>& lanes) {
+std::vector<int> cards_of(kernels::Device device, const std::optional<TwoLanes>& lanes) {
   if (device == kernels::Device::cpu) return {};
   if (!lanes) return {0};
   if (!lanes->have_two_cards()) return {lanes->decode.card};
@@ -124,7 +124,7 @@ std::size_t budget_bytes(const MemoryBudget& budget, const std::vector<int>& car
 }
 
 kernels::SuperblockMapOptions mapping_with_lanes(const PoolOptions& pools, kernels::Device device,
-                                                 const std::optional<Lanes>& lanes) {
+                                                 const std::optional<TwoLanes>& lanes) {
   kernels::SuperblockMapOptions mapping = mapping_of(pools, device);
   if (!lanes) return mapping;
   mapping = mapping_of_decode(*lanes, std::move(mapping));
@@ -201,7 +201,7 @@ RunSettings draft_settings(const RunSettings& settings, std::size_t bytes) {
 }
 
 kernels::Queue make_queue(const RunSettings& settings) {
-  const std::optional<Lanes>& lanes = settings.lanes;
+  const std::optional<TwoLanes>& lanes = settings.lanes;
   return kernels::Queue(settings.device, {.threads = settings.threads,
                                           .batch_invariant = settings.batch_invariant,
                                           .card = lanes ? lanes->decode.card : 0,

@@ -38,9 +38,9 @@ struct Drafts {
 struct RunSettings {
   ModelSource source;
   kernels::Device device = kernels::Device::cpu;
-  std::optional<Lanes> lanes = {};  ///< none: one lane runs all
-  std::vector<int> cards = {};      ///< of the model, that of answers first; none on the CPU
-  int threads = 0;                  ///< of all lanes; 0: as many as this process may use
+  std::optional<TwoLanes> lanes = {};  ///< none: one lane runs all
+  std::vector<int> cards = {};         ///< of the model, that of answers first; none on the CPU
+  int threads = 0;                     ///< of all lanes; 0: as many as this process may use
   bool batch_invariant = false;
   models::GraphOptions graphs = {};
   std::int32_t context = 0;

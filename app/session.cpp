@@ -133,7 +133,7 @@ void warn_over_limit(const std::string& memory, std::size_t bytes) {
 }  // namespace
 
 void Session::Parts::load() {
-  const std::optional<Lanes>& lanes = settings.lanes;
+  const std::optional<TwoLanes>& lanes = settings.lanes;
   budget = budget_of(settings);
   if (budget.device == kernels::Device::cpu) warn_over_limit(settings.memory.text, budget.bytes);
   // Before memory is mapped that it reaches.
@@ -251,7 +251,7 @@ void Session::Parts::make_runner() {
 }
 
 void Session::Parts::make_prefill_lane(const models::RunnerOptions& options) {
-  const Lanes& lanes = *settings.lanes;
+  const TwoLanes& lanes = *settings.lanes;
   if (lanes.share_memory) {
     prefill_lane = make_sharing_lane(lanes, *runner, model, settings.source.name());
   } else if (prefill_card) {
@@ -292,7 +292,7 @@ void Session::Parts::shrink_pools(const Error& reason) {
 /// Weights are packed by all threads; then each lane has its own.
 void Session::Parts::set_disaggregated(bool disaggregated) {
   if (disaggregated == is_disaggregated) return;
-  const Lanes& lanes = *settings.lanes;
+  const TwoLanes& lanes = *settings.lanes;
   if (!disaggregated && !lanes.share_memory) {
     throw Error(ErrorKind::usage,
                 "--prefill-device: one lane would have the memory of one side alone; both ways are "

@@ -204,7 +204,7 @@ WorkloadSetting setting_of(Session& session, const BenchJob& job, const RequestB
                            const RequestCase& first) {
   BenchSetting model = setting_of(session.source(), session.model(), session.queue(),
                                   session.memory().chunk_tokens, job.version);
-  if (const std::optional<Lanes>& lanes = session.settings().lanes) {
+  if (const std::optional<TwoLanes>& lanes = session.settings().lanes) {
     model.threads = lanes->threads();
     if (lanes->device == kernels::Device::cpu) model.prefill_threads = lanes->prefill.threads;
   }

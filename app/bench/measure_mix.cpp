@@ -119,7 +119,7 @@ int measure_mix(const BenchJob& job) {
   ProgressLine progress(environment);
   progress.show("loading " + job.model.model);
   Session session = open_session(job, comparison.mix, environment);
-  const Lanes& lanes = *session.settings().lanes;
+  const TwoLanes& lanes = *session.settings().lanes;
   const bool is_on_card = lanes.device == kernels::Device::cuda;
   comparison.unit = is_on_card ? "cards" : "threads";
   comparison.units_together =

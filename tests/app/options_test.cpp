@@ -119,7 +119,7 @@ TEST_SUITE("app/options") {
     SpeculationFlags& flags = options.speculation;
     const auto drafts = [&] { return resolve(options, {}).drafts; };
     CHECK(drafts().source == DraftSource::automatic);
-    CHECK(drafts().most == drafts_max);
+    CHECK(drafts().drafts_room == drafts_max);
     CHECK_FALSE(drafts().may_load_layer);
     flags.is_heeded = true;
     CHECK(drafts().may_load_layer);
@@ -137,10 +137,10 @@ TEST_SUITE("app/options") {
     flags.source = DraftSource::dflash;
     CHECK(contains(refused(), "--spec dflash: say which model with --draft-model"));
     flags.source = DraftSource::off;
-    CHECK(drafts().most == 0);
+    CHECK(drafts().drafts_room == 0);
     flags.branches = 2;
     CHECK(contains(refused(), "say how deep the tree is with --draft-steps"));
-    flags.drafts = 3;
+    flags.draft_steps = 3;
     CHECK(drafts().tree.rows == 8);
     flags.rows = 3;
     CHECK(contains(refused(), "--draft-tokens 3: --draft-steps 3 alone takes 4"));

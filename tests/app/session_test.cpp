@@ -454,7 +454,7 @@ TEST_SUITE("app/fit") {
       options.threads = threads;
       options.lanes = {.is_on = true, .prefill_threads = prefill, .decode_threads = decode};
       const RunSettings settings = resolve(options, {});
-      const Lanes& both = *settings.lanes;
+      const TwoLanes& both = *settings.lanes;
       CHECK(settings.threads == both.decode.threads + both.prefill.threads);
       return std::pair(both.prefill.threads, both.decode.threads);
     };
