@@ -62,10 +62,6 @@ class Mapped {
   std::byte* at_ = nullptr;
 };
 
-bool copy_bytes(void* to, const void* from) {
-  return cudaMemcpy(to, from, handle_bytes, cudaMemcpyDefault) == cudaSuccess;
-}
-
 TEST_SUITE("cuda_emulator/driver") {
   TEST_CASE("kernels see one piece of memory at two addresses, and none where nothing is mapped") {
     reset();
