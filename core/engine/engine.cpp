@@ -82,6 +82,7 @@ RequestId Engine::submit(Request request, Sink& sink) {
                                       .submitted = now_()},
                                      sink);
   lanes_->add(requests_.choices(id));
+  has_newcomers_ = true;
   return id;
 }
 
@@ -126,6 +127,7 @@ bool Engine::step() {
 /// False: there is nothing to do.
 bool Engine::run_step() {
   while (!steps_.is_running()) {
+    has_newcomers_ = false;
     const NextStep next = lanes_->next();
     if (next.beside) {
       apply(*next.beside);
@@ -161,8 +163,10 @@ void Engine::finish_step() {
   });
 }
 
+/// Lanes see to a newcomer when it is their turn to say what comes next: its prompt may run beside,
+/// and what it resumes from is pinned.
 bool Engine::may_run_ahead() {
-  return steps_.may_run_ahead() && !lanes_->has_news() &&
+  return !has_newcomers_ && steps_.may_run_ahead() && !lanes_->has_news() &&
          !(speculation_ && speculation_->may_draft_next(steps_.running()));
 }
 
@@ -358,8 +362,9 @@ PrefixCache* Engine::prompt_prefixes() {
 void Engine::add_tier(const std::string& name, std::unique_ptr<Storage> storage,
                       const TierOptions& options) {
   require(tier_ == nullptr, "engine: there is one tier");
-  tier_ = std::make_unique<SnapshotTier>(name, snapshot_io(), std::move(storage), options);
-  lanes_->add_tier(*tier_);
+  auto tier = std::make_unique<SnapshotTier>(name, snapshot_io(), std::move(storage), options);
+  lanes_->add_tier(*tier);
+  tier_ = std::move(tier);
   answers_.prefixes.on_evict([this](std::span<const TokenId> key, const Snapshot& snapshot) {
     // Memory is read between steps. While one runs only a snapshot of an ended answer evicts, where
     // it is packed.

@@ -156,6 +156,7 @@ class Engine {
   std::int32_t length_max_;
   std::optional<PrefillMeter> prefill_;  ///< empty: the cost of prefill is not measured
   bool in_step_ = false;
+  bool has_newcomers_ = false;  ///< since lanes last said what comes next
 };
 
 }  // namespace hyb

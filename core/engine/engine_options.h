@@ -48,8 +48,8 @@ struct EngineOptions {
   SpeculationOptions speculation = {};
   /// Runs prompts, up to the first token of each answer, while the engine's runner goes on with
   /// answers: an asynchronous runner of the same capacity, on the same bytes, whose steps never
-  /// have orders. What a step had that it lost (StepLost) is run again. It outlives the engine.
-  /// Null: one runner runs everything.
+  /// have orders. What a step had that it lost (StepLost, of shared memory) is run again. It
+  /// outlives the engine. Null: one runner runs everything.
   Runner* prefill_lane = nullptr;
   /// Where the prefill lane has memory of its own: the way between that and the memory of answers.
   /// Its steps then have orders, and its pool may have another number of superblocks. It outlives

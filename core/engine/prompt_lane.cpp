@@ -19,6 +19,7 @@ bool PromptLane::has(RequestId request) const {
 }
 
 void PromptLane::launch(std::span<const Assignment> plan, std::vector<Order> orders) {
+  ended_.clear();
   step_.orders = std::move(orders);
   fill_step(step_, plan, speculation_);
   plan_.assign(plan.begin(), plan.end());

@@ -113,8 +113,8 @@ class Runner : public UnitBytes {
   /// While a launched step runs: whether it has run, so that wait() returns at once. Only called on
   /// the runner of a prefill lane. There steps run beside those of the other lane's runner, have no
   /// orders unless they are in memory of their own, and none follows by launch_prepared(); views in
-  /// the step live until wait() returns. There wait() may throw StepLost: what the step had is run
-  /// again, without an error.
+  /// the step live until wait() returns. In shared memory wait() may throw StepLost: what it had is
+  /// run again, without an error.
   virtual bool is_done();
   virtual void launch(const Step& step);
   virtual StepResult wait();
