@@ -17,7 +17,7 @@ constexpr ViewId link_pages{0};
 /// Steps of the engine until an answer of one token has ended that was requested amid a long one.
 /// The runner of answers is asynchronous; prompts run beside it, in memory of their own or in its.
 int steps_of_newcomer(bool has_sides, std::uint64_t seed) {
-  const Capacity capacity = elastic(60);
+  const Capacity capacity = flat(1000, 20);
   ToyRunner runner(capacity, {}), prompts(capacity, {});
   LateRunner late(runner, seed, LateBug::none);
   SideRunner side(has_sides ? prompts : runner, seed + 1);
