@@ -706,9 +706,11 @@ JobTerms terms_of(const BatchOptions& options, Request defaults, RequestLimits l
 
 int run_batch(const BatchOptions& options) {
   const auto started = std::chrono::steady_clock::now();
-  const RunSettings settings = resolve(options.model, read_environment());
-  check_idle(options.idle_seconds, settings);
+  // What does not go together is refused before the input is read, which may take hours; how much
+  // memory is free is looked at after it.
+  check_idle(options.idle_seconds, resolve(options.model, read_environment()));
   const InputFile input = scanned_input(options);
+  const RunSettings settings = resolve(options.model, read_environment());
   OpenedJob opened = open_job(options, settings, input);
   const Progress progress = progress_of(input, std::move(opened.marks));
   const auto total = static_cast<std::int64_t>(input.lines().size());

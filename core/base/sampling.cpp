@@ -21,15 +21,7 @@ void check_range(std::string_view name, T value, const ParameterRange& range) {
   throw Error(ErrorKind::usage, fmt::format("sampling: {} is {}: {}", name, range.text(), value));
 }
 
-void check_bias(std::vector<LogitBias> bias, std::int32_t vocab) {
-  for (const LogitBias& entry : bias) {
-    if (index(entry.token) < 0 || index(entry.token) >= vocab) {
-      throw Error(ErrorKind::usage, fmt::format("sampling: logit_bias names tokens 0 to {}: {}",
-                                                vocab - 1, index(entry.token)));
-    }
-    check_range(fmt::format("logit_bias of token {}", index(entry.token)), entry.bias,
-                ranges::logit_bias);
-  }
+void check_once(std::vector<LogitBias> bias) {
   std::ranges::sort(bias, {}, &LogitBias::token);
   const auto twice = std::ranges::adjacent_find(bias, {}, &LogitBias::token);
   if (twice != bias.end()) {
@@ -40,14 +32,24 @@ void check_bias(std::vector<LogitBias> bias, std::int32_t vocab) {
 
 }  // namespace
 
-void check(const SamplingParams& params, std::int32_t vocab) {
+void check_values(const SamplingParams& params, std::int32_t vocab) {
   for (const Parameter& parameter : sampling_parameters) {
     std::visit([&](auto member) { check_range(parameter.name, params.*member, parameter.range); },
                parameter.member);
   }
-  check_bias(params.bias, vocab);
+  const auto is_token = [&](TokenId token) { return index(token) >= 0 && index(token) < vocab; };
+  for (const auto& [token, bias] : params.bias) {
+    if (!is_token(token)) {
+      throw Error(ErrorKind::usage, fmt::format("sampling: logit_bias names tokens 0 to {}: {}",
+                                                vocab - 1, index(token)));
+    }
+    if (!ranges::logit_bias.has(bias)) {
+      throw Error(ErrorKind::usage, fmt::format("sampling: logit_bias of token {} is {}: {}",
+                                                index(token), ranges::logit_bias.text(), bias));
+    }
+  }
   for (const TokenId token : params.banned) {
-    if (index(token) >= 0 && index(token) < vocab) continue;
+    if (is_token(token)) continue;
     throw Error(ErrorKind::usage,
                 fmt::format("sampling: banned tokens are 0 to {}: {}", vocab - 1, index(token)));
   }
@@ -56,6 +58,11 @@ void check(const SamplingParams& params, std::int32_t vocab) {
     throw Error(ErrorKind::usage, fmt::format("sampling: logprobs is -1 (none) or 0 to {}: {}",
                                               most, params.logprobs));
   }
+}
+
+void check(const SamplingParams& params, std::int32_t vocab) {
+  check_values(params, vocab);
+  check_once(params.bias);
 }
 
 }  // namespace hyb

@@ -33,9 +33,10 @@ struct SamplingNumbers {
   /// minus infinity, over their number; 0 or less: all. The temperature does not change which.
   float top_n_sigma = 0.0F;
   std::int32_t logprobs = -1;  ///< -1: none; 0: of the drawn token; n: and of the n most likely
+  std::int32_t unused = 0;     ///< so that messages have no undefined bytes
   std::uint64_t seed = 0;      ///< of the draws, which depend on it and on SampleRow::draw alone
 };
-static_assert(std::is_trivially_copyable_v<SamplingNumbers>);
+static_assert(std::is_trivially_copyable_v<SamplingNumbers> && sizeof(SamplingNumbers) == 48);
 
 /// Added to one token's logit.
 struct LogitBias {
@@ -161,6 +162,8 @@ constexpr const Parameter* find_parameter(std::string_view name) {
 
 /// Throws Error(usage) naming the parameter, its range and the value. `vocab` bounds token ids.
 void check(const SamplingParams& params, std::int32_t vocab);
+/// The same, but for biases that name a token twice: cheap enough for every step.
+void check_values(const SamplingParams& params, std::int32_t vocab);
 
 /// Whether the tokens drawn so far change what is drawn next.
 inline bool has_penalties(const SamplingNumbers& numbers) {

@@ -43,7 +43,7 @@ namespace {
 constexpr float temperature_min = 1e-5F;
 
 void check(const SampleRow& row, std::int32_t vocab) {
-  hyb::check(*row.params, vocab);
+  check_values(*row.params, vocab);
   const Check check_row("sample");
   check_row.that(row.prompt_tokens >= 0 && row.prompt_tokens <= std::ssize(row.history),
                  "prompt_tokens is within history", row.prompt_tokens);

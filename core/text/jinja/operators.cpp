@@ -424,6 +424,9 @@ Value loop_attribute(const Loop& loop, std::string_view name, bool& found) {
   if (name == "length") return Value(count);
   if (name == "previtem") return index0 > 0 ? (*loop.items)[loop.index0 - 1] : Value{};
   if (name == "nextitem") return index0 + 1 < count ? (*loop.items)[loop.index0 + 1] : Value{};
+  for (const char* const other : {"depth", "depth0", "cycle", "changed"}) {
+    if (name == other) throw Fault("loop." + std::string(name) + " is not supported");
+  }
   found = false;
   return {};
 }
@@ -434,6 +437,9 @@ Value own_attribute(Runtime& runtime, const Value& object, std::string_view name
   if (object.is(Kind::loop)) {
     const Value value = loop_attribute(object.loop(), name, found);
     if (found) return value;
+  }
+  if (object.is(Kind::callable)) {
+    throw Fault("attributes of macros and functions are not supported: " + std::string(name));
   }
   if (object.is(Kind::space)) {
     const Value* value = object.dict().find(name);

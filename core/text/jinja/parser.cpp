@@ -94,6 +94,8 @@ class ExpressionParser {
   std::size_t literals() const { return literals_; }
   /// All names read so far.
   const std::set<std::string>& names() const { return names_; }
+  std::set<std::string> take_names() { return std::exchange(names_, {}); }
+  void add_names(const std::set<std::string>& names) { names_.insert(names.begin(), names.end()); }
 
  private:
   ExpressionPtr make(Place place, Expression::Node node, int depth_below);
@@ -775,11 +777,24 @@ class StatementParser {
     return out;
   }
 
+  /// In Jinja a macro has these without saying so.
+  void refuse_implicit_names(const Macro& macro) const {
+    for (const char* const name : {"varargs", "kwargs"}) {
+      if (!expressions_.names().contains(name)) continue;
+      const auto is_own = [&](const Parameter& parameter) { return parameter.name == name; };
+      if (std::any_of(macro.parameters.begin(), macro.parameters.end(), is_own)) continue;
+      stream_.fail(std::string(name) + " of a macro is not supported");
+    }
+  }
+
   std::unique_ptr<Macro> macro() {
     auto made = std::make_unique<Macro>();
     made->name = stream_.expect_name();
     made->parameters = parameters();
+    const std::set<std::string> outside = expressions_.take_names();
     made->body = outside_loops("endmacro");
+    refuse_implicit_names(*made);
+    expressions_.add_names(outside);
     return made;
   }
 

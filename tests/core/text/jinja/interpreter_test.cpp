@@ -78,6 +78,17 @@ TEST_SUITE("core/text/jinja/interpreter") {
     CHECK(
         error_of("{% macro m() %}{{ varargs }}{% endmacro %}{{ m(1) }}").find("takes at most 0") !=
         std::string::npos);
+    for (const char* const source :
+         {"{% macro m() %}{{ varargs }}{% endmacro %}{{ m() }}",
+          "{% macro m() %}{% if kwargs is defined %}a{% endif %}{% endmacro %}{{ m() }}",
+          "{% macro m() %}{% endmacro %}{{ m.name }}",
+          "{% for i in [1] %}{{ loop.depth }}{% endfor %}",
+          "{% for i in [1] %}{% if loop.depth0 == 0 %}a{% endif %}{% endfor %}",
+          "{% for i in [1] %}{{ loop.cycle }}{% endfor %}"}) {
+      CAPTURE(source);
+      CHECK(error_of(source).find("not supported") != std::string::npos);
+    }
+    CHECK(error_of("{% macro m(kwargs) %}{{ kwargs }}{% endmacro %}{{ m(1) }}").empty());
     CHECK(error_of("{% macro m() %}\n{{ none.upper() }}{% endmacro %}{{ m() }}")
               .starts_with("file: line 2, "));
   }
