@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "app/options.h"
 #include "app/ui/process.h"
 #include "app/ui/terminal.h"
 #include "app/ui/text.h"
@@ -142,7 +143,7 @@ Json response_json(const ResponseHead& head, std::span<const Completion> complet
                 {"reused_tokens", first.reused_tokens},
                 {"reused_from", first.reused_from ? Json(name_of(*first.reused_from)) : Json()},
                 {"prefilled_tokens", prefilled}};
-  if (first.resumed_packed) usage["reused_precision"] = "int8";
+  if (first.resumed_packed) usage["reused_precision"] = word_of(words::snapshots, Precision::int8);
   if (drafts.steps > 0) {
     usage["completion_tokens_details"] = {{"accepted_prediction_tokens", drafts.accepted},
                                           {"rejected_prediction_tokens", drafts.rejected}};

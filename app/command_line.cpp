@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -193,10 +192,6 @@ std::string about_unknown(const CLI::App& cli, const CLI::App& command,
   return fmt::format("{}", fmt::join(texts, "; "));
 }
 
-bool is_colour_choice(std::string_view word) {
-  return word == "auto" || word == "always" || word == "never";
-}
-
 /// The first word that is a command: it may follow --log-level and its value.
 std::string first_command(const std::vector<std::string>& words) {
   const auto found = std::find_if(words.begin(), words.end(), [](const std::string& word) {
@@ -214,7 +209,7 @@ std::vector<std::string> command_words(int argc, const char* const* argv) {
   const std::string command = first_command(words);
   for (std::size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
     std::string& word = words[i];
-    if (word == "--color" && !(i + 1 < words.size() && is_colour_choice(words[i + 1]))) {
+    if (word == "--color" && !(i + 1 < words.size() && value_of(colours, words[i + 1]))) {
       word = "--color=always";
     }
     if (!is_option_word(word) || word[1] == '-') continue;

@@ -1,14 +1,20 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "app/words.h"
+
 namespace CLI {
-class App;
 class ParseError;
-}  // namespace CLI
+}
 
 namespace hyb::app {
+
+/// Of --color; none: on a terminal.
+inline constexpr Words<std::optional<bool>, 3> colours = {
+    {{"auto", std::nullopt}, {"always", true}, {"never", false}}};
 
 /// The words after the program's name, spelled as CLI11 reads them: long options with one dash get
 /// two (-sys, -pg of bench), --color alone is --color=always, `help [COMMAND]` is `[COMMAND]

@@ -9,6 +9,7 @@
 
 #include "app/options.h"
 #include "app/prompt.h"
+#include "app/template_probe.h"
 #include "core/base/json.h"
 
 namespace hyb::app {

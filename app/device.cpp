@@ -86,12 +86,8 @@ const char* name_of(kernels::Device device) {
   return device == kernels::Device::cpu ? "cpu" : "cuda";
 }
 
-kernels::Device device_of(const std::string& name) {
-  if (name == "cpu") return kernels::Device::cpu;
-  if (name == "cuda") return kernels::Device::cuda;
-  if (name != "auto") {
-    throw Error(ErrorKind::usage, "--device: '" + name + "' is none of auto, cpu and cuda");
-  }
+kernels::Device device_of(std::optional<kernels::Device> asked) {
+  if (asked) return *asked;
   static const kernels::Device automatic = [] {
     const DeviceChoice choice = choose_device(find_card());
     if (!choice.reason.empty()) {

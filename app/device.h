@@ -44,8 +44,8 @@ DeviceChoice choose_device(const CardEvidence& evidence);
 /// "cpu", "cuda".
 const char* name_of(kernels::Device device);
 
-/// The value of --device: auto, cpu or cuda; else Error(usage). auto is decided once in a process,
-/// and a card that is present and not used is warned of then.
-kernels::Device device_of(const std::string& name);
+/// What --device means; none: auto, which is decided once in a process, and a card that is present
+/// and not used is warned of then.
+kernels::Device device_of(std::optional<kernels::Device> asked);
 
 }  // namespace hyb::app

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -12,20 +13,6 @@
 
 namespace hyb::app {
 namespace {
-
-ModelOptions draft_options(const ModelOptions& options) {
-  ModelOptions own = options;
-  own.model = options.speculation.draft_model;
-  own.chat_template.clear();
-  own.context = 0;
-  own.pool_memory.clear();
-  own.reuse = {};
-  own.reuse.audit = options.reuse.audit;
-  own.pools = {};
-  own.speculation = {};
-  own.speculation.source = "off";
-  return own;
-}
 
 /// The drafts of a step, by request.
 class DraftSink final : public Sink {
@@ -38,7 +25,7 @@ class DraftSink final : public Sink {
     job->second->drafts = completion.tokens;
     for (const TokenEvent& event : completion.events) {
       job->second->likely.push_back(
-          {.token = event.token, .logprob = event.logprob, .top = event.top});
+          {.token = event.token, .logprob = event.logprob, .top = TopLogprobs(event.top)});
     }
   }
 
@@ -48,25 +35,18 @@ class DraftSink final : public Sink {
 
 }  // namespace
 
-std::size_t draft_model_bytes(const ModelOptions& options, const Environment& environment) {
-  if (options.speculation.kind() != "draft") return 0;
-  const ModelOptions own = draft_options(options);
-  const ModelSource source = ModelSource::find(own.model, environment);
-  if (head_of(source, options.speculation)) return 0;  // counted with the model
-  const ModelOutline outline = outline_of(source, own);
-  const std::size_t all = budget_bytes(parse_memory(options.memory), options);
+std::size_t draft_model_bytes(const RunSettings& settings) {
+  if (settings.drafts.source != DraftSource::draft) return 0;
+  if (head_of(settings)) return 0;  // counted with the model
+  const std::size_t all = settings.memory.bytes;
+  const ModelOutline outline = outline_of(draft_settings(settings, all));
   constexpr std::size_t workspace = std::size_t{64} << 20;
-  return weight_bytes(outline.plan, device_of(options.device), outline.geometry.load) + workspace +
-         all / 8;
+  return weight_bytes(outline.plan, settings.device, outline.geometry.load) + workspace + all / 8;
 }
 
-DraftModel::DraftModel(const ModelOptions& options, std::size_t bytes, const SessionShape& shape,
-                       const Environment& environment)
-    : session_([&] {
-        ModelOptions own = draft_options(options);
-        own.memory = std::to_string(bytes);
-        return Session::open(own, {.sequences_max = shape.sequences_max}, environment);
-      }()) {}
+DraftModel::DraftModel(const RunSettings& settings, std::size_t bytes, const SessionShape& shape)
+    : session_(
+          Session::open(draft_settings(settings, bytes), {.sequences_max = shape.sequences_max})) {}
 
 void DraftModel::check_vocabulary(const Tokenizer* target, std::int32_t vocab) {
   const auto fail = [&](const std::string& difference) {
@@ -135,8 +115,10 @@ void DraftModel::draft(std::span<DraftJob> jobs) {
     job.drafts.erase(end, job.drafts.end());
     if (job.likely.size() > job.drafts.size()) job.likely.resize(job.drafts.size());
     for (SampledToken& draft : job.likely) {
-      std::erase_if(draft.top,
-                    [&](const TokenLogprob& other) { return other.token >= TokenId{vocab_}; });
+      const TopLogprobs all = std::exchange(draft.top, {});
+      for (const TokenLogprob& other : all) {
+        if (other.token < TokenId{vocab_}) draft.top.push_back(other);
+      }
     }
   }
 }

@@ -6,8 +6,7 @@
 #include <set>
 #include <span>
 
-#include "app/environment.h"
-#include "app/options.h"
+#include "app/run_settings.h"
 #include "app/session.h"
 #include "core/engine/drafter.h"
 
@@ -16,7 +15,7 @@ namespace hyb::app {
 /// What a draft model takes of --memory: its weights and workspace, and an eighth of all for its
 /// keys, values and states. 0: there is none, or it is an EAGLE-3 head. Throws as Session::open()
 /// does before it reads a weight.
-std::size_t draft_model_bytes(const ModelOptions& options, const Environment& environment);
+std::size_t draft_model_bytes(const RunSettings& settings);
 
 /// Guesses what a sequence draws by what a smaller model of the same vocabulary would say of it at
 /// temperature 0. That model has an engine of its own, whose prefix cache has what it ran before of
@@ -24,10 +23,9 @@ std::size_t draft_model_bytes(const ModelOptions& options, const Environment& en
 /// What it remembers is bounded by its own pools alone, so it never takes memory of the sequences.
 class DraftModel final : public Drafter {
  public:
-  /// --draft-model within this much memory, opened with the same options otherwise. Throws as
+  /// --draft-model within this much memory, opened with the same settings otherwise. Throws as
   /// Session::open().
-  DraftModel(const ModelOptions& options, std::size_t bytes, const SessionShape& shape,
-             const Environment& environment);
+  DraftModel(const RunSettings& settings, std::size_t bytes, const SessionShape& shape);
 
   /// Throws Error(usage) for a target with another vocabulary, naming the first difference. Only
   /// tokens below `vocab` are drafted from then on.

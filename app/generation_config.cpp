@@ -4,15 +4,13 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <string_view>
 #include <type_traits>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "app/options.h"
+#include "app/sampling_options.h"
 #include "core/base/error.h"
-#include "core/engine/parameter_ranges.h"
 #include "core/text/unicode.h"
 
 namespace hyb::app {
@@ -24,14 +22,14 @@ namespace {
 
 std::string excerpt_of(const Json& value) { return excerpt(to_text(value)); }
 
-[[noreturn]] void fail_file(const char* key, const char* rule, const Json& value) {
+[[noreturn]] void fail_file(std::string_view key, const char* rule, const Json& value) {
   fail_file(fmt::format("{} must be {}, is {}", key, rule, excerpt_of(value)));
 }
 
-/// What the file says where no flag overrides it.
-template <typename T, typename Field>
-void take_default(const Json& config, const char* key, const std::optional<T>& flag, Field& field) {
-  const Json* const value = flag ? nullptr : member_of(config, key);
+/// A key's value as a number, where it has one.
+template <typename T>
+void take_number(const Json& config, std::string_view key, T& field) {
+  const Json* const value = member_of(config, key);
   if (value == nullptr) return;
   const double number = value->is_number() ? value->get<double>() : std::nan("");
   const bool fits = std::is_floating_point_v<T>
@@ -126,26 +124,24 @@ GenerationDefaults generation_defaults(const Json& config, const GenerationOptio
   GenerationDefaults defaults;
   SamplingParams& sampling = defaults.sampling;
   const bool samples = wants_sampling(config);
-  if (samples) {
-    sampling.temperature = 1.0F;
-    take_default(config, "temperature", flags.temperature, sampling.temperature);
-    take_default(config, "top_k", flags.top_k, sampling.top_k);
-    take_default(config, "top_p", flags.top_p, sampling.top_p);
-    take_default(config, "min_p", flags.min_p, sampling.min_p);
+  if (samples) sampling.temperature = 1.0F;
+  for (const Parameter& parameter : sampling_parameters) {
+    const bool is_read = parameter.in_model_file == InModelFile::always ||
+                         (parameter.in_model_file == InModelFile::where_sampled && samples);
+    if (!is_read || flags.parameters.contains(parameter.name)) continue;
+    std::visit([&](auto member) { take_number(config, parameter.name, sampling.*member); },
+               parameter.member);
   }
-  sampling.top_k = top_k_of(sampling.top_k);
-  take_default(config, "repetition_penalty", flags.repetition_penalty, sampling.repetition_penalty);
-  take_default(config, "frequency_penalty", flags.frequency_penalty, sampling.frequency_penalty);
-  take_default(config, "presence_penalty", flags.presence_penalty, sampling.presence_penalty);
   try {
     check(sampling, std::numeric_limits<std::int32_t>::max());
   } catch (const Error& error) {
     fail_file(fmt::format("{}; fix the file or override it with the flag", error.what()));
   }
   refuse_unsupported(config);
-  take_default(config, "max_new_tokens", flags.max_tokens, defaults.max_tokens);
-  if (defaults.max_tokens && *defaults.max_tokens < 1) {
-    fail_file("max_new_tokens", "1 or more", config.at("max_new_tokens"));
+  constexpr const char* length_key = "max_new_tokens";
+  if (!flags.max_tokens && member_of(config, length_key) != nullptr) {
+    take_number(config, length_key, defaults.max_tokens.emplace());
+    if (*defaults.max_tokens < 1) fail_file(length_key, "1 or more", config.at(length_key));
   }
   if (flags.stop.empty()) defaults.stop = stop_texts(config);
   return defaults;

@@ -7,7 +7,7 @@
 
 #include "core/base/ids.h"
 #include "core/base/json.h"
-#include "core/engine/sampling.h"
+#include "core/base/sampling.h"
 
 namespace hyb::app {
 

@@ -39,7 +39,7 @@ struct LanePlace {
 std::optional<LanePlace> place_of(const char* option, const std::string& text, bool is_prefill) {
   if (text.empty()) return std::nullopt;
   if (text == "cpu") return LanePlace{};
-  if (text == "cpu:1" && is_prefill) return LanePlace{.number = 1};
+  if (text == "cpu:1" && is_prefill) return LanePlace{.number = 1};  // of tests: not in the help
   constexpr std::string_view card = "cuda";
   int number = 0;
   const char* const end = text.data() + text.size();
@@ -49,8 +49,7 @@ std::optional<LanePlace> place_of(const char* option, const std::string& text, b
       return LanePlace{.device = kernels::Device::cuda, .number = number};
     }
   }
-  refuse(fmt::format("{} {}: is none of cpu,{} cuda0, cuda1", option, text,
-                     is_prefill ? " cpu:1 (memory of its own)," : ""));
+  refuse(fmt::format("{} {}: is none of cpu, cuda0, cuda1", option, text));
 }
 
 void check_off(const LaneFlags& flags) {
@@ -73,7 +72,7 @@ void check_threads(const ModelOptions& options) {
   }
 }
 
-Lanes lanes_of_cpu(const ModelOptions& options, bool share_memory) {
+TwoLanes lanes_of_cpu(const ModelOptions& options, bool share_memory) {
   const LaneFlags& flags = options.lanes;
   check_threads(options);
   if (options.pools.strict_vmm && share_memory) {
@@ -81,10 +80,10 @@ Lanes lanes_of_cpu(const ModelOptions& options, bool share_memory) {
   }
   const int all = options.threads > 0 ? options.threads : kernels::usable_cpus().count;
   const auto rest = [&](int taken) { return std::max(1, all - taken); };
-  Lanes lanes = {.device = kernels::Device::cpu,
-                 .decode = {.threads = flags.decode_threads},
-                 .prefill = {.threads = flags.prefill_threads},
-                 .share_memory = share_memory};
+  TwoLanes lanes = {.device = kernels::Device::cpu,
+                    .decode = {.threads = flags.decode_threads},
+                    .prefill = {.threads = flags.prefill_threads},
+                    .share_memory = share_memory};
   if (lanes.decode.threads == 0) {
     lanes.decode.threads = rest(lanes.prefill.threads > 0 ? lanes.prefill.threads : all / 2);
   }
@@ -100,8 +99,8 @@ bool are_alike(int card, int other) {
          first.processors == second.processors;
 }
 
-Lanes lanes_of_cards(const ModelOptions& options, const std::optional<LanePlace>& prefill,
-                     const std::optional<LanePlace>& decode) {
+TwoLanes lanes_of_cards(const ModelOptions& options, const std::optional<LanePlace>& prefill,
+                        const std::optional<LanePlace>& decode) {
   const LaneFlags& flags = options.lanes;
   if (flags.prefill_threads > 0 || flags.decode_threads > 0) {
     refuse("--prefill-threads, --decode-threads: divide the CPU; lanes are on a card here");
@@ -113,10 +112,10 @@ Lanes lanes_of_cards(const ModelOptions& options, const std::optional<LanePlace>
                        count == 1 ? "one card, cuda0" : fmt::format("cuda0 to cuda{}", count - 1)));
   };
   const int threads = options.threads > 0 ? options.threads : kernels::usable_cpus().count;
-  Lanes lanes = {.device = kernels::Device::cuda,
-                 .decode = {.threads = threads},
-                 .prefill = {.threads = threads},
-                 .share_memory = true};
+  TwoLanes lanes = {.device = kernels::Device::cuda,
+                    .decode = {.threads = threads},
+                    .prefill = {.threads = threads},
+                    .share_memory = true};
   const auto beside = [&](int card) {
     const int other = card == 0 ? 1 : 0;
     return other < count && are_alike(card, other) ? other : card;
@@ -136,14 +135,14 @@ Lanes lanes_of_cards(const ModelOptions& options, const std::optional<LanePlace>
 
 }  // namespace
 
-std::string Lanes::text() const {
+std::string TwoLanes::text() const {
   if (device == kernels::Device::cpu) {
     return fmt::format("{} + {}", decode.threads, prefill.threads);
   }
   return fmt::format("cuda{} + cuda{}", decode.card, prefill.card);
 }
 
-std::optional<Lanes> lanes_of(const ModelOptions& options) {
+std::optional<TwoLanes> lanes_of(const ModelOptions& options, kernels::Device device) {
   const LaneFlags& flags = options.lanes;
   if (!flags.is_on) {
     check_off(flags);
@@ -151,7 +150,6 @@ std::optional<Lanes> lanes_of(const ModelOptions& options) {
   }
   const auto prefill = place_of("--prefill-device", flags.prefill_device, true);
   const auto decode = place_of("--decode-device", flags.decode_device, false);
-  const kernels::Device device = device_of(options.device);
   for (const auto& [option, place] :
        {std::pair("--prefill-device", &prefill), std::pair("--decode-device", &decode)}) {
     if (!*place || (*place)->device == device) continue;
@@ -176,44 +174,16 @@ LaneFlags lanes_to_compare(const ModelOptions& options) {
   return flags;
 }
 
-void check_lanes(const ModelOptions& options, bool has_head) {
-  if (!options.lanes.is_on || has_head || options.speculation.kind() != "draft") return;
-  throw Error(ErrorKind::usage,
-              "--disaggregate: a draft model does not run beside two lanes; use --spec ngram or "
-              "mtp, or leave one of them out");
-}
-
-int threads_of(const ModelOptions& options) {
-  const std::optional<Lanes> lanes = lanes_of(options);
-  return lanes ? lanes->threads() : options.threads;
-}
-
-std::vector<int> cards_of(const ModelOptions& options) {
-  if (device_of(options.device) == kernels::Device::cpu) return {};
-  const std::optional<Lanes> lanes = lanes_of(options);
-  if (!lanes) return {0};
-  if (!lanes->have_two_cards()) return {lanes->decode.card};
-  return {lanes->decode.card, lanes->prefill.card};
-}
-
-kernels::Queue make_queue(const ModelOptions& options) {
-  const std::optional<Lanes> lanes = lanes_of(options);
-  return kernels::Queue(device_of(options.device), {.threads = threads_of(options),
-                                                    .batch_invariant = options.batch_invariant,
-                                                    .card = lanes ? lanes->decode.card : 0,
-                                                    .is_urgent = lanes && lanes->share_memory});
-}
-
-kernels::Queue decode_queue(const Lanes& lanes) {
+kernels::Queue decode_queue(const TwoLanes& lanes) {
   return kernels::Queue(kernels::Device::cpu, {.threads = lanes.decode.threads,
                                                .neighbours = {.after = lanes.prefill.threads}});
 }
 
-kernels::Queue undivided_queue(const Lanes& lanes) {
+kernels::Queue undivided_queue(const TwoLanes& lanes) {
   return kernels::Queue(kernels::Device::cpu, {.threads = lanes.threads()});
 }
 
-kernels::Queue prefill_queue(const Lanes& lanes, bool batch_invariant) {
+kernels::Queue prefill_queue(const TwoLanes& lanes, bool batch_invariant) {
   return kernels::Queue(kernels::Device::cuda, {.threads = lanes.prefill.threads,
                                                 .batch_invariant = batch_invariant,
                                                 .card = lanes.prefill.card});
@@ -221,8 +191,9 @@ kernels::Queue prefill_queue(const Lanes& lanes, bool batch_invariant) {
 
 namespace {
 
-kernels::SuperblockMapOptions mapping_on(const Lanes& lanes, kernels::SuperblockMapOptions mapping,
-                                         int card, int other) {
+kernels::SuperblockMapOptions mapping_on(const TwoLanes& lanes,
+                                         kernels::SuperblockMapOptions mapping, int card,
+                                         int other) {
   if (lanes.device == kernels::Device::cpu) return mapping;
   mapping.card = card;
   if (card != other && kernels::are_peers(card, other)) mapping.peers = {other};
@@ -231,12 +202,12 @@ kernels::SuperblockMapOptions mapping_on(const Lanes& lanes, kernels::Superblock
 
 }  // namespace
 
-kernels::SuperblockMapOptions mapping_of_decode(const Lanes& lanes,
+kernels::SuperblockMapOptions mapping_of_decode(const TwoLanes& lanes,
                                                 kernels::SuperblockMapOptions mapping) {
   return mapping_on(lanes, std::move(mapping), lanes.decode.card, lanes.prefill.card);
 }
 
-kernels::SuperblockMapOptions mapping_of_prefill(const Lanes& lanes,
+kernels::SuperblockMapOptions mapping_of_prefill(const TwoLanes& lanes,
                                                  kernels::SuperblockMapOptions mapping) {
   return mapping_on(lanes, std::move(mapping), lanes.prefill.card, lanes.decode.card);
 }
@@ -261,7 +232,7 @@ WorkerIdentity identity_of(const models::Model& model, const std::string& name,
           {"model", name},
           {"weights", std::to_string(model.weights.bytes())},
           {"memory layout", layout_text(capacity.memory)},
-          {"step", fmt::format("{} tokens, {} rows", capacity.step_tokens, capacity.step_rows)},
+          {"step", fmt::format("{} tokens, {} rows", capacity.step_tokens, capacity.sequences_max)},
           {"activations", std::string(name_of(geometry.activation_dtype))},
           {"keys and values", std::string(name_of(geometry.kv_dtype))},
           {"states", std::string(name_of(geometry.state_dtype))},
@@ -269,14 +240,14 @@ WorkerIdentity identity_of(const models::Model& model, const std::string& name,
           {"instruction set", name_of(queue.isa())}};
 }
 
-kernels::Queue prefill_queue_of_cpu(const Lanes& lanes) {
+kernels::Queue prefill_queue_of_cpu(const TwoLanes& lanes) {
   return kernels::Queue(kernels::Device::cpu, {.threads = lanes.prefill.threads,
                                                .neighbours = {.before = lanes.decode.threads}});
 }
 
 /// What a worker has.
 struct PrefillWorker {
-  PrefillWorker(const Lanes& lanes, const models::ModelRunner& first, const models::Model& model,
+  PrefillWorker(const TwoLanes& lanes, const models::ModelRunner& first, const models::Model& model,
                 const std::string& name)
       : queue(prefill_queue_of_cpu(lanes)),
         own(queue, first),
@@ -292,7 +263,7 @@ struct PrefillWorker {
 
 class WorkerLane final : public PrefillLane {
  public:
-  WorkerLane(const Lanes& lanes, const models::ModelRunner& first, const models::Model& model,
+  WorkerLane(const TwoLanes& lanes, const models::ModelRunner& first, const models::Model& model,
              const std::string& name)
       : launcher_([lanes, &first, &model, name](int socket) {
           serve_steps(socket,
@@ -310,7 +281,7 @@ class WorkerLane final : public PrefillLane {
 
 class StreamLane final : public PrefillLane {
  public:
-  StreamLane(const Lanes& lanes, const models::ModelRunner& answers)
+  StreamLane(const TwoLanes& lanes, const models::ModelRunner& answers)
       : queue_(prefill_queue(lanes, answers.queue().batch_invariant())), runner_(queue_, answers) {}
 
   Runner& runner() override { return runner_; }
@@ -322,7 +293,7 @@ class StreamLane final : public PrefillLane {
 
 class LaneWithMemory final : public PrefillLane {
  public:
-  LaneWithMemory(const Lanes& lanes, const models::Model& model,
+  LaneWithMemory(const TwoLanes& lanes, const models::Model& model,
                  const models::RunnerOptions& options, models::ModelRunner& answers)
       : queue_(prefill_queue_of_cpu(lanes)),
         runner_(queue_, model.plan, model.weights, model.geometry, options),
@@ -357,14 +328,15 @@ class CardLane final : public PrefillLane {
 
 }  // namespace
 
-std::unique_ptr<PrefillLane> make_sharing_lane(const Lanes& lanes, models::ModelRunner& answers,
+std::unique_ptr<PrefillLane> make_sharing_lane(const TwoLanes& lanes, models::ModelRunner& answers,
                                                const models::Model& model,
                                                const std::string& name) {
   if (lanes.device == kernels::Device::cuda) return std::make_unique<StreamLane>(lanes, answers);
   return std::make_unique<WorkerLane>(lanes, answers, model, name);
 }
 
-std::unique_ptr<PrefillLane> make_lane_with_memory(const Lanes& lanes, const models::Model& model,
+std::unique_ptr<PrefillLane> make_lane_with_memory(const TwoLanes& lanes,
+                                                   const models::Model& model,
                                                    const models::RunnerOptions& options,
                                                    models::ModelRunner& answers) {
   return std::make_unique<LaneWithMemory>(lanes, model, options, answers);

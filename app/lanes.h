@@ -17,7 +17,7 @@
 namespace hyb::app {
 
 /// Where --disaggregate runs answers (decode) and prompts (prefill).
-struct Lanes {
+struct TwoLanes {
   struct Lane {
     int threads;   ///< of the CPU; with cards both lanes have the same, for what cards leave to it
     int card = 0;  ///< with cards
@@ -35,37 +35,26 @@ struct Lanes {
   std::string text() const;
 };
 
-/// nullopt: one lane runs prompts and answers. Throws Error(usage) for what is of no use together,
-/// for a card that is not there, and for two cards that are unlike.
-std::optional<Lanes> lanes_of(const ModelOptions& options);
+/// What --disaggregate means on this device; nullopt: one lane runs prompts and answers. Throws
+/// Error(usage) for what is of no use together, for a card that is not there, and for two cards
+/// that are unlike. Only resolve() asks this (app/run_settings.h).
+std::optional<TwoLanes> lanes_of(const ModelOptions& options, kernels::Device device);
 
 /// Flags for a session that runs prompts both ways, which takes lanes that share memory: where no
 /// device is given, on the first card.
 LaneFlags lanes_to_compare(const ModelOptions& options);
 
-/// Throws Error(usage) where there are two lanes and a draft model. `has_head`: what --draft-model
-/// names is a head, a part of the model.
-void check_lanes(const ModelOptions& options, bool has_head);
-
-/// Threads of all lanes; 0: as many as this process may use. Throws as lanes_of().
-int threads_of(const ModelOptions& options);
-
-/// The cards of the model, that of answers first; none on the CPU. Throws as lanes_of().
-std::vector<int> cards_of(const ModelOptions& options);
-
-/// Where all of the model runs, or the answers on cards; the threads are those of all lanes.
-kernels::Queue make_queue(const ModelOptions& options);
 /// On the CPU, of the lane of answers, whose threads are the first; that of prompts has the others.
-kernels::Queue decode_queue(const Lanes& lanes);
+kernels::Queue decode_queue(const TwoLanes& lanes);
 /// On the CPU, of one lane that has the threads of both.
-kernels::Queue undivided_queue(const Lanes& lanes);
+kernels::Queue undivided_queue(const TwoLanes& lanes);
 /// On cards, of the lane of prompts.
-kernels::Queue prefill_queue(const Lanes& lanes, bool batch_invariant);
+kernels::Queue prefill_queue(const TwoLanes& lanes, bool batch_invariant);
 
 /// How pools of answers, or of prompts, are mapped: `mapping` on the lane's card.
-kernels::SuperblockMapOptions mapping_of_decode(const Lanes& lanes,
+kernels::SuperblockMapOptions mapping_of_decode(const TwoLanes& lanes,
                                                 kernels::SuperblockMapOptions mapping);
-kernels::SuperblockMapOptions mapping_of_prefill(const Lanes& lanes,
+kernels::SuperblockMapOptions mapping_of_prefill(const TwoLanes& lanes,
                                                  kernels::SuperblockMapOptions mapping);
 
 /// The lane of prompts: a model's second runner.
@@ -82,12 +71,13 @@ class PrefillLane {
 /// now: it has the same weights and the same pools, which are shared
 /// (SuperblockMapOptions::is_shared). On a card in a stream of its own. Throws as ModelRunner's
 /// constructor, WorkerLauncher's and RemoteRunner's.
-std::unique_ptr<PrefillLane> make_sharing_lane(const Lanes& lanes, models::ModelRunner& answers,
+std::unique_ptr<PrefillLane> make_sharing_lane(const TwoLanes& lanes, models::ModelRunner& answers,
                                                const models::Model& model, const std::string& name);
 
 /// On the CPU with pages and slots of its own, as many as `answers` has. All but the options
 /// outlive the lane. Throws as ModelRunner's constructor, ThreadedRunner's and ThreadedLink's.
-std::unique_ptr<PrefillLane> make_lane_with_memory(const Lanes& lanes, const models::Model& model,
+std::unique_ptr<PrefillLane> make_lane_with_memory(const TwoLanes& lanes,
+                                                   const models::Model& model,
                                                    const models::RunnerOptions& options,
                                                    models::ModelRunner& answers);
 

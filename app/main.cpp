@@ -46,7 +46,7 @@ void add_message_options(CLI::App& cli) {
   cli.add_option_function<std::string>(
          "--color",
          [](const std::string& name) {
-           hyb::app::set_colour(name == "auto" ? std::nullopt : std::optional(name == "always"));
+           hyb::app::set_colour(hyb::app::value_of(hyb::app::colours, name).value());
            colour_messages();
          },
          "colors on stdout and stderr: auto (the default: on a terminal), always (also spelled "

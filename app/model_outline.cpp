@@ -5,9 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "app/device.h"
-#include "app/lanes.h"
-#include "app/session.h"
+#include "app/environment.h"
 #include "app/ui/table.h"
 #include "app/ui/terminal.h"
 #include "app/ui/text.h"
@@ -20,46 +18,50 @@
 namespace hyb::app {
 namespace {
 
-std::optional<DType> wanted_dtype(const std::string& name) {
-  if (name == "bf16") return DType::bf16;
-  if (name == "f32") return DType::f32;
-  if (name == "fp8") return DType::f8_e4m3;
-  return std::nullopt;
-}
-
-/// Of --quantize: what weights are published in, where it is no way to pack them.
-bool is_published_format(const ModelOptions& options) {
-  return options.quantize == "fp8" || options.quantize == "mxfp4";
-}
-
-kernels::Quantize quantize_of(const ModelOptions& options) {
-  if (options.quantize == "none") return kernels::Quantize::none;
-  if (options.dtype == "f32") {
+/// What --quantize packs weights to. Throws Error(usage) where activations are f32.
+kernels::Quantize packing_of(const TypeOptions& types) {
+  if (types.quantize == QuantizeChoice::none) return kernels::Quantize::none;
+  if (types.activation == DType::f32) {
     throw Error(ErrorKind::usage,
                 "--quantize: quantised weights are for bf16 activations; leave out --dtype f32");
   }
-  if (is_published_format(options)) return kernels::Quantize::none;
-  return options.quantize == "q4" ? kernels::Quantize::q4 : kernels::Quantize::q8;
+  switch (types.quantize) {
+    case QuantizeChoice::q8:
+      return kernels::Quantize::q8;
+    case QuantizeChoice::q4:
+      return kernels::Quantize::q4;
+    case QuantizeChoice::none:
+    case QuantizeChoice::fp8:
+    case QuantizeChoice::mxfp4:
+      break;
+  }
+  return kernels::Quantize::none;
+}
+
+/// What --quantize has weights published in, for it is no way to pack them; empty: nothing.
+std::string published_format(const TypeOptions& types) {
+  const bool is_one =
+      types.quantize == QuantizeChoice::fp8 || types.quantize == QuantizeChoice::mxfp4;
+  return is_one ? std::string(word_of(words::quantize, types.quantize)) : "";
 }
 
 /// Whether the weights leave little for sequences.
-bool leave_little_memory(const ModelOptions& options, const models::Plan& plan,
+bool leave_little_memory(const RunSettings& settings, const models::Plan& plan,
                          const models::LoadOptions& load) {
   constexpr double share_of_weights = 0.75;
-  const kernels::Device device = device_of(options.device);
-  const std::size_t budget = budget_bytes(parse_memory(options.memory), options);
-  return static_cast<double>(weight_bytes(plan, device, load)) >
-         share_of_weights * static_cast<double>(budget);
+  return static_cast<double>(weight_bytes(plan, settings.device, load)) >
+         share_of_weights * static_cast<double>(settings.memory.bytes);
 }
 
 /// Whether weights of these types may be in 12 bits. Throws Error(usage) where --lossless on means
 /// nothing.
-bool may_be_lossless(const ModelOptions& options, DType activation, kernels::Quantize quantize) {
+bool may_be_lossless(const TypeOptions& types, DType activation, kernels::Quantize quantize) {
+  const bool is_asked = types.lossless.value_or(false);
   const auto refuse = [&](const char* text) {
-    if (options.lossless != "on") return false;
+    if (!is_asked) return false;
     throw Error(ErrorKind::usage, std::string("--lossless on: ") + text);
   };
-  if (options.lossless == "off") return false;
+  if (!types.lossless.value_or(true)) return false;
   if (quantize != kernels::Quantize::none) return refuse("leave out --quantize, or this");
   if (activation != DType::bf16) {
     return refuse("is for bf16 weights, these are kept as f16 or f32; --dtype bf16 rounds them");
@@ -69,46 +71,36 @@ bool may_be_lossless(const ModelOptions& options, DType activation, kernels::Qua
 
 /// Of weights that may be in 12 bits, whether --lossless auto wants that. No card has measured yet
 /// what it is worth there.
-bool wants_lossless(const ModelOptions& options, const models::Plan& plan,
+bool wants_lossless(const RunSettings& settings, const models::Plan& plan,
                     const models::LoadOptions& plain, const WeightUse& use) {
-  const kernels::Device device = device_of(options.device);
   const bool is_measured =
-      device == kernels::Device::cpu && kernels::best_isa() != kernels::Isa::plain;
+      settings.device == kernels::Device::cpu && kernels::best_isa() != kernels::Isa::plain;
   if (is_measured && use.prefers_12_bits()) return true;
-  return leave_little_memory(options, plan, plain);
+  return leave_little_memory(settings, plan, plain);
 }
 
-/// Counted only where config.json indicates some: by the files, else, and of random weights, by
-/// what it says itself.
-std::int64_t fp8_parameters(const ModelSource& source, const models::Config& config,
-                            const models::Plan& plan, const ModelOptions& options) {
-  if (!config.quantization()) return 0;
-  const models::Family& family = models::family_of(config);
-  if (options.random_weights || !source.has_tensors()) {
-    return models::fp8_parameters(plan, family, config);
-  }
-  return models::fp8_parameters(plan, family, source.tensors());
+/// Whether the weights are files: else they are made up, or not there.
+bool has_files(const RunSettings& settings) {
+  return !settings.types.random_weights && settings.source.has_tensors();
 }
 
-/// The same of MXFP4.
-std::int64_t mxfp4_parameters(const ModelSource& source, const models::Config& config,
-                              const models::Plan& plan, const ModelOptions& options) {
+/// How many parameters are published in a format, where config.json indicates some: by the files,
+/// else, and of random weights, by what it says itself.
+template <typename Count>
+std::int64_t published_parameters(const RunSettings& settings, const models::Config& config,
+                                  const models::Plan& plan, Count&& count) {
   if (!config.quantization()) return 0;
   const models::Family& family = models::family_of(config);
-  if (options.random_weights || !source.has_tensors()) {
-    return models::mxfp4_parameters(plan, family, config);
-  }
-  return models::mxfp4_parameters(plan, family, source.tensors());
+  return has_files(settings) ? count(plan, family, settings.source.tensors())
+                             : count(plan, family, config);
 }
 
 /// Of what stays F16 in memory: by the files, else by what config.json says.
-double f16_share(const ModelSource& source, const models::Config& config, const models::Plan& plan,
-                 const ModelOptions& options, DType activation) {
+double f16_share(const RunSettings& settings, const models::Config& config,
+                 const models::Plan& plan, DType activation) {
   if (activation != DType::f32) return 0;
-  if (options.random_weights || !source.has_tensors()) {
-    return plan.weight_dtype == DType::f16 ? 1 : 0;
-  }
-  return models::f16_share(plan, models::family_of(config), source.tensors());
+  if (!has_files(settings)) return plan.weight_dtype == DType::f16 ? 1 : 0;
+  return models::f16_share(plan, models::family_of(config), settings.source.tensors());
 }
 
 /// Of all weights as published, by config.json alone.
@@ -121,34 +113,30 @@ std::size_t stored_bytes(const models::Plan& plan, const models::Family& family,
 }
 
 /// Whether the files have the draft layer of the plan; random weights have.
-bool has_draft_layer(const ModelSource& source, const ModelOptions& options,
-                     const models::Family& family) {
-  if (options.random_weights || !source.has_tensors()) return true;
-  return models::has_draft_layer(family, source.tensors());
+bool has_draft_layer(const RunSettings& settings, const models::Family& family) {
+  return !has_files(settings) || models::has_draft_layer(family, settings.source.tensors());
 }
 
 /// With its draft layer where --spec wants it. Throws Error(usage) where mtp is requested and the
 /// model has nothing for that.
-models::Plan read_plan(const ModelSource& source, const ModelOptions& options,
-                       const models::Config& config, const models::Family& family,
-                       const std::optional<ModelSource>& head) {
-  const SpeculationFlags& flags = options.speculation;
+models::Plan read_plan(const RunSettings& settings, const models::Config& config,
+                       const models::Family& family, const std::optional<ModelSource>& head) {
   if (head) {
     const models::Config of_head = head->config();
     return models::plan_with_head(config, &of_head, false);
   }
-  const bool is_requested = flags.kind() == "mtp";
-  const bool is_auto = flags.kind() == "auto" && flags.is_heeded && may_draft(options);
+  const bool is_requested = settings.drafts.source == DraftSource::mtp;
+  const bool is_auto = settings.drafts.may_load_layer;
   models::Plan plan = models::plan_of(config, is_requested || is_auto);
-  if (plan.draft && is_auto && !has_draft_layer(source, options, family)) plan.draft.reset();
+  if (plan.draft && is_auto && !has_draft_layer(settings, family)) plan.draft.reset();
   if (!is_requested) return plan;
   if (!plan.draft) {
-    throw Error(ErrorKind::usage, "--spec mtp: " + source.name() +
+    throw Error(ErrorKind::usage, "--spec mtp: " + settings.source.name() +
                                       " has no draft layer (MTP) by its config.json, or none that "
                                       "hyb runs; leave --spec out");
   }
-  if (!has_draft_layer(source, options, family)) {
-    throw Error(ErrorKind::usage, "--spec mtp: the weights of " + source.name() +
+  if (!has_draft_layer(settings, family)) {
+    throw Error(ErrorKind::usage, "--spec mtp: the weights of " + settings.source.name() +
                                       " are without its draft layer (tensors mtp.*); leave --spec "
                                       "out");
   }
@@ -157,17 +145,18 @@ models::Plan read_plan(const ModelSource& source, const ModelOptions& options,
 
 }  // namespace
 
-std::optional<ModelSource> head_of(const ModelSource& source, const SpeculationFlags& flags) {
-  if (!flags.has_draft_model()) return std::nullopt;
-  ModelSource named = source.other(flags.draft_model);
+std::optional<ModelSource> head_of(const RunSettings& settings) {
+  const Drafts& drafts = settings.drafts;
+  if (!drafts.has_model()) return std::nullopt;
+  ModelSource named = settings.source.other(drafts.model);
   const std::optional<models::HeadKind> head = models::head_kind(named.config());
-  const std::string_view kind = !head                              ? "draft"
-                                : head == models::HeadKind::eagle3 ? "eagle3"
-                                                                   : "dflash";
-  if (flags.source != "auto" && flags.source != kind) {
+  const DraftSource kind = !head                              ? DraftSource::draft
+                           : head == models::HeadKind::eagle3 ? DraftSource::eagle3
+                                                              : DraftSource::dflash;
+  if (drafts.is_named && drafts.source != kind) {
     throw Error(ErrorKind::usage,
                 fmt::format("--spec {}: {} is {}; leave --spec out, and what it is decides",
-                            flags.source, named.name(),
+                            word_of(words::spec, drafts.source), named.name(),
                             head ? fmt::format("a head of the kind {}", models::name_of(*head))
                                  : "a model, no head"));
   }
@@ -176,7 +165,7 @@ std::optional<ModelSource> head_of(const ModelSource& source, const SpeculationF
 }
 
 std::string kv_dtype_name(DType dtype) {
-  return dtype == DType::f8_e4m3 ? "fp8" : dtype == DType::bf16 ? "bf16" : "f32";
+  return std::string(word_of(words::kv_dtype, std::optional(dtype)));
 }
 
 std::string kv_text(const models::Geometry& geometry) {
@@ -225,65 +214,59 @@ std::size_t lossless_saves(const models::Plan& plan, kernels::Device device,
   return weight_bytes(plan, device, load) - weight_bytes(plan, device, lossless);
 }
 
-models::GraphOptions parse_graphs(const std::string& mode) {
-  if (mode.empty()) return {};
-  return {.decode = mode.starts_with("full"), .mixed = mode.ends_with("piecewise")};
-}
-
-models::GraphOptions graphs_of(const ModelOptions& options) {
-  if (options.graphs.empty()) return {};
-  if (device_of(options.device) == kernels::Device::cpu) {
-    throw Error(ErrorKind::usage, "--graphs: needs a card (--device cuda)");
-  }
-  return parse_graphs(options.graphs);
-}
-
-ModelOutline outline_of(const ModelSource& source, const ModelOptions& options,
-                        const WeightUse& use) {
-  const kernels::Quantize quantize = quantize_of(options);
+ModelOutline outline_of(const RunSettings& settings, const WeightUse& use) {
+  const ModelSource& source = settings.source;
+  const TypeOptions& types = settings.types;
+  const kernels::Quantize quantize = packing_of(types);
   models::Config config = source.config();
-  if (is_published_format(options)) {
-    if (!options.random_weights && source.has_tensors()) {
+  if (const std::string format = published_format(types); !format.empty()) {
+    if (has_files(settings)) {
       throw Error(ErrorKind::usage,
                   fmt::format("--quantize {}: is read where it is published, and made up with "
                               "--random-weights; q8 or q4 packs the weights of any files",
-                              options.quantize));
+                              format));
     }
-    config = config.with_quantization(options.quantize);
+    config = config.with_quantization(format);
   }
   const models::Family& family = models::family_of(config);
-  std::optional<ModelSource> head = head_of(source, options.speculation);
-  models::Plan plan = read_plan(source, options, config, family, head);
-  std::optional<DType> wanted = wanted_dtype(options.dtype);
-  if (options.quantize != "none") wanted = DType::bf16;
-  const DType activation = models::activation_dtype(plan, wanted);
+  std::optional<ModelSource> head = head_of(settings);
+  models::Plan plan = read_plan(settings, config, family, head);
+  const bool is_packed = types.quantize != QuantizeChoice::none;
+  const DType activation =
+      models::activation_dtype(plan, is_packed ? DType::bf16 : types.activation);
+  const auto published = [&](auto count) {
+    return published_parameters(settings, config, plan, count);
+  };
   models::GeometryOptions sizes = {
       .activation = activation,
-      .kv = wanted_dtype(options.kv_dtype),
-      .state = wanted_dtype(options.state_dtype),
-      .page_tokens = options.page_tokens,
+      .kv = types.kv,
+      .state = types.state,
+      .page_tokens = types.page_tokens,
       .quantize = quantize,
-      .fp8_parameters = fp8_parameters(source, config, plan, options),
-      .mxfp4_parameters = mxfp4_parameters(source, config, plan, options),
-      .f16_share = f16_share(source, config, plan, options, activation),
+      .fp8_parameters =
+          published([](const auto&... known) { return models::fp8_parameters(known...); }),
+      .mxfp4_parameters =
+          published([](const auto&... known) { return models::mxfp4_parameters(known...); }),
+      .f16_share = f16_share(settings, config, plan, activation),
       .lossless = false,
       .draft_head_q4 = plan.draft && !plan.draft->is_apart() && activation == DType::bf16,
       .with_drafts = plan.draft.has_value()};
-  if (options.quantize == "mxfp4" && sizes.mxfp4_parameters == 0) {
+  if (types.quantize == QuantizeChoice::mxfp4 && sizes.mxfp4_parameters == 0) {
     throw Error(ErrorKind::usage, "--quantize mxfp4: only experts are published so, and " +
                                       source.name() +
                                       " has none; fp8, q8 and q4 are for all linear weights");
   }
   models::Geometry geometry = models::geometry_of(plan, sizes);
-  if (may_be_lossless(options, activation, quantize)) {
-    sizes.lossless = options.lossless == "on" || wants_lossless(options, plan, geometry.load, use);
+  if (may_be_lossless(types, activation, quantize)) {
+    sizes.lossless =
+        types.lossless ? *types.lossless : wants_lossless(settings, plan, geometry.load, use);
     geometry.load.lossless = sizes.lossless;
   }
-  if (plan.draft && options.speculation.kind() == "auto" &&
-      leave_little_memory(options, plan, geometry.load)) {
-    ModelOptions without = options;
-    without.speculation.is_heeded = false;
-    return outline_of(source, without, use);
+  if (plan.draft && settings.drafts.may_load_layer &&
+      leave_little_memory(settings, plan, geometry.load)) {
+    RunSettings without = settings;
+    without.drafts.may_load_layer = false;
+    return outline_of(without, use);
   }
   return {.config = std::move(config),
           .family = &family,
@@ -294,14 +277,13 @@ ModelOutline outline_of(const ModelSource& source, const ModelOptions& options,
           .head = std::move(head)};
 }
 
-std::vector<models::LosslessMatrix> sample_lossless(const ModelSource& source,
-                                                    const ModelOptions& options,
+std::vector<models::LosslessMatrix> sample_lossless(const RunSettings& settings,
                                                     ModelOutline& outline) {
   models::LoadOptions& load = outline.geometry.load;
-  if (!load.lossless || options.random_weights || !source.has_tensors()) return {};
+  if (!load.lossless || !has_files(settings)) return {};
   std::vector<models::LosslessMatrix> matrices;
   try {
-    TensorFiles files = source.tensors();
+    TensorFiles files = settings.source.tensors();
     matrices = models::sample_lossless(outline.config, files, load);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::model) throw;
@@ -311,10 +293,6 @@ std::vector<models::LosslessMatrix> sample_lossless(const ModelSource& source,
     load.above_12_bits += models::bytes_above_12_bits(matrix);
   }
   return matrices;
-}
-
-bool may_draft(const ModelOptions& options) {
-  return options.batch_invariant || device_of(options.device) == kernels::Device::cpu;
 }
 
 std::string missing_files_text(const ModelSource& source, const ModelOutline& outline) {
@@ -368,23 +346,21 @@ void refuse_unread_format(const ModelSource& source, bool as_json) {
   }
 }
 
-void check_loadable(const ModelSource& source, const ModelOptions& options) {
-  if (options.random_weights || source.has_tensors()) return;
+void check_loadable(const ModelSource& source, const RunSettings& settings) {
+  if (settings.types.random_weights || source.has_tensors()) return;
   if (source.missing_files()) source.tensors();  // throws, naming them
   throw Error(ErrorKind::model, source.lack_of_tensors());
 }
 
-models::Model load_weights_of(const ModelSource& source, const ModelOutline& outline,
-                              const ModelOptions& options, kernels::Queue& queue,
-                              const models::MakeRoom& make_room) {
+models::Model load_weights_of(const RunSettings& settings, const ModelOutline& outline,
+                              kernels::Queue& queue, const models::MakeRoom& make_room) {
   std::optional<models::HeadFolder> head;
   if (outline.head) head.emplace(outline.head->config());
   models::HeadFolder* const with = head ? &*head : nullptr;
-  if (options.random_weights) {
-    return models::random_model(queue, outline.config, *options.random_weights, outline.sizes,
-                                make_room, with);
+  if (const std::optional<std::uint64_t>& seed = settings.types.random_weights) {
+    return models::random_model(queue, outline.config, *seed, outline.sizes, make_room, with);
   }
-  TensorFiles files = source.tensors();
+  TensorFiles files = settings.source.tensors();
   if (head) head->files = outline.head->tensors();
   return models::load_model(queue, outline.config, files, outline.sizes, make_room, with);
 }
@@ -395,32 +371,26 @@ std::size_t BareModel::runner_bytes(const models::RunnerOptions& options) const 
          options.memory.layout.store_bytes();
 }
 
-BareModel open_bare(const ModelOptions& options, const Environment& environment,
-                    const WeightUse& use) {
-  const std::size_t budget = budget_bytes(parse_memory(options.memory), options);
-  ModelSource source = ModelSource::find(options.model, environment);
-  ModelOutline outline = outline_of(source, options, use);
-  check_loadable(source, options);
-  const std::size_t weights =
-      weight_bytes(outline.plan, device_of(options.device), outline.geometry.load);
+BareModel open_bare(const RunSettings& settings, const WeightUse& use) {
+  const std::size_t budget = settings.memory.bytes;
+  ModelOutline outline = outline_of(settings, use);
+  check_loadable(settings.source, settings);
+  const models::LoadOptions& load = outline.geometry.load;
+  const std::size_t weights = weight_bytes(outline.plan, settings.device, load);
   if (weights > budget) {
-    const kernels::Device device = device_of(options.device);
-    const std::size_t saved = lossless_saves(outline.plan, device, outline.geometry.load);
-    const std::string smaller =
-        smaller_weights_text(outline.geometry.load, saved > 0 && weights - saved <= budget);
-    const bool is_card = device == kernels::Device::cuda;
+    const std::size_t saved = lossless_saves(outline.plan, settings.device, load);
+    const std::string smaller = smaller_weights_text(load, saved > 0 && weights - saved <= budget);
+    const bool is_card = settings.device == kernels::Device::cuda;
     throw Error(ErrorKind::memory,
-                fmt::format("{}: the weights take {}, --memory allows {}{}{}{}", source.name(),
-                            bytes_text(weights), bytes_text(budget),
+                fmt::format("{}: the weights take {}, --memory allows {}{}{}{}",
+                            settings.source.name(), bytes_text(weights), bytes_text(budget),
                             is_card ? "" : limit_note(memory_limits(), weights),
                             smaller.empty() ? "" : "; ", smaller));
   }
-  kernels::Queue queue = make_queue(options);
-  models::Model model = load_weights_of(source, outline, options, queue);
-  return {.source = std::move(source),
+  kernels::Queue queue = make_queue(settings);
+  models::Model model = load_weights_of(settings, outline, queue);
+  return {.settings = settings,
           .outline = std::move(outline),
-          .budget = budget,
-          .graphs = graphs_of(options),
           .queue = std::move(queue),
           .model = std::move(model)};
 }

@@ -4,9 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "app/device.h"
 #include "app/model_source.h"
-#include "app/options.h"
+#include "app/run_settings.h"
 #include "kernels/queue.h"
 #include "models/families.h"
 #include "models/geometry.h"
@@ -28,7 +27,7 @@ struct ModelOutline {
 
 /// --draft-model, where it is a head and --spec is its kind or auto. Throws Error(usage) where
 /// --spec is another kind.
-std::optional<ModelSource> head_of(const ModelSource& source, const SpeculationFlags& flags);
+std::optional<ModelSource> head_of(const RunSettings& settings);
 
 /// As --kv-dtype says it: f32, bf16 or fp8.
 std::string kv_dtype_name(DType dtype);
@@ -52,11 +51,6 @@ std::size_t weight_bytes(const models::Plan& plan, kernels::Device device,
 std::size_t lossless_saves(const models::Plan& plan, kernels::Device device,
                            const models::LoadOptions& load);
 
-/// What one value of --graphs means; empty: the default.
-models::GraphOptions parse_graphs(const std::string& mode);
-/// --graphs. Throws Error(usage) where it is given without a card.
-models::GraphOptions graphs_of(const ModelOptions& options);
-
 /// What --lossless auto goes by. Measured with AVX-512 on two cores, the product of a matrix of
 /// 2048 x 768 in 12 bits against bf16: 1.3 to 1.5 times as fast with 1 to 8 rows, 1.1 with 12, 1.07
 /// with 16, 0.95 with 24, 0.98 with 32 and 48, 0.99 with 64, 1.0 from 96 on; with AVX2 1.5 to 1.9
@@ -79,17 +73,12 @@ struct WeightUse {
 /// and the headers of the weights, where they are there and it indicates published FP8 or
 /// activations are f32. Throws Error(model) for a config that hyb cannot run, Error(usage) for
 /// types that do not go together.
-ModelOutline outline_of(const ModelSource& source, const ModelOptions& options,
-                        const WeightUse& use = {});
+ModelOutline outline_of(const RunSettings& settings, const WeightUse& use = {});
 
 /// Of weights in 12 bits whose files are there: their matrices, by samples of the files; the
 /// outline's sizes then go by these. Else empty.
-std::vector<models::LosslessMatrix> sample_lossless(const ModelSource& source,
-                                                    const ModelOptions& options,
+std::vector<models::LosslessMatrix> sample_lossless(const RunSettings& settings,
                                                     ModelOutline& outline);
-
-/// Whether drafts leave the bits of a token as they are: not on the fast routes of a card.
-bool may_draft(const ModelOptions& options);
 
 /// What a folder lacks of the files that its index lists, in words: how many, and how large all of
 /// them are, by the index, else by config.json. "" where nothing is lacking.
@@ -102,21 +91,18 @@ void refuse_unread_format(const ModelSource& source, bool as_json);
 
 /// Throws Error(model) for weights that are neither there nor to be made up: more memory would not
 /// help. Check this before whether the model fits.
-void check_loadable(const ModelSource& source, const ModelOptions& options);
+void check_loadable(const ModelSource& source, const RunSettings& settings);
 
 /// Reads or generates the weights. `make_room` is called where the device has no memory for one.
 /// Throws Error(model) when there are none to read, or others than the plan wants; Error(memory),
 /// with the numbers, where they have no room.
-models::Model load_weights_of(const ModelSource& source, const ModelOutline& outline,
-                              const ModelOptions& options, kernels::Queue& queue,
-                              const models::MakeRoom& make_room = {});
+models::Model load_weights_of(const RunSettings& settings, const ModelOutline& outline,
+                              kernels::Queue& queue, const models::MakeRoom& make_room = {});
 
 /// A model without an engine, for commands that drive a runner themselves.
 struct BareModel {
-  ModelSource source;
+  RunSettings settings;
   ModelOutline outline;
-  std::size_t budget;  ///< bytes that --memory allows for all of hyb
-  models::GraphOptions graphs;
   kernels::Queue queue;
   models::Model model;
 
@@ -125,7 +111,6 @@ struct BareModel {
 };
 
 /// Throws Error(memory) before a weight is read when the weights alone are over the budget.
-BareModel open_bare(const ModelOptions& options, const Environment& environment,
-                    const WeightUse& use = {});
+BareModel open_bare(const RunSettings& settings, const WeightUse& use = {});
 
 }  // namespace hyb::app

@@ -2,17 +2,17 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
+#include <functional>
+#include <utility>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "app/generation_config.h"
-#include "app/prompt.h"
 #include "core/base/error.h"
-#include "core/engine/parameter_ranges.h"
+#include "core/base/sampling.h"
+#include "core/base/strings.h"
 #include "core/io/file.h"
 
 namespace hyb::app {
@@ -39,53 +39,40 @@ std::string in_small_letters(std::string_view text) {
   return small;
 }
 
-template <typename T>
-std::optional<T> parse_number(std::string_view text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
+constexpr const char* graphs_help =
+    "on a card: what is recorded as CUDA graphs: full (steps of one token per sequence and its "
+    "drafts), piecewise (steps with prompts, whose shapes come again), full+piecewise (the "
+    "default) or eager (nothing)";
 
-LogitBias parse_bias(const std::string& text) {
-  const std::size_t equals = text.find('=');
-  const auto token = parse_number<std::int32_t>(std::string_view(text).substr(0, equals));
-  const auto bias = equals == std::string::npos
-                        ? std::nullopt
-                        : parse_number<float>(std::string_view(text).substr(equals + 1));
-  if (!token || !bias) {
-    throw Error(ErrorKind::usage, "--logit-bias: '" + text + "' is not ID=BIAS, as in 42=-1.5");
-  }
-  return {TokenId{*token}, *bias};
-}
-
-template <typename Value>
-CLI::Option* add_graphs(CLI::App& cli, Value& value, const std::string& more) {
-  return cli
-      .add_option("--graphs", value,
-                  "on a card: what is recorded as CUDA graphs: full (steps of one token per "
-                  "sequence and its drafts), piecewise (steps with prompts, whose shapes come "
-                  "again), full+piecewise (the default) or eager (nothing)" +
-                      more)
-      ->check(CLI::IsMember({"eager", "piecewise", "full", "full+piecewise"}));
+/// Adds an option that takes a size.
+CLI::Option* add_size_option(CLI::App& cli, const char* name,
+                             std::function<void(MemoryBudget)> take, const char* help) {
+  return cli.add_option_function<std::string>(
+      name,
+      [name, take = std::move(take)](const std::string& text) { take(parse_memory(text, name)); },
+      help);
 }
 
 }  // namespace
 
 MemoryBudget parse_memory(const std::string& text, const char* flag) {
-  if (text == "auto") return {};
+  MemoryBudget budget{.text = text};
+  if (text == MemoryBudget{}.text) return budget;
   const std::size_t digits = text.find_first_not_of("0123456789.");
   const auto number = parse_number<double>(std::string_view(text).substr(0, digits));
   const std::string unit =
       digits == std::string::npos ? "" : in_small_letters(std::string_view(text).substr(digits));
   if (number && std::isfinite(*number) && *number > 0) {
     if (unit == "%" && *number <= 100) {
-      return {.kind = MemoryBudget::Kind::share, .share = *number / 100};
+      budget.kind = MemoryBudget::Kind::share;
+      budget.share = *number / 100;
+      return budget;
     }
     for (const Unit& known : byte_units) {
       if (unit == known.name && *number * known.bytes < 0x1p62) {
-        return {.kind = MemoryBudget::Kind::bytes,
-                .bytes = static_cast<std::size_t>(*number * known.bytes)};
+        budget.kind = MemoryBudget::Kind::bytes;
+        budget.bytes = static_cast<std::size_t>(*number * known.bytes);
+        return budget;
       }
     }
   }
@@ -108,6 +95,22 @@ std::string check_seed(const std::string& text) {
   return fmt::format("is a whole number, {}; got {}", seed_range_text, text);
 }
 
+CLI::Option* add_word_option(CLI::App& cli, const char* names,
+                             std::span<const std::string_view> words, std::string_view usual,
+                             std::function<void(std::size_t)> take, const std::string& help) {
+  const std::vector<std::string> known(words.begin(), words.end());
+  return cli
+      .add_option_function<std::string>(
+          names,
+          [known, take = std::move(take)](const std::string& word) {
+            const auto found = std::find(known.begin(), known.end(), word);
+            take(static_cast<std::size_t>(found - known.begin()));
+          },
+          help)
+      ->check(CLI::IsMember(known))
+      ->default_str(std::string(usual));
+}
+
 void add_model_flag(CLI::App& cli, std::string& model) {
   cli.add_option("-m,--model", model, "the model, in place of the word MODEL")->type_name("MODEL");
 }
@@ -121,38 +124,26 @@ void add_model_option(CLI::App& cli, std::string& model, const std::string& help
 }
 
 void add_type_options(CLI::App& cli, ModelOptions& options) {
-  cli.add_option("--dtype", options.dtype,
-                 "activations and packed weights: auto (bf16 where config.json says bfloat16, else "
-                 "f32), bf16 (rounds weights of float16 and float32, once) or f32 (exact; float16 "
-                 "weights stay float16)")
-      ->check(CLI::IsMember({"auto", "bf16", "f32"}))
-      ->capture_default_str();
-  cli.add_option("--quantize", options.quantize,
-                 "linear weights and experts, while loading: none (as published), q8 (8.5 bits; "
-                 "answers hardly change) or q4 (4.5 bits; answers change); the head becomes q8, "
-                 "routers and an embedding for itself stay as they are; without files, and with "
-                 "--random-weights, also fp8 or mxfp4 (experts alone), as if published so")
-      ->check(CLI::IsMember({"none", "q8", "q4", "fp8", "mxfp4"}))
-      ->capture_default_str();
-  cli.add_option(
-         "--lossless", options.lossless,
-         "bf16 weights in 12 bits of memory, the same answers: on, off (16 bits) or auto (on "
-         "where it is faster, on the CPU with up to 16 sequences at once, or where memory is "
-         "short)")
-      ->check(CLI::IsMember({"auto", "on", "off"}))
-      ->capture_default_str();
-  cli.add_option(
-         "--kv-dtype", options.kv_dtype,
-         "keys and values: auto (as --dtype), bf16, f32 or fp8 (F8_E4M3 with scale 1, half of "
-         "bf16); less than --dtype may change answers")
-      ->check(CLI::IsMember({"auto", "bf16", "f32", "fp8"}))
-      ->capture_default_str();
-  cli.add_option("--state-dtype", options.state_dtype,
-                 "recurrent states: auto (config.json, else f32), f32 or bf16; bf16 halves them "
-                 "and may change answers")
-      ->check(CLI::IsMember({"auto", "f32", "bf16"}))
-      ->capture_default_str();
-  cli.add_option("--page-tokens", options.page_tokens, "tokens in a page: 16, 32, 64 or 128")
+  add_choice(cli, "--dtype", options.types.activation, words::dtype,
+             "activations and packed weights: auto (bf16 where config.json says bfloat16, else "
+             "f32), bf16 (rounds weights of float16 and float32, once) or f32 (exact; float16 "
+             "weights stay float16)");
+  add_choice(cli, "--quantize", options.types.quantize, words::quantize,
+             "linear weights and experts, while loading: none (as published), q8 (8.5 bits; "
+             "answers hardly change) or q4 (4.5 bits; answers change); the head becomes q8, "
+             "routers and an embedding for itself stay as they are; without files, and with "
+             "--random-weights, also fp8 or mxfp4 (experts alone), as if published so");
+  add_choice(cli, "--lossless", options.types.lossless, words::lossless,
+             "bf16 weights in 12 bits of memory, the same answers: on, off (16 bits) or auto (on "
+             "where it is faster, on the CPU with up to 16 sequences at once, or where memory is "
+             "short)");
+  add_choice(cli, "--kv-dtype", options.types.kv, words::kv_dtype,
+             "keys and values: auto (as --dtype), bf16, f32 or fp8 (F8_E4M3 with scale 1, half of "
+             "bf16); less than --dtype may change answers");
+  add_choice(cli, "--state-dtype", options.types.state, words::state_dtype,
+             "recurrent states: auto (config.json, else f32), f32 or bf16; bf16 halves them "
+             "and may change answers");
+  cli.add_option("--page-tokens", options.types.page_tokens, "tokens in a page: 16, 32, 64 or 128")
       ->check(CLI::IsMember({16, 32, 64, 128}))
       ->capture_default_str();
 }
@@ -164,10 +155,21 @@ void add_chat_template_option(CLI::App& cli, std::string& choice, const std::str
       ->type_name("FILE");
 }
 
-void add_graphs_option(CLI::App& cli, std::string& mode) { add_graphs(cli, mode, ""); }
+void add_graphs_option(CLI::App& cli, std::optional<models::GraphOptions>& mode) {
+  add_choice(cli, "--graphs", mode, words::graphs, graphs_help);
+}
 
-void add_graphs_option(CLI::App& cli, std::vector<std::string>& modes) {
-  add_graphs(cli, modes, "; of a list each row is measured in each")
+void add_graphs_option(CLI::App& cli, std::vector<std::optional<models::GraphOptions>>& modes) {
+  std::vector<std::string> known;
+  for (const auto& one : words::graphs) known.emplace_back(one.word);
+  cli.add_option_function<std::vector<std::string>>(
+         "--graphs",
+         [&modes](const std::vector<std::string>& given) {
+           modes.clear();
+           for (const std::string& word : given) modes.push_back(value_of(words::graphs, word));
+         },
+         std::string(graphs_help) + "; of a list each row is measured in each")
+      ->check(CLI::IsMember(known))
       ->delimiter(',')
       ->allow_extra_args(false);
 }
@@ -176,9 +178,8 @@ void add_model_options(CLI::App& cli, ModelOptions& options, bool positional_mod
   if (positional_model) {
     add_model_option(cli, options.model, model_help);
   }
-  cli.add_option("--device", options.device, "auto (a usable card, else the CPU), cpu or cuda")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->capture_default_str();
+  add_choice(cli, "--device", options.device, words::device,
+             "auto (a usable card, else the CPU), cpu or cuda");
   cli.add_flag("--batch-invariant", options.batch_invariant,
                "on a card: an answer does not depend on what else runs, on chunks and on reuse; "
                "slower. Without it answers are the same in every run of the same requests. On the "
@@ -190,23 +191,25 @@ void add_model_options(CLI::App& cli, ModelOptions& options, bool positional_mod
                  "most tokens of a sequence, prompt and answer; 0: the model's, as far as it fits")
       ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str();
-  cli.add_option("--memory", options.memory, "bounds all that hyb holds: 8GiB, 500MB, 80%, or auto")
-      ->capture_default_str();
-  cli.add_option("--pool-memory", options.pool_memory,
-                 "bounds the pools of pages and states alone: 2GiB, 500MB, 10%, or auto");
+  add_size_option(
+      cli, "--memory", [&options](MemoryBudget size) { options.memory = std::move(size); },
+      "bounds all that hyb holds: 8GiB, 500MB, 80%, or auto")
+      ->default_str(options.memory.text);
+  add_size_option(
+      cli, "--pool-memory",
+      [&options](MemoryBudget size) { options.pool_memory = std::move(size); },
+      "bounds the pools of pages and states alone: 2GiB, 500MB, 10%, or auto");
   add_type_options(cli, options);
-  cli.add_option("--random-weights", options.random_weights,
+  cli.add_option("--random-weights", options.types.random_weights,
                  "synthetic weights from this seed; needs only config.json")
       ->check(check_seed);
 }
 
 void add_pool_options(CLI::App& cli, PoolOptions& options) {
-  cli.add_option("--memory-mode", options.mode,
-                 "how memory moves between pages and states: flip (mapped for both), remap (mapped "
-                 "again when it moves), flat (pools that never change, no prefix is kept) or auto "
-                 "(flip on a card, remap on the CPU)")
-      ->check(CLI::IsMember({"auto", "flip", "remap", "flat"}))
-      ->capture_default_str();
+  add_choice(cli, "--memory-mode", options.mode, words::memory_mode,
+             "how memory moves between pages and states: flip (mapped for both), remap (mapped "
+             "again when it moves), flat (pools that never change, no prefix is kept) or auto "
+             "(flip on a card, remap on the CPU)");
   cli.add_flag(
       "--strict-vmm", options.strict_vmm,
       "with --memory-mode flip: memory is mapped for its owner alone, stray access faults");
@@ -220,38 +223,6 @@ void add_chunk_option(CLI::App& cli, std::int32_t& chunk_tokens) {
       ->capture_default_str();
 }
 
-void add_generation_options(CLI::App& cli, GenerationOptions& options) {
-  cli.add_option("-n,--max-tokens,--n-predict", options.max_tokens, "stop after this many tokens")
-      ->check(in_range(ranges::max_tokens));
-  cli.add_option("--temperature,--temp", options.temperature, "0 is greedy")
-      ->check(in_range(ranges::temperature));
-  cli.add_option("--top-k", options.top_k, "draw from the k likeliest; 0 or -1: all")
-      ->check(in_range({-1, ranges::top_k.most}));
-  cli.add_option("--top-p", options.top_p, "draw from the likeliest that reach this probability")
-      ->check(in_range(ranges::top_p));
-  cli.add_option("--min-p", options.min_p,
-                 "drop what is less likely than min-p times the likeliest")
-      ->check(in_range(ranges::min_p));
-  cli.add_option("--repetition-penalty,--repeat-penalty", options.repetition_penalty,
-                 "divides the logits of tokens seen before")
-      ->check(in_range(ranges::repetition_penalty));
-  cli.add_option("--frequency-penalty", options.frequency_penalty, "per occurrence in the answer")
-      ->check(in_range(ranges::frequency_penalty));
-  cli.add_option("--presence-penalty", options.presence_penalty, "once per token of the answer")
-      ->check(in_range(ranges::presence_penalty));
-  cli.add_option("-s,--seed", options.seed, "seed of the random draws")
-      ->check([](const std::string& text) {
-        const std::string wrong = check_seed(text);
-        return wrong.empty() ? wrong : wrong + "; a system prompt is --system TEXT, or -sys";
-      });
-  cli.add_option("--logit-bias", options.logit_bias, "ID=BIAS, added to a token's logit")
-      ->allow_extra_args(false);
-  cli.add_option("--stop", options.stop,
-                 "end the answer (not a thought before it) before this text; may be repeated")
-      ->allow_extra_args(false);
-  cli.add_flag("--ignore-eos", options.ignore_eos, "go on after the model's end-of-answer token");
-}
-
 CLI::Option* add_system_option(CLI::App& cli, std::string& system, const std::string& help) {
   constexpr std::size_t bytes_max = std::size_t{16} << 20;
   CLI::Option* const option = cli.add_option("--system,--system-prompt", system, help);
@@ -262,24 +233,6 @@ CLI::Option* add_system_option(CLI::App& cli, std::string& system, const std::st
       ->type_name("FILE")
       ->excludes(option);
   return option;
-}
-
-SamplingParams sampling_of(const GenerationOptions& options, const Json& config) {
-  SamplingParams params = generation_defaults(config, options).sampling;
-  const auto take = [](auto& field, const auto& flag) {
-    if (flag) field = *flag;
-  };
-  take(params.temperature, options.temperature);
-  take(params.top_k, options.top_k);
-  take(params.top_p, options.top_p);
-  take(params.min_p, options.min_p);
-  take(params.repetition_penalty, options.repetition_penalty);
-  take(params.frequency_penalty, options.frequency_penalty);
-  take(params.presence_penalty, options.presence_penalty);
-  take(params.seed, options.seed);
-  params.top_k = top_k_of(params.top_k);
-  for (const std::string& text : options.logit_bias) params.bias.push_back(parse_bias(text));
-  return params;
 }
 
 std::string bytes_text(std::size_t bytes) {
@@ -300,16 +253,12 @@ std::string parameters_text(std::int64_t parameters) {
 }
 
 void add_reuse_options(CLI::App& cli, ReuseOptions& options) {
-  cli.add_option("--prefix-cache", options.prefixes,
-                 "keep prefixes of prompts, so that they are not prefilled again")
-      ->check(CLI::IsMember({"on", "off"}))
-      ->capture_default_str();
-  cli.add_option(
-         "--snapshots", options.snapshots,
-         "snapshots of recurrent state: exact, or int8, which holds about four times as many and "
-         "changes answers a little")
-      ->check(CLI::IsMember({"exact", "int8"}))
-      ->capture_default_str();
+  add_choice(cli, "--prefix-cache", options.prefixes, words::on_off,
+             "keep prefixes of prompts, so that they are not prefilled again");
+  add_choice(
+      cli, "--snapshots", options.snapshots, words::snapshots,
+      "snapshots of recurrent state: exact, or int8, which holds about four times as many and "
+      "changes answers a little");
   cli.add_flag("--audit", options.audit, "check all memory accounting after every step: slow");
   cli.add_option("--record", options.record,
                  "write the requests as a trace for hyb replay: lengths and what prompts have in "
@@ -317,63 +266,24 @@ void add_reuse_options(CLI::App& cli, ReuseOptions& options) {
       ->type_name("FILE");
 }
 
-bool SpeculationFlags::has_draft_model() const {
-  const std::string known = kind();
-  return known == "draft" || known == "eagle3" || known == "dflash";
-}
-
-std::string SpeculationFlags::kind() const {
-  const bool needs_model = source == "draft" || source == "eagle3" || source == "dflash";
-  if (needs_model && draft_model.empty()) {
-    throw Error(ErrorKind::usage, "--spec " + source + ": say which model with --draft-model");
-  }
-  if (draft_model.empty() || needs_model) return source;
-  if (source == "auto") return "draft";
-  throw Error(ErrorKind::usage, "--draft-model: with --spec " + source +
-                                    " it has nothing to do; leave one of them out");
-}
-
-TreeLimits SpeculationFlags::tree() const {
-  const auto fail = [](const std::string& text) { throw Error(ErrorKind::usage, text); };
-  if (branches == 1) {
-    if (rows > 0) fail("--draft-tokens: bounds a tree; say how wide with --draft-branches");
-    return {};
-  }
-  if (drafts == "auto") {
-    fail("--draft-branches: say how deep the tree is with --draft-steps, from 1 to 7");
-  }
-  const std::int32_t alone = 1 + std::stoi(drafts);
-  if (rows > 0 && rows < alone) {
-    fail(
-        fmt::format("--draft-tokens {}: --draft-steps {} alone takes {}, with the token before "
-                    "the guesses",
-                    rows, drafts, alone));
-  }
-  return {.branches = branches, .rows = rows > 0 ? rows : 2 * alone};
-}
-
 void add_speculation_options(CLI::App& cli, SpeculationFlags& flags) {
   flags.is_heeded = true;
-  cli.add_option(
-         "--spec", flags.source,
-         "tokens are guessed and verified several in a step, with the same answers: ngram "
-         "(from text that repeats itself or an earlier prompt), mtp (by the draft layer "
-         "that Qwen3-Next, Qwen3.5 and some Nemotron have), draft, eagle3 and dflash (by "
-         "--draft-model: a smaller model, or an EAGLE-3 or DFlash head), off, or auto (by "
-         "--draft-model where it is given, mtp where the files have it, else ngram, as far as it "
-         "pays: on the CPU, and on a card with --batch-invariant)")
-      ->check(CLI::IsMember({"auto", "off", "ngram", "mtp", "eagle3", "dflash", "draft"}))
-      ->capture_default_str();
+  add_choice(
+      cli, "--spec", flags.source, words::spec,
+      "tokens are guessed and verified several in a step, with the same answers: ngram "
+      "(from text that repeats itself or an earlier prompt), mtp (by the draft layer "
+      "that Qwen3-Next, Qwen3.5 and some Nemotron have), draft, eagle3 and dflash (by "
+      "--draft-model: a smaller model, or an EAGLE-3 or DFlash head), off, or auto (by "
+      "--draft-model where it is given, mtp where the files have it, else ngram, as far as it "
+      "pays: on the CPU, and on a card with --batch-invariant)");
   cli.add_option("--draft-model", flags.draft_model,
                  "what guesses: a smaller model with the same vocabulary, whose likeliest tokens "
                  "it are, or the folder of an EAGLE-3 or DFlash head that was trained for this "
                  "model")
       ->type_name("MODEL");
-  cli.add_option("--draft-steps", flags.drafts,
-                 "most guesses of an answer in a step, one after the other: 1 to 7, or auto, which "
-                 "goes by how many were right and by the times of steps")
-      ->check(CLI::IsMember({"auto", "1", "2", "3", "4", "5", "6", "7"}))
-      ->capture_default_str();
+  add_choice(cli, "--draft-steps", flags.draft_steps, words::draft_steps,
+             "most guesses of an answer in a step, one after the other: 1 to 7, or auto, which "
+             "goes by how many were right and by the times of steps");
   cli.add_option("--draft-branches", flags.branches,
                  "with --draft-steps N: up to this many tokens are tried in one place, each in a "
                  "branch of its own")
@@ -400,83 +310,27 @@ void add_lane_options(CLI::App& cli, LaneFlags& flags) {
                  "with --disaggregate on the CPU: threads for answers; default: the other half")
       ->check(CLI::Range(1, 1024));
   cli.add_option("--prefill-device", flags.prefill_device,
-                 "with --disaggregate: where prompts run and have their memory: cpu, in that of "
-                 "answers; cpu:1, in half of it for themselves; a card: cuda0, cuda1. Where it is "
-                 "not the memory of answers, each sequence is copied there as its answer begins. "
-                 "cpu:1 shows on one CPU what two devices would do, and is no faster; default: "
+                 "with --disaggregate: where prompts run and have their memory: cpu, cuda0, cuda1. "
+                 "From one card to another, each sequence is copied as its answer begins; default: "
                  "cpu, or the second card");
   cli.add_option("--decode-device", flags.decode_device,
                  "with --disaggregate: where answers run and have their memory: cpu, cuda0, cuda1; "
                  "default: cpu, or the first card");
 }
 
-void add_think_option(CLI::App& cli, Think& think) {
-  cli.add_option_function<std::string>(
-         "--think", [&think](const std::string& word) { think = parse_think(word).value(); },
-         "whether the model thinks before it answers: enable_thinking for the chat template, which "
-         "decides without it. Some models take it from the system prompt instead (/think, "
-         "/no_think)")
-      ->check(CLI::IsMember({"on", "off"}));
-}
-
-std::string_view name_of(Think think) {
-  if (!think) return "default";
-  return *think ? "on" : "off";
-}
-
-std::optional<Think> parse_think(std::string_view word) {
-  for (const Think think : {Think(true), Think(false), Think()}) {
-    if (word == name_of(think)) return think;
-  }
-  return std::nullopt;
+void add_think_option(CLI::App& cli, std::optional<bool>& think) {
+  add_choice(
+      cli, "--think", think, words::on_off,
+      "whether the model thinks before it answers: enable_thinking for the chat template, which "
+      "decides without it. Some models take it from the system prompt instead (/think, "
+      "/no_think)");
 }
 
 void add_thoughts_option(CLI::App& cli, std::optional<bool>& shown) {
-  cli.add_option_function<std::string>(
-         "--thoughts", [&shown](const std::string& word) { shown = word == "show"; },
-         "whether thoughts are shown with answers: show (the default on a terminal) or hide "
-         "(where stdout is not one, so that it carries answers and nothing else)")
-      ->check(CLI::IsMember({"show", "hide"}));
-}
-
-Json think_variables(Think think) {
-  Json variables = Json::object();
-  if (think) variables = {{"enable_thinking", *think}, {"thinking", *think}};
-  return variables;
-}
-
-void check_think(Think think, const ChatTemplate& chat_template, const Tokenizer& tokenizer,
-                 std::string_view flag) {
-  if (!think) return;
-  const TemplateTraits traits = template_traits(chat_template, tokenizer);
-  if (traits.obeys_think) return;
-  const bool always = traits.thinking == Thinking::always;
-  throw Error(ErrorKind::usage,
-              fmt::format("{}: the model's chat template reads neither enable_thinking nor "
-                          "thinking, so it would change nothing{}",
-                          flag,
-                          always ? "; it begins every answer with a thought, unless the system "
-                                   "prompt has a word against it (such as /no_think)"
-                                 : ""));
-}
-
-void check_think_alone(Think think, const Json& body, const std::string& file) {
-  const Json variables = think_variables(think);
-  const auto says = [&](const Json& names) {
-    for (const auto& [name, value] : variables.items()) {
-      if (names.contains(name)) return true;
-    }
-    return false;
-  };
-  const auto arguments = body.find("chat_template_kwargs");
-  if (!says(body) && (arguments == body.end() || !says(*arguments))) return;
-  throw Error(ErrorKind::usage, "--think: " + file + " sets it, too; leave one out");
-}
-
-void check_think(Think think, const ModelSource& source) {
-  if (!think) return;
-  const ModelTexts texts = read_texts(source);
-  check_think(think, need_chat_template(texts, source), need_tokenizer(texts, source), "--think");
+  static constexpr Words<bool, 2> words = {{{"show", true}, {"hide", false}}};
+  add_choice(cli, "--thoughts", shown, words,
+             "whether thoughts are shown with answers: show (the default on a terminal) or hide "
+             "(where stdout is not one, so that it carries answers and nothing else)");
 }
 
 }  // namespace hyb::app

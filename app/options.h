@@ -7,19 +7,19 @@
 #include <string_view>
 #include <vector>
 
-#include "app/model_source.h"
+#include "app/words.h"
 #include "core/base/dtype.h"
 #include "core/base/json.h"
 #include "core/engine/draft_tree.h"
-#include "core/engine/sampling.h"
-#include "core/text/chat_template.h"
-#include "core/text/tokenizer.h"
+#include "core/memory/pool/memory.h"
+#include "core/memory/prefix/snapshot_policy.h"
+#include "kernels/arena/superblock_map.h"
+#include "kernels/device.h"
+#include "models/recordings.h"
 
 namespace CLI {
-class App;
-class Option;
 class Validator;
-}  // namespace CLI
+}
 
 namespace hyb {
 struct ParameterRange;
@@ -31,82 +31,132 @@ namespace hyb::app {
 /// room for the machine).
 struct MemoryBudget {
   enum class Kind : std::uint8_t { automatic, bytes, share } kind = Kind::automatic;
-  std::size_t bytes = 0;
+  std::size_t bytes = 0;  ///< of a share and of auto: known once it is resolved
   double share = 0.0;
+  std::string text = "auto";  ///< as it was given
 };
 
 /// Throws Error(usage) naming the flag and the text. GB = 1e9, GiB and G = 2^30, in large or small
 /// letters.
 MemoryBudget parse_memory(const std::string& text, const char* flag = "--memory");
 
+/// What linear weights and experts become while they are loaded, or are published as.
+enum class QuantizeChoice : std::uint8_t { none, q8, q4, fp8, mxfp4 };
+
+/// What guesses tokens.
+enum class DraftSource : std::uint8_t { automatic, off, ngram, mtp, eagle3, dflash, draft };
+
+namespace words {
+
+inline constexpr Words<bool, 2> on_off = {{{"on", true}, {"off", false}}};
+inline constexpr Words<std::optional<kernels::Device>, 3> device = {
+    {{"auto", std::nullopt}, {"cpu", kernels::Device::cpu}, {"cuda", kernels::Device::cuda}}};
+inline constexpr Words<std::optional<DType>, 3> dtype = {
+    {{"auto", std::nullopt}, {"bf16", DType::bf16}, {"f32", DType::f32}}};
+inline constexpr Words<std::optional<DType>, 4> kv_dtype = {
+    {{"auto", std::nullopt}, {"bf16", DType::bf16}, {"f32", DType::f32}, {"fp8", DType::f8_e4m3}}};
+inline constexpr Words<std::optional<DType>, 3> state_dtype = {
+    {{"auto", std::nullopt}, {"f32", DType::f32}, {"bf16", DType::bf16}}};
+inline constexpr Words<QuantizeChoice, 5> quantize = {{{"none", QuantizeChoice::none},
+                                                       {"q8", QuantizeChoice::q8},
+                                                       {"q4", QuantizeChoice::q4},
+                                                       {"fp8", QuantizeChoice::fp8},
+                                                       {"mxfp4", QuantizeChoice::mxfp4}}};
+inline constexpr Words<std::optional<bool>, 3> lossless = {
+    {{"auto", std::nullopt}, {"on", true}, {"off", false}}};
+inline constexpr Words<Precision, 2> snapshots = {
+    {{"exact", Precision::exact}, {"int8", Precision::int8}}};
+inline constexpr Words<EvictionRule, 2> eviction = {
+    {{"gd", EvictionRule::greedy_dual}, {"lru", EvictionRule::lru}}};
+inline constexpr Words<std::optional<kernels::MapMode>, 4> memory_mode = {
+    {{"auto", std::nullopt},
+     {"flip", kernels::MapMode::flip},
+     {"remap", kernels::MapMode::remap},
+     {"flat", kernels::MapMode::flat}}};
+inline constexpr Words<DraftSource, 7> spec = {{{"auto", DraftSource::automatic},
+                                                {"off", DraftSource::off},
+                                                {"ngram", DraftSource::ngram},
+                                                {"mtp", DraftSource::mtp},
+                                                {"eagle3", DraftSource::eagle3},
+                                                {"dflash", DraftSource::dflash},
+                                                {"draft", DraftSource::draft}}};
+/// Of an answer in a step; 0: as it pays.
+inline constexpr Words<std::int32_t, 8> draft_steps = {
+    {{"auto", 0}, {"1", 1}, {"2", 2}, {"3", 3}, {"4", 4}, {"5", 5}, {"6", 6}, {"7", 7}}};
+inline constexpr Words<models::GraphOptions, 4> graphs = {
+    {{"eager", {.decode = false, .mixed = false}},
+     {"piecewise", {.decode = false, .mixed = true}},
+     {"full", {.decode = true, .mixed = false}},
+     {"full+piecewise", {.decode = true, .mixed = true}}}};
+
+}  // namespace words
+
 /// What is cached of prompts.
 struct ReuseOptions {
-  std::string prefixes = "on";      ///< on or off
-  std::string snapshots = "exact";  ///< exact or int8
-  std::string eviction = "gd";      ///< gd or lru: what is evicted first where memory is short
+  bool prefixes = true;
+  Precision snapshots = Precision::exact;
+  EvictionRule eviction = EvictionRule::greedy_dual;  ///< where memory is short
   bool audit = false;
-  std::string record;                 ///< a file for the trace; empty: none is written
-  std::optional<double> state_share;  ///< EngineOptions'; of bench alone
+  std::string record = {};                 ///< a file for the trace; empty: none is written
+  std::optional<double> state_share = {};  ///< EngineOptions'; of bench alone
 };
 
 /// How memory is shared between pages and states.
 struct PoolOptions {
-  /// auto, flip, remap or flat. Auto is flip on a card, and on the CPU remap, the faster one there:
-  /// aliases need shared memory, which has no huge pages by default (reads at 0.73 to 0.98 of a
-  /// plain buffer's), and many mappings at start.
-  std::string mode = "auto";
+  /// None: flip on a card, and on the CPU remap, the faster one there: aliases need shared memory,
+  /// which has no huge pages by default (reads at 0.73 to 0.98 of a plain buffer's), and many
+  /// mappings at start.
+  std::optional<kernels::MapMode> mode;
   bool strict_vmm = false;
 };
 
 /// Drafts of tokens, which are verified and never change an answer.
 struct SpeculationFlags {
-  std::string source = "auto";  ///< auto, off, ngram, mtp, eagle3, dflash or draft
-  std::string draft_model;      ///< as ModelOptions::model, or a head; empty: none
-  std::string drafts = "auto";  ///< of an answer in a step, one after the other: auto, 1 to 7
-  std::int32_t branches = 1;    ///< tokens that are tried in one place; more than 1: a tree
-  std::int32_t rows = 0;        ///< TreeLimits::rows; 0: twice what the drafts alone take
-  bool is_heeded = false;       ///< else auto loads no draft layer
-
-  /// source, where a draft model is what auto takes: "draft", also where that is a head. Throws
-  /// Error(usage) where the two disagree.
-  std::string kind() const;
-  /// Whether kind() is by draft_model.
-  bool has_draft_model() const;
-  /// branches and rows. Throws Error(usage) where they do not go with drafts.
-  TreeLimits tree() const;
+  DraftSource source = DraftSource::automatic;
+  std::string draft_model;       ///< as ModelOptions::model, or a head; empty: none
+  std::int32_t draft_steps = 0;  ///< of an answer in a step, one after the other: 1 to 7; 0: auto
+  std::int32_t branches = 1;     ///< tokens that are tried in one place; more than 1: a tree
+  std::int32_t rows = 0;         ///< TreeLimits::rows; 0: twice what the drafts alone take
+  bool is_heeded = false;        ///< else auto loads no draft layer
 };
 
 /// Prompts beside answers, each with threads or a card's streams of their own.
 struct LaneFlags {
   bool is_on = false;
   int prefill_threads = 0, decode_threads = 0;  ///< 0: not given
-  /// Of each lane: "cpu", "cpu:1" (another memory of the same CPU), or a card: "cuda0", "cuda1".
-  /// Empty: not given.
+  /// Of each lane: "cpu" or a card: "cuda0", "cuda1"; in tests "cpu:1", another memory of the same
+  /// CPU. Empty: not given.
   std::string prefill_device = {}, decode_device = {};
+};
+
+/// Of weights and of what is kept for each sequence, before a model says what "auto" is.
+struct TypeOptions {
+  std::optional<DType> activation = {};  ///< bf16 or f32; none: the model's
+  QuantizeChoice quantize = QuantizeChoice::none;
+  std::optional<bool> lossless = {};  ///< bf16 weights in 12 bits; none: WeightUse decides
+  std::optional<DType> kv = {};       ///< none: as activations
+  std::optional<DType> state = {};    ///< none: what config.json says
+  std::int32_t page_tokens = 16;      ///< 16, 32, 64 or 128
+  std::optional<std::uint64_t> random_weights = {};  ///< synthetic weights from a seed
 };
 
 /// Most prompt tokens of a step that --ubatch takes.
 inline constexpr int chunk_tokens_limit = 65536;
 
-/// What every command that opens a model takes.
+/// What every command that opens a model takes: values, of which resolve() (app/run_settings.h)
+/// makes what they mean for a model on this machine.
 struct ModelOptions {
   std::string model = "demo";
-  std::string chat_template;    ///< a file, or the name of one of the model's; empty: its default
-  std::string device = "auto";  ///< auto (a usable card, else the CPU), cpu or cuda
-  int threads = 0;              ///< 0: all this process may use
-  std::int32_t context = 0;     ///< most tokens of one sequence; 0: the model's, as far as it fits
+  std::string chat_template;  ///< a file, or the name of one of the model's; empty: its default
+  std::optional<kernels::Device> device;  ///< none: a usable card, else the CPU
+  int threads = 0;                        ///< 0: all this process may use
+  std::int32_t context = 0;  ///< most tokens of one sequence; 0: the model's, as far as it fits
   std::int32_t chunk_tokens = 0;  ///< prompt tokens of one sequence in one step; 0: MemoryPlan's
-  std::string memory = "auto";
-  std::string pool_memory;                      ///< empty: what --memory leaves
-  std::string dtype = "auto";                   ///< auto, bf16 or f32
-  std::string quantize = "none";                ///< none, q8, q4, or of random weights fp8, mxfp4
-  std::string lossless = "auto";                ///< auto, on or off: bf16 weights in 12 bits
-  std::string kv_dtype = "auto";                ///< auto (as the activations), bf16, f32, fp8
-  std::string state_dtype = "auto";             ///< auto (what config.json says), f32 or bf16
-  std::int32_t page_tokens = 16;                ///< 16, 32, 64 or 128
-  bool batch_invariant = false;                 ///< on a card; on the CPU always
-  std::string graphs;                           ///< on a card; empty: full+piecewise
-  std::optional<std::uint64_t> random_weights;  ///< synthetic weights from a seed
+  MemoryBudget memory;
+  std::optional<MemoryBudget> pool_memory;  ///< none: what --memory leaves
+  TypeOptions types;
+  bool batch_invariant = false;                ///< on a card; on the CPU always
+  std::optional<models::GraphOptions> graphs;  ///< on a card; none: everything
   ReuseOptions reuse;
   PoolOptions pools;
   SpeculationFlags speculation;
@@ -140,8 +190,8 @@ void add_model_options(CLI::App& cli, ModelOptions& options, bool positional_mod
 void add_chat_template_option(CLI::App& cli, std::string& choice, const std::string& more = {});
 
 /// Adds --graphs, of commands that run a model: one mode, or a list of them.
-void add_graphs_option(CLI::App& cli, std::string& mode);
-void add_graphs_option(CLI::App& cli, std::vector<std::string>& modes);
+void add_graphs_option(CLI::App& cli, std::optional<models::GraphOptions>& mode);
+void add_graphs_option(CLI::App& cli, std::vector<std::optional<models::GraphOptions>>& modes);
 
 /// Adds those of commands that open a session: --memory-mode, --strict-vmm.
 void add_pool_options(CLI::App& cli, PoolOptions& options);
@@ -152,27 +202,6 @@ void add_chunk_option(CLI::App& cli, std::int32_t& chunk_tokens);
 /// Adds those that sizes in memory depend on: --dtype, --quantize, --kv-dtype, --state-dtype,
 /// --page-tokens.
 void add_type_options(CLI::App& cli, ModelOptions& options);
-
-/// What the command line sets; unset fields fall back to the model's
-/// generation_config.json, then to the built-in default.
-struct GenerationOptions {
-  std::optional<std::int32_t> max_tokens;
-  std::optional<float> temperature, top_p, min_p;
-  std::optional<std::int32_t> top_k;
-  std::optional<float> repetition_penalty, frequency_penalty, presence_penalty;
-  std::optional<std::uint64_t> seed;
-  std::vector<std::string> logit_bias;  ///< "ID=BIAS"
-  std::vector<std::string> stop;
-  bool ignore_eos = false;
-};
-
-/// Adds -n/--max-tokens, --temperature, --top-k, ... The options outlive `cli`.
-void add_generation_options(CLI::App& cli, GenerationOptions& options);
-
-/// Flags over generation_config.json over built-in (greedy unless the model asks for sampling).
-/// Throws Error(model) where a value of the file that no flag overrides is not a number or out of
-/// range, Error(usage) for a malformed --logit-bias.
-SamplingParams sampling_of(const GenerationOptions& options, const Json& generation_config);
 
 /// "12.3 MiB", "680 MB" style text for people. Binary units.
 std::string bytes_text(std::size_t bytes);
@@ -192,33 +221,10 @@ void add_speculation_options(CLI::App& cli, SpeculationFlags& flags);
 /// prompts. The flags outlive `cli`.
 void add_lane_options(CLI::App& cli, LaneFlags& flags);
 
-/// Whether a model is to think before it answers; nothing: what its chat template does by itself.
-using Think = std::optional<bool>;
-
 /// Adds --think on|off; `think` outlives `cli`.
-void add_think_option(CLI::App& cli, Think& think);
-
-/// "on", "off" or "default".
-std::string_view name_of(Think think);
-
-/// What name_of() names; nothing: another word.
-std::optional<Think> parse_think(std::string_view word);
+void add_think_option(CLI::App& cli, std::optional<bool>& think);
 
 /// Adds --thoughts show|hide; `shown` outlives `cli`; empty: not given.
 void add_thoughts_option(CLI::App& cli, std::optional<bool>& shown);
-
-/// What the template gets to see: enable_thinking and thinking, the two names in use.
-Json think_variables(Think think);
-
-/// Throws Error(usage) that begins with `flag` where the template makes the same prompt of either,
-/// so that asking for one would change nothing.
-void check_think(Think think, const ChatTemplate& chat_template, const Tokenizer& tokenizer,
-                 std::string_view flag);
-
-/// Throws Error(usage) where a body from `file` sets a variable of --think, too.
-void check_think_alone(Think think, const Json& body, const std::string& file);
-
-/// --think, of a model whose weights were not read yet.
-void check_think(Think think, const ModelSource& source);
 
 }  // namespace hyb::app

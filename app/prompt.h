@@ -10,17 +10,13 @@
 #include <nlohmann/json.hpp>
 
 #include "app/model_source.h"
+#include "app/words.h"
 #include "core/base/ids.h"
 #include "core/base/json.h"
 #include "core/engine/request.h"
-#include "core/memory/prefix/snapshot_policy.h"
 #include "core/text/answer_scanner.h"
 #include "core/text/chat_template.h"
 #include "core/text/tokenizer.h"
-
-namespace CLI {
-class App;
-}
 
 namespace hyb::app {
 
@@ -128,6 +124,9 @@ inline constexpr const char* plain_tokens_warning =
 
 enum class Truncate : std::uint8_t { refuse, left, right };
 
+inline constexpr Words<Truncate, 2> truncate_words = {
+    {{"left", Truncate::left}, {"right", Truncate::right}}};
+
 /// Cuts a prompt to `prompt_max` tokens, from its front (left) or its end (right), or throws
 /// Error(usage) saying by how much it is too long.
 void fit_prompt(std::vector<TokenId>& prompt, std::int32_t prompt_max, Truncate truncate);
@@ -143,35 +142,5 @@ Json read_messages(const std::string& file);
 
 /// {"messages": ...}: a question, and a system prompt unless it is empty. Throws as check_utf8().
 Json question_body(const std::string& system, const std::string& text);
-
-/// Whether the prompt of the next turn begins with this turn's prompt and its answer as it was
-/// given, thinking included: found by rendering a conversation of three turns. Unknown where the
-/// template refuses it, and where it keeps the last answer only as it was.
-PlacementPrior placement_prior(const ChatTemplate& chat_template, const Tokenizer& tokenizer);
-
-/// What a template does about thoughts by default.
-enum class Thinking : std::uint8_t {
-  none,   ///< it begins none, and no variable changes that
-  on,     ///< as with enable_thinking, or undecided in a way of its own
-  off,    ///< as with enable_thinking false
-  always  ///< it begins a thought, and no variable changes that
-};
-
-/// "none", "on", "off", "always".
-std::string_view name_of(Thinking thinking);
-
-/// What a template does with its variables: found by rendering short conversations, so that only
-/// what changes a prompt counts.
-struct TemplateTraits {
-  Thinking thinking = Thinking::none;
-  bool obeys_think = false;      ///< enable_thinking or thinking make a difference
-  bool takes_reasoning = false;  ///< reads reasoning_content of past answers
-  bool takes_tools = false;      ///< shows tools to the model
-};
-
-TemplateTraits template_traits(const ChatTemplate& chat_template, const Tokenizer& tokenizer);
-
-/// TemplateTraits::takes_reasoning alone.
-bool takes_reasoning(const ChatTemplate& chat_template, const Tokenizer& tokenizer);
 
 }  // namespace hyb::app

@@ -12,12 +12,14 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "app/device.h"
 #include "app/draft_model.h"
 #include "app/environment.h"
 #include "app/generation_config.h"
 #include "app/model_outline.h"
 #include "app/options.h"
 #include "app/prompt.h"
+#include "app/template_probe.h"
 #include "app/trace_file.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
@@ -32,21 +34,6 @@
 
 namespace hyb::app {
 
-namespace {
-
-/// Most drafts of a sequence in a step.
-std::int32_t drafts_of(const ModelOptions& options) {
-  if (options.speculation.kind() == "off") return 0;
-  if (may_draft(options)) return drafts_max;
-  if (options.speculation.kind() == "auto") return 0;
-  throw Error(ErrorKind::usage,
-              "--spec " + options.speculation.kind() +
-                  ": on a card, answers are the same with drafts only with --batch-invariant; add "
-                  "it, or leave --spec out");
-}
-
-}  // namespace
-
 /// A second card with the weights, for prompts.
 struct PrefillCard {
   kernels::Queue queue;
@@ -54,10 +41,10 @@ struct PrefillCard {
 };
 
 struct Session::Parts {
-  Parts(const ModelOptions& asked, const SessionShape& wanted, const Environment& environment,
+  Parts(const RunSettings& resolved, const SessionShape& wanted,
         const std::function<void(const ModelSource&)>& check);
 
-  void load(const ModelOptions& options, const Environment& environment);
+  void load();
   void plan();
   bool release_pools();
   void make_runner();
@@ -75,18 +62,14 @@ struct Session::Parts {
 
   std::chrono::steady_clock::time_point opened = std::chrono::steady_clock::now();
   SessionShape shape;
-  ReuseOptions reuse;
-  SpeculationFlags speculation;
-  models::GraphOptions graphs;
-  std::optional<Lanes> lanes;  ///< empty: one lane runs all
-  ModelSource source;
+  RunSettings settings;
   ModelOutline outline;
   ModelTexts texts;
   std::unique_ptr<kernels::Queue> queue;
   models::Model model;
   Budget budget{0};
-  bool may_shrink = false;  ///< --memory is auto: pools may become smaller than was planned
-  std::int32_t context = 0;
+  /// Pools may become smaller than was planned.
+  bool may_shrink() const { return settings.memory.kind == MemoryBudget::Kind::automatic; }
   MemoryPlan memory;
   std::future<std::unique_ptr<kernels::SuperblockMap>> superblocks;
   std::unique_ptr<models::ModelRunner> runner;
@@ -107,33 +90,27 @@ std::string chunk_text(const MemoryPlan& memory) {
   return text;
 }
 
-Session::Parts::Parts(const ModelOptions& asked, const SessionShape& wanted,
-                      const Environment& environment,
+Session::Parts::Parts(const RunSettings& resolved, const SessionShape& wanted,
                       const std::function<void(const ModelSource&)>& check)
     : shape(wanted),
-      reuse(asked.reuse),
-      speculation(asked.speculation),
-      graphs(graphs_of(asked)),
-      lanes(lanes_of(asked)),
-      source(ModelSource::find(asked.model, environment, asked.chat_template)),
-      outline(
-          outline_of(source, asked,
-                     {.sequences = wanted.sequences_max, .answer_tokens = wanted.answer_tokens})) {
-  shape.drafts = drafts_of(asked);
-  shape.tree = asked.speculation.tree();
-  const std::size_t draft_bytes = draft_model_bytes(asked, environment);
-  check_loadable(source, asked);
-  check_lanes(asked, outline.head.has_value());
-  if (outline.head) check_loadable(*outline.head, asked);
+      settings(resolved),
+      outline(outline_of(
+          resolved, {.sequences = wanted.sequences_max, .answer_tokens = wanted.answer_tokens})) {
+  const ModelSource& source = settings.source;
+  shape.drafts_room = settings.drafts.drafts_room;
+  shape.tree = settings.drafts.tree;
+  check_loadable(source, settings);
+  check_lanes(settings, outline.head.has_value());
+  if (outline.head) check_loadable(*outline.head, settings);
   if (check) check(source);
   // Tokenizer and template are read while the weights are packed.
-  auto reading = std::async(std::launch::async, [this] { return read_texts(source); });
-  load(asked, environment);
+  auto reading = std::async(std::launch::async, [&] { return read_texts(source); });
+  load();
   texts = reading.get();
   make_runner();
-  set_disaggregated(lanes.has_value());
-  if (speculation.kind() == "draft" && !outline.head) {
-    draft_model = std::make_unique<DraftModel>(asked, draft_bytes, shape, environment);
+  set_disaggregated(settings.lanes.has_value());
+  if (settings.drafts.source == DraftSource::draft && !outline.head) {
+    draft_model = std::make_unique<DraftModel>(settings, budget.draft_model, shape);
     draft_model->check_vocabulary(texts.tokenizer ? &*texts.tokenizer : nullptr, vocab_used());
   }
   start_engine(*runner, speculation_options());
@@ -155,17 +132,16 @@ void warn_over_limit(const std::string& memory, std::size_t bytes) {
 
 }  // namespace
 
-void Session::Parts::load(const ModelOptions& options, const Environment& environment) {
-  budget = budget_of(options, environment, source);  // of what is free before anything is taken
-  if (budget.device == kernels::Device::cpu) warn_over_limit(options.memory, budget.bytes);
+void Session::Parts::load() {
+  const std::optional<TwoLanes>& lanes = settings.lanes;
+  budget = budget_of(settings);
+  if (budget.device == kernels::Device::cpu) warn_over_limit(settings.memory.text, budget.bytes);
   // Before memory is mapped that it reaches.
   if (lanes && lanes->have_two_cards()) {
     prefill_card =
-        std::make_unique<PrefillCard>(app::prefill_queue(*lanes, options.batch_invariant));
+        std::make_unique<PrefillCard>(app::prefill_queue(*lanes, settings.batch_invariant));
   }
-  queue = std::make_unique<kernels::Queue>(make_queue(options));
-  may_shrink = options.memory == "auto";
-  context = options.context;
+  queue = std::make_unique<kernels::Queue>(make_queue(settings));
   plan();  // whether it fits is known before a weight is read
   // A card's memory is mapped while weights are read: gigabytes of it take seconds. How much the
   // weights leave of it is known before that, but for those that may take more than 12 bits.
@@ -174,23 +150,24 @@ void Session::Parts::load(const ModelOptions& options, const Environment& enviro
       return models::map_superblocks(kernels::Device::cuda, memory.pools, memory.mapping);
     });
   }
-  model = load_weights_of(source, outline, options, *queue, [this] { return release_pools(); });
+  model = load_weights_of(settings, outline, *queue, [this] { return release_pools(); });
   if (outline.geometry.load.lossless) {
     budget.weights = model.weights.bytes();  // some may take more than 12 bits
     plan();
   }
   if (!prefill_card) return;
   prefill_card->queue.make_current();
-  prefill_card->model = load_weights_of(source, outline, options, prefill_card->queue);
+  prefill_card->model = load_weights_of(settings, outline, prefill_card->queue);
 }
 
 void Session::Parts::plan() {
-  memory = plan_memory(outline.plan, outline.geometry, budget, context, queue->threads(), shape);
+  memory = plan_memory(outline.plan, outline.geometry, budget, settings.context, queue->threads(),
+                       shape);
 }
 
 /// For a weight that does not fit: pools can be made again, and smaller.
 bool Session::Parts::release_pools() {
-  if (!may_shrink || !superblocks.valid()) return false;
+  if (!may_shrink() || !superblocks.valid()) return false;
   try {
     superblocks.get();
   } catch (const Error& error) {
@@ -206,19 +183,19 @@ std::int32_t Session::Parts::vocab_used() const {
 /// Until prefill is measured. The speed is a guess; how long prompts compare to short ones is not.
 PrefillCost Session::Parts::expected_cost() const {
   constexpr double flops_per_thread_second = 5e10;
-  const int threads = is_disaggregated ? lanes->prefill.threads : queue->threads();
+  const int threads = is_disaggregated ? settings.lanes->prefill.threads : queue->threads();
   return prefill_seconds(roofline().prefill(), flops_per_thread_second * threads);
 }
 
 /// Whether what is reused is what would be run again, to the bit. Where it is not, answers must not
 /// depend on a clock that decides what is remembered.
 bool Session::Parts::is_exact() const {
-  return reuse.snapshots != "int8" && queue->batch_invariant();
+  return settings.reuse.snapshots == Precision::exact && queue->batch_invariant();
 }
 
 SpeculationOptions Session::Parts::speculation_options() const {
-  return {.is_on = shape.drafts > 0,
-          .drafts = speculation.drafts == "auto" ? 0 : std::stoi(speculation.drafts),
+  return {.is_on = shape.drafts_room > 0,
+          .draft_steps = settings.drafts.draft_steps,
           .branches = shape.tree.branches,
           .rows = shape.tree.rows,
           .drafter = draft_model.get(),
@@ -234,9 +211,9 @@ std::int32_t Session::Parts::states_ahead() const {
 
 PrefixCacheOptions Session::Parts::prefix_options() const {
   PrefixCacheOptions options;
-  options.enabled = reuse.prefixes == "on" && memory.mapping.mode != kernels::MapMode::flat;
-  if (reuse.snapshots == "int8") options.precision = Precision::int8;
-  if (reuse.eviction == "lru") options.eviction = EvictionRule::lru;
+  options.enabled = settings.reuse.prefixes && memory.mapping.mode != kernels::MapMode::flat;
+  options.precision = settings.reuse.snapshots;
+  options.eviction = settings.reuse.eviction;
   options.pages_are_exact = queue->batch_invariant();
   options.cost = expected_cost();
   if (texts.tokenizer && texts.chat_template) {
@@ -248,7 +225,7 @@ PrefixCacheOptions Session::Parts::prefix_options() const {
 void Session::Parts::make_runner() {
   models::RunnerOptions options = runner_options(model.plan, memory, shape);
   options.vocab_used = vocab_used();
-  options.graphs = graphs;
+  options.graphs = settings.graphs;
   const std::size_t planned = memory.pool_bytes();
   std::string obstacle;  // the first one: those after it differ in figures alone
   while (!runner) {
@@ -256,7 +233,7 @@ void Session::Parts::make_runner() {
       runner = std::make_unique<models::ModelRunner>(
           *queue, model.plan, model.weights, model.geometry, options,
           superblocks.valid() ? superblocks.get() : nullptr);
-      if (lanes) make_prefill_lane(options);
+      if (settings.lanes) make_prefill_lane(options);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::memory) throw;
       prefill_lane.reset();
@@ -274,14 +251,15 @@ void Session::Parts::make_runner() {
 }
 
 void Session::Parts::make_prefill_lane(const models::RunnerOptions& options) {
-  if (lanes->share_memory) {
-    prefill_lane = make_sharing_lane(*lanes, *runner, model, source.name());
+  const TwoLanes& lanes = *settings.lanes;
+  if (lanes.share_memory) {
+    prefill_lane = make_sharing_lane(lanes, *runner, model, settings.source.name());
   } else if (prefill_card) {
     models::RunnerOptions there = options;
-    there.mapping = mapping_of_prefill(*lanes, options.mapping);
+    there.mapping = mapping_of_prefill(lanes, options.mapping);
     prefill_lane = make_lane_on_card(prefill_card->queue, prefill_card->model, there, *runner);
   } else {
-    prefill_lane = make_lane_with_memory(*lanes, model, options, *runner);
+    prefill_lane = make_lane_with_memory(lanes, model, options, *runner);
   }
 }
 
@@ -293,7 +271,7 @@ void Session::Parts::shrink_pools(const Error& reason) {
                        reason.what(), bytes_text(memory.budget), bytes_text(memory.weights),
                        bytes_text(memory.workspace), bytes_text(before));
   };
-  if (!may_shrink) throw Error(ErrorKind::memory, holdings());
+  if (!may_shrink()) throw Error(ErrorKind::memory, holdings());
   budget.pool_bytes = before - before / 8;
   if (queue->device() == kernels::Device::cuda) {
     std::size_t free = kernels::card(queue->card()).free_bytes;
@@ -314,15 +292,16 @@ void Session::Parts::shrink_pools(const Error& reason) {
 /// Weights are packed by all threads; then each lane has its own.
 void Session::Parts::set_disaggregated(bool disaggregated) {
   if (disaggregated == is_disaggregated) return;
-  if (!disaggregated && !lanes->share_memory) {
+  const TwoLanes& lanes = *settings.lanes;
+  if (!disaggregated && !lanes.share_memory) {
     throw Error(ErrorKind::usage,
                 "--prefill-device: one lane would have the memory of one side alone; both ways are "
                 "compared where lanes share memory");
   }
   engine.reset();
   is_disaggregated = disaggregated;
-  if (lanes->device == kernels::Device::cuda) return;
-  *queue = disaggregated ? decode_queue(*lanes) : undivided_queue(*lanes);
+  if (lanes.device == kernels::Device::cuda) return;
+  *queue = disaggregated ? decode_queue(lanes) : undivided_queue(lanes);
 }
 
 void Session::Parts::start_engine(Runner& on, const SpeculationOptions& drafting) {
@@ -339,16 +318,16 @@ void Session::Parts::start_engine(Runner& on, const SpeculationOptions& drafting
                     .speculation = drafting,
                     .prefill_lane = is_disaggregated ? &prefill_lane->runner() : nullptr,
                     .link = is_disaggregated ? prefill_lane->link() : nullptr,
-                    .state_share = reuse.state_share,
-                    .audit = reuse.audit});
-  if (!reuse.record.empty() && !trace) trace = std::make_unique<TraceFile>(reuse.record);
+                    .state_share = settings.reuse.state_share,
+                    .audit = settings.reuse.audit});
+  const std::string& record = settings.reuse.record;
+  if (!record.empty() && !trace) trace = std::make_unique<TraceFile>(record);
   if (trace) engine->record(&trace->recorder());
 }
 
-Session Session::open(const ModelOptions& options, const SessionShape& shape,
-                      const Environment& environment,
+Session Session::open(const RunSettings& settings, const SessionShape& shape,
                       const std::function<void(const ModelSource&)>& check) {
-  return Session(std::make_unique<Parts>(options, shape, environment, check));
+  return Session(std::make_unique<Parts>(settings, shape, check));
 }
 
 Session::Session(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
@@ -362,20 +341,19 @@ SpeculationOptions Session::speculation() const { return parts_->speculation_opt
 
 void Session::restart_engine(const ReuseOptions& reuse, Runner& runner,
                              const SpeculationOptions& speculation) {
-  parts_->reuse = reuse;
+  parts_->settings.reuse = reuse;
   parts_->start_engine(runner, speculation);
 }
 
-const std::optional<Lanes>& Session::lanes() const { return parts_->lanes; }
+const RunSettings& Session::settings() const { return parts_->settings; }
 void Session::set_disaggregated(bool is_disaggregated) {
-  require(parts_->lanes.has_value(), "session: it was opened with two lanes");
+  require(parts_->settings.lanes.has_value(), "session: it was opened with two lanes");
   parts_->set_disaggregated(is_disaggregated);
 }
 
 models::Roofline Session::roofline() const { return parts_->roofline(); }
 kernels::Queue& Session::queue() { return *parts_->queue; }
 const models::Model& Session::model() const { return parts_->model; }
-const ModelSource& Session::source() const { return parts_->source; }
 const MemoryPlan& Session::memory() const { return parts_->memory; }
 std::chrono::nanoseconds Session::load_time() const { return parts_->load_time; }
 
@@ -384,11 +362,11 @@ const Tokenizer* Session::tokenizer() const {
 }
 
 const Tokenizer& Session::need_tokenizer() const {
-  return app::need_tokenizer(parts_->texts, parts_->source);
+  return app::need_tokenizer(parts_->texts, parts_->settings.source);
 }
 
 const ChatTemplate& Session::need_chat_template() const {
-  return app::need_chat_template(parts_->texts, parts_->source);
+  return app::need_chat_template(parts_->texts, parts_->settings.source);
 }
 
 const ChatTemplate* Session::chat_template() const {
@@ -459,22 +437,6 @@ std::string smaller_text(const models::LoadOptions& load, bool fits_in_12_bits) 
 
 }  // namespace
 
-kernels::SuperblockMapOptions mapping_of(const PoolOptions& options, kernels::Device device) {
-  kernels::SuperblockMapOptions mapping;
-  const bool auto_is_remap = device == kernels::Device::cpu && !options.strict_vmm;
-  if (options.mode == "remap" || (options.mode == "auto" && auto_is_remap)) {
-    mapping.mode = kernels::MapMode::remap;
-  }
-  if (options.mode == "flat") mapping.mode = kernels::MapMode::flat;
-  mapping.strict = options.strict_vmm;
-  if (mapping.strict && mapping.mode != kernels::MapMode::flip) {
-    throw Error(
-        ErrorKind::usage,
-        fmt::format("--strict-vmm: is of use with --memory-mode flip only, not {}", options.mode));
-  }
-  return mapping;
-}
-
 namespace {
 
 /// What a card's driver may take to create pools and to map them.
@@ -490,14 +452,15 @@ std::size_t process_bytes(const ModelSource& source) {
 
 }  // namespace
 
-Budget budget_of(const ModelOptions& options, const Environment& environment,
-                 const ModelSource& source) {
-  const kernels::Device device = device_of(options.device);
-  const std::size_t all = budget_bytes(parse_memory(options.memory), options);
-  Budget budget(all - std::min(all, draft_model_bytes(options, environment)));
+Budget budget_of(const RunSettings& settings) {
+  const kernels::Device device = settings.device;
+  const std::size_t all = settings.memory.bytes;
+  Budget budget(all);
+  budget.draft_model = draft_model_bytes(settings);
+  budget.bytes -= std::min(all, budget.draft_model);
   budget.device = device;
   if (device == kernels::Device::cuda) {
-    const std::vector<int> cards = cards_of(options);
+    const std::vector<int>& cards = settings.cards;
     const kernels::Card card = kernels::card(cards.front());
     budget.cards = static_cast<int>(cards.size());
     budget.rates = {.bytes_per_s = card.bytes_per_s, .flops_per_s = card.flops_per_s};
@@ -506,52 +469,19 @@ Budget budget_of(const ModelOptions& options, const Environment& environment,
       budget.driver_calls_max = static_cast<std::size_t>(start_seconds_max / call_seconds) + 1;
     }
   }
-  if (!options.pool_memory.empty() && options.pool_memory != "auto") {
-    budget.pool_bytes = budget_bytes(parse_memory(options.pool_memory, "--pool-memory"), options);
-  }
-  if (device == kernels::Device::cpu) budget.process = process_bytes(source);
+  budget.pool_bytes = settings.pool_memory.value_or(Budget::unlimited);
+  if (device == kernels::Device::cpu) budget.process = process_bytes(settings.source);
   budget.library = kernels::queue_bytes(
-      device, {.threads = 0, .isa = {}, .batch_invariant = options.batch_invariant});
-  budget.mapping = mapping_of(options.pools, device);
-  budget.packed_snapshots = options.reuse.snapshots == "int8";
-  if (budget.packed_snapshots && budget.mapping.mode == kernels::MapMode::flat) {
-    throw Error(ErrorKind::usage,
-                "--snapshots int8: --memory-mode flat keeps no snapshots; use flip or remap");
-  }
-  budget.drafts = drafts_of(options);
-  budget.tree = options.speculation.tree();
-  const auto lanes = lanes_of(options);
-  if (!lanes) return budget;
-  budget.mapping = mapping_of_decode(*lanes, budget.mapping);
-  if (lanes->have_two_cards()) return budget;
-  budget.prefill_threads = lanes->prefill.threads;
+      device, {.threads = 0, .isa = {}, .batch_invariant = settings.batch_invariant});
+  budget.mapping = settings.mapping;
+  budget.packed_snapshots = settings.reuse.snapshots == Precision::int8;
+  budget.drafts_room = settings.drafts.drafts_room;
+  budget.tree = settings.drafts.tree;
+  if (!settings.lanes || settings.lanes->have_two_cards()) return budget;
+  budget.prefill_threads = settings.lanes->prefill.threads;
   budget.library *= 2;
-  budget.memories = lanes->share_memory ? 1 : 2;
-  budget.mapping.is_shared = device == kernels::Device::cpu && lanes->share_memory;
+  budget.memories = settings.lanes->share_memory ? 1 : 2;
   return budget;
-}
-
-std::size_t budget_bytes(const MemoryBudget& budget, const ModelOptions& options) {
-  const std::vector<int> cards = cards_of(options);
-  const bool is_card = !cards.empty();
-  const auto of_cards = [&](std::size_t kernels::Card::*bytes) {
-    std::size_t least = std::numeric_limits<std::size_t>::max();
-    for (const int card : cards) least = std::min(least, kernels::card(card).*bytes);
-    return least;
-  };
-  switch (budget.kind) {
-    case MemoryBudget::Kind::bytes:
-      return budget.bytes;
-    case MemoryBudget::Kind::share:
-      return static_cast<std::size_t>(
-          budget.share *
-          static_cast<double>(is_card ? of_cards(&kernels::Card::memory_bytes) : machine_bytes()));
-    case MemoryBudget::Kind::automatic:
-      break;
-  }
-  const std::size_t available = is_card ? of_cards(&kernels::Card::free_bytes) : available_bytes();
-  const std::size_t room = std::clamp(available / 8, std::size_t{256} << 20, std::size_t{2} << 30);
-  return available > 2 * room ? available - room : available / 2;
 }
 
 namespace {
@@ -559,14 +489,14 @@ namespace {
 /// Rows of logits take memory, so not all of many sequences have the most drafts.
 std::int32_t step_samples_of(const SessionShape& shape) {
   constexpr std::int32_t draft_rows_max = 56;
-  const std::int32_t each = std::max(shape.drafts, shape.tree.rows - 1);
+  const std::int32_t each = std::max(shape.drafts_room, shape.tree.rows - 1);
   return shape.sequences_max + std::min(each * shape.sequences_max, draft_rows_max);
 }
 
 /// Each runs two tokens at least.
 std::int32_t step_branches_of(const SessionShape& shape) {
   constexpr std::int32_t branches_max = 32;
-  if (shape.drafts == 0 || shape.tree.branches == 1) return 0;
+  if (shape.drafts_room == 0 || shape.tree.branches == 1) return 0;
   return std::min(shape.tree.rows / 2 * shape.sequences_max, branches_max);
 }
 
@@ -576,7 +506,7 @@ models::RunnerOptions runner_options(const models::Plan& plan, const MemoryPlan&
                                      const SessionShape& shape) {
   return {.memory = memory.pools,
           .step_tokens = memory.chunk_tokens + shape.sequences_max,
-          .step_rows = shape.sequences_max,
+          .sequences_max = shape.sequences_max,
           .positions_max = memory.length_max,
           .vocab_used = plan.vocab,
           .mapping = memory.mapping,
@@ -703,9 +633,10 @@ MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometr
     memory.workspace = workspace_bytes(plan, geometry, budget, runner, threads);
     memory.pinned = pinned_bytes(plan, geometry, budget, runner);
   };
-  if (shape.drafts > 0 && geometry.slot_bytes > 0) {  // before pools are cut: they will have rings
+  if (shape.drafts_room > 0 &&
+      geometry.slot_bytes > 0) {  // before pools are cut: they will have rings
     memory.pools.layout.rings.per_superblock = 1;
-    memory.pools.layout.ring_tokens = shape.drafts;
+    memory.pools.layout.ring_tokens = shape.drafts_room;
   }
   set_workspace();
   const std::size_t fixed = memory.weights + memory.workspace + memory.library;
@@ -724,7 +655,7 @@ MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometr
   models::MemoryLayoutOptions options;
   options.pool_bytes = std::min(left - memory.process, budget.pool_bytes) / memories;
   options.packed = budget.packed_snapshots;
-  options.ring_tokens = shape.drafts;
+  options.ring_tokens = shape.drafts_room;
   options.handle_bytes_min = kernels::handle_bytes_min(budget.device);
   options.driver_calls_max = budget.driver_calls_max;
   if (budget.mapping.mode == kernels::MapMode::flat) {
@@ -753,13 +684,6 @@ std::filesystem::path cache_folder(const Environment& environment) {
               "--disk-tier: there is no home for its file; say where with --disk-tier-folder");
 }
 
-std::size_t tier_bytes(const std::string& text, const char* option) {
-  const MemoryBudget size = parse_memory(text, option);
-  if (size.kind == MemoryBudget::Kind::bytes) return size.bytes;
-  throw Error(ErrorKind::usage,
-              std::string(option) + ": '" + text + "' is not a size like 20GB or 8GiB");
-}
-
 /// Where a file of the disk tier is made; the folder is there then, unless it cannot be.
 std::filesystem::path disk_tier_folder(const TierFlags& flags, const Environment& environment) {
   std::filesystem::path folder = flags.disk_tier_folder.empty()
@@ -785,10 +709,9 @@ bool try_disk(Add&& add) {
 
 void add_host_tier(Session& session, const TierFlags& flags, const Environment& environment) {
   Engine& engine = session.engine();
-  const std::size_t disk_bytes =
-      flags.disk_tier.empty() ? 0 : tier_bytes(flags.disk_tier, "--disk-tier");
-  const HostTierParts parts = host_tier_parts(tier_bytes(flags.host_tier, "--host-tier"),
-                                              session.model().geometry, disk_bytes);
+  const std::size_t disk_bytes = flags.disk_tier.value_or(0);
+  const HostTierParts parts =
+      host_tier_parts(*flags.host_tier, session.model().geometry, disk_bytes);
   TierOptions options = {.budget_bytes = parts.snapshots,
                          .cost = engine.prefixes().options().cost,
                          .bytes_per_second = 1e10,
@@ -813,42 +736,53 @@ void add_host_tier(Session& session, const TierFlags& flags, const Environment& 
 }  // namespace
 
 void add_tier_options(CLI::App& cli, TierFlags& flags) {
-  cli.add_option(
-      "--disk-tier", flags.disk_tier,
+  const auto add = [&](const char* name, std::optional<std::size_t>& bytes, const char* help) {
+    cli.add_option_function<std::string>(
+        name,
+        [name, &bytes](const std::string& text) {
+          const MemoryBudget size = parse_memory(text, name);
+          if (size.kind != MemoryBudget::Kind::bytes) {
+            throw Error(ErrorKind::usage,
+                        fmt::format("{}: '{}' is not a size like 20GB or 8GiB", name, text));
+          }
+          bytes = size.bytes;
+        },
+        help);
+  };
+  add("--disk-tier", flags.disk_tier,
       "move snapshots that are evicted from memory to disk, up to this size: 20GB, 8GiB");
   cli.add_option(
          "--disk-tier-folder", flags.disk_tier_folder,
          "folder of the disk tier; its file has no name and ends with the process (default: "
          "the cache folder)")
       ->type_name("FILE");
-  cli.add_option("--host-tier", flags.host_tier,
-                 "the same in the machine's memory, for a card: copied while steps run; with "
-                 "--disk-tier what memory has no room for goes on to disk");
+  add("--host-tier", flags.host_tier,
+      "the same in the machine's memory, for a card: copied while steps run; with --disk-tier what "
+      "memory has no room for goes on to disk");
 }
 
-std::size_t check_tiers(const TierFlags& flags, const ModelOptions& model) {
-  std::size_t host_bytes = 0;
-  if (const auto lanes = lanes_of(model);
-      lanes && !lanes->share_memory && (!flags.host_tier.empty() || !flags.disk_tier.empty())) {
+std::size_t check_tiers(const TierFlags& flags, const RunSettings& settings) {
+  if (const auto& lanes = settings.lanes;
+      lanes && !lanes->share_memory && (flags.host_tier || flags.disk_tier)) {
     throw Error(ErrorKind::usage,
                 "--prefill-device: a tier extends one memory, and prompts have one of their own; "
                 "leave one of them out");
   }
-  if (!flags.host_tier.empty()) {
-    if (device_of(model.device) == kernels::Device::cpu) {
+  if (flags.host_tier) {
+    if (settings.device == kernels::Device::cpu) {
       throw Error(ErrorKind::usage,
                   "--host-tier: on the CPU the pools are in the host's memory already; give them "
                   "more with --memory, or use --disk-tier");
     }
-    if (model.reuse.snapshots == "int8") {
+    if (settings.reuse.snapshots == Precision::int8) {
       throw Error(ErrorKind::usage,
                   "--host-tier: with --snapshots int8 answers would depend on which snapshots were "
                   "copied in time; use --disk-tier, or exact snapshots");
     }
-    host_bytes = tier_bytes(flags.host_tier, "--host-tier");
   }
-  if (!flags.disk_tier.empty()) {
-    if (tier_bytes(flags.disk_tier, "--disk-tier") <= host_bytes) {
+  const std::size_t host_bytes = flags.host_tier.value_or(0);
+  if (flags.disk_tier) {
+    if (*flags.disk_tier <= host_bytes) {
       throw Error(ErrorKind::usage,
                   "--disk-tier: with --host-tier it has all that the host's memory has, and more: "
                   "give it the larger size");
@@ -860,14 +794,13 @@ std::size_t check_tiers(const TierFlags& flags, const ModelOptions& model) {
 }
 
 void add_tiers(Session& session, const TierFlags& flags, const Environment& environment) {
-  if (!flags.host_tier.empty()) return add_host_tier(session, flags, environment);
-  if (flags.disk_tier.empty()) return;
+  if (flags.host_tier) return add_host_tier(session, flags, environment);
+  if (!flags.disk_tier) return;
   Engine& engine = session.engine();
   try_disk([&] {
     engine.add_tier("disk tier",
                     std::make_unique<FileStorage>(disk_tier_folder(flags, environment)),
-                    {.budget_bytes = tier_bytes(flags.disk_tier, "--disk-tier"),
-                     .cost = engine.prefixes().options().cost});
+                    {.budget_bytes = *flags.disk_tier, .cost = engine.prefixes().options().cost});
   });
 }
 
@@ -888,12 +821,12 @@ void add_idle_option(CLI::App& cli, std::optional<double>& seconds) {
       ->check(CLI::Range(0.0, 1e9));
 }
 
-void check_idle(const std::optional<double>& seconds, const ModelOptions& model) {
+void check_idle(const std::optional<double>& seconds, const RunSettings& settings) {
   if (!seconds) return;
-  if (model.pools.mode == "flat") {
+  if (settings.mapping.mode == kernels::MapMode::flat) {
     throw Error(ErrorKind::usage, "--memory-idle: --memory-mode flat gives no memory back");
   }
-  if (const auto lanes = lanes_of(model); lanes && !lanes->share_memory) {
+  if (settings.lanes && !settings.lanes->share_memory) {
     throw Error(ErrorKind::usage,
                 "--memory-idle: memory of its own for prompts is not given back; leave one of them "
                 "out");
@@ -946,7 +879,7 @@ MemoryPlan Fit::plan(std::int32_t context, std::int32_t sequences) const {
   return plan_memory(outline_->plan, outline_->geometry, budget_, context, threads_,
                      {.sequences_max = sequences,
                       .chunk_tokens = chunk_tokens_,
-                      .drafts = budget_.drafts,
+                      .drafts_room = budget_.drafts_room,
                       .tree = budget_.tree});
 }
 

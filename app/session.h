@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "app/environment.h"
-#include "app/lanes.h"
 #include "app/model_outline.h"
 #include "app/model_source.h"
-#include "app/options.h"
 #include "app/prompt.h"
+#include "app/run_settings.h"
+#include "app/sampling_options.h"
 #include "core/engine/engine.h"
 #include "core/text/chat_template.h"
 #include "core/text/tokenizer.h"
@@ -37,7 +37,7 @@ struct SessionShape {
   /// What counts is when all is done, not how long an answer waits for a prompt.
   bool prefers_throughput = false;
   std::size_t host_tier_bytes = 0;  ///< all that a host tier may take, its pinned memory included
-  std::int32_t drafts = 0;          ///< most of a sequence in a step
+  std::int32_t drafts_room = 0;     ///< most of a sequence in a step
   TreeLimits tree = {};             ///< of these drafts
 };
 
@@ -79,7 +79,8 @@ struct Budget {
   Budget(std::size_t all, std::size_t pools_max = unlimited) : bytes(all), pool_bytes(pools_max) {}
   static constexpr std::size_t unlimited = ~std::size_t{0};
   std::size_t bytes, pool_bytes;
-  std::size_t library = 0;  ///< of bytes, what a queue takes from its start
+  std::size_t draft_model = 0;  ///< beside bytes, what a model that drafts takes of --memory
+  std::size_t library = 0;      ///< of bytes, what a queue takes from its start
   /// Of bytes, what the process has besides: code, texts, tables. Where little is left for pools
   /// half of that is taken at most, so that they are not for nothing.
   std::size_t process = 0;
@@ -88,7 +89,7 @@ struct Budget {
   models::DeviceRates rates{};  ///< a card's
   kernels::SuperblockMapOptions mapping{};
   bool packed_snapshots = false;  ///< the pools have room for int8 snapshots
-  std::int32_t drafts = 0;        ///< most of a sequence in a step, of --spec
+  std::int32_t drafts_room = 0;   ///< most of a sequence in a step, of --spec
   TreeLimits tree = {};           ///< of these
   int prefill_threads = 0;  ///< of a lane of their own for prompts, beside the others; 0: none
   int memories = 1;         ///< pools of equal size that pool_bytes are for
@@ -97,13 +98,8 @@ struct Budget {
   std::size_t driver_calls_max = unlimited;
 };
 
-/// Throws Error(usage) for what is of no use together.
-kernels::SuperblockMapOptions mapping_of(const PoolOptions& options, kernels::Device device);
-
-/// --memory and --pool-memory on this machine, less what a draft model takes, --memory-mode,
-/// --strict-vmm and --snapshots.
-Budget budget_of(const ModelOptions& options, const Environment& environment,
-                 const ModelSource& source);
+/// What the settings allow, less what a draft model takes.
+Budget budget_of(const RunSettings& settings);
 
 /// Divides the budget: weights, workspace, and pools of all that is left. Throws Error(memory) with
 /// the numbers when not even one short sequence fits.
@@ -119,9 +115,6 @@ std::int32_t chunk_tokens_of(const models::Plan& plan, const models::Geometry& g
 models::RunnerOptions runner_options(const models::Plan& plan, const MemoryPlan& memory,
                                      const SessionShape& shape);
 
-/// Turns "auto", shares and sizes into bytes of this machine's memory, or of its card's.
-std::size_t budget_bytes(const MemoryBudget& budget, const ModelOptions& options);
-
 /// A request with the model's stop tokens and the options' sampling; the prompt is empty.
 Request request_of(const GenerationOptions& options, const ModelTexts& texts);
 
@@ -130,16 +123,15 @@ class Session {
  public:
   /// `check` throws for what the caller needs of the model's files and they lack: it is called
   /// before a weight is read.
-  static Session open(const ModelOptions& options, const SessionShape& shape,
-                      const Environment& environment,
+  static Session open(const RunSettings& settings, const SessionShape& shape,
                       const std::function<void(const ModelSource&)>& check = {});
   Session(Session&&) noexcept;
   ~Session();
 
   Engine& engine();
   models::ModelRunner& runner();
-  /// nullopt: one lane runs all.
-  const std::optional<Lanes>& lanes() const;
+  const RunSettings& settings() const;
+  const ModelSource& source() const { return settings().source; }
   /// Of a session with --disaggregate: whether prompts have a lane of their own from the next
   /// engine on, as they have at first. If not, one lane has the threads of both, and as much
   /// memory. The engine is gone until it is restarted.
@@ -152,7 +144,6 @@ class Session {
   SpeculationOptions speculation() const;
   kernels::Queue& queue();
   const models::Model& model() const;
-  const ModelSource& source() const;
   const MemoryPlan& memory() const;
   /// What a step has to move and compute at least.
   models::Roofline roofline() const;
@@ -182,17 +173,17 @@ class Session {
 
 /// Where snapshots go that the pools have no room for.
 struct TierFlags {
-  std::string disk_tier;         ///< a size; empty: nowhere
-  std::string disk_tier_folder;  ///< empty: hyb's cache folder
-  std::string host_tier;         ///< a size; refused on the CPU: it is the pools' own memory
+  std::optional<std::size_t> disk_tier;  ///< bytes; none: nowhere
+  std::string disk_tier_folder;          ///< empty: hyb's cache folder
+  std::optional<std::size_t> host_tier;  ///< refused on the CPU: it is the pools' own memory
 };
 
 /// Adds --disk-tier, --disk-tier-folder and --host-tier. The flags outlive `cli`.
 void add_tier_options(CLI::App& cli, TierFlags& flags);
 
-/// Throws Error(usage) for what is no size, and for what is of no use with these options. Returns
-/// the bytes of the host tier, which the session is to be opened with; 0: there is none.
-std::size_t check_tiers(const TierFlags& flags, const ModelOptions& model);
+/// Throws Error(usage) for what is of no use with these settings. Returns the bytes of the host
+/// tier, which the session is to be opened with; 0: there is none.
+std::size_t check_tiers(const TierFlags& flags, const RunSettings& settings);
 
 /// Gives the session's engine the tier of flags that were checked. A disk tier's file has no name
 /// and is gone with the process. Where none can be made there is a warning and no tier. Throws
@@ -204,7 +195,7 @@ void add_idle_option(CLI::App& cli, std::optional<double>& seconds);
 
 /// Throws Error(usage) where memory is not given back: in mode flat, and where prompts have their
 /// own.
-void check_idle(const std::optional<double>& seconds, const ModelOptions& model);
+void check_idle(const std::optional<double>& seconds, const RunSettings& settings);
 
 /// While an engine works: returns superblocks to the machine that were idle for this long.
 /// They come back by themselves when they are needed.

@@ -25,7 +25,7 @@ using kernels::Tensor;
 namespace {
 
 std::size_t semaphore_bytes(const StepLimits& limits) {
-  return static_cast<std::size_t>(limits.tokens) * sizeof(std::int32_t);
+  return static_cast<std::size_t>(limits.step_tokens) * sizeof(std::int32_t);
 }
 
 /// By kind of part: parts of one kind run one after the other and share a workspace.
@@ -47,18 +47,19 @@ std::size_t draft_bytes(const Plan& plan, const StepSetting& setting) {
   if (!plan.draft || has_dflash(plan)) return 0;
   const StepLimits& limits = setting.limits;
   const std::int32_t own_vocab = has_eagle(plan) ? plan.draft->eagle->vocab : 0;
-  return Scratch::space(setting.activation, limits.tokens, 2 * std::int64_t{plan.width}) +
+  return Scratch::space(setting.activation, limits.step_tokens, 2 * std::int64_t{plan.width}) +
          2 * Scratch::space(setting.activation, limits.ring_rows, plan.width) +
          Scratch::space(DType::f32, limits.rows, own_vocab);
 }
 
 /// What a head reads of the model.
 std::size_t tap_bytes(const Plan& plan, const StepSetting& setting) {
-  return Scratch::space(setting.activation, setting.limits.tokens, taps_of(plan) * plan.width);
+  return Scratch::space(setting.activation, setting.limits.step_tokens, taps_of(plan) * plan.width);
 }
 
 std::size_t row_number_bytes(const Plan& plan, const StepLimits& limits) {
-  return taps_of(plan) > 0 ? static_cast<std::size_t>(limits.tokens) * sizeof(std::int32_t) : 0;
+  return taps_of(plan) > 0 ? static_cast<std::size_t>(limits.step_tokens) * sizeof(std::int32_t)
+                           : 0;
 }
 
 /// What further drafts begin with.
@@ -92,7 +93,7 @@ float embedding_scale(const Plan& plan, DType activation) {
 
 /// What Streams has with several streams or low-rank residuals.
 std::size_t altup_bytes(const Plan& plan, const StepSetting& setting) {
-  const std::int64_t tokens = setting.limits.tokens;
+  const std::int64_t tokens = setting.limits.step_tokens;
   const std::size_t low_rank = Scratch::space(setting.activation, tokens, plan.low_rank());
   if (!plan.altup) return low_rank;
   const std::int64_t streams = plan.altup->streams;
@@ -105,11 +106,11 @@ std::size_t activation_bytes(const Plan& plan, const StepSetting& setting) {
   plan.visit_parts(
       [&](const auto& part) { part_max = std::max(part_max, part.scratch_bytes(setting)); });
   const StepLimits& limits = setting.limits;
-  const std::size_t stream = Scratch::space(setting.activation, limits.tokens, plan.width);
+  const std::size_t stream = Scratch::space(setting.activation, limits.step_tokens, plan.width);
   const std::size_t head = Scratch::space(setting.activation, limits.rows, plan.width) +
                            Scratch::space(DType::f32, limits.rows, plan.vocab);
   const std::size_t inputs =
-      Scratch::space(setting.activation, limits.tokens, plan.layer_inputs_width());
+      Scratch::space(setting.activation, limits.step_tokens, plan.layer_inputs_width());
   const std::size_t streams = 2 + (plan.has_post_norms() ? 1 : 0) + (plan.norms_parts() ? 1 : 0);
   return streams * stream + altup_bytes(plan, setting) + tap_bytes(plan, setting) + inputs +
          std::max(part_max + head + draft_bytes(plan, setting), inputs);
@@ -216,7 +217,7 @@ Decoder::Decoder(kernels::Queue& queue, const Plan& plan, const Weights& weights
     pages_of_layer_.push_back(pages - 1);
   }
   if (row_numbers_.bytes() == 0) return;
-  std::vector<std::int32_t> numbers(static_cast<std::size_t>(limits.tokens));
+  std::vector<std::int32_t> numbers(static_cast<std::size_t>(limits.step_tokens));
   std::iota(numbers.begin(), numbers.end(), 0);
   kernels::upload(queue, row_numbers_.data(), std::as_bytes(std::span(numbers)));
 }

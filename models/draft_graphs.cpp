@@ -24,7 +24,7 @@ void DraftGraphs::stage(const Step& step, std::span<const std::int32_t> drafts) 
   staged_ = staging_.stage_drafts(step, drafts, spans);
 }
 
-void DraftGraphs::stage_draws(std::int64_t pass, std::span<const kernels::SampleRow> rows) {
+void DraftGraphs::stage_draws(std::int64_t pass, std::span<const SampleRow> rows) {
   samplers_[static_cast<std::size_t>(pass)]->stage(rows, staged_.sample_rows.dim(0), vocab_used_);
 }
 
@@ -59,7 +59,7 @@ WorkResult DraftGraphs::run_staged() {
   return {};
 }
 
-std::span<const kernels::SampledToken> DraftGraphs::drawn(std::int64_t pass) {
+std::span<const SampledToken> DraftGraphs::drawn(std::int64_t pass) {
   return samplers_[static_cast<std::size_t>(pass)]->answers();
 }
 

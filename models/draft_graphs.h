@@ -30,14 +30,14 @@ class DraftGraphs {
   void stage(const Step& step, std::span<const std::int32_t> drafts);
 
   /// How pass `pass` draws: for the first sequences, those that have as many drafts and more.
-  void stage_draws(std::int64_t pass, std::span<const kernels::SampleRow> rows);
+  void stage_draws(std::int64_t pass, std::span<const SampleRow> rows);
 
   /// Starts all passes.
   void launch();
 
   /// What a pass drew, one per row that was staged for it; waits for it. Once for every pass, in
   /// order; valid until the pass is drawn again.
-  std::span<const kernels::SampledToken> drawn(std::int64_t pass);
+  std::span<const SampledToken> drawn(std::int64_t pass);
 
  private:
   WorkResult run_staged();

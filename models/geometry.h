@@ -104,14 +104,14 @@ struct SlotPiece {
   RankHeads state = {};                  ///< width: rows * columns
 };
 
-inline constexpr std::int32_t page_tokens = 16;
+inline constexpr std::int32_t page_tokens_default = 16;
 inline constexpr std::size_t slot_alignment = 64;
 
 struct GeometryOptions {
   DType activation = DType::bf16;
   std::optional<DType> kv = {};     ///< none: as the activations
   std::optional<DType> state = {};  ///< none: what the plan says
-  std::int32_t page_tokens = models::page_tokens;
+  std::int32_t page_tokens = models::page_tokens_default;
   kernels::Quantize quantize = kernels::Quantize::none;  ///< as in LoadOptions
   std::int64_t fp8_parameters = 0;                       ///< as in LoadOptions
   std::int64_t mxfp4_parameters = 0;                     ///< as in LoadOptions

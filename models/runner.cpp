@@ -27,11 +27,11 @@ constexpr std::int32_t cuts_max = 16;
 /// One for each sequence, and the cuts of chunks; without recurrent state there are none. Branches
 /// of drafts come on top.
 std::int32_t step_spans(const Geometry& geometry, const RunnerOptions& options) {
-  return options.step_rows + (geometry.slot_bytes > 0 ? cuts_max : 0);
+  return options.sequences_max + (geometry.slot_bytes > 0 ? cuts_max : 0);
 }
 
 std::int32_t step_samples(const RunnerOptions& options) {
-  return std::max(options.step_rows, options.step_samples);
+  return std::max(options.sequences_max, options.step_samples);
 }
 
 bool drafts_in_blocks(const Plan& plan) { return plan.draft && plan.draft->dflash; }
@@ -59,40 +59,35 @@ StepStaging::Limits staging_limits(const Plan& plan, const Geometry& geometry,
                                    const RunnerOptions& options) {
   const MemoryLayout& layout = options.memory.layout;
   const bool has_rings = layout.rings.per_superblock > 0;
-  return {.tokens = options.step_tokens,
+  return {.step_tokens = options.step_tokens,
           .spans = staged_spans(plan, geometry, options),
           .rows = step_samples(options),
           .pages = (options.positions_max + geometry.page_tokens - 1) / geometry.page_tokens + 1,
           .groups = static_cast<std::int64_t>(layout.groups.size()),
-          .ring_spans = has_rings ? options.step_rows + options.step_branches : 0,
+          .ring_spans = has_rings ? options.sequences_max + options.step_branches : 0,
           .ring_tokens = has_rings ? layout.ring_tokens : 0,
           .hidden_group = hidden_group(geometry, options.memory),
           .page_tokens = geometry.page_tokens,
           .has_blocks = drafts_in_blocks(plan),
-          .draft_spans = drafts_in_passes(plan) ? options.step_rows : 0};
+          .draft_spans = drafts_in_passes(plan) ? options.sequences_max : 0};
 }
 
 StepGraphs::Limits graph_limits(const Plan& plan, const Geometry& geometry,
                                 const RunnerOptions& options) {
   const StepStaging::Limits limits = staging_limits(plan, geometry, options);
   // Of a verify step, whose spans are no pieces of chunks.
-  const std::int64_t spans = options.step_rows + options.step_branches;
-  return {.rows = options.step_rows,
-          .step = {.tokens = limits.tokens, .spans = spans, .samples = limits.rows},
+  const std::int64_t spans = options.sequences_max + options.step_branches;
+  return {.rows = options.sequences_max,
+          .step = {.tokens = limits.step_tokens, .spans = spans, .samples = limits.rows},
           .vocab_used = options.vocab_used};
 }
 
 StepLimits limits_of(const Plan& plan, const Geometry& geometry, const RunnerOptions& options) {
-  return {.tokens = options.step_tokens,
+  return {.step_tokens = options.step_tokens,
           .spans = step_spans(geometry, options) + options.step_branches,
           .rows = step_samples(options),
           .positions = options.positions_max,
           .ring_rows = staging_limits(plan, geometry, options).ring_rows()};
-}
-
-/// One row's.
-std::size_t logits_bytes(const Plan& plan) {
-  return static_cast<std::size_t>(plan.vocab) * sizeof(float);
 }
 
 /// On a card the passes of drafts are made in one go.
@@ -110,7 +105,7 @@ kernels::StagedBytes staged_bytes(kernels::Device device, const Plan& plan,
   };
   add(kernels::device_sampler_bytes(device, step_samples(options)));
   add(kernels::side_copy_bytes(device, options.side_copies));
-  if (has_draft_graphs(device, plan)) add(DraftGraphs::bytes(device, options.step_rows));
+  if (has_draft_graphs(device, plan)) add(DraftGraphs::bytes(device, options.sequences_max));
   return bytes;
 }
 
@@ -131,18 +126,6 @@ RunnerOptions without_orders(RunnerOptions options) {
 kernels::Queue& current(kernels::Queue& queue) {
   queue.make_current();
   return queue;
-}
-
-hyb::SampledToken token_of(const kernels::SampledToken& drawn) {
-  hyb::SampledToken token = {.token = drawn.token,
-                             .finite = drawn.outcome == kernels::SampleOutcome::chosen,
-                             .logprob = drawn.logprob,
-                             .top = {}};
-  for (int i = 0; i < drawn.alternatives; ++i) {
-    const kernels::TokenLogprob& likely = drawn.likeliest[static_cast<std::size_t>(i)];
-    token.top.push_back({likely.token, likely.logprob});
-  }
-  return token;
 }
 
 }  // namespace
@@ -178,24 +161,21 @@ ModelRunner::ModelRunner(kernels::Queue& queue, const Plan& plan, const Weights&
               graph_limits(plan, geometry, options)),
       side_copies_(kernels::make_side_copies(queue, options.side_copies)),
       sample_workspace_(queue.device(), kernels::sample_workspace_bytes(queue.device(), plan.vocab,
-                                                                        queue.threads())),
-      drawn_logits_(queue.device(), logits_bytes(plan)) {
+                                                                        queue.threads())) {
   require(options.memory.layout.ring_tokens <= kernels::discarded_tokens_max,
           "runner: a ring has room for 16 drafts at most");
   const auto rows = static_cast<std::size_t>(step_samples(options));
   sample_params_.reserve(rows);
-  biases_.resize(rows);
-  sampled_.resize(rows);
   running_.reserve(2);
   if (!has_draft_graphs(queue.device(), plan)) return;
   draft_graphs_ = std::make_unique<DraftGraphs>(queue, decoder_, staging_, recordings_,
-                                                options.step_rows, options.vocab_used);
+                                                options.sequences_max, options.vocab_used);
 }
 
 Capacity ModelRunner::capacity() const {
   return {.memory = options_.memory.layout,
           .step_tokens = options_.step_tokens,
-          .step_rows = options_.step_rows,
+          .sequences_max = options_.sequences_max,
           .vocab = options_.vocab_used,
           .step_spans = step_spans(geometry_, options_),
           .step_samples = step_samples(options_),
@@ -203,7 +183,7 @@ Capacity ModelRunner::capacity() const {
 }
 
 std::size_t ModelRunner::workspace_bytes() const {
-  return decoder_.scratch_bytes() + sample_workspace_.bytes() + drawn_logits_.bytes() +
+  return decoder_.scratch_bytes() + sample_workspace_.bytes() +
          staged_bytes(queue_.device(), plan_, geometry_, options_).device;
 }
 
@@ -212,7 +192,7 @@ std::size_t ModelRunner::workspace_bytes(kernels::Device device, const Plan& pla
                                          int threads) {
   return Decoder::scratch_bytes(plan, device, geometry.activation_dtype,
                                 limits_of(plan, geometry, options)) +
-         kernels::sample_workspace_bytes(device, plan.vocab, threads) + logits_bytes(plan) +
+         kernels::sample_workspace_bytes(device, plan.vocab, threads) +
          staged_bytes(device, plan, geometry, options).device;
 }
 
@@ -289,7 +269,7 @@ void ModelRunner::check(const Step& step) const {
   }
   const auto with_ring = std::ranges::count_if(step.spans, uses_ring);
   require(tokens <= options_.step_tokens && rows <= step_samples(options_) &&
-              with_ring <= options_.step_rows + options_.step_branches &&
+              with_ring <= options_.sequences_max + options_.step_branches &&
               count_of(step.spans) <= step_spans(geometry_, options_) + options_.step_branches,
           "runner: a step within capacity()");
   if (geometry_.slot_bytes > 0) check_chains(step);
@@ -394,9 +374,8 @@ StepResult ModelRunner::wait() {
     kernels::wait(queue_);
     return result;
   }
-  for (const kernels::SampledToken& drawn : sampler_->answers()) {
-    result.sampled.push_back(token_of(drawn));
-  }
+  const std::span<const SampledToken> drawn = sampler_->answers();
+  result.sampled.assign(drawn.begin(), drawn.end());
   if (step.keeps_logits) result.logits = download(step.launched.logits, result.sampled.size());
   return result;
 }
@@ -462,45 +441,22 @@ bool ModelRunner::commit(SuperblockId superblock, bool may_create) {
   return store_.commit(superblock, may_create);
 }
 
-void ModelRunner::add_row(const hyb::SampleRow& row) {
-  const SamplingParams& params = *row.params;
-  auto& bias = biases_[sample_params_.size()];
-  bias.clear();
-  for (const LogitBias& one : params.bias) bias.push_back({one.token, one.bias});
-  sample_params_.push_back({.temperature = params.temperature,
-                            .top_k = params.top_k,
-                            .top_p = params.top_p,
-                            .min_p = params.min_p,
-                            .repetition_penalty = params.repetition_penalty,
-                            .frequency_penalty = params.frequency_penalty,
-                            .presence_penalty = params.presence_penalty,
-                            .seed = params.seed,
-                            .draw = row.draw,
-                            .history = row.history,
-                            .prompt_tokens = row.prompt_tokens,
-                            .bias = bias,
-                            .banned = params.banned,
-                            .logprobs = params.logprobs});
-}
-
 void ModelRunner::add_rows(const Step& step) {
   sample_params_.clear();
   for (const Span& span : step.spans) {
-    for (const hyb::SampleRow& row : span.samples) add_row(row);
+    sample_params_.insert(sample_params_.end(), span.samples.begin(), span.samples.end());
   }
 }
 
 /// One per row that was added.
 std::vector<SampledToken> ModelRunner::draw_rows(const Tensor& logits) {
-  const std::span<kernels::SampledToken> out(sampled_.data(), sample_params_.size());
+  std::vector<SampledToken> tokens(sample_params_.size());
   const auto workspace = static_cast<std::int64_t>(sample_workspace_.bytes());
   kernels::sample(queue_, {.logits = logits,
                            .vocab_used = options_.vocab_used,
                            .rows = sample_params_,
-                           .out = out,
+                           .out = tokens,
                            .workspace = sample_workspace_.tensor(0, DType::u8, {workspace})});
-  std::vector<SampledToken> tokens;
-  for (const kernels::SampledToken& drawn : out) tokens.push_back(token_of(drawn));
   return tokens;
 }
 
@@ -517,25 +473,13 @@ std::vector<SampledToken> ModelRunner::draw_now(const Tensor& logits) {
   sampler_->stage(sample_params_, logits.dim(0), options_.vocab_used);
   sampler_->draw(logits, options_.vocab_used, {});
   sampler_->ask({});
-  std::vector<SampledToken> tokens;
-  for (const kernels::SampledToken& drawn : sampler_->answers()) tokens.push_back(token_of(drawn));
-  return tokens;
-}
-
-SampledToken ModelRunner::draw(std::span<const float> logits, const hyb::SampleRow& row) {
-  queue_.make_current();
-  require(running_.empty(), "runner: draws are between steps");
-  require(count_of(logits) == options_.vocab_used, "runner: a logit per id that may be drawn");
-  kernels::upload(queue_, drawn_logits_.data(), std::as_bytes(logits));
-  sample_params_.clear();
-  add_row(row);
-  is_prepared_ = false;
-  return draw_now(drawn_logits_.tensor(0, DType::f32, {1, count_of(logits)})).front();
+  const std::span<const SampledToken> drawn = sampler_->answers();
+  return {drawn.begin(), drawn.end()};
 }
 
 void ModelRunner::check_draft(const Step& step) const {
   require(can_draft() && running_.empty(), "runner: what drafts does it between steps");
-  require(count_of(step.spans) <= options_.step_rows, "runner: drafts within capacity()");
+  require(count_of(step.spans) <= options_.sequences_max, "runner: drafts within capacity()");
   for (const Span& span : step.spans) {
     require(span.tokens.size() == 1 && span.samples.size() == 1 && span.drafts > 0 &&
                 span.position > 0 && span.write_slot == no_slot &&
@@ -636,7 +580,7 @@ std::vector<std::vector<SampledToken>> ModelRunner::draft_at_once(
   for (std::int32_t pass = 0; pass < drafts.front(); ++pass) {
     sample_params_.clear();
     for (const Span& span : std::span(step.spans).first(drafting(drafts, pass))) {
-      add_row(span.samples.front());
+      sample_params_.push_back(span.samples.front());
       sample_params_.back().draw += static_cast<std::uint64_t>(pass);
     }
     draft_graphs_->stage_draws(pass, sample_params_);
@@ -644,9 +588,8 @@ std::vector<std::vector<SampledToken>> ModelRunner::draft_at_once(
   draft_graphs_->launch();
   std::vector<std::vector<SampledToken>> drawn(static_cast<std::size_t>(drafts.front()));
   for (std::int32_t pass = 0; pass < drafts.front(); ++pass) {
-    for (const kernels::SampledToken& token : draft_graphs_->drawn(pass)) {
-      drawn[static_cast<std::size_t>(pass)].push_back(token_of(token));
-    }
+    const std::span<const SampledToken> tokens = draft_graphs_->drawn(pass);
+    drawn[static_cast<std::size_t>(pass)].assign(tokens.begin(), tokens.end());
   }
   return drawn;
 }

@@ -16,14 +16,14 @@ namespace hyb::models {
 struct RunnerOptions {
   StoreLayout memory;                       ///< cut for this model
   std::int32_t step_tokens;                 ///< most tokens of a step
-  std::int32_t step_rows;                   ///< most sequences of a step
+  std::int32_t sequences_max;               ///< most sequences of a step
   std::int32_t positions_max;               ///< most tokens of a sequence
   std::int32_t vocab_used;                  ///< ids from here on are padding and never sampled
   kernels::SuperblockMapOptions mapping{};  ///< how superblocks are backed by memory
   GraphOptions graphs{};                    ///< on a card
   kernels::SideCopyRoom side_copies = {};   ///< on a card: units under way beside steps
-  std::int32_t step_samples = 0;            ///< most sampled rows; below step_rows: step_rows
-  std::int32_t step_branches = 0;           ///< most branches of drafts of a step
+  std::int32_t step_samples = 0;   ///< most sampled rows; below sequences_max: sequences_max
+  std::int32_t step_branches = 0;  ///< most branches of drafts of a step
 };
 
 /// core's Runner on a real model: stages a step's tables, runs the plan, samples. On a card steps
@@ -55,7 +55,6 @@ class ModelRunner : public Runner {
   StepResult wait() override;
   bool can_draft() const override { return plan_.draft.has_value(); }
   std::vector<std::vector<SampledToken>> draft(const Step& step) override;
-  SampledToken draw(std::span<const float> logits, const hyb::SampleRow& row) override;
   bool commit(SuperblockId superblock, bool may_create) override;
   void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override;
   void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) override;
@@ -97,7 +96,6 @@ class ModelRunner : public Runner {
   void check_ring(const Span& span) const;
   void carry_out(std::span<const Order> orders);
   void advance(const AdvanceSlot& order);
-  void add_row(const hyb::SampleRow& row);
   void add_rows(const Step& step);
   void check_draft(const Step& step) const;
   std::vector<std::vector<SampledToken>> draft_blocks(const Step& step);
@@ -125,10 +123,8 @@ class ModelRunner : public Runner {
   StepGraphs graphs_;
   std::unique_ptr<DraftGraphs> draft_graphs_;         ///< a card's, where there is a draft layer
   std::unique_ptr<kernels::SideCopies> side_copies_;  ///< null: there are none
-  kernels::Buffer sample_workspace_, drawn_logits_;
-  std::vector<kernels::SampleRow> sample_params_;
-  std::vector<std::vector<kernels::LogitBias>> biases_;
-  std::vector<kernels::SampledToken> sampled_;
+  kernels::Buffer sample_workspace_;
+  std::vector<SampleRow> sample_params_;
   struct RunningStep {
     WorkResult launched;  ///< empty: nothing is sampled
     bool keeps_logits;

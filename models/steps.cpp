@@ -135,7 +135,7 @@ std::size_t StepStaging::bytes(const Limits& limits) {
   // blocks, one per group, and 3 per pass of drafts.
   const std::int64_t hidden = limits.hidden_group < 0 ? 0 : 2;
   const std::int64_t blocks = limits.has_blocks ? 1 : 0;
-  const std::int64_t numbers = (2 + hidden) * limits.tokens + (4 + blocks) * limits.spans + 1 +
+  const std::int64_t numbers = (2 + hidden) * limits.step_tokens + (4 + blocks) * limits.spans + 1 +
                                limits.rows + 3 * limits.ring_rows() + 6 * limits.ring_spans + 1 +
                                limits.groups * (limits.spans + 1 + limits.spans * limits.pages) +
                                16 * (14 + hidden + blocks + limits.groups) + draft_numbers(limits);
@@ -151,7 +151,7 @@ StepStaging::StepStaging(kernels::Queue& queue, const Limits& limits)
       is_card_(queue.device() == kernels::Device::cuda) {}
 
 std::int64_t StepStaging::Limits::ring_rows() const {
-  return std::min(tokens, ring_spans * (1 + ring_tokens)) + ring_spans * ring_tokens;
+  return std::min(step_tokens, ring_spans * (1 + ring_tokens)) + ring_spans * ring_tokens;
 }
 
 StepStaging::Staged StepStaging::stage(const Step& step, const Padding* padding,
@@ -246,7 +246,7 @@ void StepStaging::stage_spans(const Step& step, std::int64_t spans, std::int64_t
     first += to_i32(std::ssize(span->tokens));
   }
   for (std::size_t i = 0; i < step.spans.size(); ++i) {
-    for (const hyb::SampleRow& sample : step.spans[i].samples) {
+    for (const SampleRow& sample : step.spans[i].samples) {
       row.write(first_tokens_[i] + sample.token);
     }
   }
@@ -470,8 +470,7 @@ kernels::Tensor StepGraphs::run(const Step& step) {
   return decoder_.run(staged.tables, staged.sample_rows, step.draft_entries);
 }
 
-void StepGraphs::stage(const Step& step, std::span<const kernels::SampleRow> rows,
-                       bool keeps_tokens) {
+void StepGraphs::stage(const Step& step, std::span<const SampleRow> rows, bool keeps_tokens) {
   // Padded whether recorded or not: the number of rows decides the routes of products.
   const bool decodes = is_decode(step), verifies = is_verify(step);
   require(decodes || !keeps_tokens,

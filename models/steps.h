@@ -39,7 +39,7 @@ struct StepSizes {
 class StepStaging {
  public:
   struct Limits {
-    std::int64_t tokens;             ///< most tokens of a step
+    std::int64_t step_tokens;        ///< most tokens of a step
     std::int64_t spans;              ///< most spans of a step
     std::int64_t rows;               ///< most sampled rows of a step
     std::int64_t pages;              ///< most pages of a span's table
@@ -156,7 +156,7 @@ class StepGraphs {
   /// Uploads the tables of a step to the card, where the previous one may still be running. `rows`
   /// are its sampled rows. `keeps_tokens`: it is a decode step, and its tokens are those that the
   /// previous step samples.
-  void stage(const Step& step, std::span<const kernels::SampleRow> rows, bool keeps_tokens);
+  void stage(const Step& step, std::span<const SampleRow> rows, bool keeps_tokens);
 
   /// Starts the step that was staged last; may be called once. Its logits are those of the sampled
   /// rows, as run()'s.

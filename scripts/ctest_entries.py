@@ -18,10 +18,14 @@ LABELS = {"unit", "simulation", "surface", "slow", "cuda"}
 # (suites, labels, seconds, further properties): the first row that matches a suite holds. The time
 # limits are about twenty times what a suite takes alone on one core.
 RULES = [
-    (r"sim/", "simulation", 600, {"COST": 100}),  # the longest, so they start first
+    # COST: the longest start first, so that none is left alone at the end.
+    (r"sim/", "simulation", 600, {"COST": 40}),
     # Types into a real terminal and waits for what it shows.
     (r"app/surface_chat_terminal$", "surface;slow", 600, {"PROCESSORS": 2}),
+    (r"app/surface_(lanes|spec)$", "surface", 600, {"COST": 50}),
     (r"app/surface_", "surface", 600, {}),
+    (r"(cuda/(drafts|golden|reuse)|cuda_emulator/(card_lanes|session_memory))$", "cuda", 900,
+     {"SKIP_RETURN_CODE": 77, "COST": 80}),
     (r"cuda", "cuda", 900, {"SKIP_RETURN_CODE": 77}),  # 77: no card
     (r"", "unit", 300, {}),
 ]
@@ -84,10 +88,10 @@ def findings(folder):
         if not labels or not labels <= LABELS or "TIMEOUT" not in properties:
             limit = properties.get("TIMEOUT")
             yield f"{entry['name']}: labels {sorted(labels)}, time limit {limit}"
-        command = entry.get("command", [""])
-        if "hyb_tests_" not in pathlib.Path(command[0]).name:
-            continue
-        suites[command[0]][command[1].removeprefix("--test-suite=")] += 1
+        program, *arguments = entry.get("command", [""])
+        # Others run suites once more, in another setting.
+        if "hyb_tests_" in pathlib.Path(program).name and arguments[0].startswith("--test-suite="):
+            suites[program][arguments[0].removeprefix("--test-suite=")] += 1
     if not suites:
         yield f"{folder}: no test binary has an entry"
     for binary, counts in suites.items():

@@ -1,8 +1,8 @@
 # The CUDA backend is the .cu files of the kernels room.
 #   ON        nvcc compiles them; no card is needed for that
 #   AUTO      ON where there are both, an nvcc that can and a card; else OFF
-#   EMULATED  g++ compiles them against the emulator, whose headers of the same names come before
-#             CUDA's and ours: for tests
+#   EMULATED  OFF, and tests for which g++ compiles them against the emulator, whose headers of the
+#             same names come before CUDA's and ours
 if(NOT HYB_CUDA MATCHES "^(AUTO|ON|OFF|EMULATED)$")
   message(FATAL_ERROR "HYB_CUDA is AUTO, ON, OFF or EMULATED, not ${HYB_CUDA}")
 endif()
@@ -48,6 +48,9 @@ if(HYB_CUDA_KIND STREQUAL "ON")
   target_compile_options(hyb_kernels PRIVATE ${nvcc_options})
   target_link_libraries(hyb_kernels PUBLIC CUDA::cudart_static)
 elseif(HYB_CUDA_KIND STREQUAL "EMULATED")
+  # hyb and the libraries stay those of a build without a card. Programs that run on the emulated one
+  # begin with the objects of emulated_*: they define again whatever has_cuda decides.
+  set(has_cuda false)
   list(FILTER cuda_sources EXCLUDE REGEX "/cuda/driver\\.cu$")  # the emulator has a driver of its own
   file(GLOB emulator_sources CONFIGURE_DEPENDS
     tests/cuda_emulator/device/*.cpp tests/cuda_emulator/runtime/*.cpp)
@@ -58,10 +61,24 @@ elseif(HYB_CUDA_KIND STREQUAL "EMULATED")
   set_source_files_properties(${emulator_sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   set_source_files_properties(tests/cuda_emulator/runtime/kernel_table.cpp PROPERTIES
     COMPILE_DEFINITIONS HYB_PTXAS_TABLE="${PROJECT_SOURCE_DIR}/kernels/cuda/ptxas.tsv")
-  target_sources(hyb_kernels PRIVATE ${cuda_sources} ${emulator_sources})
+  file(GLOB_RECURSE twice CONFIGURE_DEPENDS kernels/*.cpp)
+  list(FILTER twice EXCLUDE REGEX "_avx[0-9]+\\.cpp$")  # the libraries' serve
   set(shadow ${PROJECT_SOURCE_DIR}/tests/cuda_emulator/shadow)
-  target_include_directories(hyb_kernels BEFORE PRIVATE ${shadow})
-  include_directories(BEFORE ${shadow})  # of what is built on it: before the project's own folder
+  # Compiles a target for the emulated card; what follows it are objects to link.
+  function(emulate target)
+    target_include_directories(${target} BEFORE PRIVATE ${shadow})
+    target_compile_options(${target} PRIVATE -UHYB_HAS_CUDA -DHYB_HAS_CUDA=true)
+    target_link_libraries(${target} PRIVATE hyb_kernels)
+    foreach(objects IN LISTS ARGN)
+      target_sources(${target} PRIVATE $<TARGET_OBJECTS:${objects}>)
+    endforeach()
+  endfunction()
+  add_library(emulated_host OBJECT EXCLUDE_FROM_ALL ${twice} ${app_of_cards} ${emulator_sources})
+  add_library(emulated_kernels OBJECT EXCLUDE_FROM_ALL ${cuda_sources})
+  foreach(objects emulated_host emulated_kernels)
+    target_compile_options(${objects} PRIVATE $<$<CONFIG:Release>:${optimization_kernels}>)
+    emulate(${objects})
+  endforeach()
 else()
   set(has_cuda false)
 endif()

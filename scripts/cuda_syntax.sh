@@ -12,7 +12,7 @@ if [[ ! -f $include/cuda_runtime.h ]]; then
   echo "cuda_syntax: no CUDA toolkit here, tests/cuda was not checked against its headers"
   exit 0
 fi
-defines=(-DHYB_HAS_CUDA=true -DSPDLOG_FMT_EXTERNAL '-DHYB_TESTS_DIR="tests"')
+defines=(-DHYB_HAS_CUDA=true '-DHYB_TESTS_DIR="tests"')
 
 # As one source: their common headers are most of the time.
 sources=$(ls tests/cuda/*.cpp tests/tools/card_*.cpp | grep -v /card_steps.cpp)  # of the emulator

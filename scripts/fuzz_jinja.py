@@ -32,38 +32,36 @@ LITERALS = [
     "{'a': 1}", "{'k': [1]}", "'user'", "'role'", "range(3)",
 ]
 BINARY = [
-    "+", "-", "*", "/", "//", "%", "**", "~", "==", "!=", "<", ">", "<=", ">=", "and", "or", "in",
+    "+", "-", "*", "/", "//", "%", "~", "==", "!=", "<", ">", "<=", ">=", "and", "or", "in",
     "not in",
 ]
 FILTERS = [
     "upper", "lower", "trim", "length", "first", "last", "list", "string", "int", "float", "abs",
-    "round", "tojson", "sort", "reverse | list", "join", "join(',')", "capitalize", "title",
+    "tojson", "sort", "reverse | list", "join", "join(',')", "capitalize", "title",
     "default('d')", "default('d', true)", "replace('a', 'b')", "replace('', '-', 2)", "indent(2)",
-    "indent(1, true, true)", "items | list", "dictsort", "unique | list", "min", "max", "sum",
+    "indent(1, true, true)", "items | list", "dictsort", "unique | list", "min", "max",
     "map('upper') | list", "map(attribute='role') | list", "map(attribute='k', default=9) | list",
     "select | list", "reject('none') | list", "selectattr('k') | list", "map('string') | join('-')",
     "selectattr('role', 'equalto', 'user') | list", "rejectattr('tool_calls', 'defined') | list",
-    "batch(2) | list", "slice(2) | list", "tojson(indent=2)", "tojson(sort_keys=true)", "count",
-    "round(1)", "round(0, 'floor')", "trim('x')", "center(9)", "wordcount", "truncate(6)",
-    "sort(reverse=true)", "sort(attribute='k')", "groupby('role') | map('first') | list",
-    "urlencode",
-    "map('length') | list", "map('first') | list", "map('tojson') | list", "format(1, 'a')",
+    "tojson(indent=2)", "tojson(sort_keys=true)", "count",
+    "trim('x')",
+    "sort(reverse=true)", "sort(attribute='k')",
+    "map('length') | list", "map('first') | list", "map('tojson') | list",
     "select('string') | list", "select('gt', 1) | list", "map('replace', 'b', 'Q') | list",
 ]
 TESTS = [
     "defined", "undefined", "none", "string", "mapping", "sequence", "iterable", "number",
     "integer",
-    "boolean", "true", "false", "odd", "even", "eq 1", "in [1, 'a']", "lower", "upper", "float",
-    "divisibleby 2", "ne('a')", "gt 1", "callable", "sameas none",
+    "boolean", "true", "false", "odd", "even", "eq 1", "in [1, 'a']", "float",
+    "ne('a')", "gt 1",
 ]
 METHODS = [
     "split()", "split(',')", "split('</think>')[-1]", "strip()", "lstrip('a')", "rstrip('\\n')",
     "upper()", "title()", "startswith('H')", "endswith('x')", "replace('l', 'L', 1)", "find('x')",
-    "count('a')", "rsplit(' ', 1)", "splitlines()", "get('a')", "get('zz', 5)", "keys() | list",
-    "items() | list", "values() | list", "index(1)", "isdigit()", "join(['p', 'q'])",
-    "partition(',')",
-    "capitalize()", "swapcase()", "zfill(4)", "center(5, '*')", "rfind('l')", "rpartition(',')",
-    "casefold()", "isupper()", "ljust(3)", "removeprefix('He')", "copy()",
+    "get('a')", "get('zz', 5)", "keys() | list",
+    "items() | list", "values() | list", "join(['p', 'q'])",
+    "capitalize()",
+    "removeprefix('He')",
 ]
 SUBSCRIPTS = [
     "[0]", "[-1]", "[1:]", "[:-1]", "[::-1]", "[1:3]", "[5]", "['a']", "['role']", ".a", ".b",
@@ -144,7 +142,6 @@ class Writer:
                 + self.tag("endfor")
                 + "{{ u.k }}",
                 self.tag("filter upper") + body + self.tag("endfilter"),
-                self.tag(f"with u = {value}") + body + self.tag("endwith"),
                 self.tag("generation") + body + self.tag("endgeneration"),
                 "{#" + self.pick(["-", ""]) + " c " + self.pick(["-", "\n"]) + "#}",
             ]
@@ -173,18 +170,18 @@ def cases(count, seed):
 
 def is_comparable(text, answer):
     """Not what prints a Python object's address, nor what hyb refuses: integers over 64 bits, lists
-    in filters for strings, slices of numbers (which jinja2 allows for constants only), complex
-    numbers. -3 ** x differs too: jinja2 folds -3 into the Python code and so gets -(3 ** x)."""
+    in filters for strings, slices of numbers (which jinja2 allows for constants only), reals in //
+    and %, all of % on strings but %s, and what it leaves over of a list or dict."""
     error = answer.get("error", "")
     refused = [
         "over 64 bits",
         "limit",
         "2**60",
-        "truncate takes",
         "indent takes",
-        "urlencode takes",
         "can't be sliced",
-        "fractional power",
+        "'//' and '%' take integers",
+        "only %s and %% are supported",
+        "arguments of '%' were used",
     ]
     if any(text in error for text in refused):
         return False

@@ -5,7 +5,7 @@ set -euo pipefail
 
 packages=(
   g++ cmake ninja-build git
-  libcli11-dev libspdlog-dev libfmt-dev nlohmann-json3-dev doctest-dev
+  libcli11-dev libfmt-dev nlohmann-json3-dev doctest-dev
   libpcre2-dev libutf8proc-dev libxxhash-dev
 )
 if [[ " $* " == *" tests "* ]]; then

@@ -19,6 +19,7 @@
 #include "app/batch/input_file.h"
 #include "app/batch/output_file.h"
 #include "app/batch/request_maker.h"
+#include "app/device.h"
 #include "app/digest.h"
 #include "app/model_outline.h"
 #include "app/session.h"
@@ -55,17 +56,17 @@ std::set<std::string> keys_of(const Json& was, const Json& is) {
 
 /// As the command line would say it.
 std::string setting_text(const std::string& key, const Json& value) {
-  const bool is_off = value == false && key != "think";
+  if (key == "think" && value.is_boolean()) return std::string(name_of(value.get<bool>()));
+  const bool is_off = value == false;
   const bool is_empty = (value.is_string() || value.is_array()) && value.empty();
   if (value.is_null() || is_off || is_empty) return "not given";
   if (key == "truncate" && value.is_number_integer()) {  // as Truncate
-    constexpr std::array words = {"not given", "left", "right"};
-    const auto word = value.get<std::int64_t>();
-    if (word >= 0 && word < static_cast<std::int64_t>(words.size())) {
-      return words[static_cast<std::size_t>(word)];
+    const auto number = value.get<std::int64_t>();
+    if (number == static_cast<int>(Truncate::refuse)) return "not given";
+    for (const auto& [word, truncate] : truncate_words) {
+      if (number == static_cast<int>(truncate)) return std::string(word);
     }
   }
-  if (key == "think") return value == true ? "on" : "off";
   return value == true ? "given" : to_text(value);
 }
 
@@ -260,19 +261,15 @@ SessionShape shape_of(const BatchOptions& options) {
 }
 
 /// What a session of this model would take on.
-RequestLimits limits_of(const BatchOptions& options, const ModelSource& source,
+RequestLimits limits_of(const BatchOptions& options, const RunSettings& settings,
                         const Tokenizer& tokenizer) {
-  const ModelOutline outline = outline_of(source, options.model, {.sequences = options.parallel});
-  const MemoryPlan memory = plan_memory(
-      outline.plan, outline.geometry, budget_of(options.model, read_environment(), source),
-      options.model.context, make_queue(options.model).threads(), shape_of(options));
+  const ModelOutline outline = outline_of(settings, {.sequences = options.parallel});
+  const MemoryPlan memory =
+      plan_memory(outline.plan, outline.geometry, budget_of(settings), settings.context,
+                  make_queue(settings).threads(), shape_of(options));
   return {.vocab = std::min(tokenizer.size(), outline.plan.vocab),
           .length_max = memory.length_max,
           .has_text = true};
-}
-
-ModelSource model_source_of(const BatchOptions& options) {
-  return ModelSource::find(options.model.model, read_environment(), options.model.chat_template);
 }
 
 std::optional<LineFailure> failure_of(const RequestLine& line, RequestMaker& maker) {
@@ -291,13 +288,14 @@ std::optional<LineFailure> failure_of(const RequestLine& line, RequestMaker& mak
 int validate_batch(const BatchOptions& options) {
   const StopAtOnce nothing_to_lose;
   const InputFile input = scanned_input(options);
-  const ModelSource source = model_source_of(options);
+  const RunSettings settings = resolve(options.model, read_environment());
+  const ModelSource& source = settings.source;
   check_texts(options, input, source);
   const ModelTexts texts = read_texts(source);
   const Tokenizer& tokenizer = need_tokenizer(texts, source);
   RequestMaker maker(tokenizer, texts.chat_template ? &*texts.chat_template : nullptr,
                      terms_of(options, request_of(options.generation, texts),
-                              limits_of(options, source, tokenizer)));
+                              limits_of(options, settings, tokenizer)));
   std::int64_t failed = 0;
   for (const InputLine& place : input.lines()) {
     const RequestLine line = input.read(place);
@@ -314,30 +312,26 @@ int validate_batch(const BatchOptions& options) {
 
 namespace {
 
-Json settings_of(const BatchOptions& options) {
+Json settings_of(const BatchOptions& options, const RunSettings& settings) {
   const GenerationOptions& asked = options.generation;
   const auto value = [](const auto& field) { return field ? Json(*field) : Json(); };
-  return {{"max_tokens", value(asked.max_tokens)},
-          {"temperature", value(asked.temperature)},
-          {"top_p", value(asked.top_p)},
-          {"top_k", value(asked.top_k)},
-          {"min_p", value(asked.min_p)},
-          {"repetition_penalty", value(asked.repetition_penalty)},
-          {"frequency_penalty", value(asked.frequency_penalty)},
-          {"presence_penalty", value(asked.presence_penalty)},
-          {"seed", value(asked.seed)},
-          {"logit_bias", asked.logit_bias},
-          {"stop", asked.stop},
-          {"ignore_eos", asked.ignore_eos},
-          {"system", options.system},
-          {"raw", options.raw},
-          {"truncate", static_cast<int>(options.truncate)},
-          {"dtype", options.model.dtype},
-          {"kv_dtype", options.model.kv_dtype},
-          {"state_dtype", options.model.state_dtype},
-          {"device", name_of(device_of(options.model.device))},
-          {"context", options.model.context},
-          {"random_weights", value(options.model.random_weights)}};
+  Json all = {{"max_tokens", value(asked.max_tokens)},
+              {"logit_bias", asked.logit_bias},
+              {"stop", asked.stop},
+              {"ignore_eos", asked.ignore_eos},
+              {"system", options.system},
+              {"raw", options.raw},
+              {"truncate", static_cast<int>(options.truncate)},
+              {"dtype", word_of(words::dtype, settings.types.activation)},
+              {"kv_dtype", word_of(words::kv_dtype, settings.types.kv)},
+              {"state_dtype", word_of(words::state_dtype, settings.types.state)},
+              {"device", name_of(settings.device)},
+              {"context", settings.context},
+              {"random_weights", value(settings.types.random_weights)}};
+  for (const auto& [name, given] : asked.parameters) {
+    all[std::string(name)] = std::visit([](auto number) { return Json(number); }, given);
+  }
+  return all;
 }
 
 /// The hash of each small file that makes the model's answers; those that are not there are null.
@@ -357,24 +351,26 @@ Json texts_of(const ModelSource& source) {
   return texts;
 }
 
-Json job_of(const BatchOptions& options, const InputFile& input, const ModelSource& source,
+Json job_of(const BatchOptions& options, const InputFile& input, const RunSettings& resolved,
             const WeightHashes* weights) {
-  const Hash128 model = model_identity(source, !options.model.random_weights);
-  const char* format = input.format() == LineFormat::jsonl ? "jsonl" : "text";
-  Json settings = settings_of(options);
+  const ModelSource& source = resolved.source;
+  const Hash128 model = model_identity(source, !resolved.types.random_weights);
+  Json settings = settings_of(options, resolved);
   // Named only where it changes answers: jobs begun before the option existed can be resumed.
-  if (options.model.reuse.snapshots != "exact") {
-    settings["snapshots"] = options.model.reuse.snapshots;
+  if (resolved.reuse.snapshots != Precision::exact) {
+    settings["snapshots"] = word_of(words::snapshots, resolved.reuse.snapshots);
   }
   if (options.think) settings["think"] = *options.think;
   if (options.allow_special) settings["allow_special"] = true;
   if (!options.ignored.empty()) settings["ignore_fields"] = options.ignored;
-  if (options.model.batch_invariant) settings["batch_invariant"] = true;
-  if (options.model.quantize != "none") settings["quantize"] = options.model.quantize;
+  if (resolved.batch_invariant) settings["batch_invariant"] = true;
+  if (resolved.types.quantize != QuantizeChoice::none) {
+    settings["quantize"] = word_of(words::quantize, resolved.types.quantize);
+  }
   return {{"hyb", version_text()},
           {"input",
            {{"name", input.name()},
-            {"format", format},
+            {"format", word_of(line_formats, input.format())},
             {"bytes", input.file().size()},
             {"lines", input.lines().size()},
             {"xxh3", hex(input.hash())}}},
@@ -522,14 +518,14 @@ bool OpenedJob::may_write() {
 }
 
 /// Runs what is left. The job is safe whatever happens here: the hint says how to go on.
-BatchReport answer(const BatchOptions& options, const InputFile& input, OpenedJob& opened,
-                   const std::vector<std::uint32_t>& todo) {
+BatchReport answer(const BatchOptions& options, const RunSettings& settings, const InputFile& input,
+                   OpenedJob& opened, const std::vector<std::uint32_t>& todo) {
   const Environment environment = read_environment();
   Session session = [&] {
     const StopAtOnce nothing_to_lose;
     SessionShape shape = shape_of(options);
-    shape.host_tier_bytes = check_tiers(options.tiers, options.model);
-    return Session::open(options.model, shape, environment);
+    shape.host_tier_bytes = check_tiers(options.tiers, settings);
+    return Session::open(settings, shape);
   }();
   add_tiers(session, options.tiers, environment);
   const Tokenizer& tokenizer = session.need_tokenizer();
@@ -619,21 +615,20 @@ std::string hint_after(const Error& error, const InputFile& input, const OutputF
 }
 
 /// What cannot run is refused before a file is made.
-void check_model(const BatchOptions& options, const InputFile& input, const ModelSource& source) {
-  outline_of(source, options.model);
-  check_texts(options, input, source);
+void check_model(const BatchOptions& options, const RunSettings& settings, const InputFile& input) {
+  outline_of(settings);
+  check_texts(options, input, settings.source);
 }
 
-OpenedJob streamed_job(const BatchOptions& options, const InputFile& input) {
-  check_model(options, input, model_source_of(options));
+OpenedJob streamed_job() {
   write_stderr("results go to stdout: a run that ends early can't be continued (-o FILE can)\n");
   return {.output = OutputFile::stream(STDOUT_FILENO, "stdout")};
 }
 
 /// Null: the weights are random, or inside the binary.
-std::unique_ptr<WeightHashes> weights_of(const BatchOptions& options, const ModelSource& source) {
-  const std::vector<std::filesystem::path> paths = weight_paths(source);
-  if (options.model.random_weights || paths.empty()) return nullptr;
+std::unique_ptr<WeightHashes> weights_of(const RunSettings& settings) {
+  const std::vector<std::filesystem::path> paths = weight_paths(settings.source);
+  if (settings.types.random_weights || paths.empty()) return nullptr;
   std::optional<std::filesystem::path> cache = read_environment().state_folder;
   if (cache) *cache /= "weights.xxh3";
   return std::make_unique<WeightHashes>(paths, HashCache(cache));
@@ -649,12 +644,12 @@ void recover_results(const BatchOptions& options, const InputFile& input, Opened
   if (opened.marks.size() < all) opened.output.drop_failed();
 }
 
-OpenedJob open_job(const BatchOptions& options, const InputFile& input) {
-  if (is_stdout(options.output)) return streamed_job(options, input);
-  const ModelSource source = model_source_of(options);
-  check_model(options, input, source);
-  std::unique_ptr<WeightHashes> weights = weights_of(options, source);
-  const Json job = job_of(options, input, source, weights.get());
+OpenedJob open_job(const BatchOptions& options, const RunSettings& settings,
+                   const InputFile& input) {
+  check_model(options, settings, input);
+  if (is_stdout(options.output)) return streamed_job();
+  std::unique_ptr<WeightHashes> weights = weights_of(settings);
+  const Json job = job_of(options, input, settings, weights.get());
   refuse_same_file(input, options.output);
   OpenedJob opened{.output = OutputFile::open(options.output), .job = job};
   const std::filesystem::path job_path = JobFile::beside(opened.output.path());
@@ -711,9 +706,12 @@ JobTerms terms_of(const BatchOptions& options, Request defaults, RequestLimits l
 
 int run_batch(const BatchOptions& options) {
   const auto started = std::chrono::steady_clock::now();
-  check_idle(options.idle_seconds, options.model);
+  // What does not go together is refused before the input is read, which may take hours; how much
+  // memory is free is looked at after it.
+  check_idle(options.idle_seconds, resolve(options.model, read_environment()));
   const InputFile input = scanned_input(options);
-  OpenedJob opened = open_job(options, input);
+  const RunSettings settings = resolve(options.model, read_environment());
+  OpenedJob opened = open_job(options, settings, input);
   const Progress progress = progress_of(input, std::move(opened.marks));
   const auto total = static_cast<std::int64_t>(input.lines().size());
   const std::int64_t before = total - static_cast<std::int64_t>(progress.todo.size());
@@ -724,7 +722,7 @@ int run_batch(const BatchOptions& options) {
   }
   BatchReport report;
   try {
-    report = answer(options, input, opened, progress.todo);
+    report = answer(options, settings, input, opened, progress.todo);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::usage && !opened.output.is_empty()) {
       write_stderr(hint_after(error, input, opened.output) + "\n");

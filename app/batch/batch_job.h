@@ -13,7 +13,9 @@
 #include "app/model_source.h"
 #include "app/options.h"
 #include "app/prompt.h"
+#include "app/sampling_options.h"
 #include "app/session.h"
+#include "app/template_probe.h"
 #include "app/weight_hashes.h"
 #include "core/base/json.h"
 

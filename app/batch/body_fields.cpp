@@ -1,7 +1,6 @@
 #include "app/batch/body_fields.h"
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <vector>
 
@@ -9,42 +8,35 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/base/sampling.h"
 #include "core/base/strings.h"
 #include "core/text/unicode.h"
 
 namespace hyb::app {
 namespace {
 
-/// Their values are read where they are used.
-constexpr auto obeyed = std::to_array<std::string_view>({"messages",
-                                                         "prompt",
-                                                         "model",
-                                                         "max_tokens",
-                                                         "max_completion_tokens",
-                                                         "n_predict",
-                                                         "temperature",
-                                                         "top_p",
-                                                         "top_k",
-                                                         "min_p",
-                                                         "seed",
-                                                         "stop",
-                                                         "stop_token_ids",
-                                                         "n",
-                                                         "logprobs",
-                                                         "top_logprobs",
-                                                         "frequency_penalty",
-                                                         "presence_penalty",
-                                                         "repetition_penalty",
-                                                         "logit_bias",
-                                                         "ignore_eos",
-                                                         "chat_template_kwargs",
-                                                         "tools",
-                                                         "documents",
-                                                         "reasoning_effort",
-                                                         "enable_thinking",
-                                                         "thinking",
-                                                         "add_generation_prompt",
-                                                         "continue_final_message"});
+/// Their values are read where they are used. The other fields that are obeyed are `parameters`.
+constexpr auto obeyed_alone = std::to_array<std::string_view>({"messages",
+                                                               "prompt",
+                                                               "model",
+                                                               "max_tokens",
+                                                               "max_completion_tokens",
+                                                               "n_predict",
+                                                               "stop",
+                                                               "stop_token_ids",
+                                                               "n",
+                                                               "logprobs",
+                                                               "top_logprobs",
+                                                               "logit_bias",
+                                                               "ignore_eos",
+                                                               "chat_template_kwargs",
+                                                               "tools",
+                                                               "documents",
+                                                               "reasoning_effort",
+                                                               "enable_thinking",
+                                                               "thinking",
+                                                               "add_generation_prompt",
+                                                               "continue_final_message"});
 
 /// They are about accounts and schedules, or qualify a field that is refused by itself.
 constexpr auto harmless = std::to_array<std::string_view>({"user",
@@ -125,7 +117,6 @@ constexpr auto neutral = std::to_array<NeutralValues>({
     {"grammar", R"([""])"},
     {"repeat_penalty", "[1]"},
     {"typical_p", "[1]"},
-    {"top_n_sigma", "[-1,0]"},
     {"mirostat", "[0]"},
     {"dynatemp_range", "[0]"},
     {"xtc_probability", "[0]"},
@@ -167,6 +158,13 @@ constexpr auto refused = std::to_array<std::string_view>({"allowed_token_ids",
                                                           "top_a",
                                                           "truncate_prompt_tokens",
                                                           "web_search_options"});
+
+constexpr auto obeyed = [] {
+  std::array<std::string_view, obeyed_alone.size() + sampling_parameters.size()> names;
+  const auto end = std::ranges::copy(obeyed_alone, names.begin()).out;
+  std::ranges::transform(sampling_parameters, end, &Parameter::name);
+  return names;
+}();
 
 bool is_in(std::span<const std::string_view> names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();

@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -21,8 +21,11 @@
 
 namespace hyb::app {
 
-LineReader::LineReader(int descriptor, std::size_t kept_max)
-    : descriptor_(descriptor), kept_max_(kept_max), buffer_(std::size_t{1} << 18) {}
+LineReader::LineReader(int descriptor, std::string name, std::size_t kept_max)
+    : descriptor_(descriptor),
+      name_(std::move(name)),
+      kept_max_(kept_max),
+      buffer_(std::size_t{1} << 18) {}
 
 bool LineReader::fill() {
   for (;;) {
@@ -34,7 +37,7 @@ bool LineReader::fill() {
       return count > 0;
     }
     if (errno != EINTR) {
-      throw Error(ErrorKind::model, std::string("reading lines: ") + std::strerror(errno));
+      throw Error(ErrorKind::model, name_ + ": can't be read: " + std::strerror(errno));
     }
   }
 }
@@ -365,7 +368,7 @@ void InputFile::hash_bytes() {
 }
 
 void InputFile::scan(std::optional<LineFormat> format) {
-  LineReader reader(file_.descriptor(), line_bytes_max + 1);
+  LineReader reader(file_.descriptor(), name_, line_bytes_max + 1);
   LinePlace place;
   std::string text;
   const bool is_guess = !format;

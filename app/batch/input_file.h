@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/digest.h"
+#include "app/words.h"
 #include "core/base/json.h"
 #include "core/io/file.h"
 
@@ -28,8 +29,8 @@ struct LinePlace {
 class LineReader {
  public:
   /// Lines longer than `kept_max` bytes are reported but not kept. The descriptor stays the
-  /// caller's.
-  LineReader(int descriptor, std::size_t kept_max);
+  /// caller's; errors begin with `name`.
+  LineReader(int descriptor, std::string name, std::size_t kept_max);
 
   /// The next line and its first kept_max bytes; false at the end. An empty rest after the last
   /// line break is no line. Throws Error(model) when reading fails.
@@ -39,6 +40,7 @@ class LineReader {
   bool fill();
 
   int descriptor_;
+  std::string name_;
   std::size_t kept_max_;
   std::uint64_t offset_ = 0;  ///< of the next byte to look at
   std::vector<char> buffer_;
@@ -47,6 +49,9 @@ class LineReader {
 
 /// What the lines of an input are.
 enum class LineFormat : std::uint8_t { jsonl, text };
+
+inline constexpr Words<LineFormat, 2> line_formats = {
+    {{"jsonl", LineFormat::jsonl}, {"text", LineFormat::text}}};
 
 inline constexpr std::size_t line_bytes_max = std::size_t{16} << 20;
 

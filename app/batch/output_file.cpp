@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <thread>
 
 #include <fmt/format.h>
@@ -79,10 +81,13 @@ std::filesystem::path resolved(const std::filesystem::path& path) {
   return error ? path : real;
 }
 
-bool names(const std::filesystem::path& path, const struct stat& file) {
+/// nullopt: the path could not be looked at; errno has the reason.
+std::optional<bool> names(const std::filesystem::path& path, const struct stat& file) {
   struct stat there {};
-  return ::stat(path.c_str(), &there) == 0 && there.st_ino == file.st_ino &&
-         there.st_dev == file.st_dev;
+  if (::stat(path.c_str(), &there) == 0) {
+    return there.st_ino == file.st_ino && there.st_dev == file.st_dev;
+  }
+  return errno == ENOENT || errno == ENOTDIR ? std::optional(false) : std::nullopt;
 }
 
 /// Opens, locks and looks; the lock is taken for every output, so that two runs never mix.
@@ -100,7 +105,9 @@ Descriptor open_locked(const std::filesystem::path& path, int flags) {
     if (errno != EWOULDBLOCK) fail_with_errno(path, "can't be locked");
     fail(ErrorKind::runtime, path, "another hyb batch writes it");
   }
-  if (!names(path, is)) fail(ErrorKind::runtime, path, "was replaced just now; start again");
+  const std::optional<bool> is_named = names(path, is);
+  if (!is_named) fail_with_errno(path, "can't be looked at");
+  if (!*is_named) fail(ErrorKind::runtime, path, "was replaced just now; start again");
   return file;
 }
 
@@ -141,7 +148,7 @@ OutputFile OutputFile::stream(int descriptor, const std::string& name) {
 std::vector<ResultMark> OutputFile::recover(bool skip_foreign) {
   std::vector<ResultMark> marks;
   if (is_stream()) return marks;
-  LineReader reader(descriptor(), result_bytes_max);
+  LineReader reader(descriptor(), path_.string(), result_bytes_max);
   LinePlace place;
   std::string text;
   for (std::int64_t number = 1; reader.next(place, text); ++number) {
@@ -171,21 +178,31 @@ void OutputFile::drop_failed() {
   std::filesystem::path beside = path_;
   beside += ".new";
   OutputFile kept(beside, open_locked(beside, O_CREAT | O_TRUNC));
-  LineReader reader(descriptor(), result_bytes_max);
+  try {
+    copy_answered(kept);
+    if (::rename(beside.c_str(), path_.c_str()) != 0) fail_with_errno(path_, "can't be replaced");
+  } catch (...) {
+    ::unlink(beside.c_str());
+    throw;
+  }
+  sync_name(path_);
+  kept.path_ = path_;
+  kept.foreign_lines_ = foreign_lines_;
+  *this = std::move(kept);
+}
+
+/// The results that have not failed, and what are none.
+void OutputFile::copy_answered(OutputFile& kept) {
+  LineReader reader(descriptor(), path_.string(), result_bytes_max);
   LinePlace place;
   std::string text;
   while (reader.next(place, text)) {
     const auto mark = read_result(text);
     if (mark && mark->failed) continue;
     text += '\n';
-    if (const int code = kept.append(text)) fail_with(beside, "can't be written", code);
+    if (const int code = kept.append(text)) fail_with(kept.path_, "can't be written", code);
   }
   kept.sync();
-  std::filesystem::rename(beside, path_);
-  sync_name(path_);
-  kept.path_ = path_;
-  kept.foreign_lines_ = foreign_lines_;
-  *this = std::move(kept);
 }
 
 void OutputFile::cut(std::uint64_t bytes) {
@@ -204,7 +221,7 @@ std::string OutputFile::interference() const {
     return "was deleted while results were written to it, and they are lost; the same command "
            "starts from the beginning";
   }
-  if (!names(path_, is)) {
+  if (!names(path_, is).value_or(true)) {  // the next line is another occasion to look
     return "was moved or replaced while results were written to it; they are in the file that was "
            "moved. When it is back in its place the same command goes on";
   }

@@ -87,6 +87,7 @@ class OutputFile {
   OutputFile(std::filesystem::path path, Descriptor file) noexcept
       : path_(std::move(path)), file_(std::move(file)) {}
 
+  void copy_answered(OutputFile& kept);
   void cut(std::uint64_t bytes);
   int append_to_stream(std::string_view line);
   void refuse_interference() const;

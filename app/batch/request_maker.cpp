@@ -1,7 +1,6 @@
 #include "app/batch/request_maker.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <string_view>
@@ -11,18 +10,19 @@
 #include "app/batch/body_fields.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"
-#include "core/engine/parameter_ranges.h"
+#include "core/base/sampling.h"
+#include "core/base/strings.h"
 #include "core/io/file.h"
 
 namespace hyb::app {
 namespace {
 
-[[noreturn]] void refuse(const char* field, const std::string& rule, const Json& value) {
+[[noreturn]] void refuse(std::string_view field, const std::string& rule, const Json& value) {
   throw Error(ErrorKind::usage,
               fmt::format("{}: {}, got {}", field, rule, excerpt(to_text(value))));
 }
 
-void take(const Json& body, const char* field, float& into) {
+void take(const Json& body, std::string_view field, float& into) {
   const Json* value = member_of(body, field);
   if (value == nullptr) return;
   if (!value->is_number()) refuse(field, "is a number", *value);
@@ -33,7 +33,7 @@ void take(const Json& body, const char* field, float& into) {
   into = static_cast<float>(number);
 }
 
-std::int32_t int32_of(const char* field, const Json& value) {
+std::int32_t int32_of(std::string_view field, const Json& value) {
   constexpr auto most = std::numeric_limits<std::int32_t>::max();
   const bool fits = value.is_number_unsigned()
                         ? value.get<std::uint64_t>() <= static_cast<std::uint64_t>(most)
@@ -42,11 +42,20 @@ std::int32_t int32_of(const char* field, const Json& value) {
   return value.get<std::int32_t>();
 }
 
-void take(const Json& body, const char* field, std::int32_t& into) {
+void take(const Json& body, std::string_view field, std::int32_t& into) {
   if (const Json* value = member_of(body, field)) into = int32_of(field, *value);
 }
 
-void take(const Json& body, const char* field, bool& into) {
+void take(const Json& body, std::string_view field, std::uint64_t& into) {
+  const Json* value = member_of(body, field);
+  if (value == nullptr) return;
+  if (!value->is_number_unsigned()) {
+    refuse(field, fmt::format("is a whole number, {}", seed_range_text), *value);
+  }
+  into = value->get<std::uint64_t>();
+}
+
+void take(const Json& body, std::string_view field, bool& into) {
   const Json* value = member_of(body, field);
   if (value == nullptr) return;
   if (!value->is_boolean()) refuse(field, "is true or false", *value);
@@ -63,15 +72,6 @@ void take_max_tokens(const Json& body, Request& request) {
       refuse(field, "is " + ranges::max_tokens.text(), *value);
     }
   }
-}
-
-void take_seed(const Json& body, SamplingParams& sampling) {
-  const Json* value = member_of(body, "seed");
-  if (value == nullptr) return;
-  if (!value->is_number_unsigned()) {
-    refuse("seed", fmt::format("is a whole number, {}", seed_range_text), *value);
-  }
-  sampling.seed = value->get<std::uint64_t>();
 }
 
 void take_stop(const Json& body, Request& request) {
@@ -116,14 +116,11 @@ void take_logit_bias(const Json& body, SamplingParams& sampling) {
   if (!value->is_object()) refuse("logit_bias", "is an object of token id: bias", *value);
   sampling.bias.clear();
   for (const auto& [key, bias] : value->items()) {
-    std::int32_t id = -1;
-    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
-    if (error != std::errc() || end != key.data() + key.size()) {
-      refuse("logit_bias", "has token ids as keys", Json(key));
-    }
+    const auto id = parse_number<std::int32_t>(key);
+    if (!id) refuse("logit_bias", "has token ids as keys", Json(key));
     float amount = 0.0F;
     take(Json::object({{"logit_bias", bias}}), "logit_bias", amount);
-    sampling.bias.push_back({.token = TokenId{id}, .bias = amount});
+    sampling.bias.push_back({.token = TokenId{*id}, .bias = amount});
   }
 }
 
@@ -179,15 +176,10 @@ void apply_body(const Json& body, Request& request) {
   static_cast<void>(think_of(body));
   SamplingParams& sampling = request.sampling;
   take_max_tokens(body, request);
-  take(body, "temperature", sampling.temperature);
-  take(body, "top_p", sampling.top_p);
-  take(body, "top_k", sampling.top_k);
-  sampling.top_k = top_k_of(sampling.top_k);
-  take(body, "min_p", sampling.min_p);
-  take(body, "repetition_penalty", sampling.repetition_penalty);
-  take(body, "frequency_penalty", sampling.frequency_penalty);
-  take(body, "presence_penalty", sampling.presence_penalty);
-  take_seed(body, sampling);
+  for (const Parameter& parameter : sampling_parameters) {
+    std::visit([&](auto member) { take(body, parameter.name, sampling.*member); },
+               parameter.member);
+  }
   take_stop(body, request);
   take_logprobs(body, sampling);
   take_logit_bias(body, sampling);

@@ -11,6 +11,7 @@
 #include "app/batch/input_file.h"
 #include "app/options.h"
 #include "app/prompt.h"
+#include "app/template_probe.h"
 #include "core/base/json.h"
 #include "core/engine/request.h"
 #include "core/text/chat_template.h"

@@ -238,9 +238,7 @@ void add_bench_options(CLI::App& cli, BenchOptions& options) {
     if (flag.uses == use::kernels) option->group("Kernels")->capture_default_str();
     if ((flag.uses & use::kernels) == 0) option->group("Requests");
   }
-  cli.get_option("--output")
-      ->check(CLI::IsMember({"md", "csv", "json", "jsonl", "sql"}))
-      ->capture_default_str();
+  cli.get_option("--output")->check(CLI::IsMember({"md", "json", "jsonl"}))->capture_default_str();
   for (const char* const name : {"--dataset-path", "--svg"}) {
     cli.get_option(name)->type_name("FILE");
   }
@@ -380,7 +378,7 @@ RequestGrid grid_of(const BenchOptions& options) {
                       .lanes = options.lanes};
   if (!options.request_rates.empty()) grid.request_rates = parse_rates(options.request_rates);
   if (parse_dataset(options.dataset) == Dataset::trace && grid.policies.empty()) {
-    grid.policies = {"none", "gd"};
+    grid.policies = {std::string(no_policy), std::string(words::eviction.front().word)};
   }
   return grid;
 }

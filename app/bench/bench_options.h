@@ -21,8 +21,8 @@ struct BenchOptions {
   std::int32_t repetitions = 0;   ///< 0: 5 of a test, 3 of a workload
   std::int32_t chunk_tokens = 0;  ///< 0: as other commands
   std::string output = "md";
-  std::string svg;                         ///< a file for a plot; empty: none is written
-  std::vector<std::string> graphs = {""};  ///< modes of --graphs that every row is measured in
+  std::string svg;                     ///< a file for a plot; empty: none is written
+  GraphModes graphs = {std::nullopt};  ///< that every row is measured in
 
   // llama-bench's tests of the model alone.
   std::vector<std::string> prompt_lengths = {"512"};

@@ -25,7 +25,7 @@ void sort_points(Plot& plot) {
 std::string line_name(const RequestRow& row, bool names_graphs) {
   std::string name = fmt::format("{}, {}", row.test.workload(), name_of(row.test.condition));
   if (!row.test.policy.empty()) name += ", " + row.test.policy;
-  return names_graphs ? name + ", " + row.test.graphs : name;
+  return names_graphs ? name + ", " + graphs_text(row.test.graphs) : name;
 }
 
 }  // namespace
@@ -42,7 +42,7 @@ Plot depth_plot(std::span<const Measurement> rows) {
     test.depth = 0;
     std::string name = test.name();
     if (test.batch > 1) name += fmt::format(", batch {}", test.batch);
-    if (names_graphs) name += ", " + test.graphs;
+    if (names_graphs) name += ", " + graphs_text(test.graphs);
     double tokens_per_s = 0;
     for (const std::int64_t elapsed : row.samples_ns) {
       tokens_per_s += static_cast<double>(test.tokens()) * 1e9 / static_cast<double>(elapsed);

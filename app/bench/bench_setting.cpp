@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "app/device.h"
 #include "app/environment.h"
 #include "app/options.h"
 #include "core/base/strings.h"
@@ -33,9 +34,9 @@ std::string build_commit(const std::string& version) {
 
 }  // namespace
 
-BenchSetting setting_of(const ModelSource& source, const ModelOutline& outline,
-                        const models::Model& model, kernels::Queue& queue,
-                        std::int32_t chunk_tokens, const std::string& version) {
+BenchSetting setting_of(const ModelSource& source, const models::Model& model,
+                        kernels::Queue& queue, std::int32_t chunk_tokens,
+                        const std::string& version) {
   const bool is_cpu = queue.device() == kernels::Device::cpu;
   const models::Plan& plan = model.plan;
   BenchSetting setting = {
@@ -43,12 +44,13 @@ BenchSetting setting_of(const ModelSource& source, const ModelOutline& outline,
       .cpu = cpu_name(),
       .gpu = "",
       .cublaslt = "",
-      .device = is_cpu ? "cpu" : "cuda",
+      .device = name_of(queue.device()),
       .isa = is_cpu ? name_of(queue.isa()) : "",
       .model_filename = source.folder() ? source.folder()->string() : source.name(),
       .model_type = fmt::format("{} {}", plan.family, weights_name(model.geometry.load)),
       .model_bytes = model.weights.packed_bytes,
-      .parameters = models::parameters(models::required_weights(plan, *outline.family)),
+      .parameters =
+          models::parameters(models::required_weights(plan, models::family_of(source.config()))),
       .threads = queue.threads(),
       .chunk_tokens = chunk_tokens,
       .kv_dtype = kv_dtype_name(model.geometry.kv_dtype),
@@ -57,7 +59,7 @@ BenchSetting setting_of(const ModelSource& source, const ModelOutline& outline,
     const kernels::Card card = kernels::card(queue.card());
     setting.gpu = card.name;
     setting.isa = fmt::format("sm_{}{}", card.major, card.minor);
-    if constexpr (kernels::has_cuda) setting.cublaslt = queue.stream().products_text();
+    setting.cublaslt = queue.stream().products_text();
   }
   return setting;
 }

@@ -32,9 +32,9 @@ struct BenchSetting {
 };
 
 /// Of this model on this machine. `version` is what --version prints.
-BenchSetting setting_of(const ModelSource& source, const ModelOutline& outline,
-                        const models::Model& model, kernels::Queue& queue,
-                        std::int32_t chunk_tokens, const std::string& version);
+BenchSetting setting_of(const ModelSource& source, const models::Model& model,
+                        kernels::Queue& queue, std::int32_t chunk_tokens,
+                        const std::string& version);
 
 /// "granite-4.0-h-350m, granitemoehybrid BF16, 648.9 MiB, 340.33 M parameters", and "keys and
 /// values fp8" where they are of a type of their own.

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "app/options.h"
 #include "core/base/error.h"
 
 namespace hyb::app {
@@ -121,6 +122,10 @@ void add_chunks(std::vector<BenchStep>& steps, std::int32_t sequence, std::int32
 
 }  // namespace
 
+std::string graphs_text(const std::optional<models::GraphOptions>& mode) {
+  return mode ? std::string(word_of(words::graphs, *mode)) : "";
+}
+
 std::string BenchCase::name() const {
   std::string name;
   if (prompt > 0) name = fmt::format("pp{}", prompt);
@@ -132,7 +137,7 @@ std::string BenchCase::name() const {
 std::vector<BenchCase> cases_of(const BenchGrid& grid) {
   std::vector<BenchCase> cases;
   const auto add = [&](BenchCase test) {
-    for (const std::string& graphs : grid.graphs) {
+    for (const auto& graphs : grid.graphs) {
       test.graphs = graphs;
       cases.push_back(test);
     }
@@ -247,7 +252,7 @@ std::string RequestCase::workload() const {
 }
 
 std::optional<double> RequestCase::right_drafts() const {
-  if (spec_acceptance.empty() || spec_acceptance == "off") return std::nullopt;
+  if (spec_acceptance.empty() || spec_acceptance == no_drafts) return std::nullopt;
   double share = -1;
   const char* const end = spec_acceptance.data() + spec_acceptance.size();
   const auto [rest, error] = std::from_chars(spec_acceptance.data(), end, share);

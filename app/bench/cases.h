@@ -3,12 +3,14 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "models/recordings.h"
 #include "models/roofline.h"
 
 namespace hyb::app {
@@ -22,6 +24,12 @@ std::vector<std::int32_t> parse_counts(std::span<const std::string> texts, std::
 /// "PP,TG". Throws Error(usage) naming `option`.
 std::pair<std::int32_t, std::int32_t> parse_pair(const std::string& text, std::string_view option);
 
+/// Modes of --graphs, each of which has rows of its own; none: no card.
+using GraphModes = std::vector<std::optional<models::GraphOptions>>;
+
+/// The word of --graphs; empty: none.
+std::string graphs_text(const std::optional<models::GraphOptions>& mode);
+
 /// One row of the benchmark: `batch` sequences of `depth` tokens take in `prompt` tokens, one
 /// after the other, then draw `generate` tokens, all at once.
 struct BenchCase {
@@ -29,7 +37,7 @@ struct BenchCase {
   std::int32_t generate = 0;
   std::int32_t depth = 0;
   std::int32_t batch = 1;
-  std::string graphs = {};  ///< mode of --graphs on a card, else empty
+  std::optional<models::GraphOptions> graphs = {};  ///< on a card
 
   /// "pp512", "tg128", "pp512+tg128", followed by " @ d4096".
   std::string name() const;
@@ -48,7 +56,7 @@ struct BenchCase {
 struct BenchGrid {
   std::vector<std::int32_t> prompts, generations, depths, batches;
   std::vector<std::pair<std::int32_t, std::int32_t>> pairs;  ///< PP, TG
-  std::vector<std::string> graphs = {""};
+  GraphModes graphs = {std::nullopt};
 };
 
 std::vector<BenchCase> cases_of(const BenchGrid& grid);
@@ -97,6 +105,9 @@ std::vector<Condition> parse_conditions(const std::vector<std::string>& names);
 inline constexpr std::string_view colocated_lanes = "colocated",
                                   disaggregated_lanes = "disaggregated";
 
+/// A row's policy that keeps no prefix, and its drafts where there are none.
+inline constexpr std::string_view no_policy = "none", no_drafts = "off";
+
 /// One row: a workload and how it is offered.
 struct RequestCase {
   Dataset dataset = Dataset::random;
@@ -108,7 +119,7 @@ struct RequestCase {
   std::int32_t output_tokens = 0;
   std::int32_t concurrency = 0;  ///< most requests at once; 0: no limit
   double request_rate = std::numeric_limits<double>::infinity();  ///< per second
-  std::string graphs;  ///< mode of --graphs on a card, else empty
+  std::optional<models::GraphOptions> graphs = {};                ///< on a card
   std::string policy;  ///< of the prefix tree; empty: what the session was opened with
   /// "off", or the share of drafts that are right, "0.89"; empty: as --spec says.
   std::string spec_acceptance = {};
@@ -136,7 +147,8 @@ struct RequestGrid {
   std::vector<std::int32_t> concurrencies;
   std::vector<double> request_rates;
   std::vector<Condition> conditions;
-  std::vector<std::string> graphs, policies, spec_acceptances, lanes;
+  GraphModes graphs;
+  std::vector<std::string> policies, spec_acceptances, lanes;
 };
 
 /// Every combination; lanes vary fastest, then drafts, conditions, policies, graphs, concurrencies

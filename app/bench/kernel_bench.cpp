@@ -40,10 +40,10 @@ models::RunnerOptions CaseRun::needs(const BareModel& model, const CaseRoom& roo
               models::flat_memory(geometry, pages_per_sequence(geometry, room) * room.batch,
                                   2 * room.batch, kernels::handle_bytes_min(model.queue.device())),
           .step_tokens = std::max(std::min(chunk_tokens, room.longest_span), room.batch),
-          .step_rows = room.batch,
+          .sequences_max = room.batch,
           .positions_max = room.length,
           .vocab_used = model.model.plan.vocab,
-          .graphs = model.graphs};
+          .graphs = model.settings.graphs};
 }
 
 CaseRun::CaseRun(BareModel& model, const CaseRoom& room, std::int32_t chunk_tokens)
@@ -69,7 +69,7 @@ void CaseRun::choose(const BenchCase& test) {
   require(room_.has_room_for(test), "bench: there is room for the case");
   test_ = test;
   timed_steps_ = timed_steps(test, chunk_tokens_);
-  runner_.set_graphs(parse_graphs(test.graphs));
+  runner_.set_graphs(test.graphs.value_or(models::GraphOptions{}));
 }
 
 SlotId CaseRun::depth_slot(std::int32_t sequence) const { return SlotId{first_slot_ + sequence}; }
@@ -157,7 +157,7 @@ constexpr std::int32_t probe_passes_min = 5;
 bool has_room_for_reader(const BareModel& model) {
   const models::RunnerOptions short_case = CaseRun::needs(model, {.length = 1}, 1);
   return model.model.weights.bytes() + model.runner_bytes(short_case) + Probes::read_bytes <=
-         model.budget;
+         model.settings.memory.bytes;
 }
 
 }  // namespace
@@ -181,9 +181,9 @@ std::string KernelBench::refusal(const BenchCase& test) const {
   }
   CaseRoom room;
   room.include(test);
-  if (const std::size_t bytes = bytes_for(room); bytes > model_->budget) {
+  if (const std::size_t bytes = bytes_for(room); bytes > model_->settings.memory.bytes) {
     return fmt::format("does not fit: needs {}, --memory allows {}", bytes_text(bytes),
-                       bytes_text(model_->budget));
+                       bytes_text(model_->settings.memory.bytes));
   }
   return "";
 }
@@ -200,7 +200,7 @@ void KernelBench::expect(std::span<const BenchCase> cases) {
     if (refusal(test).empty()) room.include(test);
   }
   shared_.reset();
-  room_ = room.length > 0 && bytes_for(room) <= model_->budget ? room : CaseRoom();
+  room_ = room.length > 0 && bytes_for(room) <= model_->settings.memory.bytes ? room : CaseRoom();
 }
 
 CaseRun& KernelBench::case_run_for(const BenchCase& test) {

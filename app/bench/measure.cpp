@@ -29,20 +29,18 @@
 namespace hyb::app {
 namespace {
 
-BareModel open_model(const ModelOptions& options, const std::vector<BenchCase>& cases,
-                     const Environment& environment) {
+BareModel open_model(const RunSettings& settings, const std::vector<BenchCase>& cases) {
   const StopAtOnce nothing_to_lose;
   WeightUse use;
   for (const BenchCase& test : cases) use.sequences = std::max(use.sequences, test.batch);
-  return open_bare(options, environment, use);
+  return open_bare(settings, use);
 }
 
 /// -u, or what a session would take.
 std::int32_t chunk_tokens_of(const BenchJob& job, const BareModel& model) {
   if (job.bench.chunk_tokens > 0) return job.bench.chunk_tokens;
-  Budget budget = budget_of(job.model, read_environment(), model.source);
-  budget.bytes = model.budget;  // of what was free before the weights were read
-  return chunk_tokens_of(model.outline.plan, model.outline.geometry, budget, model.queue.threads());
+  return chunk_tokens_of(model.outline.plan, model.outline.geometry, budget_of(model.settings),
+                         model.queue.threads());
 }
 
 }  // namespace
@@ -52,7 +50,7 @@ int measure_kernels(const BenchJob& job) {
   const Environment environment = read_environment();
   ProgressLine progress(environment);
   progress.show("loading " + job.model.model);
-  BareModel model = open_model(job.model, cases, environment);
+  BareModel model = open_model(resolve(job.model, environment), cases);
   KernelBenchOptions options = {
       .repetitions = job.bench.repetitions > 0 ? job.bench.repetitions : 5,
       .chunk_tokens = chunk_tokens_of(job, model),
@@ -71,10 +69,10 @@ int measure_kernels(const BenchJob& job) {
     log::warning(
         "no room for the 1 GiB of the read probe within --memory: shares of it are not shown");
   }
-  const BenchSetting setting = setting_of(model.source, model.outline, model.model, model.queue,
+  const BenchSetting setting = setting_of(model.settings.source, model.model, model.queue,
                                           options.chunk_tokens, job.version);
   bench.expect(cases);
-  RowOutput output(job.bench.output, "test");
+  RowOutput output(job.bench.output);
   std::vector<Measurement> rows;
   for (std::size_t i = 0; i < cases.size() && stop_signal() == 0; ++i) {
     progress.show(fmt::format("{} of {}: {}", i + 1, cases.size(), cases[i].name()));
@@ -97,11 +95,11 @@ namespace {
 constexpr const char* usual_prompt =
     "Human: Give me a fully functional FastAPI server. Show the python code.\n\nAssistant:";
 
-std::string note_of(const Session& session, const ModelOptions& options, Dataset dataset) {
+std::string note_of(const Session& session, Dataset dataset) {
   const bool is_text =
       dataset == Dataset::corpus || dataset == Dataset::file || dataset == Dataset::send_one;
   const bool is_moe = session.model().plan.has_experts();
-  if (options.random_weights) {
+  if (session.settings().types.random_weights) {
     return is_moe ? "synthetic weights: answers mean nothing, routing to experts is near uniform"
                   : "synthetic weights: answers mean nothing";
   }
@@ -150,7 +148,7 @@ PromptMaterial material_of(Session& session, const BenchJob& job, const RequestC
                              .text = options.text.empty() ? usual_prompt : options.text,
                              .from_file = {}};
   material.terms.stop_tokens = session.stop_tokens();
-  material.terms.ignore_eos = options.ignore_eos || job.model.random_weights.has_value();
+  material.terms.ignore_eos = options.ignore_eos || job.model.types.random_weights.has_value();
   if (first.dataset == Dataset::corpus) {
     material.corpus = corpus_of(options.path, session.need_tokenizer());
   } else if (first.dataset == Dataset::file) {
@@ -172,13 +170,9 @@ SessionShape shape_of(const BenchJob& job, const std::vector<RequestCase>& cases
   return shape;
 }
 
-Session open_session(const BenchJob& job, const std::string& memory, const SessionShape& shape,
-                     const Environment& environment) {
+Session open_session(const RunSettings& settings, const SessionShape& shape) {
   const StopAtOnce nothing_to_lose;
-  ModelOptions options = job.model;
-  options.memory = memory;
-  if (job.bench.names_second_lane()) options.lanes = lanes_to_compare(options);
-  return Session::open(options, shape, environment);
+  return Session::open(settings, shape);
 }
 
 RequestBenchOptions bench_options_of(Session& session, const BenchJob& job,
@@ -200,18 +194,17 @@ RequestBenchOptions bench_options_of(Session& session, const BenchJob& job,
                                .progress = {}};
   if (first.dataset == Dataset::trace) {
     bench.trace = scaled_trace(read_trace(options.path), options.scale_down);
-    bench.predict = reuse_predictor(job.model.model,
-                                    kv_dtype_name(session.model().geometry.kv_dtype), environment);
+    bench.predict =
+        reuse_predictor(job.model.model, session.model().geometry.kv_dtype, environment);
   }
   return bench;
 }
 
 WorkloadSetting setting_of(Session& session, const BenchJob& job, const RequestBenchOptions& bench,
                            const RequestCase& first) {
-  BenchSetting model =
-      setting_of(session.source(), outline_of(session.source(), job.model), session.model(),
-                 session.queue(), session.memory().chunk_tokens, job.version);
-  if (const std::optional<Lanes>& lanes = session.lanes()) {
+  BenchSetting model = setting_of(session.source(), session.model(), session.queue(),
+                                  session.memory().chunk_tokens, job.version);
+  if (const std::optional<TwoLanes>& lanes = session.settings().lanes) {
     model.threads = lanes->threads();
     if (lanes->device == kernels::Device::cpu) model.prefill_threads = lanes->prefill.threads;
   }
@@ -222,7 +215,7 @@ WorkloadSetting setting_of(Session& session, const BenchJob& job, const RequestB
           .ignore_eos = bench.material.terms.ignore_eos,
           .weight_bytes = session.memory().weights,
           .workspace_bytes = session.memory().workspace,
-          .note = note_of(session, job.model, first.dataset)};
+          .note = note_of(session, first.dataset)};
 }
 
 void print_tables(const WorkloadSetting& setting, std::span<const RequestRow> rows) {
@@ -247,7 +240,8 @@ std::string title_of(const std::vector<RequestCase>& cases, std::size_t i) {
   std::string title = fmt::format("{} of {}: {}, {}, {}", i + 1, cases.size(), test.workload(),
                                   test.experiment(), name_of(test.condition));
   if (!test.policy.empty()) title += ", " + test.policy;
-  if (varies(cases, [](const RequestCase& one) { return one.graphs; })) title += ", " + test.graphs;
+  if (varies(cases, [](const RequestCase& one) { return one.graphs; }))
+    title += ", " + graphs_text(test.graphs);
   if (!test.lanes.empty()) title += ", " + test.lanes;
   return title;
 }
@@ -256,7 +250,7 @@ std::string title_of(const std::vector<RequestCase>& cases, std::size_t i) {
 /// turns that is when all are.
 std::vector<RequestRow> measure_all(RequestBench& bench, const ReportContext& showing,
                                     bool interleaved) {
-  RowOutput output(showing.format, "requests");
+  RowOutput output(showing.format);
   std::vector<RequestRow> rows;
   const auto announce = [&](std::size_t i) { showing.title = title_of(showing.cases, i); };
   const auto print = [&](const RequestRow& row) {
@@ -280,10 +274,10 @@ std::vector<RequestRow> measure_all(RequestBench& bench, const ReportContext& sh
 
 }  // namespace
 
-std::optional<std::string> memory_beside_probe(const ModelOptions& options) {
-  const std::size_t bytes = budget_bytes(parse_memory(options.memory), options);
-  if (bytes < 4 * Probes::read_bytes) return std::nullopt;
-  return std::to_string(bytes - Probes::read_bytes);
+bool make_room_for_probe(RunSettings& settings) {
+  if (settings.memory.bytes < 4 * Probes::read_bytes) return false;
+  settings.set_memory(settings.memory.bytes - Probes::read_bytes);
+  return true;
 }
 
 int measure_requests(const BenchJob& job) {
@@ -291,21 +285,23 @@ int measure_requests(const BenchJob& job) {
   const Environment environment = read_environment();
   ProgressLine progress(environment);
   progress.show("loading " + job.model.model);
-  const std::optional<std::string> memory = memory_beside_probe(job.model);
-  if (!memory) {
+  ModelOptions options = job.model;
+  if (job.bench.names_second_lane()) options.lanes = lanes_to_compare(options);
+  RunSettings settings = resolve(options, environment);
+  const bool has_probe = make_room_for_probe(settings);
+  if (!has_probe) {
     progress.clear();
     log::warning(
         "no room for the 1 GiB of the read probe within --memory: shares of it are not shown");
   }
-  Session session =
-      open_session(job, memory.value_or(job.model.memory), shape_of(job, cases), environment);
+  Session session = open_session(settings, shape_of(job, cases));
   for (const RequestCase& test : cases) {
     if (!test.right_drafts() || session.speculation().is_on) continue;
     throw Error(ErrorKind::usage,
                 "--spec-acceptance: here steps have no drafts: leave --spec off out; on a card add "
                 "--batch-invariant");
   }
-  Probes probes(session.queue(), session.model().geometry.activation_dtype, memory.has_value());
+  Probes probes(session.queue(), session.model().geometry.activation_dtype, has_probe);
   std::optional<TraceFile> trace;
   if (!job.record.empty()) trace.emplace(job.record);
   const bool is_cpu = session.queue().device() == kernels::Device::cpu;

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <optional>
 #include <string>
 
 #include "app/bench/bench_options.h"
 #include "app/options.h"
+#include "app/run_settings.h"
 
 namespace hyb::app {
 
@@ -25,8 +25,8 @@ int measure_mix(const BenchJob& job);
 /// --preset elastic-shift: elastic memory and fixed ratios under load that shifts, in turns.
 int measure_shift(const BenchJob& job);
 
-/// What --memory leaves for the model next to the buffer of the read probe; nothing: too little
+/// Leaves room next to the model for the buffer of the read probe. False: --memory is too little
 /// for both.
-std::optional<std::string> memory_beside_probe(const ModelOptions& options);
+bool make_room_for_probe(RunSettings& settings);
 
 }  // namespace hyb::app

@@ -21,11 +21,9 @@ Session open_session(const BenchJob& job, const LaneMix& mix, const Environment&
   ModelOptions options = job.model;
   options.lanes = lanes_to_compare(options);
   // Those that go on, one that is answered and one that waits for it.
-  return Session::open(options,
-                       {.sequences_max = mix.answers + 2,
-                        .chunk_tokens = job.bench.chunk_tokens,
-                        .expects_more = true},
-                       environment);
+  return Session::open(resolve(options, environment), {.sequences_max = mix.answers + 2,
+                                                       .chunk_tokens = job.bench.chunk_tokens,
+                                                       .expects_more = true});
 }
 
 /// Random prompts: other ones in every run, the same in every measurement.
@@ -87,7 +85,7 @@ class MixBench {
 
 void print(const LaneComparison& comparison, const BenchSetting& setting,
            const std::string& format) {
-  RowOutput output(format, "pd_mix");
+  RowOutput output(format);
   for (Json row : lane_rows(comparison)) {
     row["build_commit"] = setting.build_commit;
     row["cpu_info"] = setting.cpu;
@@ -121,7 +119,7 @@ int measure_mix(const BenchJob& job) {
   ProgressLine progress(environment);
   progress.show("loading " + job.model.model);
   Session session = open_session(job, comparison.mix, environment);
-  const Lanes& lanes = *session.lanes();
+  const TwoLanes& lanes = *session.settings().lanes;
   const bool is_on_card = lanes.device == kernels::Device::cuda;
   comparison.unit = is_on_card ? "cards" : "threads";
   comparison.units_together =
@@ -148,8 +146,8 @@ int measure_mix(const BenchJob& job) {
   if (comparison.together.empty() || comparison.apart.empty()) return 0;
   session.set_disaggregated(false);
   print(comparison,
-        setting_of(session.source(), outline_of(session.source(), job.model), session.model(),
-                   session.queue(), session.memory().chunk_tokens, job.version),
+        setting_of(session.source(), session.model(), session.queue(),
+                   session.memory().chunk_tokens, job.version),
         job.bench.output);
   return 0;
 }

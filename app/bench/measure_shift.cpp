@@ -30,37 +30,37 @@ std::vector<double> shares_of(const BenchOptions& options) {
 }
 
 /// Refuses what there is no fixed ratio with, and fills in how much memory there is.
-ModelOptions options_for(const BenchJob& job, const Environment& environment) {
+RunSettings settings_for(const BenchJob& job, const Environment& environment) {
   ModelOptions options = job.model;
   const auto refuse = [](bool is_given, const std::string& what) {
     if (is_given) throw Error(ErrorKind::usage, "elastic-shift: leave " + what + " out");
   };
   refuse(options.lanes.is_on, "--disaggregate");
-  refuse(options.pools.mode == "flat", "--memory-mode flat");
-  refuse(options.reuse.snapshots == "int8", "--snapshots int8");
-  refuse(options.speculation.kind() != "auto" && options.speculation.kind() != "off", "--spec");
-  options.speculation.source = "off";
-  const ModelSource source = ModelSource::find(options.model, environment, options.chat_template);
-  const models::Geometry geometry = outline_of(source, options).geometry;
+  refuse(options.pools.mode == kernels::MapMode::flat, "--memory-mode flat");
+  refuse(options.reuse.snapshots == Precision::int8, "--snapshots int8");
+  refuse((options.speculation.source != DraftSource::automatic &&
+          options.speculation.source != DraftSource::off) ||
+             !options.speculation.draft_model.empty(),
+         "--spec");
+  options.speculation.source = DraftSource::off;
+  RunSettings settings = resolve(options, environment);
+  const models::Geometry geometry = outline_of(settings).geometry;
   if (geometry.slot_bytes == 0 || geometry.pages.empty()) {
-    throw Error(
-        ErrorKind::usage,
-        "elastic-shift: takes a model with both states and keys and values, not " + source.name());
+    throw Error(ErrorKind::usage,
+                "elastic-shift: takes a model with both states and keys and values, not " +
+                    settings.source.name());
   }
-  if (options.memory == "auto" && options.pool_memory.empty()) {
-    options.pool_memory = std::to_string(geometry.slot_bytes * shift_memory_states);
+  if (settings.memory.kind == MemoryBudget::Kind::automatic && !options.pool_memory) {
+    settings.pool_memory = geometry.slot_bytes * shift_memory_states;
   }
-  return options;
+  return settings;
 }
 
-Session open_session(const BenchJob& job, const ModelOptions& options,
-                     const Environment& environment) {
+Session open_session(const BenchJob& job, const RunSettings& settings) {
   const StopAtOnce nothing_to_lose;
-  return Session::open(options,
-                       {.sequences_max = sequences_limit,
-                        .chunk_tokens = job.bench.chunk_tokens,
-                        .expects_more = true},
-                       environment);
+  return Session::open(settings, {.sequences_max = sequences_limit,
+                                  .chunk_tokens = job.bench.chunk_tokens,
+                                  .expects_more = true});
 }
 
 class ShiftBench {
@@ -104,7 +104,7 @@ class ShiftBench {
 
   void restart(std::optional<double> state_share) {
     ReuseOptions reuse = job_.model.reuse;
-    reuse.prefixes = "off";
+    reuse.prefixes = false;
     reuse.state_share = state_share;
     session_.restart_engine(reuse, meter_, {});
     session_.engine().carry_out_orders();  // those of fixed owners
@@ -158,7 +158,7 @@ std::string phase_text(const ShiftPhase& phase) {
 
 void print(const ShiftComparison& comparison, const Session& session, const BenchSetting& setting,
            const std::string& format) {
-  RowOutput output(format, "elastic_shift");
+  RowOutput output(format);
   for (Json row : shift_rows(comparison)) {
     row["build_commit"] = setting.build_commit;
     row["cpu_info"] = setting.cpu;
@@ -187,10 +187,9 @@ int measure_shift(const BenchJob& job) {
   const Environment environment = read_environment();
   ProgressLine progress(environment);
   progress.show("loading " + job.model.model);
-  ModelOptions options = options_for(job, environment);
-  const std::optional<std::string> memory = memory_beside_probe(options);
-  options.memory = memory.value_or(options.memory);
-  Session session = open_session(job, options, environment);
+  RunSettings settings = settings_for(job, environment);
+  const bool has_probe = make_room_for_probe(settings);
+  Session session = open_session(job, settings);
   ShiftComparison comparison = {
       .shift = elastic_shift(session.memory().pools.layout,
                              {.state_share_max = *std::max_element(shares.begin(), shares.end()),
@@ -202,16 +201,16 @@ int measure_shift(const BenchJob& job) {
   for (const double share : shares) {
     comparison.settings.push_back({.state_share = share, .phases = {}});
   }
-  Probes probes(session.queue(), session.model().geometry.activation_dtype, memory.has_value());
+  Probes probes(session.queue(), session.model().geometry.activation_dtype, has_probe);
   ShiftBench bench(session, job, comparison);
   const std::int32_t repetitions = job.bench.repetitions > 0 ? job.bench.repetitions : 3;
-  const std::size_t settings = comparison.settings.size();
+  const std::size_t count = comparison.settings.size();
   bool go_on = bench.warm_up();
   // Each repetition begins with the next setting: what drifts in the machine meets all alike.
   for (std::int32_t i = 0; i < repetitions && go_on; ++i) {
     probes.run();
-    for (std::size_t at = 0; at < settings && go_on; ++at) {
-      ShiftSetting& setting = comparison.settings[(at + static_cast<std::size_t>(i)) % settings];
+    for (std::size_t at = 0; at < count && go_on; ++at) {
+      ShiftSetting& setting = comparison.settings[(at + static_cast<std::size_t>(i)) % count];
       progress.show(fmt::format("repetition {} of {}: {}", i + 1, repetitions, setting.name()));
       go_on = bench.measure(setting, i);
     }
@@ -220,8 +219,8 @@ int measure_shift(const BenchJob& job) {
   progress.clear();
   if (!go_on) return 0;
   print(comparison, session,
-        setting_of(session.source(), outline_of(session.source(), job.model), session.model(),
-                   session.queue(), session.memory().chunk_tokens, job.version),
+        setting_of(session.source(), session.model(), session.queue(),
+                   session.memory().chunk_tokens, job.version),
         job.bench.output);
   return 0;
 }

@@ -17,27 +17,15 @@
 
 namespace hyb::app {
 
-// A row is an object; its arrays are samples, which tables of single values leave out.
-
 /// Null for a rate that was not measured.
 Json number_or_null(double value);
 
-/// The keys as a line of CSV, and the values: strings in quotes, null empty.
-std::string csv_header(const Json& row);
-std::string csv_line(const Json& row);
-
-/// SQL that makes a table for such rows unless there is one, and that adds a row to it, as
-/// llama-bench writes them.
-std::string sql_header(const Json& row, std::string_view table);
-std::string sql_line(const Json& row, std::string_view table);
-
-/// Rows in the chosen format. What is made of lines goes to stdout as they are added, an array when
-/// all are there.
+/// Rows in the chosen format. Lines of JSON go to stdout as they are added, an array when all are
+/// there.
 class RowOutput {
  public:
-  /// csv, json, jsonl or sql; rows of other formats are only kept.
-  RowOutput(std::string format, std::string table)
-      : format_(std::move(format)), table_(std::move(table)) {}
+  /// json or jsonl; rows of other formats are only kept.
+  explicit RowOutput(std::string format) : format_(std::move(format)) {}
 
   void add(Json row);
   void finish() const;
@@ -45,7 +33,7 @@ class RowOutput {
   const Json& rows() const { return rows_; }
 
  private:
-  std::string format_, table_;
+  std::string format_;
   Json rows_ = Json::array();
 };
 

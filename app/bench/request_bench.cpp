@@ -69,8 +69,8 @@ SampledToken RightDrafts::guess(TokenId right, std::int32_t guesses) {
     draft.top.push_back({.token = token, .logprob = static_cast<float>(std::log(likelihood))});
     likelihood *= 1 - right_share_;
   }
-  draft.token = draft.top.front().token;
-  draft.logprob = draft.top.front().logprob;
+  draft.token = draft.top[0].token;
+  draft.logprob = draft.top[0].logprob;
   return draft;
 }
 
@@ -171,12 +171,9 @@ RequestBench::RequestBench(Session& session, Probes& probes, RequestBenchOptions
 
 ReuseOptions RequestBench::reuse_for(const RequestCase& test) const {
   ReuseOptions reuse = options_.reuse;
-  if (test.policy == "none") {
-    reuse.prefixes = "off";
-  } else if (!test.policy.empty()) {
-    reuse.prefixes = "on";
-    if (!is_simulated(test.policy)) reuse.eviction = test.policy;
-  }
+  if (test.policy.empty()) return reuse;
+  reuse.prefixes = test.policy != no_policy;
+  reuse.eviction = value_of(words::eviction, test.policy).value_or(reuse.eviction);
   return reuse;
 }
 
@@ -257,7 +254,7 @@ void RequestBench::learn_answers(const RequestCase& test, const DrawSeed& seed) 
 }
 
 SpeculationOptions RequestBench::speculation_for(const RequestCase& test) const {
-  if (test.spec_acceptance == "off") return {};
+  if (test.spec_acceptance == no_drafts) return {};
   SpeculationOptions speculation = session_.speculation();
   if (drafter_ && !speculation.by_model) speculation.drafter = drafter_.get();
   return speculation;
@@ -372,8 +369,8 @@ bool RequestBench::repeat(RequestRow& row, const DrawSeed& seed) {
 }
 
 void RequestBench::get_ready(const RequestCase& test, std::uint64_t number) {
-  if (session_.lanes()) session_.set_disaggregated(test.lanes != colocated_lanes);
-  session_.runner().set_graphs(parse_graphs(test.graphs));
+  if (session_.settings().lanes) session_.set_disaggregated(test.lanes != colocated_lanes);
+  session_.runner().set_graphs(test.graphs.value_or(models::GraphOptions{}));
   session_.restart_engine(reuse_for(test), meter_, session_.speculation());
   drafter_.reset();
   warm_up(test, number);

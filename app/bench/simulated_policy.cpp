@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
+
+#include "app/bench/cases.h"
+#include "app/options.h"
 
 namespace hyb::app {
 namespace {
@@ -43,7 +45,7 @@ void prepare(const SimulatedRun& run, const Request& request, std::int32_t token
 }  // namespace
 
 bool is_simulated(const std::string& policy) {
-  return !policy.empty() && policy != "gd" && policy != "lru" && policy != "none";
+  return !policy.empty() && !value_of(words::eviction, policy) && policy != no_policy;
 }
 
 LoadResult run_simulated(const SimulatedRun& run, Timer& timer) {

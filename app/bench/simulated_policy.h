@@ -10,6 +10,7 @@
 #include "app/bench/load_driver.h"
 #include "app/bench/workload.h"
 #include "app/environment.h"
+#include "core/base/dtype.h"
 #include "core/engine/trace.h"
 
 namespace hyb::app {
@@ -34,7 +35,7 @@ void check_simulated_policy(const std::string& name);
 
 /// For a model whose keys and values are of `kv_dtype`. Throws as ModelSource::find and for a bad
 /// config.json.
-PredictReuse reuse_predictor(const std::string& model, const std::string& kv_dtype,
+PredictReuse reuse_predictor(const std::string& model, DType kv_dtype,
                              const Environment& environment);
 
 /// Whether the policy is simulated; false for "" and for what the engine itself has: gd, lru, none.

@@ -147,8 +147,7 @@ Chat::Next Chat::execute(const SlashCommand& command) {
       break;
     case Kind::memory:
       write_stderr(memory_text(session_->memory(), session_->engine().usage()) +
-                   tier_text(session_->engine().tier()) +
-                   kept_logits_text(session_->engine().prefixes().tree()));
+                   tier_text(session_->engine().tier()));
       break;
     case Kind::undo:
       notice(undo(conversation_, command.count));
@@ -276,7 +275,11 @@ Answer Chat::answer(const std::string& message, std::uint64_t seed_shift) {
   set_start(request, prompt.start);
   request.prompt = std::move(prompt.tokens);
   request.message_ends = std::move(prompt.message_ends);
-  request.keep_logits = true;  // for /regen
+  // For /regen, which then runs the last token alone.
+  const auto last = static_cast<std::int32_t>(request.prompt.size()) - 1;
+  if (last > (request.message_ends.empty() ? 0 : request.message_ends.back())) {
+    request.message_ends.push_back(last);
+  }
   request.sampling.seed += seed_shift;
   AnswerView view = config_.view;
   view.start = prompt.start;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <numeric>
@@ -144,9 +143,8 @@ const Row& row_of(std::string_view word) {
 }
 
 std::int32_t count_of(std::string_view name, std::string_view text) {
-  std::int32_t count = 0;
-  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), count);
-  if (failed == std::errc() && end == text.data() + text.size() && count >= 1) return count;
+  const auto count = parse_number<std::int32_t>(text);
+  if (count.value_or(0) >= 1) return *count;
   throw Error(ErrorKind::usage, fmt::format("{}: '{}' is not a number from 1 on", name, text));
 }
 
@@ -204,75 +202,59 @@ std::string slash_help() {
 
 namespace {
 
+/// max_tokens is the one setting that is no sampling parameter.
+constexpr std::string_view length_setting = "max_tokens";
+
 template <typename T>
-void assign(std::optional<T>& field, std::string_view name, std::string_view value) {
-  if (value == "default") {
-    field.reset();
-    return;
-  }
-  T number{};
-  const auto [end, failed] = std::from_chars(value.data(), value.data() + value.size(), number);
-  bool is_good = failed == std::errc() && end == value.data() + value.size();
-  if constexpr (std::is_floating_point_v<T>) is_good = is_good && std::isfinite(number);
-  if (!is_good) {
-    throw Error(ErrorKind::usage, fmt::format("/set {}: '{}' is not {}", name, value,
-                                              std::is_floating_point_v<T> ? "a number"
-                                              : std::is_unsigned_v<T> ? "a whole number from 0 on"
-                                                                      : "a whole number in range"));
-  }
-  field = number;
+T number_of(std::string_view name, std::string_view text) {
+  const std::optional<T> number = parse_number<T>(text);
+  bool is_good = number.has_value();
+  if constexpr (std::is_floating_point_v<T>) is_good = is_good && std::isfinite(*number);
+  if (is_good) return *number;
+  throw Error(ErrorKind::usage, fmt::format("/set {}: '{}' is not {}", name, text,
+                                            std::is_floating_point_v<T> ? "a number"
+                                            : std::is_unsigned_v<T>     ? "a whole number from 0 on"
+                                                                    : "a whole number in range"));
 }
 
-struct Setting {
-  std::string_view name;
-  void (*assign)(GenerationOptions& options, std::string_view name, std::string_view value);
-  std::string (*show)(const GenerationOptions& options, const SamplingParams& params);
-};
-
-/// A field of GenerationOptions that sampling_of() turns into one of SamplingParams.
-template <auto asked, auto used>
-constexpr Setting setting(std::string_view name) {
-  return {name,
-          [](GenerationOptions& options, std::string_view shown, std::string_view value) {
-            assign(options.*asked, shown, value);
-          },
-          [](const GenerationOptions&, const SamplingParams& params) {
-            return fmt::format("{}", params.*used);
-          }};
+void assign_length(GenerationOptions& options, std::string_view value) {
+  options.max_tokens.reset();
+  if (value == "default") return;
+  options.max_tokens = number_of<std::int32_t>(length_setting, value);
+  if (*options.max_tokens >= 1) return;
+  throw Error(ErrorKind::usage,
+              fmt::format("max_tokens: must be 1 or more, got {}", *options.max_tokens));
 }
 
-using G = GenerationOptions;
-using S = SamplingParams;
+void assign(GenerationOptions& options, std::string_view name, std::string_view value) {
+  const Parameter* const parameter = find_parameter(name);
+  if (parameter == nullptr) return assign_length(options, value);
+  options.parameters.erase(parameter->name);
+  if (value == "default") return;
+  std::visit(
+      [&]<typename T>(T SamplingNumbers::*) {
+        options.parameters[parameter->name] = number_of<T>(name, value);
+      },
+      parameter->member);
+}
 
-constexpr std::array settings = {
-    setting<&G::temperature, &S::temperature>("temperature"),
-    setting<&G::top_k, &S::top_k>("top_k"),
-    setting<&G::top_p, &S::top_p>("top_p"),
-    setting<&G::min_p, &S::min_p>("min_p"),
-    setting<&G::repetition_penalty, &S::repetition_penalty>("repetition_penalty"),
-    setting<&G::frequency_penalty, &S::frequency_penalty>("frequency_penalty"),
-    setting<&G::presence_penalty, &S::presence_penalty>("presence_penalty"),
-    setting<&G::seed, &S::seed>("seed"),
-    Setting{"max_tokens",
-            [](G& options, std::string_view name, std::string_view value) {
-              assign(options.max_tokens, name, value);
-              if (options.max_tokens.value_or(1) >= 1) return;
-              throw Error(ErrorKind::usage, fmt::format("max_tokens: must be 1 or more, got {}",
-                                                        *options.max_tokens));
-            },
-            [](const G& options, const S&) {
-              return options.max_tokens ? fmt::format("{}", *options.max_tokens)
-                                        : std::string("no limit but the conversation's");
-            }},
-};
-
-const Setting& find_setting(std::string_view name) {
-  std::string names;
-  for (const Setting& setting : settings) {
-    if (setting.name == name) return setting;
-    names.append(names.empty() ? "" : ", ").append(setting.name);
+std::string show(const GenerationOptions& options, const SamplingParams& params,
+                 std::string_view name) {
+  std::string text = "no limit but the conversation's";
+  if (const Parameter* const parameter = find_parameter(name)) {
+    text =
+        std::visit([](auto value) { return fmt::format("{}", value); }, parameter->value(params));
+  } else if (options.max_tokens) {
+    text = fmt::format("{}", *options.max_tokens);
   }
-  throw Error(ErrorKind::usage, fmt::format("/set: no '{}'; there are {}", name, names));
+  return fmt::format("  {:<20} {}\n", name, text);
+}
+
+std::vector<std::string_view> setting_names() {
+  std::vector<std::string_view> names;
+  for (const Parameter& parameter : sampling_parameters) names.push_back(parameter.name);
+  names.push_back(length_setting);
+  return names;
 }
 
 std::pair<std::string_view, std::string_view> split(std::string_view text) {
@@ -291,23 +273,24 @@ Settings::Settings(GenerationOptions options, const Json& generation_config, std
 }
 
 std::string Settings::set(std::string_view argument) {
-  const SamplingParams now = sampling_of(options_, *generation_config_);
+  const std::vector<std::string_view> names = setting_names();
   const auto [name, value] = split(argument);
-  if (name.empty()) {
-    std::string all;
-    for (const Setting& setting : settings)
-      all += fmt::format("  {:<20} {}\n", setting.name, setting.show(options_, now));
-    return all;
+  if (!name.empty() && std::ranges::find(names, name) == names.end()) {
+    throw Error(ErrorKind::usage,
+                fmt::format("/set: no '{}'; there are {}", name, fmt::join(names, ", ")));
   }
-  const Setting& setting = find_setting(name);
   if (!value.empty()) {
     GenerationOptions changed = options_;
-    setting.assign(changed, name, value);
+    assign(changed, name, value);
     check(sampling_of(changed, *generation_config_), vocab_);
     options_ = std::move(changed);
   }
-  return fmt::format("  {:<20} {}\n", setting.name,
-                     setting.show(options_, sampling_of(options_, *generation_config_)));
+  const SamplingParams now = sampling_of(options_, *generation_config_);
+  std::string text;
+  for (const std::string_view each : names) {
+    if (name.empty() || each == name) text += show(options_, now, each);
+  }
+  return text;
 }
 
 namespace {
@@ -440,18 +423,6 @@ std::string tree_text(const EngineUsage& usage) {
 }
 
 }  // namespace
-
-std::string kept_logits_text(const PrefixTree& tree) {
-  std::size_t prompts = 0, bytes = 0;
-  for (const Snapshot* snapshot : tree.snapshots()) {
-    if (snapshot->logits.empty()) continue;
-    ++prompts;
-    bytes += snapshot->logits.size() * sizeof(float);
-  }
-  if (prompts == 0) return {};
-  return fmt::format("kept for /regen, outside the budget: logits of {}, {}\n",
-                     counted(prompts, "prompt"), bytes_text(bytes));
-}
 
 std::string tier_text(const SnapshotTier* tier) {
   if (tier == nullptr) return {};

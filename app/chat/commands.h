@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "app/answer.h"
-#include "app/options.h"
+#include "app/sampling_options.h"
 #include "app/session.h"
 #include "core/base/json.h"
 #include "core/engine/engine.h"
@@ -100,8 +100,5 @@ std::string memory_text(const MemoryPlan& plan, const EngineUsage& usage);
 
 /// A line of /mem about the tier, damage included; empty where `tier` is null.
 std::string tier_text(const SnapshotTier* tier);
-
-/// The logits that are kept at ends of prompts, which the budget does not count; empty: none are.
-std::string kept_logits_text(const PrefixTree& tree);
 
 }  // namespace hyb::app

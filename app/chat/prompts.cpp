@@ -208,7 +208,7 @@ std::optional<std::int32_t> turn_number(std::string_view text) {
 }
 
 /// One line of at most this many columns.
-std::string excerpt(const std::string& text, int columns) {
+std::string shortened(const std::string& text, int columns) {
   return cut_to_columns(sanitized_line(text.substr(0, 400)), columns);
 }
 
@@ -245,7 +245,7 @@ std::string place_text(const Conversation& conversation) {
   const std::string branch = "branch " + conversation.branch() + ", ";
   if (here == 0) return branch + "at the beginning";
   return branch + fmt::format("after turn {}: {}", here,
-                              excerpt(conversation.turn(here).exchange.message, 60));
+                              shortened(conversation.turn(here).exchange.message, 60));
 }
 
 std::string undo(Conversation& conversation, std::int32_t count) {
@@ -256,7 +256,7 @@ std::string undo(Conversation& conversation, std::int32_t count) {
   const std::int32_t first = conversation.before(taken - 1);
   conversation.go_to(conversation.before(taken));
   return fmt::format("took back {} of {} messages, from: {}; /goto {} brings them back", taken,
-                     spoken, excerpt(conversation.turn(first).exchange.message, 60), here);
+                     spoken, shortened(conversation.turn(first).exchange.message, 60), here);
 }
 
 std::string fork(Conversation& conversation, const std::string& name) {
@@ -296,7 +296,7 @@ std::string checkpoints_text(const Conversation& conversation, const Resumable& 
     table.rows.push_back({fmt::format("{}", number), fmt::format("{}", parent),
                           fmt::format("{}", exchange.tokens),
                           resumable ? fmt::format("{}", resumable(number)) : "",
-                          branches_at(conversation, number), excerpt(exchange.message, 40)});
+                          branches_at(conversation, number), shortened(exchange.message, 40)});
   }
   if (!resumable) {
     table.columns.erase(table.columns.begin() + 3);

@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
 #include <memory>
@@ -17,7 +16,7 @@ namespace {
 struct BatchFlags {
   BatchOptions job;
   std::vector<std::string> names;  ///< [MODEL] IN
-  std::string format, truncate, order;
+  std::optional<BatchOrder> order;
 };
 
 int batch_main(const CLI::App& cli, const BatchFlags& options) {
@@ -31,16 +30,12 @@ int batch_main(const CLI::App& cli, const BatchFlags& options) {
   BatchOptions job = options.job;
   job.input = options.names.back();
   if (options.names.size() == 2) job.model.model = options.names.front();
-  if (options.format == "jsonl") job.format = LineFormat::jsonl;
-  if (options.format == "text") job.format = LineFormat::text;
-  if (options.truncate == "left") job.truncate = Truncate::left;
-  if (options.truncate == "right") job.truncate = Truncate::right;
-  if (job.ordered && options.order == "depth-first") {
+  if (job.ordered && options.order == BatchOrder::depth_first) {
     throw Error(ErrorKind::usage,
                 "--ordered needs --order file: results would wait for the job's "
                 "end");
   }
-  if (job.ordered || options.order == "file") job.order = BatchOrder::file;
+  job.order = job.ordered ? BatchOrder::file : options.order.value_or(job.order);
   if (job.raw && !job.system.empty()) {
     throw Error(ErrorKind::usage, "--system needs a chat: leave --raw out");
   }
@@ -70,12 +65,13 @@ void add_job_options(CLI::App& cli, BatchFlags& options) {
   cli.add_option("--parallel", options.job.parallel, "requests answered at once")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
-  cli.add_option("--format", options.format, "how lines are read; default: the first line decides")
-      ->check(CLI::IsMember({"jsonl", "text"}));
-  cli.add_option("--order", options.order,
-                 "run lines with a common prefix together (depth-first, the default), or in the "
-                 "order of the input")
-      ->check(CLI::IsMember({"depth-first", "file"}));
+  add_choice(cli, "--format", options.job.format, line_formats,
+             "how lines are read; default: the first line decides");
+  static constexpr Words<BatchOrder, 2> orders = {
+      {{"depth-first", BatchOrder::depth_first}, {"file", BatchOrder::file}}};
+  add_choice(cli, "--order", options.order, orders,
+             "run lines with a common prefix together (depth-first, the default), or in the order "
+             "of the input");
   cli.add_flag("--ordered", options.job.ordered,
                "results in the order of the input; lines run in it too");
   cli.add_flag("--retry-failed", options.job.retry_failed,
@@ -124,9 +120,8 @@ Action describe_batch(CLI::App& cli) {
   cli.add_flag(
       "--allow-special", options->job.allow_special,
       "control tokens spelled in texts to be continued (completions, --raw) become tokens");
-  cli.add_option("--truncate", options->truncate,
-                 "cut prompts that are too long, from their left or their right end")
-      ->check(CLI::IsMember({"left", "right"}));
+  add_choice(cli, "--truncate", options->job.truncate, truncate_words,
+             "cut prompts that are too long, from their left or their right end");
   return [options, &cli] { return batch_main(cli, *options); };
 }
 

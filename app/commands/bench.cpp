@@ -21,7 +21,7 @@ namespace {
 struct BenchFlags {
   BenchJob job;
   CompareOptions compare;
-  std::vector<std::string> graphs;  ///< --graphs; empty: the default
+  GraphModes graphs;  ///< --graphs; empty: the default
 };
 
 /// Flags that only the engine heeds are refused for tests of the model alone.
@@ -39,10 +39,11 @@ void check_memory_flags(const CLI::App& cli) {
   }
 }
 
-/// The modes of --graphs that every row is measured in; empty text: no card, no mode.
-std::vector<std::string> graph_modes_of(const BenchFlags& flags) {
+/// That every row is measured in.
+GraphModes graph_modes_of(const BenchFlags& flags) {
   if (!flags.graphs.empty()) return flags.graphs;
-  return {device_of(flags.job.model.device) == kernels::Device::cpu ? "" : "full+piecewise"};
+  if (device_of(flags.job.model.device) == kernels::Device::cpu) return {std::nullopt};
+  return {models::GraphOptions{}};
 }
 
 int bench_main(const CLI::App& cli, BenchFlags& flags) {

@@ -18,6 +18,7 @@
 #include "app/prompt.h"
 #include "app/session.h"
 #include "app/sessions/session_keeper.h"
+#include "app/template_probe.h"
 #include "app/ui/line_editor.h"
 #include "app/ui/process.h"
 #include "app/ui/terminal.h"
@@ -33,7 +34,7 @@ struct ChatFlags {
   std::string system;
   Think think;
   std::optional<bool> shows_thoughts;
-  std::string history = "template";
+  HistoryMode history = HistoryMode::as_template;
   std::string session;
   std::optional<double> idle_seconds;
   bool no_history = false;
@@ -57,26 +58,27 @@ std::unique_ptr<Input> make_input(const ChatFlags& options, const Environment& e
 /// An interactive chat is saved by default; a script's, only under a name.
 SessionKeeper make_keeper(const ChatFlags& options, Session& session,
                           const Environment& environment, bool is_interactive,
-                          SnapshotIo& carrier) {
+                          SnapshotIo& snapshot_io) {
   std::optional<SessionFolder> folder;
   if (environment.data_folder) folder.emplace(*environment.data_folder / "sessions");
-  return {std::move(folder), session_origin(session, options.model),
-          is_interactive && !options.no_history, &carrier};
+  return {std::move(folder), session_origin(session), is_interactive && !options.no_history,
+          &snapshot_io};
 }
 
 /// What can be refused without reading weights is refused first.
 Session open_session(const ChatFlags& options, const Environment& environment) {
   const StopAtOnce nothing_to_lose;
   if (!options.session.empty()) check_session_name(options.session);
-  check_idle(options.idle_seconds, options.model);
   check(sampling_of(options.generation, Json::object()), std::numeric_limits<std::int32_t>::max());
-  const std::size_t host_tier = check_tiers(options.tiers, options.model);
-  Session session = Session::open(options.model,
+  const RunSettings resolved = resolve(options.model, environment);
+  check_idle(options.idle_seconds, resolved);
+  const std::size_t host_tier = check_tiers(options.tiers, resolved);
+  Session session = Session::open(resolved,
                                   {.sequences_max = 1,
                                    .chunk_tokens = options.model.chunk_tokens,
                                    .expects_more = true,
                                    .host_tier_bytes = host_tier},
-                                  environment, [&](const ModelSource& source) {
+                                  [&](const ModelSource& source) {
                                     need_chat_template(source);
                                     check_think(options.think, source);
                                   });
@@ -170,19 +172,18 @@ int chat_main(const ChatFlags& options) {
   Session session = open_session(options, environment);
   const bool is_interactive = is_terminal(Stream::input);
   Engine& engine = session.engine();
-  SnapshotIo carrier = engine.carrier();
+  SnapshotIo snapshot_io = engine.snapshot_io();
   const models::Model& model = session.model();
-  carrier.set_draft_bytes(
+  snapshot_io.set_draft_bytes(
       models::draft_unit_bytes(model.plan, model.geometry, session.memory().pools));
-  SessionKeeper keeper = make_keeper(options, session, environment, is_interactive, carrier);
+  SessionKeeper keeper = make_keeper(options, session, environment, is_interactive, snapshot_io);
   Chat chat(session, keeper, options.generation,
             {.is_interactive = is_interactive && is_terminal(Stream::error),
              .view = stdout_view(environment, options.shows_thoughts),
              .has_colour = wants_colour(Stream::error, environment),
              .utf8 = environment.utf8,
              .has_editor = has_editor(environment),
-             .history =
-                 options.history == "preserve" ? HistoryMode::preserve : HistoryMode::as_template});
+             .history = options.history});
   chat.set_system(options.system);
   chat.set_think(options.think, "--think");
   const std::unique_ptr<Input> input = make_input(options, environment);
@@ -211,10 +212,10 @@ Action describe_chat(CLI::App& cli) {
   add_system_option(cli, options->system, "the system prompt");
   add_think_option(cli, options->think);
   add_thoughts_option(cli, options->shows_thoughts);
-  cli.add_option("--history", options->history,
-                 "past turns as the template wants them, or just as they were given")
-      ->check(CLI::IsMember({"template", "preserve"}))
-      ->capture_default_str();
+  static constexpr Words<HistoryMode, 2> histories = {
+      {{"template", HistoryMode::as_template}, {"preserve", HistoryMode::preserve}}};
+  add_choice(cli, "--history", options->history, histories,
+             "past turns as the template wants them, or just as they were given");
   cli.add_flag("--no-history", options->no_history,
                "keep neither the entries nor, without --session, the chat");
   cli.add_option("--session", options->session,

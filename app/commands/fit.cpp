@@ -9,7 +9,6 @@
 
 #include "app/commands/commands.h"
 #include "app/environment.h"
-#include "app/lanes.h"
 #include "app/options.h"
 #include "app/session.h"
 #include "app/ui/table.h"
@@ -184,14 +183,14 @@ void print_json(const ModelSource& source, const ModelOutline& outline, const Fi
 
 int fit_main(const FitFlags& options) {
   const Environment environment = read_environment();
-  const ModelSource source = ModelSource::find(options.model.model, environment);
+  const RunSettings settings = resolve(options.model, environment);
+  const ModelSource& source = settings.source;
   refuse_unread_format(source, options.json);
-  ModelOutline outline = outline_of(source, options.model, {.sequences = options.parallel});
-  check_lanes(options.model, outline.head.has_value());
-  sample_lossless(source, options.model, outline);
-  const Budget budget = budget_of(options.model, environment, source);
-  const int asked = threads_of(options.model);
-  const int threads = asked > 0 ? asked : kernels::usable_cpus().count;
+  ModelOutline outline = outline_of(settings, {.sequences = options.parallel});
+  check_lanes(settings, outline.head.has_value());
+  sample_lossless(settings, outline);
+  const Budget budget = budget_of(settings);
+  const int threads = settings.threads > 0 ? settings.threads : kernels::usable_cpus().count;
   const Fit fit(outline, budget, threads, options.model.chunk_tokens);
   const MemoryPlan memory = fit.plan(options.model.context, options.parallel);
   (options.json ? print_json : print_text)(source, outline, fit, memory, options);

@@ -2,7 +2,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "app/commands/commands.h"
@@ -52,9 +51,10 @@ int inspect_main(const InspectFlags& options) {
     throw Error(ErrorKind::usage, "the model is missing: hyb inspect MODEL; hyb list shows some");
   }
   const Environment environment = read_environment();
-  const ModelSource source = ModelSource::find(options.model.model, environment);
+  const RunSettings settings = resolve(options.model, environment);
+  const ModelSource& source = settings.source;
   refuse_unread_format(source, options.json);
-  Inspection all = inspect(source, options.model);
+  Inspection all = inspect(settings);
   if (!options.ranks.empty()) {
     all.exchange = rank_exchange(all.outline, options.ranks.front(), options.ranks.back());
   }
@@ -87,7 +87,7 @@ int inspect_main(const InspectFlags& options) {
 
 Action describe_inspect(CLI::App& cli) {
   const auto options = std::make_shared<InspectFlags>();  // CLI11 keeps pointers into it
-  options->model.device = "cpu";                          // what weights hold there
+  options->model.device = kernels::Device::cpu;           // what weights hold there
   options->model.model.clear();
   add_model_option(cli, options->model.model,
                    "folder (config.json alone is enough), org/name[@revision] in the Hugging Face "

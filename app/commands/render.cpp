@@ -8,6 +8,7 @@
 #include "app/environment.h"
 #include "app/options.h"
 #include "app/prompt.h"
+#include "app/template_probe.h"
 #include "app/text_input.h"
 #include "app/ui/terminal.h"
 #include "app/ui/text.h"

@@ -5,7 +5,6 @@
 #include <array>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -41,14 +40,17 @@ struct ReplayFlags {
                        .block_tokens = 32,
                        .sglang_states = "turn-end",
                        .host_tier = {}};
-  std::string order = "file";
-  std::string memory_mode = "bytes";
+  bool is_depth_first = false;
+  bool has_superblocks = false;
   std::string report;
   std::string plot;
   int threads = 0;
   bool json = false;
 };
 
+constexpr Words<bool, 2> replay_orders = {{{"file", false}, {"depth-first", true}}};
+constexpr Words<bool, 3> replay_memory_modes = {
+    {{"bytes", false}, {"flip", true}, {"remap", true}}};
 constexpr std::array<const char*, 5> reports = {"reuse", "bytes", "efficiency", "bins",
                                                 "quantiles"};
 
@@ -87,7 +89,8 @@ std::string heading(const ReplayFlags& options, const ReplayShape& shape,
       "{}: {}, {:.2f} M prompt tokens, order {}\n"
       "{}: {} of keys and values per token,{} {} of state per sequence, {} as int8\n\n",
       options.trace, counted(std::ssize(trace), "request"), static_cast<double>(tokens) / 1e6,
-      options.order, shape.name, bytes_text(static_cast<std::size_t>(shape.kv_bytes_per_token)),
+      word_of(replay_orders, options.is_depth_first), shape.name,
+      bytes_text(static_cast<std::size_t>(shape.kv_bytes_per_token)),
       shape.windows.empty()
           ? ""
           : fmt::format(" {} per sequence in windows,",
@@ -136,9 +139,9 @@ int replay_main(const ReplayFlags& options) {
   std::vector<PolicyOptions> policies = policy_options(options.lists);
   leave_out_unknown(shape, policies);
   std::vector<models::ModelMemoryLayout> pools;
-  if (options.memory_mode != "bytes") pools = give_superblocks(policies, shape);
+  if (options.has_superblocks) pools = give_superblocks(policies, shape);
   std::vector<ReplayRequest> trace = read_trace(options.trace);
-  if (options.order == "depth-first") trace = in_depth_first_order(std::move(trace));
+  if (options.is_depth_first) trace = in_depth_first_order(std::move(trace));
 
   const int threads = options.threads > 0 ? options.threads : kernels::usable_cpus().count;
   const std::vector<ReplayRun> runs = replay_all(trace, shape, policies, threads);
@@ -200,28 +203,23 @@ Action describe_replay(CLI::App& cli) {
                  "marconi-7b[,ssm=N,attn=N,mlp=N,d=N,d_state=N], a published checkpoint, a folder "
                  "or a config.json")
       ->capture_default_str();
-  cli.add_option("--kv-dtype", options->sizes.kv_dtype, "keys and values: bf16, f32, fp8")
-      ->check(CLI::IsMember({"bf16", "f32", "fp8"}))
-      ->capture_default_str();
-  cli.add_option("--state-dtype", options->sizes.state_dtype,
-                 "recurrent state: f32, bf16, auto (the model's, else f32)")
-      ->check(CLI::IsMember({"auto", "f32", "bf16"}))
-      ->capture_default_str();
+  static constexpr Words<DType, 3> kv_dtypes = {
+      {{"bf16", DType::bf16}, {"f32", DType::f32}, {"fp8", DType::f8_e4m3}}};
+  add_choice(cli, "--kv-dtype", options->sizes.kv_dtype, kv_dtypes,
+             "keys and values: bf16, f32, fp8");
+  add_choice(cli, "--state-dtype", options->sizes.state_dtype, words::state_dtype,
+             "recurrent state: f32, bf16, auto (the model's, else f32)");
   cli.add_option("--prefill-flops", options->sizes.flops_per_second,
                  "FLOPs per second of prefill: what turns costs into seconds")
       ->check(CLI::Range(1e6, 1e18))
       ->capture_default_str();
-  cli.add_option("--order", options->order,
-                 "file, or depth-first: common prefixes together, and lru and gd know what later "
-                 "prompts need, as in hyb batch")
-      ->check(CLI::IsMember({"file", "depth-first"}))
-      ->capture_default_str();
-  cli.add_option("--memory-mode", options->memory_mode,
-                 "how lru and gd hold memory: bytes counts it to the byte and leaves out what the "
-                 "running request has, as for the others; flip or remap (the same here) serve from "
-                 "the engine's superblocks, running request included")
-      ->check(CLI::IsMember({"bytes", "flip", "remap"}))
-      ->capture_default_str();
+  add_choice(cli, "--order", options->is_depth_first, replay_orders,
+             "file, or depth-first: common prefixes together, and lru and gd know what later "
+             "prompts need, as in hyb batch");
+  add_choice(cli, "--memory-mode", options->has_superblocks, replay_memory_modes,
+             "how lru and gd hold memory: bytes counts it to the byte and leaves out what the "
+             "running request has, as for the others; flip or remap (the same here) serve from the "
+             "engine's superblocks, running request included");
   cli.add_option("--report", options->report,
                  "instead of the table of policies: reuse, bytes, efficiency, bins, quantiles")
       ->check(CLI::IsMember(std::vector<std::string>(reports.begin(), reports.end())));

@@ -15,13 +15,13 @@
 #include "app/options.h"
 #include "app/prompt.h"
 #include "app/session.h"
+#include "app/template_probe.h"
 #include "app/text_input.h"
 #include "app/ui/process.h"
 #include "app/ui/terminal.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/strings.h"
-#include "core/engine/parameter_ranges.h"
 #include "core/io/file.h"
 
 namespace hyb::app {
@@ -33,7 +33,7 @@ struct RunFlags {
   TextInput input;
   std::string system;
   std::string messages;
-  std::string truncate;
+  Truncate truncate = Truncate::refuse;
   Think think;
   std::optional<bool> shows_thoughts;
   bool raw = false;
@@ -43,11 +43,6 @@ struct RunFlags {
   std::int32_t choices = 1;
   std::int32_t logprobs = -1;
 };
-
-Truncate truncate_of(const std::string& name) {
-  if (name == "left") return Truncate::left;
-  return name == "right" ? Truncate::right : Truncate::refuse;
-}
 
 /// The body of a request; with --raw its prompt is a text, else it has messages.
 Json body_of(const RunFlags& options) {
@@ -93,7 +88,7 @@ PreparedRequest prepare(const RunFlags& options, Session& session, const Json& b
   set_start(request, prompt.start);
   request.prompt = std::move(prompt.tokens);
   const auto length = request.prompt.size();
-  fit_prompt(request.prompt, session.engine().length_max() - 1, truncate_of(options.truncate));
+  fit_prompt(request.prompt, session.engine().length_max() - 1, options.truncate);
   if (request.prompt.size() == length) request.message_ends = std::move(prompt.message_ends);
   return {.request = std::move(request), .start = std::move(prompt.start)};
 }
@@ -180,11 +175,11 @@ int run_main(const RunFlags& options) {
   Session session = [&] {
     const StopAtOnce nothing_to_lose;
     return Session::open(
-        options.model,
+        resolve(options.model, read_environment()),
         {.sequences_max = std::clamp(asked.choices, 1, choices_max),
          .chunk_tokens = options.model.chunk_tokens,
          .answer_tokens = std::max(0, options.generation.max_tokens.value_or(asked.max_tokens))},
-        read_environment(), [&](const ModelSource& source) {
+        [&](const ModelSource& source) {
           if (!options.raw) need_chat_template(source);
           check_think(options.think, source);
         });
@@ -227,9 +222,8 @@ Action describe_run(CLI::App& cli) {
   cli.add_flag("--raw", options->raw, "continue the text as it is, without the chat template");
   cli.add_flag("--allow-special", options->allow_special,
                "with --raw: control tokens spelled in the text become tokens");
-  cli.add_option("--truncate", options->truncate,
-                 "cut a prompt that is too long, from its left or its right end")
-      ->check(CLI::IsMember({"left", "right"}));
+  add_choice(cli, "--truncate", options->truncate, truncate_words,
+             "cut a prompt that is too long, from its left or its right end");
   cli.add_flag("--json", options->json, "print one OpenAI chat.completion object");
   cli.add_option("--choices", options->choices, "with --json: number of answers")
       ->check(CLI::Range(1, static_cast<int>(choices_max)))

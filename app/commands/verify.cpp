@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 
 #include "app/commands/commands.h"
@@ -34,7 +33,7 @@ struct VerifyFlags {
   ModelOptions model;
   PassageOptions passage_options = {.vocab = 0};
   std::string requests;
-  std::string snapshots = "exact";
+  Precision snapshots = Precision::exact;
   bool json = false;
 };
 
@@ -55,10 +54,10 @@ models::RunnerOptions runner_options(const BareModel& model, const PassageOption
                                         kernels::handle_bytes_min(model.queue.device()),
                                         {.count = 2 * sequences, .tokens = drafts_max}),
           .step_tokens = 512,
-          .step_rows = sequences,
+          .sequences_max = sequences,
           .positions_max = passage_options.length_max,
           .vocab_used = passage_options.vocab,
-          .graphs = model.graphs,
+          .graphs = model.settings.graphs,
           .step_samples = 2 * (1 + drafts_max) * sequences,
           .step_branches = sequences};
 }
@@ -76,16 +75,16 @@ models::RunnerOptions packed_options(const BareModel& model, const models::Runne
   models::RunnerOptions options = flat;
   options.memory = layout;
   options.mapping = {.mode = kernels::MapMode::remap};
-  options.step_rows = 32;
+  options.sequences_max = 32;
   return options;
 }
 
 void check_fits(const BareModel& model, const models::RunnerOptions& options) {
   const std::size_t bytes = model.model.weights.bytes() + 2 * model.runner_bytes(options);
-  if (bytes <= model.budget) return;
+  if (bytes <= model.settings.memory.bytes) return;
   throw Error(ErrorKind::memory,
               fmt::format("verify: needs {}, --memory allows {}; ask for fewer --prompts",
-                          bytes_text(bytes), bytes_text(model.budget)));
+                          bytes_text(bytes), bytes_text(model.settings.memory.bytes)));
 }
 
 std::string line_of(const Verdict& verdict) {
@@ -124,7 +123,7 @@ Json json_of(const BareModel& model, const std::vector<Verdict>& verdicts,
                       {"fault", verdict.fault}});
     all_kept = all_kept && verdict.is_kept();
   }
-  Json json = {{"model", model.source.name()},
+  Json json = {{"model", model.settings.source.name()},
                {"isa", name_of(model.queue.isa())},
                {"threads", model.queue.threads()},
                {"dtype", name_of(model.outline.activation)},
@@ -176,9 +175,9 @@ std::vector<Cost> measure_packed(BareModel& model, const models::RunnerOptions& 
   return costs;
 }
 
-BareModel open_bare_model(const ModelOptions& options, const Environment& environment) {
+BareModel open_bare_model(const RunSettings& settings) {
   const StopAtOnce nothing_to_lose;
-  return open_bare(options, environment);
+  return open_bare(settings);
 }
 
 /// What the options ask for, within what the model can take. Requests are as long as they are.
@@ -217,14 +216,14 @@ std::vector<Passage> passages_for(const VerifyFlags& options, PassageOptions& pa
 int verify_main(const VerifyFlags& options) {
   const Environment environment = read_environment();
   ModelOptions wanted = options.model;
-  if (wanted.device == "auto") wanted.batch_invariant = true;  // what is to be verified
-  if (device_of(wanted.device) == kernels::Device::cuda && !wanted.batch_invariant) {
+  if (!wanted.device) wanted.batch_invariant = true;  // what is to be verified
+  if (wanted.device == kernels::Device::cuda && !wanted.batch_invariant) {
     throw Error(ErrorKind::usage,
                 "verify: on a card answers are the same whatever else runs with --batch-invariant "
                 "only; give it");
   }
-  BareModel model = open_bare_model(wanted, environment);
-  const ModelTexts texts = read_texts(model.source);
+  BareModel model = open_bare_model(resolve(wanted, environment));
+  const ModelTexts texts = read_texts(model.settings.source);
   PassageOptions passage_options =
       passage_options_for(model, options, texts.tokenizer ? &*texts.tokenizer : nullptr);
   const std::vector<Passage> passages = passages_for(options, passage_options, texts);
@@ -241,7 +240,7 @@ int verify_main(const VerifyFlags& options) {
   });
   check_all(model, runner, promises);
   std::vector<Cost> costs;
-  if (options.snapshots == "int8") {
+  if (options.snapshots == Precision::int8) {
     costs = measure_packed(model, runner, passages, passage_options.seed, promises);
   }
   progress.clear();
@@ -276,10 +275,8 @@ Action describe_verify(CLI::App& cli) {
       ->capture_default_str();
   cli.add_option("--seed", options->passage_options.seed, "of the random prompts, cuts and draws")
       ->capture_default_str();
-  cli.add_option("--snapshots", options->snapshots,
-                 "int8: measure, too, how far int8 snapshots of recurrent state move answers")
-      ->check(CLI::IsMember({"exact", "int8"}))
-      ->capture_default_str();
+  add_choice(cli, "--snapshots", options->snapshots, words::snapshots,
+             "int8: measure, too, how far int8 snapshots of recurrent state move answers");
   cli.add_flag("--json", options->json, "one JSON object");
   return [options] { return verify_main(*options); };
 }

@@ -134,8 +134,8 @@ const char* isa_text(kernels::Isa isa) {
 
 /// What --memory-mode auto is on the CPU.
 std::string memory_mode() {
-  const bool is_remap = mapping_of({}, kernels::Device::cpu).mode == kernels::MapMode::remap;
-  return is_remap ? "remap" : "flip";
+  const kernels::MapMode mode = mapping_of({}, kernels::Device::cpu).mode;
+  return std::string(word_of(words::memory_mode, std::optional(mode)));
 }
 
 /// The default and why; flip is the default where a device has page tables of its own.

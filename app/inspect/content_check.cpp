@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <optional>
 #include <span>
 #include <string_view>
-#include <type_traits>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

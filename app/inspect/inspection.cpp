@@ -321,9 +321,10 @@ std::string draft_layer_text(const models::DraftLayer& draft) {
 
 }  // namespace
 
-Inspection inspect(const ModelSource& source, const ModelOptions& options) {
+Inspection inspect(const RunSettings& settings) {
+  const ModelSource& source = settings.source;
   Inspection all = {.name = source.name(),
-                    .outline = outline_of(source, options),
+                    .outline = outline_of(settings),
                     .draft_layer = {},
                     .tensors = {},
                     .missing_files = {},
@@ -331,12 +332,12 @@ Inspection inspect(const ModelSource& source, const ModelOptions& options) {
                     .chat_template = {},
                     .generation_config = {},
                     .traits = {}};
-  all.lossless = sample_lossless(source, options, all.outline);
+  all.lossless = sample_lossless(settings, all.outline);
   const ModelOutline& outline = all.outline;
   const models::Roofline roofline(outline.plan, outline.geometry);
   all.parameters = models::parameters(models::required_weights(outline.plan, *outline.family));
   all.active_parameters = roofline.active_parameters() + roofline.head_parameters();
-  all.weight_bytes = weight_bytes(outline.plan, device_of(options.device), outline.geometry.load);
+  all.weight_bytes = weight_bytes(outline.plan, settings.device, outline.geometry.load);
   all.decode_bytes =
       roofline
           .step({.sequences = 1, .tokens = 1, .position = Inspection::decode_position, .rows = 1})

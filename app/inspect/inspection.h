@@ -9,6 +9,7 @@
 #include "app/inspect/rank_exchange.h"
 #include "app/model_outline.h"
 #include "app/prompt.h"
+#include "app/template_probe.h"
 #include "core/base/json.h"
 #include "core/io/tensor_files.h"
 #include "models/plan.h"
@@ -95,7 +96,7 @@ struct Inspection {
   static constexpr std::int64_t decode_position = 1024;
 };
 
-Inspection inspect(const ModelSource& source, const ModelOptions& options);
+Inspection inspect(const RunSettings& settings);
 
 /// Which tensors are listed one by one: those that are missing or wrong, with these that are not
 /// used, or all.

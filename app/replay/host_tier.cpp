@@ -67,13 +67,13 @@ void HostTier::keep(std::span<const TokenId> key, const Snapshot& snapshot) {
   if (cost_.of(entry.length) * bytes_per_second < bytes || !make_room(entry)) remove(entry);
 }
 
-std::int32_t HostTier::fetch(SnapshotIo& carrier, std::span<const TokenId> prompt,
+std::int32_t HostTier::fetch(SnapshotIo& snapshot_io, std::span<const TokenId> prompt,
                              std::int32_t resumable) {
   if (prompt.empty()) return 0;
   const TierHit hit = index_.match(prompt, static_cast<std::int32_t>(prompt.size()) - 1);
   if (hit.length <= resumable) return 0;
   const auto key = prompt.first(static_cast<std::size_t>(hit.length));
-  const std::int32_t shared = carrier.shared_tokens(key);
+  const std::int32_t shared = snapshot_io.shared_tokens(key);
   std::vector<StoredUnit*> needed = hit.units;
   std::erase_if(needed, [&](const StoredUnit* unit) {
     const bool is_page = index(unit->view) < static_cast<std::int32_t>(layout_.groups.size());
@@ -86,12 +86,13 @@ std::int32_t HostTier::fetch(SnapshotIo& carrier, std::span<const TokenId> promp
   const SnapshotPlace place = hit.place;
   TierEntry* const entry = hit.entry;
   if (entry != nullptr) index_.rank(*entry, level_ + entry->worth);
-  std::optional<Reservation> room = carrier.room(key, precision);
+  std::optional<Reservation> room = snapshot_io.room(key, precision);
   while (!room) {
-    if (!carrier.evict_for(key)) return 0;
-    room = carrier.room(key, precision);
+    if (!snapshot_io.evict_for(key)) return 0;
+    room = snapshot_io.room(key, precision);
   }
-  const bool is_new = carrier.adopt(key, std::move(room->checkpoint), place, SnapshotSource::host);
+  const bool is_new =
+      snapshot_io.adopt(key, std::move(room->checkpoint), place, SnapshotSource::host);
   return is_new ? length : 0;
 }
 

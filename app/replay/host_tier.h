@@ -22,7 +22,8 @@ class HostTier {
 
   /// Puts the deepest snapshot that the prompt starts with into the tree, where it is deeper than
   /// `resumable` and faster to copy than to compute; returns its length, 0: there is none.
-  std::int32_t fetch(SnapshotIo& carrier, std::span<const TokenId> prompt, std::int32_t resumable);
+  std::int32_t fetch(SnapshotIo& snapshot_io, std::span<const TokenId> prompt,
+                     std::int32_t resumable);
 
   std::int64_t bytes() const { return bytes_; }  ///< held now
 

@@ -125,8 +125,7 @@ std::int64_t budget_of(const std::string& text, const char* option = "--budget")
 }
 
 Precision precision_of(const std::string& name) {
-  if (name == "exact") return Precision::exact;
-  if (name == "int8") return Precision::int8;
+  if (const auto precision = value_of(words::snapshots, name)) return *precision;
   throw Error(ErrorKind::usage, fmt::format("--snapshots {}: exact or int8", name));
 }
 
@@ -240,7 +239,7 @@ void check_simulated_policy(const std::string& name) {
   static_cast<void>(simulated_policy(name, 1));
 }
 
-PredictReuse reuse_predictor(const std::string& model, const std::string& kv_dtype,
+PredictReuse reuse_predictor(const std::string& model, DType kv_dtype,
                              const Environment& environment) {
   const ReplayShape shape = parse_shape(model, {.kv_dtype = kv_dtype}, environment);
   return [shape](const std::string& policy, std::size_t budget_bytes) {

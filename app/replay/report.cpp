@@ -34,14 +34,13 @@ bool has_budget(const ReplayRun& run) {
 Json run_json(const ReplayRun& run) {
   const PolicyOptions& options = run.options;
   const CacheCounters& counters = run.counters;
-  const bool is_int8 = options.snapshots == Precision::int8;
   const std::int64_t held = counters.kv_bytes + counters.snapshot_bytes + counters.idle_bytes;
   Json row = {
       {"policy", name_of(options.kind)},
       {"ratio", nullptr},
       {"block_tokens", nullptr},
       {"alpha", nullptr},
-      {"snapshots", is_int8 ? "int8" : "exact"},
+      {"snapshots", word_of(words::snapshots, options.snapshots)},
       {"budget_bytes", options.budget_bytes},
       {"host_tier_bytes", options.host_bytes},
       {"tokens_from_host_tier", counters.tokens_from_host},

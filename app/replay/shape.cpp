@@ -170,10 +170,6 @@ ReplayShape parse_marconi(ShapeText text, const ShapeOptions& options) {
   return marconi_shape(model, options.flops_per_second);
 }
 
-DType kv_dtype_of(const std::string& name) {
-  return name == "f32" ? DType::f32 : name == "fp8" ? DType::f8_e4m3 : DType::bf16;
-}
-
 void add_attention(const models::Geometry& geometry, ReplayShape& shape) {
   for (const models::PageLayout& layer : geometry.pages) {
     if (layer.reach.kind == models::Reach::Kind::all) {
@@ -191,12 +187,11 @@ void add_attention(const models::Geometry& geometry, ReplayShape& shape) {
 ReplayShape shape_of_config(const std::string& name, const ShapeOptions& options,
                             const Environment& environment) {
   ModelOptions model;
-  model.dtype = "bf16";
-  model.state_dtype = options.state_dtype;
-  const ModelOutline outline = outline_of(ModelSource::find(name, environment), model);
-  models::GeometryOptions sizes = outline.sizes;
-  sizes.kv = kv_dtype_of(options.kv_dtype);
-  const models::Geometry geometry = models::geometry_of(outline.plan, sizes);
+  model.model = name;
+  model.device = kernels::Device::cpu;  // no size depends on it
+  model.types = {.activation = DType::bf16, .kv = options.kv_dtype, .state = options.state_dtype};
+  const ModelOutline outline = outline_of(resolve(model, environment));
+  const models::Geometry& geometry = outline.geometry;
   ReplayShape shape = {
       .name = name,
       .kv_bytes_per_token = static_cast<std::int64_t>(geometry.kv_bytes_per_token),
@@ -244,8 +239,8 @@ ReplayShape parse_shape(const std::string& text, const ShapeOptions& options,
   if (!is_embedded(parts.name)) {
     for (const PublishedShape& published : published_shapes()) {
       if (published.name != parts.name) continue;
-      const auto kv_bytes = static_cast<double>(size_of(kv_dtype_of(options.kv_dtype)));
-      const double state_bytes = options.state_dtype == "bf16" ? 2 : 4;
+      const auto kv_bytes = static_cast<double>(size_of(options.kv_dtype));
+      const double state_bytes = options.state_dtype == DType::bf16 ? 2 : 4;
       shape = shape_of(published, kv_bytes, state_bytes, options.flops_per_second);
     }
   }

@@ -82,9 +82,9 @@ ReplayShape shape_of(const PublishedShape& published, double kv_element_bytes,
 
 /// How bytes and seconds are counted.
 struct ShapeOptions {
-  std::string kv_dtype = "bf16";     ///< of keys and values: bf16, f32, fp8
-  std::string state_dtype = "auto";  ///< of recurrent matrices: auto (the model's), f32, bf16
-  double flops_per_second = 4e14;    ///< of prefill
+  DType kv_dtype = DType::bf16;           ///< of keys and values: bf16, f32, fp8
+  std::optional<DType> state_dtype = {};  ///< of recurrent matrices; none: the model's
+  double flops_per_second = 4e14;         ///< of prefill
 };
 
 /// The shape that --shape names: "marconi-7b" with overrides (ssm=, attn=, mlp=, d=, d_state=), a

@@ -76,17 +76,18 @@ std::size_t aligned(std::size_t bytes) {
 
 models::Geometry geometry_of(const ReplayShape& shape) {
   models::Geometry geometry{};
-  geometry.page_tokens = models::page_tokens;
+  geometry.page_tokens = models::page_tokens_default;
   geometry.kv_bytes_per_token = static_cast<std::size_t>(shape.kv_bytes_per_token);
   const auto layers = static_cast<std::size_t>(shape.attention_layers);
   if (layers > 0) {
     models::PageLayout page{};
-    page.page_bytes = geometry.kv_bytes_per_token * models::page_tokens / layers;
+    page.page_bytes = geometry.kv_bytes_per_token * models::page_tokens_default / layers;
     geometry.pages.assign(layers, page);
   }
   for (const WindowLayers& window : shape.windows) {
     models::PageLayout page{};
-    page.page_bytes = static_cast<std::size_t>(window.kv_bytes_per_token) * models::page_tokens;
+    page.page_bytes =
+        static_cast<std::size_t>(window.kv_bytes_per_token) * models::page_tokens_default;
     page.reach = window.reach;
     geometry.pages.push_back(page);
     geometry.window_kv_bytes += static_cast<std::size_t>(window.bytes());
@@ -108,10 +109,10 @@ models::Geometry geometry_of(const ReplayShape& shape) {
 TreePolicy::TreePolicy(const ReplayShape& shape, const PolicyOptions& options)
     : budget_bytes_(options.budget_bytes),
       counts_bytes_(options.layout == nullptr),
-      step_tokens_(shape.windows.empty() ? length_endless : prompt_chunk_tokens),
+      chunk_tokens_(shape.windows.empty() ? length_endless : prompt_chunk_tokens),
       pool_(options.layout != nullptr ? *options.layout : byte_layout(shape, options, kinds_)),
       cache_(pool_, cache_options(shape, options)),
-      carrier_(pool_, no_bytes_, cache_, 0, [this] { pool_.take_orders(); }) {
+      snapshot_io_(pool_, no_bytes_, cache_, [this] { pool_.take_orders(); }) {
   if (options.host_bytes == 0) return;
   host_.emplace(pool_.layout(), options.host_bytes, cache_.options().cost);
   cache_.on_evict([this](std::span<const TokenId> key, const Snapshot& snapshot) {
@@ -176,7 +177,7 @@ void TreePolicy::count_created(const Memory& memory, std::int32_t resumed) {
 
 bool TreePolicy::advance(Memory& memory, std::int32_t length) {
   while (memory.length() < length) {
-    const std::int32_t tokens = std::min(length - memory.length(), step_tokens_);
+    const std::int32_t tokens = std::min(length - memory.length(), chunk_tokens_);
     while (!memory.reserve(tokens)) {
       if (!cache_.evict()) return false;
     }
@@ -187,7 +188,7 @@ bool TreePolicy::advance(Memory& memory, std::int32_t length) {
 
 Served TreePolicy::serve(const RequestTokens& tokens) {
   const std::span<const TokenId> all(tokens.all);
-  if (host_) host_->fetch(carrier_, tokens.prompt(), cache_.look_up(tokens.prompt()).resumable);
+  if (host_) host_->fetch(snapshot_io_, tokens.prompt(), cache_.look_up(tokens.prompt()).resumable);
   std::optional<Memory> memory;
   const Lookup lookup = resume(tokens.prompt(), memory);
   if (!memory) return {};

@@ -45,12 +45,12 @@ class TreePolicy final : public CachePolicy {
 
   std::int64_t budget_bytes_;
   bool counts_bytes_;                               ///< the pool has room for more than the budget
-  std::int32_t step_tokens_;                        ///< of a chunk of the prompt
+  std::int32_t chunk_tokens_;                       ///< of a chunk of the prompt
   std::vector<std::unique_ptr<MemoryKind>> kinds_;  ///< of windows, where bytes are counted
   MemoryPool pool_;
   PrefixCache cache_;
   NoBytes no_bytes_;
-  SnapshotIo carrier_;
+  SnapshotIo snapshot_io_;
   std::optional<HostTier> host_;
   std::vector<bool> page_is_reused_;  ///< by page
   CacheCounters counters_;

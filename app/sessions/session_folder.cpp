@@ -254,13 +254,13 @@ void SessionFolder::write(const std::string& name, const SavedSession& session,
   if (memory == nullptr) {
     write_session(path, text);
   } else {
-    write_session(path, text, memory->carrier, memory->sequences, memory->bytes_max);
+    write_session(path, text, memory->snapshot_io, memory->sequences, memory->bytes_max);
   }
 }
 
 SessionTransfer SessionFolder::restore(const std::string& name, const Fingerprint& here,
-                                       SnapshotIo& carrier) const {
-  return restore_session(path_of(name), here, carrier);
+                                       SnapshotIo& snapshot_io) const {
+  return restore_session(path_of(name), here, snapshot_io);
 }
 
 void SessionFolder::remove(const std::string& name) const {

@@ -41,7 +41,7 @@ struct SavedSession {
 
 /// The memory that a session is saved with: snapshots on the way of these token sequences.
 struct SessionMemory {
-  SnapshotIo& carrier;
+  SnapshotIo& snapshot_io;
   std::vector<std::vector<TokenId>> sequences;
   std::uint64_t bytes_max;
 };
@@ -71,7 +71,7 @@ class SessionFolder {
   /// Puts the memory of a session back into the engine; `here` is what the file's fingerprint has
   /// to be equal to.
   SessionTransfer restore(const std::string& name, const Fingerprint& here,
-                          SnapshotIo& carrier) const;
+                          SnapshotIo& snapshot_io) const;
 
   /// Throws Error(usage) when there is none of the name, Error(runtime) when it can't be removed.
   void remove(const std::string& name) const;

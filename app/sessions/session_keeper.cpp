@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "app/device.h"
 #include "app/digest.h"
 #include "app/sessions/session_folder.h"
 #include "app/version.h"
@@ -49,11 +50,11 @@ Conversation filtered(const Conversation& from, Keeps keeps) {
 }  // namespace
 
 SessionKeeper::SessionKeeper(std::optional<SessionFolder> folder, SessionOrigin origin,
-                             bool saves_unnamed, SnapshotIo* carrier)
+                             bool saves_unnamed, SnapshotIo* snapshot_io)
     : folder_(std::move(folder)),
       origin_(std::move(origin)),
       saves_unnamed_(saves_unnamed),
-      carrier_(carrier) {}
+      snapshot_io_(snapshot_io) {}
 
 const SessionFolder& SessionKeeper::need_folder() const {
   if (folder_) return *folder_;
@@ -77,12 +78,12 @@ void SessionKeeper::write(const std::string& name, const Saving& saving, Extent 
                              .record = {.model = origin_.model,
                                         .saved_s = std::time(nullptr),
                                         .conversation = saving.conversation}};
-  if (carrier_ == nullptr || !saving.sequences) {
+  if (snapshot_io_ == nullptr || !saving.sequences) {
     need_folder().write(name, session, nullptr);
     return;
   }
   const bool is_all = extent == Extent::all;
-  const SessionMemory memory{.carrier = *carrier_,
+  const SessionMemory memory{.snapshot_io = *snapshot_io_,
                              .sequences = saving.sequences(is_all),
                              .bytes_max = is_all ? ~std::uint64_t{0} : turn_bytes_max};
   need_folder().write(name, session, &memory);
@@ -161,8 +162,8 @@ SessionKeeper::Loaded SessionKeeper::load(const std::string& name) {
 }
 
 void SessionKeeper::restore(const std::string& name, Loaded& loaded) {
-  if (carrier_ == nullptr) return;
-  const SessionTransfer restored = need_folder().restore(name, origin_.fingerprint, *carrier_);
+  if (snapshot_io_ == nullptr) return;
+  const SessionTransfer restored = need_folder().restore(name, origin_.fingerprint, *snapshot_io_);
   loaded.restored = restored.length;
   if (restored.refused.empty()) return;
   loaded.remark = fmt::format("{}; the conversation is prefilled again", restored.refused);
@@ -204,17 +205,19 @@ void SessionKeeper::forget_name() {
 namespace {
 
 std::string device_text(const kernels::Queue& queue) {
-  if (queue.device() == kernels::Device::cpu) return "cpu";
-  return queue.batch_invariant() ? "cuda batch-invariant" : "cuda";
+  const std::string device = name_of(queue.device());
+  const bool is_card = queue.device() == kernels::Device::cuda;
+  return is_card && queue.batch_invariant() ? device + " batch-invariant" : device;
 }
 
 }  // namespace
 
-SessionOrigin session_origin(Session& session, const ModelOptions& options) {
+SessionOrigin session_origin(Session& session) {
   const ModelSource& source = session.source();
-  const Hash128 identity = model_identity(source, !options.random_weights);
+  const TypeOptions& types = session.settings().types;
+  const Hash128 identity = model_identity(source, !types.random_weights);
   std::string weights = hex(identity);
-  if (options.random_weights) weights += "-random-" + std::to_string(*options.random_weights);
+  if (types.random_weights) weights += "-random-" + std::to_string(*types.random_weights);
   const models::Geometry& geometry = session.model().geometry;
   return {.model = source.name(),
           .fingerprint = {{"model", std::move(weights)},
@@ -222,7 +225,7 @@ SessionOrigin session_origin(Session& session, const ModelOptions& options) {
                           {"hyb", version_text()},
                           {"tokenizer", hex(hash_of(source.read("tokenizer.json").value_or("")))},
                           {"activation_dtype", std::string(name_of(geometry.activation_dtype))},
-                          {"quantize", options.quantize},
+                          {"quantize", std::string(word_of(words::quantize, types.quantize))},
                           {"kv_dtype", std::string(name_of(geometry.kv_dtype))},
                           {"state_dtype", std::string(name_of(geometry.state_dtype))},
                           // Pages lie differently on a card, and its answers differ.

@@ -38,9 +38,9 @@ inline constexpr std::uint64_t turn_bytes_max = std::uint64_t{256} << 20;
 class SessionKeeper {
  public:
   /// Without a folder nothing can be saved. `saves_unnamed`: a chat without a name is saved under
-  /// last_session. `carrier` outlives this; null: texts and ids are saved, no memory.
+  /// last_session. `snapshot_io` outlives this; null: texts and ids are saved, no memory.
   SessionKeeper(std::optional<SessionFolder> folder, SessionOrigin origin, bool saves_unnamed,
-                SnapshotIo* carrier = nullptr);
+                SnapshotIo* snapshot_io = nullptr);
 
   /// "" until the chat is saved or loaded by name.
   const std::string& name() const { return name_; }
@@ -97,7 +97,7 @@ class SessionKeeper {
   std::optional<SessionFolder> folder_;
   SessionOrigin origin_;
   bool saves_unnamed_;
-  SnapshotIo* carrier_;
+  SnapshotIo* snapshot_io_;
   std::string failure_;  ///< of saving, which was warned of; empty: saving works
   std::string name_;
   /// Of the file as this chat knows it. Empty: it wrote the file and could not look at it then.
@@ -105,6 +105,6 @@ class SessionKeeper {
 };
 
 /// What chats with this model are saved with. Reads a few KiB per tensor.
-SessionOrigin session_origin(Session& session, const ModelOptions& options);
+SessionOrigin session_origin(Session& session);
 
 }  // namespace hyb::app

@@ -217,12 +217,11 @@ std::vector<Passage> make_passages(const PassageOptions& passage_options,
     passage.prompt = std::move(prompts[i]);
     passage.answer_tokens = passage_options.answer_tokens;
     if (i % 2 == 0) continue;
-    passage.sampling = {.temperature = 0.8F,
-                        .top_p = 0.95F,
-                        .repetition_penalty = 1.1F,
-                        .presence_penalty = 0.2F,
-                        .seed = passage_options.seed + i,
-                        .bias = {}};
+    passage.sampling = {{.temperature = 0.8F,
+                         .top_p = 0.95F,
+                         .repetition_penalty = 1.1F,
+                         .presence_penalty = 0.2F,
+                         .seed = passage_options.seed + i}};
   }
   return passages;
 }

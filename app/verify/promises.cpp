@@ -234,8 +234,10 @@ void Promises::check_engine() { compare_answers("engine = straight run", run_eng
 void Promises::check_speculation() {
   AnswerDrafter drafter(passages_, alone_, seed_++);
   const bool has_branches = runner_->capacity().step_branches > 0;
-  const std::vector<Completion> answers = run_engine(
-      {.is_on = true, .drafts = drafts_max, .branches = has_branches ? 2 : 1, .drafter = &drafter});
+  const std::vector<Completion> answers = run_engine({.is_on = true,
+                                                      .draft_steps = drafts_max,
+                                                      .branches = has_branches ? 2 : 1,
+                                                      .drafter = &drafter});
   bool has_drafts = false;
   for (const Completion& answer : answers) has_drafts |= answer.usage.drafts.steps > 0;
   const bool can_have = std::ranges::any_of(

@@ -87,7 +87,7 @@ void SnapshotCost::measure(const Passage& passage, std::int32_t snapshots) {
 void SnapshotCost::run(std::span<const TokenId> tokens, std::span<const std::int32_t> cuts) {
   const Capacity capacity = runner_->capacity();
   const std::int32_t chunk =
-      std::max(1, std::min({rows_max, capacity.step_rows / 2, capacity.step_tokens / 2}));
+      std::max(1, std::min({rows_max, capacity.sequences_max / 2, capacity.step_tokens / 2}));
   Pair pair = {.tokens = tokens, .exact = need(pool_.start()), .packed = need(pool_.start())};
   const auto run_to = [&](std::int32_t end, bool compares) {
     while (pair.exact.length() < end) {

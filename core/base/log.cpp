@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <mutex>
 
-// fmt and spdlog are packaged as shared libraries only. hyb uses them header-only, and this file
-// holds the one instantiation of fmt that the other files link against.
+// fmt is packaged as a shared library only. hyb uses it header-only, and this file holds the one
+// instantiation that the other files link against.
 #include <fmt/format-inl.h>
-#include <spdlog/sinks/stdout_color_sinks.h>
-#include <spdlog/spdlog.h>
 
 FMT_BEGIN_NAMESPACE
 namespace detail {
@@ -27,37 +26,20 @@ FMT_END_NAMESPACE
 namespace hyb::log {
 namespace {
 
-using Sink = spdlog::sinks::stderr_color_sink_mt;
+std::mutex printing;
+std::atomic<Level> least = Level::info;
+std::atomic<bool> is_coloured = false;
+std::atomic<std::string (*)(std::string_view)> filter_of_messages = nullptr;
 
-Sink& sink() {
-  static Sink instance;
-  return instance;
-}
-
-spdlog::logger& logger() {
-  static spdlog::logger instance = [] {
-    // The sink lives as long as the process: spdlog's pointer does not own it.
-    spdlog::logger made("hyb", spdlog::sink_ptr(spdlog::sink_ptr(), &sink()));
-    made.set_pattern("hyb: %^%l%$: %v");
-    return made;
-  }();
-  return instance;
-}
-
-using Filter = std::string (*)(std::string_view);
-
-std::atomic<Filter>& filter_of_messages() {
-  static std::atomic<Filter> instance = nullptr;
-  return instance;
-}
-
-void print(spdlog::level::level_enum level, std::string_view text) {
-  const Filter filter = filter_of_messages();
-  if (filter == nullptr) {
-    logger().log(level, text);
-  } else {
-    logger().log(level, filter(text));
-  }
+void print(Level level, std::string_view colour, std::string_view name, std::string_view text) {
+  if (level < least) return;
+  const auto filter = filter_of_messages.load();
+  const std::string message = filter == nullptr ? std::string(text) : filter(text);
+  const std::string line = is_coloured ? fmt::format("hyb: {}{}\x1b[m: {}\n", colour, name, message)
+                                       : fmt::format("hyb: {}: {}\n", name, message);
+  const std::lock_guard lock(printing);
+  std::fwrite(line.data(), 1, line.size(), stderr);
+  std::fflush(stderr);
 }
 
 }  // namespace
@@ -68,26 +50,20 @@ std::optional<Level> level_from_name(std::string_view name) {
   return static_cast<Level>(found - level_names.begin());
 }
 
-void set_level(Level level) {
-  constexpr std::array levels = {spdlog::level::trace, spdlog::level::debug, spdlog::level::info,
-                                 spdlog::level::warn,  spdlog::level::err,   spdlog::level::off};
-  logger().set_level(levels[static_cast<std::size_t>(level)]);
-}
+void set_level(Level level) { least = level; }
 
-void set_colour(bool colour) {
-  sink().set_color_mode(colour ? spdlog::color_mode::always : spdlog::color_mode::never);
-}
+void set_colour(bool colour) { is_coloured = colour; }
 
-void set_filter(std::string (*filter)(std::string_view)) { filter_of_messages() = filter; }
+void set_filter(std::string (*filter)(std::string_view)) { filter_of_messages = filter; }
 
 void while_silent(const std::function<void()>& action) {
-  const std::lock_guard lock(spdlog::details::console_mutex::mutex());
+  const std::lock_guard lock(printing);
   action();
 }
 
-void debug(std::string_view text) { print(spdlog::level::debug, text); }
-void info(std::string_view text) { print(spdlog::level::info, text); }
-void warning(std::string_view text) { print(spdlog::level::warn, text); }
-void error(std::string_view text) { print(spdlog::level::err, text); }
+void debug(std::string_view text) { print(Level::debug, "\x1b[36m", "debug", text); }
+void info(std::string_view text) { print(Level::info, "\x1b[32m", "info", text); }
+void warning(std::string_view text) { print(Level::warn, "\x1b[33m\x1b[1m", "warning", text); }
+void error(std::string_view text) { print(Level::error, "\x1b[31m\x1b[1m", "error", text); }
 
 }  // namespace hyb::log

@@ -21,7 +21,7 @@ std::optional<Level> level_from_name(std::string_view name);
 /// Drops messages below `level`, Level::info by default. All messages go to stderr.
 void set_level(Level level);
 
-/// Colours the level; by default only if stderr is a terminal.
+/// Colours the level; by default it is plain.
 void set_colour(bool colour);
 
 /// Every message passes through `filter` before it is printed: names and texts in it come from

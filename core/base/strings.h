@@ -1,8 +1,10 @@
 #pragma once
 
 #include <algorithm>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +23,15 @@ inline std::string_view trim_left(std::string_view text) {
 inline std::string_view trim(std::string_view text) {
   text = trim_left(text);
   return text.substr(0, text.find_last_not_of(white_space) + 1);
+}
+
+/// The number that `text` is as a whole, decimal; nothing: it is none, or does not fit.
+template <typename T>
+std::optional<T> parse_number(std::string_view text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
 }
 
 /// Number of letters to insert, delete or change, or of neighbours to swap, between two words.

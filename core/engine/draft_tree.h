@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/base/ids.h"
-#include "core/engine/sampling.h"
+#include "core/base/sampling.h"
 
 namespace hyb {
 

@@ -1,131 +1,59 @@
 #pragma once
 
-#include <array>
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
-#include "core/engine/handover_stats.h"
+#include "core/engine/accept_drafts.h"
+#include "core/engine/engine_options.h"
+#include "core/engine/engine_usage.h"
+#include "core/engine/lanes.h"
 #include "core/engine/request.h"
+#include "core/engine/requests.h"
 #include "core/engine/runner.h"
-#include "core/memory/pool/memory_pool.h"
-#include "core/memory/prefix/prefix_cache.h"
+#include "core/engine/side.h"
+#include "core/engine/speculation.h"
+#include "core/engine/step_pipeline.h"
+#include "core/memory/prefix/prefill_cost.h"
 
 namespace hyb {
 
-class Drafter;
-class EngineState;
-class SnapshotIo;
 class SnapshotTier;
 class Storage;
 class Tokenizer;
 class TraceRecorder;
-class UnitLink;
 struct TierOptions;
-
-/// Whether and how drafts of tokens are verified. Answers do not depend on it.
-struct SpeculationOptions {
-  bool is_on = false;
-  std::int32_t drafts = 0;  ///< of a sequence in a step, at most 7; 0: by what is measured
-  /// With a number of drafts: tokens that are tried in one place. 1: no tree.
-  std::int32_t branches = 1;
-  std::int32_t rows = 0;       ///< of a tree (TreeLimits::rows); 0: twice those of the drafts alone
-  Drafter* drafter = nullptr;  ///< outlives the engine; null: repeated text (NgramDrafter)
-  /// Without a drafter: the runner's model drafts, where Runner::can_draft().
-  bool by_model = false;
-};
-
-/// Counts of drafts so far.
-struct SpeculationStats {
-  std::int64_t verify_steps = 0;                               ///< of one sequence each
-  std::array<std::int64_t, drafts_max> drafted{}, accepted{};  ///< by position after the token
-  std::int64_t branch_drafts = 0;   ///< other tokens in the place of these
-  std::int64_t branches_taken = 0;  ///< steps in which tokens of a branch were drawn
-  double drafting_seconds = 0;
-
-  DraftCounts total() const;
-  /// Of the drafts at each position, as far as there were some, the share that was accepted.
-  std::vector<double> accepted_shares() const;
-  SpeculationStats operator-(const SpeculationStats& before) const;
-  SpeculationStats& operator+=(const SpeculationStats& more);
-};
-
-struct EngineOptions {
-  std::int32_t length_max;          ///< most tokens of one sequence: prompt and answer
-  std::int32_t sequences_max = 64;  ///< most sequences that run at once
-  std::int32_t chunk_tokens = 512;  ///< most prompt tokens of one sequence in one step
-  /// Most prompt tokens, of all sequences, of a step in which answers go on: they wait for all of
-  /// it. 0: as many as there is room for.
-  std::int32_t mixed_tokens = 0;
-  PrefixCacheOptions prefixes = {};     ///< what is remembered of sequences that ran
-  std::int32_t shared_tokens_min = 64;  ///< a sequence waits for a running one that has this many
-                                        ///< tokens to run that it needs, too; 1 or more
-  std::int32_t look_ahead = 8;          ///< waiting sequences whose snapshots to resume from are
-                                        ///< pinned while others are evicted
-  /// States (of sequences and snapshots) for which the pool orders memory ahead of need, in a step
-  /// in which every sequence has begun its answer and after others began: 0 on a device whose
-  /// memory is there from the start.
-  std::int32_t states_ahead = 0;
-  /// The cost of prefill is learned from the steps, starting with prefixes.cost: it drives
-  /// eviction. Off, eviction depends on no clock. With int8 snapshots it should be off, since there
-  /// a reused prefix and one that is run again differ.
-  bool measures_prefill = false;
-  SpeculationOptions speculation = {};
-  /// Runs prompts, up to the first token of each answer, while the engine's runner goes on with
-  /// answers: an asynchronous runner of the same capacity, on the same bytes, whose steps never
-  /// have orders. What a step had that it lost (StepLost) is run again. It outlives the engine.
-  /// Null: one runner runs everything.
-  Runner* prefill_lane = nullptr;
-  /// Where the prefill lane has memory of its own: the way between that and the memory of answers.
-  /// Its steps then have orders, and its pool may have another number of superblocks. It outlives
-  /// the engine. Null: they share one memory.
-  UnitLink* link = nullptr;
-  /// What the link copies in a second, to compare with running a prompt again.
-  double link_bytes_per_second = 4e9;
-  std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
-  /// Memory is not shared elastically: this share of the superblocks is for states for good
-  /// (with_state_share()). For comparisons; not with a prefill lane.
-  std::optional<double> state_share = {};
-  bool audit = false;  ///< checks all counts after every step: slow
-};
-
-/// Counts of memory and prefixes so far.
-struct EngineUsage {
-  PoolUsage pool;
-  PrefixCacheStats prefixes;
-  PrefillCost cost;                ///< used by eviction
-  std::int32_t snapshots = 0;      ///< in the prefix tree now
-  std::int64_t steps = 0;          ///< given to the runner
-  std::int64_t steps_ahead = 0;    ///< of these, launched before the last one's text was emitted
-  std::int64_t prefill_steps = 0;  ///< of these, in the prefill lane
-  std::int64_t failed_steps = 0;   ///< of these, the ones that threw
-  std::int64_t preemptions = 0;    ///< sequences that lost their memory and waited again
-  std::int64_t deferrals = 0;  ///< times that one could not continue, or start, for lack of memory
-  std::int64_t prefix_waits = 0;  ///< times that one waited for another's prefix
-  std::int64_t tier_waits = 0;    ///< times that one waited for what a tier has of its tokens
-  SpeculationStats speculation;
-  /// Where prompts have memory of their own; `prefixes` counts what begins on either side.
-  PoolUsage prompt_pool = {};
-  std::int32_t prompt_snapshots = 0;  ///< in the prefix tree of that side now
-  HandoverStats handovers = {};
-};
 
 /// Runs many requests at once on one Runner: every command goes through here, and nothing else
 /// holds a Memory. It is called from one thread; the only thread that it starts is a tier's, which
 /// touches a storage and staging buffers alone.
+///
+/// The life of a step. Lanes decides what comes next: it asks the Scheduler of the side in question
+/// for a plan, which has memory reserved in the MemoryPool, and starts sequences from what the
+/// PrefixCache remembers. Speculation adds drafts to the plan. StepPipeline makes the Step of it,
+/// with the pool's open orders, has the runner launch it, and launches the one after it meanwhile,
+/// where that can be foreseen. Its results are applied: each Sequence takes the token that was
+/// drawn for it and says what text is certain, and the scheduler leaves snapshots where some are
+/// wanted. What has ended leaves lanes, drafts and memory. At last Requests delivers text and ends
+/// to sinks. What runs beside, where prompts have a lane of their own, is applied between two
+/// steps.
+///
+/// A step that fails takes no request with it: Side releases the memory that is not known any more,
+/// and its sequences run again from their tokens.
 class Engine {
  public:
   /// `tokenizer` may be null: then there is no text, and stop strings are refused. Runner,
   /// tokenizer and sinks outlive the engine.
   Engine(Runner& runner, const Tokenizer* tokenizer, const EngineOptions& options);
   ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
 
   /// The most tokens one sequence can have: the smaller of options.length_max and what the pools
   /// hold; less after memory had to be released to the device.
-  std::int32_t length_max() const;
+  std::int32_t length_max() const { return length_max_; }
 
   /// Queues a request. Throws Error(usage) at once when it can never run: an empty prompt, a token
   /// id outside the vocabulary, a prompt of more than length_max() - 1 tokens (says by how much),
@@ -159,9 +87,10 @@ class Engine {
   /// pause in which nothing runs. Otherwise as carry_out_orders().
   void prepare_memory();
 
-  bool idle() const;             ///< no request is unfinished, no event undelivered
-  std::int32_t running() const;  ///< sequences that hold memory
-  std::int32_t waiting() const;  ///< sequences that do not
+  /// No request is unfinished, no event undelivered.
+  bool idle() const { return requests_.idle(); }
+  std::int32_t running() const { return lanes_->running(); }  ///< sequences that hold memory
+  std::int32_t waiting() const { return requests_.unfinished() - running(); }  ///< that do not
 
   EngineUsage usage() const;
 
@@ -170,7 +99,7 @@ class Engine {
   /// valid until the next step().
   PrefixCache& prefixes();
   MemoryPool& pool();
-  SnapshotIo carrier();
+  SnapshotIo snapshot_io();
   /// The snapshots of prompts in memory of their own; null: there is one memory.
   PrefixCache* prompt_prefixes();
 
@@ -179,16 +108,55 @@ class Engine {
   /// most once. `name` is for messages, such as "disk tier".
   void add_tier(const std::string& name, std::unique_ptr<Storage> storage,
                 const TierOptions& options);
-  SnapshotTier* tier();  ///< null: there is none
+  SnapshotTier* tier() { return tier_.get(); }  ///< null: there is none
 
   /// From now on every request is recorded (null: no more). The recorder outlives the engine.
-  void record(TraceRecorder* recorder);
+  void record(TraceRecorder* recorder) { requests_.record(recorder); }
 
   /// Checks that every page and slot is accounted for. Throws on a bug of ours.
   void audit() const;
 
  private:
-  std::unique_ptr<EngineState> state_;
+  std::unique_ptr<Lanes> make_lanes(const EngineOptions& options);
+  bool run_step();
+  void finish_step();
+  bool may_run_ahead();
+  void drain(std::optional<RequestId> cancelled = std::nullopt);
+  void finish_beside(std::optional<RequestId> cancelled = std::nullopt);
+  void settle();
+  void carry_out();
+  void recover(const Error& error);
+  void limit_length();
+  void learn_cost(const FinishedStep& done);
+
+  // What becomes of sequences.
+  void apply(const BesideStep& ended, std::optional<RequestId> cancelled = std::nullopt);
+  template <typename Wanted>
+  void apply_results(const FinishedStep& done, const Wanted& is_wanted,
+                     std::optional<RequestId> cancelled = std::nullopt);
+  void apply_result(const FinishedStep& done, const Assignment& entry,
+                    std::optional<std::size_t> row, const BranchResults& branches);
+  void apply_tokens(const FinishedStep& done, const Assignment& entry,
+                    std::optional<std::size_t> row);
+  void apply_drafts(const FinishedStep& done, const Assignment& entry, std::size_t row,
+                    const BranchResults& branches);
+  void finish(Sequence& sequence);
+  void end_with_error(Sequence& sequence, std::string text);
+
+  const Tokenizer* tokenizer_;
+  std::int32_t vocab_, length_asked_;
+  bool audits_;
+  std::function<Clock::time_point()> now_;
+  Side answers_;
+  StepPipeline steps_;
+  std::unique_ptr<Speculation> speculation_;  ///< null: it is off
+  std::unique_ptr<SnapshotTier> tier_;        ///< null: there is none
+  std::unique_ptr<Lanes> lanes_;
+  Requests requests_;
+  std::int32_t length_max_;
+  std::optional<PrefillMeter> prefill_;  ///< empty: the cost of prefill is not measured
+  bool in_step_ = false;
+  bool has_newcomers_ = false;  ///< since lanes last said what comes next
 };
 
 }  // namespace hyb

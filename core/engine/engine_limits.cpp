@@ -41,7 +41,7 @@ bool are_alike(const MemoryLayout& one, const MemoryLayout& other) {
 }  // namespace
 
 void check_engine(const Capacity& capacity, const EngineOptions& options) {
-  require(capacity.step_tokens > 0 && capacity.step_rows > 0 && capacity.vocab > 0,
+  require(capacity.step_tokens > 0 && capacity.sequences_max > 0 && capacity.vocab > 0,
           "engine: a runner has room for one token, one row and a vocabulary");
   const auto refuse = [](std::string_view rule, std::int32_t value) {
     throw Error(ErrorKind::usage, fmt::format("engine: {}: {}", rule, value));
@@ -49,7 +49,7 @@ void check_engine(const Capacity& capacity, const EngineOptions& options) {
   if (options.prefill_lane != nullptr) {
     const Capacity other = options.prefill_lane->capacity();
     require(options.prefill_lane->is_async() && other.step_tokens == capacity.step_tokens &&
-                other.step_rows == capacity.step_rows && other.vocab == capacity.vocab &&
+                other.sequences_max == capacity.sequences_max && other.vocab == capacity.vocab &&
                 other.step_spans == capacity.step_spans &&
                 other.step_samples == capacity.step_samples,
             "engine: both lanes have one model");
@@ -77,16 +77,16 @@ MemoryLayout pool_layout(const Capacity& capacity, const EngineOptions& options)
 }
 
 SchedulerLimits scheduler_limits(const Capacity& capacity, const EngineOptions& options) {
-  return {
-      .sequences_max = std::min({options.sequences_max, capacity.step_rows, capacity.step_tokens}),
-      .chunk_tokens = options.chunk_tokens,
-      .mixed_tokens = options.mixed_tokens,
-      .step_tokens = capacity.step_tokens,
-      .step_spans = capacity.step_spans,
-      .step_samples = capacity.step_samples,
-      .step_branches = capacity.step_branches,
-      .shared_tokens_min = options.shared_tokens_min,
-      .look_ahead = options.look_ahead};
+  return {.sequences_max =
+              std::min({options.sequences_max, capacity.sequences_max, capacity.step_tokens}),
+          .chunk_tokens = options.chunk_tokens,
+          .mixed_tokens = options.mixed_tokens,
+          .step_tokens = capacity.step_tokens,
+          .step_spans = capacity.step_spans,
+          .step_samples = capacity.step_samples,
+          .step_branches = capacity.step_branches,
+          .shared_tokens_min = options.shared_tokens_min,
+          .look_ahead = options.look_ahead};
 }
 
 bool lacks_memory(const std::exception_ptr& error) {

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "core/base/error.h"
-#include "core/engine/engine.h"
+#include "core/engine/engine_options.h"
 #include "core/engine/runner.h"
 #include "core/engine/scheduler.h"
 #include "core/memory/pool/memory_pool.h"

@@ -46,16 +46,15 @@ bool is_page(const CheckpointUnit& unit, const MemoryLayout& layout) {
 
 }  // namespace
 
-Handovers::Handovers(EngineSide prompts, EngineSide answers, UnitLink& link,
-                     double bytes_per_second,
+Handovers::Handovers(Side& prompts, Side& answers, UnitLink& link, double bytes_per_second,
                      std::function<std::chrono::steady_clock::time_point()> now)
-    : prompts_(std::move(prompts)),
-      answers_(std::move(answers)),
+    : prompts_(&prompts),
+      answers_(&answers),
       link_(&link),
       bytes_per_second_(bytes_per_second),
       now_(std::move(now)) {
-  prompts_.scheduler->on_dry([this] { return reclaim_prompts(); });
-  answers_.scheduler->on_dry([this] { return reclaim_answers(); });
+  prompts_->scheduler.on_dry([this] { return reclaim_prompts(); });
+  answers_->scheduler.on_dry([this] { return reclaim_answers(); });
 }
 
 std::span<const TokenId> Handovers::key_of(const Handover& handover) const {
@@ -64,8 +63,8 @@ std::span<const TokenId> Handovers::key_of(const Handover& handover) const {
 
 /// Pages after an int8 snapshot are not those that the tokens alone would give.
 bool Handovers::shares_pages() const {
-  return prompts_.prefixes->options().precision == Precision::exact &&
-         answers_.prefixes->options().precision == Precision::exact;
+  return prompts_->prefixes.options().precision == Precision::exact &&
+         answers_->prefixes.options().precision == Precision::exact;
 }
 
 void Handovers::advance(bool prompts_idle) {
@@ -148,7 +147,7 @@ void Handovers::wait() {
 
 /// Sequences that have drawn a token where the last row of their prompt ran.
 void Handovers::collect() {
-  const std::span<Sequence* const> running = prompts_.scheduler->sequences();
+  const std::span<Sequence* const> running = prompts_->scheduler.sequences();
   for (Sequence* const sequence : std::vector<Sequence*>(running.begin(), running.end())) {
     if (sequence->decodes()) collect(*sequence);
   }
@@ -171,8 +170,8 @@ void Handovers::collect(Sequence& sequence) {
     own = std::prev(handovers_.end());
   }
   std::optional<Checkpoint> end =
-      prompts_.scheduler->take(sequence).final_checkpoint(Precision::exact);
-  (*own)->source = std::make_unique<PinnedCheckpoint>(*prompts_.pool, *std::move(end));
+      prompts_->scheduler.take(sequence).final_checkpoint(Precision::exact);
+  (*own)->source = std::make_unique<PinnedCheckpoint>(prompts_->pool, *std::move(end));
   (*own)->ready = now_();
 }
 
@@ -180,33 +179,34 @@ void Handovers::collect(Sequence& sequence) {
 void Handovers::settle_sources() {
   for (const auto& handover : handovers_) {
     if (handover->source == nullptr || handover->is_whole) continue;
-    if (!prompts_.io.has_bytes(handover->source->checkpoint())) prompts_.io.flush_orders();
+    if (!prompts_->snapshot_io.has_bytes(handover->source->checkpoint()))
+      prompts_->snapshot_io.flush_orders();
     handover->is_whole = true;
   }
 }
 
 /// Sequences that begin, or begin again: one that lost its memory is a prompt again.
 void Handovers::place_waiting(bool prompts_idle) {
-  for (Sequence* const sequence : answers_.scheduler->unplaced()) {
-    prompts_.scheduler->add(answers_.scheduler->withdraw(*sequence));
+  for (Sequence* const sequence : answers_->scheduler.unplaced()) {
+    prompts_->scheduler.add(answers_->scheduler.withdraw(*sequence));
   }
   if (!prompts_idle) return;
-  for (Sequence* const sequence : prompts_.scheduler->about_to_start()) place(*sequence);
+  for (Sequence* const sequence : prompts_->scheduler.about_to_start()) place(*sequence);
 }
 
 /// Takes the longer of both sides' prefixes, and the faster of the ways to go on from it.
 void Handovers::place(Sequence& sequence) {
-  sequence.set_tier_lookup_state(TierLookupState::done);
-  const Lookup here = prompts_.prefixes->look_up(sequence.known());
-  const Lookup there = answers_.prefixes->look_up(sequence.known());
+  sequence.set_wait(Wait::over);
+  const Lookup here = prompts_->prefixes.look_up(sequence.known());
+  const Lookup there = answers_->prefixes.look_up(sequence.known());
   if (there.resumable <= here.resumable) return;
-  const MemoryLayout& layout = answers_.pool->layout();
-  const PrefillCost& cost = prompts_.prefixes->options().cost;
+  const MemoryLayout& layout = answers_->pool.layout();
+  const PrefillCost& cost = prompts_->prefixes.options().cost;
   const auto seconds = [&](std::int32_t length, std::int32_t shared) {
     return static_cast<double>(content_bytes_held(layout, length, shared)) / bytes_per_second_;
   };
   // What steps go on writing is not copied beside them.
-  const double copied = answers_.pool->is_written(there.snapshot->checkpoint)
+  const double copied = answers_->pool.is_written(there.snapshot->checkpoint)
                             ? std::numeric_limits<double>::infinity()
                             : seconds(there.resumable, here.resumable);
   const double again = cost.of(there.resumable) - cost.of(here.resumable);
@@ -220,9 +220,9 @@ void Handovers::place(Sequence& sequence) {
 }
 
 void Handovers::move_to_answers(Sequence& sequence) {
-  const std::vector<Sequence*> choices = prompts_.scheduler->withdraw(sequence);
-  for (Sequence* const choice : choices) choice->set_tier_lookup_state(TierLookupState::done);
-  answers_.scheduler->add(choices);
+  const std::vector<Sequence*> choices = prompts_->scheduler.withdraw(sequence);
+  for (Sequence* const choice : choices) choice->set_wait(Wait::over);
+  answers_->scheduler.add(choices);
   ++stats_.stayed;
 }
 
@@ -234,7 +234,7 @@ void Handovers::fetch(Sequence& sequence, const Lookup& lookup) {
       fetches_, [&](const auto& other) { return std::ranges::equal(key, other->key); });
   if (same != fetches_.end()) {
     (*same)->waiting.push_back(&sequence);
-    sequence.set_tier_lookup_state(TierLookupState::awaited);
+    sequence.set_wait(Wait::copy);
     return;
   }
   const Checkpoint& there = lookup.snapshot->checkpoint;
@@ -243,28 +243,29 @@ void Handovers::fetch(Sequence& sequence, const Lookup& lookup) {
   fetch->key.assign(key.begin(), key.end());
   fetch->place = lookup.snapshot->place;
   fetch->waiting = {&sequence};
-  fetch->source = std::make_unique<PinnedCheckpoint>(*answers_.pool, answers_.pool->share(there));
-  if (!answers_.io.has_bytes(fetch->source->checkpoint())) answers_.io.flush_orders();
+  fetch->source = std::make_unique<PinnedCheckpoint>(answers_->pool, answers_->pool.share(there));
+  if (!answers_->snapshot_io.has_bytes(fetch->source->checkpoint()))
+    answers_->snapshot_io.flush_orders();
   std::optional<Reservation> room;
   do {
-    room = prompts_.io.room_with(key, precision,
-                                 shares_pages() ? prompts_.io.shared(key) : SharedPrefix{});
-  } while (!room && prompts_.io.evict_for(key));
+    room = prompts_->snapshot_io.room_with(
+        key, precision, shares_pages() ? prompts_->snapshot_io.shared(key) : SharedPrefix{});
+  } while (!room && prompts_->snapshot_io.evict_for(key));
   if (!room) return;
-  prompts_.io.flush_orders();
-  const MemoryLayout& layout = prompts_.pool->layout();
+  prompts_->snapshot_io.flush_orders();
+  const MemoryLayout& layout = prompts_->pool.layout();
   std::vector<UnitMove> moves;
   for (const CheckpointUnit& unit : lacking_in(*room, layout)) {
     moves.push_back({.view = unit.view,
                      .from = unit_in(fetch->source->checkpoint(), unit, layout),
                      .to = unit.unit});
   }
-  fetch->room = prompts_.io.pin(*std::move(room));
+  fetch->room = prompts_->snapshot_io.pin(*std::move(room));
   stats_.bytes_fetched += bytes_of(moves, layout);
   ++stats_.fetches;
   fetch->copies = link_->start(UnitLink::Direction::to_prompts, std::move(moves));
   fetches_.push_back(std::move(fetch));
-  sequence.set_tier_lookup_state(TierLookupState::awaited);
+  sequence.set_wait(Wait::copy);
 }
 
 void Handovers::deliver_fetches() {
@@ -277,22 +278,22 @@ void Handovers::deliver_fetches() {
     fetches_.erase(fetches_.begin() + static_cast<std::ptrdiff_t>(i));
     end_waits(*fetch);
     fetch->copies->wait();
-    prompts_.io.adopt(fetch->key, fetch->room->take(), fetch->place);
+    prompts_->snapshot_io.adopt(fetch->key, fetch->room->take(), fetch->place);
   }
 }
 
 void Handovers::end_waits(const Fetch& fetch) {
   for (Sequence* const sequence : fetch.waiting) {
-    sequence->set_tier_lookup_state(TierLookupState::done);
+    sequence->set_wait(Wait::over);
   }
-  prompts_.scheduler->retry_admission();
+  prompts_->scheduler.retry_admission();
 }
 
 /// Prompts that take more than one step, so that pages go while the rest runs.
 void Handovers::begin_early() {
-  if (prompts_.pool->groups() == 0) return;
-  for (Sequence* const sequence : prompts_.scheduler->sequences()) {
-    if (sequence->memory().length() < prompts_.pool->page_tokens()) continue;
+  if (prompts_->pool.groups() == 0) return;
+  for (Sequence* const sequence : prompts_->scheduler.sequences()) {
+    if (sequence->memory().length() < prompts_->pool.page_tokens()) continue;
     if (sequence->pending() == 0 || !sequence->goes_on_after_next()) continue;
     const bool is_begun = std::ranges::any_of(
         handovers_, [&](const auto& handover) { return handover->sequence == sequence; });
@@ -308,7 +309,7 @@ std::int32_t Handovers::rooms() const {
       handovers_, [](const auto& handover) { return handover->room != nullptr; }));
 }
 
-void Handovers::keep_places() { answers_.scheduler->keep_places(rooms()); }
+void Handovers::keep_places() { answers_->scheduler.keep_places(rooms()); }
 
 /// Sequences that can go on as soon as they are there come before prompts that still run.
 void Handovers::reserve_all() {
@@ -325,17 +326,17 @@ void Handovers::reserve_all() {
 
 /// False: there is no room beside what the side of answers runs.
 bool Handovers::reserve(Handover& handover) {
-  const bool is_alone = rooms() == 0 && answers_.scheduler->running() == 0;
-  const Neighborhood near = answers_.prefixes->tree().neighborhood(key_of(handover));
+  const bool is_alone = rooms() == 0 && answers_->scheduler.running() == 0;
+  const Neighborhood near = answers_->prefixes.tree().neighborhood(key_of(handover));
   const Lookup lookup = {.resumable = shares_pages() ? near.shared : 0, .snapshot = near.other};
-  if (!is_alone && !answers_.scheduler->make_room_for_arrival(*handover.sequence, lookup)) {
+  if (!is_alone && !answers_->scheduler.make_room_for_arrival(*handover.sequence, lookup)) {
     return false;
   }
   std::optional<Reservation> room = take_room(handover, is_alone);
   if (!room) return false;
-  answers_.io.flush_orders();
-  handover.rest = lacking_in(*room, answers_.pool->layout());
-  handover.room = answers_.io.pin(*std::move(room));
+  answers_->snapshot_io.flush_orders();
+  handover.rest = lacking_in(*room, answers_->pool.layout());
+  handover.room = answers_->snapshot_io.pin(*std::move(room));
   keep_places();
   return true;
 }
@@ -344,15 +345,15 @@ bool Handovers::reserve(Handover& handover) {
 std::optional<Reservation> Handovers::take_room(const Handover& handover, bool is_alone) {
   const std::span<const TokenId> key = key_of(handover);
   for (;;) {
-    std::optional<Reservation> room = answers_.io.room_with(
-        key, Precision::exact, shares_pages() ? answers_.io.shared(key) : SharedPrefix{});
+    std::optional<Reservation> room = answers_->snapshot_io.room_with(
+        key, Precision::exact, shares_pages() ? answers_->snapshot_io.shared(key) : SharedPrefix{});
     if (room) return room;
-    if (answers_.io.evict_for(key)) continue;
+    if (answers_->snapshot_io.evict_for(key)) continue;
     if (!is_alone) return std::nullopt;
-    if (answers_.scheduler->make_room()) continue;
+    if (answers_->scheduler.make_room()) continue;
     // A prompt that still runs can do without room.
     if (handover.source == nullptr) return std::nullopt;
-    if (!answers_.scheduler->retry_lacking_memory(handover.sequence->tokens())) return std::nullopt;
+    if (!answers_->scheduler.retry_lacking_memory(handover.sequence->tokens())) return std::nullopt;
   }
 }
 
@@ -376,7 +377,7 @@ void Handovers::give_room_back(Handover& handover) {
 
 /// Of the rest, what the source has: full pages of a prompt that still runs, else everything.
 std::vector<UnitMove> Handovers::take_moves(Handover& handover, const Checkpoint& source) const {
-  const MemoryLayout& layout = prompts_.pool->layout();
+  const MemoryLayout& layout = prompts_->pool.layout();
   std::vector<UnitMove> moves;
   std::erase_if(handover.rest, [&](const CheckpointUnit& unit) {
     const bool is_full =
@@ -396,12 +397,12 @@ void Handovers::send(Handover& handover) {
     moves = take_moves(handover, handover.source->checkpoint());
   } else {
     Checkpoint pages = handover.sequence->memory().shared_pages();
-    if (!prompts_.io.has_bytes(pages)) return;
+    if (!prompts_->snapshot_io.has_bytes(pages)) return;
     moves = take_moves(handover, pages);
     if (moves.empty()) return;
-    batch.source = std::make_unique<PinnedCheckpoint>(*prompts_.pool, std::move(pages));
+    batch.source = std::make_unique<PinnedCheckpoint>(prompts_->pool, std::move(pages));
   }
-  const std::int64_t bytes = bytes_of(moves, answers_.pool->layout());
+  const std::int64_t bytes = bytes_of(moves, answers_->pool.layout());
   try {
     batch.copies = link_->start(UnitLink::Direction::to_answers, std::move(moves));
   } catch (...) {
@@ -424,17 +425,17 @@ void Handovers::complete() {
 
 void Handovers::complete(Handover& handover) {
   Sequence& sequence = *handover.sequence;
-  answers_.scheduler->adopt(sequence, answers_.pool->take_over(handover.room->take()));
+  answers_->scheduler.adopt(sequence, answers_->pool.take_over(handover.room->take()));
   ++stats_.sequences;
   stats_.tokens += handover.length;
   stats_.time += now_() - handover.ready;
   // Other prompts begin with its pages where no snapshot was left for that.
   const Request& request = sequence.request();
-  if (request.keep_snapshots && resumes_anywhere(prompts_.pool->layout())) {
-    prompts_.prefixes->insert(key_of(handover), handover.source->take(), SnapshotPlace::turn_end);
+  if (request.keep_snapshots && resumes_anywhere(prompts_->pool.layout())) {
+    prompts_->prefixes.insert(key_of(handover), handover.source->take(), SnapshotPlace::turn_end);
   }
   if (request.needed_later) {
-    prompts_.prefixes->deprioritize(sequence.prompt(), *request.needed_later);
+    prompts_->prefixes.deprioritize(sequence.prompt(), *request.needed_later);
   }
 }
 
@@ -455,7 +456,7 @@ void Handovers::lose_prompts() {
     if (handover->source == nullptr || handover->is_whole) return false;
     handover->sequence->release();
     const std::array alone = {handover->sequence};
-    prompts_.scheduler->add(alone);
+    prompts_->scheduler.add(alone);
     return true;
   });
   keep_places();
@@ -493,11 +494,6 @@ bool Handovers::reclaim_prompts() {
     return true;
   }
   return false;
-}
-
-bool Handovers::holds_prompts() const {
-  return std::ranges::any_of(handovers_,
-                             [](const auto& handover) { return handover->source != nullptr; });
 }
 
 std::int32_t Handovers::sequences() const {

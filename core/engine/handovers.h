@@ -9,20 +9,12 @@
 #include <vector>
 
 #include "core/engine/handover_stats.h"
-#include "core/engine/scheduler.h"
 #include "core/engine/sequence.h"
+#include "core/engine/side.h"
 #include "core/memory/link/unit_link.h"
 #include "core/memory/prefix/snapshot_io.h"
 
 namespace hyb {
-
-/// One of two sides: all that holds memory of one pool. All outlive what has this.
-struct EngineSide {
-  MemoryPool* pool;
-  PrefixCache* prefixes;
-  Scheduler* scheduler;
-  SnapshotIo io;
-};
 
 /// Sequences between two sides that share no memory: prompts run on one, answers on the other.
 ///
@@ -37,8 +29,8 @@ struct EngineSide {
 /// sequence is preempted for lack of memory.
 class Handovers {
  public:
-  /// The link outlives this. `bytes_per_second`: its speed, to compare with running a prompt.
-  Handovers(EngineSide prompts, EngineSide answers, UnitLink& link, double bytes_per_second,
+  /// Sides and link outlive this. `bytes_per_second`: its speed, to compare with running a prompt.
+  Handovers(Side& prompts, Side& answers, UnitLink& link, double bytes_per_second,
             std::function<std::chrono::steady_clock::time_point()> now);
   Handovers(const Handovers&) = delete;
   Handovers& operator=(const Handovers&) = delete;
@@ -64,10 +56,9 @@ class Handovers {
   void lose_prompts();
   void lose_answers();
 
-  /// Holds memory on the side of prompts that the side of answers has yet to get.
-  bool holds_prompts() const;
-  std::int32_t sequences() const;  ///< on their way: on neither side
-  std::size_t waiting() const;     ///< sequences that wait for a snapshot of the other side
+  /// On their way: on neither side. Their memory of prompts is held until that of answers has it.
+  std::int32_t sequences() const;
+  std::size_t waiting() const;  ///< sequences that wait for a snapshot of the other side
   const HandoverStats& stats() const { return stats_; }
 
   /// All that this holds of a side's pool, for audits.
@@ -129,7 +120,7 @@ class Handovers {
   bool reclaim_answers();
   bool reclaim_prompts();
 
-  EngineSide prompts_, answers_;
+  Side *prompts_, *answers_;
   UnitLink* link_;
   double bytes_per_second_;
   std::function<std::chrono::steady_clock::time_point()> now_;

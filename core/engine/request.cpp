@@ -127,8 +127,6 @@ std::string_view text_of(ReuseLimit limit) {
       return "no snapshot there";
     case ReuseLimit::last_token:
       return "the last token is always run";
-    case ReuseLimit::nothing_left:
-      return "all of it was known";
     case ReuseLimit::memory_was_taken:
       return "memory was taken away";
   }

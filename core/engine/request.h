@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/base/ids.h"
-#include "core/engine/sampling.h"
+#include "core/base/sampling.h"
 #include "core/memory/prefix/prefix_tree.h"
 #include "core/text/answer_scanner.h"
 
@@ -37,9 +37,6 @@ struct Request {
   /// limit.
   std::int32_t chunk_tokens = 0;
   bool token_times = false;  ///< Completion::token_times is wanted
-  /// The logits after the prompt are kept with a snapshot at its end, so that the same prompt (with
-  /// another seed, say) runs nothing. With one choice and keep_snapshots only.
-  bool keep_logits = false;
   /// False: leaves nothing in the prefix tree. It may still resume from what is there.
   bool keep_snapshots = true;
   /// The requests to come are known, and they start with at most this many tokens of the prompt: it
@@ -79,7 +76,6 @@ enum class ReuseLimit : std::uint8_t {
   new_text,         ///< all that an earlier sequence had was reused; the rest is new
   no_snapshot,      ///< an earlier sequence had more of it, but there is no snapshot (any more)
   last_token,       ///< all but the last token, which is always run: the answer is drawn from it
-  nothing_left,     ///< all was reused, including the logits after it
   memory_was_taken  ///< reused or run before, and run again since: memory was short
 };
 

@@ -21,10 +21,6 @@ std::vector<std::vector<SampledToken>> Runner::draft(const Step&) {
   throw Error(ErrorKind::runtime, "runner: its model has no part that drafts");
 }
 
-SampledToken Runner::draw(std::span<const float>, const SampleRow&) {
-  throw Error(ErrorKind::runtime, "runner: it draws from the logits of its steps alone");
-}
-
 bool Runner::commit(SuperblockId, bool) { return true; }
 
 }  // namespace hyb

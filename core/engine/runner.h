@@ -8,20 +8,11 @@
 
 #include "core/base/error.h"
 #include "core/base/ids.h"
-#include "core/engine/sampling.h"
+#include "core/base/sampling.h"
 #include "core/memory/orders.h"
 #include "core/memory/pool/layout.h"
 
 namespace hyb {
-
-/// One row of a span whose logits are wanted.
-struct SampleRow {
-  std::int32_t token;  ///< index in the span: the logits after this token
-  const SamplingParams* params;
-  std::uint64_t draw;  ///< counts the tokens drawn so far in this sequence: the random counter
-  std::span<const TokenId> history;  ///< prompt and generated tokens, for the penalties
-  std::int32_t prompt_tokens;  ///< number of tokens at the start of history that are the prompt
-};
 
 /// Most drafts of a span.
 inline constexpr std::int32_t drafts_max = 7;
@@ -60,7 +51,7 @@ struct Span {
 struct Step {
   std::vector<Order> orders;
   std::vector<Span> spans;
-  bool keep_logits = false;
+  bool keep_logits = false;  ///< for what compares runners; the engine keeps none
   /// Whether what only Runner::draft reads of these tokens is wanted. Where it is not, a runner may
   /// leave it out: then drafts find nothing there, as in a session that had no drafts.
   bool draft_entries = true;
@@ -75,12 +66,12 @@ struct StepResult {
 
 struct Capacity {
   MemoryLayout memory;
-  std::int32_t step_tokens;  ///< most tokens in one step
-  std::int32_t step_rows;    ///< most sequences in one step
+  std::int32_t step_tokens;    ///< most tokens in one step
+  std::int32_t sequences_max;  ///< most sequences in one step
   std::int32_t vocab;
-  std::int32_t step_spans = 0;  ///< most spans in one step; below step_rows: step_rows
-  /// Most sampled rows in one step; below step_rows: step_rows. Spans have drafts only where this
-  /// is more.
+  std::int32_t step_spans = 0;  ///< most spans in one step; below sequences_max: sequences_max
+  /// Most sampled rows in one step; below sequences_max: sequences_max. Spans have drafts only
+  /// where this is more.
   std::int32_t step_samples = 0;
   /// Most branches in one step, beyond its step_spans.
   std::int32_t step_branches = 0;
@@ -122,8 +113,8 @@ class Runner : public UnitBytes {
   /// While a launched step runs: whether it has run, so that wait() returns at once. Only called on
   /// the runner of a prefill lane. There steps run beside those of the other lane's runner, have no
   /// orders unless they are in memory of their own, and none follows by launch_prepared(); views in
-  /// the step live until wait() returns. There wait() may throw StepLost: what the step had is run
-  /// again, without an error.
+  /// the step live until wait() returns. In shared memory wait() may throw StepLost: what it had is
+  /// run again, without an error.
   virtual bool is_done();
   virtual void launch(const Step& step);
   virtual StepResult wait();
@@ -149,11 +140,6 @@ class Runner : public UnitBytes {
   /// the pages with room for the drafts; write_slot is no_slot. Slots and rings are read alone, and
   /// of pages nothing changes below the span's position. Throws as run() does.
   virtual std::vector<std::vector<SampledToken>> draft(const Step& step);
-
-  /// Draws from logits that an earlier step returned for a row, of which `logits` has the first
-  /// capacity().vocab: the token that the step would have drawn with these parameters. Between
-  /// steps; row.token means nothing. Only called where requests keep logits.
-  virtual SampledToken draw(std::span<const float> logits, const SampleRow& row);
 
   /// Whether the device has memory for a superblock, so that its next owner gets it for sure. Where
   /// it has none and `may_create`, tries to allocate some. A step may be running. The default: it

@@ -12,189 +12,6 @@
 #include "core/memory/pool/memory_pool.h"
 
 namespace hyb {
-namespace {
-
-/// The first point ahead of the owner, from `enough` to `length`, where a snapshot is wanted
-/// anyway; else `length`.
-std::int32_t agreed_length(const Sequence& prefix_owner, std::int32_t length, std::int32_t enough) {
-  for (const Cut& cut : prefix_owner.cuts()) {
-    if (cut.length > length) break;
-    if (cut.length >= enough && cut.length > prefix_owner.memory().length()) return cut.length;
-  }
-  return length;
-}
-
-std::int64_t superblocks_for(std::int64_t units, std::int32_t units_per_superblock) {
-  if (units <= 0) return 0;
-  return (units + units_per_superblock - 1) / units_per_superblock;
-}
-
-/// Units of each view that the sequences hold, shared ones counted once.
-std::vector<std::int64_t> units_held(const MemoryPool& pool, std::span<Sequence* const> running) {
-  const MemoryLayout& layout = pool.layout();
-  std::vector<std::int64_t> held(static_cast<std::size_t>(layout.views()));
-  std::vector<bool> is_held;
-  const auto hold = [&](ViewId view, std::int32_t unit) {
-    if (unit < 0 || is_held[static_cast<std::size_t>(unit)]) return;
-    is_held[static_cast<std::size_t>(unit)] = true;
-    ++held[static_cast<std::size_t>(index(view))];
-  };
-  const auto forget = [&](ViewId view) {
-    is_held.assign(static_cast<std::size_t>(layout.superblocks) *
-                       static_cast<std::size_t>(layout.units_per_superblock(view)),
-                   false);
-  };
-  for (std::int32_t group = 0; group < pool.groups(); ++group) {
-    forget(ViewId{group});
-    for (const Sequence* sequence : running) {
-      const PageTable& table = sequence->memory().tables()[static_cast<std::size_t>(group)];
-      for (const PageId page : table) hold(ViewId{group}, index(page));
-    }
-  }
-  forget(layout.slot_view());
-  for (const Sequence* sequence : running) {
-    hold(layout.slot_view(), index(sequence->memory().read_slot()));
-    hold(layout.slot_view(), index(sequence->memory().write_slot()));
-  }
-  return held;
-}
-
-}  // namespace
-
-std::optional<PrefixOwner> prefix_owner_for(const Sequence& newcomer, std::int32_t resumable,
-                                            std::int32_t tokens_min,
-                                            std::span<Sequence* const> running) {
-  std::optional<PrefixOwner> best;
-  const std::int32_t last = newcomer.tokens() - 1;  // is always run
-  const std::int32_t enough = resumable + tokens_min;
-  std::int32_t worthwhile = enough;
-  for (const Sequence* other : running) {
-    if (!(other->age() < newcomer.age()) || !other->request().keep_snapshots) continue;
-    // Comparing one token first avoids most comparisons.
-    const std::int32_t needed = std::max(worthwhile, other->memory().length() + 1);
-    if (needed > last || needed > other->tokens()) continue;
-    const auto probe = static_cast<std::size_t>(needed - 1);
-    if (other->known()[probe] != newcomer.known()[probe]) continue;
-    const std::int32_t common = std::min(common_prefix(other->known(), newcomer.known()), last);
-    if (common < needed) continue;
-    best = PrefixOwner{
-        .age = other->age(),
-        .length = agreed_length(*other, common, std::max(enough, common - tokens_min + 1))};
-    worthwhile = common + 1;
-  }
-  return best;
-}
-
-bool is_awaited(const PrefixOwner& prefix_owner, std::span<Sequence* const> running) {
-  const auto found = std::lower_bound(
-      running.begin(), running.end(), prefix_owner.age,
-      [](const Sequence* sequence, const ArrivalOrder& age) { return sequence->age() < age; });
-  return found != running.end() && (*found)->age() == prefix_owner.age &&
-         (*found)->memory().length() < prefix_owner.length;
-}
-
-MemoryDemand::MemoryDemand(const MemoryPool& pool)
-    : pool_(&pool), units_(static_cast<std::size_t>(pool.layout().views())) {}
-
-/// Adds `pages` pages, up to `length`; a kind holds no more at once than it needs there.
-void MemoryDemand::add_pages(std::int32_t group, std::int32_t length, std::int64_t pages) {
-  if (pages <= 0) return;
-  units(ViewId{group}) += std::min<std::int64_t>(pages, pool_->pages_held(group, length) + 1);
-}
-
-MemoryDemand& MemoryDemand::add_growth(const Memory& memory, std::int32_t tokens) {
-  const std::int64_t pages = pool_->pages_for(memory.length() + tokens);
-  for (std::int32_t group = 0; group < pool_->groups(); ++group) {
-    const PageTable& table = memory.tables()[static_cast<std::size_t>(group)];
-    units(ViewId{group}) += std::max<std::int64_t>(0, pages - std::ssize(table));
-  }
-  return *this;
-}
-
-MemoryDemand& MemoryDemand::add_running(const Sequence& sequence) {
-  const std::int64_t pages = pool_->pages_for(sequence.tokens());
-  for (std::int32_t group = 0; group < pool_->groups(); ++group) {
-    const PageTable& table = sequence.memory().tables()[static_cast<std::size_t>(group)];
-    add_pages(group, sequence.tokens(), pages - std::ssize(table));
-    ++units(ViewId{group});
-  }
-  return *this;
-}
-
-MemoryDemand& MemoryDemand::add_newcomer(std::int32_t tokens, std::int32_t resumable) {
-  for (std::int32_t group = 0; group < pool_->groups(); ++group) {
-    add_pages(group, tokens, pool_->pages_for(tokens) - resumable / pool_->page_tokens());
-  }
-  return add_slots(1);
-}
-
-MemoryDemand& MemoryDemand::add_slots(std::int32_t slots) {
-  if (pool_->has_slots()) units(pool_->layout().slot_view()) += slots;
-  return *this;
-}
-
-MemoryDemand& MemoryDemand::add_ring() {
-  ++units(pool_->layout().ring_view());
-  return *this;
-}
-
-MemoryDemand& MemoryDemand::add_branch(const Memory& memory, std::int32_t tokens) {
-  const std::int64_t pages = pool_->pages_for(memory.length() + tokens);
-  for (std::int32_t group = 0; group < pool_->groups(); ++group) {
-    units(ViewId{group}) += pages - memory.length() / pool_->page_tokens();
-  }
-  if (pool_->has_rings()) add_ring();
-  return memory.read_slot() == memory.write_slot() ? add_slots(1) : *this;
-}
-
-bool MemoryDemand::fits() const {
-  const MemoryLayout& layout = pool_->layout();
-  const bool is_fixed = !layout.fixed_superblocks.empty();
-  const std::int64_t free = pool_->superblocks_free();
-  std::int64_t superblocks = 0;
-  for (std::int32_t i = 0; i < layout.views(); ++i) {
-    const ViewId view{i};
-    const std::int64_t wanted = units_[static_cast<std::size_t>(i)];
-    if (wanted > pool_->units_free(view)) return false;
-    if (wanted == 0 || is_fixed) continue;
-    const std::int32_t each = layout.units_per_superblock(view);
-    superblocks += superblocks_for(wanted - (pool_->units_free(view) - free * each), each);
-  }
-  return superblocks <= free;
-}
-
-ViewId MemoryDemand::driest() const {
-  const MemoryLayout& layout = pool_->layout();
-  const std::int64_t free = pool_->superblocks_free();
-  ViewId driest{0};
-  std::int64_t most = std::numeric_limits<std::int64_t>::min();
-  for (std::int32_t i = 0; i < layout.views(); ++i) {
-    const std::int32_t each = layout.units_per_superblock(ViewId{i});
-    if (units_[static_cast<std::size_t>(i)] == 0) continue;
-    const std::int64_t lacking = superblocks_for(
-        units_[static_cast<std::size_t>(i)] - (pool_->units_free(ViewId{i}) - free * each), each);
-    if (lacking <= most) continue;
-    driest = ViewId{i};
-    most = lacking;
-  }
-  return driest;
-}
-
-bool MemoryDemand::fits_beside(std::span<Sequence* const> running) const {
-  const MemoryLayout& layout = pool_->layout();
-  const std::vector<std::int64_t> held = units_held(*pool_, running);
-  std::int64_t superblocks = 0;
-  for (std::int32_t i = 0; i < layout.views(); ++i) {
-    const auto at = static_cast<std::size_t>(i);
-    if (units_[at] + held[at] == 0) continue;
-    const std::int64_t needed =
-        superblocks_for(units_[at] + held[at], layout.units_per_superblock(ViewId{i}));
-    if (!layout.fixed_superblocks.empty() && needed > layout.fixed_superblocks[at]) return false;
-    superblocks += needed;
-  }
-  return superblocks <= layout.superblocks - pool_->superblocks_uncommitted();
-}
-
 void Scheduler::add(std::span<Sequence* const> choices) {
   Sequence& first = *choices.front();
   const bool shares = choices.size() > 1 && first.prompt().size() > 1;
@@ -204,22 +21,17 @@ void Scheduler::add(std::span<Sequence* const> choices) {
     held_[first.age().request].assign(choices.begin() + 1, choices.end());
   }
   waiting_.insert(choices.begin(), choices.end() - static_cast<std::ptrdiff_t>(held));
-  for (Sequence* const sequence : choices) sequence->set_scheduler(this);
   may_start_ = true;
 }
 
 Memory Scheduler::take(Sequence& sequence) {
   require(!sequence.is_under_way() && std::erase(running_, &sequence) > 0,
           "scheduler: one that runs here leaves between steps");
-  sequence.set_scheduler(nullptr);
   may_start_ = true;
   return sequence.take_memory();
 }
 
-void Scheduler::adopt(Sequence& sequence, Memory memory) {
-  sequence.set_scheduler(this);
-  start(sequence, std::move(memory), {});
-}
+void Scheduler::adopt(Sequence& sequence, Memory memory) { start(sequence, std::move(memory), {}); }
 
 std::vector<Sequence*> Scheduler::withdraw(Sequence& sequence) {
   require(waiting_.erase(&sequence) > 0, "scheduler: one that waits here is withdrawn");
@@ -229,15 +41,22 @@ std::vector<Sequence*> Scheduler::withdraw(Sequence& sequence) {
     all.insert(all.end(), held->second.begin(), held->second.end());
     held_.erase(held);
   }
-  for (Sequence* const one : all) one->set_scheduler(nullptr);
   may_start_ = true;
   return all;
+}
+
+bool Scheduler::has(const Sequence& sequence) const {
+  const ArrivalOrder age = sequence.age();
+  const auto held = held_.find(age.request);
+  return std::binary_search(running_.begin(), running_.end(), age, Older{}) ||
+         waiting_.contains(age) ||
+         (held != held_.end() && std::ranges::count(held->second, &sequence) > 0);
 }
 
 std::vector<Sequence*> Scheduler::unplaced() const {
   std::vector<Sequence*> sequences;
   for (Sequence* const sequence : waiting_) {
-    if (sequence->tier_lookup_state() != TierLookupState::none) continue;
+    if (sequence->wait() != Wait::none) continue;
     if (!checkpoints_.contains(sequence->age().request)) sequences.push_back(sequence);
   }
   return sequences;
@@ -284,7 +103,7 @@ std::vector<Sequence*> Scheduler::about_to_start() const {
   for (Sequence* const sequence : waiting_) {
     if (--places < 0) break;
     if (checkpoints_.contains(sequence->age().request)) continue;
-    if (sequence->tier_lookup_state() != TierLookupState::none) continue;
+    if (sequence->wait() != Wait::none) continue;
     if (!running_.empty()) {
       const Lookup lookup = prefixes_->look_up(sequence->known());
       const MemoryDemand demand = demand_beside_running(*sequence, lookup.resumable);
@@ -310,13 +129,11 @@ std::span<const Assignment> Scheduler::plan(Lane lane, bool others_hold_memory) 
     plan_lane();
   }
   uncommitted_ = pool_->superblocks_uncommitted();
-  const auto waits = [](const Sequence* one) {
-    return one->tier_lookup_state() == TierLookupState::awaited;
-  };
+  const auto waits = [](const Sequence* one) { return one->awaits_snapshot(); };
   require(lane != Lane::all || !plan_.empty() || others_hold_memory ||
               (running_.empty() && std::all_of(waiting_.begin(), waiting_.end(), waits)),
           "scheduler: some sequence can always continue");
-  return plan_;
+  return plan_.entries();
 }
 
 /// Throws where the oldest sequence does not fit: it would start over forever.
@@ -364,15 +181,6 @@ void Scheduler::completed(std::span<const Assignment> plan) {
   }
 }
 
-void Scheduler::release(std::span<const Assignment> plan) {
-  for (const Assignment& entry : plan) {
-    if (std::erase(running_, entry.sequence) == 0) continue;
-    entry.sequence->release();
-    waiting_.insert(entry.sequence);
-  }
-  may_start_ = true;
-}
-
 /// Whether the sequence's one pending token comes first in the plan.
 bool Scheduler::runs_single_token(const Sequence& sequence) const {
   return lane_ == Lane::all ? sequence.pending() == 1 : sequence.decodes();
@@ -380,23 +188,11 @@ bool Scheduler::runs_single_token(const Sequence& sequence) const {
 
 void Scheduler::plan_lane() {
   plan_.clear();
-  drafts_ = 0;
-  branches_ = 0;
-  for (Sequence* const sequence : running_) {  // of a step that never ran
-    if (sequence->is_under_way()) continue;
-    sequence->memory().drop_cuts();
-    sequence->memory().drop_branches();
-    sequence->drop_drafts();
-  }
-  tokens_left_ = limits_.step_tokens;
-  spans_spare_ = std::max(0, limits_.step_spans - limits_.sequences_max);
   preempted_ = false;
   pin_awaited();
   plan_single_tokens();
   if (lane_ == Lane::decode) return;
-  if (!plan_.empty() && limits_.mixed_tokens > 0) {
-    tokens_left_ = std::min(tokens_left_, limits_.mixed_tokens);
-  }
+  if (!plan_.empty() && limits_.mixed_tokens > 0) plan_.limit_tokens(limits_.mixed_tokens);
   plan_chunks();
   const auto others_run = [&] {
     return lane_ == Lane::prefill &&
@@ -411,81 +207,6 @@ void Scheduler::plan_lane() {
     while (!running_.empty()) preempt_youngest();
     plan_newcomers();
   }
-}
-
-std::int32_t Scheduler::draft_room(const Assignment& entry) const {
-  if (entry.tokens != 1 || entry.cuts > 0 || entry.drafts > 0) return 0;
-  if (entry.sequence->memory().cuts_reserved() > 0) return 0;
-  if (pool_->has_slots() && !pool_->has_rings()) return 0;
-  const std::int32_t most = pool_->has_slots() ? pool_->layout().ring_tokens : drafts_max;
-  const auto rows = static_cast<std::int32_t>(plan_.size()) + drafts_;
-  return std::max(
-      0, std::min({most, tokens_left_, limits_.step_samples - rows, entry.sequence->draft_room()}));
-}
-
-bool Scheduler::add_drafts(std::size_t at, std::span<const TokenId> drafts) {
-  if (!reserve_drafts(at, static_cast<std::int32_t>(drafts.size()))) return false;
-  set_drafts(at, drafts);
-  return true;
-}
-
-bool Scheduler::reserve_drafts(std::size_t at, std::int32_t count) {
-  Assignment& entry = plan_[at];
-  require(count <= draft_room(entry), "scheduler: a step has room for its drafts");
-  Memory& memory = entry.sequence->memory();
-  if (!has_memory_for_drafts(*entry.sequence, 1 + count)) return false;
-  if (!memory.reserve_ring() || !memory.reserve(1 + count)) return false;
-  entry.drafts = count;
-  drafts_ += count;
-  tokens_left_ -= count;
-  return true;
-}
-
-void Scheduler::set_drafts(std::size_t at, std::span<const TokenId> drafts) {
-  Assignment& entry = plan_[at];
-  require(std::ssize(drafts) <= entry.drafts, "scheduler: memory was reserved for drafts");
-  entry.drafts = static_cast<std::int32_t>(drafts.size());
-  entry.sequence->set_drafts(drafts);
-}
-
-/// Where more is needed than the sequence has, the others keep a page of each group that they may
-/// need next.
-bool Scheduler::has_memory_for_drafts(const Sequence& sequence, std::int32_t tokens) const {
-  const Memory& memory = sequence.memory();
-  const bool needs_ring = pool_->has_rings() && memory.ring() == no_ring;
-  if (!needs_ring && memory.length() + tokens <= memory.room()) return true;
-  MemoryDemand demand(*pool_);
-  if (needs_ring) demand.add_ring();
-  demand.add_growth(memory, tokens);
-  return fits_beside_others(sequence, std::move(demand));
-}
-
-bool Scheduler::fits_beside_others(const Sequence& sequence, MemoryDemand demand) const {
-  for (const Sequence* const other : running_) {
-    if (other != &sequence) demand.add_running(*other);
-  }
-  return demand.fits();
-}
-
-bool Scheduler::add_branch(std::size_t at, std::span<const TokenId> drafts, std::int32_t shared) {
-  Assignment& entry = plan_[at];
-  const auto tokens = static_cast<std::int32_t>(1 + drafts.size()), own = tokens - 1 - shared;
-  const std::int32_t rows = static_cast<std::int32_t>(plan_.size()) + drafts_ + own;
-  Sequence& sequence = *entry.sequence;
-  require(entry.drafts > 0, "scheduler: a branch is beside drafts");
-  if (branches_ >= limits_.step_branches || tokens > tokens_left_) return false;
-  if (rows > limits_.step_samples) return false;
-  if (!fits_beside_others(sequence, MemoryDemand(*pool_).add_branch(sequence.memory(), tokens))) {
-    return false;
-  }
-  if (!sequence.memory().reserve_branch(tokens)) return false;
-  sequence.add_branch(drafts, shared);
-  ++entry.branches;
-  entry.branch_drafts += own;
-  ++branches_;
-  drafts_ += own;
-  tokens_left_ -= tokens;
-  return true;
 }
 
 bool Scheduler::predicts_next(std::span<const Assignment> plan) {
@@ -505,13 +226,6 @@ void Scheduler::ran(Sequence& sequence) {
     may_start_ = true;
   }
   if (sequence.at_prompt_end()) release_choices(sequence);
-}
-
-void Scheduler::keep_logits(Sequence& sequence, std::span<const float> logits) {
-  // Requested, like the ends of messages: it says nothing about placements in general.
-  prefixes_->publish(sequence.known(), sequence.memory(), SnapshotPlace::message_end);
-  prefixes_->keep_logits(sequence.known(), {logits.begin(), logits.end()});
-  may_start_ = true;
 }
 
 void Scheduler::release_failed(std::span<const Assignment> plan, std::span<const Order> orders) {
@@ -576,7 +290,7 @@ void Scheduler::pin_awaited() {
 
 /// From the oldest on, so that a preempted sequence has nothing assigned yet.
 void Scheduler::plan_single_tokens() {
-  for (std::size_t i = 0; i < running_.size() && tokens_left_ > 0; ++i) {
+  for (std::size_t i = 0; i < running_.size() && plan_.tokens_left() > 0; ++i) {
     Sequence& sequence = *running_[i];
     if (!runs_single_token(sequence)) continue;
     while (!sequence.memory().reserve(1)) {
@@ -589,14 +303,14 @@ void Scheduler::plan_single_tokens() {
       preempt_youngest();
       if (is_youngest) return;
     }
-    if (lane_ != Lane::prefill) assign(sequence, 1);
+    if (lane_ != Lane::prefill) plan_.assign(sequence, 1);
   }
 }
 
 /// As long as there are tokens left, exactly the sequences with one pending token have it assigned
 /// by now.
 void Scheduler::plan_chunks() {
-  for (std::size_t i = 0; i < running_.size() && tokens_left_ > 0; ++i) {
+  for (std::size_t i = 0; i < running_.size() && plan_.tokens_left() > 0; ++i) {
     Sequence& sequence = *running_[i];
     if (runs_single_token(sequence)) continue;
     while (!assign_chunk(sequence)) {
@@ -618,7 +332,7 @@ void Scheduler::plan_newcomers() {
   may_start_ = false;
   std::int32_t followers = 0;
   for (auto next = waiting_.begin(); next != waiting_.end();) {
-    if (tokens_left_ == 0 || running() + places_kept_ + followers >= limits_.sequences_max) {
+    if (plan_.tokens_left() == 0 || running() + places_kept_ + followers >= limits_.sequences_max) {
       may_start_ = true;
       return;
     }
@@ -628,7 +342,7 @@ void Scheduler::plan_newcomers() {
       ++followers;
       continue;
     }
-    if (admission == Admission::awaits_tier) {
+    if (admission == Admission::awaits) {
       // Its place is kept, unless nothing would run because of that.
       if (!running_.empty()) ++followers;
       continue;
@@ -644,48 +358,12 @@ void Scheduler::plan_newcomers() {
   }
 }
 
-void Scheduler::assign(Sequence& sequence, std::int32_t tokens) {
-  plan_.push_back({.sequence = &sequence, .tokens = tokens});
-  tokens_left_ -= tokens;
-}
-
-/// Assigns pieces after cuts, of up to `tokens` tokens after those assigned, as long as nothing is
-/// evicted for that.
-void Scheduler::assign_behind_cuts(Sequence& sequence, std::int32_t tokens) {
-  Memory& memory = sequence.memory();
-  std::int32_t length = memory.length() + plan_.back().tokens;
-  while (tokens > 0 && spans_spare_ > 0 && sequence.is_cut_at(length)) {
-    const std::int32_t piece = std::min(tokens, sequence.next_cut(length) - length);
-    const std::int32_t growth = length + piece - memory.length();
-    if (!MemoryDemand(*pool_).add_growth(memory, growth).add_slots(1).fits()) return;
-    if (!memory.reserve(growth) || !memory.reserve_cut(length)) return;
-    plan_.push_back({.sequence = &sequence, .tokens = piece, .cuts = memory.cuts_reserved()});
-    tokens_left_ -= piece;
-    --spans_spare_;
-    length += piece;
-    tokens -= piece;
-  }
-}
-
-/// Removes the sequence from the plan. Returns the number of its tokens.
-std::int32_t Scheduler::unassign(Sequence& sequence) {
-  std::int32_t tokens = 0;
-  for (const Assignment& entry : plan_) {
-    if (entry.sequence == &sequence) tokens += entry.tokens;
-  }
-  std::erase_if(plan_, [&](const Assignment& entry) { return entry.sequence == &sequence; });
-  tokens_left_ += tokens;
-  spans_spare_ += sequence.memory().cuts_reserved();
-  sequence.memory().drop_cuts();
-  return tokens;
-}
-
 /// As much as there is room for, evicting snapshots; false when that is nothing.
 bool Scheduler::assign_chunk(Sequence& sequence) {
   Memory& memory = sequence.memory();
   const std::int32_t length = memory.length();
   const std::int32_t wanted =
-      std::min({sequence.pending_in_step(), limits_.chunk_tokens, tokens_left_});
+      std::min({sequence.pending_in_step(), limits_.chunk_tokens, plan_.tokens_left()});
   std::int32_t tokens = std::min(wanted, sequence.next_cut(length) - length);
   const auto has_room = [&] { return MemoryDemand(*pool_).add_growth(memory, tokens).fits(); };
   while (!has_room() && (release_rings() || prefixes_->evict())) {
@@ -694,8 +372,7 @@ bool Scheduler::assign_chunk(Sequence& sequence) {
   while (pool_->groups() > 1 && tokens > 1 && !has_room()) tokens /= 2;
   if (!memory.reserve(tokens)) tokens = std::min(tokens, memory.room() - length);
   if (tokens <= 0) return false;
-  assign(sequence, tokens);
-  assign_behind_cuts(sequence, wanted - tokens);
+  plan_.assign(sequence, tokens, wanted - tokens);
   return true;
 }
 
@@ -790,7 +467,7 @@ Scheduler::Admission Scheduler::admit(Sequence& sequence) {
     if (!running_.empty()) return Admission::no_room;
     checkpoints_.erase(prompt);
   }
-  if (sequence.tier_lookup_state() == TierLookupState::awaited) return Admission::awaits_tier;
+  if (sequence.awaits_snapshot()) return Admission::awaits;
   if (sequence.prefix_owner() && is_awaited(*sequence.prefix_owner(), running_))
     return Admission::follows;
   Lookup lookup;
@@ -810,14 +487,9 @@ Scheduler::Admission Scheduler::admit(Sequence& sequence) {
   lookup.matched = std::max(lookup.matched, sequence.known_to_tier());
   const Request& request = sequence.request();
   if (!sequence.was_started() && request.keep_snapshots) {
-    std::vector<Cut> cuts =
-        request.needed_later ? prefixes_->cuts_at(lookup, sequence.prompt(), request.message_ends)
-                             : prefixes_->cuts(lookup, sequence.prompt(), request.message_ends);
-    // With logits the snapshot is after the last token, not before it.
-    if (sequence.keeps_logits()) {
-      std::erase_if(cuts, [](const Cut& cut) { return cut.place == SnapshotPlace::prompt_end; });
-    }
-    sequence.set_cuts(std::move(cuts));
+    sequence.set_cuts(request.needed_later
+                          ? prefixes_->cuts_at(lookup, sequence.prompt(), request.message_ends)
+                          : prefixes_->cuts(lookup, sequence.prompt(), request.message_ends));
   }
   start(sequence, *std::move(memory),
         {.matched = lookup.matched,
@@ -852,12 +524,11 @@ bool Scheduler::follows(Sequence& sequence, std::int32_t resumable) {
 /// Has a running sequence leave a snapshot at `length`.
 void Scheduler::cut(Sequence& sequence, std::int32_t length) {
   sequence.add_cut({.length = length, .place = SnapshotPlace::branch});
-  const std::int32_t tokens = unassign(sequence);
+  const std::int32_t tokens = plan_.unassign(sequence);
   if (tokens == 0) return;
   const std::int32_t stands = sequence.memory().length();
   const std::int32_t first = std::min(tokens, sequence.next_cut(stands) - stands);
-  assign(sequence, first);
-  assign_behind_cuts(sequence, tokens - first);
+  plan_.assign(sequence, first, tokens - first);
 }
 
 /// Where sequences can be resumed at every position, the running one with the longest prefix in

@@ -8,88 +8,13 @@
 #include <span>
 #include <vector>
 
+#include "core/engine/memory_demand.h"
 #include "core/engine/sequence.h"
+#include "core/engine/step_plan.h"
 #include "core/memory/pool/memory_pool.h"
 #include "core/memory/prefix/prefix_cache.h"
 
 namespace hyb {
-
-/// The running sequence whose prefix `newcomer`, which can resume at `resumable` without it, should
-/// wait for: an older one that has yet to run a prefix that both have, at least `tokens_min` longer
-/// than what can be resumed. The length is one at which that sequence wants a snapshot anyway,
-/// where that costs the newcomer fewer than tokens_min. nullopt: there is none. Only older ones, so
-/// no two wait for each other.
-std::optional<PrefixOwner> prefix_owner_for(const Sequence& newcomer, std::int32_t resumable,
-                                            std::int32_t tokens_min,
-                                            std::span<Sequence* const> running);
-
-/// Whether the owner still runs and has not reached the end of the prefix.
-bool is_awaited(const PrefixOwner& prefix_owner, std::span<Sequence* const> running);
-
-/// What sequences will take from a pool beyond what they hold, in units of each view. An estimate
-/// for admission; only Memory::reserve takes memory.
-class MemoryDemand {
- public:
-  explicit MemoryDemand(const MemoryPool& pool);
-
-  /// Room for `tokens` more.
-  MemoryDemand& add_growth(const Memory& memory, std::int32_t tokens);
-
-  /// A running sequence runs all its known tokens, and one more page per group: starting another
-  /// one that soon preempts it is wasted work.
-  MemoryDemand& add_running(const Sequence& sequence);
-
-  /// A sequence starts that shares the pages of its first `resumable` tokens.
-  MemoryDemand& add_newcomer(std::int32_t tokens, std::int32_t resumable);
-
-  MemoryDemand& add_ring();
-
-  /// A branch of `tokens` tokens.
-  MemoryDemand& add_branch(const Memory& memory, std::int32_t tokens);
-
-  /// Slots for the snapshots of running sequences: a snapshot takes the live slot, and the sequence
-  /// continues in another one.
-  MemoryDemand& add_slots(std::int32_t slots);
-
-  /// Whether what is free now is enough.
-  bool fits() const;
-
-  /// The view that lacks the most superblocks.
-  ViewId driest() const;
-
-  /// Whether it would fit if nothing but these held memory.
-  bool fits_beside(std::span<Sequence* const> running) const;
-
- private:
-  std::int64_t& units(ViewId view) { return units_[static_cast<std::size_t>(index(view))]; }
-  void add_pages(std::int32_t group, std::int32_t length, std::int64_t pages);
-
-  const MemoryPool* pool_;
-  std::vector<std::int64_t> units_;
-};
-
-struct SchedulerLimits {
-  std::int32_t sequences_max;     ///< that hold memory at once; at most the tokens of a step
-  std::int32_t chunk_tokens;      ///< of one sequence in one step
-  std::int32_t mixed_tokens = 0;  ///< of prompts, in a step with single tokens; 0: no such limit
-  std::int32_t step_tokens;
-  std::int32_t step_spans = 0;          ///< below sequences_max: sequences_max
-  std::int32_t step_samples = 0;        ///< sampled rows; more than sequences: there may be drafts
-  std::int32_t step_branches = 0;       ///< of drafts
-  std::int32_t shared_tokens_min = 64;  ///< fewer are run again instead of waited for
-  std::int32_t look_ahead = 8;          ///< waiting sequences whose snapshots are pinned
-};
-
-/// What one sequence does in the next step, or one of several consecutive pieces of it: after each
-/// but the last a snapshot is wanted.
-struct Assignment {
-  Sequence* sequence;
-  std::int32_t tokens;
-  std::int32_t cuts = 0;           ///< pieces of the sequence before this one
-  std::int32_t drafts = 0;         ///< after these tokens
-  std::int32_t branches = 0;       ///< beside these drafts
-  std::int32_t branch_drafts = 0;  ///< of these branches alone
-};
 
 /// Which sequences a plan is for: all of them or, where prompts have a lane of their own, those
 /// that begin (or run again what they lost), or those that go on (Sequence::decodes).
@@ -117,7 +42,9 @@ struct SchedulerCounts {
 class Scheduler {
  public:
   Scheduler(MemoryPool& pool, PrefixCache& prefixes, const SchedulerLimits& limits)
-      : pool_(&pool), prefixes_(&prefixes), limits_(limits) {}
+      : pool_(&pool), prefixes_(&prefixes), limits_(limits), plan_(pool, limits, running_) {}
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
 
   /// The choices of one request wait for memory. The first runs the prompt for all of them, except
   /// its last token; from there each continues by itself.
@@ -136,6 +63,9 @@ class Scheduler {
   /// The waiting sequence is this scheduler's no more, nor are choices that wait for its prompt:
   /// all of them, in the order for another scheduler's add().
   std::vector<Sequence*> withdraw(Sequence& sequence);
+
+  /// Whether the sequence runs or waits here.
+  bool has(const Sequence& sequence) const;
 
   /// Sequences that run, the oldest first.
   std::span<Sequence* const> sequences() const { return running_; }
@@ -175,32 +105,13 @@ class Scheduler {
   /// while no step is under way; it alone lets sequences start, and leaves those of the other lane
   /// the memory for one token. While others hold memory none is preempted because nothing runs.
   std::span<const Assignment> plan(Lane lane = Lane::all, bool others_hold_memory = false);
+  /// The last one, for drafts.
+  StepPlan& step_plan() { return plan_; }
 
   /// A step of the prefill lane with this plan is under way, until completed(): its sequences keep
   /// their memory, which stays where it is.
   void launched(std::span<const Assignment> plan);
   void completed(std::span<const Assignment> plan);
-  /// The completed step failed: its sequences wait to be computed again. It had no orders, so
-  /// nothing else is lost.
-  void release(std::span<const Assignment> plan);
-
-  /// Most drafts that the entry of the plan may have; memory is another matter.
-  std::int32_t draft_room(const Assignment& entry) const;
-
-  /// Adds drafts to entry `at` of the plan, at most draft_room(), where there is memory for them
-  /// and for a page of every running sequence besides: drafts take no memory from others. False:
-  /// there is not.
-  bool add_drafts(std::size_t at, std::span<const TokenId> drafts);
-
-  /// The same in two parts, for drafts that are made in the memory that they need: takes it for
-  /// `count` drafts, and sets as many or fewer.
-  bool reserve_drafts(std::size_t at, std::int32_t count);
-  void set_drafts(std::size_t at, std::span<const TokenId> drafts);
-
-  /// Adds a branch to an entry that has drafts, under the same conditions. The first `shared` of
-  /// its drafts are those of an earlier path. False: the step or the memory has no room for it.
-  bool add_branch(std::size_t at, std::span<const TokenId> drafts, std::int32_t shared);
-
   /// While the planned step runs: whether the next plan will have the same sequences, with one
   /// token each that this step draws, unless one of them ends by it. Then memory for it is
   /// reserved, and none of them is about to leave a snapshot.
@@ -209,10 +120,7 @@ class Scheduler {
   /// The sequence ran in a step: leaves a snapshot where one is wanted.
   void ran(Sequence& sequence);
 
-  /// The same for one whose whole prompt has run: leaves a snapshot there with the logits after it.
-  void keep_logits(Sequence& sequence, std::span<const float> logits);
-
-  /// A step of the other lane, or of all sequences, failed: those of its plan wait to be computed
+  /// A step failed that is not under way any more: those of its plan wait to be computed
   /// again, and so do those that its orders were to move or fill. Snapshots that its orders were to
   /// fill are dropped. The plan's sequences may be gone.
   void release_failed(std::span<const Assignment> plan, std::span<const Order> orders);
@@ -236,7 +144,7 @@ class Scheduler {
     bool operator()(const Sequence* a, const ArrivalOrder& b) const { return a->age() < b; }
     bool operator()(const ArrivalOrder& a, const Sequence* b) const { return a < b->age(); }
   };
-  enum class Admission : std::uint8_t { started, follows, awaits_tier, no_room };
+  enum class Admission : std::uint8_t { started, follows, awaits, no_room };
 
   void plan_lane();
   bool runs_single_token(const Sequence& sequence) const;
@@ -246,9 +154,6 @@ class Scheduler {
   void plan_single_tokens();
   void plan_chunks();
   void plan_newcomers();
-  void assign(Sequence& sequence, std::int32_t tokens);
-  void assign_behind_cuts(Sequence& sequence, std::int32_t tokens);
-  std::int32_t unassign(Sequence& sequence);
   bool assign_chunk(Sequence& sequence);
 
   Admission admit(Sequence& sequence);
@@ -263,8 +168,6 @@ class Scheduler {
   void release_choices(Sequence& first);
   bool make_room(const Snapshot* keep);
   bool release_rings();
-  bool has_memory_for_drafts(const Sequence& sequence, std::int32_t tokens) const;
-  bool fits_beside_others(const Sequence& sequence, MemoryDemand demand) const;
   bool drop_checkpoint();
   void drop_checkpoint_if_unused(RequestId request);
   void preempt_youngest();
@@ -278,7 +181,7 @@ class Scheduler {
   std::map<RequestId, std::vector<Sequence*>>
       held_;  ///< choices for which the first one runs the prompt
   std::map<RequestId, Checkpoint> checkpoints_;  ///< prompts that further choices start from
-  std::vector<Assignment> plan_;
+  StepPlan plan_;
   std::vector<ArrivalOrder> pinned_for_;  ///< waiting sequences when snapshots were pinned,
   std::int64_t pinned_at_ = 0;            ///< and the number of snapshots published by then
   std::vector<Snapshot*> pinned_;
@@ -288,11 +191,7 @@ class Scheduler {
   Lane lane_ = Lane::all;            ///< of the plan
   bool others_hold_memory_ = false;  ///< plan()'s
   std::int32_t under_way_ = 0;       ///< sequences in the prefill lane's step
-  std::int32_t tokens_left_ = 0;
-  std::int32_t spans_spare_ = 0;  ///< beyond one for each sequence
-  std::int32_t drafts_ = 0;       ///< of the plan, those of branches too
-  std::int32_t branches_ = 0;     ///< of the plan
-  std::int32_t uncommitted_ = 0;  ///< superblocks without memory when the last plan was made
+  std::int32_t uncommitted_ = 0;     ///< superblocks without memory when the last plan was made
   bool preempted_ = false;
   bool has_asked_ = false;  ///< the device for what the oldest lacks, without success
   bool may_start_ = false;  ///< something changed since a newcomer found no room

@@ -8,6 +8,19 @@
 #include "core/base/error.h"
 
 namespace hyb {
+namespace {
+
+/// The first point ahead of the owner, from `enough` to `length`, where a snapshot is wanted
+/// anyway; else `length`.
+std::int32_t agreed_length(const Sequence& prefix_owner, std::int32_t length, std::int32_t enough) {
+  for (const Cut& cut : prefix_owner.cuts()) {
+    if (cut.length > length) break;
+    if (cut.length >= enough && cut.length > prefix_owner.memory().length()) return cut.length;
+  }
+  return length;
+}
+
+}  // namespace
 
 Sequence::Sequence(const RequestTerms& terms, std::int32_t choice)
     : terms_(&terms),
@@ -200,17 +213,9 @@ void Sequence::fill_next(Span& span) const {
   span.ring = no_ring;
   span.branch_ring = no_ring;
   span.ring_entries = 0;
-  span.samples.assign(1, sample_row());
+  span.samples.assign(1, sample_row_after(0));
   ++span.samples.back().draw;
 }
-
-bool Sequence::keeps_logits() const {
-  const Request& request = terms_->request;
-  return request.keep_logits && request.keep_snapshots && request.choices == 1 &&
-         !request.prefill_only;
-}
-
-SampleRow Sequence::sample_row() const { return sample_row_after(0); }
 
 /// As if this number of its drafts were drawn.
 SampleRow Sequence::sample_row_after(std::int32_t drafts) const {
@@ -223,20 +228,6 @@ SampleRow Sequence::sample_row_in(std::span<const TokenId> tokens, std::int32_t 
           .draw = static_cast<std::uint64_t>(generated() + drafts),
           .history = tokens.first(static_cast<std::size_t>(this->tokens() + drafts)),
           .prompt_tokens = prompt_tokens_};
-}
-
-std::string Sequence::accept_early(const SampledToken& sampled, Clock::time_point now,
-                                   SnapshotSource source) {
-  require(is_unanswered() && !was_started_, "sequence: it is answered before it starts");
-  Usage& usage = completion_.usage;
-  first_span_ = now;
-  usage.queued = first_span_ - terms_->submitted;
-  usage.matched_tokens = prompt_tokens_;
-  usage.reused_tokens = prompt_tokens_;
-  usage.reused_from = source;
-  ran_max_ = prompt_tokens_;
-  reuse_is_tracked_ = true;
-  return accept(sampled, now);
 }
 
 void Sequence::ran(std::int32_t count, Clock::time_point begin, std::int32_t accepted) {
@@ -285,7 +276,8 @@ std::string Sequence::accept(const SampledToken& sampled, Clock::time_point now)
   }
   if (terms_->request.token_times) completion_.token_times.push_back(now);
   if (sampling_.logprobs >= 0) {
-    completion_.events.push_back({sampled.token, sampled.logprob, sampled.top});
+    completion_.events.push_back(
+        {sampled.token, sampled.logprob, {sampled.top.begin(), sampled.top.end()}});
   }
   if (is_stop_token(sampled.token)) return end(FinishReason::stop);
 
@@ -324,7 +316,6 @@ ReuseLimit Sequence::reuse_limit() const {
   const Usage& usage = completion_.usage;
   if (usage.recomputed_tokens > 0) return ReuseLimit::memory_was_taken;
   if (!reuse_is_tracked_) return ReuseLimit::off;
-  if (usage.reused_tokens == prompt_tokens_) return ReuseLimit::nothing_left;
   if (usage.reused_tokens > 0 && usage.reused_tokens == prompt_tokens_ - 1) {
     return ReuseLimit::last_token;
   }
@@ -362,6 +353,38 @@ std::string Sequence::flush() {
   held += stop_search_.flush();
   completion_.text += held;
   return text + held;
+}
+
+std::optional<PrefixOwner> prefix_owner_for(const Sequence& newcomer, std::int32_t resumable,
+                                            std::int32_t tokens_min,
+                                            std::span<Sequence* const> running) {
+  std::optional<PrefixOwner> best;
+  const std::int32_t last = newcomer.tokens() - 1;  // is always run
+  const std::int32_t enough = resumable + tokens_min;
+  std::int32_t worthwhile = enough;
+  for (const Sequence* other : running) {
+    if (!(other->age() < newcomer.age()) || !other->request().keep_snapshots) continue;
+    // Comparing one token first avoids most comparisons.
+    const std::int32_t needed = std::max(worthwhile, other->memory().length() + 1);
+    if (needed > last || needed > other->tokens()) continue;
+    const auto probe = static_cast<std::size_t>(needed - 1);
+    if (other->known()[probe] != newcomer.known()[probe]) continue;
+    const std::int32_t common = std::min(common_prefix(other->known(), newcomer.known()), last);
+    if (common < needed) continue;
+    best = PrefixOwner{
+        .age = other->age(),
+        .length = agreed_length(*other, common, std::max(enough, common - tokens_min + 1))};
+    worthwhile = common + 1;
+  }
+  return best;
+}
+
+bool is_awaited(const PrefixOwner& prefix_owner, std::span<Sequence* const> running) {
+  const auto found = std::lower_bound(
+      running.begin(), running.end(), prefix_owner.age,
+      [](const Sequence* sequence, const ArrivalOrder& age) { return sequence->age() < age; });
+  return found != running.end() && (*found)->age() == prefix_owner.age &&
+         (*found)->memory().length() < prefix_owner.length;
 }
 
 }  // namespace hyb

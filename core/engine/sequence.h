@@ -17,8 +17,6 @@
 
 namespace hyb {
 
-class Scheduler;
-
 using Clock = std::chrono::steady_clock;
 
 /// What all choices of one request share.
@@ -52,8 +50,13 @@ struct PrefixOwner {
   std::int32_t length;  ///< of the prefix: where the owner leaves a snapshot
 };
 
-/// Whether a waiting sequence was looked up in a tier.
-enum class TierLookupState : std::uint8_t { none, awaited, done };
+/// What a waiting sequence waits for, besides memory: what its tokens have elsewhere.
+enum class Wait : std::uint8_t {
+  none,  ///< that was not looked up yet
+  tier,  ///< a snapshot comes from a tier
+  copy,  ///< one is copied from the memory of the other side
+  over   ///< nothing more comes
+};
 
 /// One choice of a request while it runs: its tokens, its memory and its text so far. Memory may be
 /// taken away between steps at any time; the tokens are enough to continue.
@@ -112,11 +115,6 @@ class Sequence {
   /// A step of the prefill lane runs it: its memory stays as it is until that has run.
   bool is_under_way() const { return is_under_way_; }
   void set_under_way(bool is_under_way) { is_under_way_ = is_under_way; }
-  /// It was in a step that was lost (StepLost); how many there were by now.
-  int lose_step() { return ++lost_steps_; }
-  /// The scheduler that has it; null: it is on its way to another one.
-  Scheduler* scheduler() const { return scheduler_; }
-  void set_scheduler(Scheduler* scheduler) { scheduler_ = scheduler; }
   /// Where prompts have a lane of their own: whether it runs in the other one, that of answers. Its
   /// first token is drawn where the last token of its prompt ran.
   bool decodes() const { return pending() == 1 && !is_unanswered(); }
@@ -124,11 +122,11 @@ class Sequence {
   bool goes_on_after_next() const {
     return tokens() + 1 < length_last() && !terms_->request.prefill_only;
   }
-  /// Releases its memory; the tier is looked up again.
+  /// Releases its memory; what there is elsewhere is looked up again.
   void release() {
     drop_drafts();
     memory_ = Memory();
-    tier_lookup_state_ = TierLookupState::none;
+    wait_ = Wait::none;
     ++releases_;
   }
   std::int64_t releases() const { return releases_; }
@@ -148,23 +146,12 @@ class Sequence {
   void follow(const std::optional<PrefixOwner>& prefix_owner);
   const std::optional<PrefixOwner>& prefix_owner() const { return prefix_owner_; }
 
-  TierLookupState tier_lookup_state() const { return tier_lookup_state_; }
-  void set_tier_lookup_state(TierLookupState look) { tier_lookup_state_ = look; }
+  Wait wait() const { return wait_; }
+  void set_wait(Wait wait) { wait_ = wait; }
+  bool awaits_snapshot() const { return wait_ == Wait::tier || wait_ == Wait::copy; }
   /// Leading tokens that the tier has seen, with or without a snapshot.
   std::int32_t known_to_tier() const { return known_to_tier_; }
   void set_known_to_tier(std::int32_t tokens) { known_to_tier_ = tokens; }
-
-  /// Whether the logits from which its first token is drawn are to be kept, or were.
-  bool keeps_logits() const;
-
-  /// Draws its next token from the logits after its tokens; `token` is set by the caller. Valid
-  /// until the sequence changes.
-  SampleRow sample_row() const;
-
-  /// As accept(), for a first token that was drawn from kept logits, before the sequence has
-  /// memory: its prompt is not run. `source` is where their snapshot came from.
-  std::string accept_early(const SampledToken& sampled, Clock::time_point now,
-                           SnapshotSource source = SnapshotSource::memory);
 
   /// No token was drawn yet.
   bool is_unanswered() const { return generated() == 0; }
@@ -221,7 +208,6 @@ class Sequence {
   std::string flush();
 
   const RequestTerms* terms_;
-  Scheduler* scheduler_ = nullptr;
   std::int32_t choice_;
   std::int32_t prompt_tokens_;
   SamplingParams sampling_;
@@ -237,12 +223,11 @@ class Sequence {
   Memory memory_;
   std::vector<Cut> cuts_;
   std::optional<PrefixOwner> prefix_owner_;
-  TierLookupState tier_lookup_state_ = TierLookupState::none;
+  Wait wait_ = Wait::none;
   std::int32_t known_to_tier_ = 0;
   std::int64_t releases_ = 0;
   bool was_started_ = false;
   bool is_under_way_ = false;
-  int lost_steps_ = 0;
   bool reuse_is_tracked_ = false;
   bool holds_at_prompt_end_ = false;
   bool finished_ = false;
@@ -254,5 +239,17 @@ class Sequence {
   Completion completion_;
   Clock::time_point first_span_, first_token_;
 };
+
+/// The running sequence whose prefix `newcomer`, which can resume at `resumable` without it, should
+/// wait for: an older one that has yet to run a prefix that both have, at least `tokens_min` longer
+/// than what can be resumed. The length is one at which that sequence wants a snapshot anyway,
+/// where that costs the newcomer fewer than tokens_min. nullopt: there is none. Only older ones, so
+/// no two wait for each other.
+std::optional<PrefixOwner> prefix_owner_for(const Sequence& newcomer, std::int32_t resumable,
+                                            std::int32_t tokens_min,
+                                            std::span<Sequence* const> running);
+
+/// Whether the owner still runs and has not reached the end of the prefix.
+bool is_awaited(const PrefixOwner& prefix_owner, std::span<Sequence* const> running);
 
 }  // namespace hyb

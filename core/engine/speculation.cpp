@@ -1,7 +1,6 @@
 #include "core/engine/speculation.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -14,10 +13,6 @@ namespace {
 
 /// Of what others had after the same tokens.
 constexpr std::int32_t remembered_max = 4096;
-
-std::int64_t sum_of(const std::array<std::int64_t, drafts_max>& counts) {
-  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-}
 
 bool runs_single_tokens(std::span<const Assignment> plan) {
   return std::all_of(plan.begin(), plan.end(),
@@ -41,66 +36,28 @@ DraftStep step_of(std::span<const Assignment> plan) {
 
 }  // namespace
 
-DraftCounts SpeculationStats::total() const {
-  return {.steps = verify_steps,
-          .accepted = sum_of(accepted),
-          .rejected = sum_of(drafted) + branch_drafts - sum_of(accepted)};
-}
-
-std::vector<double> SpeculationStats::accepted_shares() const {
-  std::vector<double> shares;
-  for (std::size_t i = 0; i < drafted.size() && drafted[i] > 0; ++i) {
-    shares.push_back(static_cast<double>(accepted[i]) / static_cast<double>(drafted[i]));
-  }
-  return shares;
-}
-
-SpeculationStats& SpeculationStats::operator+=(const SpeculationStats& more) {
-  verify_steps += more.verify_steps;
-  for (std::size_t i = 0; i < drafted.size(); ++i) {
-    drafted[i] += more.drafted[i];
-    accepted[i] += more.accepted[i];
-  }
-  branch_drafts += more.branch_drafts;
-  branches_taken += more.branches_taken;
-  drafting_seconds += more.drafting_seconds;
-  return *this;
-}
-
-SpeculationStats SpeculationStats::operator-(const SpeculationStats& before) const {
-  SpeculationStats since = *this;
-  since.verify_steps -= before.verify_steps;
-  for (std::size_t i = 0; i < drafted.size(); ++i) {
-    since.drafted[i] -= before.drafted[i];
-    since.accepted[i] -= before.accepted[i];
-  }
-  since.branch_drafts -= before.branch_drafts;
-  since.branches_taken -= before.branches_taken;
-  since.drafting_seconds -= before.drafting_seconds;
-  return since;
-}
-
 Speculation::Speculation(const SpeculationOptions& options, const PrefixCache& prefixes,
-                         Scheduler& scheduler, Now now, ModelDrafts model_drafts)
-    : scheduler_(&scheduler),
+                         StepPlan& step_plan, Now now, ModelDrafts model_drafts)
+    : step_plan_(&step_plan),
       drafter_(options.drafter),
       model_drafts_(std::move(model_drafts)),
-      policy_(options.drafts),
+      policy_(options.draft_steps),
       now_(std::move(now)) {
-  if (options.drafts < 0 || options.drafts > drafts_max) {
+  if (options.draft_steps < 0 || options.draft_steps > drafts_max) {
     throw Error(ErrorKind::usage, fmt::format("engine: a step has up to {} drafts of a sequence, "
                                               "or 0 for what is measured: {}",
-                                              drafts_max, options.drafts));
+                                              drafts_max, options.draft_steps));
   }
-  const std::int32_t alone = 1 + options.drafts;
+  const std::int32_t alone = 1 + options.draft_steps;
   tree_ = {.branches = options.branches, .rows = options.rows > 0 ? options.rows : 2 * alone};
-  if (tree_.branches < 1 || tree_.rows < alone || (tree_.branches > 1 && options.drafts == 0)) {
+  if (tree_.branches < 1 || tree_.rows < alone ||
+      (tree_.branches > 1 && options.draft_steps == 0)) {
     throw Error(ErrorKind::usage,
                 fmt::format("engine: a tree has one branch or more, a number of drafts, and rows "
                             "for these and one token: {} branches, {} drafts, {} rows",
-                            options.branches, options.drafts, options.rows));
+                            options.branches, options.draft_steps, options.rows));
   }
-  if (drafter_ == nullptr && options.by_model && options.drafts == 0) entry_policy_.emplace();
+  if (drafter_ == nullptr && options.by_model && options.draft_steps == 0) entry_policy_.emplace();
   if (drafter_ != nullptr || options.by_model) return;
   own_drafter_ = std::make_unique<NgramDrafter>([&prefixes](std::span<const TokenId> known) {
     return prefixes.tree().continuation(known, remembered_max);
@@ -112,7 +69,7 @@ Speculation::Speculation(const SpeculationOptions& options, const PrefixCache& p
 std::int32_t Speculation::wanted(const Assignment& entry) const {
   const ArrivalOrder sequence = entry.sequence->age();
   if (!wants_entries() || without_entries_.contains(sequence)) return 0;
-  const std::int32_t room = scheduler_->draft_room(entry);
+  const std::int32_t room = step_plan_->draft_room(entry);
   return room > 0 ? std::min(room, policy_.wanted(sequence)) : 0;
 }
 
@@ -122,7 +79,7 @@ std::int32_t Speculation::reserve(const Assignment& entry, std::size_t at) {
   const ArrivalOrder sequence = entry.sequence->age();
   std::int32_t most = wanted(entry);
   while ((most = policy_.choose(sequence, most)) > 0) {
-    if (scheduler_->reserve_drafts(at, most)) break;
+    if (step_plan_->reserve_drafts(at, most)) break;
     --most;
   }
   policy_.add(sequence, most);
@@ -194,19 +151,19 @@ std::vector<DraftPath> Speculation::with_room(std::vector<DraftPath> tree, Draft
 void Speculation::add_branches() {
   for (const auto& [at, tree] : trees_) {
     for (const DraftPath& path : std::span(tree).subspan(1)) {
-      if (!scheduler_->add_branch(at, path.drafts, path.shared)) break;
+      if (!step_plan_->add_branch(at, path.drafts, path.shared)) break;
     }
   }
 }
 
 void Speculation::add_guess(const DraftJob& job, const Assignment& entry, std::size_t at) {
   std::int32_t most =
-      std::min(static_cast<std::int32_t>(job.drafts.size()), scheduler_->draft_room(entry));
+      std::min(static_cast<std::int32_t>(job.drafts.size()), step_plan_->draft_room(entry));
   const auto next = [&] { return tree_.branches > 1 ? most : policy_.choose(job.sequence, most); };
   // Fewer may have memory where more have not.
   while ((most = next()) > 0) {
     const auto drafts = std::span(job.drafts).first(static_cast<std::size_t>(most));
-    if (scheduler_->add_drafts(at, drafts)) break;
+    if (step_plan_->add_drafts(at, drafts)) break;
     --most;
   }
   policy_.add(job.sequence, most);
@@ -216,7 +173,7 @@ void Speculation::add_guess(const DraftJob& job, const Assignment& entry, std::s
 void Speculation::set_guess(const DraftJob& job, std::size_t at) {
   auto count = static_cast<std::int32_t>(job.drafts.size());
   if (tree_.branches == 1) count = policy_.count_of(count);
-  scheduler_->set_drafts(at, std::span(job.drafts).first(static_cast<std::size_t>(count)));
+  step_plan_->set_drafts(at, std::span(job.drafts).first(static_cast<std::size_t>(count)));
 }
 
 void Speculation::add_model_drafts(std::span<const Assignment> plan) {
@@ -248,7 +205,7 @@ void Speculation::add_model_drafts(std::span<const Assignment> plan) {
       trees_.push_back({entries_[i], tree_of(drawn[i], tree_)});
       tokens = trees_.back().paths.front().drafts;
     }
-    scheduler_->set_drafts(entries_[i], tokens);
+    step_plan_->set_drafts(entries_[i], tokens);
   }
   add_branches();
 }

@@ -12,9 +12,10 @@
 #include "core/engine/draft_policy.h"
 #include "core/engine/draft_tree.h"
 #include "core/engine/drafter.h"
-#include "core/engine/engine.h"
+#include "core/engine/engine_options.h"
+#include "core/engine/engine_usage.h"
 #include "core/engine/entry_policy.h"
-#include "core/engine/scheduler.h"
+#include "core/engine/step_plan.h"
 #include "core/memory/prefix/prefix_cache.h"
 
 namespace hyb {
@@ -29,10 +30,10 @@ class Speculation {
 
   /// All outlive this object. Throws Error(usage) for a number of drafts that no step has.
   /// `model_drafts` is called where the options say that the model drafts.
-  Speculation(const SpeculationOptions& options, const PrefixCache& prefixes, Scheduler& scheduler,
+  Speculation(const SpeculationOptions& options, const PrefixCache& prefixes, StepPlan& step_plan,
               Now now, ModelDrafts model_drafts);
 
-  /// Adds drafts to the entries of the scheduler's plan, which was begun at this time, where they
+  /// Adds drafts to the entries of the plan, which was begun at this time, where they
   /// are worth it. Throws what the runner throws.
   void add_drafts(std::span<const Assignment> plan, Time planned);
 
@@ -82,7 +83,7 @@ class Speculation {
   void add_model_drafts(std::span<const Assignment> plan);
   void want_alternatives();
 
-  Scheduler* scheduler_;
+  StepPlan* step_plan_;
   std::unique_ptr<Drafter> own_drafter_;
   Drafter* drafter_;  ///< null: the model drafts
   ModelDrafts model_drafts_;

@@ -9,7 +9,7 @@ namespace hyb {
 void TierWaiter::release(FetchId fetch) {
   std::erase_if(waiting_, [&](const Waiting& waiting) {
     if (waiting.fetch != fetch) return false;
-    waiting.sequence->set_tier_lookup_state(TierLookupState::done);
+    waiting.sequence->set_wait(Wait::over);
     return true;
   });
   scheduler_->retry_admission();
@@ -42,12 +42,12 @@ void TierWaiter::ask(Sequence& sequence) {
   // Whether an answer comes from an int8 snapshot must not depend on the speed of a disk.
   if (prefixes_->options().precision == Precision::int8) {
     tier_->fetch(known, resumable);
-    sequence.set_tier_lookup_state(TierLookupState::done);
+    sequence.set_wait(Wait::over);
     return;
   }
   const TierAnswer answer = tier_->ask(known, resumable);
   const bool waits = answer.fetch.has_value() || answer.is_full;
-  sequence.set_tier_lookup_state(waits ? TierLookupState::awaited : TierLookupState::done);
+  sequence.set_wait(waits ? Wait::tier : Wait::over);
   if (waits) waiting_.push_back({.sequence = &sequence, .fetch = answer.fetch});
   if (answer.fetch) ++waits_;
 }
@@ -57,7 +57,7 @@ void TierWaiter::poll() {
   deliver_arrived();
   std::erase_if(waiting_, [&](const Waiting& waiting) {
     if (waiting.fetch) return false;
-    waiting.sequence->set_tier_lookup_state(TierLookupState::none);
+    waiting.sequence->set_wait(Wait::none);
     scheduler_->retry_admission();
     return true;
   });

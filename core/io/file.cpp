@@ -242,6 +242,7 @@ AtomicFile::AtomicFile(std::filesystem::path path, FileAccess access)
       const bool has_mode = !is_private || ::fchmod(descriptor, mode) == 0;
       if (has_mode && ::ftruncate(descriptor, 0) == 0) return;
       code = errno;
+      ::unlink(temporary_path_.c_str());  // it is locked: no one else writes it
     }
     if (code != 0) fail("can't be written", code);
   }

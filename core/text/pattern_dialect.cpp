@@ -14,54 +14,15 @@
 namespace hyb {
 namespace {
 
-using Name = std::pair<std::string_view, std::string_view>;
-
 constexpr std::string_view any_character = R"([\x{0}-\x{10ffff}])";
 constexpr std::string_view white_space_class =
     R"(\x09-\x0d\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 constexpr std::string_view word_members = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
 
-// Names in lower case without spaces, hyphens and underscores, which are not significant.
-constexpr std::array<Name, 38> category_names = {{
-    {"letter", "L"},
-    {"uppercaseletter", "Lu"},
-    {"lowercaseletter", "Ll"},
-    {"titlecaseletter", "Lt"},
-    {"modifierletter", "Lm"},
-    {"otherletter", "Lo"},
-    {"mark", "M"},
-    {"nonspacingmark", "Mn"},
-    {"spacingmark", "Mc"},
-    {"enclosingmark", "Me"},
-    {"number", "N"},
-    {"decimalnumber", "Nd"},
-    {"letternumber", "Nl"},
-    {"othernumber", "No"},
-    {"punctuation", "P"},
-    {"connectorpunctuation", "Pc"},
-    {"dashpunctuation", "Pd"},
-    {"openpunctuation", "Ps"},
-    {"closepunctuation", "Pe"},
-    {"initialpunctuation", "Pi"},
-    {"finalpunctuation", "Pf"},
-    {"otherpunctuation", "Po"},
-    {"symbol", "S"},
-    {"mathsymbol", "Sm"},
-    {"currencysymbol", "Sc"},
-    {"modifiersymbol", "Sk"},
-    {"othersymbol", "So"},
-    {"separator", "Z"},
-    {"spaceseparator", "Zs"},
-    {"lineseparator", "Zl"},
-    {"paragraphseparator", "Zp"},
-    {"other", "C"},
-    {"control", "Cc"},
-    {"format", "Cf"},
-    {"surrogate", "Cs"},
-    {"privateuse", "Co"},
-    {"unassigned", "Cn"},
-    {"any", "Any"},
-}};
+constexpr std::array<std::string_view, 37> categories = {
+    "L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "N",  "Nd", "Nl",
+    "No", "P",  "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "S",  "Sm", "Sc", "Sk",
+    "So", "Z",  "Zs", "Zl", "Zp", "C",  "Cc", "Cf", "Cs", "Co", "Cn"};
 
 // Scripts that PCRE2 and Oniguruma spell the same; Han was compared with Oniguruma for every
 // character.
@@ -71,13 +32,12 @@ constexpr std::array<std::string_view, 24> scripts = {
     "katakana", "khmer",    "lao",      "latin",    "myanmar", "tamil",    "telugu",     "thai",
 };
 
-std::string plain_name(std::string_view name) {
-  std::string plain;
+std::string in_lower_case(std::string_view name) {
+  std::string lower;
   for (const char letter : name) {
-    if (letter == ' ' || letter == '-' || letter == '_') continue;
-    plain += static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+    lower += static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
   }
-  return plain;
+  return lower;
 }
 
 std::string property(std::string_view name) { return "\\p{" + std::string(name) + "}"; }
@@ -138,40 +98,18 @@ std::string items_of_escape(char letter) {
       return std::string(word_members);
     case 'd':
       return property("Nd");
-    case 'h':
-      return "0-9a-fA-F";
     default:
       return "";
   }
 }
 
 std::string items_of_property(std::string_view name) {
-  const std::string plain = plain_name(name);
-  for (const auto& [long_name, short_name] : category_names) {
-    if (plain == long_name || plain == plain_name(short_name)) return property(short_name);
+  const std::string lower = in_lower_case(name);
+  for (const std::string_view category : categories) {
+    if (lower == in_lower_case(category)) return property(category);
   }
-  if (std::find(scripts.begin(), scripts.end(), plain) != scripts.end()) {
-    return property("sc:" + plain);
-  }
-  if (plain == "whitespace") return std::string(white_space_class);
-  if (plain == "alphabetic") return property("Alphabetic");
-  if (plain == "uppercase") return property("Uppercase");
-  if (plain == "lowercase") return property("Lowercase");
-  return items_of_posix(plain);
-}
-
-std::string items_of_posix(std::string_view name) {
-  if (name == "alpha") return property("Alphabetic");
-  if (name == "digit") return property("Nd");
-  if (name == "alnum") return property("Alphabetic") + property("Nd");
-  if (name == "upper") return property("Uppercase");
-  if (name == "lower") return property("Lowercase");
-  if (name == "space") return std::string(white_space_class);
-  if (name == "word") return std::string(word_members);
-  if (name == "punct") return property("P") + "$+<=>^`|~";
-  if (name == "cntrl") return property("Cc");
-  if (name == "xdigit") return "0-9a-fA-F";
-  return "";
+  const bool is_script = std::find(scripts.begin(), scripts.end(), lower) != scripts.end();
+  return is_script ? property("sc:" + lower) : "";
 }
 
 namespace {
@@ -242,7 +180,7 @@ class ClassReader {
   bool next_is(std::string_view text) const { return reader_.rest().starts_with(text); }
 
   void read_member(CharSet::Union& part, int depth) {
-    if (next_is("[:") && read_posix(part)) return;
+    if (next_is("[:")) reader_.fail("[:...:] is not supported");
     if (next_is("[")) return part.add(read_set(depth + 1));
     if (next_is("\\") && read_set_escape(part)) return;
     const std::string from = read_character();
@@ -252,21 +190,6 @@ class ClassReader {
     if (reader_.done()) reader_.fail("a class is not closed");
     if (next_is("[")) reader_.fail("a range that ends in a class");
     part.add(from + "-" + read_character(), false);
-  }
-
-  bool read_posix(CharSet::Union& part) {
-    const std::string_view rest = reader_.rest();
-    const std::size_t end = rest.find(":]");
-    if (end == std::string_view::npos) return false;
-    std::string_view name = rest.substr(2, end - 2);
-    const bool negated = name.starts_with("^");
-    if (negated) name.remove_prefix(1);
-    const std::string items = items_of_posix(name);
-    if (items.empty()) reader_.fail("[:" + std::string(name) + ":] is not supported");
-    reader_.skip(end + 2);
-    part.add(items, negated);
-    ascii_ = false;
-    return true;
   }
 
   /// \s, \p{...} and the like; false for an escape of one character.
@@ -295,7 +218,6 @@ class ClassReader {
     if (first == '\\') {
       if (reader_.done()) reader_.fail("a backslash at the end");
       const char letter = reader_.take();
-      if (letter == 'b') return "\\x08";
       std::string text = read_escaped_character(reader_, letter);
       if (text.starts_with("\\x{")) ascii_ = false;
       return text;
@@ -529,7 +451,6 @@ class Translator {
       const Property property = read_property(reader_, c == 'P');
       return atom(write_char_set(set_of(property.items, property.negated)));
     }
-    if (c == 'b' || c == 'B') return word_boundary(c == 'B');
     if (c == 'A' || c == 'z' || c == 'Z') {
       out_ += {'\\', c};
       return no_atom();
@@ -539,28 +460,9 @@ class Translator {
     atom(character);
   }
 
-  void word_boundary(bool negated) {
-    const std::string word = write_char_set(set_of(items_of_escape('w'), false));
-    const auto around = [&](const char* lookbehind, const char* ahead) {
-      out_.append(lookbehind).append(word).append(")").append(ahead).append(word).append(")");
-    };
-    out_ += "(?:";
-    around("(?<=", negated ? "(?=" : "(?!");
-    out_ += '|';
-    around("(?<!", negated ? "(?!" : "(?=");
-    out_ += ')';
-    no_atom();
-  }
-
   void open() {
     const std::string_view rest = reader_.rest();
     if (groups_.size() == groups_max) reader_.fail("groups nested too deep");
-    if (rest.starts_with("(?#")) {
-      const std::size_t end = rest.find(')');
-      if (end == std::string_view::npos) reader_.fail("a comment is not closed");
-      reader_.skip(end + 1);
-      return;
-    }
     for (const std::string_view opener : {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>"}) {
       if (!rest.starts_with(opener)) continue;
       reader_.skip(opener.size());
@@ -569,12 +471,6 @@ class Translator {
     if (!rest.starts_with("(?")) {
       if (rest.starts_with("(*")) reader_.fail("(* is not supported");
       reader_.skip(1);
-      return open_group("(?:");
-    }
-    if (rest.size() > 3 && rest[2] == '<' && std::isalpha(static_cast<unsigned char>(rest[3]))) {
-      const std::size_t end = rest.find('>');
-      if (end == std::string_view::npos) reader_.fail("a group's name is not closed");
-      reader_.skip(end + 1);
       return open_group("(?:");
     }
     options(rest);

@@ -27,15 +27,11 @@ CharSet set_of(const std::string& items, bool negated);
 /// A PCRE2 expression that matches exactly one character of the set.
 std::string write_char_set(const CharSet& set);
 
-/// The class items of an escape (s, w, d or h: space, word, digit, hexadecimal digit); empty for
-/// other letters.
+/// The class items of an escape (s, w or d: space, word, digit); empty for other letters.
 std::string items_of_escape(char letter);
 
-/// The class items of `\p{name}`; empty for an unknown name.
+/// The class items of `\p{name}`, a general category such as Lu or a script; empty for others.
 std::string items_of_property(std::string_view name);
-
-/// The class items of `[:name:]`; empty for an unknown name.
-std::string items_of_posix(std::string_view name);
 
 /// A cursor over a pattern; errors quote the pattern.
 class PatternReader {
@@ -78,13 +74,13 @@ Property read_property(PatternReader& reader, bool negated);
 std::string read_escaped_character(PatternReader& reader, char letter);
 
 /// Translates a pattern from Oniguruma's Ruby syntax to PCRE2 (UTF, UCP, multi-line anchors) so
-/// that it matches the same texts. The dialects differ in: `\s` (no U+180E), `\w`, `\h`, `\v`,
-/// `\b`, properties (a script name is the script, not its extensions; long category names), POSIX
-/// brackets, class intersections `&&` and nested classes, `{n}?`, `{,n}`, `{n,m}+` (no possessive
-/// interval), `(?m)` (dot matches all) and the scope of an option over alternatives. Throws
-/// Error(model) that begins with `source` and names the construct for what has no translation:
-/// back-references, subroutine calls, conditionals, absent operators, `\G \K \R \X`, octal escapes,
-/// and case-insensitive matching of anything but ASCII.
+/// that it matches the same texts. The dialects differ in: `\s` (no U+180E), `\w`, `\v`, properties
+/// (a script name is the script, not its extensions), class intersections `&&` and nested classes,
+/// `{n}?`, `{,n}`, `{n,m}+` (no possessive interval), `(?m)` (dot matches all) and the scope of an
+/// option over alternatives. Throws Error(model) that begins with `source` and names the construct
+/// for what has no translation (back-references, subroutine calls, conditionals, absent operators,
+/// `\G \K \R \X`, octal escapes, and case-insensitive matching of anything but ASCII) and for what
+/// no published tokenizer uses: `\b \h`, POSIX brackets, named groups, comments, long names.
 std::string translate_pattern(std::string_view oniguruma, std::string_view source);
 
 }  // namespace hyb

@@ -10,7 +10,7 @@ namespace hyb {
 namespace {
 
 constexpr std::uint32_t message_magic = 0x77627968;  // "hybw"
-constexpr std::uint16_t message_version = 3;
+constexpr std::uint16_t message_version = 4;
 
 /// The header as it is sent.
 struct RawMessageHeader {
@@ -134,46 +134,18 @@ class MessageReader {
   std::span<const std::byte> left_;
 };
 
-void add_params(MessageWriter& writer, const SamplingParams& params) {
-  writer.add(params.temperature);
-  writer.add(params.top_k);
-  writer.add(params.top_p);
-  writer.add(params.min_p);
-  writer.add(params.repetition_penalty);
-  writer.add(params.frequency_penalty);
-  writer.add(params.presence_penalty);
-  writer.add(params.seed);
-  writer.add_list(std::span<const LogitBias>(params.bias));
-  writer.add_list(std::span<const TokenId>(params.banned));
-  writer.add(params.logprobs);
-}
-
-SamplingParams take_params(MessageReader& reader) {
-  SamplingParams params;
-  params.temperature = reader.take<float>();
-  params.top_k = reader.take<std::int32_t>();
-  params.top_p = reader.take<float>();
-  params.min_p = reader.take<float>();
-  params.repetition_penalty = reader.take<float>();
-  params.frequency_penalty = reader.take<float>();
-  params.presence_penalty = reader.take<float>();
-  params.seed = reader.take<std::uint64_t>();
-  params.bias = reader.take_list<LogitBias>();
-  params.banned = reader.take_list<TokenId>();
-  params.logprobs = reader.take<std::int32_t>();
-  return params;
-}
-
 void add_sample(MessageWriter& writer, const SampleRow& row) {
   writer.add(row.token);
-  add_params(writer, *row.params);
+  writer.add<SamplingNumbers>(*row.params);
+  writer.add_list(std::span<const LogitBias>(row.params->bias));
+  writer.add_list(std::span<const TokenId>(row.params->banned));
   writer.add(row.draw);
   writer.add_list(row.history);
   writer.add(row.prompt_tokens);
 }
 
-/// Its row, parameters, counter and two lists take at least as much.
-constexpr std::size_t sample_bytes_least = 64;
+/// Its row, parameters, counter and lengths of lists take at least as much.
+constexpr std::size_t sample_bytes_least = sizeof(SamplingNumbers) + 40;
 constexpr std::size_t span_bytes_least = 48;
 
 void add_span(MessageWriter& writer, const Span& span) {
@@ -252,7 +224,6 @@ void check_same(const WorkerIdentity& engine, const WorkerIdentity& worker) {
 
 OwnedStep::OwnedStep(const Message& message) {
   MessageReader reader(message, MessageKind::step);
-  step_.keep_logits = reader.take_bool();
   step_.draft_entries = reader.take_bool();
   const std::size_t spans = reader.take_count(span_bytes_least);
   for (std::size_t i = 0; i < spans; ++i) {
@@ -271,9 +242,13 @@ OwnedStep::OwnedStep(const Message& message) {
     span.write_slot = reader.take<SlotId>();
     const std::size_t rows = reader.take_count(sample_bytes_least);
     for (std::size_t row = 0; row < rows; ++row) {
-      SampleRow& sample = span.samples.emplace_back();
+      SampleRow& sample = span.samples.emplace_back(SampleRow{.params = nullptr});
       sample.token = reader.take<std::int32_t>();
-      sample.params = &params_.emplace_back(take_params(reader));
+      SamplingParams& params = params_.emplace_back();
+      static_cast<SamplingNumbers&>(params) = reader.take<SamplingNumbers>();
+      params.bias = reader.take_list<LogitBias>();
+      params.banned = reader.take_list<TokenId>();
+      sample.params = &params;
       sample.draw = reader.take<std::uint64_t>();
       sample.history = tokens_.emplace_back(reader.take_list<TokenId>());
       sample.prompt_tokens = reader.take<std::int32_t>();
@@ -304,9 +279,9 @@ Message hello_message(const WorkerIdentity& identity) {
 }
 
 Message step_message(std::uint64_t epoch, const Step& step) {
-  require(step.orders.empty(), "worker message: the engine's own runner carries out orders");
+  require(step.orders.empty() && !step.keep_logits,
+          "worker message: the engine's own runner carries out orders and returns logits");
   MessageWriter writer(MessageKind::step, epoch);
-  writer.add(step.keep_logits);
   writer.add(step.draft_entries);
   writer.add_count(step.spans.size());
   for (const Span& span : step.spans) add_span(writer, span);
@@ -320,9 +295,8 @@ Message result_message(std::uint64_t epoch, const StepResult& result) {
     writer.add(sampled.token);
     writer.add(sampled.finite);
     writer.add(sampled.logprob);
-    writer.add_list(std::span<const TokenLogprob>(sampled.top));
+    writer.add_list(std::span<const TokenLogprob>(sampled.top.begin(), sampled.top.end()));
   }
-  writer.add_list(std::span<const float>(result.logits));
   writer.add(result.draft_entry_seconds);
   return writer.take();
 }
@@ -350,6 +324,18 @@ WorkerIdentity read_hello(const Message& message) {
   return identity;
 }
 
+namespace {
+
+TopLogprobs take_top(MessageReader& reader) {
+  const std::vector<TokenLogprob> tokens = reader.take_list<TokenLogprob>();
+  if (tokens.size() > std::size_t{logprobs_max}) {
+    refuse_message(fmt::format("{} likeliest tokens, of {} at most", tokens.size(), logprobs_max));
+  }
+  return TopLogprobs(tokens);
+}
+
+}  // namespace
+
 StepResult read_result(const Message& message) {
   MessageReader reader(message, MessageKind::result);
   StepResult result;
@@ -358,9 +344,8 @@ StepResult read_result(const Message& message) {
     sampled.token = reader.take<TokenId>();
     sampled.finite = reader.take_bool();
     sampled.logprob = reader.take<float>();
-    sampled.top = reader.take_list<TokenLogprob>();
+    sampled.top = take_top(reader);
   }
-  result.logits = reader.take_list<float>();
   result.draft_entry_seconds = reader.take<double>();
   reader.end();
   return result;

@@ -12,13 +12,6 @@ enum class HandleId : std::int32_t {};
 
 constexpr std::int32_t index(HandleId handle) { return static_cast<std::int32_t>(handle); }
 
-/// A handle as another process can open it: `bytes` bytes at `offset` of the file of `fd`.
-struct ExportedHandle {
-  int fd;  ///< the caller closes it
-  std::size_t offset;
-  std::size_t bytes;
-};
-
 /// Virtual addresses and physical memory of a device, apart from each other: addresses are reserved
 /// in ranges, memory is created in handles of one size, and a handle may be mapped at any number of
 /// addresses, all of which then show the same bytes. Addresses and sizes are multiples of
@@ -61,9 +54,6 @@ class Arena {
   /// from now on. The bytes of the handles stay as they are. One call of the system, however they
   /// were mapped.
   virtual void unmap(std::byte* at, std::span<const HandleId> handles) = 0;
-
-  /// For another process. The memory lives until both sides have let go of it.
-  virtual ExportedHandle export_handle(HandleId handle) const = 0;
 
   /// Writes `value` to every byte of a mapped range.
   virtual void fill(std::byte* at, std::size_t bytes, std::byte value) = 0;

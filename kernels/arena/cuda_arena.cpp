@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 
-#include <cstdint>
 #include <limits>
 #include <string>
 
@@ -50,8 +49,6 @@ DriverTable load_driver(const char* library_name) {
   bind("cuMemMap", table.mem_map);
   bind("cuMemUnmap", table.mem_unmap);
   bind("cuMemSetAccess", table.mem_set_access);
-  bind("cuMemExportToShareableHandle", table.mem_export_to_shareable_handle);
-  bind("cuMemImportFromShareableHandle", table.mem_import_from_shareable_handle);
   bind("cuMemsetD8_v2", table.memset_d8);
   bind("cuStreamSynchronize", table.stream_synchronize);
   return table;
@@ -63,9 +60,9 @@ driver::Address address(const std::byte* at) { return reinterpret_cast<driver::A
 
 driver::Location location_of(int device) { return {.type = driver::location_device, .id = device}; }
 
-driver::AllocationProperties properties_of(int device, int handle_type) {
+driver::AllocationProperties properties_of(int device) {
   return {.type = driver::allocation_pinned,
-          .requested_handle_types = handle_type,
+          .requested_handle_types = driver::handle_none,
           .location = location_of(device),
           .win32_meta_data = nullptr,
           .flags = {}};
@@ -74,7 +71,7 @@ driver::AllocationProperties properties_of(int device, int handle_type) {
 }  // namespace
 
 std::size_t CudaArena::granularity(const DriverTable& driver, int device) {
-  const driver::AllocationProperties properties = properties_of(device, driver::handle_none);
+  const driver::AllocationProperties properties = properties_of(device);
   std::size_t bytes = 0;
   const driver::Result result =
       driver.mem_get_allocation_granularity(&bytes, &properties, driver::granularity_minimum);
@@ -89,9 +86,7 @@ std::size_t CudaArena::granularity(const DriverTable& driver, int device) {
 
 CudaArena::CudaArena(const DriverTable& driver, int device, std::size_t handle_bytes,
                      const std::vector<int>& peers)
-    : Arena(handle_bytes),
-      driver_(driver),
-      properties_(properties_of(device, driver::handle_posix_descriptor)) {
+    : Arena(handle_bytes), driver_(driver), properties_(properties_of(device)) {
   const auto add_access = [&](int reader) {
     access_.push_back({.location = location_of(reader), .flags = driver::access_read_write});
   };
@@ -116,46 +111,17 @@ void CudaArena::unreserve(std::byte* at, std::size_t bytes) {
   check(driver_.mem_address_free(address(at), bytes), "cuMemAddressFree", bytes);
 }
 
-template <typename Make>
-HandleId CudaArena::add(Make make) {
+HandleId CudaArena::create() {
   const HandleId handle = table_.add();
   try {
     if (static_cast<std::size_t>(index(handle)) >= handles_.size()) handles_.push_back(0);
-    make(handle_at(handle));
+    check(driver_.mem_create(&handle_at(handle), handle_bytes(), &properties_, 0), "cuMemCreate",
+          handle_bytes());
   } catch (...) {
     table_.remove(handle);
     throw;
   }
   return handle;
-}
-
-HandleId CudaArena::create() {
-  return add([&](driver::Handle& made) {
-    driver::Result result = driver_.mem_create(&made, handle_bytes(), &properties_, 0);
-    if (result == driver::not_permitted || result == driver::not_supported) {
-      // Virtual machines and sandboxes refuse handles for other processes: those of this one do.
-      properties_.requested_handle_types = driver::handle_none;
-      result = driver_.mem_create(&made, handle_bytes(), &properties_, 0);
-    }
-    check(result, "cuMemCreate", handle_bytes());
-  });
-}
-
-HandleId CudaArena::import_handle(const ExportedHandle& exported) {
-  if (exported.offset != 0 || exported.bytes != handle_bytes()) {
-    throw Error(ErrorKind::usage,
-                fmt::format("memory: a handle of {} bytes at offset {} cannot be imported where "
-                            "handles are whole and of {} bytes; both sides need the same model "
-                            "and --memory options",
-                            exported.bytes, exported.offset, handle_bytes()));
-  }
-  return add([&](driver::Handle& made) {
-    // The driver takes the number of a descriptor in the place of a pointer.
-    void* const shareable = reinterpret_cast<void*>(static_cast<std::intptr_t>(exported.fd));
-    check(
-        driver_.mem_import_from_shareable_handle(&made, shareable, driver::handle_posix_descriptor),
-        "cuMemImportFromShareableHandle", handle_bytes());
-  });
 }
 
 void CudaArena::release(HandleId handle) {
@@ -189,20 +155,6 @@ void CudaArena::unmap(std::byte* at, std::span<const HandleId> handles) {
   const std::size_t bytes = handles.size() * handle_bytes();
   check(driver_.mem_unmap(address(at), bytes), "cuMemUnmap", bytes);
   table_.unmap(handles);
-}
-
-ExportedHandle CudaArena::export_handle(HandleId handle) const {
-  table_.check_exists(handle);
-  if (properties_.requested_handle_types == driver::handle_none) {
-    throw Error(ErrorKind::usage,
-                "memory: this machine's driver shares no memory of the card between processes");
-  }
-  int descriptor = -1;
-  check(driver_.mem_export_to_shareable_handle(&descriptor,
-                                               handles_[static_cast<std::size_t>(index(handle))],
-                                               driver::handle_posix_descriptor, 0),
-        "cuMemExportToShareableHandle", handle_bytes());
-  return {.fd = descriptor, .offset = 0, .bytes = handle_bytes()};
 }
 
 void CudaArena::fill(std::byte* at, std::size_t bytes, std::byte value) {

@@ -20,15 +20,13 @@ using Address = unsigned long long;
 using Handle = unsigned long long;
 
 inline constexpr Result success = 0;
-inline constexpr Result invalid_device = 101;      ///< CUDA_ERROR_INVALID_DEVICE
-inline constexpr Result not_permitted = 800;       ///< CUDA_ERROR_NOT_PERMITTED
-inline constexpr Result not_supported = 801;       ///< CUDA_ERROR_NOT_SUPPORTED
-inline constexpr int allocation_pinned = 1;        ///< CU_MEM_ALLOCATION_TYPE_PINNED
-inline constexpr int handle_none = 0;              ///< CU_MEM_HANDLE_TYPE_NONE
-inline constexpr int handle_posix_descriptor = 1;  ///< CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-inline constexpr int location_device = 1;          ///< CU_MEM_LOCATION_TYPE_DEVICE
-inline constexpr int access_read_write = 3;        ///< CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-inline constexpr int granularity_minimum = 0;      ///< CU_MEM_ALLOC_GRANULARITY_MINIMUM
+inline constexpr Result invalid_device = 101;  ///< CUDA_ERROR_INVALID_DEVICE
+inline constexpr Result not_supported = 801;   ///< CUDA_ERROR_NOT_SUPPORTED
+inline constexpr int allocation_pinned = 1;    ///< CU_MEM_ALLOCATION_TYPE_PINNED
+inline constexpr int handle_none = 0;          ///< CU_MEM_HANDLE_TYPE_NONE
+inline constexpr int location_device = 1;      ///< CU_MEM_LOCATION_TYPE_DEVICE
+inline constexpr int access_read_write = 3;    ///< CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+inline constexpr int granularity_minimum = 0;  ///< CU_MEM_ALLOC_GRANULARITY_MINIMUM
 
 struct Location {
   int type;
@@ -73,10 +71,6 @@ struct DriverTable {
   driver::Result (*mem_unmap)(driver::Address, std::size_t bytes) = nullptr;
   driver::Result (*mem_set_access)(driver::Address, std::size_t bytes,
                                    const driver::AccessDescription*, std::size_t count) = nullptr;
-  driver::Result (*mem_export_to_shareable_handle)(void* shareable, driver::Handle, int handle_type,
-                                                   unsigned long long flags) = nullptr;
-  driver::Result (*mem_import_from_shareable_handle)(driver::Handle*, void* shareable,
-                                                     int handle_type) = nullptr;
   driver::Result (*memset_d8)(driver::Address, unsigned char value, std::size_t bytes) = nullptr;
   driver::Result (*stream_synchronize)(CUstream_st*) = nullptr;
   /// A clock for what calls take, in seconds, which tests substitute too.
@@ -93,9 +87,9 @@ DriverTable load_driver(const char* library = "libcuda.so.1");
 
 /// The memory of one CUDA device, through the driver's virtual-memory calls. The caller has made a
 /// device's primary context current. What is mapped can be read and written by the kernels of the
-/// device and of its peers. Handles can be exported (POSIX descriptors) unless the driver
-/// refuses such handles, and are mapped whole, at offset 0, because drivers accept nothing else
-/// everywhere. Mappings may change between two replays of a graph: graphs hold addresses only.
+/// device and of its peers. Handles are mapped whole, at offset 0, because drivers accept
+/// nothing else everywhere. Mappings may change between two replays of a graph: graphs hold
+/// addresses only.
 class CudaArena final : public Arena {
  public:
   /// `peers`: other devices, which can reach the device's memory (cudaDeviceCanAccessPeer) and
@@ -114,20 +108,11 @@ class CudaArena final : public Arena {
   void release(HandleId handle) override;
   void map(std::byte* at, std::span<const HandleId> handles) override;
   void unmap(std::byte* at, std::span<const HandleId> handles) override;
-  ExportedHandle export_handle(HandleId handle) const override;
-  /// Memory that another arena of handles of this size exported, in this process or another one:
-  /// from now on a handle of this arena, too, which shows the same bytes and is held until it is
-  /// released here. `exported.fd` stays the caller's, which may close it now. Throws Error(usage)
-  /// for handles of another size, else Error(memory).
-  HandleId import_handle(const ExportedHandle& exported);
   void fill(std::byte* at, std::size_t bytes, std::byte value) override;
   std::size_t mappings_max() const override;
   std::size_t handles_held() const override { return table_.held(); }
 
  private:
-  /// A handle that `make` made, given where to put it; nothing has changed when that throws.
-  template <typename Make>
-  HandleId add(Make make);
   driver::Handle& handle_at(HandleId handle);
   void check_access(driver::Result result, std::size_t bytes) const;
   void check(driver::Result result, const char* call, std::size_t bytes) const;

@@ -169,14 +169,6 @@ void HostArena::unmap(std::byte* at, std::span<const HandleId> handles) {
   table_.unmap(handles);
 }
 
-ExportedHandle HostArena::export_handle(HandleId handle) const {
-  table_.check_exists(handle);
-  const int copy = ::fcntl(file_, F_DUPFD_CLOEXEC, 0);
-  if (copy < 0)
-    host_memory::refuse("duplicating the descriptor", handle_bytes(), errno, bytes_held());
-  return {.fd = copy, .offset = offset(handle), .bytes = handle_bytes()};
-}
-
 void HostArena::fill(std::byte* at, std::size_t bytes, std::byte value) {
   std::memset(at, std::to_integer<int>(value), bytes);
 }
@@ -251,12 +243,6 @@ bool PrivateArena::free_bytes(std::byte* at, std::size_t bytes) {
                                       : host_memory::clear(at, bytes);
 }
 
-ExportedHandle PrivateArena::export_handle(HandleId) const {
-  throw Error(ErrorKind::usage,
-              "memory: private memory cannot be shared with another process; use --memory-mode "
-              "flip");
-}
-
 std::size_t PrivateArena::mappings_max() const {
   return unmapped_ == Unmapped::zeros ? std::numeric_limits<std::size_t>::max()
                                       : host_memory::mappings_max();
@@ -282,12 +268,6 @@ bool SharedArena::map_bytes(std::byte*, std::size_t) { return true; }
 /// What MADV_DONTNEED drops here stays in memory, for the other processes.
 bool SharedArena::free_bytes(std::byte* at, std::size_t bytes) {
   return ::madvise(at, bytes, MADV_REMOVE) == 0;
-}
-
-ExportedHandle SharedArena::export_handle(HandleId) const {
-  throw Error(ErrorKind::usage,
-              "memory: what forked processes share has no descriptor; use --memory-mode flip, "
-              "without --disaggregate");
 }
 
 std::size_t SharedArena::mappings_max() const { return std::numeric_limits<std::size_t>::max(); }

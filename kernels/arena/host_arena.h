@@ -26,7 +26,6 @@ class HostArena final : public Arena {
   void release(HandleId handle) override;
   void map(std::byte* at, std::span<const HandleId> handles) override;
   void unmap(std::byte* at, std::span<const HandleId> handles) override;
-  ExportedHandle export_handle(HandleId handle) const override;
   void fill(std::byte* at, std::size_t bytes, std::byte value) override;
   bool populate(std::byte* at, std::size_t bytes) const override;
   std::size_t mappings_max() const override;
@@ -48,7 +47,7 @@ enum class Unmapped : std::uint8_t {
 };
 
 /// The memory of this machine for handles that are mapped at one place only. Nothing aliases: a
-/// mapping starts with zeros, and unmapping frees its bytes. Handles cannot be exported.
+/// mapping starts with zeros, and unmapping frees its bytes.
 class AnonymousArena : public Arena {
  public:
   bool aliases() const override { return false; }
@@ -80,7 +79,6 @@ class PrivateArena final : public AnonymousArena {
   explicit PrivateArena(std::size_t handle_bytes, Unmapped unmapped = Unmapped::faults);
 
   std::byte* reserve(std::size_t bytes) override;
-  ExportedHandle export_handle(HandleId handle) const override;
   std::size_t mappings_max() const override;
 
  private:
@@ -98,7 +96,6 @@ class SharedArena final : public AnonymousArena {
   explicit SharedArena(std::size_t handle_bytes);
 
   std::byte* reserve(std::size_t bytes) override;
-  ExportedHandle export_handle(HandleId handle) const override;
   std::size_t mappings_max() const override;
 
  private:

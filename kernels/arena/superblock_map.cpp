@@ -127,19 +127,6 @@ void SuperblockMap::give_back(SuperblockId id) {
   drop(index(id));
 }
 
-std::vector<ExportedHandle> SuperblockMap::export_superblock(SuperblockId id) const {
-  std::vector<ExportedHandle> exported;
-  const std::vector<HandleId>& handles = superblocks_[place(id)].handles;
-  exported.reserve(handles.size());
-  try {
-    for (const HandleId handle : handles) exported.push_back(arena_->export_handle(handle));
-  } catch (...) {
-    for (const ExportedHandle& handle : exported) ::close(handle.fd);
-    throw;
-  }
-  return exported;
-}
-
 void SuperblockMap::check_shape() const {
   require(shape_.superblocks >= 0, "superblocks: a count is not negative");
   require(arena_->aliases() || !maps_all() || shape_.views_with_memory() <= 1,

@@ -102,9 +102,6 @@ class SuperblockMap {
   /// Physical memory in handles. On the CPU untouched ones hold none yet.
   std::size_t bytes_backed() const { return arena_->bytes_held(); }
 
-  /// The handles of a superblock, in order, for another process; empty when it was given back.
-  std::vector<ExportedHandle> export_superblock(SuperblockId superblock) const;
-
  private:
   struct Plane {
     std::byte* first;

@@ -27,7 +27,6 @@ struct LaunchShape {
   dim3 blocks;
   unsigned threads = 0;          ///< of a block
   std::size_t shared_bytes = 0;  ///< dynamic shared memory of a block
-  bool cooperative = false;      ///< all blocks run side by side, for sync_grid
   /// The kernel keeps the rules of wait_for_previous_kernel, so it may start early where the card
   /// can do that.
   bool starts_early = false;
@@ -59,23 +58,16 @@ void launch(Stream& stream, const LaunchShape& shape, void (*kernel)(Params),
   const void* const address = reinterpret_cast<const void*>(kernel);
   const LoadedKernel* loaded = stream.find_loaded(address);
   if (loaded == nullptr) loaded = &stream.add_loaded(address, load(stream, kernel));
-  cudaLaunchAttribute attributes[2] = {};
-  unsigned count = 0;
-  if (shape.cooperative) {
-    attributes[count].id = cudaLaunchAttributeCooperative;
-    attributes[count++].val.cooperative = 1;
-  }
-  if (shape.starts_early && loaded->can_start_early) {
-    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
-  }
+  cudaLaunchAttribute early = {};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config = {};
   config.gridDim = shape.blocks;
   config.blockDim = dim3(shape.threads);
   config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = stream.handle();
-  config.attrs = attributes;
-  config.numAttrs = count;
+  config.attrs = &early;
+  config.numAttrs = shape.starts_early && loaded->can_start_early ? 1 : 0;
   check(cudaLaunchKernelEx(&config, kernel, params), "cudaLaunchKernelEx");
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cooperative_groups.h>
 #include <cuda_runtime.h>
 
 #include <cstdint>
@@ -73,16 +72,10 @@ __device__ __forceinline__ void sync_block() { __syncthreads(); }
 __device__ __forceinline__ bool sync_block_any(bool vote) { return __syncthreads_or(vote) != 0; }
 __device__ __forceinline__ int sync_block_count(bool vote) { return __syncthreads_count(vote); }
 
-/// Barrier 1 to 15 for `threads` threads, whole warps; arriving does not wait.
+/// Barrier 1 to 15 for `threads` threads, whole warps.
 __device__ __forceinline__ void barrier_sync(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
-__device__ __forceinline__ void barrier_arrive(int barrier, int threads) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-}
-
-/// All threads of a cooperative launch; none may have left the kernel.
-__device__ __forceinline__ void sync_grid() { cooperative_groups::this_grid().sync(); }
 
 // early starts (programmatic dependent launch; from sm_90 on, else nothing happens)
 
@@ -214,16 +207,6 @@ __device__ __forceinline__ T atomic_or(T* at, T value) {
 
 /// The whole device sees writes of this thread before it earlier than writes after it.
 __device__ __forceinline__ void fence() { __threadfence(); }
-__device__ __forceinline__ unsigned load_acquire(const unsigned* at) {
-  unsigned value;
-  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
-  return value;
-}
-__device__ __forceinline__ void store_release(unsigned* at, unsigned value) {
-  asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
-}
-/// Inside of every loop that waits for another thread to write.
-__device__ __forceinline__ void spin_pause() { __nanosleep(20); }
 
 // numbers
 

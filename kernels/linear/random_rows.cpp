@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/error.h"
+#include "kernels/cuda/stream.h"
 
 namespace hyb::kernels {
 

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <type_traits>
 
 #include "kernels/cuda/launch.h"
 #include "kernels/linear/input_rows.h"

@@ -27,7 +27,7 @@ class DeviceSampler {
 
   /// Chooses for the rows staged last, with the same `vocab_used`, from f32 logits [count, V].
   /// `tokens` (i32 [count], on the card; or empty) becomes the ids: 0 for a row that is not
-  /// sampled, -SampleOutcome where no token could be chosen. May be recorded: a replay wants the
+  /// sampled, -1 where no token could be chosen. May be recorded: a replay wants the
   /// same count.
   virtual void draw(const Tensor& logits, std::int32_t vocab_used, const Tensor& tokens) = 0;
 

@@ -1,6 +1,7 @@
 #include "kernels/ops/sample.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -41,39 +42,15 @@ namespace {
 /// Below this a temperature is 0: logits divided by it leave no second token a chance.
 constexpr float temperature_min = 1e-5F;
 
-void check_range(bool holds, const char* rule, double got) {
-  if (!holds) throw Error(ErrorKind::usage, fmt::format("sample: {}, got {}", rule, got));
-}
-
-void check_token(TokenId token, const char* rule, std::int32_t vocab) {
-  check_range(index(token) >= 0 && index(token) < vocab, rule, index(token));
-}
-
 void check(const SampleRow& row, std::int32_t vocab) {
-  check_range(row.temperature >= 0.0F && std::isfinite(row.temperature), "temperature is 0 or more",
-              row.temperature);
-  check_range(row.top_k >= 0, "top_k is 0 or more", row.top_k);
-  check_range(row.top_p > 0.0F && row.top_p <= 1.0F, "top_p is above 0 and at most 1", row.top_p);
-  check_range(row.min_p >= 0.0F && row.min_p <= 1.0F, "min_p is between 0 and 1", row.min_p);
-  check_range(row.repetition_penalty > 0.0F && std::isfinite(row.repetition_penalty),
-              "repetition_penalty is above 0", row.repetition_penalty);
-  check_range(std::isfinite(row.frequency_penalty), "frequency_penalty is a number",
-              row.frequency_penalty);
-  check_range(std::isfinite(row.presence_penalty), "presence_penalty is a number",
-              row.presence_penalty);
-  check_range(row.logprobs >= -1 && row.logprobs <= logprobs_max, "logprobs is -1 to 20",
-              row.logprobs);
-  check_range(row.prompt_tokens >= 0 && row.prompt_tokens <= std::ssize(row.history),
-              "prompt_tokens is within history", row.prompt_tokens);
-  if (has_penalties(row)) {
-    for (const TokenId token : row.history) {
-      check_token(token, "history is of the vocabulary", vocab);
-    }
-  }
-  for (const TokenId token : row.banned) check_token(token, "bans are of the vocabulary", vocab);
-  for (const LogitBias& bias : row.bias) {
-    check_token(bias.token, "biases are of the vocabulary", vocab);
-    check_range(bias.bias < INFINITY, "a bias is a number or minus infinity", bias.bias);
+  check_values(*row.params, vocab);
+  const Check check_row("sample");
+  check_row.that(row.prompt_tokens >= 0 && row.prompt_tokens <= std::ssize(row.history),
+                 "prompt_tokens is within history", row.prompt_tokens);
+  if (!has_penalties(*row.params)) return;
+  for (const TokenId token : row.history) {
+    check_row.that(index(token) >= 0 && index(token) < vocab, "history is of the vocabulary",
+                   index(token));
   }
 }
 
@@ -127,6 +104,35 @@ Scratch scratch_of(const Sample& op, int thread, Isa isa) {
                                              : weigh_logits<Isa::plain>};
 }
 
+/// What top_n_sigma takes logits from. Sums are those of a card's block to the bit: of 512 threads
+/// that take the logits in turns, then in pairs of each 32, then of those one after the other.
+float least_logit(std::span<const float> logits, float largest, float sigmas) {
+  constexpr std::size_t threads = 512, warp = 32;
+  std::array<double, threads> sums{}, squares{};
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    if (std::isinf(logits[i])) continue;
+    const double below = static_cast<double>(largest - logits[i]);  // its square is exact
+    sums[i % threads] += below;
+    squares[i % threads] += below * below;
+    ++count;
+  }
+  const auto total = [](std::array<double, threads>& values) {
+    double all = 0.0;
+    for (auto first = values.begin(); first != values.end(); first += warp) {
+      for (std::size_t half = warp / 2; half > 0; half /= 2) {
+        for (std::size_t i = 0; i < half; ++i) first[i] += first[i + half];
+      }
+      all += *first;
+    }
+    return all;
+  };
+  const double mean = total(sums) / static_cast<double>(count);
+  const double variance = std::fma(-mean, mean, total(squares) / static_cast<double>(count));
+  const double deviation = variance > 0.0 ? std::sqrt(variance) : 0.0;
+  return static_cast<float>(std::fma(-static_cast<double>(sigmas), deviation, double{largest}));
+}
+
 /// The token at which the running sum of `weight(i)` passes `target`, at the latest the last one
 /// that has any weight.
 template <typename Weight>
@@ -156,23 +162,24 @@ struct Distribution {
 /// Draws in the order of ids, so that without top_k nothing has to be sorted.
 std::int32_t draw_by_id(const SampleRow& row, const Distribution& distribution,
                         const Scratch& scratch) {
+  const SamplingNumbers& by = *row.params;
   const auto count = static_cast<std::int32_t>(distribution.logits.size());
   const LogitWeights job{.logits = distribution.logits.data(),
                          .count = count,
                          .largest = distribution.largest,
                          .inverse_temperature = distribution.inverse_temperature,
-                         .floor = row.top_p < 1.0F ? 0.0F : row.min_p,
+                         .floor = by.top_p < 1.0F ? 0.0F : by.min_p,
                          .weights = scratch.weights.data()};
   double total = scratch.weigh_logits(job);
-  if (row.top_p < 1.0F) {
-    keep_nucleus(scratch.weights, static_cast<double>(row.top_p) * total, scratch.candidates);
+  if (by.top_p < 1.0F) {
+    keep_nucleus(scratch.weights, static_cast<double>(by.top_p) * total, scratch.candidates);
     total = 0.0;
     for (float& weight : scratch.weights) {
-      if (weight < row.min_p) weight = 0.0F;
+      if (weight < by.min_p) weight = 0.0F;
       total += static_cast<double>(weight);
     }
   }
-  return walk(count, uniform_draw(row.seed, row.draw) * total, [&](std::int32_t i) {
+  return walk(count, uniform_draw(by.seed, row.draw) * total, [&](std::int32_t i) {
     return static_cast<double>(scratch.weights[static_cast<std::size_t>(i)]);
   });
 }
@@ -180,7 +187,8 @@ std::int32_t draw_by_id(const SampleRow& row, const Distribution& distribution,
 /// Draws from the top_k candidates, likeliest first.
 std::int32_t draw_from_best(const SampleRow& row, const Distribution& distribution,
                             const Scratch& scratch) {
-  const std::int32_t count = select_likeliest(distribution.logits, row.top_k, scratch.candidates);
+  const SamplingNumbers& by = *row.params;
+  const std::int32_t count = select_likeliest(distribution.logits, by.top_k, scratch.candidates);
   const auto weight = [&](std::int32_t i) {
     return distribution.weight(scratch.candidates[static_cast<std::size_t>(i)].logit);
   };
@@ -188,17 +196,17 @@ std::int32_t draw_from_best(const SampleRow& row, const Distribution& distributi
   for (std::int32_t i = 0; i < count; ++i) total += weight(i);
   std::int32_t kept = 0;
   double sum = 0.0;
-  const double mass = static_cast<double>(row.top_p) * total;
+  const double mass = static_cast<double>(by.top_p) * total;
   while (kept < count && (kept == 0 || sum < mass) &&
-         weight(kept) >= static_cast<double>(row.min_p)) {
+         weight(kept) >= static_cast<double>(by.min_p)) {
     sum += weight(kept++);
   }
-  const std::int32_t place = walk(kept, uniform_draw(row.seed, row.draw) * sum, weight);
+  const std::int32_t place = walk(kept, uniform_draw(by.seed, row.draw) * sum, weight);
   return scratch.candidates[static_cast<std::size_t>(place)].token;
 }
 
-void set_logprobs(const SampleRow& row, std::span<const float> raw, float largest,
-                  const Scratch& scratch, SampledToken& out) {
+void set_logprobs(int wanted, std::span<const float> raw, float largest, const Scratch& scratch,
+                  SampledToken& out) {
   const double sum = scratch.weigh_logits({.logits = raw.data(),
                                            .count = static_cast<std::int32_t>(raw.size()),
                                            .largest = largest,
@@ -210,43 +218,43 @@ void set_logprobs(const SampleRow& row, std::span<const float> raw, float larges
     return static_cast<float>(static_cast<double>(logit) - log_sum);
   };
   out.logprob = logprob(raw[static_cast<std::size_t>(index(out.token))]);
-  out.alternatives = select_likeliest(raw, std::min(row.logprobs, static_cast<int>(raw.size())),
-                                      scratch.candidates);
-  for (std::size_t i = 0; i < static_cast<std::size_t>(out.alternatives); ++i) {
-    const Candidate& each = scratch.candidates[i];
-    out.likeliest[i] = {TokenId{each.token}, logprob(each.logit)};
+  const auto count = static_cast<std::size_t>(select_likeliest(raw, wanted, scratch.candidates));
+  for (const Candidate& each : scratch.candidates.first(count)) {
+    out.top.push_back({TokenId{each.token}, logprob(each.logit)});
   }
 }
 
 SampledToken sample_row(const SampleRow& row, std::span<const float> raw, const Scratch& scratch) {
-  SampledToken out;
+  const SamplingNumbers& by = *row.params;
+  const SampledToken nothing = {.token = TokenId{-1}, .finite = false};
   const LargestLogit of_raw = scratch.largest_logit(raw.data(), static_cast<int>(raw.size()));
-  if (!of_raw.is_number || std::isinf(of_raw.value)) {
-    out.outcome = SampleOutcome::not_a_number;
-    return out;
-  }
+  if (!of_raw.is_number || std::isinf(of_raw.value)) return nothing;
   LargestLogit best = of_raw;
   std::span<const float> logits = raw;
+  const bool drops = by.top_n_sigma > 0.0F && by.temperature >= temperature_min;
+  if (drops || has_adjustments(row)) std::ranges::copy(raw, scratch.logits.begin());
   if (has_adjustments(row)) {
-    std::copy(raw.begin(), raw.end(), scratch.logits.begin());
     adjust_logits(row, scratch.logits, scratch.counts);
     logits = scratch.logits;
     best = scratch.largest_logit(logits.data(), static_cast<int>(logits.size()));
-    if (!best.is_number || std::isinf(best.value)) {
-      const bool none_left = best.is_number && best.value < 0.0F;
-      out.outcome = none_left ? SampleOutcome::all_banned : SampleOutcome::not_a_number;
-      return out;
+    if (!best.is_number || std::isinf(best.value)) return nothing;
+  }
+  if (drops) {
+    const float least = least_logit(logits, best.value, by.top_n_sigma);
+    for (float& logit : scratch.logits) {
+      if (logit < least) logit = -std::numeric_limits<float>::infinity();
     }
+    logits = scratch.logits;
   }
   std::int32_t token = best.index;
-  if (row.temperature >= temperature_min) {
-    const Distribution distribution{logits, best.value, 1.0F / row.temperature};
-    const bool best_only = row.top_k > 0 && row.top_k < std::ssize(logits);
+  if (by.temperature >= temperature_min) {
+    const Distribution distribution{logits, best.value, 1.0F / by.temperature};
+    const bool best_only = by.top_k > 0 && by.top_k < std::ssize(logits);
     token = best_only ? draw_from_best(row, distribution, scratch)
                       : draw_by_id(row, distribution, scratch);
   }
-  out.token = TokenId{token};
-  if (row.logprobs >= 0) set_logprobs(row, raw, of_raw.value, scratch, out);
+  SampledToken out = {.token = TokenId{token}};
+  if (by.logprobs >= 0) set_logprobs(by.logprobs, raw, of_raw.value, scratch, out);
   return out;
 }
 

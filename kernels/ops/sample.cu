@@ -2,6 +2,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/reduce.h"
@@ -43,7 +44,9 @@ struct LogitRow {
   float* logits;
   int count;
   float largest = 0.0F, inverse_temperature = 1.0F;
+  float least = -std::numeric_limits<float>::max();  ///< what is below is out
 
+  __device__ bool is_out(float logit) const { return logit < least; }
   __device__ float weight(float logit) const {
     return expf((logit - largest) * inverse_temperature);
   }
@@ -143,6 +146,17 @@ __device__ __forceinline__ Mass block_total(SampleShared& shared, Mass value) {
   return total;
 }
 
+/// Of any values, in pairs of a warp, then of warps one after the other.
+__device__ __forceinline__ double block_total(SampleShared& shared, double value) {
+  for (int bits = warp_size / 2; bits > 0; bits /= 2) value += shuffle_xor(value, bits);
+  sync_block();
+  if (sample_lane() == 0) shared.masses[sample_warp()] = std::bit_cast<Mass>(value);
+  sync_block();
+  double total = 0.0;
+  for (int w = 0; w < sample_warps; ++w) total += std::bit_cast<double>(shared.masses[w]);
+  return total;
+}
+
 /// Calls body(id, logit) for every logit of begin .. end-1, distributed to `threads` threads of
 /// which this is number `thread`. Several loads are on their way before the first body.
 template <typename Body>
@@ -178,7 +192,7 @@ __device__ __forceinline__ void each_in_turns(const LogitRow& row, int part, int
 struct Largest {
   float value;
   int id;
-  SampleOutcome outcome;
+  bool is_finite;
 };
 
 /// The rank of the first of the largest of logits begin .. end-1, and its id; 0 where one is NaN.
@@ -204,14 +218,10 @@ __device__ __forceinline__ Mass find_first(SampleShared& shared, const LogitRow&
   return best;
 }
 
-/// What find_first found in a whole row; `none`: what it means where all are minus infinity.
-__device__ __forceinline__ Largest largest_of(Mass first, SampleOutcome none) {
-  if (first == 0) return {NAN, -1, SampleOutcome::not_a_number};
-  const float value = logit_of_key(static_cast<unsigned>(first >> 32));
-  const SampleOutcome outcome = !std::isinf(value) ? SampleOutcome::chosen
-                                : value < 0.0F     ? none
-                                                   : SampleOutcome::not_a_number;
-  return {value, static_cast<int>(first & 0xffffffffU), outcome};
+/// What find_first found in a whole row.
+__device__ __forceinline__ Largest largest_of(Mass first) {
+  const float value = first == 0 ? NAN : logit_of_key(static_cast<unsigned>(first >> 32));
+  return {value, static_cast<int>(first & 0xffffffffU), std::isfinite(value)};
 }
 
 /// The bin in which the running count (or mass) reaches `need`, which is at least 1 and at most the
@@ -332,14 +342,14 @@ __device__ __forceinline__ void collect(SampleShared& shared, const LogitRow& ro
   sync_block();
   if (!fits) return;
   each_logit(row, [&](int id, float logit) {
-    if (logit == -INFINITY || row.bin(logit) > through) return;
+    if (row.is_out(logit) || row.bin(logit) > through) return;
     shared.candidates[atomic_add(&shared.taken[0], 1)] = {logit, id};
   });
   sync_block();
 }
 
 /// Counts and masses by distance from the largest, of the logits of block `part` of `parts`,
-/// as each_in_turns has them; what is minus infinity is nowhere. Returns the sums of both. What
+/// as each_in_turns has them; what is out is nowhere. Returns the sums of both. What
 /// was collected before is forgotten.
 __device__ __forceinline__ Sums count_distances(SampleShared& shared, const LogitRow& row,
                                                 int part = 0, int parts = 1) {
@@ -348,7 +358,7 @@ __device__ __forceinline__ Sums count_distances(SampleShared& shared, const Logi
   histogram.clear();
   Mass alive = 0, mass = 0;
   each_in_turns(row, part, parts, [&](int, float logit) {
-    if (logit == -INFINITY) return;
+    if (row.is_out(logit)) return;
     ++alive;
     const int bin = row.bin(logit);
     if (bin == sample_bins - 1) return;  // far too many to count one by one
@@ -394,7 +404,7 @@ __device__ __forceinline__ Place find_place(SampleShared& shared, const LogitRow
     const int shift = level == 0 ? 21 : level == 1 ? 10 : 0, bits = level == 2 ? 10 : 11;
     shared.by_key.clear();
     each_candidate(shared, row, [&](int, float logit) {
-      if (logit == -INFINITY || row.bin(logit) != near.bin) return;
+      if (row.is_out(logit) || row.bin(logit) != near.bin) return;
       const unsigned own = rank_key(logit);
       if (level > 0 && own >> (shift + bits) != key) return;
       shared.by_key.add(static_cast<int>(own >> shift & ((1U << bits) - 1)), row.mass(logit));
@@ -476,12 +486,11 @@ __device__ __forceinline__ void adjust(const SampleJob& job, float* logits, int 
     float logit = logits[own.token];
     job.saved[i] = logit;
     if (own.is_penalized) {
-      logit = logit > 0.0F ? logit / job.repetition_penalty
-                           : product_rounded(logit, job.repetition_penalty);
+      logit = logit > 0.0F ? logit / job.by.repetition_penalty
+                           : product_rounded(logit, job.by.repetition_penalty);
       logit -= own.penalty;
     }
-    for (int j = 0; j < own.biases; ++j) logit += job.biases[own.first_bias + j];
-    logits[own.token] = own.is_banned ? -INFINITY : logit;
+    logits[own.token] = own.is_banned ? -INFINITY : logit + own.bias;
   }
   sync_block();
 }
@@ -523,10 +532,10 @@ __device__ double find_logprobs(SampleShared& shared, const LogitRow& row, int w
       std::size_t rank = 0;
       for (int i = 0; i < count; ++i) rank += shared.list[i] < shared.list[own] ? 1 : 0;
       const auto id = static_cast<int>(shared.list[own] & 0xffffffffU);
-      out.likeliest[rank] = {TokenId{id}, logprob_of(row.logits[id], log_sum)};
+      out.top.tokens[rank] = {TokenId{id}, logprob_of(row.logits[id], log_sum)};
     }
   }
-  if (threadIdx.x == 0) out.alternatives = count;
+  if (threadIdx.x == 0) out.top.count = count;
   sync_block();  // all have read the logits, which may change now
   return log_sum;
 }
@@ -545,12 +554,12 @@ __device__ Cut cut_row(SampleShared& shared, const LogitRow& row, const SampleJo
                        const Sums& all, Mass& kept) {
   kept = all.mass;
   Place last{.key = 0xffffffffU, .wanted = 1, .equals = 1, .each = 0, .before = {}};
-  if (job.top_k > 0 && static_cast<Mass>(job.top_k) < all.count) {
-    last = find_place(shared, row, false, static_cast<Mass>(job.top_k));
+  if (job.by.top_k > 0 && static_cast<Mass>(job.by.top_k) < all.count) {
+    last = find_place(shared, row, false, static_cast<Mass>(job.by.top_k));
     kept = last.before.mass + last.wanted * last.each;
   }
-  if (job.top_p < 1.0F) {
-    last = find_place(shared, row, true, part_of(static_cast<double>(job.top_p), kept, true));
+  if (job.by.top_p < 1.0F) {
+    last = find_place(shared, row, true, part_of(static_cast<double>(job.by.top_p), kept, true));
     kept = last.before.mass + last.wanted * last.each;
   }
   return cut_at(shared, row, last);
@@ -568,7 +577,7 @@ __device__ void leave_likeliest(SampleShared& shared, const LogitRow& row, Sampl
   if (threadIdx.x == 0) shared.taken[0] = 0;
   sync_block();
   each_in_turns(row, part, parts, [&](int id, float logit) {
-    if (logit == -INFINITY || row.bin(logit) > through) return;
+    if (row.is_out(logit) || row.bin(logit) > through) return;
     room[part * room_each + atomic_add(&shared.taken[0], 1)] = {logit, id};
   });
   sync_block();
@@ -629,20 +638,40 @@ __device__ int draw_of_cut(SampleShared& shared, const LogitRow& row, const Samp
   Mass kept = 0;
   const Cut cut = cut_row(shared, row, job, all, kept);
   const auto mass_of = [&](int id, float logit) {
-    if (!cut.has(rank_key(logit), id) || row.weight(logit) < job.min_p) return Mass{0};
-    return row.mass(logit);
+    const bool is_in = !row.is_out(logit) && cut.has(rank_key(logit), id);
+    return is_in && row.weight(logit) >= job.by.min_p ? row.mass(logit) : Mass{0};
   };
-  if (job.min_p > 0.0F) {
+  if (job.by.min_p > 0.0F) {
     Mass own = 0;
     each_candidate(shared, row, [&](int id, float logit) { own += mass_of(id, logit); });
     kept = block_total(shared, own);
   }
   const Mass need = part_of(job.draw, kept, false);
-  if (job.top_k > 0 && job.top_k < row.count) {
+  if (job.by.top_k > 0 && job.by.top_k < row.count) {
     return find_last(shared, row, find_place(shared, row, true, need));
   }
   if (shared.held[0].through < 0) return find_id(shared, row, need, mass_of);
   return find_candidate(shared, row, need, mass_of);
+}
+
+/// As in the plain loop, to the bit, by each block of the row: that takes no longer than by one.
+__device__ float least_logit(SampleShared& shared, const LogitRow& row, float sigmas) {
+  static_assert(sample_threads == 512 && warp_size == 32, "as the plain loop adds");
+  double sum = 0.0, squares = 0.0;
+  Mass own = 0;
+  each_logit(row, [&](int, float logit) {
+    if (logit == -INFINITY) return;
+    const double below = static_cast<double>(row.largest - logit);
+    sum += below;
+    squares += below * below;
+    ++own;
+  });
+  const auto count = static_cast<double>(block_total(shared, own));
+  const double mean = block_total(shared, sum) / count;
+  const double variance = fma(-mean, mean, block_total(shared, squares) / count);
+  const double deviation = variance > 0.0 ? sqrt(variance) : 0.0;
+  return static_cast<float>(
+      fma(-static_cast<double>(sigmas), deviation, static_cast<double>(row.largest)));
 }
 
 /// True in the last of the row's blocks, which gets the token.
@@ -650,7 +679,7 @@ __device__ bool draw_together(const Params& p, SampleShared& shared, const Logit
                               const SampleJob& job, int& token) {
   const int part = part_index(), parts = part_count();
   SampleParts& found = p.tables.parts[blockIdx.x];
-  if ((job.top_k > 0 && job.top_k < row.count) || job.top_p < 1.0F) {
+  if ((job.by.top_k > 0 && job.by.top_k < row.count) || job.by.top_p < 1.0F) {
     Sums all;
     if (parts == 1) {
       all = count_distances(shared, row);
@@ -665,7 +694,8 @@ __device__ bool draw_together(const Params& p, SampleShared& shared, const Logit
     return true;
   }
   const auto mass_of = [&](int, float logit) {
-    return row.weight(logit) < job.min_p ? Mass{0} : row.mass(logit);
+    const bool is_in = !row.is_out(logit) && row.weight(logit) >= job.by.min_p;
+    return is_in ? row.mass(logit) : Mass{0};
   };
   Mass own = 0;
   each_logit(row, part_begin(row, part), part_begin(row, part + 1), static_cast<int>(threadIdx.x),
@@ -682,26 +712,25 @@ __device__ bool draw_together(const Params& p, SampleShared& shared, const Logit
   return true;
 }
 
-__device__ void answer(const Params& p, SampleOutcome outcome, int token) {
+/// `token` is -1 where none could be chosen.
+__device__ void answer(const Params& p, int token) {
   if (threadIdx.x != 0) return;
   SampledToken& out = p.tables.out[blockIdx.x];
-  out.outcome = outcome;
+  out.finite = token >= 0;
   out.token = TokenId{token};
-  if (p.tables.tokens == nullptr) return;
-  p.tables.tokens[blockIdx.x] =
-      outcome == SampleOutcome::chosen ? token : -static_cast<int>(outcome);
+  if (p.tables.tokens != nullptr) p.tables.tokens[blockIdx.x] = token;
 }
 
 /// The row's logits are as they were after this.
-__device__ void finish(const Params& p, const SampleJob& job, const LogitRow& row,
-                       SampleOutcome outcome, int token, double log_sum) {
+__device__ void finish(const Params& p, const SampleJob& job, const LogitRow& row, int token,
+                       double log_sum) {
   restore(job, row.logits);
-  answer(p, outcome, outcome == SampleOutcome::chosen ? token : -1);
+  answer(p, token);
   if (threadIdx.x != 0) return;
   SampledToken& out = p.tables.out[blockIdx.x];
-  if (outcome != SampleOutcome::chosen) {
-    out.alternatives = 0;
-  } else if (job.logprobs >= 0) {
+  if (token < 0) {
+    out.top.count = 0;
+  } else if (job.by.logprobs >= 0) {
     out.logprob = logprob_of(row.logits[token], log_sum);
   }
 }
@@ -739,7 +768,7 @@ __global__ void __launch_bounds__(sample_threads, 1) sample_first_kernel(const P
   wait_for_previous_kernel();
   const SampleJob job = p.tables.jobs[blockIdx.x];
   if (!job.is_wanted) {
-    if (part_index() == 0) answer(p, SampleOutcome::chosen, 0);
+    if (part_index() == 0) answer(p, 0);
     return;
   }
   SampledToken& out = p.tables.out[blockIdx.x];
@@ -748,27 +777,27 @@ __global__ void __launch_bounds__(sample_threads, 1) sample_first_kernel(const P
   if (!find_first_together(p, shared, job, row, first, adjusted)) return;
   if (threadIdx.x == 0) {
     out.logprob = 0.0F;
-    out.alternatives = 0;
+    out.top.count = 0;
   }
-  Largest best = largest_of(first, SampleOutcome::not_a_number);
+  Largest best = largest_of(first);
   double log_sum = 0.0;
-  if (best.outcome == SampleOutcome::chosen) {
+  if (best.is_finite) {
     row.largest = best.value;
-    if (job.logprobs >= 0) {
+    if (job.by.logprobs >= 0) {
       restore(job, row.logits);
-      log_sum = find_logprobs(shared, row, job.logprobs, out);
+      log_sum = find_logprobs(shared, row, job.by.logprobs, out);
       adjust(job, row.logits, 0, row.count);
     }
-    if (job.adjustments > 0) best = largest_of(adjusted, SampleOutcome::all_banned);
+    if (job.adjustments > 0) best = largest_of(adjusted);
   }
-  const bool is_drawn = best.outcome == SampleOutcome::chosen && job.temperature >= temperature_min;
+  const bool is_drawn = best.is_finite && job.by.temperature >= temperature_min;
   if (threadIdx.x == 0) {
     SampleParts& found = p.tables.parts[blockIdx.x];
     found.is_drawn = is_drawn;
     found.largest = best.value;
     found.log_sum = log_sum;
   }
-  if (!is_drawn) finish(p, job, row, best.outcome, best.id, log_sum);
+  if (!is_drawn) finish(p, job, row, best.is_finite ? best.id : -1, log_sum);
 }
 
 /// The blocks of a row weigh a part of it each; the last one draws. Weights are f32, cut off at
@@ -782,13 +811,14 @@ __global__ void __launch_bounds__(sample_threads, 1) sample_draw_kernel(const Pa
   const SampleJob job = p.tables.jobs[blockIdx.x];
   const SampleParts& found = p.tables.parts[blockIdx.x];
   if (!job.is_wanted || !found.is_drawn) return;
-  const LogitRow row{.logits = p.logits + blockIdx.x * p.stride,
-                     .count = p.vocab_used,
-                     .largest = found.largest,
-                     .inverse_temperature = job.inverse_temperature};
+  LogitRow row{.logits = p.logits + blockIdx.x * p.stride,
+               .count = p.vocab_used,
+               .largest = found.largest,
+               .inverse_temperature = 1.0F / job.by.temperature};
+  if (job.by.top_n_sigma > 0.0F) row.least = least_logit(shared, row, job.by.top_n_sigma);
   int token = 0;
   if (!draw_together(p, shared, row, job, token)) return;
-  finish(p, job, row, SampleOutcome::chosen, token, found.log_sum);
+  finish(p, job, row, token, found.log_sum);
 }
 
 }  // namespace

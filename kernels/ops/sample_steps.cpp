@@ -12,6 +12,7 @@ namespace {
 void apply_penalties(const SampleRow& row, std::span<float> logits,
                      std::span<std::int32_t> counts) {
   constexpr std::int32_t done = -1;
+  const SamplingNumbers& by = *row.params;
   const auto at = [](TokenId token) { return static_cast<std::size_t>(index(token)); };
   for (const TokenId token : row.history) counts[at(token)] = 0;
   for (const TokenId token : row.history.subspan(static_cast<std::size_t>(row.prompt_tokens))) {
@@ -21,9 +22,9 @@ void apply_penalties(const SampleRow& row, std::span<float> logits,
     std::int32_t& count = counts[at(token)];
     if (count == done) continue;
     float& logit = logits[at(token)];
-    logit = logit > 0.0F ? logit / row.repetition_penalty : logit * row.repetition_penalty;
+    logit = logit > 0.0F ? logit / by.repetition_penalty : logit * by.repetition_penalty;
     if (count > 0) {
-      logit -= row.frequency_penalty * static_cast<float>(count) + row.presence_penalty;
+      logit -= by.frequency_penalty * static_cast<float>(count) + by.presence_penalty;
     }
     count = done;
   }
@@ -31,21 +32,18 @@ void apply_penalties(const SampleRow& row, std::span<float> logits,
 
 }  // namespace
 
-bool has_penalties(const SampleRow& row) {
-  return row.repetition_penalty != 1.0F || row.frequency_penalty != 0.0F ||
-         row.presence_penalty != 0.0F;
-}
-
 bool has_adjustments(const SampleRow& row) {
-  return !row.banned.empty() || !row.bias.empty() || (has_penalties(row) && !row.history.empty());
+  const SamplingParams& params = *row.params;
+  return !params.banned.empty() || !params.bias.empty() ||
+         (has_penalties(params) && !row.history.empty());
 }
 
 void adjust_logits(const SampleRow& row, std::span<float> logits, std::span<std::int32_t> counts) {
-  if (has_penalties(row)) apply_penalties(row, logits, counts);
-  for (const LogitBias& bias : row.bias) {
+  if (has_penalties(*row.params)) apply_penalties(row, logits, counts);
+  for (const LogitBias& bias : row.params->bias) {
     logits[static_cast<std::size_t>(index(bias.token))] += bias.bias;
   }
-  for (const TokenId token : row.banned) {
+  for (const TokenId token : row.params->banned) {
     logits[static_cast<std::size_t>(index(token))] = -std::numeric_limits<float>::infinity();
   }
 }

@@ -34,9 +34,6 @@ constexpr double uniform_draw(std::uint64_t seed, std::uint64_t draw) {
   return static_cast<double>(bits) * 0x1p-53;
 }
 
-/// True where the history matters.
-bool has_penalties(const SampleRow& row);
-
 /// True where a row's logits are not sampled as they are.
 bool has_adjustments(const SampleRow& row);
 

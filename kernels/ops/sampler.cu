@@ -80,59 +80,36 @@ void Sampler::add_penalties(const SampleRow& row) {
   for (std::size_t i = 0; i < generated_.size(); ++i) {
     if (generated_[i] == 0) continue;
     adjustments_[row_begin_ + i].penalty =
-        row.frequency_penalty * static_cast<float>(generated_[i]) + row.presence_penalty;
-  }
-}
-
-/// A token's biases are contiguous, in the order of the row.
-void Sampler::add_biases(const SampleRow& row) {
-  for (const LogitBias& bias : row.bias) ++adjustment_of(bias.token).biases;
-  auto end = static_cast<std::int32_t>(biases_.size());
-  for (std::size_t i = row_begin_; i < adjustments_.size(); ++i) {
-    adjustments_[i].first_bias = end;
-    end += adjustments_[i].biases;
-    adjustments_[i].biases = 0;
-  }
-  biases_.resize(static_cast<std::size_t>(end));
-  for (const LogitBias& bias : row.bias) {
-    TokenAdjustment& own = adjustment_of(bias.token);
-    biases_[static_cast<std::size_t>(own.first_bias + own.biases++)] = bias.bias;
+        row.params->frequency_penalty * static_cast<float>(generated_[i]) +
+        row.params->presence_penalty;
   }
 }
 
 void Sampler::add(const SampleRow& row) {
+  const SamplingParams& params = *row.params;
   row_begin_ = adjustments_.size();
   generated_.clear();
-  if (has_penalties(row)) add_penalties(row);
-  add_biases(row);
-  for (const TokenId token : row.banned) adjustment_of(token).is_banned = true;
+  if (has_penalties(params)) add_penalties(row);
+  for (const LogitBias& bias : params.bias) adjustment_of(bias.token).bias = bias.bias;
+  for (const TokenId token : params.banned) adjustment_of(token).is_banned = true;
   for (std::size_t i = row_begin_; i < adjustments_.size(); ++i) {
     place_of_[static_cast<std::size_t>(adjustments_[i].token)] = -1;
   }
-  wants_logprobs_ = wants_logprobs_ || row.logprobs >= 0;
-  jobs_.push_back({.temperature = row.temperature,
-                   .inverse_temperature = 1.0F / row.temperature,
-                   .top_p = row.top_p,
-                   .min_p = row.min_p,
-                   .repetition_penalty = row.repetition_penalty,
-                   .top_k = row.top_k,
-                   .logprobs = row.logprobs,
+  wants_logprobs_ = wants_logprobs_ || params.logprobs >= 0;
+  jobs_.push_back({.by = params,
                    .adjustments = static_cast<std::int32_t>(adjustments_.size() - row_begin_),
                    .adjustment = nullptr,
-                   .biases = nullptr,
                    .saved = nullptr,
-                   .draw = uniform_draw(row.seed, row.draw),
+                   .draw = uniform_draw(params.seed, row.draw),
                    .is_wanted = true});
 }
 
 /// After the jobs, which need their addresses.
 void Sampler::stage_adjustments() {
   const TokenAdjustment* adjustment = stage_table(staging_, adjustments_);
-  const float* const biases = stage_table(staging_, biases_);
   float* saved = staging_.take<float>(std::ssize(adjustments_)).device;
   for (SampleJob& job : jobs_) {
     job.adjustment = adjustment;
-    job.biases = biases;
     job.saved = saved;
     adjustment += job.adjustments;
     saved += job.adjustments;
@@ -144,7 +121,6 @@ void Sampler::stage(std::span<const SampleRow> rows, std::int64_t count, std::in
   require(std::ssize(rows) <= count && count <= rows_max_, "sampler: a round of at most rows_max");
   jobs_.clear();
   adjustments_.clear();
-  biases_.clear();
   wants_logprobs_ = false;
   place_of_.resize(std::max(place_of_.size(), static_cast<std::size_t>(vocab_used)), -1);
   for (const SampleRow& row : rows) add(row);
@@ -198,8 +174,7 @@ std::span<const SampledToken> Sampler::answers() {
   if (!asked.whole.empty()) return asked.whole;
   answers_.clear();
   for (const std::int32_t id : asked.ids) {
-    const auto outcome = static_cast<SampleOutcome>(id < 0 ? -id : 0);
-    answers_.push_back({.outcome = outcome, .token = TokenId{id < 0 ? -1 : id}});
+    answers_.push_back({.token = TokenId{id}, .finite = id >= 0});
   }
   return answers_;
 }

@@ -17,25 +17,21 @@ namespace hyb::kernels::cuda {
 /// What adjust_logits does to one token of a row, in its order.
 struct TokenAdjustment {
   std::int32_t token;
-  std::int32_t biases = 0;  ///< how many, from first_bias on, one after the other
-  std::int32_t first_bias = 0;
   bool is_penalized = false;  ///< by the repetition penalty, then by `penalty`
   bool is_banned = false;
   float penalty = 0.0F;  ///< frequency and presence: subtracted where the token was generated
+  float bias = 0.0F;
 };
 
 /// The parameters of one row, with the addresses of its own tables: a recorded launch reads them
 /// again at every replay.
 struct SampleJob {
-  float temperature, inverse_temperature, top_p, min_p, repetition_penalty;
-  std::int32_t top_k;  ///< 0: off
-  std::int32_t logprobs;
+  SamplingNumbers by;
   std::int32_t adjustments;
   const TokenAdjustment* adjustment;
-  const float* biases;  ///< of all rows: TokenAdjustment::first_bias counts from here
-  float* saved;         ///< room for a logit per adjustment
-  double draw;          ///< uniform in [0, 1)
-  bool is_wanted;       ///< false: nothing is drawn, the token is 0
+  float* saved;    ///< room for a logit per adjustment
+  double draw;     ///< uniform in [0, 1)
+  bool is_wanted;  ///< false: nothing is drawn, the token is 0
 };
 
 struct SampleCandidate {
@@ -100,7 +96,6 @@ class Sampler final : public DeviceSampler {
   void reserve(std::int64_t rows);
   void add(const SampleRow& row);
   void add_penalties(const SampleRow& row);
-  void add_biases(const SampleRow& row);
   /// The row's one adjustment of this token.
   TokenAdjustment& adjustment_of(TokenId token);
   void stage_adjustments();
@@ -127,7 +122,6 @@ class Sampler final : public DeviceSampler {
   std::vector<SampledToken> answers_;
   std::vector<SampleJob> jobs_;
   std::vector<TokenAdjustment> adjustments_;
-  std::vector<float> biases_;
   std::vector<std::int32_t> place_of_;   ///< of a token among the row's adjustments, -1: none
   std::vector<std::int32_t> generated_;  ///< by adjustment of the row
   std::size_t row_begin_ = 0;            ///< the row's first adjustment

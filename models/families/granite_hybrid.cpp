@@ -1,6 +1,5 @@
 // Granite 4.0 H: Mamba-2 layers and a few attention layers without positions (or with rope), a
 // feed-forward in every layer, and a constant factor wherever one is possible.
-#include <fmt/format.h>
 
 #include "core/io/file.h"
 #include "models/families/common.h"

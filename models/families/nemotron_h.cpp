@@ -2,8 +2,6 @@
 // positions, relu^2 feed-forward or MoE), each after one norm.
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "core/io/file.h"
 #include "models/families.h"
 #include "models/families/common.h"

@@ -156,8 +156,8 @@ void Attention::write_keys(const AttentionWeights& weights, const PartMemory& me
 }
 
 std::size_t Attention::scratch_bytes(const StepSetting& setting) const {
-  return Scratch::space(setting.activation, setting.limits.tokens, projection()) +
-         Scratch::space(setting.activation, setting.limits.tokens, inner());
+  return Scratch::space(setting.activation, setting.limits.step_tokens, projection()) +
+         Scratch::space(setting.activation, setting.limits.step_tokens, inner());
 }
 
 /// Lets threads, or CTAs of a card, share the keys of long sequences.

@@ -244,7 +244,7 @@ PartText DeltaNet::text() const {
 }
 
 std::size_t DeltaNet::scratch_bytes(const StepSetting& setting) const {
-  const std::int64_t tokens = setting.limits.tokens, ring_rows = setting.limits.ring_rows;
+  const std::int64_t tokens = setting.limits.step_tokens, ring_rows = setting.limits.ring_rows;
   return Scratch::space(setting.activation, tokens, padded_inputs(*this)) +
          Scratch::space(setting.activation, tokens, conv_dim()) +
          Scratch::space(setting.activation, tokens, values()) +
@@ -254,7 +254,7 @@ std::size_t DeltaNet::scratch_bytes(const StepSetting& setting) const {
 }
 
 std::size_t DeltaNet::workspace_bytes(const StepSetting& setting) const {
-  return kernels::delta_rule_workspace_bytes(setting.device, setting.limits.tokens,
+  return kernels::delta_rule_workspace_bytes(setting.device, setting.limits.step_tokens,
                                              setting.limits.spans, value_heads);
 }
 

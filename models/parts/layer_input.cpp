@@ -19,7 +19,7 @@ PartText LayerInput::text() const {
 }
 
 std::size_t LayerInput::scratch_bytes(const StepSetting& setting) const {
-  return Scratch::space(setting.activation, setting.limits.tokens, width);
+  return Scratch::space(setting.activation, setting.limits.step_tokens, width);
 }
 
 void LayerInput::run(const LayerInputWeights& weights, const PartMemory&,

@@ -49,8 +49,8 @@ PartText Mlp::text() const {
 }
 
 std::size_t Mlp::scratch_bytes(const StepSetting& setting) const {
-  return Scratch::space(setting.activation, setting.limits.tokens, product_columns(*this)) +
-         Scratch::space(setting.activation, setting.limits.tokens, hidden);
+  return Scratch::space(setting.activation, setting.limits.step_tokens, product_columns(*this)) +
+         Scratch::space(setting.activation, setting.limits.step_tokens, hidden);
 }
 
 void Mlp::run(const MlpWeights& weights, const PartMemory&, const PartCall& call) const {

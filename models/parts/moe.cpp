@@ -43,7 +43,7 @@ void pack_experts(const Moe& part, WeightVisitor& visitor, std::int64_t width,
 }
 
 kernels::MoeShape shape_of(const Moe& part, const StepSetting& setting) {
-  return {.tokens = setting.limits.tokens,
+  return {.tokens = setting.limits.step_tokens,
           .active = part.active,
           .experts = part.experts,
           .hidden = setting.width,
@@ -133,7 +133,8 @@ PartText Moe::text() const {
 
 /// All else is in the workspace.
 std::size_t Moe::scratch_bytes(const StepSetting& setting) const {
-  return router_norm ? Scratch::space(setting.activation, setting.limits.tokens, setting.width) : 0;
+  return router_norm ? Scratch::space(setting.activation, setting.limits.step_tokens, setting.width)
+                     : 0;
 }
 
 std::size_t Moe::workspace_bytes(const StepSetting& setting) const {

@@ -89,7 +89,7 @@ struct PartText {
 };
 
 struct StepLimits {
-  std::int64_t tokens;         ///< most tokens of a step
+  std::int64_t step_tokens;    ///< most tokens of a step
   std::int64_t spans;          ///< most spans of a step
   std::int64_t rows;           ///< most rows of logits
   std::int64_t positions;      ///< most tokens of a sequence

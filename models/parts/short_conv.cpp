@@ -84,7 +84,7 @@ PartText ShortConv::text() const {
 }
 
 std::size_t ShortConv::scratch_bytes(const StepSetting& setting) const {
-  const std::int64_t tokens = setting.limits.tokens, ring_rows = setting.limits.ring_rows;
+  const std::int64_t tokens = setting.limits.step_tokens, ring_rows = setting.limits.ring_rows;
   return Scratch::space(setting.activation, tokens, 3 * std::int64_t{channels}) +
          Scratch::space(setting.activation, tokens, channels) +
          Scratch::space(setting.activation, ring_rows, 3 * std::int64_t{channels}) +

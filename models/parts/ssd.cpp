@@ -178,7 +178,7 @@ PartText Ssd::text() const {
 }
 
 std::size_t Ssd::scratch_bytes(const StepSetting& setting) const {
-  const std::int64_t tokens = setting.limits.tokens, ring_rows = setting.limits.ring_rows;
+  const std::int64_t tokens = setting.limits.step_tokens, ring_rows = setting.limits.ring_rows;
   return Scratch::space(setting.activation, tokens, projection()) +
          Scratch::space(setting.activation, tokens, conv_dim()) +
          Scratch::space(setting.activation, tokens, inner()) +

@@ -4,8 +4,8 @@
 
 #include <limits>
 
-#include "app/options.h"
 #include "app/prompt.h"
+#include "app/sampling_options.h"
 #include "app/session.h"
 #include "tests/support/error_text.h"
 

@@ -7,8 +7,9 @@
 
 #include "app/batch/request_maker.h"
 #include "app/options.h"
+#include "app/run_settings.h"
+#include "app/sampling_options.h"
 #include "core/base/error.h"
-#include "tests/app/chat/chat_texts.h"
 #include "tests/support/error_text.h"
 
 namespace options_test {
@@ -67,6 +68,101 @@ TEST_SUITE("app/options") {
     }
   }
 
+  TEST_CASE("words and values of every table name each other") {
+    const auto check = [](const auto& words) {
+      for (const auto& one : words) {
+        CAPTURE(one.word);
+        CHECK(word_of(words, one.value) == one.word);
+        CHECK(value_of(words, one.word).value() == one.value);
+      }
+      CHECK_FALSE(value_of(words, "").has_value());
+    };
+    check(words::on_off);
+    check(words::device);
+    check(words::dtype);
+    check(words::kv_dtype);
+    check(words::state_dtype);
+    check(words::quantize);
+    check(words::lossless);
+    check(words::snapshots);
+    check(words::eviction);
+    check(words::memory_mode);
+    check(words::spec);
+    check(words::draft_steps);
+    check(words::graphs);
+  }
+
+  TEST_CASE(
+      "an option that takes a word shows its default, and refuses others with what it takes") {
+    CLI::App cli;
+    QuantizeChoice choice = QuantizeChoice::q4;
+    const CLI::Option* const option = add_choice(cli, "--pack", choice, words::quantize, "weights");
+    CHECK(option->get_default_str() == "q4");
+    CHECK(contains(option->get_type_name(), "{none,q8,q4,fp8,mxfp4}"));
+    const auto refused = [&](const std::string& word) {
+      try {
+        cli.parse(std::vector<std::string>{"--pack=" + word});
+        return std::string();
+      } catch (const CLI::ParseError& error) {
+        return std::string(error.what());
+      }
+    };
+    CHECK(contains(refused("int8"), "--pack: int8 not in {none,q8,q4,fp8,mxfp4}"));
+    CHECK(choice == QuantizeChoice::q4);
+    CHECK(refused("mxfp4").empty());
+    CHECK(choice == QuantizeChoice::mxfp4);
+  }
+
+  TEST_CASE("drafts: what --spec, --draft-model and --draft-steps mean together") {
+    ModelOptions options;
+    options.device = kernels::Device::cpu;
+    SpeculationFlags& flags = options.speculation;
+    const auto drafts = [&] { return resolve(options, {}).drafts; };
+    CHECK(drafts().source == DraftSource::automatic);
+    CHECK(drafts().drafts_room == drafts_max);
+    CHECK_FALSE(drafts().may_load_layer);
+    flags.is_heeded = true;
+    CHECK(drafts().may_load_layer);
+    flags.draft_model = "demo";
+    CHECK(drafts().source == DraftSource::draft);
+    CHECK_FALSE(drafts().is_named);
+    CHECK_FALSE(drafts().may_load_layer);
+    flags.source = DraftSource::eagle3;
+    CHECK(drafts().source == DraftSource::eagle3);
+    CHECK(drafts().is_named);
+    const auto refused = [&] { return error_text([&] { drafts(); }); };
+    flags.source = DraftSource::ngram;
+    CHECK(contains(refused(), "--draft-model: with --spec ngram it has nothing to do"));
+    flags.draft_model.clear();
+    flags.source = DraftSource::dflash;
+    CHECK(contains(refused(), "--spec dflash: say which model with --draft-model"));
+    flags.source = DraftSource::off;
+    CHECK(drafts().drafts_room == 0);
+    flags.branches = 2;
+    CHECK(contains(refused(), "say how deep the tree is with --draft-steps"));
+    flags.draft_steps = 3;
+    CHECK(drafts().tree.rows == 8);
+    flags.rows = 3;
+    CHECK(contains(refused(), "--draft-tokens 3: --draft-steps 3 alone takes 4"));
+  }
+
+  TEST_CASE("memory of a machine is bytes once it is resolved, and says how it was given") {
+    ModelOptions options;
+    options.device = kernels::Device::cpu;
+    options.pool_memory = parse_memory("auto");
+    CHECK(resolve(options, {}).memory.bytes > 0);
+    CHECK_FALSE(resolve(options, {}).pool_memory.has_value());
+    options.memory = parse_memory("3GiB");
+    options.pool_memory = parse_memory("1GiB");
+    RunSettings settings = resolve(options, {});
+    CHECK(settings.memory.bytes == std::size_t{3} << 30);
+    CHECK(settings.memory.text == "3GiB");
+    CHECK(settings.pool_memory == std::size_t{1} << 30);
+    settings.set_memory(5);
+    CHECK(settings.memory.kind == MemoryBudget::Kind::bytes);
+    CHECK(settings.memory.text == "5");
+  }
+
   TEST_CASE("a number out of range is refused the same way as an option and in a body") {
     const auto flag_error = [](const std::string& option) {
       CLI::App cli;
@@ -122,6 +218,15 @@ TEST_SUITE("app/options") {
       const std::string body = std::string("{\"") + one.field + "\":" + one.value + "}";
       CHECK(body_error(body).empty() == one.is_good);
     }
+    // Every parameter of the table is a flag and a field of bodies.
+    for (const Parameter& parameter : sampling_parameters) {
+      const std::string name(parameter.name);
+      std::string flag = "--" + name + "=1";
+      std::replace(flag.begin(), flag.end(), '_', '-');
+      CHECK(flag_error(flag).empty());
+      CHECK(body_error("{\"" + name + "\":1}").empty());
+      CHECK(body_error("{\"" + name + "\":\"x\"}").starts_with(name + ": is a "));
+    }
     CHECK(contains(flag_error("--top-p=0"), "--top-p: is above 0 and at most 1, got 0"));
     CHECK(contains(flag_error("-sBe brief"), "a system prompt is --system TEXT"));
   }
@@ -133,8 +238,7 @@ TEST_SUITE("app/options") {
     CHECK(sampling_of({}, config).temperature == 0.7F);
     CHECK(sampling_of({}, config).top_k == 20);
     GenerationOptions flags;
-    flags.temperature = 0.0F;
-    flags.top_k = 5;
+    flags.parameters = {{"temperature", 0.0F}, {"top_k", 5}};
     CHECK(sampling_of(flags, config).temperature == 0.0F);
     CHECK(sampling_of(flags, config).top_k == 5);
     CHECK(sampling_of(flags, config).repetition_penalty == 1.1F);
@@ -167,7 +271,7 @@ TEST_SUITE("app/options") {
     CHECK(sampled(R"("top_k": -1)").empty());
     CHECK(error_of(R"({"temperature": "not read without do_sample"})").empty());
     GenerationOptions flags;
-    flags.temperature = 0.5F;
+    flags.parameters["temperature"] = 0.5F;
     CHECK(error_of(R"({"do_sample": true, "temperature": -1})", flags).empty());
   }
 
@@ -188,35 +292,6 @@ TEST_SUITE("app/options") {
     CHECK(bytes_text(512) == "512 B");
     CHECK(bytes_text(1536) == "1.5 KiB");
     CHECK(bytes_text(std::size_t{3} << 30) == "3.0 GiB");
-  }
-}
-
-TEST_SUITE("app/think_option") {
-  TEST_CASE("no template variable is set unless requested") {
-    CHECK(to_text(think_variables({})) == "{}");
-    CHECK(to_text(think_variables(false)) == R"({"enable_thinking":false,"thinking":false})");
-    CHECK(to_text(think_variables(true)) == R"({"enable_thinking":true,"thinking":true})");
-  }
-
-  TEST_CASE("asking a template for what it does not know is refused") {
-    const Tokenizer tokenizer = fixture_tokenizer();
-    const auto error = [&](const char* family, Think think) {
-      const ChatTemplate chat_template = family_template(family);
-      return error_text([&] { check_think(think, chat_template, tokenizer, "/think"); });
-    };
-    for (const char* family : {"nemotron3", "qwen35"}) {
-      CAPTURE(family);
-      CHECK(error(family, true).empty());
-      CHECK(error(family, false).empty());
-    }
-    for (const char* family : {"chatml", "lfm2", "nemotron2", "harmony"}) {
-      CAPTURE(family);
-      CHECK(error(family, {}).empty());
-      CHECK(error(family, true).starts_with("/think: "));
-      CHECK(contains(error(family, false), "reads neither enable_thinking nor thinking"));
-      CHECK(contains(error(family, false), "/no_think") ==
-            (std::string_view(family) == "nemotron2"));
-    }
   }
 }
 

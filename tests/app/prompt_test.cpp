@@ -8,6 +8,7 @@
 
 #include "app/environment.h"
 #include "app/prompt.h"
+#include "app/template_probe.h"
 #include "core/base/error.h"
 #include "core/base/strings.h"
 #include "core/io/file.h"

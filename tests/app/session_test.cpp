@@ -1,6 +1,7 @@
 #include <string>
 
 #include <doctest/doctest.h>
+#include <CLI/CLI.hpp>
 
 #include "app/lanes.h"
 #include "app/session.h"
@@ -133,7 +134,7 @@ TEST_SUITE("app/memory_plan") {
   TEST_CASE("fixed pools hold the requested sequences") {
     const Shape shape("granite-4.0-h-350m");
     Budget budget(4 * gib);
-    budget.mapping = mapping_of({.mode = "flat"}, kernels::Device::cpu);
+    budget.mapping = mapping_of({.mode = kernels::MapMode::flat}, kernels::Device::cpu);
     for (const std::int32_t sequences : {1, 8}) {
       const MemoryPlan plan =
           plan_memory(shape.plan, shape.geometry, budget, 2000, 2, {.sequences_max = sequences});
@@ -144,8 +145,11 @@ TEST_SUITE("app/memory_plan") {
     }
     CHECK(mapping_of({}, kernels::Device::cpu).mode == kernels::MapMode::remap);
     CHECK(mapping_of({}, kernels::Device::cuda).mode == kernels::MapMode::flip);
-    CHECK(mapping_of({.strict_vmm = true}, kernels::Device::cpu).mode == kernels::MapMode::flip);
-    CHECK_THROWS_AS(mapping_of({.mode = "remap", .strict_vmm = true}, kernels::Device::cpu), Error);
+    CHECK(mapping_of({.mode = {}, .strict_vmm = true}, kernels::Device::cpu).mode ==
+          kernels::MapMode::flip);
+    CHECK_THROWS_AS(
+        mapping_of({.mode = kernels::MapMode::remap, .strict_vmm = true}, kernels::Device::cpu),
+        Error);
   }
 
   TEST_CASE("on a card chunks are as large as its speed asks for and the memory allows") {
@@ -213,20 +217,25 @@ using namespace hyb::testing;
 
 TEST_SUITE("app/tiers") {
   TEST_CASE("sizes and folders that make no sense are refused with what to do") {
-    ModelOptions on_cpu;
-    on_cpu.device = "cpu";
-    check_tiers({}, on_cpu);
-    check_tiers({.disk_tier = "20GB", .disk_tier_folder = "/tmp", .host_tier = ""}, on_cpu);
-    const auto refused = [&](const TierFlags& flags) {
-      return error_text([&] { check_tiers(flags, on_cpu); });
+    const auto refused = [](const TierFlags& flags) {
+      ModelOptions on_cpu;
+      on_cpu.device = kernels::Device::cpu;
+      return error_text([&] { check_tiers(flags, resolve(on_cpu, {})); });
     };
+    CHECK(refused({}).empty());
+    CHECK(refused({.disk_tier = 20'000'000'000, .disk_tier_folder = "/tmp", .host_tier = {}})
+              .empty());
     for (const char* size : {"auto", "80%", "many", "-1GB"}) {
-      CHECK(contains(refused({.disk_tier = size, .disk_tier_folder = "", .host_tier = ""}),
+      CLI::App cli;
+      TierFlags flags;
+      add_tier_options(cli, flags);
+      const auto words = std::string("--disk-tier=") + size;
+      CHECK(contains(error_text([&] { cli.parse(std::vector<std::string>{words}); }),
                      "--disk-tier: '"));
     }
-    CHECK(contains(refused({.disk_tier = "", .disk_tier_folder = "", .host_tier = "8GiB"}),
+    CHECK(contains(refused({.disk_tier = {}, .disk_tier_folder = "", .host_tier = 8U << 20}),
                    "the pools are in the host's memory already"));
-    CHECK(contains(refused({.disk_tier = "", .disk_tier_folder = "/tmp", .host_tier = ""}),
+    CHECK(contains(refused({.disk_tier = {}, .disk_tier_folder = "/tmp", .host_tier = {}}),
                    "there is no --disk-tier"));
   }
 }
@@ -330,30 +339,31 @@ TEST_SUITE("app/idle_memory") {
 
   TEST_CASE("flat pools, and memory of prompts alone, are not given back, which is said") {
     ModelOptions options;
-    options.device = "cpu";
-    CHECK_NOTHROW(check_idle(5.0, options));
-    options.pools.mode = "flat";
-    CHECK_THROWS_AS(check_idle(5.0, options), Error);
-    CHECK_NOTHROW(check_idle(std::nullopt, options));
-    options.pools.mode = "auto";
+    options.device = kernels::Device::cpu;
+    const auto check = [&](std::optional<double> seconds) {
+      check_idle(seconds, resolve(options, {}));
+    };
+    CHECK_NOTHROW(check(5.0));
+    options.pools.mode = kernels::MapMode::flat;
+    CHECK_THROWS_AS(check(5.0), Error);
+    CHECK_NOTHROW(check(std::nullopt));
+    options.pools.mode.reset();
     options.lanes.is_on = true;
-    CHECK_NOTHROW(check_idle(5.0, options));
+    CHECK_NOTHROW(check(5.0));
     options.lanes.prefill_device = "cpu:1";
-    CHECK_THROWS_AS(check_idle(5.0, options), Error);
+    CHECK_THROWS_AS(check(5.0), Error);
   }
 }
 
 namespace {
 
-/// Of bf16 as it is.
-ModelOptions plain_weights() {
+/// Of bf16 as it is, on the CPU.
+ModelOptions plain_weights(const std::string& name) {
   ModelOptions options;
-  options.lossless = "off";
+  options.model = name;
+  options.device = kernels::Device::cpu;
+  options.types.lossless = false;
   return options;
-}
-
-ModelOutline outline(const std::string& name, const ModelOptions& options = plain_weights()) {
-  return outline_of(ModelSource::find(name, {}), options);
 }
 
 }  // namespace
@@ -378,17 +388,16 @@ TEST_SUITE("app/fit") {
          {std::string("demo"), golden + "granite-dense-nope", golden + "granite-moe-nope",
           golden + "granite-mamba-only", golden + "granite-attention-only"}) {
       CAPTURE(name);
-      ModelOptions options = plain_weights();
-      options.model = name;
-      options.memory = "200MiB";
+      ModelOptions options = plain_weights(name);
+      options.memory = parse_memory("200MiB");
       options.context = 500;
-      options.device = "cpu";
       options.threads = 2;
-      if (name != "demo") options.kv_dtype = "fp8";
-      const ModelOutline predicted = outline(name, options);
-      const Fit fit(predicted, budget_of(options, {}, ModelSource::find(name, {})), 2);
+      if (name != "demo") options.types.kv = DType::f8_e4m3;
+      const RunSettings settings = resolve(options, {});
+      const ModelOutline predicted = outline_of(settings);
+      const Fit fit(predicted, budget_of(settings), 2);
       const MemoryPlan plan = fit.plan(500, 3);
-      Session session = Session::open(options, {.sequences_max = 3, .chunk_tokens = 512}, {});
+      Session session = Session::open(settings, {.sequences_max = 3, .chunk_tokens = 512});
 
       CHECK(plan.weights == session.model().weights.bytes());
       CHECK(plan.workspace == session.runner().workspace_bytes());
@@ -399,21 +408,21 @@ TEST_SUITE("app/fit") {
   }
 
   TEST_CASE("with --disaggregate the second lane's workspace is part of the plan") {
-    ModelOptions options = plain_weights();
-    options.memory = "200MiB";
+    ModelOptions options = plain_weights("demo");
+    options.memory = parse_memory("200MiB");
     options.context = 500;
-    options.device = "cpu";
     options.threads = 3;
     const auto plan_of = [&](const ModelOptions& of) {
-      const Budget budget = budget_of(of, {}, ModelSource::find("demo", {}));
-      return Fit(outline("demo", of), budget, threads_of(of)).plan(500, 3);
+      const RunSettings settings = resolve(of, {});
+      return Fit(outline_of(settings), budget_of(settings), settings.threads).plan(500, 3);
     };
     const MemoryPlan alone = plan_of(options);
     options.lanes.is_on = true;
     const MemoryPlan plan = plan_of(options);
     CHECK(plan.workspace > 3 * alone.workspace / 2);
     CHECK(plan.pool_bytes() < alone.pool_bytes());
-    Session session = Session::open(options, {.sequences_max = 3, .chunk_tokens = 512}, {});
+    Session session =
+        Session::open(resolve(options, {}), {.sequences_max = 3, .chunk_tokens = 512});
     CHECK(session.memory().total() == plan.total());
     CHECK(session.memory().workspace == plan.workspace);
     CHECK(session.queue().threads() == 2);
@@ -441,11 +450,12 @@ TEST_SUITE("app/fit") {
       "--disaggregate gives answers the larger half of the threads, unless flags say otherwise") {
     const auto lanes = [](int threads, int prefill, int decode) {
       ModelOptions options;
-      options.device = "cpu";
+      options.device = kernels::Device::cpu;
       options.threads = threads;
       options.lanes = {.is_on = true, .prefill_threads = prefill, .decode_threads = decode};
-      const Lanes both = *lanes_of(options);
-      CHECK(threads_of(options) == both.decode.threads + both.prefill.threads);
+      const RunSettings settings = resolve(options, {});
+      const TwoLanes& both = *settings.lanes;
+      CHECK(settings.threads == both.decode.threads + both.prefill.threads);
       return std::pair(both.prefill.threads, both.decode.threads);
     };
     CHECK(lanes(8, 0, 0) == std::pair(4, 4));
@@ -454,27 +464,27 @@ TEST_SUITE("app/fit") {
     CHECK(lanes(8, 6, 0) == std::pair(6, 2));
     CHECK(lanes(8, 0, 7) == std::pair(1, 7));
     CHECK(lanes(0, 2, 3) == std::pair(2, 3));
-    CHECK(!lanes_of({}).has_value());
+    CHECK(!resolve(plain_weights("demo"), {}).lanes.has_value());
   }
 
   TEST_CASE("weights in 12 bits take what samples of the files say") {
     ModelOptions options;
-    options.lossless = "on";
-    options.device = "cpu";
+    options.types.lossless = true;
+    options.device = kernels::Device::cpu;
     options.context = 500;
-    ModelOutline sampled = outline("demo", options);
-    const ModelSource source = ModelSource::find("demo", {});
-    CHECK(!sample_lossless(source, options, sampled).empty());
+    const RunSettings settings = resolve(options, {});
+    ModelOutline sampled = outline_of(settings);
+    CHECK(!sample_lossless(settings, sampled).empty());
     const std::size_t predicted =
         weight_bytes(sampled.plan, kernels::Device::cpu, sampled.geometry.load);
-    Session session = Session::open(options, {}, {});
+    Session session = Session::open(settings, {});
     CHECK(static_cast<double>(predicted) ==
           doctest::Approx(static_cast<double>(session.model().weights.bytes())).epsilon(0.005));
   }
 
   TEST_CASE("as many sequences as are promised fit, and not one more") {
     for (const char* name : {"granite-4.0-h-350m", "granite-4.0-h-micro", "qwen3-next-80b-a3b"}) {
-      const ModelOutline model = outline(name);
+      const ModelOutline model = outline_of(resolve(plain_weights(name), {}));
       const std::size_t weights =
           models::packed_bytes(model.plan, kernels::Device::cpu, {.activation = model.activation});
       for (const std::size_t spare : {gib / 2, 3 * gib}) {
@@ -502,7 +512,7 @@ TEST_SUITE("app/fit") {
   }
 
   TEST_CASE("the longest sequence fits alone, and not when it is some percent longer") {
-    const ModelOutline model = outline("granite-4.0-h-micro");
+    const ModelOutline model = outline_of(resolve(plain_weights("granite-4.0-h-micro"), {}));
     const Fit fit(
         model,
         models::packed_bytes(model.plan, kernels::Device::cpu, {.activation = model.activation}) +
@@ -515,7 +525,7 @@ TEST_SUITE("app/fit") {
   }
 
   TEST_CASE("a model that does not fit is an error of memory") {
-    const ModelOutline model = outline("qwen3-next-80b-a3b");
+    const ModelOutline model = outline_of(resolve(plain_weights("qwen3-next-80b-a3b"), {}));
     const Fit fit(model, 20 * gib, 2);
     CHECK(fit.sequences_of(100) == 0);
     try {
@@ -527,9 +537,9 @@ TEST_SUITE("app/fit") {
   }
 
   TEST_CASE("positions end where rope ends") {
-    const ModelOutline rope = outline("qwen3-next-80b-a3b");
+    const ModelOutline rope = outline_of(resolve(plain_weights("qwen3-next-80b-a3b"), {}));
     CHECK(!Fit(rope, gib, 2).has_positions(rope.plan.positions_max + 1));
-    const ModelOutline nope = outline("granite-4.0-h-350m");
+    const ModelOutline nope = outline_of(resolve(plain_weights("granite-4.0-h-350m"), {}));
     CHECK(Fit(nope, gib, 2).has_positions(nope.plan.positions_max + 1));
   }
 }

@@ -171,7 +171,8 @@ TEST_SUITE("app/surface_lanes") {
                    "--threads 4: is for both lanes"));
     CHECK(contains(error({"--prefill-device", "cpu:1"}), "--prefill-device: goes with --disagg"));
     CHECK(contains(error({"--disaggregate", "--prefill-device", "cuda1"}), "add --device cuda"));
-    CHECK(contains(error({"--disaggregate", "--prefill-device", "gpu"}), "is none of cpu, cpu:1"));
+    CHECK(contains(error({"--disaggregate", "--prefill-device", "gpu"}),
+                   "is none of cpu, cuda0, cuda1"));
     CHECK(contains(error({"--disaggregate", "--decode-device", "cuda0"}), "add --device cuda"));
     CHECK(contains(error({"--disaggregate", "--prefill-device", "cpu:1", "--disk-tier", "1GB"}),
                    "a tier extends one memory"));
@@ -233,7 +234,8 @@ TEST_SUITE("app/surface_lanes") {
     const models::Config config = source.config();
     const models::Plan plan = models::family_of(config).plan(config);
     const models::Geometry geometry = models::geometry_of(plan);
-    const std::int64_t pages = (200 + models::page_tokens - 1) / models::page_tokens;
+    const std::int64_t pages =
+        (200 + models::page_tokens_default - 1) / models::page_tokens_default;
     const MemoryLayout layout =
         models::memory_layout_of(geometry, {.pool_bytes = std::size_t{32} << 20, .flat = {}})
             .layout;

@@ -15,9 +15,6 @@ class Synchronous final : public Runner {
   explicit Synchronous(Runner& runner) : runner_(&runner) {}
   Capacity capacity() const override { return runner_->capacity(); }
   StepResult run(const Step& step) override { return runner_->run(step); }
-  SampledToken draw(std::span<const float> logits, const SampleRow& row) override {
-    return runner_->draw(logits, row);
-  }
   void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override {
     runner_->read(view, unit, bytes);
   }

@@ -38,7 +38,7 @@ __global__ void named_barriers_kernel(const Words p) {
     if (gives) {
       if (round > 0) barrier_sync(empty, block_threads);
       values[t] = p.in[at];
-      barrier_arrive(full, block_threads);
+      barrier_sync(full, block_threads);
     } else {
       barrier_sync(full, block_threads);
       const std::uint32_t value = values[half_threads - 1 - t];
@@ -46,20 +46,8 @@ __global__ void named_barriers_kernel(const Words p) {
       values[t] = value + 1;  // what these two warps only say to each other
       barrier_sync(taken, half_threads);
       p.out[at] = values[(t + warp_size) % half_threads];
-      if (round + 1 < giving_rounds) barrier_arrive(empty, block_threads);
+      if (round + 1 < giving_rounds) barrier_sync(empty, block_threads);
     }
-  }
-}
-
-__global__ void grid_rounds_kernel(const Words p) {
-  const int i = grid_index();
-  begin();
-  p.out[i] = p.in[i];
-  for (int round = 0; round < grid_rounds; ++round) {
-    sync_grid();
-    const std::uint32_t* const from = p.out + round % 2 * grid_count;
-    std::uint32_t* const to = p.out + (round + 1) % 2 * grid_count;
-    to[i] = 3 * from[(i + half_threads + 1) % grid_count] + static_cast<std::uint32_t>(round);
   }
 }
 
@@ -200,18 +188,10 @@ __global__ void atomics_kernel(const Words p) {
 
 __global__ void messages_kernel(const Words p) {
   auto& is_last = shared_object<SharedArray<bool, 1>>();
-  std::uint32_t* const flags = p.out + grid_count;
-  std::uint32_t* const sums = flags + grid_count;
+  std::uint32_t* const sums = p.out + grid_count;
   const int t = thread_index(), i = grid_index(), block = static_cast<int>(blockIdx.x);
   begin();
-  std::uint32_t value = p.in[i];
-  if (block > 0) {  // thread by thread, without a barrier
-    const int other = (block - 1) * half_threads + (half_threads - 1 - t);
-    while (load_acquire(flags + other) == 0) spin_pause();
-    value += 3 * p.out[other];
-  }
-  p.out[i] = value;
-  store_release(flags + i, 1);
+  p.out[i] = p.in[i];
   sync_block();
   if (t == 0) {  // the last block to come sums what all have left
     std::uint32_t sum = 0;
@@ -284,10 +264,6 @@ void block_votes(Stream& stream, const Words& words) {
 void named_barriers(Stream& stream, const Words& words) {
   launch(stream, {.blocks = 1, .threads = block_threads}, named_barriers_kernel, words);
 }
-void grid_rounds_of(Stream& stream, const Words& words) {
-  launch(stream, {.blocks = grid_blocks, .threads = half_threads, .cooperative = true},
-         grid_rounds_kernel, words);
-}
 void shuffles(Stream& stream, const Words& words) {
   launch(stream, {.blocks = 1, .threads = warp_size}, shuffles_kernel, words);
 }
@@ -311,8 +287,7 @@ void atomics(Stream& stream, const Words& words) {
   launch(stream, {.blocks = grid_blocks, .threads = half_threads}, atomics_kernel, words);
 }
 void messages(Stream& stream, const Words& words) {
-  launch(stream, {.blocks = grid_blocks, .threads = half_threads, .cooperative = true},
-         messages_kernel, words);
+  launch(stream, {.blocks = grid_blocks, .threads = half_threads}, messages_kernel, words);
 }
 void early_chain(Stream& stream, const Words& words) {
   const std::uint32_t* from = words.in;

@@ -16,7 +16,7 @@ struct Words {
 
 /// The part of the shape that the test needs.
 inline constexpr int block_threads = 128, half_threads = 64, vote_rounds = 4, giving_rounds = 4;
-inline constexpr int grid_blocks = 4, grid_count = grid_blocks * half_threads, grid_rounds = 5;
+inline constexpr int grid_blocks = 4, grid_count = grid_blocks * half_threads;
 inline constexpr int shuffle_distances = 8, shuffle_ops = 4, smallest_width_bits = 1;
 inline constexpr int mask_cases = 6, mask_ops = 7;
 inline constexpr int copy_stages = 4, copies = copy_stages * half_threads;
@@ -26,8 +26,6 @@ inline constexpr int chain_length = 7;
 void block_votes(cuda::Stream& stream, const Words& words);
 /// in and out[round][thread]: two warps give, two take, turned round, through named barriers.
 void named_barriers(cuda::Stream& stream, const Words& words);
-/// out[0 or 1][i], i < grid_count: each round from the other side's value of another block.
-void grid_rounds_of(cuda::Stream& stream, const Words& words);
 /// in[lane]: a value; then the distances. out[bits of the width - 1][distance][op][lane], the ops
 /// being shuffle, xor, up and up of a float.
 void shuffles(cuda::Stream& stream, const Words& words);
@@ -49,8 +47,8 @@ void vector_copies(cuda::Stream& stream, const Words& words);
 /// returned, [grid_count].
 inline constexpr int atomic_words = 8;
 void atomics(cuda::Stream& stream, const Words& words);
-/// Each block turns what the one before it handed on. out: [grid_count], flags of as many, the
-/// blocks' sums, their sum, a semaphore counter; all 0 before.
+/// The last block to come sums what all have left. out: in[grid_count], the blocks' sums, their
+/// sum, a semaphore counter; all 0 before.
 void messages(cuda::Stream& stream, const Words& words);
 /// in: [grid_count] numbers, as many weights. out[3][grid_count]: what a chain of kernels that may
 /// all start early leaves.

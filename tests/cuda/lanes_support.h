@@ -26,12 +26,12 @@ inline constexpr std::int32_t context = 300;
 inline ModelOptions options_for(const std::string& name, const LaneFlags& lanes) {
   ModelOptions options;
   options.model = (models::testing::golden_folder / name).string();
-  options.device = "cuda";
+  options.device = kernels::Device::cuda;
   options.threads = 2;
-  options.memory = "24MiB";
+  options.memory = parse_memory("24MiB");
   options.context = context;
   options.batch_invariant = true;
-  options.random_weights = 3;
+  options.types.random_weights = 3;
   options.lanes = lanes;
   options.reuse.audit = true;
   return options;
@@ -80,7 +80,7 @@ inline Run run(Session& session, const std::vector<Request>& asked = requests())
 }
 
 inline Run run(const ModelOptions& options, const SessionShape& of = shape) {
-  Session session = Session::open(options, of, {});
+  Session session = Session::open(resolve(options, {}), of);
   return run(session);
 }
 

@@ -4,53 +4,53 @@
 #include "kernels/ops/device_sampler.h"
 #include "kernels/ops/sample.h"
 #include "tests/cuda/support.h"
+#include "tests/kernels/sample_rows.h"
 
 namespace cuda_sample_test {
 
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
-using kernels::LogitBias;
-using kernels::SampledToken;
-using kernels::SampleRow;
 
 namespace {
 
-std::vector<SampledToken> by_plain_loops(const TestTensor& logits, std::span<const SampleRow> rows,
+std::vector<SampledToken> by_plain_loops(const TestTensor& logits, std::span<const OwnRow> rows,
                                          std::int32_t used) {
   std::vector<SampledToken> out(rows.size());
   Queue plain = test_queue(Isa::plain);
   std::vector<std::byte> room(sample_workspace_bytes(Device::cpu, used, plain.threads()));
   sample(plain, {.logits = logits,
                  .vocab_used = used,
-                 .rows = rows,
+                 .rows = SampleRows(rows),
                  .out = out,
                  .workspace = {room.data(), DType::u8, {std::ssize(room)}}});
   return out;
 }
 
 std::vector<SampledToken> on_device(cuda::Stream& stream, const Tensor& logits,
-                                    std::span<const SampleRow> rows, std::int32_t used) {
+                                    std::span<const OwnRow> rows, std::int32_t used) {
   std::vector<SampledToken> out(rows.size());
-  cuda::sample(stream,
-               {.logits = logits, .vocab_used = used, .rows = rows, .out = out, .workspace = {}});
+  cuda::sample(stream, {.logits = logits,
+                        .vocab_used = used,
+                        .rows = SampleRows(rows),
+                        .out = out,
+                        .workspace = {}});
   return out;
 }
 
 void check_same(const SampledToken& is, const SampledToken& expected) {
-  REQUIRE(is.outcome == expected.outcome);
+  REQUIRE(is.finite == expected.finite);
   REQUIRE(index(is.token) == index(expected.token));
   REQUIRE(is.logprob == doctest::Approx(expected.logprob).epsilon(1e-5));
-  REQUIRE(is.alternatives == expected.alternatives);
-  for (std::size_t i = 0; i < static_cast<std::size_t>(is.alternatives); ++i) {
-    REQUIRE(index(is.likeliest[i].token) == index(expected.likeliest[i].token));
-    REQUIRE(is.likeliest[i].logprob ==
-            doctest::Approx(expected.likeliest[i].logprob).epsilon(1e-5));
+  REQUIRE(is.top.size() == expected.top.size());
+  for (std::size_t i = 0; i < is.top.size(); ++i) {
+    REQUIRE(index(is.top[i].token) == index(expected.top[i].token));
+    REQUIRE(is.top[i].logprob == doctest::Approx(expected.top[i].logprob).epsilon(1e-5));
   }
 }
 
 /// The whole call is the plain loops', the last row alone too, and the logits are as they were.
-void check_rows(const TestTensor& logits, const std::vector<SampleRow>& rows, std::int32_t used) {
+void check_rows(const TestTensor& logits, const std::vector<OwnRow>& rows, std::int32_t used) {
   const auto expected = by_plain_loops(logits, rows, used);
   const DeviceTensor there(logits);
   cuda::Stream stream;
@@ -66,29 +66,40 @@ void check_rows(const TestTensor& logits, const std::vector<SampleRow>& rows, st
 }
 
 /// Every kind of parameters, for a vocabulary of at least 8.
-std::vector<SampleRow> all_kinds(std::int32_t used, std::span<const TokenId> history,
-                                 std::span<const LogitBias> bias, std::span<const TokenId> banned) {
-  std::vector<SampleRow> rows = {
-      {.temperature = 0.0F, .logprobs = 0},
-      {.temperature = 0.0F, .repetition_penalty = 1.3F, .history = history, .logprobs = 3},
-      {.logprobs = 20},
-      {.temperature = 0.3F, .min_p = 0.02F},
-      {.temperature = 3.0F, .top_p = 0.9F},
-      {.top_p = 0.4F, .min_p = 0.1F, .logprobs = 1},
-      {.temperature = 2.0F, .top_k = 5},
-      {.temperature = 1.5F, .top_k = used - 1, .top_p = 0.95F},
-      {.temperature = 4.0F, .top_k = 6, .top_p = 0.7F, .min_p = 0.05F},
-      {.top_k = 1},
-      {.top_k = used, .frequency_penalty = 0.4F, .presence_penalty = 0.3F, .history = history},
-      {.temperature = 0.8F,
-       .repetition_penalty = 0.7F,
+std::vector<OwnRow> all_kinds(std::int32_t used, const std::vector<TokenId>& history,
+                              const std::vector<LogitBias>& bias,
+                              const std::vector<TokenId>& banned) {
+  std::vector<OwnRow> rows = {
+      {.by = {.temperature = 0.0F, .logprobs = 0}},
+      {.by = {.temperature = 0.0F, .repetition_penalty = 1.3F, .logprobs = 3}, .history = history},
+      {.by = {.temperature = 1.0F, .logprobs = std::min(used, logprobs_max)}},
+      {.by = {.temperature = 0.3F, .min_p = 0.02F}},
+      {.by = {.temperature = 3.0F, .top_p = 0.9F}},
+      {.by = {.temperature = 1.0F, .top_p = 0.4F, .min_p = 0.1F, .logprobs = 1}},
+      {.by = {.temperature = 2.0F, .top_k = 5}},
+      {.by = {.temperature = 1.5F, .top_k = used - 1, .top_p = 0.95F}},
+      {.by = {.temperature = 4.0F, .top_k = 6, .top_p = 0.7F, .min_p = 0.05F}},
+      {.by = {.temperature = 1.0F, .top_k = 1}},
+      {.by = {.temperature = 1.0F,
+              .top_k = used,
+              .frequency_penalty = 0.4F,
+              .presence_penalty = 0.3F},
+       .history = history},
+      {.by = {.temperature = 0.8F, .repetition_penalty = 0.7F},
        .history = history,
        .bias = bias,
        .banned = banned},
-      {.temperature = 50.0F, .top_p = 0.99F, .banned = banned, .logprobs = 2},
-      {.temperature = 1e-4F, .top_p = 0.5F}};
+      {.by = {.temperature = 50.0F, .top_p = 0.99F, .logprobs = 2}, .banned = banned},
+      {.by = {.temperature = 3.0F, .top_n_sigma = 0.8F, .logprobs = 1}},
+      {.by = {.temperature = 2.0F, .top_k = 7, .top_p = 0.9F, .min_p = 0.01F, .top_n_sigma = 1.5F},
+       .bias = bias},
+      {.by = {.temperature = 1.2F, .top_p = 0.97F, .repetition_penalty = 1.3F, .top_n_sigma = 0.5F},
+       .history = history,
+       .banned = banned},
+      {.by = {.temperature = 9.0F, .top_k = used - 2, .top_n_sigma = 2.0F}},
+      {.by = {.temperature = 1e-4F, .top_p = 0.5F}}};
   for (std::size_t r = 0; r < rows.size(); ++r) {
-    rows[r].seed = 5 + r;
+    rows[r].by.seed = 5 + r;
     rows[r].draw = r * 3;
     rows[r].prompt_tokens = static_cast<std::int32_t>(rows[r].history.size() / 2);
   }
@@ -105,7 +116,7 @@ void check_kinds(std::int32_t used, float step, float deviation, Strides strides
     history.push_back(TokenId{static_cast<std::int32_t>(random() % static_cast<unsigned>(used))});
   }
   const std::vector<LogitBias> bias = {
-      {TokenId{1}, 2.5F}, {history[3], 0.1F}, {TokenId{1}, -0.7F}, {TokenId{4}, -INFINITY}};
+      {TokenId{1}, 2.5F}, {TokenId{2}, 0.1F}, {TokenId{4}, -1000.0F}};
   const std::vector<TokenId> banned = {TokenId{0}, history[5], TokenId{used - 1}};
   const auto rows = all_kinds(used, history, bias, banned);
   auto logits = random_tensor(DType::f32, {std::ssize(rows), used + 3}, 11, deviation, strides);
@@ -137,14 +148,17 @@ TEST_SUITE("cuda/sample") {
     constexpr std::int32_t used = 24'600;
     // What is left of a row: a few logits; more than the blocks keep of theirs; all; one of many
     // equals that end in different blocks; those of one block alone.
-    std::vector<SampleRow> rows = {{.top_p = 0.9F, .seed = 1},
-                                   {.temperature = 0.7F, .top_k = 40, .seed = 2},
-                                   {.temperature = 3.0F, .top_p = 0.8F, .seed = 3},
-                                   {.temperature = 3.0F, .top_k = 6'000, .top_p = 0.99F, .seed = 4},
-                                   {.temperature = 2.0F, .seed = 5},
-                                   {.min_p = 0.05F, .seed = 6},
-                                   {.top_p = 0.95F, .min_p = 0.01F, .seed = 7},
-                                   {.temperature = 0.5F, .top_k = 3, .seed = 8}};
+    std::vector<OwnRow> rows = {
+        {.by = {.temperature = 1.0F, .top_p = 0.9F, .seed = 1}},
+        {.by = {.temperature = 0.7F, .top_k = 40, .seed = 2}},
+        {.by = {.temperature = 3.0F, .top_p = 0.8F, .seed = 3}},
+        {.by = {.temperature = 3.0F, .top_k = 6'000, .top_p = 0.99F, .seed = 4}},
+        {.by = {.temperature = 2.0F, .seed = 5}},
+        {.by = {.temperature = 1.0F, .min_p = 0.05F, .seed = 6}},
+        {.by = {.temperature = 1.0F, .top_p = 0.95F, .min_p = 0.01F, .seed = 7}},
+        {.by = {.temperature = 0.5F, .top_k = 3, .seed = 8}},
+        {.by = {.temperature = 4.0F, .top_n_sigma = 1.0F, .seed = 9}},
+        {.by = {.temperature = 4.0F, .top_p = 0.9F, .top_n_sigma = 1.5F, .seed = 10}}};
     TestTensor logits = random_tensor(DType::f32, {std::ssize(rows), used}, 31, 2.0F);
     const auto set = [&](int row, int id, float logit) { logits.set(row * used + id, logit); };
     for (int id = 7; id < used; id += 8'190) set(7, id, 20.0F);
@@ -152,13 +166,13 @@ TEST_SUITE("cuda/sample") {
       if (id / 512 % 4 != 2 && id % 8 != 0) set(0, id, -10.0F);  // one block has most of the likely
     }
     for (std::uint64_t draw = 0; draw < 3; ++draw) {
-      for (SampleRow& row : rows) row.draw = draw;
+      for (OwnRow& row : rows) row.draw = draw;
       check_rows(logits, rows, used);
     }
     // Many draws: what a cut has of one block too few of, it has of the others too many.
     TestTensor same(DType::f32, {32, used});
     for (std::int64_t i = 0; i < same.size(); ++i) same.set(i, logits.get(i % used));
-    std::vector<SampleRow> draws(32, rows[0]);
+    std::vector<OwnRow> draws(32, rows[0]);
     for (std::size_t r = 0; r < draws.size(); ++r) draws[r].draw = 10 + r;
     check_rows(same, draws, used);
 
@@ -166,7 +180,7 @@ TEST_SUITE("cuda/sample") {
     const DeviceTensor few(logits);
     const auto alone = on_device(stream, few, rows, used);
     TestTensor copies(DType::f32, {72, used});
-    std::vector<SampleRow> many;
+    std::vector<OwnRow> many;
     for (std::int64_t i = 0; i < copies.size(); ++i) copies.set(i, logits.get(i % logits.size()));
     for (std::size_t r = 0; r < 72; ++r) many.push_back(rows[r % rows.size()]);
     const DeviceTensor all(copies);
@@ -180,16 +194,16 @@ TEST_SUITE("cuda/sample") {
     constexpr std::int32_t used = 70;
     std::vector<TokenId> all;
     for (int i = 0; i < used; ++i) all.push_back(TokenId{i});
-    const LogitBias huge{TokenId{3}, 3e38F};
-    const std::vector<LogitBias> biases = {huge, huge};
     TestTensor logits(DType::f32, {6, used});
     logits.set(33, NAN);
     logits.set(used + 69, INFINITY);
     for (int i = 0; i < used; ++i) logits.set(2 * used + i, -INFINITY);
-    std::vector<SampleRow> rows(6);
+    std::vector<OwnRow> rows(6);
     rows[3].banned = all;
-    rows[4].bias = biases;
-    rows[5].logprobs = 1;
+    logits.set(4 * used + 3, 3e38F);
+    rows[4].history = {TokenId{3}};
+    rows[4].by.repetition_penalty = 0.1F;
+    rows[5].by.logprobs = 1;
     in_every_schedule([&](const std::string&) { check_rows(logits, rows, used); });
   }
 
@@ -201,9 +215,9 @@ TEST_SUITE("cuda/sample") {
     TestTensor bad = random_tensor(DType::f32, {5, used}, 3);
     bad.set(used + 1, NAN);
     const DeviceTensor with_nan(bad), tokens(TestTensor(DType::i32, {5}));
-    const std::vector<SampleRow> rows(3, SampleRow{.temperature = 0.0F});
-    CHECK_THROWS_AS(sampler->stage(rows, 9, used), Error);
-    sampler->stage(rows, 5, used);
+    const std::vector<OwnRow> rows(3, OwnRow{.by = {.temperature = 0.0F}});
+    CHECK_THROWS_AS(sampler->stage(SampleRows(rows), 9, used), Error);
+    sampler->stage(SampleRows(rows), 5, used);
     CHECK_THROWS_AS(sampler->draw(Tensor(logits).rows(0, 3), used, {}), Error);
     CHECK_THROWS_AS(sampler->draw(logits, used - 1, {}), Error);
 
@@ -215,10 +229,10 @@ TEST_SUITE("cuda/sample") {
     sampler->ask({});
     const std::span<const SampledToken> whole = sampler->answers();
     for (std::size_t i = 0; i < 3; ++i) {
-      CHECK(first[i].outcome == whole[i].outcome);
+      CHECK(first[i].finite == whole[i].finite);
       if (i != 1) CHECK(first[i].token == whole[i].token);
     }
-    CHECK(first[1].outcome != SampleOutcome::chosen);
+    CHECK_FALSE(first[1].finite);
     const TestTensor table = tokens.fetch();
     CHECK(table.get(1) < 0);
     CHECK(table.get(3) == 0);  // not sampled
@@ -232,10 +246,10 @@ TEST_SUITE("cuda/sample") {
     logits.set(2 * used + 19'990, 25.0F);
     logits.set(3 * used + 12'345, NAN);
     const std::vector<TokenId> banned = {TokenId{19'990}};
-    std::vector<SampleRow> rows(4);
-    rows[0].temperature = rows[3].temperature = 0.0F;
-    rows[1] = {.temperature = 0.8F, .top_p = 0.9F, .seed = 3};
-    rows[2] = {.temperature = 0.5F, .seed = 4, .banned = banned, .logprobs = 5};
+    std::vector<OwnRow> rows(4);
+    rows[0].by.temperature = rows[3].by.temperature = 0.0F;
+    rows[1] = {.by = {.temperature = 0.8F, .top_p = 0.9F, .seed = 3}};
+    rows[2] = {.by = {.temperature = 0.5F, .logprobs = 5, .seed = 4}, .banned = banned};
     in_every_schedule([&](const std::string&) { check_rows(logits, rows, used); });
   }
 
@@ -245,10 +259,10 @@ TEST_SUITE("cuda/sample") {
     const auto sampler = make_device_sampler(card, 8);
     const DeviceTensor logits(random_tensor(DType::f32, {5, used}, 3)),
         others(random_tensor(DType::f32, {5, used}, 4)), tokens(TestTensor(DType::i32, {5}));
-    const std::vector<SampleRow> rows(5, SampleRow{.temperature = 0.0F}),
+    const std::vector<OwnRow> rows(5, OwnRow{.by = {.temperature = 0.0F}}),
         fewer(rows.begin() + 2, rows.end());
-    const auto ask = [&](const std::vector<SampleRow>& round, const DeviceTensor& from) {
-      sampler->stage(round, 5, used);
+    const auto ask = [&](const std::vector<OwnRow>& round, const DeviceTensor& from) {
+      sampler->stage(SampleRows(round), 5, used);
       sampler->draw(from, used, tokens);
       sampler->ask(tokens);
     };
@@ -279,8 +293,9 @@ TEST_SUITE("cuda/sample") {
     const TestTensor logits = random_tensor(DType::f32, {200, 5}, 1);
     TestTensor same = logits;
     for (std::int64_t i = 0; i < logits.size(); ++i) same.set(i, logits.get(i % 5));
-    std::vector<SampleRow> rows(200);
-    for (std::size_t r = 0; r < rows.size(); ++r) rows[r] = {.seed = 9, .draw = r};
+    std::vector<OwnRow> rows(200);
+    for (std::size_t r = 0; r < rows.size(); ++r)
+      rows[r] = {.by = {.temperature = 1.0F, .seed = 9}, .draw = r};
     check_rows(same, rows, 5);
   }
 }

@@ -75,9 +75,9 @@ TEST_SUITE("cuda_emulator/card_lanes") {
     ModelOptions options = options_for("qwen3-next-odd", {});
     const Run plain = run(options);
     options.lanes = two_cards;
-    options.speculation.source = "mtp";
+    options.speculation.source = DraftSource::mtp;
     options.speculation.is_heeded = true;
-    options.speculation.drafts = "3";
+    options.speculation.draft_steps = 3;
     const Run drafted = run(options);
     CHECK(drafted.answers == plain.answers);
     CHECK(drafted.usage.speculation.total().steps > 0);
@@ -87,7 +87,7 @@ TEST_SUITE("cuda_emulator/card_lanes") {
     const TwoCards cards(true);
     const Run plain = run(options_for("granite-moe-nope", {}));
     ModelOptions options = options_for("granite-moe-nope", two_cards);
-    options.pool_memory = "100KB";
+    options.pool_memory = parse_memory("100KB");
     const Run apart = run(options);
     CHECK(apart.answers == plain.answers);
     CHECK(apart.usage.preemptions + apart.usage.deferrals > 0);
@@ -95,8 +95,8 @@ TEST_SUITE("cuda_emulator/card_lanes") {
 
   TEST_CASE("a next turn takes what the other card has, or runs where it lies") {
     const TwoCards cards(false);
-    Session together = Session::open(options_for("granite-moe-nope", {}), shape, {});
-    Session apart = Session::open(options_for("granite-moe-nope", two_cards), shape, {});
+    Session together = Session::open(resolve(options_for("granite-moe-nope", {}), {}), shape);
+    Session apart = Session::open(resolve(options_for("granite-moe-nope", two_cards), {}), shape);
     std::vector<Request> asked = requests();
     for (int turn = 0; turn < 2; ++turn) {
       const Run plain = run(together, asked);
@@ -115,7 +115,7 @@ TEST_SUITE("cuda_emulator/card_lanes") {
   TEST_CASE("a request that is cancelled amid its prompt or its copies leaves nothing") {
     const TwoCards cards(true);
     const Run plain = run(options_for("qwen3_5-dense", {}));
-    Session session = Session::open(options_for("qwen3_5-dense", two_cards), shape, {});
+    Session session = Session::open(resolve(options_for("qwen3_5-dense", two_cards), {}), shape);
     const std::vector<Request> asked = requests();
     for (int steps = 0; steps < 12; steps += 2) {
       CAPTURE(steps);
@@ -135,14 +135,14 @@ TEST_SUITE("cuda_emulator/card_lanes") {
     const Run plain = run(options_for("granite-moe-nope", {}));
     const LaneFlags other = {.is_on = true, .prefill_device = "cuda0"};
     {
-      Session session = Session::open(options_for("granite-moe-nope", other), shape, {});
-      CHECK(session.lanes()->decode.card == 1);
-      CHECK(session.lanes()->prefill.card == 0);
+      Session session = Session::open(resolve(options_for("granite-moe-nope", other), {}), shape);
+      CHECK(session.settings().lanes->decode.card == 1);
+      CHECK(session.settings().lanes->prefill.card == 0);
       CHECK(run(session).answers == plain.answers);
     }
     const LaneFlags second = {.is_on = true, .prefill_device = "cuda1", .decode_device = "cuda1"};
-    Session session = Session::open(options_for("granite-moe-nope", second), shape, {});
-    CHECK(session.lanes()->share_memory);
+    Session session = Session::open(resolve(options_for("granite-moe-nope", second), {}), shape);
+    CHECK(session.settings().lanes->share_memory);
     CHECK(ledger(0).bytes(Holder::handle) == 0);
   }
 
@@ -151,13 +151,14 @@ TEST_SUITE("cuda_emulator/card_lanes") {
       const TwoCards cards(are_peers);
       for (const LaneFlags& lanes : {one_card, two_cards}) {
         const ModelOptions options = options_for("granite-moe-nope", lanes);
-        const ModelSource source = ModelSource::find(options.model, {});
-        const MemoryPlan fit = Fit(outline_of(source, options), budget_of(options, {}, source),
-                                   options.threads, shape.chunk_tokens)
-                                   .plan(context, shape.sequences_max);
+        const RunSettings settings = resolve(options, {});
+        const ModelOutline outline = outline_of(settings);
+        const MemoryPlan fit =
+            Fit(outline, budget_of(settings), options.threads, shape.chunk_tokens)
+                .plan(context, shape.sequences_max);
         const std::vector<std::size_t> before = held();
-        Session session = Session::open(options, shape, {});
-        CHECK(fit.cards == (session.lanes()->have_two_cards() ? 2 : 1));
+        Session session = Session::open(resolve(options, {}), shape);
+        CHECK(fit.cards == (session.settings().lanes->have_two_cards() ? 2 : 1));
         std::size_t pinned = 0;
         for (std::size_t card = 0; card < 2; ++card) {
           const auto more = [&](Holder holder) {
@@ -176,11 +177,10 @@ TEST_SUITE("cuda_emulator/card_lanes") {
   }
 
   TEST_CASE("what cards there are not, and what does not go together, is refused") {
-    const auto error = [](const LaneFlags& lanes, const std::string& device = "cuda") {
+    const auto error = [](const LaneFlags& lanes, kernels::Device device = kernels::Device::cuda) {
       ModelOptions options = options_for("granite-moe-nope", lanes);
-      options.device = device;
       try {
-        lanes_of(options);
+        lanes_of(options, device);
       } catch (const Error& thrown) {
         CHECK(thrown.kind() == ErrorKind::usage);
         return std::string(thrown.what());
@@ -193,15 +193,17 @@ TEST_SUITE("cuda_emulator/card_lanes") {
     };
     has(error({.is_on = true, .prefill_device = "cuda1"}), "this machine has one card, cuda0");
     has(error({.is_on = true, .prefill_device = "cpu"}), "both lanes are on one kind of device");
-    has(error({.is_on = true, .prefill_device = "cuda0"}, "cpu"), "add --device cuda");
+    has(error({.is_on = true, .prefill_device = "cuda0"}, kernels::Device::cpu),
+        "add --device cuda");
     has(error({.is_on = true, .prefill_threads = 1}), "divide the CPU");
     has(error({.is_on = true, .decode_device = "cuda1x"}), "is none of cpu, cuda0, cuda1");
     CHECK(error({.is_on = true}).empty());
     const TwoCards cards(true);
     has(error({.is_on = true, .decode_device = "cuda2"}), "this machine has cuda0 to cuda1");
-    CHECK_THROWS_WITH_AS(check_tiers({.disk_tier = "1GB", .disk_tier_folder = {}, .host_tier = {}},
-                                     options_for("granite-moe-nope", two_cards)),
-                         doctest::Contains("a tier extends one memory"), Error);
+    const RunSettings apart = resolve(options_for("granite-moe-nope", two_cards), {});
+    CHECK_THROWS_WITH_AS(
+        check_tiers({.disk_tier = 1U << 30, .disk_tier_folder = {}, .host_tier = {}}, apart),
+        doctest::Contains("a tier extends one memory"), Error);
   }
 }
 

@@ -146,8 +146,9 @@ TEST_SUITE("cuda_emulator/decode_nodes") {
   TEST_CASE("a long row of logits is looked through by several blocks") {
     using kernels::testing::DeviceTensor;
     const DeviceTensor logits(kernels::testing::random_tensor(DType::f32, {2, 40'000}, 3));
-    std::vector<kernels::SampleRow> rows(2, kernels::SampleRow{.temperature = 0.0F});
-    std::vector<kernels::SampledToken> out(2);
+    const SamplingParams greedy;
+    const std::vector<SampleRow> rows(2, SampleRow{.params = &greedy});
+    std::vector<SampledToken> out(2);
     kernels::cuda::Stream stream;
     emulator::take_blocks_run();
     kernels::cuda::sample(

@@ -37,8 +37,7 @@ int counting_freed(Call call) {
 
 /// CUDA's virtual-memory calls for the emulated cards: those of the FakeDriver that lives, which
 /// keeps the driver's rules and can refuse the n-th call, or a card's ledger does; what is mapped
-/// is a card's memory to kernels and copies. Unlike allocations it is open to the host. Memory that
-/// another process exported is on that process's ledger.
+/// is a card's memory to kernels and copies. Unlike allocations it is open to the host.
 inline hyb::kernels::DriverTable driver_table() {
   using hyb::kernels::testing::FakeDriver;
   namespace driver = hyb::kernels::driver;
@@ -93,15 +92,6 @@ inline hyb::kernels::DriverTable driver_table() {
       device_memory().remove_mappings(reinterpret_cast<void*>(at), bytes);
     }
     return result;
-  };
-  table.mem_export_to_shareable_handle = [](auto... values) {
-    const std::lock_guard lock(machine().mutex);  // what is mapped moves to another file
-    return inner.mem_export_to_shareable_handle(values...);
-  };
-  table.mem_import_from_shareable_handle = [](auto... values) {
-    const std::lock_guard lock(machine().mutex);
-    fake_driver();
-    return inner.mem_import_from_shareable_handle(values...);
   };
   table.memset_d8 = [](auto... values) {
     return is_recording_only() ? driver::success : inner.memset_d8(values...);

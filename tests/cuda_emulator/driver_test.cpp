@@ -22,7 +22,6 @@ using namespace hyb::kernels::cuda;
 using emulator::Holder;
 using emulator::ledger;
 using hyb::kernels::CudaArena;
-using hyb::kernels::ExportedHandle;
 using hyb::kernels::HandleId;
 using hyb::kernels::testing::FakeDriver;
 
@@ -62,37 +61,6 @@ class Mapped {
   std::array<HandleId, 1> handles_;
   std::byte* at_ = nullptr;
 };
-
-bool copy_bytes(void* to, const void* from) {
-  return cudaMemcpy(to, from, handle_bytes, cudaMemcpyDefault) == cudaSuccess;
-}
-
-/// Another process, which has none of this one's handles: it imports one once the pipe says so,
-/// checks its bytes and leaves others. 0: all is well.
-int importer(const ExportedHandle& exported, int pipe) {
-  char go = 0;
-  if (read(pipe, &go, 1) != 1) return 1;
-  try {
-    const CudaArena inherited(emulator::driver_table(), 0, handle_bytes);
-    return 8;
-  } catch (const hyb::Error&) {  // refused, as on a card
-  }
-  FakeDriver driver;
-  {
-    CudaArena arena(emulator::driver_table(), 0, handle_bytes);
-    const std::size_t held = ledger().bytes(Holder::handle);
-    const Mapped mapped(arena, arena.import_handle(exported));
-    close(exported.fd);
-    std::vector<char> bytes(handle_bytes);
-    if (!copy_bytes(bytes.data(), mapped.bytes())) return 2;
-    if (bytes != std::vector<char>(handle_bytes, 'p')) return 3;
-    bytes.assign(handle_bytes, 'c');
-    if (!copy_bytes(mapped.bytes(), bytes.data())) return 4;
-    if (ledger().bytes(Holder::handle) != held) return 5;
-  }
-  if (driver.bytes_held(0) != 0) return 6;
-  return driver.is_clean() && driver.broken_rules().empty() ? 0 : 7;
-}
 
 TEST_SUITE("cuda_emulator/driver") {
   TEST_CASE("kernels see one piece of memory at two addresses, and none where nothing is mapped") {
@@ -178,12 +146,7 @@ TEST_SUITE("cuda_emulator/driver") {
       const Mapped first(arena, arena.create());
       CHECK(more(0) == 0);
       CHECK(more(1) == handle_bytes);
-      const HandleId kept = arena.create();
-      const ExportedHandle exported = arena.export_handle(kept);
-      const Mapped imported(other, other.import_handle(exported));
-      close(exported.fd);
-      CHECK(more(1) == 2 * handle_bytes);
-      arena.release(kept);
+      const Mapped second(other, other.create());
       CHECK(more(1) == 2 * handle_bytes);
       ledger(1).refuse(1);
       CHECK_THROWS_AS(arena.create(), hyb::Error);
@@ -202,7 +165,7 @@ TEST_SUITE("cuda_emulator/driver") {
     const std::size_t before = ledger().bytes(Holder::handle);
     const driver::AllocationProperties properties = {
         .type = driver::allocation_pinned,
-        .requested_handle_types = driver::handle_posix_descriptor,
+        .requested_handle_types = driver::handle_none,
         .location = {.type = driver::location_device, .id = 0},
         .win32_meta_data = nullptr,
         .flags = {}};
@@ -234,39 +197,6 @@ TEST_SUITE("cuda_emulator/driver") {
     arena.unreserve(at, handle_bytes);
     CHECK(driver.broken_rules().empty());
     CHECK(driver.is_clean());
-  }
-
-  TEST_CASE("another process imports what this one exported, also when this one has let go of it") {
-    reset();
-    for (const bool lets_go : {false, true}) {
-      CAPTURE(lets_go);
-      FakeDriver driver;
-      CudaArena arena(emulator::driver_table(), 0, handle_bytes);
-      const HandleId handle = arena.create();
-      auto mapped = std::make_unique<Mapped>(arena, handle);
-      std::vector<char> bytes(handle_bytes, 'p');
-      CHECK(copy_bytes(mapped->bytes(), bytes.data()));
-      const ExportedHandle exported = arena.export_handle(handle);
-      int pipe_ends[2];
-      REQUIRE(pipe(pipe_ends) == 0);
-      const pid_t child = fork();
-      if (child == 0) _exit(importer(exported, pipe_ends[0]));
-      close(exported.fd);
-      if (lets_go) mapped.reset();
-      CHECK(write(pipe_ends[1], "g", 1) == 1);
-      int status = -1;
-      CHECK(waitpid(child, &status, 0) == child);
-      CHECK(status == 0);
-      if (!lets_go) {
-        CHECK(copy_bytes(bytes.data(), mapped->bytes()));
-        CHECK(bytes == std::vector<char>(handle_bytes, 'c'));
-      }
-      mapped.reset();
-      close(pipe_ends[0]);
-      close(pipe_ends[1]);
-      CHECK(driver.broken_rules().empty());
-      CHECK(driver.is_clean());
-    }
   }
 
   TEST_CASE("a fill is done before later work of a stream that waits for no other one") {

@@ -48,9 +48,9 @@ const SessionShape shape = {.sequences_max = 3, .chunk_tokens = 64};
 ModelOptions options_for(const std::string& name) {
   ModelOptions options;
   options.model = (models::testing::golden_folder / name).string();
-  options.device = "cuda";
+  options.device = kernels::Device::cuda;
   options.threads = 2;
-  options.memory = "24MiB";
+  options.memory = parse_memory("24MiB");
   options.context = 200;
   return options;
 }
@@ -93,16 +93,16 @@ bool has_row(const std::string& text, const std::string& owner, std::size_t byte
 /// What fit says is what opening takes, what /mem shows and what the card counts.
 void check_fit(const ModelOptions& options, std::int32_t chunk_tokens = shape.chunk_tokens) {
   const SessionShape asked = {.sequences_max = shape.sequences_max, .chunk_tokens = chunk_tokens};
-  const ModelSource source = ModelSource::find(options.model, {});
-  const ModelOutline outline = outline_of(source, options);
-  const MemoryPlan fit = Fit(outline, budget_of(options, {}, source), options.threads, chunk_tokens)
+  const RunSettings settings = resolve(options, {});
+  const ModelOutline outline = outline_of(settings);
+  const MemoryPlan fit = Fit(outline, budget_of(settings), options.threads, chunk_tokens)
                              .plan(options.context, shape.sequences_max);
   const Held before;
   {
-    Session session = Session::open(options, asked, {});
+    Session session = Session::open(resolve(options, {}), asked);
     const Held held = Held().since(before);
     CHECK(held.allocations == fit.weights + fit.workspace + fit.library);
-    const bool is_backed = options.pools.mode != "remap";
+    const bool is_backed = options.pools.mode != kernels::MapMode::remap;
     if (is_backed) CHECK(held.handles == fit.pool_bytes());
     CHECK(held.pinned == fit.pinned);
     CHECK(session.memory().weights == fit.weights);
@@ -152,7 +152,7 @@ TEST_SUITE("cuda_emulator/session_memory") {
     const auto open = [&](double call_seconds) {
       const CallsTake slow(call_seconds);
       const int before = CallsTake::of_now().calls();
-      Session session = Session::open(options, shape, {});
+      Session session = Session::open(resolve(options, {}), shape);
       const int calls = CallsTake::of_now().calls() - before;
       return Opened{
           .handle_bytes = kernels::SuperblockMap::handle_bytes(session.memory().pools.superblocks),
@@ -174,14 +174,14 @@ TEST_SUITE("cuda_emulator/session_memory") {
       "--lossless on: the same answer from fewer bytes, which are counted once they are known") {
     const Quiet quiet;
     ModelOptions options = options_for("granite-moe-nope");
-    options.dtype = "bf16";
+    options.types.activation = DType::bf16;
     std::vector<TokenId> answers[2];
     std::size_t weights[2];
     for (const bool is_on : {false, true}) {
       CAPTURE(is_on);
-      options.lossless = is_on ? "on" : "off";
+      options.types.lossless = is_on;
       const Held before;
-      Session session = Session::open(options, shape, {});
+      Session session = Session::open(resolve(options, {}), shape);
       const MemoryPlan& memory = session.memory();
       CHECK(Held().since(before).allocations == memory.weights + memory.workspace + memory.library);
       CHECK(Held().since(before).handles == memory.pool_bytes());
@@ -195,8 +195,9 @@ TEST_SUITE("cuda_emulator/session_memory") {
   }
 
   TEST_CASE("fit says what a session takes of the card, to the byte") {
-    for (const char* const mode : {"auto", "remap", "flat"}) {
-      CAPTURE(mode);
+    for (const auto& [word, mode] : words::memory_mode) {
+      CAPTURE(word);
+      if (mode == kernels::MapMode::flip) continue;  // auto
       ModelOptions options = options_for("granite-moe-nope");
       options.pools.mode = mode;
       check_fit(options);
@@ -205,22 +206,23 @@ TEST_SUITE("cuda_emulator/session_memory") {
       CAPTURE(name);
       check_fit(options_for(name));
     }
-    for (const char* const quantize : {"q8", "q4"}) {
-      CAPTURE(quantize);
+    for (const QuantizeChoice quantize : {QuantizeChoice::q8, QuantizeChoice::q4}) {
+      CAPTURE(word_of(words::quantize, quantize));
       ModelOptions options = options_for("granite-moe-nope");
-      options.quantize = quantize;
-      options.random_weights = 5;
+      options.types.quantize = quantize;
+      options.types.random_weights = 5;
       check_fit(options);
     }
     ModelOptions options = options_for("granite-moe-nope");
-    options.dtype = "bf16";
-    options.kv_dtype = "f32";
-    options.state_dtype = "bf16";
-    options.reuse.snapshots = "int8";
+    options.types.activation = DType::bf16;
+    options.types.kv = DType::f32;
+    options.types.state = DType::bf16;
+    options.reuse.snapshots = Precision::int8;
     options.batch_invariant = true;
-    options.random_weights = 5;
-    for (const char* const drafts : {"auto", "ngram", "off"}) {
-      CAPTURE(drafts);
+    options.types.random_weights = 5;
+    for (const DraftSource drafts :
+         {DraftSource::automatic, DraftSource::ngram, DraftSource::off}) {
+      CAPTURE(word_of(words::spec, drafts));
       options.speculation.source = drafts;
       check_fit(options);
     }
@@ -231,30 +233,28 @@ TEST_SUITE("cuda_emulator/session_memory") {
     CHECK(card.bytes_per_s == doctest::Approx(4.9e12).epsilon(0.01));
     CHECK(card.flops_per_s == doctest::Approx(1.07e15).epsilon(0.01));
     ModelOptions options = options_for("granite-moe-nope");
-    options.dtype = "bf16";
+    options.types.activation = DType::bf16;
     options.context = 4000;
-    options.memory = "200MiB";
-    const ModelSource source = ModelSource::find(options.model, {});
-    const ModelOutline outline = outline_of(source, options);
-    CHECK(
-        Fit(outline, budget_of(options, {}, source), options.threads).plan(4000, 3).chunk_tokens >=
-        2048);
+    options.memory = parse_memory("200MiB");
+    const RunSettings settings = resolve(options, {});
+    const ModelOutline outline = outline_of(settings);
+    CHECK(Fit(outline, budget_of(settings), options.threads).plan(4000, 3).chunk_tokens >= 2048);
     check_fit(options, 0);
-    options.memory = "24MiB";
+    options.memory = parse_memory("24MiB");
     check_fit(options, 0);
   }
 
   TEST_CASE("whatever is refused while a model is opened, it opens, or says what it would take") {
     const Quiet quiet;
     ModelOptions options = options_for("granite-dense-rope");
-    options.memory = "auto";
-    options.pool_memory = "16MiB";
+    options.memory = parse_memory("auto");
+    options.pool_memory = parse_memory("16MiB");
     const Held before;
     std::vector<TokenId> expected;
     std::int64_t all = 0;
     {
       const std::int64_t requests = ledger().requests();
-      Session session = Session::open(options, shape, {});
+      Session session = Session::open(resolve(options, {}), shape);
       all = ledger().requests() - requests;
       expected = answer_of(session);
     }
@@ -267,7 +267,7 @@ TEST_SUITE("cuda_emulator/session_memory") {
       CAPTURE(count);
       ledger().refuse(n, count);
       try {
-        Session session = Session::open(options, shape, {});
+        Session session = Session::open(resolve(options, {}), shape);
         ledger().refuse(0);
         CHECK(answer_of(session) == expected);
         ++opened;
@@ -283,10 +283,10 @@ TEST_SUITE("cuda_emulator/session_memory") {
     CHECK(opened > 6);
     CHECK(shrunk > 0);
 
-    options.memory = "24MiB";  // as much as was requested, or none
+    options.memory = parse_memory("24MiB");  // as much as was requested, or none
     ledger().refuse(all - 2);
-    CHECK_THROWS_WITH_AS(Session::open(options, shape, {}), doctest::Contains("the weights take"),
-                         Error);
+    CHECK_THROWS_WITH_AS(Session::open(resolve(options, {}), shape),
+                         doctest::Contains("the weights take"), Error);
     ledger().refuse(0);
     CHECK(Held() == before);
   }
@@ -295,21 +295,21 @@ TEST_SUITE("cuda_emulator/session_memory") {
       "--host-tier: answers are the same, from the host's memory, and the bytes are counted") {
     const Quiet quiet;
     const ModelOptions options = options_for("granite-moe-nope");
-    const TierFlags flags = {.disk_tier = {}, .disk_tier_folder = {}, .host_tier = "32MiB"};
+    const TierFlags flags = {.disk_tier = {}, .disk_tier_folder = {}, .host_tier = 32U << 20};
     SessionShape tiered = shape;
-    tiered.host_tier_bytes = check_tiers(flags, options);
+    tiered.host_tier_bytes = check_tiers(flags, resolve(options, {}));
     CHECK(tiered.host_tier_bytes == 32U << 20);
     std::vector<TokenId> expected;
     std::size_t pinned = 0, workspace = 0;
     {
-      Session plain = Session::open(options, shape, {});
+      Session plain = Session::open(resolve(options, {}), shape);
       expected = answer_of(plain);
       pinned = plain.memory().pinned;
       workspace = plain.memory().workspace;
     }
     const Held before;
     {
-      Session session = Session::open(options, tiered, {});
+      Session session = Session::open(resolve(options, {}), tiered);
       add_tiers(session, flags, {});
       const MemoryPlan& memory = session.memory();
       CHECK(memory.side_copies.out == 2U << 20);
@@ -338,23 +338,25 @@ TEST_SUITE("cuda_emulator/session_memory") {
     }
     CHECK(Held() == before);
     tiered.host_tier_bytes = 4096;
-    CHECK_THROWS_WITH_AS(Session::open(options, tiered, {}), doctest::Contains("give at least"),
-                         Error);
+    CHECK_THROWS_WITH_AS(Session::open(resolve(options, {}), tiered),
+                         doctest::Contains("give at least"), Error);
     CHECK_THROWS_WITH_AS(
-        check_tiers({.disk_tier = "1GB", .disk_tier_folder = {}, .host_tier = "1GB"}, options),
+        check_tiers({.disk_tier = 1U << 30, .disk_tier_folder = {}, .host_tier = 1U << 30},
+                    resolve(options, {})),
         doctest::Contains("the larger size"), Error);
     ModelOptions packed = options;
-    packed.reuse.snapshots = "int8";
-    CHECK_THROWS_WITH_AS(check_tiers(flags, packed), doctest::Contains("--snapshots int8"), Error);
+    packed.reuse.snapshots = Precision::int8;
+    CHECK_THROWS_WITH_AS(check_tiers(flags, resolve(packed, {})),
+                         doctest::Contains("--snapshots int8"), Error);
   }
 
   TEST_CASE("--host-tier: steps go on beside a copy that comes back, and do not wait for it") {
     const Quiet quiet;
     const ModelOptions options = options_for("granite-moe-nope");
-    const TierFlags flags = {.disk_tier = {}, .disk_tier_folder = {}, .host_tier = "32MiB"};
+    const TierFlags flags = {.disk_tier = {}, .disk_tier_folder = {}, .host_tier = 32U << 20};
     SessionShape tiered = shape;
-    tiered.host_tier_bytes = check_tiers(flags, options);
-    Session session = Session::open(options, tiered, {});
+    tiered.host_tier_bytes = check_tiers(flags, resolve(options, {}));
+    Session session = Session::open(resolve(options, {}), tiered);
     add_tiers(session, flags, {});
     Engine& engine = session.engine();
     SnapshotTier& tier = *engine.tier();
@@ -396,12 +398,12 @@ TEST_SUITE("cuda_emulator/session_memory") {
     const TemporaryFolder folder;
     const ModelOptions options = options_for("granite-moe-nope");
     const TierFlags flags = {
-        .disk_tier = "12MiB", .disk_tier_folder = folder.path().string(), .host_tier = "1MiB"};
+        .disk_tier = 12U << 20, .disk_tier_folder = folder.path().string(), .host_tier = 1U << 20};
     SessionShape tiered = shape;
-    tiered.host_tier_bytes = check_tiers(flags, options);
+    tiered.host_tier_bytes = check_tiers(flags, resolve(options, {}));
     constexpr int prompts = 6;
     std::vector<std::vector<TokenId>> computed;
-    Session session = Session::open(options, tiered, {});
+    Session session = Session::open(resolve(options, {}), tiered);
     add_tiers(session, flags, {});
     SnapshotTier& tier = *session.engine().tier();
     CHECK(tier_text(&tier).starts_with("host and disk tier: "));

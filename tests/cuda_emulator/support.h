@@ -3,10 +3,12 @@
 #include <cuda_runtime.h>
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <string>
 #include <vector>
 
 #include "tests/cuda_emulator/card.h"
+#include "tests/cuda_emulator/device/sync.h"
 #include "tests/cuda_emulator/emulator.h"
 
 namespace emulator::testing {
@@ -90,6 +92,17 @@ class DeviceArray {
   T* data_ = nullptr;
   std::size_t count_;
 };
+
+// What CUDA has and no kernel uses: the emulator's own tests do, as what may go wrong in a kernel.
+
+inline void barrier_arrive(int barrier, int threads, Where where = Where::current()) {
+  emulator::arrive_at_barrier(barrier, threads, where);
+}
+inline void sync_grid(Where where = Where::current()) { emulator::sync_grid(where); }
+inline void spin_pause(Where where = Where::current()) { emulator::spin_pause(where); }
+inline unsigned load_acquire(const unsigned* at) {
+  return std::atomic_ref<unsigned>(const_cast<unsigned&>(*at)).load(std::memory_order_acquire);
+}
 
 struct Shape {
   dim3 blocks = 1, threads = 32;

@@ -33,7 +33,7 @@ class ChainBench {
                {.memory = flat_memory(model.geometry, sequences * pages_each(),
                                       sequences * slots_each, kernels::handle_bytes_min(device)),
                 .step_tokens = sequences * length_max,
-                .step_rows = sequences * length_max,
+                .sequences_max = sequences * length_max,
                 .positions_max = length_max,
                 .vocab_used = model.plan.vocab,
                 .graphs = graphs}) {

@@ -25,7 +25,7 @@ DraftWorld world_of(const std::string& name, DType activation) {
         TensorFiles files(golden_folder / name);
         return load_model(
             queue, Config::from_folder(golden_folder / name), files,
-            {.activation = activation, .page_tokens = page_tokens, .with_drafts = true});
+            {.activation = activation, .page_tokens = page_tokens_default, .with_drafts = true});
       },
       kernels::Device::cpu, {.threads = 2, .isa = kernels::best_isa()}, false);
 }
@@ -144,10 +144,10 @@ TEST_SUITE("models/draft_entries") {
       DraftWorld world = world_of(name, DType::bf16);
       use_memory(world);
       Line line(world, 7), plain(world, 7);
-      line.run_in_pieces(2 * page_tokens, true);
-      line.run_in_pieces(2 * page_tokens, false);
-      line.run_in_pieces(page_tokens, true);
-      plain.run_in_pieces(5 * page_tokens, true);
+      line.run_in_pieces(2 * page_tokens_default, true);
+      line.run_in_pieces(2 * page_tokens_default, false);
+      line.run_in_pieces(page_tokens_default, true);
+      plain.run_in_pieces(5 * page_tokens_default, true);
       CHECK(line.rows() == plain.rows());
       CHECK(world.state_of(line.memory()) == world.state_of(plain.memory()));
       bool has_drafts = false;

@@ -54,7 +54,7 @@ class DraftWorld {
         runner(queue, model.plan, model.weights, model.geometry,
                {.memory = is_flat ? flat(model.geometry, device) : elastic_,
                 .step_tokens = step_tokens,
-                .step_rows = sequences,
+                .sequences_max = sequences,
                 .positions_max = length_max,
                 .vocab_used = model.plan.vocab,
                 .graphs = graphs,
@@ -307,7 +307,7 @@ class DraftWorld {
   }
   static ModelMemoryLayout elastic_memory(const Geometry& geometry, kernels::Device device) {
     const std::size_t sequence = 4 * geometry.slot_bytes +
-                                 geometry.page_bytes * 2 * length_max / page_tokens +
+                                 geometry.page_bytes * 2 * length_max / page_tokens_default +
                                  ring_layout(geometry, draft_ring_tokens).bytes;
     const std::size_t handle = kernels::handle_bytes_min(device);
     return memory_layout_of(geometry,
@@ -557,14 +557,13 @@ inline bool drafts_change_nothing(DraftWorld& world, unsigned seed, const Sampli
 
 /// What draws, penalises and counts, so that a row that gets another one's would show.
 inline SamplingParams drafts_sampling() {
-  return {.temperature = 0.8F,
-          .top_k = 50,
-          .repetition_penalty = 1.2F,
-          .frequency_penalty = 0.3F,
-          .presence_penalty = 0.2F,
-          .seed = 5,
-          .bias = {},
-          .logprobs = 0};
+  return {{.temperature = 0.8F,
+           .top_k = 50,
+           .repetition_penalty = 1.2F,
+           .frequency_penalty = 0.3F,
+           .presence_penalty = 0.2F,
+           .logprobs = 0,
+           .seed = 5}};
 }
 
 }  // namespace hyb::models::testing

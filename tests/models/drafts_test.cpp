@@ -9,7 +9,7 @@ using namespace hyb::models::testing;
 namespace {
 
 DraftWorld world_of(const std::string& name, DType activation, kernels::Isa isa, bool is_flat,
-                    bool with_drafts = false, std::int32_t page = page_tokens,
+                    bool with_drafts = false, std::int32_t page = page_tokens_default,
                     bool draft_head_q4 = false) {
   return DraftWorld(
       [&](kernels::Queue& queue) {
@@ -109,8 +109,8 @@ TEST_SUITE("models/drafts") {
       CAPTURE(name);
       std::vector<PlainRun> runs;
       for (const bool is_q4 : {false, true}) {
-        DraftWorld world =
-            world_of(name, DType::bf16, kernels::best_isa(), true, true, page_tokens, is_q4);
+        DraftWorld world = world_of(name, DType::bf16, kernels::best_isa(), true, true,
+                                    page_tokens_default, is_q4);
         const kernels::Weight& head = world.model.weights.draft->head;
         CHECK(head.rows() == (is_q4 ? world.model.plan.vocab : 0));
         if (is_q4) {
@@ -118,7 +118,7 @@ TEST_SUITE("models/drafts") {
           CHECK(drafts_change_nothing(world, 1, drafts_sampling()));
         }
         std::mt19937 random(3);
-        runs.push_back(plain_run(world, 21, 60, {.bias = {}}, random));
+        runs.push_back(plain_run(world, 21, 60, {}, random));
       }
       CHECK(runs[0].rows == runs[1].rows);
       for (std::size_t at = 0; at < runs[0].drafts.size(); ++at) {

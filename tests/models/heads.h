@@ -30,7 +30,7 @@ inline Model load_with_head(kernels::Queue& queue, const std::string& model,
 }
 
 inline DraftWorld world_with_head(const std::string& name, DType activation, kernels::Isa isa,
-                                  bool is_flat, std::int32_t page = page_tokens,
+                                  bool is_flat, std::int32_t page = page_tokens_default,
                                   std::optional<DType> kv = {}) {
   return DraftWorld(
       [&](kernels::Queue& queue) {

@@ -54,7 +54,7 @@ struct Loaded {
                {.memory = flat_memory(model.geometry, positions / model.geometry.page_tokens, 2,
                                       kernels::handle_bytes_min(device)),
                 .step_tokens = positions_max,
-                .step_rows = positions_max,
+                .sequences_max = positions_max,
                 .positions_max = positions,
                 .vocab_used = model.plan.vocab,
                 .graphs = graphs}) {

@@ -64,7 +64,7 @@ struct World {
   ModelRunner runner(MapMode mode) {
     const Geometry& geometry = model.geometry;
     const std::size_t sequence =
-        geometry.slot_bytes + geometry.page_bytes * (tokens_max / page_tokens + 1);
+        geometry.slot_bytes + geometry.page_bytes * (tokens_max / page_tokens_default + 1);
     layout = memory_layout_of(geometry, {.pool_bytes = 40 * sequence, .packed = true, .flat = {}});
     return {queue,
             model.plan,
@@ -72,7 +72,7 @@ struct World {
             geometry,
             {.memory = layout,
              .step_tokens = 128,
-             .step_rows = 16,
+             .sequences_max = 16,
              .positions_max = tokens_max,
              .vocab_used = model.plan.vocab,
              .mapping = {.mode = mode}}};
@@ -104,7 +104,7 @@ struct World {
     Request request;
     request.prompt = tokens(static_cast<std::int32_t>(20 + 7 * seed), 100 + seed);
     request.max_tokens = 15;
-    request.sampling = {.temperature = 1.0F, .seed = seed, .bias = {}};
+    request.sampling = {{.temperature = 1.0F, .seed = seed}};
     return request;
   }
 

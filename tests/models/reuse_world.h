@@ -70,11 +70,6 @@ class Witness : public Runner {
     return result;
   }
 
-  SampledToken draw(std::span<const float> logits, const SampleRow& row) override {
-    see(row.history, logits);
-    return runner_->draw(logits, row);
-  }
-
   bool commit(SuperblockId superblock, bool may_create) override {
     return runner_->commit(superblock, may_create);
   }
@@ -121,7 +116,7 @@ struct Life {
       : runner(queue, model.plan, model.weights, model.geometry,
                {.memory = memory_of(model.geometry, setting, queue.device(), elastic),
                 .step_tokens = 128,
-                .step_rows = 16,
+                .sequences_max = 16,
                 .positions_max = reuse_length_max,
                 .vocab_used = model.plan.vocab,
                 .mapping = {.mode = setting.mode(), .poison = setting.memory == "tiny"}}),
@@ -133,7 +128,7 @@ struct Life {
                 .prefixes = {.enabled = setting.remembers, .branch_tokens_min = 4},
                 .shared_tokens_min = 8,
                 .audit = true}),
-        carrier(engine.carrier()) {}
+        snapshot_io(engine.snapshot_io()) {}
 
   void run() {
     while (!engine.idle()) engine.step();
@@ -150,7 +145,7 @@ struct Life {
   ModelRunner runner;
   Witness witness;
   Engine engine;
-  SnapshotIo carrier;
+  SnapshotIo snapshot_io;
   Answers answers;
 
  private:
@@ -172,7 +167,7 @@ struct Life {
 
   static StoreLayout memory_of(const Geometry& geometry, const Setting& setting,
                                kernels::Device device, ModelMemoryLayout& elastic) {
-    const auto pages = reuse_length_max / page_tokens;
+    const auto pages = reuse_length_max / page_tokens_default;
     const std::size_t handle = kernels::handle_bytes_min(device);
     if (setting.memory == "flat") return flat_memory(geometry, 8 * pages, 20, handle);
     const std::size_t sequence = geometry.slot_bytes + geometry.page_bytes * (pages + 1);
@@ -238,7 +233,6 @@ class ReuseFolder {
       request.sampling.temperature = i % 2 == 0 ? 1.0F : 0.0F;
       request.sampling.seed = static_cast<std::uint64_t>(i);
       request.sampling.logprobs = 0;
-      request.keep_logits = i % 2 == 0;
       requests.push_back(std::move(request));
     }
     return requests;

@@ -38,8 +38,8 @@ struct Bench {
             queue, model.plan, model.weights, model.geometry,
             {.memory = flat_memory(model.geometry, sequences * pages_per_sequence, 2 * sequences),
              .step_tokens = 512,
-             .step_rows = 512,
-             .positions_max = pages_per_sequence * page_tokens,
+             .sequences_max = 512,
+             .positions_max = pages_per_sequence * page_tokens_default,
              .vocab_used = model.plan.vocab}) {
     const MemoryLayout layout = runner.capacity().memory;
     first_slot = layout.first_unit(layout.slot_view());
@@ -135,9 +135,10 @@ std::vector<float> run_fixed(kernels::Queue& queue, const Model& model,
   const std::int32_t count = count_of(tokens);
   ModelRunner runner(
       queue, model.plan, model.weights, model.geometry,
-      {.memory = flat_memory(model.geometry, (count + page_tokens - 1) / page_tokens, 1),
+      {.memory =
+           flat_memory(model.geometry, (count + page_tokens_default - 1) / page_tokens_default, 1),
        .step_tokens = count,
-       .step_rows = count,
+       .sequences_max = count,
        .positions_max = count,
        .vocab_used = model.plan.vocab});
   MemoryPool pool(runner.capacity().memory);
@@ -152,11 +153,12 @@ bool outlives_changes_of_owner(kernels::Queue& queue, const Model& model,
   const Geometry& geometry = model.geometry;
   const ModelMemoryLayout memory = memory_layout_of(
       geometry, {.pool_bytes = 6 * (geometry.slot_bytes + 8 * geometry.page_bytes), .flat = {}});
-  const std::int32_t length = 2 * page_tokens * memory.layout.groups[0].pages_per_superblock + 10;
+  const std::int32_t length =
+      2 * page_tokens_default * memory.layout.groups[0].pages_per_superblock + 10;
   ModelRunner runner(queue, model.plan, model.weights, geometry,
                      {.memory = memory,
                       .step_tokens = length,
-                      .step_rows = length,
+                      .sequences_max = length,
                       .positions_max = length,
                       .vocab_used = model.plan.vocab,
                       .mapping = mapping});

@@ -31,15 +31,16 @@ class TableRunner final : public Runner {
       : sequences_(sequences),
         is_async_(is_async),
         queue_(kernels::Device::cpu, {.threads = 1, .isa = {}}),
-        staging_(
-            queue_,
-            {.tokens = 16384, .spans = 256, .rows = 256, .pages = length / 16 + 100, .groups = 1}) {
-  }
+        staging_(queue_, {.step_tokens = 16384,
+                          .spans = 256,
+                          .rows = 256,
+                          .pages = length / 16 + 100,
+                          .groups = 1}) {}
 
   Capacity capacity() const override {
     return {.memory = nemotron_layout(sequences_ * (length / 16 / 512 + 3) + 10),
             .step_tokens = 16384,
-            .step_rows = 256,
+            .sequences_max = 256,
             .vocab = 1000};
   }
   bool is_async() const override { return is_async_; }

@@ -21,7 +21,7 @@ constexpr std::int32_t length = 32 * 1024;
 Capacity capacity_of() {
   return {.memory = nemotron_layout(sequences * (length / 16 / 512 + 1) + 600),
           .step_tokens = 16384,
-          .step_rows = sequences,
+          .sequences_max = sequences,
           .vocab = 130000};
 }
 

@@ -78,7 +78,7 @@ Outcome run(std::int32_t sequences, std::int32_t at_once, std::int32_t drafts,
   EngineOptions options = usual;
   options.prefixes.enabled = false;
   options.now = [&] { return runner.now; };
-  options.speculation = {.is_on = true, .drafts = drafts, .by_model = true};
+  options.speculation = {.is_on = true, .draft_steps = drafts, .by_model = true};
   Engine engine(runner, nullptr, options);
   Listener sink;
   const auto begin = runner.now;

@@ -148,13 +148,11 @@ class Lane final : public Runner {
   [[noreturn]] static void refuse() { throw Violation("the other lane's runner has the units"); }
   void do_span() {
     const Step& step = step_->step;
-    const Step piece = {
-        .orders = {}, .spans = {step.spans[done_++]}, .keep_logits = step.keep_logits};
+    const Step piece = {.orders = {}, .spans = {step.spans[done_++]}};
     if (failure_ != nullptr) return;
     try {
       const StepResult result = runner_->run(piece);
       result_.sampled.insert(result_.sampled.end(), result.sampled.begin(), result.sampled.end());
-      result_.logits.insert(result_.logits.end(), result.logits.begin(), result.logits.end());
     } catch (...) {
       failure_ = std::current_exception();
     }
@@ -218,7 +216,7 @@ class Scenario : private Listener {
         model_(random_),
         capacity_{.memory = random_layout(random_, model_),
                   .step_tokens = random_.between(8, 30),
-                  .step_rows = random_.between(2, 8),
+                  .sequences_max = random_.between(2, 8),
                   .vocab = model_.vocab(),
                   .step_spans = random_.between(2, 12)},
         fault_(fault),

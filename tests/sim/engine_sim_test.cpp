@@ -28,7 +28,7 @@ namespace hyb::sim::engine_sim {
 struct EngineCounts {
   std::int64_t steps = 0, answers = 0, preempted_tokens = 0, reused = 0, cancelled = 0,
                failed_steps = 0, sink_failures = 0, spans_max = 0;
-  std::int64_t hits = 0, evicted = 0, prefix_waits = 0, owner_changes = 0, draws = 0;
+  std::int64_t hits = 0, evicted = 0, prefix_waits = 0, owner_changes = 0;
   std::int64_t steps_ahead = 0, dropped = 0;  ///< begun early; prepared, but never begun
   std::int64_t refused = 0;                   ///< could not be prepared
   std::int64_t overlapping = 0;               ///< begun while another step was running
@@ -136,14 +136,14 @@ Setting make_setting(Random& random) {
                      .page_tokens = attention ? random.between(1, 6) : 0};
   setting.capacity = {.memory = {},
                       .step_tokens = random.between(1, random.chance(30) ? 3 : 40),
-                      .step_rows = random.between(1, 10),
+                      .sequences_max = random.between(1, 10),
                       .vocab = setting.model.vocab,
                       .step_spans = random.between(1, 16)};
   if (setting.is_tight) {
     sizes.page_tokens = random.between(1, 3);
     sizes.pages = random.between(12, 24) / sizes.page_tokens;
     sizes.slots = 8;
-    setting.capacity.step_rows = 8;
+    setting.capacity.sequences_max = 8;
     setting.capacity.step_tokens = random.between(8, 20);
     setting.options.sequences_max = 8;
     setting.options.length_max = 40;
@@ -164,17 +164,17 @@ Setting make_setting(Random& random) {
 /// Room for drafts; the rest stays as it is.
 void add_drafts(Setting& setting, Random& random) {
   MemoryLayout& memory = setting.capacity.memory;
-  setting.capacity.step_samples = setting.capacity.step_rows + random.between(1, 20);
+  setting.capacity.step_samples = setting.capacity.sequences_max + random.between(1, 20);
   setting.capacity.step_tokens += random.between(0, 10);
   static constexpr std::int32_t counts[] = {1, 3, 5, 7};
   SpeculationOptions& speculation = setting.options.speculation;
-  speculation = {.is_on = true, .drafts = counts[random.below(std::size(counts))]};
+  speculation = {.is_on = true, .draft_steps = counts[random.below(std::size(counts))]};
   if (random.chance(50)) {
     setting.capacity.step_branches = random.between(0, 12);
     setting.capacity.step_samples += random.between(0, 20);
     setting.capacity.step_tokens += random.between(0, 40);
     speculation.branches = random.between(2, 5);
-    speculation.rows = 1 + speculation.drafts + random.between(0, 20);
+    speculation.rows = 1 + speculation.draft_steps + random.between(0, 20);
   }
   if (memory.slots.per_superblock == 0) return;
   const std::int32_t rings = random.between(1, 4);
@@ -204,7 +204,9 @@ Request make_request(Random& random, const Setting& setting, std::int32_t length
     if (random.chance(4)) request.message_ends.push_back(end);
   }
   request.keep_snapshots = random.chance(90);
-  request.keep_logits = random.chance(60);
+  // As chats do, so that the same prompt again runs one token.
+  const std::int32_t said = request.message_ends.empty() ? 0 : request.message_ends.back();
+  if (random.chance(60) && length - 1 > said) request.message_ends.push_back(length - 1);
   if (random.chance(15)) request.needed_later = random.between(0, length);
   request.max_tokens = setting.is_tight || random.chance(30) ? -1 : random.between(1, 25);
   request.choices = random.chance(60) ? 1 : random.between(2, 5);
@@ -342,7 +344,6 @@ class Scenario : private Listener {
       for (std::int32_t choice = 0; choice < request.choices; ++choice) compare(id, choice);
     }
     counts_.spans_max = runner_.spans_max;
-    counts_.draws = runner_.draws;
     counts_.drafted = runner_.drafted;
     counts_.lane_steps = lane_.launched;
     counts_.lane_failures = lane_.failed;
@@ -364,7 +365,6 @@ class Scenario : private Listener {
     const EngineUsage usage = engine_.usage();
     counts_.handovers = usage.handovers;
     counts_.preemptions = usage.preemptions;
-    counts_.draws += prompt_runner_.draws;
     counts_.drafts = usage.speculation.total();
     counts_.branch_drafts = usage.speculation.branch_drafts;
     counts_.branches_taken = usage.speculation.branches_taken;
@@ -647,14 +647,13 @@ TEST_SUITE("sim/engine") {
       sum.evicted += counts.evicted;
       sum.prefix_waits += counts.prefix_waits;
       sum.owner_changes += counts.owner_changes;
-      sum.draws += counts.draws;
     });
     MESSAGE("steps " << sum.steps << ", answers " << sum.answers << ", preempted tokens "
                      << sum.preempted_tokens << ", reused " << sum.reused << ", cancelled "
                      << sum.cancelled << ", failed steps " << sum.failed_steps << ", failed sinks "
                      << sum.sink_failures << ", hits " << sum.hits << ", evicted " << sum.evicted
                      << ", waits for a prefix " << sum.prefix_waits << ", owner changes "
-                     << sum.owner_changes << ", drawn from kept logits " << sum.draws);
+                     << sum.owner_changes);
     if (!are_all) return;
     CHECK(sum.preempted_tokens > 10'000);
     CHECK(sum.reused > 10'000);
@@ -662,7 +661,6 @@ TEST_SUITE("sim/engine") {
     CHECK(sum.evicted > 1'000);
     CHECK(sum.prefix_waits > 1'000);
     CHECK(sum.owner_changes > 1'000);
-    CHECK(sum.draws > 30);
     CHECK(sum.cancelled > 500);
     CHECK(sum.failed_steps > 500);
     CHECK(sum.kept > 200);
@@ -862,7 +860,6 @@ TEST_SUITE("sim/sides") {
       sum.preemptions += counts.preemptions;
       sum.hits += counts.hits;
       sum.evicted += counts.evicted;
-      sum.draws += counts.draws;
       sum.drafts += counts.drafts;
       sum.handovers.sequences += counts.handovers.sequences;
       sum.handovers.fetches += counts.handovers.fetches;
@@ -880,8 +877,7 @@ TEST_SUITE("sim/sides") {
                      << sum.units << ", failed copies " << sum.failed_copies << ", cancelled "
                      << sum.cancelled << ", failed steps " << sum.failed_steps << ", preemptions "
                      << sum.preemptions << ", hits " << sum.hits << ", evicted " << sum.evicted
-                     << ", drawn from kept logits " << sum.draws << ", drafts accepted "
-                     << sum.drafts.accepted);
+                     << ", drafts accepted " << sum.drafts.accepted);
     if (!are_all) return;
     CHECK(sum.side_steps > 20'000);
     CHECK(sum.side_failures > 300);

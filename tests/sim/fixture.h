@@ -18,7 +18,7 @@ using Tokens = std::vector<TokenId>;
 inline const FullAttention fixture_attention;
 
 inline Capacity capacity_of(const MemoryLayout& memory) {
-  return {.memory = memory, .step_tokens = 64, .step_rows = 16, .vocab = 16};
+  return {.memory = memory, .step_tokens = 64, .sequences_max = 16, .vocab = 16};
 }
 
 inline Capacity flat(std::int32_t pages, std::int32_t slots) {

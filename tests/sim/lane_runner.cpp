@@ -100,7 +100,7 @@ void LaneRunner::launch(const Step& step) {
 }
 
 Step LaneRunner::piece(std::size_t span) const {
-  return {.orders = {}, .spans = {step_->step.spans[span]}, .keep_logits = step_->step.keep_logits};
+  return {.orders = {}, .spans = {step_->step.spans[span]}};
 }
 
 StepResult LaneRunner::do_last_span(const Step& step) {
@@ -123,7 +123,6 @@ void LaneRunner::do_span() {
     const bool is_last = done_ == step_->step.spans.size();
     StepResult result = is_last ? do_last_span(piece(at)) : runner_->run_beside(piece(at));
     result_.sampled.insert(result_.sampled.end(), result.sampled.begin(), result.sampled.end());
-    result_.logits.insert(result_.logits.end(), result.logits.begin(), result.logits.end());
   } catch (...) {
     failure_ = std::current_exception();
   }

@@ -96,7 +96,7 @@ void LateRunner::prepare(const Step& next) {
   check();
   if (under_way_.size() != 1) throw Violation("a step is prepared while another one runs");
   const std::vector<Span>& now = under_way_.front().step.step.spans;
-  bool follows = next.orders.empty() && next.spans.size() == now.size() && !next.keep_logits;
+  bool follows = next.orders.empty() && next.spans.size() == now.size();
   for (std::size_t i = 0; follows && i < now.size(); ++i) {
     const auto tokens = static_cast<std::int32_t>(now[i].tokens.size());
     follows = now[i].samples.size() == 1 && now[i].samples[0].token == tokens - 1 &&
@@ -158,11 +158,6 @@ StepResult LateRunner::wait() {
 std::vector<std::vector<SampledToken>> LateRunner::draft(const Step& step) {
   if (!under_way_.empty()) throw Violation("no drafts while a step is running");
   return runner_->draft(step);
-}
-
-SampledToken LateRunner::draw(std::span<const float> logits, const SampleRow& row) {
-  if (!under_way_.empty()) throw Violation("no draw while a step is running");
-  return runner_->draw(logits, row);
 }
 
 void LateRunner::read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) {

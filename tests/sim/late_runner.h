@@ -46,7 +46,6 @@ class LateRunner : public Runner {
   StepResult wait() override;
   bool can_draft() const override { return runner_->can_draft(); }
   std::vector<std::vector<SampledToken>> draft(const Step& step) override;
-  SampledToken draw(std::span<const float> logits, const SampleRow& row) override;
   bool commit(SuperblockId superblock, bool may_create) override {
     return runner_->commit(superblock, may_create);
   }

@@ -284,10 +284,10 @@ void LayeredRunner::check(const Step& step) const {
     samples += span.samples.size();
   }
   rule(tokens <= static_cast<std::size_t>(capacity_.step_tokens), "at most step_tokens tokens");
-  const std::int32_t spans = std::max(capacity_.step_spans, capacity_.step_rows);
-  rule(samples <= static_cast<std::size_t>(capacity_.step_rows) &&
+  const std::int32_t spans = std::max(capacity_.step_spans, capacity_.sequences_max);
+  rule(samples <= static_cast<std::size_t>(capacity_.sequences_max) &&
            step.spans.size() <= static_cast<std::size_t>(spans),
-       "at most step_rows samples and step_spans spans");
+       "at most sequences_max samples and step_spans spans");
   const char* const broken = broken_rule(step, page_tokens());
   rule(broken == nullptr, broken);
 }

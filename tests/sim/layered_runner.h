@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "core/base/ids.h"
+#include "core/base/sampling.h"
 #include "core/engine/runner.h"
-#include "core/engine/sampling.h"
 #include "core/memory/pool/layout.h"
 #include "tests/sim/random.h"
 #include "tests/sim/toy_model.h"

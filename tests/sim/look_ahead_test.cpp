@@ -25,7 +25,7 @@ struct Crowd {
   explicit Crowd(std::int32_t slots, std::int32_t look_ahead, std::uint64_t seed)
       : runner({.memory = flat_layout({.pages = 300, .slots = slots, .page_tokens = 4}),
                 .step_tokens = 80,
-                .step_rows = 16,
+                .sequences_max = 16,
                 .vocab = 16},
                {}),
         engine(runner, nullptr,

@@ -54,7 +54,7 @@ struct Fixture {
                                        .page_bytes = 1,
                                        .slot_bytes = 100}),
                 .step_tokens = 80,
-                .step_rows = 16,
+                .sequences_max = 16,
                 .vocab = 16}),
         engine(runner, nullptr,
                {.length_max = 4000,

@@ -114,7 +114,7 @@ class Scenario {
   static Capacity make_capacity(Random& random, const ToyModel& model) {
     return {.memory = random.chance(50) ? make_flat(random, model) : make_elastic(random, model),
             .step_tokens = 24,
-            .step_rows = 24,
+            .sequences_max = 24,
             .vocab = model.vocab};
   }
 

@@ -76,6 +76,35 @@ TEST_SUITE("sim/prefix_reuse") {
     CHECK(fixture.ask(ahead).usage.prefilled_tokens <= 70);
   }
 
+  TEST_CASE("a prompt again runs its last token alone where a snapshot is wanted before that") {
+    for (const bool recurrence : {true, false}) {
+      CAPTURE(recurrence);
+      Fixture fixture(recurrence ? flat(1000, 20) : flat(1000, 0), usual,
+                      {.recurrence = recurrence});
+      Request request = request_of(prompt_of(50), 6);
+      request.message_ends = {49};
+      fixture.ask(request);
+      for (const std::int32_t most : {6, 1}) {
+        for (int seed = 0; seed < 4; ++seed) {
+          request.max_tokens = most;
+          request.sampling.temperature = seed == 0 ? 0.0F : 1.0F;
+          request.sampling.seed = static_cast<std::uint64_t>(seed);
+          const std::int64_t steps = fixture.runner.steps;
+          const Completion& again = fixture.ask(request);
+          CHECK(again.usage.reused_tokens == 49);
+          CHECK(again.usage.prefilled_tokens == 1);
+          CHECK(again.usage.reuse_limit == ReuseLimit::last_token);
+          CHECK(fixture.runner.steps == steps + most);
+        }
+      }
+      // The turn goes on from what its answer left.
+      request.max_tokens = 6;
+      const Tokens answer = fixture.ask(request).tokens;
+      const Request next = request_of(joined(joined(prompt_of(50), answer), prompt_of(0, 5, 1)));
+      CHECK(fixture.ask(next).usage.reused_tokens == 55);
+    }
+  }
+
   TEST_CASE("a request that keeps nothing leaves nothing") {
     Fixture fixture;
     Request request = request_of(prompt_of(100, 20, 1));

@@ -190,8 +190,10 @@ class Scenario {
       : random_(seed),
         misuse_(misuse),
         model_(random_),
-        capacity_{
-            .memory = make_layout(), .step_tokens = 24, .step_rows = 24, .vocab = model_.vocab()},
+        capacity_{.memory = make_layout(),
+                  .step_tokens = 24,
+                  .sequences_max = 24,
+                  .vocab = model_.vocab()},
         runner_(capacity_, model_, fault, checks_rules),
         pool_(capacity_.memory),
         cache_(pool_, make_options()) {
@@ -581,8 +583,8 @@ bool is_found(Fault fault, Misuse misuse, bool checks_rules) {
 TEST_SUITE("sim/prefix") {
   TEST_CASE("whatever is resumed, packed, moved or given up, the answers stay") {
     PrefixCounts sum;
-    const bool are_all =
-        run_seeds(20'000, [&](std::uint64_t seed) { add(sum, run_prefix_scenario(seed)); });
+    const bool are_all = run_seeds(
+        schedules(20'000), [&](std::uint64_t seed) { add(sum, run_prefix_scenario(seed)); });
     MESSAGE("schedules " << sum.schedules << ", steps " << sum.steps << ", draws " << sum.draws
                          << "; schedules with hits " << sum.hits << ", published " << sum.published
                          << ", evicted " << sum.evicted << ", owner changes " << sum.owner_changes

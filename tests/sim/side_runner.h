@@ -32,9 +32,6 @@ class SideRunner final : public Runner {
   void launch(const Step& step) override;
   bool is_done() override;
   StepResult wait() override;
-  SampledToken draw(std::span<const float> logits, const SampleRow& row) override {
-    return runner_->draw(logits, row);
-  }
   bool commit(SuperblockId superblock, bool may_create) override {
     return runner_->commit(superblock, may_create);
   }

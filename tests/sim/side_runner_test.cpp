@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/sim/fixture.h"
+#include "tests/sim/late_runner.h"
 #include "tests/sim/side_runner.h"
 #include "tests/sim/toy_runner.h"
 
@@ -12,6 +13,37 @@ using namespace hyb::sim;
 namespace {
 
 constexpr ViewId link_pages{0};
+
+/// Steps of the engine until an answer of one token has ended that was requested amid a long one.
+/// The runner of answers is asynchronous; prompts run beside it, in memory of their own or in its.
+int steps_of_newcomer(bool has_sides, std::uint64_t seed) {
+  const Capacity capacity = flat(1000, 20);
+  ToyRunner runner(capacity, {}), prompts(capacity, {});
+  LateRunner late(runner, seed, LateBug::none);
+  SideRunner side(has_sides ? prompts : runner, seed + 1);
+  SimLink link(seed + 2, LinkBug::none, capacity.memory, capacity.memory,
+               [&](UnitLink::Direction direction, const UnitMove& move) {
+                 const bool is_to_answers = direction == UnitLink::Direction::to_answers;
+                 (is_to_answers ? runner : prompts)
+                     .receive(is_to_answers ? prompts : runner, move.view, move.from, move.to);
+               });
+  late.is_beside = [&] { return side.is_under_way(); };
+  EngineOptions options = usual;
+  options.prefill_lane = &side;
+  options.link = has_sides ? &link : nullptr;
+  Listener sink;
+  Engine engine(late, nullptr, options);
+  const auto step = [&] {
+    link.go_on();
+    REQUIRE(engine.step());
+  };
+  engine.submit(request_of(prompt_of(9), 1000), sink);
+  for (int i = 0; i < 40; ++i) step();
+  const RequestId newcomer = engine.submit(request_of(prompt_of(0, 12, 5), 1), sink);
+  int steps = 0;
+  for (; sink.find(newcomer, 0) == nullptr; ++steps) step();
+  return steps;
+}
 
 Step orders_alone(const Order& order) { return {.orders = {order}, .spans = {}}; }
 
@@ -62,5 +94,13 @@ TEST_SUITE("sim/sides") {
     copies->wait();
     CHECK_FALSE(is_found(Side::prompts, writes_source));
     CHECK_FALSE(is_found(Side::answers, takes(1)));
+  }
+
+  TEST_CASE("a prompt that is requested amid a long answer runs beside it at once") {
+    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+      CAPTURE(seed);
+      CHECK(steps_of_newcomer(true, seed) < 40);
+      CHECK(steps_of_newcomer(false, seed) < 40);
+    }
   }
 }

@@ -51,7 +51,7 @@ class NullRunner : public Runner {
     memory.slots = {.bytes = 1024, .per_superblock = 4};
     memory.superblock_bytes = 4096;
     memory.superblocks = 400;
-    return {.memory = memory, .step_tokens = 2048, .step_rows = sequences, .vocab = 1000};
+    return {.memory = memory, .step_tokens = 2048, .sequences_max = sequences, .vocab = 1000};
   }
   StepResult run(const Step& step) override {
     const std::int64_t before = allocations;

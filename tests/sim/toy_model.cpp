@@ -34,18 +34,6 @@ SampledToken draw(const ToyModel& model, std::uint64_t output, const SamplingPar
   return sampled;
 }
 
-void add_logits(std::uint64_t output, std::int32_t vocab, std::vector<float>& logits) {
-  for (std::int32_t i = 0; i < vocab; ++i) {
-    logits.push_back(i < 4 ? static_cast<float>(output >> (16 * i) & 0xFFFF) : 0.0F);
-  }
-}
-
-std::uint64_t output_in(std::span<const float> logits) {
-  std::uint64_t output = 0;
-  for (std::size_t i = 0; i < 4; ++i) output |= static_cast<std::uint64_t>(logits[i]) << (16 * i);
-  return output;
-}
-
 void NaiveToy::push(TokenId token) {
   const auto position = static_cast<std::int32_t>(keys_.size());
   const auto key = [&](std::int32_t i) { return keys_[static_cast<std::size_t>(i)]; };

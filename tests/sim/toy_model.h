@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/base/ids.h"
+#include "core/base/sampling.h"
 #include "core/engine/request.h"
-#include "core/engine/sampling.h"
 #include "core/text/tokenizer.h"
 
 namespace hyb::sim {
@@ -47,10 +47,6 @@ std::uint64_t output_of(const ToyModel& model, std::int32_t positions, std::uint
 
 SampledToken draw(const ToyModel& model, std::uint64_t output, const SamplingParams& params,
                   std::uint64_t count);
-
-/// An output as a row of logits, 16 bits in each of the first four, and back.
-void add_logits(std::uint64_t output, std::int32_t vocab, std::vector<float>& logits);
-std::uint64_t output_in(std::span<const float> logits);
 
 /// The meaning of the model: one sequence, plain vectors, no pages, slots, chunks or steps.
 class NaiveToy {

@@ -105,10 +105,11 @@ void ToyRunner::check(const Step& step) const {
   }
   rule(!step.spans.empty() || !step.orders.empty(), "a step has spans or orders");
   rule(tokens <= static_cast<std::size_t>(capacity_.step_tokens), "at most step_tokens tokens");
-  rule(samples <= static_cast<std::size_t>(std::max(capacity_.step_samples, capacity_.step_rows)),
+  rule(samples <=
+           static_cast<std::size_t>(std::max(capacity_.step_samples, capacity_.sequences_max)),
        "at most step_samples samples");
   const auto branches = std::count_if(step.spans.begin(), step.spans.end(), is_branch);
-  const std::int32_t spans = std::max(capacity_.step_spans, capacity_.step_rows);
+  const std::int32_t spans = std::max(capacity_.step_spans, capacity_.sequences_max);
   rule(std::ssize(step.spans) - branches <= spans, "at most step_spans spans");
   rule(branches <= capacity_.step_branches, "at most step_branches branches");
   for (const Span& span : step.spans) check_branch(step, span);
@@ -385,7 +386,6 @@ void ToyRunner::run_span(const Step& step, const Span& planned, StepResult& resu
                                                                        : row.draw;
       const std::uint64_t output = output_of(model_, position + 1, state, key);
       result.sampled.push_back(sim::draw(model_, output, *row.params, count));
-      if (step.keep_logits) add_logits(output, capacity_.vocab, result.logits);
     }
   }
   if (!model_.recurrence) return;
@@ -461,12 +461,6 @@ std::vector<std::vector<SampledToken>> ToyRunner::draft(const Step& step) {
   }
   if (is_failing) throw StepFailure();
   return drafts;
-}
-
-SampledToken ToyRunner::draw(std::span<const float> logits, const SampleRow& row) {
-  rule(std::ssize(logits) == capacity_.vocab, "logits are drawn from whole");
-  ++draws;
-  return sim::draw(model_, output_in(logits), *row.params, row.draw);
 }
 
 std::uint64_t ToyRunner::state_before(const Span& span) const {

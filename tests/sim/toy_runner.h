@@ -76,7 +76,6 @@ class ToyRunner : public Runner {
   /// Draws as steps do, but for some that are wrong, and leaves rubbish where keys of drafts go.
   bool can_draft() const override { return true; }
   std::vector<std::vector<SampledToken>> draft(const Step& step) override;
-  SampledToken draw(std::span<const float> logits, const SampleRow& row) override;
   void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override;
   void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) override;
 
@@ -89,7 +88,7 @@ class ToyRunner : public Runner {
   /// was to write.
   std::function<bool()> fails = [] { return false; };
 
-  std::int64_t steps = 0, orders = 0, draws = 0, spans_max = 0, owner_changes = 0, packed = 0;
+  std::int64_t steps = 0, orders = 0, spans_max = 0, owner_changes = 0, packed = 0;
   std::int64_t advanced = 0;  ///< states, by order
   std::int64_t drafted = 0;   ///< tokens
 

@@ -42,7 +42,7 @@ class NullRunner : public Runner {
  public:
   explicit NullRunner(MemoryLayout memory) : memory_(std::move(memory)) {}
   Capacity capacity() const override {
-    return {.memory = memory_, .step_tokens = 8192, .step_rows = 512, .vocab = 130000};
+    return {.memory = memory_, .step_tokens = 8192, .sequences_max = 512, .vocab = 130000};
   }
   StepResult run(const Step& step) override {
     during_step();

@@ -27,7 +27,7 @@ class ByteRunner final : public Runner {
         owners_(static_cast<std::size_t>(layout_.superblocks), no_view) {}
 
   Capacity capacity() const override {
-    return {.memory = layout_, .step_tokens = 1, .step_rows = 1, .vocab = 1};
+    return {.memory = layout_, .step_tokens = 1, .sequences_max = 1, .vocab = 1};
   }
 
   StepResult run(const Step& step) override {

@@ -77,9 +77,9 @@ struct SnapshotWorld {
         runner(layout),
         pool(layout),
         cache(pool, PrefixCacheOptions{}),
-        carrier(pool, runner, cache, runner.capacity().vocab, [this] { carry_out_orders(); }) {
+        snapshot_io(pool, runner, cache, [this] { carry_out_orders(); }) {
     if (shape.draft_bytes == 0) return;
-    carrier.set_draft_bytes(std::vector(layout.groups.size() + 2, shape.draft_bytes));
+    snapshot_io.set_draft_bytes(std::vector(layout.groups.size() + 2, shape.draft_bytes));
   }
 
   void carry_out_orders() {
@@ -111,26 +111,26 @@ struct SnapshotWorld {
 
   /// Puts a snapshot into the tree. False: there is one already, or no room.
   bool put(std::span<const TokenId> key, Precision precision = Precision::exact) {
-    if (carrier.has(key)) return false;
-    std::optional<Reservation> room = carrier.room(key, precision);
+    if (snapshot_io.has(key)) return false;
+    std::optional<Reservation> room = snapshot_io.room(key, precision);
     while (!room) {
-      if (!carrier.evict_for(key)) return false;
-      room = carrier.room(key, precision);
+      if (!snapshot_io.evict_for(key)) return false;
+      room = snapshot_io.room(key, precision);
     }
-    carrier.flush_orders();
+    snapshot_io.flush_orders();
     for (const CheckpointUnit& unit : units_of(room->checkpoint, layout)) {
-      carrier.write(unit, wanted(key, unit));
+      snapshot_io.write(unit, wanted(key, unit));
     }
-    return carrier.adopt(key, std::move(room->checkpoint), SnapshotPlace::branch);
+    return snapshot_io.adopt(key, std::move(room->checkpoint), SnapshotPlace::branch);
   }
 
   /// Whether every unit of a snapshot holds what it has to.
   bool is_right(const Snapshot& snapshot) {
-    carrier.flush_orders();
+    snapshot_io.flush_orders();
     const std::vector<TokenId> key = PrefixTree::key(snapshot);
     for (const CheckpointUnit& unit : units_of(snapshot.checkpoint, layout)) {
       std::vector<std::byte> bytes(layout.unit_bytes(unit.view));
-      carrier.read(unit, bytes);
+      snapshot_io.read(unit, bytes);
       if (bytes != wanted(key, unit)) return false;
     }
     return true;
@@ -153,7 +153,7 @@ struct SnapshotWorld {
   ByteRunner runner;
   MemoryPool pool;
   PrefixCache cache;
-  SnapshotIo carrier;
+  SnapshotIo snapshot_io;
 };
 
 /// Keys that share prefixes: a key goes on from a prefix of an earlier one.

@@ -319,8 +319,9 @@ void bench_sample(Queue& queue, std::int64_t count) {
   const Tensor workspace = b[1].tensor(0, DType::u8, {static_cast<std::int64_t>(b[1].bytes())});
   std::vector<SampledToken> out(static_cast<std::size_t>(count));
   fmt::print("sample, {} rows of {}\n", count, vocab);
-  const auto time = [&](const char* name, const SampleRow& row) {
-    const std::vector<SampleRow> all(static_cast<std::size_t>(count), row);
+  const auto time = [&](const char* name, const SamplingNumbers& numbers) {
+    const SamplingParams params = {numbers};
+    const std::vector<SampleRow> all(static_cast<std::size_t>(count), SampleRow{.params = &params});
     report(name,
            seconds_of(
                [&] {
@@ -335,9 +336,9 @@ void bench_sample(Queue& queue, std::int64_t count) {
   };
   time("greedy", {.temperature = 0.0F});
   time("greedy, logprobs", {.temperature = 0.0F, .logprobs = 5});
-  time("temperature", {});
-  time("top_k 50, top_p 0.9", {.top_k = 50, .top_p = 0.9F});
-  time("top_p 0.9", {.top_p = 0.9F});
+  time("temperature", {.temperature = 1.0F});
+  time("top_k 50, top_p 0.9", {.temperature = 1.0F, .top_k = 50, .top_p = 0.9F});
+  time("top_p 0.9", {.temperature = 1.0F, .top_p = 0.9F});
   time("top_p 0.99 at 3.0", {.temperature = 3.0F, .top_p = 0.99F});
 }
 

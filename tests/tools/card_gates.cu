@@ -100,17 +100,9 @@ class Busy {
   bool wanted_;
 };
 
-/// The driver's calls for memory of one card, that other processes can open where the driver lets
-/// them, as the product's; throws where one is refused.
+/// The driver's calls for memory of one card, as the product makes them; throws where one is
+/// refused.
 struct Mapper {
-  Mapper() {
-    driver::Handle handle = 0;
-    if (driver.mem_create(&handle, 2 * mebibyte, &properties, 0) == driver::success) {
-      release(handle);
-    } else {
-      properties.requested_handle_types = driver::handle_none;
-    }
-  }
   static void succeed(driver::Result result, const char* call) {
     if (result == driver::success) return;
     throw std::runtime_error(std::string(call) + " failed: " + std::to_string(result));
@@ -140,11 +132,8 @@ struct Mapper {
   }
 
   DriverTable driver = cuda::driver();
-  driver::AllocationProperties properties = {driver::allocation_pinned,
-                                             driver::handle_posix_descriptor,
-                                             {driver::location_device, 0},
-                                             nullptr,
-                                             {}};
+  driver::AllocationProperties properties = {
+      driver::allocation_pinned, driver::handle_none, {driver::location_device, 0}, nullptr, {}};
   driver::AccessDescription access = {{driver::location_device, 0}, driver::access_read_write};
 };
 

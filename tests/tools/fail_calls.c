@@ -1,11 +1,12 @@
 // Preloaded into a program (LD_PRELOAD), lets chosen calls of the C library fail.
 //
 //   FAIL_CALLS   what fails: malloc (all that allocates), stat (lstat, fstat, fstatat, statx too),
-//                read, pread, write, fsync (fdatasync too), rename, mmap or open (openat too)
+//                read, pread, write, fsync (fdatasync too), rename, mmap, truncate (ftruncate,
+//                fallocate), mkdir or open (openat, fopen, mkostemp and memfd_create too)
 //   FAIL_AT      the first call that fails, from 1; 0 or nothing: calls are counted alone
 //   FAIL_COUNT   how many fail from there on: 1 if nothing is said, 0 for all
 //   FAIL_ERRNO   errno in digits (12 for malloc and mmap, 5 for all else if nothing is said), or
-//                "short": a read or a write of half of the bytes
+//                "short": a read or a write of half of the bytes, but of one at least
 //   FAIL_PATH    only calls about files with this in their names; calls about other files do not
 //                count, either
 //   FAIL_REPORT  a file that gets the number of calls so far (8 bytes), however the program ends
@@ -61,7 +62,7 @@ __attribute__((constructor(101))) static void begin(void) {
   int file = -1, kind = MAP_SHARED | MAP_ANONYMOUS;
   if (report != NULL) {
     file = (int)syscall(SYS_openat, AT_FDCWD, report, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (file < 0 || ftruncate(file, sizeof *calls) != 0) abort();
+    if (file < 0 || syscall(SYS_ftruncate, file, sizeof *calls) != 0) abort();
     kind = MAP_SHARED;
   }
   const long shared =
@@ -162,36 +163,51 @@ int statx(int folder, const char* restrict path, int flags, unsigned mask,
   return fails_by_name("stat", path) ? -1 : NEXT(statx)(folder, path, flags, mask, about);
 }
 
-// What is left of the bytes of a transfer; 0: it fails.
-static size_t shortened(size_t bytes) { return wanted.error < 0 ? bytes / 2 : 0; }
+// Whether a transfer fails; one that is to be short gets fewer bytes instead.
+static int fails_whole(const char* what, int file, size_t* count) {
+  if (!fails(what, file)) return 0;
+  if (wanted.error >= 0) return 1;
+  *count -= *count / 2;
+  return 0;
+}
 
 ssize_t read(int file, void* bytes, size_t count) {
-  if (fails("read", file) && (count = shortened(count)) == 0) return -1;
-  return NEXT(read)(file, bytes, count);
+  return fails_whole("read", file, &count) ? -1 : NEXT(read)(file, bytes, count);
 }
 
 ssize_t pread(int file, void* bytes, size_t count, off_t at) {
-  if (fails("pread", file) && (count = shortened(count)) == 0) return -1;
-  return NEXT(pread)(file, bytes, count, at);
+  return fails_whole("pread", file, &count) ? -1 : NEXT(pread)(file, bytes, count, at);
 }
 ALIAS(pread64, pread);
 
 ssize_t write(int file, const void* bytes, size_t count) {
-  if (fails("write", file) && (count = shortened(count)) == 0) return -1;
-  return NEXT(write)(file, bytes, count);
+  return fails_whole("write", file, &count) ? -1 : NEXT(write)(file, bytes, count);
 }
 
 ssize_t pwrite(int file, const void* bytes, size_t count, off_t at) {
-  if (fails("write", file) && (count = shortened(count)) == 0) return -1;
-  return NEXT(pwrite)(file, bytes, count, at);
+  return fails_whole("write", file, &count) ? -1 : NEXT(pwrite)(file, bytes, count, at);
 }
 ALIAS(pwrite64, pwrite);
+
+int ftruncate(int file, off_t bytes) {
+  return fails("truncate", file) ? -1 : NEXT(ftruncate)(file, bytes);
+}
+ALIAS(ftruncate64, ftruncate);
+
+int fallocate(int file, int how, off_t at, off_t bytes) {
+  return fails("truncate", file) ? -1 : NEXT(fallocate)(file, how, at, bytes);
+}
+ALIAS(fallocate64, fallocate);
 
 int fsync(int file) { return fails("fsync", file) ? -1 : NEXT(fsync)(file); }
 int fdatasync(int file) { return fails("fsync", file) ? -1 : NEXT(fdatasync)(file); }
 
 int rename(const char* from, const char* to) {
   return fails_by_name("rename", to) ? -1 : NEXT(rename)(from, to);
+}
+
+int mkdir(const char* path, mode_t mode) {
+  return fails_by_name("mkdir", path) ? -1 : NEXT(mkdir)(path, mode);
 }
 
 void* mmap(void* at, size_t bytes, int rights, int kind, int file, off_t offset) {
@@ -220,3 +236,16 @@ int openat(int folder, const char* path, int flags, ...) {
   return fails_by_name("open", path) ? -1 : NEXT(openat)(folder, path, flags, mode);
 }
 ALIAS(openat64, openat);
+
+int mkostemp(char* path, int flags) {
+  return fails_by_name("open", path) ? -1 : NEXT(mkostemp)(path, flags);
+}
+ALIAS(mkostemp64, mkostemp);
+
+int memfd_create(const char* name, unsigned flags) {
+  return fails_by_name("open", name) ? -1 : NEXT(memfd_create)(name, flags);
+}
+
+FILE* fopen64(const char* path, const char* how) {
+  return fails_by_name("open", path) ? NULL : NEXT(fopen64)(path, how);
+}

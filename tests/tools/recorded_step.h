@@ -150,7 +150,7 @@ inline std::vector<emulator::RecordedWork> record_step(kernels::Queue& queue, co
       {.memory = flat_memory(geometry, pages, 2 * rows + 1,
                              kernels::handle_bytes_min(kernels::Device::cuda), rings),
        .step_tokens = tokens,
-       .step_rows = rows,
+       .sequences_max = rows,
        .positions_max = positions,
        .vocab_used = plan.vocab,
        .graphs = {.decode = false, .mixed = false},

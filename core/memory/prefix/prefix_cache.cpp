@@ -202,40 +202,6 @@ bool PrefixCache::insert(std::span<const TokenId> key, Checkpoint checkpoint, Sn
   return true;
 }
 
-void PrefixCache::drop_logits(Snapshot& snapshot) {
-  logits_bytes_ -= snapshot.logits.size() * sizeof(float);
-  snapshot.logits = {};
-}
-
-/// Rare: only when the prompts of many turns are kept.
-void PrefixCache::drop_oldest_logits() {
-  Snapshot* oldest = nullptr;
-  for (Snapshot* const snapshot : tree_.snapshots()) {
-    if (snapshot->logits.empty()) continue;
-    if (oldest == nullptr || snapshot->added < oldest->added) oldest = snapshot;
-  }
-  require(oldest != nullptr, "prefix cache: bytes of logits belong to a snapshot");
-  drop_logits(*oldest);
-}
-
-bool PrefixCache::keep_logits(std::span<const TokenId> key, std::vector<float> logits) {
-  const std::size_t bytes = logits.size() * sizeof(float);
-  if (!options_.enabled || key.empty() || bytes > options_.logits_bytes_max) return false;
-  Snapshot* const here = tree_.neighborhood(key).here;
-  if (here == nullptr) return false;
-  drop_logits(*here);
-  while (logits_bytes_ + bytes > options_.logits_bytes_max) drop_oldest_logits();
-  logits_bytes_ += bytes;
-  here->logits = std::move(logits);
-  return true;
-}
-
-std::span<const float> PrefixCache::logits(std::span<const TokenId> key) const {
-  if (!options_.enabled || key.empty()) return {};
-  const Snapshot* const here = tree_.neighborhood(key).here;
-  return here == nullptr ? std::span<const float>() : std::span<const float>(here->logits);
-}
-
 /// A snapshot that would free nothing stays outside the heap until that changes.
 Snapshot* PrefixCache::victim(const Snapshot* keep) {
   for (;;) {
@@ -258,7 +224,6 @@ void PrefixCache::pin(std::span<Snapshot* const> snapshots) {
 
 void PrefixCache::erase(Snapshot& snapshot) {
   if (snapshot.pinned > 0) std::erase(pinned_, &snapshot);
-  drop_logits(snapshot);
   tree_.erase(snapshot);
 }
 
@@ -325,9 +290,8 @@ std::vector<const Checkpoint*> PrefixCache::checkpoints() const {
 void PrefixCache::audit() const {
   tree_.audit();
   eviction_.audit();
-  std::size_t in_heap = 0, logits_bytes = 0;
+  std::size_t in_heap = 0;
   for (Snapshot* const snapshot : tree_.snapshots()) {
-    logits_bytes += snapshot->logits.size() * sizeof(float);
     if (snapshot->heap_index >= 0) {
       ++in_heap;
       continue;
@@ -336,8 +300,6 @@ void PrefixCache::audit() const {
             "prefix cache: what is not in the heap frees nothing");
   }
   require(in_heap == eviction_.size(), "prefix cache: the heap holds snapshots of the tree");
-  require(logits_bytes == logits_bytes_ && logits_bytes <= options_.logits_bytes_max,
-          "prefix cache: logits are counted once and keep to their limit");
 }
 
 std::vector<Cut> PrefixCache::cuts_at(const Lookup& lookup, std::span<const TokenId> prompt,

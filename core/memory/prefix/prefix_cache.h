@@ -23,8 +23,6 @@ struct PrefixCacheOptions {
   /// A branch point is cut when it is at least this many tokens after what can be resumed: a
   /// snapshot has a price, and a short run of tokens is cheap to run again.
   std::int32_t branch_tokens_min = 16;
-  /// For logits at the ends of prompts, outside of the pool. Beyond it the oldest are dropped.
-  std::size_t logits_bytes_max = std::size_t{32} << 20;
   /// The bytes of a full page depend on the tokens up to its end alone, whatever the chunks and the
   /// other sequences of the steps: so it is on the CPU. Then one of two equal pages is enough.
   bool pages_are_exact = true;
@@ -99,13 +97,6 @@ class PrefixCache {
   bool insert(std::span<const TokenId> key, Checkpoint checkpoint, SnapshotPlace place,
               SnapshotSource source = SnapshotSource::memory);
 
-  /// Keeps the logits after the key with the snapshot at its end. False: there is none, or they are
-  /// more than logits_bytes_max.
-  bool keep_logits(std::span<const TokenId> key, std::vector<float> logits);
-  /// Logits that were kept for exactly this key; empty: there are none. Valid until the cache
-  /// changes.
-  std::span<const float> logits(std::span<const TokenId> key) const;
-
   /// Pins what the next waiting requests will resume from, the soonest first: they are evicted
   /// after all others, the last of them first. Unpins those pinned before.
   void pin(std::span<Snapshot* const> snapshots);
@@ -154,8 +145,6 @@ class PrefixCache {
   Snapshot* victim(const Snapshot* keep);
   void settle(const Neighborhood& neighborhood);
   void give_up(Snapshot& victim);
-  void drop_logits(Snapshot& snapshot);
-  void drop_oldest_logits();
   void erase(Snapshot& snapshot);
 
   MemoryPool* pool_;
@@ -169,7 +158,6 @@ class PrefixCache {
   EvictionListener on_evict_;
   bool was_packed_ = false;  ///< one was int8: what ran from it is not exact
   PrefixCacheStats stats_;
-  std::size_t logits_bytes_ = 0;
 };
 
 }  // namespace hyb

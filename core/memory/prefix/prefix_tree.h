@@ -37,8 +37,6 @@ struct Snapshot {
       0;  ///< n: the n-th that a waiting request will resume from; 0: none is known to
   std::int32_t heap_index = -1;  ///< in the eviction heap, kept by it; -1: not in it
   PrefixNode* node = nullptr;
-  /// Logits of the token after it, one per id of the vocabulary; empty: not kept.
-  std::vector<float> logits;
 };
 
 /// What the tree knew of a prompt. It can be resumed from as long as its snapshot is in the tree.

@@ -8,7 +8,7 @@ namespace hyb {
 
 void SnapshotIo::set_draft_bytes(std::vector<std::size_t> bytes) {
   require(bytes.size() <= static_cast<std::size_t>(layout().views()),
-          "snapshot carrier: draft bytes of views");
+          "snapshot io: draft bytes of views");
   draft_bytes_ = std::move(bytes);
 }
 
@@ -20,7 +20,7 @@ std::size_t SnapshotIo::answer_bytes(ViewId view) const {
 
 void SnapshotIo::flush_orders() {
   if (pool_->has_orders()) carry_out_();
-  require(!pool_->has_orders(), "snapshot carrier: orders are carried out when it says so");
+  require(!pool_->has_orders(), "snapshot io: orders are carried out when it says so");
 }
 
 bool SnapshotIo::has_bytes(const Checkpoint& checkpoint) const {
@@ -41,7 +41,7 @@ std::unique_ptr<PendingBytes> SnapshotIo::start_read(const CheckpointUnit& unit)
 }
 
 void SnapshotIo::write(const CheckpointUnit& unit, std::span<const std::byte> bytes) {
-  require(!pool_->has_orders(), "snapshot carrier: settled before it writes");
+  require(!pool_->has_orders(), "snapshot io: settled before it writes");
   bytes_->write(unit.view, unit.unit, bytes);
 }
 
@@ -50,7 +50,7 @@ std::unique_ptr<StagedWrite> SnapshotIo::stage_write(ViewId view) const {
 }
 
 std::unique_ptr<PinnedCheckpoint> SnapshotIo::pin(Reservation room) const {
-  require(!pool_->has_orders(), "snapshot carrier: settled before it writes");
+  require(!pool_->has_orders(), "snapshot io: settled before it writes");
   return std::make_unique<PinnedCheckpoint>(*pool_, std::move(room.checkpoint));
 }
 
@@ -102,11 +102,6 @@ bool SnapshotIo::evict_for(std::span<const TokenId> key) {
 bool SnapshotIo::adopt(std::span<const TokenId> key, Checkpoint checkpoint, SnapshotPlace place,
                        SnapshotSource source) {
   return cache_->insert(key, std::move(checkpoint), place, source);
-}
-
-bool SnapshotIo::keep_logits(std::span<const TokenId> key, std::vector<float> logits) {
-  require(logits.size() == logits_size(), "snapshot carrier: a logit per id");
-  return cache_->keep_logits(key, std::move(logits));
 }
 
 }  // namespace hyb

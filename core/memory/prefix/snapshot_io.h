@@ -52,16 +52,11 @@ class PinnedCheckpoint {
 /// Reads and writes the bytes of snapshots in the pool, between steps.
 class SnapshotIo {
  public:
-  /// All outlive this object. `vocab`: logits per row. `carry_out` has the runner carry out the
-  /// pool's open orders, as a step without spans does; what it throws is passed on by
-  /// flush_orders().
-  SnapshotIo(MemoryPool& pool, UnitBytes& bytes, PrefixCache& cache, std::int32_t vocab,
+  /// All outlive this object. `carry_out` has the runner carry out the pool's open orders, as a
+  /// step without spans does; what it throws is passed on by flush_orders().
+  SnapshotIo(MemoryPool& pool, UnitBytes& bytes, PrefixCache& cache,
              std::function<void()> carry_out)
-      : pool_(&pool),
-        bytes_(&bytes),
-        cache_(&cache),
-        vocab_(vocab),
-        carry_out_(std::move(carry_out)) {}
+      : pool_(&pool), bytes_(&bytes), cache_(&cache), carry_out_(std::move(carry_out)) {}
 
   const MemoryLayout& layout() const { return pool_->layout(); }
   const PrefixCache& cache() const { return *cache_; }
@@ -118,16 +113,10 @@ class SnapshotIo {
   bool adopt(std::span<const TokenId> key, Checkpoint checkpoint, SnapshotPlace place,
              SnapshotSource source = SnapshotSource::memory);
 
-  /// Number of logits that are kept with a snapshot: one per id of the vocabulary.
-  std::size_t logits_size() const { return static_cast<std::size_t>(vocab_); }
-  /// As PrefixCache::keep_logits, for logits_size() logits.
-  bool keep_logits(std::span<const TokenId> key, std::vector<float> logits);
-
  private:
   MemoryPool* pool_;
   UnitBytes* bytes_;
   PrefixCache* cache_;
-  std::int32_t vocab_;
   std::function<void()> carry_out_;
   std::vector<std::size_t> draft_bytes_ = {};
 };

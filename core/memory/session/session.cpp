@@ -37,14 +37,15 @@ SessionText read_session(const std::filesystem::path& path) {
 namespace {
 
 /// Of whole units.
-Fingerprint whole_layout(const SnapshotIo& carrier) {
-  const MemoryLayout& layout = carrier.layout();
+Fingerprint whole_layout(const SnapshotIo& snapshot_io) {
+  const MemoryLayout& layout = snapshot_io.layout();
   return layout_facts(layout, [&](ViewId view) { return layout.content_bytes(view); });
 }
 
 /// Of what answers depend on.
-Fingerprint answer_layout_of(const SnapshotIo& carrier) {
-  return layout_facts(carrier.layout(), [&](ViewId view) { return carrier.answer_bytes(view); });
+Fingerprint answer_layout_of(const SnapshotIo& snapshot_io) {
+  return layout_facts(snapshot_io.layout(),
+                      [&](ViewId view) { return snapshot_io.answer_bytes(view); });
 }
 
 /// What is written, in the order of the file.
@@ -84,7 +85,7 @@ Selection select(const MemoryLayout& layout, std::vector<Selection::Entry> entri
   std::map<std::pair<ViewId, std::int32_t>, std::uint32_t> numbers;
   for (Selection::Entry& entry : entries) {
     const std::vector<CheckpointUnit> units = units_of(entry.snapshot->checkpoint, layout);
-    std::uint64_t bytes = selection.saved.bytes + entry.snapshot->logits.size() * sizeof(float);
+    std::uint64_t bytes = selection.saved.bytes;
     for (const CheckpointUnit& unit : units) {
       if (!numbers.contains({unit.view, unit.unit})) bytes += layout.content_bytes(unit.view);
     }
@@ -123,36 +124,30 @@ void add_snapshot(SectionWriter& writer, std::uint32_t number, const Selection::
   add_numbers(writer, SessionSection::snapshot, number, numbers);
 }
 
-std::vector<std::uint32_t> with_logits(const Selection& selection) {
-  std::vector<std::uint32_t> numbers;
-  for (std::size_t i = 0; i < selection.entries.size(); ++i) {
-    if (selection.entries[i].snapshot->logits.empty()) continue;
-    numbers.push_back(static_cast<std::uint32_t>(i));
-  }
-  return numbers;
-}
-
-void add_units(SectionWriter& writer, SnapshotIo& carrier, std::span<const CheckpointUnit> units) {
+void add_units(SectionWriter& writer, SnapshotIo& snapshot_io,
+               std::span<const CheckpointUnit> units) {
   std::vector<std::byte> bytes;
   for (std::size_t i = 0; i < units.size(); ++i) {
-    bytes.resize(carrier.layout().unit_bytes(units[i].view));
-    carrier.read(units[i], bytes);
+    bytes.resize(snapshot_io.layout().unit_bytes(units[i].view));
+    snapshot_io.read(units[i], bytes);
     writer.add(static_cast<std::uint32_t>(SessionSection::unit), static_cast<std::uint32_t>(i),
-               std::span(bytes).first(carrier.layout().content_bytes(units[i].view)));
+               std::span(bytes).first(snapshot_io.layout().content_bytes(units[i].view)));
   }
 }
 
 }  // namespace
 
 SessionTransfer write_session(const std::filesystem::path& path, const SessionText& text,
-                              SnapshotIo& carrier, std::span<const std::vector<TokenId>> sequences,
+                              SnapshotIo& snapshot_io,
+                              std::span<const std::vector<TokenId>> sequences,
                               std::uint64_t bytes_max) {
-  carrier.flush_orders();
+  snapshot_io.flush_orders();
   const Selection selection =
-      select(carrier.layout(), snapshots_of(carrier.cache(), sequences), bytes_max);
+      select(snapshot_io.layout(), snapshots_of(snapshot_io.cache(), sequences), bytes_max);
   SectionWriter writer(path, session_format);
   add_session_text(writer, text);
-  const Fingerprint layout = whole_layout(carrier), answer_layout = answer_layout_of(carrier);
+  const Fingerprint layout = whole_layout(snapshot_io),
+                    answer_layout = answer_layout_of(snapshot_io);
   add_text(
       writer, SessionSection::outline,
       to_text(to_json(SessionOutline{
@@ -160,19 +155,14 @@ SessionTransfer write_session(const std::filesystem::path& path, const SessionTe
           .answer_layout = answer_layout == layout ? std::nullopt : std::optional(answer_layout),
           .sequences = sequences.size(),
           .snapshots = selection.entries.size(),
-          .units = selection.units.size(),
-          .logits = with_logits(selection)})));
+          .units = selection.units.size()})));
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     add_tokens(writer, static_cast<std::uint32_t>(i), sequences[i]);
   }
   for (std::size_t i = 0; i < selection.entries.size(); ++i) {
     add_snapshot(writer, static_cast<std::uint32_t>(i), selection.entries[i]);
   }
-  for (const std::uint32_t i : with_logits(selection)) {
-    writer.add(static_cast<std::uint32_t>(SessionSection::logits), i,
-               std::as_bytes(std::span(selection.entries[i].snapshot->logits)));
-  }
-  add_units(writer, carrier, selection.units);
+  add_units(writer, snapshot_io, selection.units);
   writer.commit();
   return selection.saved;
 }
@@ -187,7 +177,6 @@ struct FileSnapshot {
   Precision precision;
   SnapshotPlace place;
   std::vector<std::uint32_t> units;  // numbers in the file, in the order of units_of
-  std::vector<float> logits;         // empty: not in the file
   std::optional<Reservation> room;   // in the pool; empty: none yet
 };
 
@@ -201,8 +190,8 @@ struct FileOutline {
 /// Reads a session file from start to end. Every member throws Error(model) for what it refuses.
 class SessionLoader {
  public:
-  SessionLoader(const std::filesystem::path& path, SnapshotIo& carrier)
-      : path_(path.string()), reader_(path, session_format), carrier_(&carrier) {}
+  SessionLoader(const std::filesystem::path& path, SnapshotIo& snapshot_io)
+      : path_(path.string()), reader_(path, session_format), snapshot_io_(&snapshot_io) {}
 
   void check(const Fingerprint& here);
   FileOutline read_outline();
@@ -212,12 +201,11 @@ class SessionLoader {
  private:
   std::vector<std::vector<TokenId>> read_sequences(std::size_t count);
   FileSnapshot read_snapshot(std::uint32_t number, std::span<const std::vector<TokenId>> sequences);
-  std::vector<float> read_logits(std::uint32_t snapshot);
   void assign_views(const FileSnapshot& snapshot, std::vector<std::int32_t>& views);
 
   std::string path_;
   SectionReader reader_;
-  SnapshotIo* carrier_;
+  SnapshotIo* snapshot_io_;
   bool has_whole_units_ = true;    ///< what guesses depend on, too, is as it is here
   bool has_other_drafts_ = false;  ///< units end with bytes that mean nothing here
 };
@@ -253,23 +241,12 @@ FileSnapshot SessionLoader::read_snapshot(std::uint32_t number,
           .precision = static_cast<Precision>(numbers[2]),
           .place = static_cast<SnapshotPlace>(numbers[3]),
           .units = {numbers.begin() + 4, numbers.end()},
-          .logits = {},
           .room = {}};
-}
-
-std::vector<float> SessionLoader::read_logits(std::uint32_t snapshot) {
-  const SectionHead head = expect_section(reader_, SessionSection::logits, snapshot);
-  std::vector<float> logits(carrier_->logits_size());
-  if (head.length != logits.size() * sizeof(float)) {
-    reader_.fail("is damaged: logits of another vocabulary");
-  }
-  reader_.read(std::as_writable_bytes(std::span(logits)));
-  return logits;
 }
 
 /// A unit belongs to one view, and a snapshot has exactly the units that its kinds need.
 void SessionLoader::assign_views(const FileSnapshot& snapshot, std::vector<std::int32_t>& views) {
-  const MemoryLayout& layout = carrier_->layout();
+  const MemoryLayout& layout = snapshot_io_->layout();
   const auto length = static_cast<std::int32_t>(snapshot.key.size());
   std::vector<std::int32_t> wanted;
   for (std::int32_t group = 0; group < static_cast<std::int32_t>(layout.groups.size()); ++group) {
@@ -297,11 +274,11 @@ void SessionLoader::assign_views(const FileSnapshot& snapshot, std::vector<std::
 FileOutline SessionLoader::read_outline() {
   const std::string text = read_text(reader_, SessionSection::outline);
   const SessionOutline counts = session_outline_from(parse_json(text, path_), path_);
-  const std::string differs = difference(whole_layout(*carrier_), counts.layout);
+  const std::string differs = difference(whole_layout(*snapshot_io_), counts.layout);
   has_whole_units_ = differs.empty();
   has_other_drafts_ = !has_whole_units_ && counts.answer_layout.has_value();
   if (!has_whole_units_ &&
-      answer_layout_of(*carrier_) != counts.answer_layout.value_or(counts.layout)) {
+      answer_layout_of(*snapshot_io_) != counts.answer_layout.value_or(counts.layout)) {
     reader_.fail("has memory of another layout: " + differs);
   }
   // Each is a section of its own, so counts cannot exceed the sections of the file.
@@ -316,9 +293,11 @@ FileOutline SessionLoader::read_outline() {
     outline.snapshots.push_back(read_snapshot(i, outline.sequences));
     assign_views(outline.snapshots.back(), outline.views);
   }
+  // Earlier versions kept some, from which nothing is drawn any more.
   for (const std::uint32_t snapshot : counts.logits) {
-    if (snapshot >= outline.snapshots.size()) reader_.fail("is damaged: logits of no snapshot");
-    outline.snapshots[snapshot].logits = read_logits(snapshot);
+    const SectionHead head = expect_section(reader_, SessionSection::logits, snapshot);
+    std::vector<std::byte> unread(static_cast<std::size_t>(head.length));
+    reader_.read(unread);
   }
   return outline;
 }
@@ -330,10 +309,10 @@ void SessionLoader::read_units(const FileOutline& outline,
   for (std::uint32_t i = 0; i < targets.size(); ++i) {
     const SectionHead head = expect_section(reader_, SessionSection::unit, i);
     if (outline.views[i] == no_view_yet) continue;
-    const MemoryLayout& layout = carrier_->layout();
+    const MemoryLayout& layout = snapshot_io_->layout();
     const ViewId view{outline.views[i]};
     const std::size_t wanted =
-        has_whole_units_ ? layout.content_bytes(view) : carrier_->answer_bytes(view);
+        has_whole_units_ ? layout.content_bytes(view) : snapshot_io_->answer_bytes(view);
     const auto length = static_cast<std::size_t>(head.length);
     if (length < wanted || (length > wanted && !has_other_drafts_)) {
       reader_.fail("is damaged: a unit has another size");
@@ -342,7 +321,7 @@ void SessionLoader::read_units(const FileOutline& outline,
     reader_.read(bytes);
     bytes.resize(wanted);
     bytes.resize(layout.unit_bytes(view));  // zeros: guesses find nothing there
-    for (const CheckpointUnit& target : targets[i]) carrier_->write(target, bytes);
+    for (const CheckpointUnit& target : targets[i]) snapshot_io_->write(target, bytes);
   }
   if (reader_.next()) reader_.fail("is damaged: sections after the last one");
 }
@@ -359,14 +338,14 @@ SharedPrefix nearest(std::span<const FileSnapshot> snapshots, std::span<const To
 }
 
 /// Allocates room for those that the prefix tree lacks. Returns the number for which there is none.
-std::int32_t allocate(std::span<FileSnapshot> snapshots, SnapshotIo& carrier) {
+std::int32_t allocate(std::span<FileSnapshot> snapshots, SnapshotIo& snapshot_io) {
   std::int32_t left_out = 0;
   for (FileSnapshot& snapshot : snapshots) {
-    if (carrier.has(snapshot.key)) continue;
+    if (snapshot_io.has(snapshot.key)) continue;
     do {
       snapshot.room =
-          carrier.room(snapshot.key, snapshot.precision, nearest(snapshots, snapshot.key));
-    } while (!snapshot.room && carrier.evict_for(snapshot.key));
+          snapshot_io.room(snapshot.key, snapshot.precision, nearest(snapshots, snapshot.key));
+    } while (!snapshot.room && snapshot_io.evict_for(snapshot.key));
     if (!snapshot.room) ++left_out;
   }
   return left_out;
@@ -386,22 +365,21 @@ std::vector<std::vector<CheckpointUnit>> targets_of(const FileOutline& outline,
   return targets;
 }
 
-SessionTransfer restore(SessionLoader& loader, SnapshotIo& carrier) {
+SessionTransfer restore(SessionLoader& loader, SnapshotIo& snapshot_io) {
   FileOutline outline = loader.read_outline();
   SessionTransfer restored;
-  restored.left_out = allocate(outline.snapshots, carrier);
-  carrier.flush_orders();
-  loader.read_units(outline, targets_of(outline, carrier.layout()));
+  restored.left_out = allocate(outline.snapshots, snapshot_io);
+  snapshot_io.flush_orders();
+  loader.read_units(outline, targets_of(outline, snapshot_io.layout()));
   // From here on everything is known to be valid. The shallow ones first, as they were made.
   for (auto i = outline.snapshots.rbegin(); i != outline.snapshots.rend(); ++i) {
     FileSnapshot& snapshot = *i;
-    if (!snapshot.room || !carrier.adopt(snapshot.key, std::move(snapshot.room->checkpoint),
-                                         snapshot.place, SnapshotSource::session)) {
+    if (!snapshot.room || !snapshot_io.adopt(snapshot.key, std::move(snapshot.room->checkpoint),
+                                             snapshot.place, SnapshotSource::session)) {
       continue;
     }
     ++restored.snapshots;
     restored.length = std::max(restored.length, static_cast<std::int32_t>(snapshot.key.size()));
-    if (!snapshot.logits.empty()) carrier.keep_logits(snapshot.key, std::move(snapshot.logits));
   }
   return restored;
 }
@@ -409,11 +387,11 @@ SessionTransfer restore(SessionLoader& loader, SnapshotIo& carrier) {
 }  // namespace
 
 SessionTransfer restore_session(const std::filesystem::path& path, const Fingerprint& here,
-                                SnapshotIo& carrier) {
+                                SnapshotIo& snapshot_io) {
   try {
-    SessionLoader loader(path, carrier);
+    SessionLoader loader(path, snapshot_io);
     loader.check(here);
-    return restore(loader, carrier);
+    return restore(loader, snapshot_io);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::model) throw;
     return {.refused = error.what()};

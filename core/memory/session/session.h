@@ -40,22 +40,23 @@ struct SessionTransfer {
   std::int32_t snapshots = 0;  ///< in the file, or in the prefix tree, now
   std::int32_t length = 0;     ///< tokens of the deepest
   std::int32_t left_out = 0;   ///< snapshots that had no room in bytes_max, or in the pool
-  std::uint64_t bytes = 0;     ///< of pages, slots and logits; saved only
+  std::uint64_t bytes = 0;     ///< of pages and slots; saved only
   std::string refused;         ///< why nothing was restored, as a message; empty: it was
 };
 
 /// Writes a session with its memory: every snapshot in the prefix tree on the path of one of the
-/// sequences, the deepest first, with its pages, slots and kept logits; a page that several need
+/// sequences, the deepest first, with its pages and slots; a page that several need
 /// once. Writes at most `bytes_max` bytes of these. Between steps. Throws Error(runtime) when the
 /// file can't be written; the old file then stays.
 SessionTransfer write_session(const std::filesystem::path& path, const SessionText& text,
-                              SnapshotIo& carrier, std::span<const std::vector<TokenId>> sequences,
+                              SnapshotIo& snapshot_io,
+                              std::span<const std::vector<TokenId>> sequences,
                               std::uint64_t bytes_max = ~std::uint64_t{0});
 
 /// Puts the snapshots of a session back into the prefix tree: a prompt that starts with their
 /// tokens resumes from them. The fingerprint of the file has to equal `here`. Others are evicted
 /// for them where the pool has no room. Between steps.
 SessionTransfer restore_session(const std::filesystem::path& path, const Fingerprint& here,
-                                SnapshotIo& carrier);
+                                SnapshotIo& snapshot_io);
 
 }  // namespace hyb

@@ -35,7 +35,8 @@ struct SessionOutline {
   /// there are some.
   std::optional<Fingerprint> answer_layout = {};
   std::size_t sequences = 0, snapshots = 0, units = 0;
-  std::vector<std::uint32_t> logits;  ///< snapshots that have logits, ascending
+  /// Snapshots after which logits follow: none in files that are written now.
+  std::vector<std::uint32_t> logits = {};
 };
 
 /// What decides whether the bytes of a unit mean the same in two layouts: page size, kinds, sizes
@@ -60,7 +61,7 @@ enum class SessionSection : std::uint32_t {
   tokens = 4,       ///< i32 each; one section per sequence
   snapshot = 5,     ///< u32 each: sequence, length, precision, place, then its units
   unit = 6,         ///< bytes of a page or slot
-  logits = 7,       ///< f32 each: of the token after a snapshot, whose number it has
+  logits = 7,       ///< of a snapshot, whose number it has: read past, not written any more
 };
 
 void add_text(SectionWriter& writer, SessionSection kind, std::string_view text);

@@ -36,25 +36,25 @@ auto find_fetch(Fetches& fetches, FetchId id) {
 
 }  // namespace
 
-SnapshotTier::SnapshotTier(std::string name, const SnapshotIo& carrier,
+SnapshotTier::SnapshotTier(std::string name, const SnapshotIo& snapshot_io,
                            std::unique_ptr<Storage> storage, const TierOptions& options)
     : name_(std::move(name)),
-      carrier_(carrier),
+      snapshot_io_(snapshot_io),
       options_(options),
       extents_(sectors_in(options.budget_bytes)),
-      index_(carrier.layout()),
+      index_(snapshot_io.layout()),
       queue_(std::make_unique<TransferQueue>(
-          std::move(storage), staging_bytes_for(carrier.layout(), options.staging_bytes),
+          std::move(storage), staging_bytes_for(snapshot_io.layout(), options.staging_bytes),
           options.worker)) {}
 
 std::uint32_t SnapshotTier::sectors_of(const StoredUnit& unit) const {
-  const std::size_t bytes = carrier_.layout().unit_bytes(unit.view);
+  const std::size_t bytes = snapshot_io_.layout().unit_bytes(unit.view);
   return static_cast<std::uint32_t>((bytes + sector_bytes - 1) / sector_bytes);
 }
 
 /// Whether it is a page of the first `tokens` tokens.
 bool SnapshotTier::is_within(const StoredUnit& unit, std::int32_t tokens) const {
-  const MemoryLayout& layout = carrier_.layout();
+  const MemoryLayout& layout = snapshot_io_.layout();
   const bool is_page = index(unit.view) < static_cast<std::int32_t>(layout.groups.size());
   return is_page && (unit.page + 1) * layout.page_tokens <= tokens;
 }
@@ -64,7 +64,7 @@ std::uint64_t SnapshotTier::bytes_of(std::span<StoredUnit* const> units,
                                      std::int32_t tokens) const {
   std::uint64_t bytes = 0;
   for (StoredUnit* const unit : units) {
-    if (!is_within(*unit, tokens)) bytes += carrier_.layout().unit_bytes(unit->view);
+    if (!is_within(*unit, tokens)) bytes += snapshot_io_.layout().unit_bytes(unit->view);
   }
   return bytes;
 }
@@ -123,12 +123,13 @@ bool SnapshotTier::make_room(TierEntry& entry) {
 
 /// False: steps would have to wait for the copy.
 bool SnapshotTier::store(StoredUnit& unit, const CheckpointUnit& source) {
-  const std::size_t bytes = carrier_.layout().unit_bytes(unit.view);
-  if (std::unique_ptr<PendingBytes> copy = carrier_.start_read(source)) {
+  const std::size_t bytes = snapshot_io_.layout().unit_bytes(unit.view);
+  if (std::unique_ptr<PendingBytes> copy = snapshot_io_.start_read(source)) {
     unit.written = queue_->write(unit.extents, std::move(copy));
   } else if (options_.may_wait) {
-    unit.written = queue_->write(
-        unit.extents, bytes, [&](std::span<std::byte> buffer) { carrier_.read(source, buffer); });
+    unit.written = queue_->write(unit.extents, bytes, [&](std::span<std::byte> buffer) {
+      snapshot_io_.read(source, buffer);
+    });
   } else {
     return false;
   }
@@ -160,7 +161,7 @@ void SnapshotTier::spill(std::span<const TokenId> key, const Snapshot& snapshot)
     return;
   }
   // Evicted before the step that makes its bytes: rare, and no great loss.
-  if (!carrier_.has_bytes(checkpoint)) {
+  if (!snapshot_io_.has_bytes(checkpoint)) {
     ++stats_.declined;
     return;
   }
@@ -177,7 +178,7 @@ void SnapshotTier::spill(std::span<const TokenId> key, const Snapshot& snapshot)
     ++stats_.declined;
     return;
   }
-  const std::vector<CheckpointUnit> sources = units_of(checkpoint, carrier_.layout());
+  const std::vector<CheckpointUnit> sources = units_of(checkpoint, snapshot_io_.layout());
   require(sources.size() == units.size(), "tier: a checkpoint has the units of its kinds");
   std::size_t stored = 0;
   try {
@@ -225,12 +226,12 @@ TierAnswer SnapshotTier::ask(std::span<const TokenId> prompt, std::int32_t resum
                          std::equal(key.begin(), key.end(), other.key.begin(), other.key.end());
     if (is_same) return {.fetch = other.id};
   }
-  const std::int32_t shared = carrier_.shared_tokens(key);
+  const std::int32_t shared = snapshot_io_.shared_tokens(key);
   const double seconds = options_.cost.of(hit.length) - options_.cost.of(resumable);
   const std::uint64_t bytes = bytes_of(hit.units, shared);
   if (seconds * options_.bytes_per_second < static_cast<double>(bytes)) return {};
   TierFetch fetch;
-  fetch.writes_beside = carrier_.can_stage_writes();
+  fetch.writes_beside = snapshot_io_.can_stage_writes();
   if (!fetch.writes_beside && !fetches_.empty() && !queue_->can_read(bytes)) {
     return {.fetch = std::nullopt, .is_full = true};
   }
@@ -250,9 +251,9 @@ TierAnswer SnapshotTier::ask(std::span<const TokenId> prompt, std::int32_t resum
 
 /// False: there is no room for a copy beside steps.
 bool SnapshotTier::read(TierFetch& fetch, const StoredUnit& unit) {
-  const std::size_t bytes = carrier_.layout().unit_bytes(unit.view);
+  const std::size_t bytes = snapshot_io_.layout().unit_bytes(unit.view);
   std::unique_ptr<StagedWrite> staged =
-      fetch.writes_beside ? carrier_.stage_write(unit.view) : nullptr;
+      fetch.writes_beside ? snapshot_io_.stage_write(unit.view) : nullptr;
   if (fetch.writes_beside && staged == nullptr) return false;
   const TransferId transfer =
       staged ? queue_->read(unit.extents, staged->room()) : queue_->read(unit.extents, bytes);
@@ -270,7 +271,8 @@ void SnapshotTier::start(TierFetch& fetch, std::span<StoredUnit* const> units,
                          std::int32_t shared) {
   for (StoredUnit* const unit : units) {
     if (is_within(*unit, shared)) continue;
-    if (!fetch.writes_beside && !queue_->can_read(carrier_.layout().unit_bytes(unit->view))) return;
+    if (!fetch.writes_beside && !queue_->can_read(snapshot_io_.layout().unit_bytes(unit->view)))
+      return;
     if (!read(fetch, *unit)) return;
   }
 }
@@ -337,7 +339,7 @@ bool SnapshotTier::end_as_damaged(TierFetch& fetch) {
 /// Room in the pool for what was read, and for the rest. False: the fetch has an end, or is lost
 /// with all others.
 bool SnapshotTier::reserve(TierFetch& fetch) {
-  if (carrier_.has(fetch.key)) {
+  if (snapshot_io_.has(fetch.key)) {
     fetch.end = FetchEnd::adopted;
     return false;
   }
@@ -347,8 +349,8 @@ bool SnapshotTier::reserve(TierFetch& fetch) {
     fetch.end = FetchEnd::lost;
     return false;
   }
-  carrier_.flush_orders();
-  const std::vector<CheckpointUnit> targets = units_of(room->checkpoint, carrier_.layout());
+  snapshot_io_.flush_orders();
+  const std::vector<CheckpointUnit> targets = units_of(room->checkpoint, snapshot_io_.layout());
   std::vector<TierFetch::Unit> come = std::exchange(fetch.units, {});
   auto next = come.begin();  // they are in the order of the targets
   for (std::size_t i = 0; i < targets.size(); ++i) {
@@ -366,7 +368,7 @@ bool SnapshotTier::reserve(TierFetch& fetch) {
   }
   require(next == come.end(), "tier: a checkpoint has the units of its kinds");
   fetch.units_come = fetch.units.size();
-  fetch.room = carrier_.pin(*std::move(room));
+  fetch.room = snapshot_io_.pin(*std::move(room));
   return true;
 }
 
@@ -471,7 +473,7 @@ void SnapshotTier::forget_damaged(const TierFetch& fetch) {
 
 /// Writes what has arrived to the units of the room; false: the rest could not be read.
 bool SnapshotTier::fill(TierFetch& fetch, const Reservation& room) {
-  const std::vector<CheckpointUnit> targets = units_of(room.checkpoint, carrier_.layout());
+  const std::vector<CheckpointUnit> targets = units_of(room.checkpoint, snapshot_io_.layout());
   std::vector<CheckpointUnit> rest;
   for (std::size_t i = 0; i < targets.size(); ++i) {
     if (room.is_shared[i]) continue;
@@ -482,7 +484,7 @@ bool SnapshotTier::fill(TierFetch& fetch, const Reservation& room) {
     if (come == fetch.units.end()) {
       rest.push_back(targets[i]);
     } else {
-      carrier_.write(targets[i], queue_->bytes(come->transfer));
+      snapshot_io_.write(targets[i], queue_->bytes(come->transfer));
     }
   }
   release(fetch);
@@ -500,7 +502,7 @@ bool SnapshotTier::fill_rest(TierFetch& fetch, std::span<const CheckpointUnit> r
   for (std::size_t written = 0; written < rest.size(); ++written) {
     for (; asked < rest.size(); ++asked) {
       const CheckpointUnit& target = rest[asked];
-      const std::size_t bytes = carrier_.layout().unit_bytes(target.view);
+      const std::size_t bytes = snapshot_io_.layout().unit_bytes(target.view);
       if (asked > written && !queue_->can_read(bytes)) break;
       const auto unit = std::find_if(now.begin(), now.end(), [&](const StoredUnit* other) {
         return other->view == target.view && other->page == target.page;
@@ -511,7 +513,7 @@ bool SnapshotTier::fill_rest(TierFetch& fetch, std::span<const CheckpointUnit> r
     const TransferId first = fetch.units.front().transfer;
     queue_->wait_for(first);
     if (queue_->outcome(first) != true) return false;
-    carrier_.write(rest[written], queue_->bytes(first));
+    snapshot_io_.write(rest[written], queue_->bytes(first));
     queue_->release(first);
     fetch.units.erase(fetch.units.begin());
   }
@@ -538,11 +540,11 @@ FetchEnd SnapshotTier::deliver(FetchId id) {
     forget_damaged(fetch);
     return FetchEnd::damaged;
   }
-  if (carrier_.has(fetch.key)) return FetchEnd::adopted;
+  if (snapshot_io_.has(fetch.key)) return FetchEnd::adopted;
   std::optional<Reservation> room = make_room(fetch);
   // The storage may have failed while evicted snapshots were written to it.
   if (!room || !is_on()) return FetchEnd::lost;
-  carrier_.flush_orders();
+  snapshot_io_.flush_orders();
   if (!fill(fetch, *room)) {
     notice_failure();
     if (!is_on() || fetch.units.empty()) return FetchEnd::lost;
@@ -554,13 +556,14 @@ FetchEnd SnapshotTier::deliver(FetchId id) {
 
 /// Empty: there is nothing left to evict for it.
 std::optional<Reservation> SnapshotTier::make_room(const TierFetch& fetch) {
-  std::optional<Reservation> room = carrier_.room(fetch.key, fetch.precision);
-  while (!room && carrier_.evict_for(fetch.key)) room = carrier_.room(fetch.key, fetch.precision);
+  std::optional<Reservation> room = snapshot_io_.room(fetch.key, fetch.precision);
+  while (!room && snapshot_io_.evict_for(fetch.key))
+    room = snapshot_io_.room(fetch.key, fetch.precision);
   return room;
 }
 
 FetchEnd SnapshotTier::adopt(const TierFetch& fetch, Checkpoint checkpoint) {
-  if (!carrier_.adopt(fetch.key, std::move(checkpoint), fetch.place, options_.source)) {
+  if (!snapshot_io_.adopt(fetch.key, std::move(checkpoint), fetch.place, options_.source)) {
     return FetchEnd::lost;
   }
   if (TierEntry* const entry = index_->find(fetch.key, fetch.precision)) {

@@ -105,7 +105,7 @@ struct TierAnswer {
 class SnapshotTier {
  public:
   /// `name` is for messages, such as "disk tier".
-  SnapshotTier(std::string name, const SnapshotIo& carrier, std::unique_ptr<Storage> storage,
+  SnapshotTier(std::string name, const SnapshotIo& snapshot_io, std::unique_ptr<Storage> storage,
                const TierOptions& options);
 
   /// Keeps a snapshot that is about to be evicted; waits for the storage only when all staging
@@ -198,7 +198,7 @@ class SnapshotTier {
   void switch_off(std::string_view why);
 
   std::string name_;
-  SnapshotIo carrier_;
+  SnapshotIo snapshot_io_;
   TierOptions options_;
   Extents extents_;
   std::optional<TierIndex> index_;

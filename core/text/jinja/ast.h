@@ -37,12 +37,12 @@ struct Sequence {
 struct DictLiteral {
   std::vector<std::pair<ExpressionPtr, ExpressionPtr>> entries;
 };
-enum class UnaryOperator { negate, plus, logical_not };
+enum class UnaryOperator { negate, logical_not };
 struct Unary {
   UnaryOperator op;
   ExpressionPtr operand;
 };
-enum class BinaryOperator { add, subtract, multiply, divide, floor_divide, modulo, power };
+enum class BinaryOperator { add, subtract, multiply, divide, floor_divide, modulo };
 struct Binary {
   BinaryOperator op;
   ExpressionPtr left;
@@ -86,8 +86,7 @@ struct Subscript {
 struct CallArguments {
   std::vector<ExpressionPtr> positional;
   std::vector<std::pair<std::string, ExpressionPtr>> named;
-  ExpressionPtr star;         ///< *args, may be null
-  ExpressionPtr double_star;  ///< **kwargs, may be null
+  ExpressionPtr star;  ///< *args, may be null
 };
 struct Call {
   ExpressionPtr callee;
@@ -135,7 +134,6 @@ struct For {
   Target target;
   ExpressionPtr iterable;
   ExpressionPtr condition;  ///< may be null
-  bool recursive;
   Body body;
   Body otherwise;
 };
@@ -155,27 +153,15 @@ struct Parameter {
   ExpressionPtr fallback;  ///< may be null
 };
 struct Macro {
-  std::string name;  ///< empty for the body of a call tag
+  std::string name;
   std::vector<Parameter> parameters;
   Body body;
-  bool uses_varargs;
-  bool uses_kwargs;
-  bool uses_caller;
 };
 struct DefineMacro {
   std::unique_ptr<Macro> macro;
 };
-/// {% call(parameters) callee(...) %}...{% endcall %}
-struct CallBody {
-  ExpressionPtr call;  ///< holds a Call
-  std::unique_ptr<Macro> caller;
-};
 struct FilterBody {
   ExpressionPtr filters;
-  Body body;
-};
-struct With {
-  std::vector<std::pair<Target, ExpressionPtr>> bindings;
   Body body;
 };
 /// {% generation %}: a scope of its own, rendered unchanged.
@@ -186,8 +172,8 @@ struct Break {};
 struct Continue {};
 
 struct Statement {
-  using Node = std::variant<Data, Print, If, For, Set, SetBody, DefineMacro, CallBody, FilterBody,
-                            With, Generation, Break, Continue>;
+  using Node = std::variant<Data, Print, If, For, Set, SetBody, DefineMacro, FilterBody, Generation,
+                            Break, Continue>;
   Node node;
   Place place;
 };

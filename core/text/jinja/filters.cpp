@@ -1,18 +1,13 @@
-#include "core/text/jinja/filters.h"
+#include "core/text/jinja/builtins.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
-#include <limits>
 #include <optional>
 #include <span>
 
 #include "core/text/jinja/format.h"
-#include "core/text/jinja/globals.h"
 #include "core/text/jinja/json.h"
-#include "core/text/jinja/methods.h"
 #include "core/text/jinja/operators.h"
 #include "core/text/jinja/runtime.h"
 #include "core/text/jinja/strings.h"
@@ -23,8 +18,6 @@ namespace hyb::jinja {
 namespace {
 
 // Filters on numbers.
-
-constexpr std::int64_t precision_max = 300;
 
 std::string_view stripped(std::string_view text) {
   while (!text.empty() && is_space(static_cast<unsigned char>(text.front()))) text.remove_prefix(1);
@@ -48,22 +41,17 @@ std::optional<std::string> without_underscores(std::string_view text) {
   return out;
 }
 
-/// Python's int(text, base); empty if the text is not an integer.
-std::optional<std::int64_t> parse_integer(std::string_view text, int base) {
+/// Python's int(text); empty if the text is not an integer.
+std::optional<std::int64_t> parse_integer(std::string_view text) {
   text = stripped(text);
   const bool negative = text.starts_with('-');
   if (negative || text.starts_with('+')) text.remove_prefix(1);
-  if (text.size() > 2 && text[0] == '0') {
-    const char mark = static_cast<char>(text[1] | 0x20);
-    const int marked = mark == 'x' ? 16 : (mark == 'o' ? 8 : (mark == 'b' ? 2 : 0));
-    if (marked != 0 && marked == base) text.remove_prefix(text[2] == '_' ? 3 : 2);
-  }
   const auto digits = without_underscores(text);
   if (!digits || digits->empty() || (*digits)[0] == '-') return std::nullopt;
   const std::string signed_digits = negative ? "-" + *digits : *digits;
   std::int64_t value = 0;
   const char* end = signed_digits.data() + signed_digits.size();
-  const auto read = std::from_chars(signed_digits.data(), end, value, base);
+  const auto read = std::from_chars(signed_digits.data(), end, value);
   if (read.ec == std::errc::invalid_argument || read.ptr != end) return std::nullopt;
   if (read.ec != std::errc{}) throw Fault("int: the integer is over 64 bits");
   return value;
@@ -99,11 +87,7 @@ Value filter_int(Runtime&, const Value& input, const Bound& in) {
     return std::isnan(input.real()) ? fallback : Value(truncated(input.real()));
   }
   if (!input.is_text()) return fallback;
-  const std::int64_t base = in.integer(1, 10);
-  if (base < 2 || base > 36) throw Fault("int: 'base' is 2 to 36");
-  if (const auto integer = parse_integer(input.view(), static_cast<int>(base))) {
-    return Value(*integer);
-  }
+  if (const auto integer = parse_integer(input.view())) return Value(*integer);
   const auto real = parse_real(input.view());
   return real && !std::isnan(*real) ? Value(truncated(*real)) : fallback;
 }
@@ -124,65 +108,10 @@ Value filter_abs(Runtime&, const Value& input, const Bound&) {
   return input.integer() < 0 ? negate(input) : Value(input.integer());
 }
 
-/// Python's round(real, precision): the nearest decimal to the exact value, ties to even.
-double round_real(double real, std::int64_t precision) {
-  if (!std::isfinite(real)) return real;
-  if (precision > precision_max) return real;
-  if (precision >= 0) {
-    std::string text(512 + 2 * precision_max, '\0');
-    const int size =
-        std::snprintf(text.data(), text.size(), "%.*f", static_cast<int>(precision), real);
-    text.resize(static_cast<std::size_t>(size));
-    return std::strtod(text.c_str(), nullptr);
-  }
-  if (precision < -precision_max) return std::copysign(0.0, real);
-  const double unit = std::pow(10.0, static_cast<double>(-precision));
-  return std::nearbyint(real / unit) * unit;
-}
-
-Value round_integer(std::int64_t value, std::int64_t precision) {
-  if (precision >= 0) return Value(value);
-  if (precision < -18) return Value(std::int64_t{0});
-  std::int64_t unit = 1;
-  for (std::int64_t i = precision; i < 0; ++i) unit *= 10;
-  std::int64_t rest = value % unit;
-  if (rest < 0) rest += unit;
-  const std::int64_t low = (value - rest) / unit;
-  const bool up = rest > unit / 2 || (rest == unit / 2 && unit > 1 && low % 2 != 0);
-  std::int64_t rounded = 0;
-  if (__builtin_mul_overflow(low + (up ? 1 : 0), unit, &rounded))
-    throw Fault("round: over 64 bits");
-  return Value(rounded);
-}
-
-Value filter_round(Runtime& runtime, const Value& input, const Bound& in) {
-  if (input.is_undefined()) fail_undefined(input);
-  if (!input.is_number()) throw Fault("round takes a number, got " + type_name(input));
-  const std::int64_t precision = in.integer(0, 0);
-  const std::string_view method = in.has(1) ? in.text(1).view() : "common";
-  if (method == "common") {
-    return input.is_integral() ? round_integer(input.integer(), precision)
-                               : Value(round_real(input.real(), precision));
-  }
-  if (method != "ceil" && method != "floor")
-    throw Fault("round: 'method' is common, ceil or floor");
-  // As Jinja does it: func(value * 10**precision) / 10**precision.
-  const Value unit =
-      binary(runtime, BinaryOperator::power, Value(std::int64_t{10}), Value(precision));
-  const Value scaled = binary(runtime, BinaryOperator::multiply, input, unit);
-  const double real = scaled.real();
-  if (!std::isfinite(real)) throw Fault("round: the number is not finite");
-  const Value whole = scaled.is_integral()
-                          ? scaled
-                          : Value(truncated(method == "ceil" ? std::ceil(real) : std::floor(real)));
-  return binary(runtime, BinaryOperator::divide, whole, unit);
-}
-
 std::span<const Function> number_filters() {
-  static constexpr Function table[] = {{"int", "default? base?", filter_int},
+  static constexpr Function table[] = {{"int", "default?", filter_int},
                                        {"float", "default?", filter_float},
-                                       {"abs", "", filter_abs},
-                                       {"round", "precision? method?", filter_round}};
+                                       {"abs", "", filter_abs}};
   return table;
 }
 
@@ -249,60 +178,11 @@ Value filter_items(Runtime& runtime, const Value& input, const Bound&) {
   return Value(Kind::generator, &out);
 }
 
-Value filter_sum(Runtime& runtime, const Value& input, const Bound& in) {
-  Value total = in.has(1) ? in[1] : Value(std::int64_t{0});
-  if (total.is_text()) throw Fault("sum can't add strings: use join");
-  for (const Value& item : iterate(runtime, input).items) {
-    total = binary(runtime, BinaryOperator::add, total, get_path(runtime, item, in[0]));
-  }
-  return total;
-}
-
-Value filter_batch(Runtime& runtime, const Value& input, const Bound& in) {
-  const std::int64_t most = in.integer(0, 0);
-  List& out = runtime.new_list();
-  List* group = nullptr;
-  for (const Value& item : iterate(runtime, input).items) {
-    if (group == nullptr || static_cast<std::int64_t>(group->items.size()) == most) {
-      group = &runtime.new_list();
-      runtime.push(out, Value(Kind::list, group));
-    }
-    runtime.push(*group, item);
-  }
-  if (group != nullptr && in.given(1)) {
-    while (static_cast<std::int64_t>(group->items.size()) < most) runtime.push(*group, in[1]);
-  }
-  return Value(Kind::generator, &out);
-}
-
-Value filter_slice(Runtime& runtime, const Value& input, const Bound& in) {
-  const std::int64_t slices = in.integer(0, 0);
-  if (slices == 0) throw Fault("slice: division by zero");
-  const std::vector<Value>& items = iterate(runtime, input).items;
-  List& out = runtime.new_list();
-  const std::int64_t count = static_cast<std::int64_t>(items.size());
-  const std::int64_t longer = slices > 0 ? count % slices : 0;
-  std::size_t next = 0;
-  for (std::int64_t number = 0; number < slices; ++number) {
-    List& part = runtime.new_list();
-    const std::int64_t size = count / slices + (number < longer ? 1 : 0);
-    for (std::int64_t i = 0; i < size; ++i) runtime.push(part, items[next++]);
-    if (in.given(1) && number >= longer) runtime.push(part, in[1]);
-    runtime.push(out, Value(Kind::list, &part));
-  }
-  return Value(Kind::generator, &out);
-}
-
 std::span<const Function> sequence_filters() {
-  static constexpr Function table[] = {{"list", "", filter_list},
-                                       {"join", "d? attribute?", filter_join},
-                                       {"first", "", filter_first},
-                                       {"last", "", filter_last},
-                                       {"items", "", filter_items},
-                                       {"reverse", "", filter_reverse},
-                                       {"sum", "attribute? start?", filter_sum},
-                                       {"batch", "linecount fill_with?", filter_batch},
-                                       {"slice", "slices fill_with?", filter_slice}};
+  static constexpr Function table[] = {
+      {"list", "", filter_list},   {"join", "d? attribute?", filter_join},
+      {"first", "", filter_first}, {"last", "", filter_last},
+      {"items", "", filter_items}, {"reverse", "", filter_reverse}};
   return table;
 }
 
@@ -333,7 +213,7 @@ Value sort_key(Runtime& runtime, const Value& item, const Value& attribute, bool
     return Value(Kind::list, &keys);
   }
   const Text comma = runtime.text(",");
-  for (const Value& path : split(runtime, attribute.text(), {.separator = comma}).items) {
+  for (const Value& path : split(runtime, attribute.text(), comma).items) {
     runtime.push(keys, folded(runtime, get_path(runtime, item, path), case_sensitive));
   }
   return Value(Kind::list, &keys);
@@ -398,42 +278,13 @@ Value filter_extreme(Runtime& runtime, const Value& input, const Bound& in) {
   return best;
 }
 
-Value grouping_key(Runtime& runtime, const Value& item, const Bound& in) {
-  const Value key = get_path(runtime, item, in[0]);
-  return key.is_undefined() && in.given(1) ? in[1] : key;
-}
-
-Value filter_groupby(Runtime& runtime, const Value& input, const Bound& in) {
-  std::vector<Keyed> items;
-  for (const Value& item : iterate(runtime, input).items) {
-    const Value key = folded(runtime, grouping_key(runtime, item, in), in.truth(2, false));
-    items.push_back({key, item});
-  }
-  sort_by_key(runtime, items, false);
-  List& out = runtime.new_list();
-  List* members = nullptr;
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    if (i == 0 || !equals(runtime, items[i - 1].key, items[i].key)) {
-      members = &runtime.new_list();
-      List& group = runtime.new_list();
-      group.label = "group";
-      runtime.push(group, grouping_key(runtime, items[i].item, in));
-      runtime.push(group, Value(Kind::list, members));
-      runtime.push(out, Value(Kind::tuple, &group));
-    }
-    runtime.push(*members, items[i].item);
-  }
-  return Value(Kind::list, &out);
-}
-
 std::span<const Function> order_filters() {
   static constexpr Function table[] = {
       {"sort", "reverse? case_sensitive? attribute?", filter_sort},
       {"dictsort", "case_sensitive? by? reverse?", filter_dictsort},
       {"unique", "case_sensitive? attribute?", filter_unique},
       {"min", "case_sensitive? attribute?", filter_extreme<false>},
-      {"max", "case_sensitive? attribute?", filter_extreme<true>},
-      {"groupby", "attribute default? case_sensitive?", filter_groupby}};
+      {"max", "case_sensitive? attribute?", filter_extreme<true>}};
   return table;
 }
 
@@ -536,13 +387,6 @@ Value filter_safe(Runtime& runtime, const Value& input, const Bound&) {
   return Value(to_text(runtime, input));
 }
 
-Value filter_attr(Runtime& runtime, const Value& input, const Bound& in) {
-  const Text name = in.text(0);
-  // Unlike the dot, attr does not look up items.
-  if (input.is(Kind::dict)) return Value::undefined(name);
-  return get_item(runtime, input, in[0]);
-}
-
 std::optional<std::string> indent_of(const Value& value) {
   if (value.is_none() || value.is_undefined()) return std::nullopt;
   if (value.is_text()) return std::string(value.view());
@@ -577,8 +421,7 @@ std::span<const Function> value_filters() {
       {"length", "", filter_length},
       {"count", "", filter_length},
       {"string", "", filter_string},
-      {"safe", "", filter_safe},
-      {"attr", "name", filter_attr}};
+      {"safe", "", filter_safe}};
   return table;
 }
 
@@ -591,8 +434,6 @@ const Function* find_filter(std::string_view name) {
 }
 
 }  // namespace
-
-bool has_filter(std::string_view name) { return find_filter(name) != nullptr; }
 
 Value apply_filter(Runtime& runtime, std::string_view name, const Value& input,
                    const Arguments& arguments) {

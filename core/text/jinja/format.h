@@ -21,10 +21,8 @@ void append_repr(Runtime& runtime, MarkedBuffer& buffer, const Value& value);
 /// The least trusted source in the value: person over assistant over tmpl.
 TextSource source_of(Runtime& runtime, const Value& value);
 
-class Runtime;
-
-/// format % values: %s %r %d %i %u %f %e %g %x %o %c %% with flags, width and precision; %(name)s
-/// reads from a dict. Sources of format and values are kept.
+/// format % values, where `values` is a tuple or the only value: %s and %%; other directives are
+/// Faults. Sources of format and values are kept.
 Text format_percent(Runtime& runtime, const Text& format, const Value& values);
 
 struct Arguments;

@@ -1,14 +1,10 @@
-#include "core/text/jinja/globals.h"
+#include "core/text/jinja/builtins.h"
 
-#include <algorithm>
 #include <array>
 #include <ctime>
 #include <optional>
-#include <span>
 
-#include "core/text/jinja/filters.h"
 #include "core/text/jinja/format.h"
-#include "core/text/jinja/methods.h"
 #include "core/text/jinja/operators.h"
 #include "core/text/jinja/runtime.h"
 #include "core/text/jinja/value.h"
@@ -95,24 +91,11 @@ Value global_strftime_now(Runtime& runtime, const Value&, const Bound& in) {
   return runtime.text_value({out.data(), size});
 }
 
-Value global_cycler(Runtime& runtime, const Value&, const Bound& in) {
-  const std::vector<Value>& values = in.arguments().positional;
-  if (values.empty()) throw Fault("cycler needs values");
-  return Value(&runtime.new_callable({.kind = Callable::Kind::cycler, .values = values}));
-}
-
-Value global_joiner(Runtime& runtime, const Value&, const Bound& in) {
-  const Value separator = in.has(0) ? in[0] : runtime.text_value(", ");
-  return Value(&runtime.new_callable({.kind = Callable::Kind::joiner, .values = {separator}}));
-}
-
 constexpr Function globals[] = {{"range", "*", global_range},
                                 {"dict", "*", global_dict},
                                 {"namespace", "*", global_namespace},
                                 {"raise_exception", "message", global_raise},
-                                {"strftime_now", "format", global_strftime_now},
-                                {"cycler", "*", global_cycler},
-                                {"joiner", "sep?", global_joiner}};
+                                {"strftime_now", "format", global_strftime_now}};
 
 }  // namespace
 
@@ -125,10 +108,6 @@ Value call_global(Runtime& runtime, std::string_view name, const Arguments& argu
   const Function* function = find_function(globals, name);
   if (function == nullptr) throw Fault("unknown function " + std::string(name));
   return call(runtime, *function, {}, arguments);
-}
-
-Value call_joiner(Callable& joiner) {
-  return joiner.position++ == 0 ? Value(Text{}) : joiner.values[0];
 }
 
 namespace {
@@ -147,27 +126,8 @@ bool is_sequence(const Value& value) {
   }
 }
 
-bool is_same(const Value& a, const Value& b) {
-  if (a.kind() != b.kind()) return false;
-  switch (a.kind()) {
-    case Kind::none:
-      return true;
-    case Kind::undefined:
-      return false;
-    case Kind::boolean:
-    case Kind::integer:
-      return a.integer() == b.integer();
-    case Kind::real:
-      return a.real() == b.real();
-    case Kind::text:
-      return a.text().same_stretch(b.text()) || a.view() == b.view();
-    default:
-      return a.pointer() == b.pointer();
-  }
-}
-
 /// Tests without arguments.
-std::optional<bool> test_alone(Runtime& runtime, std::string_view name, const Value& value) {
+std::optional<bool> test_alone(std::string_view name, const Value& value) {
   if (name == "defined") return !value.is_undefined();
   if (name == "undefined") return value.is_undefined();
   if (name == "none") return value.is_none();
@@ -181,15 +141,6 @@ std::optional<bool> test_alone(Runtime& runtime, std::string_view name, const Va
   if (name == "boolean") return value.is(Kind::boolean);
   if (name == "true") return value.is(Kind::boolean) && value.boolean();
   if (name == "false") return value.is(Kind::boolean) && !value.boolean();
-  if (name == "callable") {
-    return value.is(Kind::callable) || value.is(Kind::loop) || value.is_undefined();
-  }
-  if (name == "escaped") return false;
-  if (name == "filter") return value.is_text() && has_filter(value.view());
-  if (name == "lower" || name == "upper") {
-    const Value text(to_text(runtime, value));
-    return call_method(runtime, text, name == "lower" ? "islower" : "isupper", {}).boolean();
-  }
   return std::nullopt;
 }
 
@@ -204,30 +155,22 @@ std::optional<Comparison> comparison_of(std::string_view name) {
   return std::nullopt;
 }
 
-bool leaves_rest(Runtime& runtime, const Value& value, std::int64_t divisor, std::int64_t rest) {
-  const Value left = binary(runtime, BinaryOperator::modulo, value, Value(divisor));
-  return equals(runtime, left, Value(rest));
-}
-
 }  // namespace
 
 bool apply_test(Runtime& runtime, std::string_view name, const Value& value,
                 const Arguments& arguments) {
-  if (const auto answer = test_alone(runtime, name, value)) {
+  if (const auto answer = test_alone(name, value)) {
     const Bound in(arguments, name, "");
     return *answer;
   }
   if (name == "odd" || name == "even") {
     const Bound in(arguments, name, "");
-    return leaves_rest(runtime, value, 2, name == "odd" ? 1 : 0);
+    const Value rest = binary(runtime, BinaryOperator::modulo, value, Value(std::int64_t{2}));
+    return equals(runtime, rest, Value(std::int64_t{name == "odd" ? 1 : 0}));
   }
-  const auto comparison = comparison_of(name);
-  if (comparison || name == "sameas" || name == "divisibleby") {
+  if (const auto comparison = comparison_of(name)) {
     const Bound in(arguments, name, "other");
-    if (comparison) return compare(runtime, *comparison, value, in[0]);
-    if (name == "sameas") return is_same(value, in[0]);
-    const Value rest = binary(runtime, BinaryOperator::modulo, value, in[0]);
-    return equals(runtime, rest, Value(std::int64_t{0}));
+    return compare(runtime, *comparison, value, in[0]);
   }
   throw Fault("unknown test '" + std::string(name) + "'");
 }

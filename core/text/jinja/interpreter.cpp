@@ -2,10 +2,8 @@
 
 #include <algorithm>
 
-#include "core/text/jinja/filters.h"
+#include "core/text/jinja/builtins.h"
 #include "core/text/jinja/format.h"
-#include "core/text/jinja/globals.h"
-#include "core/text/jinja/methods.h"
 #include "core/text/jinja/operators.h"
 #include "core/text/jinja/value.h"
 
@@ -67,13 +65,13 @@ Interpreter::Signal Interpreter::execute_in(Scope& scope, const Body& body) {
   return signal;
 }
 
-List& Interpreter::loop_items(const For& node, Scope& around, const Value& iterable) {
-  List& items = iterate(runtime_, iterable);
+List& Interpreter::loop_items(const For& node) {
+  List& items = iterate(runtime_, evaluate(*node.iterable));
   if (node.condition == nullptr) return items;
   List& kept = runtime_.new_list();
   Scope* const outer = scope_;
   for (const Value& item : items.items) {
-    Scope& scope = runtime_.new_scope(&around);
+    Scope& scope = runtime_.new_scope(outer);
     scope_ = &scope;
     assign(node.target, item, scope);
     if (is_true(evaluate(*node.condition))) runtime_.push(kept, item);
@@ -83,12 +81,10 @@ List& Interpreter::loop_items(const For& node, Scope& around, const Value& itera
   return kept;
 }
 
-Interpreter::Signal Interpreter::run_loop(const For& node, Scope& around, const Value& iterable,
-                                          int depth0) {
-  const List& items = loop_items(node, around, iterable);
-  Loop& loop = runtime_.new_loop(node, around);
-  loop.items = &items.items;
-  loop.depth0 = depth0;
+Interpreter::Signal Interpreter::perform(const For& node) {
+  Scope& around = *scope_;
+  const List& items = loop_items(node);
+  Loop& loop = runtime_.new_loop(items);
   // As in Jinja, else also runs when every round was cut short by break or continue.
   bool completed = false;
   for (std::size_t index = 0; index < items.items.size(); ++index) {
@@ -102,10 +98,6 @@ Interpreter::Signal Interpreter::run_loop(const For& node, Scope& around, const 
     if (signal == Signal::stop_loop) break;
   }
   return completed ? Signal::none : execute_in(runtime_.new_scope(&around), node.otherwise);
-}
-
-Interpreter::Signal Interpreter::perform(const For& node) {
-  return run_loop(node, *scope_, evaluate(*node.iterable), 0);
 }
 
 void Interpreter::assign(const Target& target, const Value& value, Scope& scope) {
@@ -148,22 +140,13 @@ Interpreter::Signal Interpreter::perform(const SetBody& node) {
   return signal;
 }
 
-Value Interpreter::macro_value(const Macro& macro) {
+Interpreter::Signal Interpreter::perform(const DefineMacro& node) {
   for (Scope* scope = scope_; scope != nullptr && !scope->captured; scope = scope->parent) {
     scope->captured = true;
   }
-  return Value(
-      &runtime_.new_callable({.kind = Callable::Kind::macro, .macro = &macro, .scope = scope_}));
-}
-
-Interpreter::Signal Interpreter::perform(const DefineMacro& node) {
-  scope_->set(node.macro->name, macro_value(*node.macro));
-  return Signal::none;
-}
-
-Interpreter::Signal Interpreter::perform(const CallBody& node) {
-  const Value caller = macro_value(*node.caller);
-  write(to_text(runtime_, call(std::get<Call>(node.call->node), &caller)));
+  const Macro& macro = *node.macro;
+  scope_->set(macro.name, Value(&runtime_.new_callable(
+                              {.kind = Callable::Kind::macro, .macro = &macro, .scope = scope_})));
   return Signal::none;
 }
 
@@ -172,15 +155,6 @@ Interpreter::Signal Interpreter::perform(const FilterBody& node) {
   captured_ = Value(capture([&] { signal = execute_in(runtime_.new_scope(scope_), node.body); }));
   write(to_text(runtime_, evaluate(*node.filters)));
   return signal;
-}
-
-Interpreter::Signal Interpreter::perform(const With& node) {
-  // The values don't see the names of the same tag.
-  std::vector<Value> values;
-  for (const auto& [target, expression] : node.bindings) values.push_back(evaluate(*expression));
-  Scope& scope = runtime_.new_scope(scope_);
-  for (std::size_t i = 0; i < values.size(); ++i) assign(node.bindings[i].first, values[i], scope);
-  return execute_in(scope, node.body);
 }
 
 Interpreter::Signal Interpreter::perform(const Generation& node) {
@@ -255,8 +229,6 @@ Value Interpreter::value_of(const Unary& node) {
   switch (node.op) {
     case UnaryOperator::negate:
       return negate(operand);
-    case UnaryOperator::plus:
-      return plus(operand);
     case UnaryOperator::logical_not:
       return Value(!is_true(operand));
   }
@@ -316,8 +288,6 @@ Value Interpreter::value_of(const Subscript& node) {
   return get_item(runtime_, object, evaluate(*node.key));
 }
 
-Value Interpreter::value_of(const Call& node) { return call(node, nullptr); }
-
 Value Interpreter::value_of(const FilterCall& node) {
   const Value input = evaluate(*node.input);
   return apply_filter(runtime_, node.name, input, evaluate(node.arguments));
@@ -333,46 +303,34 @@ Arguments Interpreter::evaluate(const CallArguments& arguments) {
   for (const ExpressionPtr& value : arguments.positional)
     out.positional.push_back(evaluate(*value));
   for (const auto& [name, value] : arguments.named) out.named.emplace_back(name, evaluate(*value));
-  if (arguments.star != nullptr) {
-    for (const Value& value : iterate(runtime_, evaluate(*arguments.star)).items) {
-      out.positional.push_back(value);
-    }
-  }
-  if (arguments.double_star == nullptr) return out;
-  const Value named = evaluate(*arguments.double_star);
-  if (!named.is(Kind::dict)) throw Fault("'**' takes a dict, got " + type_name(named));
-  for (const auto& [key, value] : named.dict().entries()) {
-    if (!key.is_text()) throw Fault("'**' takes a dict with string keys");
-    // A buffer of its own: the name is used while other buffers grow.
-    out.named.emplace_back(runtime_.text(key.view()).view(), value);
+  if (arguments.star == nullptr) return out;
+  for (const Value& value : iterate(runtime_, evaluate(*arguments.star)).items) {
+    out.positional.push_back(value);
   }
   return out;
 }
 
-Value Interpreter::call(const Call& node, const Value* caller) {
+Value Interpreter::value_of(const Call& node) {
   if (const auto* attribute = std::get_if<Attribute>(&node.callee->node)) {
     // A method call needs no bound method object.
     const Value object = evaluate(*attribute->object);
     if (object.is_undefined()) fail_undefined(object);
-    const std::string_view method = find_method(object, attribute->name);
-    const Value callee =
-        method.empty() ? get_attribute(runtime_, object, attribute->name) : Value{};
-    Arguments arguments = evaluate(node.arguments);
-    if (caller != nullptr) arguments.named.emplace_back("caller", *caller);
-    return method.empty() ? call_value(callee, arguments)
-                          : call_method(runtime_, object, method, arguments);
+    const bool is_method = !find_method(object, attribute->name).empty();
+    const Value callee = is_method ? Value{} : get_attribute(runtime_, object, attribute->name);
+    const Arguments arguments = evaluate(node.arguments);
+    // Without such an attribute it is a method of the object, or call_method says that there is
+    // none.
+    return callee.is_undefined() ? call_method(runtime_, object, attribute->name, arguments)
+                                 : call_value(callee, arguments);
   }
   const Value callee = evaluate(*node.callee);
-  Arguments arguments = evaluate(node.arguments);
-  if (caller != nullptr) arguments.named.emplace_back("caller", *caller);
-  return call_value(callee, arguments);
+  return call_value(callee, evaluate(node.arguments));
 }
 
 Value Interpreter::call_value(const Value& callee, const Arguments& arguments) {
   if (callee.is_undefined()) fail_undefined(callee);
-  if (callee.is(Kind::loop)) return call_loop(callee.loop(), arguments);
   if (!callee.is(Kind::callable)) throw Fault(type_name(callee) + " can't be called");
-  Callable& callable = callee.callable();
+  const Callable& callable = callee.callable();
   switch (callable.kind) {
     case Callable::Kind::method:
       return call_method(runtime_, callable.self, callable.name, arguments);
@@ -380,27 +338,23 @@ Value Interpreter::call_value(const Value& callee, const Arguments& arguments) {
       return call_global(runtime_, callable.name, arguments);
     case Callable::Kind::macro:
       return call_macro(callable, arguments);
-    case Callable::Kind::joiner:
-      return call_joiner(callable);
-    case Callable::Kind::cycler:
-      break;
   }
-  throw Fault("a cycler can't be called: use next()");
-}
-
-Value Interpreter::call_loop(const Loop& loop, const Arguments& arguments) {
-  const Bound in(arguments, "loop", "iterable");
-  if (!loop.tag->recursive) throw Fault("a loop that is called needs 'recursive'");
-  const Nested nested(runtime_.meter());
-  Scope* const outer = scope_;
-  const Text text = capture([&] { run_loop(*loop.tag, *loop.scope, in[0], loop.depth0 + 1); });
-  scope_ = outer;
-  return Value(text);
+  return {};
 }
 
 /// Binds the arguments first, then the defaults in order: defaults see all parameters, and no outer
 /// variable of the same name.
 void Interpreter::bind_parameters(const Macro& macro, const Arguments& arguments, Scope& scope) {
+  if (arguments.positional.size() > macro.parameters.size()) {
+    throw Fault("macro '" + macro.name + "' takes at most " +
+                std::to_string(macro.parameters.size()) + " arguments");
+  }
+  for (const auto& [name, value] : arguments.named) {
+    const bool known = std::any_of(macro.parameters.begin(), macro.parameters.end(),
+                                   [&](const Parameter& p) { return p.name == name; });
+    if (!known)
+      throw Fault("macro '" + macro.name + "' has no parameter '" + std::string(name) + "'");
+  }
   std::vector<const Parameter*> open;
   for (std::size_t i = 0; i < macro.parameters.size(); ++i) {
     const Parameter& parameter = macro.parameters[i];
@@ -425,49 +379,12 @@ void Interpreter::bind_parameters(const Macro& macro, const Arguments& arguments
   }
 }
 
-/// Binds the remaining arguments to varargs, kwargs and caller, if the macro uses them.
-void Interpreter::bind_extras(const Macro& macro, Arguments arguments, Scope& scope) {
-  std::erase_if(arguments.named, [&](const auto& argument) {
-    return std::any_of(macro.parameters.begin(), macro.parameters.end(),
-                       [&](const Parameter& p) { return p.name == argument.first; });
-  });
-  if (macro.uses_caller) {
-    const auto caller =
-        std::find_if(arguments.named.begin(), arguments.named.end(),
-                     [](const auto& argument) { return argument.first == "caller"; });
-    const bool given = caller != arguments.named.end();
-    scope.set("caller", given ? caller->second : Value::undefined(runtime_.text("caller")));
-    if (given) arguments.named.erase(caller);
-  }
-  if (macro.uses_kwargs) {
-    Dict& dict = runtime_.new_dict();
-    for (const auto& [name, value] : arguments.named) {
-      runtime_.set(dict, runtime_.text_value(name), value);
-    }
-    scope.set("kwargs", Value(Kind::dict, &dict));
-  } else if (!arguments.named.empty()) {
-    throw Fault("macro '" + macro.name + "' has no parameter '" +
-                std::string(arguments.named.front().first) + "'");
-  }
-  const std::size_t taken = std::min(arguments.positional.size(), macro.parameters.size());
-  if (macro.uses_varargs) {
-    List& list = runtime_.new_list();
-    for (std::size_t i = taken; i < arguments.positional.size(); ++i) {
-      runtime_.push(list, arguments.positional[i]);
-    }
-    scope.set("varargs", Value(Kind::tuple, &list));
-  } else if (arguments.positional.size() > taken) {
-    throw Fault("macro '" + macro.name + "' takes at most " + std::to_string(taken) + " arguments");
-  }
-}
-
 Value Interpreter::call_macro(const Callable& callable, const Arguments& arguments) {
   const Nested nested(runtime_.meter());
   const Macro& macro = *callable.macro;
   Scope& scope = runtime_.new_scope(callable.scope);
   Scope* const outer = std::exchange(scope_, &scope);
   bind_parameters(macro, arguments, scope);
-  bind_extras(macro, arguments, scope);
   const Text text = capture([&] { execute(macro.body); });
   scope_ = outer;
   runtime_.free_scope(scope);

@@ -42,13 +42,9 @@ class Interpreter {
   Value optional_value(const ExpressionPtr& expression);
   Arguments evaluate(const CallArguments& arguments);
 
-  Value call(const Call& node, const Value* caller);
   Value call_value(const Value& callee, const Arguments& arguments);
   Value call_macro(const Callable& callable, const Arguments& arguments);
   void bind_parameters(const Macro& macro, const Arguments& arguments, Scope& scope);
-  void bind_extras(const Macro& macro, Arguments arguments, Scope& scope);
-  Value call_loop(const Loop& loop, const Arguments& arguments);
-  Value macro_value(const Macro& macro);
 
   Signal execute(const Body& body);
   Signal execute(const Statement& statement);
@@ -59,17 +55,14 @@ class Interpreter {
   Signal perform(const Set& node);
   Signal perform(const SetBody& node);
   Signal perform(const DefineMacro& node);
-  Signal perform(const CallBody& node);
   Signal perform(const FilterBody& node);
-  Signal perform(const With& node);
   Signal perform(const Generation& node);
   Signal perform(const Break& node);
   Signal perform(const Continue& node);
 
   /// Runs a body in a scope of its own below `parent`.
   Signal execute_in(Scope& scope, const Body& body);
-  Signal run_loop(const For& node, Scope& around, const Value& iterable, int depth0);
-  List& loop_items(const For& node, Scope& around, const Value& iterable);
+  List& loop_items(const For& node);
   void assign(const Target& target, const Value& value, Scope& scope);
   void write(const Text& text);
   Value& literal(std::size_t number) { return literals_[number]; }

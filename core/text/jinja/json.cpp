@@ -50,7 +50,7 @@ void append_escaped(std::string& out, char32_t c, bool ensure_ascii) {
       break;
   }
   if (c >= 0x20 && (c < 0x7F || !ensure_ascii)) {
-    append_character(out, c);
+    append_utf8(out, c);
   } else if (c < 0x10000) {
     append_unit(out, c);
   } else {

@@ -21,8 +21,8 @@ struct Number {
   std::string problem{};  ///< empty if the number is good
 };
 
-/// Reads the number at the start of `text` in Jinja's spelling: 12, 1_000, 0x1F, 0b1, 0o7, 1.5,
-/// 2e3. Without `real_allowed` (after a dot, as in items.0.5), only an integer.
+/// Reads the number at the start of `text`: 12, 1.5, 2e3. Without `real_allowed` (after a dot, as
+/// in items.0.5), only an integer.
 Number read_number_literal(std::string_view text, bool real_allowed);
 
 /// The content of a string literal with Python's escapes resolved; `problem` describes an error.
@@ -33,46 +33,18 @@ std::size_t name_length(std::string_view text);
 
 namespace {
 
-bool is_digit_of(char c, int base) {
-  const int lower = c | 0x20;
-  int value = -1;
-  if (c >= '0' && c <= '9')
-    value = c - '0';
-  else if (lower >= 'a' && lower <= 'f')
-    value = lower - 'a' + 10;
-  return value >= 0 && value < base;
-}
-
-/// Length of the digits at `at` with single underscores between them; 0 if there is none.
-std::size_t digits_length(std::string_view text, std::size_t at, int base) {
-  std::size_t end = at;
-  while (end < text.size()) {
-    if (is_digit_of(text[end], base)) {
-      ++end;
-    } else if (end > at && text[end] == '_' && end + 1 < text.size() &&
-               is_digit_of(text[end + 1], base)) {
-      end += 2;
-    } else {
-      break;
-    }
-  }
-  return end - at;
-}
-
-std::string remove_underscores(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c != '_') out += c;
-  }
-  return out;
+/// Length of the digits at `at`; 0 if there is none.
+std::size_t digits_length(std::string_view text, std::size_t at) {
+  const std::size_t end = text.find_first_not_of("0123456789", at);
+  return std::min(end, text.size()) - std::min(at, text.size());
 }
 
 /// Length of the real number at the start of the text; 0 if it is only an integer.
 std::size_t real_length(std::string_view text) {
-  std::size_t end = digits_length(text, 0, 10);
+  std::size_t end = digits_length(text, 0);
   bool real = false;
   if (end < text.size() && text[end] == '.') {
-    const std::size_t fraction = digits_length(text, end + 1, 10);
+    const std::size_t fraction = digits_length(text, end + 1);
     if (fraction > 0) {
       end += 1 + fraction;
       real = true;
@@ -81,7 +53,7 @@ std::size_t real_length(std::string_view text) {
   if (end < text.size() && (text[end] == 'e' || text[end] == 'E')) {
     std::size_t exponent = end + 1;
     if (exponent < text.size() && (text[exponent] == '+' || text[exponent] == '-')) ++exponent;
-    const std::size_t digits = digits_length(text, exponent, 10);
+    const std::size_t digits = digits_length(text, exponent);
     if (digits > 0) {
       end = exponent + digits;
       real = true;
@@ -91,29 +63,14 @@ std::size_t real_length(std::string_view text) {
 }
 
 Number read_integer(std::string_view text) {
-  int base = 10;
-  std::size_t begin = 0;
-  if (text.size() > 2 && text[0] == '0') {
-    const char mark = static_cast<char>(text[1] | 0x20);
-    const int marked = mark == 'x' ? 16 : (mark == 'o' ? 8 : (mark == 'b' ? 2 : 10));
-    const std::size_t first = text[2] == '_' ? 3 : 2;
-    if (marked != 10 && digits_length(text, first, marked) > 0) {
-      base = marked;
-      begin = first;
-    }
-  }
   Number number;
-  std::size_t length = digits_length(text, begin, base);
-  if (base == 10 && text[0] == '0') {
-    // A leading zero is followed by nothing or by more zeros.
-    length = 1;
-    while (length < text.size() && (text[length] == '0')) ++length;
+  // A leading zero is a number of its own.
+  number.bytes = text[0] == '0' ? 1 : digits_length(text, 0);
+  const std::string_view digits = text.substr(0, number.bytes);
+  const auto result = std::from_chars(digits.begin(), digits.end(), number.integer_value);
+  if (result.ec != std::errc{}) {
+    number.problem = "the integer " + std::string(digits) + " is over 64 bits";
   }
-  const std::string digits = remove_underscores(text.substr(begin, length));
-  const auto result =
-      std::from_chars(digits.data(), digits.data() + digits.size(), number.integer_value, base);
-  if (result.ec != std::errc{}) number.problem = "the integer " + digits + " is over 64 bits";
-  number.bytes = begin + length;
   return number;
 }
 
@@ -135,7 +92,7 @@ struct Escape {
 Escape read_octal(std::string_view text, std::size_t at) {
   std::size_t end = at;
   char32_t value = 0;
-  while (end < text.size() && end < at + 3 && is_digit_of(text[end], 8)) {
+  while (end < text.size() && end < at + 3 && text[end] >= '0' && text[end] <= '7') {
     value = value * 8 + static_cast<char32_t>(text[end++] - '0');
   }
   return {end - at, value};
@@ -186,10 +143,11 @@ Number read_number_literal(std::string_view text, bool real_allowed) {
   Number number;
   number.bytes = length;
   number.real = true;
-  const std::string digits = remove_underscores(text.substr(0, length));
-  const auto result =
-      std::from_chars(digits.data(), digits.data() + digits.size(), number.real_value);
-  if (result.ec != std::errc{}) number.problem = "the number " + digits + " is out of range";
+  const std::string_view digits = text.substr(0, length);
+  const auto result = std::from_chars(digits.begin(), digits.end(), number.real_value);
+  if (result.ec != std::errc{}) {
+    number.problem = "the number " + std::string(digits) + " is out of range";
+  }
   return number;
 }
 
@@ -211,7 +169,7 @@ std::string resolve_escapes(std::string_view inside, std::string& problem) {
       out += inside[at++];
       continue;
     }
-    append_character(out, escape.value);
+    append_utf8(out, escape.value);
     at += 1 + escape.bytes;
   }
   return out;
@@ -297,7 +255,7 @@ class Lexer {
       read_comment(open - 1);
     else if (opened == '{')
       read_inside(open - 1, TokenKind::print_begin);
-    else if (!read_raw(open - 1))
+    else
       read_inside(open - 1, TokenKind::tag_begin);
   }
 
@@ -333,44 +291,6 @@ class Lexer {
     const char before = close > at_ ? source_[close - 1] : '\0';
     at_ = before == '-' || before == '+' ? close - 1 : close;
     close_tag("#}", true, true);
-  }
-
-  bool read_word(std::string_view word) {
-    const std::size_t begin = at_;
-    at_ = skip_spaces(source_, at_);
-    if (looking_at(word)) {
-      at_ = skip_spaces(source_, at_ + word.size());
-      return true;
-    }
-    at_ = begin;
-    return false;
-  }
-
-  /// {% raw %}...{% endraw %}
-  bool read_raw(std::size_t place) {
-    const std::size_t begin = at_;
-    const bool was_line_start = at_line_start_;
-    if (!read_word("raw") || !close_tag("%}", false, false)) {
-      at_ = begin;
-      at_line_start_ = was_line_start;
-      return false;
-    }
-    const std::size_t data_begin = at_;
-    for (std::size_t open = source_.find("{%", at_); open != std::string_view::npos;
-         open = source_.find("{%", open + 1)) {
-      at_ = open + 2;
-      const char sign = at_ < source_.size() ? source_[at_] : '\0';
-      if (sign == '-' || sign == '+') ++at_;
-      if (!read_word("endraw") || !close_tag("%}", true, true)) continue;
-      std::string_view data = source_.substr(data_begin, open - data_begin);
-      if (sign == '-')
-        data = without_trailing_spaces(data);
-      else if (sign != '+')
-        data = without_indent(data);
-      if (!data.empty()) add(TokenKind::data, data_begin, data);
-      return true;
-    }
-    fail(place, "a raw part is not closed");
   }
 
   void read_inside(std::size_t place, TokenKind opening) {

@@ -37,8 +37,8 @@ std::string where(std::string_view source_name, std::string_view source, Place p
 /// Replaces every line end by "\n" and removes the last one. Places are offsets into the result.
 std::string normalise_lines(std::string_view source);
 
-/// Splits a normalised source into lexemes; the last one is `end`. Comments are dropped, raw blocks
-/// become data. trim_blocks and lstrip_blocks are on. Throws Error(model).
+/// Splits a normalised source into lexemes; the last one is `end`. Comments are dropped.
+/// trim_blocks and lstrip_blocks are on. Throws Error(model).
 std::vector<Lexeme> read_lexemes(std::string_view source, std::string_view source_name);
 
 }  // namespace hyb::jinja

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "core/text/jinja/builtins.h"
 #include "core/text/jinja/format.h"
-#include "core/text/jinja/methods.h"
 #include "core/text/jinja/runtime.h"
 #include "core/text/jinja/unicode.h"
 #include "core/text/jinja/value.h"
@@ -282,22 +282,12 @@ List& iterate(Runtime& runtime, const Value& value) {
 namespace {
 
 std::string_view symbol_of(BinaryOperator op) {
-  constexpr std::array<std::string_view, 7> symbols = {"+", "-", "*", "/", "//", "%", "**"};
+  constexpr std::array<std::string_view, 6> symbols = {"+", "-", "*", "/", "//", "%"};
   return symbols[static_cast<std::size_t>(op)];
 }
 
 [[noreturn]] void overflow() { throw Fault("an integer is over 64 bits"); }
 [[noreturn]] void zero_division() { throw Fault("division by zero"); }
-
-std::int64_t integer_power(std::int64_t base, std::int64_t exponent) {
-  std::int64_t result = 1;
-  while (exponent > 0) {
-    if ((exponent & 1) != 0 && __builtin_mul_overflow(result, base, &result)) overflow();
-    exponent >>= 1;
-    if (exponent > 0 && __builtin_mul_overflow(base, base, &base)) overflow();
-  }
-  return result;
-}
 
 Value floor_divide(std::int64_t a, std::int64_t b) {
   if (b == 0) zero_division();
@@ -332,34 +322,8 @@ Value on_integers(BinaryOperator op, std::int64_t a, std::int64_t b) {
       return floor_divide(a, b);
     case BinaryOperator::modulo:
       return modulo(a, b);
-    case BinaryOperator::power:
-      break;
   }
-  if (b >= 0) return Value(integer_power(a, b));
-  if (a == 0) zero_division();
-  return Value(std::pow(static_cast<double>(a), static_cast<double>(b)));
-}
-
-/// As float.__divmod__: the rest has the sign of the divisor.
-std::pair<double, double> divide_reals(double a, double b) {
-  if (b == 0) zero_division();
-  double rest = std::fmod(a, b);
-  double quotient = (a - rest) / b;
-  if (rest != 0) {
-    if ((b < 0) != (rest < 0)) {
-      rest += b;
-      quotient -= 1.0;
-    }
-  } else {
-    rest = std::copysign(0.0, b);
-  }
-  if (quotient != 0) {
-    const double down = std::floor(quotient);
-    quotient = quotient - down > 0.5 ? down + 1.0 : down;
-  } else {
-    quotient = std::copysign(0.0, a / b);
-  }
-  return {quotient, rest};
+  return {};
 }
 
 Value on_reals(BinaryOperator op, double a, double b) {
@@ -374,20 +338,10 @@ Value on_reals(BinaryOperator op, double a, double b) {
       if (b == 0) zero_division();
       return Value(a / b);
     case BinaryOperator::floor_divide:
-      return Value(divide_reals(a, b).first);
     case BinaryOperator::modulo:
-      return Value(divide_reals(a, b).second);
-    case BinaryOperator::power:
-      break;
+      throw Fault("'//' and '%' take integers");
   }
-  if (a == 0 && b < 0) zero_division();
-  const double result = std::pow(a, b);
-  if (std::isnan(result) && !std::isnan(a) && !std::isnan(b)) {
-    throw Fault("a fractional power of a negative number");
-  }
-  if (std::isinf(result) && !std::isinf(a) && !std::isinf(b))
-    throw Fault("a power is out of range");
-  return Value(result);
+  return {};
 }
 
 Value repeat(Runtime& runtime, const Value& value, std::int64_t times) {
@@ -455,13 +409,6 @@ Value negate(const Value& value) {
   return on_integers(BinaryOperator::subtract, 0, value.integer());
 }
 
-Value plus(const Value& value) {
-  if (value.is_undefined()) fail_undefined(value);
-  if (value.is(Kind::real)) return value;
-  if (!value.is_integral()) throw Fault("'+' of " + type_name(value));
-  return Value(value.integer());
-}
-
 namespace {
 
 Value loop_attribute(const Loop& loop, std::string_view name, bool& found) {
@@ -475,22 +422,10 @@ Value loop_attribute(const Loop& loop, std::string_view name, bool& found) {
   if (name == "first") return Value(index0 == 0);
   if (name == "last") return Value(index0 == count - 1);
   if (name == "length") return Value(count);
-  if (name == "depth") return Value(std::int64_t{loop.depth0 + 1});
-  if (name == "depth0") return Value(std::int64_t{loop.depth0});
   if (name == "previtem") return index0 > 0 ? (*loop.items)[loop.index0 - 1] : Value{};
   if (name == "nextitem") return index0 + 1 < count ? (*loop.items)[loop.index0 + 1] : Value{};
-  found = false;
-  return {};
-}
-
-Value callable_attribute(Runtime& runtime, const Callable& callable, std::string_view name,
-                         bool& found) {
-  found = true;
-  if (callable.kind == Callable::Kind::macro && name == "name") {
-    return runtime.text_value(callable.macro->name);
-  }
-  if (callable.kind == Callable::Kind::cycler && name == "current") {
-    return callable.values[callable.position];
+  for (const char* const other : {"depth", "depth0", "cycle", "changed"}) {
+    if (name == other) throw Fault("loop." + std::string(name) + " is not supported");
   }
   found = false;
   return {};
@@ -504,17 +439,12 @@ Value own_attribute(Runtime& runtime, const Value& object, std::string_view name
     if (found) return value;
   }
   if (object.is(Kind::callable)) {
-    const Value value = callable_attribute(runtime, object.callable(), name, found);
-    if (found) return value;
+    throw Fault("attributes of macros and functions are not supported: " + std::string(name));
   }
   if (object.is(Kind::space)) {
     const Value* value = object.dict().find(name);
     found = value != nullptr;
     return found ? *value : Value{};
-  }
-  if (object.is(Kind::tuple) && object.list().label == "group") {
-    found = name == "grouper" || name == "list";
-    if (found) return object.list().items[name == "list" ? 1 : 0];
   }
   const std::string_view method = find_method(object, name);
   if (method.empty()) return {};

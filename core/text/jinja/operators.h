@@ -31,7 +31,6 @@ bool compare(Runtime& runtime, Comparison op, const Value& a, const Value& b);
 
 Value binary(Runtime& runtime, BinaryOperator op, const Value& a, const Value& b);
 Value negate(const Value& value);
-Value plus(const Value& value);
 
 /// len(): characters, items or entries.
 std::int64_t length(const Value& value);

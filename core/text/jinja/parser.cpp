@@ -74,17 +74,17 @@ class ParseLevel {
 };
 
 /// Expressions, with Jinja's precedence: conditional, or, and, not, comparison, + -, ~, * / // %,
-/// **, unary, postfix, filter and test.
+/// unary, postfix, filter and test.
 class ExpressionParser {
  public:
   explicit ExpressionParser(LexemeStream& stream) : stream_(stream) {}
 
   ExpressionPtr expression();
   ExpressionPtr without_conditional() { return disjunction(); }
-  /// An expression, or several separated by commas, which form a tuple. Ends at the end of the tag,
-  /// at the name `stop` if given, and at a closing parenthesis.
-  ExpressionPtr tuple(bool conditional = true, std::string_view stop = {});
-  /// a, (b, c), or namespace.attribute if `attribute_allowed`.
+  /// An expression, or several separated by commas, which form a tuple. Ends at the end of the tag
+  /// and at a closing parenthesis.
+  ExpressionPtr tuple(bool conditional = true);
+  /// a, (b, c), or namespace.attribute if `attribute_allowed`. Ends at the name `stop` if given.
   Target target(bool attribute_allowed, std::string_view stop = {});
   /// `| filter(...) | ...` applied to Captured; null if there is none. `first_inline`: the first
   /// one has no bar.
@@ -92,9 +92,10 @@ class ExpressionParser {
   /// The number for the next literal or data.
   std::size_t next_literal() { return literals_++; }
   std::size_t literals() const { return literals_; }
-  /// All names read since the set was cleared. Of macros without the special names that each has
-  /// for itself.
-  std::set<std::string>& names() { return names_; }
+  /// All names read so far.
+  const std::set<std::string>& names() const { return names_; }
+  std::set<std::string> take_names() { return std::exchange(names_, {}); }
+  void add_names(const std::set<std::string>& names) { names_.insert(names.begin(), names.end()); }
 
  private:
   ExpressionPtr make(Place place, Expression::Node node, int depth_below);
@@ -106,7 +107,6 @@ class ExpressionParser {
   ExpressionPtr sum();
   ExpressionPtr concatenation();
   ExpressionPtr product();
-  ExpressionPtr power();
   ExpressionPtr unary(bool with_filters);
   ExpressionPtr primary();
   ExpressionPtr literal(Place place, decltype(Literal::value) value);
@@ -322,37 +322,26 @@ ExpressionPtr ExpressionParser::product() {
        {"/", BinaryOperator::divide},
        {"//", BinaryOperator::floor_divide},
        {"%", BinaryOperator::modulo}}};
-  ExpressionPtr left = power();
+  ExpressionPtr left = unary(true);
   while (stream_.at(TokenKind::symbol)) {
     const auto* found = std::find_if(symbols.begin(), symbols.end(), [&](const auto& symbol) {
       return stream_.at_symbol(symbol.first);
     });
     if (found == symbols.end()) break;
     const Place place = stream_.take().place;
-    left = binary(place, found->second, std::move(left), power());
-  }
-  return left;
-}
-
-/// Left-associative, as in Jinja (in Python it is right-associative).
-ExpressionPtr ExpressionParser::power() {
-  ExpressionPtr left = unary(true);
-  while (stream_.at_symbol("**")) {
-    const Place place = stream_.take().place;
-    left = binary(place, BinaryOperator::power, std::move(left), unary(true));
+    left = binary(place, found->second, std::move(left), unary(true));
   }
   return left;
 }
 
 ExpressionPtr ExpressionParser::unary(bool with_filters) {
   ExpressionPtr node;
-  if (stream_.at_symbol("-") || stream_.at_symbol("+")) {
+  if (stream_.at_symbol("-")) {
     const ParseLevel level(stream_);
-    const Lexeme sign = stream_.take();
+    const Place place = stream_.take().place;
     ExpressionPtr operand = unary(false);
     const int depth = operand->depth;
-    const auto op = sign.text == "-" ? UnaryOperator::negate : UnaryOperator::plus;
-    node = make(sign.place, Unary{op, std::move(operand)}, depth);
+    node = make(place, Unary{UnaryOperator::negate, std::move(operand)}, depth);
   } else {
     node = primary();
   }
@@ -405,14 +394,14 @@ ExpressionPtr ExpressionParser::parenthesised() {
   return inside;
 }
 
-ExpressionPtr ExpressionParser::tuple(bool conditional, std::string_view stop) {
+ExpressionPtr ExpressionParser::tuple(bool conditional) {
   const ParseLevel level(stream_);
   const Place place = stream_.place();
   std::vector<ExpressionPtr> items;
   bool comma = false;
   do {
     const bool ended = stream_.at(TokenKind::print_end) || stream_.at(TokenKind::tag_end) ||
-                       stream_.at_symbol(")") || (!stop.empty() && stream_.at_name(stop));
+                       stream_.at_symbol(")");
     if (ended && comma) break;
     items.push_back(conditional ? expression() : without_conditional());
     comma = comma || stream_.at_symbol(",");
@@ -457,7 +446,6 @@ int deepest(const CallArguments& arguments, int depth) {
   for (const ExpressionPtr& value : arguments.positional) widen(value);
   for (const auto& [name, value] : arguments.named) widen(value);
   widen(arguments.star);
-  widen(arguments.double_star);
   return depth;
 }
 
@@ -591,25 +579,16 @@ ExpressionPtr ExpressionParser::subscript_key() {
 }
 
 void ExpressionParser::call_argument(CallArguments& arguments) {
-  const bool after_star = arguments.star != nullptr || arguments.double_star != nullptr;
-  const Place place = stream_.place();
-  const auto ensure = [&](bool rule) {
-    if (!rule) stream_.fail(place, "arguments in a wrong order");
-  };
+  if (arguments.star != nullptr) stream_.fail("an argument after '*'");
   if (stream_.skip_symbol("*")) {
-    ensure(!after_star);
     arguments.star = expression();
-  } else if (stream_.skip_symbol("**")) {
-    ensure(arguments.double_star == nullptr);
-    arguments.double_star = expression();
   } else if (stream_.at(TokenKind::name) && stream_.ahead().kind == TokenKind::symbol &&
              stream_.ahead().text == "=") {
-    ensure(arguments.double_star == nullptr);
     std::string name = stream_.take().text;
     stream_.take();
     arguments.named.emplace_back(std::move(name), expression());
   } else {
-    ensure(!after_star && arguments.named.empty());
+    if (!arguments.named.empty()) stream_.fail("arguments in a wrong order");
     arguments.positional.push_back(expression());
   }
 }
@@ -670,7 +649,7 @@ class StatementParser {
   }
 
   std::size_t literals() const { return expressions_.literals(); }
-  const std::set<std::string>& names() { return expressions_.names(); }
+  const std::set<std::string>& names() const { return expressions_.names(); }
 
  private:
   using Names = std::initializer_list<std::string_view>;
@@ -725,9 +704,7 @@ class StatementParser {
     if (name == "for") return for_statement();
     if (name == "set") return set_statement();
     if (name == "macro") return DefineMacro{macro()};
-    if (name == "call") return call_statement();
     if (name == "filter") return filter_statement();
-    if (name == "with") return with_statement();
     if (name == "generation") return Generation{outside_loops("endgeneration")};
     if (name == "break" || name == "continue") {
       if (loops_ == 0) stream_.fail(place, "'" + name + "' outside a loop");
@@ -767,9 +744,8 @@ class StatementParser {
     node.target = expressions_.target(false, "in");
     if (node.target.name == "loop") stream_.fail(place, "'loop' can't be the variable of a loop");
     if (!stream_.skip_name("in")) stream_.fail("expected 'in', got " + stream_.describe());
-    node.iterable = expressions_.tuple(false, "recursive");
+    node.iterable = expressions_.tuple(false);
     if (stream_.skip_name("if")) node.condition = expressions_.expression();
-    node.recursive = stream_.skip_name("recursive");
     ++loops_;
     node.body = body_until({"else", "endfor"});
     --loops_;
@@ -801,58 +777,30 @@ class StatementParser {
     return out;
   }
 
+  /// In Jinja a macro has these without saying so.
+  void refuse_implicit_names(const Macro& macro) const {
+    for (const char* const name : {"varargs", "kwargs"}) {
+      if (!expressions_.names().contains(name)) continue;
+      const auto is_own = [&](const Parameter& parameter) { return parameter.name == name; };
+      if (std::any_of(macro.parameters.begin(), macro.parameters.end(), is_own)) continue;
+      stream_.fail(std::string(name) + " of a macro is not supported");
+    }
+  }
+
   std::unique_ptr<Macro> macro() {
-    std::string name = stream_.expect_name();
-    std::vector<Parameter> list = parameters();
-    return macro_body(std::move(name), std::move(list), "endmacro");
-  }
-
-  std::unique_ptr<Macro> macro_body(std::string name, std::vector<Parameter> list,
-                                    std::string_view stop) {
-    // The names that the body reads are collected separately: they show which extras it accepts.
-    std::set<std::string> outer = std::exchange(expressions_.names(), {});
     auto made = std::make_unique<Macro>();
-    made->name = std::move(name);
-    made->parameters = std::move(list);
-    made->body = outside_loops(stop);
-    std::set<std::string>& used = expressions_.names();
-    const auto uses = [&](const char* special) {
-      const bool parameter = std::any_of(made->parameters.begin(), made->parameters.end(),
-                                         [&](const Parameter& p) { return p.name == special; });
-      return used.contains(special) && !parameter;
-    };
-    made->uses_varargs = uses("varargs");
-    made->uses_kwargs = uses("kwargs");
-    made->uses_caller = uses("caller");
-    for (const char* special : {"varargs", "kwargs", "caller"}) used.erase(special);
-    used.merge(outer);
+    made->name = stream_.expect_name();
+    made->parameters = parameters();
+    const std::set<std::string> outside = expressions_.take_names();
+    made->body = outside_loops("endmacro");
+    refuse_implicit_names(*made);
+    expressions_.add_names(outside);
     return made;
-  }
-
-  Statement::Node call_statement() {
-    std::vector<Parameter> list;
-    if (stream_.at_symbol("(")) list = parameters();
-    const Place place = stream_.place();
-    ExpressionPtr call = expressions_.expression();
-    if (!std::holds_alternative<Call>(call->node)) stream_.fail(place, "expected a call");
-    return CallBody{std::move(call), macro_body("", std::move(list), "endcall")};
   }
 
   Statement::Node filter_statement() {
     ExpressionPtr filters = expressions_.captured_filters(true);
     return FilterBody{std::move(filters), whole_body("endfilter")};
-  }
-
-  Statement::Node with_statement() {
-    With node;
-    while (!stream_.at(TokenKind::tag_end)) {
-      if (!node.bindings.empty()) stream_.expect_symbol(",");
-      Target target{.name = stream_.expect_name()};
-      stream_.expect_symbol("=");
-      node.bindings.emplace_back(std::move(target), expressions_.expression());
-    }
-    node.body = whole_body("endwith");
-    return node;
   }
 
   LexemeStream& stream_;
@@ -864,7 +812,7 @@ class StatementParser {
 
 Template parse_template(std::string_view source, std::string_view source_name) {
   Template parsed{.name = std::string(source_name), .source = normalise_lines(source)};
-  if (!is_valid_utf8(source)) {
+  if (!is_well_formed(source)) {
     throw Error(ErrorKind::model, parsed.name + ": the template is not valid UTF-8");
   }
   if (parsed.source.size() > (std::size_t{64} << 20)) {

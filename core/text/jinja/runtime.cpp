@@ -64,9 +64,9 @@ void Runtime::free_scope(Scope& scope) {
   free_scopes_.push_back(&scope);
 }
 
-Loop& Runtime::new_loop(const For& tag, Scope& scope) {
+Loop& Runtime::new_loop(const List& items) {
   meter_.hold(sizeof(Loop));
-  return loops_.emplace_back(Loop{.tag = &tag, .scope = &scope});
+  return loops_.emplace_back(Loop{.items = &items.items});
 }
 
 Callable& Runtime::new_callable(Callable callable) {
@@ -165,10 +165,6 @@ std::int64_t Bound::integer(std::size_t parameter, std::int64_t fallback) const 
 Text Bound::text(std::size_t parameter) const {
   if (!(*this)[parameter].is_text()) fail_type(parameter, "a string");
   return values_[parameter]->text();
-}
-
-Text Bound::text_or(std::size_t parameter, Text fallback) const {
-  return given(parameter) ? text(parameter) : fallback;
 }
 
 std::optional<Text> Bound::optional_text(std::size_t parameter) const {

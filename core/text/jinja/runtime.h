@@ -26,24 +26,17 @@ struct Scope {
 
 /// The `loop` variable of one running for tag.
 struct Loop {
-  const For* tag;
-  Scope* scope;  ///< the enclosing one
-  const std::vector<Value>* items = nullptr;
+  const std::vector<Value>* items;
   std::size_t index0 = 0;
-  int depth0 = 0;
-  std::vector<Value> last_changed{};
-  bool ever_changed = false;
 };
 
 struct Callable {
-  enum class Kind : std::uint8_t { method, function, macro, cycler, joiner };
+  enum class Kind : std::uint8_t { method, function, macro };
   Kind kind;
   Value self{};             ///< methods: the object
   std::string_view name{};  ///< methods and functions; outlives the rendering
   const Macro* macro = nullptr;
-  Scope* scope = nullptr;       ///< macros: the scope of their definition
-  std::vector<Value> values{};  ///< cycler: its values; joiner: its separator
-  std::size_t position = 0;
+  Scope* scope = nullptr;  ///< macros: the scope of their definition
 };
 
 /// The memory and the meter of one rendering. All objects live until it ends.
@@ -62,7 +55,7 @@ class Runtime {
   Scope& new_scope(Scope* parent);
   /// Recycles a scope unless a macro refers to it.
   void free_scope(Scope& scope);
-  Loop& new_loop(const For& tag, Scope& scope);
+  Loop& new_loop(const List& items);
   Callable& new_callable(Callable callable);
   Value new_range(const Range& range);
 
@@ -123,7 +116,6 @@ class Bound {
   std::int64_t integer(std::size_t parameter, std::int64_t fallback) const;
   /// A text. Other values: Fault.
   Text text(std::size_t parameter) const;
-  Text text_or(std::size_t parameter, Text fallback) const;
   std::optional<Text> optional_text(std::size_t parameter) const;
 
  private:

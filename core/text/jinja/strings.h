@@ -18,13 +18,9 @@ Text lower(Runtime& runtime, const Text& text);
 /// The items of `parts` are texts.
 Text join(Runtime& runtime, const Text& separator, const List& parts);
 
-/// str.split and str.rsplit: at runs of white space without a separator. Up to `splits` cuts; any
-/// number if it is negative. Throws Fault for an empty separator.
-struct Split {
-  std::optional<Text> separator{};
-  std::int64_t splits = -1;
-  bool from_right = false;
-};
-List& split(Runtime& runtime, const Text& text, const Split& how);
+/// str.split: at runs of white space without a separator. Up to `splits` cuts; any number if it is
+/// negative. Throws Fault for an empty separator.
+List& split(Runtime& runtime, const Text& text, const std::optional<Text>& separator,
+            std::int64_t splits = -1);
 
 }  // namespace hyb::jinja

@@ -75,9 +75,6 @@ class Text {
   bool empty() const { return begin_ == end_; }
   /// If true, every character is one byte long; may be false for such a text.
   bool surely_ascii() const { return buffer_ == nullptr || buffer_->ascii(); }
-  bool same_stretch(const Text& other) const {
-    return buffer_ == other.buffer_ && begin_ == other.begin_ && end_ == other.end_;
-  }
 
   Text slice(std::size_t begin, std::size_t end) const {
     return {buffer_, begin_ + static_cast<std::uint32_t>(begin),

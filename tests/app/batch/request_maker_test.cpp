@@ -59,7 +59,7 @@ TEST_SUITE("app/batch/body_fields") {
     CHECK(applied(R"({"n_predict":6})").max_tokens == 6);
     CHECK(applied(R"({"max_tokens":-1})").max_tokens == -1);
     CHECK(applied(R"({"stop":"x"})").stop == std::vector<std::string>{"x"});
-    CHECK(applied(R"({"top_k":-1})").sampling.top_k == 0);
+    CHECK(applied(R"({"top_k":-1})").sampling.top_k == -1);  // all, as 0
     CHECK(applied(R"({"logprobs":5})").sampling.logprobs == 5);
     CHECK(applied(R"({"logprobs":true})").sampling.logprobs == 0);
     CHECK(applied(R"({"logprobs":false})").sampling.logprobs == -1);

@@ -12,6 +12,8 @@ using namespace hyb::app;
 
 namespace {
 
+constexpr hyb::models::GraphOptions everything, eager = {.decode = false, .mixed = false};
+
 std::int64_t tokens_of(const std::vector<BenchStep>& steps) {
   std::int64_t tokens = 0;
   for (const BenchStep& step : steps) tokens += step.shape.sequences * step.shape.tokens;
@@ -48,10 +50,10 @@ TEST_SUITE("app/bench/bench_case") {
                                                             .depths = {0},
                                                             .batches = {1},
                                                             .pairs = {},
-                                                            .graphs = {"eager", "full+piecewise"}});
+                                                            .graphs = {eager, everything}});
     REQUIRE(cases.size() == 4);
-    CHECK(cases[1] == BenchCase{.prompt = 512, .graphs = "full+piecewise"});
-    CHECK(cases[2] == BenchCase{.generate = 128, .graphs = "eager"});
+    CHECK(cases[1] == BenchCase{.prompt = 512, .graphs = everything});
+    CHECK(cases[2] == BenchCase{.generate = 128, .graphs = eager});
   }
 
   TEST_CASE("steps run every token once, in order, in chunks") {
@@ -104,11 +106,11 @@ TEST_SUITE("app/bench/request_case") {
     CHECK(cases[3].input_tokens == 64);
     CHECK(cases[11].input_tokens == 128);
     for (const RequestCase& one : cases) CHECK(one.output_tokens == 7);
-    grid.graphs = {"eager", "full"};
+    grid.graphs = {eager, everything};
     const std::vector<RequestCase> modes = cases_of(base, grid);
     REQUIRE(modes.size() == 24);
-    CHECK(modes[2].graphs == "eager");
-    CHECK(modes[3].graphs == "full");
+    CHECK(modes[2].graphs == eager);
+    CHECK(modes[3].graphs == everything);
     CHECK(modes[3].concurrency == 1);
   }
 

@@ -32,7 +32,7 @@ class ClockRunner final : public Runner {
 
   static MemoryLayout flat() { return flat_layout({.pages = 400, .slots = 40, .page_tokens = 4}); }
   Capacity capacity() const override {
-    return {.memory = memory, .step_tokens = 64, .step_rows = 8, .vocab = 16};
+    return {.memory = memory, .step_tokens = 64, .sequences_max = 8, .vocab = 16};
   }
   StepResult run(const Step& step) override {
     ++steps;

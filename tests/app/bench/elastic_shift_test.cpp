@@ -97,7 +97,8 @@ class IdealRunner final : public Runner {
       : device_(device), timer_(timer), roofline_(device.plan, device.geometry) {}
 
   Capacity capacity() const override {
-    return {.memory = device_.memory.layout, .step_tokens = 2048, .step_rows = 256, .vocab = 16};
+    return {
+        .memory = device_.memory.layout, .step_tokens = 2048, .sequences_max = 256, .vocab = 16};
   }
   StepResult run(const Step& step) override {
     StepResult result;

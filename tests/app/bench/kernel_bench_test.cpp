@@ -15,9 +15,9 @@ namespace {
 BareModel tiny_model() {
   ModelOptions options;
   options.model = HYB_TESTS_DIR "/golden/granite-moe-nope";
-  options.device = "cpu";
+  options.device = kernels::Device::cpu;
   options.threads = 1;
-  return open_bare(options, Environment{});
+  return open_bare(resolve(options, {}));
 }
 
 /// What the sequences draw after their depth when these are all tokens that the runner ever saw.
@@ -84,7 +84,7 @@ TEST_SUITE("app/bench/case_run") {
 
   TEST_CASE("with probes once, all rows have the ceilings of the first") {
     BareModel model = tiny_model();
-    model.budget = std::size_t{1} << 30;  // no room for the read probe, which takes long
+    model.settings.set_memory(std::size_t{1} << 30);  // no room for the read probe: it takes long
     KernelBench bench(model, {.repetitions = 1, .probes_once = true});
     const Ceilings first = bench.run({.prompt = 4}).ceilings;
     CHECK(first.flops_per_s > 0);

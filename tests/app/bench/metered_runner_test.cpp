@@ -18,7 +18,7 @@ namespace {
 class DraftingRunner final : public Runner {
  public:
   Capacity capacity() const override {
-    return {.memory = {}, .step_tokens = 1, .step_rows = 1, .vocab = 16};
+    return {.memory = {}, .step_tokens = 1, .sequences_max = 1, .vocab = 16};
   }
   StepResult run(const Step&) override { return {}; }
   bool can_draft() const override { return true; }

@@ -71,7 +71,7 @@ TEST_SUITE("app/bench/right_drafts") {
   TEST_CASE("they take the place of what a model drafted, up to the answer's end") {
     RightDrafts drafter({{TokenId{1}}, answer}, 1.0, 10, 1);
     drafter.add(RequestId{5}, 1, prompt);
-    const SamplingParams params = {.bias = {}};
+    const SamplingParams params;
     const std::vector<TokenId> unknown(4, TokenId{2}), early = known(1), late = known(3);
     Step step;
     std::vector<std::vector<SampledToken>> drafts;

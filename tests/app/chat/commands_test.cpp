@@ -87,15 +87,16 @@ TEST_SUITE("app/chat/settings") {
     Settings settings({}, config, 100);
     CHECK(contains(settings.set("temperature"), "0.5"));
     CHECK(contains(settings.set("temperature 0.25"), "0.25"));
-    CHECK(settings.options().temperature == 0.25F);
+    CHECK(settings.options().parameters.at("temperature") == ParameterValue(0.25F));
     CHECK(contains(settings.set("temperature default"), "0.5"));
-    CHECK_FALSE(settings.options().temperature);
+    CHECK_FALSE(settings.options().parameters.contains("temperature"));
     CHECK(contains(settings.set("seed=18446744073709551615"), "18446744073709551615"));
     CHECK(contains(settings.set("max_tokens 12"), "12"));
     CHECK(settings.options().max_tokens == 12);
     const std::string all = settings.set("");
-    for (const char* name : {"temperature", "top_k", "top_p", "min_p", "repetition_penalty",
-                             "frequency_penalty", "presence_penalty", "seed", "max_tokens"}) {
+    std::vector<std::string> names = {"max_tokens"};
+    for (const Parameter& parameter : sampling_parameters) names.emplace_back(parameter.name);
+    for (const std::string& name : names) {
       CHECK(contains(all, name));
       CHECK(contains(settings.set(name), name));
     }
@@ -123,7 +124,7 @@ TEST_SUITE("app/chat/settings") {
 
   TEST_CASE("flags are checked like /set") {
     GenerationOptions options;
-    options.top_p = 7.0F;
+    options.parameters["top_p"] = 7.0F;
     CHECK_THROWS_AS(Settings(options, no_config, 100), Error);
   }
 }

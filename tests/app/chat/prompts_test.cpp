@@ -332,7 +332,7 @@ class SteadyRunner : public Runner {
   Capacity capacity() const override {
     return {.memory = flat_layout({.pages = 200, .slots = 16, .page_tokens = 4}),
             .step_tokens = 64,
-            .step_rows = 8,
+            .sequences_max = 8,
             .vocab = vocab};
   }
 

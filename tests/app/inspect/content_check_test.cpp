@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/io/file.h"
+#include "models/families.h"
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
 
@@ -69,7 +70,7 @@ struct Texts {
   ContentCheck check() const {
     const ModelSource source = ModelSource::find(folder.path().string(), {});
     ContentCheck check;
-    check_tokenizer(source, outline_of(source, {}).plan, check);
+    check_tokenizer(source, models::plan_of(source.config(), false), check);
     return check;
   }
 };

@@ -51,7 +51,11 @@ namespace {
 const std::filesystem::path golden =
     std::filesystem::path(HYB_TESTS_DIR) / "golden/granite-dense-nope";
 
-ModelOutline outline() { return outline_of(ModelSource::find(golden, {}), {}); }
+ModelOutline outline() {
+  ModelOptions options;
+  options.model = golden.string();
+  return outline_of(resolve(options, {}));
+}
 
 /// The fixture's weights with one name in the header changed to another of the same length.
 TensorCheck check_renamed(const std::string& from, const std::string& to) {

@@ -29,10 +29,10 @@ std::int64_t reused(CachePolicy& policy, const std::vector<ReplayRequest>& trace
 
 TEST_SUITE("app/replay/marconi_policy") {
   TEST_CASE("two states per request: after its last token and where it branches off") {
-    const ReplayRequest first = request_of({{1, 300}}, {{2, 100}});
-    const ReplayRequest branch = request_of({{1, 200}, {3, 50}});
-    const ReplayRequest again = request_of({{1, 200}, {4, 50}});
-    const ReplayRequest next = request_of({{1, 300}, {2, 100}, {5, 1}});
+    const ReplayRequest first = testing::request_of({{1, 300}}, {{2, 100}});
+    const ReplayRequest branch = testing::request_of({{1, 200}, {3, 50}});
+    const ReplayRequest again = testing::request_of({{1, 200}, {4, 50}});
+    const ReplayRequest next = testing::request_of({{1, 300}, {2, 100}, {5, 1}});
     for (const Eviction eviction : {Eviction::leaf_lru, Eviction::flop_aware}) {
       MarconiPolicy policy(small_shape(), {.budget_bytes = 100000}, eviction);
       CHECK(reused(policy, first) == 0);
@@ -47,10 +47,10 @@ TEST_SUITE("app/replay/marconi_policy") {
   }
 
   TEST_CASE("the baseline gives up leaves; flop-aware also nodes with one child, keys kept") {
-    const std::vector<ReplayRequest> turns = {request_of({{1, 100}}),
-                                              request_of({{1, 100}, {2, 100}}),
-                                              request_of({{1, 100}, {2, 100}, {3, 100}})};
-    const ReplayRequest other = request_of({{9, 100}});
+    const std::vector<ReplayRequest> turns = {testing::request_of({{1, 100}}),
+                                              testing::request_of({{1, 100}, {2, 100}}),
+                                              testing::request_of({{1, 100}, {2, 100}, {3, 100}})};
+    const ReplayRequest other = testing::request_of({{9, 100}});
     const PolicyOptions options = {.budget_bytes = 600};
     MarconiPolicy lru(small_shape(), options, Eviction::leaf_lru);
     MarconiPolicy aware(small_shape(), options, 0.0);
@@ -64,8 +64,9 @@ TEST_SUITE("app/replay/marconi_policy") {
   }
 
   TEST_CASE("a request larger than the budget leaves nothing and breaks nothing") {
-    const std::vector<ReplayRequest> trace = {request_of({{1, 100}}), request_of({{2, 5000}}),
-                                              request_of({{1, 100}, {3, 1}})};
+    const std::vector<ReplayRequest> trace = {testing::request_of({{1, 100}}),
+                                              testing::request_of({{2, 5000}}),
+                                              testing::request_of({{1, 100}, {3, 1}})};
     for (const Eviction eviction : {Eviction::leaf_lru, Eviction::flop_aware}) {
       MarconiPolicy policy(small_shape(), {.budget_bytes = 1000}, eviction);
       reused(policy, trace);

@@ -23,8 +23,9 @@ std::vector<ReplayRequest> groups_of_prompts() {
   for (int item = 0; item < 12; ++item) {
     for (int group = 0; group < 40; ++group) {
       const int length = 60 + (group * 37 + item * 11) % 50;
-      trace.push_back(request_of({{1, 30}, {100 + group, 200}, {1000 + 40 * item + group, length}},
-                                 {{100000 + 40 * item + group, 20}}));
+      trace.push_back(
+          testing::request_of({{1, 30}, {100 + group, 200}, {1000 + 40 * item + group, length}},
+                              {{100000 + 40 * item + group, 20}}));
     }
   }
   std::shuffle(trace.begin(), trace.end(), std::mt19937(5));
@@ -80,7 +81,8 @@ TEST_SUITE("app/replay/replay") {
     std::vector<ReplayRequest> trace;
     for (int item = 0; item < 5; ++item) {
       for (int group = 0; group < 4; ++group) {
-        trace.push_back(request_of({{1, 10}, {100 + group, 50}, {1000 + 10 * item + group, 5}}));
+        trace.push_back(
+            testing::request_of({{1, 10}, {100 + group, 50}, {1000 + 10 * item + group, 5}}));
       }
     }
     const auto ordered = in_depth_first_order(trace);
@@ -128,9 +130,10 @@ TEST_SUITE("app/replay/replay") {
   }
 
   TEST_CASE("a request that the next prompt continues has no plan") {
-    const auto ordered = in_depth_first_order({request_of({{1, 50}}, {{2, 30}}),
-                                               request_of({{1, 50}, {2, 30}, {3, 9}}, {{4, 30}}),
-                                               request_of({{1, 50}, {5, 20}}, {{6, 5}})});
+    const auto ordered =
+        in_depth_first_order({testing::request_of({{1, 50}}, {{2, 30}}),
+                              testing::request_of({{1, 50}, {2, 30}, {3, 9}}, {{4, 30}}),
+                              testing::request_of({{1, 50}, {5, 20}}, {{6, 5}})});
     CHECK_FALSE(ordered[0].plan.has_value());
     REQUIRE(ordered[1].plan.has_value());
     CHECK(ordered[1].plan->needed_later == 50);

@@ -67,8 +67,8 @@ TEST_SUITE("app/replay/shape_option") {
     CHECK(nano.flops.linear > 5e9);
     CHECK(nano.flops.linear < 9e9);
     CHECK(nano.flops.square == doctest::Approx(2.0 * 6 * 4096));
-    const ReplayShape bf16 =
-        shape_of_text("nemotron-3-nano-30b-a3b", {.kv_dtype = "fp8", .state_dtype = "bf16"});
+    const ReplayShape bf16 = shape_of_text(
+        "nemotron-3-nano-30b-a3b", {.kv_dtype = DType::f8_e4m3, .state_dtype = DType::bf16});
     CHECK(mebibytes(bf16.state_bytes) == doctest::Approx(23.81).epsilon(0.001));
     CHECK(bf16.kv_bytes_per_token == 3072);
     CHECK(aligned_block_tokens(shape_of_text("qwen3-next-80b-a3b")) == 1056);
@@ -91,7 +91,7 @@ TEST_SUITE("app/replay/shape_option") {
     const auto check = [](const char* name, double f32, double bf16, std::int64_t kv) {
       CAPTURE(name);
       const ReplayShape full = shape_of_text(name);
-      const ReplayShape half = shape_of_text(name, {.state_dtype = "bf16"});
+      const ReplayShape half = shape_of_text(name, {.state_dtype = DType::bf16});
       CHECK(mebibytes(full.state_bytes) == doctest::Approx(f32).epsilon(0.004));
       CHECK(mebibytes(half.state_bytes) == doctest::Approx(bf16).epsilon(0.006));
       CHECK(full.kv_bytes_per_token == kv);

@@ -92,9 +92,9 @@ struct Opened {
       : model([&] {
           ModelOptions options;
           options.model = std::string(HYB_TESTS_DIR) + "/golden/" + name;
-          options.device = "cpu";
+          options.device = kernels::Device::cpu;
           options.threads = 1;
-          return open_bare(options, {});
+          return open_bare(resolve(options, {}));
         }()),
         passages(make_passages({.prompts = 5,
                                 .answer_tokens = 6,
@@ -106,7 +106,7 @@ struct Opened {
                {.memory = models::flat_memory(model.model.geometry, 48, 14, 4096,
                                               {.count = 16, .tokens = drafts_max}),
                 .step_tokens = 256,
-                .step_rows = 8,
+                .sequences_max = 8,
                 .positions_max = 80,
                 .vocab_used = model.model.plan.vocab,
                 .step_samples = 128,
@@ -145,7 +145,7 @@ bool packed_is_kept(Opened& opened, Fault fault) {
                              opened.model.model.weights, opened.model.model.geometry,
                              {.memory = layout,
                               .step_tokens = 256,
-                              .step_rows = 8,
+                              .sequences_max = 8,
                               .positions_max = 80,
                               .vocab_used = opened.model.model.plan.vocab,
                               .mapping = {.mode = kernels::MapMode::remap}});

@@ -23,16 +23,16 @@ struct Opened {
       : model([&] {
           ModelOptions options;
           options.model = std::string(HYB_TESTS_DIR) + "/golden/" + name;
-          options.device = "cpu";
+          options.device = kernels::Device::cpu;
           options.threads = 1;
-          return open_bare(options, {});
+          return open_bare(resolve(options, {}));
         }()),
         layout(models::memory_layout_of(model.model.geometry,
                                         {.pool_bytes = 2 << 20, .packed = true, .flat = {}})),
         runner(model.queue, model.model.plan, model.model.weights, model.model.geometry,
                {.memory = layout,
                 .step_tokens = 256,
-                .step_rows = 8,
+                .sequences_max = 8,
                 .positions_max = 80,
                 .vocab_used = model.model.plan.vocab,
                 .mapping = {.mode = kernels::MapMode::remap}}),

@@ -110,7 +110,7 @@ TEST_SUITE("core/engine/memory_relief") {
       CHECK(testing::contains(refusal(other), text));
     };
     change(one_model, [](Capacity& other) { ++other.step_tokens; });
-    change(one_model, [](Capacity& other) { ++other.step_rows; });
+    change(one_model, [](Capacity& other) { ++other.sequences_max; });
     change(one_model, [](Capacity& other) { ++other.step_spans; });
     change(one_model, [](Capacity& other) { ++other.step_samples; });
     change(one_model, [](Capacity& other) { ++other.vocab; });

@@ -17,7 +17,7 @@ namespace {
 
 const Capacity plenty = {.memory = flat_layout({.pages = 100, .slots = 8, .page_tokens = 4}),
                          .step_tokens = 16,
-                         .step_rows = 8,
+                         .sequences_max = 8,
                          .vocab = 16};
 
 Request request_of(std::int32_t prompt, std::int32_t max_tokens) {
@@ -195,7 +195,7 @@ TEST_SUITE("core/engine/engine") {
     const auto limit = [](std::int32_t pages, std::int32_t asked) {
       ToyRunner runner({.memory = flat_layout({.pages = pages, .slots = 1, .page_tokens = 4}),
                         .step_tokens = 4,
-                        .step_rows = 1,
+                        .sequences_max = 1,
                         .vocab = 16},
                        {.attention = pages > 0});
       return Engine(runner, nullptr, {.length_max = asked}).length_max();

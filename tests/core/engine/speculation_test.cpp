@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include "core/engine/scheduler.h"
 #include "core/engine/speculation.h"
 #include "core/memory/pool/layout.h"
 
@@ -43,8 +44,8 @@ class Fixture {
         prefixes_(pool_, {.enabled = false}),
         scheduler_(pool_, prefixes_,
                    {.sequences_max = 1, .chunk_tokens = 16, .step_tokens = 16, .step_samples = 16}),
-        speculation_({.is_on = true, .drafts = drafts, .drafter = &drafter}, prefixes_, scheduler_,
-                     [this] { return drafter.now; }, {}) {
+        speculation_({.is_on = true, .draft_steps = drafts, .drafter = &drafter}, prefixes_,
+                     scheduler_.step_plan(), [this] { return drafter.now; }, {}) {
     terms_.id = RequestId{1};
     terms_.request.prompt = std::vector<TokenId>(4, TokenId{2});
     terms_.request.max_tokens = 1000;

@@ -59,7 +59,7 @@ struct Fixture {
       : model(recurrent_model()),
         capacity{.memory = layout_of(model, superblocks),
                  .step_tokens = 64,
-                 .step_rows = 8,
+                 .sequences_max = 8,
                  .vocab = model.vocab()},
         runner(capacity, model),
         engine(runner, nullptr,

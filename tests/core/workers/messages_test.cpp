@@ -29,7 +29,6 @@ std::vector<T> numbers(Random& random, std::size_t count) {
 /// A step, and what its views show.
 struct RandomStep {
   explicit RandomStep(Random& random) {
-    step.keep_logits = random.chance(50);
     step.draft_entries = random.chance(50);
     const std::int32_t spans = random.between(0, 4);
     for (std::int32_t i = 0; i < spans; ++i) add_span(random);
@@ -53,16 +52,14 @@ struct RandomStep {
     const std::int32_t rows = random.between(0, 3);
     for (std::int32_t row = 0; row < rows; ++row) {
       SamplingParams& own_params = params.emplace_back();
-      own_params = {.temperature = 0.5F + static_cast<float>(row),
-                    .top_k = random.between(0, 50),
-                    .top_p = 0.9F,
-                    .min_p = 0.1F,
-                    .repetition_penalty = 1.5F,
-                    .frequency_penalty = -0.5F,
-                    .presence_penalty = 0.25F,
-                    .seed = random.bits(),
-                    .bias = {{TokenId{3}, 1.5F}, {TokenId{4}, -2.5F}},
-                    .logprobs = random.between(-1, 5)};
+      own_params.bias = {{TokenId{3}, 1.5F}, {TokenId{4}, -2.5F}};
+      own_params.logprobs = random.between(-1, 5);
+      for (const Parameter& parameter : sampling_parameters) {
+        const auto number = random.between(0, 50);
+        std::visit([&]<typename T>(
+                       T SamplingNumbers::*member) { own_params.*member = static_cast<T>(number); },
+                   parameter.member);
+      }
       const auto& history = tokens.emplace_back(numbers<TokenId>(random, random.below(30)));
       span.samples.push_back({.token = static_cast<std::int32_t>(random.below(count)),
                               .params = &own_params,
@@ -89,7 +86,6 @@ StepResult random_result(Random& random) {
                .top = {}};
     for (std::int32_t i = random.between(0, 3); i > 0; --i) sampled.top.push_back({TokenId{i}, -2});
   }
-  for (std::int32_t i = random.between(0, 9); i > 0; --i) result.logits.push_back(0.5F);
   result.draft_entry_seconds = random.between(0, 9);
   return result;
 }
@@ -111,14 +107,9 @@ void check_equal(const Span& one, const Span& other) {
     CHECK(row.draw == same.draw);
     CHECK(std::ranges::equal(row.history, same.history));
     CHECK(row.prompt_tokens == same.prompt_tokens);
-    CHECK(row.params->seed == same.params->seed);
-    CHECK(row.params->temperature == same.params->temperature);
-    CHECK(row.params->top_k == same.params->top_k);
-    CHECK(row.params->top_p == same.params->top_p);
-    CHECK(row.params->min_p == same.params->min_p);
-    CHECK(row.params->repetition_penalty == same.params->repetition_penalty);
-    CHECK(row.params->frequency_penalty == same.params->frequency_penalty);
-    CHECK(row.params->presence_penalty == same.params->presence_penalty);
+    for (const Parameter& parameter : sampling_parameters) {
+      CHECK(parameter.value(*row.params) == parameter.value(*same.params));
+    }
     CHECK(row.params->logprobs == same.params->logprobs);
     REQUIRE(row.params->bias.size() == same.params->bias.size());
     CHECK(row.params->bias[1].token == same.params->bias[1].token);
@@ -188,7 +179,6 @@ TEST_SUITE("core/workers/messages") {
       message = step_message(17, sent.step);
       CHECK(read_header(message).epoch == 17);
       const OwnedStep read(message);
-      CHECK(read.step().keep_logits == sent.step.keep_logits);
       CHECK(read.step().draft_entries == sent.step.draft_entries);
       CHECK(read.step().orders.empty());
       REQUIRE(read.step().spans.size() == sent.step.spans.size());
@@ -198,7 +188,6 @@ TEST_SUITE("core/workers/messages") {
 
       const StepResult result = random_result(random);
       const StepResult same = read_result(result_message(18, result));
-      CHECK(same.logits == result.logits);
       CHECK(same.draft_entry_seconds == result.draft_entry_seconds);
       REQUIRE(same.sampled.size() == result.sampled.size());
       for (std::size_t i = 0; i < same.sampled.size(); ++i) {
@@ -237,7 +226,7 @@ TEST_SUITE("core/workers/messages") {
     const auto refusal = [](const Message& of) { return error_text([&] { read_any(of); }); };
     CHECK(contains(refusal(Message(3)), "ends within its header"));
     message[4] = std::byte{9};
-    CHECK(contains(refusal(message), "of version 9, this is version 3"));
+    CHECK(contains(refusal(message), "of version 9, this is version 4"));
     message = heartbeat_message(1);
     message[6] = std::byte{77};
     CHECK(contains(refusal(message), "no kind 77"));

@@ -22,7 +22,7 @@ using hyb::testing::error_text;
 namespace {
 
 const WorkerIdentity same = {{"model", "this"}};
-const Capacity small = {.memory = {}, .step_tokens = 8, .step_rows = 2, .vocab = 50};
+const Capacity small = {.memory = {}, .step_tokens = 8, .sequences_max = 2, .vocab = 50};
 
 Received said(Message message) {
   return {.state = Received::State::message, .message = std::move(message)};

@@ -36,7 +36,7 @@ using hyb::testing::error_text;
 namespace {
 
 const WorkerIdentity one_model = {{"model", "this"}};
-const Capacity few = {.memory = {}, .step_tokens = 8, .step_rows = 2, .vocab = 50};
+const Capacity few = {.memory = {}, .step_tokens = 8, .sequences_max = 2, .vocab = 50};
 
 /// What processes share.
 struct Shared {

@@ -26,26 +26,20 @@ namespace hyb::kernels::testing {
 /// CUDA's virtual-memory calls over a file in memory. It keeps the driver's rules, records what
 /// broke one, and can refuse the n-th call. table() is that of the youngest that lives.
 ///
-/// Memory that is exported moves to a file of its own, whose descriptor other processes import: the
-/// bytes are really shared, and end with the last process that has them. As on a card, a process
-/// that is forked from one with a driver needs a driver of its own: this one refuses its calls.
+/// As on a card, a process that is forked from one with a driver needs a driver of its own: this
+/// one refuses its calls.
 class FakeDriver {
  public:
   static constexpr int invalid_value = 1;
   static constexpr int out_of_memory = 2;
   static constexpr int not_initialized = 3;
 
-  /// `exports`: it has handles for other processes.
-  explicit FakeDriver(std::size_t granularity = 4096, bool exports = true)
-      : granularity_(granularity), exports_(exports) {
+  explicit FakeDriver(std::size_t granularity = 4096) : granularity_(granularity) {
     file_ = memfd_create("fake-driver", MFD_CLOEXEC);
     outer_ = std::exchange(current_, this);
   }
   ~FakeDriver() {
     current_ = outer_;
-    for (const Memory& memory : memories_) {
-      if (memory.file != file_) close(memory.file);
-    }
     close(file_);
   }
   FakeDriver(const FakeDriver&) = delete;
@@ -91,12 +85,6 @@ class FakeDriver {
     table.mem_set_access = [](auto... values) {
       return current_->call([&] { return current_->set_access(values...); });
     };
-    table.mem_export_to_shareable_handle = [](auto... values) {
-      return current_->call([&] { return current_->export_handle(values...); });
-    };
-    table.mem_import_from_shareable_handle = [](auto... values) {
-      return current_->call([&] { return current_->import_handle(values...); });
-    };
     table.memset_d8 = [](auto... values) {
       return current_->call([&] { return current_->fill(values...); });
     };
@@ -135,11 +123,9 @@ class FakeDriver {
  private:
   /// What handles and mappings are of; free when there is none of both.
   struct Memory {
-    int file;
     std::size_t offset, bytes;
     int device;
-    bool is_foreign = false;  ///< created by another driver
-    int users = 0;            ///< handles and mappings
+    int users = 1;  ///< handles and mappings
   };
   using MemoryPlace = std::list<Memory>::iterator;
   struct Mapping {
@@ -215,28 +201,17 @@ class FakeDriver {
   int create(driver::Handle* handle, std::size_t bytes, const driver::AllocationProperties* wish,
              unsigned long long flags) {
     if (bytes == 0 || bytes % granularity_ != 0 || flags != 0) return broken("create: size");
-    if (!exports_ && wish->requested_handle_types != driver::handle_none) {
-      return driver::not_supported;
-    }
     if (wish->type != driver::allocation_pinned || !is_device(wish->location) ||
-        (exports_ && wish->requested_handle_types != driver::handle_posix_descriptor)) {
+        wish->requested_handle_types != driver::handle_none) {
       return broken("create: properties");
     }
     if (ftruncate(file_, static_cast<off_t>(file_bytes_ + bytes)) != 0) return out_of_memory;
-    *handle = add_handle(add_memory(
-        {.file = file_, .offset = file_bytes_, .bytes = bytes, .device = wish->location.id}));
+    memories_.push_back({.offset = file_bytes_, .bytes = bytes, .device = wish->location.id});
+    handles_[++last_handle_] = std::prev(memories_.end());
+    *handle = last_handle_;
     file_bytes_ += bytes;
     bytes_held_[wish->location.id] += bytes;
     return driver::success;
-  }
-  MemoryPlace add_memory(const Memory& memory) {
-    memories_.push_back(memory);
-    return std::prev(memories_.end());
-  }
-  driver::Handle add_handle(MemoryPlace memory) {
-    handles_[++last_handle_] = memory;
-    ++memory->users;
-    return last_handle_;
   }
   int release(driver::Handle handle) {
     const auto found = handles_.find(handle);
@@ -261,9 +236,9 @@ class FakeDriver {
     return driver::success;
   }
   /// Lets the host see the memory at the address of its mapping, where a device may.
-  static void show(driver::Address at, const Mapping& mapping) {
+  void show(driver::Address at, const Mapping& mapping) const {
     mmap(pointer(at), mapping.bytes, mapping.devices.empty() ? PROT_NONE : PROT_READ | PROT_WRITE,
-         MAP_SHARED | MAP_FIXED, mapping.memory->file, static_cast<off_t>(mapping.memory->offset));
+         MAP_SHARED | MAP_FIXED, file_, static_cast<off_t>(mapping.memory->offset));
   }
   int unmap(driver::Address at, std::size_t bytes) {
     driver::Address end = at;
@@ -310,63 +285,6 @@ class FakeDriver {
     mprotect(pointer(at), bytes, PROT_READ | PROT_WRITE);
     return driver::success;
   }
-  int export_handle(void* shareable, driver::Handle handle, int type, unsigned long long flags) {
-    if (!handles_.contains(handle) || type != driver::handle_posix_descriptor || flags != 0) {
-      return broken("export: a handle as a descriptor");
-    }
-    const MemoryPlace memory = handles_[handle];
-    if (memory->file == file_ && !move_to_own_file(memory)) return out_of_memory;
-    const int descriptor = fcntl(memory->file, F_DUPFD_CLOEXEC, 0);
-    if (descriptor < 0) return out_of_memory;
-    *static_cast<int*>(shareable) = descriptor;
-    return driver::success;
-  }
-  /// The file's name has the device, as another process finds it under the descriptor.
-  bool move_to_own_file(MemoryPlace memory) {
-    const int file = memfd_create((own_file + std::to_string(memory->device)).c_str(), MFD_CLOEXEC);
-    std::vector<std::byte> content(memory->bytes);
-    const auto bytes = static_cast<ssize_t>(memory->bytes);
-    if (pread(file_, content.data(), memory->bytes, static_cast<off_t>(memory->offset)) != bytes ||
-        pwrite(file, content.data(), memory->bytes, 0) != bytes) {
-      close(file);
-      return false;
-    }
-    punch(*memory);
-    memory->file = file;
-    memory->offset = 0;
-    for (const auto& [at, mapping] : mappings_) {
-      if (mapping.memory == memory) show(at, mapping);
-    }
-    return true;
-  }
-  int import_handle(driver::Handle* handle, void* shareable, int type) {
-    const auto descriptor = static_cast<int>(reinterpret_cast<std::intptr_t>(shareable));
-    std::array<char, 64> name{};
-    const std::string link = "/proc/self/fd/" + std::to_string(descriptor);
-    const ssize_t length = readlink(link.c_str(), name.data(), name.size() - 1);
-    const std::string prefix = "/memfd:" + own_file;
-    if (type != driver::handle_posix_descriptor || length < 0 ||
-        !std::string_view(name.data()).starts_with(prefix)) {
-      return broken("import: a descriptor that was exported");
-    }
-    const int device = std::atoi(name.data() + prefix.size());
-    if (device >= devices_) return driver::not_supported;
-    struct stat file {};
-    fstat(descriptor, &file);
-    const auto known = std::find_if(memories_.begin(), memories_.end(), [&](const Memory& memory) {
-      struct stat other {};
-      return memory.file != file_ && fstat(memory.file, &other) == 0 &&
-             other.st_ino == file.st_ino && other.st_dev == file.st_dev;
-    });
-    *handle = add_handle(known != memories_.end()
-                             ? known
-                             : add_memory({.file = fcntl(descriptor, F_DUPFD_CLOEXEC, 0),
-                                           .offset = 0,
-                                           .bytes = static_cast<std::size_t>(file.st_size),
-                                           .device = device,
-                                           .is_foreign = true}));
-    return driver::success;
-  }
   int fill(driver::Address at, unsigned char value, std::size_t bytes) {
     const auto any_may = [](const Mapping& mapping) { return !mapping.devices.empty(); };
     if (!is_covered(at, bytes, any_may)) return broken("fill: mapped");
@@ -384,12 +302,8 @@ class FakeDriver {
 
   void drop(MemoryPlace memory) {
     if (--memory->users > 0) return;
-    if (memory->file == file_) {
-      punch(*memory);
-    } else {
-      close(memory->file);
-    }
-    if (!memory->is_foreign) bytes_held_[memory->device] -= memory->bytes;
+    punch(*memory);
+    bytes_held_[memory->device] -= memory->bytes;
     memories_.erase(memory);
   }
   void punch(const Memory& memory) const {
@@ -398,13 +312,11 @@ class FakeDriver {
   }
 
   std::mutex mutex_;  // as a driver's calls, these come from any thread
-  static inline const std::string own_file = "fake-driver-";
   static inline FakeDriver* current_ = nullptr;
   FakeDriver* outer_;
 
   const pid_t process_ = getpid();
   std::size_t granularity_;
-  bool exports_;
   int devices_ = 1;
   bool are_peers_ = true;
   int file_ = -1;

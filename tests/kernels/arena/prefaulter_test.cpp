@@ -31,7 +31,6 @@ class Recorder final : public Arena {
   void release(HandleId) override {}
   void map(std::byte*, std::span<const HandleId>) override {}
   void unmap(std::byte*, std::span<const HandleId>) override {}
-  ExportedHandle export_handle(HandleId) const override { return {}; }
   void fill(std::byte*, std::size_t, std::byte) override {}
   std::size_t mappings_max() const override { return 0; }
   std::size_t handles_held() const override { return 0; }

@@ -22,7 +22,7 @@ struct TieredWorld : SnapshotWorld {
                        TransferWorker worker = TransferWorker::caller)
       : SnapshotWorld(shape),
         disk(faults),
-        tier("test tier", carrier, std::make_unique<ShimStorage>(disk),
+        tier("test tier", snapshot_io, std::make_unique<ShimStorage>(disk),
              {.budget_bytes = budget,
               .bytes_per_second = 1e30,
               .staging_bytes = 3000,
@@ -224,7 +224,7 @@ TEST_SUITE("core/memory/snapshot_tier") {
     SnapshotWorld world;
     ShimDisk disk;
     const double seconds_per_token = 1e-4;
-    SnapshotTier tier("test tier", world.carrier, std::make_unique<ShimStorage>(disk),
+    SnapshotTier tier("test tier", world.snapshot_io, std::make_unique<ShimStorage>(disk),
                       {.budget_bytes = roomy,
                        .cost = {.linear = seconds_per_token},
                        .bytes_per_second = 5000 / (20 * seconds_per_token)});
@@ -265,7 +265,7 @@ TEST_SUITE("core/memory/snapshot_tier") {
       REQUIRE(memory->reserve(9));
       memory->keep(9);
       Checkpoint packed = *memory->checkpoint(Precision::int8);
-      if (settled) world.carrier.flush_orders();
+      if (settled) world.snapshot_io.flush_orders();
       REQUIRE(world.cache.insert(tokens(9), std::move(packed), SnapshotPlace::branch));
       world.evict_all();
       CHECK(world.tier.stats().declined == (settled ? 0 : 1));
@@ -277,7 +277,7 @@ TEST_SUITE("core/memory/snapshot_tier") {
     SnapshotWorld world({.has_slots = false, .only_full = true});
     ShimDisk disk;
     constexpr std::size_t limit = 100000;
-    SnapshotTier tier("test tier", world.carrier, std::make_unique<ShimStorage>(disk),
+    SnapshotTier tier("test tier", world.snapshot_io, std::make_unique<ShimStorage>(disk),
                       {.budget_bytes = roomy, .bytes_per_second = 1e30, .index_bytes_max = limit});
     world.cache.on_evict([&](std::span<const TokenId> key, const Snapshot& snapshot) {
       tier.spill(key, snapshot);
@@ -301,7 +301,7 @@ struct HeldWorld : SnapshotWorld {
                      std::size_t staging_bytes = 1 << 20, bool may_wait = true)
       : SnapshotWorld(shape),
         disk(faults),
-        tier("test tier", carrier, std::make_unique<ShimStorage>(disk),
+        tier("test tier", snapshot_io, std::make_unique<ShimStorage>(disk),
              {.budget_bytes = std::uint64_t{64} << 20,
               .bytes_per_second = 1e30,
               .staging_bytes = staging_bytes,

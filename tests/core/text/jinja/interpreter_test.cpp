@@ -59,7 +59,7 @@ TEST_SUITE("core/text/jinja/interpreter") {
       CHECK(text.has_value() != item.value("error", false));
       if (text) CHECK(*text == item.value("expected", std::string("(an error)")));
     }
-    CHECK(cases > 1400);
+    CHECK(cases > 1300);
   }
 
   TEST_CASE("jinja2 itself agrees with the expectations") {
@@ -72,6 +72,22 @@ TEST_SUITE("core/text/jinja/interpreter") {
     CHECK(error_of("a\n  {{ x.y }}").starts_with("file: line 2, column 7: "));
     CHECK(error_of("{{ 1 + (2 * ('a' - 1)) }}").starts_with("file: line 1, column 18: "));
     CHECK(error_of("{{ 'a' | nope }}").find("unknown filter 'nope'") != std::string::npos);
+    CHECK(error_of("{{ 'a' is nope }}").find("unknown test 'nope'") != std::string::npos);
+    CHECK(error_of("{{ 'a'.zfill(3) }}").find("str has no method zfill") != std::string::npos);
+    CHECK(error_of("{{ '%05d' % 3 }}").find("only %s and %% are supported") != std::string::npos);
+    CHECK(error_of("{% macro m() %}{% endmacro %}{{ m(1) }}").find("takes at most 0") !=
+          std::string::npos);
+    for (const char* const source :
+         {"{% macro m() %}{{ varargs }}{% endmacro %}{{ m() }}",
+          "{% macro m() %}{% if kwargs is defined %}a{% endif %}{% endmacro %}{{ m() }}",
+          "{% macro m() %}{% endmacro %}{{ m.name }}",
+          "{% for i in [1] %}{{ loop.depth }}{% endfor %}",
+          "{% for i in [1] %}{% if loop.depth0 == 0 %}a{% endif %}{% endfor %}",
+          "{% for i in [1] %}{{ loop.cycle }}{% endfor %}"}) {
+      CAPTURE(source);
+      CHECK(error_of(source).find("not supported") != std::string::npos);
+    }
+    CHECK(error_of("{% macro m(kwargs) %}{{ kwargs }}{% endmacro %}{{ m(1) }}").empty());
     CHECK(error_of("{% macro m() %}\n{{ none.upper() }}{% endmacro %}{{ m() }}")
               .starts_with("file: line 2, "));
   }
@@ -86,7 +102,6 @@ TEST_SUITE("core/text/jinja/interpreter") {
              Bomb{"{% macro a() %}{{ b() }}{% endmacro %}{% macro b() %}{{ a() }}{% endmacro %}"
                   "{{ a() }}",
                   "nesting"},
-             Bomb{"{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}", "nesting"},
              Bomb{"{% set ns = namespace(l=[]) %}{% for i in range(5000) %}"
                   "{% set ns.l = [ns.l] %}{% endfor %}{{ ns.l }}",
                   "nesting"},
@@ -98,14 +113,10 @@ TEST_SUITE("core/text/jinja/interpreter") {
              Bomb{"{% set l = [] %}{% set _ = l.append(l) %}{% set m = [] %}"
                   "{% set _ = m.append(m) %}{{ l == m }}",
                   "nesting"},
-             Bomb{"{{ range(10**9) }}", "range"},
-             Bomb{"{{ 'x' * 10**12 }}", "memory"},
-             Bomb{"{{ [1] * 10**12 }}", "memory"},
-             Bomb{"{{ 'a'.center(10**12) }}", "memory"},
-             Bomb{"{{ 'a' | center(10**12) }}", "memory"},
-             Bomb{"{{ 'a' | indent(10**12) }}", "memory"},
-             Bomb{"{{ [1] | batch(10**12, 0) | list }}", "memory"},
-             Bomb{"{{ [1] | slice(10**12) | list }}", "memory"},
+             Bomb{"{{ range(1000000000) }}", "range"},
+             Bomb{"{{ 'x' * 1000000000000 }}", "memory"},
+             Bomb{"{{ [1] * 1000000000000 }}", "memory"},
+             Bomb{"{{ 'a' | indent(1000000000000) }}", "memory"},
              Bomb{"{% set ns = namespace(s='x') %}{% for i in range(99) %}"
                   "{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
                   "memory"},

@@ -28,7 +28,6 @@ TEST_SUITE("core/text/jinja/unicode") {
       CAPTURE(text);
       CAPTURE(needle);
       CHECK(find_first(text, needle) == std::string_view(text).find(needle));
-      CHECK(find_last(text, needle) == std::string_view(text).rfind(needle));
       const std::size_t from = random() % 45;
       CHECK(find_first(text, needle, from) == std::string_view(text).find(needle, from));
     }
@@ -38,23 +37,19 @@ TEST_SUITE("core/text/jinja/unicode") {
     const std::string text(4 << 20, 'a');
     const std::string needle = std::string(1 << 20, 'a') + "b";
     CHECK(find_first(text, needle) == std::string_view::npos);
-    const std::string mirrored = "b" + std::string(1 << 20, 'a');
-    CHECK(find_last(text, mirrored) == std::string_view::npos);
   }
 
   TEST_CASE("bytes that are no UTF-8 are one character each") {
     CHECK(count_characters("a\xFF\xC3(\xF0\x9F\x98") == 7);
     CHECK(count_characters("h\xC3\xA9\xF0\x9F\x98\x80") == 3);
     CHECK(decode_character("\xED\xA0\x80", 0) == 0xFFFD);
-    CHECK_FALSE(is_valid_utf8("\xED\xA0\x80"));
-    CHECK(is_valid_utf8("\xEF\xBF\xBD"));
   }
 
   TEST_CASE("encoding is the inverse of decoding") {
     for (char32_t c = 0; c < 0x110000; c += c < 0x3000 ? 1 : 61) {
       if (c >= 0xD800 && c < 0xE000) continue;
       std::string text;
-      append_character(text, c);
+      hyb::append_utf8(text, c);
       REQUIRE(decode_character(text, 0) == c);
       REQUIRE(character_bytes(text, 0) == text.size());
     }

@@ -109,10 +109,6 @@ inline bool sync_block_any(bool vote, Where where = Where::current()) {
 inline void barrier_sync(int barrier, int threads, Where where = Where::current()) {
   emulator::sync_barrier(barrier, threads, where);
 }
-inline void barrier_arrive(int barrier, int threads, Where where = Where::current()) {
-  emulator::arrive_at_barrier(barrier, threads, where);
-}
-inline void sync_grid(Where where = Where::current()) { emulator::sync_grid(where); }
 
 // Early starts
 
@@ -309,13 +305,6 @@ T atomic_or(T* at, T value) {
   return std::atomic_ref<T>(*at).fetch_or(value, std::memory_order_relaxed);
 }
 inline void fence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
-inline unsigned load_acquire(const unsigned* at) {
-  return std::atomic_ref<unsigned>(const_cast<unsigned&>(*at)).load(std::memory_order_acquire);
-}
-inline void store_release(unsigned* at, unsigned value) {
-  std::atomic_ref<unsigned>(*at).store(value, std::memory_order_release);
-}
-inline void spin_pause(Where where = Where::current()) { emulator::spin_pause(where); }
 
 // Numbers
 

@@ -1,4 +1,4 @@
-#include "core/engine/sampling.h"
+#include "core/base/sampling.h"
 
 #include <doctest/doctest.h>
 
@@ -24,8 +24,8 @@ std::string error_of(const SamplingParams& params) {
   return "";
 }
 
-template <typename Value>
-std::string error_with(Value SamplingParams::*member, Value value) {
+template <typename Owner, typename Value>
+std::string error_with(Value Owner::*member, Value value) {
   SamplingParams params;
   params.*member = value;
   return error_of(params);
@@ -33,7 +33,7 @@ std::string error_with(Value SamplingParams::*member, Value value) {
 
 }  // namespace
 
-TEST_SUITE("core/engine/sampling") {
+TEST_SUITE("core/base/sampling") {
   TEST_CASE("the defaults and the ends of each range are fine") {
     CHECK(error_of({}) == "");
     CHECK(error_with(&SamplingParams::temperature, 100.0F) == "");
@@ -48,7 +48,7 @@ TEST_SUITE("core/engine/sampling") {
   TEST_CASE("what is out of range is named with its range and value") {
     CHECK(error_with(&SamplingParams::temperature, -0.5F) ==
           "sampling: temperature is 0 to 100: -0.5");
-    CHECK(error_with(&SamplingParams::top_k, -1) == "sampling: top_k is 0 (all) or more: -1");
+    CHECK(error_with(&SamplingParams::top_k, -2) == "sampling: top_k is -1 to 2147483647: -2");
     CHECK(error_with(&SamplingParams::top_p, 0.0F) ==
           "sampling: top_p is above 0 and at most 1: 0");
     CHECK(error_with(&SamplingParams::top_p, 1.5F) ==

@@ -1,23 +1,23 @@
-#include "core/engine/engine_parts.h"
+#include "core/engine/steps.h"
 
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <iterator>
+
+#include "core/engine/speculation.h"
 
 namespace hyb {
 
-bool fill_step(Step& step, std::span<const Assignment> plan,
-               std::optional<Speculation>& speculation) {
+bool fill_step(Step& step, std::span<const Assignment> plan, Speculation* speculation) {
   std::size_t branches = 0;
   for (const Assignment& entry : plan) branches += static_cast<std::size_t>(entry.branches);
   step.spans.resize(plan.size() + branches);
-  step.keep_logits = false;
-  step.draft_entries = !speculation || speculation->wants_entries(plan);
+  step.draft_entries = speculation == nullptr || speculation->wants_entries(plan);
   bool all_answer = true;
   for (std::size_t i = 0; i < plan.size(); ++i) {
     const Sequence& sequence = *plan[i].sequence;
     sequence.fill(step.spans[i], plan[i].tokens, plan[i].cuts);
-    const bool draws_first = !step.spans[i].samples.empty() && sequence.is_unanswered();
-    step.keep_logits = step.keep_logits || (draws_first && sequence.keeps_logits());
     all_answer = all_answer && !sequence.is_unanswered();
   }
   auto span = step.spans.begin() + static_cast<std::ptrdiff_t>(plan.size());
@@ -27,9 +27,9 @@ bool fill_step(Step& step, std::span<const Assignment> plan,
   return all_answer;
 }
 
-std::optional<PrefillStep> prefill_work(const Step& step, Clock::duration elapsed) {
+std::optional<PrefillStep> prefill_work(std::span<const Span> spans, Clock::duration elapsed) {
   PrefillStep work{.seconds = std::chrono::duration<double>(elapsed).count()};
-  for (const Span& span : step.spans) {
+  for (const Span& span : spans) {
     if (span.drafts > 0) return std::nullopt;
     const double begin = span.position, end = begin + static_cast<double>(span.tokens.size());
     work.tokens += std::ssize(span.tokens);
@@ -39,10 +39,10 @@ std::optional<PrefillStep> prefill_work(const Step& step, Clock::duration elapse
   return work;
 }
 
-void add(EngineUsage& usage, const SchedulerCounts& counts) {
-  usage.preemptions += counts.preemptions;
-  usage.deferrals += counts.deferrals;
-  usage.prefix_waits += counts.prefix_waits;
+std::size_t rows_of(const Step& step) {
+  std::size_t rows = 0;
+  for (const Span& span : step.spans) rows += span.samples.size();
+  return rows;
 }
 
 }  // namespace hyb

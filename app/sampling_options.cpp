@@ -1,0 +1,72 @@
+#include "app/sampling_options.h"
+
+#include <algorithm>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "app/generation_config.h"
+#include "app/options.h"
+#include "core/base/error.h"
+#include "core/base/strings.h"
+
+namespace hyb::app {
+namespace {
+
+LogitBias parse_bias(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  const auto token = parse_number<std::int32_t>(std::string_view(text).substr(0, equals));
+  const auto bias = equals == std::string::npos
+                        ? std::nullopt
+                        : parse_number<float>(std::string_view(text).substr(equals + 1));
+  if (!token || !bias) {
+    throw Error(ErrorKind::usage, "--logit-bias: '" + text + "' is not ID=BIAS, as in 42=-1.5");
+  }
+  return {TokenId{*token}, *bias};
+}
+
+std::string check_seed_flag(const std::string& text) {
+  const std::string wrong = check_seed(text);
+  return wrong.empty() ? wrong : wrong + "; a system prompt is --system TEXT, or -sys";
+}
+
+template <typename T>
+void add_parameter(CLI::App& cli, const Parameter& parameter, GenerationOptions& options) {
+  std::string flags = "--" + std::string(parameter.name);
+  std::replace(flags.begin(), flags.end(), '_', '-');
+  CLI::Option* const option = cli.add_option_function<T>(
+      flags + parameter.more_flags,
+      [&options, &parameter](const T& value) { options.parameters[parameter.name] = value; },
+      parameter.help);
+  if constexpr (std::is_same_v<T, std::uint64_t>) {
+    option->check(check_seed_flag);
+  } else {
+    option->check(in_range(parameter.range));
+  }
+}
+
+}  // namespace
+
+void add_generation_options(CLI::App& cli, GenerationOptions& options) {
+  cli.add_option("-n,--max-tokens,--n-predict", options.max_tokens, "stop after this many tokens")
+      ->check(in_range(ranges::max_tokens));
+  for (const Parameter& parameter : sampling_parameters) {
+    std::visit([&]<typename T>(T SamplingNumbers::*) { add_parameter<T>(cli, parameter, options); },
+               parameter.member);
+  }
+  cli.add_option("--logit-bias", options.logit_bias, "ID=BIAS, added to a token's logit")
+      ->allow_extra_args(false);
+  cli.add_option("--stop", options.stop,
+                 "end the answer (not a thought before it) before this text; may be repeated")
+      ->allow_extra_args(false);
+  cli.add_flag("--ignore-eos", options.ignore_eos, "go on after the model's end-of-answer token");
+}
+
+SamplingParams sampling_of(const GenerationOptions& options, const Json& config) {
+  SamplingParams params = generation_defaults(config, options).sampling;
+  for (const auto& [name, value] : options.parameters) find_parameter(name)->set(params, value);
+  for (const std::string& text : options.logit_bias) params.bias.push_back(parse_bias(text));
+  return params;
+}
+
+}  // namespace hyb::app
