@@ -302,7 +302,7 @@ struct Architecture {
   Family family;
 };
 
-const Architecture architectures[] = {
+const Architecture gguf_architectures[] = {
     {"gemma3",
      gemma3_config,
      {.model_types = {},
@@ -328,9 +328,9 @@ const Architecture architectures[] = {
 
 const Architecture* find_architecture(std::string_view name) {
   const auto found =
-      std::find_if(std::begin(architectures), std::end(architectures),
+      std::find_if(std::begin(gguf_architectures), std::end(gguf_architectures),
                    [&](const Architecture& architecture) { return architecture.name == name; });
-  return found == std::end(architectures) ? nullptr : &*found;
+  return found == std::end(gguf_architectures) ? nullptr : &*found;
 }
 
 /// Files that hold something else than a language model.
@@ -369,7 +369,7 @@ Config gguf_config(const GgufFiles& files) {
   const Architecture* const known = find_architecture(*architecture);
   if (known == nullptr) {
     std::vector<std::string_view> names;
-    for (const Architecture& one : architectures) names.push_back(one.name);
+    for (const Architecture& one : gguf_architectures) names.push_back(one.name);
     refuse(files, fmt::format("the architecture {} is not read from GGUF files; {} are. The "
                               "model's folder of safetensors may do",
                               quote_name(*architecture), fmt::join(names, ", ")));
