@@ -140,6 +140,8 @@ void RunSettings::set_memory(std::size_t bytes) {
   memory = {.kind = MemoryBudget::Kind::bytes, .bytes = bytes, .text = std::to_string(bytes)};
 }
 
+void RunSettings::measure_memory() { memory.bytes = budget_bytes(memory, cards); }
+
 kernels::SuperblockMapOptions mapping_of(const PoolOptions& options, kernels::Device device) {
   const bool auto_is_remap = device == kernels::Device::cpu && !options.strict_vmm;
   kernels::SuperblockMapOptions mapping;
@@ -169,7 +171,7 @@ RunSettings resolve(const ModelOptions& options, const Environment& environment)
   settings.threads = settings.lanes ? settings.lanes->threads() : options.threads;
   settings.drafts =
       drafts_of(options.speculation, options.batch_invariant || device == kernels::Device::cpu);
-  settings.memory.bytes = budget_bytes(options.memory, settings.cards);
+  settings.measure_memory();
   if (options.pool_memory && options.pool_memory->kind != MemoryBudget::Kind::automatic) {
     settings.pool_memory = budget_bytes(*options.pool_memory, settings.cards);
   }

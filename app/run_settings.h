@@ -53,6 +53,8 @@ struct RunSettings {
 
   /// Bounds `memory` by a number of bytes, from which nothing shrinks.
   void set_memory(std::size_t bytes);
+  /// Looks again at how much is free: where much time has passed since resolve().
+  void measure_memory();
 };
 
 /// Decides all of it, once for a command; nothing is read but the model's place. Throws

@@ -706,11 +706,10 @@ JobTerms terms_of(const BatchOptions& options, Request defaults, RequestLimits l
 
 int run_batch(const BatchOptions& options) {
   const auto started = std::chrono::steady_clock::now();
-  // What does not go together is refused before the input is read, which may take hours; how much
-  // memory is free is looked at after it.
-  check_idle(options.idle_seconds, resolve(options.model, read_environment()));
+  RunSettings settings = resolve(options.model, read_environment());
+  check_idle(options.idle_seconds, settings);
   const InputFile input = scanned_input(options);
-  const RunSettings settings = resolve(options.model, read_environment());
+  settings.measure_memory();  // hours may have passed while the input came
   OpenedJob opened = open_job(options, settings, input);
   const Progress progress = progress_of(input, std::move(opened.marks));
   const auto total = static_cast<std::int64_t>(input.lines().size());

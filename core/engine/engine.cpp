@@ -20,7 +20,6 @@ namespace hyb {
 namespace {
 
 bool is_any(const Sequence&) { return true; }
-bool has_stop_strings(const Sequence& sequence) { return !sequence.request().stop.empty(); }
 
 }  // namespace
 

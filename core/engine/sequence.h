@@ -249,6 +249,9 @@ std::optional<PrefixOwner> prefix_owner_for(const Sequence& newcomer, std::int32
                                             std::int32_t tokens_min,
                                             std::span<Sequence* const> running);
 
+/// Whether text may end it, so that its tokens say nothing of the next step until they are text.
+inline bool has_stop_strings(const Sequence& sequence) { return !sequence.request().stop.empty(); }
+
 /// Whether the owner still runs and has not reached the end of the prefix.
 bool is_awaited(const PrefixOwner& prefix_owner, std::span<Sequence* const> running);
 

@@ -10,7 +10,7 @@ namespace {
 
 bool has_ended(const Assignment& entry) { return entry.sequence == nullptr; }
 
-bool has_stop_strings(const Assignment& entry) { return !entry.sequence->request().stop.empty(); }
+bool awaits_text(const Assignment& entry) { return has_stop_strings(*entry.sequence); }
 
 }  // namespace
 
@@ -47,7 +47,7 @@ bool StepPipeline::may_run_ahead() const {
 
 void StepPipeline::run_ahead() {
   is_prepared_ = prepare_next();
-  if (is_prepared_ && std::ranges::none_of(running_, has_stop_strings)) launch_next(running_);
+  if (is_prepared_ && std::ranges::none_of(running_, awaits_text)) launch_next(running_);
 }
 
 bool StepPipeline::prepare_next() {
