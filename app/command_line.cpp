@@ -20,10 +20,10 @@ struct Spelling {
   std::string_view command;  ///< where it is one; empty: everywhere
 };
 
-constexpr std::array one_dash_options = {Spelling{"-pg", "--pg", "bench"},  // as llama-bench has it
-                                         Spelling{"-sys", "--system", ""},
-                                         Spelling{"-sysf", "--system-file", ""},
-                                         Spelling{"-ub", "--ubatch", ""}};
+constexpr std::array one_dash_options = {
+    Spelling{"-pg", "--pg", "bench"},  // as llama-bench has it
+    Spelling{"-np", "--parallel", ""}, Spelling{"-sys", "--system", ""},
+    Spelling{"-sysf", "--system-file", ""}, Spelling{"-ub", "--ubatch", ""}};
 
 /// What people bring from other tools, and what to do here.
 struct Advice {
@@ -56,6 +56,14 @@ constexpr std::array foreign_options = {
     Advice{" --trust-remote-code ", "no code of a model folder is ever run; leave it out"},
     Advice{" --jinja ", "the chat template is always used; --raw goes without"},
     Advice{" --host --port --api-key ", "there is no server; hyb batch answers files of requests"},
+    Advice{" --input-file --output-file ",
+           "the file of requests is a word: hyb batch [MODEL] IN -o OUT"},
+    Advice{" --concurrency ", "requests answered at once are --parallel N"},
+    Advice{" --kv-cache-dtype ", "here it is --kv-dtype bf16, f32 or fp8"},
+    Advice{" --no-display-prompt -e --escape ",
+           "the prompt is taken as it is and never printed; leave it out"},
+    Advice{" --lora --image --mmproj -mm ",
+           "hyb runs the text of whole models, without adapters and pictures"},
 };
 
 constexpr std::array foreign_commands = {

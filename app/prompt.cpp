@@ -519,9 +519,13 @@ Json read_messages(const std::string& file) {
   }
   for (std::size_t i = 0; i < messages->size(); ++i) {
     const Json& message = (*messages)[i];
-    if (message.is_object() && message.contains("role") && message["role"].is_string()) continue;
-    throw Error(ErrorKind::usage,
-                fmt::format("{}: messages[{}] is not an object with a role in text", name, i));
+    if (!message.is_object() || !message.contains("role") || !message["role"].is_string()) {
+      throw Error(ErrorKind::usage,
+                  fmt::format("{}: messages[{}] is not an object with a role in text", name, i));
+    }
+    if (!message.contains("content") && !message.contains("tool_calls")) {
+      throw Error(ErrorKind::usage, fmt::format("{}: messages[{}] has no content", name, i));
+    }
   }
   return body;
 }

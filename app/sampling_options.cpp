@@ -48,8 +48,13 @@ void add_parameter(CLI::App& cli, const Parameter& parameter, GenerationOptions&
 }  // namespace
 
 void add_generation_options(CLI::App& cli, GenerationOptions& options) {
-  cli.add_option("-n,--max-tokens,--n-predict", options.max_tokens, "stop after this many tokens")
-      ->check(in_range(ranges::max_tokens));
+  cli.add_option("-n,--max-tokens,--n-predict", options.max_tokens,
+                 "stop after this many tokens (-1: where the model stops)")
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            return text == "-1" ? std::string() : in_range(ranges::max_tokens)(text);
+          },
+          "", "a count"));
   for (const Parameter& parameter : sampling_parameters) {
     std::visit([&]<typename T>(T SamplingNumbers::*) { add_parameter<T>(cli, parameter, options); },
                parameter.member);

@@ -37,20 +37,19 @@ bool is_shared_file() {
          ::lseek(STDIN_FILENO, 0, SEEK_CUR) > 0;
 }
 
-/// The prompt, an empty line, the text.
-std::string with_text(std::string prompt, const std::string& text) {
-  prompt.erase(prompt.find_last_not_of('\n') + 1);
-  return prompt + "\n\n" + text;
+constexpr std::string_view stdin_word = "-";
+
+/// The text, an empty line, the prompt: a question is obeyed best where it ends the message.
+std::string with_text(const std::string& prompt, std::string text) {
+  text.erase(text.find_last_not_of('\n') + 1);
+  return text + "\n\n" + prompt;
 }
 
-/// A prompt that was typed where the model goes.
-void check_is_model(const std::string& word) {
+/// Whether the only word is a prompt: models have no spaces in their names, unless they are there.
+bool is_prompt(const std::string& word) {
   std::error_code ignored;
-  if (word.find_first_of(white_space) == std::string::npos) return;
-  if (std::filesystem::exists(word, ignored)) return;
-  throw Error(ErrorKind::usage,
-              fmt::format("{} is taken for a model; a prompt follows the model, or is -p TEXT",
-                          quote_name(word)));
+  return word == stdin_word || (word.find_first_of(white_space) != std::string::npos &&
+                                !std::filesystem::exists(word, ignored));
 }
 
 /// [MODEL] [PROMPT], or with -m [PROMPT].
@@ -62,12 +61,11 @@ void take_words(const CLI::App& cli, TextInput& input, std::string& model) {
     throw Error(ErrorKind::usage, fmt::format("the model is given twice: as {} and with -m",
                                               quote_name(input.first_word)));
   }
-  if (has_first && !has_flag) {
-    if (!has_second) check_is_model(input.first_word);
-    model = input.first_word;
-  }
-  if (!(has_flag ? has_first : has_second)) return;
-  const std::string& prompt = has_flag ? input.first_word : input.second_word;
+  const bool first_is_prompt =
+      has_first && !has_second && (has_flag || is_prompt(input.first_word));
+  if (has_first && !first_is_prompt) model = input.first_word;
+  if (!first_is_prompt && !has_second) return;
+  const std::string& prompt = first_is_prompt ? input.first_word : input.second_word;
   for (const char* const option : {"--prompt", "--prompt-file", "--messages"}) {
     if (cli.get_option_no_throw(option) == nullptr || cli.count(option) == 0) continue;
     throw Error(ErrorKind::usage, fmt::format("the prompt is given twice: as {} and with {}",
@@ -89,13 +87,14 @@ void add_text_input(CLI::App& cli, TextInput& input, std::string& model) {
       ->excludes(text);
   cli.add_flag("--no-stdin", input.no_stdin,
                "leave stdin alone; else what a pipe or a file on stdin holds is the text, or "
-               "follows the prompt after an empty line");
+               "comes before the prompt, with an empty line between them");
   cli.parse_complete_callback([&cli, &input, &model] { take_words(cli, input, model); });
 }
 
 std::string read_text(const TextInput& input) {
   std::optional<std::string> prompt = input.text;
-  if (input.file) prompt = read_text_file(*input.file, text_bytes_max);
+  if (input.file && *input.file != stdin_word) prompt = read_text_file(*input.file, text_bytes_max);
+  if (prompt == stdin_word) prompt.reset();
   const bool reads_stdin = !input.no_stdin && !is_terminal(Stream::input);
   if (!prompt && !reads_stdin) {
     throw Error(ErrorKind::usage,
@@ -107,15 +106,18 @@ std::string read_text(const TextInput& input) {
         "waiting for the text: it is read from stdin, until that ends; -p TEXT gives it, too");
   }
   const bool is_shared = is_shared_file();
-  const std::string text = read_input(
+  std::string text = read_input(
       "waiting for stdin to end: what it holds is added to the prompt; --no-stdin leaves it "
       "alone");
   if (text.empty()) return *prompt;
   if (is_shared) {
     log::warning(
         "the rest of stdin is added to the prompt; where stdin belongs to a loop, give --no-stdin");
+  } else {
+    log::info(fmt::format("stdin ({}) comes before the prompt; in loops, give --no-stdin",
+                          counted(std::ssize(text), "byte")));
   }
-  return with_text(std::move(*prompt), text);
+  return with_text(*prompt, std::move(text));
 }
 
 std::string read_stdin() { return read_input("waiting for stdin, until it ends"); }

@@ -21,10 +21,11 @@ struct TextInput {
 /// done, `model` and `input.text` hold what the words said. Both outlive `cli`.
 void add_text_input(CLI::App& cli, TextInput& input, std::string& model);
 
-/// The text: of the prompt and of stdin, with an empty line between them where there are both.
-/// stdin is not read where it is a terminal or --no-stdin is given. Waiting more than a second for
-/// it is reported on stderr. Throws Error(usage) when there is nothing to read, so that it never
-/// waits at a terminal, and Error(model) for a file that can't be read, or a text over 1 GiB.
+/// The text: of stdin and of the prompt, with an empty line between them where there are both; "-"
+/// as a prompt or a file is stdin alone. One line on stderr says so. stdin is not read where it is
+/// a terminal or --no-stdin is given. Waiting more than a second for it is reported on stderr.
+/// Throws Error(usage) when there is nothing to read, so that it never waits at a terminal, and
+/// Error(model) for a file that can't be read, or a text over 1 GiB.
 std::string read_text(const TextInput& input);
 
 /// All of stdin, up to 1 GiB.

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,8 +15,6 @@
 #include "app/sampling_options.h"
 #include "app/session.h"
 #include "app/template_probe.h"
-#include "app/weight_hashes.h"
-#include "core/base/json.h"
 
 namespace hyb::app {
 
@@ -37,6 +34,7 @@ struct BatchOptions {
   std::int32_t parallel = 16;
   BatchOrder order = BatchOrder::depth_first;
   bool ordered = false, retry_failed = false, force = false, validate = false;
+  bool verbose = false;  ///< the last line says what was reused and guessed, too
   int retry_seconds = 30;
 };
 
@@ -62,42 +60,6 @@ int run_batch(const BatchOptions& options);
 /// Makes every request without answering it and prints the results of those that fail. Reads no
 /// weights. Returns 0 or 5.
 int validate_batch(const BatchOptions& options);
-
-/// What a batch job is made of, kept next to the output as OUT.job: a rerun must find the same
-/// input, model and settings, or its results would be of another job.
-///
-/// The model is every byte of its files. Small files are hashed at once, the weights by
-/// WeightHashes: from its cache, else in the background. A rerun does not wait for that:
-/// - Weight files with the stamps (size, inode, times) that the job file has are the same files.
-/// - Where stamps differ, as after a copy, the answers of the rerun wait in memory until all bytes
-///   are read. Other bytes end it before it writes anything, and the job file stays as it was.
-/// - Where a first run ended before it had read the weights, and stamps differ, nothing shows that
-///   they are the same: refused.
-struct JobFile {
-  static std::filesystem::path beside(const std::filesystem::path& output);
-
-  /// Nothing when there is none. Throws Error(model) for what is no job file.
-  static std::optional<Json> read(const std::filesystem::path& path);
-
-  /// Replaces it at once and durably. Throws Error(runtime).
-  static void write(const std::filesystem::path& path, const Json& job);
-};
-
-/// All differences in words, as "--temperature is 0.7, was not given"; empty: none. Weight files
-/// are left to weights_difference() as long as the samples in both jobs are the same. Names,
-/// versions and "last_run" are for people and not compared.
-std::string job_difference(const Json& was, const Json& is);
-
-/// "model"."weights" of a job file.
-Json weights_json(const std::vector<WeightHashes::File>& files);
-
-struct WeightsDifference {
-  std::string text;         ///< in words; empty: none that is known
-  bool is_pending = false;  ///< a file must be read first
-};
-
-/// Of two weights_json(); nothing where one is null: random weights, a job of an earlier version.
-WeightsDifference weights_difference(const Json& was, const Json& is);
 
 /// `words` as a line for a POSIX shell.
 std::string shell_line(std::span<const std::string> words);

@@ -188,6 +188,9 @@ void BatchRunner::start(std::int64_t place, const PlannedLine& planned) {
 
 void BatchRunner::fail(std::int64_t place, const std::string& custom_id,
                        const LineFailure& failure) {
+  if (counts_.first_failure.empty()) {
+    counts_.first_failure = fmt::format("{}: {}", custom_id, failure.message);
+  }
   writer_.put(place, failed_line(custom_id, failure), true);
 }
 
@@ -253,14 +256,12 @@ double per_second(std::int64_t count, std::chrono::nanoseconds time) {
 
 }  // namespace
 
-std::string summary_text(const BatchReport& report) {
+namespace {
+
+/// What was reused and guessed.
+std::string work_text(const BatchReport& report) {
   const BatchCounts& counts = report.counts;
-  std::string text = fmt::format("{}, {} answered now in {}, {:.1f} tokens/s, {} failed",
-                                 counted(report.lines, "line"), counts.done - counts.failed,
-                                 duration_text(report.time), per_second(counts.tokens, report.time),
-                                 report.failed);
-  if (counts.prompt_tokens == 0) return text + "\n";
-  text +=
+  std::string text =
       fmt::format("; reused {:.1f} % of {} prompt tokens",
                   100 * share(counts.reused_tokens, counts.prompt_tokens), counts.prompt_tokens);
   if (report.is_planned) {
@@ -268,8 +269,25 @@ std::string summary_text(const BatchReport& report) {
                         100 * share(report.sharable_tokens, report.planned_tokens));
   }
   if (counts.speculation.verify_steps > 0) text += "; " + drafts_text(counts.speculation);
-  if (counts.packed > 0)
+  if (counts.packed > 0) {
     text += fmt::format("; {} from int8 snapshots", counted(counts.packed, "answer"));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string summary_text(const BatchReport& report, bool details) {
+  const BatchCounts& counts = report.counts;
+  std::string text = fmt::format("{}, {} answered now in {}, {:.1f} tokens/s, {} failed",
+                                 counted(report.lines, "line"), counts.done - counts.failed,
+                                 duration_text(report.time), per_second(counts.tokens, report.time),
+                                 report.failed);
+  if (report.failed > 0) {
+    if (!counts.first_failure.empty()) text += fmt::format(" (first {})", counts.first_failure);
+    text += "; --retry-failed runs these lines again";
+  }
+  if (details && counts.prompt_tokens > 0) text += work_text(report);
   if (counts.cut > 0) {
     text += fmt::format("; {} ended at the {} of the context (max_tokens or -n ends them before)",
                         counted(counts.cut, "answer"), counted(report.length_max, "token"));

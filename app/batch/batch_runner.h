@@ -86,8 +86,9 @@ struct BatchCounts {
   std::int64_t tokens = 0;                            ///< generated
   std::int64_t prompt_tokens = 0, reused_tokens = 0;  ///< of the prompts that were answered
   SpeculationStats speculation = {};
-  std::int64_t packed = 0;  ///< answers from an int8 snapshot
-  std::int64_t cut = 0;     ///< answers that ended because the context was full
+  std::int64_t packed = 0;         ///< answers from an int8 snapshot
+  std::int64_t cut = 0;            ///< answers that ended because the context was full
+  std::string first_failure = {};  ///< "custom_id: why", of the first line that failed
 };
 
 /// Answers lines, many at once: reads a line when the engine has room for it, and hands a result on
@@ -150,8 +151,9 @@ struct BatchReport {
   std::int64_t sharable_tokens = 0;  ///< of these, what a prompt run before had too
 };
 
-/// The last line of a run that did all there was to do, with its line break.
-std::string summary_text(const BatchReport& report);
+/// The last line of a run that did all there was to do, with its line break: what a person must
+/// know; with `details` what was reused and guessed, too.
+std::string summary_text(const BatchReport& report, bool details);
 
 /// The same for programs: `last_run` of the job file.
 Json report_json(const BatchReport& report);

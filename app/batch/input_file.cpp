@@ -308,7 +308,7 @@ InputFile InputFile::open(const std::string& name, const std::filesystem::path& 
   refuse_pointer(input.file_);
   refuse_foreign(input.name_, line_text(input.file_, 0,
                                         std::min<std::uint64_t>(input.file_.size(), start_bytes)));
-  input.hash_bytes();
+  input.hash_ = input.hash_of_first(input.file_.size());
   return input;
 }
 
@@ -355,16 +355,24 @@ void InputFile::refuse_document(std::string_view first_line, LineFormat format) 
   }
 }
 
-void InputFile::hash_bytes() {
+Hash128 InputFile::hash_of_first(std::uint64_t bytes) const {
   Hasher hasher;
   std::vector<char> piece(std::size_t{1} << 20);
-  for (std::uint64_t at = 0; at < file_.size();) {
-    const std::uint64_t count = std::min<std::uint64_t>(piece.size(), file_.size() - at);
+  for (std::uint64_t at = 0; at < bytes;) {
+    const std::uint64_t count = std::min<std::uint64_t>(piece.size(), bytes - at);
     file_.read(at, std::as_writable_bytes(std::span(piece.data(), count)));
     hasher.add({piece.data(), count});
     at += count;
   }
-  hash_ = hasher.value();
+  return hasher.value();
+}
+
+bool InputFile::begins_with(std::uint64_t bytes, const std::string& hash) const {
+  if (bytes == 0 || bytes >= file_.size()) return false;
+  const std::string around =
+      line_text(file_, bytes - 1, std::min<std::uint64_t>(3, file_.size() - (bytes - 1)));
+  const bool is_whole = around[0] == '\n' || around[1] == '\n' || around.substr(1) == "\r\n";
+  return is_whole && hex(hash_of_first(bytes)) == hash;
 }
 
 void InputFile::scan(std::optional<LineFormat> format) {

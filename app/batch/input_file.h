@@ -116,6 +116,9 @@ class InputFile {
   /// Reads a line again and takes it apart. Throws Error(model) when the file has changed.
   RequestLine read(const InputLine& line) const;
 
+  /// Whether whole lines of it, its first `bytes` bytes, have this hash, as hex() writes it.
+  bool begins_with(std::uint64_t bytes, const std::string& hash) const;
+
   /// It came through a pipe: a rerun needs it sent again.
   bool is_piped() const { return is_piped_; }
   /// The file was written to since it was opened.
@@ -132,7 +135,7 @@ class InputFile {
 
   static InputFile opened(const std::string& name, const std::filesystem::path& scratch);
 
-  void hash_bytes();
+  Hash128 hash_of_first(std::uint64_t bytes) const;
   void refuse_document(std::string_view first_line, LineFormat format) const;
   void refuse_duplicates() const;
 

@@ -49,6 +49,9 @@ struct Bounds {
 };
 
 constexpr Bounds unchecked = {0, 0};
+/// What llama-bench's -b usually says are tokens, not sequences.
+constexpr double batches_max = 1024;
+
 constexpr Bounds between(double least, double most) { return {least, most}; }
 
 /// A flag of `hyb bench`: all that is said of it.
@@ -79,8 +82,8 @@ constexpr std::array bench_flags = {
               "PP,TG: a prompt and an answer in one test; also spelled -pg"},
     BenchFlag{"-d,--n-depth", &O::depths, use::kernels, unchecked,
               "tokens in memory before each test"},
-    BenchFlag{"-b,--batch", &O::batches, use::kernels, between(1, 4096),
-              "sequences that generate at once"},
+    BenchFlag{"-b,--batch", &O::batches, use::kernels, between(1, batches_max),
+              "sequences that generate at once (llama-bench's -b is --ubatch here)"},
     BenchFlag{
         "--dataset-name", &O::dataset, use::requests, unchecked,
         "measure requests on the engine: random, generated-shared-prefix, send_one, corpus, file, "

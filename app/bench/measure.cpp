@@ -82,7 +82,8 @@ int measure_kernels(const BenchJob& job) {
   }
   output.finish();
   if (job.bench.output == "md") write_stdout(markdown_text(bench_table(setting, rows)));
-  if (!job.bench.svg.empty()) write_atomically(job.bench.svg, svg_text(depth_plot(rows)));
+  if (!job.bench.svg.empty())
+    write_atomically(job.bench.svg, svg_text(depth_plot(rows)), FileAccess::umask);
   for (const Measurement& row : rows) {
     if (row.is_measured()) return 0;
   }
@@ -319,9 +320,11 @@ int measure_requests(const BenchJob& job) {
   if (!job.bench.svg.empty()) {
     const bool is_trace = cases.front().dataset == Dataset::trace;
     const bool is_sweep = varies(cases, [](const RequestCase& test) { return test.lanes; });
-    write_atomically(job.bench.svg, svg_text(is_sweep   ? lane_plot(rows)
-                                             : is_trace ? hit_rate_plot(rows)
-                                                        : load_plot(rows)));
+    write_atomically(job.bench.svg,
+                     svg_text(is_sweep   ? lane_plot(rows)
+                              : is_trace ? hit_rate_plot(rows)
+                                         : load_plot(rows)),
+                     FileAccess::umask);
   }
   for (const RequestRow& row : rows) {
     if (row.is_measured()) return 0;

@@ -60,7 +60,8 @@ void add_job_options(CLI::App& cli, BatchFlags& options) {
       ->option_text("[MODEL] IN")
       ->expected(0, 2);
   cli.add_option("-o,--output", options.job.output,
-                 "results are appended here; a rerun continues (-: stdout, no rerun continues)")
+                 "results are appended here, and OUT.job says what they are of; a rerun continues "
+                 "(-: stdout, no rerun continues)")
       ->type_name("FILE");
   cli.add_option("--parallel", options.job.parallel, "requests answered at once")
       ->check(CLI::Range(1, 256))
@@ -90,6 +91,8 @@ void add_job_options(CLI::App& cli, BatchFlags& options) {
             return is_needed ? name + " is what a line asks" : std::string();
           },
           "", "a field that can be left out"));
+  cli.add_flag("-v,--verbose", options.job.verbose,
+               "the last line says what was reused and guessed, too");
   cli.add_flag("--validate", options.job.validate,
                "answer nothing; print the failed results that a run would give");
   cli.add_option("--retry-seconds", options.job.retry_seconds,

@@ -41,7 +41,7 @@ ContentCheck check_contents(const ModelSource& source, const Inspection& all,
   TensorFiles files = source.tensors();
   const auto total = static_cast<std::int64_t>(files.bytes() >> 20);
   check_weight_values(*all.tensors, files, check, [&](std::uint64_t bytes) {
-    progress.show(static_cast<std::int64_t>(bytes >> 20), total, "MiB read");
+    progress.show({.done = static_cast<std::int64_t>(bytes >> 20), .total = total}, "MiB read");
   });
   return check;
 }

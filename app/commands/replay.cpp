@@ -146,7 +146,7 @@ int replay_main(const ReplayFlags& options) {
   const int threads = options.threads > 0 ? options.threads : kernels::usable_cpus().count;
   const std::vector<ReplayRun> runs = replay_all(trace, shape, policies, threads);
   if (!options.plot.empty()) {
-    write_atomically(options.plot, svg_text(plot_of(options, shape, runs)));
+    write_atomically(options.plot, svg_text(plot_of(options, shape, runs)), FileAccess::umask);
   }
   if (!options.report.empty()) {
     const Analysis analysis = analysis_of(options.report);

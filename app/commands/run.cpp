@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <unistd.h>
 #include <algorithm>
 #include <chrono>
 #include <ctime>
@@ -124,6 +125,31 @@ void stream(const RunFlags& options, Session& session, PreparedRequest prepared)
   fail_on_error(answer.completion);
 }
 
+std::string unique_id() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return fmt::format("{:x}{:x}", now.count(), ::getpid());
+}
+
+/// By llama.cpp's names: the part of the prompt that was run, then the answers' tokens.
+Json timings_json(std::span<const Completion> completions, std::chrono::nanoseconds load) {
+  std::chrono::nanoseconds prefill{0}, decode{0};
+  std::int64_t prefilled = 0, generated = 0;
+  for (const Completion& completion : completions) {
+    prefill = std::max(prefill, completion.usage.prefill);
+    decode = std::max(decode, completion.usage.decode);
+    prefilled += completion.usage.prefilled_tokens;
+    generated += completion.usage.completion_tokens;
+  }
+  const auto milliseconds = [](std::chrono::nanoseconds time) {
+    return std::chrono::duration<double, std::milli>(time).count();
+  };
+  return {{"load_ms", milliseconds(load)},
+          {"prompt_n", prefilled},
+          {"prompt_ms", milliseconds(prefill)},
+          {"predicted_n", generated},
+          {"predicted_ms", milliseconds(decode)}};
+}
+
 void print_json(const RunFlags& options, Session& session, PreparedRequest prepared) {
   Collector collector(prepared.request.choices);
   const RequestId id = session.engine().submit(std::move(prepared.request), collector);
@@ -135,13 +161,13 @@ void print_json(const RunFlags& options, Session& session, PreparedRequest prepa
     }
   }
   const bool is_chat = !options.raw;
-  const std::int64_t now = std::time(nullptr);
-  const Json json = response_json({.kind = is_chat ? AnswerKind::chat : AnswerKind::text,
-                                   .id = fmt::format("{}-{}", is_chat ? "chatcmpl" : "cmpl", now),
-                                   .model = session.source().name(),
-                                   .created_s = now,
-                                   .start = std::move(prepared.start)},
-                                  collector.completions(), session.need_tokenizer());
+  Json json = response_json({.kind = is_chat ? AnswerKind::chat : AnswerKind::text,
+                             .id = (is_chat ? "chatcmpl-" : "cmpl-") + unique_id(),
+                             .model = session.source().name(),
+                             .created_s = std::time(nullptr),
+                             .start = std::move(prepared.start)},
+                            collector.completions(), session.need_tokenizer());
+  json["timings"] = timings_json(collector.completions(), session.load_time());
   write_output(to_text(json) + "\n");
   for (const Completion& completion : collector.completions()) fail_on_error(completion);
 }

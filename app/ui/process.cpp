@@ -174,6 +174,9 @@ bool write_stdout(const char* text, unsigned long size) {
 bool write_stdout(std::string_view text) { return write_stdout(text.data(), text.size()); }
 
 void write_stderr(std::string_view text) { write_stderr_as_is(sanitized(text)); }
+void write_note(std::string_view text) {
+  if (log::is_shown(log::Level::info)) write_stderr(text);
+}
 void write_stderr_as_is(std::string_view text) { write_all(STDERR_FILENO, text); }
 
 namespace {

@@ -57,7 +57,12 @@ bool write_stdout(std::string_view text);
 /// cannot be written is dropped: there is no reader.
 void write_stderr(std::string_view text);
 
-/// The same for text with escape sequences of our own; what came from outside is already sanitized.
+/// The same for what can be left out: nothing with --quiet, and above the level of
+/// information.
+void write_note(std::string_view text);
+
+/// As write_stderr(), for text with escape sequences of our own; what came from outside is already
+/// sanitized.
 void write_stderr_as_is(std::string_view text);
 
 struct StreamLimits {

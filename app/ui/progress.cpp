@@ -7,6 +7,7 @@
 #include "app/ui/process.h"
 #include "app/ui/terminal.h"
 #include "app/ui/text.h"
+#include "core/base/log.h"
 
 namespace hyb::app {
 namespace {
@@ -34,8 +35,18 @@ std::string duration_text(std::chrono::nanoseconds duration) {
   return fmt::format("{} h {:02} min", seconds / 3600, seconds / 60 % 60);
 }
 
-ProgressLine::ProgressLine(const Environment& environment)
-    : is_shown_(can_move_cursor(Stream::error, environment)) {}
+std::string time_left_text(const ProgressCount& count, std::chrono::nanoseconds elapsed) {
+  const std::int64_t now = count.done - count.before;
+  if (now <= 0 || count.done >= count.total) return "";
+  const auto left = std::chrono::duration<double>(elapsed) *
+                    (static_cast<double>(count.total - count.done) / static_cast<double>(now));
+  return duration_text(std::chrono::duration_cast<std::chrono::nanoseconds>(left)) + " left";
+}
+
+ProgressLine::ProgressLine(const Environment& environment, std::chrono::nanoseconds plain_every)
+    : is_shown_(can_move_cursor(Stream::error, environment) && log::is_shown(log::Level::info)),
+      plain_every_(is_shown_ || !log::is_shown(log::Level::info) ? std::chrono::nanoseconds{0}
+                                                                 : plain_every) {}
 
 ProgressLine::~ProgressLine() { clear(); }
 
@@ -57,17 +68,28 @@ void ProgressLine::show(std::string_view text) {
   if (is_due()) write(text);
 }
 
-void ProgressLine::show(std::int64_t done, std::int64_t total, std::string_view note) {
+void ProgressLine::show(const ProgressCount& count, std::string_view note) {
+  if (plain_every_.count() > 0) write_plain(count, note);
   if (!is_due()) return;
-  std::string text = fmt::format("{} {}/{}", progress_bar(done, total, 30), done, total);
-  if (done > 0 && done < total) {
-    const auto elapsed = std::chrono::duration<double>(Clock::now() - started_);
-    const auto left = elapsed * (static_cast<double>(total - done) / static_cast<double>(done));
-    text +=
-        "  " + duration_text(std::chrono::duration_cast<std::chrono::nanoseconds>(left)) + " left";
+  std::string text =
+      fmt::format("{} {}/{}", progress_bar(count.done, count.total, 30), count.done, count.total);
+  const std::string left = time_left_text(count, Clock::now() - started_);
+  for (const std::string_view more : {std::string_view(left), note}) {
+    if (!more.empty()) text.append("  ").append(more);
   }
-  if (!note.empty()) text.append("  ").append(note);
   write(text);
+}
+
+void ProgressLine::write_plain(const ProgressCount& count, std::string_view note) {
+  const Clock::time_point now = Clock::now();
+  if (now < next_plain_) return;
+  next_plain_ = now + plain_every_;
+  std::string text = fmt::format("{} of {} done", count.done, count.total);
+  const std::string left = time_left_text(count, now - started_);
+  for (const std::string_view more : {std::string_view(left), note}) {
+    if (!more.empty()) text.append(", ").append(more);
+  }
+  write_stderr(text + "\n");
 }
 
 void ProgressLine::clear() {

@@ -15,11 +15,21 @@ std::string progress_bar(std::int64_t done, std::int64_t total, int columns);
 /// "7 s", "3 min 05 s", "2 h 04 min".
 std::string duration_text(std::chrono::nanoseconds duration);
 
+/// Work that is counted: `done` of `total`, of which `before` were there when this run began.
+struct ProgressCount {
+  std::int64_t done = 0, total = 0, before = 0;
+};
+
+/// "3 min 05 s left" at this run's rate so far; empty: not known yet, or nothing is left.
+std::string time_left_text(const ProgressCount& count, std::chrono::nanoseconds elapsed);
+
 /// One line on stderr that is written over and over, at most ten times a second. Where stderr is no
-/// terminal that can move its cursor, nothing is written at all.
+/// terminal that can move its cursor, and below the level of information, nothing is written.
 class ProgressLine {
  public:
-  explicit ProgressLine(const Environment& environment);
+  /// `plain_every`: without such a terminal, a line of its own this often, for logs; 0: none.
+  explicit ProgressLine(const Environment& environment,
+                        std::chrono::nanoseconds plain_every = std::chrono::nanoseconds{0});
   ~ProgressLine();  ///< clears
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
@@ -29,8 +39,8 @@ class ProgressLine {
   /// Shows `text`, cut to the width of the terminal; control characters are replaced.
   void show(std::string_view text);
 
-  /// Shows a bar, "done/total", the time that is left at the rate so far, and `note`.
-  void show(std::int64_t done, std::int64_t total, std::string_view note = {});
+  /// Shows a bar, "done/total", the time that is left, and `note`.
+  void show(const ProgressCount& count, std::string_view note = {});
 
   /// Takes the line away; to be called before other text goes to stderr.
   void clear();
@@ -40,11 +50,14 @@ class ProgressLine {
 
   bool is_due();
   void write(std::string_view text);
+  void write_plain(const ProgressCount& count, std::string_view note);
 
   bool is_shown_;
+  std::chrono::nanoseconds plain_every_;
   bool is_visible_ = false;
   Clock::time_point started_ = Clock::now();
   Clock::time_point next_ = started_;
+  Clock::time_point next_plain_ = started_ + plain_every_;
 };
 
 }  // namespace hyb::app

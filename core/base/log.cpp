@@ -52,6 +52,8 @@ std::optional<Level> level_from_name(std::string_view name) {
 
 void set_level(Level level) { least = level; }
 
+bool is_shown(Level level) { return level >= least; }
+
 void set_colour(bool colour) { is_coloured = colour; }
 
 void set_filter(std::string (*filter)(std::string_view)) { filter_of_messages = filter; }

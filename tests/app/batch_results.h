@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/json.h"
+#include "tests/app/run_tool.h"
 #include "tests/support/files.h"
 
 namespace hyb::testing {
@@ -32,6 +33,41 @@ inline std::map<std::string, std::string> answers(const std::filesystem::path& p
     CHECK(answers.emplace(result["custom_id"], answer).second);
   }
   return answers;
+}
+
+/// A folder with an input `in`; the output is `out`.
+struct BatchJob {
+  explicit BatchJob(const std::string& input) { folder.write("in", input); }
+
+  ToolResult run(std::vector<std::string> more = {}) const {
+    std::vector<std::string> arguments = {"batch", in, "-o", out, "-n", "8", "--threads", "1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_tool({.arguments = std::move(arguments)});
+  }
+
+  /// Runs it and sends a signal once there are more than `results` results.
+  ToolResult stop(const std::string& signal, std::size_t results,
+                  const std::string& options) const {
+    // A shell's background job ignores SIGINT, which hyb would respect: env undoes it.
+    return run_shell("env --default-signal=INT $HYB batch " + in + " -o " + out + " --threads 1 " +
+                     options + " & while kill -0 $! && [ $(cat " + out +
+                     " 2>/dev/null | wc -l) -le " + std::to_string(results) +
+                     " ]; do sleep 0.01; done; kill -" + signal + " $!; wait $!");
+  }
+
+  TemporaryFolder folder;
+  std::string in = (folder.path() / "in").string();
+  std::string out = (folder.path() / "out").string();
+};
+
+inline std::string many_lines(int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i) {
+    text += R"({"custom_id":"r-)" + std::to_string(i) + R"(","body":{"messages":[{"role":"user",)" +
+            R"("content":"Question )" + std::to_string(i) + R"("}],"max_tokens":)" +
+            std::to_string(4 + i % 20) + "}}\n";
+  }
+  return text;
 }
 
 }  // namespace hyb::testing

@@ -6,6 +6,7 @@
 #include <string>
 
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 #include <nlohmann/json.hpp>
 
 #include "core/base/json.h"
@@ -486,7 +487,11 @@ TEST_SUITE("app/surface_bench_requests") {
                                    "--context", "64", "-r", "1", "--svg", svg, "-o", "jsonl"});
     CHECK(some.exit_code == 0);
     CHECK(contains(some.out, "2 of 2 requests failed: "));
-    CHECK(std::ifstream(svg).good());
+    const mode_t masked = ::umask(0);
+    ::umask(masked);
+    struct stat plot {};
+    REQUIRE(::stat(svg.c_str(), &plot) == 0);
+    CHECK((plot.st_mode & 0777U) == (0666U & ~masked));  // others read it, as any output
     const ToolResult none = bench({"demo", "--dataset-name", "random", "--random-input-len", "5000",
                                    "--random-output-len", "2", "--num-prompts", "1", "--context",
                                    "64", "-r", "1", "-o", "jsonl"});

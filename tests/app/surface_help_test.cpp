@@ -146,6 +146,8 @@ TEST_SUITE("app/surface_help") {
       CHECK(contains(error({"run", option, "99", "-p", "x"}),
                      std::string(option) + ": a model is on one device as a whole"));
     }
+    CHECK(contains(error({"batch", "--input-file", "x"}), "is a word: hyb batch [MODEL] IN"));
+    CHECK(contains(error({"batch", "-np", "999", "x"}), "--parallel: Value 999 not in range"));
     CHECK(contains(error({"run", "-b", "512", "-p", "x"}), "of one step are --ubatch TOKENS"));
     CHECK(
         contains(error({"run", "-ub", "70000", "-p", "x"}), "--ubatch: Value 70000 not in range"));

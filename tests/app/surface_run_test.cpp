@@ -120,26 +120,51 @@ TEST_SUITE("app/surface_run") {
     };
     CHECK(contains(error({"run", "demo", "Hello", "-m", "demo"}), "the model is given twice"));
     CHECK(contains(error({"run", "demo", "Hello", "-p", "x"}), "the prompt is given twice"));
-    CHECK(contains(error({"run", "What is it?"}), "is taken for a model; a prompt follows"));
     CHECK(contains(error({"run", "demo", "two", "words"}), "goes into quotes"));
     CHECK(contains(error({"fit", "demo", "-m", "demo"}), "--model excludes model"));
     CHECK(contains(error({"batch", "-m", "demo", "a", "b", "-o", "c"}), "model is given twice"));
   }
 
-  TEST_CASE("stdin follows the prompt after an empty line, unless it is left alone") {
+  TEST_CASE("a question alone is the prompt, and - is stdin") {
+    const std::string answer = tool({"run", "-n", "4", "-p", "What is red?"}).out;
+    CHECK(tool({"run", "-n", "4", "What is red?"}).out == answer);
+    for (const auto& words : std::vector<std::vector<std::string>>{
+             {"-"}, {"demo", "-"}, {"-m", "demo", "-"}, {"-f", "-"}, {"-p", "-"}}) {
+      std::vector<std::string> arguments = {"run", "-n", "4"};
+      arguments.insert(arguments.end(), words.begin(), words.end());
+      CHECK(tool(arguments, "What is red?").out == answer);
+    }
+    CHECK(tool({"run", "What is red?", "-p", "x"}).exit_code == 2);
+    CHECK(tool({"run", "-n", "-1", "What is red?"}).exit_code == 0);
+    CHECK(tool({"run", "-n", "-2", "What is red?"}).exit_code == 2);
+    CHECK(contains(tool({"run", "--messages", "-"}, R"([{"role":"user"}])").err,
+                   "messages[0] has no content"));
+  }
+
+  TEST_CASE("ids of answers differ, and there are times") {
+    const Json one = Json::parse(tool({"run", "--json", "-n", "4", "What is red?"}).out);
+    const Json other = Json::parse(tool({"run", "--json", "-n", "4", "What is red?"}).out);
+    CHECK(one["id"] != other["id"]);
+    CHECK(one["choices"] == other["choices"]);
+    CHECK(one["timings"]["prompt_n"] == one["usage"]["prompt_tokens"]);
+    CHECK(one["timings"]["prompt_ms"].get<double>() > 0.0);
+  }
+
+  TEST_CASE("stdin comes before the prompt and an empty line, unless it is left alone") {
     const auto rendered = [](std::vector<std::string> arguments, const std::string& input) {
       arguments.insert(arguments.begin(), "render");
+      const bool reads_stdin = !input.empty() && arguments.back() != "--no-stdin";
       const ToolResult result = tool(std::move(arguments), input);
       CHECK(result.exit_code == 0);
-      CHECK(result.err == "");
+      CHECK(contains(result.err, "stdin (8 bytes) comes before the prompt") == reads_stdin);
       return result.out;
     };
-    const std::string both = rendered({"-p", "Summarize\n\nthe text"}, "");
+    const std::string both = rendered({"-p", "the text\n\nSummarize\n"}, "");
     const std::string alone = rendered({"-p", "Summarize"}, "");
     const TemporaryFolder folder;
     const std::string file = folder.write("prompt", "Summarize\n").string();
-    CHECK(rendered({"-p", "Summarize"}, "the text") == both);
-    CHECK(rendered({"demo", "Summarize"}, "the text") == both);
+    CHECK(rendered({"-p", "Summarize\n"}, "the text") == both);
+    CHECK(rendered({"demo", "Summarize\n"}, "the text") == both);
     CHECK(rendered({"-f", file}, "the text") == both);
     CHECK(rendered({"-p", "Summarize", "--no-stdin"}, "the text") == alone);
     const ToolResult nothing = tool({"render", "--no-stdin"}, "the text");
@@ -168,7 +193,7 @@ TEST_SUITE("app/surface_run") {
     CHECK(contains(slow.out, "late"));
     CHECK(contains(slow.err, "hyb: warning: waiting for stdin to end"));
     CHECK(contains(slow.err, "--no-stdin leaves it alone"));
-    CHECK(std::count(slow.err.begin(), slow.err.end(), '\n') == 1);
+    CHECK(std::count(slow.err.begin(), slow.err.end(), '\n') == 2);  // it came, at last
     CHECK(run_shell("sleep 0.1 | $HYB render -p x --no-stdin").err == "");
   }
 

@@ -170,20 +170,27 @@ TEST_SUITE("app/batch/batch_report") {
                        .is_planned = true,
                        .planned_tokens = 200,
                        .sharable_tokens = 160};
-    CHECK(summary_text(report) ==
-          "12 lines, 8 answered now in 2 s, 15.0 tokens/s, 2 failed; reused 75.0 % of 200 prompt "
-          "tokens, 80.0 % are there to be reused\n");
+    CHECK(summary_text(report, true) ==
+          "12 lines, 8 answered now in 2 s, 15.0 tokens/s, 2 failed; --retry-failed runs these "
+          "lines again; reused 75.0 % of 200 prompt tokens, 80.0 % are there to be reused\n");
+    report.counts.first_failure = "line-3: too long";
+    CHECK(summary_text(report, false) ==
+          "12 lines, 8 answered now in 2 s, 15.0 tokens/s, 2 failed (first line-3: too long); "
+          "--retry-failed runs these lines again\n");
+    report.failed = 0;
+    CHECK(summary_text(report, false) ==
+          "12 lines, 8 answered now in 2 s, 15.0 tokens/s, 0 failed\n");
     CHECK(report_json(report)["reused_tokens"] == 150);
     CHECK(report_json(report)["sharable_tokens"] == 160);
     CHECK(report_json(report)["from_int8_snapshots"] == 0);
     report.counts.packed = 3;
-    CHECK(contains(summary_text(report), "; 3 answers from int8 snapshots\n"));
+    CHECK(contains(summary_text(report, true), "; 3 answers from int8 snapshots\n"));
     CHECK(report_json(report)["from_int8_snapshots"] == 3);
-    CHECK_FALSE(contains(summary_text(report), "drafts"));
+    CHECK_FALSE(contains(summary_text(report, true), "drafts"));
     CHECK(report_json(report)["acceptance_length"].is_null());
     report.counts.speculation = {
         .verify_steps = 8, .drafted = {8, 6}, .accepted = {6, 3}, .drafting_seconds = 0.25};
-    CHECK(contains(summary_text(report),
+    CHECK(contains(summary_text(report, true),
                    "; drafts 9 of 14 accepted (by position 75.0, 50.0 %), 2.1 tokens a step, made "
                    "in 0.25 s"));
     CHECK(report_json(report)["accepted_drafts"] == 9);
@@ -194,15 +201,17 @@ TEST_SUITE("app/batch/batch_report") {
     report.counts.cut = 2;
     report.length_max = 512;
     report.tier_damage = 1;
-    CHECK(contains(summary_text(report), "; 2 answers ended at the 512 tokens of the context"));
-    CHECK(contains(summary_text(report), "; the disk tier gave back 1 piece damaged: not used"));
+    CHECK(
+        contains(summary_text(report, true), "; 2 answers ended at the 512 tokens of the context"));
+    CHECK(contains(summary_text(report, true),
+                   "; the disk tier gave back 1 piece damaged: not used"));
     CHECK(report_json(report)["ended_by_context"] == 2);
     CHECK(report_json(report)["damaged_in_disk_tier"] == 1);
     report.is_planned = false;
-    CHECK_FALSE(contains(summary_text(report), "80.0"));
+    CHECK_FALSE(contains(summary_text(report, true), "80.0"));
     CHECK_FALSE(report_json(report).contains("sharable_tokens"));
     report.counts.prompt_tokens = 0;
-    CHECK_FALSE(contains(summary_text(report), "reused"));
+    CHECK_FALSE(contains(summary_text(report, true), "reused"));
   }
 }
 

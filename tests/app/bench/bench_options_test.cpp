@@ -131,7 +131,8 @@ TEST_SUITE("app/bench/bench_options") {
          "-p: is for tests of kernels: leave --dataset-name and --preset out"},
         {{"--num-prompts", "4"},
          "--num-prompts: is for requests: name them with --dataset-name or --preset"},
-        {{"-b", "0"}, "-b: 0 is not from 1 to 4096"},
+        {{"-b", "0"}, "-b: 0 is not from 1 to 1024"},
+        {{"-b", "2048"}, "-b: 2048 is not from 1 to 1024"},
         {{"-p", "0", "-n", "0"}, "bench: nothing to measure"},
         {{"-n", "0", "-b", "2"}, "-b: counts sequences"},
     };

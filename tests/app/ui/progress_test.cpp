@@ -25,6 +25,13 @@ TEST_SUITE("app/ui/progress") {
     CHECK(duration_text(2h + 4min + 59s) == "2 h 04 min");
   }
 
+  TEST_CASE("the time left is at the rate of this run, not of earlier ones") {
+    CHECK(time_left_text({.done = 684, .total = 2000, .before = 546}, 2s) == "19 s left");
+    CHECK(time_left_text({.done = 500, .total = 1000}, 60s) == "1 min 00 s left");
+    CHECK(time_left_text({.done = 546, .total = 2000, .before = 546}, 2s).empty());
+    CHECK(time_left_text({.done = 2000, .total = 2000, .before = 546}, 2s).empty());
+  }
+
   TEST_CASE("a stderr that cannot move its cursor gets nothing") {
     Environment environment;
     environment.term = "dumb";

@@ -1,12 +1,12 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "app/batch/batch_job.h"
+#include "app/batch/job_file.h"
 #include "core/base/error.h"
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
 
-namespace batch_job_test {
+namespace job_file_test {
 
 using namespace hyb;
 using namespace hyb::app;
@@ -114,4 +114,4 @@ TEST_SUITE("app/batch/job_file") {
   }
 }
 
-}  // namespace batch_job_test
+}  // namespace job_file_test
