@@ -4,15 +4,20 @@
 #include <fmt/ranges.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 
 #include "app/embedded.h"
 #include "core/base/error.h"
+#include "core/base/json.h"
 #include "core/io/file.h"
+#include "core/text/gguf_tokenizer.h"
 #include "models/families.h"
+#include "models/gguf.h"
 #include "models/weight_index.h"
 
 namespace hyb::app {
@@ -59,6 +64,48 @@ class MemoryFile {
 
 }  // namespace
 
+namespace {
+
+bool is_gguf_name(const std::filesystem::path& path) {
+  std::string extension = path.extension().string();
+  std::transform(extension.begin(), extension.end(), extension.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return extension == ".gguf";
+}
+
+/// A part of a split file that is not its first one, or what goes beside a model.
+bool is_beside_model(const std::string& name) {
+  const std::size_t of = name.rfind("-of-");
+  const bool is_later_part = of != std::string::npos && of >= 6 &&
+                             name.substr(of - 6, 6) != "-00001" && name[of - 6] == '-';
+  return is_later_part || name.find("mmproj") != std::string::npos ||
+         name.find("imatrix") != std::string::npos;
+}
+
+/// `name` itself, or the only model in GGUF of a folder without config.json.
+std::optional<std::filesystem::path> gguf_file_of(const std::string& name) {
+  std::error_code ignored;
+  const std::filesystem::path path(name);
+  if (std::filesystem::is_regular_file(path, ignored)) {
+    return is_gguf_name(path) ? std::optional(path) : std::nullopt;
+  }
+  if (!std::filesystem::is_directory(path, ignored) || is_listed(path / "config.json")) {
+    return std::nullopt;
+  }
+  std::vector<std::string> found;
+  for (const auto& entry : std::filesystem::directory_iterator(path, ignored)) {
+    const std::string file = entry.path().filename().string();
+    if (is_gguf_name(file) && !is_beside_model(file)) found.push_back(file);
+  }
+  if (found.empty()) return std::nullopt;
+  if (found.size() == 1) return path / found.front();
+  std::sort(found.begin(), found.end());
+  throw Error(ErrorKind::usage, fmt::format("{} holds {} models; name one of them: {}", name,
+                                            found.size(), fmt::join(found, ", ")));
+}
+
+}  // namespace
+
 std::vector<std::string> preset_names() {
   std::vector<std::string> names;
   for (const EmbeddedFile& file : embedded_files()) {
@@ -79,6 +126,8 @@ ModelSource ModelSource::find(const std::string& name, const Environment& enviro
   std::error_code ignored;
   if (name == "demo") {  // the default must mean the same in every folder; ./demo is a folder
     source.kind_ = Kind::demo;
+  } else if ((source.gguf_ = gguf_file_of(name))) {
+    source.kind_ = Kind::gguf;
   } else if (std::filesystem::is_directory(name, ignored)) {
     source.folder_ = find_model_folder(name, environment.hub);
   } else if (embedded(preset_file(name))) {
@@ -99,13 +148,25 @@ ModelSource ModelSource::find(const std::string& name, const Environment& enviro
 ModelSource ModelSource::other(const std::string& name) const { return find(name, environment_); }
 
 std::string ModelSource::path_of(std::string_view file) const {
+  if (gguf_) return gguf_->string();
   return folder_ ? (*folder_ / file).string() : fmt::format("{} ({})", file, name_);
+}
+
+std::optional<GgufFiles> ModelSource::gguf() const {
+  return gguf_ ? std::optional<GgufFiles>(*gguf_) : std::nullopt;
 }
 
 std::optional<std::string> ModelSource::read(const std::string& file, std::size_t bytes_max) const {
   if (folder_) {
     if (!is_listed(*folder_ / file)) return std::nullopt;
     return read_text_file(*folder_ / file, bytes_max);
+  }
+  if (gguf_) {
+    if (file != "generation_config.json") return std::nullopt;
+    const GgufFiles files(*gguf_);
+    Json ends = Json::array();
+    for (const TokenId token : end_tokens_of(files.metadata())) ends.push_back(index(token));
+    return Json{{"eos_token_id", std::move(ends)}}.dump();
   }
   const auto bytes =
       embedded(kind_ == Kind::demo ? "demo/" + file : "presets/" + name_ + "/" + file);
@@ -115,7 +176,17 @@ std::optional<std::string> ModelSource::read(const std::string& file, std::size_
 
 models::Config ModelSource::config() const {
   if (folder_) return with_tie_of_files(models::Config::from_folder(*folder_));
+  if (gguf_) return models::gguf_config(GgufFiles(*gguf_));
   return models::Config::from_text(read("config.json").value(), path_of("config.json"));
+}
+
+std::optional<Tokenizer> ModelSource::tokenizer() const {
+  if (gguf_) return Tokenizer::from_gguf(GgufFiles(*gguf_).metadata());
+  const auto text = read("tokenizer.json");
+  if (!text) return std::nullopt;
+  return Tokenizer::from_json(*text, path_of("tokenizer.json"),
+                              read("tokenizer_config.json").value_or(""),
+                              path_of("tokenizer_config.json"));
 }
 
 /// Where the flags of the whole model and of its text part differ, head and embedding are apart
@@ -138,6 +209,7 @@ models::Config ModelSource::with_tie_of_files(models::Config config) const {
 
 std::vector<NamedTemplate> ModelSource::own_templates() const {
   if (folder_) return find_chat_templates(*folder_);
+  if (gguf_) return gguf_chat_templates(GgufFiles(*gguf_).metadata());
   const auto text = read("chat_template.jinja");
   return text ? std::vector<NamedTemplate>{{"default", *text}} : std::vector<NamedTemplate>();
 }
@@ -179,7 +251,8 @@ std::string ModelSource::chat_template_names() const {
 }
 
 bool ModelSource::has_tensors() const {
-  return folder_ ? TensorFiles::are_in(*folder_, models::is_of_other_media) : kind_ == Kind::demo;
+  return folder_ ? TensorFiles::are_in(*folder_, models::is_of_other_media)
+                 : kind_ == Kind::demo || kind_ == Kind::gguf;
 }
 
 std::optional<MissingFiles> ModelSource::missing_files() const {
@@ -203,6 +276,7 @@ std::string ModelSource::lack_of_tensors() const {
 
 TensorFiles ModelSource::tensors() const {
   if (folder_) return TensorFiles(*folder_, models::is_of_other_media);
+  if (gguf_) return TensorFiles::of_gguf(GgufFiles(*gguf_));
   require(kind_ == Kind::demo, "model source: only a folder or the demo has tensors");
   const MemoryFile file(embedded("demo/model.safetensors").value());
   return TensorFiles::of_file(file.path());

@@ -107,7 +107,7 @@ std::int64_t TensorCheck::count(TensorVerdict verdict) const {
 TensorCheck check_tensors(const models::Plan& plan, const models::Family& family,
                           const TensorFiles& files) {
   TensorCheck check;
-  check.files = files.files().size();
+  check.files = files.paths().size();
   check.bytes = files.bytes();
   const models::WeightCheck found = models::check_weights(plan, family, files);
   for (const models::CheckedWeight& weight : found.weights) {
@@ -146,11 +146,9 @@ std::string answer_of(bool& is_usable, bool& has_defects, Look&& look) {
 }
 
 std::string look_at_tokenizer(const ModelSource& source, std::optional<Tokenizer>& kept) {
-  const auto text = source.read("tokenizer.json");
-  if (!text) return "none";
-  const Tokenizer& tokenizer = kept.emplace(Tokenizer::from_json(
-      *text, source.path_of("tokenizer.json"), source.read("tokenizer_config.json").value_or(""),
-      source.path_of("tokenizer_config.json")));
+  kept = source.tokenizer();
+  if (!kept) return "none";
+  const Tokenizer& tokenizer = *kept;
   const auto named = [&](const char* name, std::optional<TokenId> token) {
     return token ? fmt::format(", {} {} '{}'", name, index(*token), tokenizer.piece(*token)) : "";
   };
