@@ -431,8 +431,8 @@ void refuse_missing(std::span<const RequiredWeight* const> missing, const Tensor
     named.push_back(fmt::format("{} [{}]", weight->names.front(), fmt::join(weight->shape, ", ")));
   }
   throw Error(ErrorKind::model,
-              fmt::format("{}: {} tensors that config.json asks for are missing: {}{}",
-                          files.source(), missing.size(), fmt::join(named, ", "),
+              fmt::format("{}: {} tensors that {} asks for are missing: {}{}", files.source(),
+                          missing.size(), files.outline_name(), fmt::join(named, ", "),
                           named.size() < missing.size() ? ", ..." : ""));
 }
 

@@ -55,9 +55,8 @@ bool begins_as_gguf(const fs::path& path) {
 bool is_beside_model(const fs::path& file) {
   const std::string name = lower(file.filename().string());
   constexpr const char* marks[] = {"mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-"};
-  return std::any_of(std::begin(marks), std::end(marks), [&](const char* mark) {
-    return name.find(mark) != std::string::npos;
-  });
+  return std::any_of(std::begin(marks), std::end(marks),
+                     [&](const char* mark) { return name.find(mark) != std::string::npos; });
 }
 
 /// The same by its content, where the name does not say.
@@ -115,10 +114,11 @@ struct Name {
     };
     for (const fs::path& part : fs::path(base.substr(0, base.rfind('@')))) {
       const std::string word = part.string();
-      can_be_path &= !word.empty() && word.front() != '.' &&
-                     std::all_of(word.begin(), word.end(), is_legal);
+      can_be_path &=
+          !word.empty() && word.front() != '.' && std::all_of(word.begin(), word.end(), is_legal);
       ++parts;
     }
+    can_be_path &= parts > 0;
   }
 
   std::string typed, base;
@@ -290,7 +290,8 @@ StoredGguf read_manifest(const fs::path& root, const fs::path& manifest) {
                             manifest.string(), stored.file.string()));
   }
   if (!ignored.empty()) {
-    stored.note = fmt::format("what ollama keeps beside it is not used: {}", fmt::join(ignored, ", "));
+    stored.note =
+        fmt::format("what ollama keeps beside it is not used: {}", fmt::join(ignored, ", "));
   }
   return stored;
 }
