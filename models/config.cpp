@@ -163,7 +163,8 @@ Config Config::from_folder(const std::filesystem::path& folder) {
 }
 
 void Config::fail(std::string_view key, const std::string& text) const {
-  if (const auto architecture = json_->find("gguf_architecture"); architecture != json_->end()) {
+  const auto architecture = json_->find("gguf_architecture");
+  if (architecture != json_->end() && architecture->is_string()) {
     const auto known =
         std::ranges::find(gguf_keys, key, [](const auto& pair) { return pair.first; });
     const std::string own =

@@ -49,16 +49,11 @@ inline std::string tiny_gguf(std::uint32_t seed, const std::string& key = {},
     if (name == key) number = value;
   }
   const std::pair<const char*, std::vector<std::uint64_t>> tensors[] = {
-      {"token_embd.weight", {width, vocabulary}},
-      {"output_norm.weight", {width}},
-      {"blk.0.attn_norm.weight", {width}},
-      {"blk.0.ffn_norm.weight", {width}},
-      {"blk.0.attn_q.weight", {width, width}},
-      {"blk.0.attn_k.weight", {width, width / 2}},
-      {"blk.0.attn_v.weight", {width, width / 2}},
-      {"blk.0.attn_output.weight", {width, width}},
-      {"blk.0.ffn_gate.weight", {width, inner}},
-      {"blk.0.ffn_up.weight", {width, inner}},
+      {"token_embd.weight", {width, vocabulary}},  {"output_norm.weight", {width}},
+      {"blk.0.attn_norm.weight", {width}},         {"blk.0.ffn_norm.weight", {width}},
+      {"blk.0.attn_q.weight", {width, width}},     {"blk.0.attn_k.weight", {width, width / 2}},
+      {"blk.0.attn_v.weight", {width, width / 2}}, {"blk.0.attn_output.weight", {width, width}},
+      {"blk.0.ffn_gate.weight", {width, inner}},   {"blk.0.ffn_up.weight", {width, inner}},
       {"blk.0.ffn_down.weight", {inner, width}},
   };
   GgufBytes file;
