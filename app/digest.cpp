@@ -69,6 +69,7 @@ Hash128 model_identity(const ModelSource& source, bool with_tensors) {
     hasher.add_part(file);
     hasher.add_part(source.read(file).value_or(""));
   }
+  if (const auto gguf = source.gguf()) hasher.add_part(std::to_string(gguf->header_checksum()));
   const auto chat_template = source.chat_template();
   hasher.add_part(chat_template ? chat_template->text : "");
   if (const auto tools = source.tool_template()) hasher.add_part(tools->text);

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -11,8 +12,13 @@
 
 #include "app/embedded.h"
 #include "core/base/error.h"
+#include "core/base/json.h"
+#include "core/base/log.h"
 #include "core/io/file.h"
+#include "core/io/gguf_stores.h"
+#include "core/text/gguf_tokenizer.h"
 #include "models/families.h"
+#include "models/gguf.h"
 #include "models/weight_index.h"
 
 namespace hyb::app {
@@ -77,18 +83,24 @@ ModelSource ModelSource::find(const std::string& name, const Environment& enviro
   source.chat_template_ = chat_template;
   source.environment_ = environment;
   std::error_code ignored;
+  const bool is_path = std::filesystem::exists(name, ignored);
   if (name == "demo") {  // the default must mean the same in every folder; ./demo is a folder
     source.kind_ = Kind::demo;
-  } else if (std::filesystem::is_directory(name, ignored)) {
-    source.folder_ = find_model_folder(name, environment.hub);
-  } else if (embedded(preset_file(name))) {
+  } else if (!is_path && embedded(preset_file(name))) {
     source.kind_ = Kind::preset;
+  } else if (const auto stored = find_gguf(name, environment.hub)) {
+    source.kind_ = Kind::gguf;
+    source.gguf_ = stored->file;
+    if (stored->file != name) {
+      log::info(fmt::format("{} is {}{}{}", name, stored->file.string(),
+                            stored->note.empty() ? "" : "; ", stored->note));
+    }
   } else {
     try {
       source.folder_ = find_model_folder(name, environment.hub);
     } catch (const Error& error) {
       // No preset has an organisation or a revision: a name with one means the cache.
-      if (name.find_first_of("/@") != std::string::npos) throw;
+      if (is_path || name.find_first_of("/@") != std::string::npos) throw;
       throw Error(error.kind(), fmt::format("{}; without weights there are the presets {}",
                                             error.what(), fmt::join(preset_names(), ", ")));
     }
@@ -99,13 +111,25 @@ ModelSource ModelSource::find(const std::string& name, const Environment& enviro
 ModelSource ModelSource::other(const std::string& name) const { return find(name, environment_); }
 
 std::string ModelSource::path_of(std::string_view file) const {
+  if (gguf_) return gguf_->string();
   return folder_ ? (*folder_ / file).string() : fmt::format("{} ({})", file, name_);
+}
+
+std::optional<GgufFiles> ModelSource::gguf() const {
+  return gguf_ ? std::optional<GgufFiles>(*gguf_) : std::nullopt;
 }
 
 std::optional<std::string> ModelSource::read(const std::string& file, std::size_t bytes_max) const {
   if (folder_) {
     if (!is_listed(*folder_ / file)) return std::nullopt;
     return read_text_file(*folder_ / file, bytes_max);
+  }
+  if (gguf_) {
+    if (file != "generation_config.json") return std::nullopt;
+    const GgufFiles files(*gguf_);
+    Json ends = Json::array();
+    for (const TokenId token : end_tokens_of(files.metadata())) ends.push_back(index(token));
+    return Json{{"eos_token_id", std::move(ends)}}.dump();
   }
   const auto bytes =
       embedded(kind_ == Kind::demo ? "demo/" + file : "presets/" + name_ + "/" + file);
@@ -115,7 +139,17 @@ std::optional<std::string> ModelSource::read(const std::string& file, std::size_
 
 models::Config ModelSource::config() const {
   if (folder_) return with_tie_of_files(models::Config::from_folder(*folder_));
+  if (gguf_) return models::gguf_config(GgufFiles(*gguf_));
   return models::Config::from_text(read("config.json").value(), path_of("config.json"));
+}
+
+std::optional<Tokenizer> ModelSource::tokenizer() const {
+  if (gguf_) return Tokenizer::from_gguf(GgufFiles(*gguf_).metadata());
+  const auto text = read("tokenizer.json");
+  if (!text) return std::nullopt;
+  return Tokenizer::from_json(*text, path_of("tokenizer.json"),
+                              read("tokenizer_config.json").value_or(""),
+                              path_of("tokenizer_config.json"));
 }
 
 /// Where the flags of the whole model and of its text part differ, head and embedding are apart
@@ -138,6 +172,7 @@ models::Config ModelSource::with_tie_of_files(models::Config config) const {
 
 std::vector<NamedTemplate> ModelSource::own_templates() const {
   if (folder_) return find_chat_templates(*folder_);
+  if (gguf_) return gguf_chat_templates(GgufFiles(*gguf_).metadata());
   const auto text = read("chat_template.jinja");
   return text ? std::vector<NamedTemplate>{{"default", *text}} : std::vector<NamedTemplate>();
 }
@@ -179,7 +214,8 @@ std::string ModelSource::chat_template_names() const {
 }
 
 bool ModelSource::has_tensors() const {
-  return folder_ ? TensorFiles::are_in(*folder_, models::is_of_other_media) : kind_ == Kind::demo;
+  return folder_ ? TensorFiles::are_in(*folder_, models::is_of_other_media)
+                 : kind_ == Kind::demo || kind_ == Kind::gguf;
 }
 
 std::optional<MissingFiles> ModelSource::missing_files() const {
@@ -203,6 +239,7 @@ std::string ModelSource::lack_of_tensors() const {
 
 TensorFiles ModelSource::tensors() const {
   if (folder_) return TensorFiles(*folder_, models::is_of_other_media);
+  if (gguf_) return TensorFiles::of_gguf(GgufFiles(*gguf_));
   require(kind_ == Kind::demo, "model source: only a folder or the demo has tensors");
   const MemoryFile file(embedded("demo/model.safetensors").value());
   return TensorFiles::of_file(file.path());

@@ -7,17 +7,20 @@
 #include <vector>
 
 #include "app/environment.h"
+#include "core/io/gguf.h"
 #include "core/io/tensor_files.h"
 #include "core/text/chat_template.h"
+#include "core/text/tokenizer.h"
 #include "models/config.h"
 
 namespace hyb::app {
 
-/// Where a model's files are: a folder, the demo model inside the binary, or a preset (a published
-/// config.json without weights).
+/// Where a model's files are: a folder, a GGUF file, the demo model inside the binary, or a preset
+/// (a published config.json without weights).
 class ModelSource {
  public:
-  /// `name`: "demo", a folder, org/name[@revision] in the Hugging Face cache, or a preset's name.
+  /// `name`: "demo", a folder, org/name[@revision] in the Hugging Face cache, a preset's name, or
+  /// what find_gguf() takes; a line of log says which file that was.
   /// Throws Error(model) listing what was looked for. `chat_template`: a file to take it from, or
   /// the name of one of the model's own, which comes first unless a slash says that it is a file;
   /// empty: the model's default.
@@ -31,15 +34,22 @@ class ModelSource {
   const std::string& name() const { return name_; }
   /// Names a file of this model in messages.
   std::string path_of(std::string_view file) const;
-  /// The folder; none for the demo and for presets.
+  /// The folder; none for GGUF files, the demo and presets.
   const std::optional<std::filesystem::path>& folder() const { return folder_; }
+  /// Whether it is in files that others may write.
+  bool has_files() const { return folder_ || gguf_; }
+  /// Opened, where it is a GGUF file.
+  std::optional<GgufFiles> gguf() const;
 
-  /// A text file, or nothing when there is none. Throws Error(model) above `bytes_max`, and for
+  /// A text file, or nothing when there is none; of a GGUF file a generation_config.json with the
+  /// tokens that end an answer. Throws Error(model) above `bytes_max`, and for
   /// what is there and can't be read: a link to a blob that was never downloaded, a FIFO.
   std::optional<std::string> read(const std::string& file,
                                   std::size_t bytes_max = std::size_t{256} << 20) const;
 
   models::Config config() const;
+  /// nullopt: there is none. Throws Error(model) as Tokenizer::from_json() and from_gguf().
+  std::optional<Tokenizer> tokenizer() const;
 
   /// The template that find() was given, else the model's default; named as in messages. Throws
   /// Error(usage) with the names that there are where neither a file nor a template has the name
@@ -61,7 +71,7 @@ class ModelSource {
   TensorFiles tensors() const;
 
  private:
-  enum class Kind { folder, demo, preset };
+  enum class Kind { folder, gguf, demo, preset };
 
   models::Config with_tie_of_files(models::Config config) const;
   std::vector<NamedTemplate> own_templates() const;
@@ -70,6 +80,7 @@ class ModelSource {
   Kind kind_ = Kind::folder;
   std::string name_;
   std::optional<std::filesystem::path> folder_;
+  std::optional<std::filesystem::path> gguf_;
   std::string chat_template_;  ///< as given to find()
   Environment environment_;
 };

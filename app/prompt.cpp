@@ -111,11 +111,7 @@ Json read_json(const ModelSource& source, const std::string& file) {
 
 ModelTexts read_texts(const ModelSource& source) {
   ModelTexts texts;
-  if (const auto text = source.read("tokenizer.json")) {
-    texts.tokenizer = Tokenizer::from_json(*text, source.path_of("tokenizer.json"),
-                                           source.read("tokenizer_config.json").value_or(""),
-                                           source.path_of("tokenizer_config.json"));
-  }
+  texts.tokenizer = source.tokenizer();
   read_generation_config(source, texts);
   if (const auto found = source.chat_template()) {
     texts.chat_template = ChatTemplate::parse(found->text, found->name);

@@ -168,11 +168,8 @@ bool WeightHashes::poll() {
 }
 
 std::vector<std::filesystem::path> weight_paths(const ModelSource& source) {
-  std::vector<std::filesystem::path> paths;
-  if (!source.folder() || !source.has_tensors()) return paths;
-  const TensorFiles files = source.tensors();
-  for (const SafetensorsFile& file : files.files()) paths.push_back(file.path());
-  return paths;
+  return source.has_files() && source.has_tensors() ? source.tensors().paths()
+                                                    : std::vector<std::filesystem::path>();
 }
 
 }  // namespace hyb::app

@@ -160,7 +160,7 @@ std::vector<std::int64_t> read_offsets(const Plan& plan, const TensorFiles& file
     throw Error(ErrorKind::model,
                 fmt::format("{}: without tensor d2t nothing says which tokens the {} of the head "
                             "are",
-                            files.files().front().path().string(), count));
+                            files.paths().front().string(), count));
   }
   const bool is_right = stored->fault.empty() &&
                         (stored->dtype == DType::i64 || stored->dtype == DType::i32) &&

@@ -10,6 +10,7 @@
 
 #include "core/base/strings.h"
 #include "core/io/file.h"
+#include "models/gguf.h"
 
 namespace hyb::models {
 namespace {
@@ -57,6 +58,7 @@ bool is_of_other_media(std::string_view tensor) {
 }
 
 const Family& family_of(const Config& config) {
+  if (config.has(gguf_key)) return gguf_family(config);
   // A name of a megabyte would take long to compare.
   const std::string wanted = config.model_type().substr(0, 64);
   std::vector<std::string_view> known;

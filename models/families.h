@@ -9,6 +9,9 @@
 
 namespace hyb::models {
 
+class GgufConfig;
+class GgufKeys;
+
 /// One tensor of a family: the role under which a part asks for it and the name in the published
 /// files. In the name, a leading `*` is each of the family's trunks, `{}` the layer index, and a
 /// second `{}` the expert index. Several rows of one role are spellings in use, the preferred one
@@ -98,6 +101,19 @@ extern const Family nemotron_h;
 extern const Family qwen3;
 extern const Family qwen3_5;
 extern const Family qwen3_next;
+
+/// How llama.cpp's converter writes a family's models: metadata -> config.json -> Plan, and where
+/// the tensors of a GGUF file are found. In the family's file, too.
+struct GgufArchitecture {
+  std::string_view name;  ///< general.architecture
+  GgufConfig (*config)(const GgufKeys&);
+  Family family;  ///< its plan knows what the converter did to the weights
+};
+
+extern const GgufArchitecture gguf_gemma3;
+extern const GgufArchitecture gguf_granite;
+extern const GgufArchitecture gguf_llama;
+extern const GgufArchitecture gguf_qwen3;
 
 /// Every known family, in that order.
 std::span<const Family* const> families();

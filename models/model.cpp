@@ -88,10 +88,10 @@ void report_extra(const WeightIndex& index, const TensorFiles& files) {
     named.push_back(quote_name(extra[i]));
   }
   log::warning(
-      fmt::format("{}: {} tensors are not used, config.json asks for none of: {}{}; "
+      fmt::format("{}: {} tensors are not used, {} asks for none of: {}{}; "
                   "hyb inspect -v lists them",
-                  files.files().front().path().parent_path().string(), extra.size(),
-                  fmt::join(named, ", "), named.size() < extra.size() ? ", ..." : ""));
+                  files.source(), extra.size(), files.outline_name(), fmt::join(named, ", "),
+                  named.size() < extra.size() ? ", ..." : ""));
 }
 
 /// A stored head must equal the embedding where config.json says that they are tied.

@@ -11,6 +11,7 @@
 
 #include "core/base/error.h"
 #include "core/io/file.h"
+#include "kernels/linear/gguf_blocks.h"
 #include "kernels/weight_source.h"
 #include "models/draft_head.h"
 #include "models/weights.h"
@@ -225,7 +226,7 @@ constexpr std::string_view blocks_end = "_blocks";
 
 /// Groups of 32 numbers of E2M1, as bytes.
 bool is_mxfp4(const TensorInfo& stored) {
-  return stored.dtype == DType::u8 && stored.name.ends_with(blocks_end);
+  return stored.block == nullptr && stored.dtype == DType::u8 && stored.name.ends_with(blocks_end);
 }
 
 /// The shape of a matrix in MXFP4.
@@ -252,6 +253,25 @@ CheckedTensor wrong(const TensorInfo& stored, std::string fault) {
   return {TensorVerdict::wrong, &stored, std::move(fault)};
 }
 
+/// Without dimensions of 1.
+Shape condensed(Shape shape) {
+  std::erase(shape, 1);
+  return shape;
+}
+
+/// GGUF files leave out dimensions of 1, or have some more.
+CheckedTensor check_in_gguf(const RequiredWeight& weight, const TensorInfo& stored) {
+  if (!stored.fault.empty()) return wrong(stored, stored.fault);
+  if (condensed(stored.shape) != condensed(weight.shape)) {
+    return wrong(stored, "the file's keys ask for " + shown(weight.shape));
+  }
+  const bool is_read = stored.block != nullptr
+                           ? kernels::is_gguf_coded(stored.block->type) && is_matrix(weight)
+                           : is_plain(stored.dtype);
+  if (!is_read) return wrong(stored, "this type is not read here");
+  return {TensorVerdict::right, &stored};
+}
+
 CheckedTensor check_stored(const RequiredWeight& weight, const TensorInfo& stored,
                            const TensorInfo* scales) {
   const bool is_fp8 = stored.dtype == DType::f8_e4m3, has_blocks = is_mxfp4(stored);
@@ -270,6 +290,10 @@ CheckedTensor check_stored(const RequiredWeight& weight, const TensorInfo& store
 CheckedWeight check(RequiredWeight weight, const TensorFiles& files) {
   const TensorInfo* const stored = find_any(weight.names, files);
   if (stored == nullptr) return {std::move(weight), {TensorVerdict::missing, nullptr}};
+  if (files.are_gguf()) {
+    CheckedTensor tensor = check_in_gguf(weight, *stored);
+    return {std::move(weight), std::move(tensor)};
+  }
   const TensorInfo* const scales = find_any(scale_names(*stored), files);
   CheckedTensor tensor = check_stored(weight, *stored, scales);
   CheckedWeight checked = {std::move(weight), std::move(tensor)};
@@ -365,7 +389,7 @@ std::int64_t stored_parameters(const WeightCheck& check, std::optional<DType> dt
   for (const CheckedWeight& checked : check.weights) {
     const TensorInfo* const stored = checked.tensor.stored;
     if (checked.tensor.verdict != TensorVerdict::right || !is_matrix(checked.weight)) continue;
-    if (dtype && stored->dtype != *dtype) continue;
+    if (dtype && (stored->dtype != *dtype || stored->block != nullptr)) continue;
     const Shape& shape = checked.weight.shape;
     count += std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
   }
@@ -407,9 +431,9 @@ void refuse_missing(std::span<const RequiredWeight* const> missing, const Tensor
     named.push_back(fmt::format("{} [{}]", weight->names.front(), fmt::join(weight->shape, ", ")));
   }
   throw Error(ErrorKind::model,
-              fmt::format("{}: {} tensors that config.json asks for are missing: {}{}",
-                          files.files().front().path().parent_path().string(), missing.size(),
-                          fmt::join(named, ", "), named.size() < missing.size() ? ", ..." : ""));
+              fmt::format("{}: {} tensors that {} asks for are missing: {}{}", files.source(),
+                          missing.size(), files.outline_name(), fmt::join(named, ", "),
+                          named.size() < missing.size() ? ", ..." : ""));
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "kernels/floats.h"
 #include "kernels/linear/bits12.h"
 #include "kernels/linear/bits12_rows.h"
+#include "kernels/linear/gguf_blocks.h"
 #include "kernels/linear/pack.h"
 #include "kernels/linear/quantize.h"
 #include "kernels/transfer.h"
@@ -36,6 +37,12 @@ kernels::WeightSource FileWeights::matrix(const WeightKey& key, std::int64_t exp
                                           std::int64_t rows, std::int64_t columns,
                                           bool transposed) {
   const TensorView view = index_.view(key);
+  if (view.block != nullptr) {
+    std::vector<float>& values = decoded_[key];
+    values.resize(static_cast<std::size_t>(experts * rows * columns));
+    kernels::read_gguf_values(view.block->type, view.bytes.data(), values);
+    return {DType::f32, experts, rows, columns, std::as_bytes(std::span(values))};
+  }
   const StoredScales* const scales = index_.scales(key);
   const std::size_t expert_bytes = view.bytes.size() / static_cast<std::size_t>(experts);
   kernels::WeightSource source(experts, rows, columns);
@@ -57,6 +64,11 @@ kernels::WeightSource FileWeights::matrix(const WeightKey& key, std::int64_t exp
                    .column_block = scales->column_block});
   }
   return source;
+}
+
+void FileWeights::release(const WeightKey& key) {
+  decoded_.erase(key);
+  index_.drop(key);
 }
 
 std::vector<float> FileWeights::vector(const WeightKey& key, std::int64_t count) {

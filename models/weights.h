@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -52,10 +53,11 @@ class FileWeights : public WeightProvider {
   kernels::WeightSource matrix(const WeightKey& key, std::int64_t experts, std::int64_t rows,
                                std::int64_t columns, bool transposed) override;
   std::vector<float> vector(const WeightKey& key, std::int64_t count) override;
-  void release(const WeightKey& key) override { index_.drop(key); }
+  void release(const WeightKey& key) override;
 
  private:
   const WeightIndex& index_;
+  std::map<WeightKey, std::vector<float>> decoded_;  ///< what a GGUF file has in blocks
 };
 
 /// Synthetic weights of bf16 or f16, or as a quantised model is published, from a seed, for speed

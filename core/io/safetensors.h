@@ -16,15 +16,18 @@
 
 namespace hyb {
 
-/// One tensor as the header of a safetensors file states it.
+struct GgufBlock;
+
+/// One tensor as the header of a file states it.
 struct TensorInfo {
   std::string name;
   DType dtype;
   std::vector<std::int64_t> shape;  ///< empty: a scalar
   std::uint64_t begin;              ///< first byte, relative to the end of the header
   std::uint64_t end;                ///< one past the last byte
-  /// Its dtype, where that is none of DType ("F4", "F8_E8M0", "C64"); `dtype` is then u8.
+  /// Its dtype, where that is none of DType ("F4", "F8_E8M0", "Q4_K"); `dtype` is then u8.
   std::string other_dtype = {};
+  const GgufBlock* block = nullptr;  ///< of a GGUF file, where rows are stored in blocks
   /// Why it can't be used: "its dtype is not read", "its name is there twice"; "" for most.
   std::string fault = {};
 
@@ -39,6 +42,7 @@ struct TensorView {
   DType dtype;
   std::span<const std::int64_t> shape;
   std::span<const std::byte> bytes;
+  const GgufBlock* block = nullptr;  ///< as TensorInfo's
 };
 
 /// A safetensors file: 8 bytes header length (little-endian), a JSON header, the data.

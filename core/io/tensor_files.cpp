@@ -208,6 +208,43 @@ TensorFiles TensorFiles::of_file(const std::filesystem::path& file) {
   return files;
 }
 
+namespace {
+
+/// As TensorInfo has it: plain types by their DType, all others by their block.
+TensorInfo info_of(const GgufTensor& tensor) {
+  TensorInfo info = {.name = tensor.name,
+                     .dtype = DType::u8,
+                     .shape = tensor.shape,
+                     .begin = tensor.begin,
+                     .end = tensor.begin + tensor.bytes,
+                     .fault = tensor.fault};
+  const GgufBlock* const block = gguf_block(tensor.type);
+  if (block == nullptr) {
+    info.other_dtype = fmt::format("type {}", tensor.type);
+  } else if (const auto dtype = dtype_from_name(block->name)) {
+    info.dtype = *dtype;
+  } else {
+    info.other_dtype = std::string(block->name);
+    info.block = block;
+  }
+  return info;
+}
+
+}  // namespace
+
+TensorFiles TensorFiles::of_gguf(GgufFiles gguf) {
+  TensorFiles files;
+  const std::vector<const GgufTensor*> tensors = gguf.tensors();
+  files.gguf_tensors_.reserve(tensors.size());
+  for (const GgufTensor* tensor : tensors) {
+    const TensorInfo& info = files.gguf_tensors_.emplace_back(info_of(*tensor));
+    files.places_.emplace(info.name,
+                          Place{0, static_cast<std::uint32_t>(files.gguf_tensors_.size() - 1)});
+  }
+  files.gguf_ = std::move(gguf);
+  return files;
+}
+
 TensorFiles::TensorFiles(const std::filesystem::path& folder, IsUnneeded is_unneeded) {
   if (const std::string adapter = adapter_text(folder);
       !adapter.empty() && are_in(folder, is_unneeded)) {
@@ -279,10 +316,13 @@ void TensorFiles::check_against(const ShardIndex& index, const std::filesystem::
   }
 }
 
+const TensorInfo& TensorFiles::at(const Place& place) const {
+  return gguf_ ? gguf_tensors_[place.tensor] : files_[place.file].tensors()[place.tensor];
+}
+
 const TensorInfo* TensorFiles::find(std::string_view name) const {
   const auto found = places_.find(name);
-  if (found == places_.end()) return nullptr;
-  return &files_[found->second.file].tensors()[found->second.tensor];
+  return found == places_.end() ? nullptr : &at(found->second);
 }
 
 const TensorFiles::Place& TensorFiles::place(std::string_view name) const {
@@ -292,26 +332,44 @@ const TensorFiles::Place& TensorFiles::place(std::string_view name) const {
 }
 
 const std::filesystem::path& TensorFiles::path_of(std::string_view name) const {
-  return files_[place(name).file].path();
+  return gguf_ ? gguf_->path_of(name) : files_[place(name).file].path();
+}
+
+std::string TensorFiles::source() const {
+  const std::filesystem::path first = paths().front();
+  return (gguf_ ? first : first.parent_path()).string();
+}
+
+std::vector<std::filesystem::path> TensorFiles::paths() const {
+  if (gguf_) return gguf_->paths();
+  std::vector<std::filesystem::path> paths;
+  for (const SafetensorsFile& file : files_) paths.push_back(file.path());
+  return paths;
 }
 
 void TensorFiles::map() {
+  if (gguf_) return gguf_->map();
   for (SafetensorsFile& file : files_) file.map();
 }
 
 TensorView TensorFiles::view(std::string_view name) const {
-  const Place& at = place(name);
-  return files_[at.file].view(files_[at.file].tensors()[at.tensor]);
+  const Place& place = this->place(name);
+  const TensorInfo& info = at(place);
+  if (!gguf_) return files_[place.file].view(info);
+  return {
+      .dtype = info.dtype, .shape = info.shape, .bytes = gguf_->view(name), .block = info.block};
 }
 
 void TensorFiles::drop(std::string_view name) const {
-  const Place& at = place(name);
-  files_[at.file].drop(files_[at.file].tensors()[at.tensor]);
+  if (gguf_) return gguf_->drop(name);
+  const Place& place = this->place(name);
+  files_[place.file].drop(at(place));
 }
 
 std::vector<std::string_view> TensorFiles::names() const {
   std::vector<std::string_view> names;
   names.reserve(places_.size());
+  for (const TensorInfo& tensor : gguf_tensors_) names.push_back(tensor.name);
   for (const SafetensorsFile& file : files_) {
     for (const TensorInfo& tensor : file.tensors()) names.push_back(tensor.name);
   }
@@ -319,6 +377,7 @@ std::vector<std::string_view> TensorFiles::names() const {
 }
 
 std::uint64_t TensorFiles::bytes() const {
+  if (gguf_) return gguf_->bytes();
   std::uint64_t bytes = 0;
   for (const SafetensorsFile& file : files_) {
     for (const TensorInfo& tensor : file.tensors()) bytes += tensor.size_bytes();

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/io/gguf.h"
 #include "core/io/safetensors.h"
 
 namespace hyb {
@@ -32,8 +33,8 @@ struct MissingFiles {
   std::optional<std::uint64_t> total_bytes;  ///< as ShardIndex
 };
 
-/// The tensors of a model folder: `model.safetensors`, or the files that
-/// `model.safetensors.index.json` lists. Opening reads headers only.
+/// The tensors of a model: of a folder with `model.safetensors`, or the files that
+/// `model.safetensors.index.json` lists; or of a GGUF file. Opening reads headers only.
 ///
 /// Error(model): a listed file is missing, or a listed tensor is in two of the listed files. What
 /// is listed and in none of them is a warning, as is a tensor in another listed file than the index
@@ -49,6 +50,13 @@ class TensorFiles {
 
   /// One safetensors file, whatever its name is.
   static TensorFiles of_file(const std::filesystem::path& file);
+
+  /// Those of a GGUF file, of all its parts. Dimensions of 1 may be missing or more there than
+  /// elsewhere.
+  static TensorFiles of_gguf(GgufFiles files);
+  bool are_gguf() const { return gguf_.has_value(); }
+  /// What says which tensors there are to be, for messages.
+  const char* outline_name() const { return gguf_ ? "its metadata" : "config.json"; }
 
   /// Whether the folder has all files of its weights; `inspect` and `fit` need none.
   static bool are_in(const std::filesystem::path& folder, IsUnneeded is_unneeded = nullptr);
@@ -79,7 +87,11 @@ class TensorFiles {
   /// Sum of all tensors.
   std::uint64_t bytes() const;
 
-  const std::vector<SafetensorsFile>& files() const { return files_; }
+  /// What the tensors are of, for messages: the folder, or the GGUF file.
+  std::string source() const;
+
+  /// The files, at least one.
+  std::vector<std::filesystem::path> paths() const;
 
  private:
   TensorFiles() = default;
@@ -93,8 +105,11 @@ class TensorFiles {
   void check_against(const ShardIndex& index, const std::filesystem::path& index_path,
                      IsUnneeded is_unneeded) const;
   const Place& place(std::string_view name) const;
+  const TensorInfo& at(const Place& place) const;
 
   std::vector<SafetensorsFile> files_;
+  std::optional<GgufFiles> gguf_;         ///< then there are no files_
+  std::vector<TensorInfo> gguf_tensors_;  ///< what they are called here; file 0 of a Place
   std::unordered_map<std::string_view, Place> places_;  // keys point into the TensorInfos
 };
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/io/gguf.h"
+#include "core/text/gguf_tokenizer.h"
 #include "core/text/tokenizer_parts.h"
 #include "core/text/unicode.h"
 
@@ -76,6 +78,20 @@ Tokenizer Tokenizer::from_json(std::string_view tokenizer_json, std::string_view
                                std::string_view config_source) {
   auto parts = std::make_unique<Parts>(read_tokenizer_json(tokenizer_json, source));
   if (!tokenizer_config_json.empty()) parts->read_names(tokenizer_config_json, config_source);
+  return Tokenizer(std::move(parts));
+}
+
+Tokenizer Tokenizer::from_gguf(const GgufMetadata& keys) {
+  auto parts = std::make_unique<Parts>(tokenizer_of(keys));
+  const auto token = [&](const char* key) -> std::optional<TokenId> {
+    const std::optional<std::int64_t> id = keys.integer(key);
+    if (!id || *id < 0 || *id >= Vocabulary::ids_max) return std::nullopt;
+    const TokenId found{static_cast<std::int32_t>(*id)};
+    return parts->contains(found) ? std::optional(found) : std::nullopt;
+  };
+  parts->bos = token("tokenizer.ggml.bos_token_id");
+  parts->eos = token("tokenizer.ggml.eos_token_id");
+  parts->pad = token("tokenizer.ggml.padding_token_id");
   return Tokenizer(std::move(parts));
 }
 

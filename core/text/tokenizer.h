@@ -12,6 +12,8 @@
 
 namespace hyb {
 
+class GgufMetadata;
+
 /// A run of text to encode. Marked text is untrusted (a person, a tool, a file): nothing in it
 /// becomes a control token.
 struct TextPiece {
@@ -38,6 +40,9 @@ class Tokenizer {
   static Tokenizer from_json(std::string_view tokenizer_json, std::string_view source,
                              std::string_view tokenizer_config_json = {},
                              std::string_view config_source = "tokenizer_config.json");
+
+  /// The tokenizer of a GGUF file. Throws Error(model) as tokenizer_of() (gguf_tokenizer.h).
+  static Tokenizer from_gguf(const GgufMetadata& keys);
 
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;

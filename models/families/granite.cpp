@@ -1,6 +1,7 @@
 // Granite 3 and the dense 4.1 and 4.2: Llama's layers with a constant factor wherever one is
 // possible.
 #include "models/families/common.h"
+#include "models/families/gguf.h"
 
 namespace hyb::models {
 namespace {
@@ -17,8 +18,29 @@ Plan plan(const Config& c) {
 constexpr auto names = joined(model_names, attention_names, llama_names);
 constexpr std::string_view model_types[] = {"granite"};
 
+GgufConfig gguf_config(const GgufKeys& k) {
+  refuse_gguf_experts(k);
+  GgufConfig config = gguf_common_config(k, "granite");
+  const std::pair<const char*, const char*> factors[] = {
+      {"attention.scale", "attention_multiplier"},
+      {"embedding_scale", "embedding_multiplier"},
+      {"residual_scale", "residual_multiplier"},
+      {"logit_scale", "logits_scaling"}};
+  for (const auto& [key, name] : factors) {
+    if (k.has(key)) config.set(name, k.real(key));
+  }
+  return config;
+}
+
 }  // namespace
 
 const Family granite = {.model_types = model_types, .plan = plan, .names = names};
+
+const GgufArchitecture gguf_granite = {
+    .name = "granite",
+    .config = gguf_config,
+    .family = {.model_types = {},
+               .plan = [](const Config& c) { return with_neighbours(plan(c)); },
+               .names = gguf_names}};
 
 }  // namespace hyb::models

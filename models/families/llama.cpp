@@ -2,6 +2,7 @@
 // in every layer, nothing recurrent.
 #include "models/draft_head.h"
 #include "models/families/common.h"
+#include "models/families/gguf.h"
 
 namespace hyb::models {
 namespace {
@@ -18,8 +19,25 @@ Plan plan(const Config& c) {
 constexpr auto names = joined(model_names, attention_names, llama_names);
 constexpr std::string_view model_types[] = {"llama"};
 
+GgufConfig gguf_config(const GgufKeys& k) {
+  refuse_gguf_experts(k);
+  if (k.has_tensor("rope_freqs.weight")) {
+    refuse_gguf(
+        k.files(),
+        "its rope_freqs.weight (the longer context of Llama 3.1 and later) is not supported yet");
+  }
+  return gguf_common_config(k, "llama");
+}
+
 }  // namespace
 
 const Family llama = {.model_types = model_types, .plan = plan, .names = names};
+
+const GgufArchitecture gguf_llama = {
+    .name = "llama",
+    .config = gguf_config,
+    .family = {.model_types = {},
+               .plan = [](const Config& c) { return with_neighbours(plan(c)); },
+               .names = gguf_names}};
 
 }  // namespace hyb::models

@@ -5,6 +5,7 @@
 
 #include "models/draft_head.h"
 #include "models/families/common.h"
+#include "models/families/gguf.h"
 
 namespace hyb::models {
 namespace {
@@ -50,8 +51,15 @@ Plan plan(const Config& c) {
 constexpr auto names = joined(model_names, attention_names, llama_names, qwen_names);
 constexpr std::string_view model_types[] = {"qwen3", "qwen3_moe"};
 
+GgufConfig gguf_config(const GgufKeys& k) { return gguf_common_config(k, "qwen3"); }
+
 }  // namespace
 
 const Family qwen3 = {.model_types = model_types, .plan = plan, .names = names};
+
+const GgufArchitecture gguf_qwen3 = {
+    .name = "qwen3",
+    .config = gguf_config,
+    .family = {.model_types = {}, .plan = plan, .names = gguf_names}};
 
 }  // namespace hyb::models

@@ -1,0 +1,487 @@
+#include "core/text/gguf_tokenizer.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+#include "core/base/strings.h"
+#include "core/io/file.h"
+#include "core/text/unicode.h"
+
+namespace hyb {
+namespace {
+
+/// What tokenizer.ggml.token_type says of a token.
+enum class TokenKind : std::int64_t { normal = 1, unknown, control, user_defined, unused, byte };
+
+constexpr std::string_view meta_space = "\xE2\x96\x81";  // ▁, SentencePiece's space
+
+// Patterns as published in tokenizer.json (llama.cpp rewrites them for its own engine).
+constexpr std::string_view gpt2_words =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+constexpr std::string_view llama3_words =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
+    R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view qwen2_words =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
+    R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view qwen35_words =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}|)"
+    R"( ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view gpt4o_words =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view tekken_words =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|)"
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|)"
+    R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+/// How a name of tokenizer.ggml.pre cuts text.
+struct Words {
+  std::string_view name;
+  std::string_view pattern;
+  std::string_view before = {};  ///< a pattern that cuts first
+  bool ignores_merges = false;
+  bool adds_bos = false;  ///< where the file does not say
+};
+
+constexpr std::string_view one_digit = R"(\p{N})";
+constexpr std::string_view digit_groups = R"(\d{1,3}(?=(?:\d{3})*\b))";
+
+constexpr Words known_words[] = {
+    {"llama-bpe", llama3_words, {}, true, true},
+    {"llama3", llama3_words, {}, true, true},
+    {"llama-v3", llama3_words, {}, true, true},
+    {"falcon3", llama3_words, {}, true, true},
+    {"falcon-h1", llama3_words, {}, true, true},
+    {"lfm2", llama3_words, {}, true, true},
+    {"pixtral", llama3_words, {}, true, true},
+    {"dbrx", llama3_words},
+    {"smaug-bpe", llama3_words},
+    {"qwen2", qwen2_words},
+    {"deepseek-r1-qwen", qwen2_words},
+    {"qwen35", qwen35_words},
+    {"gpt-4o", gpt4o_words},
+    {"llama4", gpt4o_words},
+    {"kanana2", gpt4o_words},
+    {"tekken", tekken_words, {}, true, true},
+    {"smollm", gpt2_words, one_digit},
+    {"starcoder", gpt2_words, one_digit},
+    {"refact", gpt2_words, one_digit},
+    {"command-r", gpt2_words, one_digit},
+    {"codeshell", gpt2_words, one_digit},
+    {"mellum2", gpt2_words, one_digit},
+    {"gpt-2", gpt2_words},
+    {"mpt", gpt2_words},
+    {"olmo", gpt2_words},
+    {"mellum", gpt2_words},
+    {"granite-docling", gpt2_words},
+    {"tiny_aya", gpt4o_words, digit_groups},
+    {"cohere2moe", gpt4o_words, digit_groups},
+};
+
+Json split_step(std::string_view pattern) {
+  return {{"type", "Split"},
+          {"pattern", {{"Regex", pattern}}},
+          {"behavior", "Isolated"},
+          {"invert", false}};
+}
+
+Json replace_step(std::string_view from, std::string_view to) {
+  return {{"type", "Replace"}, {"pattern", {{"String", from}}}, {"content", to}};
+}
+
+/// Most bytes that are compared for merges by scores: some seconds, a thousand times what Gemma's
+/// 262,144 tokens need.
+constexpr std::size_t scored_work_max = std::size_t{1} << 34;
+
+/// Builds one tokenizer from the keys of one file.
+class Builder {
+ public:
+  explicit Builder(const GgufMetadata& keys)
+      : keys_(keys),
+        tokens_(keys.texts("tokenizer.ggml.tokens")),
+        kinds_(keys.integers("tokenizer.ggml.token_type")) {
+    if (tokens_.empty()) fail("tokenizer.ggml.tokens", "the vocabulary is missing");
+    if (tokens_.size() > static_cast<std::size_t>(Vocabulary::ids_max)) {
+      fail("tokenizer.ggml.tokens",
+           fmt::format("{} tokens, at most {} are read", tokens_.size(), Vocabulary::ids_max));
+    }
+    if (!kinds_.empty()) check_length("tokenizer.ggml.token_type", kinds_.size());
+  }
+
+  TokenizerFile build() {
+    const std::string model(keys_.text("tokenizer.ggml.model").value_or(""));
+    file_.source = keys_.place("tokenizer.ggml.model");
+    file_.rest = Json::object();
+    Json bpe = {{"type", "BPE"}, {"vocab", Json::object()}, {"merges", Json::array()}};
+    if (model == "gpt2") {
+      build_byte_level(bpe);
+    } else if (model == "llama") {
+      build_sentence_piece(bpe);
+    } else if (model == "gemma4") {
+      build_characters(bpe);
+    } else {
+      fail("tokenizer.ggml.model",
+           fmt::format("{} is not supported; gpt2, llama and gemma4 are", quote_name(model)));
+    }
+    file_.rest["model"] = std::move(bpe);
+    add_added_tokens();
+    add_bos_and_eos();
+    return std::move(file_);
+  }
+
+ private:
+  [[noreturn]] void fail(std::string_view key, const std::string& text) const {
+    throw Error(ErrorKind::model, fmt::format("{}: {}", keys_.place(key), text));
+  }
+
+  void check_length(std::string_view key, std::size_t length) const {
+    if (length == tokens_.size()) return;
+    fail(key, fmt::format("it has {} entries, tokenizer.ggml.tokens {}", length, tokens_.size()));
+  }
+
+  TokenKind kind(std::size_t i) const {
+    return kinds_.empty() ? TokenKind::normal : static_cast<TokenKind>(kinds_[i]);
+  }
+
+  /// Of a token that is the text of a person, and not of the model's makers.
+  bool is_text(std::size_t i) const {
+    return kind(i) != TokenKind::control && kind(i) != TokenKind::unused;
+  }
+
+  void add_vocabulary(const auto& is_in) {
+    for (std::size_t i = 0; i < tokens_.size(); ++i) {
+      if (!is_in(i)) continue;
+      if (!is_well_formed(tokens_[i])) {
+        fail("tokenizer.ggml.tokens", fmt::format("token {} is not UTF-8", i));
+      }
+      const auto added = file_.vocabulary.add(tokens_[i], TokenId{static_cast<std::int32_t>(i)});
+      if (added == Vocabulary::Added::yes) continue;
+      fail("tokenizer.ggml.tokens",
+           fmt::format("token {}, {}, is there twice", i, quote_name(tokens_[i])));
+    }
+  }
+
+  void add_merge(std::string_view left, std::string_view right) {
+    file_.merges.push_back({static_cast<std::uint32_t>(file_.merge_texts.size()),
+                            static_cast<std::uint32_t>(left.size()),
+                            static_cast<std::uint32_t>(right.size())});
+    file_.merge_texts.append(left).append(right);
+  }
+
+  /// "a b", cut at the first space that leaves something before it.
+  void add_listed_merges() {
+    std::size_t number = 0;
+    for (const std::string_view merge : keys_.texts("tokenizer.ggml.merges")) {
+      const std::size_t space = merge.find(' ', 1);
+      if (space == std::string_view::npos || space + 1 == merge.size()) {
+        fail("tokenizer.ggml.merges",
+             fmt::format("entry {}, {}, is not two pieces", number, quote_name(merge)));
+      }
+      if (file_.merge_texts.size() + merge.size() > UINT32_MAX) {
+        fail("tokenizer.ggml.merges", "all texts together have 4 GiB or more");
+      }
+      add_merge(merge.substr(0, space), merge.substr(space + 1));
+      ++number;
+    }
+    if (number == 0) fail("tokenizer.ggml.merges", "it is missing");
+  }
+
+  /// Files of before May 2024, and ollama's, do not name how text is cut; their vocabulary may.
+  const Words& words() const {
+    constexpr std::string_view key = "tokenizer.ggml.pre";
+    std::string name(keys_.text(key).value_or("default"));
+    if (name == "default") {
+      const bool is_llama3 =
+          std::find(tokens_.begin(), tokens_.end(), "<|begin_of_text|>") != tokens_.end() &&
+          tokens_.size() >= 128'000;
+      if (!is_llama3) {
+        fail(key,
+             "it does not say how text is cut into words, as files of before May 2024 don't; "
+             "convert the model again with a newer llama.cpp, or get a newer file");
+      }
+      name = "llama-bpe";
+    }
+    const auto found = std::find_if(std::begin(known_words), std::end(known_words),
+                                    [&](const Words& words) { return words.name == name; });
+    if (found == std::end(known_words)) {
+      fail(key, fmt::format("{} is not known: how text is cut into words", quote_name(name)));
+    }
+    return *found;
+  }
+
+  /// The user-defined tokens that some merge names.
+  std::set<std::string> merged_added_tokens() const {
+    std::set<std::string> added, merged;
+    for (std::size_t i = 0; i < tokens_.size(); ++i) {
+      if (kind(i) == TokenKind::user_defined) added.emplace(tokens_[i]);
+    }
+    if (added.empty()) return merged;
+    for (const std::string_view merge : keys_.texts("tokenizer.ggml.merges")) {
+      if (merge.empty()) continue;
+      const std::size_t space = std::min(merge.find(' ', 1), merge.size() - 1);
+      const std::string left(merge.substr(0, space)), right(merge.substr(space + 1));
+      for (const std::string& piece : {left, right, left + right}) {
+        if (added.contains(piece)) merged.insert(piece);
+      }
+    }
+    return merged;
+  }
+
+  void build_byte_level(Json& model) {
+    const Words& how = words();
+    adds_bos_ = how.adds_bos;
+    // One that no merge makes is found by its spelling alone: words may come whole, without merges.
+    const std::set<std::string> merged = merged_added_tokens();
+    add_vocabulary([&](std::size_t i) {
+      return kind(i) == TokenKind::user_defined ? merged.contains(std::string(tokens_[i]))
+                                                : is_text(i);
+    });
+    add_listed_merges();
+    if (how.ignores_merges) model["ignore_merges"] = true;
+    Json steps = Json::array();
+    if (!how.before.empty()) steps.push_back(split_step(how.before));
+    steps.push_back(split_step(how.pattern));
+    steps.push_back({{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}});
+    file_.rest["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", std::move(steps)}};
+    file_.rest["decoder"] = {{"type", "ByteLevel"}};
+  }
+
+  void set_byte_fallback(Json& model) {
+    model["byte_fallback"] = true;
+    model["fuse_unk"] = true;
+    if (const auto unknown = token_of("tokenizer.ggml.unknown_token_id")) {
+      const std::string_view piece = tokens_[static_cast<std::size_t>(index(*unknown))];
+      if (!file_.vocabulary.find(piece)) file_.vocabulary.add(piece, *unknown);
+      model["unk_token"] = piece;
+    }
+  }
+
+  void build_sentence_piece(Json& model) {
+    adds_bos_ = true;
+    const std::vector<double> scores = keys_.reals("tokenizer.ggml.scores");
+    check_length("tokenizer.ggml.scores", scores.size());
+    if (std::all_of(scores.begin(), scores.end(), [](double score) { return score == 0; })) {
+      fail("tokenizer.ggml.scores", "all scores are 0, so there is no order of merges");
+    }
+    if (std::any_of(scores.begin(), scores.end(), [](double score) { return std::isnan(score); })) {
+      fail("tokenizer.ggml.scores", "a score is not a number");
+    }
+    add_vocabulary([&](std::size_t i) { return is_text(i); });
+    add_scored_merges(scores);
+    set_byte_fallback(model);
+    const bool has_prefix = keys_.flag("tokenizer.ggml.add_space_prefix").value_or(true);
+    Json normalizers = Json::array();
+    if (has_prefix) normalizers.push_back({{"type", "Prepend"}, {"prepend", meta_space}});
+    normalizers.push_back(replace_step(" ", meta_space));
+    file_.rest["normalizer"] = {{"type", "Sequence"}, {"normalizers", std::move(normalizers)}};
+    Json decoders = {replace_step(meta_space, " "), {{"type", "ByteFallback"}}, {{"type", "Fuse"}}};
+    if (has_prefix) {
+      decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+    }
+    file_.rest["decoder"] = {{"type", "Sequence"}, {"decoders", std::move(decoders)}};
+  }
+
+  static bool begins_character(char byte) {
+    return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U;
+  }
+
+  /// Every way to cut a token into two that are tokens: by score, then the longer left piece, then
+  /// the longer right one, in characters, comes first.
+  void add_scored_merges(const std::vector<double>& scores) {
+    struct Cut {
+      double score;
+      std::uint32_t left, right;  ///< characters
+      std::string_view token;
+      std::size_t left_bytes;
+    };
+    const auto merges = [&](std::size_t i) {
+      return kind(i) == TokenKind::normal || kind(i) == TokenKind::user_defined;
+    };
+    const auto is_piece = [&](std::string_view text) {
+      const auto token = file_.vocabulary.find(text);
+      return token && merges(static_cast<std::size_t>(index(*token)));
+    };
+    std::vector<Cut> cuts;
+    std::size_t bytes = 0, work = 0;
+    for (std::size_t i = 0; i < tokens_.size(); ++i) {
+      if (!merges(i)) continue;
+      const std::string_view token = tokens_[i];
+      work += token.size() * token.size();  // a header's bytes are less than 2^29
+      if (work > scored_work_max || bytes > UINT32_MAX) {
+        fail("tokenizer.ggml.tokens",
+             fmt::format("the tokens up to {} are too long to be cut in all ways", i));
+      }
+      const auto characters =
+          static_cast<std::uint32_t>(std::count_if(token.begin(), token.end(), begins_character));
+      std::uint32_t left = 0;
+      for (std::size_t at = 1; at < token.size(); ++at) {
+        if (!begins_character(token[at])) continue;
+        ++left;
+        if (is_piece(token.substr(0, at)) && is_piece(token.substr(at))) {
+          cuts.push_back({scores[i], left, characters - left, token, at});
+          bytes += token.size();
+        }
+      }
+    }
+    std::stable_sort(cuts.begin(), cuts.end(), [](const Cut& a, const Cut& b) {
+      return std::tuple(b.score, b.left, b.right) < std::tuple(a.score, a.left, a.right);
+    });
+    if (bytes > UINT32_MAX) fail("tokenizer.ggml.tokens", "its merges have 4 GiB or more");
+    for (const Cut& cut : cuts) {
+      add_merge(cut.token.substr(0, cut.left_bytes), cut.token.substr(cut.left_bytes));
+    }
+  }
+
+  void build_characters(Json& model) {
+    always_adds_bos_ = true;
+    add_vocabulary([&](std::size_t i) { return is_text(i); });
+    add_listed_merges();
+    set_byte_fallback(model);
+    file_.rest["normalizer"] = replace_step(" ", meta_space);
+    file_.rest["pre_tokenizer"] = split_step(R"([^\n]+|[\n]+)");
+    file_.rest["decoder"] = {
+        {"type", "Sequence"},
+        {"decoders",
+         {replace_step(meta_space, " "), {{"type", "ByteFallback"}}, {{"type", "Fuse"}}}}};
+  }
+
+  /// Those of type user-defined whose texts have SentencePiece's spaces are made by merges: they
+  /// are white space, and matched after spaces became these.
+  void add_added_tokens() {
+    Json added = Json::array();
+    for (std::size_t i = 0; i < tokens_.size(); ++i) {
+      const bool is_special = kind(i) == TokenKind::control;
+      if (!is_special && kind(i) != TokenKind::user_defined) continue;
+      if (!is_special && tokens_[i].find(meta_space) != std::string_view::npos) continue;
+      if (tokens_[i].empty()) continue;
+      added.push_back({{"id", i},
+                       {"content", tokens_[i]},
+                       {"single_word", false},
+                       {"lstrip", false},
+                       {"rstrip", false},
+                       {"normalized", false},
+                       {"special", is_special}});
+    }
+    file_.rest["added_tokens"] = std::move(added);
+  }
+
+  std::optional<TokenId> token_of(std::string_view key) const {
+    const std::optional<std::int64_t> id = keys_.integer(key);
+    if (!id || *id == -1) return std::nullopt;
+    if (*id < 0 || *id >= static_cast<std::int64_t>(tokens_.size())) {
+      fail(key, fmt::format("{} is no token: there are {}", *id, tokens_.size()));
+    }
+    return TokenId{static_cast<std::int32_t>(*id)};
+  }
+
+  void add_bos_and_eos() {
+    const bool adds_bos =
+        always_adds_bos_ || keys_.flag("tokenizer.ggml.add_bos_token").value_or(adds_bos_);
+    const bool adds_eos = keys_.flag("tokenizer.ggml.add_eos_token").value_or(false);
+    Json sequence = Json::array(), tokens = Json::object();
+    const auto add = [&](std::string_view key) {
+      const std::optional<TokenId> token = token_of(key);
+      if (!token) return;
+      const std::string text(tokens_[static_cast<std::size_t>(index(*token))]);
+      sequence.push_back({{"SpecialToken", {{"id", text}, {"type_id", 0}}}});
+      tokens[text] = {{"id", text}, {"ids", {index(*token)}}, {"tokens", {text}}};
+    };
+    if (adds_bos) add("tokenizer.ggml.bos_token_id");
+    sequence.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
+    if (adds_eos) add("tokenizer.ggml.eos_token_id");
+    if (tokens.empty()) return;
+    file_.rest["post_processor"] = {{"type", "TemplateProcessing"},
+                                    {"single", std::move(sequence)},
+                                    {"pair", Json::array()},
+                                    {"special_tokens", std::move(tokens)}};
+  }
+
+  const GgufMetadata& keys_;
+  std::vector<std::string_view> tokens_;
+  std::vector<std::int64_t> kinds_;
+  TokenizerFile file_;
+  bool adds_bos_ = false;  ///< where the file does not say
+  bool always_adds_bos_ = false;
+};
+
+}  // namespace
+
+TokenizerFile tokenizer_of(const GgufMetadata& keys) { return Builder(keys).build(); }
+
+std::vector<TokenId> end_tokens_of(const GgufMetadata& keys) {
+  constexpr std::array<std::string_view, 22> ends = {"<|eot_id|>",
+                                                     "<|im_end|>",
+                                                     "<|end|>",
+                                                     "<|return|>",
+                                                     "<|call|>",
+                                                     "<|flush|>",
+                                                     "<|calls|>",
+                                                     "<end_of_turn>",
+                                                     "<|endoftext|>",
+                                                     "</s>",
+                                                     "<|eom_id|>",
+                                                     "<EOT>",
+                                                     "_<EOT>",
+                                                     "[EOT]",
+                                                     "[EOS]",
+                                                     "<|end_of_text|>",
+                                                     "<end_of_utterance>",
+                                                     "<eos>",
+                                                     "<turn|>",
+                                                     "<|tool_response>",
+                                                     "<｜end▁of▁sentence｜>",
+                                                     "[e~["};
+  constexpr std::array<std::string_view, 6> end_keys = {"eos",     "eot",     "eom",
+                                                        "fim_pad", "fim_rep", "fim_sep"};
+  const std::vector<std::string_view> tokens = keys.texts("tokenizer.ggml.tokens");
+  std::map<std::string_view, std::int32_t> found;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (std::find(ends.begin(), ends.end(), tokens[i]) != ends.end()) {
+      found.emplace(tokens[i], static_cast<std::int32_t>(i));
+    }
+  }
+  // In harmony <|end|> ends a message, after which another one may follow.
+  if (found.contains("<|return|>") && found.contains("<|call|>")) found.erase("<|end|>");
+  if (found.contains("<|tool_response>")) found.erase("</s>");
+  std::vector<TokenId> all;
+  for (const auto& [text, id] : found) all.push_back(TokenId{id});
+  for (const std::string_view key : end_keys) {
+    const auto id = keys.integer(fmt::format("tokenizer.ggml.{}_token_id", key));
+    if (id && *id >= 0 && *id < static_cast<std::int64_t>(tokens.size())) {
+      all.push_back(TokenId{static_cast<std::int32_t>(*id)});
+    }
+  }
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
+}
+
+std::vector<NamedTemplate> gguf_chat_templates(const GgufMetadata& keys) {
+  constexpr std::string_view key = "tokenizer.chat_template";
+  std::vector<NamedTemplate> templates;
+  if (const auto text = keys.text(key)) templates.push_back({"default", std::string(*text)});
+  for (const std::string_view name : keys.keys()) {
+    if (name.size() <= key.size() + 1 || !name.starts_with(key) || name[key.size()] != '.')
+      continue;
+    templates.push_back(
+        {std::string(name.substr(key.size() + 1)), std::string(keys.text(name).value())});
+  }
+  return templates;
+}
+
+}  // namespace hyb

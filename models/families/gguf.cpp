@@ -1,0 +1,166 @@
+#include "models/families/gguf.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+#include "core/io/file.h"
+
+namespace hyb::models {
+namespace {
+
+/// rope_scaling as config.json has it; null: none.
+Json rope_scaling_of(const GgufKeys& k) {
+  const std::string_view type =
+      k.text("rope.scaling.type", k.has("rope.scale_linear") ? "linear" : "none");
+  if (type == "none") return nullptr;
+  const double factor = k.real("rope.scaling.factor", k.real("rope.scale_linear", 1.0));
+  if (type == "linear") {
+    return factor == 1.0 ? Json() : Json{{"rope_type", "linear"}, {"factor", factor}};
+  }
+  if (type != "yarn") {
+    k.fail("rope.scaling.type", fmt::format("{} is not supported", quote_name(type)));
+  }
+  Json yarn = {
+      {"rope_type", "yarn"},
+      {"factor", factor},
+      {"original_max_position_embeddings", k.integer("rope.scaling.original_context_length")}};
+  const std::pair<const char*, const char*> numbers[] = {
+      {"rope.scaling.yarn_beta_fast", "beta_fast"},
+      {"rope.scaling.yarn_beta_slow", "beta_slow"},
+      {"rope.scaling.attn_factor", "attention_factor"},
+      {"rope.scaling.yarn_log_multiplier", "mscale_all_dim"}};
+  for (const auto& [key, name] : numbers) {
+    if (k.has(key)) yarn[name] = k.real(key);
+  }
+  return yarn;
+}
+
+}  // namespace
+
+void refuse_gguf(const GgufFiles& files, const std::string& text) {
+  throw Error(ErrorKind::model, fmt::format("{}: {}", files.paths().front().string(), text));
+}
+
+GgufConfig::GgufConfig(std::string_view model_type)
+    : json_(std::make_unique<Json>(Json{{"model_type", model_type}})) {}
+GgufConfig::GgufConfig(GgufConfig&& other) noexcept = default;
+GgufConfig::~GgufConfig() = default;
+
+void GgufConfig::set(std::string_view key, bool value) { set(key, Json(value)); }
+void GgufConfig::set(std::string_view key, std::int64_t value) { set(key, Json(value)); }
+void GgufConfig::set(std::string_view key, double value) { set(key, Json(value)); }
+void GgufConfig::set(std::string_view key, const char* value) { set(key, Json(value)); }
+void GgufConfig::set(std::string_view key, const std::vector<std::int64_t>& values) {
+  set(key, Json(values));
+}
+void GgufConfig::set(std::string_view key, const std::vector<std::string>& values) {
+  set(key, Json(values));
+}
+void GgufConfig::set(std::string_view key, Json value) {
+  (*json_)[std::string(key)] = std::move(value);
+}
+
+std::string GgufConfig::text() const { return json_->dump(); }
+
+std::int64_t GgufKeys::uniform(std::string_view key) const {
+  const std::vector<std::int64_t> values = per_layer(key);
+  if (values.empty()) missing(key);
+  if (std::adjacent_find(values.begin(), values.end(), std::not_equal_to<>()) != values.end()) {
+    fail(key, "layers differ in it, which is not supported for this architecture");
+  }
+  return values.front();
+}
+
+void GgufKeys::fail(std::string_view key, const std::string& text) const {
+  throw Error(ErrorKind::model, fmt::format("{}: {}", files_.metadata().place(name(key)), text));
+}
+
+std::int64_t gguf_vocabulary(const GgufKeys& k) {
+  const GgufTensor* const embedding = k.tensor("token_embd.weight");
+  if (embedding == nullptr || embedding->shape.size() != 2) {
+    refuse_gguf(k.files(), "it has no token_embd.weight, so it is no whole model");
+  }
+  return embedding->shape.front();
+}
+
+std::int64_t gguf_layers(const GgufKeys& k) {
+  return k.integer("block_count") - k.integer("nextn_predict_layers", 0);
+}
+
+std::int64_t gguf_head_dim(const GgufKeys& k) {
+  const std::int64_t heads = k.uniform("attention.head_count");
+  if (heads <= 0) k.fail("attention.head_count", fmt::format("must be above 0, is {}", heads));
+  const std::int64_t dim = k.integer("attention.key_length", k.integer("embedding_length") / heads);
+  if (k.integer("attention.value_length", dim) != dim) {
+    k.fail("attention.value_length", "keys and values of other lengths are not supported");
+  }
+  return dim;
+}
+
+GgufConfig gguf_common_config(const GgufKeys& k, std::string_view model_type) {
+  const std::int64_t head_dim = gguf_head_dim(k), heads = k.uniform("attention.head_count");
+  const std::vector<std::int64_t> kv_heads = k.per_layer("attention.head_count_kv");
+  GgufConfig config(model_type);
+  config.set("torch_dtype", "bfloat16");
+  config.set("vocab_size", gguf_vocabulary(k));
+  config.set("hidden_size", k.integer("embedding_length"));
+  config.set("num_hidden_layers", gguf_layers(k));
+  config.set("max_position_embeddings", k.integer("context_length"));
+  config.set("rms_norm_eps", k.real("attention.layer_norm_rms_epsilon"));
+  config.set("tie_word_embeddings", !k.has_tensor("output.weight"));
+  config.set("num_attention_heads", heads);
+  config.set("num_key_value_heads",
+             kv_heads.empty() ? heads : *std::max_element(kv_heads.begin(), kv_heads.end()));
+  config.set("head_dim", head_dim);
+  config.set("intermediate_size", k.uniform("feed_forward_length"));
+  config.set("rope_theta", k.real("rope.freq_base", 10000.0));
+  if (Json scaling = rope_scaling_of(k); !scaling.is_null()) {
+    config.set("rope_scaling", std::move(scaling));
+  }
+  const std::int64_t rotary = k.integer("rope.dimension_count", head_dim);
+  if (rotary != head_dim) {
+    config.set("partial_rotary_factor",
+               static_cast<double>(rotary) / static_cast<double>(head_dim));
+  }
+  return config;
+}
+
+void refuse_gguf_experts(const GgufKeys& k) {
+  if (k.integer("expert_count", 0) == 0) return;
+  k.fail("expert_count", "experts of this architecture are not supported");
+}
+
+Plan with_neighbours(Plan plan) {
+  change_parts(plan, [](auto& part) {
+    if constexpr (requires { part.rope; }) {
+      if (part.rope) part.rope->neighbours = true;
+    }
+  });
+  return plan;
+}
+
+Plan with_whole_norms(Plan plan) {
+  const auto whole = [](Norm& norm) {
+    if (norm == Norm::rms_1p) norm = Norm::rms;
+  };
+  whole(plan.final_norm);
+  for (Layer& layer : plan.layers) {
+    for (Block& block : layer.blocks) {
+      whole(block.norm);
+      if (block.post_norm) whole(*block.post_norm);
+    }
+  }
+  change_parts(plan, [&](auto& part) {
+    if constexpr (requires { part.qk_norm; }) {
+      if (part.qk_norm) whole(*part.qk_norm);
+    }
+  });
+  return plan;
+}
+
+}  // namespace hyb::models

@@ -1,0 +1,142 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/json.h"
+#include "core/io/gguf.h"
+#include "models/families.h"
+#include "models/families/common.h"
+
+namespace hyb::models {
+
+/// What the families' files share where they say how a model of theirs is written in a GGUF file.
+
+/// Error(model) that begins with the file's name.
+[[noreturn]] void refuse_gguf(const GgufFiles& files, const std::string& text);
+
+/// The keys of one architecture, ARCH.KEY, as they are needed for config.json.
+class GgufKeys {
+ public:
+  GgufKeys(const GgufFiles& files, std::string_view architecture)
+      : files_(files), prefix_(std::string(architecture) + ".") {}
+
+  std::string name(std::string_view key) const { return prefix_ + std::string(key); }
+  bool has(std::string_view key) const { return files_.metadata().has(name(key)); }
+
+  std::int64_t integer(std::string_view key) const {
+    const auto value = files_.metadata().integer(name(key));
+    if (!value) missing(key);
+    return *value;
+  }
+  std::int64_t integer(std::string_view key, std::int64_t fallback) const {
+    return files_.metadata().integer(name(key)).value_or(fallback);
+  }
+  double real(std::string_view key) const {
+    const auto value = files_.metadata().real(name(key));
+    if (!value) missing(key);
+    return *value;
+  }
+  double real(std::string_view key, double fallback) const {
+    return files_.metadata().real(name(key)).value_or(fallback);
+  }
+
+  /// One number for all layers, or one for each; absent: none.
+  std::vector<std::int64_t> per_layer(std::string_view key) const {
+    return files_.metadata().integers(name(key));
+  }
+
+  /// A number that all layers have; a list must have the same everywhere.
+  std::int64_t uniform(std::string_view key) const;
+
+  std::string_view text(std::string_view key, std::string_view fallback) const {
+    return files_.metadata().text(name(key)).value_or(fallback);
+  }
+
+  const GgufTensor* tensor(std::string_view tensor) const { return files_.find(tensor); }
+  bool has_tensor(std::string_view name) const { return tensor(name) != nullptr; }
+  const GgufFiles& files() const { return files_; }
+
+  [[noreturn]] void fail(std::string_view key, const std::string& text) const;
+  [[noreturn]] void missing(std::string_view key) const { fail(key, "it is missing"); }
+
+ private:
+  const GgufFiles& files_;
+  std::string prefix_;
+};
+
+/// The config.json that is made of them.
+class GgufConfig {
+ public:
+  explicit GgufConfig(std::string_view model_type);
+  GgufConfig(GgufConfig&& other) noexcept;
+  ~GgufConfig();
+
+  void set(std::string_view key, bool value);
+  void set(std::string_view key, std::int64_t value);
+  void set(std::string_view key, double value);
+  void set(std::string_view key, const char* value);
+  void set(std::string_view key, const std::vector<std::int64_t>& values);
+  void set(std::string_view key, const std::vector<std::string>& values);
+  void set(std::string_view key, Json value);
+
+  std::string text() const;
+
+ private:
+  std::unique_ptr<Json> json_;
+};
+
+/// Rows of the embedding, which is right where keys differ.
+std::int64_t gguf_vocabulary(const GgufKeys& keys);
+
+/// Without the layers of drafts.
+std::int64_t gguf_layers(const GgufKeys& keys);
+
+std::int64_t gguf_head_dim(const GgufKeys& keys);
+
+/// What all architectures have.
+GgufConfig gguf_common_config(const GgufKeys& keys, std::string_view model_type);
+
+/// Of architectures whose files may have experts that hyb has no family for.
+void refuse_gguf_experts(const GgufKeys& keys);
+
+/// visit(part) of every part, which may change it.
+template <typename Visit>
+void change_parts(Plan& plan, const Visit& visit) {
+  for (Layer& layer : plan.layers) {
+    for (Block& block : layer.blocks) {
+      for (Part& part : block.parts) std::visit(visit, part);
+    }
+  }
+}
+
+/// Rows of q and k are stored as pairs of neighbours.
+Plan with_neighbours(Plan plan);
+
+/// Norms are stored with 1 added.
+Plan with_whole_norms(Plan plan);
+
+/// Names that most architectures share, to be joined() with an architecture's own.
+inline constexpr TensorName gguf_names[] = {
+    {"embed", "token_embd.weight"},
+    {"head", "output.weight"},
+    {"final_norm", "output_norm.weight"},
+    {"block0.norm", "blk.{}.attn_norm.weight"},
+    {"block1.norm", "blk.{}.ffn_norm.weight"},
+    {"attention.q", "blk.{}.attn_q.weight"},
+    {"attention.k", "blk.{}.attn_k.weight"},
+    {"attention.v", "blk.{}.attn_v.weight"},
+    {"attention.o", "blk.{}.attn_output.weight"},
+    {"attention.q_norm", "blk.{}.attn_q_norm.weight"},
+    {"attention.k_norm", "blk.{}.attn_k_norm.weight"},
+    {"mlp.gate", "blk.{}.ffn_gate.weight"},
+    {"mlp.up", "blk.{}.ffn_up.weight"},
+    {"mlp.down", "blk.{}.ffn_down.weight"},
+};
+/// Vision and sound beside the text, as ollama's files have them.
+inline constexpr std::string_view gguf_other_media[] = {"v.", "a.", "mm.", "s."};
+
+}  // namespace hyb::models
