@@ -13,7 +13,6 @@
 #include "kernels/floats.h"
 #include "kernels/linear/bits12.h"
 #include "kernels/linear/bits12_rows.h"
-#include "kernels/linear/gguf_blocks.h"
 #include "kernels/linear/pack.h"
 #include "kernels/linear/quantize.h"
 #include "kernels/transfer.h"
@@ -38,10 +37,8 @@ kernels::WeightSource FileWeights::matrix(const WeightKey& key, std::int64_t exp
                                           bool transposed) {
   const TensorView view = index_.view(key);
   if (view.block != nullptr) {
-    std::vector<float>& values = decoded_[key];
-    values.resize(static_cast<std::size_t>(experts * rows * columns));
-    kernels::read_gguf_values(view.block->type, view.bytes.data(), values);
-    return {DType::f32, experts, rows, columns, std::as_bytes(std::span(values))};
+    require(!transposed, "weights: blocks are of rows");
+    return {*view.block, experts, rows, columns, view.bytes};
   }
   const StoredScales* const scales = index_.scales(key);
   const std::size_t expert_bytes = view.bytes.size() / static_cast<std::size_t>(experts);
@@ -66,10 +63,7 @@ kernels::WeightSource FileWeights::matrix(const WeightKey& key, std::int64_t exp
   return source;
 }
 
-void FileWeights::release(const WeightKey& key) {
-  decoded_.erase(key);
-  index_.drop(key);
-}
+void FileWeights::release(const WeightKey& key) { index_.drop(key); }
 
 std::vector<float> FileWeights::vector(const WeightKey& key, std::int64_t count) {
   const TensorView view = index_.view(key);
@@ -279,7 +273,7 @@ class WeightLoader : public WeightVisitor {
   const MakeRoom& make_room_;
   std::vector<kernels::Buffer> vectors_;
   std::size_t packed_bytes_ = 0;
-  std::array<std::int64_t, 6> matrices_ = {};  ///< as Weights has them
+  std::array<std::int64_t, 7> matrices_ = {};  ///< as Weights has them
   std::int64_t packed_ = 0, rounded_ = 0;      ///< matrices
   std::int64_t patches_ = 0;
   double numbers_ = 0;  ///< of matrices in 12 bits

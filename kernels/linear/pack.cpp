@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <span>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "kernels/linear/codes.h"
+#include "kernels/linear/gguf_blocks.h"
 #include "kernels/linear/quantize.h"
 #include "kernels/weight_source.h"
 
@@ -70,8 +73,10 @@ void convert(const Panel& panel, std::int64_t first_word, Tile& tile) {
     const WeightRow& row = panel.rows[static_cast<std::size_t>(r)];
     std::byte* const words =
         reinterpret_cast<std::byte*>(&tile[static_cast<std::size_t>(r * tile_words)]);
+    std::array<float, tile_words * 2> numbers;
+    read_numbers(row, first, std::span(numbers).first(static_cast<std::size_t>(columns)));
     for (std::int64_t i = 0; i < columns; ++i) {
-      write_value(words, panel.to, i, published_value(row, first + i));
+      write_value(words, panel.to, i, numbers[static_cast<std::size_t>(i)]);
     }
   }
 }
@@ -158,18 +163,24 @@ namespace {
 constexpr std::int64_t fp8_group = CodedRowsShape::chunk_columns;
 constexpr std::int64_t fp8_group_of_rows = 1024;
 
-/// Where a code lies within eight columns.
+/// Where a code lies within eight columns: one of 8 bits, or the lower 4 of another.
 struct CodePlace {
   std::int64_t byte;
   int shift;
 };
 
-CodePlace place_of(WeightCode code, std::int64_t n, std::int64_t k) {
+CodePlace place_of(std::int64_t bits, std::int64_t n, std::int64_t k) {
   const std::int64_t pair = k / 2;
-  if (has_nibbles(code)) {
-    return {n * 4 + k % 2 * 2 + pair / 2, static_cast<int>(pair % 2) * 4};
-  }
+  if (bits < 8) return {n * 4 + k % 2 * 2 + pair / 2, static_cast<int>(pair % 2) * 4};
   return {n / 16 * 128 + k / 4 * 64 + n % 16 / 4 * 16 + pair % 2 * 8 + n % 4 * 2 + k % 2, 0};
+}
+
+/// Where the bits above the lower 4 lie.
+CodePlace upper_place(std::int64_t bits, std::int64_t n, std::int64_t k) {
+  constexpr std::int64_t lower_bytes = 4 * panel_rows;
+  const std::int64_t at = (bits - 4) * (n / 16 * 4 + k / 2);
+  return {lower_bytes + at / 16 * panel_rows + n % 16 * 4 + k % 2 * 2 + at % 16 / 8,
+          static_cast<int>(at % 8)};
 }
 
 /// The rows of a panel; those past the last one are empty.
@@ -181,24 +192,29 @@ struct CodedPanel {
   std::int64_t count;  ///< of rows that are there
   std::byte* out;
 
-  std::byte* group(std::int64_t g) const { return out + g * shape.group_bytes(); }
+  std::byte* group(std::int64_t g) const {
+    return out + shape.groups_offset() + g * shape.group_bytes();
+  }
 };
 
-/// Writes the codes of eight columns, [8][64]; vectors of the compiler's for codes of 4 bits.
-void put_eight(WeightCode code, const std::uint8_t* codes, std::byte* eight) {
-  if (has_nibbles(code)) {
+/// Writes the codes of eight columns, [8][64], where zeros are; vectors of the compiler's for codes
+/// of 4 bits.
+void put_eight(std::int64_t bits, const std::uint8_t* codes, std::byte* eight) {
+  if (bits < 8) {
     std::array<std::uint32_t, panel_rows> words = {};
     for (std::size_t k = 0; k < 8; ++k) {
       for (std::size_t n = 0; n < words.size(); ++n) {
-        words[n] |= std::uint32_t{codes[k * words.size() + n]} << (k % 2 * 16 + k / 2 * 4);
+        words[n] |= std::uint32_t{codes[k * words.size() + n] & 15U} << (k % 2 * 16 + k / 2 * 4);
       }
     }
     std::memcpy(eight, words.data(), sizeof(words));
-    return;
+    if (bits == 4) return;
   }
   for (std::int64_t n = 0; n < panel_rows; ++n) {
     for (std::int64_t k = 0; k < 8; ++k) {
-      eight[place_of(code, n, k).byte] = static_cast<std::byte>(codes[k * panel_rows + n]);
+      const CodePlace place = bits < 8 ? upper_place(bits, n, k) : place_of(bits, n, k);
+      const unsigned code = codes[k * panel_rows + n];
+      eight[place.byte] |= static_cast<std::byte>((bits < 8 ? code >> 4 : code) << place.shift);
     }
   }
 }
@@ -208,7 +224,7 @@ void put_codes(const CodedPanel& panel, std::int64_t g, const std::uint8_t* code
   const CodedShape& shape = panel.shape;
   std::byte* const eights = panel.group(g) + shape.scales_bytes();
   for (std::int64_t k = 0; k < columns_of(shape, g); k += 8) {
-    put_eight(shape.code, codes + k * panel_rows, eights + k / 8 * shape.eight_bytes());
+    put_eight(shape.bits, codes + k * panel_rows, eights + k / 8 * shape.eight_bytes());
   }
 }
 
@@ -225,7 +241,7 @@ void pack_fp8(const CodedPanel& panel, std::int64_t g) {
     std::memcpy(scales + n * 4, &scale, sizeof(scale));
     std::byte* const eights = scales + shape.scales_bytes();
     for (std::int64_t k = 0; k < columns; ++k) {
-      eights[k / 8 * shape.eight_bytes() + place_of(shape.code, n, k % 8).byte] =
+      eights[k / 8 * shape.eight_bytes() + place_of(shape.bits, n, k % 8).byte] =
           row.bytes[first + k];
     }
   }
@@ -244,8 +260,10 @@ void gather(const CodedPanel& panel, std::int64_t first, std::int64_t columns, f
       }
       continue;
     }
+    std::array<float, quantize_group> numbers;
+    read_numbers(row, first, std::span(numbers).first(static_cast<std::size_t>(columns)));
     for (std::int64_t k = 0; k < columns; ++k) {
-      values[k * panel_rows + n] = published_value(row, first + k);
+      values[k * panel_rows + n] = numbers[static_cast<std::size_t>(k)];
     }
   }
 }
@@ -258,6 +276,15 @@ void pack_mxfp4(const CodedPanel& panel, std::int64_t g) {
   std::byte* const scales = panel.group(g);
   for (std::int64_t n = 0; n < panel.count; ++n) {
     const WeightRow& row = panel.rows[static_cast<std::size_t>(n)];
+    if (row.block != nullptr) {  // the exponent, then its own order of nibbles
+      const std::byte* const block = row.bytes + g * row.block->bytes;
+      scales[n] = block[0];
+      for (std::int64_t k = 0; k < columns; ++k) {
+        codes[static_cast<std::size_t>(k * panel_rows + n)] =
+            static_cast<std::uint8_t>(block[1 + k % 16] >> (k / 16 * 4) & std::byte{15});
+      }
+      continue;
+    }
     scales[n] = row.scales[g];
     for (std::int64_t k = 0; k < columns; ++k) {
       codes[static_cast<std::size_t>(k * panel_rows + n)] = mxfp4_code(row.bytes, first + k);
@@ -300,14 +327,113 @@ void pack_quantized(const CodedPanel& panel, std::int64_t g) {
   put_codes(panel, g, groups.codes.data());
 }
 
+/// Levels of a type by their codes, as gguf_levels() has them, and the other way round.
+struct BlockLevels {
+  LevelTable levels;
+  std::array<std::uint8_t, 256> codes;  ///< by a level's lower 8 bits
+
+  explicit BlockLevels(GgufType type) : levels(), codes() {
+    for (std::size_t i = 0; i < codes.size(); ++i) {  // sign and size, of Q8_0
+      codes[i] = static_cast<std::uint8_t>(i <= 128 ? i : 0x80U | (256 - i));
+    }
+    const int bits = gguf_code_bits(type);
+    if (bits < 4 || bits > 6) return;
+    for (std::size_t i = levels.size(); i-- > 0;) {  // down, so that the lowest code is taken
+      const int level = gguf_level(type, static_cast<unsigned>(i));
+      levels[i] = to_bf16(static_cast<float>(level)).bits;
+      codes[static_cast<std::uint8_t>(level)] = static_cast<std::uint8_t>(i);
+    }
+  }
+};
+
+const BlockLevels& levels_of(GgufType type) {
+  static const std::vector<BlockLevels> all = [] {
+    std::vector<BlockLevels> made;
+    for (std::uint32_t i = 0; i <= static_cast<std::uint32_t>(GgufType::q2_0); ++i) {
+      made.emplace_back(static_cast<GgufType>(i));
+    }
+    return made;
+  }();
+  return all[static_cast<std::size_t>(type)];
+}
+
+void write_half(std::byte* scales, std::int64_t i, float value) {
+  write_value(scales, DType::f16, i, value);
+}
+
+/// Block b of row n: its scales and minima, and the codes to [columns][64].
+void pack_block(const CodedPanel& panel, std::int64_t n, std::int64_t b, std::uint8_t* codes) {
+  const CodedShape& shape = panel.shape;
+  const WeightRow& row = panel.rows[static_cast<std::size_t>(n)];
+  const std::int64_t elements = row.block->elements;
+  GgufGroups groups;
+  read_gguf_block(shape.type, row.bytes + b * row.block->bytes, groups);
+  const bool has_factors = shape.scales == ScaleType::factors;
+  if (has_factors) {
+    write_half(panel.out + b * shape.units_bytes(), n, groups.scale);
+    if (shape.has_mins) write_half(panel.out + b * shape.units_bytes(), panel_rows + n, groups.min);
+  }
+  for (std::int64_t i = 0; i < elements / shape.group; ++i) {
+    std::byte* const scales = panel.group(b * (elements / shape.group) + i);
+    const auto at = static_cast<std::size_t>(i);
+    if (has_factors) {
+      scales[n] = static_cast<std::byte>(groups.factors[at]);
+      if (shape.has_mins) scales[panel_rows + n] = static_cast<std::byte>(groups.min_factors[at]);
+    } else {
+      write_half(scales, n, groups.scales[at]);
+      if (shape.has_mins) write_half(scales, panel_rows + n, groups.mins[at]);
+    }
+  }
+  const std::array<std::uint8_t, 256>& code_of = levels_of(shape.type).codes;
+  for (std::int64_t k = 0; k < elements; ++k) {
+    codes[k * panel_rows + n] =
+        code_of[static_cast<std::uint8_t>(groups.levels[static_cast<std::size_t>(k)])];
+  }
+}
+
+void pack_blocks(const CodedPanel& panel) {
+  const CodedShape& shape = panel.shape;
+  const std::int64_t elements = panel.rows[0].block->elements;
+  std::array<std::uint8_t, GgufGroups::elements_max* panel_rows> codes = {};
+  for (std::int64_t b = 0; b < shape.columns / elements; ++b) {
+    for (std::int64_t n = 0; n < panel.count; ++n) pack_block(panel, n, b, codes.data());
+    for (std::int64_t k = 0; k < elements; k += shape.group) {
+      put_codes(panel, (b * elements + k) / shape.group, codes.data() + k * panel_rows);
+    }
+  }
+}
+
 }  // namespace
+
+const LevelTable& gguf_levels(GgufType type) { return levels_of(type).levels; }
 
 CodedShape coded_shape(WeightCode code, std::int64_t rows, std::int64_t columns,
                        std::int64_t group) {
-  return {code, (rows + panel_rows - 1) / panel_rows, columns, group};
+  return {.code = code,
+          .panels = (rows + panel_rows - 1) / panel_rows,
+          .columns = columns,
+          .group = group,
+          .bits = has_nibbles(code) ? 4 : 8,
+          .scales = code == WeightCode::fp8     ? ScaleType::f32
+                    : code == WeightCode::mxfp4 ? ScaleType::e8m0
+                                                : ScaleType::bf16};
+}
+
+CodedShape coded_shape(GgufType type, std::int64_t rows, std::int64_t columns) {
+  return {.code = WeightCode::blocks,
+          .panels = (rows + panel_rows - 1) / panel_rows,
+          .columns = columns,
+          .group = gguf_group(type),
+          .type = type,
+          .bits = gguf_code_bits(type),
+          .scales = has_gguf_factors(type) ? ScaleType::factors : ScaleType::f16,
+          .has_mins = has_gguf_mins(type)};
 }
 
 CodedShape coded_shape(const Weight& weight) {
+  if (weight.code() == WeightCode::blocks) {
+    return coded_shape(weight.type(), weight.rows(), weight.columns());
+  }
   return coded_shape(weight.code(), weight.rows(), weight.columns(), weight.group());
 }
 
@@ -339,6 +465,10 @@ void pack_coded_panels(Queue& queue, const WeightSource& source, const CodedShap
             source.row(i / shape.panels * source.rows + row + n);
       }
       std::memset(panel.out, 0, static_cast<std::size_t>(shape.panel_bytes()));
+      if (shape.code == WeightCode::blocks) {
+        pack_blocks(panel);
+        continue;
+      }
       for (std::int64_t g = 0; g < shape.groups(); ++g) {
         if (source.is_random()) {
           pack_random(panel, g);
@@ -356,14 +486,44 @@ void pack_coded_panels(Queue& queue, const WeightSource& source, const CodedShap
 
 std::uint8_t code_at(const CodedShape& shape, const std::byte* panel, std::int64_t n,
                      std::int64_t k) {
-  const std::byte* const eight = panel + k / shape.group * shape.group_bytes() +
-                                 shape.scales_bytes() + k % shape.group / 8 * shape.eight_bytes();
-  const CodePlace place = place_of(shape.code, n, k % 8);
-  const unsigned bits = static_cast<unsigned>(eight[place.byte]) >> place.shift;
-  return static_cast<std::uint8_t>(has_nibbles(shape.code) ? bits & 15U : bits);
+  const std::byte* const eight = panel + shape.groups_offset() +
+                                 k / shape.group * shape.group_bytes() + shape.scales_bytes() +
+                                 k % shape.group / 8 * shape.eight_bytes();
+  const auto bits_at = [&](const CodePlace& place) {
+    return static_cast<unsigned>(eight[place.byte]) >> place.shift;
+  };
+  const unsigned lower = bits_at(place_of(shape.bits, n, k % 8));
+  if (shape.bits == 8) return static_cast<std::uint8_t>(lower);
+  if (shape.bits == 4) return static_cast<std::uint8_t>(lower & 15U);
+  const unsigned upper = bits_at(upper_place(shape.bits, n, k % 8)) % (1U << (shape.bits - 4));
+  return static_cast<std::uint8_t>((lower & 15U) | upper << 4);
 }
 
+namespace {
+
+/// Row n of a panel of blocks.
+void read_block_row(const CodedShape& shape, const std::byte* panel, std::int64_t n, float* out) {
+  for (std::int64_t k = 0; k < shape.columns; ++k) {
+    const std::byte* const scales =
+        panel + shape.groups_offset() + k / shape.group * shape.group_bytes();
+    const std::byte* const units = panel + k / scale_unit_columns * shape.units_bytes();
+    const auto scale_at = [&](std::int64_t i) {
+      if (shape.scales == ScaleType::f16) return published_value(scales, DType::f16, i);
+      return published_value(units, DType::f16, i) *
+             static_cast<float>(std::to_integer<std::int8_t>(scales[i]));
+    };
+    const std::uint8_t code = code_at(shape, panel, n, k);
+    const float level = shape.bits == 8 ? code == 0x80 ? -128.0F : level_of(WeightCode::q8, code)
+                                        : to_float(bf16{gguf_levels(shape.type)[code]});
+    out[k] = scale_at(n) * level;
+    if (shape.has_mins) out[k] -= scale_at(panel_rows + n);
+  }
+}
+
+}  // namespace
+
 void read_coded_row(const CodedShape& shape, const std::byte* panel, std::int64_t n, float* out) {
+  if (shape.code == WeightCode::blocks) return read_block_row(shape, panel, n, out);
   const DType type = shape.code == WeightCode::fp8     ? DType::f32
                      : shape.code == WeightCode::mxfp4 ? DType::u8
                                                        : DType::bf16;
