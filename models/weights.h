@@ -174,8 +174,8 @@ std::size_t vector_bytes(const Plan& plan);
 
 /// Bytes of the matrices that load_weights makes, from the plan alone. Where F16 is mixed with
 /// other types it is an estimate; with lossless, too, of matrices that all take 12 bits and have no
-/// patches; with fp8_parameters or mxfp4_parameters, too, but for the padding of panels and what
-/// stacks of FP8 and other types lose.
+/// patches; with fp8_parameters, mxfp4_parameters or blocks, too, but for the padding of panels and
+/// what stacks of FP8 and other types lose.
 std::size_t packed_bytes(const Plan& plan, kernels::Device device, const LoadOptions& options);
 
 }  // namespace hyb::models

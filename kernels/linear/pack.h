@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include "core/base/dtype.h"
-#include "kernels/linear/codes.h"
 #include "kernels/linear/panel_tiles.h"
 #include "kernels/weight.h"
 #include "kernels/weight_code.h"
@@ -139,9 +138,6 @@ CodedShape coded_shape(WeightCode code, std::int64_t rows, std::int64_t columns,
 /// Of a weight in panels.
 CodedShape coded_shape(const Weight& weight);
 
-/// Of blocks of a type that has gguf_code_bits().
-CodedShape coded_shape(GgufType type, std::int64_t rows, std::int64_t columns);
-
 /// Columns that share a scale where `source` is stored by `code`. Throws Error(model) for published
 /// scales of other blocks than 128 columns, or whole rows.
 std::int64_t group_of(WeightCode code, const WeightSource& source);
@@ -149,9 +145,6 @@ std::int64_t group_of(WeightCode code, const WeightSource& source);
 /// Writes all panels of a source to `out`, which holds experts * expert_bytes().
 void pack_coded_panels(Queue& queue, const WeightSource& source, const CodedShape& shape,
                        std::byte* out);
-
-/// The levels of blocks whose codes have up to 6 bits.
-const LevelTable& gguf_levels(GgufType type);
 
 /// The code of 0.
 constexpr std::uint8_t zero_code(WeightCode code) { return code == WeightCode::q4 ? 7 : 0; }

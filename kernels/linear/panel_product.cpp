@@ -2,6 +2,7 @@
 
 #include "kernels/linear/codes.h"
 #include "kernels/linear/gguf_blocks.h"
+#include "kernels/linear/gguf_panels.h"
 #include "kernels/visit.h"
 #include "kernels/weight_source.h"
 

@@ -10,7 +10,7 @@
 #include "kernels/linear/pack.h"
 #include "tests/kernels/support.h"
 
-namespace gguf_product_test {
+namespace gguf_panels_test {
 
 using namespace hyb;
 using namespace hyb::kernels;
@@ -28,8 +28,7 @@ const GgufBlock& block_of(GgufType type) { return *gguf_block(static_cast<std::u
 
 /// Rows of a file, of blocks of random bytes with scales that are numbers of moderate size.
 struct Stored {
-  Stored(GgufType type, std::int64_t experts, std::int64_t rows, std::int64_t width,
-         unsigned seed)
+  Stored(GgufType type, std::int64_t experts, std::int64_t rows, std::int64_t width, unsigned seed)
       : block(block_of(type)),
         columns(width),
         bytes(static_cast<std::size_t>(experts * rows * row_bytes())),
@@ -113,7 +112,7 @@ double worst_error(const TestTensor& y, const TestTensor& x, const Stored& w, st
 
 }  // namespace
 
-TEST_SUITE("kernels/linear/gguf_product") {
+TEST_SUITE("kernels/linear/gguf_panels") {
   TEST_CASE("a packed weight has the numbers of its blocks, bit for bit, in their bytes") {
     Queue queue = test_queue(best_isa(), 2);
     for (const GgufType type : all_types) {
@@ -152,8 +151,9 @@ TEST_SUITE("kernels/linear/gguf_product") {
         for (const std::int64_t rows : {1, 3, 8, 17, 64, 300}) {
           const bool is_long = rows == 3 || rows == 17;
           const std::int64_t elements = block_of(type).elements;
-          const std::int64_t columns = is_long ? 2304 : elements < 256 ? 288 / elements * elements
-                                                                       : 256;
+          const std::int64_t columns = is_long          ? 2304
+                                       : elements < 256 ? 288 / elements * elements
+                                                        : 256;
           const std::int64_t outputs = rows == 300 ? 7 : 70;
           CAPTURE(kernels::testing::name_of(isa));
           CAPTURE(block_of(type).name);
@@ -255,4 +255,4 @@ TEST_SUITE("kernels/linear/gguf_product") {
   }
 }
 
-}  // namespace gguf_product_test
+}  // namespace gguf_panels_test
