@@ -53,15 +53,16 @@ bool leave_little_memory(const RunSettings& settings, const models::Plan& plan,
          share_of_weights * static_cast<double>(settings.memory.bytes);
 }
 
-/// Whether weights of these types may be in 12 bits. Throws Error(usage) where --lossless on means
-/// nothing.
-bool may_be_lossless(const TypeOptions& types, DType activation, kernels::Quantize quantize) {
+/// Whether weights of these types may be in 12 bits, by default not where the files have blocks
+/// that stay. Throws Error(usage) where --lossless on means nothing.
+bool may_be_lossless(const TypeOptions& types, DType activation, kernels::Quantize quantize,
+                     bool has_blocks) {
   const bool is_asked = types.lossless.value_or(false);
   const auto refuse = [&](const char* text) {
     if (!is_asked) return false;
     throw Error(ErrorKind::usage, std::string("--lossless on: ") + text);
   };
-  if (!types.lossless.value_or(true)) return false;
+  if (!types.lossless.value_or(!has_blocks)) return false;
   if (quantize != kernels::Quantize::none) return refuse("leave out --quantize, or this");
   if (activation != DType::bf16) {
     return refuse("is for bf16 weights, these are kept as f16 or f32; --dtype bf16 rounds them");
@@ -89,10 +90,21 @@ bool has_files(const RunSettings& settings) {
 template <typename Count>
 std::int64_t published_parameters(const RunSettings& settings, const models::Config& config,
                                   const models::Plan& plan, Count&& count) {
-  if (!config.quantization()) return 0;
+  const bool is_gguf = has_files(settings) && settings.source.tensors().are_gguf();
+  if (!config.quantization() && !is_gguf) return 0;
   const models::Family& family = models::family_of(config);
   return has_files(settings) ? count(plan, family, settings.source.tensors())
                              : count(plan, family, config);
+}
+
+/// Of a GGUF file, what stays in its blocks.
+models::PackedBlocks packed_blocks(const RunSettings& settings, const models::Config& config,
+                                   const models::Plan& plan, DType activation) {
+  if (settings.device != kernels::Device::cpu || activation != DType::bf16 ||
+      !has_files(settings)) {
+    return {};
+  }
+  return models::packed_blocks(plan, models::family_of(config), settings.source.tensors());
 }
 
 /// Of what stays F16 in memory: by the files, else by what config.json says.
@@ -177,6 +189,7 @@ std::string kv_text(const models::Geometry& geometry) {
 }
 
 std::string weights_name(const models::LoadOptions& load) {
+  if (load.blocks.parameters > 0) return "GGUF";
   if (load.quantize != kernels::Quantize::none) return std::string(models::name_of(load.quantize));
   if (load.activation != DType::bf16) return load.f16_share > 0 ? "F16" : "F32";
   if (load.fp8_parameters > 0) return "FP8";
@@ -192,7 +205,7 @@ std::string smaller_weights_text(const models::LoadOptions& load, bool fits_in_1
         "weights, once), ",
         load.f16_share < 1 ? "the weights, " : "");
   }
-  if (load.quantize == kernels::Quantize::q4) return text;
+  if (load.quantize == kernels::Quantize::q4 || load.blocks.parameters > 0) return text;
   const bool is_plain = load.quantize == kernels::Quantize::none;
   if (fits_in_12_bits) text += "--lossless on makes it fit with the same answers, ";
   return text +
@@ -247,6 +260,7 @@ ModelOutline outline_of(const RunSettings& settings, const WeightUse& use) {
           published([](const auto&... known) { return models::fp8_parameters(known...); }),
       .mxfp4_parameters =
           published([](const auto&... known) { return models::mxfp4_parameters(known...); }),
+      .blocks = packed_blocks(settings, config, plan, activation),
       .f16_share = f16_share(settings, config, plan, activation),
       .lossless = false,
       .draft_head_q4 = plan.draft && !plan.draft->is_apart() && activation == DType::bf16,
@@ -257,7 +271,7 @@ ModelOutline outline_of(const RunSettings& settings, const WeightUse& use) {
                                       " has none; fp8, q8 and q4 are for all linear weights");
   }
   models::Geometry geometry = models::geometry_of(plan, sizes);
-  if (may_be_lossless(types, activation, quantize)) {
+  if (may_be_lossless(types, activation, quantize, sizes.blocks.parameters > 0)) {
     sizes.lossless =
         types.lossless ? *types.lossless : wants_lossless(settings, plan, geometry.load, use);
     geometry.load.lossless = sizes.lossless;

@@ -1,10 +1,12 @@
 #include "kernels/weight.h"
 
+#include <algorithm>
 #include <span>
 #include <utility>
 
 #include "kernels/linear/bits12.h"
 #include "kernels/linear/bits12_rows.h"
+#include "kernels/linear/gguf_blocks.h"
 #include "kernels/linear/pack.h"
 #include "kernels/linear/quantize.h"
 #include "kernels/linear/random_rows.h"
@@ -15,16 +17,40 @@ namespace hyb::kernels {
 namespace {
 
 /// What packing makes of the source.
-WeightCode code_of(const WeightSource& source, DType dtype, Quantize quantize) {
+WeightCode code_of(Device device, const WeightSource& source, DType dtype, Quantize quantize) {
   if (dtype != DType::bf16) return WeightCode::plain;
   if (source.is_all(DType::u8)) return WeightCode::mxfp4;
+  if (const GgufBlock* const block = source.block()) {
+    if (block->type == GgufType::mxfp4) return WeightCode::mxfp4;
+    if (device == Device::cpu) {
+      return gguf_code_bits(block->type) > 0 ? WeightCode::blocks : WeightCode::plain;
+    }
+  }
   if (quantize == Quantize::q4) return WeightCode::q4;
   if (source.is_all(DType::f8_e4m3)) return WeightCode::fp8;
   if (quantize == Quantize::bits12) return WeightCode::bits12;
   return quantize == Quantize::q8 ? WeightCode::q8 : WeightCode::plain;
 }
 
+/// Whether rows of one matrix are in blocks of several types, in few enough runs.
+bool has_parts(Device device, const WeightSource& source, DType dtype) {
+  constexpr int parts_max = 8;
+  if (device != Device::cpu || dtype != DType::bf16 || source.experts != 1) return false;
+  int parts = 1;
+  for (std::size_t i = 1; i < source.strips.size(); ++i) {
+    parts += source.strips[i].block == source.strips[i - 1].block ? 0 : 1;
+  }
+  return parts > 1 && parts <= parts_max;
+}
+
 }  // namespace
+
+Weight::Weight(WeightCode code, DType dtype, const WeightSource& source)
+    : code_(code),
+      dtype_(dtype),
+      experts_(source.experts),
+      rows_(source.rows),
+      columns_(source.columns) {}
 
 Weight Weight::view(const WeightSource& source) {
   source.check();
@@ -47,7 +73,8 @@ Weight Weight::pack(Queue& queue, const WeightSource& source, DType dtype, Quant
           "weight: panels are BF16, F32 or F16");
   require(dtype == DType::bf16 || quantize == Quantize::none, "weight: codes are for BF16");
   source.check();
-  const WeightCode code = code_of(source, dtype, quantize);
+  if (has_parts(queue.device(), source, dtype)) return pack_parts(queue, source, dtype, quantize);
+  const WeightCode code = code_of(queue.device(), source, dtype, quantize);
   const bool is_on_card = queue.device() == Device::cuda;
   if (is_on_card && card_makes(source, code, dtype)) {
     const bool fits = code != WeightCode::bits12 || bits12_rows_take({source.rows, source.columns});
@@ -56,12 +83,8 @@ Weight Weight::pack(Queue& queue, const WeightSource& source, DType dtype, Quant
     fill_rows(queue, source, made.code_, dtype, made.owned_.data());
     return made;
   }
-  Weight weight;
-  weight.code_ = code;
-  weight.dtype_ = dtype;
-  weight.experts_ = source.experts;
-  weight.rows_ = source.rows;
-  weight.columns_ = source.columns;
+  Weight weight(code, dtype, source);
+  if (code == WeightCode::blocks) weight.type_ = source.block()->type;
   if (weight.code_ == WeightCode::bits12) {
     if (weight.pack_bits12(queue, source)) return weight;
     weight.code_ = WeightCode::plain;
@@ -81,6 +104,29 @@ Weight Weight::pack(Queue& queue, const WeightSource& source, DType dtype, Quant
       Buffer(queue.device(), static_cast<std::size_t>(source.experts * shape.expert_bytes()));
   pack_panels(queue, source, dtype, weight.owned_.data());
   return weight;
+}
+
+Weight Weight::pack_parts(Queue& queue, const WeightSource& source, DType dtype,
+                          Quantize quantize) {
+  Weight weight(WeightCode::blocks, dtype, source);
+  weight.format_ = WeightFormat::panels;
+  for (auto begin = source.strips.begin(); begin != source.strips.end();) {
+    const auto end = std::find_if(begin, source.strips.end(), [&](const WeightStrip& strip) {
+      return strip.block != begin->block;
+    });
+    const std::int64_t rows = (end - 1)->first + (end - 1)->rows - begin->first;
+    WeightSource part(1, rows, source.columns);
+    part.append(source, begin->first, rows);
+    weight.parts_.push_back(pack(queue, part, dtype, quantize));
+    begin = end;
+  }
+  return weight;
+}
+
+std::size_t Weight::owned_bytes() const {
+  std::size_t bytes = owned_.bytes() + patches_.bytes();
+  for (const Weight& part : parts_) bytes += part.owned_bytes();
+  return bytes;
 }
 
 Weight Weight::reserve(WeightCode code, DType dtype, std::int64_t experts, std::int64_t rows,
@@ -114,7 +160,7 @@ void Weight::pack_codes(Queue& queue, const WeightSource& source) {
     upload_codes(queue, source, shape, owned_.data());
     return;
   }
-  group_ = group_of(code_, source);
+  group_ = code_ == WeightCode::blocks ? gguf_group(type_) : group_of(code_, source);
   format_ = WeightFormat::panels;
   const CodedShape shape = coded_shape(*this);
   owned_ = Buffer(queue.device(), static_cast<std::size_t>(experts_ * shape.expert_bytes()));
@@ -149,6 +195,7 @@ std::int64_t Weight::patch_count() const {
 
 const std::byte* Weight::expert(std::int64_t e) const {
   require(e >= 0 && e < experts_, "weight: expert lies in 0..experts-1");
+  require(parts_.empty(), "weight: of several parts each has its own bytes");
   if (format_ == WeightFormat::rows && code_ == WeightCode::bits12) {
     return view_ + e * Bits12RowsShape{rows_, columns_}.expert_bytes();
   }
@@ -168,6 +215,10 @@ const std::byte* Weight::expert(std::int64_t e) const {
 void Weight::read_row(std::int64_t e, std::int64_t n, std::span<float> out) const {
   require(n >= 0 && n < rows_, "weight: row lies in 0..rows-1");
   require(std::ssize(out) == columns_, "weight: a row is `columns` floats");
+  for (const Weight& part : parts_) {
+    if (n < part.rows()) return part.read_row(e, n, out);
+    n -= part.rows();
+  }
   const std::byte* const matrix = expert(e);
   if (format_ == WeightFormat::rows) {
     for (std::int64_t k = 0; k < columns_; ++k) {

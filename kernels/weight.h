@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "kernels/buffer.h"
 #include "kernels/queue.h"
@@ -42,6 +43,7 @@ class Weight {
   /// mixed with other types, they become plain. How far a number then is from the published one:
   ///   plain  rounded to `dtype`   fp8  nothing: code and scale are the published ones
   ///   mxfp4  nothing; a scale of 2^-127 may count as zero
+  ///   blocks nothing: what read_gguf_values() gives, bit for bit
   ///   q8, q4 as quantize() says (linear/quantize.h), times its group's largest size
   /// A scale that is no finite number makes its numbers NaN.
   static Weight pack(Queue& queue, const WeightSource& source, DType dtype,
@@ -56,6 +58,11 @@ class Weight {
   WeightCode code() const { return code_; }
   /// Columns that share a scale, of a weight with codes; else 0.
   std::int64_t group() const { return group_; }
+  /// Of a weight in blocks.
+  GgufType type() const { return type_; }
+  /// Where rows are in blocks of several types: a weight for each run of rows, from the top. Only
+  /// rows(), columns(), dtypes, owned_bytes(), read_row() and linear() take such a weight.
+  std::span<const Weight> parts() const { return parts_; }
   /// Of the numbers, or with codes of the activations they are for.
   DType dtype() const { return dtype_; }
   /// Of the activations that panels are for: bf16 or f32.
@@ -64,7 +71,7 @@ class Weight {
   std::int64_t rows() const { return rows_; }
   std::int64_t columns() const { return columns_; }
   /// Bytes that this weight owns: 0 for a view.
-  std::size_t owned_bytes() const { return owned_.bytes() + patches_.bytes(); }
+  std::size_t owned_bytes() const;
   /// Of a weight in bits12 in panels: how many patches there are, and the list of all panels'.
   std::int64_t patch_count() const;
   const Bits12Patch* patches() const {
@@ -79,6 +86,10 @@ class Weight {
   void read_row(std::int64_t e, std::int64_t n, std::span<float> out) const;
 
  private:
+  /// The type, the shape and what codes there are; no bytes.
+  Weight(WeightCode code, DType dtype, const WeightSource& source);
+  static Weight pack_parts(Queue& queue, const WeightSource& source, DType dtype,
+                           Quantize quantize);
   void pack_codes(Queue& queue, const WeightSource& source);
   /// False: it does not pay, and nothing is changed.
   bool pack_bits12(Queue& queue, const WeightSource& source);
@@ -91,6 +102,8 @@ class Weight {
   const std::byte* view_ = nullptr;
   Buffer owned_;
   Buffer patches_;
+  GgufType type_ = GgufType::f32;
+  std::vector<Weight> parts_;
 };
 
 }  // namespace hyb::kernels

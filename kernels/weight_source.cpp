@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "core/base/error.h"
+#include "kernels/linear/gguf_blocks.h"
 
 namespace hyb::kernels {
 namespace {
@@ -65,9 +67,14 @@ std::int64_t rows_of(const WeightSource& source) {
   return rows;
 }
 
+std::int64_t block_row_bytes(const GgufBlock& block, std::int64_t columns) {
+  return columns / block.elements * block.bytes;
+}
+
 /// Bytes from the first of a strip's rows to row `at`.
 std::int64_t offset_of(const WeightStrip& strip, std::int64_t at, std::int64_t columns) {
-  const std::int64_t row_bytes = strip.column_step > 0
+  const std::int64_t row_bytes = strip.block != nullptr ? block_row_bytes(*strip.block, columns)
+                                 : strip.column_step > 0
                                      ? static_cast<std::int64_t>(size_of(strip.dtype))
                                      : row_bytes_of(strip.dtype, columns);
   return at * strip.row_step * row_bytes;
@@ -83,6 +90,24 @@ WeightSource::WeightSource(DType dtype, std::int64_t expert_count, std::int64_t 
                            std::int64_t column_count, std::span<const std::byte> bytes)
     : WeightSource(expert_count, row_count, column_count) {
   append(dtype, rows_of(*this), bytes);
+}
+
+WeightSource::WeightSource(const GgufBlock& block, std::int64_t expert_count,
+                           std::int64_t row_count, std::int64_t column_count,
+                           std::span<const std::byte> bytes)
+    : WeightSource(expert_count, row_count, column_count) {
+  if (!is_gguf_coded(block.type) || column_count % block.elements != 0) {
+    throw Error(ErrorKind::model, fmt::format("weight: rows of {} {} are not read in blocks",
+                                              column_count, block.name));
+  }
+  require(row_count >= 1 && column_count >= 1, "weight: at least one expert, row and column");
+  check_bytes(DType::f32, rows_of(*this), column_count, block_row_bytes(block, column_count),
+              bytes.size());
+  strips.push_back({.dtype = DType::f32,
+                    .first = 0,
+                    .rows = rows_of(*this),
+                    .bytes = bytes.data(),
+                    .block = &block});
 }
 
 WeightSource::WeightSource(const RandomNumbers& numbers, std::int64_t expert_count,
@@ -160,7 +185,8 @@ WeightRow WeightSource::row(std::int64_t row) const {
                      .scale_dtype = scales.dtype,
                      .scales = nullptr,
                      .column_block = scales.column_block,
-                     .column_step = strip.column_step > 0 ? strip.column_step : 1};
+                     .column_step = strip.column_step > 0 ? strip.column_step : 1,
+                     .block = strip.block};
   if (!scales.bytes.empty()) {
     const std::int64_t blocks = (columns - 1) / scales.column_block + 1;
     found.scales = scales.bytes.data() + (strip.scales_row + at * strip.row_step) /
@@ -171,8 +197,17 @@ WeightRow WeightSource::row(std::int64_t row) const {
 }
 
 bool WeightSource::is_all(DType dtype) const {
-  return std::all_of(strips.begin(), strips.end(),
-                     [dtype](const WeightStrip& s) { return s.dtype == dtype; });
+  return std::all_of(strips.begin(), strips.end(), [dtype](const WeightStrip& s) {
+    return s.dtype == dtype && s.block == nullptr;
+  });
+}
+
+const GgufBlock* WeightSource::block() const {
+  const bool is_one =
+      !strips.empty() && std::all_of(strips.begin(), strips.end(), [this](const WeightStrip& s) {
+        return s.block == strips.front().block;
+      });
+  return is_one ? strips.front().block : nullptr;
 }
 
 std::int64_t WeightSource::scale_columns() const {
@@ -188,6 +223,24 @@ void WeightSource::check() const {
   require(!strips.empty(), "weight: at least one expert, row and column");
   const WeightStrip& last = strips.back();
   require(last.first + last.rows == rows_of(*this), "weight: the strips hold all rows");
+}
+
+void read_numbers(const WeightRow& row, std::int64_t first, std::span<float> out) {
+  if (row.block == nullptr) {
+    for (float& number : out) number = published_value(row, first++);
+    return;
+  }
+  std::array<float, GgufGroups::elements_max> values;
+  const auto elements = static_cast<std::int64_t>(row.block->elements);
+  while (!out.empty()) {
+    const std::span block = std::span(values).first(row.block->elements);
+    read_gguf_values(row.block->type, row.bytes + first / elements * row.block->bytes, block);
+    const auto begin = static_cast<std::size_t>(first % elements);
+    const std::size_t count = std::min(out.size(), block.size() - begin);
+    std::copy_n(block.begin() + static_cast<std::ptrdiff_t>(begin), count, out.begin());
+    out = out.subspan(count);
+    first += static_cast<std::int64_t>(count);
+  }
 }
 
 }  // namespace hyb::kernels

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/base/dtype.h"
+#include "core/io/gguf.h"
 #include "kernels/floats.h"
 #include "kernels/random_numbers.h"
 
@@ -45,6 +46,7 @@ struct WeightStrip {
   std::int64_t column_step = 0;  ///< of a transposed tensor, whose rows are our columns: numbers
                                  ///< from one of our columns to the next; 0: it is not
   std::optional<RandomNumbers> random = {};  ///< made up: number 0 comes first; no bytes
+  const GgufBlock* block = nullptr;  ///< of a GGUF file's rows of such blocks; dtype is then f32
 };
 
 /// One row of a source, [columns], which published_value below reads.
@@ -56,9 +58,12 @@ struct WeightRow {
   std::int64_t column_block;
   std::int64_t column_step = 1;              ///< numbers from one column to the next
   std::optional<RandomNumbers> random = {};  ///< made up: column 0 comes first; no bytes
+  const GgufBlock* block = nullptr;          ///< as WeightStrip has it
 
   /// Whether its bytes are the row as `type`.
-  bool is_stored_as(DType type) const { return dtype == type && column_step == 1 && !random; }
+  bool is_stored_as(DType type) const {
+    return dtype == type && column_step == 1 && !random && block == nullptr;
+  }
 };
 
 /// Where a weight's numbers are read from: one published tensor, or rows of several, in the order
@@ -75,6 +80,10 @@ struct WeightSource {
   WeightSource(std::int64_t expert_count, std::int64_t row_count, std::int64_t column_count);
   /// One tensor as it is stored. Throws as append does.
   WeightSource(DType dtype, std::int64_t expert_count, std::int64_t row_count,
+               std::int64_t column_count, std::span<const std::byte> bytes);
+  /// One tensor of a GGUF file whose rows are such blocks. Throws Error(model) unless `bytes` are
+  /// whole rows of whole blocks that kernels/linear/gguf_blocks.h reads.
+  WeightSource(const GgufBlock& block, std::int64_t expert_count, std::int64_t row_count,
                std::int64_t column_count, std::span<const std::byte> bytes);
 
   /// Appends rows. Throws Error(model) if `bytes` are not
@@ -96,8 +105,10 @@ struct WeightSource {
 
   /// Whether it is made up: all of it, and without bytes.
   bool is_random() const { return !strips.empty() && strips.front().random.has_value(); }
-  /// Whether all of it is of this type.
+  /// Whether all of it is of this type, and not in blocks.
   bool is_all(DType dtype) const;
+  /// The blocks that all of it is in; nullptr: it is not.
+  const GgufBlock* block() const;
   /// Columns that share a scale in every row: the greatest run that all strips agree on; 0: all.
   std::int64_t scale_columns() const;
 
@@ -131,13 +142,16 @@ inline float scale_value(const std::byte* scales, DType dtype, std::int64_t i) {
   return published_value(scales, dtype, i);
 }
 
-/// Element i of a published row, with its scale.
+/// Element i of a published row, with its scale; not of a row in blocks.
 inline float published_value(const WeightRow& row, std::int64_t i) {
   if (row.random) return (*row.random)[i];
   const float value = published_value(row.bytes, row.dtype, i * row.column_step);
   if (row.scales == nullptr) return value;
   return value * scale_value(row.scales, row.scale_dtype, i / row.column_block);
 }
+
+/// Elements from `first` on of any published row.
+void read_numbers(const WeightRow& row, std::int64_t first, std::span<float> out);
 
 /// Writes element i as `dtype` (f32, or bf16 or f16 rounded to nearest) to bytes that may be
 /// unaligned.

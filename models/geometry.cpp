@@ -185,6 +185,7 @@ Geometry geometry_of(const Plan& plan, const GeometryOptions& options) {
                                 .quantize = options.quantize,
                                 .fp8_parameters = options.fp8_parameters,
                                 .mxfp4_parameters = options.mxfp4_parameters,
+                                .blocks = options.blocks,
                                 .f16_share = options.f16_share,
                                 .lossless = options.lossless,
                                 .draft_head_q4 = options.draft_head_q4},

@@ -13,6 +13,13 @@
 
 namespace hyb::models {
 
+/// What a GGUF file has in blocks and memory, too (kernels/linear/gguf_blocks.h).
+struct PackedBlocks {
+  std::int64_t parameters = 0;
+  double bytes = 0;       ///< that they take
+  double head_bytes = 0;  ///< of one parameter of the head, or of a tied embedding; 0: it is not
+};
+
 /// How weights are stored in memory.
 struct LoadOptions {
   DType activation = DType::bf16;  ///< bf16 or f32: what weights are packed for
@@ -24,6 +31,7 @@ struct LoadOptions {
   /// sizes use it; loading goes by the files.
   std::int64_t fp8_parameters = 0;
   std::int64_t mxfp4_parameters = 0;  ///< the same of MXFP4, which only experts have
+  PackedBlocks blocks = {};           ///< the same of blocks
   /// The share of the matrices' parameters that is published as F16 (weight_index.h): with f32 they
   /// stay F16. The same holds of it.
   double f16_share = 0;
@@ -115,6 +123,7 @@ struct GeometryOptions {
   kernels::Quantize quantize = kernels::Quantize::none;  ///< as in LoadOptions
   std::int64_t fp8_parameters = 0;                       ///< as in LoadOptions
   std::int64_t mxfp4_parameters = 0;                     ///< as in LoadOptions
+  PackedBlocks blocks = {};                              ///< as in LoadOptions
   double f16_share = 0;                                  ///< as in LoadOptions
   bool lossless = false;                                 ///< as in LoadOptions
   std::int32_t ranks = 1;      ///< that run the model together: the geometry is that of each

@@ -113,7 +113,7 @@ void check_tied_head(const Plan& plan, const Family& family, const TensorFiles& 
 /// The line of weights that are in no file.
 void report_made(const Weights& weights, std::uint64_t seed,
                  std::chrono::steady_clock::time_point start) {
-  constexpr std::string_view codes[] = {"plain", "FP8", "q8", "q4", "12 bits", "MXFP4"};
+  constexpr std::string_view codes[] = {"plain", "FP8", "q8", "q4", "12 bits", "MXFP4", "GGUF"};
   std::vector<std::string> counts;
   for (std::size_t i = 0; i < weights.matrices.size(); ++i) {
     if (weights.matrices[i] == 0) continue;

@@ -123,7 +123,8 @@ void Roofline::add_part(const auto& part, std::int64_t width) {
   routed_active_ += counter.routed / work.experts * work.active;
 }
 
-/// What is published as F8_E4M3 counts as that, spread over all weights; MXFP4 over experts.
+/// What is published as F8_E4M3 counts as that, spread over all weights; MXFP4 over experts; blocks
+/// over all but the head, which has its own.
 void Roofline::count_published(const LoadOptions& load) {
   constexpr double fp8_bytes = 1 + 4.0 / 128, mxfp4_bytes = 4.25 / 8;
   expert_bytes_ = weight_bytes_;
@@ -139,6 +140,18 @@ void Roofline::count_published(const LoadOptions& load) {
     expert_bytes_ = weight_bytes_;
   }
   expert_bytes_ += share(load.mxfp4_parameters, routed) * (mxfp4_bytes - expert_bytes_);
+  if (load.blocks.parameters == 0) return;
+  double parameters = static_cast<double>(load.blocks.parameters), bytes = load.blocks.bytes;
+  if (load.blocks.head_bytes > 0) {
+    head_bytes_ = load.blocks.head_bytes;
+    parameters -= static_cast<double>(head_parameters_);
+    bytes -= static_cast<double>(head_parameters_) * head_bytes_;
+  }
+  if (parameters <= 0) return;
+  const double all = static_cast<double>(fixed_parameters_) + routed;
+  weight_bytes_ +=
+      share(static_cast<std::int64_t>(parameters), all) * (bytes / parameters - weight_bytes_);
+  expert_bytes_ = weight_bytes_;
 }
 
 double Roofline::experts_touched(double tokens) const {

@@ -12,6 +12,7 @@
 #include "core/base/error.h"
 #include "core/io/file.h"
 #include "kernels/linear/gguf_blocks.h"
+#include "kernels/linear/gguf_panels.h"
 #include "kernels/weight_source.h"
 #include "models/draft_head.h"
 #include "models/weights.h"
@@ -383,15 +384,28 @@ WeightCheck check_weights(const Plan& plan, const Family& family, const TensorFi
 
 namespace {
 
+std::int64_t count_of(const Shape& shape) {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+bool is_block_of(const TensorInfo& stored, GgufType type) {
+  return stored.block != nullptr && stored.block->type == type;
+}
+
+/// Whether a tensor is of this type, as safetensors or GGUF files have it.
+bool is_stored_as(const TensorInfo& stored, DType dtype) {
+  if (stored.block != nullptr) return dtype == DType::u8 && is_block_of(stored, GgufType::mxfp4);
+  return stored.dtype == dtype;
+}
+
 /// Parameters of the matrices that the files have as this type, or as any.
 std::int64_t stored_parameters(const WeightCheck& check, std::optional<DType> dtype) {
   std::int64_t count = 0;
   for (const CheckedWeight& checked : check.weights) {
     const TensorInfo* const stored = checked.tensor.stored;
     if (checked.tensor.verdict != TensorVerdict::right || !is_matrix(checked.weight)) continue;
-    if (dtype && (stored->dtype != *dtype || stored->block != nullptr)) continue;
-    const Shape& shape = checked.weight.shape;
-    count += std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+    if (dtype && !is_stored_as(*stored, *dtype)) continue;
+    count += count_of(checked.weight.shape);
   }
   return count;
 }
@@ -404,6 +418,29 @@ std::int64_t fp8_parameters(const Plan& plan, const Family& family, const Tensor
 
 std::int64_t mxfp4_parameters(const Plan& plan, const Family& family, const TensorFiles& files) {
   return stored_parameters(check_weights(plan, family, files), DType::u8);
+}
+
+PackedBlocks packed_blocks(const Plan& plan, const Family& family, const TensorFiles& files) {
+  PackedBlocks all;
+  const std::string_view head = plan.tied_head ? "embed" : "head";
+  for (const CheckedWeight& checked : check_weights(plan, family, files).weights) {
+    const TensorInfo* const stored = checked.tensor.stored;
+    if (checked.tensor.verdict != TensorVerdict::right || stored->block == nullptr) continue;
+    if (kernels::gguf_code_bits(stored->block->type) == 0 ||
+        is_block_of(*stored, GgufType::mxfp4)) {
+      continue;
+    }
+    const std::int64_t panel_row = kernels::Weight::panel_rows;
+    const kernels::CodedShape shape =
+        kernels::coded_shape(stored->block->type, panel_row, checked.weight.shape.back());
+    const double bytes =
+        static_cast<double>(shape.panel_bytes()) / static_cast<double>(panel_row * shape.columns);
+    const std::int64_t parameters = count_of(checked.weight.shape);
+    all.parameters += parameters;
+    all.bytes += static_cast<double>(parameters) * bytes;
+    if (checked.weight.key.role == head) all.head_bytes = bytes;
+  }
+  return all;
 }
 
 double f16_share(const Plan& plan, const Family& family, const TensorFiles& files) {

@@ -10,6 +10,7 @@
 
 #include "core/io/tensor_files.h"
 #include "models/families.h"
+#include "models/geometry.h"
 #include "models/plan.h"
 
 namespace hyb::models {
@@ -98,6 +99,10 @@ std::int64_t fp8_parameters(const Plan& plan, const Family& family, const Tensor
 
 /// The same of MXFP4.
 std::int64_t mxfp4_parameters(const Plan& plan, const Family& family, const TensorFiles& files);
+
+/// What the files have in blocks of types that packing for bf16 keeps so in the machine's memory.
+/// Throws as required_weights does.
+PackedBlocks packed_blocks(const Plan& plan, const Family& family, const TensorFiles& files);
 
 /// The share of the parameters of the plan's matrices that the files have as F16. Throws as
 /// required_weights does.

@@ -1,8 +1,7 @@
 #include "models/weights.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -10,112 +9,14 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
-#include "kernels/floats.h"
 #include "kernels/linear/bits12.h"
 #include "kernels/linear/bits12_rows.h"
-#include "kernels/linear/gguf_blocks.h"
 #include "kernels/linear/pack.h"
 #include "kernels/linear/quantize.h"
 #include "kernels/transfer.h"
 #include "kernels/weight_source.h"
 
 namespace hyb::models {
-namespace {
-
-using kernels::mix;
-
-std::uint64_t stream_of(const WeightKey& key, std::uint64_t seed) {
-  std::uint64_t hash = mix(seed) ^ static_cast<std::uint64_t>(key.layer + 1) ^
-                       static_cast<std::uint64_t>(key.expert + 1) << 32;
-  for (const char letter : key.role) hash = mix(hash ^ static_cast<unsigned char>(letter));
-  return hash;
-}
-
-}  // namespace
-
-kernels::WeightSource FileWeights::matrix(const WeightKey& key, std::int64_t experts,
-                                          std::int64_t rows, std::int64_t columns,
-                                          bool transposed) {
-  const TensorView view = index_.view(key);
-  if (view.block != nullptr) {
-    std::vector<float>& values = decoded_[key];
-    values.resize(static_cast<std::size_t>(experts * rows * columns));
-    kernels::read_gguf_values(view.block->type, view.bytes.data(), values);
-    return {DType::f32, experts, rows, columns, std::as_bytes(std::span(values))};
-  }
-  const StoredScales* const scales = index_.scales(key);
-  const std::size_t expert_bytes = view.bytes.size() / static_cast<std::size_t>(experts);
-  kernels::WeightSource source(experts, rows, columns);
-  if (transposed) {
-    for (std::size_t e = 0; e < static_cast<std::size_t>(experts); ++e) {
-      source.append_transposed(view.dtype, rows,
-                               view.bytes.subspan(e * expert_bytes, expert_bytes));
-    }
-    return source;
-  }
-  if (scales == nullptr) return {view.dtype, experts, rows, columns, view.bytes};
-  const TensorView all = index_.scales_view(*scales);
-  const std::size_t scale_bytes = static_cast<std::size_t>(scales->per_expert) * size_of(all.dtype);
-  for (std::size_t e = 0; e < static_cast<std::size_t>(experts); ++e) {
-    source.append(view.dtype, rows, view.bytes.subspan(e * expert_bytes, expert_bytes),
-                  {.dtype = all.dtype,
-                   .bytes = all.bytes.subspan(e * scale_bytes, scale_bytes),
-                   .row_block = scales->row_block,
-                   .column_block = scales->column_block});
-  }
-  return source;
-}
-
-void FileWeights::release(const WeightKey& key) {
-  decoded_.erase(key);
-  index_.drop(key);
-}
-
-std::vector<float> FileWeights::vector(const WeightKey& key, std::int64_t count) {
-  const TensorView view = index_.view(key);
-  require(view.bytes.size() == static_cast<std::size_t>(count) * size_of(view.dtype),
-          "weights: the index checked every shape");
-  std::vector<float> values;
-  values.reserve(static_cast<std::size_t>(count));
-  for (std::int64_t i = 0; i < count; ++i) {
-    values.push_back(kernels::published_value(view.bytes.data(), view.dtype, i));
-  }
-  return values;
-}
-
-kernels::WeightSource RandomWeights::matrix(const WeightKey& key, std::int64_t experts,
-                                            std::int64_t rows, std::int64_t columns, bool) {
-  const auto published = types_.find({key.role, key.layer});
-  const DType dtype = published == types_.end() ? dtype_ : published->second;
-  const float reach = std::sqrt(3.0F / static_cast<float>(columns));
-  return {kernels::RandomNumbers{.stream = stream_of(key, seed_), .reach = reach, .dtype = dtype},
-          experts, rows, columns};
-}
-
-std::vector<float> RandomWeights::vector(const WeightKey& key, std::int64_t count) {
-  float centre = 0.0F;
-  float reach = 0.5F;
-  if (key.role.ends_with("norm") || key.role.ends_with(".d") || key.role.ends_with("factor") ||
-      key.role.ends_with("scale")) {
-    centre = 1.0F;
-    reach = 0.2F;
-  } else if (key.role.ends_with("a_log")) {
-    centre = 1.4F;  // decay rates exp(0) .. exp(2.8), as initialised for training
-    reach = 1.4F;
-  } else if (key.role.ends_with("correction_bias")) {
-    reach = 0.0F;  // all experts alike
-  } else if (key.role.ends_with("dt_bias")) {
-    centre = -4.0F;  // softplus gives time steps of about 0.002 .. 0.1
-    reach = 2.0F;
-  }
-  const std::uint64_t stream = stream_of(key, seed_);
-  std::vector<float> values(static_cast<std::size_t>(count));
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = centre + reach * kernels::uniform(mix(stream + i));
-  }
-  return values;
-}
-
 namespace {
 
 /// The type of a packed matrix, and how it is quantised.
@@ -168,9 +69,9 @@ class WeightLoader : public WeightVisitor {
   kernels::Weight pack(const MatrixRows& rows, Packing packing) override {
     const kernels::WeightSource source = rows.source();
     const PackedAs as = packed_as(packing, source);
-    if (packing != Packing::draft_head) count_rounded(source, as);
     kernels::Weight packed =
         with_room([&] { return kernels::Weight::pack(queue_, source, as.dtype, as.quantize); });
+    if (packing != Packing::draft_head) count_rounded(source, as, packed);
     packed_bytes_ += packed.owned_bytes();
     ++matrices_[static_cast<std::size_t>(packed.code())];
     if (packed.code() == kernels::WeightCode::bits12) {
@@ -205,10 +106,10 @@ class WeightLoader : public WeightVisitor {
                       static_cast<double>(patches_) / std::max(1.0, numbers_)));
     }
     if (rounded_ == 0) return;
-    log::info(
-        fmt::format("weights: {} of {} matrices, F16 or F32 in the files, were rounded to "
-                    "bf16, once; --dtype f32 keeps them exact",
-                    rounded_, packed_));
+    log::info(fmt::format(
+        "weights: {} of {} matrices, {} in the files, were rounded to bf16, once; --dtype f32 "
+        "keeps them exact",
+        rounded_, packed_, fmt::join(rounded_types_, ", ")));
   }
 
  private:
@@ -219,12 +120,25 @@ class WeightLoader : public WeightVisitor {
   }
 
   /// Quantised weights lose more than this rounding: they are not counted.
-  void count_rounded(const kernels::WeightSource& source, const PackedAs& as) {
+  void count_rounded(const kernels::WeightSource& source, const PackedAs& as,
+                     const kernels::Weight& packed) {
     ++packed_;
-    if (as.dtype != DType::bf16 || options_.quantize != kernels::Quantize::none) return;
-    rounded_ += std::any_of(source.strips.begin(), source.strips.end(), [](const auto& strip) {
-      return strip.dtype == DType::f16 || strip.dtype == DType::f32;
-    });
+    if (as.dtype != DType::bf16 || as.quantize == kernels::Quantize::q8 ||
+        as.quantize == kernels::Quantize::q4) {
+      return;
+    }
+    const bool keeps_blocks =
+        packed.code() == kernels::WeightCode::blocks || packed.code() == kernels::WeightCode::mxfp4;
+    bool is_rounded = false;
+    for (const kernels::WeightStrip& strip : source.strips) {
+      if (strip.block != nullptr ? keeps_blocks
+                                 : strip.dtype != DType::f16 && strip.dtype != DType::f32) {
+        continue;
+      }
+      is_rounded = true;
+      rounded_types_.emplace(strip.block != nullptr ? strip.block->name : name_of(strip.dtype));
+    }
+    rounded_ += is_rounded ? 1 : 0;
   }
 
   StoredMatrix visit(const Matrix& matrix) override {
@@ -279,8 +193,9 @@ class WeightLoader : public WeightVisitor {
   const MakeRoom& make_room_;
   std::vector<kernels::Buffer> vectors_;
   std::size_t packed_bytes_ = 0;
-  std::array<std::int64_t, 6> matrices_ = {};  ///< as Weights has them
+  std::array<std::int64_t, 7> matrices_ = {};  ///< as Weights has them
   std::int64_t packed_ = 0, rounded_ = 0;      ///< matrices
+  std::set<std::string, std::less<>> rounded_types_;
   std::int64_t patches_ = 0;
   double numbers_ = 0;  ///< of matrices in 12 bits
 };
@@ -384,8 +299,10 @@ class LosslessSampler : public WeightVisitor {
     constexpr std::int64_t panels = 2;
     const kernels::WeightSource source = rows.source();
     const PackedAs as = packed_as(packing, options_);
+    const bool has_blocks = std::any_of(source.strips.begin(), source.strips.end(),
+                                        [](const auto& strip) { return strip.block != nullptr; });
     if (as.quantize == kernels::Quantize::bits12 && !source.is_all(DType::f8_e4m3) &&
-        !source.is_all(DType::u8)) {
+        !source.is_all(DType::u8) && !has_blocks) {
       matrices.push_back({.layer = layer(),
                           .role = std::string(rows.stored().front().first),
                           .experts = rows.experts(),
@@ -422,7 +339,7 @@ class LosslessSampler : public WeightVisitor {
   LoadOptions options_;
 };
 
-/// How many bytes less published F8_E4M3 and MXFP4 take than was counted for them.
+/// How many bytes less published F8_E4M3, MXFP4 and blocks take than was counted for them.
 std::size_t published_savings(const LoadOptions& options) {
   constexpr double fp8_bytes = 1 + 4.0 / 128;  // with a scale for 128 columns
   constexpr double mxfp4_bytes = 4.25 / 8;
@@ -434,6 +351,7 @@ std::size_t published_savings(const LoadOptions& options) {
                                                                      : 2;
   double saved = static_cast<double>(options.mxfp4_parameters) * (counted - mxfp4_bytes);
   if (!is_q4) saved += static_cast<double>(options.fp8_parameters) * (counted - fp8_bytes);
+  saved += static_cast<double>(options.blocks.parameters) * counted - options.blocks.bytes;
   return static_cast<std::size_t>(saved);
 }
 

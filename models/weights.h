@@ -57,7 +57,6 @@ class FileWeights : public WeightProvider {
 
  private:
   const WeightIndex& index_;
-  std::map<WeightKey, std::vector<float>> decoded_;  ///< what a GGUF file has in blocks
 };
 
 /// Synthetic weights of bf16 or f16, or as a quantised model is published, from a seed, for speed
@@ -131,7 +130,7 @@ struct Weights {
   std::optional<DraftWeights> draft;          ///< as Plan::draft
   std::vector<kernels::Buffer> vectors;       ///< of the small tensors, on the queue's device
   std::size_t packed_bytes = 0;               ///< what packing copied, padding included
-  std::array<std::int64_t, 6> matrices = {};  ///< how many are stored by each WeightCode
+  std::array<std::int64_t, 7> matrices = {};  ///< how many are stored by each WeightCode
 
   /// All memory that they take of the queue's device.
   std::size_t bytes() const;
@@ -175,8 +174,8 @@ std::size_t vector_bytes(const Plan& plan);
 
 /// Bytes of the matrices that load_weights makes, from the plan alone. Where F16 is mixed with
 /// other types it is an estimate; with lossless, too, of matrices that all take 12 bits and have no
-/// patches; with fp8_parameters or mxfp4_parameters, too, but for the padding of panels and what
-/// stacks of FP8 and other types lose.
+/// patches; with fp8_parameters, mxfp4_parameters or blocks, too, but for the padding of panels and
+/// what stacks of FP8 and other types lose.
 std::size_t packed_bytes(const Plan& plan, kernels::Device device, const LoadOptions& options);
 
 }  // namespace hyb::models

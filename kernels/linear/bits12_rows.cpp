@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <span>
+#include <vector>
 
 #include "core/base/error.h"
 #include "kernels/floats.h"
@@ -20,9 +21,9 @@ void read_bf16(const WeightRow& row, std::span<std::uint16_t> out, std::int64_t 
   if (row.is_stored_as(DType::bf16)) {
     std::memcpy(out.data(), row.bytes, static_cast<std::size_t>(columns) * 2);
   } else {
-    for (std::int64_t k = 0; k < columns; ++k) {
-      out[static_cast<std::size_t>(k)] = to_bf16(published_value(row, k)).bits;
-    }
+    std::vector<float> numbers(static_cast<std::size_t>(columns));
+    read_numbers(row, 0, numbers);
+    for (std::size_t k = 0; k < numbers.size(); ++k) out[k] = to_bf16(numbers[k]).bits;
   }
 }
 

@@ -72,10 +72,12 @@ constexpr ByteLevels byte_levels(WeightCode code) {
 
 inline constexpr ByteLevels fp8_levels = byte_levels(WeightCode::fp8);
 
-/// The bf16 of a code of 4 bits by the code and any fifth bit above it.
-constexpr std::array<std::uint16_t, 32> nibble_levels(WeightCode code) {
-  std::array<std::uint16_t, 32> levels = {};
-  for (std::size_t i = 0; i < 32; ++i) {
+/// The bf16 of a code of 4 to 6 bits by the code and any bits above it.
+using LevelTable = std::array<std::uint16_t, 64>;
+
+constexpr LevelTable nibble_levels(WeightCode code) {
+  LevelTable levels = {};
+  for (std::size_t i = 0; i < levels.size(); ++i) {
     levels[i] = to_bf16(level_of(code, static_cast<std::uint8_t>(i % 16))).bits;
   }
   return levels;

@@ -49,9 +49,23 @@ void fill_scales(GgufGroups& out, int groups, const ScaleOf& scale_of) {
   for (int i = 0; i < groups; ++i) out.scales[static_cast<std::size_t>(i)] = scale_of(i);
 }
 
-template <typename MinOf>
-void fill_mins(GgufGroups& out, int groups, const MinOf& min_of) {
-  for (int i = 0; i < groups; ++i) out.mins[static_cast<std::size_t>(i)] = min_of(i);
+/// Of a block with one scale, whose groups have whole numbers.
+template <typename FactorOf>
+void fill_factors(GgufGroups& out, float scale, int groups, const FactorOf& factor_of) {
+  out.scale = scale;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(groups); ++i) {
+    out.factors[i] = static_cast<std::int8_t>(factor_of(static_cast<int>(i)));
+    out.scales[i] = scale * static_cast<float>(out.factors[i]);
+  }
+}
+
+template <typename FactorOf>
+void fill_min_factors(GgufGroups& out, float min, int groups, const FactorOf& factor_of) {
+  out.min = min;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(groups); ++i) {
+    out.min_factors[i] = static_cast<std::int8_t>(factor_of(static_cast<int>(i)));
+    out.mins[i] = min * static_cast<float>(out.min_factors[i]);
+  }
 }
 
 /// Q4_0, Q4_1, Q5_0, Q5_1, IQ4_NL: 32 nibbles after `header` bytes, of Q5 with a fifth bit each in
@@ -77,9 +91,8 @@ void read_q8_0(Bytes block, GgufGroups& out) {
 }
 
 void read_q2_k(Bytes block, GgufGroups& out) {
-  const float d = block.half(80), min = block.half(82);
-  fill_scales(out, 16, [&](int i) { return d * static_cast<float>(block[i] & 15U); });
-  fill_mins(out, 16, [&](int i) { return min * static_cast<float>(block[i] >> 4); });
+  fill_factors(out, block.half(80), 16, [&](int i) { return block[i] & 15U; });
+  fill_min_factors(out, block.half(82), 16, [&](int i) { return block[i] >> 4; });
   fill_levels(out, 256, [&](int e) {
     return level(block[16 + e / 128 * 32 + e % 32] >> (e % 128 / 32 * 2) & 3U);
   });
@@ -87,11 +100,10 @@ void read_q2_k(Bytes block, GgufGroups& out) {
 
 void read_q3_k(Bytes block, GgufGroups& out) {
   constexpr int low = 32, scales = 96;
-  const float d = block.half(108);
-  fill_scales(out, 16, [&](int i) {
+  fill_factors(out, block.half(108), 16, [&](int i) {
     const unsigned code = (block[scales + i % 8] >> (i / 8 * 4) & 15U) |
                           (block[scales + 8 + i % 4] >> (i / 4 * 2) & 3U) << 4;
-    return d * static_cast<float>(static_cast<int>(code) - 32);
+    return static_cast<int>(code) - 32;
   });
   fill_levels(out, 256, [&](int e) {
     const int half = e / 128, part = e % 128 / 32, column = e % 32;
@@ -104,16 +116,13 @@ void read_q3_k(Bytes block, GgufGroups& out) {
 /// Six bits of scale and of minimum for each of eight groups, in twelve bytes of Q4_K and Q5_K.
 void read_six_bits(Bytes block, GgufGroups& out) {
   constexpr int first = 4;
-  const float d = block.half(0), min = block.half(2);
-  fill_scales(out, 8, [&](int i) {
-    const unsigned code = i < 4 ? block[first + i] & 63U
-                                : (block[first + i + 4] & 15U) | block[first + i - 4] >> 6 << 4;
-    return d * static_cast<float>(code);
+  fill_factors(out, block.half(0), 8, [&](int i) {
+    return i < 4 ? block[first + i] & 63U
+                 : (block[first + i + 4] & 15U) | block[first + i - 4] >> 6 << 4;
   });
-  fill_mins(out, 8, [&](int i) {
-    const unsigned code =
-        i < 4 ? block[first + i + 4] & 63U : block[first + i + 4] >> 4 | block[first + i] >> 6 << 4;
-    return min * static_cast<float>(code);
+  fill_min_factors(out, block.half(2), 8, [&](int i) {
+    return i < 4 ? block[first + i + 4] & 63U
+                 : block[first + i + 4] >> 4 | block[first + i] >> 6 << 4;
   });
 }
 
@@ -131,8 +140,7 @@ void read_q5_k(Bytes block, GgufGroups& out) {
 }
 
 void read_q6_k(Bytes block, GgufGroups& out) {
-  const float d = block.half(208);
-  fill_scales(out, 16, [&](int i) { return d * static_cast<float>(block.signed_at(192 + i)); });
+  fill_factors(out, block.half(208), 16, [&](int i) { return block.signed_at(192 + i); });
   fill_levels(out, 256, [&](int e) {
     const int half = e / 128, part = e % 128 / 32, column = e % 32;
     const unsigned low = block[half * 64 + part % 2 * 32 + column] >> (part / 2 * 4) & 15U;
@@ -142,11 +150,10 @@ void read_q6_k(Bytes block, GgufGroups& out) {
 }
 
 void read_iq4_xs(Bytes block, GgufGroups& out) {
-  const float d = block.half(0);
   const unsigned high = block.u16(2);
-  fill_scales(out, 8, [&](int i) {
+  fill_factors(out, block.half(0), 8, [&](int i) {
     const unsigned code = (block[4 + i / 2] >> (i % 2 * 4) & 15U) | (high >> (i * 2) & 3U) << 4;
-    return d * static_cast<float>(static_cast<int>(code) - 32);
+    return static_cast<int>(code) - 32;
   });
   fill_levels(out, 256,
               [&](int e) { return iq4_levels[block.nibble(8 + e / 32 * 16, e % 32, 16)]; });
@@ -242,10 +249,51 @@ int gguf_group(GgufType type) {
 
 bool is_gguf_coded(GgufType type) { return gguf_group(type) > 0; }
 
+bool has_gguf_mins(GgufType type) {
+  return type == GgufType::q4_1 || type == GgufType::q5_1 || type == GgufType::q2_k ||
+         type == GgufType::q4_k || type == GgufType::q5_k;
+}
+
+bool has_gguf_factors(GgufType type) {
+  return (type >= GgufType::q2_k && type <= GgufType::q6_k) || type == GgufType::iq4_xs;
+}
+
+int gguf_code_bits(GgufType type) {
+  if (type == GgufType::q8_0) return 8;
+  if (type == GgufType::q6_k) return 6;
+  if (type == GgufType::q5_0 || type == GgufType::q5_1 || type == GgufType::q5_k) return 5;
+  return is_gguf_coded(type) && type != GgufType::nvfp4 ? 4 : 0;
+}
+
+int gguf_level(GgufType type, unsigned code) {
+  switch (type) {
+    case GgufType::iq4_nl:
+    case GgufType::iq4_xs:
+      return iq4_levels[code % 16];
+    case GgufType::mxfp4:
+      return e2m1_levels[code % 16];
+    case GgufType::q1_0:
+      return code % 16 == 0 ? -1 : 1;
+    case GgufType::q3_k:
+      return static_cast<int>(code % 16) - 4;
+    case GgufType::tq1_0:
+    case GgufType::tq2_0:
+    case GgufType::q2_0:
+      return static_cast<int>(code % 16) - 1;
+    case GgufType::q4_0:
+      return static_cast<int>(code % 16) - 8;
+    case GgufType::q5_0:
+      return static_cast<int>(code % 32) - 16;
+    case GgufType::q6_k:
+      return static_cast<int>(code % 64) - 32;
+    default:
+      return static_cast<int>(code % (1U << gguf_code_bits(type)));
+  }
+}
+
 void read_gguf_block(GgufType type, const std::byte* block, GgufGroups& out) {
   out.group = gguf_group(type);
-  out.has_mins = type == GgufType::q4_1 || type == GgufType::q5_1 || type == GgufType::q2_k ||
-                 type == GgufType::q4_k || type == GgufType::q5_k;
+  out.has_mins = has_gguf_mins(type);
   switch (const Bytes bytes(block); type) {
     case GgufType::q4_0:
     case GgufType::q4_1:

@@ -25,6 +25,9 @@ struct GgufGroups {
   bool has_mins = false;
   std::array<std::int8_t, elements_max> levels;
   std::array<float, groups_max> scales, mins;  ///< mins: where has_mins
+  /// Where has_gguf_factors(): scales are `scale` times whole numbers, exactly, mins `min`.
+  float scale, min;
+  std::array<std::int8_t, groups_max> factors, min_factors;
 };
 
 /// Whether read_gguf_block() reads a type. It does not read F32, F16, BF16 and whole numbers, which
@@ -34,6 +37,18 @@ bool is_gguf_coded(GgufType type);
 
 /// Columns that share a scale in a type that is_gguf_coded().
 int gguf_group(GgufType type);
+
+/// Whether a block has subtracted minima.
+bool has_gguf_mins(GgufType type);
+
+/// Whether a block of 256 has one scale, times a whole number for each group.
+bool has_gguf_factors(GgufType type);
+
+/// Bits of the codes by which weights keep a type in memory: 4, 5, 6 or 8; 0: it is not kept.
+int gguf_code_bits(GgufType type);
+
+/// The level of a code of 4 to 6 bits; several codes may have the same one.
+int gguf_level(GgufType type, unsigned code);
 
 /// Reads one block, of gguf_block(type)->bytes bytes that may be unaligned.
 void read_gguf_block(GgufType type, const std::byte* block, GgufGroups& out);

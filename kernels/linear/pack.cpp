@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <span>
 
 #include <fmt/format.h>
 
 #include "kernels/linear/codes.h"
+#include "kernels/linear/gguf_blocks.h"
+#include "kernels/linear/gguf_panels.h"
 #include "kernels/linear/quantize.h"
 #include "kernels/weight_source.h"
 
@@ -70,8 +73,10 @@ void convert(const Panel& panel, std::int64_t first_word, Tile& tile) {
     const WeightRow& row = panel.rows[static_cast<std::size_t>(r)];
     std::byte* const words =
         reinterpret_cast<std::byte*>(&tile[static_cast<std::size_t>(r * tile_words)]);
+    std::array<float, tile_words * 2> numbers;
+    read_numbers(row, first, std::span(numbers).first(static_cast<std::size_t>(columns)));
     for (std::int64_t i = 0; i < columns; ++i) {
-      write_value(words, panel.to, i, published_value(row, first + i));
+      write_value(words, panel.to, i, numbers[static_cast<std::size_t>(i)]);
     }
   }
 }
@@ -158,18 +163,24 @@ namespace {
 constexpr std::int64_t fp8_group = CodedRowsShape::chunk_columns;
 constexpr std::int64_t fp8_group_of_rows = 1024;
 
-/// Where a code lies within eight columns.
+/// Where a code lies within eight columns: one of 8 bits, or the lower 4 of another.
 struct CodePlace {
   std::int64_t byte;
   int shift;
 };
 
-CodePlace place_of(WeightCode code, std::int64_t n, std::int64_t k) {
+CodePlace place_of(std::int64_t bits, std::int64_t n, std::int64_t k) {
   const std::int64_t pair = k / 2;
-  if (has_nibbles(code)) {
-    return {n * 4 + k % 2 * 2 + pair / 2, static_cast<int>(pair % 2) * 4};
-  }
+  if (bits < 8) return {n * 4 + k % 2 * 2 + pair / 2, static_cast<int>(pair % 2) * 4};
   return {n / 16 * 128 + k / 4 * 64 + n % 16 / 4 * 16 + pair % 2 * 8 + n % 4 * 2 + k % 2, 0};
+}
+
+/// Where the bits above the lower 4 lie.
+CodePlace upper_place(std::int64_t bits, std::int64_t n, std::int64_t k) {
+  constexpr std::int64_t lower_bytes = 4 * panel_rows;
+  const std::int64_t at = (bits - 4) * (n / 16 * 4 + k / 2);
+  return {lower_bytes + at / 16 * panel_rows + n % 16 * 4 + k % 2 * 2 + at % 16 / 8,
+          static_cast<int>(at % 8)};
 }
 
 /// The rows of a panel; those past the last one are empty.
@@ -181,24 +192,29 @@ struct CodedPanel {
   std::int64_t count;  ///< of rows that are there
   std::byte* out;
 
-  std::byte* group(std::int64_t g) const { return out + g * shape.group_bytes(); }
+  std::byte* group(std::int64_t g) const {
+    return out + shape.groups_offset() + g * shape.group_bytes();
+  }
 };
 
-/// Writes the codes of eight columns, [8][64]; vectors of the compiler's for codes of 4 bits.
-void put_eight(WeightCode code, const std::uint8_t* codes, std::byte* eight) {
-  if (has_nibbles(code)) {
+/// Writes the codes of eight columns, [8][64], where zeros are; vectors of the compiler's for codes
+/// of 4 bits.
+void put_eight(std::int64_t bits, const std::uint8_t* codes, std::byte* eight) {
+  if (bits < 8) {
     std::array<std::uint32_t, panel_rows> words = {};
     for (std::size_t k = 0; k < 8; ++k) {
       for (std::size_t n = 0; n < words.size(); ++n) {
-        words[n] |= std::uint32_t{codes[k * words.size() + n]} << (k % 2 * 16 + k / 2 * 4);
+        words[n] |= std::uint32_t{codes[k * words.size() + n] & 15U} << (k % 2 * 16 + k / 2 * 4);
       }
     }
     std::memcpy(eight, words.data(), sizeof(words));
-    return;
+    if (bits == 4) return;
   }
   for (std::int64_t n = 0; n < panel_rows; ++n) {
     for (std::int64_t k = 0; k < 8; ++k) {
-      eight[place_of(code, n, k).byte] = static_cast<std::byte>(codes[k * panel_rows + n]);
+      const CodePlace place = bits < 8 ? upper_place(bits, n, k) : place_of(bits, n, k);
+      const unsigned code = codes[k * panel_rows + n];
+      eight[place.byte] |= static_cast<std::byte>((bits < 8 ? code >> 4 : code) << place.shift);
     }
   }
 }
@@ -208,7 +224,7 @@ void put_codes(const CodedPanel& panel, std::int64_t g, const std::uint8_t* code
   const CodedShape& shape = panel.shape;
   std::byte* const eights = panel.group(g) + shape.scales_bytes();
   for (std::int64_t k = 0; k < columns_of(shape, g); k += 8) {
-    put_eight(shape.code, codes + k * panel_rows, eights + k / 8 * shape.eight_bytes());
+    put_eight(shape.bits, codes + k * panel_rows, eights + k / 8 * shape.eight_bytes());
   }
 }
 
@@ -225,7 +241,7 @@ void pack_fp8(const CodedPanel& panel, std::int64_t g) {
     std::memcpy(scales + n * 4, &scale, sizeof(scale));
     std::byte* const eights = scales + shape.scales_bytes();
     for (std::int64_t k = 0; k < columns; ++k) {
-      eights[k / 8 * shape.eight_bytes() + place_of(shape.code, n, k % 8).byte] =
+      eights[k / 8 * shape.eight_bytes() + place_of(shape.bits, n, k % 8).byte] =
           row.bytes[first + k];
     }
   }
@@ -244,8 +260,10 @@ void gather(const CodedPanel& panel, std::int64_t first, std::int64_t columns, f
       }
       continue;
     }
+    std::array<float, quantize_group> numbers;
+    read_numbers(row, first, std::span(numbers).first(static_cast<std::size_t>(columns)));
     for (std::int64_t k = 0; k < columns; ++k) {
-      values[k * panel_rows + n] = published_value(row, first + k);
+      values[k * panel_rows + n] = numbers[static_cast<std::size_t>(k)];
     }
   }
 }
@@ -258,6 +276,15 @@ void pack_mxfp4(const CodedPanel& panel, std::int64_t g) {
   std::byte* const scales = panel.group(g);
   for (std::int64_t n = 0; n < panel.count; ++n) {
     const WeightRow& row = panel.rows[static_cast<std::size_t>(n)];
+    if (row.block != nullptr) {  // the exponent, then its own order of nibbles
+      const std::byte* const block = row.bytes + g * row.block->bytes;
+      scales[n] = block[0];
+      for (std::int64_t k = 0; k < columns; ++k) {
+        codes[static_cast<std::size_t>(k * panel_rows + n)] =
+            static_cast<std::uint8_t>(block[1 + k % 16] >> (k / 16 * 4) & std::byte{15});
+      }
+      continue;
+    }
     scales[n] = row.scales[g];
     for (std::int64_t k = 0; k < columns; ++k) {
       codes[static_cast<std::size_t>(k * panel_rows + n)] = mxfp4_code(row.bytes, first + k);
@@ -300,14 +327,39 @@ void pack_quantized(const CodedPanel& panel, std::int64_t g) {
   put_codes(panel, g, groups.codes.data());
 }
 
+void pack_blocks(const CodedPanel& panel) {
+  const CodedShape& shape = panel.shape;
+  const std::int64_t elements = panel.rows[0].block->elements;
+  std::array<std::uint8_t, GgufGroups::elements_max* panel_rows> codes = {};
+  for (std::int64_t b = 0; b < shape.columns / elements; ++b) {
+    for (std::int64_t n = 0; n < panel.count; ++n) {
+      pack_gguf_block(shape, panel.rows[static_cast<std::size_t>(n)], b, panel.out, n,
+                      codes.data());
+    }
+    for (std::int64_t k = 0; k < elements; k += shape.group) {
+      put_codes(panel, (b * elements + k) / shape.group, codes.data() + k * panel_rows);
+    }
+  }
+}
+
 }  // namespace
 
 CodedShape coded_shape(WeightCode code, std::int64_t rows, std::int64_t columns,
                        std::int64_t group) {
-  return {code, (rows + panel_rows - 1) / panel_rows, columns, group};
+  return {.code = code,
+          .panels = (rows + panel_rows - 1) / panel_rows,
+          .columns = columns,
+          .group = group,
+          .bits = has_nibbles(code) ? 4 : 8,
+          .scales = code == WeightCode::fp8     ? ScaleType::f32
+                    : code == WeightCode::mxfp4 ? ScaleType::e8m0
+                                                : ScaleType::bf16};
 }
 
 CodedShape coded_shape(const Weight& weight) {
+  if (weight.code() == WeightCode::blocks) {
+    return coded_shape(weight.type(), weight.rows(), weight.columns());
+  }
   return coded_shape(weight.code(), weight.rows(), weight.columns(), weight.group());
 }
 
@@ -339,6 +391,10 @@ void pack_coded_panels(Queue& queue, const WeightSource& source, const CodedShap
             source.row(i / shape.panels * source.rows + row + n);
       }
       std::memset(panel.out, 0, static_cast<std::size_t>(shape.panel_bytes()));
+      if (shape.code == WeightCode::blocks) {
+        pack_blocks(panel);
+        continue;
+      }
       for (std::int64_t g = 0; g < shape.groups(); ++g) {
         if (source.is_random()) {
           pack_random(panel, g);
@@ -356,14 +412,21 @@ void pack_coded_panels(Queue& queue, const WeightSource& source, const CodedShap
 
 std::uint8_t code_at(const CodedShape& shape, const std::byte* panel, std::int64_t n,
                      std::int64_t k) {
-  const std::byte* const eight = panel + k / shape.group * shape.group_bytes() +
-                                 shape.scales_bytes() + k % shape.group / 8 * shape.eight_bytes();
-  const CodePlace place = place_of(shape.code, n, k % 8);
-  const unsigned bits = static_cast<unsigned>(eight[place.byte]) >> place.shift;
-  return static_cast<std::uint8_t>(has_nibbles(shape.code) ? bits & 15U : bits);
+  const std::byte* const eight = panel + shape.groups_offset() +
+                                 k / shape.group * shape.group_bytes() + shape.scales_bytes() +
+                                 k % shape.group / 8 * shape.eight_bytes();
+  const auto bits_at = [&](const CodePlace& place) {
+    return static_cast<unsigned>(eight[place.byte]) >> place.shift;
+  };
+  const unsigned lower = bits_at(place_of(shape.bits, n, k % 8));
+  if (shape.bits == 8) return static_cast<std::uint8_t>(lower);
+  if (shape.bits == 4) return static_cast<std::uint8_t>(lower & 15U);
+  const unsigned upper = bits_at(upper_place(shape.bits, n, k % 8)) % (1U << (shape.bits - 4));
+  return static_cast<std::uint8_t>((lower & 15U) | upper << 4);
 }
 
 void read_coded_row(const CodedShape& shape, const std::byte* panel, std::int64_t n, float* out) {
+  if (shape.code == WeightCode::blocks) return read_gguf_row(shape, panel, n, out);
   const DType type = shape.code == WeightCode::fp8     ? DType::f32
                      : shape.code == WeightCode::mxfp4 ? DType::u8
                                                        : DType::bf16;

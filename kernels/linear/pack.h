@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/base/dtype.h"
+#include "kernels/linear/panel_tiles.h"
 #include "kernels/weight.h"
 #include "kernels/weight_code.h"
 
@@ -79,31 +80,51 @@ constexpr std::int64_t place_in_chunk(std::int64_t k) {
 }
 
 /// The layout of the panels of a weight with codes. A panel is 64 outputs by all columns, as
-/// groups of columns one after another: first the group's 64 scales, then its columns by eights,
-/// the last one filled up with codes of 0. Eight columns k of 16 outputs n are
+/// groups of columns one after another: first the group's 64 scales (and then its 64 minima), then
+/// its columns by eights, the last one filled up with codes of 0. Where scales are whole numbers,
+/// what they count comes first: for every 256 columns 64 f16 (and 64 of the minima). Eight columns
+/// k of 16 outputs n are
 ///   8 bits  128 bytes  [k/4][n%16/4][k/2%2][n%4][k%2]: a lane's low and high 8 bytes, each
 ///                      widened to 16 bits, are two vectors of pairs of k
 ///   4 bits  64 bytes   [n][k%2] words of 16 bits, k/2 counting their codes from the low end
-/// and the four sixteenths of the outputs follow one another.
+/// and the four sixteenths of the outputs follow one another. Codes of 5 and 6 bits are their lower
+/// 4 bits so, and then their upper b = 1 or 2: words of 16 bits, [b * (n/16) / 4][n%16][k%2],
+/// from bit b * (n/16 * 4 + k/2) of a word on, counted modulo its 16.
 struct CodedShape {
   WeightCode code;
-  std::int64_t panels;   ///< per expert
-  std::int64_t columns;  ///< K
-  std::int64_t group;    ///< columns that share a scale, a multiple of 8
+  std::int64_t panels;            ///< per expert
+  std::int64_t columns;           ///< K
+  std::int64_t group;             ///< columns that share a scale, a multiple of 8
+  GgufType type = GgufType::f32;  ///< of blocks
+  std::int64_t bits = 8;          ///< of a code: 4, 5, 6 or 8
+  ScaleType scales = ScaleType::bf16;
+  bool has_mins = false;
 
-  /// Of f32, of E8M0, or else of bf16.
   std::int64_t scale_bytes() const {
-    return code == WeightCode::fp8 ? 4 : code == WeightCode::mxfp4 ? 1 : 2;
+    if (scales == ScaleType::f32) return 4;
+    return scales == ScaleType::e8m0 || scales == ScaleType::factors ? 1 : 2;
   }
-  std::int64_t scales_bytes() const { return scale_bytes() * Weight::panel_rows; }
+  /// Of a group, with the minima.
+  std::int64_t scales_bytes() const { return vectors() * scale_bytes() * Weight::panel_rows; }
+  /// Of 256 columns, with the minima.
+  std::int64_t units_bytes() const {
+    return scales == ScaleType::factors ? vectors() * 2 * Weight::panel_rows : 0;
+  }
   /// Of eight columns.
-  std::int64_t eight_bytes() const { return has_nibbles(code) ? 256 : 512; }
+  std::int64_t eight_bytes() const { return bits * Weight::panel_rows; }
   std::int64_t groups() const { return (columns + group - 1) / group; }
+  /// From the panel's start to its first group.
+  std::int64_t groups_offset() const {
+    return (columns + scale_unit_columns - 1) / scale_unit_columns * units_bytes();
+  }
   std::int64_t group_bytes() const { return scales_bytes() + group / 8 * eight_bytes(); }
   std::int64_t panel_bytes() const {
-    return groups() * scales_bytes() + (columns + 7) / 8 * eight_bytes();
+    return groups_offset() + groups() * scales_bytes() + (columns + 7) / 8 * eight_bytes();
   }
   std::int64_t expert_bytes() const { return panels * panel_bytes(); }
+
+ private:
+  std::int64_t vectors() const { return has_mins ? 2 : 1; }
 };
 
 /// Columns of a group that hold numbers.

@@ -1,6 +1,8 @@
 #include "kernels/linear/panel_product.h"
 
 #include "kernels/linear/codes.h"
+#include "kernels/linear/gguf_blocks.h"
+#include "kernels/linear/gguf_panels.h"
 #include "kernels/visit.h"
 #include "kernels/weight_source.h"
 
@@ -45,20 +47,48 @@ void WeightProduct::published_sums(std::int64_t expert, std::int64_t first, std:
 namespace {
 
 alignas(64) constexpr ByteLevels q8_table = byte_levels(WeightCode::q8);
-alignas(64) constexpr std::array<std::uint16_t, 32> q4_table = nibble_levels(WeightCode::q4);
-alignas(64) constexpr std::array<std::uint16_t, 32> mxfp4_table = nibble_levels(WeightCode::mxfp4);
+alignas(64) constexpr LevelTable q4_table = nibble_levels(WeightCode::q4);
+alignas(64) constexpr LevelTable mxfp4_table = nibble_levels(WeightCode::mxfp4);
 
-const void* table_of(WeightCode code) {
+const void* table_of(WeightCode code, GgufType type) {
+  if (code == WeightCode::blocks && gguf_code_bits(type) < 8) return gguf_levels(type).data();
   if (code == WeightCode::q4) return q4_table.data();
   if (code == WeightCode::mxfp4) return mxfp4_table.data();
-  return code == WeightCode::q8 ? &q8_table : &fp8_levels;
+  return code == WeightCode::fp8 ? &fp8_levels : &q8_table;
+}
+
+/// Eight chains of every eighth element, added up in pairs.
+float sum_of(const bf16* x, std::int64_t count) {
+  std::array<float, 8> lanes = {};
+  std::int64_t k = 0;
+  for (; k + 8 <= count; k += 8) {
+    for (std::size_t i = 0; i < 8; ++i) lanes[i] += to_float(x[static_cast<std::size_t>(k) + i]);
+  }
+  for (std::size_t i = 0; k < count; ++k, ++i) lanes[i] += to_float(x[k]);
+  return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) +
+         ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
 }
 
 }  // namespace
 
-CodedKernel coded_kernel(Isa isa, WeightCode code) {
+RowSums::RowSums(Queue& queue, const std::byte* x, std::int64_t rows, std::int64_t row_bytes,
+                 const CodedShape& shape)
+    : x_(x),
+      row_bytes_(std::max<std::int64_t>(row_bytes, 1)),
+      groups_(shape.groups()),
+      sums_(static_cast<std::size_t>(rows * shape.groups())) {
+  parallel_product(queue, rows, rows * shape.columns, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin * groups_; i < end * groups_; ++i) {
+      const std::int64_t g = i % groups_;
+      const auto* const row = reinterpret_cast<const bf16*>(x_ + i / groups_ * row_bytes_);
+      sums_[static_cast<std::size_t>(i)] = sum_of(row + g * shape.group, columns_of(shape, g));
+    }
+  });
+}
+
+CodedKernel coded_kernel(Isa isa, WeightCode code, GgufType type) {
   if (code == WeightCode::plain || code == WeightCode::bits12) return {};
-  const void* const table = table_of(code);
+  const void* const table = table_of(code, type);
   switch (isa) {
     case Isa::avx512:
       return {read_levels_avx512, coded_tile_avx512, coded_few_avx512, table};

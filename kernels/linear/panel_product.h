@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "kernels/device.h"
 #include "kernels/floats.h"
@@ -20,7 +21,7 @@ struct CodedKernel {
   const void* table = nullptr;
 };
 
-CodedKernel coded_kernel(Isa isa, WeightCode code);
+CodedKernel coded_kernel(Isa isa, WeightCode code, GgufType type);
 
 /// Columns of K whose levels stay in the second-level cache (128 KB) while all rows pass by: a
 /// multiple of every group.
@@ -37,45 +38,78 @@ inline CodedTile coded_tile(const CodedKernel& kernel, const CodedShape& shape,
                             const std::byte* panel) {
   return {.rows = nullptr,
           .count = 0,
-          .groups = panel,
+          .groups = panel + shape.groups_offset(),
           .columns = shape.columns,
           .group = shape.group,
           .group_bytes = shape.group_bytes(),
           .scales_bytes = shape.scales_bytes(),
-          .scales = shape.code == WeightCode::fp8     ? ScaleType::f32
-                    : shape.code == WeightCode::mxfp4 ? ScaleType::e8m0
-                                                      : ScaleType::bf16,
-          .has_nibbles = has_nibbles(shape.code),
+          .scales = shape.scales,
+          .has_mins = shape.has_mins,
+          .units = panel,
+          .units_bytes = shape.units_bytes(),
+          .row_sums = nullptr,
+          .bits = shape.bits,
+          .has_lowest = shape.code == WeightCode::blocks,
           .table = kernel.table,
           .levels = nullptr,
           .sums = nullptr,
           .first = true};
 }
 
-/// A tile's rows of x from column k on, of which the first is row_of(first).
-template <typename RowOf>
-void point_to(std::array<const void*, panel_tile_rows>& pointers, const CodedTile& tile,
-              RowOf row_of, std::int64_t first, std::int64_t k) {
-  for (std::int64_t r = 0; r < tile.count; ++r) {
-    pointers[static_cast<std::size_t>(r)] =
-        static_cast<const std::byte*>(row_of(first + r)) + k * 2;
+/// Of every row of x, the sums of its groups of columns, for weights with minima: each one chain,
+/// whatever multiplies the row.
+class RowSums {
+ public:
+  RowSums() = default;
+  RowSums(Queue& queue, const std::byte* x, std::int64_t rows, std::int64_t row_bytes,
+          const CodedShape& shape);
+
+  /// Of a row of x from a group on.
+  const float* of(const void* row, std::int64_t group) const {
+    return sums_.data() + (static_cast<const std::byte*>(row) - x_) / row_bytes_ * groups_ + group;
   }
-}
+
+ private:
+  const std::byte* x_ = nullptr;
+  std::int64_t row_bytes_ = 1, groups_ = 0;
+  std::vector<float> sums_;
+};
+
+/// A tile's rows of x from column k on, of which the first is row_of(first).
+struct TileRows {
+  std::array<const void*, panel_tile_rows> x;
+  std::array<const float*, panel_tile_rows> sums;
+
+  explicit TileRows(CodedTile& tile) {
+    tile.rows = x.data();
+    tile.row_sums = sums.data();
+  }
+
+  template <typename RowOf>
+  void point_to(const CodedTile& tile, const RowSums& row_sums, RowOf row_of, std::int64_t first,
+                std::int64_t k) {
+    for (std::size_t r = 0; r < static_cast<std::size_t>(tile.count); ++r) {
+      const void* const row = row_of(first + static_cast<std::int64_t>(r));
+      x[r] = static_cast<const std::byte*>(row) + k * 2;
+      if (tile.has_mins) sums[r] = row_sums.of(row, k / tile.group);
+    }
+  }
+};
 
 /// Straight from the codes.
 template <typename RowOf, typename Emit>
 void coded_product_few_rows(const CodedKernel& kernel, const CodedShape& shape,
-                            const std::byte* panel, std::int64_t count, RowOf row_of, Emit emit) {
+                            const std::byte* panel, const RowSums& row_sums, std::int64_t count,
+                            RowOf row_of, Emit emit) {
   alignas(64) std::array<float, coded_few_rows * 64> sums;
-  std::array<const void*, panel_tile_rows> pointers;
   CodedTile tile = coded_tile(kernel, shape, panel);
-  tile.rows = pointers.data();
+  TileRows rows(tile);
   tile.sums = sums.data();
   const std::int64_t tiles = (count + coded_few_rows - 1) / coded_few_rows;
   for (std::int64_t t = 0; t < tiles; ++t) {
     const std::int64_t first = count * t / tiles;
     tile.count = count * (t + 1) / tiles - first;
-    point_to(pointers, tile, row_of, first, 0);
+    rows.point_to(tile, row_sums, row_of, first, 0);
     kernel.few(tile);
     for (std::int64_t r = 0; r < tile.count; ++r) emit(first + r, sums.data() + r * 64);
   }
@@ -84,15 +118,14 @@ void coded_product_few_rows(const CodedKernel& kernel, const CodedShape& shape,
 /// As panel_product, for a panel of codes.
 template <typename RowOf, typename Emit>
 void coded_product(const CodedKernel& kernel, const CodedShape& shape, const std::byte* panel,
-                   std::int64_t count, RowOf row_of, Emit emit) {
+                   const RowSums& row_sums, std::int64_t count, RowOf row_of, Emit emit) {
   if (kernel.few != nullptr && count <= coded_direct_rows) {
-    return coded_product_few_rows(kernel, shape, panel, count, row_of, emit);
+    return coded_product_few_rows(kernel, shape, panel, row_sums, count, row_of, emit);
   }
   alignas(64) std::array<float, coded_rows_waiting * 64> sums;
   alignas(64) std::array<std::byte, coded_run * 128> levels;
-  std::array<const void*, panel_tile_rows> pointers;
   CodedTile tile = coded_tile(kernel, shape, panel);
-  tile.rows = pointers.data();
+  TileRows tile_rows(tile);
   tile.levels = levels.data();
   const std::int64_t passes = (count + coded_rows_waiting - 1) / coded_rows_waiting;
   for (std::int64_t pass = 0; pass < passes; ++pass) {
@@ -100,7 +133,8 @@ void coded_product(const CodedKernel& kernel, const CodedShape& shape, const std
     const std::int64_t rows = count * (pass + 1) / passes - begin;
     const std::int64_t tiles = (rows + panel_tile_rows - 1) / panel_tile_rows;
     for (std::int64_t k = 0; k < shape.columns; k += coded_run) {
-      tile.groups = panel + k / shape.group * shape.group_bytes();
+      tile.groups = panel + shape.groups_offset() + k / shape.group * shape.group_bytes();
+      tile.units = panel + k / scale_unit_columns * shape.units_bytes();
       tile.columns = std::min(coded_run, shape.columns - k);
       tile.first = k == 0;
       kernel.levels(tile);
@@ -108,7 +142,7 @@ void coded_product(const CodedKernel& kernel, const CodedShape& shape, const std
         const std::int64_t first = rows * t / tiles;
         tile.count = rows * (t + 1) / tiles - first;
         tile.sums = sums.data() + first * 64;
-        point_to(pointers, tile, row_of, begin + first, k);
+        tile_rows.point_to(tile, row_sums, row_of, begin + first, k);
         kernel.tile(tile);
       }
     }
@@ -320,9 +354,16 @@ class WeightProduct {
         published_(weight.format() == WeightFormat::rows),
         kernel_(panel_kernel(published_ ? Isa::plain : isa, published_ ? x_dtype : weight.dtype())),
         shape_(panel_shape(weight.dtype(), weight.rows(), weight.columns())),
-        coded_kernel_(coded_kernel(isa, weight.code())),
+        coded_kernel_(coded_kernel(isa, weight.code(), weight.type())),
         coded_shape_(coded_shape(weight)),
         bits12_kernel_(weight.code() == WeightCode::bits12 ? bits12_kernel(isa) : Bits12Kernel()) {}
+
+  /// With all rows of x, row_bytes from one to the next: before multiply() with a weight in blocks.
+  WeightProduct(Queue& queue, const Weight& weight, DType x_dtype, const std::byte* x,
+                std::int64_t rows, std::int64_t row_bytes)
+      : WeightProduct(queue.isa(), weight, x_dtype) {
+    if (coded_shape_.has_mins) row_sums_ = RowSums(queue, x, rows, row_bytes, coded_shape_);
+  }
 
   std::int64_t panels() const { return shape_.panels; }
   std::int64_t panel_bytes() const {
@@ -347,7 +388,9 @@ class WeightProduct {
       return count <= bits12_kernel_.direct_rows ? product.multiply_few(count, emit)
                                                  : product.multiply(count, emit);
     }
-    if (is_coded()) return coded_product(coded_kernel_, coded_shape_, first, count, row_of, emit);
+    if (is_coded()) {
+      return coded_product(coded_kernel_, coded_shape_, first, row_sums_, count, row_of, emit);
+    }
     panel_product(kernel_, first, weight_.columns(), count, row_of, emit);
   }
 
@@ -375,6 +418,7 @@ class WeightProduct {
   PanelShape shape_;
   CodedKernel coded_kernel_;
   CodedShape coded_shape_;
+  RowSums row_sums_;
   Bits12Kernel bits12_kernel_;
 };
 

@@ -48,19 +48,37 @@ namespace {
 
 /// The bf16 of column k of an eight and output n, as CodedShape places it.
 std::uint16_t level_of(const CodedTile& tile, const std::uint8_t* eight, int n, int k) {
-  if (tile.has_nibbles) {
-    std::uint16_t word;
+  if (tile.bits < 8) {
+    const auto upper_bits = static_cast<int>(tile.bits) - 4;
+    const int at = upper_bits * (n / 16 * 4 + k / 2);
+    std::uint16_t word, upper = 0;
     std::memcpy(&word, eight + n * 4 + k % 2 * 2, sizeof(word));
-    return static_cast<const std::uint16_t*>(tile.table)[word >> (k / 2 * 4) & 15];
+    if (upper_bits > 0) {
+      std::memcpy(&upper, eight + 256 + at / 16 * 64 + n % 16 * 4 + k % 2 * 2, sizeof(upper));
+    }
+    const unsigned high = upper >> at % 16 & ((1U << upper_bits) - 1);
+    return static_cast<const std::uint16_t*>(tile.table)[(word >> (k / 2 * 4) & 15U) | high << 4];
   }
   const auto* const low = static_cast<const std::uint8_t*>(tile.table);
   const int in_vector = n % 16 / 4 * 16 + k / 2 % 2 * 8 + n % 4 * 2 + k % 2;
   const unsigned code = eight[n / 16 * 128 + k / 4 * 64 + in_vector];
   const unsigned size = code & 0x7fU;
+  if (tile.has_lowest && code == 0x80U) return to_bf16(-128.0F).bits;
   return static_cast<std::uint16_t>((low[128 + size] | (code & 0x80U)) << 8 | low[size]);
 }
 
-float scale_of(const CodedTile& tile, const std::byte* scales, int n) {
+/// Of output n a group's scale, or with n from 64 on its minimum; `units` are of its columns.
+float scale_of(const CodedTile& tile, const std::byte* scales, const std::byte* units, int n) {
+  if (tile.scales == ScaleType::factors) {
+    f16 unit;
+    std::memcpy(&unit, units + n * 2, sizeof(unit));
+    return to_float(unit) * static_cast<float>(std::to_integer<std::int8_t>(scales[n]));
+  }
+  if (tile.scales == ScaleType::f16) {
+    f16 scale;
+    std::memcpy(&scale, scales + n * 2, sizeof(scale));
+    return to_float(scale);
+  }
   if (tile.scales == ScaleType::e8m0) return e8m0_to_float(static_cast<std::uint8_t>(scales[n]));
   if (tile.scales == ScaleType::f32) {
     float scale;
@@ -75,7 +93,7 @@ float scale_of(const CodedTile& tile, const std::byte* scales, int n) {
 }  // namespace
 
 void read_levels_plain(const CodedTile& tile) {
-  const std::int64_t eight_bytes = tile.has_nibbles ? 256 : 512;
+  const std::int64_t eight_bytes = tile.bits * 64;
   auto* const levels = static_cast<std::uint16_t*>(tile.levels);
   for (std::int64_t k = 0; k < (tile.columns + 1) / 2 * 2; ++k) {
     const auto* const group =
@@ -105,8 +123,13 @@ void coded_tile_plain(const CodedTile& tile) {
                            .first = true,
                            .prefetch = nullptr,
                            .prefetch_lines = 0});
+    const auto* const units =
+        static_cast<const std::byte*>(tile.units) + k / scale_unit_columns * tile.units_bytes;
     for (std::int64_t i = 0; i < tile.count * 64; ++i) {
-      tile.sums[i] += scale_of(tile, group, static_cast<int>(i % 64)) * sums[i];
+      const int n = static_cast<int>(i % 64);
+      tile.sums[i] += scale_of(tile, group, units, n) * sums[i];
+      if (!tile.has_mins) continue;
+      tile.sums[i] -= scale_of(tile, group, units, 64 + n) * tile.row_sums[i / 64][k / tile.group];
     }
   }
 }

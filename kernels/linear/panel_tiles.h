@@ -52,30 +52,38 @@ void panel_row_avx512(const PanelRow& row);
 void panel_row_avx2(const PanelRow& row);
 void panel_row_plain(const PanelRow& row);
 
-/// How a group's scales are stored.
-enum class ScaleType : std::uint8_t { f32, bf16, e8m0 };
+/// How a group's scales are stored. factors: as a signed byte, which counts an f16 that
+/// scale_unit_columns columns share; the product is exact in f32.
+enum class ScaleType : std::uint8_t { f32, bf16, e8m0, f16, factors };
+constexpr std::int64_t scale_unit_columns = 256;
 
 /// One panel of codes times a few rows of bf16 over a run of k that starts and ends with a group or
 /// with K:
 ///
 ///   sums[r][n] = (first ? 0 : sums[r][n]) + sum over groups g of
-///                scale[g][n] * (sum over k of g of rows[r][k] * level[k][n])            n = 0..63
+///                scale[g][n] * (sum over k of g of rows[r][k] * level[k][n])
+///                - min[g][n] * (sum over k of g of rows[r][k])                          n = 0..63
 ///
 /// A group's sum is one chain over ascending k (pairs of k) from 0, and so are the groups',
-/// whatever `count` is and wherever the levels come from.
+/// whatever `count` is and wherever the levels come from; what minima are multiplied with is given.
 struct CodedTile {
-  const void* const* rows;   ///< `count` pointers to the rows' first element of this run
-  std::int64_t count;        ///< 1 to panel_tile_rows
-  const void* groups;        ///< of the panel, the first one of this run
-  std::int64_t columns;      ///< length of the run
-  std::int64_t group;        ///< columns that share a scale
-  std::int64_t group_bytes;  ///< from one group to the next
-  std::int64_t scales_bytes;
+  const void* const* rows;    ///< `count` pointers to the rows' first element of this run
+  std::int64_t count;         ///< 1 to panel_tile_rows
+  const void* groups;         ///< of the panel, the first one of this run
+  std::int64_t columns;       ///< length of the run
+  std::int64_t group;         ///< columns that share a scale
+  std::int64_t group_bytes;   ///< from one group to the next
+  std::int64_t scales_bytes;  ///< of a group, with the minima
   ScaleType scales;
-  bool has_nibbles;   ///< codes of 4 bits, else of 8
-  const void* table;  ///< of levels, as codes.h makes them: nibble_levels or byte_levels
-  void* levels;       ///< room for the run's levels as a panel of bf16: [ceil(columns/2)][64][2]
-  float* sums;        ///< [count][64]
+  bool has_mins;
+  const void* units;             ///< of `factors`: of the run's first scale_unit_columns columns
+  std::int64_t units_bytes;      ///< from there to the next ones
+  const float* const* row_sums;  ///< with minima: `count` pointers to the sums of the rows' groups
+  std::int64_t bits;             ///< of a code: 4, 5, 6 or 8
+  bool has_lowest;               ///< of 8 bits: the sign alone is -128, and not zero
+  const void* table;             ///< of levels, as codes.h makes them: LevelTable or byte_levels
+  void* levels;  ///< room for the run's levels as a panel of bf16: [ceil(columns/2)][64][2]
+  float* sums;   ///< [count][64]
   bool first;
 };
 

@@ -272,7 +272,54 @@ class Nibbles {
   __m256i low_, high_;
 };
 
+/// The same for codes of 5 or 6 bits, whose levels are consecutive whole numbers.
+template <int Bits>
+class Planes {
+ public:
+  static constexpr int eight_bytes = Bits * 64;
+
+  explicit Planes(const void* table) {
+    std::uint16_t first;
+    __builtin_memcpy(&first, table, sizeof(first));
+    const float level = __builtin_bit_cast(float, static_cast<std::uint32_t>(first) << 16);
+    zero_ = _mm256_set1_epi16(static_cast<short>(-level));
+  }
+
+  void read_eight(const std::byte* eight, int pairs, std::byte* out) const {
+    constexpr int upper_bits = Bits - 4;
+    for (int c = 0; c < 8; ++c) {
+      __m256i lower = load(eight + c * 32);
+      const std::byte* const words = eight + 256 + c / 2 * upper_bits / 4 * 64 + c % 2 * 32;
+      const int at = c / 2 * 4 * upper_bits % 16;
+      __m256i upper = _mm256_srl_epi16(load(words), _mm_cvtsi32_si128(at));
+      for (int pair = 0; pair < pairs; ++pair) {
+        const __m256i high = _mm256_and_si256(upper, _mm256_set1_epi16((1 << upper_bits) - 1));
+        const __m256i code = _mm256_or_si256(_mm256_and_si256(lower, _mm256_set1_epi16(15)),
+                                             _mm256_slli_epi16(high, 4));
+        store(out + pair * 256 + c * 32, rounded_levels(_mm256_sub_epi16(code, zero_)));
+        lower = _mm256_srli_epi16(lower, 4);
+        upper = _mm256_srli_epi16(upper, upper_bits);
+      }
+    }
+  }
+
+ private:
+  /// Whole numbers of 16 bits as bf16, which holds these exactly.
+  static __m256i rounded_levels(__m256i levels) {
+    const auto bits = [](__m128i half) {
+      const __m256 floats = _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(half));
+      return _mm256_srli_epi32(_mm256_castps_si256(floats), 16);
+    };
+    const __m256i both = _mm256_packus_epi32(bits(_mm256_castsi256_si128(levels)),
+                                             bits(_mm256_extracti128_si256(levels, 1)));
+    return _mm256_permute4x64_epi64(both, 0xd8);
+  }
+
+  __m256i zero_;
+};
+
 /// The same for codes of 8 bits.
+template <bool has_lowest>
 class Bytes {
  public:
   static constexpr int eight_bytes = 512;
@@ -282,7 +329,12 @@ class Bytes {
   void read_eight(const std::byte* eight, int pairs, std::byte* out) const {
     for (int c = 0; c < 8; ++c) {  // 8 outputs
       for (int v = 0; v * 2 < pairs; ++v) {
-        const auto [low, high] = lookup_.of(load(eight + c / 2 * 128 + v * 64 + c % 2 * 32));
+        const __m256i codes = load(eight + c / 2 * 128 + v * 64 + c % 2 * 32);
+        auto [low, high] = lookup_.of(codes);
+        if constexpr (has_lowest) {  // 0xc300
+          const __m256i is_lowest = _mm256_cmpeq_epi8(codes, _mm256_set1_epi8(-128));
+          high = _mm256_blendv_epi8(high, _mm256_set1_epi8(-0x3d), is_lowest);
+        }
         std::byte* const to = out + v * 512 + c * 32;
         store(to, _mm256_unpacklo_epi8(low, high));
         if (pairs > v * 2 + 1) store(to + 256, _mm256_unpackhi_epi8(low, high));
@@ -322,22 +374,49 @@ inline __m256 e8m0_scales(const std::byte* scales) {
   return _mm256_castsi256_ps(_mm256_blendv_epi8(powers, _mm256_set1_epi32(0x7fc00000), is_nan));
 }
 
-/// tile.sums += scale * sums, or = if this is the first group.
-void add_group(const CodedTile& tile, const std::byte* scales, const float* sums, bool is_first) {
-  for (std::int64_t n = 0; n < 64; n += 8) {
-    __m256 scale;
-    if (tile.scales == ScaleType::e8m0) {
-      scale = e8m0_scales(scales + n);
-    } else if (tile.scales == ScaleType::f32) {
-      scale = _mm256_loadu_ps(reinterpret_cast<const float*>(scales) + n);
-    } else {
-      const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(scales + n * 2));
-      scale = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+/// Of eight outputs from n on the scales of a group; `units` are of its columns.
+inline __m256 scales_of(ScaleType type, const std::byte* scales, const std::byte* units,
+                        std::int64_t n) {
+  const auto halves = [n](const std::byte* from) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + n * 2));
+  };
+  switch (type) {
+    case ScaleType::e8m0:
+      return e8m0_scales(scales + n);
+    case ScaleType::f32:
+      return _mm256_loadu_ps(reinterpret_cast<const float*>(scales) + n);
+    case ScaleType::f16:
+      return _mm256_cvtph_ps(halves(scales));
+    case ScaleType::factors: {
+      const __m128i factors = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(scales + n));
+      return _mm256_mul_ps(_mm256_cvtph_ps(halves(units)),
+                           _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(factors)));
     }
+    case ScaleType::bf16:
+      break;
+  }
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves(scales)), 16));
+}
+
+/// tile.sums += scale * sums - min * row sums, or = if column `first` of the run is K's first.
+void add_group(const CodedTile& tile, const std::byte* scales, const float* sums,
+               std::int64_t first) {
+  const bool is_first = tile.first && first == 0;
+  const auto* const units =
+      static_cast<const std::byte*>(tile.units) + first / scale_unit_columns * tile.units_bytes;
+  for (std::int64_t n = 0; n < 64; n += 8) {
+    const __m256 scale = scales_of(tile.scales, scales, units, n);
+    const __m256 min = tile.has_mins ? scales_of(tile.scales, scales + tile.scales_bytes / 2,
+                                                 units + tile.units_bytes / 2, n)
+                                     : _mm256_setzero_ps();
     for (std::int64_t r = 0; r < tile.count; ++r) {
       float* const home = tile.sums + r * 64 + n;
       const __m256 before = is_first ? _mm256_setzero_ps() : _mm256_loadu_ps(home);
-      _mm256_storeu_ps(home, _mm256_fmadd_ps(scale, _mm256_loadu_ps(sums + r * 64 + n), before));
+      __m256 sum = _mm256_fmadd_ps(scale, _mm256_loadu_ps(sums + r * 64 + n), before);
+      if (tile.has_mins) {
+        sum = _mm256_fnmadd_ps(min, _mm256_set1_ps(tile.row_sums[r][first / tile.group]), sum);
+      }
+      _mm256_storeu_ps(home, sum);
     }
   }
 }
@@ -345,7 +424,10 @@ void add_group(const CodedTile& tile, const std::byte* scales, const float* sums
 }  // namespace
 
 void read_levels_avx2(const CodedTile& tile) {
-  tile.has_nibbles ? read_levels<Nibbles>(tile) : read_levels<Bytes>(tile);
+  if (tile.bits == 4) return read_levels<Nibbles>(tile);
+  if (tile.bits == 5) return read_levels<Planes<5>>(tile);
+  if (tile.bits == 6) return read_levels<Planes<6>>(tile);
+  tile.has_lowest ? read_levels<Bytes<true>>(tile) : read_levels<Bytes<false>>(tile);
 }
 
 void coded_tile_avx2(const CodedTile& tile) {
@@ -366,7 +448,7 @@ void coded_tile_avx2(const CodedTile& tile) {
                           .first = true,
                           .prefetch = levels,
                           .prefetch_lines = 0});
-    add_group(tile, group, sums, tile.first && k == 0);
+    add_group(tile, group, sums, k);
   }
 }
 

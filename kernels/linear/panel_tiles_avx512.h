@@ -213,29 +213,102 @@ inline __m512 e8m0_scales(const std::byte* scales) {
   return _mm512_castsi512_ps(_mm512_mask_mov_epi32(powers, is_nan, _mm512_set1_epi32(0x7fc00000)));
 }
 
-/// tile.sums += scale * sums, or = if this is the first group.
+/// Of sixteen outputs c the scales of a group; `units` are of its columns.
+inline __attribute__((always_inline)) __m512 scales_of(ScaleType type, const std::byte* scales,
+                                                       const std::byte* units, int c) {
+  const auto halves = [c](const std::byte* from) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + c * 32));
+  };
+  switch (type) {
+    case ScaleType::e8m0:
+      return e8m0_scales(scales + c * 16);
+    case ScaleType::f32:
+      return _mm512_loadu_ps(scales + c * 64);
+    case ScaleType::f16:
+      return _mm512_cvtph_ps(halves(scales));
+    case ScaleType::factors: {
+      const auto* const factors = reinterpret_cast<const __m128i*>(scales + c * 16);
+      return _mm512_mul_ps(_mm512_cvtph_ps(halves(units)),
+                           _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(factors))));
+    }
+    case ScaleType::bf16:
+      break;
+  }
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves(scales)), 16));
+}
+
+/// tile.sums += scale * sums - min * row sums, or = if column `first` of the run is K's first.
 template <int R>
 inline __attribute__((always_inline)) void add_group(const CodedTile& tile, const std::byte* scales,
-                                                     const CodedSums<R>& sums, bool is_first) {
+                                                     const CodedSums<R>& sums, std::int64_t first) {
+  const bool is_first = tile.first && first == 0;
+  const auto* const units =
+      static_cast<const std::byte*>(tile.units) + first / scale_unit_columns * tile.units_bytes;
 #pragma GCC unroll 4
   for (int c = 0; c < 4; ++c) {
-    __m512 scale;
-    if (tile.scales == ScaleType::e8m0) {
-      scale = e8m0_scales(scales + c * 16);
-    } else if (tile.scales == ScaleType::f32) {
-      scale = _mm512_loadu_ps(scales + c * 64);
-    } else {
-      const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(scales + c * 32));
-      scale = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
-    }
+    const __m512 scale = scales_of(tile.scales, scales, units, c);
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
       float* const home = tile.sums + r * 64 + c * 16;
       const __m512 before = is_first ? _mm512_setzero_ps() : _mm512_loadu_ps(home);
       _mm512_storeu_ps(home, _mm512_fmadd_ps(scale, sums.at[r][c], before));
     }
+    if (!tile.has_mins) continue;
+    const __m512 min =
+        scales_of(tile.scales, scales + tile.scales_bytes / 2, units + tile.units_bytes / 2, c);
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) {
+      float* const home = tile.sums + r * 64 + c * 16;
+      const __m512 row_sum = _mm512_set1_ps(tile.row_sums[r][first / tile.group]);
+      _mm512_storeu_ps(home, _mm512_fnmadd_ps(min, row_sum, _mm512_loadu_ps(home)));
+    }
   }
 }
+
+/// Words shifted to higher bits by n, or by -n to lower ones.
+inline __attribute__((always_inline)) __m512i shifted(__m512i words, int n) {
+  return n < 0 ? _mm512_srli_epi16(words, static_cast<unsigned>(-n))
+               : _mm512_slli_epi16(words, static_cast<unsigned>(n));
+}
+
+/// Levels of codes of 5 or 6 bits, as Nibbles below.
+template <int Bits>
+class Planes {
+  static constexpr int upper_bits = Bits - 4;
+
+ public:
+  static constexpr int eight_bytes = Bits * 64;
+
+  explicit Planes(const void* table) {
+#pragma GCC unroll 2
+    for (int i = 0; i < upper_bits; ++i) {
+      table_[i] = _mm512_loadu_si512(static_cast<const std::byte*>(table) + i * 64);
+    }
+  }
+
+  template <typename Use>
+  inline __attribute__((always_inline)) void each_pair(const std::byte* eight, int c, int pairs,
+                                                       Use use) const {
+    const __m512i lower = _mm512_loadu_si512(eight + c * 64);
+    const __m512i upper = _mm512_loadu_si512(eight + 256 + c * upper_bits / 4 * 64);
+    const int at = c * 4 * upper_bits % 16;
+    use(0, level(lower, shifted(upper, 4 - at)));
+    if (pairs > 1) use(1, level(shifted(lower, -4), shifted(upper, 4 - at - upper_bits)));
+    if (pairs > 2) use(2, level(shifted(lower, -8), shifted(upper, 4 - at - 2 * upper_bits)));
+    if (pairs > 3) use(3, level(shifted(lower, -12), shifted(upper, 4 - at - 3 * upper_bits)));
+  }
+
+ private:
+  /// By the lower 4 bits of one and the bits above them of the other; all others are not looked at.
+  inline __attribute__((always_inline)) __m512i level(__m512i lower, __m512i upper) const {
+    const __m512i codes =  // a ? b : c
+        _mm512_ternarylogic_epi32(_mm512_set1_epi16(15), lower, upper, 0xca);
+    if constexpr (Bits == 5) return _mm512_permutexvar_epi16(codes, table_[0]);
+    return _mm512_permutex2var_epi16(table_[0], codes, table_[upper_bits - 1]);
+  }
+
+  __m512i table_[upper_bits];
+};
 
 /// Levels of codes of 4 bits: 32 of them, pair `p` of an eight, from 64 bytes.
 class Nibbles {
@@ -260,6 +333,7 @@ class Nibbles {
 };
 
 /// The same for codes of 8 bits: the bytes of a bf16 from two tables, by the code's lower 7 bits.
+template <bool has_lowest>
 class Bytes {
  public:
   static constexpr int eight_bytes = 512;
@@ -272,7 +346,13 @@ class Bytes {
 #pragma GCC unroll 2
     for (int v = 0; v < 2; ++v) {
       if (pairs <= v * 2) return;
-      const auto [low, high] = lookup_.of(_mm512_loadu_si512(eight + c * 128 + v * 64));
+      const __m512i codes = _mm512_loadu_si512(eight + c * 128 + v * 64);
+      auto [low, high] = lookup_.of(codes);
+      if constexpr (has_lowest) {  // 0xc300
+        const __m512i sign = _mm512_set1_epi8(-128);
+        high = _mm512_mask_mov_epi8(high, _mm512_cmpeq_epi8_mask(codes, sign),
+                                    _mm512_set1_epi8(-0x3d));
+      }
       use(v * 2, _mm512_unpacklo_epi8(low, high));
       if (pairs > v * 2 + 1) use(v * 2 + 1, _mm512_unpackhi_epi8(low, high));
     }
@@ -334,7 +414,7 @@ void few(const CodedTile& tile) {
       multiply_eight<R>(sums, codes, eight, rows, k, k + 8);
     }
     if (k < end) multiply_eight<R>(sums, codes, eight, rows, k, end);
-    add_group<R>(tile, group, sums, tile.first && first == 0);
+    add_group<R>(tile, group, sums, first);
     group += tile.group_bytes;
   }
 }
@@ -399,26 +479,35 @@ void from_levels(const CodedTile& tile) {
       step([k](const std::byte* row)
                __attribute__((always_inline)) { return pair_of(row, k, k + 1); });
     }
-    add_group<R>(tile, group, sums, tile.first && first == 0);
+    add_group<R>(tile, group, sums, first);
     group += tile.group_bytes;
   }
 }
 
 using CodedRoute = void (*)(const CodedTile&);
-constexpr CodedRoute nibble_routes[] = {few<1, Nibbles>, few<2, Nibbles>, few<3, Nibbles>,
-                                        few<4, Nibbles>};
-constexpr CodedRoute byte_routes[] = {few<1, Bytes>, few<2, Bytes>, few<3, Bytes>, few<4, Bytes>};
+template <typename Codes>
+constexpr CodedRoute few_routes[] = {few<1, Codes>, few<2, Codes>, few<3, Codes>, few<4, Codes>};
 constexpr CodedRoute level_routes[] = {from_levels<1>, from_levels<2>, from_levels<3>,
                                        from_levels<4>, from_levels<5>, from_levels<6>};
+
+/// use.operator()<Codes>() for a tile's codes.
+template <typename Use>
+void visit_codes(const CodedTile& tile, const Use& use) {
+  if (tile.bits == 4) return use.template operator()<Nibbles>();
+  if (tile.bits == 5) return use.template operator()<Planes<5>>();
+  if (tile.bits == 6) return use.template operator()<Planes<6>>();
+  if (tile.has_lowest) return use.template operator()<Bytes<true>>();
+  use.template operator()<Bytes<false>>();
+}
 
 }  // namespace
 
 void read_levels_avx512(const CodedTile& tile) {
-  tile.has_nibbles ? read_levels<Nibbles>(tile) : read_levels<Bytes>(tile);
+  visit_codes(tile, [&]<typename Codes>() { read_levels<Codes>(tile); });
 }
 void coded_tile_avx512(const CodedTile& tile) { level_routes[tile.count - 1](tile); }
 void coded_few_avx512(const CodedTile& tile) {
-  (tile.has_nibbles ? nibble_routes : byte_routes)[tile.count - 1](tile);
+  visit_codes(tile, [&]<typename Codes>() { few_routes<Codes>[tile.count - 1](tile); });
 }
 
 }  // namespace hyb::kernels

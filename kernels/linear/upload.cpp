@@ -1,8 +1,10 @@
 #include "kernels/linear/upload.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "kernels/cuda/staging.h"
@@ -23,8 +25,13 @@ void convert(const WeightSource& source, DType dtype, std::int64_t first, std::i
     if (row.is_stored_as(dtype)) {
       std::memcpy(out, row.bytes + begin * element, static_cast<std::size_t>(here * element));
     } else {
-      for (std::int64_t i = 0; i < here; ++i) {
-        write_value(out, dtype, i, published_value(row, begin + i));
+      std::array<float, 256> numbers;
+      for (std::int64_t at = 0; at < here; at += std::ssize(numbers)) {
+        const std::int64_t some = std::min<std::int64_t>(here - at, std::ssize(numbers));
+        read_numbers(row, begin + at, std::span(numbers).first(static_cast<std::size_t>(some)));
+        for (std::int64_t i = 0; i < some; ++i) {
+          write_value(out, dtype, at + i, numbers[static_cast<std::size_t>(i)]);
+        }
       }
     }
     out += here * element;

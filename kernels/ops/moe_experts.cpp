@@ -136,9 +136,10 @@ const float* bias_of(const Tensor& bias, const WeightProduct& product, std::int6
 /// inner[place] = gate_up[e] * x[token of place] + its bias, for all places.
 void multiply_gate_up(Queue& queue, const MoeExperts& op, const ExpertsWorkspace& work,
                       std::int64_t visited) {
-  const WeightProduct product(queue.isa(), *op.gate_up, op.x.dtype);
   const auto value_bytes = static_cast<std::int64_t>(size_of(op.x.dtype));
   const std::int64_t x_bytes = op.x.row_stride * value_bytes;
+  const WeightProduct product(queue, *op.gate_up, op.x.dtype, op.x.as<std::byte>(), op.x.dim(0),
+                              x_bytes);
   const std::int64_t inner_bytes = op.gate_up->rows() * value_bytes;
   const std::int64_t items = visited * product.panels();
   const std::int64_t bytes = product.panel_bytes() * product.panels() * op.chosen.size();
@@ -220,7 +221,8 @@ void moe_experts(Queue& queue, const MoeExperts& op) {
   gated_activation(
       queue, {.x = inner, .y = inner.columns(0, shape.intermediate), .activation = op.activation});
 
-  const WeightProduct product(queue.isa(), *op.down, op.x.dtype);
+  const WeightProduct product(queue, *op.down, op.x.dtype, work.inner, places,
+                              op.gate_up->rows() * static_cast<std::int64_t>(size_of(op.x.dtype)));
   const std::int64_t bytes = product.panel_bytes() * product.panels() * places;
   parallel_product(queue, product.panels(), bytes, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t panel = begin; panel < end; ++panel) {

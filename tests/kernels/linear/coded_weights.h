@@ -110,7 +110,7 @@ inline constexpr WeightCode all_codes[] = {WeightCode::fp8, WeightCode::q8, Weig
                                            WeightCode::mxfp4};
 
 inline const char* name_of(WeightCode code) {
-  constexpr const char* names[] = {"plain", "fp8", "q8", "q4", "bits12", "mxfp4"};
+  constexpr const char* names[] = {"plain", "fp8", "q8", "q4", "bits12", "mxfp4", "blocks"};
   return names[static_cast<int>(code)];
 }
 
