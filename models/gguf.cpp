@@ -14,8 +14,10 @@
 namespace hyb::models {
 namespace {
 
-const GgufArchitecture* const gguf_architectures[] = {&gguf_gemma3, &gguf_granite, &gguf_llama,
-                                                      &gguf_qwen3};
+const GgufArchitecture* const gguf_architectures[] = {
+    &gguf_gemma2,  &gguf_gemma3,      &gguf_gpt_oss,  &gguf_gpt_oss_of_ollama,
+    &gguf_granite, &gguf_granite_moe, &gguf_llama,    &gguf_mellum,
+    &gguf_qwen2,   &gguf_qwen3,       &gguf_qwen3_moe};
 
 const GgufArchitecture* find_architecture(std::string_view name) {
   const auto found = std::find_if(std::begin(gguf_architectures), std::end(gguf_architectures),
