@@ -315,13 +315,14 @@ CheckedWeight check(RequiredWeight weight, const TensorFiles& files) {
 }
 
 /// A tensor that the plan does not need.
-CheckedTensor check_other(const Plan& plan, const Family& family, const TensorInfo& stored) {
+CheckedTensor check_other(const Plan& plan, const Family& family, const TensorFiles& files,
+                          const TensorInfo& stored) {
   if (is_known_unused(plan, family, stored.name)) return {TensorVerdict::unused, &stored};
   const std::string_view role = role_of(family, stored.name);
   if (role.empty()) return {TensorVerdict::extra, &stored};
-  return wrong(stored, fmt::format("a {} for which config.json has no place; one of the two "
-                                   "belongs to another model",
-                                   role));
+  return wrong(stored, fmt::format("a {} for which {} has no place; one of the two belongs to "
+                                   "another model",
+                                   role, files.outline_name()));
 }
 
 }  // namespace
@@ -377,7 +378,7 @@ WeightCheck check_weights(const Plan& plan, const Family& family, const TensorFi
   }
   for (const std::string_view name : files.names()) {
     if (used.contains(name)) continue;
-    all.others.push_back(check_other(plan, family, *files.find(name)));
+    all.others.push_back(check_other(plan, family, files, *files.find(name)));
   }
   return all;
 }

@@ -152,7 +152,7 @@ class WeightLoader : public WeightVisitor {
   }
 
   float* visit_small(std::span<const Small> tensors) override {
-    std::vector<float> all;
+    std::vector<std::vector<float>> each;
     for (const Small& tensor : tensors) {
       const WeightKey key{.role = tensor.role, .layer = layer()};
       std::vector<float> once = provider_.vector(key, tensor.count());
@@ -161,11 +161,9 @@ class WeightLoader : public WeightVisitor {
         once = halves_of_rows(once, static_cast<std::size_t>(tensor.shape.back()));
       }
       for (float& number : once) number *= tensor.factor;
-      for (std::int64_t i = 0; i < tensor.times; ++i) {
-        all.insert(all.end(), once.begin(), once.end());
-      }
+      each.push_back(std::move(once));
     }
-    return upload(all);
+    return upload(joined(tensors, each));
   }
 
   /// Of every row the numbers at even places, then the others.

@@ -44,6 +44,10 @@ class GgufKeys {
     return files_.metadata().real(name(key)).value_or(fallback);
   }
 
+  bool flag(std::string_view key, bool fallback) const {
+    return files_.metadata().flag(name(key)).value_or(fallback);
+  }
+
   /// One number for all layers, or one for each; absent: none.
   std::vector<std::int64_t> per_layer(std::string_view key) const {
     return files_.metadata().integers(name(key));
@@ -55,6 +59,9 @@ class GgufKeys {
   std::string_view text(std::string_view key, std::string_view fallback) const {
     return files_.metadata().text(name(key)).value_or(fallback);
   }
+
+  /// The numbers of an F32 tensor that is there, above 0, of which there must be `count`.
+  std::vector<double> divisors(std::string_view tensor, std::int64_t count) const;
 
   const GgufTensor* tensor(std::string_view tensor) const { return files_.find(tensor); }
   bool has_tensor(std::string_view name) const { return tensor(name) != nullptr; }
@@ -82,6 +89,10 @@ class GgufConfig {
   void set(std::string_view key, const std::vector<std::int64_t>& values);
   void set(std::string_view key, const std::vector<std::string>& values);
   void set(std::string_view key, Json value);
+  /// Under rope_scaling, where there is one.
+  void set_rope(std::string_view key, Json value);
+  /// The rope that was set is that of layers without windows; the others' has this theta alone.
+  void set_window_rope(double theta);
 
   std::string text() const;
 
@@ -97,8 +108,17 @@ std::int64_t gguf_layers(const GgufKeys& keys);
 
 std::int64_t gguf_head_dim(const GgufKeys& keys);
 
-/// What all architectures have.
-GgufConfig gguf_common_config(const GgufKeys& keys, std::string_view model_type);
+/// sliding_window and layer_types: by the file's period or list, else every `period`-th layer sees
+/// everything. Without a window all do.
+void set_gguf_windows(const GgufKeys& keys, GgufConfig& config, std::int64_t period);
+
+/// num_experts (under that key), num_experts_per_tok, and their width under `width`.
+void set_gguf_experts(const GgufKeys& keys, GgufConfig& config, std::string_view experts,
+                      std::string_view width);
+
+/// What all architectures have. `scaling`: of positions, where there is a factor without its kind.
+GgufConfig gguf_common_config(const GgufKeys& keys, std::string_view model_type,
+                              std::string_view scaling = "linear");
 
 /// Of architectures whose files may have experts that hyb has no family for.
 void refuse_gguf_experts(const GgufKeys& keys);
@@ -115,6 +135,9 @@ void change_parts(Plan& plan, const Visit& visit) {
 
 /// Rows of q and k are stored as pairs of neighbours.
 Plan with_neighbours(Plan plan);
+
+/// Gate and up of experts are stored as a tensor each, in order.
+Plan with_separate_experts(Plan plan);
 
 /// Norms are stored with 1 added.
 Plan with_whole_norms(Plan plan);
@@ -136,6 +159,25 @@ inline constexpr TensorName gguf_names[] = {
     {"mlp.up", "blk.{}.ffn_up.weight"},
     {"mlp.down", "blk.{}.ffn_down.weight"},
 };
+
+inline constexpr TensorName gguf_expert_names[] = {
+    {"moe.router", "blk.{}.ffn_gate_inp.weight"},
+    {"moe.gate_stack", "blk.{}.ffn_gate_exps.weight"},
+    {"moe.up_stack", "blk.{}.ffn_up_exps.weight"},
+    {"moe.gate_up", "blk.{}.ffn_gate_up_exps.weight"},
+    {"moe.down", "blk.{}.ffn_down_exps.weight"},
+    {"moe.shared_gate", "blk.{}.ffn_gate_shexp.weight"},
+    {"moe.shared_up", "blk.{}.ffn_up_shexp.weight"},
+    {"moe.shared_down", "blk.{}.ffn_down_shexp.weight"},
+    {"moe.shared_expert_gate", "blk.{}.ffn_gate_inp_shexp.weight"},
+    {"moe.correction_bias", "blk.{}.exp_probs_b.bias"},
+};
+inline constexpr TensorName gguf_bias_names[] = {
+    {"attention.q_bias", "blk.{}.attn_q.bias"},
+    {"attention.k_bias", "blk.{}.attn_k.bias"},
+    {"attention.v_bias", "blk.{}.attn_v.bias"},
+};
+
 /// Vision and sound beside the text, as ollama's files have them.
 inline constexpr std::string_view gguf_other_media[] = {"v.", "a.", "mm.", "s."};
 

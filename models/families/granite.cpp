@@ -18,9 +18,7 @@ Plan plan(const Config& c) {
 constexpr auto names = joined(model_names, attention_names, llama_names);
 constexpr std::string_view model_types[] = {"granite"};
 
-GgufConfig gguf_config(const GgufKeys& k) {
-  refuse_gguf_experts(k);
-  GgufConfig config = gguf_common_config(k, "granite");
+void set_gguf_factors(const GgufKeys& k, GgufConfig& config) {
   const std::pair<const char*, const char*> factors[] = {
       {"attention.scale", "attention_multiplier"},
       {"embedding_scale", "embedding_multiplier"},
@@ -29,8 +27,28 @@ GgufConfig gguf_config(const GgufKeys& k) {
   for (const auto& [key, name] : factors) {
     if (k.has(key)) config.set(name, k.real(key));
   }
+}
+
+GgufConfig gguf_config(const GgufKeys& k) {
+  refuse_gguf_experts(k);
+  GgufConfig config = gguf_common_config(k, "granite");
+  set_gguf_factors(k, config);
   return config;
 }
+
+/// Granite 3's with experts, which are granitemoehybrid without recurrent layers.
+GgufConfig gguf_moe_config(const GgufKeys& k) {
+  GgufConfig config = gguf_common_config(k, "granitemoehybrid");
+  set_gguf_factors(k, config);
+  set_gguf_experts(k, config, "num_local_experts", "intermediate_size");
+  config.set("shared_intermediate_size", k.integer("expert_shared_feed_forward_length", 0));
+  config.set("position_embedding_type", "rope");
+  config.set("layer_types",
+             std::vector<std::string>(static_cast<std::size_t>(gguf_layers(k)), "attention"));
+  return config;
+}
+
+constexpr auto gguf_moe_names = joined(gguf_names, gguf_expert_names);
 
 }  // namespace
 
@@ -42,5 +60,15 @@ const GgufArchitecture gguf_granite = {
     .family = {.model_types = {},
                .plan = [](const Config& c) { return with_neighbours(plan(c)); },
                .names = gguf_names}};
+
+const GgufArchitecture gguf_granite_moe = {
+    .name = "granitemoe",
+    .config = gguf_moe_config,
+    .family = {.model_types = {},
+               .plan =
+                   [](const Config& c) {
+                     return with_separate_experts(with_neighbours(granite_hybrid.plan(c)));
+                   },
+               .names = gguf_moe_names}};
 
 }  // namespace hyb::models

@@ -1,6 +1,9 @@
 // Granite 4.0 H: Mamba-2 layers and a few attention layers without positions (or with rope), a
 // feed-forward in every layer, and a constant factor wherever one is possible.
 
+#include <algorithm>
+#include <vector>
+
 #include "core/io/file.h"
 #include "models/families/common.h"
 
@@ -42,11 +45,16 @@ Plan plan(const Config& c) {
   Attention attention = read_attention(c, read_head_dim(c));
   read_granite_factors(c, p, attention);
   if (uses_rope(c)) attention.rope = read_rope(c, attention.head_dim, 1.0);
-  Ssd ssd = read_mamba(c, expanded_channels(c, p.width));
-  ssd.output_scale = attention.output_scale;
   const Part feed_forward = read_feed_forward(c, attention.output_scale);
-  for (const MixerKind kind : mixer_kinds(c)) {
-    const Part mixer = kind == MixerKind::attention ? Part(attention) : Part(ssd);
+  const std::vector<MixerKind> kinds = mixer_kinds(c);
+  Part recurrent = attention;
+  if (std::ranges::count(kinds, MixerKind::recurrent) > 0) {
+    Ssd ssd = read_mamba(c, expanded_channels(c, p.width));
+    ssd.output_scale = attention.output_scale;
+    recurrent = ssd;
+  }
+  for (const MixerKind kind : kinds) {
+    const Part mixer = kind == MixerKind::attention ? Part(attention) : recurrent;
     p.layers.push_back({{{.parts = {mixer}}, {.parts = {feed_forward}}}});
   }
   return p;
