@@ -250,6 +250,7 @@ ModelOutline outline_of(const RunSettings& settings, const WeightUse& use) {
   const auto published = [&](auto count) {
     return published_parameters(settings, config, plan, count);
   };
+  const models::PackedBlocks blocks = packed_blocks(settings, config, plan, activation);
   models::GeometryOptions sizes = {
       .activation = activation,
       .kv = types.kv,
@@ -260,10 +261,11 @@ ModelOutline outline_of(const RunSettings& settings, const WeightUse& use) {
           published([](const auto&... known) { return models::fp8_parameters(known...); }),
       .mxfp4_parameters =
           published([](const auto&... known) { return models::mxfp4_parameters(known...); }),
-      .blocks = packed_blocks(settings, config, plan, activation),
+      .blocks = blocks,
       .f16_share = f16_share(settings, config, plan, activation),
       .lossless = false,
-      .draft_head_q4 = plan.draft && !plan.draft->is_apart() && activation == DType::bf16,
+      .draft_head_q4 = plan.draft && !plan.draft->is_apart() && activation == DType::bf16 &&
+                       blocks.head_bytes == 0,  // a head in blocks is small, and stays as it is
       .with_drafts = plan.draft.has_value()};
   if (types.quantize == QuantizeChoice::mxfp4 && sizes.mxfp4_parameters == 0) {
     throw Error(ErrorKind::usage, "--quantize mxfp4: only experts are published so, and " +

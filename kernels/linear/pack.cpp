@@ -357,6 +357,7 @@ CodedShape coded_shape(WeightCode code, std::int64_t rows, std::int64_t columns,
 }
 
 CodedShape coded_shape(const Weight& weight) {
+  require(weight.parts().empty(), "weight: each of several parts has its own panels");
   if (weight.code() == WeightCode::blocks) {
     return coded_shape(weight.type(), weight.rows(), weight.columns());
   }

@@ -238,31 +238,40 @@ inline __attribute__((always_inline)) __m512 scales_of(ScaleType type, const std
 }
 
 /// tile.sums += scale * sums - min * row sums, or = if column `first` of the run is K's first.
-template <int R>
-inline __attribute__((always_inline)) void add_group(const CodedTile& tile, const std::byte* scales,
-                                                     const CodedSums<R>& sums, std::int64_t first) {
+template <int R, bool has_mins>
+inline __attribute__((always_inline)) void add_scaled(const CodedTile& tile,
+                                                      const std::byte* scales,
+                                                      const CodedSums<R>& sums,
+                                                      std::int64_t first) {
   const bool is_first = tile.first && first == 0;
   const auto* const units =
       static_cast<const std::byte*>(tile.units) + first / scale_unit_columns * tile.units_bytes;
+  const std::int64_t group = has_mins ? first / tile.group : 0;
 #pragma GCC unroll 4
   for (int c = 0; c < 4; ++c) {
     const __m512 scale = scales_of(tile.scales, scales, units, c);
+    __m512 min;
+    if constexpr (has_mins) {
+      min = scales_of(tile.scales, scales + tile.scales_bytes / 2, units + tile.units_bytes / 2, c);
+    }
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
       float* const home = tile.sums + r * 64 + c * 16;
       const __m512 before = is_first ? _mm512_setzero_ps() : _mm512_loadu_ps(home);
-      _mm512_storeu_ps(home, _mm512_fmadd_ps(scale, sums.at[r][c], before));
-    }
-    if (!tile.has_mins) continue;
-    const __m512 min =
-        scales_of(tile.scales, scales + tile.scales_bytes / 2, units + tile.units_bytes / 2, c);
-#pragma GCC unroll 6
-    for (int r = 0; r < R; ++r) {
-      float* const home = tile.sums + r * 64 + c * 16;
-      const __m512 row_sum = _mm512_set1_ps(tile.row_sums[r][first / tile.group]);
-      _mm512_storeu_ps(home, _mm512_fnmadd_ps(min, row_sum, _mm512_loadu_ps(home)));
+      __m512 sum = _mm512_fmadd_ps(scale, sums.at[r][c], before);
+      if constexpr (has_mins) {
+        sum = _mm512_fnmadd_ps(min, _mm512_set1_ps(tile.row_sums[r][group]), sum);
+      }
+      _mm512_storeu_ps(home, sum);
     }
   }
+}
+
+template <int R>
+inline __attribute__((always_inline)) void add_group(const CodedTile& tile, const std::byte* scales,
+                                                     const CodedSums<R>& sums, std::int64_t first) {
+  tile.has_mins ? add_scaled<R, true>(tile, scales, sums, first)
+                : add_scaled<R, false>(tile, scales, sums, first);
 }
 
 /// Words shifted to higher bits by n, or by -n to lower ones.

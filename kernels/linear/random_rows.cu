@@ -161,6 +161,7 @@ void (*codes_kernel_of(WeightCode code))(CodesParams) {
       return codes_kernel<WeightCode::mxfp4>;
     case WeightCode::bits12:
     case WeightCode::plain:
+    case WeightCode::blocks:
       break;
   }
   return codes_kernel<WeightCode::bits12>;

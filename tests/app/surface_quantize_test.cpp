@@ -60,7 +60,7 @@ TEST_SUITE("app/surface_quantize") {
     CHECK(contains(home.hyb({"inspect", folder}).out, " in memory, F16\n"));
 
     const std::string line =
-        "matrices, F16 or F32 in the files, were rounded to bf16, once; "
+        "matrices, F16 in the files, were rounded to bf16, once; "
         "--dtype f32 keeps them exact\n";
     for (const std::string dtype : {"auto", "f32", "bf16"}) {
       CAPTURE(dtype);

@@ -1,10 +1,18 @@
 #include <cmath>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <doctest/doctest.h>
 
+#include "models/gguf.h"
 #include "models/roofline.h"
 #include "models/weight_index.h"
 #include "tests/models/golden.h"
+#include "tests/support/files.h"
+#include "tests/support/gguf_bytes.h"
+#include "tests/support/quiet_log.h"
 
 namespace weights_test {
 
@@ -228,6 +236,95 @@ TEST_SUITE("models/packed_bytes") {
           doctest::Approx(active * (2 - 4.25 / 8)));
     CHECK(bytes(kernels::Quantize::q4, 0) - bytes(kernels::Quantize::q4, routed) ==
           doctest::Approx(active * 0.25 / 8));
+  }
+}
+
+namespace {
+
+/// A GGUF file of one llama layer whose matrices are in blocks of several types.
+std::string mixed_gguf() {
+  struct Tensor {
+    const char* name;
+    std::vector<std::uint64_t> dimensions;
+    GgufType type;
+  };
+  const Tensor tensors[] = {{"token_embd.weight", {256, 64}, GgufType::q8_0},
+                            {"blk.0.attn_norm.weight", {256}, GgufType::f32},
+                            {"blk.0.attn_q.weight", {256, 256}, GgufType::q4_k},
+                            {"blk.0.attn_k.weight", {256, 128}, GgufType::q4_k},
+                            {"blk.0.attn_v.weight", {256, 128}, GgufType::q6_k},
+                            {"blk.0.attn_output.weight", {256, 256}, GgufType::q5_k},
+                            {"blk.0.ffn_norm.weight", {256}, GgufType::f32},
+                            {"blk.0.ffn_gate.weight", {256, 320}, GgufType::iq4_nl},
+                            {"blk.0.ffn_up.weight", {256, 320}, GgufType::iq4_nl},
+                            {"blk.0.ffn_down.weight", {320, 256}, GgufType::q5_0},
+                            {"output_norm.weight", {256}, GgufType::f32}};
+  hyb::testing::GgufBytes bytes;
+  bytes.begin(std::size(tensors), 8)
+      .key("general.architecture", "llama")
+      .key("llama.block_count", std::uint32_t{1})
+      .key("llama.context_length", std::uint32_t{128})
+      .key("llama.embedding_length", std::uint32_t{256})
+      .key("llama.feed_forward_length", std::uint32_t{320})
+      .key("llama.attention.head_count", std::uint32_t{4})
+      .key("llama.attention.head_count_kv", std::uint32_t{2})
+      .key("llama.attention.layer_norm_rms_epsilon", 1e-5F);
+  std::uint64_t offset = 0;
+  for (const Tensor& tensor : tensors) {
+    const auto type = static_cast<std::uint32_t>(tensor.type);
+    bytes.tensor(tensor.name, tensor.dimensions, type, offset);
+    std::uint64_t elements = 1;
+    for (const std::uint64_t length : tensor.dimensions) elements *= length;
+    const GgufBlock& block = *gguf_block(type);
+    offset += (elements / block.elements * block.bytes + 31) / 32 * 32;
+  }
+  bytes.pad().raw(std::string(offset, '\x11'));
+  return bytes.bytes();
+}
+
+}  // namespace
+
+TEST_SUITE("models/gguf_weights") {
+  TEST_CASE("blocks of a GGUF file stay packed whatever --quantize says, as their sizes predict") {
+    const hyb::testing::QuietLog quiet;
+    const hyb::testing::TemporaryFolder folder;
+    GgufFiles gguf(folder.write("m.gguf", mixed_gguf()));
+    const Config config = gguf_config(gguf);
+    TensorFiles files = TensorFiles::of_gguf(std::move(gguf));
+    const Plan plan = family_of(config).plan(config);
+    const PackedBlocks blocks = packed_blocks(plan, family_of(config), files);
+    CHECK(blocks.parameters == 64 * 256 + 512 * 256 + 256 * 256 + 3 * 320 * 256);
+    CHECK(blocks.head_bytes == 8.5 / 8);
+    kernels::Queue queue(kernels::Device::cpu, {.threads = 2, .isa = {}});
+    std::size_t packed = 0;
+    for (const kernels::Quantize quantize :
+         {kernels::Quantize::none, kernels::Quantize::q4, kernels::Quantize::q8}) {
+      for (const bool lossless : {false, true}) {
+        if (lossless && quantize != kernels::Quantize::none) continue;
+        const Model model = load_model(
+            queue, config, files, {.quantize = quantize, .blocks = blocks, .lossless = lossless});
+        if (packed == 0) packed = model.weights.packed_bytes;
+        CHECK(model.weights.packed_bytes == packed);
+        CHECK(model.weights.matrices[static_cast<std::size_t>(kernels::WeightCode::blocks)] == 5);
+        const auto& attention =
+            std::get<AttentionWeights>(model.weights.layers[0].blocks[0].parts[0]);
+        REQUIRE(attention.qkv.parts().size() == 2);
+        CHECK(attention.qkv.parts()[0].type() == GgufType::q4_k);
+        CHECK(attention.qkv.parts()[0].rows() == 384);
+        CHECK(attention.qkv.parts()[1].type() == GgufType::q6_k);
+        if (quantize == kernels::Quantize::none && !lossless) {
+          CHECK(packed_bytes(plan, kernels::Device::cpu, model.geometry.load) == packed);
+          const Geometry plain = geometry_of(plan, {});
+          const StepShape step = {.tokens = 1, .rows = 1};
+          CHECK(Roofline(plan, model.geometry).step({&step, 1}).bytes <
+                0.45 * Roofline(plan, plain).step({&step, 1}).bytes);
+        }
+      }
+    }
+    CHECK(sample_lossless(config, files, {}).empty());
+    const Model exact = load_model(queue, config, files, {.activation = DType::f32});
+    CHECK(exact.weights.packed_bytes ==
+          packed_bytes(plan, kernels::Device::cpu, {.activation = DType::f32}));
   }
 }
 
