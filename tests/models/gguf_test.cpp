@@ -210,7 +210,7 @@ TEST_SUITE("models/gguf") {
         error_with("block_count", 4),
         "12 tensors that its metadata asks for are missing: blk.3.attn_norm.weight [40], "));
     CHECK(contains(error_with("block_count", 2),
-                   "tensor \"blk.2.attn_norm.weight\" is F32 [40]: a block0.norm for which the "
+                   "tensor \"blk.2.attn_norm.weight\" is F32 [40]: a block0.norm for which "
                    "its metadata has no"));
     CHECK(contains(
         error_with("embedding_length", 48),
