@@ -4,8 +4,6 @@
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>

@@ -1,7 +1,6 @@
 #include "core/engine/scheduler.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <utility>
 

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <bit>
-#include <cstring>
-#include <string>
 
 #include "core/base/error.h"
 #include "core/io/file.h"

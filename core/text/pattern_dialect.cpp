@@ -4,7 +4,6 @@
 #include <array>
 #include <cctype>
 #include <cstdio>
-#include <optional>
 #include <utility>
 #include <vector>
 

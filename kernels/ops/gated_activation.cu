@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 
 #include "kernels/cuda/activation.h"
 #include "kernels/cuda/launch.h"

@@ -1,7 +1,6 @@
 #include "core/memory/pool/memory.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "core/base/error.h"
