@@ -411,9 +411,7 @@ StepTables StepStaging::stage(const AdvanceSlot& order) {
                  .from = from.device,
                  .span_begin = starts.device,
                  .read_slot = read.device,
-                 .write_slot = write.device,
-                 .row_of_token = {},
-                 .kept = {}};
+                 .write_slot = write.device};
   return tables;
 }
 

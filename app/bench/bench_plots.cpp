@@ -33,8 +33,7 @@ std::string line_name(const RequestRow& row, bool names_graphs) {
 Plot depth_plot(std::span<const Measurement> rows) {
   Plot plot = {.title = "Tokens per second over depth",
                .x_title = "tokens in memory",
-               .y_title = "tokens/s",
-               .lines = {}};
+               .y_title = "tokens/s"};
   const bool names_graphs = varies_in_graphs(rows);
   for (const Measurement& row : rows) {
     if (!row.is_measured()) continue;
@@ -58,8 +57,7 @@ Plot depth_plot(std::span<const Measurement> rows) {
 Plot load_plot(std::span<const RequestRow> rows) {
   Plot plot = {.title = "Latency over throughput",
                .x_title = "generated tokens/s",
-               .y_title = "median E2EL, ms",
-               .lines = {}};
+               .y_title = "median E2EL, ms"};
   const bool names_graphs = varies_in_graphs(rows);
   for (const RequestRow& row : rows) {
     if (!row.is_measured()) continue;
@@ -74,8 +72,7 @@ Plot load_plot(std::span<const RequestRow> rows) {
 Plot lane_plot(std::span<const RequestRow> rows) {
   Plot plot = {.title = "Tokens per second of the device and of a user",
                .x_title = "tokens/s per user",
-               .y_title = "tokens/s per device",
-               .lines = {}};
+               .y_title = "tokens/s per device"};
   const bool names_graphs = varies_in_graphs(rows);
   const bool names_work =
       varies(rows, [&](const RequestRow& row) { return line_name(row, names_graphs); });
@@ -92,10 +89,8 @@ Plot lane_plot(std::span<const RequestRow> rows) {
 }
 
 Plot hit_rate_plot(std::span<const RequestRow> rows) {
-  Plot plot = {.title = "Prompt tokens reused so far",
-               .x_title = "seconds",
-               .y_title = "token hit rate, %",
-               .lines = {}};
+  Plot plot = {
+      .title = "Prompt tokens reused so far", .x_title = "seconds", .y_title = "token hit rate, %"};
   const bool names_graphs = varies_in_graphs(rows);
   const bool names_experiment =
       varies(rows, [](const RequestRow& row) { return row.test.experiment(); });

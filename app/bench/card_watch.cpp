@@ -60,7 +60,6 @@ void CardWatch::sample() {
                 .processor_mhz_min = reading.processor_mhz,
                 .memory_mhz_min = reading.memory_mhz,
                 .watts_mean = reading.watts,
-                .joules = std::nullopt,
                 .celsius_max = reading.celsius,
                 .throttling = reading.throttling,
                 .readings = 1});

@@ -313,7 +313,6 @@ bool RequestBench::measure_load(RequestRow& row, RequestSource& source) {
   watch_memory(row);
   if (result.is_interrupted) return false;
   Repetition one = {.records = std::move(result.records),
-                    .metrics = {},
                     .events = events() - before,
                     .speculation = session_.engine().usage().speculation - drafts_before,
                     .steps = meter_.take_totals(),

@@ -152,7 +152,6 @@ const std::array<Latency, 6> latencies = {
       .is_of_client = true},
      {.key = "engine_queue_ms",
       .name = "engine queue",
-      .heading = "",
       .digits = 1,
       .figures = &RequestMetrics::engine_queue_ms,
       .append = [](const RequestRecord& answer, std::vector<double>& all) {

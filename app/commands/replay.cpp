@@ -38,8 +38,7 @@ struct ReplayFlags {
                        .budgets = {"2GB"},
                        .ratios = {0.9},
                        .block_tokens = 32,
-                       .sglang_states = "turn-end",
-                       .host_tier = {}};
+                       .sglang_states = "turn-end"};
   bool is_depth_first = false;
   bool has_superblocks = false;
   std::string report;
@@ -65,8 +64,7 @@ Plot plot_of(const ReplayFlags& options, const ReplayShape& shape,
   Plot plot = {.title = fmt::format("Prompt tokens reused: {}, {}", options.trace, shape.name),
                .x_title = "budget, GB",
                .y_title = "token hit rate, %",
-               .is_x_logarithmic = true,
-               .lines = {}};
+               .is_x_logarithmic = true};
   for (const ReplayRun& run : runs) {
     const std::string label = label_of(run.options);
     auto line = std::find_if(plot.lines.begin(), plot.lines.end(),

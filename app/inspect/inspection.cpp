@@ -70,11 +70,7 @@ TensorRow row_of(const models::CheckedTensor& checked) {
 }
 
 TensorRow missing_row(const models::RequiredWeight& weight) {
-  return {.name = weight.names.front(),
-          .dtype = {},
-          .shape = weight.shape,
-          .verdict = TensorVerdict::missing,
-          .note = {}};
+  return {.name = weight.names.front(), .shape = weight.shape, .verdict = TensorVerdict::missing};
 }
 
 }  // namespace
@@ -281,8 +277,7 @@ Table lossless_table(const std::vector<models::LosslessMatrix>& matrices) {
                              {"matrix"},
                              {"shape"},
                              {"patches", Align::right},
-                             {"bits", Align::right}},
-                 .rows = {}};
+                             {"bits", Align::right}}};
   for (const models::LosslessMatrix& matrix : matrices) {
     std::vector<std::int64_t> shape = {matrix.rows, matrix.columns};
     if (matrix.experts > 1) shape.insert(shape.begin(), matrix.experts);
@@ -325,15 +320,7 @@ std::string draft_layer_text(const models::DraftLayer& draft) {
 
 Inspection inspect(const RunSettings& settings) {
   const ModelSource& source = settings.source;
-  Inspection all = {.name = source.name(),
-                    .outline = outline_of(settings),
-                    .draft_layer = {},
-                    .tensors = {},
-                    .missing_files = {},
-                    .tokenizer = {},
-                    .chat_template = {},
-                    .generation_config = {},
-                    .traits = {}};
+  Inspection all = {.name = source.name(), .outline = outline_of(settings)};
   all.lossless = sample_lossless(settings, all.outline);
   const ModelOutline& outline = all.outline;
   const models::Roofline roofline(outline.plan, outline.geometry);

@@ -100,8 +100,7 @@ AnalysisResult reuse(std::span<const ReplayRun> runs) {
                                                  {"reused %", Align::right},
                                                  {"states stored", Align::right},
                                                  {"reused %", Align::right},
-                                                 {"lost for want of a state %", Align::right}},
-                                     .rows = {}},
+                                                 {"lost for want of a state %", Align::right}}},
                            .json = Json::array()};
   for (const ReplayRun& run : runs) {
     const CacheCounters& counters = run.counters;
@@ -128,8 +127,7 @@ AnalysisResult bytes(const ReplayShape& shape) {
   AnalysisResult result = {.table = {.columns = {{"tokens", Align::right},
                                                  {"KV GB", Align::right},
                                                  {"+ one state", Align::right},
-                                                 {"+ one int8", Align::right}},
-                                     .rows = {}},
+                                                 {"+ one int8", Align::right}}},
                            .json = Json::array()};
   for (const std::int64_t block : blocks) {
     result.table.columns.push_back({fmt::format("+ one per {}", block), Align::right});
@@ -168,8 +166,7 @@ AnalysisResult efficiency(const ReplayShape& shape) {
                                                  {"TFLOPs saved", Align::right},
                                                  {"FLOPs/byte exact", Align::right},
                                                  {"FLOPs/byte int8", Align::right},
-                                                 {"FLOPs/byte KV alone", Align::right}},
-                                     .rows = {}},
+                                                 {"FLOPs/byte KV alone", Align::right}}},
                            .json = Json::array()};
   for (const std::int64_t length : prompt_lengths) {
     const double flops = shape.flops.of(length);
@@ -198,8 +195,7 @@ std::size_t bin_of(std::int32_t tokens) {
 
 AnalysisResult bins(std::span<const ReplayRun> runs) {
   AnalysisResult result = {
-      .table = {.columns = {{"prompt tokens", Align::right}, {"requests", Align::right}},
-                .rows = {}},
+      .table = {.columns = {{"prompt tokens", Align::right}, {"requests", Align::right}}},
       .json = Json::array()};
   std::size_t count = 0;
   for (const ReplayRun& run : runs) {
@@ -308,8 +304,7 @@ Table runs_table(std::span<const ReplayRun> runs) {
                              {"flips", Align::right},
                              {"KV GB", Align::right},
                              {"snapshots GB", Align::right},
-                             {"idle GB", Align::right}},
-                 .rows = {}};
+                             {"idle GB", Align::right}}};
   for (const ReplayRun& run : runs) {
     table.rows.push_back(
         {label_of(run.options),

@@ -19,7 +19,7 @@ struct Plot {
   std::string x_title;
   std::string y_title;
   bool is_x_logarithmic = false;  ///< every x is above 0
-  std::vector<PlotLine> lines;
+  std::vector<PlotLine> lines = {};
 };
 
 /// A whole SVG file that needs nothing else. Text is escaped.

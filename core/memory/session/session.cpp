@@ -176,14 +176,14 @@ struct FileSnapshot {
   std::span<const TokenId> key;  // of one of the file's sequences
   Precision precision;
   SnapshotPlace place;
-  std::vector<std::uint32_t> units;  // numbers in the file, in the order of units_of
-  std::optional<Reservation> room;   // in the pool; empty: none yet
+  std::vector<std::uint32_t> units;      // numbers in the file, in the order of units_of
+  std::optional<Reservation> room = {};  // in the pool; empty: none yet
 };
 
 /// The whole file without the units' bytes, checked.
 struct FileOutline {
   std::vector<std::vector<TokenId>> sequences;
-  std::vector<FileSnapshot> snapshots;
+  std::vector<FileSnapshot> snapshots = {};
   std::vector<std::int32_t> views;  // of each unit; no_view_yet: no snapshot needs it
 };
 
@@ -240,8 +240,7 @@ FileSnapshot SessionLoader::read_snapshot(std::uint32_t number,
   return {.key = std::span(sequences[numbers[0]]).first(numbers[1]),
           .precision = static_cast<Precision>(numbers[2]),
           .place = static_cast<SnapshotPlace>(numbers[3]),
-          .units = {numbers.begin() + 4, numbers.end()},
-          .room = {}};
+          .units = {numbers.begin() + 4, numbers.end()}};
 }
 
 /// A unit belongs to one view, and a snapshot has exactly the units that its kinds need.
@@ -287,7 +286,6 @@ FileOutline SessionLoader::read_outline() {
     reader_.fail("is damaged: its sections are not as many as it says");
   }
   FileOutline outline{.sequences = read_sequences(counts.sequences),
-                      .snapshots = {},
                       .views = std::vector<std::int32_t>(counts.units, no_view_yet)};
   for (std::uint32_t i = 0; i < counts.snapshots; ++i) {
     outline.snapshots.push_back(read_snapshot(i, outline.sequences));
