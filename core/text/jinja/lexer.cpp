@@ -12,6 +12,7 @@
 #include "core/text/jinja/unicode.h"
 
 namespace hyb::jinja {
+namespace {
 
 struct Number {
   std::size_t bytes = 0;
@@ -20,18 +21,6 @@ struct Number {
   double real_value = 0;
   std::string problem{};  ///< empty if the number is good
 };
-
-/// Reads the number at the start of `text`: 12, 1.5, 2e3. Without `real_allowed` (after a dot, as
-/// in items.0.5), only an integer.
-Number read_number_literal(std::string_view text, bool real_allowed);
-
-/// The content of a string literal with Python's escapes resolved; `problem` describes an error.
-std::string resolve_escapes(std::string_view inside, std::string& problem);
-
-/// Length of the identifier at the start of `text`; 0 if there is none.
-std::size_t name_length(std::string_view text);
-
-namespace {
 
 /// Length of the digits at `at`; 0 if there is none.
 std::size_t digits_length(std::string_view text, std::size_t at) {
@@ -135,8 +124,8 @@ Escape read_escape(std::string_view text, std::size_t at, std::string& problem) 
   return escape;
 }
 
-}  // namespace
-
+/// Reads the number at the start of `text`: 12, 1.5, 2e3. Without `real_allowed` (after a dot, as
+/// in items.0.5), only an integer.
 Number read_number_literal(std::string_view text, bool real_allowed) {
   const std::size_t length = real_allowed ? real_length(text) : 0;
   if (length == 0) return read_integer(text);
@@ -151,6 +140,7 @@ Number read_number_literal(std::string_view text, bool real_allowed) {
   return number;
 }
 
+/// The content of a string literal with Python's escapes resolved; `problem` describes an error.
 std::string resolve_escapes(std::string_view inside, std::string& problem) {
   std::string out;
   out.reserve(inside.size());
@@ -175,6 +165,7 @@ std::string resolve_escapes(std::string_view inside, std::string& problem) {
   return out;
 }
 
+/// Length of the identifier at the start of `text`; 0 if there is none.
 std::size_t name_length(std::string_view text) {
   std::size_t at = 0;
   while (at < text.size()) {
@@ -185,8 +176,6 @@ std::size_t name_length(std::string_view text) {
   }
   return at;
 }
-
-namespace {
 
 std::size_t skip_spaces(std::string_view text, std::size_t at) {
   while (at < text.size() && is_space(decode_character(text, at))) at += character_bytes(text, at);

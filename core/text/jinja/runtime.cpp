@@ -85,6 +85,13 @@ void Runtime::push(List& list, const Value& value) {
   list.items.push_back(value);
 }
 
+Value Runtime::pair(const Value& key, const Value& value) {
+  List& list = new_list();
+  push(list, key);
+  push(list, value);
+  return Value(Kind::tuple, &list);
+}
+
 void Runtime::set(Dict& dict, const Value& key, const Value& value) {
   meter_.step();
   meter_.hold(entry_bytes);
