@@ -146,8 +146,8 @@ class Rows {
 template <typename T, typename K>
 AttentionRoutes<T, K> routes_of(Isa isa, const Attention& op) {
   if (isa == Isa::plain || !fits_vectors(op)) return {attend_rows<T, K>, nullptr, nullptr};
-  if (isa == Isa::avx2) return attention_routes<Isa::avx2, T, K>();
-  return attention_routes<Isa::avx512, T, K>();
+  if (isa == Isa::avx2) return RoutesOf<Isa::avx2, T, K>::attention();
+  return RoutesOf<Isa::avx512, T, K>::attention();
 }
 
 /// Distributes numbered items to free threads: which thread computes an item changes nothing.

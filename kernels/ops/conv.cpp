@@ -70,8 +70,7 @@ void convolve(const ConvChannels<T>& job, std::int64_t span, std::int64_t channe
 
 template <typename T>
 void convolve_channels(Isa isa, const ConvChannels<T>& job) {
-  if (isa == Isa::avx512) return convolve_channels<Isa::avx512>(job);
-  if (isa == Isa::avx2) return convolve_channels<Isa::avx2>(job);
+  if (run_vectors(isa, job)) return;
   for (std::int64_t span = 0; span < job.spans; ++span) {
     for (std::int64_t c = job.begin; c < job.end; ++c) convolve(job, span, c);
   }

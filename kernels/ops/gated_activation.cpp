@@ -60,8 +60,7 @@ void activate_plain(const ActivationRow<T>& row) {
 
 template <typename T>
 void activate(Isa isa, const ActivationRow<T>& row) {
-  if (isa == Isa::avx512) return activate_row<Isa::avx512>(row);
-  if (isa == Isa::avx2) return activate_row<Isa::avx2>(row);
+  if (run_vectors(isa, row)) return;
   activate_plain(row);
 }
 

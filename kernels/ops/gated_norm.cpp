@@ -45,8 +45,7 @@ void norm_slice(const GatedNormRows<T>& job, const T* x, const T* gate, const fl
 
 template <typename T>
 void norm_rows(Isa isa, const GatedNormRows<T>& job) {
-  if (isa == Isa::avx512) return gated_norm_rows<Isa::avx512>(job);
-  if (isa == Isa::avx2) return gated_norm_rows<Isa::avx2>(job);
+  if (run_vectors(isa, job)) return;
   for (std::int64_t row = 0; row < job.rows; ++row) {
     for (std::int64_t i = 0; i < job.slices * job.width; i += job.width) {
       norm_slice(job, job.x + row * job.x_stride + i, job.gate + row * job.gate_stride + i,

@@ -76,15 +76,13 @@ void unpack_plain(const SnapshotRows<T>& job) {
 
 template <typename T>
 void pack_rows(Isa isa, const SnapshotRows<const T>& job) {
-  if (isa == Isa::avx512) return pack_rows<Isa::avx512>(job);
-  if (isa == Isa::avx2) return pack_rows<Isa::avx2>(job);
+  if (run_vectors(isa, job)) return;
   pack_plain(job);
 }
 
 template <typename T>
 void unpack_rows(Isa isa, const SnapshotRows<T>& job) {
-  if (isa == Isa::avx512) return unpack_rows<Isa::avx512>(job);
-  if (isa == Isa::avx2) return unpack_rows<Isa::avx2>(job);
+  if (run_vectors(isa, job)) return;
   unpack_plain(job);
 }
 

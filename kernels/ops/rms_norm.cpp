@@ -40,8 +40,7 @@ void norm_slice(const RmsNormRows<T>& job, const T* x, T* y) {
 
 template <typename T>
 void norm_rows(Isa isa, const RmsNormRows<T>& job) {
-  if (isa == Isa::avx512) return rms_norm_rows<Isa::avx512>(job);
-  if (isa == Isa::avx2) return rms_norm_rows<Isa::avx2>(job);
+  if (run_vectors(isa, job)) return;
   for (std::int64_t row = 0; row < job.rows; ++row) {
     for (std::int64_t i = 0; i < job.slices * job.width; i += job.width) {
       norm_slice(job, job.x + row * job.x_stride + i, job.y + row * job.y_stride + i);

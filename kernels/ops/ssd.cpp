@@ -36,8 +36,7 @@ void step(const SsdShare<T, S>& job, std::int64_t token, std::int64_t head, S* s
 
 template <typename T, typename S>
 void run_share(Isa isa, const SsdShare<T, S>& job) {
-  if (isa == Isa::avx512) return ssd_share<Isa::avx512>(job);
-  if (isa == Isa::avx2) return ssd_share<Isa::avx2>(job);
+  if (run_vectors(isa, job)) return;
   run_heads(job, job.heads, [&](std::int64_t token, std::int64_t head, S* state) {
     step(job, token, head, state);
   });
