@@ -159,7 +159,7 @@ bool Scheduler::retry_lacking_memory(std::int32_t tokens) {
                           "and a sequence of {} tokens needs {} bytes; end what else uses the "
                           "device, or ask for less with --memory or --context",
                           layout.superblocks - pool_->superblocks_uncommitted(), layout.superblocks,
-                          layout.superblock_bytes, tokens, pool_->bytes_peak(tokens, 1)));
+                          layout.superblock_bytes, tokens, bytes_peak(layout, tokens, 1)));
 }
 
 void Scheduler::launched(std::span<const Assignment> plan) {
