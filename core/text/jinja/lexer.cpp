@@ -88,32 +88,10 @@ Escape read_octal(std::string_view text, std::size_t at) {
 }
 
 Escape read_escape(std::string_view text, std::size_t at, std::string& problem) {
-  switch (text[at]) {
-    case '\\':
-    case '\'':
-    case '"':
-      return {1, static_cast<char32_t>(text[at])};
-    case 'a':
-      return {1, 7};
-    case 'b':
-      return {1, 8};
-    case 't':
-      return {1, 9};
-    case 'n':
-      return {1, 10};
-    case 'v':
-      return {1, 11};
-    case 'f':
-      return {1, 12};
-    case 'r':
-      return {1, 13};
-    case 'x':
-    case 'u':
-    case 'U':
-      break;
-    default:
-      return read_octal(text, at);
-  }
+  constexpr std::string_view letters = "\\'\"abtnvfr", meanings = "\\'\"\a\b\t\n\v\f\r";
+  const std::size_t known = letters.find(text[at]);
+  if (known != letters.npos) return {1, static_cast<char32_t>(meanings[known])};
+  if (text[at] != 'x' && text[at] != 'u' && text[at] != 'U') return read_octal(text, at);
   const std::size_t digits = text[at] == 'x' ? 2 : (text[at] == 'u' ? 4 : 8);
   Escape escape{digits + 1, 0};
   if (!read_hex(text, at + 1, digits, escape.value)) {
