@@ -7,6 +7,15 @@
 
 namespace hyb {
 
+std::vector<std::string_view> words_of(std::string_view text) {
+  std::vector<std::string_view> words;
+  while (!text.empty()) {
+    words.push_back(text.substr(0, text.find(' ')));
+    text.remove_prefix(std::min(words.back().size() + 1, text.size()));
+  }
+  return words;
+}
+
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1), before_last, last;
   std::iota(row.begin(), row.end(), std::size_t{0});
