@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <future>
 #include <limits>
-#include <memory>
 #include <thread>
 #include <utility>
 
@@ -14,11 +12,8 @@
 
 #include "app/device.h"
 #include "app/draft_model.h"
-#include "app/environment.h"
 #include "app/generation_config.h"
-#include "app/model_outline.h"
 #include "app/options.h"
-#include "app/prompt.h"
 #include "app/template_probe.h"
 #include "app/trace_file.h"
 #include "core/base/error.h"
@@ -30,7 +25,6 @@
 #include "kernels/arena/superblocks.h"
 #include "kernels/card.h"
 #include "kernels/card_copies.h"
-#include "models/roofline.h"
 
 namespace hyb::app {
 

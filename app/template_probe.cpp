@@ -1,6 +1,5 @@
 #include "app/template_probe.h"
 
-
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 

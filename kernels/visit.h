@@ -1,6 +1,5 @@
 #pragma once
 
-
 #include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "kernels/floats.h"

@@ -1,6 +1,5 @@
 #include "kernels/weight.h"
 
-#include <span>
 #include <utility>
 
 #include "kernels/linear/bits12.h"
@@ -9,7 +8,6 @@
 #include "kernels/linear/quantize.h"
 #include "kernels/linear/random_rows.h"
 #include "kernels/linear/upload.h"
-#include "kernels/weight_source.h"
 
 namespace hyb::kernels {
 namespace {

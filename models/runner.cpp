@@ -12,7 +12,6 @@
 #include "core/base/error.h"
 #include "kernels/ops/draft_ring.h"
 #include "kernels/transfer.h"
-#include "models/steps.h"
 
 namespace hyb::models {
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "core/base/error.h"
 #include "kernels/ops/draft_ring.h"

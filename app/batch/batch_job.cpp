@@ -10,19 +10,14 @@
 #include <map>
 #include <memory>
 #include <set>
-#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "app/batch/batch_runner.h"
-#include "app/batch/input_file.h"
 #include "app/batch/output_file.h"
-#include "app/batch/request_maker.h"
 #include "app/device.h"
 #include "app/digest.h"
 #include "app/model_outline.h"
-#include "app/session.h"
 #include "app/ui/process.h"
 #include "app/ui/progress.h"
 #include "app/ui/terminal.h"

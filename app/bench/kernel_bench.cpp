@@ -1,14 +1,12 @@
 #include "app/bench/kernel_bench.h"
 
 #include <algorithm>
-#include <chrono>
 #include <random>
 
 #include <fmt/format.h>
 
 #include "app/bench/bench_setting.h"
 #include "app/ui/process.h"
-#include "core/base/error.h"
 #include "core/engine/trace.h"
 #include "kernels/card.h"
 

@@ -4,7 +4,6 @@
 #include <array>
 #include <chrono>
 #include <map>
-#include <optional>
 #include <set>
 #include <utility>
 

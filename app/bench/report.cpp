@@ -1,22 +1,18 @@
 #include "app/bench/report.h"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <initializer_list>
 #include <iterator>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "app/answer.h"
 #include "app/bench/card_watch.h"
 #include "app/bench/statistics.h"
 #include "app/options.h"
 #include "app/ui/process.h"
-#include "app/ui/table.h"
 #include "core/base/error.h"
 #include "core/base/strings.h"
 

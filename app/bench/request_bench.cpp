@@ -2,18 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
-#include <optional>
-#include <random>
 #include <set>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
 #include "app/bench/bench_setting.h"
-#include "app/bench/simulated_policy.h"
-#include "app/bench/workload.h"
 #include "app/model_outline.h"
 #include "app/ui/process.h"
 #include "core/base/error.h"

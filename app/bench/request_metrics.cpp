@@ -8,8 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "core/base/error.h"
-
 namespace hyb::app {
 namespace {
 

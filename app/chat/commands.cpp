@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cmath>
 #include <optional>
-#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>

@@ -4,7 +4,6 @@
 #include <charconv>
 #include <chrono>
 #include <new>
-#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -12,7 +11,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "app/prompt.h"
 #include "app/ui/table.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"

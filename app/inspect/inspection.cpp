@@ -15,7 +15,6 @@
 #include "core/base/strings.h"
 #include "core/text/chat_template.h"
 #include "core/text/tokenizer.h"
-#include "models/weight_index.h"
 
 namespace hyb::app {
 

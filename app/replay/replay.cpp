@@ -12,7 +12,6 @@
 
 #include "app/bench/simulated_policy.h"
 #include "app/options.h"
-#include "app/replay/shape.h"
 #include "core/base/error.h"
 
 namespace hyb::app {

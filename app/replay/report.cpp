@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include "app/options.h"
-#include "app/replay/replay.h"
 
 namespace hyb::app {
 namespace {

@@ -4,7 +4,6 @@
 #include <array>
 #include <ctime>
 #include <limits>
-#include <string_view>
 #include <system_error>
 #include <utility>
 

@@ -1,9 +1,7 @@
 #include "core/base/strings.h"
 
-#include <algorithm>
 #include <numeric>
 #include <utility>
-#include <vector>
 
 namespace hyb {
 

@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "core/base/error.h"
 #include "core/base/log.h"
 
 namespace hyb {

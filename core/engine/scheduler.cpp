@@ -8,7 +8,6 @@
 
 #include "core/base/error.h"
 #include "core/base/ids.h"
-#include "core/memory/pool/memory_pool.h"
 
 namespace hyb {
 void Scheduler::add(std::span<Sequence* const> choices) {

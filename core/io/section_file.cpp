@@ -5,7 +5,6 @@
 #include <bit>
 
 #include "core/base/error.h"
-#include "core/io/file.h"
 
 namespace hyb {
 namespace {

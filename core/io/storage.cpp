@@ -13,7 +13,6 @@
 #include <system_error>
 
 #include "core/base/error.h"
-#include "core/io/file.h"
 
 namespace hyb {
 namespace {

@@ -5,7 +5,6 @@
 #include <cctype>
 #include <cstdio>
 #include <utility>
-#include <vector>
 
 #include "core/base/error.h"
 #include "core/text/unicode.h"

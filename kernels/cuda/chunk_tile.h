@@ -1,6 +1,5 @@
 #pragma once
 
-
 #include "kernels/cuda/ptx.h"
 #include "kernels/floats.h"
 

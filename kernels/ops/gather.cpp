@@ -7,7 +7,6 @@
 #include "kernels/cuda/routes.h"
 #include "kernels/linear/pack.h"
 #include "kernels/ops/check.h"
-#include "kernels/queue.h"
 #include "kernels/visit.h"
 #include "kernels/weight_source.h"
 

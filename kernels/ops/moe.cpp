@@ -6,7 +6,6 @@
 #include "kernels/linear/linear.h"
 #include "kernels/ops/check.h"
 #include "kernels/ops/moe_experts.h"
-#include "kernels/queue.h"
 #include "kernels/visit.h"
 
 namespace hyb::kernels {

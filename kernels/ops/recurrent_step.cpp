@@ -1,6 +1,5 @@
 #include "kernels/ops/recurrent_step.h"
 
-#include <cstdint>
 #include <initializer_list>
 #include <numeric>
 #include <vector>
@@ -11,7 +10,6 @@
 #include "kernels/ops/conv_channels.h"
 #include "kernels/ops/delta_rule.h"
 #include "kernels/ops/ssd.h"
-#include "kernels/tensor.h"
 
 namespace hyb::kernels {
 namespace {

@@ -1,8 +1,6 @@
 #include "core/memory/pool/memory_pool.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <optional>
 #include <string>
 #include <utility>
 

@@ -9,8 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
-#include "core/base/ids.h"
-#include "core/memory/session/session_format.h"
 
 namespace hyb {
 

@@ -4,9 +4,6 @@
 #include <array>
 #include <charconv>
 #include <cstddef>
-#include <cstdint>
-#include <string>
-#include <string_view>
 
 #include "core/base/error.h"
 #include "core/text/jinja/unicode.h"

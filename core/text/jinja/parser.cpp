@@ -6,11 +6,9 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/text/jinja/ast.h"
 #include "core/text/jinja/lexer.h"
 #include "core/text/jinja/unicode.h"
 

@@ -4,7 +4,6 @@
 #include <string>
 
 #include "core/text/jinja/operators.h"
-#include "core/text/jinja/value.h"
 
 namespace hyb::jinja {
 namespace {
