@@ -336,10 +336,6 @@ std::string smaller_text(const models::LoadOptions& load, bool fits_in_12_bits) 
                                              bytes_text(budget.pool_bytes), bytes_text(needed)));
 }
 
-}  // namespace
-
-namespace {
-
 /// What a card's driver may take to create pools and to map them.
 constexpr double start_seconds_max = 1.0;
 

@@ -227,10 +227,6 @@ void each_format(const Plan& plan, const Family& family, const PublishedFormats&
   }
 }
 
-}  // namespace
-
-namespace {
-
 std::int64_t parameters_in(std::string_view name, const Plan& plan, const Family& family,
                            const Config& config) {
   const std::optional<Config> quantization = config.quantization();

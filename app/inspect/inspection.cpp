@@ -253,10 +253,6 @@ Json tensor_json(const TensorCheck& check) {
   return list;
 }
 
-}  // namespace
-
-namespace {
-
 std::string lossless_text(const std::vector<models::LosslessMatrix>& matrices) {
   std::int64_t paying = 0;
   double weights = 0, patches = 0;

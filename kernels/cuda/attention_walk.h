@@ -224,10 +224,7 @@ __global__ void __launch_bounds__(merge_threads)
                               static_cast<int>(gridDim.z * blockDim.x));
 }
 
-}  // namespace hyb::kernels::cuda
-
-/// How the kernels that walk tiles of keys are started.
-namespace hyb::kernels::cuda {
+// How the kernels that walk tiles of keys are started.
 
 /// Blocks wanted: some for each multiprocessor of a large card. Parts of the runs are shared out
 /// where there are fewer.

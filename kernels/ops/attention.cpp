@@ -276,9 +276,7 @@ void check(const Attention& op, Device device) {
 
 void attention(Queue& queue, const Attention& op) {
   check(op, queue.device());
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::attention(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::attention(stream, op); })) return;
   visit_float(op.q.dtype, [&]<typename T>(Tag<T>) {
     visit_kv(op.pages_of_layer.dtype, [&]<typename K>(Tag<K>) { attend<T, K>(queue, op); });
   });

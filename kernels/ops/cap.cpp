@@ -23,9 +23,7 @@ void cap_plainly(const CapRow& row) {
 
 void cap(Queue& queue, const Cap& op) {
   check(op);
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::cap(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::cap(stream, op); })) return;
   constexpr std::int64_t grain = 1024;
   for (std::int64_t row = 0; row < op.x.dim(0); ++row) {
     share(queue, op.x.dim(1), grain, 1, [&](std::int64_t begin, std::int64_t end) {

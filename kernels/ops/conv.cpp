@@ -109,9 +109,7 @@ void causal_conv(Queue& queue, const CausalConv& op) {
   check_shapes(check, op);
   check.slots(op.read_slot, op.write_slot, check.spans(op.span_begin, op.x.dim(0)),
               op.windows.dim(0));
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::causal_conv(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::causal_conv(stream, op); })) return;
   visit_float(op.x.dtype,
               [&]<typename T>(Tag<T>) { convolve(queue, channels_of<T>(op), op.x.dim(0)); });
 }
@@ -121,9 +119,7 @@ void short_conv(Queue& queue, const ShortConv& op) {
   check_shapes(check, op);
   check.slots(op.read_slot, op.write_slot, check.spans(op.span_begin, op.x.dim(0)),
               op.windows.dim(0));
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::short_conv(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::short_conv(stream, op); })) return;
   visit_float(op.x.dtype,
               [&]<typename T>(Tag<T>) { convolve(queue, channels_of<T>(op), op.x.dim(0)); });
 }

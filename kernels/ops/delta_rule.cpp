@@ -97,9 +97,7 @@ void delta_rule(Queue& queue, const DeltaRule& op) {
   const Check check("delta_rule", queue.device());
   check_shapes(check, op);
   check_tables(check, op);
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::delta_rule(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::delta_rule(stream, op); })) return;
   share_recurrence(queue, op,
                    [&](const auto& common) { run_share(queue.isa(), share_of(op, common)); });
 }

@@ -45,10 +45,7 @@ __device__ __forceinline__ int delta_chunk_place(int first_token, int span) {
   return first_token / chunk_tokens + span;
 }
 
-}  // namespace hyb::kernels::cuda
-
-/// The launch that makes A, B and the factors of every chunk, with the names of the formulas above.
-namespace hyb::kernels::cuda {
+// The launch that makes A, B and the factors of every chunk, with the names of the formulas above.
 
 /// 64 x 64 numbers whose rows are vectors apart by banks.
 using DeltaMatrix = SharedArray<SharedArray<float, chunk_tokens + 4>, chunk_tokens>;

@@ -67,9 +67,7 @@ void activate(Isa isa, const ActivationRow<T>& row) {
 
 void gated_activation(Queue& queue, const GatedActivation& op) {
   check(op);
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::gated_activation(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::gated_activation(stream, op); })) return;
   const std::int64_t width = op.y.dim(1);
   // A plain exp costs some twenty times a simple element.
   const std::int64_t weight = queue.isa() == Isa::plain ? 16 : 1;

@@ -57,9 +57,7 @@ void norm_rows(Isa isa, const GatedNormRows<T>& job) {
 
 void gated_norm(Queue& queue, const GatedNorm& op) {
   check(op);
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::gated_norm(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::gated_norm(stream, op); })) return;
   share(queue, op.x.dim(0), 1, 4 * op.x.dim(1), [&](std::int64_t begin, std::int64_t end) {
     visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
       norm_rows<T>(queue.isa(), {.x = op.x.row<T>(begin),

@@ -140,9 +140,7 @@ void each_run(Queue& queue, std::span<const SnapshotPiece> pieces, Body&& body) 
 
 void pack_snapshot(Queue& queue, const PackSnapshot& op) {
   check(Check("pack_snapshot"), op.pieces, op.state_dtype, op.slot, op.packed);
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::pack_snapshot(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::pack_snapshot(stream, op); })) return;
   auto* const slot = op.slot.as<std::byte>();
   auto* const packed = op.packed.as<std::byte>();
   visit_float(op.state_dtype, [&]<typename T>(Tag<T>) {
@@ -157,9 +155,7 @@ void pack_snapshot(Queue& queue, const PackSnapshot& op) {
 
 void unpack_snapshot(Queue& queue, const UnpackSnapshot& op) {
   check(Check("unpack_snapshot"), op.pieces, op.state_dtype, op.slot, op.packed);
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::unpack_snapshot(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::unpack_snapshot(stream, op); })) return;
   auto* const slot = op.slot.as<std::byte>();
   auto* const packed = op.packed.as<std::byte>();
   visit_float(op.state_dtype, [&]<typename T>(Tag<T>) {

@@ -80,9 +80,7 @@ void ssd(Queue& queue, const Ssd& op) {
   const Check check("ssd", queue.device());
   check_shapes(check, op);
   check_tables(check, op);
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::ssd(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::ssd(stream, op); })) return;
   share_recurrence(queue, op,
                    [&](const auto& common) { run_share(queue.isa(), share_of(op, common)); });
 }

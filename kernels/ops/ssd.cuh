@@ -54,12 +54,9 @@ SsdParams<T, S> ssd_params(const Op& op) {
           op.dt_max};
 }
 
-}  // namespace hyb::kernels::cuda
-
-/// What mamba_step and ssd's scan do to rows of a head's state: the same instructions, so that
-/// decode, chunks and a whole prefill give the same bits. A warp owns `warp_rows` rows at a time,
-/// its lanes the columns: V each, in vectors of up to four, lane after lane.
-namespace hyb::kernels::cuda {
+// What mamba_step and ssd's scan do to rows of a head's state: the same instructions, so that
+// decode, chunks and a whole prefill give the same bits. A warp owns `warp_rows` rows at a time,
+// its lanes the columns: V each, in vectors of up to four, lane after lane.
 
 inline constexpr int warp_rows = 4;
 

@@ -37,8 +37,6 @@ bool is_iterable(const Value& value);
 /// A new list of what iteration yields: characters, items, keys. Consumes a generator.
 List& iterate(Runtime& runtime, const Value& value);
 
-class Runtime;
-
 /// object.name: a method first, then an item of that name, else undefined. An attribute of an
 /// undefined value is a Fault. `name` must live as long as the template.
 Value get_attribute(Runtime& runtime, const Value& object, std::string_view name);
