@@ -10,18 +10,6 @@
 namespace hyb::app {
 namespace {
 
-PlotLine& line_of(Plot& plot, const std::string& name) {
-  for (PlotLine& line : plot.lines) {
-    if (line.name == name) return line;
-  }
-  plot.lines.push_back({.name = name, .points = {}});
-  return plot.lines.back();
-}
-
-void sort_points(Plot& plot) {
-  for (PlotLine& line : plot.lines) std::sort(line.points.begin(), line.points.end());
-}
-
 std::string line_name(const RequestRow& row, bool names_graphs) {
   std::string name = fmt::format("{}, {}", row.test.workload(), name_of(row.test.condition));
   if (!row.test.policy.empty()) name += ", " + row.test.policy;

@@ -66,16 +66,11 @@ Plot plot_of(const ReplayFlags& options, const ReplayShape& shape,
                .y_title = "token hit rate, %",
                .is_x_logarithmic = true};
   for (const ReplayRun& run : runs) {
-    const std::string label = label_of(run.options);
-    auto line = std::find_if(plot.lines.begin(), plot.lines.end(),
-                             [&](const PlotLine& known) { return known.name == label; });
-    if (line == plot.lines.end()) {
-      line = plot.lines.insert(plot.lines.end(), {.name = label, .points = {}});
-    }
-    line->points.emplace_back(static_cast<double>(run.options.budget_bytes) / 1e9,
-                              100 * run.hit_rate());
+    line_of(plot, label_of(run.options))
+        .points.emplace_back(static_cast<double>(run.options.budget_bytes) / 1e9,
+                             100 * run.hit_rate());
   }
-  for (PlotLine& line : plot.lines) std::sort(line.points.begin(), line.points.end());
+  sort_points(plot);
   return plot;
 }
 

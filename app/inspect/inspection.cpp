@@ -1,6 +1,7 @@
 #include "app/inspect/inspection.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include <fmt/format.h>
@@ -75,19 +76,8 @@ TensorRow missing_row(const models::RequiredWeight& weight) {
 }  // namespace
 
 const char* verdict_name(TensorVerdict verdict) {
-  switch (verdict) {
-    case TensorVerdict::right:
-      return "ok";
-    case TensorVerdict::missing:
-      return "missing";
-    case TensorVerdict::wrong:
-      return "wrong";
-    case TensorVerdict::unused:
-      return "unused";
-    case TensorVerdict::extra:
-      break;
-  }
-  return "extra";
+  constexpr std::array names = {"ok", "missing", "wrong", "unused", "extra"};
+  return names[static_cast<std::size_t>(verdict)];
 }
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {

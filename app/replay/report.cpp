@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "app/bench/statistics.h"
 #include "app/options.h"
 
 namespace hyb::app {
@@ -230,14 +230,6 @@ AnalysisResult bins(std::span<const ReplayRun> runs) {
   return result;
 }
 
-/// Of sorted values, between neighbours where it falls between them.
-double quantile_of(const std::vector<double>& sorted, double share) {
-  const double place = share * static_cast<double>(sorted.size() - 1);
-  const auto low = static_cast<std::size_t>(place);
-  const std::size_t high = std::min(low + 1, sorted.size() - 1);
-  return sorted[low] + (place - std::floor(place)) * (sorted[high] - sorted[low]);
-}
-
 AnalysisResult quantiles(const ReplayShape& shape, std::span<const ReplayRun> runs) {
   constexpr std::array<double, 5> shares = {0.05, 0.25, 0.5, 0.75, 0.95};
   AnalysisResult result = {
@@ -260,7 +252,7 @@ AnalysisResult quantiles(const ReplayShape& shape, std::span<const ReplayRun> ru
       Json row = named(run);
       row["of"] = key;
       for (const double share : shares) {
-        const double value = quantile_of(values, share);
+        const double value = percentile(values, 100 * share);
         cells.push_back(fmt::format("{:.2f}", scale * value));
         row[fmt::format("p{:.0f}", 100 * share)] = value;
       }

@@ -149,4 +149,16 @@ std::string svg_text(const Plot& plot) {
   return out + "</svg>\n";
 }
 
+PlotLine& line_of(Plot& plot, const std::string& name) {
+  for (PlotLine& line : plot.lines) {
+    if (line.name == name) return line;
+  }
+  plot.lines.push_back({.name = name, .points = {}});
+  return plot.lines.back();
+}
+
+void sort_points(Plot& plot) {
+  for (PlotLine& line : plot.lines) std::sort(line.points.begin(), line.points.end());
+}
+
 }  // namespace hyb::app

@@ -22,6 +22,11 @@ struct Plot {
   std::vector<PlotLine> lines = {};
 };
 
+/// The line of that name, the last one where it is new.
+PlotLine& line_of(Plot& plot, const std::string& name);
+
+void sort_points(Plot& plot);
+
 /// A whole SVG file that needs nothing else. Text is escaped.
 std::string svg_text(const Plot& plot);
 
