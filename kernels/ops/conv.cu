@@ -292,10 +292,7 @@ void run(Stream& stream, const ConvChannels<T>& job, std::int64_t tokens) {
       is_vector_aligned(job.y, job.y_stride) && is_vector_aligned(job.windows, job.slot_stride) &&
       is_vector_aligned(job.weight, 0);
   const auto start = [&](void (*aligned)(Params<T>), void (*any)(Params<T>)) {
-    launch(stream,
-           {.blocks = dim3(blocks, pieces(tokens, tile)),
-            .threads = block_threads,
-            .starts_early = true},
+    launch(stream, {.blocks = dim3(blocks, pieces(tokens, tile)), .threads = block_threads},
            is_aligned ? aligned : any, params);
   };
   if constexpr (K <= static_cast<int>(conv_width_max)) {

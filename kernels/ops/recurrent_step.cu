@@ -236,8 +236,7 @@ void run(Stream& stream, const DeltaStep& op) {
         stream,
         {.blocks = dim3(static_cast<unsigned>(params.heads) * pieces(params.columns, block_columns),
                         static_cast<unsigned>(op.x.dim(0))),
-         .threads = block_threads,
-         .starts_early = true},
+         .threads = block_threads},
         delta_step_kernel<T, S, lane_rows>, params);
   });
 }
@@ -380,8 +379,7 @@ void run(Stream& stream, const MambaStep& op) {
     launch(stream,
            {.blocks = dim3(static_cast<unsigned>(params.heads) * pieces(params.rows, block_rows),
                            static_cast<unsigned>(op.x.dim(0))),
-            .threads = block_threads,
-            .starts_early = true},
+            .threads = block_threads},
            mamba_step_kernel<T, S, lane_columns>, params);
   });
 }
