@@ -84,6 +84,18 @@ CommandOutline cli_outline(const CLI::App& cli) {
   return all;
 }
 
+std::string single_quoted(std::string_view text) {
+  std::string all = "'";
+  for (const char letter : text) {
+    if (letter == '\'') {
+      all += "'\\''";
+    } else {
+      all += letter;
+    }
+  }
+  return all + "'";
+}
+
 namespace {
 
 /// What completes a value: one of a few words, files, or (of any other kind) nothing. `words` are
@@ -149,19 +161,6 @@ std::string bash_completion(const CommandOutline& root) {
 }
 
 namespace {
-
-/// Between single quotes of a shell.
-std::string single_quoted(std::string_view text) {
-  std::string all = "'";
-  for (const char letter : text) {
-    if (letter == '\'') {
-      all += "'\\''";
-    } else {
-      all += letter;
-    }
-  }
-  return all + "'";
-}
 
 /// With a backslash before each of `letters`.
 std::string escaped(std::string_view text, std::string_view letters) {

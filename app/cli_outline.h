@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace CLI {
@@ -36,6 +37,9 @@ struct CommandOutline {
 /// The command line as it was declared: completions and the man page are made from it, so they
 /// cannot say anything else than --help.
 CommandOutline cli_outline(const CLI::App& cli);
+
+/// Between single quotes of a shell.
+std::string single_quoted(std::string_view text);
 
 /// Completion scripts: commands, options, the values of those that take one of a few, and files.
 std::string bash_completion(const CommandOutline& root);

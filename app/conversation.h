@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -17,7 +16,7 @@ namespace hyb::app {
 /// A message and its answer.
 struct Exchange {
   std::string message;
-  OwnTurn answer;
+  OwnTurn answer = {};
   std::string answer_text;       ///< as shown; answer.text may be empty, see own_turn()
   bool was_interrupted = false;  ///< the answer is a part of one
   /// The ids from the end of the answer before to the start of this one; empty: not known.

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
-#include <memory>
-#include <string>
 #include <string_view>
 #include <utility>
 

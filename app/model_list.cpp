@@ -151,14 +151,12 @@ ModelList list_models(const Environment& environment) {
 
 std::string model_list_text(const ModelList& list) {
   Table models = {
-      .columns = {{"model"}, {"model_type"}, {"weights", Align::right}, {"types"}, {"state"}},
-      .rows = {}};
+      .columns = {{"model"}, {"model_type"}, {"weights", Align::right}, {"types"}, {"state"}}};
   for (const ListedModel& model : list.models) {
     models.rows.push_back({model.name, model.model_type, bytes_text(model.bytes), model.types,
                            model.trouble.empty() ? "complete" : model.trouble});
   }
-  Table presets = {.columns = {{"preset"}, {"model_type"}, {"parameters", Align::right}},
-                   .rows = {}};
+  Table presets = {.columns = {{"preset"}, {"model_type"}, {"parameters", Align::right}}};
   for (const ListedModel& preset : list.presets) {
     presets.rows.push_back({preset.name, preset.model_type, parameters_text(preset.parameters)});
   }

@@ -4,22 +4,15 @@
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <array>
-#include <cstring>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "app/generation_config.h"
 #include "app/text_input.h"
 #include "app/ui/process.h"
 #include "app/ui/terminal.h"
 #include "core/base/error.h"
-#include "core/base/ids.h"
 #include "core/base/log.h"
 #include "core/base/strings.h"
 #include "core/io/file.h"

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <future>
 #include <limits>
-#include <memory>
 #include <thread>
 #include <utility>
 
@@ -14,11 +12,8 @@
 
 #include "app/device.h"
 #include "app/draft_model.h"
-#include "app/environment.h"
 #include "app/generation_config.h"
-#include "app/model_outline.h"
 #include "app/options.h"
-#include "app/prompt.h"
 #include "app/template_probe.h"
 #include "app/trace_file.h"
 #include "core/base/error.h"
@@ -30,57 +25,8 @@
 #include "kernels/arena/superblocks.h"
 #include "kernels/card.h"
 #include "kernels/card_copies.h"
-#include "models/roofline.h"
 
 namespace hyb::app {
-
-/// A second card with the weights, for prompts.
-struct PrefillCard {
-  kernels::Queue queue;
-  models::Model model{};
-};
-
-struct Session::Parts {
-  Parts(const RunSettings& resolved, const SessionShape& wanted,
-        const std::function<void(const ModelSource&)>& check);
-
-  void load();
-  void plan();
-  bool release_pools();
-  void make_runner();
-  void make_prefill_lane(const models::RunnerOptions& options);
-  void shrink_pools(const Error& reason);
-  void set_disaggregated(bool is_disaggregated);
-  void start_engine(Runner& on, const SpeculationOptions& drafting);
-  std::int32_t vocab_used() const;
-  models::Roofline roofline() const { return {model.plan, model.geometry}; }
-  PrefillCost expected_cost() const;
-  PrefixCacheOptions prefix_options() const;
-  bool is_exact() const;
-  std::int32_t states_ahead() const;
-  SpeculationOptions speculation_options() const;
-
-  std::chrono::steady_clock::time_point opened = std::chrono::steady_clock::now();
-  SessionShape shape;
-  RunSettings settings;
-  ModelOutline outline;
-  ModelTexts texts;
-  std::unique_ptr<kernels::Queue> queue;
-  models::Model model;
-  Budget budget{0};
-  /// Pools may become smaller than was planned.
-  bool may_shrink() const { return settings.memory.kind == MemoryBudget::Kind::automatic; }
-  MemoryPlan memory;
-  std::future<std::unique_ptr<kernels::SuperblockMap>> superblocks;
-  std::unique_ptr<models::ModelRunner> runner;
-  std::unique_ptr<PrefillCard> prefill_card;  ///< null: prompts have none of their own
-  std::unique_ptr<PrefillLane> prefill_lane;  ///< null: one lane runs all
-  bool is_disaggregated = false;              ///< whether the engine has that lane
-  std::unique_ptr<DraftModel> draft_model;    ///< null: there is none
-  std::unique_ptr<TraceFile> trace;
-  std::unique_ptr<Engine> engine;
-  std::chrono::nanoseconds load_time{0};
-};
 
 std::string chunk_text(const MemoryPlan& memory) {
   std::string text = counted(memory.chunk_tokens, "token");
@@ -90,36 +36,36 @@ std::string chunk_text(const MemoryPlan& memory) {
   return text;
 }
 
-Session::Parts::Parts(const RunSettings& resolved, const SessionShape& wanted,
-                      const std::function<void(const ModelSource&)>& check)
-    : shape(wanted),
-      settings(resolved),
-      outline(outline_of(
+Session::Session(const RunSettings& resolved, const SessionShape& wanted,
+                 const std::function<void(const ModelSource&)>& check)
+    : shape_(wanted),
+      settings_(resolved),
+      outline_(outline_of(
           resolved, {.sequences = wanted.sequences_max, .answer_tokens = wanted.answer_tokens})) {
-  const ModelSource& source = settings.source;
-  shape.drafts_room = settings.drafts.drafts_room;
-  shape.tree = settings.drafts.tree;
-  check_loadable(source, settings);
-  check_lanes(settings, outline.head.has_value());
-  if (outline.head) check_loadable(*outline.head, settings);
+  const ModelSource& source = settings_.source;
+  shape_.drafts_room = settings_.drafts.drafts_room;
+  shape_.tree = settings_.drafts.tree;
+  check_loadable(source, settings_);
+  check_lanes(settings_, outline_.head.has_value());
+  if (outline_.head) check_loadable(*outline_.head, settings_);
   if (check) check(source);
   // Tokenizer and template are read while the weights are packed.
   auto reading = std::async(std::launch::async, [&] { return read_texts(source); });
   load();
-  texts = reading.get();
+  texts_ = reading.get();
   make_runner();
-  set_disaggregated(settings.lanes.has_value());
-  if (settings.drafts.source == DraftSource::draft && !outline.head) {
-    draft_model = std::make_unique<DraftModel>(settings, budget.draft_model, shape);
-    draft_model->check_vocabulary(texts.tokenizer ? &*texts.tokenizer : nullptr, vocab_used());
+  set_disaggregated(settings_.lanes.has_value());
+  if (settings_.drafts.source == DraftSource::draft && !outline_.head) {
+    draft_model_ = std::make_unique<DraftModel>(settings_, budget_.draft_model, shape_);
+    draft_model_->check_vocabulary(texts_.tokenizer ? &*texts_.tokenizer : nullptr, vocab_used());
   }
-  start_engine(*runner, speculation_options());
-  load_time = std::chrono::steady_clock::now() - opened;
+  start_engine(*runner_, speculation());
+  load_time_ = std::chrono::steady_clock::now() - opened_;
   log::debug(fmt::format(
       "{} on {}: weights {}, workspace {}, pools {}, {} of up to {} tokens, chunks of {}",
-      source.name(), name_of(queue->device()), bytes_text(memory.weights),
-      bytes_text(memory.workspace), bytes_text(memory.pool_bytes()),
-      counted(memory.sequences, "sequence"), memory.length_max, chunk_text(memory)));
+      source.name(), name_of(queue_->device()), bytes_text(memory_.weights),
+      bytes_text(memory_.workspace), bytes_text(memory_.pool_bytes()),
+      counted(memory_.sequences, "sequence"), memory_.length_max, chunk_text(memory_)));
 }
 
 namespace {
@@ -132,154 +78,155 @@ void warn_over_limit(const std::string& memory, std::size_t bytes) {
 
 }  // namespace
 
-void Session::Parts::load() {
-  const std::optional<TwoLanes>& lanes = settings.lanes;
-  budget = budget_of(settings);
-  if (budget.device == kernels::Device::cpu) warn_over_limit(settings.memory.text, budget.bytes);
+void Session::load() {
+  const std::optional<TwoLanes>& lanes = settings_.lanes;
+  budget_ = budget_of(settings_);
+  if (budget_.device == kernels::Device::cpu) warn_over_limit(settings_.memory.text, budget_.bytes);
   // Before memory is mapped that it reaches.
   if (lanes && lanes->have_two_cards()) {
-    prefill_card =
-        std::make_unique<PrefillCard>(app::prefill_queue(*lanes, settings.batch_invariant));
+    prefill_card_ =
+        std::make_unique<PrefillCard>(app::prefill_queue(*lanes, settings_.batch_invariant));
   }
-  queue = std::make_unique<kernels::Queue>(make_queue(settings));
+  queue_ = std::make_unique<kernels::Queue>(make_queue(settings_));
   plan();  // whether it fits is known before a weight is read
   // A card's memory is mapped while weights are read: gigabytes of it take seconds. How much the
   // weights leave of it is known before that, but for those that may take more than 12 bits.
-  if (queue->device() == kernels::Device::cuda && !outline.geometry.load.lossless) {
-    superblocks = std::async(std::launch::async, [this] {
-      return models::map_superblocks(kernels::Device::cuda, memory.pools, memory.mapping);
+  if (queue_->device() == kernels::Device::cuda && !outline_.geometry.load.lossless) {
+    superblocks_ = std::async(std::launch::async, [this] {
+      return models::map_superblocks(kernels::Device::cuda, memory_.pools, memory_.mapping);
     });
   }
-  model = load_weights_of(settings, outline, *queue, [this] { return release_pools(); });
-  if (outline.geometry.load.lossless) {
-    budget.weights = model.weights.bytes();  // some may take more than 12 bits
+  model_ = load_weights_of(settings_, outline_, *queue_, [this] { return release_pools(); });
+  if (outline_.geometry.load.lossless) {
+    budget_.weights = model_.weights.bytes();  // some may take more than 12 bits
     plan();
   }
-  if (!prefill_card) return;
-  prefill_card->queue.make_current();
-  prefill_card->model = load_weights_of(settings, outline, prefill_card->queue);
+  if (!prefill_card_) return;
+  prefill_card_->queue.make_current();
+  prefill_card_->model = load_weights_of(settings_, outline_, prefill_card_->queue);
 }
 
-void Session::Parts::plan() {
-  memory = plan_memory(outline.plan, outline.geometry, budget, settings.context, queue->threads(),
-                       shape);
+void Session::plan() {
+  memory_ = plan_memory(outline_.plan, outline_.geometry, budget_, settings_.context,
+                        queue_->threads(), shape_);
 }
 
 /// For a weight that does not fit: pools can be made again, and smaller.
-bool Session::Parts::release_pools() {
-  if (!may_shrink() || !superblocks.valid()) return false;
+bool Session::release_pools() {
+  if (!may_shrink() || !superblocks_.valid()) return false;
   try {
-    superblocks.get();
+    superblocks_.get();
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::memory) throw;
   }
   return true;
 }
 
-std::int32_t Session::Parts::vocab_used() const {
-  return texts.tokenizer ? std::min(texts.tokenizer->size(), model.plan.vocab) : model.plan.vocab;
+std::int32_t Session::vocab_used() const {
+  return texts_.tokenizer ? std::min(texts_.tokenizer->size(), model_.plan.vocab)
+                          : model_.plan.vocab;
 }
 
 /// Until prefill is measured. The speed is a guess; how long prompts compare to short ones is not.
-PrefillCost Session::Parts::expected_cost() const {
+PrefillCost Session::expected_cost() const {
   constexpr double flops_per_thread_second = 5e10;
-  const int threads = is_disaggregated ? settings.lanes->prefill.threads : queue->threads();
+  const int threads = is_disaggregated_ ? settings_.lanes->prefill.threads : queue_->threads();
   return prefill_seconds(roofline().prefill(), flops_per_thread_second * threads);
 }
 
 /// Whether what is reused is what would be run again, to the bit. Where it is not, answers must not
 /// depend on a clock that decides what is remembered.
-bool Session::Parts::is_exact() const {
-  return settings.reuse.snapshots == Precision::exact && queue->batch_invariant();
+bool Session::is_exact() const {
+  return settings_.reuse.snapshots == Precision::exact && queue_->batch_invariant();
 }
 
-SpeculationOptions Session::Parts::speculation_options() const {
-  return {.is_on = shape.drafts_room > 0,
-          .draft_steps = settings.drafts.draft_steps,
-          .branches = shape.tree.branches,
-          .rows = shape.tree.rows,
-          .drafter = draft_model.get(),
-          .by_model = model.plan.draft.has_value()};
+SpeculationOptions Session::speculation() const {
+  return {.is_on = shape_.drafts_room > 0,
+          .draft_steps = settings_.drafts.draft_steps,
+          .branches = shape_.tree.branches,
+          .rows = shape_.tree.rows,
+          .drafter = draft_model_.get(),
+          .by_model = model_.plan.draft.has_value()};
 }
 
 /// A request whose prompt is known takes one state, a turn of a conversation two or three: its own
 /// and snapshots. A card's memory is there once it is mapped.
-std::int32_t Session::Parts::states_ahead() const {
+std::int32_t Session::states_ahead() const {
   constexpr std::int32_t states_of_a_turn = 3;
-  return shape.expects_more && queue->device() == kernels::Device::cpu ? states_of_a_turn : 0;
+  return shape_.expects_more && queue_->device() == kernels::Device::cpu ? states_of_a_turn : 0;
 }
 
-PrefixCacheOptions Session::Parts::prefix_options() const {
+PrefixCacheOptions Session::prefix_options() const {
   PrefixCacheOptions options;
-  options.enabled = settings.reuse.prefixes && memory.mapping.mode != kernels::MapMode::flat;
-  options.precision = settings.reuse.snapshots;
-  options.eviction = settings.reuse.eviction;
-  options.pages_are_exact = queue->batch_invariant();
+  options.enabled = settings_.reuse.prefixes && memory_.mapping.mode != kernels::MapMode::flat;
+  options.precision = settings_.reuse.snapshots;
+  options.eviction = settings_.reuse.eviction;
+  options.pages_are_exact = queue_->batch_invariant();
   options.cost = expected_cost();
-  if (texts.tokenizer && texts.chat_template) {
-    options.placement = placement_prior(*texts.chat_template, *texts.tokenizer);
+  if (texts_.tokenizer && texts_.chat_template) {
+    options.placement = placement_prior(*texts_.chat_template, *texts_.tokenizer);
   }
   return options;
 }
 
-void Session::Parts::make_runner() {
-  models::RunnerOptions options = runner_options(model.plan, memory, shape);
+void Session::make_runner() {
+  models::RunnerOptions options = runner_options(model_.plan, memory_, shape_);
   options.vocab_used = vocab_used();
-  options.graphs = settings.graphs;
-  const std::size_t planned = memory.pool_bytes();
+  options.graphs = settings_.graphs;
+  const std::size_t planned = memory_.pool_bytes();
   std::string obstacle;  // the first one: those after it differ in figures alone
-  while (!runner) {
+  while (!runner_) {
     try {
-      runner = std::make_unique<models::ModelRunner>(
-          *queue, model.plan, model.weights, model.geometry, options,
-          superblocks.valid() ? superblocks.get() : nullptr);
-      if (settings.lanes) make_prefill_lane(options);
+      runner_ = std::make_unique<models::ModelRunner>(
+          *queue_, model_.plan, model_.weights, model_.geometry, options,
+          superblocks_.valid() ? superblocks_.get() : nullptr);
+      if (settings_.lanes) make_prefill_lane(options);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::memory) throw;
-      prefill_lane.reset();
-      runner.reset();  // only its prefill lane may have failed
+      prefill_lane_.reset();
+      runner_.reset();  // only its prefill lane may have failed
       if (obstacle.empty()) obstacle = error.what();
       shrink_pools(error);
-      options.memory = memory.pools;
-      options.positions_max = memory.length_max;
+      options.memory = memory_.pools;
+      options.positions_max = memory_.length_max;
     }
   }
-  queue->make_current();
+  queue_->make_current();
   if (obstacle.empty()) return;
   log::warning(fmt::format("{}; the pools shrink from {} to {}", obstacle, bytes_text(planned),
-                           bytes_text(memory.pool_bytes())));
+                           bytes_text(memory_.pool_bytes())));
 }
 
-void Session::Parts::make_prefill_lane(const models::RunnerOptions& options) {
-  const TwoLanes& lanes = *settings.lanes;
+void Session::make_prefill_lane(const models::RunnerOptions& options) {
+  const TwoLanes& lanes = *settings_.lanes;
   if (lanes.share_memory) {
-    prefill_lane = make_sharing_lane(lanes, *runner, model, settings.source.name());
-  } else if (prefill_card) {
+    prefill_lane_ = make_sharing_lane(lanes, *runner_, model_, settings_.source.name());
+  } else if (prefill_card_) {
     models::RunnerOptions there = options;
     there.mapping = mapping_of_prefill(lanes, options.mapping);
-    prefill_lane = make_lane_on_card(prefill_card->queue, prefill_card->model, there, *runner);
+    prefill_lane_ = make_lane_on_card(prefill_card_->queue, prefill_card_->model, there, *runner_);
   } else {
-    prefill_lane = make_lane_with_memory(lanes, model, options, *runner);
+    prefill_lane_ = make_lane_with_memory(lanes, model_, options, *runner_);
   }
 }
 
 /// The device has less memory than it reported, or another process has taken some since.
-void Session::Parts::shrink_pools(const Error& reason) {
-  const std::size_t before = memory.pool_bytes();
+void Session::shrink_pools(const Error& reason) {
+  const std::size_t before = memory_.pool_bytes();
   const auto holdings = [&] {
     return fmt::format("{}; of {} allowed the weights take {}, the workspace {}, the pools {}",
-                       reason.what(), bytes_text(memory.budget), bytes_text(memory.weights),
-                       bytes_text(memory.workspace), bytes_text(before));
+                       reason.what(), bytes_text(memory_.budget), bytes_text(memory_.weights),
+                       bytes_text(memory_.workspace), bytes_text(before));
   };
   if (!may_shrink()) throw Error(ErrorKind::memory, holdings());
-  budget.pool_bytes = before - before / 8;
-  if (queue->device() == kernels::Device::cuda) {
-    std::size_t free = kernels::card(queue->card()).free_bytes;
-    if (prefill_card) {
-      free = std::min(free, kernels::card(prefill_card->queue.card()).free_bytes);
+  budget_.pool_bytes = before - before / 8;
+  if (queue_->device() == kernels::Device::cuda) {
+    std::size_t free = kernels::card(queue_->card()).free_bytes;
+    if (prefill_card_) {
+      free = std::min(free, kernels::card(prefill_card_->queue.card()).free_bytes);
     }
-    const std::size_t room = free > memory.workspace ? free - memory.workspace : 0;
-    budget.pool_bytes = std::min(budget.pool_bytes, room);
+    const std::size_t room = free > memory_.workspace ? free - memory_.workspace : 0;
+    budget_.pool_bytes = std::min(budget_.pool_bytes, room);
   }
   try {
     plan();
@@ -290,94 +237,48 @@ void Session::Parts::shrink_pools(const Error& reason) {
 }
 
 /// Weights are packed by all threads; then each lane has its own.
-void Session::Parts::set_disaggregated(bool disaggregated) {
-  if (disaggregated == is_disaggregated) return;
-  const TwoLanes& lanes = *settings.lanes;
+void Session::set_disaggregated(bool disaggregated) {
+  if (disaggregated == is_disaggregated_) return;
+  require(settings_.lanes.has_value(), "session: it was opened with two lanes");
+  const TwoLanes& lanes = *settings_.lanes;
   if (!disaggregated && !lanes.share_memory) {
     throw Error(ErrorKind::usage,
                 "--prefill-device: one lane would have the memory of one side alone; both ways are "
                 "compared where lanes share memory");
   }
-  engine.reset();
-  is_disaggregated = disaggregated;
+  engine_.reset();
+  is_disaggregated_ = disaggregated;
   if (lanes.device == kernels::Device::cuda) return;
-  *queue = disaggregated ? decode_queue(lanes) : undivided_queue(lanes);
+  *queue_ = disaggregated ? decode_queue(lanes) : undivided_queue(lanes);
 }
 
-void Session::Parts::start_engine(Runner& on, const SpeculationOptions& drafting) {
-  engine.reset();
-  engine = std::make_unique<Engine>(
-      on, texts.tokenizer ? &*texts.tokenizer : nullptr,
-      EngineOptions{.length_max = memory.length_max,
-                    .sequences_max = shape.sequences_max,
-                    .chunk_tokens = memory.chunk_tokens,
-                    .mixed_tokens = memory.mixed_tokens,
+void Session::start_engine(Runner& on, const SpeculationOptions& drafting) {
+  engine_.reset();
+  engine_ = std::make_unique<Engine>(
+      on, texts_.tokenizer ? &*texts_.tokenizer : nullptr,
+      EngineOptions{.length_max = memory_.length_max,
+                    .sequences_max = shape_.sequences_max,
+                    .chunk_tokens = memory_.chunk_tokens,
+                    .mixed_tokens = memory_.mixed_tokens,
                     .prefixes = prefix_options(),
                     .states_ahead = states_ahead(),
                     .measures_prefill = is_exact(),
                     .speculation = drafting,
-                    .prefill_lane = is_disaggregated ? &prefill_lane->runner() : nullptr,
-                    .link = is_disaggregated ? prefill_lane->link() : nullptr,
-                    .state_share = settings.reuse.state_share,
-                    .audit = settings.reuse.audit});
-  const std::string& record = settings.reuse.record;
-  if (!record.empty() && !trace) trace = std::make_unique<TraceFile>(record);
-  if (trace) engine->record(&trace->recorder());
+                    .prefill_lane = is_disaggregated_ ? &prefill_lane_->runner() : nullptr,
+                    .link = is_disaggregated_ ? prefill_lane_->link() : nullptr,
+                    .state_share = settings_.reuse.state_share,
+                    .audit = settings_.reuse.audit});
+  const std::string& record = settings_.reuse.record;
+  if (!record.empty() && !trace_) trace_ = std::make_unique<TraceFile>(record);
+  if (trace_) engine_->record(&trace_->recorder());
 }
 
-Session Session::open(const RunSettings& settings, const SessionShape& shape,
-                      const std::function<void(const ModelSource&)>& check) {
-  return Session(std::make_unique<Parts>(settings, shape, check));
-}
-
-Session::Session(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
-Session::Session(Session&&) noexcept = default;
 Session::~Session() = default;
-
-Engine& Session::engine() { return *parts_->engine; }
-models::ModelRunner& Session::runner() { return *parts_->runner; }
-
-SpeculationOptions Session::speculation() const { return parts_->speculation_options(); }
 
 void Session::restart_engine(const ReuseOptions& reuse, Runner& runner,
                              const SpeculationOptions& speculation) {
-  parts_->settings.reuse = reuse;
-  parts_->start_engine(runner, speculation);
-}
-
-const RunSettings& Session::settings() const { return parts_->settings; }
-void Session::set_disaggregated(bool is_disaggregated) {
-  require(parts_->settings.lanes.has_value(), "session: it was opened with two lanes");
-  parts_->set_disaggregated(is_disaggregated);
-}
-
-models::Roofline Session::roofline() const { return parts_->roofline(); }
-kernels::Queue& Session::queue() { return *parts_->queue; }
-const models::Model& Session::model() const { return parts_->model; }
-const MemoryPlan& Session::memory() const { return parts_->memory; }
-std::chrono::nanoseconds Session::load_time() const { return parts_->load_time; }
-
-const Tokenizer* Session::tokenizer() const {
-  return parts_->texts.tokenizer ? &*parts_->texts.tokenizer : nullptr;
-}
-
-const Tokenizer& Session::need_tokenizer() const {
-  return app::need_tokenizer(parts_->texts, parts_->settings.source);
-}
-
-const ChatTemplate& Session::need_chat_template() const {
-  return app::need_chat_template(parts_->texts, parts_->settings.source);
-}
-
-const ChatTemplate* Session::chat_template() const {
-  return parts_->texts.chat_template ? &*parts_->texts.chat_template : nullptr;
-}
-
-const Json& Session::generation_config() const { return parts_->texts.generation_config; }
-const std::vector<TokenId>& Session::stop_tokens() const { return parts_->texts.stop_tokens; }
-
-Request Session::request(const GenerationOptions& options) const {
-  return request_of(options, parts_->texts);
+  settings_.reuse = reuse;
+  start_engine(runner, speculation);
 }
 
 Request request_of(const GenerationOptions& options, const ModelTexts& texts) {
@@ -434,10 +335,6 @@ std::string smaller_text(const models::LoadOptions& load, bool fits_in_12_bits) 
   throw Error(ErrorKind::memory, fmt::format("--pool-memory allows {}, one short sequence needs {}",
                                              bytes_text(budget.pool_bytes), bytes_text(needed)));
 }
-
-}  // namespace
-
-namespace {
 
 /// What a card's driver may take to create pools and to map them.
 constexpr double start_seconds_max = 1.0;

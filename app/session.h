@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,6 +27,10 @@ class App;
 }
 
 namespace hyb::app {
+
+class DraftModel;
+class PrefillLane;
+class TraceFile;
 
 /// How many sequences and which step sizes a command wants.
 struct SessionShape {
@@ -124,14 +129,17 @@ class Session {
   /// `check` throws for what the caller needs of the model's files and they lack: it is called
   /// before a weight is read.
   static Session open(const RunSettings& settings, const SessionShape& shape,
-                      const std::function<void(const ModelSource&)>& check = {});
-  Session(Session&&) noexcept;
+                      const std::function<void(const ModelSource&)>& check = {}) {
+    return Session(settings, shape, check);
+  }
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
   ~Session();
 
-  Engine& engine();
-  models::ModelRunner& runner();
-  const RunSettings& settings() const;
-  const ModelSource& source() const { return settings().source; }
+  Engine& engine() { return *engine_; }
+  models::ModelRunner& runner() { return *runner_; }
+  const RunSettings& settings() const { return settings_; }
+  const ModelSource& source() const { return settings_.source; }
   /// Of a session with --disaggregate: whether prompts have a lane of their own from the next
   /// engine on, as they have at first. If not, one lane has the threads of both, and as much
   /// memory. The engine is gone until it is restarted.
@@ -142,33 +150,76 @@ class Session {
                       const SpeculationOptions& speculation);
   /// As --spec and --draft-steps say. Off: the pools have no room for drafts.
   SpeculationOptions speculation() const;
-  kernels::Queue& queue();
-  const models::Model& model() const;
-  const MemoryPlan& memory() const;
+  kernels::Queue& queue() { return *queue_; }
+  const models::Model& model() const { return model_; }
+  const MemoryPlan& memory() const { return memory_; }
   /// What a step has to move and compute at least.
-  models::Roofline roofline() const;
-  std::chrono::nanoseconds load_time() const;
+  models::Roofline roofline() const { return {model_.plan, model_.geometry}; }
+  std::chrono::nanoseconds load_time() const { return load_time_; }
 
   /// Null with --random-weights on a folder without tokenizer.json.
-  const Tokenizer* tokenizer() const;
+  const Tokenizer* tokenizer() const { return texts_.tokenizer ? &*texts_.tokenizer : nullptr; }
   /// As app::need_tokenizer.
-  const Tokenizer& need_tokenizer() const;
+  const Tokenizer& need_tokenizer() const { return app::need_tokenizer(texts_, source()); }
   /// As app::need_chat_template.
-  const ChatTemplate& need_chat_template() const;
+  const ChatTemplate& need_chat_template() const {
+    return app::need_chat_template(texts_, source());
+  }
   /// Null: the model has no chat template.
-  const ChatTemplate* chat_template() const;
+  const ChatTemplate* chat_template() const {
+    return texts_.chat_template ? &*texts_.chat_template : nullptr;
+  }
   /// generation_config.json, an empty object when absent.
-  const Json& generation_config() const;
+  const Json& generation_config() const { return texts_.generation_config; }
   /// End-of-answer tokens: generation_config, config and tokenizer_config together.
-  const std::vector<TokenId>& stop_tokens() const;
+  const std::vector<TokenId>& stop_tokens() const { return texts_.stop_tokens; }
 
   /// request_of() with this model's texts.
-  Request request(const GenerationOptions& options) const;
+  Request request(const GenerationOptions& options) const { return request_of(options, texts_); }
 
  private:
-  struct Parts;
-  explicit Session(std::unique_ptr<Parts> parts);
-  std::unique_ptr<Parts> parts_;
+  /// A second card with the weights, for prompts.
+  struct PrefillCard {
+    kernels::Queue queue;
+    models::Model model{};
+  };
+
+  Session(const RunSettings& settings, const SessionShape& shape,
+          const std::function<void(const ModelSource&)>& check);
+
+  void load();
+  void plan();
+  bool release_pools();
+  void make_runner();
+  void make_prefill_lane(const models::RunnerOptions& options);
+  void shrink_pools(const Error& reason);
+  void start_engine(Runner& on, const SpeculationOptions& drafting);
+  std::int32_t vocab_used() const;
+  PrefillCost expected_cost() const;
+  PrefixCacheOptions prefix_options() const;
+  bool is_exact() const;
+  std::int32_t states_ahead() const;
+  /// Pools may become smaller than was planned.
+  bool may_shrink() const { return settings_.memory.kind == MemoryBudget::Kind::automatic; }
+
+  std::chrono::steady_clock::time_point opened_ = std::chrono::steady_clock::now();
+  SessionShape shape_;
+  RunSettings settings_;
+  ModelOutline outline_;
+  ModelTexts texts_;
+  std::unique_ptr<kernels::Queue> queue_;
+  models::Model model_;
+  Budget budget_{0};
+  MemoryPlan memory_;
+  std::future<std::unique_ptr<kernels::SuperblockMap>> superblocks_;
+  std::unique_ptr<models::ModelRunner> runner_;
+  std::unique_ptr<PrefillCard> prefill_card_;  ///< null: prompts have none of their own
+  std::unique_ptr<PrefillLane> prefill_lane_;  ///< null: one lane runs all
+  bool is_disaggregated_ = false;              ///< whether the engine has that lane
+  std::unique_ptr<DraftModel> draft_model_;    ///< null: there is none
+  std::unique_ptr<TraceFile> trace_;
+  std::unique_ptr<Engine> engine_;
+  std::chrono::nanoseconds load_time_{0};
 };
 
 /// Where snapshots go that the pools have no room for.

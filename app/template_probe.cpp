@@ -1,6 +1,6 @@
 #include "app/template_probe.h"
 
-#include <utility>
+#include <array>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -118,17 +118,8 @@ PlacementPrior placement_prior(const ChatTemplate& chat_template, const Tokenize
 }
 
 std::string_view name_of(Thinking thinking) {
-  switch (thinking) {
-    case Thinking::on:
-      return "on";
-    case Thinking::off:
-      return "off";
-    case Thinking::always:
-      return "always";
-    case Thinking::none:
-      break;
-  }
-  return "none";
+  constexpr std::array<std::string_view, 4> names = {"none", "on", "off", "always"};
+  return names[static_cast<std::size_t>(thinking)];
 }
 
 TemplateTraits template_traits(const ChatTemplate& chat_template, const Tokenizer& tokenizer) {

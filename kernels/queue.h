@@ -86,6 +86,19 @@ class Queue {
   std::unique_ptr<cuda::Stream, void (*)(cuda::Stream*)> stream_;  // a card's, where built
 };
 
+/// Where the queue is on a card, calls run(stream) and returns true; else the CPU's work is to be
+/// done. `run` is generic, so that without CUDA nothing of what it names is needed.
+template <typename Run>
+bool on_card(Queue& queue, Run&& run) {
+  if constexpr (has_cuda) {
+    if (queue.device() == Device::cuda) {
+      run(queue.stream());
+      return true;
+    }
+  }
+  return false;
+}
+
 /// Elements that one thread processes faster than it wakes a second one (about 1 us).
 inline constexpr std::int64_t elements_alone = 8192;
 

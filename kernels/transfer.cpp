@@ -26,23 +26,17 @@ void copy_here(Queue& queue, std::byte* to, const std::byte* from, std::size_t b
 }  // namespace
 
 void upload(Queue& queue, std::byte* to, std::span<const std::byte> from) {
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::upload(queue.stream(), to, from);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::upload(stream, to, from); })) return;
   copy_here(queue, to, from.data(), from.size());
 }
 
 void download(Queue& queue, std::span<std::byte> to, const std::byte* from) {
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::download(queue.stream(), to, from);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::download(stream, to, from); })) return;
   copy_here(queue, to.data(), from, to.size());
 }
 
 void copy(Queue& queue, std::byte* to, const std::byte* from, std::size_t bytes) {
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::copy(queue.stream(), to, from, bytes);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::copy(stream, to, from, bytes); })) return;
   copy_here(queue, to, from, bytes);
 }
 

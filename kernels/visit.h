@@ -1,7 +1,5 @@
 #pragma once
 
-#include <string>
-
 #include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "kernels/floats.h"

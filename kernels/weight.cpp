@@ -11,7 +11,6 @@
 #include "kernels/linear/quantize.h"
 #include "kernels/linear/random_rows.h"
 #include "kernels/linear/upload.h"
-#include "kernels/weight_source.h"
 
 namespace hyb::kernels {
 namespace {

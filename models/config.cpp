@@ -8,7 +8,6 @@
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "core/base/error.h"
 #include "core/io/file.h"

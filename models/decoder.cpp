@@ -435,17 +435,8 @@ Decoder::Streams Decoder::take_streams(std::int64_t tokens, bool has_taps) {
   const auto take = [&](std::int64_t columns) {
     return scratch_.take(activation_, {tokens, columns});
   };
-  Streams streams = {.residual = take(plan_.width),
-                     .normed = take(plan_.width),
-                     .branch = {},
-                     .part = {},
-                     .inputs = {},
-                     .all = {},
-                     .predicted = {},
-                     .router = {},
-                     .low_rank = {},
-                     .taps = {},
-                     .norm_eps = plan_.norm_eps};
+  Streams streams = {
+      .residual = take(plan_.width), .normed = take(plan_.width), .norm_eps = plan_.norm_eps};
   if (plan_.has_post_norms()) streams.branch = take(plan_.width);
   if (plan_.norms_parts()) streams.part = take(plan_.width);
   if (plan_.layer_inputs) streams.inputs = take(plan_.layer_inputs_width());

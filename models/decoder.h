@@ -71,12 +71,12 @@ class Decoder {
   /// The residual stream, or the active one, and room beside it, each [T,H]; `branch` where a block
   /// has a post norm, `part` where parts have.
   struct Streams {
-    kernels::Tensor residual, normed, branch, part;
-    kernels::Tensor inputs;          ///< [T,layers*width], as Plan::layer_inputs
-    kernels::Tensor all, predicted;  ///< [T,n*H], as Plan::altup
-    kernels::Tensor router;          ///< [T,n] of these, f32
-    kernels::Tensor low_rank;        ///< [T,rank], of the widest low-rank residual
-    kernels::Tensor taps;            ///< [T,n*H], as DraftLayer::taps
+    kernels::Tensor residual, normed, branch = {}, part = {};
+    kernels::Tensor inputs = {};               ///< [T,layers*width], as Plan::layer_inputs
+    kernels::Tensor all = {}, predicted = {};  ///< [T,n*H], as Plan::altup
+    kernels::Tensor router = {};               ///< [T,n] of these, f32
+    kernels::Tensor low_rank = {};             ///< [T,rank], of the widest low-rank residual
+    kernels::Tensor taps = {};                 ///< [T,n*H], as DraftLayer::taps
     float norm_eps;
   };
   Streams take_streams(std::int64_t tokens, bool has_taps);

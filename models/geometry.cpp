@@ -189,8 +189,6 @@ Geometry geometry_of(const Plan& plan, const GeometryOptions& options) {
                                 .f16_share = options.f16_share,
                                 .lossless = options.lossless,
                                 .draft_head_q4 = options.draft_head_q4},
-                       .pages = {},
-                       .pieces = {},
                        .kv_bytes_per_token = 0,
                        .page_bytes = 0,
                        .slot_bytes = 0,

@@ -142,11 +142,11 @@ struct Geometry {
   LoadOptions load;  ///< of the weights, of all ranks together
   /// In layer order; the index is the attention ordinal. With a draft layer and without slots the
   /// last ones are no layer's: the hidden state of every position, [H], activation dtype.
-  std::vector<PageLayout> pages;
+  std::vector<PageLayout> pages = {};
   bool has_hidden_pages() const { return !pages.empty() && pages.back().kv_heads == 0; }
   /// In layer order; the index is the recurrent ordinal. The last one is the draft layer's, where
   /// there is one: the hidden state of a sequence's last position, [H, 1]. Dflash needs neither.
-  std::vector<SlotPiece> pieces;
+  std::vector<SlotPiece> pieces = {};
 
   std::size_t kv_bytes_per_token;        ///< attention layers that see every position
   std::size_t window_kv_bytes = 0;       ///< of a sequence, at most: those with windows

@@ -25,7 +25,7 @@ struct MemoryLayoutOptions {
 
   /// Mode `flat`: pools never change, every attention layer keeps all positions, no packed
   /// snapshots.
-  std::optional<FlatPools> flat;
+  std::optional<FlatPools> flat = {};
 
   /// Physical memory is allocated in multiples of a size: on the CPU a page of the system, on CUDA
   /// 2 MiB. Of handles that do equally well the largest are chosen.

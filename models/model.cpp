@@ -12,7 +12,6 @@
 #include "core/io/file.h"
 #include "kernels/transfer.h"
 #include "models/eagle3.h"
-#include "models/families.h"
 #include "models/published_formats.h"
 #include "models/weight_index.h"
 

@@ -6,14 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <functional>
-#include <map>
 #include <numeric>
-#include <optional>
 #include <set>
-#include <string>
-#include <string_view>
 #include <unordered_set>
-#include <utility>
 #include <vector>
 
 #include "core/text/pattern.h"
@@ -231,10 +226,6 @@ void each_format(const Plan& plan, const Family& family, const PublishedFormats&
     use(weight, format);
   }
 }
-
-}  // namespace
-
-namespace {
 
 std::int64_t parameters_in(std::string_view name, const Plan& plan, const Family& family,
                            const Config& config) {

@@ -12,7 +12,6 @@
 #include "core/base/error.h"
 #include "kernels/ops/draft_ring.h"
 #include "kernels/transfer.h"
-#include "models/steps.h"
 
 namespace hyb::models {
 
@@ -503,8 +502,7 @@ void add_block(const Span& span, std::span<const TokenId> mask, Step& blocks) {
                                                  .position = span.position + i,
                                                  .tables = span.tables,
                                                  .read_slot = no_slot,
-                                                 .write_slot = no_slot,
-                                                 .samples = {}});
+                                                 .write_slot = no_slot});
     if (i == 0) continue;
     token.samples = span.samples;
     token.samples.front().draw += static_cast<std::uint64_t>(i - 1);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "core/base/error.h"
 #include "kernels/ops/draft_ring.h"
@@ -411,9 +410,7 @@ StepTables StepStaging::stage(const AdvanceSlot& order) {
                  .from = from.device,
                  .span_begin = starts.device,
                  .read_slot = read.device,
-                 .write_slot = write.device,
-                 .row_of_token = {},
-                 .kept = {}};
+                 .write_slot = write.device};
   return tables;
 }
 

@@ -10,7 +10,6 @@
 #include <map>
 #include <memory>
 #include <set>
-#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -19,11 +18,10 @@
 #include "app/batch/input_file.h"
 #include "app/batch/job_file.h"
 #include "app/batch/output_file.h"
-#include "app/batch/request_maker.h"
+#include "app/cli_outline.h"
 #include "app/device.h"
 #include "app/digest.h"
 #include "app/model_outline.h"
-#include "app/session.h"
 #include "app/ui/process.h"
 #include "app/ui/progress.h"
 #include "app/ui/terminal.h"
@@ -43,26 +41,13 @@ bool is_plain(const std::string& word) {
   return !word.empty() && word.find_first_not_of(plain) == std::string::npos;
 }
 
-std::string quoted(const std::string& word) {
-  if (is_plain(word)) return word;
-  std::string text = "'";
-  for (const char letter : word) {
-    if (letter == '\'') {
-      text += "'\\''";
-    } else {
-      text += letter;
-    }
-  }
-  return text + "'";
-}
-
 }  // namespace
 
 std::string shell_line(std::span<const std::string> words) {
   std::string line;
   for (const std::string& word : words) {
     if (!line.empty()) line += ' ';
-    line += quoted(word);
+    line += is_plain(word) ? word : single_quoted(word);
   }
   return line;
 }

@@ -8,11 +8,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "app/batch/output_file.h"
 #include "app/prompt.h"
 #include "app/ui/progress.h"
 #include "core/base/error.h"
-#include "core/base/ids.h"
 #include "core/base/strings.h"
 
 namespace hyb::app {

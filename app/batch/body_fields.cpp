@@ -1,6 +1,7 @@
 #include "app/batch/body_fields.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -16,63 +17,19 @@ namespace hyb::app {
 namespace {
 
 /// Their values are read where they are used. The other fields that are obeyed are `parameters`.
-constexpr auto obeyed_alone = std::to_array<std::string_view>({"messages",
-                                                               "prompt",
-                                                               "model",
-                                                               "max_tokens",
-                                                               "max_completion_tokens",
-                                                               "n_predict",
-                                                               "stop",
-                                                               "stop_token_ids",
-                                                               "n",
-                                                               "logprobs",
-                                                               "top_logprobs",
-                                                               "logit_bias",
-                                                               "ignore_eos",
-                                                               "chat_template_kwargs",
-                                                               "tools",
-                                                               "documents",
-                                                               "reasoning_effort",
-                                                               "enable_thinking",
-                                                               "thinking",
-                                                               "add_generation_prompt",
-                                                               "continue_final_message"});
+const std::vector<std::string_view> obeyed_alone = words_of(
+    "messages prompt model max_tokens max_completion_tokens n_predict stop stop_token_ids n "
+    "logprobs top_logprobs logit_bias ignore_eos chat_template_kwargs tools documents "
+    "reasoning_effort enable_thinking thinking add_generation_prompt continue_final_message");
 
 /// They are about accounts and schedules, or qualify a field that is refused by itself.
-constexpr auto harmless = std::to_array<std::string_view>({"user",
-                                                           "metadata",
-                                                           "store",
-                                                           "service_tier",
-                                                           "stream",
-                                                           "stream_options",
-                                                           "safety_identifier",
-                                                           "prompt_cache_key",
-                                                           "prompt_cache_retention",
-                                                           "prediction",
-                                                           "priority",
-                                                           "request_id",
-                                                           "rid",
-                                                           "cache_salt",
-                                                           "cache_prompt",
-                                                           "id_slot",
-                                                           "api_key",
-                                                           "extra_headers",
-                                                           "timeout",
-                                                           "usage",
-                                                           "provider",
-                                                           "spaces_between_special_tokens",
-                                                           "repeat_last_n",
-                                                           "stream_reasoning",
-                                                           "guided_decoding_backend",
-                                                           "guided_whitespace_pattern",
-                                                           "dry_base",
-                                                           "dry_allowed_length",
-                                                           "dry_penalty_last_n",
-                                                           "dry_sequence_breakers",
-                                                           "xtc_threshold",
-                                                           "mirostat_tau",
-                                                           "mirostat_eta",
-                                                           "dynatemp_exponent"});
+const std::vector<std::string_view> harmless = words_of(
+    "user metadata store service_tier stream stream_options safety_identifier prompt_cache_key "
+    "prompt_cache_retention prediction priority request_id rid cache_salt cache_prompt id_slot "
+    "api_key extra_headers timeout usage provider spaces_between_special_tokens repeat_last_n "
+    "stream_reasoning guided_decoding_backend guided_whitespace_pattern dry_base "
+    "dry_allowed_length dry_penalty_last_n dry_sequence_breakers xtc_threshold mirostat_tau "
+    "mirostat_eta dynatemp_exponent");
 
 struct NeutralValues {
   std::string_view name;
@@ -129,40 +86,16 @@ constexpr auto neutral = std::to_array<NeutralValues>({
 });
 
 /// What servers, or people, take for parameters and what is not obeyed with any value.
-constexpr auto refused = std::to_array<std::string_view>({"allowed_token_ids",
-                                                          "audio",
-                                                          "chat_template",
-                                                          "custom_logit_processor",
-                                                          "custom_params",
-                                                          "ebnf",
-                                                          "guided_choice",
-                                                          "guided_grammar",
-                                                          "guided_json",
-                                                          "guided_regex",
-                                                          "images",
-                                                          "input",
-                                                          "instructions",
-                                                          "json_schema",
-                                                          "logits_processors",
-                                                          "lora",
-                                                          "lora_path",
-                                                          "mm_processor_kwargs",
-                                                          "prompt_logprobs",
-                                                          "reasoning",
-                                                          "regex",
-                                                          "samplers",
-                                                          "structural_tag",
-                                                          "structured_outputs",
-                                                          "suppress_tokens",
-                                                          "system",
-                                                          "top_a",
-                                                          "truncate_prompt_tokens",
-                                                          "web_search_options"});
+const std::vector<std::string_view> refused = words_of(
+    "allowed_token_ids audio chat_template custom_logit_processor custom_params ebnf "
+    "guided_choice guided_grammar guided_json guided_regex images input instructions "
+    "json_schema logits_processors lora lora_path mm_processor_kwargs prompt_logprobs reasoning "
+    "regex samplers structural_tag structured_outputs suppress_tokens system top_a "
+    "truncate_prompt_tokens web_search_options");
 
-constexpr auto obeyed = [] {
-  std::array<std::string_view, obeyed_alone.size() + sampling_parameters.size()> names;
-  const auto end = std::ranges::copy(obeyed_alone, names.begin()).out;
-  std::ranges::transform(sampling_parameters, end, &Parameter::name);
+const std::vector<std::string_view> obeyed = [] {
+  std::vector<std::string_view> names = obeyed_alone;
+  std::ranges::transform(sampling_parameters, std::back_inserter(names), &Parameter::name);
   return names;
 }();
 
@@ -177,8 +110,7 @@ const NeutralValues* neutral_values(std::string_view name) {
 }
 
 /// What a request is about, not how it is answered: columns of data sets are called nearly so.
-constexpr auto data =
-    std::to_array<std::string_view>({"messages", "prompt", "model", "tools", "documents"});
+const std::vector<std::string_view> data = words_of("messages prompt model tools documents");
 
 std::string nearest_obeyed(std::string_view name) {
   const std::vector<std::string> known(obeyed.begin(), obeyed.end());

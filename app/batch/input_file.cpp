@@ -16,7 +16,6 @@
 #include "app/batch/body_fields.h"
 #include "app/prompt.h"
 #include "core/base/error.h"
-#include "core/io/file.h"
 #include "core/text/unicode.h"
 
 namespace hyb::app {

@@ -8,14 +8,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <optional>
 #include <thread>
 
 #include <fmt/format.h>
 
-#include "app/batch/input_file.h"
 #include "core/base/error.h"
-#include "core/io/file.h"
 
 namespace hyb::app {
 namespace {

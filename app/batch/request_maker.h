@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
@@ -42,12 +41,12 @@ std::optional<std::string> other_model(const Json& body, std::string_view model)
 
 /// What holds for every line of a job.
 struct JobTerms {
-  Request defaults;      ///< what a line does not say
-  RequestLimits limits;  ///< of the engine
-  std::string model;     ///< as the user named it
-  std::string system;    ///< for lines that are only a prompt; may be empty
-  Think think = {};      ///< of lines that are chats and say nothing of it themselves
-  bool raw = false;      ///< lines that are only a prompt are continued without the chat template
+  Request defaults;         ///< what a line does not say
+  RequestLimits limits;     ///< of the engine
+  std::string model = {};   ///< as the user named it
+  std::string system = {};  ///< for lines that are only a prompt; may be empty
+  Think think = {};         ///< of lines that are chats and say nothing of it themselves
+  bool raw = false;  ///< lines that are only a prompt are continued without the chat template
   bool allow_special = false;             ///< control tokens in texts to be continued become tokens
   std::vector<std::string> ignored = {};  ///< fields that are read as if lines did not have them
   Truncate truncate = Truncate::refuse;

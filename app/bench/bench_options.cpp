@@ -272,7 +272,6 @@ std::vector<BenchCase> kernel_cases(const BenchOptions& options) {
                     .generations = counts_of(options, &O::generation_lengths),
                     .depths = counts_of(options, &O::depths),
                     .batches = counts_of(options, &O::batches),
-                    .pairs = {},
                     .graphs = options.graphs};
   for (const std::string& pair : options.pairs) grid.pairs.push_back(parse_pair(pair, "-pg"));
   std::vector<BenchCase> cases = cases_of(grid);
@@ -373,7 +372,6 @@ RequestGrid grid_of(const BenchOptions& options) {
                       .input_tokens = counts_of(options, &O::input_tokens),
                       .output_tokens = counts_of(options, &O::output_tokens),
                       .concurrencies = counts_of(options, &O::concurrencies),
-                      .request_rates = {},
                       .conditions = parse_conditions(options.conditions),
                       .graphs = options.graphs,
                       .policies = options.policies,

@@ -10,18 +10,6 @@
 namespace hyb::app {
 namespace {
 
-PlotLine& line_of(Plot& plot, const std::string& name) {
-  for (PlotLine& line : plot.lines) {
-    if (line.name == name) return line;
-  }
-  plot.lines.push_back({.name = name, .points = {}});
-  return plot.lines.back();
-}
-
-void sort_points(Plot& plot) {
-  for (PlotLine& line : plot.lines) std::sort(line.points.begin(), line.points.end());
-}
-
 std::string line_name(const RequestRow& row, bool names_graphs) {
   std::string name = fmt::format("{}, {}", row.test.workload(), name_of(row.test.condition));
   if (!row.test.policy.empty()) name += ", " + row.test.policy;
@@ -33,8 +21,7 @@ std::string line_name(const RequestRow& row, bool names_graphs) {
 Plot depth_plot(std::span<const Measurement> rows) {
   Plot plot = {.title = "Tokens per second over depth",
                .x_title = "tokens in memory",
-               .y_title = "tokens/s",
-               .lines = {}};
+               .y_title = "tokens/s"};
   const bool names_graphs = varies_in_graphs(rows);
   for (const Measurement& row : rows) {
     if (!row.is_measured()) continue;
@@ -58,8 +45,7 @@ Plot depth_plot(std::span<const Measurement> rows) {
 Plot load_plot(std::span<const RequestRow> rows) {
   Plot plot = {.title = "Latency over throughput",
                .x_title = "generated tokens/s",
-               .y_title = "median E2EL, ms",
-               .lines = {}};
+               .y_title = "median E2EL, ms"};
   const bool names_graphs = varies_in_graphs(rows);
   for (const RequestRow& row : rows) {
     if (!row.is_measured()) continue;
@@ -74,8 +60,7 @@ Plot load_plot(std::span<const RequestRow> rows) {
 Plot lane_plot(std::span<const RequestRow> rows) {
   Plot plot = {.title = "Tokens per second of the device and of a user",
                .x_title = "tokens/s per user",
-               .y_title = "tokens/s per device",
-               .lines = {}};
+               .y_title = "tokens/s per device"};
   const bool names_graphs = varies_in_graphs(rows);
   const bool names_work =
       varies(rows, [&](const RequestRow& row) { return line_name(row, names_graphs); });
@@ -92,10 +77,8 @@ Plot lane_plot(std::span<const RequestRow> rows) {
 }
 
 Plot hit_rate_plot(std::span<const RequestRow> rows) {
-  Plot plot = {.title = "Prompt tokens reused so far",
-               .x_title = "seconds",
-               .y_title = "token hit rate, %",
-               .lines = {}};
+  Plot plot = {
+      .title = "Prompt tokens reused so far", .x_title = "seconds", .y_title = "token hit rate, %"};
   const bool names_graphs = varies_in_graphs(rows);
   const bool names_experiment =
       varies(rows, [](const RequestRow& row) { return row.test.experiment(); });

@@ -42,8 +42,6 @@ BenchSetting setting_of(const ModelSource& source, const models::Model& model,
   BenchSetting setting = {
       .build_commit = build_commit(version),
       .cpu = cpu_name(),
-      .gpu = "",
-      .cublaslt = "",
       .device = name_of(queue.device()),
       .isa = is_cpu ? name_of(queue.isa()) : "",
       .model_filename = source.folder() ? source.folder()->string() : source.name(),

@@ -15,8 +15,8 @@ std::string utc_now();
 struct BenchSetting {
   std::string build_commit;
   std::string cpu;
-  std::string gpu;             ///< empty: none is used
-  std::string cublaslt;        ///< which one, or why there is none; empty on the CPU
+  std::string gpu = {};        ///< empty: none is used
+  std::string cublaslt = {};   ///< which one, or why there is none; empty on the CPU
   std::string device;          ///< "cpu"
   std::string isa;             ///< "avx512", ...
   std::string model_filename;  ///< the model's name or folder

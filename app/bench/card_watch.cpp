@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <condition_variable>
-#include <cstdint>
 #include <stop_token>
 
 #include <fmt/format.h>
@@ -60,7 +59,6 @@ void CardWatch::sample() {
                 .processor_mhz_min = reading.processor_mhz,
                 .memory_mhz_min = reading.memory_mhz,
                 .watts_mean = reading.watts,
-                .joules = std::nullopt,
                 .celsius_max = reading.celsius,
                 .throttling = reading.throttling,
                 .readings = 1});

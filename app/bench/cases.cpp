@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <optional>
-#include <span>
 
 #include <fmt/format.h>
 

@@ -55,7 +55,7 @@ struct BenchCase {
 /// generations and pairs with every batch; all in every mode. Zeros are skipped.
 struct BenchGrid {
   std::vector<std::int32_t> prompts, generations, depths, batches;
-  std::vector<std::pair<std::int32_t, std::int32_t>> pairs;  ///< PP, TG
+  std::vector<std::pair<std::int32_t, std::int32_t>> pairs = {};  ///< PP, TG
   GraphModes graphs = {std::nullopt};
 };
 
@@ -145,7 +145,7 @@ struct RequestCase {
 struct RequestGrid {
   std::vector<std::int32_t> prompts, groups, system_tokens, input_tokens, output_tokens;
   std::vector<std::int32_t> concurrencies;
-  std::vector<double> request_rates;
+  std::vector<double> request_rates = {};
   std::vector<Condition> conditions;
   GraphModes graphs;
   std::vector<std::string> policies, spec_acceptances, lanes;

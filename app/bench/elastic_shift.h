@@ -65,7 +65,7 @@ struct ShiftSetting {
 
 struct ShiftComparison {
   ElasticShift shift;
-  Ceilings ceilings;
+  Ceilings ceilings = {};
   std::vector<ShiftSetting> settings;  ///< elastic first
 };
 

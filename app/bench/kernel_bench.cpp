@@ -1,14 +1,12 @@
 #include "app/bench/kernel_bench.h"
 
 #include <algorithm>
-#include <chrono>
 #include <random>
 
 #include <fmt/format.h>
 
 #include "app/bench/bench_setting.h"
 #include "app/ui/process.h"
-#include "core/base/error.h"
 #include "core/engine/trace.h"
 #include "kernels/card.h"
 
@@ -103,13 +101,11 @@ void CaseRun::run(const BenchStep& step) {
                  .read_slot = position == 0             ? no_slot
                               : position == test_.depth ? depth_slot(sequence)
                                                         : live,
-                 .write_slot = live,
-                 .samples = {}};
+                 .write_slot = live};
     if (step.shape.rows > 0) {
       span.samples.push_back({.token = static_cast<std::int32_t>(step.shape.tokens) - 1,
                               .params = &greedy_,
                               .draw = 0,
-                              .history = {},
                               .prompt_tokens = 0});
     }
     call.spans.push_back(std::move(span));
@@ -216,13 +212,7 @@ CaseRun& KernelBench::case_run_for(const BenchCase& test) {
 }
 
 Measurement KernelBench::run(const BenchCase& test) {
-  Measurement row = {.test = test,
-                     .started = utc_now(),
-                     .samples_ns = {},
-                     .work = {},
-                     .ceilings = {},
-                     .card = {},
-                     .failure = {}};
+  Measurement row = {.test = test, .started = utc_now()};
   for (const BenchStep& step : timed_steps(test, options_.chunk_tokens)) {
     row.work += roofline_.step(step.shape);
   }

@@ -92,9 +92,9 @@ struct Measurement {
   BenchCase test;
   std::string status = "ok";  ///< else why there are no or fewer samples
   std::string started;        ///< UTC, "2026-01-31T12:00:00Z"
-  std::vector<std::int64_t> samples_ns;
-  models::Work work;  ///< of one repetition
-  Ceilings ceilings;
+  std::vector<std::int64_t> samples_ns = {};
+  models::Work work = {};  ///< of one repetition
+  Ceilings ceilings = {};
 
   CardFigures card = {};
   std::optional<ErrorKind> failure = {};  ///< of a row without samples

@@ -4,7 +4,6 @@
 #include <array>
 #include <chrono>
 #include <map>
-#include <optional>
 #include <set>
 #include <utility>
 
@@ -205,8 +204,7 @@ Table lane_table(const LaneComparison& comparison) {
                              {"ITL p99", Align::right},
                              {"p99 / p50", Align::right},
                              {"answers (t/s)", Align::right},
-                             {"prompts (t/s)", Align::right}},
-                 .rows = {}};
+                             {"prompts (t/s)", Align::right}}};
   const auto add = [&](const char* lanes, const std::string& threads,
                        const std::vector<LaneMixRun>& runs) {
     const Figures of = figures_of(runs);

@@ -45,8 +45,8 @@ std::optional<LaneMixRun> run_mix(Engine& engine, const LaneMix& mix, Timer& tim
 struct LaneComparison {
   LaneMix mix;
   std::string unit = "threads";  ///< what the lanes divide: threads or cards
-  std::string units_together, units_apart;
-  std::vector<LaneMixRun> together, apart;  ///< repetitions
+  std::string units_together = {}, units_apart = {};
+  std::vector<LaneMixRun> together = {}, apart = {};  ///< repetitions
 };
 
 Table lane_table(const LaneComparison& comparison);

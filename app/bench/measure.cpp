@@ -142,12 +142,9 @@ PromptMaterial material_of(Session& session, const BenchJob& job, const RequestC
   PromptMaterial material = {.vocab = tokenizer != nullptr
                                           ? std::min(tokenizer->size(), session.model().plan.vocab)
                                           : session.model().plan.vocab,
-                             .terms = {},
                              .range_ratio = options.range_ratio,
                              .tokenizer = tokenizer,
-                             .corpus = {},
-                             .text = options.text.empty() ? usual_prompt : options.text,
-                             .from_file = {}};
+                             .text = options.text.empty() ? usual_prompt : options.text};
   material.terms.stop_tokens = session.stop_tokens();
   material.terms.ignore_eos = options.ignore_eos || job.model.types.random_weights.has_value();
   if (first.dataset == Dataset::corpus) {
@@ -188,11 +185,8 @@ RequestBenchOptions bench_options_of(Session& session, const BenchJob& job,
                                            .goals = parse_goals(options.goals)},
                                .material = material_of(session, job, first),
                                .reuse = job.model.reuse,
-                               .trace = {},
                                .trace_times = options.trace_times,
-                               .predict = {},
-                               .scramble = options.scramble,
-                               .progress = {}};
+                               .scramble = options.scramble};
   if (first.dataset == Dataset::trace) {
     bench.trace = scaled_trace(read_trace(options.path), options.scale_down);
     bench.predict =

@@ -109,12 +109,7 @@ void print(const LaneComparison& comparison, const BenchSetting& setting,
 }  // namespace
 
 int measure_mix(const BenchJob& job) {
-  LaneComparison comparison = {.mix = lane_mix(job.bench),
-                               .unit = {},
-                               .units_together = {},
-                               .units_apart = {},
-                               .together = {},
-                               .apart = {}};
+  LaneComparison comparison = {.mix = lane_mix(job.bench)};
   const Environment environment = read_environment();
   ProgressLine progress(environment);
   progress.show("loading " + job.model.model);

@@ -138,7 +138,6 @@ class ShiftBench {
     row.row.repetitions.push_back({.records = std::move(result.records),
                                    .metrics = metrics,
                                    .events = events() - before,
-                                   .speculation = {},
                                    .steps = meter_.take_totals()});
     return true;
   }
@@ -196,7 +195,6 @@ int measure_shift(const BenchJob& job) {
                               .length_max = session.memory().length_max,
                               .sequences_max = sequences_limit,
                               .scale_down = job.bench.scale_down}),
-      .ceilings = {},
       .settings = {{.state_share = {}, .phases = {}}}};
   for (const double share : shares) {
     comparison.settings.push_back({.state_share = share, .phases = {}});

@@ -1,23 +1,20 @@
 #include "app/bench/report.h"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <initializer_list>
 #include <iterator>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "app/answer.h"
 #include "app/bench/card_watch.h"
 #include "app/bench/statistics.h"
 #include "app/options.h"
 #include "app/ui/process.h"
-#include "app/ui/table.h"
 #include "core/base/error.h"
+#include "core/base/strings.h"
 
 namespace hyb::app {
 namespace {
@@ -546,40 +543,15 @@ std::string line_of(const RowField& field) {
   return fmt::format("{:<40} {:<{}}\n", field.label, text, is_number ? 10 : 0);  // as vLLM pads
 }
 
-constexpr std::array result_lines = {"status",
-                                     "completed",
-                                     "failed",
-                                     "max_concurrency",
-                                     "request_rate",
-                                     "duration",
-                                     "total_input_tokens",
-                                     "total_output_tokens",
-                                     "request_throughput",
-                                     "request_goodput",
-                                     "output_throughput",
-                                     "max_output_tokens_per_s",
-                                     "max_concurrent_requests",
-                                     "total_token_throughput"};
+constexpr std::string_view result_lines =
+    "status completed failed max_concurrency request_rate duration total_input_tokens "
+    "total_output_tokens request_throughput request_goodput output_throughput "
+    "max_output_tokens_per_s max_concurrent_requests total_token_throughput";
 
-constexpr std::array condition_lines = {"model",
-                                        "machine",
-                                        "workload",
-                                        "experiment",
-                                        "condition",
-                                        "graphs",
-                                        "lanes",
-                                        "requests_per_repetition",
-                                        "output_throughput_spread",
-                                        "reused_tokens",
-                                        "spec_acceptance",
-                                        "acceptance_length",
-                                        "events",
-                                        "achieved",
-                                        "roofline_share",
-                                        "runner_share",
-                                        "card",
-                                        "memory",
-                                        "note"};
+constexpr std::string_view condition_lines =
+    "model machine workload experiment condition graphs lanes requests_per_repetition "
+    "output_throughput_spread reused_tokens spec_acceptance acceptance_length events achieved "
+    "roofline_share runner_share card memory note";
 
 constexpr std::array request_columns = {ShownColumn{"workload"},
                                         ShownColumn{"experiment"},
@@ -607,7 +579,7 @@ constexpr std::array request_columns = {ShownColumn{"workload"},
 std::string request_row_text(const WorkloadSetting& setting, const RequestRow& row) {
   const RowFields fields = request_fields(setting, row);
   std::string text = rule(" Serving Benchmark Result ", '=');
-  for (const char* key : result_lines) text += line_of(field_of(fields, key));
+  for (const std::string_view key : words_of(result_lines)) text += line_of(field_of(fields, key));
   const bool can_queue = !row.test.is_closed_loop() && row.test.concurrency > 0;
   for (const Latency& latency : latencies) {
     if (latency.heading.empty() || (latency.is_of_client && !can_queue)) continue;
@@ -617,7 +589,8 @@ std::string request_row_text(const WorkloadSetting& setting, const RequestRow& r
     }
   }
   text += rule("Conditions", '-');
-  for (const char* key : condition_lines) text += line_of(field_of(fields, key));
+  for (const std::string_view key : words_of(condition_lines))
+    text += line_of(field_of(fields, key));
   return text + rule("", '=');
 }
 

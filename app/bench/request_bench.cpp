@@ -2,18 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
-#include <optional>
-#include <random>
 #include <set>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
 #include "app/bench/bench_setting.h"
-#include "app/bench/simulated_policy.h"
-#include "app/bench/workload.h"
 #include "app/model_outline.h"
 #include "app/ui/process.h"
 #include "core/base/error.h"
@@ -313,7 +307,6 @@ bool RequestBench::measure_load(RequestRow& row, RequestSource& source) {
   watch_memory(row);
   if (result.is_interrupted) return false;
   Repetition one = {.records = std::move(result.records),
-                    .metrics = {},
                     .events = events() - before,
                     .speculation = session_.engine().usage().speculation - drafts_before,
                     .steps = meter_.take_totals(),

@@ -54,13 +54,13 @@ struct RequestBenchOptions {
   MetricOptions metrics;
   PromptMaterial material;
   ReuseOptions reuse;
-  std::vector<ReplayRequest> trace;       ///< of Dataset::trace
+  std::vector<ReplayRequest> trace = {};  ///< of Dataset::trace
   bool trace_times = false;               ///< its requests come when it says
-  PredictReuse predict;                   ///< of Dataset::trace: reuse of simulated policies
+  PredictReuse predict = {};              ///< of Dataset::trace: reuse of simulated policies
   std::optional<std::uint64_t> scramble;  ///< pools are in pieces before each repetition
   CardMeter* card = nullptr;              ///< null: its sensors can't be read, or there is none
   TraceRecorder* recorder = nullptr;      ///< records every request that is measured
-  std::function<void(const std::string&)> progress;  ///< what it is at
+  std::function<void(const std::string&)> progress = {};  ///< what it is at
 };
 
 /// Drafts the answers that requests had before, each token right with the same probability: what

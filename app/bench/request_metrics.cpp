@@ -8,8 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "core/base/error.h"
-
 namespace hyb::app {
 namespace {
 
@@ -152,7 +150,6 @@ const std::array<Latency, 6> latencies = {
       .is_of_client = true},
      {.key = "engine_queue_ms",
       .name = "engine queue",
-      .heading = "",
       .digits = 1,
       .figures = &RequestMetrics::engine_queue_ms,
       .append = [](const RequestRecord& answer, std::vector<double>& all) {

@@ -79,10 +79,10 @@ RequestMetrics metrics_of(std::span<const RequestRecord> records, double duratio
 
 /// A latency: what it is called, and what it is of an answer.
 struct Latency {
-  std::string_view key;      ///< "ttft_ms"
-  std::string_view name;     ///< "TTFT"
-  std::string_view heading;  ///< of its block, as vLLM has it; empty: it is in JSON alone
-  int digits;                ///< of its median in a table
+  std::string_view key;           ///< "ttft_ms"
+  std::string_view name;          ///< "TTFT"
+  std::string_view heading = {};  ///< of its block, as vLLM has it; empty: it is in JSON alone
+  int digits;                     ///< of its median in a table
   Distribution RequestMetrics::*figures;
   void (*append)(const RequestRecord& answer, std::vector<double>& ms);
   bool is_of_client = false;  ///< it is 0 where the client holds no request back
@@ -125,9 +125,9 @@ EngineEvents events_of(const EngineUsage& usage, std::int64_t graph_captures,
 /// A workload, run once.
 struct Repetition {
   std::vector<RequestRecord> records;
-  RequestMetrics metrics;
+  RequestMetrics metrics = {};
   EngineEvents events;
-  SpeculationStats speculation;
+  SpeculationStats speculation = {};
   StepTotals steps;
   CardFigures card = {};
 };

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <random>
 #include <set>
-#include <utility>
 
 #include <fmt/format.h>
 

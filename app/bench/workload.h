@@ -65,12 +65,12 @@ struct DrawSeed {
 /// What prompts are made of.
 struct PromptMaterial {
   std::int32_t vocab;      ///< ids below it may be in prompts
-  Request terms;           ///< what all requests have in common; the prompt is empty
+  Request terms = {};      ///< what all requests have in common; the prompt is empty
   double range_ratio = 0;  ///< lengths are uniform within this share of what the case says
   const Tokenizer* tokenizer = nullptr;
-  std::vector<TokenId> corpus;     ///< of Dataset::corpus
-  std::string text;                ///< of Dataset::send_one
-  std::vector<Request> from_file;  ///< of Dataset::file
+  std::vector<TokenId> corpus = {};     ///< of Dataset::corpus
+  std::string text;                     ///< of Dataset::send_one
+  std::vector<Request> from_file = {};  ///< of Dataset::file
 };
 
 /// Requests that are known beforehand, and the answers they got.

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "app/chat/commands.h"
-#include "app/chat/prompts.h"
 #include "app/ui/process.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"

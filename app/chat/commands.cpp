@@ -4,9 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <numeric>
 #include <optional>
-#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -21,116 +19,62 @@ namespace {
 
 enum class ArgKind : std::uint8_t { nothing, text, count, place };
 
+using Kind = SlashCommand::Kind;
+
 struct Row {
-  SlashCommand::Kind kind;
+  Kind kind;
   ArgKind arg;
-  std::array<std::string_view, 3> names;  ///< the first is the one to advertise
-  std::string_view usage;
+  std::string_view usage;    ///< its first word is the name to advertise
+  std::string_view aliases;  ///< with a space between two
   std::string_view about;
 };
 
 constexpr std::array command_rows = {
-    Row{SlashCommand::Kind::help, ArgKind::nothing, {"/help", "/?"}, "/help", "this list"},
-    Row{SlashCommand::Kind::clear,
-        ArgKind::nothing,
-        {"/clear", "/new"},
-        "/clear",
+    Row{Kind::help, ArgKind::nothing, "/help", "/?", "this list"},
+    Row{Kind::clear, ArgKind::nothing, "/clear", "/new",
         "forget the conversation, keep the system prompt"},
-    Row{SlashCommand::Kind::system,
-        ArgKind::text,
-        {"/system"},
-        "/system [TEXT|none]",
+    Row{Kind::system, ArgKind::text, "/system [TEXT|none]", "",
         "show, replace or remove the system prompt"},
-    Row{SlashCommand::Kind::think,
-        ArgKind::text,
-        {"/think"},
-        "/think [on|off|default]",
+    Row{Kind::think, ArgKind::text, "/think [on|off|default]", "",
         "whether the model thinks before it answers"},
-    Row{SlashCommand::Kind::set,
-        ArgKind::text,
-        {"/set"},
-        "/set [NAME [VALUE|default]]",
+    Row{Kind::set, ArgKind::text, "/set [NAME [VALUE|default]]", "",
         "show or change how answers are drawn"},
-    Row{SlashCommand::Kind::stats,
-        ArgKind::nothing,
-        {"/stats"},
-        "/stats",
-        "tokens and times of the last answer"},
-    Row{SlashCommand::Kind::regen,
-        ArgKind::count,
-        {"/regen"},
-        "/regen [N]",
+    Row{Kind::stats, ArgKind::nothing, "/stats", "", "tokens and times of the last answer"},
+    Row{Kind::regen, ArgKind::count, "/regen [N]", "",
         "answer the last message again with another seed; N: go N messages back"},
-    Row{SlashCommand::Kind::undo,
-        ArgKind::count,
-        {"/undo"},
-        "/undo [N]",
-        "take the last N messages back"},
-    Row{SlashCommand::Kind::edit,
-        ArgKind::place,
-        {"/edit"},
-        "/edit [N [TEXT]]",
+    Row{Kind::undo, ArgKind::count, "/undo [N]", "", "take the last N messages back"},
+    Row{Kind::edit, ArgKind::place, "/edit [N [TEXT]]", "",
         "replace message N (the last one) and continue from there"},
-    Row{SlashCommand::Kind::fork,
-        ArgKind::text,
-        {"/fork"},
-        "/fork [NAME]",
+    Row{Kind::fork, ArgKind::text, "/fork [NAME]", "",
         "continue in a new branch; this one stays as it is"},
-    Row{SlashCommand::Kind::go_to,
-        ArgKind::text,
-        {"/goto"},
-        "/goto NAME|N",
+    Row{Kind::go_to, ArgKind::text, "/goto NAME|N", "",
         "continue in another branch, or after turn N; 0 is the beginning"},
-    Row{SlashCommand::Kind::checkpoints,
-        ArgKind::nothing,
-        {"/checkpoints"},
-        "/checkpoints",
+    Row{Kind::checkpoints, ArgKind::nothing, "/checkpoints", "",
         "all turns and branches, and what is remembered of each"},
-    Row{SlashCommand::Kind::save,
-        ArgKind::text,
-        {"/save"},
-        "/save [NAME]",
+    Row{Kind::save, ArgKind::text, "/save [NAME]", "",
         "save the chat; from then on every turn is saved"},
-    Row{SlashCommand::Kind::load, ArgKind::text, {"/load"}, "/load NAME", "continue a saved chat"},
-    Row{SlashCommand::Kind::sessions,
-        ArgKind::nothing,
-        {"/sessions"},
-        "/sessions",
-        "the saved chats"},
-    Row{SlashCommand::Kind::memory, ArgKind::nothing, {"/mem"}, "/mem", "what memory is used for"},
-    Row{SlashCommand::Kind::exit,
-        ArgKind::nothing,
-        {"/exit", "/quit", "/bye"},
-        "/exit",
-        "leave, as Ctrl-D does"},
+    Row{Kind::load, ArgKind::text, "/load NAME", "", "continue a saved chat"},
+    Row{Kind::sessions, ArgKind::nothing, "/sessions", "", "the saved chats"},
+    Row{Kind::memory, ArgKind::nothing, "/mem", "", "what memory is used for"},
+    Row{Kind::exit, ArgKind::nothing, "/exit", "/quit /bye", "leave, as Ctrl-D does"},
 };
 
-/// Insertions, deletions and replacements from one word to the other.
-std::size_t distance(std::string_view from, std::string_view to) {
-  std::vector<std::size_t> row(to.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= from.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= to.size(); ++j) {
-      const std::size_t replaced = diagonal + (from[i - 1] == to[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row.back();
+std::vector<std::string_view> names_of(const Row& row) {
+  std::vector<std::string_view> names = words_of(row.aliases);
+  names.insert(names.begin(), words_of(row.usage).front());
+  return names;
 }
 
 std::string nearest(std::string_view word) {
   const std::vector<std::string> names = slash_names();
   return *std::min_element(names.begin(), names.end(), [&](const auto& a, const auto& b) {
-    return distance(word, a) < distance(word, b);
+    return edit_distance(word, a) < edit_distance(word, b);
   });
 }
 
 const Row& row_of(std::string_view word) {
   for (const Row& row : command_rows) {
-    const auto& names = row.names;
+    const std::vector<std::string_view> names = names_of(row);
     if (std::find(names.begin(), names.end(), word) != names.end()) return row;
   }
   constexpr std::size_t shown_max = 40;
@@ -175,9 +119,7 @@ SlashCommand parse_slash_command(std::string_view text) {
 std::vector<std::string> slash_names() {
   std::vector<std::string> names;
   for (const Row& row : command_rows) {
-    for (const std::string_view name : row.names) {
-      if (!name.empty()) names.emplace_back(name);
-    }
+    for (const std::string_view name : names_of(row)) names.emplace_back(name);
   }
   std::sort(names.begin(), names.end());
   return names;
@@ -187,8 +129,8 @@ std::string slash_help() {
   std::string help;
   for (const Row& row : command_rows) {
     std::string aliases;
-    for (const std::string_view name : row.names) {
-      if (!name.empty() && name != row.names.front()) aliases += fmt::format(", also {}", name);
+    for (const std::string_view name : words_of(row.aliases)) {
+      aliases += fmt::format(", also {}", name);
     }
     help += fmt::format("  {:<28} {}{}\n", row.usage, row.about, aliases);
   }

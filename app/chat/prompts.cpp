@@ -4,7 +4,6 @@
 #include <charconv>
 #include <chrono>
 #include <new>
-#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -12,7 +11,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "app/prompt.h"
 #include "app/ui/table.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"
@@ -154,7 +152,6 @@ std::int32_t ChatPrompts::transient_tokens() const {
             ? std::string()
             : fmt::format("{}\n{}{}\n\n", plain_answer, markers.end, markers.answer);
     probe.add({.message = question,
-               .answer = {},
                .answer_text = thought + plain_answer,
                .opening = first.start.opening});
     const EncodedPrompt second = rendered(probe, probe.here(), {question, think_});
@@ -289,8 +286,7 @@ std::string checkpoints_text(const Conversation& conversation, const Resumable& 
                           {"tokens", Align::right},
                           {"kept", Align::right},
                           {"branch"},
-                          {"message"}},
-              .rows = {}};
+                          {"message"}}};
   for (std::int32_t number = 1; number <= conversation.turns(); ++number) {
     const auto& [parent, exchange] = conversation.turn(number);
     table.rows.push_back({fmt::format("{}", number), fmt::format("{}", parent),

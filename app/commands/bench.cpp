@@ -2,9 +2,7 @@
 #include <CLI/CLI.hpp>
 
 #include <memory>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "app/bench/bench_options.h"
 #include "app/bench/comparison.h"

@@ -67,23 +67,20 @@ SessionKeeper make_keeper(const ChatFlags& options, Session& session,
 
 /// What can be refused without reading weights is refused first.
 Session open_session(const ChatFlags& options, const Environment& environment) {
-  const StopAtOnce nothing_to_lose;
   if (!options.session.empty()) check_session_name(options.session);
   check(sampling_of(options.generation, Json::object()), std::numeric_limits<std::int32_t>::max());
   const RunSettings resolved = resolve(options.model, environment);
   check_idle(options.idle_seconds, resolved);
   const std::size_t host_tier = check_tiers(options.tiers, resolved);
-  Session session = Session::open(resolved,
-                                  {.sequences_max = 1,
-                                   .chunk_tokens = options.model.chunk_tokens,
-                                   .expects_more = true,
-                                   .host_tier_bytes = host_tier},
-                                  [&](const ModelSource& source) {
-                                    need_chat_template(source);
-                                    check_think(options.think, source);
-                                  });
-  add_tiers(session, options.tiers, environment);
-  return session;
+  return Session::open(resolved,
+                       {.sequences_max = 1,
+                        .chunk_tokens = options.model.chunk_tokens,
+                        .expects_more = true,
+                        .host_tier_bytes = host_tier},
+                       [&](const ModelSource& source) {
+                         need_chat_template(source);
+                         check_think(options.think, source);
+                       });
 }
 
 void greet(Session& session) {
@@ -169,7 +166,10 @@ class ChatLoop {
 
 int chat_main(const ChatFlags& options) {
   const Environment environment = read_environment();
+  std::optional<StopAtOnce> nothing_to_lose(std::in_place);
   Session session = open_session(options, environment);
+  add_tiers(session, options.tiers, environment);
+  nothing_to_lose.reset();
   const bool is_interactive = is_terminal(Stream::input);
   Engine& engine = session.engine();
   SnapshotIo snapshot_io = engine.snapshot_io();

@@ -100,8 +100,7 @@ void print_text(const ModelSource& source, const ModelOutline& outline, const Fi
         "of the machine's memory besides: tables on their way to the card");
   }
 
-  Table table = {.columns = {{"tokens each", Align::right}, {"sequences at once", Align::right}},
-                 .rows = {}};
+  Table table = {.columns = {{"tokens each", Align::right}, {"sequences at once", Align::right}}};
   for (const std::int32_t length : context_lengths) {
     table.rows.push_back({length_text(length), count_text(fit, length)});
   }

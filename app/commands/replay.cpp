@@ -38,8 +38,7 @@ struct ReplayFlags {
                        .budgets = {"2GB"},
                        .ratios = {0.9},
                        .block_tokens = 32,
-                       .sglang_states = "turn-end",
-                       .host_tier = {}};
+                       .sglang_states = "turn-end"};
   bool is_depth_first = false;
   bool has_superblocks = false;
   std::string report;
@@ -65,19 +64,13 @@ Plot plot_of(const ReplayFlags& options, const ReplayShape& shape,
   Plot plot = {.title = fmt::format("Prompt tokens reused: {}, {}", options.trace, shape.name),
                .x_title = "budget, GB",
                .y_title = "token hit rate, %",
-               .is_x_logarithmic = true,
-               .lines = {}};
+               .is_x_logarithmic = true};
   for (const ReplayRun& run : runs) {
-    const std::string label = label_of(run.options);
-    auto line = std::find_if(plot.lines.begin(), plot.lines.end(),
-                             [&](const PlotLine& known) { return known.name == label; });
-    if (line == plot.lines.end()) {
-      line = plot.lines.insert(plot.lines.end(), {.name = label, .points = {}});
-    }
-    line->points.emplace_back(static_cast<double>(run.options.budget_bytes) / 1e9,
-                              100 * run.hit_rate());
+    line_of(plot, label_of(run.options))
+        .points.emplace_back(static_cast<double>(run.options.budget_bytes) / 1e9,
+                             100 * run.hit_rate());
   }
-  for (PlotLine& line : plot.lines) std::sort(line.points.begin(), line.points.end());
+  sort_points(plot);
   return plot;
 }
 

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "app/environment.h"
 #include "app/options.h"
 #include "app/session.h"
 #include "app/ui/table.h"

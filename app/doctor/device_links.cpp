@@ -80,10 +80,8 @@ std::optional<bool> peer(const NvmlLinks& nvml, NvmlLinks::Device one, NvmlLinks
 
 CardLink link_of(const NvmlLinks& nvml, const std::vector<NvmlLinks::Device>& devices,
                  std::size_t one, std::size_t other) {
-  CardLink link = {.one = static_cast<int>(one),
-                   .other = static_cast<int>(other),
-                   .path = "an unknown way",
-                   .is_direct = std::nullopt};
+  CardLink link = {
+      .one = static_cast<int>(one), .other = static_cast<int>(other), .path = "an unknown way"};
   const NvmlLinks::Device first = devices[one], second = devices[other];
   int level = 0;
   if (peer(nvml, first, second, peer_nvlink).value_or(false)) {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstddef>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -27,7 +26,7 @@ struct CardLink {
   int one, other;  ///< indices of cards
   std::string path;
   /// Whether a card reads and writes the other's memory; none: the driver does not say.
-  std::optional<bool> is_direct;
+  std::optional<bool> is_direct = {};
 };
 
 /// What links the devices of this machine.

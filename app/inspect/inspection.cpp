@@ -1,6 +1,7 @@
 #include "app/inspect/inspection.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 #include <utility>
@@ -18,7 +19,6 @@
 #include "core/io/gguf.h"
 #include "core/text/chat_template.h"
 #include "core/text/tokenizer.h"
-#include "models/weight_index.h"
 
 namespace hyb::app {
 
@@ -73,29 +73,14 @@ TensorRow row_of(const models::CheckedTensor& checked) {
 }
 
 TensorRow missing_row(const models::RequiredWeight& weight) {
-  return {.name = weight.names.front(),
-          .dtype = {},
-          .shape = weight.shape,
-          .verdict = TensorVerdict::missing,
-          .note = {}};
+  return {.name = weight.names.front(), .shape = weight.shape, .verdict = TensorVerdict::missing};
 }
 
 }  // namespace
 
 const char* verdict_name(TensorVerdict verdict) {
-  switch (verdict) {
-    case TensorVerdict::right:
-      return "ok";
-    case TensorVerdict::missing:
-      return "missing";
-    case TensorVerdict::wrong:
-      return "wrong";
-    case TensorVerdict::unused:
-      return "unused";
-    case TensorVerdict::extra:
-      break;
-  }
-  return "extra";
+  constexpr std::array names = {"ok", "missing", "wrong", "unused", "extra"};
+  return names[static_cast<std::size_t>(verdict)];
 }
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
@@ -287,10 +272,6 @@ Json tensor_json(const TensorCheck& check) {
   return list;
 }
 
-}  // namespace
-
-namespace {
-
 std::string lossless_text(const std::vector<models::LosslessMatrix>& matrices) {
   std::int64_t paying = 0;
   double weights = 0, patches = 0;
@@ -310,8 +291,7 @@ Table lossless_table(const std::vector<models::LosslessMatrix>& matrices) {
                              {"matrix"},
                              {"shape"},
                              {"patches", Align::right},
-                             {"bits", Align::right}},
-                 .rows = {}};
+                             {"bits", Align::right}}};
   for (const models::LosslessMatrix& matrix : matrices) {
     std::vector<std::int64_t> shape = {matrix.rows, matrix.columns};
     if (matrix.experts > 1) shape.insert(shape.begin(), matrix.experts);
@@ -354,15 +334,7 @@ std::string draft_layer_text(const models::DraftLayer& draft) {
 
 Inspection inspect(const RunSettings& settings) {
   const ModelSource& source = settings.source;
-  Inspection all = {.name = source.name(),
-                    .outline = outline_of(settings),
-                    .draft_layer = {},
-                    .tensors = {},
-                    .missing_files = {},
-                    .tokenizer = {},
-                    .chat_template = {},
-                    .generation_config = {},
-                    .traits = {}};
+  Inspection all = {.name = source.name(), .outline = outline_of(settings)};
   all.lossless = sample_lossless(settings, all.outline);
   const ModelOutline& outline = all.outline;
   const models::Roofline roofline(outline.plan, outline.geometry);

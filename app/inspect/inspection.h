@@ -42,10 +42,10 @@ const char* name_of(TensorVerdict verdict);
 /// A tensor that the plan needs, or that is in the files, or both.
 struct TensorRow {
   std::string name;
-  std::string dtype;                ///< "BF16"; "" when it is missing
+  std::string dtype = {};           ///< "BF16"; "" when it is missing
   std::vector<std::int64_t> shape;  ///< in the files; what the plan needs when it is missing
   TensorVerdict verdict;
-  std::string note;  ///< what is wrong
+  std::string note = {};  ///< what is wrong
 };
 
 /// The tensors of a model folder compared with its plan; faults are entries, not exceptions, so
@@ -82,18 +82,19 @@ struct Inspection {
   std::size_t weight_bytes = 0;        ///< of the weights in memory
   std::vector<models::LosslessMatrix> lossless = {};  ///< as app::sample_lossless
   /// In words; empty: none, or none that hyb runs. The tensors are checked with it.
-  std::string draft_layer;
-  double decode_bytes = 0;             ///< moved for one token at position decode_position
-  std::optional<TensorCheck> tensors;  ///< none: the folder has no weights, or not all
+  std::string draft_layer = {};
+  double decode_bytes = 0;                  ///< moved for one token at position decode_position
+  std::optional<TensorCheck> tensors = {};  ///< none: the folder has no weights, or not all
   /// Of a GGUF file: what it is, and which tensors have which types ("Q4_K, Q6_K": "ffn_down").
   std::vector<std::pair<std::string, std::string>> gguf = {};
-  std::string missing_files;  ///< as missing_files_text
-  bool is_partial = false;    ///< some files of the weights are there, others missing
+  std::string missing_files = {};  ///< as missing_files_text
+  bool is_partial = false;         ///< some files of the weights are there, others missing
   /// What is there, in words; or why it can't be used.
-  std::string tokenizer, chat_template, generation_config;
+  std::string tokenizer = {}, chat_template = {}, generation_config = {};
   bool has_tokenizer = false, has_chat_template = false;
-  bool has_defects = false;              ///< of these three: one is there and can't be used
-  std::optional<TemplateTraits> traits;  ///< of the chat template, where there is a tokenizer too
+  bool has_defects = false;  ///< of these three: one is there and can't be used
+  std::optional<TemplateTraits> traits =
+      {};  ///< of the chat template, where there is a tokenizer too
   std::optional<RankExchange> exchange = {};  ///< with --ranks
 
   static constexpr std::int64_t decode_position = 1024;

@@ -20,8 +20,23 @@ class BoundPolicy final : public CachePolicy {
  public:
   explicit BoundPolicy(const ReplayShape& shape) : kv_bytes_per_token_(shape.kv_bytes_per_token) {}
 
-  Served serve(const RequestTokens& tokens) override;
-  CacheCounters counters() const override;
+  Served serve(const RequestTokens& tokens) override {
+    const auto walk = tree_.walk(tokens.all);
+    const std::int32_t reused = std::min(walk.tokens, tokens.prompt_length - 1);
+    if (walk.tokens < tokens.length()) {
+      tree_.append(tree_.split(walk),
+                   std::span(tokens.all).subspan(static_cast<std::size_t>(walk.tokens)));
+      tokens_ += tokens.length() - walk.tokens;
+    }
+    return {.reused = reused, .matched = reused};
+  }
+
+  CacheCounters counters() const override {
+    CacheCounters counters;
+    counters.kv_tokens_created = tokens_;
+    counters.kv_bytes = tokens_ * kv_bytes_per_token_;
+    return counters;
+  }
 
  private:
   struct Nothing {};
@@ -29,24 +44,6 @@ class BoundPolicy final : public CachePolicy {
   std::int64_t tokens_ = 0;  ///< in the tree
   TokenTree<Nothing> tree_;
 };
-
-Served BoundPolicy::serve(const RequestTokens& tokens) {
-  const auto walk = tree_.walk(tokens.all);
-  const std::int32_t reused = std::min(walk.tokens, tokens.prompt_length - 1);
-  if (walk.tokens < tokens.length()) {
-    tree_.append(tree_.split(walk),
-                 std::span(tokens.all).subspan(static_cast<std::size_t>(walk.tokens)));
-    tokens_ += tokens.length() - walk.tokens;
-  }
-  return {.reused = reused, .matched = reused};
-}
-
-CacheCounters BoundPolicy::counters() const {
-  CacheCounters counters;
-  counters.kv_tokens_created = tokens_;
-  counters.kv_bytes = tokens_ * kv_bytes_per_token_;
-  return counters;
-}
 
 namespace {
 

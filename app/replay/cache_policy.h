@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 
 #include "app/replay/shape.h"
 #include "core/engine/trace.h"

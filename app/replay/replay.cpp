@@ -12,7 +12,6 @@
 
 #include "app/bench/simulated_policy.h"
 #include "app/options.h"
-#include "app/replay/shape.h"
 #include "core/base/error.h"
 
 namespace hyb::app {
@@ -156,8 +155,7 @@ PolicyOptions simulated_policy(const std::string& name, std::size_t budget_bytes
                          .budgets = {std::to_string(budget_bytes)},
                          .ratios = {0.9},
                          .block_tokens = 32,
-                         .sglang_states = "turn-end",
-                         .host_tier = {}})
+                         .sglang_states = "turn-end"})
       .front();
 }
 

@@ -56,8 +56,8 @@ struct PolicyLists {
   std::vector<std::string> budgets;
   std::vector<double> ratios;
   std::int32_t block_tokens = 32;
-  std::string sglang_states;  ///< turn-end or both
-  std::string host_tier;      ///< a size: lru and gd run without and with it; empty: without
+  std::string sglang_states;   ///< turn-end or both
+  std::string host_tier = {};  ///< a size: lru and gd run without and with it; empty: without
 };
 
 /// Every combination: budgets outermost, then policies as listed (`all`: every one), their ratios

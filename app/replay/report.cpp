@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "app/bench/statistics.h"
 #include "app/options.h"
-#include "app/replay/replay.h"
 
 namespace hyb::app {
 namespace {
@@ -100,8 +99,7 @@ AnalysisResult reuse(std::span<const ReplayRun> runs) {
                                                  {"reused %", Align::right},
                                                  {"states stored", Align::right},
                                                  {"reused %", Align::right},
-                                                 {"lost for want of a state %", Align::right}},
-                                     .rows = {}},
+                                                 {"lost for want of a state %", Align::right}}},
                            .json = Json::array()};
   for (const ReplayRun& run : runs) {
     const CacheCounters& counters = run.counters;
@@ -128,8 +126,7 @@ AnalysisResult bytes(const ReplayShape& shape) {
   AnalysisResult result = {.table = {.columns = {{"tokens", Align::right},
                                                  {"KV GB", Align::right},
                                                  {"+ one state", Align::right},
-                                                 {"+ one int8", Align::right}},
-                                     .rows = {}},
+                                                 {"+ one int8", Align::right}}},
                            .json = Json::array()};
   for (const std::int64_t block : blocks) {
     result.table.columns.push_back({fmt::format("+ one per {}", block), Align::right});
@@ -168,8 +165,7 @@ AnalysisResult efficiency(const ReplayShape& shape) {
                                                  {"TFLOPs saved", Align::right},
                                                  {"FLOPs/byte exact", Align::right},
                                                  {"FLOPs/byte int8", Align::right},
-                                                 {"FLOPs/byte KV alone", Align::right}},
-                                     .rows = {}},
+                                                 {"FLOPs/byte KV alone", Align::right}}},
                            .json = Json::array()};
   for (const std::int64_t length : prompt_lengths) {
     const double flops = shape.flops.of(length);
@@ -198,8 +194,7 @@ std::size_t bin_of(std::int32_t tokens) {
 
 AnalysisResult bins(std::span<const ReplayRun> runs) {
   AnalysisResult result = {
-      .table = {.columns = {{"prompt tokens", Align::right}, {"requests", Align::right}},
-                .rows = {}},
+      .table = {.columns = {{"prompt tokens", Align::right}, {"requests", Align::right}}},
       .json = Json::array()};
   std::size_t count = 0;
   for (const ReplayRun& run : runs) {
@@ -235,14 +230,6 @@ AnalysisResult bins(std::span<const ReplayRun> runs) {
   return result;
 }
 
-/// Of sorted values, between neighbours where it falls between them.
-double quantile_of(const std::vector<double>& sorted, double share) {
-  const double place = share * static_cast<double>(sorted.size() - 1);
-  const auto low = static_cast<std::size_t>(place);
-  const std::size_t high = std::min(low + 1, sorted.size() - 1);
-  return sorted[low] + (place - std::floor(place)) * (sorted[high] - sorted[low]);
-}
-
 AnalysisResult quantiles(const ReplayShape& shape, std::span<const ReplayRun> runs) {
   constexpr std::array<double, 5> shares = {0.05, 0.25, 0.5, 0.75, 0.95};
   AnalysisResult result = {
@@ -265,7 +252,7 @@ AnalysisResult quantiles(const ReplayShape& shape, std::span<const ReplayRun> ru
       Json row = named(run);
       row["of"] = key;
       for (const double share : shares) {
-        const double value = quantile_of(values, share);
+        const double value = percentile(values, 100 * share);
         cells.push_back(fmt::format("{:.2f}", scale * value));
         row[fmt::format("p{:.0f}", 100 * share)] = value;
       }
@@ -308,8 +295,7 @@ Table runs_table(std::span<const ReplayRun> runs) {
                              {"flips", Align::right},
                              {"KV GB", Align::right},
                              {"snapshots GB", Align::right},
-                             {"idle GB", Align::right}},
-                 .rows = {}};
+                             {"idle GB", Align::right}}};
   for (const ReplayRun& run : runs) {
     table.rows.push_back(
         {label_of(run.options),

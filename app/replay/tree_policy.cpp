@@ -234,8 +234,7 @@ models::ModelMemoryLayout superblock_pools(const ReplayShape& shape, std::int64_
                                            Precision snapshots) {
   return models::memory_layout_of(geometry_of(shape),
                                   {.pool_bytes = static_cast<std::size_t>(budget_bytes),
-                                   .packed = snapshots == Precision::int8 && shape.has_state(),
-                                   .flat = {}});
+                                   .packed = snapshots == Precision::int8 && shape.has_state()});
 }
 
 }  // namespace hyb::app

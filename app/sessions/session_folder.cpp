@@ -4,7 +4,6 @@
 #include <array>
 #include <ctime>
 #include <limits>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -151,9 +150,9 @@ SessionRecord parse_record(std::string_view text, const std::string& source) {
   if (reading.number("chat", Reading::int32_max) != form) {
     reading.fail("was saved by another version of hyb");
   }
-  SessionRecord record{.model = reading.text("model"),
-                       .saved_s = reading.number("saved", std::numeric_limits<std::int64_t>::max()),
-                       .conversation = {}};
+  SessionRecord record{
+      .model = reading.text("model"),
+      .saved_s = reading.number("saved", std::numeric_limits<std::int64_t>::max())};
   record.conversation.set_system(reading.text("system"));
   const Json& turns = reading.member("turns");
   if (!turns.is_array()) reading.fail("'turns' is no list");
@@ -315,8 +314,7 @@ std::string session_list_text(const SessionFolder& folder) {
                           {"tokens", Align::right},
                           {"size", Align::right},
                           {"saved"},
-                          {"model"}},
-              .rows = {}};
+                          {"model"}}};
   for_each(
       folder,
       [&](const std::string& name, std::uintmax_t bytes, const SessionRecord& record) {

@@ -16,7 +16,7 @@ namespace hyb::app {
 struct SessionRecord {
   std::string model;         ///< as the user named it; for people
   std::int64_t saved_s = 0;  ///< since 1970
-  Conversation conversation;
+  Conversation conversation = {};
 };
 
 /// As JSON: every turn with its texts and ids, the branches, the system prompt.

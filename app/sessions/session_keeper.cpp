@@ -14,7 +14,6 @@
 
 #include "app/device.h"
 #include "app/digest.h"
-#include "app/sessions/session_folder.h"
 #include "app/version.h"
 #include "core/base/error.h"
 #include "core/base/log.h"

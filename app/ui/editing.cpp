@@ -9,7 +9,6 @@
 #include <cstring>
 #include <span>
 #include <system_error>
-#include <utility>
 
 #include "app/ui/text.h"
 #include "core/base/log.h"

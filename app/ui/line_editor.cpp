@@ -13,7 +13,6 @@
 #include <fmt/format.h>
 
 #include "app/ui/process.h"
-#include "app/ui/terminal.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"
 #include "core/text/unicode.h"

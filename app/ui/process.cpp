@@ -9,11 +9,9 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <new>
-#include <string>
 #include <utility>
 
 #include <fmt/format.h>

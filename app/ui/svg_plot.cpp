@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <set>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -148,6 +147,18 @@ std::string svg_text(const Plot& plot) {
       (plot_top + bottom) / 2, escaped(plot.y_title));
   for (std::size_t i = 0; i < plot.lines.size(); ++i) out += line_text(plot.lines[i], i, axes);
   return out + "</svg>\n";
+}
+
+PlotLine& line_of(Plot& plot, const std::string& name) {
+  for (PlotLine& line : plot.lines) {
+    if (line.name == name) return line;
+  }
+  plot.lines.push_back({.name = name, .points = {}});
+  return plot.lines.back();
+}
+
+void sort_points(Plot& plot) {
+  for (PlotLine& line : plot.lines) std::sort(line.points.begin(), line.points.end());
 }
 
 }  // namespace hyb::app

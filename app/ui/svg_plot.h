@@ -19,8 +19,13 @@ struct Plot {
   std::string x_title;
   std::string y_title;
   bool is_x_logarithmic = false;  ///< every x is above 0
-  std::vector<PlotLine> lines;
+  std::vector<PlotLine> lines = {};
 };
+
+/// The line of that name, the last one where it is new.
+PlotLine& line_of(Plot& plot, const std::string& name);
+
+void sort_points(Plot& plot);
 
 /// A whole SVG file that needs nothing else. Text is escaped.
 std::string svg_text(const Plot& plot);

@@ -19,7 +19,7 @@ struct Column {
 /// long is a bug of ours.
 struct Table {
   std::vector<Column> columns;
-  std::vector<std::vector<std::string>> rows;
+  std::vector<std::vector<std::string>> rows = {};
 };
 
 /// A Markdown table with aligned columns; "|" in cells is escaped. Ends in a line break; empty

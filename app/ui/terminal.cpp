@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <string>
-#include <string_view>
 
 #include "app/ui/process.h"
 #include "app/ui/text.h"

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/text/unicode.h"
-
 namespace hyb::app {
 
 bool is_unsafe(char32_t code_point) {

@@ -97,8 +97,7 @@ void Replay::advance(std::span<RunningSequence> sequences) {
                  .position = sequence.memory.length(),
                  .tables = sequence.memory.tables(),
                  .read_slot = sequence.memory.read_slot(),
-                 .write_slot = sequence.memory.write_slot(),
-                 .samples = {}};
+                 .write_slot = sequence.memory.write_slot()};
     if (sequence.memory.length() + count == count_of(sequence.tokens)) {
       const std::int32_t prompt = count_of(sequence.passage->prompt);
       span.samples.push_back(
@@ -238,9 +237,7 @@ std::vector<Passage> read_passages(const std::string& file, const PassageOptions
       {.defaults = {},
        .limits = {.vocab = passage_options.vocab,
                   .length_max = passage_options.length_max - passage_options.answer_tokens + 1,
-                  .has_text = true},
-       .model = {},
-       .system = {}});
+                  .has_text = true}});
   const std::size_t lines = input.lines().size();
   const std::size_t count = std::min(lines, static_cast<std::size_t>(passage_options.prompts));
   std::vector<Passage> passages;
@@ -255,8 +252,7 @@ std::vector<Passage> read_passages(const std::string& file, const PassageOptions
       Request request = maker.make(line).request;
       passages.push_back({.prompt = std::move(request.prompt),
                           .sampling = std::move(request.sampling),
-                          .answer_tokens = passage_options.answer_tokens,
-                          .cuts = {}});
+                          .answer_tokens = passage_options.answer_tokens});
     } catch (const Error& error) {
       refuse(error.what());
     }

@@ -19,7 +19,7 @@ struct Passage {
   std::int32_t answer_tokens = 16;
   /// Tokens of the prompt's spans, one after the other; what is left goes in spans as long as a
   /// step allows.
-  std::vector<std::int32_t> cuts;
+  std::vector<std::int32_t> cuts = {};
 };
 
 /// What a sequence drew, and the logits of each row it drew from, one after the other.

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "core/engine/drafter.h"
-#include "core/engine/engine.h"
 
 namespace hyb::app {
 namespace {

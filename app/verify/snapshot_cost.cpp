@@ -116,8 +116,7 @@ void SnapshotCost::advance(Pair& pair, std::int32_t count, bool compares) {
                           .position = begin,
                           .tables = memory->tables(),
                           .read_slot = memory->read_slot(),
-                          .write_slot = memory->write_slot(),
-                          .samples = {}});
+                          .write_slot = memory->write_slot()});
     for (std::int32_t row = 0; compares && row < count; ++row) {
       step.spans.back().samples.push_back(
           {.token = row,

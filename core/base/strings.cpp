@@ -1,11 +1,18 @@
 #include "core/base/strings.h"
 
-#include <algorithm>
 #include <numeric>
 #include <utility>
-#include <vector>
 
 namespace hyb {
+
+std::vector<std::string_view> words_of(std::string_view text) {
+  std::vector<std::string_view> words;
+  while (!text.empty()) {
+    words.push_back(text.substr(0, text.find(' ')));
+    text.remove_prefix(std::min(words.back().size() + 1, text.size()));
+  }
+  return words;
+}
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1), before_last, last;

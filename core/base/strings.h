@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace hyb {
 
@@ -33,6 +34,9 @@ std::optional<T> parse_number(std::string_view text) {
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
 }
+
+/// The words of a text in which one space is between two.
+std::vector<std::string_view> words_of(std::string_view text);
 
 /// Number of letters to insert, delete or change, or of neighbours to swap, between two words.
 std::size_t edit_distance(std::string_view a, std::string_view b);

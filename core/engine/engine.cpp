@@ -75,7 +75,6 @@ RequestId Engine::submit(Request request, Sink& sink) {
              {.vocab = vocab_, .length_max = length_max_, .has_text = tokenizer_ != nullptr});
   const RequestId id = requests_.add({.id = {},
                                       .request = std::move(request),
-                                      .stop = {},
                                       .length_max = length_max_,
                                       .tokenizer = tokenizer_,
                                       .submitted = now_()},
@@ -373,7 +372,6 @@ void Engine::add_tier(const std::string& name, std::unique_ptr<Storage> storage,
 
 EngineUsage Engine::usage() const {
   EngineUsage usage = {.pool = answers_.pool.usage(),
-                       .prefixes = {},
                        .cost = answers_.prefixes.options().cost,
                        .snapshots = answers_.prefixes.tree().size(),
                        .steps_ahead = steps_.steps_ahead(),

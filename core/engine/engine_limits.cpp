@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "core/base/error.h"
 #include "core/base/log.h"
 
 namespace hyb {
@@ -128,7 +127,8 @@ void check_fits(const MemoryPool& pool, std::int64_t prompt_tokens, std::int32_t
       ErrorKind::memory,
       fmt::format("engine: the prompt has {} tokens and needs {} bytes of memory; there are {} "
                   "bytes, enough for a prompt of {} tokens; shorten it, or give more memory",
-                  prompt_tokens, pool.bytes_peak(static_cast<std::int32_t>(prompt_tokens) + 1, 1),
+                  prompt_tokens,
+                  bytes_peak(pool.layout(), static_cast<std::int32_t>(prompt_tokens) + 1, 1),
                   pool.layout().bytes(), length_max - 1));
 }
 

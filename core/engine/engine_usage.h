@@ -30,7 +30,7 @@ struct SpeculationStats {
 /// Counts of memory and prefixes so far.
 struct EngineUsage {
   PoolUsage pool;
-  PrefixCacheStats prefixes;
+  PrefixCacheStats prefixes = {};
   PrefillCost cost;                ///< used by eviction
   std::int32_t snapshots = 0;      ///< in the prefix tree now
   std::int64_t steps = 0;          ///< given to the runner

@@ -51,7 +51,8 @@ MemoryDemand::MemoryDemand(const MemoryPool& pool)
 /// Adds `pages` pages, up to `length`; a kind holds no more at once than it needs there.
 void MemoryDemand::add_pages(std::int32_t group, std::int32_t length, std::int64_t pages) {
   if (pages <= 0) return;
-  units(ViewId{group}) += std::min<std::int64_t>(pages, pool_->pages_held(group, length) + 1);
+  units(ViewId{group}) +=
+      std::min<std::int64_t>(pages, pages_held(pool_->layout(), group, length) + 1);
 }
 
 MemoryDemand& MemoryDemand::add_growth(const Memory& memory, std::int32_t tokens) {

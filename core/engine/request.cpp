@@ -76,17 +76,8 @@ void check(const Request& request, const RequestLimits& limits) {
 }
 
 std::string_view name_of(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::stop:
-      return "stop";
-    case FinishReason::length:
-      return "length";
-    case FinishReason::cancelled:
-      return "cancelled";
-    case FinishReason::error:
-      return "error";
-  }
-  return "unknown";
+  constexpr std::array<std::string_view, 4> names = {"stop", "length", "cancelled", "error"};
+  return names[static_cast<std::size_t>(reason)];
 }
 
 DraftCounts& DraftCounts::operator+=(const DraftCounts& more) {
@@ -102,17 +93,8 @@ double DraftCounts::acceptance_length() const {
 }
 
 std::string_view name_of(SnapshotSource source) {
-  switch (source) {
-    case SnapshotSource::memory:
-      return "memory";
-    case SnapshotSource::host:
-      return "host";
-    case SnapshotSource::disk:
-      return "disk";
-    case SnapshotSource::session:
-      return "session";
-  }
-  return {};
+  constexpr std::array<std::string_view, 4> names = {"memory", "host", "disk", "session"};
+  return names[static_cast<std::size_t>(source)];
 }
 
 std::string_view text_of(ReuseLimit limit) {

@@ -1,7 +1,5 @@
 #include "core/engine/runner.h"
 
-#include "core/base/error.h"
-
 namespace hyb {
 namespace {
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -26,7 +25,7 @@ struct Span {
   std::span<const PageTable> tables;  ///< one per page group, room for all these tokens
   SlotId read_slot;   ///< state before tokens[0], or before the ring's entries; no_slot: zeros
   SlotId write_slot;  ///< state after the last token that is not a draft
-  std::vector<SampleRow> samples;
+  std::vector<SampleRow> samples = {};
 
   /// The last ones of `tokens` that are guesses. Their keys and values are written to the pages
   /// like any token's. Where there are recurrent layers their inputs to these are written to the

@@ -1,7 +1,6 @@
 #include "core/engine/scheduler.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <utility>
 
@@ -9,7 +8,6 @@
 
 #include "core/base/error.h"
 #include "core/base/ids.h"
-#include "core/memory/pool/memory_pool.h"
 
 namespace hyb {
 void Scheduler::add(std::span<Sequence* const> choices) {
@@ -160,7 +158,7 @@ bool Scheduler::retry_lacking_memory(std::int32_t tokens) {
                           "and a sequence of {} tokens needs {} bytes; end what else uses the "
                           "device, or ask for less with --memory or --context",
                           layout.superblocks - pool_->superblocks_uncommitted(), layout.superblocks,
-                          layout.superblock_bytes, tokens, pool_->bytes_peak(tokens, 1)));
+                          layout.superblock_bytes, tokens, bytes_peak(layout, tokens, 1)));
 }
 
 void Scheduler::launched(std::span<const Assignment> plan) {

@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 struct RequestTerms {
   RequestId id;
   Request request;
-  StopStrings stop;
+  StopStrings stop = {};
   std::int32_t length_max;
   const Tokenizer* tokenizer;  ///< null: no text
   Clock::time_point submitted;

@@ -1,10 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <exception>
 #include <functional>
 #include <span>
-#include <vector>
 
 #include "core/base/error.h"
 #include "core/engine/engine_limits.h"

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/base/error.h"
-
 namespace hyb {
 namespace {
 

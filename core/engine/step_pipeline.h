@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <optional>
 #include <span>
 #include <vector>
 

@@ -1,7 +1,6 @@
 #include "core/engine/steps.h"
 
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <iterator>
 

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "core/engine/runner.h"
 #include "core/engine/sequence.h"

@@ -1,7 +1,6 @@
 #include "core/engine/tier_waiter.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace hyb {
 

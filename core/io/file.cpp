@@ -3,17 +3,13 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstddef>
 #include <fstream>
-#include <string>
 #include <system_error>
-#include <utility>
 
 #include <fmt/format.h>
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <system_error>
-#include <vector>
 
 #include "core/base/error.h"
 #include "core/base/log.h"

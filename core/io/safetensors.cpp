@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
-#include <optional>
-#include <string>
 #include <utility>
 
 #include <fmt/format.h>
@@ -12,7 +10,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
-#include "core/io/file.h"
 
 namespace hyb {
 namespace {

@@ -3,11 +3,8 @@
 #include <fmt/format.h>
 
 #include <bit>
-#include <cstring>
-#include <string>
 
 #include "core/base/error.h"
-#include "core/io/file.h"
 
 namespace hyb {
 namespace {

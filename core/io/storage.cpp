@@ -7,14 +7,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <string>
 #include <system_error>
 
 #include "core/base/error.h"
-#include "core/io/file.h"
 
 namespace hyb {
 namespace {

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cctype>
-#include <string>
 
 #include "core/base/error.h"
-#include "core/text/tokenizer_json.h"
 #include "core/text/unicode.h"
 
 namespace hyb {

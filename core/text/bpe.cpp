@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdint>
 #include <cstdio>
 #include <functional>
 #include <queue>
@@ -12,9 +11,7 @@
 #include <unordered_map>
 
 #include "core/base/error.h"
-#include "core/text/tokenizer_json.h"
 #include "core/text/unicode.h"
-#include "core/text/vocabulary.h"
 
 namespace hyb {
 namespace {

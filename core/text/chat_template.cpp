@@ -58,16 +58,16 @@ Rendered render_with(const jinja::Template& parsed, const RenderLimits& limits,
   jinja::Runtime runtime(limits, now);
   jinja::MarkedBuffer& output = runtime.new_buffer();
   jinja::Scope root;
-  jinja::Interpreter interpreter(parsed, runtime, root, output);
   try {
     define(runtime, root);
   } catch (const Fault& fault) {
     throw Error(ErrorKind::usage, parsed.name + ": template variables: " + fault.what());
   }
+  jinja::Place place = 0;
   try {
-    interpreter.run();
+    jinja::render(parsed, runtime, root, output, place);
   } catch (const Fault& fault) {
-    fail(parsed, interpreter.place(), fault);
+    fail(parsed, place, fault);
   }
   return {pieces_of(output)};
 }

@@ -7,7 +7,6 @@
 #include "core/base/error.h"
 #include "core/text/normalizer.h"
 #include "core/text/tokenizer_json.h"
-#include "core/text/unicode.h"
 #include "core/text/vocabulary.h"
 
 namespace hyb {

@@ -6,7 +6,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.h"
 #include "core/text/tokenizer_json.h"
 #include "core/text/unicode.h"
 #include "core/text/vocabulary.h"

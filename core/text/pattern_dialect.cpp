@@ -4,9 +4,7 @@
 #include <array>
 #include <cctype>
 #include <cstdio>
-#include <optional>
 #include <utility>
-#include <vector>
 
 #include "core/base/error.h"
 #include "core/text/unicode.h"

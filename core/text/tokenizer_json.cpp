@@ -1,7 +1,5 @@
 #include "core/text/tokenizer_json.h"
 
-#include <nlohmann/json.hpp>
-
 #include "core/base/error.h"
 #include "core/base/json_builder.h"
 #include "core/text/unicode.h"

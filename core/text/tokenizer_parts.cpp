@@ -3,7 +3,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
-#include "core/text/tokenizer_json.h"
 
 namespace hyb {
 namespace {

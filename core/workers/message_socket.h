@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <cstddef>
-#include <span>
 
 #include "core/workers/worker.h"
 

@@ -213,8 +213,7 @@ __global__ void __launch_bounds__(merge_threads)
   auto& search = shared_object<TileSearch>();
   const int kv_head = static_cast<int>(blockIdx.y);
   const std::int64_t semaphore = static_cast<std::int64_t>(blockIdx.x) * gridDim.y + blockIdx.y;
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   if (!find_tile(p, Rows, blockIdx.x, search)) return;
   const AttentionTile& tile = search.found[0];
   const KeyWalk walk = walk_of(p, tile, semaphore, 0);
@@ -224,10 +223,7 @@ __global__ void __launch_bounds__(merge_threads)
                               static_cast<int>(gridDim.z * blockDim.x));
 }
 
-}  // namespace hyb::kernels::cuda
-
-/// How the kernels that walk tiles of keys are started.
-namespace hyb::kernels::cuda {
+// How the kernels that walk tiles of keys are started.
 
 /// Blocks wanted: some for each multiprocessor of a large card. Parts of the runs are shared out
 /// where there are fewer.
@@ -284,16 +280,14 @@ void launch_tiles(Stream& stream, void (*kernel)(Params), Params params, std::in
   launch(stream,
          {.blocks = grid(static_cast<unsigned>(parts)),
           .threads = S::threads,
-          .shared_bytes = sizeof(Shared),
-          .starts_early = true},
+          .shared_bytes = sizeof(Shared)},
          kernel, params);
   if (!params.merges_apart) return;
   const AttentionParams<bf16, typename S::Kv>& merged = params;
-  launch(stream,
-         {.blocks = grid(pieces(S::rows * S::head_dim / 4, merge_threads)),
-          .threads = merge_threads,
-          .starts_early = true},
-         attention_merge_kernel<S::head_dim, S::rows, typename S::Kv>, merged);
+  launch(
+      stream,
+      {.blocks = grid(pieces(S::rows * S::head_dim / 4, merge_threads)), .threads = merge_threads},
+      attention_merge_kernel<S::head_dim, S::rows, typename S::Kv>, merged);
 }
 
 }  // namespace hyb::kernels::cuda

@@ -201,11 +201,8 @@ __device__ __forceinline__ float weights_with_sink(float weights, float largest,
   return sink == nullptr ? weights : weights + exp2_fast(fmaf(-largest, scale, *sink * log2_e));
 }
 
-}  // namespace hyb::kernels::cuda
-
-/// An answer of attention as it is written: rounded, and where there is a gate times its sigmoid
-/// and rounded again.
-namespace hyb::kernels::cuda {
+// An answer of attention as it is written: rounded, and where there is a gate times its sigmoid
+// and rounded again.
 
 template <typename T>
 __device__ __forceinline__ T gated(float value, const RowGate<T>& gate, int column) {

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cstdint>
-
 #include "kernels/cuda/ptx.h"
 #include "kernels/floats.h"
 

@@ -27,9 +27,9 @@ struct LaunchShape {
   dim3 blocks;
   unsigned threads = 0;          ///< of a block
   std::size_t shared_bytes = 0;  ///< dynamic shared memory of a block
-  /// The kernel keeps the rules of wait_for_previous_kernel, so it may start early where the card
-  /// can do that.
-  bool starts_early = false;
+  /// The kernel does not keep the rules of wait_for_previous_kernel; others start early where the
+  /// card can do that.
+  bool waits = false;
 };
 
 /// Opens all of a block's shared memory to `kernel` (beyond 48 KB, static and dynamic together, the
@@ -67,7 +67,7 @@ void launch(Stream& stream, const LaunchShape& shape, void (*kernel)(Params),
   config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = stream.handle();
   config.attrs = &early;
-  config.numAttrs = shape.starts_early && loaded->can_start_early ? 1 : 0;
+  config.numAttrs = !shape.waits && loaded->can_start_early ? 1 : 0;
   check(cudaLaunchKernelEx(&config, kernel, params), "cudaLaunchKernelEx");
 }
 

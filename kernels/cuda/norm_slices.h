@@ -60,10 +60,7 @@ void launch_norm(Stream& stream, const Params& params, std::int64_t slices, int 
                  void (*of_warps)(Params), void (*of_blocks)(Params)) {
   if (slices == 0) return;
   const bool is_narrow = width <= norm_width_of_a_warp;
-  launch(stream,
-         {.blocks = pieces(slices, is_narrow ? norm_warps : 1),
-          .threads = norm_threads,
-          .starts_early = true},
+  launch(stream, {.blocks = pieces(slices, is_narrow ? norm_warps : 1), .threads = norm_threads},
          is_narrow ? of_warps : of_blocks, params);
 }
 

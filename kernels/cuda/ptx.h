@@ -88,6 +88,11 @@ __device__ __forceinline__ void wait_for_previous_kernel() {
 __device__ __forceinline__ void let_next_kernel_start() {
   NV_IF_TARGET(NV_PROVIDES_SM_90, (asm volatile("griddepcontrol.launch_dependents;" ::: "memory");))
 }
+/// Both, of a kernel that has nothing to do between.
+__device__ __forceinline__ void start_next_and_wait() {
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+}
 
 // warps: every lane of the mask calls the same function with the same mask
 

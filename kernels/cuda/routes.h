@@ -139,10 +139,7 @@ void moe_route(Stream& stream, const MoeRoute& op);
 void moe(Stream& stream, const Moe& op);
 std::size_t moe_workspace_bytes(const MoeShape& shape);
 
-}  // namespace hyb::kernels::cuda
-
-/// The routes of cuda::delta_rule, which chooses among them by what the host knows.
-namespace hyb::kernels::cuda {
+// The routes of cuda::delta_rule, which chooses among them by what the host knows.
 
 /// Token by token, the state in registers: the bits of any other cut. Any shape. Chains, or spans
 /// that are in none, of more than `tokens_max` tokens are skipped.
@@ -158,10 +155,7 @@ void delta_rule_chunked(Stream& stream, const DeltaRule& op);
 /// bf16 x, a shape and alignment that it has a kernel for, and workspace enough.
 bool delta_rule_chunked_takes(const DeltaRule& op);
 
-}  // namespace hyb::kernels::cuda
-
-/// The routes of cuda::ssd, which chooses among them by what the host knows.
-namespace hyb::kernels::cuda {
+// The routes of cuda::ssd, which chooses among them by what the host knows.
 
 /// Token by token, the state in registers: the bits of mamba_step and of any other cut. Any shape.
 void ssd_scan(Stream& stream, const Ssd& op);

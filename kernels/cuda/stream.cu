@@ -1,7 +1,5 @@
 #include "kernels/cuda/stream.h"
 
-#include <memory>
-
 #include "kernels/cuda/driver.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/memory.h"

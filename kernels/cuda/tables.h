@@ -29,6 +29,41 @@ __device__ __forceinline__ int span_of_by_block(const std::int32_t* span_begin, 
   return started - 1;
 }
 
+/// What the kernels of either recurrence have in common (ssd, delta_rule; the steps have no spans).
+/// T is the type of activations, S of the state, of which a head has `rows` times `columns`.
+template <typename T, typename S>
+struct RecurrenceParams {
+  const T* x;
+  const float *a_log, *dt_bias;
+  S* state;
+  T* y;
+  const std::int32_t *span_begin, *read_slot, *write_slot;
+  std::int64_t x_stride, y_stride, state_stride;
+  int heads, rows, columns;
+};
+
+template <typename T, typename S, typename Op>
+RecurrenceParams<T, S> recurrence_params(const Op& op) {
+  const std::int32_t* span_begin = nullptr;
+  if constexpr (requires { op.span_begin; }) {
+    span_begin = op.span_begin.template as<std::int32_t>();
+  }
+  return {.x = op.x.template as<T>(),
+          .a_log = op.a_log.template as<float>(),
+          .dt_bias = op.dt_bias.template as<float>(),
+          .state = op.state.template as<S>(),
+          .y = op.y.template as<T>(),
+          .span_begin = span_begin,
+          .read_slot = op.read_slot.template as<std::int32_t>(),
+          .write_slot = op.write_slot.template as<std::int32_t>(),
+          .x_stride = op.x.row_stride,
+          .y_stride = op.y.row_stride,
+          .state_stride = op.state.row_stride,
+          .heads = static_cast<int>(op.state.dim(1)),
+          .rows = static_cast<int>(op.state.dim(2)),
+          .columns = static_cast<int>(op.state.dim(3))};
+}
+
 /// What the tables say of a span and of its neighbours: see CausalConv for chains.
 struct SpanEntry {
   int first, last;  ///< tokens first .. last-1

@@ -1,7 +1,6 @@
 #include "kernels/linear/bits12.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstring>
 #include <vector>

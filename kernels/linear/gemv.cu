@@ -303,8 +303,7 @@ void run_tokens(Stream& stream, const Params<Y>& params) {
       stream,
       {.blocks = std::min(blocks, pieces(std::int64_t{params.groups} * params.split, block_warps)),
        .threads = block_threads,
-       .shared_bytes = sizeof(Shared<Code>) + (staged ? staged_bytes : 0),
-       .starts_early = true},
+       .shared_bytes = sizeof(Shared<Code>) + (staged ? staged_bytes : 0)},
       staged ? gemv_kernel<Code, Tokens, true, Y> : gemv_kernel<Code, Tokens, false, Y>, params);
 }
 

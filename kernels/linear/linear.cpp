@@ -57,9 +57,7 @@ void times_panel(const Linear& op, const WeightProduct& product, std::int64_t pa
 
 void linear(Queue& queue, const Linear& op) {
   check(op);
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::linear(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::linear(stream, op); })) return;
   const std::int64_t rows = op.x.dim(0);
   if (rows == 0) return;
   std::int64_t above = 0;  // rows of the parts before

@@ -61,8 +61,7 @@ __global__ void __launch_bounds__(block_warps* warp_size)
     plain_kernel(const PlainParams<X, Y, Matrix> p) {
   const int column =
       static_cast<int>(blockIdx.x) * block_warps + static_cast<int>(threadIdx.x) / warp_size;
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   if (column >= p.dense.columns) return;
   for (int token = static_cast<int>(blockIdx.y); token < p.dense.tokens;
        token += static_cast<int>(gridDim.y)) {
@@ -78,8 +77,7 @@ void run_plain_kernel(Stream& stream, const PlainParams<X, Y, Matrix>& params) {
       static_cast<unsigned>(std::min<std::int64_t>(params.dense.tokens, grid_rows_max));
   launch(stream,
          {.blocks = dim3(pieces(params.dense.columns, block_warps), rows),
-          .threads = block_warps * warp_size,
-          .starts_early = true},
+          .threads = block_warps * warp_size},
          plain_kernel<X, Y, Matrix>, params);
 }
 

@@ -183,10 +183,7 @@ __device__ __forceinline__ float weight_at(const void* weight, DType type, std::
   return to_float(static_cast<const f16*>(weight)[i]);
 }
 
-}  // namespace hyb::kernels::cuda
-
-/// Codes on a card. Included by .cu files only.
-namespace hyb::kernels::cuda {
+// Codes on a card. Included by .cu files only.
 
 /// Four of q4_levels as bytes: an array is not there on a card.
 constexpr std::uint32_t q4_levels_word(std::size_t first) {

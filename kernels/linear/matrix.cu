@@ -76,8 +76,7 @@ void run_tile(Stream& stream, const Dense<bf16, Y>& dense) {
   launch(stream,
          {.blocks = blocks_of<T>(dense),
           .threads = T::threads,
-          .shared_bytes = sizeof(TileShared<Coded, Code>),
-          .starts_early = true},
+          .shared_bytes = sizeof(TileShared<Coded, Code>)},
          matrix_kernel<Code, Coded, Y>, dense);
 }
 

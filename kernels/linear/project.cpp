@@ -61,9 +61,7 @@ void apply(Queue& queue, const InputNorm& norm, const Tensor& x, const Tensor& y
 
 void project(Queue& queue, const Project& op) {
   check(op);
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::project(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::project(stream, op); })) return;
   Tensor x = op.x;
   if (!op.norm.empty()) {
     apply(queue, op.norm, x, op.normed);

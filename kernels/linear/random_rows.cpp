@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "core/base/error.h"
 #include "kernels/cuda/stream.h"
 
 namespace hyb::kernels {

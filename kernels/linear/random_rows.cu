@@ -26,8 +26,7 @@ struct Params {
 template <typename T, bool Aligned>
 __global__ void __launch_bounds__(threads) random_kernel(const Params<T> p) {
   const std::int64_t first = (std::int64_t{blockIdx.x} * threads + threadIdx.x) * elements;
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   if (first >= p.count) return;
   float values[elements];
   for (int i = 0; i < elements; ++i) values[i] = p.numbers[first + i];
@@ -130,8 +129,7 @@ __global__ void __launch_bounds__(threads) codes_kernel(const CodesParams p) {
   const LanePlace place = {.half = thread / 4 % p.halves,
                            .q = static_cast<int>(thread % 4),
                            .row = expert + n * p.row_bytes};
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   if (row >= p.count) return;
   const RandomNumbers numbers = p.numbers.from(row * p.columns);
   std::int64_t scale_bytes = 8;
@@ -192,11 +190,10 @@ void fill_codes(Stream& stream, const RandomRows& job) {
     p.scales_at = shape.codes_bytes();
     p.expert_bytes = shape.expert_bytes();
   }
-  launch(stream,
-         {.blocks = dim3(pieces(job.count * p.halves * 4, std::int64_t{threads})),
-          .threads = threads,
-          .starts_early = true},
-         codes_kernel_of(job.code), p);
+  launch(
+      stream,
+      {.blocks = dim3(pieces(job.count * p.halves * 4, std::int64_t{threads})), .threads = threads},
+      codes_kernel_of(job.code), p);
 }
 
 void fill_random(Stream& stream, const RandomNumbers& numbers, std::int64_t count, DType dtype,
@@ -204,9 +201,7 @@ void fill_random(Stream& stream, const RandomNumbers& numbers, std::int64_t coun
   visit_float(dtype, [&]<typename T>(Tag<T>) {
     auto* const to = reinterpret_cast<T*>(out);
     launch(stream,
-           {.blocks = dim3(pieces(count, std::int64_t{threads} * elements)),
-            .threads = threads,
-            .starts_early = true},
+           {.blocks = dim3(pieces(count, std::int64_t{threads} * elements)), .threads = threads},
            is_vector_aligned(to, 0) ? random_kernel<T, true> : random_kernel<T, false>,
            Params<T>{.numbers = numbers, .count = count, .out = to});
   });

@@ -318,8 +318,7 @@ void run_tiles(Stream& stream, const Params<Y>& params) {
          {.blocks = pieces(params.tiles, block_warps / params.split),
           .threads = block_threads,
           .shared_bytes =
-              std::max(sizeof(Shared<Code>), sizeof(TileSums<TilesN, block_warps>)) + normed_bytes,
-          .starts_early = true},
+              std::max(sizeof(Shared<Code>), sizeof(TileSums<TilesN, block_warps>)) + normed_bytes},
          skinny_kernel<Code, TilesN, HasNorm, Y>, params);
 }
 

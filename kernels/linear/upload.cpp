@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "kernels/cuda/staging.h"
-#include "kernels/linear/pack.h"
 #include "kernels/weight_source.h"
 
 namespace hyb::kernels {

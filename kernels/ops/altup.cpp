@@ -123,9 +123,7 @@ void check_pair(const Check& check, const Tensor& x, const Tensor& other, const 
 void altup_predict(Queue& queue, const AltupPredict& op) {
   const std::int64_t streams = op.router.dim(1);
   check_streams(Check("altup_predict"), op, streams, streams * streams);
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::altup_predict(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::altup_predict(stream, op); })) return;
   share(queue, op.x.dim(0), 1, op.x.dim(1) * streams, [&](std::int64_t begin, std::int64_t end) {
     visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
       for (std::int64_t token = begin; token < end; ++token) predict_token<T>(op, token);
@@ -138,9 +136,7 @@ void altup_correct(Queue& queue, const AltupCorrect& op) {
   const std::int64_t streams = op.router.dim(1);
   check_streams(check, op, streams, streams);
   if (!op.scale.empty()) check.tensor(op.scale, "scale", DType::f32, {op.h.dim(1)});
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::altup_correct(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::altup_correct(stream, op); })) return;
   share(queue, op.x.dim(0), 1, op.x.dim(1), [&](std::int64_t begin, std::int64_t end) {
     visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
       for (std::int64_t token = begin; token < end; ++token) correct_token<T>(op, token);
@@ -150,9 +146,7 @@ void altup_correct(Queue& queue, const AltupCorrect& op) {
 
 void match_magnitude(Queue& queue, const MatchMagnitude& op) {
   check_pair(Check("match_magnitude"), op.x, op.like, "like");
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::match_magnitude(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::match_magnitude(stream, op); })) return;
   share(queue, op.x.dim(0), 1, op.x.dim(1), [&](std::int64_t begin, std::int64_t end) {
     visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
       for (std::int64_t row = begin; row < end; ++row) match_row<T>(op, row);
@@ -162,9 +156,7 @@ void match_magnitude(Queue& queue, const MatchMagnitude& op) {
 
 void add_rows(Queue& queue, const AddRows& op) {
   check_pair(Check("add_rows"), op.x, op.y, "y");
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::add_rows(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::add_rows(stream, op); })) return;
   share(queue, op.x.dim(0), 1, op.x.dim(1), [&](std::int64_t begin, std::int64_t end) {
     visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
       for (std::int64_t row = begin; row < end; ++row) add_row<T>(op, row);

@@ -53,8 +53,7 @@ template <typename T>
 __global__ void __launch_bounds__(column_threads) altup_predict_kernel(const AltupParams<T> p) {
   auto& c = shared_object<SharedArray<float, streams_max * streams_max>>();
   const std::int64_t token = blockIdx.x;
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   const int thread = static_cast<int>(threadIdx.x);
   if (thread < p.streams * p.streams) c[thread] = coefficient(p, token, thread);
   sync_block();
@@ -84,8 +83,7 @@ template <typename T>
 __global__ void __launch_bounds__(column_threads) altup_correct_kernel(const AltupParams<T> p) {
   auto& c = shared_object<SharedArray<float, streams_max>>();
   const std::int64_t token = blockIdx.x;
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   const int thread = static_cast<int>(threadIdx.x);
   if (thread < p.streams) c[thread] = 1.0F + coefficient(p, token, thread);
   sync_block();
@@ -109,8 +107,7 @@ void launch_columns(Stream& stream, const Kernel& kernel, const Params& params,
                     std::int64_t tokens) {
   launch(stream,
          {.blocks = dim3(static_cast<unsigned>(tokens), pieces(params.width, column_threads)),
-          .threads = column_threads,
-          .starts_early = true},
+          .threads = column_threads},
          kernel, params);
 }
 
@@ -129,8 +126,7 @@ __global__ void __launch_bounds__(row_threads) match_magnitude_kernel(const RowP
   auto& partials = shared_object<SharedArray<float, 2 * row_warps>>();
   T* const x = p.to + blockIdx.x * p.to_stride;
   const T* const like = p.from + blockIdx.x * p.from_stride;
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   const auto square_of = [](T number) { return to_float(number) * to_float(number); };
   const float wanted = row_mean(p.width, &partials[0], [&](int i) { return square_of(like[i]); });
   const float found =
@@ -145,8 +141,7 @@ template <typename T>
 __global__ void __launch_bounds__(row_threads) add_rows_kernel(const RowPair<T> p) {
   T* const y = p.to + blockIdx.x * p.to_stride;
   const T* const x = p.from + blockIdx.x * p.from_stride;
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   for (int i = static_cast<int>(threadIdx.x); i < p.width; i += row_threads) {
     y[i] = rounded<T>(to_float(rounded<T>(to_float(y[i]) + to_float(x[i]))) * p.scale);
   }
@@ -164,9 +159,7 @@ RowPair<T> pair_of(const Tensor& to, const Tensor& from, float scale) {
 
 template <typename Kernel, typename Params>
 void launch_rows(Stream& stream, const Kernel& kernel, const Params& params, std::int64_t rows) {
-  launch(stream,
-         {.blocks = static_cast<unsigned>(rows), .threads = row_threads, .starts_early = true},
-         kernel, params);
+  launch(stream, {.blocks = static_cast<unsigned>(rows), .threads = row_threads}, kernel, params);
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 #include "kernels/cuda/routes.h"
 #include "kernels/ops/check.h"
 #include "kernels/ops/rope_kv_write.h"
-#include "kernels/queue.h"
 #include "kernels/simd/routes.h"
 #include "kernels/visit.h"
 
@@ -146,8 +145,8 @@ class Rows {
 template <typename T, typename K>
 AttentionRoutes<T, K> routes_of(Isa isa, const Attention& op) {
   if (isa == Isa::plain || !fits_vectors(op)) return {attend_rows<T, K>, nullptr, nullptr};
-  if (isa == Isa::avx2) return attention_routes<Isa::avx2, T, K>();
-  return attention_routes<Isa::avx512, T, K>();
+  if (isa == Isa::avx2) return RoutesOf<Isa::avx2, T, K>::attention();
+  return RoutesOf<Isa::avx512, T, K>::attention();
 }
 
 /// Distributes numbered items to free threads: which thread computes an item changes nothing.
@@ -277,9 +276,7 @@ void check(const Attention& op, Device device) {
 
 void attention(Queue& queue, const Attention& op) {
   check(op, queue.device());
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::attention(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::attention(stream, op); })) return;
   visit_float(op.q.dtype, [&]<typename T>(Tag<T>) {
     visit_kv(op.pages_of_layer.dtype, [&]<typename K>(Tag<K>) { attend<T, K>(queue, op); });
   });

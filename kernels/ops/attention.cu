@@ -114,8 +114,7 @@ __global__ void __launch_bounds__(block_warps* warp_size, 4)
                             static_cast<int>(threadIdx.x) / warp_size;
   const int heads = p.kv_heads * p.group, token = static_cast<int>(item / heads);
   const int head = static_cast<int>(item % heads), head_dim = p.layout.head_dim;
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   if (token >= p.span_begin[p.spans]) return;  // whole warps
   const int span = span_of(p.span_begin, p.spans, token);
   const int position = p.position[span] + token - p.span_begin[span];
@@ -151,11 +150,10 @@ __global__ void __launch_bounds__(block_warps* warp_size, 4)
 
 template <int Dims, typename T, typename K>
 void run(Stream& stream, const Attention& op) {
-  launch(stream,
-         {.blocks = pieces(op.q.dim(0) * op.heads, block_warps),
-          .threads = block_warps * warp_size,
-          .starts_early = true},
-         attention_plain_kernel<Dims, T, K>, attention_params<T, K>(op));
+  launch(
+      stream,
+      {.blocks = pieces(op.q.dim(0) * op.heads, block_warps), .threads = block_warps * warp_size},
+      attention_plain_kernel<Dims, T, K>, attention_params<T, K>(op));
 }
 
 }  // namespace
@@ -179,8 +177,7 @@ __global__ void __launch_bounds__(S::threads, 1) attention_kernel(const Params<S
   auto& shared = dynamic_shared<AttentionShared<S>>();
   const ReadyRows<S, Params<S>> rows = {
       .p = p, .kv_head = static_cast<int>(blockIdx.y), .shared = shared};
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   attend_tile<S>(p, rows, shared);
 }
 

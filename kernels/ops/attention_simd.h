@@ -551,29 +551,15 @@ AttentionRoutes<T, K> all_routes() {
 
 }  // namespace
 
-template <>
-AttentionRoutes<float, float> attention_routes<vector_isa>() {
-  return all_routes<float, float>();
-}
-template <>
-AttentionRoutes<float, bf16> attention_routes<vector_isa>() {
-  return all_routes<float, bf16>();
-}
-template <>
-AttentionRoutes<bf16, float> attention_routes<vector_isa>() {
-  return all_routes<bf16, float>();
-}
-template <>
-AttentionRoutes<bf16, bf16> attention_routes<vector_isa>() {
-  return all_routes<bf16, bf16>();
-}
-template <>
-AttentionRoutes<float, e4m3> attention_routes<vector_isa>() {
-  return all_routes<float, e4m3>();
-}
-template <>
-AttentionRoutes<bf16, e4m3> attention_routes<vector_isa>() {
-  return all_routes<bf16, e4m3>();
-}
+template <typename T, typename K>
+struct RoutesOf<vector_isa, T, K> {
+  static AttentionRoutes<T, K> attention() { return all_routes<T, K>(); }
+};
+template struct RoutesOf<vector_isa, float, float>;
+template struct RoutesOf<vector_isa, float, bf16>;
+template struct RoutesOf<vector_isa, bf16, float>;
+template struct RoutesOf<vector_isa, bf16, bf16>;
+template struct RoutesOf<vector_isa, float, e4m3>;
+template struct RoutesOf<vector_isa, bf16, e4m3>;
 
 }  // namespace hyb::kernels

@@ -23,16 +23,12 @@ void cap_plainly(const CapRow& row) {
 
 void cap(Queue& queue, const Cap& op) {
   check(op);
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::cap(queue.stream(), op);
-  }
-  const auto cap_row = queue.isa() == Isa::avx512 ? kernels::cap_row<Isa::avx512>
-                       : queue.isa() == Isa::avx2 ? kernels::cap_row<Isa::avx2>
-                                                  : cap_plainly;
+  if (on_card(queue, [&](auto& stream) { cuda::cap(stream, op); })) return;
   constexpr std::int64_t grain = 1024;
   for (std::int64_t row = 0; row < op.x.dim(0); ++row) {
     share(queue, op.x.dim(1), grain, 1, [&](std::int64_t begin, std::int64_t end) {
-      cap_row({.x = op.x.row<float>(row) + begin, .count = end - begin, .cap = op.cap});
+      const CapRow part = {.x = op.x.row<float>(row) + begin, .count = end - begin, .cap = op.cap};
+      if (!run_vectors(queue.isa(), part)) cap_plainly(part);
     });
   }
 }

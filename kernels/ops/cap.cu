@@ -21,8 +21,7 @@ struct Params {
 __global__ void __launch_bounds__(block_threads) cap_kernel(const Params p) {
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * block_threads;
   float* const row = p.x + blockIdx.y * p.row_stride;
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x;
        i < p.columns; i += step) {
     row[i] = p.cap * tanhf(row[i] / p.cap);
@@ -37,8 +36,7 @@ void cap(Stream& stream, const Cap& op) {
   launch(stream,
          {.blocks = dim3(static_cast<unsigned>(std::min(blocks, blocks_max)),
                          static_cast<unsigned>(op.x.dim(0))),
-          .threads = block_threads,
-          .starts_early = true},
+          .threads = block_threads},
          cap_kernel,
          Params{.x = op.x.as<float>(),
                 .row_stride = op.x.row_stride,

@@ -6,7 +6,7 @@
 namespace hyb::kernels {
 
 template <>
-void cap_row<vector_isa>(const CapRow& row) {
+void VectorRoute<vector_isa, CapRow>::run(const CapRow& row) {
   const Vec cap = broadcast(row.cap);
   each_vector(row.count, [&](std::int64_t i, auto part) {
     store(row.x + i, cap * tanh(load(row.x + i, part) / cap), part);

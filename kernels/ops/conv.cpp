@@ -7,7 +7,6 @@
 #include "kernels/cuda/routes.h"
 #include "kernels/ops/check.h"
 #include "kernels/ops/conv_channels.h"
-#include "kernels/queue.h"
 #include "kernels/visit.h"
 
 namespace hyb::kernels {
@@ -70,8 +69,7 @@ void convolve(const ConvChannels<T>& job, std::int64_t span, std::int64_t channe
 
 template <typename T>
 void convolve_channels(Isa isa, const ConvChannels<T>& job) {
-  if (isa == Isa::avx512) return convolve_channels<Isa::avx512>(job);
-  if (isa == Isa::avx2) return convolve_channels<Isa::avx2>(job);
+  if (run_vectors(isa, job)) return;
   for (std::int64_t span = 0; span < job.spans; ++span) {
     for (std::int64_t c = job.begin; c < job.end; ++c) convolve(job, span, c);
   }
@@ -111,9 +109,7 @@ void causal_conv(Queue& queue, const CausalConv& op) {
   check_shapes(check, op);
   check.slots(op.read_slot, op.write_slot, check.spans(op.span_begin, op.x.dim(0)),
               op.windows.dim(0));
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::causal_conv(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::causal_conv(stream, op); })) return;
   visit_float(op.x.dtype,
               [&]<typename T>(Tag<T>) { convolve(queue, channels_of<T>(op), op.x.dim(0)); });
 }
@@ -123,9 +119,7 @@ void short_conv(Queue& queue, const ShortConv& op) {
   check_shapes(check, op);
   check.slots(op.read_slot, op.write_slot, check.spans(op.span_begin, op.x.dim(0)),
               op.windows.dim(0));
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::short_conv(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::short_conv(stream, op); })) return;
   visit_float(op.x.dtype,
               [&]<typename T>(Tag<T>) { convolve(queue, channels_of<T>(op), op.x.dim(0)); });
 }

@@ -19,13 +19,7 @@ constexpr std::int64_t tile_tokens_max = 32;
 constexpr std::int64_t blocks_wanted = 1024;  ///< some waves of a large card
 
 template <typename T>
-struct Params {
-  const T* x;
-  T *y, *windows;
-  const float *weight, *bias;  ///< bias null: none
-  const T *before, *after;     ///< of gates
-  const std::int32_t *span_begin, *read_slot, *write_slot;
-  std::int64_t x_stride, y_stride, slot_stride;
+struct Params : ConvChannels<T> {
   int channels, spans, tile_tokens;
 };
 
@@ -270,32 +264,15 @@ void run(Stream& stream, const ConvChannels<T>& job, std::int64_t tokens) {
   const unsigned blocks = pieces(channels, block_threads * vector_size<T>);
   const std::int64_t tile =
       std::clamp<std::int64_t>(tokens * blocks / blocks_wanted, 1, tile_tokens_max);
-  const Params<T> params = {.x = job.x,
-                            .y = job.y,
-                            .windows = job.windows,
-                            .weight = job.weight,
-                            .bias = job.bias,
-                            .before = job.before,
-                            .after = job.after,
-                            .span_begin = job.span_begin,
-                            .read_slot = job.read_slot,
-                            .write_slot = job.write_slot,
-                            .x_stride = job.x_stride,
-                            .y_stride = job.y_stride,
-                            .slot_stride = job.slot_stride,
-                            .channels = static_cast<int>(channels),
-                            .spans = static_cast<int>(job.spans),
-                            .tile_tokens = static_cast<int>(tile)};
+  const Params<T> params = {job, static_cast<int>(channels), static_cast<int>(job.spans),
+                            static_cast<int>(tile)};
   const bool is_aligned =
       channels % vector_size<T> == 0 && is_vector_aligned(job.x, job.x_stride) &&
       is_vector_aligned(job.before, 0) && is_vector_aligned(job.after, 0) &&
       is_vector_aligned(job.y, job.y_stride) && is_vector_aligned(job.windows, job.slot_stride) &&
       is_vector_aligned(job.weight, 0);
   const auto start = [&](void (*aligned)(Params<T>), void (*any)(Params<T>)) {
-    launch(stream,
-           {.blocks = dim3(blocks, pieces(tokens, tile)),
-            .threads = block_threads,
-            .starts_early = true},
+    launch(stream, {.blocks = dim3(blocks, pieces(tokens, tile)), .threads = block_threads},
            is_aligned ? aligned : any, params);
   };
   if constexpr (K <= static_cast<int>(conv_width_max)) {

@@ -165,13 +165,11 @@ void convolve(const ConvChannels<T>& job) {
 
 }  // namespace
 
-template <>
-void convolve_channels<vector_isa>(const ConvChannels<float>& job) {
-  convolve(job);
-}
-template <>
-void convolve_channels<vector_isa>(const ConvChannels<bf16>& job) {
-  convolve(job);
-}
+template <typename T>
+struct VectorRoute<vector_isa, ConvChannels<T>> {
+  static void run(const ConvChannels<T>& job) { convolve(job); }
+};
+template struct VectorRoute<vector_isa, ConvChannels<float>>;
+template struct VectorRoute<vector_isa, ConvChannels<bf16>>;
 
 }  // namespace hyb::kernels

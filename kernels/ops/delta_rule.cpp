@@ -51,8 +51,7 @@ void step(const DeltaRuleShare<T, S>& job, std::int64_t token, std::int64_t head
 
 template <typename T, typename S>
 void run_share(Isa isa, const DeltaRuleShare<T, S>& job) {
-  if (isa == Isa::avx512) return delta_rule_share<Isa::avx512>(job);
-  if (isa == Isa::avx2) return delta_rule_share<Isa::avx2>(job);
+  if (run_vectors(isa, job)) return;
   run_heads(job, job.value_heads, [&](std::int64_t token, std::int64_t head, S* state) {
     step(job, token, head, state);
   });
@@ -98,9 +97,7 @@ void delta_rule(Queue& queue, const DeltaRule& op) {
   const Check check("delta_rule", queue.device());
   check_shapes(check, op);
   check_tables(check, op);
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::delta_rule(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::delta_rule(stream, op); })) return;
   share_recurrence(queue, op,
                    [&](const auto& common) { run_share(queue.isa(), share_of(op, common)); });
 }

@@ -121,8 +121,7 @@ __global__ void __launch_bounds__(block_warps_max* warp_size, blocks_min<V>)
   share.head = static_cast<int>(blockIdx.x) / pieces_of_head;
   const int first_column =
       (static_cast<int>(blockIdx.x) % pieces_of_head * share.warps + warp) * delta_columns;
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   int index = static_cast<int>(blockIdx.y);
   SpanEntry span = span_at(p, index, spans);
   if (span.continues_previous || span.first == span.last) return;
@@ -198,8 +197,7 @@ void run(Stream& stream, const DeltaRule& op, int tokens_max) {
     launch(stream,
            {.blocks = dim3(blocks(warps), static_cast<unsigned>(spans)),
             .threads = static_cast<unsigned>(warps * warp_size),
-            .shared_bytes = sizeof(Shared<T, lane_rows>),
-            .starts_early = true},
+            .shared_bytes = sizeof(Shared<T, lane_rows>)},
            delta_rule_scan_kernel<T, S, lane_rows>, params);
   });
 }

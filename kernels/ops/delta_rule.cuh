@@ -7,36 +7,33 @@
 #include "kernels/cuda/activation.h"
 #include "kernels/cuda/ptx.h"
 #include "kernels/cuda/reduce.h"
+#include "kernels/cuda/tables.h"
 #include "kernels/cuda/vectors.h"
 #include "kernels/ops/delta_rule.h"
 
 namespace hyb::kernels::cuda {
 
-/// The parameters of every kernel of delta_rule. T is the type of activations, S of the state.
+/// The parameters of every kernel of delta_rule; a head, of values, has Dk rows of Dv columns.
 template <typename T, typename S>
-struct DeltaRuleParams {
-  const T *x, *b, *a;
-  const float *a_log, *dt_bias;
-  S* state;
-  T* y;
-  const std::int32_t *span_begin, *read_slot, *write_slot;
-  std::int64_t x_stride, b_stride, a_stride, y_stride, state_stride;
-  int key_heads, heads, rows, columns;  ///< heads of values; Dk rows of Dv columns
-  float q_scale;                        ///< Dk^-0.5
+struct DeltaRuleParams : RecurrenceParams<T, S> {
+  const T *b, *a;
+  std::int64_t b_stride, a_stride;
+  int key_heads;
+  float q_scale;  ///< Dk^-0.5
 
   /// Where the q of a head's key head starts in a row of x; k is k_distance() after it.
   __host__ __device__ std::int64_t q_of(int head) const {
-    return static_cast<std::int64_t>(head / (heads / key_heads)) * rows;
+    return static_cast<std::int64_t>(head / (this->heads / key_heads)) * this->rows;
   }
   __host__ __device__ std::int64_t k_distance() const {
-    return static_cast<std::int64_t>(key_heads) * rows;
+    return static_cast<std::int64_t>(key_heads) * this->rows;
   }
   __host__ __device__ std::int64_t v_of(int head) const {
-    return 2 * k_distance() + static_cast<std::int64_t>(head) * columns;
+    return 2 * k_distance() + static_cast<std::int64_t>(head) * this->columns;
   }
   /// Of a head in a slot.
   __host__ __device__ std::int64_t state_of(int head) const {
-    return static_cast<std::int64_t>(head) * rows * columns;
+    return static_cast<std::int64_t>(head) * this->rows * this->columns;
   }
 };
 
@@ -46,35 +43,20 @@ __device__ __forceinline__ float log_keep(float a, float dt_bias, float a_log) {
 }
 __device__ __forceinline__ float write_strength(float b) { return 1.0F / (1.0F + expf(-b)); }
 
-template <typename T, typename S>
-DeltaRuleParams<T, S> delta_rule_params(const DeltaRule& op) {
-  return {.x = op.x.as<T>(),
-          .b = op.b.as<T>(),
-          .a = op.a.as<T>(),
-          .a_log = op.a_log.as<float>(),
-          .dt_bias = op.dt_bias.as<float>(),
-          .state = op.state.as<S>(),
-          .y = op.y.as<T>(),
-          .span_begin = op.span_begin.as<std::int32_t>(),
-          .read_slot = op.read_slot.as<std::int32_t>(),
-          .write_slot = op.write_slot.as<std::int32_t>(),
-          .x_stride = op.x.row_stride,
-          .b_stride = op.b.row_stride,
-          .a_stride = op.a.row_stride,
-          .y_stride = op.y.row_stride,
-          .state_stride = op.state.row_stride,
-          .key_heads = static_cast<int>(op.key_heads),
-          .heads = static_cast<int>(op.state.dim(1)),
-          .rows = static_cast<int>(op.state.dim(2)),
-          .columns = static_cast<int>(op.state.dim(3)),
-          .q_scale = 1.0F / std::sqrt(static_cast<float>(op.state.dim(2)))};
+/// Of a DeltaRule or a DeltaStep.
+template <typename T, typename S, typename Op>
+DeltaRuleParams<T, S> delta_rule_params(const Op& op) {
+  return {recurrence_params<T, S>(op),
+          op.b.template as<T>(),
+          op.a.template as<T>(),
+          op.b.row_stride,
+          op.a.row_stride,
+          static_cast<int>(op.key_heads),
+          1.0F / std::sqrt(static_cast<float>(op.state.dim(2)))};
 }
 
-}  // namespace hyb::kernels::cuda
-
-/// What a warp does to its strip of a head's state, token by token: the same instructions for a
-/// decode step, a chunk and a whole prompt, so that all of them give the same bits.
-namespace hyb::kernels::cuda {
+// What a warp does to its strip of a head's state, token by token: the same instructions for a
+// decode step, a chunk and a whole prompt, so that all of them give the same bits.
 
 inline constexpr int delta_columns = 16;  ///< of a warp's strip
 inline constexpr int delta_row_lanes = 8;

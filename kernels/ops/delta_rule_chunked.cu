@@ -45,10 +45,7 @@ __device__ __forceinline__ int delta_chunk_place(int first_token, int span) {
   return first_token / chunk_tokens + span;
 }
 
-}  // namespace hyb::kernels::cuda
-
-/// The launch that makes A, B and the factors of every chunk, with the names of the formulas above.
-namespace hyb::kernels::cuda {
+// The launch that makes A, B and the factors of every chunk, with the names of the formulas above.
 
 /// 64 x 64 numbers whose rows are vectors apart by banks.
 using DeltaMatrix = SharedArray<SharedArray<float, chunk_tokens + 4>, chunk_tokens>;
@@ -274,8 +271,7 @@ __global__ void __launch_bounds__(chunk_threads, 3)
     delta_rule_solve_kernel(const DeltaChunkParams p) {
   auto& shared = dynamic_shared<DeltaSolveShared<Rows>>();
   const int head = static_cast<int>(blockIdx.x), place = static_cast<int>(blockIdx.y);
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   const DeltaChunk chunk = delta_chunk_at(p, place);
   if (chunk.tokens == 0) return;
   const bf16* const q = p.x + chunk.first * p.x_stride + p.q_of(head);
@@ -611,8 +607,7 @@ __global__ void __launch_bounds__(chunk_threads, 2)
   Share share;
   share.head = static_cast<int>(blockIdx.x) / parts;
   share.column = static_cast<int>(blockIdx.x) % parts * Columns;
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   int index = static_cast<int>(blockIdx.y);
   SpanEntry span = span_at(p, index, p.spans);
   if (span.continues_previous || span.write_slot < 0) return;
@@ -656,8 +651,7 @@ void walk_chunks(Stream& stream, const DeltaChunkParams& params) {
          {.blocks = dim3(static_cast<unsigned>(params.heads) * pieces(params.columns, Columns),
                          static_cast<unsigned>(params.spans)),
           .threads = chunk_threads,
-          .shared_bytes = sizeof(Shared<Rows, Columns>),
-          .starts_early = true},
+          .shared_bytes = sizeof(Shared<Rows, Columns>)},
          delta_rule_chunk_kernel<Rows, Columns>, params);
 }
 
@@ -668,8 +662,7 @@ void run(Stream& stream, const DeltaRule& op) {
   launch(stream,
          {.blocks = dim3(heads, static_cast<unsigned>(places_of(op))),
           .threads = chunk_threads,
-          .shared_bytes = sizeof(DeltaSolveShared<Rows>),
-          .starts_early = true},
+          .shared_bytes = sizeof(DeltaSolveShared<Rows>)},
          delta_rule_solve_kernel<Rows>, params);
   // A long prompt's chunks follow each other, so what shortens it is more blocks side by side.
   const std::int64_t wide = std::int64_t{params.heads} * (params.columns / wide_columns);

@@ -336,21 +336,13 @@ void run_share(const DeltaRuleShare<T, S>& job) {
 }  // namespace
 }  // namespace delta_rule_simd
 
-template <>
-void delta_rule_share<vector_isa>(const DeltaRuleShare<float, float>& job) {
-  delta_rule_simd::run_share(job);
-}
-template <>
-void delta_rule_share<vector_isa>(const DeltaRuleShare<float, bf16>& job) {
-  delta_rule_simd::run_share(job);
-}
-template <>
-void delta_rule_share<vector_isa>(const DeltaRuleShare<bf16, float>& job) {
-  delta_rule_simd::run_share(job);
-}
-template <>
-void delta_rule_share<vector_isa>(const DeltaRuleShare<bf16, bf16>& job) {
-  delta_rule_simd::run_share(job);
-}
+template <typename T, typename S>
+struct VectorRoute<vector_isa, DeltaRuleShare<T, S>> {
+  static void run(const DeltaRuleShare<T, S>& job) { delta_rule_simd::run_share(job); }
+};
+template struct VectorRoute<vector_isa, DeltaRuleShare<float, float>>;
+template struct VectorRoute<vector_isa, DeltaRuleShare<float, bf16>>;
+template struct VectorRoute<vector_isa, DeltaRuleShare<bf16, float>>;
+template struct VectorRoute<vector_isa, DeltaRuleShare<bf16, bf16>>;
 
 }  // namespace hyb::kernels

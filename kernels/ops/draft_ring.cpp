@@ -5,7 +5,6 @@
 
 #include "kernels/cuda/routes.h"
 #include "kernels/ops/check.h"
-#include "kernels/queue.h"
 #include "kernels/visit.h"
 
 namespace hyb::kernels {
@@ -92,9 +91,7 @@ void keep_row(const KeepRows& op, std::int64_t i) {
 
 void extend_rows(Queue& queue, const ExtendRows& op) {
   check(op, queue.device());
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::extend_rows(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::extend_rows(stream, op); })) return;
   share(queue, op.y.dim(0), 1, op.y.dim(1), [&](std::int64_t begin, std::int64_t end) {
     visit_float(op.y.dtype, [&]<typename T>(Tag<T>) {
       for (std::int64_t i = begin; i < end; ++i) extend_row<T>(op, i);
@@ -104,9 +101,7 @@ void extend_rows(Queue& queue, const ExtendRows& op) {
 
 void keep_rows(Queue& queue, const KeepRows& op) {
   check(op, queue.device());
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::keep_rows(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::keep_rows(stream, op); })) return;
   share(queue, op.x.dim(0), 1, op.x.dim(1), [&](std::int64_t begin, std::int64_t end) {
     visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
       for (std::int64_t i = begin; i < end; ++i) keep_row<T>(op, i);

@@ -49,8 +49,7 @@ template <typename T, bool Aligned>
 __global__ void __launch_bounds__(row_threads) extend_rows_kernel(const ExtendParams<T> p) {
   const int column = static_cast<int>(blockIdx.y * row_threads + threadIdx.x) * vector_size<T>;
   const std::int64_t i = blockIdx.x;
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   if (column >= p.columns) return;
   const int from = p.from[i];
   T* const y = p.y + i * p.y_stride + column;
@@ -82,8 +81,7 @@ template <typename T, bool Aligned>
 __global__ void __launch_bounds__(row_threads) keep_rows_kernel(const KeepParams<T> p) {
   const int column = static_cast<int>(blockIdx.y * row_threads + threadIdx.x) * vector_size<T>;
   const std::int64_t i = blockIdx.x;
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   if (column >= p.columns) return;
   const int to = p.to[i];
   if (to < 0) return;
@@ -111,8 +109,7 @@ void launch_rows(Stream& stream, std::int64_t rows, bool is_aligned, void (*alig
   launch(stream,
          {.blocks = dim3(static_cast<unsigned>(rows),
                          pieces(params.columns, row_threads * vector_size<T>)),
-          .threads = row_threads,
-          .starts_early = true},
+          .threads = row_threads},
          is_aligned ? aligned : any, params);
 }
 

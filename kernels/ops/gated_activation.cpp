@@ -6,7 +6,6 @@
 #include "core/base/error.h"
 #include "kernels/cuda/routes.h"
 #include "kernels/ops/check.h"
-#include "kernels/queue.h"
 #include "kernels/simd/routes.h"
 #include "kernels/visit.h"
 
@@ -60,8 +59,7 @@ void activate_plain(const ActivationRow<T>& row) {
 
 template <typename T>
 void activate(Isa isa, const ActivationRow<T>& row) {
-  if (isa == Isa::avx512) return activate_row<Isa::avx512>(row);
-  if (isa == Isa::avx2) return activate_row<Isa::avx2>(row);
+  if (run_vectors(isa, row)) return;
   activate_plain(row);
 }
 
@@ -69,9 +67,7 @@ void activate(Isa isa, const ActivationRow<T>& row) {
 
 void gated_activation(Queue& queue, const GatedActivation& op) {
   check(op);
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::gated_activation(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::gated_activation(stream, op); })) return;
   const std::int64_t width = op.y.dim(1);
   // A plain exp costs some twenty times a simple element.
   const std::int64_t weight = queue.isa() == Isa::plain ? 16 : 1;

@@ -55,13 +55,11 @@ void activate(const ActivationRow<T>& row) {
 
 }  // namespace
 
-template <>
-void activate_row<vector_isa>(const ActivationRow<float>& row) {
-  activate(row);
-}
-template <>
-void activate_row<vector_isa>(const ActivationRow<bf16>& row) {
-  activate(row);
-}
+template <typename T>
+struct VectorRoute<vector_isa, ActivationRow<T>> {
+  static void run(const ActivationRow<T>& job) { activate(job); }
+};
+template struct VectorRoute<vector_isa, ActivationRow<float>>;
+template struct VectorRoute<vector_isa, ActivationRow<bf16>>;
 
 }  // namespace hyb::kernels

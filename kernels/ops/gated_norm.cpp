@@ -4,7 +4,6 @@
 
 #include "kernels/cuda/routes.h"
 #include "kernels/ops/check.h"
-#include "kernels/queue.h"
 #include "kernels/simd/routes.h"
 #include "kernels/visit.h"
 
@@ -45,8 +44,7 @@ void norm_slice(const GatedNormRows<T>& job, const T* x, const T* gate, const fl
 
 template <typename T>
 void norm_rows(Isa isa, const GatedNormRows<T>& job) {
-  if (isa == Isa::avx512) return gated_norm_rows<Isa::avx512>(job);
-  if (isa == Isa::avx2) return gated_norm_rows<Isa::avx2>(job);
+  if (run_vectors(isa, job)) return;
   for (std::int64_t row = 0; row < job.rows; ++row) {
     for (std::int64_t i = 0; i < job.slices * job.width; i += job.width) {
       norm_slice(job, job.x + row * job.x_stride + i, job.gate + row * job.gate_stride + i,
@@ -59,9 +57,7 @@ void norm_rows(Isa isa, const GatedNormRows<T>& job) {
 
 void gated_norm(Queue& queue, const GatedNorm& op) {
   check(op);
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::gated_norm(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::gated_norm(stream, op); })) return;
   share(queue, op.x.dim(0), 1, 4 * op.x.dim(1), [&](std::int64_t begin, std::int64_t end) {
     visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
       norm_rows<T>(queue.isa(), {.x = op.x.row<T>(begin),

@@ -65,13 +65,11 @@ void norm_rows(const GatedNormRows<T>& job) {
 
 }  // namespace
 
-template <>
-void gated_norm_rows<vector_isa>(const GatedNormRows<float>& job) {
-  norm_rows(job);
-}
-template <>
-void gated_norm_rows<vector_isa>(const GatedNormRows<bf16>& job) {
-  norm_rows(job);
-}
+template <typename T>
+struct VectorRoute<vector_isa, GatedNormRows<T>> {
+  static void run(const GatedNormRows<T>& job) { norm_rows(job); }
+};
+template struct VectorRoute<vector_isa, GatedNormRows<float>>;
+template struct VectorRoute<vector_isa, GatedNormRows<bf16>>;
 
 }  // namespace hyb::kernels

@@ -7,7 +7,6 @@
 #include "kernels/cuda/routes.h"
 #include "kernels/linear/pack.h"
 #include "kernels/ops/check.h"
-#include "kernels/queue.h"
 #include "kernels/visit.h"
 #include "kernels/weight_source.h"
 
@@ -69,9 +68,7 @@ void copy_row(const Row& row, DType dtype, std::int64_t columns, float scale, T*
 
 void embed(Queue& queue, const Embed& op) {
   check(op, queue.device());
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::embed(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::embed(stream, op); })) return;
   const Weight& weight = *op.weight;
   share(queue, op.tokens.dim(0), 1, weight.columns(), [&](std::int64_t begin, std::int64_t end) {
     visit_float(op.y.dtype, [&]<typename T>(Tag<T>) {
@@ -107,9 +104,7 @@ void check(const GatherRows& op, Device device) {
 
 void gather_rows(Queue& queue, const GatherRows& op) {
   check(op, queue.device());
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::gather_rows(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::gather_rows(stream, op); })) return;
   const std::size_t row_bytes = static_cast<std::size_t>(op.x.dim(1)) * size_of(op.x.dtype);
   if (row_bytes == 0) return;
   share(queue, op.rows.dim(0), 1, op.x.dim(1), [&](std::int64_t begin, std::int64_t end) {
@@ -139,9 +134,7 @@ void check(const SpreadColumns& op, Device device) {
 
 void spread_columns(Queue& queue, const SpreadColumns& op) {
   check(op, queue.device());
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::spread_columns(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::spread_columns(stream, op); })) return;
   const auto* const from = op.from.as<std::int32_t>();
   const std::int64_t columns = op.y.dim(1);
   share(queue, op.y.dim(0), 1, columns, [&](std::int64_t begin, std::int64_t end) {

@@ -42,8 +42,7 @@ template <typename S, typename T, bool Aligned>
 __global__ void __launch_bounds__(gather_threads) gather_kernel(const Gather<S, T> p) {
   const int column = static_cast<int>(blockIdx.y * gather_threads + threadIdx.x) * gather_elements;
   const std::int64_t i = blockIdx.x;
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   if (column >= p.width) return;
   const std::int64_t row = p.rows[i];
   float values[gather_elements];
@@ -65,8 +64,7 @@ void gather(Stream& stream, std::int64_t count, const Gather<S, T>& params) {
   launch(stream,
          {.blocks = dim3(static_cast<unsigned>(count),
                          pieces(params.width, gather_threads * gather_elements)),
-          .threads = gather_threads,
-          .starts_early = true},
+          .threads = gather_threads},
          is_aligned ? gather_kernel<S, T, true> : gather_kernel<S, T, false>, params);
 }
 
@@ -103,8 +101,7 @@ constexpr int coded_threads = 128;
 template <WeightCode Code, typename T>
 __global__ void __launch_bounds__(coded_threads) coded_embed_kernel(const CodedRead<T> p) {
   const int k = static_cast<int>(blockIdx.y * coded_threads + threadIdx.x);
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   if (k >= p.width) return;
   const int token = p.tokens[blockIdx.x];
   float value = std::numeric_limits<float>::quiet_NaN();
@@ -126,8 +123,7 @@ void run_code(Stream& stream, const Embed& op) {
     launch(stream,
            {.blocks =
                 dim3(static_cast<unsigned>(op.tokens.dim(0)), pieces(params.width, coded_threads)),
-            .threads = coded_threads,
-            .starts_early = true},
+            .threads = coded_threads},
            coded_embed_kernel<Code, T>, params);
   });
 }
@@ -174,8 +170,7 @@ constexpr int spread_threads = 256;
 __global__ void __launch_bounds__(spread_threads) spread_kernel(const Spread p) {
   const int column = static_cast<int>(blockIdx.y * spread_threads + threadIdx.x);
   const std::int64_t row = blockIdx.x;
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   if (column >= p.y_columns) return;
   const int from = p.from[column];
   float value = -std::numeric_limits<float>::infinity();
@@ -191,8 +186,7 @@ void spread_columns(Stream& stream, const SpreadColumns& op) {
   const auto columns = static_cast<int>(op.y.dim(1));
   launch(stream,
          {.blocks = dim3(static_cast<unsigned>(op.y.dim(0)), pieces(columns, spread_threads)),
-          .threads = spread_threads,
-          .starts_early = true},
+          .threads = spread_threads},
          spread_kernel,
          Spread{.x = op.x.as<float>(),
                 .from = op.from.as<std::int32_t>(),

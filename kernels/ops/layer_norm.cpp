@@ -32,9 +32,7 @@ void norm_row(const LayerNorm& op, const T* x, T* y) {
 
 void layer_norm(Queue& queue, const LayerNorm& op) {
   check(op);
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::layer_norm(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::layer_norm(stream, op); })) return;
   share(queue, op.x.dim(0), 1, op.x.dim(1), [&](std::int64_t begin, std::int64_t end) {
     visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
       for (std::int64_t row = begin; row < end; ++row) {

@@ -23,8 +23,7 @@ __global__ void __launch_bounds__(row_threads) layer_norm_kernel(const LayerNorm
   auto& partials = shared_object<SharedArray<float, 2 * row_warps>>();
   const T* const x = p.x + blockIdx.x * p.x_stride;
   T* const y = p.y + blockIdx.x * p.y_stride;
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   const auto [mean, variance] =
       row_moments(p.width, &partials[0], [&](int i) { return to_float(x[i]); });
   const float scale = 1.0F / sqrtf(variance + p.eps);
@@ -38,10 +37,7 @@ __global__ void __launch_bounds__(row_threads) layer_norm_kernel(const LayerNorm
 void layer_norm(Stream& stream, const LayerNorm& op) {
   if (op.x.dim(0) == 0) return;
   visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
-    launch(stream,
-           {.blocks = static_cast<unsigned>(op.x.dim(0)),
-            .threads = row_threads,
-            .starts_early = true},
+    launch(stream, {.blocks = static_cast<unsigned>(op.x.dim(0)), .threads = row_threads},
            layer_norm_kernel<T>,
            LayerNormParams<T>{.x = op.x.as<T>(),
                               .weight = op.weight.as<float>(),

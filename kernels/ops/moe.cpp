@@ -6,7 +6,6 @@
 #include "kernels/linear/linear.h"
 #include "kernels/ops/check.h"
 #include "kernels/ops/moe_experts.h"
-#include "kernels/queue.h"
 #include "kernels/visit.h"
 
 namespace hyb::kernels {
@@ -202,9 +201,7 @@ std::size_t moe_workspace_bytes(Device device, const MoeShape& shape) {
 
 void moe(Queue& queue, const Moe& op) {
   check(op, queue.device());
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::moe(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::moe(stream, op); })) return;
   const Workspace room(shape_of(op), op.workspace.as<std::byte>());
   Tensor x = op.x;
   if (!op.norm.empty()) {

@@ -40,8 +40,7 @@ struct WeighParams {
 template <typename T>
 __global__ void __launch_bounds__(weigh_threads) weigh_rows_kernel(const WeighParams<T> p) {
   const std::int64_t row = blockIdx.x;
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   const float weight = p.weights[row];
   for (int i = static_cast<int>(threadIdx.x); i < p.width; i += weigh_threads) {
     p.y[row * p.y_stride + i] = rounded<T>(weight * to_float(p.x[row * p.x_stride + i]));
@@ -52,16 +51,14 @@ __global__ void __launch_bounds__(weigh_threads) weigh_rows_kernel(const WeighPa
 
 void weigh_rows(Stream& stream, const Tensor& x, const Tensor& weights, const Tensor& y) {
   visit_float(x.dtype, [&]<typename T>(Tag<T>) {
-    launch(
-        stream,
-        {.blocks = static_cast<unsigned>(x.dim(0)), .threads = weigh_threads, .starts_early = true},
-        weigh_rows_kernel<T>,
-        WeighParams<T>{.x = x.as<T>(),
-                       .y = y.as<T>(),
-                       .weights = weights.as<float>(),
-                       .x_stride = x.row_stride,
-                       .y_stride = y.row_stride,
-                       .width = static_cast<int>(x.dim(1))});
+    launch(stream, {.blocks = static_cast<unsigned>(x.dim(0)), .threads = weigh_threads},
+           weigh_rows_kernel<T>,
+           WeighParams<T>{.x = x.as<T>(),
+                          .y = y.as<T>(),
+                          .weights = weights.as<float>(),
+                          .x_stride = x.row_stride,
+                          .y_stride = y.row_stride,
+                          .width = static_cast<int>(x.dim(1))});
   });
 }
 
@@ -176,8 +173,7 @@ __global__ void __launch_bounds__(logit_warps* warp_size, 2)
   const SkinnyRange range{.inner = p.inner, .first = warp, .step = logit_warps};
   SplitPieces pieces;
   load_pieces(pieces, rows, range);
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
 
   float sums[tiles][2][4] = {};
   multiply_rows(
@@ -208,8 +204,7 @@ void router_logits(Stream& stream, const Tensor& x, const Weight& router, const 
   if (!is_split) return linear(stream, {.x = x, .weight = &router, .y = logits, .bias = bias});
   launch(stream,
          {.blocks = dim3(pieces(logits.dim(1), block_experts), pieces(x.dim(0), block_tokens)),
-          .threads = logit_warps * warp_size,
-          .starts_early = true},
+          .threads = logit_warps * warp_size},
          moe_split_logits_kernel,
          {.x = x.as<bf16>(),
           .router = reinterpret_cast<const float*>(router.expert(0)),
@@ -260,8 +255,7 @@ __global__ void __launch_bounds__(plain_warps* warp_size, 8)
     moe_plain_kernel(const PlainParams<T> p) {
   const int column =
       static_cast<int>(blockIdx.x) * plain_warps + static_cast<int>(threadIdx.x) / warp_size;
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   if (column >= p.columns) return;
   for (int place = static_cast<int>(blockIdx.y); place < p.places;
        place += static_cast<int>(gridDim.y)) {
@@ -285,8 +279,7 @@ void run(Stream& stream, const PlainParams<T>& params) {
   const auto rows = static_cast<unsigned>(std::min<std::int64_t>(params.places, grid_rows_max));
   launch(stream,
          {.blocks = dim3(pieces(params.columns, plain_warps), rows),
-          .threads = plain_warps * warp_size,
-          .starts_early = true},
+          .threads = plain_warps * warp_size},
          moe_plain_kernel<T>, params);
 }
 
@@ -373,8 +366,7 @@ __global__ void __launch_bounds__(block_threads) sum_visits_kernel(const SumPara
   auto* const weights = reinterpret_cast<float*>(places + p.active);
   const std::int64_t token = blockIdx.x;
   const auto thread = static_cast<int>(threadIdx.x);
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   for (int j = thread; j < p.active; j += block_threads) {
     const std::int32_t place = p.place_of[token * p.active + j];
     int rank = 0;
@@ -416,8 +408,7 @@ void run(Stream& stream, const SumParams<T>& params, std::int64_t tokens) {
                          pieces(params.width, block_threads * vector_size<T>)),
           .threads = block_threads,
           .shared_bytes =
-              static_cast<std::size_t>(std::max(params.active, 1)) * (sizeof(int) + sizeof(float)),
-          .starts_early = true},
+              static_cast<std::size_t>(std::max(params.active, 1)) * (sizeof(int) + sizeof(float))},
          is_aligned ? sum_visits_kernel<T, true> : sum_visits_kernel<T, false>, params);
 }
 

@@ -132,17 +132,14 @@ struct VisitSum {
 };
 void sum_visits(Stream& stream, const VisitSum& sum, const MoeRoom& room);
 
-}  // namespace hyb::kernels::cuda
-
-/// Products of a weight of bf16 or codes with up to 16 rows of x, for a weight that is read once:
-/// its 16-byte pieces go from memory to registers and into the matrix instruction, as they are or
-/// past the decoder. Included by .cu files only.
-///
-/// A warp owns `Groups` times 8 rows of the weight, which are the 8 columns of the instruction; the
-/// rows of x are its 16 rows. Lane l holds row l/4 of a group, and rows l/4 and l/4+8 of x: always
-/// elements 8*(l%4) .. 8*(l%4)+7 of 32, which both sides give to the instruction in one order of
-/// our own. k goes in chunks of 64, so that a row's 128 bytes are loaded together.
-namespace hyb::kernels::cuda {
+// Products of a weight of bf16 or codes with up to 16 rows of x, for a weight that is read once:
+// its 16-byte pieces go from memory to registers and into the matrix instruction, as they are or
+// past the decoder. Included by .cu files only.
+//
+// A warp owns `Groups` times 8 rows of the weight, which are the 8 columns of the instruction; the
+// rows of x are its 16 rows. Lane l holds row l/4 of a group, and rows l/4 and l/4+8 of x: always
+// elements 8*(l%4) .. 8*(l%4)+7 of 32, which both sides give to the instruction in one order of
+// our own. k goes in chunks of 64, so that a row's 128 bytes are loaded together.
 
 inline constexpr int skinny_rows_max = 16;  ///< of x
 inline constexpr int skinny_group = 8;      ///< rows of the weight
@@ -383,11 +380,8 @@ struct SkinnyTotals {
   }
 };
 
-}  // namespace hyb::kernels::cuda
-
-/// Products of an f32 weight with rows of bf16 by the matrix instructions of bf16: a number of 24
-/// bits is the sum of three of 8, and each of their products is exact. Included by .cu files only.
-namespace hyb::kernels::cuda {
+// Products of an f32 weight with rows of bf16 by the matrix instructions of bf16: a number of 24
+// bits is the sum of three of 8, and each of their products is exact. Included by .cu files only.
 
 /// The rounded pair, of which what was lost stays in `low` and `high`.
 __device__ __forceinline__ std::uint32_t take_bf16(float& low, float& high) {

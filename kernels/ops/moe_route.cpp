@@ -7,7 +7,6 @@
 
 #include "kernels/cuda/routes.h"
 #include "kernels/ops/check.h"
-#include "kernels/queue.h"
 #include "kernels/visit.h"
 
 namespace hyb::kernels {
@@ -156,9 +155,7 @@ void check_routing(const char* op, const Routing& routing, std::int64_t experts,
 
 void moe_route(Queue& queue, const MoeRoute& op) {
   check(op);
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::moe_route(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::moe_route(stream, op); })) return;
   const std::int64_t work = op.logits.dim(1) * 8;  // an exponential, a comparison
   share(queue, op.logits.dim(0), 1, work, [&](std::int64_t begin, std::int64_t end) {
     visit_float(op.logits.dtype, [&]<typename T>(Tag<T>) {

@@ -24,8 +24,7 @@ __global__ void __launch_bounds__(block_warps* warp_size) moe_route_kernel(const
   unsigned* const keys = &dynamic_shared<unsigned>();
   const int warp = static_cast<int>(threadIdx.x) / warp_size;
   const std::int64_t token = static_cast<std::int64_t>(blockIdx.x) * block_warps + warp;
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   if (token >= p.tokens) return;
   route_warp(p.route, p.logits + token * p.logits_stride, keys + warp * p.route.experts,
              p.chosen + token * p.chosen_stride, p.weights + token * p.weights_stride);
@@ -49,8 +48,7 @@ void run(Stream& stream, const MoeRoute& op) {
       stream,
       {.blocks = pieces(params.tokens, block_warps),
        .threads = block_warps * warp_size,
-       .shared_bytes = block_warps * sizeof(unsigned) * static_cast<std::size_t>(op.logits.dim(1)),
-       .starts_early = true},
+       .shared_bytes = block_warps * sizeof(unsigned) * static_cast<std::size_t>(op.logits.dim(1))},
       moe_route_kernel<T>, params);
 }
 

@@ -273,8 +273,7 @@ __global__ void __launch_bounds__(small_batch_threads, 2)
   int tile = static_cast<int>(blockIdx.x);
   load_first<Router, Code>(pieces, p, tile, range);
   prefetch_norm(p.norm, p.hidden);
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   stage_rows<small_batch_warps, 4>(rows, p.x, p.x_stride, p.tokens, p.hidden, p.norm);
   sync_block();
   if (blockIdx.x == 0 && p.normed != nullptr) write_normed(p, rows);
@@ -313,8 +312,7 @@ void run_small_batch_front(Stream& stream, const SmallBatchMoe& few) {
            {.blocks = static_cast<unsigned>(
                 std::min(few.tiles.count(), static_cast<int>(blocks) * stream.processors())),
             .threads = small_batch_threads,
-            .shared_bytes = bytes,
-            .starts_early = true},
+            .shared_bytes = bytes},
            few.router_is_f32 ? small_batch_front_kernel<float, Code>
                              : small_batch_front_kernel<bf16, Code>,
            few);
@@ -386,8 +384,7 @@ __global__ void __launch_bounds__(small_batch_threads, blocks_per_processor)
     small_batch_inner_kernel(const SmallBatchMoe p) {
   // Two: a group's sums are read while those of the next one are written.
   auto& totals = shared_object<SharedArray<SkinnyTotals<1, small_batch_warps>, 2>>();
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   const std::int64_t block = blockIdx.x, all = p.visited[0] * groups_of_expert(p);
   const int begin = static_cast<int>(block * all / gridDim.x);
   const int end = static_cast<int>((block + 1) * all / gridDim.x);
@@ -576,8 +573,7 @@ __global__ void __launch_bounds__(Warps* warp_size, blocks_per_processor* small_
     const Unit<Code> known(p, warp_id(), 0);
     load_pieces(pieces, known.rows, known.range);
   }
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   const int visited = p.intermediate == 0 ? 0 : p.visited[0];
   Unit<Code> unit(p, warp_id(), visited);
   if (!is_known) load_pieces(pieces, unit.rows, unit.range);
@@ -609,7 +605,7 @@ void run_sum(Stream& stream, const SmallBatchSum& sum) {
       blocks <= static_cast<unsigned>(blocks_per_processor * stream.processors());
   visit_any_code(sum.down.code, [&]<WeightCode Code>() {
     const auto run = [&]<int Warps>(std::integral_constant<int, Warps>) {
-      launch(stream, {.blocks = blocks, .threads = Warps * warp_size, .starts_early = true},
+      launch(stream, {.blocks = blocks, .threads = Warps * warp_size},
              small_batch_sum_kernel<Code, Warps>, sum);
     };
     if (is_one_wave) return run(std::integral_constant<int, small_batch_warps>());
@@ -625,8 +621,7 @@ void run_inner(Stream& stream, const SmallBatchMoe& few) {
     launch(stream,
            {.blocks = static_cast<unsigned>(std::min<std::int64_t>(
                 groups, std::int64_t{blocks_per_processor} * stream.processors())),
-            .threads = small_batch_threads,
-            .starts_early = true},
+            .threads = small_batch_threads},
            small_batch_inner_kernel<Code>, few);
   });
 }

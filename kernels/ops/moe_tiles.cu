@@ -104,8 +104,7 @@ __global__ void __launch_bounds__(warps_max* warp_size) sort_visits_kernel(const
        i += static_cast<int>(blockDim.x)) {
     counts[i] = 0;
   }
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   sync_block();
   each_visit(p, [&](int, int expert, unsigned peers) {
     if (expert >= 0 && std::countr_zero(peers) == lane) count_of(expert) += std::popcount(peers);
@@ -144,8 +143,7 @@ void sort_visits(Stream& stream, const MoeShape& shape, const MoeRoom& room, int
       stream,
       {.blocks = 1,
        .threads = static_cast<unsigned>(warps * warp_size),
-       .shared_bytes = static_cast<std::size_t>(warps * experts + 2 * (experts + 1)) * sizeof(int),
-       .starts_early = true},
+       .shared_bytes = static_cast<std::size_t>(warps * experts + 2 * (experts + 1)) * sizeof(int)},
       sort_visits_kernel,
       {.chosen = room.chosen.as<std::int32_t>(),
        .first_place = room.first_place.as<std::int32_t>(),
@@ -238,8 +236,7 @@ __global__ void __launch_bounds__(T::threads, min_blocks<Code>)
   auto& shared = dynamic_shared<GroupShared<T, Code>>();
   const int tile = static_cast<int>(blockIdx.y);
   const int output = static_cast<int>(blockIdx.x) * T::outputs;
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   if (tile >= p.tiles[0]) return;
   const std::int64_t expert = p.tiles[2 + 2 * tile], first = p.tiles[3 + 2 * tile];
   const auto left = static_cast<int>(p.first_place[expert + 1] - first);
@@ -289,8 +286,7 @@ void run_tile(Stream& stream, const ProductParams& params, std::int64_t tiles) {
     launch(stream,
            {.blocks = dim3(pieces(outputs, T::outputs), static_cast<unsigned>(tiles)),
             .threads = T::threads,
-            .shared_bytes = sizeof(GroupShared<Coded, Code>),
-            .starts_early = true},
+            .shared_bytes = sizeof(GroupShared<Coded, Code>)},
            moe_tiles_kernel<Code, Coded>, params);
   });
 }

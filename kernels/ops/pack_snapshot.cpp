@@ -7,7 +7,6 @@
 
 #include "kernels/cuda/routes.h"
 #include "kernels/ops/check.h"
-#include "kernels/queue.h"
 #include "kernels/simd/routes.h"
 #include "kernels/visit.h"
 
@@ -76,15 +75,13 @@ void unpack_plain(const SnapshotRows<T>& job) {
 
 template <typename T>
 void pack_rows(Isa isa, const SnapshotRows<const T>& job) {
-  if (isa == Isa::avx512) return pack_rows<Isa::avx512>(job);
-  if (isa == Isa::avx2) return pack_rows<Isa::avx2>(job);
+  if (run_vectors(isa, job)) return;
   pack_plain(job);
 }
 
 template <typename T>
 void unpack_rows(Isa isa, const SnapshotRows<T>& job) {
-  if (isa == Isa::avx512) return unpack_rows<Isa::avx512>(job);
-  if (isa == Isa::avx2) return unpack_rows<Isa::avx2>(job);
+  if (run_vectors(isa, job)) return;
   unpack_plain(job);
 }
 
@@ -143,9 +140,7 @@ void each_run(Queue& queue, std::span<const SnapshotPiece> pieces, Body&& body) 
 
 void pack_snapshot(Queue& queue, const PackSnapshot& op) {
   check(Check("pack_snapshot"), op.pieces, op.state_dtype, op.slot, op.packed);
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::pack_snapshot(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::pack_snapshot(stream, op); })) return;
   auto* const slot = op.slot.as<std::byte>();
   auto* const packed = op.packed.as<std::byte>();
   visit_float(op.state_dtype, [&]<typename T>(Tag<T>) {
@@ -160,9 +155,7 @@ void pack_snapshot(Queue& queue, const PackSnapshot& op) {
 
 void unpack_snapshot(Queue& queue, const UnpackSnapshot& op) {
   check(Check("unpack_snapshot"), op.pieces, op.state_dtype, op.slot, op.packed);
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::unpack_snapshot(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::unpack_snapshot(stream, op); })) return;
   auto* const slot = op.slot.as<std::byte>();
   auto* const packed = op.packed.as<std::byte>();
   visit_float(op.state_dtype, [&]<typename T>(Tag<T>) {

@@ -109,8 +109,7 @@ __device__ __forceinline__ void pack_row(const T* state, bf16* scale, std::int8_
 template <typename T>
 __global__ void __launch_bounds__(block_threads) pack_snapshot_kernel(const Params p) {
   const SnapshotPiece& piece = p.pieces[blockIdx.y];
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   copy_window(p.packed + piece.packed_window, p.slot + piece.slot_window, piece.window_bytes);
   const bool is_aligned = has_vectors<T>(p, piece);
   const int columns = static_cast<int>(piece.columns);
@@ -138,8 +137,7 @@ __device__ __forceinline__ T unpacked(std::int8_t value, bf16 scale) {
 template <typename T>
 __global__ void __launch_bounds__(block_threads) unpack_snapshot_kernel(const Params p) {
   const SnapshotPiece& piece = p.pieces[blockIdx.y];
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   copy_window(p.slot + piece.slot_window, p.packed + piece.packed_window, piece.window_bytes);
   const bool is_aligned = has_vectors<T>(p, piece);
   const int columns = static_cast<int>(piece.columns);
@@ -168,8 +166,7 @@ void run(Stream& stream, std::span<const SnapshotPiece> pieces_left, const Tenso
     launch(
         stream,
         {.blocks = dim3(pieces(rows, block_warps * rows_of_a_warp), static_cast<unsigned>(count)),
-         .threads = block_threads,
-         .starts_early = true},
+         .threads = block_threads},
         kernel, params);
     pieces_left = pieces_left.subspan(count);
   }

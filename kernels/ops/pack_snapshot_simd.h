@@ -46,21 +46,17 @@ void unpack_all(const SnapshotRows<T>& job) {
 
 }  // namespace
 
-template <>
-void pack_rows<vector_isa>(const SnapshotRows<const float>& job) {
-  pack_all(job);
-}
-template <>
-void pack_rows<vector_isa>(const SnapshotRows<const bf16>& job) {
-  pack_all(job);
-}
-template <>
-void unpack_rows<vector_isa>(const SnapshotRows<float>& job) {
-  unpack_all(job);
-}
-template <>
-void unpack_rows<vector_isa>(const SnapshotRows<bf16>& job) {
-  unpack_all(job);
-}
+template <typename T>
+struct VectorRoute<vector_isa, SnapshotRows<const T>> {
+  static void run(const SnapshotRows<const T>& job) { pack_all(job); }
+};
+template <typename T>
+struct VectorRoute<vector_isa, SnapshotRows<T>> {
+  static void run(const SnapshotRows<T>& job) { unpack_all(job); }
+};
+template struct VectorRoute<vector_isa, SnapshotRows<const float>>;
+template struct VectorRoute<vector_isa, SnapshotRows<const bf16>>;
+template struct VectorRoute<vector_isa, SnapshotRows<float>>;
+template struct VectorRoute<vector_isa, SnapshotRows<bf16>>;
 
 }  // namespace hyb::kernels

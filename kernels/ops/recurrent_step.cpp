@@ -1,6 +1,5 @@
 #include "kernels/ops/recurrent_step.h"
 
-#include <cstdint>
 #include <initializer_list>
 #include <numeric>
 #include <vector>
@@ -11,7 +10,6 @@
 #include "kernels/ops/conv_channels.h"
 #include "kernels/ops/delta_rule.h"
 #include "kernels/ops/ssd.h"
-#include "kernels/tensor.h"
 
 namespace hyb::kernels {
 namespace {
@@ -127,18 +125,14 @@ void run_parts(Queue& queue, const Check& check, const Step& op) {
 void delta_step(Queue& queue, const DeltaStep& op) {
   const Check check("delta_step");
   check_step(check, Check("delta_step: causal_conv"), op);
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::delta_step(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::delta_step(stream, op); })) return;
   run_parts(queue, check, op);
 }
 
 void mamba_step(Queue& queue, const MambaStep& op) {
   const Check check("mamba_step");
   check_step(check, Check("mamba_step: causal_conv"), op);
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::mamba_step(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::mamba_step(stream, op); })) return;
   run_parts(queue, check, op);
 }
 

@@ -11,11 +11,21 @@
 #include "kernels/visit.h"
 
 /// The causal convolution of one token, channel by channel, as a part of a larger kernel: the bits
-/// of causal_conv. DeltaParams has its x, conv_weight, conv_bias (null: none), windows, their
-/// strides x_stride and window_stride, and taps.
+/// of causal_conv.
 namespace hyb::kernels::cuda {
 
 inline constexpr int taps_max = static_cast<int>(conv_width_max);
+
+/// What the parameters of a step's kernel have besides those of its recurrence.
+template <typename T>
+struct ConvParams {
+  const float *conv_weight, *conv_bias;  ///< conv_bias null: none
+  T* windows;
+  unsigned* semaphores;
+  std::int64_t window_stride;
+  int taps;
+  bool state_is_aligned;
+};
 
 /// One channel of the convolution, in a thread.
 template <typename T>
@@ -29,8 +39,8 @@ struct ConvChannel {
   }
 };
 
-template <typename DeltaParams, typename T>
-__device__ __forceinline__ void load_weights(const DeltaParams& p, ConvChannel<T>& channel) {
+template <typename Params, typename T>
+__device__ __forceinline__ void load_weights(const Params& p, ConvChannel<T>& channel) {
   if (channel.index < 0) return;
   channel.bias = p.conv_bias == nullptr ? 0.0F : p.conv_bias[channel.index];
 #pragma unroll
@@ -39,8 +49,8 @@ __device__ __forceinline__ void load_weights(const DeltaParams& p, ConvChannel<T
   }
 }
 
-template <typename DeltaParams, typename T>
-__device__ __forceinline__ void load_taps(const DeltaParams& p, int token, std::int64_t slot,
+template <typename Params, typename T>
+__device__ __forceinline__ void load_taps(const Params& p, int token, std::int64_t slot,
                                           ConvChannel<T>& channel) {
   if (channel.index < 0) return;
   const T* const window =
@@ -53,8 +63,8 @@ __device__ __forceinline__ void load_taps(const DeltaParams& p, int token, std::
 }
 
 /// As causal_conv: from the bias upwards, one rounding per tap.
-template <typename DeltaParams, typename T>
-__device__ __forceinline__ float convolve(const DeltaParams& p, const ConvChannel<T>& channel) {
+template <typename Params, typename T>
+__device__ __forceinline__ float convolve(const Params& p, const ConvChannel<T>& channel) {
   if (channel.index < 0) return 0.0F;
   float sum = channel.bias;
 #pragma unroll
@@ -65,8 +75,8 @@ __device__ __forceinline__ float convolve(const DeltaParams& p, const ConvChanne
 }
 
 /// Moves the channel's window on by one token.
-template <typename DeltaParams, typename T>
-__device__ __forceinline__ void shift_window(const DeltaParams& p, std::int64_t slot,
+template <typename Params, typename T>
+__device__ __forceinline__ void shift_window(const Params& p, std::int64_t slot,
                                              const ConvChannel<T>& channel) {
   T* const to = p.windows + slot * p.window_stride + channel.index * (p.taps - 1);
 #pragma unroll
@@ -82,14 +92,7 @@ constexpr int block_threads = block_warps * warp_size;
 constexpr int block_columns = block_warps * delta_columns;
 
 template <typename T, typename S>
-struct DeltaParams : DeltaRuleParams<T, S> {
-  const float *conv_weight, *conv_bias;  // conv_bias null: none
-  T* windows;
-  unsigned* semaphores;
-  std::int64_t window_stride;
-  int taps;
-  bool state_is_aligned;
-};
+struct DeltaParams : DeltaRuleParams<T, S>, ConvParams<T> {};
 
 /// What a block convolves: q, k, and v of its columns; a thread every block_threads-th of them, and
 /// of the v's in its last turn.
@@ -214,35 +217,26 @@ __global__ void __launch_bounds__(block_threads) delta_step_kernel(const DeltaPa
   if (thread == 0) p.semaphores[token] = 0;
 }
 
+template <typename T, typename Step>
+ConvParams<T> conv_params(const Step& op) {
+  return {.conv_weight = op.conv_weight.template as<float>(),
+          .conv_bias = op.conv_bias.template as<float>(),
+          .windows = op.windows.template as<T>(),
+          .semaphores = op.semaphores.template as<unsigned>(),
+          .window_stride = op.windows.row_stride,
+          .taps = static_cast<int>(op.conv_weight.dim(1)),
+          .state_is_aligned = has_fours(op.state.data, op.state.row_stride, op.state.dim(3))};
+}
+
 template <typename T, typename S>
 void run(Stream& stream, const DeltaStep& op) {
-  DeltaParams<T, S> params;
-  static_cast<DeltaRuleParams<T, S>&>(params) =
-      delta_rule_params<T, S>({.x = op.x,
-                               .b = op.b,
-                               .a = op.a,
-                               .a_log = op.a_log,
-                               .dt_bias = op.dt_bias,
-                               .state = op.state,
-                               .span_begin = {},
-                               .read_slot = op.read_slot,
-                               .write_slot = op.write_slot,
-                               .y = op.y,
-                               .key_heads = op.key_heads});
-  params.conv_weight = op.conv_weight.as<float>();
-  params.conv_bias = op.conv_bias.as<float>();
-  params.windows = op.windows.as<T>();
-  params.semaphores = op.semaphores.as<unsigned>();
-  params.window_stride = op.windows.row_stride;
-  params.taps = static_cast<int>(op.conv_weight.dim(1));
-  params.state_is_aligned = has_fours(params.state, params.state_stride, params.columns);
+  const DeltaParams<T, S> params = {delta_rule_params<T, S>(op), conv_params<T>(op)};
   visit_delta_rows(params.rows, [&](auto lane_rows) {
     launch(
         stream,
         {.blocks = dim3(static_cast<unsigned>(params.heads) * pieces(params.columns, block_columns),
                         static_cast<unsigned>(op.x.dim(0))),
-         .threads = block_threads,
-         .starts_early = true},
+         .threads = block_threads},
         delta_step_kernel<T, S, lane_rows>, params);
   });
 }
@@ -261,20 +255,7 @@ namespace {
 constexpr int block_rows = block_warps * warp_rows;  ///< of one head's state
 
 template <typename T, typename S>
-struct MambaParams {
-  const T *x, *dt;
-  const float *conv_weight, *conv_bias;  // conv_bias null: none
-  T* windows;
-  const float *a_log, *d, *dt_bias;
-  S* state;
-  const std::int32_t *read_slot, *write_slot;
-  T* y;
-  unsigned* semaphores;
-  std::int64_t x_stride, dt_stride, y_stride, window_stride, state_stride;
-  int heads, rows, columns, groups, taps;
-  bool state_is_aligned;
-  float dt_min, dt_max;
-};
+struct MambaParams : SsdParams<T, S>, ConvParams<T> {};
 
 /// What a block convolves: B, C (zeros past their columns), the inputs of its rows; a thread
 /// every block_threads-th of them, and of the rows' in its last turn.
@@ -299,11 +280,8 @@ __device__ __forceinline__ MambaShare share_of_block(const MambaParams<T, S>& p)
   const int row_pieces = (p.rows + block_rows - 1) / block_rows;
   const int head = static_cast<int>(blockIdx.x) / row_pieces;
   const int first = static_cast<int>(blockIdx.x) % row_pieces * block_rows;
-  const std::int64_t inner = static_cast<std::int64_t>(p.heads) * p.rows;
-  const std::int64_t b = inner + head / (p.heads / p.groups) * p.columns;
   return {head, p.rows - first < block_rows ? p.rows - first : block_rows,
-          static_cast<std::int64_t>(head) * p.rows + first, b,
-          b + static_cast<std::int64_t>(p.groups) * p.columns};
+          static_cast<std::int64_t>(head) * p.rows + first, p.b_of(head), p.c_of(head)};
 }
 
 template <int V>
@@ -396,41 +374,12 @@ __global__ void __launch_bounds__(block_threads, 4) mamba_step_kernel(const Mamb
 
 template <typename T, typename S>
 void run(Stream& stream, const MambaStep& op) {
-  const auto heads = static_cast<int>(op.state.dim(1));
-  const auto rows = static_cast<int>(op.state.dim(2));
-  const MambaParams<T, S> params = {
-      .x = op.x.as<T>(),
-      .dt = op.dt.as<T>(),
-      .conv_weight = op.conv_weight.as<float>(),
-      .conv_bias = op.conv_bias.as<float>(),
-      .windows = op.windows.as<T>(),
-      .a_log = op.a_log.as<float>(),
-      .d = op.d.as<float>(),
-      .dt_bias = op.dt_bias.as<float>(),
-      .state = op.state.as<S>(),
-      .read_slot = op.read_slot.as<std::int32_t>(),
-      .write_slot = op.write_slot.as<std::int32_t>(),
-      .y = op.y.as<T>(),
-      .semaphores = op.semaphores.as<unsigned>(),
-      .x_stride = op.x.row_stride,
-      .dt_stride = op.dt.row_stride,
-      .y_stride = op.y.row_stride,
-      .window_stride = op.windows.row_stride,
-      .state_stride = op.state.row_stride,
-      .heads = heads,
-      .rows = rows,
-      .columns = static_cast<int>(op.state.dim(3)),
-      .groups = static_cast<int>(op.groups),
-      .taps = static_cast<int>(op.conv_weight.dim(1)),
-      .state_is_aligned = has_fours(op.state.as<S>(), op.state.row_stride, op.state.dim(3)),
-      .dt_min = op.dt_min,
-      .dt_max = op.dt_max};
+  const MambaParams<T, S> params = {ssd_params<T, S>(op), conv_params<T>(op)};
   visit_columns(params.columns, [&](auto lane_columns) {
     launch(stream,
-           {.blocks = dim3(static_cast<unsigned>(heads) * pieces(rows, block_rows),
+           {.blocks = dim3(static_cast<unsigned>(params.heads) * pieces(params.rows, block_rows),
                            static_cast<unsigned>(op.x.dim(0))),
-            .threads = block_threads,
-            .starts_early = true},
+            .threads = block_threads},
            mamba_step_kernel<T, S, lane_columns>, params);
   });
 }

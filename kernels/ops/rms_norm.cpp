@@ -4,7 +4,6 @@
 
 #include "kernels/cuda/routes.h"
 #include "kernels/ops/check.h"
-#include "kernels/queue.h"
 #include "kernels/simd/routes.h"
 #include "kernels/visit.h"
 
@@ -40,8 +39,7 @@ void norm_slice(const RmsNormRows<T>& job, const T* x, T* y) {
 
 template <typename T>
 void norm_rows(Isa isa, const RmsNormRows<T>& job) {
-  if (isa == Isa::avx512) return rms_norm_rows<Isa::avx512>(job);
-  if (isa == Isa::avx2) return rms_norm_rows<Isa::avx2>(job);
+  if (run_vectors(isa, job)) return;
   for (std::int64_t row = 0; row < job.rows; ++row) {
     for (std::int64_t i = 0; i < job.slices * job.width; i += job.width) {
       norm_slice(job, job.x + row * job.x_stride + i, job.y + row * job.y_stride + i);
@@ -53,9 +51,7 @@ void norm_rows(Isa isa, const RmsNormRows<T>& job) {
 
 void rms_norm(Queue& queue, const RmsNorm& op) {
   check(op);
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::rms_norm(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::rms_norm(stream, op); })) return;
   share(queue, op.x.dim(0), 1, op.x.dim(1), [&](std::int64_t begin, std::int64_t end) {
     visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
       norm_rows<T>(queue.isa(), {.x = op.x.row<T>(begin),

@@ -35,8 +35,7 @@ __device__ __forceinline__ void add_to(const Params<T>& p, std::int64_t row, std
 template <typename T, int Warps, bool Aligned>
 __global__ void __launch_bounds__(norm_threads) rms_norm_kernel(const Params<T> p) {
   const std::int64_t slice = norm_slice_index<Warps>();
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   if (slice >= p.slices) return;
   const std::int64_t row = slice / p.slices_per_row;
   const std::int64_t column = slice % p.slices_per_row * p.width;
@@ -55,19 +54,15 @@ __global__ void __launch_bounds__(norm_threads) rms_norm_kernel(const Params<T> 
   norm_slice<T, Warps>(p.width, p.eps, load, store);
 }
 
-template <typename T, bool Aligned>
-void run_kernel(Stream& stream, const Params<T>& params) {
-  launch_norm(stream, params, params.slices, params.width, rms_norm_kernel<T, 1, Aligned>,
-              rms_norm_kernel<T, norm_warps, Aligned>);
-}
-
 template <typename T>
 void run(Stream& stream, const Params<T>& params) {
   const bool is_aligned = params.width % vector_size<T> == 0 &&
                           is_vector_aligned(params.x, params.x_stride) &&
                           is_vector_aligned(params.y, params.y_stride);
-  if (is_aligned) return run_kernel<T, true>(stream, params);
-  run_kernel<T, false>(stream, params);
+  launch_norm(
+      stream, params, params.slices, params.width,
+      is_aligned ? rms_norm_kernel<T, 1, true> : rms_norm_kernel<T, 1, false>,
+      is_aligned ? rms_norm_kernel<T, norm_warps, true> : rms_norm_kernel<T, norm_warps, false>);
 }
 
 }  // namespace

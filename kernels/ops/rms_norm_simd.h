@@ -46,13 +46,11 @@ void norm_rows(const RmsNormRows<T>& job) {
 
 }  // namespace
 
-template <>
-void rms_norm_rows<vector_isa>(const RmsNormRows<float>& job) {
-  norm_rows(job);
-}
-template <>
-void rms_norm_rows<vector_isa>(const RmsNormRows<bf16>& job) {
-  norm_rows(job);
-}
+template <typename T>
+struct VectorRoute<vector_isa, RmsNormRows<T>> {
+  static void run(const RmsNormRows<T>& job) { norm_rows(job); }
+};
+template struct VectorRoute<vector_isa, RmsNormRows<float>>;
+template struct VectorRoute<vector_isa, RmsNormRows<bf16>>;
 
 }  // namespace hyb::kernels

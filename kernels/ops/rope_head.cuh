@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdint>
 
 #include "kernels/cuda/vectors.h"
 #include "kernels/ops/rope_kv_write.h"

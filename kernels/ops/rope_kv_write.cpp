@@ -7,7 +7,6 @@
 #include "kernels/cuda/routes.h"
 #include "kernels/ops/check.h"
 #include "kernels/ops/rms_norm.h"
-#include "kernels/queue.h"
 #include "kernels/visit.h"
 
 namespace hyb::kernels {
@@ -219,9 +218,7 @@ void check(const RopeKvWrite& op, Device device) {
 
 void rope_kv_write(Queue& queue, const RopeKvWrite& op) {
   check(op, queue.device());
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::rope_kv_write(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::rope_kv_write(stream, op); })) return;
   const std::int64_t q = op.heads * op.head_dim, kv = op.own_kv_heads() * op.head_dim;
   const Tensor keys = op.qkv.columns(q, kv), values = op.qkv.columns(q + kv, kv);
   if (op.weightless_norm) norm_heads(queue, op, {}, op.qkv.columns(0, q + kv));

@@ -88,8 +88,7 @@ void run(Stream& stream, const RopeKvWrite& op) {
   const std::int64_t items = (op.heads + 2 * op.own_kv_heads()) * params.rope.lanes;
   launch(stream,
          {.blocks = dim3(static_cast<unsigned>(op.qkv.dim(0)), pieces(items, block_threads)),
-          .threads = block_threads,
-          .starts_early = true},
+          .threads = block_threads},
          in_eights ? rope_kv_write_kernel<8, T, K> : rope_kv_write_kernel<1, T, K>, params);
 }
 

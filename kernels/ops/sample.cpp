@@ -271,9 +271,7 @@ std::size_t sample_workspace_bytes(Device device, std::int64_t vocab, int thread
 
 void sample(Queue& queue, const Sample& op) {
   check(op);
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::sample(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::sample(stream, op); })) return;
   check_workspace(op, queue.threads());
   const auto vocab = static_cast<std::size_t>(op.vocab_used);
   auto some_rows = [&](int thread, int threads) {

@@ -764,8 +764,7 @@ __device__ bool find_first_together(const Params& p, SampleShared& shared, const
 /// drawn, and leaves the adjusted logits for the next kernel where something is.
 __global__ void __launch_bounds__(sample_threads, 1) sample_first_kernel(const Params p) {
   auto& shared = dynamic_shared<SampleShared>();
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   const SampleJob job = p.tables.jobs[blockIdx.x];
   if (!job.is_wanted) {
     if (part_index() == 0) answer(p, 0);
@@ -806,8 +805,7 @@ __global__ void __launch_bounds__(sample_threads, 1) sample_first_kernel(const P
 /// alone and among other rows.
 __global__ void __launch_bounds__(sample_threads, 1) sample_draw_kernel(const Params p) {
   auto& shared = dynamic_shared<SampleShared>();
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   const SampleJob job = p.tables.jobs[blockIdx.x];
   const SampleParts& found = p.tables.parts[blockIdx.x];
   if (!job.is_wanted || !found.is_drawn) return;
@@ -836,8 +834,7 @@ void launch_sample(Stream& stream, const Tensor& logits, std::int32_t vocab_used
     launch(stream,
            {.blocks = dim3(static_cast<unsigned>(rows), static_cast<unsigned>(parts)),
             .threads = sample_threads,
-            .shared_bytes = sizeof(SampleShared),
-            .starts_early = true},
+            .shared_bytes = sizeof(SampleShared)},
            kernel,
            {.logits = logits.as<float>(),
             .stride = logits.row_stride,

@@ -1,7 +1,6 @@
 #include "kernels/ops/sample_steps.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <limits>
 

@@ -35,9 +35,7 @@ void scale_row(T* x, std::span<const ColumnSegment> segments) {
 
 void scale_columns(Queue& queue, const ScaleColumns& op) {
   check(op);
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::scale_columns(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::scale_columns(stream, op); })) return;
   share(queue, op.x.dim(0), 1, op.x.dim(1), [&](std::int64_t begin, std::int64_t end) {
     visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
       for (std::int64_t t = begin; t < end; ++t) scale_row(op.x.row<T>(t), op.segments);

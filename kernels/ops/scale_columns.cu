@@ -25,8 +25,7 @@ struct Params {
 template <typename T, bool Aligned>
 __global__ void __launch_bounds__(block_threads) scale_columns_kernel(const Params<T> p) {
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * block_threads;
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   for (std::int64_t piece = static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x;
        piece < p.rows * p.pieces_per_row; piece += step) {
     const std::int64_t row = piece / p.pieces_per_row;
@@ -68,9 +67,7 @@ void run(Stream& stream, const ScaleColumns& op) {
       width % vector_size<T> == 0 && is_vector_aligned(params.x, params.x_stride);
   const std::int64_t blocks = (params.rows * pieces_per_row + block_threads - 1) / block_threads;
   launch(stream,
-         {.blocks = static_cast<unsigned>(std::min(blocks, blocks_max)),
-          .threads = block_threads,
-          .starts_early = true},
+         {.blocks = static_cast<unsigned>(std::min(blocks, blocks_max)), .threads = block_threads},
          is_aligned ? scale_columns_kernel<T, true> : scale_columns_kernel<T, false>, params);
 }
 

@@ -4,7 +4,6 @@
 
 #include "kernels/cuda/routes.h"
 #include "kernels/ops/check.h"
-#include "kernels/queue.h"
 
 namespace hyb::kernels {
 namespace {
@@ -52,9 +51,7 @@ void keep_last(const ShiftRows& op, std::int64_t span) {
 
 void shift_rows(Queue& queue, const ShiftRows& op) {
   check(op, queue.device());
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::shift_rows(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::shift_rows(stream, op); })) return;
   const std::int64_t spans = op.read_slot.dim(0);
   const auto share_spans = [&](const auto& run) {
     share(queue, spans, 1, op.x.dim(1), [&](std::int64_t begin, std::int64_t end) {

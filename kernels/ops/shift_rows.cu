@@ -36,8 +36,7 @@ template <typename T, bool Aligned>
 __global__ void __launch_bounds__(shift_threads) shift_rows_kernel(const ShiftParams<T> p) {
   const int column = static_cast<int>(blockIdx.y * shift_threads + threadIdx.x) * vector_size<T>;
   const int token = static_cast<int>(blockIdx.x);
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   const int span = span_of_by_block(p.span_begin, p.spans, token);
   if (column >= p.columns || span >= p.spans) return;
   const SpanEntry entry = span_at(p, span, p.spans);
@@ -54,8 +53,7 @@ template <typename T, bool Aligned>
 __global__ void __launch_bounds__(shift_threads) keep_last_kernel(const ShiftParams<T> p) {
   const int column = static_cast<int>(blockIdx.y * shift_threads + threadIdx.x) * vector_size<T>;
   const int span = static_cast<int>(blockIdx.x);
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   const int last = p.span_begin[span + 1] - 1, slot = p.write_slot[span];
   if (column >= p.columns || slot < 0 || last < p.span_begin[span]) return;
   copy_piece<T, Aligned>(p.kept + slot * p.kept_stride + column, p.x + last * p.x_stride + column,
@@ -86,8 +84,7 @@ void shift_rows(Stream& stream, const ShiftRows& op) {
       launch(stream,
              {.blocks = dim3(static_cast<unsigned>(rows),
                              pieces(params.columns, shift_threads * vector_size<T>)),
-              .threads = shift_threads,
-              .starts_early = true},
+              .threads = shift_threads},
              kernel, params);
     };
     run(op.x.dim(0), is_aligned ? shift_rows_kernel<T, true> : shift_rows_kernel<T, false>);

@@ -31,9 +31,7 @@ void cut_row(const SparseGate& op, T* x) {
 
 void sparse_gate(Queue& queue, const SparseGate& op) {
   check(op);
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::sparse_gate(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::sparse_gate(stream, op); })) return;
   share(queue, op.x.dim(0), 1, op.x.dim(1), [&](std::int64_t begin, std::int64_t end) {
     visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
       for (std::int64_t row = begin; row < end; ++row) cut_row<T>(op, op.x.row<T>(row));

@@ -20,8 +20,7 @@ template <typename T>
 __global__ void __launch_bounds__(row_threads) sparse_gate_kernel(const SparseGateParams<T> p) {
   auto& partials = shared_object<SharedArray<float, 2 * row_warps>>();
   T* const x = p.x + blockIdx.x * p.stride;
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   const auto [mean, variance] =
       row_moments(p.width, &partials[0], [&](int i) { return to_float(x[i]); });
   const float cutoff = mean + p.deviations * sqrtf(variance);
@@ -36,10 +35,7 @@ __global__ void __launch_bounds__(row_threads) sparse_gate_kernel(const SparseGa
 void sparse_gate(Stream& stream, const SparseGate& op) {
   if (op.x.dim(0) == 0) return;
   visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
-    launch(stream,
-           {.blocks = static_cast<unsigned>(op.x.dim(0)),
-            .threads = row_threads,
-            .starts_early = true},
+    launch(stream, {.blocks = static_cast<unsigned>(op.x.dim(0)), .threads = row_threads},
            sparse_gate_kernel<T>,
            SparseGateParams<T>{.x = op.x.as<T>(),
                                .stride = op.x.row_stride,

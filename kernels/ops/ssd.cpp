@@ -36,8 +36,7 @@ void step(const SsdShare<T, S>& job, std::int64_t token, std::int64_t head, S* s
 
 template <typename T, typename S>
 void run_share(Isa isa, const SsdShare<T, S>& job) {
-  if (isa == Isa::avx512) return ssd_share<Isa::avx512>(job);
-  if (isa == Isa::avx2) return ssd_share<Isa::avx2>(job);
+  if (run_vectors(isa, job)) return;
   run_heads(job, job.heads, [&](std::int64_t token, std::int64_t head, S* state) {
     step(job, token, head, state);
   });
@@ -81,9 +80,7 @@ void ssd(Queue& queue, const Ssd& op) {
   const Check check("ssd", queue.device());
   check_shapes(check, op);
   check_tables(check, op);
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::ssd(queue.stream(), op);
-  }
+  if (on_card(queue, [&](auto& stream) { cuda::ssd(stream, op); })) return;
   share_recurrence(queue, op,
                    [&](const auto& common) { run_share(queue.isa(), share_of(op, common)); });
 }

@@ -135,8 +135,7 @@ __global__ void __launch_bounds__(block_threads, V <= 4 ? 5 : 4)
   share.head = static_cast<int>(blockIdx.x) / row_pieces;
   share.first_row = static_cast<int>(blockIdx.x) % row_pieces * block_rows;
   share.rows = p.rows - share.first_row < block_rows ? p.rows - share.first_row : block_rows;
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   int index = static_cast<int>(blockIdx.y);
   SpanEntry span = span_at(p, index, spans);
   if (span.continues_previous || span.first == span.last) return;
@@ -202,8 +201,7 @@ void run(Stream& stream, const Ssd& op) {
            {.blocks = dim3(static_cast<unsigned>(params.heads) * pieces(params.rows, block_rows),
                            static_cast<unsigned>(op.read_slot.dim(0))),
             .threads = block_threads,
-            .shared_bytes = sizeof(Shared<T, lane_columns>),
-            .starts_early = true},
+            .shared_bytes = sizeof(Shared<T, lane_columns>)},
            ssd_scan_kernel<T, S, lane_columns>, params);
   });
 }

@@ -7,29 +7,28 @@
 #include "kernels/cuda/activation.h"
 #include "kernels/cuda/ptx.h"
 #include "kernels/cuda/reduce.h"
+#include "kernels/cuda/tables.h"
 #include "kernels/cuda/vectors.h"
 #include "kernels/ops/ssd.h"
 
 namespace hyb::kernels::cuda {
 
-/// The parameters of every kernel of ssd. T is the type of activations, S of the state.
+/// The parameters of every kernel of ssd.
 template <typename T, typename S>
-struct SsdParams {
-  const T *x, *dt;
-  const float *a_log, *d, *dt_bias;
-  S* state;
-  T* y;
-  const std::int32_t *span_begin, *read_slot, *write_slot;
-  std::int64_t x_stride, dt_stride, y_stride, state_stride;
-  int heads, rows, columns, groups;
+struct SsdParams : RecurrenceParams<T, S> {
+  const T* dt;
+  const float* d;
+  std::int64_t dt_stride;
+  int groups;
   float dt_min, dt_max;
 
   /// Where B of a head's group starts in a row of x; C is groups * columns after it.
   __device__ std::int64_t b_of(int head) const {
-    return static_cast<std::int64_t>(heads) * rows + head / (heads / groups) * columns;
+    const int group = head / (this->heads / groups);
+    return static_cast<std::int64_t>(this->heads) * this->rows + group * this->columns;
   }
   __device__ std::int64_t c_of(int head) const {
-    return b_of(head) + static_cast<std::int64_t>(groups) * columns;
+    return b_of(head) + static_cast<std::int64_t>(groups) * this->columns;
   }
 };
 
@@ -43,36 +42,21 @@ __device__ __forceinline__ float step_decay(float dt, float a_log) {
   return expf(dt * -expf(a_log));
 }
 
-template <typename T, typename S>
-SsdParams<T, S> ssd_params(const Ssd& op) {
-  return {.x = op.x.as<T>(),
-          .dt = op.dt.as<T>(),
-          .a_log = op.a_log.as<float>(),
-          .d = op.d.as<float>(),
-          .dt_bias = op.dt_bias.as<float>(),
-          .state = op.state.as<S>(),
-          .y = op.y.as<T>(),
-          .span_begin = op.span_begin.as<std::int32_t>(),
-          .read_slot = op.read_slot.as<std::int32_t>(),
-          .write_slot = op.write_slot.as<std::int32_t>(),
-          .x_stride = op.x.row_stride,
-          .dt_stride = op.dt.row_stride,
-          .y_stride = op.y.row_stride,
-          .state_stride = op.state.row_stride,
-          .heads = static_cast<int>(op.state.dim(1)),
-          .rows = static_cast<int>(op.state.dim(2)),
-          .columns = static_cast<int>(op.state.dim(3)),
-          .groups = static_cast<int>(op.groups),
-          .dt_min = op.dt_min,
-          .dt_max = op.dt_max};
+/// Of an Ssd or a MambaStep.
+template <typename T, typename S, typename Op>
+SsdParams<T, S> ssd_params(const Op& op) {
+  return {recurrence_params<T, S>(op),
+          op.dt.template as<T>(),
+          op.d.template as<float>(),
+          op.dt.row_stride,
+          static_cast<int>(op.groups),
+          op.dt_min,
+          op.dt_max};
 }
 
-}  // namespace hyb::kernels::cuda
-
-/// What mamba_step and ssd's scan do to rows of a head's state: the same instructions, so that
-/// decode, chunks and a whole prefill give the same bits. A warp owns `warp_rows` rows at a time,
-/// its lanes the columns: V each, in vectors of up to four, lane after lane.
-namespace hyb::kernels::cuda {
+// What mamba_step and ssd's scan do to rows of a head's state: the same instructions, so that
+// decode, chunks and a whole prefill give the same bits. A warp owns `warp_rows` rows at a time,
+// its lanes the columns: V each, in vectors of up to four, lane after lane.
 
 inline constexpr int warp_rows = 4;
 

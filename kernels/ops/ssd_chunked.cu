@@ -455,8 +455,7 @@ template <int Rows, int Columns>
 __global__ void __launch_bounds__(chunk_threads, 2) ssd_chunk_kernel(const ChunkParams p) {
   auto& shared = dynamic_shared<Shared<Rows, Columns>>();
   const Part part = part_of_block<Rows>(p);
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   const bool in_segments = p.segment_tokens != 0;
   Piece piece = piece_of_block(p);
   if (piece.first == piece.last || (!in_segments && piece.span.continues_previous)) return;
@@ -476,8 +475,7 @@ __global__ void __launch_bounds__(chunk_threads, 2) ssd_segment_kernel(const Chu
   auto& shared = dynamic_shared<EndShared<Rows, Columns>>();
   const bool makes_steps = threadIdx.x < warp_size;
   const Part part = part_of_block<Rows>(p);
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   const Piece piece = piece_of_block(p);
   if (piece.first == piece.last || (piece.is_last && !piece.span.next_continues)) return;
   const auto copy = [&](int token, int stage) {
@@ -524,8 +522,7 @@ __global__ void __launch_bounds__(start_threads) ssd_start_kernel(const ChunkPar
   const std::int64_t at =
       (static_cast<std::int64_t>(blockIdx.x) * start_threads + threadIdx.x) * start_elements;
   int index = static_cast<int>(blockIdx.y);
-  let_next_kernel_start();
-  wait_for_previous_kernel();
+  start_next_and_wait();
   SpanEntry span = span_at(p, index, p.spans);
   int left = segments_of(p, index);
   if (at >= p.slot_size() || left == 0 || span.continues_previous) return;
@@ -581,21 +578,16 @@ void run(Stream& stream, const ChunkParams& params, const SsdSegments& plan) {
     launch(stream,
            {.blocks = grid,
             .threads = chunk_threads,
-            .shared_bytes = sizeof(EndShared<Rows, Columns>),
-            .starts_early = true},
+            .shared_bytes = sizeof(EndShared<Rows, Columns>)},
            ssd_segment_kernel<Rows, Columns>, params);
     launch(stream,
            {.blocks = dim3(pieces(params.slot_size(), start_threads * start_elements),
                            static_cast<unsigned>(params.spans)),
-            .threads = start_threads,
-            .starts_early = true},
+            .threads = start_threads},
            ssd_start_kernel, params);
   }
   launch(stream,
-         {.blocks = grid,
-          .threads = chunk_threads,
-          .shared_bytes = sizeof(Shared<Rows, Columns>),
-          .starts_early = true},
+         {.blocks = grid, .threads = chunk_threads, .shared_bytes = sizeof(Shared<Rows, Columns>)},
          ssd_chunk_kernel<Rows, Columns>, params);
 }
 

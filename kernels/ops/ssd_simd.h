@@ -286,21 +286,13 @@ void run_share(const SsdShare<T, S>& job) {
 }  // namespace
 }  // namespace ssd_simd
 
-template <>
-void ssd_share<vector_isa>(const SsdShare<float, float>& job) {
-  ssd_simd::run_share(job);
-}
-template <>
-void ssd_share<vector_isa>(const SsdShare<float, bf16>& job) {
-  ssd_simd::run_share(job);
-}
-template <>
-void ssd_share<vector_isa>(const SsdShare<bf16, float>& job) {
-  ssd_simd::run_share(job);
-}
-template <>
-void ssd_share<vector_isa>(const SsdShare<bf16, bf16>& job) {
-  ssd_simd::run_share(job);
-}
+template <typename T, typename S>
+struct VectorRoute<vector_isa, SsdShare<T, S>> {
+  static void run(const SsdShare<T, S>& job) { ssd_simd::run_share(job); }
+};
+template struct VectorRoute<vector_isa, SsdShare<float, float>>;
+template struct VectorRoute<vector_isa, SsdShare<float, bf16>>;
+template struct VectorRoute<vector_isa, SsdShare<bf16, float>>;
+template struct VectorRoute<vector_isa, SsdShare<bf16, bf16>>;
 
 }  // namespace hyb::kernels

@@ -11,6 +11,22 @@
 
 namespace hyb::kernels {
 
+/// The body of one of the jobs below for an instruction set that has vectors: in the x_simd.h of
+/// the job's op.
+template <Isa isa, typename Job>
+struct VectorRoute {
+  static void run(const Job& job);
+};
+
+/// Runs the job by vectors. False: this instruction set has none, and the plain loop has to.
+template <typename Job>
+bool run_vectors(Isa isa, const Job& job) {
+  if (isa == Isa::plain) return false;
+  isa == Isa::avx512 ? VectorRoute<Isa::avx512, Job>::run(job)
+                     : VectorRoute<Isa::avx2, Job>::run(job);
+  return true;
+}
+
 /// Some rows of one kv head of one span; row r is query head r % group of the span's token
 /// r / group. Vector routes need page_tokens to be 16 times a power of two. T is the type of
 /// activations, K that of keys and values.
@@ -59,7 +75,9 @@ struct AttentionRoutes {
 };
 
 template <Isa isa, typename T, typename K>
-AttentionRoutes<T, K> attention_routes();
+struct RoutesOf {
+  static AttentionRoutes<T, K> attention();
+};
 
 /// The type in which keys and values of type K are multiplied with queries and weights, which are
 /// rounded to it: K itself,
@@ -87,11 +105,6 @@ struct ConvChannels {
   std::int64_t spans, x_stride, y_stride, slot_stride;
   std::int64_t width, begin, end;
 };
-
-template <Isa isa>
-void convolve_channels(const ConvChannels<float>& job);
-template <Isa isa>
-void convolve_channels(const ConvChannels<bf16>& job);
 
 /// One thread's part of a recurrence over ragged spans (delta_rule, ssd): of every span its share
 /// of the heads or of their states. T is the type of activations, S of the state.
@@ -132,15 +145,6 @@ struct DeltaRuleShare : RecurrenceShare<T, S> {
   }
 };
 
-template <Isa isa>
-void delta_rule_share(const DeltaRuleShare<float, float>& job);
-template <Isa isa>
-void delta_rule_share(const DeltaRuleShare<float, bf16>& job);
-template <Isa isa>
-void delta_rule_share(const DeltaRuleShare<bf16, float>& job);
-template <Isa isa>
-void delta_rule_share(const DeltaRuleShare<bf16, bf16>& job);
-
 /// y[i] = f(x[i]), or where there is an up f(x[i]) * its factor; y may be x.
 template <typename T>
 struct ActivationRow {
@@ -151,20 +155,12 @@ struct ActivationRow {
   std::int64_t count;
 };
 
-template <Isa isa>
-void activate_row(const ActivationRow<float>& row);
-template <Isa isa>
-void activate_row(const ActivationRow<bf16>& row);
-
 /// Part of a row of a Cap.
 struct CapRow {
   float* x;
   std::int64_t count;
   float cap;
 };
-
-template <Isa isa>
-void cap_row(const CapRow& row);
 
 /// Some rows of a GatedNorm.
 template <typename T>
@@ -178,11 +174,6 @@ struct GatedNormRows {
   float eps;
   bool norm_first;
 };
-
-template <Isa isa>
-void gated_norm_rows(const GatedNormRows<float>& job);
-template <Isa isa>
-void gated_norm_rows(const GatedNormRows<bf16>& job);
 
 /// Some rows of one piece, in the slot and packed.
 template <typename T>
@@ -211,15 +202,6 @@ constexpr float snapshot_scale_value(bf16 scale) {
 
 }  // namespace
 
-template <Isa isa>
-void pack_rows(const SnapshotRows<const float>& job);
-template <Isa isa>
-void pack_rows(const SnapshotRows<const bf16>& job);
-template <Isa isa>
-void unpack_rows(const SnapshotRows<float>& job);
-template <Isa isa>
-void unpack_rows(const SnapshotRows<bf16>& job);
-
 /// Some rows of an RmsNorm.
 template <typename T>
 struct RmsNormRows {
@@ -232,11 +214,6 @@ struct RmsNormRows {
   bool add;
   float factor;  ///< of sums
 };
-
-template <Isa isa>
-void rms_norm_rows(const RmsNormRows<float>& job);
-template <Isa isa>
-void rms_norm_rows(const RmsNormRows<bf16>& job);
 
 /// The passes over a whole row of logits that sampling consists of; one body per ISA level.
 struct LargestLogit {
@@ -266,15 +243,6 @@ struct SsdShare : RecurrenceShare<T, S> {
   std::int64_t dt_stride = 0, heads = 0, groups = 0;
   float dt_min = 0.0F, dt_max = 0.0F;
 };
-
-template <Isa isa>
-void ssd_share(const SsdShare<float, float>& job);
-template <Isa isa>
-void ssd_share(const SsdShare<float, bf16>& job);
-template <Isa isa>
-void ssd_share(const SsdShare<bf16, float>& job);
-template <Isa isa>
-void ssd_share(const SsdShare<bf16, bf16>& job);
 
 /// Reads all bytes (a multiple of 1024); the answer depends on each, so that none is left out.
 std::uint64_t read_all_avx512(const std::byte* bytes, std::size_t count);

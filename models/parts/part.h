@@ -113,8 +113,8 @@ struct RingTables {
   kernels::Tensor span_begin;          ///< [S+1] first row of each
   kernels::Tensor read_slot;           ///< [S]
   kernels::Tensor write_slot;          ///< [S]
-  kernels::Tensor row_of_token;        ///< [tokens] the rows that are theirs
-  kernels::Tensor kept;                ///< [tokens] as in kernels::KeepRows
+  kernels::Tensor row_of_token = {};   ///< [tokens] the rows that are theirs
+  kernels::Tensor kept = {};           ///< [tokens] as in kernels::KeepRows
 };
 
 /// A step's tables on the device (i32). T tokens in R spans, some of which may be chains, as in

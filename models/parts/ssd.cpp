@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "kernels/ops/conv.h"
 #include "kernels/ops/draft_ring.h"

@@ -259,52 +259,58 @@ __global__ void pairs_kernel(const Numbers p) {
 }  // namespace
 
 void block_votes(Stream& stream, const Words& words) {
-  launch(stream, {.blocks = 1, .threads = block_threads}, block_votes_kernel, words);
+  launch(stream, {.blocks = 1, .threads = block_threads, .waits = true}, block_votes_kernel, words);
 }
 void named_barriers(Stream& stream, const Words& words) {
-  launch(stream, {.blocks = 1, .threads = block_threads}, named_barriers_kernel, words);
+  launch(stream, {.blocks = 1, .threads = block_threads, .waits = true}, named_barriers_kernel,
+         words);
 }
 void shuffles(Stream& stream, const Words& words) {
-  launch(stream, {.blocks = 1, .threads = warp_size}, shuffles_kernel, words);
+  launch(stream, {.blocks = 1, .threads = warp_size, .waits = true}, shuffles_kernel, words);
 }
 void masked_collectives(Stream& stream, const Words& words) {
-  launch(stream, {.blocks = 1, .threads = warp_size}, masked_collectives_kernel, words);
+  launch(stream, {.blocks = 1, .threads = warp_size, .waits = true}, masked_collectives_kernel,
+         words);
 }
 void async_copies(Stream& stream, const Words& words) {
-  launch(stream, {.blocks = 1, .threads = half_threads, .shared_bytes = sizeof(Copied)},
+  launch(stream,
+         {.blocks = 1, .threads = half_threads, .shared_bytes = sizeof(Copied), .waits = true},
          async_copies_kernel, words);
 }
 void matrix_loads(Stream& stream, const Words& words) {
-  launch(stream, {.blocks = 1, .threads = warp_size}, matrix_loads_kernel, words);
+  launch(stream, {.blocks = 1, .threads = warp_size, .waits = true}, matrix_loads_kernel, words);
 }
 void matrix_product(Stream& stream, const Words& words) {
-  launch(stream, {.blocks = 1, .threads = warp_size}, matrix_product_kernel, words);
+  launch(stream, {.blocks = 1, .threads = warp_size, .waits = true}, matrix_product_kernel, words);
 }
 void vector_copies(Stream& stream, const Words& words) {
-  launch(stream, {.blocks = 1, .threads = half_threads}, vector_copies_kernel, words);
+  launch(stream, {.blocks = 1, .threads = half_threads, .waits = true}, vector_copies_kernel,
+         words);
 }
 void atomics(Stream& stream, const Words& words) {
-  launch(stream, {.blocks = grid_blocks, .threads = half_threads}, atomics_kernel, words);
+  launch(stream, {.blocks = grid_blocks, .threads = half_threads, .waits = true}, atomics_kernel,
+         words);
 }
 void messages(Stream& stream, const Words& words) {
-  launch(stream, {.blocks = grid_blocks, .threads = half_threads}, messages_kernel, words);
+  launch(stream, {.blocks = grid_blocks, .threads = half_threads, .waits = true}, messages_kernel,
+         words);
 }
 void early_chain(Stream& stream, const Words& words) {
   const std::uint32_t* from = words.in;
   for (int k = 0; k < chain_length; ++k) {
     std::uint32_t* const to = words.out + k % 3 * grid_count;
-    launch(stream, {.blocks = grid_blocks, .threads = half_threads, .starts_early = true},
-           link_kernel, Link{.from = from, .weights = words.in + grid_count, .to = to});
+    launch(stream, {.blocks = grid_blocks, .threads = half_threads}, link_kernel,
+           Link{.from = from, .weights = words.in + grid_count, .to = to});
     from = to;
   }
 }
 void numbers(Stream& stream, const Words& words, int count) {
-  launch(stream, {.blocks = pieces(count, half_threads), .threads = half_threads}, numbers_kernel,
-         Numbers{.words = words, .count = count});
+  launch(stream, {.blocks = pieces(count, half_threads), .threads = half_threads, .waits = true},
+         numbers_kernel, Numbers{.words = words, .count = count});
 }
 void pairs_of(Stream& stream, const Words& words, int count) {
-  launch(stream, {.blocks = pieces(count, half_threads), .threads = half_threads}, pairs_kernel,
-         Numbers{.words = words, .count = count});
+  launch(stream, {.blocks = pieces(count, half_threads), .threads = half_threads, .waits = true},
+         pairs_kernel, Numbers{.words = words, .count = count});
 }
 
 }  // namespace hyb::kernels::testing

@@ -118,8 +118,7 @@ TEST_SUITE("cuda_emulator/early_start") {
       hyb::kernels::cuda::Stream stream;
       emulator::take_host_calls();
       for (int i = 0; i < 2; ++i) {
-        hyb::kernels::cuda::launch(stream, {.blocks = 1, .threads = 32, .starts_early = true},
-                                   no_op_kernel, y.data());
+        hyb::kernels::cuda::launch(stream, {.blocks = 1, .threads = 32}, no_op_kernel, y.data());
       }
       stream.wait();
       CHECK(emulator::take_host_calls().early_kernels == (version == 90 ? 2 : 0));

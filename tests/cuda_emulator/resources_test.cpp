@@ -54,8 +54,7 @@ TEST_SUITE("cuda_emulator/resources") {
       cuda::Stream stream;
       set_launch_tuning({});
       emulator::take_host_calls();
-      cuda::launch(stream, {.blocks = 1, .threads = 32, .starts_early = true}, sums_kernel,
-                   y.data());
+      cuda::launch(stream, {.blocks = 1, .threads = 32}, sums_kernel, y.data());
       stream.wait();
       return emulator::take_host_calls().early_kernels;
     };
@@ -70,8 +69,8 @@ TEST_SUITE("cuda_emulator/resources") {
     reset();
     cuda::Stream stream;
     const DeviceArray<float> y(std::size_t{32});
-    cuda::launch(stream, {.blocks = 1, .threads = 32, .shared_bytes = 48 << 10}, sums_kernel,
-                 y.data());
+    cuda::launch(stream, {.blocks = 1, .threads = 32, .shared_bytes = 48 << 10, .waits = true},
+                 sums_kernel, y.data());
     stream.wait();
     CHECK(y.values()[31] == 2.0F);
   }
@@ -81,7 +80,8 @@ TEST_SUITE("cuda_emulator/resources") {
     cuda::Stream stream;
     const DeviceArray<float> y(std::size_t{32});
     const auto launch_with = [&](std::size_t kilobytes) {
-      cuda::launch(stream, {.blocks = 1, .threads = 32, .shared_bytes = kilobytes << 10},
+      cuda::launch(stream,
+                   {.blocks = 1, .threads = 32, .shared_bytes = kilobytes << 10, .waits = true},
                    sums_kernel, y.data());
     };
     const cuda::Graph graph(stream, [&] { launch_with(120); });

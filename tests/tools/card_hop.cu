@@ -108,7 +108,8 @@ void print_chain(Stream& stream, const ChainParams& params, Isa isa) {
   std::byte* const wrong = allocate(sizeof(unsigned long long));
   ChainParams p = params;
   p.wrong = reinterpret_cast<unsigned long long*>(wrong);
-  launch(stream, {.blocks = dim3(1024), .threads = 256}, chain_kernel<odd_first, flushes>, p);
+  launch(stream, {.blocks = dim3(1024), .threads = 256, .waits = true},
+         chain_kernel<odd_first, flushes>, p);
   unsigned long long count = 0;
   download(stream, std::as_writable_bytes(std::span(&count, 1)), wrong);
   release(wrong);

@@ -39,9 +39,8 @@ void print_nodes(Stream& stream, int nodes, int blocks, bool starts_early) {
   std::vector<std::uint32_t> counts(static_cast<std::size_t>(blocks));
   const std::span<std::byte> bytes = std::as_writable_bytes(std::span(counts));
   std::byte* const held = allocate(bytes.size());
-  const LaunchShape shape{.blocks = dim3(static_cast<unsigned>(blocks)),
-                          .threads = threads,
-                          .starts_early = starts_early};
+  const LaunchShape shape{
+      .blocks = dim3(static_cast<unsigned>(blocks)), .threads = threads, .waits = !starts_early};
   const Params params{reinterpret_cast<std::uint32_t*>(held)};
   launch(stream, shape, count_kernel, params);  // loads it: no part of a graph
   const Graph graph(stream, [&] {

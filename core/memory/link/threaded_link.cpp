@@ -5,7 +5,6 @@
 #include <exception>
 #include <utility>
 
-#include "core/base/error.h"
 #include "core/base/thread.h"
 
 namespace hyb {

@@ -5,7 +5,6 @@
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <thread>
 #include <vector>
 

@@ -1,7 +1,6 @@
 #include "core/memory/pool/memory.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "core/base/error.h"
@@ -45,8 +44,8 @@ Checkpoint::~Checkpoint() {
   for (std::int32_t group = 0; group < pool_->groups(); ++group) {
     pool_->drop(group, tables_[static_cast<std::size_t>(group)]);
   }
-  pool_->drop(slot_);
-  pool_->drop(packed_);
+  pool_->drop_slot(slot_);
+  pool_->drop(pool_->layout().packed_view(), index(packed_));
   pool_->checkpoints_.remove(*this);
 }
 
@@ -99,9 +98,9 @@ Memory::~Memory() {
   }
   drop_cuts();
   release_branches();
-  if (read_slot_ != write_slot_) pool_->drop(read_slot_);
-  pool_->drop(write_slot_);
-  pool_->drop(ring_);
+  if (read_slot_ != write_slot_) pool_->drop_slot(read_slot_);
+  pool_->drop_slot(write_slot_);
+  pool_->drop(pool_->layout().ring_view(), index(ring_));
   pool_->memories_.remove(*this);
 }
 
@@ -153,14 +152,14 @@ bool Memory::reserve_cut(std::int32_t length) {
   require(pool_ != nullptr && length > (cuts_.empty() ? length_ : cuts_.back().length),
           "memory: cuts are reserved ahead, in ascending order");
   std::optional<SlotId> slot = no_slot;
-  if (pool_->has_slots()) slot = pool_->take_slot();
+  if (pool_->has_slots()) slot = pool_->take_unit<SlotId>(pool_->layout().slot_view());
   if (!slot) return false;
   cuts_.push_back({.length = length, .next_slot = *slot});
   return true;
 }
 
 void Memory::drop_cuts() {
-  for (const ReservedCut& cut : cuts_) pool_->drop(cut.next_slot);
+  for (const ReservedCut& cut : cuts_) pool_->drop_slot(cut.next_slot);
   cuts_.clear();
 }
 
@@ -177,7 +176,7 @@ Memory::Piece Memory::piece(std::int32_t cuts) const {
 bool Memory::reserve_ring() {
   require(pool_ != nullptr, "memory: reserve_ring() needs a started sequence");
   if (!pool_->has_rings() || ring_ != no_ring) return true;
-  const std::optional<RingId> ring = pool_->take_ring();
+  const std::optional<RingId> ring = pool_->take_unit<RingId>(pool_->layout().ring_view());
   if (ring) ring_ = *ring;
   return ring.has_value();
 }
@@ -185,7 +184,7 @@ bool Memory::reserve_ring() {
 void Memory::release_ring() {
   if (ring_ == no_ring) return;
   apply_ring();
-  pool_->drop(std::exchange(ring_, no_ring));
+  pool_->drop(pool_->layout().ring_view(), index(std::exchange(ring_, no_ring)));
 }
 
 /// A checkpoint shares a slot only after this, so the slot is still the sequence's own.
@@ -230,7 +229,7 @@ bool Memory::take_branch_pages(std::int32_t tokens) {
     }
   }
   if (!pool_->has_rings()) return true;
-  const std::optional<RingId> ring = pool_->take_ring();
+  const std::optional<RingId> ring = pool_->take_unit<RingId>(pool_->layout().ring_view());
   if (ring) branch.ring = *ring;
   return ring.has_value();
 }
@@ -238,7 +237,7 @@ bool Memory::take_branch_pages(std::int32_t tokens) {
 /// Nothing is taken after it, so that the copies name pages where they stay.
 bool Memory::take_branch_slot() {
   if (pool_->has_slots() && read_slot_ == write_slot_) {
-    const std::optional<SlotId> slot = pool_->take_slot();
+    const std::optional<SlotId> slot = pool_->take_unit<SlotId>(pool_->layout().slot_view());
     if (!slot) return false;
     write_slot_ = *slot;
     has_branch_slot_ = true;
@@ -259,10 +258,10 @@ void Memory::drop(Branch& branch) noexcept {
   for (std::int32_t group = 0; group < pool_->groups(); ++group) {
     const PageTable& table = branch.tables[static_cast<std::size_t>(group)];
     for (std::size_t i = first_page_of_branches(); i < table.size(); ++i) {
-      pool_->drop(group, table[i]);
+      pool_->drop(ViewId{group}, index(table[i]));
     }
   }
-  pool_->drop(branch.ring);
+  pool_->drop(pool_->layout().ring_view(), index(branch.ring));
 }
 
 void Memory::release_branches() noexcept {
@@ -273,7 +272,7 @@ void Memory::release_branches() noexcept {
 void Memory::drop_branches() {
   release_branches();
   if (!std::exchange(has_branch_slot_, false)) return;
-  pool_->drop(std::exchange(write_slot_, read_slot_));
+  pool_->drop_slot(std::exchange(write_slot_, read_slot_));
 }
 
 void Memory::take_branch(std::int32_t index) {
@@ -301,7 +300,7 @@ void Memory::keep(std::int32_t tokens, std::int32_t drafts) {
   has_branch_slot_ = false;
   length_ += tokens;
   for (std::int32_t group = 0; group < pool_->groups(); ++group) give_back_unneeded(group);
-  if (read_slot_ != write_slot_) pool_->drop(read_slot_);
+  if (read_slot_ != write_slot_) pool_->drop_slot(read_slot_);
   read_slot_ = write_slot_;
   if (pool_->has_slots()) {
     require(drafts == 0 || ring_ != no_ring, "memory: drafts are kept in a ring");
@@ -321,7 +320,7 @@ void Memory::give_back_unneeded(std::int32_t group) {
   for (; page < full; ++page) {
     if (!pool_->needs(group, page, length_)) {
       PageId& fallen = table[static_cast<std::size_t>(page)];
-      if (fallen != no_page) pool_->drop(group, fallen);
+      pool_->drop(ViewId{group}, index(fallen));
       fallen = no_page;
     } else if (!pool_->needs(group, page, length_endless)) {
       return;
@@ -359,7 +358,7 @@ std::int64_t Memory::share_full_pages(const Checkpoint& other, std::int32_t toke
     for (std::size_t i = 0; i < pages; ++i) {
       if (own[i] == no_page || theirs[i] == no_page || own[i] == theirs[i]) continue;
       pool_->share(group, theirs[i]);
-      pool_->drop(group, own[i]);
+      pool_->drop(ViewId{group}, index(own[i]));
       own[i] = theirs[i];
       ++shared;
     }
@@ -369,7 +368,7 @@ std::int64_t Memory::share_full_pages(const Checkpoint& other, std::int32_t toke
 
 bool Memory::pack_into(Checkpoint& checkpoint) const {
   require(pool_->layout().packed.per_superblock > 0, "memory: there are no packed snapshots");
-  const std::optional<PackedId> packed = pool_->take_packed();
+  const std::optional<PackedId> packed = pool_->take_unit<PackedId>(pool_->layout().packed_view());
   if (!packed) return false;
   checkpoint.packed_ = *packed;
   pool_->orders_.push_back(PackSlot{.from = read_slot_, .to = *packed});
@@ -387,7 +386,7 @@ std::optional<Checkpoint> Memory::checkpoint(Precision precision) {
   }
   // The live slot is shared with the checkpoint from now on, so the sequence needs another one.
   if (read_slot_ == write_slot_ && write_slot_ != no_slot) {
-    const std::optional<SlotId> next_slot = pool_->take_slot();
+    const std::optional<SlotId> next_slot = pool_->take_unit<SlotId>(pool_->layout().slot_view());
     if (!next_slot) return std::nullopt;
     write_slot_ = *next_slot;
     checkpoint = shared_pages();

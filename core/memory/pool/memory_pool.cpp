@@ -1,8 +1,6 @@
 #include "core/memory/pool/memory_pool.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -22,7 +20,7 @@ MemoryPool::MemoryPool(MemoryLayout layout, bool orders_fixed_owners)
 std::optional<Memory> MemoryPool::start() {
   Memory memory(*this);
   if (has_slots()) {
-    const std::optional<SlotId> slot = take_slot();
+    const std::optional<SlotId> slot = take_unit<SlotId>(layout().slot_view());
     if (!slot) return std::nullopt;
     memory.write_slot_ = *slot;
   }
@@ -103,12 +101,12 @@ std::optional<Checkpoint> MemoryPool::allocate_empty(std::int32_t length, Precis
   if (!has_slots()) return checkpoint;
   if (precision == Precision::int8) {
     require(layout().packed.per_superblock > 0, "memory: there are no packed snapshots");
-    const std::optional<PackedId> packed = take_packed();
+    const std::optional<PackedId> packed = take_unit<PackedId>(layout().packed_view());
     if (!packed) return std::nullopt;
     checkpoint.packed_ = *packed;
     return checkpoint;
   }
-  const std::optional<SlotId> slot = take_slot();
+  const std::optional<SlotId> slot = take_unit<SlotId>(layout().slot_view());
   if (!slot) return std::nullopt;
   checkpoint.slot_ = *slot;
   return checkpoint;
@@ -172,29 +170,28 @@ void MemoryPool::for_units(const Memory& memory, const Action& action) const {
   act(layout().ring_view(), index(memory.ring_));
 }
 
-void MemoryPool::pin(const Memory& memory) {
-  for_units(memory, [&](ViewId view, std::int32_t unit) {
+template <typename Action>
+void MemoryPool::for_units(const Checkpoint& checkpoint, const Action& action) const {
+  for (const CheckpointUnit& unit : units_of(checkpoint, layout())) action(unit.view, unit.unit);
+}
+
+template <typename Held>
+void MemoryPool::pin(const Held& held) {
+  for_units(held, [&](ViewId view, std::int32_t unit) {
     superblocks_.pin(superblocks_.superblock_of(view, unit));
   });
 }
+template void MemoryPool::pin(const Memory&);
+template void MemoryPool::pin(const Checkpoint&);
 
-void MemoryPool::unpin(const Memory& memory) {
-  for_units(memory, [&](ViewId view, std::int32_t unit) {
+template <typename Held>
+void MemoryPool::unpin(const Held& held) {
+  for_units(held, [&](ViewId view, std::int32_t unit) {
     superblocks_.unpin(superblocks_.superblock_of(view, unit));
   });
 }
-
-void MemoryPool::pin(const Checkpoint& checkpoint) {
-  for (const CheckpointUnit& unit : units_of(checkpoint, layout())) {
-    superblocks_.pin(superblocks_.superblock_of(unit.view, unit.unit));
-  }
-}
-
-void MemoryPool::unpin(const Checkpoint& checkpoint) {
-  for (const CheckpointUnit& unit : units_of(checkpoint, layout())) {
-    superblocks_.unpin(superblocks_.superblock_of(unit.view, unit.unit));
-  }
-}
+template void MemoryPool::unpin(const Memory&);
+template void MemoryPool::unpin(const Checkpoint&);
 
 std::vector<Order> MemoryPool::take_orders() {
   std::vector<Order> orders;
@@ -247,18 +244,14 @@ UnitSet MemoryPool::void_units(std::span<const Order> failed) const {
   return units;
 }
 
-bool MemoryPool::holds(const Memory& memory, const UnitSet& units) const {
+template <typename Held>
+bool MemoryPool::holds(const Held& held, const UnitSet& units) const {
   bool found = false;
-  for_units(memory, [&](ViewId view, std::int32_t unit) { found |= units.contains({view, unit}); });
+  for_units(held, [&](ViewId view, std::int32_t unit) { found |= units.contains({view, unit}); });
   return found;
 }
-
-bool MemoryPool::holds(const Checkpoint& checkpoint, const UnitSet& units) const {
-  const std::vector<CheckpointUnit> all = units_of(checkpoint, layout());
-  return std::any_of(all.begin(), all.end(), [&](const CheckpointUnit& unit) {
-    return units.contains({unit.view, unit.unit});
-  });
-}
+template bool MemoryPool::holds(const Memory&, const UnitSet&) const;
+template bool MemoryPool::holds(const Checkpoint&, const UnitSet&) const;
 
 void MemoryPool::order_owners_again(std::span<const Order> failed) {
   std::vector<Order> orders;
@@ -372,28 +365,7 @@ bool MemoryPool::is_backed(SuperblockId superblock, bool may_create) {
 
 /// After the last page of the table where that is free: runs of pages are read faster.
 std::optional<PageId> MemoryPool::take_page(std::int32_t group, const PageTable& table) {
-  const std::int32_t after = table.empty() ? -1 : index(table.back());
-  const std::optional<std::int32_t> unit = take(ViewId{group}, after);
-  if (!unit) return std::nullopt;
-  return PageId{*unit};
-}
-
-std::optional<SlotId> MemoryPool::take_slot() {
-  const std::optional<std::int32_t> unit = take(layout().slot_view());
-  if (!unit) return std::nullopt;
-  return SlotId{*unit};
-}
-
-std::optional<PackedId> MemoryPool::take_packed() {
-  const std::optional<std::int32_t> unit = take(layout().packed_view());
-  if (!unit) return std::nullopt;
-  return PackedId{*unit};
-}
-
-std::optional<RingId> MemoryPool::take_ring() {
-  const std::optional<std::int32_t> unit = take(layout().ring_view());
-  if (!unit) return std::nullopt;
-  return RingId{*unit};
+  return take_unit<PageId>(ViewId{group}, table.empty() ? -1 : index(table.back()));
 }
 
 void MemoryPool::share(SlotId slot) {
@@ -401,25 +373,7 @@ void MemoryPool::share(SlotId slot) {
 }
 
 void MemoryPool::drop(std::int32_t group, PageTable& table) noexcept {
-  for (const PageId page : table) {
-    if (page != no_page) drop(group, page);
-  }
-}
-
-void MemoryPool::drop(std::int32_t group, PageId page) noexcept {
-  superblocks_.drop(ViewId{group}, index(page));
-}
-
-void MemoryPool::drop(SlotId slot) noexcept {
-  if (slot != no_slot) superblocks_.drop(layout().slot_view(), index(slot));
-}
-
-void MemoryPool::drop(PackedId packed) noexcept {
-  if (packed != no_packed) superblocks_.drop(layout().packed_view(), index(packed));
-}
-
-void MemoryPool::drop(RingId ring) noexcept {
-  if (ring != no_ring) superblocks_.drop(layout().ring_view(), index(ring));
+  for (const PageId page : table) drop(ViewId{group}, index(page));
 }
 
 namespace {

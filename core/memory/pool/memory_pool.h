@@ -96,11 +96,11 @@ class MemoryPool {
   /// While a step that names the memory runs beside others: its units are not moved, and after a
   /// failed step of another lane their superblocks keep their owners. The memory is neither changed
   /// nor released until it is unpinned.
-  void pin(const Memory& memory);
-  void unpin(const Memory& memory);
-  /// The same while a checkpoint's units are written beside steps.
-  void pin(const Checkpoint& checkpoint);
-  void unpin(const Checkpoint& checkpoint);
+  /// The same of a checkpoint, while its units are written beside steps.
+  template <typename Held>
+  void pin(const Held& held);
+  template <typename Held>
+  void unpin(const Held& held);
 
   /// Orders that the next step has to carry out, in this order.
   std::vector<Order> take_orders();
@@ -122,8 +122,8 @@ class MemoryPool {
   /// its orders were to fill, and what open orders fill from that.
   UnitSet void_units(std::span<const Order> failed) const;
   /// Whether one of the units is among those that it holds.
-  bool holds(const Memory& memory, const UnitSet& units) const;
-  bool holds(const Checkpoint& checkpoint, const UnitSet& units) const;
+  template <typename Held>
+  bool holds(const Held& held, const UnitSet& units) const;
   /// The failed step's changes of owners are ordered again, before the orders that are open. What
   /// holds void units was released.
   void order_owners_again(std::span<const Order> failed);
@@ -175,15 +175,8 @@ class MemoryPool {
   std::int32_t page_tokens() const { return layout().groups.empty() ? 0 : layout().page_tokens; }
   std::int32_t groups() const { return static_cast<std::int32_t>(layout().groups.size()); }
 
-  // As the functions of layout.h.
+  /// As the function of layout.h.
   std::int32_t pages_for(std::int32_t tokens) const { return hyb::pages_for(layout(), tokens); }
-  std::int32_t pages_held(std::int32_t group, std::int32_t length) const {
-    return hyb::pages_held(layout(), group, length);
-  }
-  std::size_t bytes_held(std::int32_t length) const { return hyb::bytes_held(layout(), length); }
-  std::size_t bytes_peak(std::int32_t length, std::int32_t chunk_tokens) const {
-    return hyb::bytes_peak(layout(), length, chunk_tokens);
-  }
   /// Without superblocks that were given up for good.
   bool can_ever_hold(std::int32_t length, std::int32_t chunk_tokens) const;
 
@@ -216,6 +209,8 @@ class MemoryPool {
   void check_table(std::span<const PageTable> tables, std::int32_t length) const;
   template <typename Action>
   void for_units(const Memory& memory, const Action& action) const;
+  template <typename Action>
+  void for_units(const Checkpoint& checkpoint, const Action& action) const;
 
   void empty(SuperblockId superblock);
 
@@ -225,16 +220,19 @@ class MemoryPool {
   bool is_backed(SuperblockId superblock, bool may_create);
   std::int32_t order_ahead(ViewId view, std::int32_t units);
   std::optional<PageId> take_page(std::int32_t group, const PageTable& table);
-  std::optional<SlotId> take_slot();
-  std::optional<PackedId> take_packed();
-  std::optional<RingId> take_ring();
+  template <typename Id>
+  std::optional<Id> take_unit(ViewId view, std::int32_t after = -1) {
+    const std::optional<std::int32_t> unit = take(view, after);
+    return unit ? std::optional(Id{*unit}) : std::nullopt;
+  }
   void share(std::int32_t group, PageId page) { superblocks_.share(ViewId{group}, index(page)); }
   void share(SlotId slot);
   void drop(std::int32_t group, PageTable& table) noexcept;
-  void drop(std::int32_t group, PageId page) noexcept;
-  void drop(SlotId slot) noexcept;
-  void drop(PackedId packed) noexcept;
-  void drop(RingId ring) noexcept;
+  /// Nothing for an id that stands for none.
+  void drop(ViewId view, std::int32_t unit) noexcept {
+    if (unit >= 0) superblocks_.drop(view, unit);
+  }
+  void drop_slot(SlotId slot) noexcept { drop(layout().slot_view(), index(slot)); }
 
   Superblocks superblocks_;
   Registry<Memory> memories_;

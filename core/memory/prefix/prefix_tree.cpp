@@ -1,7 +1,6 @@
 #include "core/memory/prefix/prefix_tree.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "core/base/error.h"

@@ -1,7 +1,5 @@
 #include "core/memory/prefix/snapshot_io.h"
 
-#include <utility>
-
 #include "core/base/error.h"
 
 namespace hyb {

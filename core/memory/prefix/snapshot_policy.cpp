@@ -1,9 +1,6 @@
 #include "core/memory/prefix/snapshot_policy.h"
 
-#include <algorithm>
-
 #include "core/base/error.h"
-#include "core/memory/pool/memory_pool.h"
 
 namespace hyb {
 

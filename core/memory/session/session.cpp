@@ -9,8 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
-#include "core/base/ids.h"
-#include "core/memory/session/session_format.h"
 
 namespace hyb {
 
@@ -176,14 +174,14 @@ struct FileSnapshot {
   std::span<const TokenId> key;  // of one of the file's sequences
   Precision precision;
   SnapshotPlace place;
-  std::vector<std::uint32_t> units;  // numbers in the file, in the order of units_of
-  std::optional<Reservation> room;   // in the pool; empty: none yet
+  std::vector<std::uint32_t> units;      // numbers in the file, in the order of units_of
+  std::optional<Reservation> room = {};  // in the pool; empty: none yet
 };
 
 /// The whole file without the units' bytes, checked.
 struct FileOutline {
   std::vector<std::vector<TokenId>> sequences;
-  std::vector<FileSnapshot> snapshots;
+  std::vector<FileSnapshot> snapshots = {};
   std::vector<std::int32_t> views;  // of each unit; no_view_yet: no snapshot needs it
 };
 
@@ -193,15 +191,120 @@ class SessionLoader {
   SessionLoader(const std::filesystem::path& path, SnapshotIo& snapshot_io)
       : path_(path.string()), reader_(path, session_format), snapshot_io_(&snapshot_io) {}
 
-  void check(const Fingerprint& here);
-  FileOutline read_outline();
+  void check(const Fingerprint& here) {
+    const std::string text = read_text(reader_, SessionSection::fingerprint);
+    const std::string differs = difference(here, fingerprint_from(parse_json(text, path_), path_));
+    if (!differs.empty()) reader_.fail("is of another model or setting: " + differs);
+    expect_section(reader_, SessionSection::app, 0);
+  }
+
+  FileOutline read_outline() {
+    const std::string text = read_text(reader_, SessionSection::outline);
+    const SessionOutline counts = session_outline_from(parse_json(text, path_), path_);
+    const std::string differs = difference(whole_layout(*snapshot_io_), counts.layout);
+    has_whole_units_ = differs.empty();
+    has_other_drafts_ = !has_whole_units_ && counts.answer_layout.has_value();
+    if (!has_whole_units_ &&
+        answer_layout_of(*snapshot_io_) != counts.answer_layout.value_or(counts.layout)) {
+      reader_.fail("has memory of another layout: " + differs);
+    }
+    // Each is a section of its own, so counts cannot exceed the sections of the file.
+    if (counts.sequences + counts.snapshots + counts.logits.size() + counts.units !=
+        reader_.sections_left()) {
+      reader_.fail("is damaged: its sections are not as many as it says");
+    }
+    FileOutline outline{.sequences = read_sequences(counts.sequences),
+                        .views = std::vector<std::int32_t>(counts.units, no_view_yet)};
+    for (std::uint32_t i = 0; i < counts.snapshots; ++i) {
+      outline.snapshots.push_back(read_snapshot(i, outline.sequences));
+      assign_views(outline.snapshots.back(), outline.views);
+    }
+    // Earlier versions kept some, from which nothing is drawn any more.
+    for (const std::uint32_t snapshot : counts.logits) {
+      const SectionHead head = expect_section(reader_, SessionSection::logits, snapshot);
+      std::vector<std::byte> unread(static_cast<std::size_t>(head.length));
+      reader_.read(unread);
+    }
+    return outline;
+  }
+
+  /// targets[unit]: the units of the pool that get its bytes.
   void read_units(const FileOutline& outline,
-                  const std::vector<std::vector<CheckpointUnit>>& targets);
+                  const std::vector<std::vector<CheckpointUnit>>& targets) {
+    std::vector<std::byte> bytes;
+    for (std::uint32_t i = 0; i < targets.size(); ++i) {
+      const SectionHead head = expect_section(reader_, SessionSection::unit, i);
+      if (outline.views[i] == no_view_yet) continue;
+      const MemoryLayout& layout = snapshot_io_->layout();
+      const ViewId view{outline.views[i]};
+      const std::size_t wanted =
+          has_whole_units_ ? layout.content_bytes(view) : snapshot_io_->answer_bytes(view);
+      const auto length = static_cast<std::size_t>(head.length);
+      if (length < wanted || (length > wanted && !has_other_drafts_)) {
+        reader_.fail("is damaged: a unit has another size");
+      }
+      bytes.resize(length);
+      reader_.read(bytes);
+      bytes.resize(wanted);
+      bytes.resize(layout.unit_bytes(view));  // zeros: guesses find nothing there
+      for (const CheckpointUnit& target : targets[i]) snapshot_io_->write(target, bytes);
+    }
+    if (reader_.next()) reader_.fail("is damaged: sections after the last one");
+  }
 
  private:
-  std::vector<std::vector<TokenId>> read_sequences(std::size_t count);
-  FileSnapshot read_snapshot(std::uint32_t number, std::span<const std::vector<TokenId>> sequences);
-  void assign_views(const FileSnapshot& snapshot, std::vector<std::int32_t>& views);
+  std::vector<std::vector<TokenId>> read_sequences(std::size_t count) {
+    std::vector<std::vector<TokenId>> sequences;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      std::vector<TokenId>& tokens = sequences.emplace_back();
+      for (const std::uint32_t number : read_numbers(reader_, SessionSection::tokens, i)) {
+        tokens.push_back(TokenId{static_cast<std::int32_t>(number)});
+      }
+    }
+    return sequences;
+  }
+
+  FileSnapshot read_snapshot(std::uint32_t number,
+                             std::span<const std::vector<TokenId>> sequences) {
+    const std::vector<std::uint32_t> numbers =
+        read_numbers(reader_, SessionSection::snapshot, number);
+    const bool is_one = numbers.size() >= 4 && numbers[0] < sequences.size() && numbers[1] > 0 &&
+                        numbers[1] <= sequences[numbers[0]].size() &&
+                        numbers[2] <= static_cast<std::uint32_t>(Precision::int8) &&
+                        numbers[3] < snapshot_places;
+    if (!is_one) reader_.fail("is damaged: snapshot " + std::to_string(number) + " can't be");
+    return {.key = std::span(sequences[numbers[0]]).first(numbers[1]),
+            .precision = static_cast<Precision>(numbers[2]),
+            .place = static_cast<SnapshotPlace>(numbers[3]),
+            .units = {numbers.begin() + 4, numbers.end()}};
+  }
+
+  /// A unit belongs to one view, and a snapshot has exactly the units that its kinds need.
+  void assign_views(const FileSnapshot& snapshot, std::vector<std::int32_t>& views) {
+    const MemoryLayout& layout = snapshot_io_->layout();
+    const auto length = static_cast<std::int32_t>(snapshot.key.size());
+    std::vector<std::int32_t> wanted;
+    for (std::int32_t group = 0; group < static_cast<std::int32_t>(layout.groups.size()); ++group) {
+      wanted.insert(wanted.end(), held_pages(layout, group, length).size(), group);
+    }
+    if (layout.slots.per_superblock > 0) {
+      const bool is_exact = snapshot.precision == Precision::exact;
+      wanted.push_back(index(is_exact ? layout.slot_view() : layout.packed_view()));
+    }
+    if (wanted.size() != snapshot.units.size()) {
+      reader_.fail("is damaged: a snapshot of " + std::to_string(length) + " tokens has " +
+                   std::to_string(snapshot.units.size()) + " units, " +
+                   std::to_string(wanted.size()) + " are needed");
+    }
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      if (snapshot.units[i] >= views.size()) reader_.fail("is damaged: a unit is missing");
+      std::int32_t& view = views[snapshot.units[i]];
+      if (view != no_view_yet && view != wanted[i]) {
+        reader_.fail("is damaged: a unit is of two kinds");
+      }
+      view = wanted[i];
+    }
+  }
 
   std::string path_;
   SectionReader reader_;
@@ -209,122 +312,6 @@ class SessionLoader {
   bool has_whole_units_ = true;    ///< what guesses depend on, too, is as it is here
   bool has_other_drafts_ = false;  ///< units end with bytes that mean nothing here
 };
-
-void SessionLoader::check(const Fingerprint& here) {
-  const std::string text = read_text(reader_, SessionSection::fingerprint);
-  const std::string differs = difference(here, fingerprint_from(parse_json(text, path_), path_));
-  if (!differs.empty()) reader_.fail("is of another model or setting: " + differs);
-  expect_section(reader_, SessionSection::app, 0);
-}
-
-std::vector<std::vector<TokenId>> SessionLoader::read_sequences(std::size_t count) {
-  std::vector<std::vector<TokenId>> sequences;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    std::vector<TokenId>& tokens = sequences.emplace_back();
-    for (const std::uint32_t number : read_numbers(reader_, SessionSection::tokens, i)) {
-      tokens.push_back(TokenId{static_cast<std::int32_t>(number)});
-    }
-  }
-  return sequences;
-}
-
-FileSnapshot SessionLoader::read_snapshot(std::uint32_t number,
-                                          std::span<const std::vector<TokenId>> sequences) {
-  const std::vector<std::uint32_t> numbers =
-      read_numbers(reader_, SessionSection::snapshot, number);
-  const bool is_one = numbers.size() >= 4 && numbers[0] < sequences.size() && numbers[1] > 0 &&
-                      numbers[1] <= sequences[numbers[0]].size() &&
-                      numbers[2] <= static_cast<std::uint32_t>(Precision::int8) &&
-                      numbers[3] < snapshot_places;
-  if (!is_one) reader_.fail("is damaged: snapshot " + std::to_string(number) + " can't be");
-  return {.key = std::span(sequences[numbers[0]]).first(numbers[1]),
-          .precision = static_cast<Precision>(numbers[2]),
-          .place = static_cast<SnapshotPlace>(numbers[3]),
-          .units = {numbers.begin() + 4, numbers.end()},
-          .room = {}};
-}
-
-/// A unit belongs to one view, and a snapshot has exactly the units that its kinds need.
-void SessionLoader::assign_views(const FileSnapshot& snapshot, std::vector<std::int32_t>& views) {
-  const MemoryLayout& layout = snapshot_io_->layout();
-  const auto length = static_cast<std::int32_t>(snapshot.key.size());
-  std::vector<std::int32_t> wanted;
-  for (std::int32_t group = 0; group < static_cast<std::int32_t>(layout.groups.size()); ++group) {
-    wanted.insert(wanted.end(), held_pages(layout, group, length).size(), group);
-  }
-  if (layout.slots.per_superblock > 0) {
-    const bool is_exact = snapshot.precision == Precision::exact;
-    wanted.push_back(index(is_exact ? layout.slot_view() : layout.packed_view()));
-  }
-  if (wanted.size() != snapshot.units.size()) {
-    reader_.fail("is damaged: a snapshot of " + std::to_string(length) + " tokens has " +
-                 std::to_string(snapshot.units.size()) + " units, " +
-                 std::to_string(wanted.size()) + " are needed");
-  }
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    if (snapshot.units[i] >= views.size()) reader_.fail("is damaged: a unit is missing");
-    std::int32_t& view = views[snapshot.units[i]];
-    if (view != no_view_yet && view != wanted[i]) {
-      reader_.fail("is damaged: a unit is of two kinds");
-    }
-    view = wanted[i];
-  }
-}
-
-FileOutline SessionLoader::read_outline() {
-  const std::string text = read_text(reader_, SessionSection::outline);
-  const SessionOutline counts = session_outline_from(parse_json(text, path_), path_);
-  const std::string differs = difference(whole_layout(*snapshot_io_), counts.layout);
-  has_whole_units_ = differs.empty();
-  has_other_drafts_ = !has_whole_units_ && counts.answer_layout.has_value();
-  if (!has_whole_units_ &&
-      answer_layout_of(*snapshot_io_) != counts.answer_layout.value_or(counts.layout)) {
-    reader_.fail("has memory of another layout: " + differs);
-  }
-  // Each is a section of its own, so counts cannot exceed the sections of the file.
-  if (counts.sequences + counts.snapshots + counts.logits.size() + counts.units !=
-      reader_.sections_left()) {
-    reader_.fail("is damaged: its sections are not as many as it says");
-  }
-  FileOutline outline{.sequences = read_sequences(counts.sequences),
-                      .snapshots = {},
-                      .views = std::vector<std::int32_t>(counts.units, no_view_yet)};
-  for (std::uint32_t i = 0; i < counts.snapshots; ++i) {
-    outline.snapshots.push_back(read_snapshot(i, outline.sequences));
-    assign_views(outline.snapshots.back(), outline.views);
-  }
-  // Earlier versions kept some, from which nothing is drawn any more.
-  for (const std::uint32_t snapshot : counts.logits) {
-    const SectionHead head = expect_section(reader_, SessionSection::logits, snapshot);
-    std::vector<std::byte> unread(static_cast<std::size_t>(head.length));
-    reader_.read(unread);
-  }
-  return outline;
-}
-
-/// targets[unit]: the units of the pool that get its bytes.
-void SessionLoader::read_units(const FileOutline& outline,
-                               const std::vector<std::vector<CheckpointUnit>>& targets) {
-  std::vector<std::byte> bytes;
-  for (std::uint32_t i = 0; i < targets.size(); ++i) {
-    const SectionHead head = expect_section(reader_, SessionSection::unit, i);
-    if (outline.views[i] == no_view_yet) continue;
-    const MemoryLayout& layout = snapshot_io_->layout();
-    const ViewId view{outline.views[i]};
-    const std::size_t wanted =
-        has_whole_units_ ? layout.content_bytes(view) : snapshot_io_->answer_bytes(view);
-    const auto length = static_cast<std::size_t>(head.length);
-    if (length < wanted || (length > wanted && !has_other_drafts_)) {
-      reader_.fail("is damaged: a unit has another size");
-    }
-    bytes.resize(length);
-    reader_.read(bytes);
-    bytes.resize(wanted);
-    bytes.resize(layout.unit_bytes(view));  // zeros: guesses find nothing there
-    for (const CheckpointUnit& target : targets[i]) snapshot_io_->write(target, bytes);
-  }
-  if (reader_.next()) reader_.fail("is damaged: sections after the last one");
-}
 
 /// Among those with room, the one with the most tokens in common with the key.
 SharedPrefix nearest(std::span<const FileSnapshot> snapshots, std::span<const TokenId> key) {

@@ -1,7 +1,5 @@
 #include "core/memory/session/session_format.h"
 
-#include <optional>
-
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/base/error.h"
-#include "core/memory/pool/memory_pool.h"
 
 namespace hyb {
 namespace {

@@ -168,12 +168,14 @@ struct FilterBody {
 struct Generation {
   Body body;
 };
-struct Break {};
-struct Continue {};
+/// break of the loop, or continue.
+struct Leave {
+  bool loop;  ///< all of it, else the round
+};
 
 struct Statement {
-  using Node = std::variant<Data, Print, If, For, Set, SetBody, DefineMacro, FilterBody, Generation,
-                            Break, Continue>;
+  using Node =
+      std::variant<Data, Print, If, For, Set, SetBody, DefineMacro, FilterBody, Generation, Leave>;
   Node node;
   Place place;
 };

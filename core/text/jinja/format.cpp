@@ -8,7 +8,6 @@
 #include "core/text/jinja/operators.h"
 #include "core/text/jinja/runtime.h"
 #include "core/text/jinja/unicode.h"
-#include "core/text/jinja/value.h"
 
 namespace hyb::jinja {
 namespace {

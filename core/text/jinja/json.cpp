@@ -12,7 +12,6 @@
 #include "core/text/jinja/operators.h"
 #include "core/text/jinja/runtime.h"
 #include "core/text/jinja/unicode.h"
-#include "core/text/jinja/value.h"
 
 namespace hyb::jinja {
 namespace {
@@ -24,30 +23,11 @@ void append_unit(std::string& out, unsigned unit) {
 }
 
 void append_escaped(std::string& out, char32_t c, bool ensure_ascii) {
-  switch (c) {
-    case '"':
-      out += "\\\"";
-      return;
-    case '\\':
-      out += "\\\\";
-      return;
-    case '\n':
-      out += "\\n";
-      return;
-    case '\r':
-      out += "\\r";
-      return;
-    case '\t':
-      out += "\\t";
-      return;
-    case '\f':
-      out += "\\f";
-      return;
-    case '\b':
-      out += "\\b";
-      return;
-    default:
-      break;
+  constexpr std::string_view escaped = "\"\\\n\r\t\f\b", letters = "\"\\nrtfb";
+  const std::size_t known = c < 0x80 ? escaped.find(static_cast<char>(c)) : escaped.npos;
+  if (known != escaped.npos) {
+    out += {'\\', letters[known]};
+    return;
   }
   if (c >= 0x20 && (c < 0x7F || !ensure_ascii)) {
     append_utf8(out, c);

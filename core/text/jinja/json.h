@@ -24,8 +24,6 @@ struct JsonStyle {
 /// value. Throws Fault for values that JSON cannot represent.
 Text to_json(Runtime& runtime, const Value& value, const JsonStyle& style);
 
-class Runtime;
-
 /// A value whose strings all have the given source. Throws Fault for integers over 64 bits.
 Value value_from_json(Runtime& runtime, const Json& json, TextSource source);
 

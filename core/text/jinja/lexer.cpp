@@ -4,14 +4,12 @@
 #include <array>
 #include <charconv>
 #include <cstddef>
-#include <cstdint>
-#include <string>
-#include <string_view>
 
 #include "core/base/error.h"
 #include "core/text/jinja/unicode.h"
 
 namespace hyb::jinja {
+namespace {
 
 struct Number {
   std::size_t bytes = 0;
@@ -20,18 +18,6 @@ struct Number {
   double real_value = 0;
   std::string problem{};  ///< empty if the number is good
 };
-
-/// Reads the number at the start of `text`: 12, 1.5, 2e3. Without `real_allowed` (after a dot, as
-/// in items.0.5), only an integer.
-Number read_number_literal(std::string_view text, bool real_allowed);
-
-/// The content of a string literal with Python's escapes resolved; `problem` describes an error.
-std::string resolve_escapes(std::string_view inside, std::string& problem);
-
-/// Length of the identifier at the start of `text`; 0 if there is none.
-std::size_t name_length(std::string_view text);
-
-namespace {
 
 /// Length of the digits at `at`; 0 if there is none.
 std::size_t digits_length(std::string_view text, std::size_t at) {
@@ -99,32 +85,10 @@ Escape read_octal(std::string_view text, std::size_t at) {
 }
 
 Escape read_escape(std::string_view text, std::size_t at, std::string& problem) {
-  switch (text[at]) {
-    case '\\':
-    case '\'':
-    case '"':
-      return {1, static_cast<char32_t>(text[at])};
-    case 'a':
-      return {1, 7};
-    case 'b':
-      return {1, 8};
-    case 't':
-      return {1, 9};
-    case 'n':
-      return {1, 10};
-    case 'v':
-      return {1, 11};
-    case 'f':
-      return {1, 12};
-    case 'r':
-      return {1, 13};
-    case 'x':
-    case 'u':
-    case 'U':
-      break;
-    default:
-      return read_octal(text, at);
-  }
+  constexpr std::string_view letters = "\\'\"abtnvfr", meanings = "\\'\"\a\b\t\n\v\f\r";
+  const std::size_t known = letters.find(text[at]);
+  if (known != letters.npos) return {1, static_cast<char32_t>(meanings[known])};
+  if (text[at] != 'x' && text[at] != 'u' && text[at] != 'U') return read_octal(text, at);
   const std::size_t digits = text[at] == 'x' ? 2 : (text[at] == 'u' ? 4 : 8);
   Escape escape{digits + 1, 0};
   if (!read_hex(text, at + 1, digits, escape.value)) {
@@ -135,8 +99,8 @@ Escape read_escape(std::string_view text, std::size_t at, std::string& problem) 
   return escape;
 }
 
-}  // namespace
-
+/// Reads the number at the start of `text`: 12, 1.5, 2e3. Without `real_allowed` (after a dot, as
+/// in items.0.5), only an integer.
 Number read_number_literal(std::string_view text, bool real_allowed) {
   const std::size_t length = real_allowed ? real_length(text) : 0;
   if (length == 0) return read_integer(text);
@@ -151,6 +115,7 @@ Number read_number_literal(std::string_view text, bool real_allowed) {
   return number;
 }
 
+/// The content of a string literal with Python's escapes resolved; `problem` describes an error.
 std::string resolve_escapes(std::string_view inside, std::string& problem) {
   std::string out;
   out.reserve(inside.size());
@@ -175,6 +140,7 @@ std::string resolve_escapes(std::string_view inside, std::string& problem) {
   return out;
 }
 
+/// Length of the identifier at the start of `text`; 0 if there is none.
 std::size_t name_length(std::string_view text) {
   std::size_t at = 0;
   while (at < text.size()) {
@@ -185,8 +151,6 @@ std::size_t name_length(std::string_view text) {
   }
   return at;
 }
-
-namespace {
 
 std::size_t skip_spaces(std::string_view text, std::size_t at) {
   while (at < text.size() && is_space(decode_character(text, at))) at += character_bytes(text, at);

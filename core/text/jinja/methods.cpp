@@ -45,18 +45,11 @@ Value dict_get(Runtime&, const Value& self, const Bound& in) {
   return in.has(1) ? in[1] : Value::none();
 }
 
-Value pair(Runtime& runtime, const Value& key, const Value& value) {
-  List& list = runtime.new_list();
-  runtime.push(list, key);
-  runtime.push(list, value);
-  return Value(Kind::tuple, &list);
-}
-
 Value dict_items(Runtime& runtime, const Value& self, const Bound&) {
   List& view = runtime.new_list();
   view.label = "dict_items";
   for (const auto& [key, value] : self.dict().entries()) {
-    runtime.push(view, pair(runtime, key, value));
+    runtime.push(view, runtime.pair(key, value));
   }
   return Value(Kind::view, &view);
 }

@@ -10,7 +10,6 @@
 #include "core/text/jinja/format.h"
 #include "core/text/jinja/runtime.h"
 #include "core/text/jinja/unicode.h"
-#include "core/text/jinja/value.h"
 
 namespace hyb::jinja {
 namespace {

@@ -1,10 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "core/text/jinja/ast.h"
 #include "core/text/jinja/value.h"
@@ -38,8 +36,6 @@ std::int64_t length(const Value& value);
 bool is_iterable(const Value& value);
 /// A new list of what iteration yields: characters, items, keys. Consumes a generator.
 List& iterate(Runtime& runtime, const Value& value);
-
-class Runtime;
 
 /// object.name: a method first, then an item of that name, else undefined. An attribute of an
 /// undefined value is a Fault. `name` must live as long as the template.

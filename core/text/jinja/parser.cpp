@@ -6,43 +6,114 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/text/jinja/ast.h"
 #include "core/text/jinja/lexer.h"
 #include "core/text/jinja/unicode.h"
 
 namespace hyb::jinja {
 namespace {
 
+constexpr int source_depth_max = 200;
+/// Trees are traversed and freed recursively.
+constexpr int tree_depth_max = 500;
+
+int depth_of(const ExpressionPtr& expression) {
+  return expression == nullptr ? 0 : expression->depth;
+}
+
+int deepest(const std::vector<ExpressionPtr>& expressions) {
+  int depth = 0;
+  for (const ExpressionPtr& expression : expressions) depth = std::max(depth, depth_of(expression));
+  return depth;
+}
+
+int deepest(const CallArguments& arguments, int depth) {
+  const auto widen = [&](const ExpressionPtr& expression) {
+    if (expression != nullptr) depth = std::max(depth, expression->depth);
+  };
+  for (const ExpressionPtr& value : arguments.positional) widen(value);
+  for (const auto& [name, value] : arguments.named) widen(value);
+  widen(arguments.star);
+  return depth;
+}
+
 /// A cursor over the lexemes.
 class LexemeStream {
  public:
-  LexemeStream(std::string_view source, std::string_view source_name);
+  LexemeStream(std::string_view source, std::string_view source_name)
+      : source_(source), source_name_(source_name), lexemes_(read_lexemes(source, source_name)) {}
 
   const Lexeme& current() const { return lexemes_[at_]; }
   const Lexeme& ahead() const { return lexemes_[at_ + 1 < lexemes_.size() ? at_ + 1 : at_]; }
   Place place() const { return current().place; }
-  Lexeme take();
+
+  Lexeme take() {
+    if (at_ + 1 >= lexemes_.size()) return lexemes_.back();
+    return std::move(lexemes_[at_++]);
+  }
 
   bool at(TokenKind kind) const { return current().kind == kind; }
   bool at_symbol(std::string_view symbol) const { return at_pair(TokenKind::symbol, symbol); }
   bool at_name(std::string_view name) const { return at_pair(TokenKind::name, name); }
   bool skip_symbol(std::string_view symbol) { return skip_if(at_symbol(symbol)); }
   bool skip_name(std::string_view name) { return skip_if(at_name(name)); }
-  void expect(TokenKind kind, std::string_view what);
-  void expect_symbol(std::string_view symbol);
-  std::string expect_name();
+
+  void expect(TokenKind kind, std::string_view what) {
+    if (!at(kind)) fail("expected " + std::string(what) + ", got " + describe());
+    if (at_ + 1 < lexemes_.size()) ++at_;
+  }
+
+  void expect_symbol(std::string_view symbol) {
+    if (!skip_symbol(symbol)) fail("expected '" + std::string(symbol) + "', got " + describe());
+  }
+
+  std::string expect_name() {
+    if (!at(TokenKind::name)) fail("expected a name, got " + describe());
+    return take().text;
+  }
 
   [[noreturn]] void fail(const std::string& text) const { fail(place(), text); }
-  [[noreturn]] void fail(Place place, const std::string& text) const;
+
+  [[noreturn]] void fail(Place place, const std::string& text) const {
+    throw Error(ErrorKind::model, where(source_name_, source_, place) + "template: " + text);
+  }
+
   /// The current lexeme, for messages.
-  std::string describe() const;
+  std::string describe() const {
+    switch (current().kind) {
+      case TokenKind::data:
+        return "text";
+      case TokenKind::print_begin:
+        return "'{{'";
+      case TokenKind::print_end:
+        return "'}}'";
+      case TokenKind::tag_begin:
+        return "'{%'";
+      case TokenKind::tag_end:
+        return "'%}'";
+      case TokenKind::integer:
+      case TokenKind::real:
+        return "a number";
+      case TokenKind::text:
+        return "a string";
+      case TokenKind::name:
+      case TokenKind::symbol:
+        return "'" + current().text + "'";
+      case TokenKind::end:
+        return "the end of the template";
+    }
+    return "";
+  }
 
   /// Throws beyond 200 nested tags, brackets and operators.
-  void enter();
+  void enter() {
+    if (++depth_ > source_depth_max) {
+      fail("nested deeper than " + std::to_string(source_depth_max) + " levels");
+    }
+  }
+
   void leave() { --depth_; }
 
  private:
@@ -79,16 +150,73 @@ class ExpressionParser {
  public:
   explicit ExpressionParser(LexemeStream& stream) : stream_(stream) {}
 
-  ExpressionPtr expression();
-  ExpressionPtr without_conditional() { return disjunction(); }
+  ExpressionPtr expression() {
+    const ParseLevel level(stream_);
+    ExpressionPtr chosen = logical(false);
+    while (stream_.at_name("if")) {
+      const Place place = stream_.take().place;
+      ExpressionPtr condition = logical(false);
+      ExpressionPtr otherwise = stream_.skip_name("else") ? expression() : nullptr;
+      const int depth = std::max({chosen->depth, condition->depth, depth_of(otherwise)});
+      chosen = make(
+          place, Conditional{std::move(condition), std::move(chosen), std::move(otherwise)}, depth);
+    }
+    return chosen;
+  }
+
   /// An expression, or several separated by commas, which form a tuple. Ends at the end of the tag
   /// and at a closing parenthesis.
-  ExpressionPtr tuple(bool conditional = true);
+  ExpressionPtr tuple(bool conditional = true) {
+    const ParseLevel level(stream_);
+    const Place place = stream_.place();
+    std::vector<ExpressionPtr> items;
+    bool comma = false;
+    do {
+      const bool ended = stream_.at(TokenKind::print_end) || stream_.at(TokenKind::tag_end) ||
+                         stream_.at_symbol(")");
+      if (ended && comma) break;
+      items.push_back(conditional ? expression() : logical(false));
+      comma = comma || stream_.at_symbol(",");
+    } while (stream_.skip_symbol(","));
+    if (!comma) return std::move(items.front());
+    const int depth = deepest(items);
+    return make(place, Sequence{true, std::move(items)}, depth);
+  }
+
   /// a, (b, c), or namespace.attribute if `attribute_allowed`. Ends at the name `stop` if given.
-  Target target(bool attribute_allowed, std::string_view stop = {});
+  Target target(bool attribute_allowed, std::string_view stop = {}) {
+    if (attribute_allowed && stream_.at(TokenKind::name) &&
+        stream_.ahead().kind == TokenKind::symbol && stream_.ahead().text == ".") {
+      Target target{.name = stream_.take().text};
+      stream_.take();
+      target.attribute = stream_.expect_name();
+      return target;
+    }
+    std::vector<Target> parts;
+    bool comma = false;
+    do {
+      const bool ended = stream_.at(TokenKind::tag_end) || stream_.at_symbol("=") ||
+                         (!stop.empty() && stream_.at_name(stop));
+      if (ended && comma) break;
+      parts.push_back(to_target(*primary()));
+      comma = comma || stream_.at_symbol(",");
+    } while (stream_.skip_symbol(","));
+    if (!comma) return std::move(parts.front());
+    return {.parts = std::move(parts)};
+  }
+
   /// `| filter(...) | ...` applied to Captured; null if there is none. `first_inline`: the first
   /// one has no bar.
-  ExpressionPtr captured_filters(bool first_inline);
+  ExpressionPtr captured_filters(bool first_inline) {
+    ExpressionPtr input = make(stream_.place(), Captured{}, 0);
+    if (first_inline)
+      input = filter(std::move(input));
+    else if (!stream_.at_symbol("|"))
+      return nullptr;
+    while (stream_.skip_symbol("|")) input = filter(std::move(input));
+    return input;
+  }
+
   /// The number for the next literal or data.
   std::size_t next_literal() { return literals_++; }
   std::size_t literals() const { return literals_; }
@@ -98,544 +226,362 @@ class ExpressionParser {
   void add_names(const std::set<std::string>& names) { names_.insert(names.begin(), names.end()); }
 
  private:
-  ExpressionPtr make(Place place, Expression::Node node, int depth_below);
-  ExpressionPtr binary(Place place, BinaryOperator op, ExpressionPtr left, ExpressionPtr right);
-  ExpressionPtr disjunction();
-  ExpressionPtr conjunction();
-  ExpressionPtr negation();
-  ExpressionPtr comparison();
-  ExpressionPtr sum();
-  ExpressionPtr concatenation();
-  ExpressionPtr product();
-  ExpressionPtr unary(bool with_filters);
-  ExpressionPtr primary();
-  ExpressionPtr literal(Place place, decltype(Literal::value) value);
-  ExpressionPtr string_literal();
-  ExpressionPtr parenthesised();
-  ExpressionPtr list();
-  ExpressionPtr dict();
-  ExpressionPtr postfix(ExpressionPtr object);
-  ExpressionPtr filters_and_tests(ExpressionPtr input);
-  ExpressionPtr filter(ExpressionPtr input);
-  ExpressionPtr test(ExpressionPtr input);
-  CallArguments test_arguments();
-  ExpressionPtr call(ExpressionPtr callee);
-  ExpressionPtr dotted(ExpressionPtr object);
-  ExpressionPtr subscript(ExpressionPtr object);
-  ExpressionPtr subscript_key();
-  CallArguments call_arguments();
-  void call_argument(CallArguments& arguments);
-  Target to_target(const Expression& expression);
+  ExpressionPtr make(Place place, Expression::Node node, int depth_below) {
+    if (depth_below >= tree_depth_max) {
+      stream_.fail(place, "an expression of over " + std::to_string(tree_depth_max) + " levels");
+    }
+    return std::make_unique<Expression>(
+        Expression{.node = std::move(node), .place = place, .depth = depth_below + 1});
+  }
+
+  ExpressionPtr binary(Place place, BinaryOperator op, ExpressionPtr left, ExpressionPtr right) {
+    const int depth = std::max(left->depth, right->depth);
+    return make(place, Binary{op, std::move(left), std::move(right)}, depth);
+  }
+
+  /// a and b and c, or operands of `or`, each of which may be such.
+  ExpressionPtr logical(bool conjunction) {
+    const auto operand = [&] { return conjunction ? negation() : logical(true); };
+    ExpressionPtr left = operand();
+    while (stream_.at_name(conjunction ? "and" : "or")) {
+      const Place place = stream_.take().place;
+      ExpressionPtr right = operand();
+      const int depth = std::max(left->depth, right->depth);
+      left = make(place, Logical{conjunction, std::move(left), std::move(right)}, depth);
+    }
+    return left;
+  }
+
+  ExpressionPtr negation() {
+    if (!stream_.at_name("not")) return comparison();
+    const ParseLevel level(stream_);
+    const Place place = stream_.take().place;
+    ExpressionPtr operand = negation();
+    const int depth = operand->depth;
+    return make(place, Unary{UnaryOperator::logical_not, std::move(operand)}, depth);
+  }
+
+  ExpressionPtr comparison() {
+    static constexpr std::array<std::pair<std::string_view, Comparison>, 6> symbols{
+        {{"==", Comparison::equal},
+         {"!=", Comparison::unequal},
+         {"<", Comparison::less},
+         {"<=", Comparison::less_equal},
+         {">", Comparison::greater},
+         {">=", Comparison::greater_equal}}};
+    const Place place = stream_.place();
+    ExpressionPtr first = sum();
+    int depth = first->depth;
+    std::vector<std::pair<Comparison, ExpressionPtr>> rest;
+    while (true) {
+      std::optional<Comparison> found;
+      if (stream_.skip_name("in")) {
+        found = Comparison::in;
+      } else if (stream_.at_name("not") && stream_.ahead().kind == TokenKind::name &&
+                 stream_.ahead().text == "in") {
+        stream_.take();
+        stream_.take();
+        found = Comparison::not_in;
+      }
+      for (const auto& [symbol, op] : symbols) {
+        if (!found && stream_.skip_symbol(symbol)) found = op;
+      }
+      if (!found) break;
+      rest.emplace_back(*found, sum());
+      depth = std::max(depth, rest.back().second->depth);
+    }
+    if (rest.empty()) return first;
+    return make(place, Compare{std::move(first), std::move(rest)}, depth);
+  }
+
+  ExpressionPtr sum() {
+    ExpressionPtr left = concatenation();
+    while (stream_.at_symbol("+") || stream_.at_symbol("-")) {
+      const Lexeme symbol = stream_.take();
+      const auto op = symbol.text == "+" ? BinaryOperator::add : BinaryOperator::subtract;
+      left = binary(symbol.place, op, std::move(left), concatenation());
+    }
+    return left;
+  }
+
+  ExpressionPtr concatenation() {
+    const Place place = stream_.place();
+    std::vector<ExpressionPtr> parts;
+    parts.push_back(product());
+    while (stream_.skip_symbol("~")) parts.push_back(product());
+    if (parts.size() == 1) return std::move(parts.front());
+    const int depth = deepest(parts);
+    return make(place, Concatenation{std::move(parts)}, depth);
+  }
+
+  ExpressionPtr product() {
+    static constexpr std::array<std::pair<std::string_view, BinaryOperator>, 4> symbols{
+        {{"*", BinaryOperator::multiply},
+         {"/", BinaryOperator::divide},
+         {"//", BinaryOperator::floor_divide},
+         {"%", BinaryOperator::modulo}}};
+    ExpressionPtr left = unary(true);
+    while (stream_.at(TokenKind::symbol)) {
+      const auto* found = std::find_if(symbols.begin(), symbols.end(), [&](const auto& symbol) {
+        return stream_.at_symbol(symbol.first);
+      });
+      if (found == symbols.end()) break;
+      const Place place = stream_.take().place;
+      left = binary(place, found->second, std::move(left), unary(true));
+    }
+    return left;
+  }
+
+  ExpressionPtr unary(bool with_filters) {
+    ExpressionPtr node;
+    if (stream_.at_symbol("-")) {
+      const ParseLevel level(stream_);
+      const Place place = stream_.take().place;
+      ExpressionPtr operand = unary(false);
+      const int depth = operand->depth;
+      node = make(place, Unary{UnaryOperator::negate, std::move(operand)}, depth);
+    } else {
+      node = primary();
+    }
+    node = postfix(std::move(node));
+    return with_filters ? filters_and_tests(std::move(node)) : std::move(node);
+  }
+
+  ExpressionPtr primary() {
+    const Place place = stream_.place();
+    switch (stream_.current().kind) {
+      case TokenKind::text:
+        return string_literal();
+      case TokenKind::integer:
+        return literal(place, stream_.take().integer);
+      case TokenKind::real:
+        return literal(place, stream_.take().real);
+      case TokenKind::name:
+        break;
+      default:
+        if (stream_.at_symbol("(")) return parenthesised();
+        if (stream_.at_symbol("[")) return list();
+        if (stream_.at_symbol("{")) return dict();
+        stream_.fail("unexpected " + stream_.describe());
+    }
+    std::string name = stream_.take().text;
+    if (name == "true" || name == "True") return literal(place, true);
+    if (name == "false" || name == "False") return literal(place, false);
+    if (name == "none" || name == "None") return literal(place, std::monostate{});
+    names_.insert(name);
+    return make(place, Name{std::move(name)}, 0);
+  }
+
+  ExpressionPtr literal(Place place, decltype(Literal::value) value) {
+    return make(place, Literal{std::move(value), next_literal()}, 0);
+  }
+
+  /// Adjacent strings are concatenated.
+  ExpressionPtr string_literal() {
+    const Place place = stream_.place();
+    std::string value;
+    while (stream_.at(TokenKind::text)) value += stream_.take().text;
+    return literal(place, std::move(value));
+  }
+
+  ExpressionPtr parenthesised() {
+    const Place place = stream_.take().place;
+    if (stream_.skip_symbol(")")) return make(place, Sequence{true, {}}, 0);
+    ExpressionPtr inside = tuple();
+    stream_.expect_symbol(")");
+    return inside;
+  }
+
+  ExpressionPtr list() {
+    const Place place = stream_.take().place;
+    std::vector<ExpressionPtr> items;
+    while (!stream_.at_symbol("]")) {
+      items.push_back(expression());
+      if (!stream_.skip_symbol(",")) break;
+    }
+    stream_.expect_symbol("]");
+    const int depth = deepest(items);
+    return make(place, Sequence{false, std::move(items)}, depth);
+  }
+
+  ExpressionPtr dict() {
+    const Place place = stream_.take().place;
+    DictLiteral literal;
+    int depth = 0;
+    while (!stream_.at_symbol("}")) {
+      ExpressionPtr key = expression();
+      stream_.expect_symbol(":");
+      ExpressionPtr value = expression();
+      depth = std::max({depth, key->depth, value->depth});
+      literal.entries.emplace_back(std::move(key), std::move(value));
+      if (!stream_.skip_symbol(",")) break;
+    }
+    stream_.expect_symbol("}");
+    return make(place, std::move(literal), depth);
+  }
+
+  ExpressionPtr postfix(ExpressionPtr object) {
+    while (true) {
+      if (stream_.at_symbol("."))
+        object = dotted(std::move(object));
+      else if (stream_.at_symbol("["))
+        object = subscript(std::move(object));
+      else if (stream_.at_symbol("("))
+        object = call(std::move(object));
+      else
+        return object;
+    }
+  }
+
+  ExpressionPtr filters_and_tests(ExpressionPtr input) {
+    while (true) {
+      if (stream_.at_symbol("|")) {
+        stream_.take();
+        input = filter(std::move(input));
+      } else if (stream_.at_name("is")) {
+        input = test(std::move(input));
+      } else if (stream_.at_symbol("(")) {
+        input = call(std::move(input));
+      } else {
+        return input;
+      }
+    }
+  }
+
+  ExpressionPtr filter(ExpressionPtr input) {
+    const Place place = stream_.place();
+    std::string name = stream_.expect_name();
+    CallArguments arguments;
+    if (stream_.at_symbol("(")) arguments = call_arguments();
+    const int depth = deepest(arguments, input->depth);
+    return make(place, FilterCall{std::move(input), std::move(name), std::move(arguments)}, depth);
+  }
+
+  ExpressionPtr test(ExpressionPtr input) {
+    const Place place = stream_.take().place;
+    const bool negated = stream_.skip_name("not");
+    std::string name = stream_.expect_name();
+    CallArguments arguments = test_arguments();
+    const int depth = deepest(arguments, input->depth);
+    ExpressionPtr node =
+        make(place, TestCall{std::move(input), std::move(name), std::move(arguments)}, depth);
+    if (!negated) return node;
+    return make(place, Unary{UnaryOperator::logical_not, std::move(node)}, depth + 1);
+  }
+
+  CallArguments test_arguments() {
+    CallArguments arguments;
+    if (stream_.at_symbol("(")) return call_arguments();
+    const bool name = stream_.at(TokenKind::name) && !stream_.at_name("else") &&
+                      !stream_.at_name("or") && !stream_.at_name("and");
+    if (name || stream_.at(TokenKind::text) || stream_.at(TokenKind::integer) ||
+        stream_.at(TokenKind::real) || stream_.at_symbol("[") || stream_.at_symbol("{")) {
+      if (stream_.at_name("is")) stream_.fail("tests with 'is' can't be chained");
+      arguments.positional.push_back(postfix(primary()));
+    }
+    return arguments;
+  }
+
+  ExpressionPtr call(ExpressionPtr callee) {
+    const Place place = stream_.place();
+    CallArguments arguments = call_arguments();
+    const int depth = deepest(arguments, callee->depth);
+    return make(place, Call{std::move(callee), std::move(arguments)}, depth);
+  }
+
+  ExpressionPtr dotted(ExpressionPtr object) {
+    const Place place = stream_.take().place;
+    const int depth = object->depth;
+    if (stream_.at(TokenKind::integer)) {
+      ExpressionPtr key = literal(place, stream_.take().integer);
+      return make(place, Subscript{std::move(object), std::move(key)}, depth);
+    }
+    if (!stream_.at(TokenKind::name)) {
+      stream_.fail("expected a name or a number after '.', got " + stream_.describe());
+    }
+    return make(place, Attribute{std::move(object), stream_.take().text}, depth);
+  }
+
+  ExpressionPtr subscript(ExpressionPtr object) {
+    const ParseLevel level(stream_);
+    const Place place = stream_.take().place;
+    std::vector<ExpressionPtr> keys;
+    int depth = object->depth;
+    do {
+      if (stream_.at_symbol("]") && !keys.empty()) break;
+      keys.push_back(subscript_key());
+      depth = std::max(depth, keys.back()->depth);
+    } while (stream_.skip_symbol(","));
+    stream_.expect_symbol("]");
+    ExpressionPtr key = std::move(keys.front());
+    if (keys.size() > 1) {
+      keys.front() = std::move(key);
+      key = make(place, Sequence{true, std::move(keys)}, depth);
+    }
+    return make(place, Subscript{std::move(object), std::move(key)}, depth + 1);
+  }
+
+  ExpressionPtr subscript_key() {
+    const Place place = stream_.place();
+    const auto bound = [&]() -> ExpressionPtr {
+      const bool absent =
+          stream_.at_symbol(":") || stream_.at_symbol("]") || stream_.at_symbol(",");
+      return absent ? nullptr : expression();
+    };
+    ExpressionPtr start = stream_.at_symbol(":") ? nullptr : expression();
+    if (start != nullptr && !stream_.at_symbol(":")) return start;
+    stream_.expect_symbol(":");
+    Slice slice{std::move(start), bound(), nullptr};
+    if (stream_.skip_symbol(":")) slice.step = bound();
+    int depth = 0;
+    for (const ExpressionPtr* part : {&slice.start, &slice.stop, &slice.step}) {
+      if (*part != nullptr) depth = std::max(depth, (*part)->depth);
+    }
+    return make(place, std::move(slice), depth);
+  }
+
+  CallArguments call_arguments() {
+    const ParseLevel level(stream_);
+    stream_.expect_symbol("(");
+    CallArguments arguments;
+    while (!stream_.at_symbol(")")) {
+      call_argument(arguments);
+      if (!stream_.skip_symbol(",")) break;
+    }
+    stream_.expect_symbol(")");
+    return arguments;
+  }
+
+  void call_argument(CallArguments& arguments) {
+    if (arguments.star != nullptr) stream_.fail("an argument after '*'");
+    if (stream_.skip_symbol("*")) {
+      arguments.star = expression();
+    } else if (stream_.at(TokenKind::name) && stream_.ahead().kind == TokenKind::symbol &&
+               stream_.ahead().text == "=") {
+      std::string name = stream_.take().text;
+      stream_.take();
+      arguments.named.emplace_back(std::move(name), expression());
+    } else {
+      if (!arguments.named.empty()) stream_.fail("arguments in a wrong order");
+      arguments.positional.push_back(expression());
+    }
+  }
+
+  Target to_target(const Expression& expression) {
+    if (const auto* name = std::get_if<Name>(&expression.node)) return {.name = name->name};
+    const auto* sequence = std::get_if<Sequence>(&expression.node);
+    if (sequence == nullptr || !sequence->tuple) {
+      stream_.fail(expression.place, "only a name or a tuple of names can be assigned to");
+    }
+    Target target;
+    for (const ExpressionPtr& item : sequence->items) target.parts.push_back(to_target(*item));
+    return target;
+  }
 
   LexemeStream& stream_;
   std::size_t literals_ = 0;
   std::set<std::string> names_;
 };
-
-constexpr int source_depth_max = 200;
-/// Trees are traversed and freed recursively.
-constexpr int tree_depth_max = 500;
-
-int depth_of(const ExpressionPtr& expression) {
-  return expression == nullptr ? 0 : expression->depth;
-}
-
-int deepest(const std::vector<ExpressionPtr>& expressions) {
-  int depth = 0;
-  for (const ExpressionPtr& expression : expressions) depth = std::max(depth, depth_of(expression));
-  return depth;
-}
-
-LexemeStream::LexemeStream(std::string_view source, std::string_view source_name)
-    : source_(source), source_name_(source_name), lexemes_(read_lexemes(source, source_name)) {}
-
-Lexeme LexemeStream::take() {
-  if (at_ + 1 >= lexemes_.size()) return lexemes_.back();
-  return std::move(lexemes_[at_++]);
-}
-
-void LexemeStream::expect(TokenKind kind, std::string_view what) {
-  if (!at(kind)) fail("expected " + std::string(what) + ", got " + describe());
-  if (at_ + 1 < lexemes_.size()) ++at_;
-}
-
-void LexemeStream::expect_symbol(std::string_view symbol) {
-  if (!skip_symbol(symbol)) fail("expected '" + std::string(symbol) + "', got " + describe());
-}
-
-std::string LexemeStream::expect_name() {
-  if (!at(TokenKind::name)) fail("expected a name, got " + describe());
-  return take().text;
-}
-
-void LexemeStream::fail(Place place, const std::string& text) const {
-  throw Error(ErrorKind::model, where(source_name_, source_, place) + "template: " + text);
-}
-
-std::string LexemeStream::describe() const {
-  switch (current().kind) {
-    case TokenKind::data:
-      return "text";
-    case TokenKind::print_begin:
-      return "'{{'";
-    case TokenKind::print_end:
-      return "'}}'";
-    case TokenKind::tag_begin:
-      return "'{%'";
-    case TokenKind::tag_end:
-      return "'%}'";
-    case TokenKind::integer:
-    case TokenKind::real:
-      return "a number";
-    case TokenKind::text:
-      return "a string";
-    case TokenKind::name:
-    case TokenKind::symbol:
-      return "'" + current().text + "'";
-    case TokenKind::end:
-      return "the end of the template";
-  }
-  return "";
-}
-
-void LexemeStream::enter() {
-  if (++depth_ > source_depth_max) {
-    fail("nested deeper than " + std::to_string(source_depth_max) + " levels");
-  }
-}
-
-ExpressionPtr ExpressionParser::make(Place place, Expression::Node node, int depth_below) {
-  if (depth_below >= tree_depth_max) {
-    stream_.fail(place, "an expression of over " + std::to_string(tree_depth_max) + " levels");
-  }
-  return std::make_unique<Expression>(
-      Expression{.node = std::move(node), .place = place, .depth = depth_below + 1});
-}
-
-ExpressionPtr ExpressionParser::binary(Place place, BinaryOperator op, ExpressionPtr left,
-                                       ExpressionPtr right) {
-  const int depth = std::max(left->depth, right->depth);
-  return make(place, Binary{op, std::move(left), std::move(right)}, depth);
-}
-
-ExpressionPtr ExpressionParser::expression() {
-  const ParseLevel level(stream_);
-  ExpressionPtr chosen = disjunction();
-  while (stream_.at_name("if")) {
-    const Place place = stream_.take().place;
-    ExpressionPtr condition = disjunction();
-    ExpressionPtr otherwise = stream_.skip_name("else") ? expression() : nullptr;
-    const int depth = std::max({chosen->depth, condition->depth, depth_of(otherwise)});
-    chosen = make(place, Conditional{std::move(condition), std::move(chosen), std::move(otherwise)},
-                  depth);
-  }
-  return chosen;
-}
-
-ExpressionPtr ExpressionParser::disjunction() {
-  ExpressionPtr left = conjunction();
-  while (stream_.at_name("or")) {
-    const Place place = stream_.take().place;
-    ExpressionPtr right = conjunction();
-    const int depth = std::max(left->depth, right->depth);
-    left = make(place, Logical{false, std::move(left), std::move(right)}, depth);
-  }
-  return left;
-}
-
-ExpressionPtr ExpressionParser::conjunction() {
-  ExpressionPtr left = negation();
-  while (stream_.at_name("and")) {
-    const Place place = stream_.take().place;
-    ExpressionPtr right = negation();
-    const int depth = std::max(left->depth, right->depth);
-    left = make(place, Logical{true, std::move(left), std::move(right)}, depth);
-  }
-  return left;
-}
-
-ExpressionPtr ExpressionParser::negation() {
-  if (!stream_.at_name("not")) return comparison();
-  const ParseLevel level(stream_);
-  const Place place = stream_.take().place;
-  ExpressionPtr operand = negation();
-  const int depth = operand->depth;
-  return make(place, Unary{UnaryOperator::logical_not, std::move(operand)}, depth);
-}
-
-ExpressionPtr ExpressionParser::comparison() {
-  static constexpr std::array<std::pair<std::string_view, Comparison>, 6> symbols{
-      {{"==", Comparison::equal},
-       {"!=", Comparison::unequal},
-       {"<", Comparison::less},
-       {"<=", Comparison::less_equal},
-       {">", Comparison::greater},
-       {">=", Comparison::greater_equal}}};
-  const Place place = stream_.place();
-  ExpressionPtr first = sum();
-  int depth = first->depth;
-  std::vector<std::pair<Comparison, ExpressionPtr>> rest;
-  while (true) {
-    std::optional<Comparison> found;
-    if (stream_.skip_name("in")) {
-      found = Comparison::in;
-    } else if (stream_.at_name("not") && stream_.ahead().kind == TokenKind::name &&
-               stream_.ahead().text == "in") {
-      stream_.take();
-      stream_.take();
-      found = Comparison::not_in;
-    }
-    for (const auto& [symbol, op] : symbols) {
-      if (!found && stream_.skip_symbol(symbol)) found = op;
-    }
-    if (!found) break;
-    rest.emplace_back(*found, sum());
-    depth = std::max(depth, rest.back().second->depth);
-  }
-  if (rest.empty()) return first;
-  return make(place, Compare{std::move(first), std::move(rest)}, depth);
-}
-
-ExpressionPtr ExpressionParser::sum() {
-  ExpressionPtr left = concatenation();
-  while (stream_.at_symbol("+") || stream_.at_symbol("-")) {
-    const Lexeme symbol = stream_.take();
-    const auto op = symbol.text == "+" ? BinaryOperator::add : BinaryOperator::subtract;
-    left = binary(symbol.place, op, std::move(left), concatenation());
-  }
-  return left;
-}
-
-ExpressionPtr ExpressionParser::concatenation() {
-  const Place place = stream_.place();
-  std::vector<ExpressionPtr> parts;
-  parts.push_back(product());
-  while (stream_.skip_symbol("~")) parts.push_back(product());
-  if (parts.size() == 1) return std::move(parts.front());
-  const int depth = deepest(parts);
-  return make(place, Concatenation{std::move(parts)}, depth);
-}
-
-ExpressionPtr ExpressionParser::product() {
-  static constexpr std::array<std::pair<std::string_view, BinaryOperator>, 4> symbols{
-      {{"*", BinaryOperator::multiply},
-       {"/", BinaryOperator::divide},
-       {"//", BinaryOperator::floor_divide},
-       {"%", BinaryOperator::modulo}}};
-  ExpressionPtr left = unary(true);
-  while (stream_.at(TokenKind::symbol)) {
-    const auto* found = std::find_if(symbols.begin(), symbols.end(), [&](const auto& symbol) {
-      return stream_.at_symbol(symbol.first);
-    });
-    if (found == symbols.end()) break;
-    const Place place = stream_.take().place;
-    left = binary(place, found->second, std::move(left), unary(true));
-  }
-  return left;
-}
-
-ExpressionPtr ExpressionParser::unary(bool with_filters) {
-  ExpressionPtr node;
-  if (stream_.at_symbol("-")) {
-    const ParseLevel level(stream_);
-    const Place place = stream_.take().place;
-    ExpressionPtr operand = unary(false);
-    const int depth = operand->depth;
-    node = make(place, Unary{UnaryOperator::negate, std::move(operand)}, depth);
-  } else {
-    node = primary();
-  }
-  node = postfix(std::move(node));
-  return with_filters ? filters_and_tests(std::move(node)) : std::move(node);
-}
-
-ExpressionPtr ExpressionParser::literal(Place place, decltype(Literal::value) value) {
-  return make(place, Literal{std::move(value), next_literal()}, 0);
-}
-
-/// Adjacent strings are concatenated.
-ExpressionPtr ExpressionParser::string_literal() {
-  const Place place = stream_.place();
-  std::string value;
-  while (stream_.at(TokenKind::text)) value += stream_.take().text;
-  return literal(place, std::move(value));
-}
-
-ExpressionPtr ExpressionParser::primary() {
-  const Place place = stream_.place();
-  switch (stream_.current().kind) {
-    case TokenKind::text:
-      return string_literal();
-    case TokenKind::integer:
-      return literal(place, stream_.take().integer);
-    case TokenKind::real:
-      return literal(place, stream_.take().real);
-    case TokenKind::name:
-      break;
-    default:
-      if (stream_.at_symbol("(")) return parenthesised();
-      if (stream_.at_symbol("[")) return list();
-      if (stream_.at_symbol("{")) return dict();
-      stream_.fail("unexpected " + stream_.describe());
-  }
-  std::string name = stream_.take().text;
-  if (name == "true" || name == "True") return literal(place, true);
-  if (name == "false" || name == "False") return literal(place, false);
-  if (name == "none" || name == "None") return literal(place, std::monostate{});
-  names_.insert(name);
-  return make(place, Name{std::move(name)}, 0);
-}
-
-ExpressionPtr ExpressionParser::parenthesised() {
-  const Place place = stream_.take().place;
-  if (stream_.skip_symbol(")")) return make(place, Sequence{true, {}}, 0);
-  ExpressionPtr inside = tuple();
-  stream_.expect_symbol(")");
-  return inside;
-}
-
-ExpressionPtr ExpressionParser::tuple(bool conditional) {
-  const ParseLevel level(stream_);
-  const Place place = stream_.place();
-  std::vector<ExpressionPtr> items;
-  bool comma = false;
-  do {
-    const bool ended = stream_.at(TokenKind::print_end) || stream_.at(TokenKind::tag_end) ||
-                       stream_.at_symbol(")");
-    if (ended && comma) break;
-    items.push_back(conditional ? expression() : without_conditional());
-    comma = comma || stream_.at_symbol(",");
-  } while (stream_.skip_symbol(","));
-  if (!comma) return std::move(items.front());
-  const int depth = deepest(items);
-  return make(place, Sequence{true, std::move(items)}, depth);
-}
-
-ExpressionPtr ExpressionParser::list() {
-  const Place place = stream_.take().place;
-  std::vector<ExpressionPtr> items;
-  while (!stream_.at_symbol("]")) {
-    items.push_back(expression());
-    if (!stream_.skip_symbol(",")) break;
-  }
-  stream_.expect_symbol("]");
-  const int depth = deepest(items);
-  return make(place, Sequence{false, std::move(items)}, depth);
-}
-
-ExpressionPtr ExpressionParser::dict() {
-  const Place place = stream_.take().place;
-  DictLiteral literal;
-  int depth = 0;
-  while (!stream_.at_symbol("}")) {
-    ExpressionPtr key = expression();
-    stream_.expect_symbol(":");
-    ExpressionPtr value = expression();
-    depth = std::max({depth, key->depth, value->depth});
-    literal.entries.emplace_back(std::move(key), std::move(value));
-    if (!stream_.skip_symbol(",")) break;
-  }
-  stream_.expect_symbol("}");
-  return make(place, std::move(literal), depth);
-}
-
-int deepest(const CallArguments& arguments, int depth) {
-  const auto widen = [&](const ExpressionPtr& expression) {
-    if (expression != nullptr) depth = std::max(depth, expression->depth);
-  };
-  for (const ExpressionPtr& value : arguments.positional) widen(value);
-  for (const auto& [name, value] : arguments.named) widen(value);
-  widen(arguments.star);
-  return depth;
-}
-
-ExpressionPtr ExpressionParser::postfix(ExpressionPtr object) {
-  while (true) {
-    if (stream_.at_symbol("."))
-      object = dotted(std::move(object));
-    else if (stream_.at_symbol("["))
-      object = subscript(std::move(object));
-    else if (stream_.at_symbol("("))
-      object = call(std::move(object));
-    else
-      return object;
-  }
-}
-
-ExpressionPtr ExpressionParser::filters_and_tests(ExpressionPtr input) {
-  while (true) {
-    if (stream_.at_symbol("|")) {
-      stream_.take();
-      input = filter(std::move(input));
-    } else if (stream_.at_name("is")) {
-      input = test(std::move(input));
-    } else if (stream_.at_symbol("(")) {
-      input = call(std::move(input));
-    } else {
-      return input;
-    }
-  }
-}
-
-ExpressionPtr ExpressionParser::captured_filters(bool first_inline) {
-  ExpressionPtr input = make(stream_.place(), Captured{}, 0);
-  if (first_inline)
-    input = filter(std::move(input));
-  else if (!stream_.at_symbol("|"))
-    return nullptr;
-  while (stream_.skip_symbol("|")) input = filter(std::move(input));
-  return input;
-}
-
-ExpressionPtr ExpressionParser::filter(ExpressionPtr input) {
-  const Place place = stream_.place();
-  std::string name = stream_.expect_name();
-  CallArguments arguments;
-  if (stream_.at_symbol("(")) arguments = call_arguments();
-  const int depth = deepest(arguments, input->depth);
-  return make(place, FilterCall{std::move(input), std::move(name), std::move(arguments)}, depth);
-}
-
-CallArguments ExpressionParser::test_arguments() {
-  CallArguments arguments;
-  if (stream_.at_symbol("(")) return call_arguments();
-  const bool name = stream_.at(TokenKind::name) && !stream_.at_name("else") &&
-                    !stream_.at_name("or") && !stream_.at_name("and");
-  if (name || stream_.at(TokenKind::text) || stream_.at(TokenKind::integer) ||
-      stream_.at(TokenKind::real) || stream_.at_symbol("[") || stream_.at_symbol("{")) {
-    if (stream_.at_name("is")) stream_.fail("tests with 'is' can't be chained");
-    arguments.positional.push_back(postfix(primary()));
-  }
-  return arguments;
-}
-
-ExpressionPtr ExpressionParser::test(ExpressionPtr input) {
-  const Place place = stream_.take().place;
-  const bool negated = stream_.skip_name("not");
-  std::string name = stream_.expect_name();
-  CallArguments arguments = test_arguments();
-  const int depth = deepest(arguments, input->depth);
-  ExpressionPtr node =
-      make(place, TestCall{std::move(input), std::move(name), std::move(arguments)}, depth);
-  if (!negated) return node;
-  return make(place, Unary{UnaryOperator::logical_not, std::move(node)}, depth + 1);
-}
-
-ExpressionPtr ExpressionParser::call(ExpressionPtr callee) {
-  const Place place = stream_.place();
-  CallArguments arguments = call_arguments();
-  const int depth = deepest(arguments, callee->depth);
-  return make(place, Call{std::move(callee), std::move(arguments)}, depth);
-}
-
-ExpressionPtr ExpressionParser::dotted(ExpressionPtr object) {
-  const Place place = stream_.take().place;
-  const int depth = object->depth;
-  if (stream_.at(TokenKind::integer)) {
-    ExpressionPtr key = literal(place, stream_.take().integer);
-    return make(place, Subscript{std::move(object), std::move(key)}, depth);
-  }
-  if (!stream_.at(TokenKind::name)) {
-    stream_.fail("expected a name or a number after '.', got " + stream_.describe());
-  }
-  return make(place, Attribute{std::move(object), stream_.take().text}, depth);
-}
-
-ExpressionPtr ExpressionParser::subscript(ExpressionPtr object) {
-  const ParseLevel level(stream_);
-  const Place place = stream_.take().place;
-  std::vector<ExpressionPtr> keys;
-  int depth = object->depth;
-  do {
-    if (stream_.at_symbol("]") && !keys.empty()) break;
-    keys.push_back(subscript_key());
-    depth = std::max(depth, keys.back()->depth);
-  } while (stream_.skip_symbol(","));
-  stream_.expect_symbol("]");
-  ExpressionPtr key = std::move(keys.front());
-  if (keys.size() > 1) {
-    keys.front() = std::move(key);
-    key = make(place, Sequence{true, std::move(keys)}, depth);
-  }
-  return make(place, Subscript{std::move(object), std::move(key)}, depth + 1);
-}
-
-ExpressionPtr ExpressionParser::subscript_key() {
-  const Place place = stream_.place();
-  const auto bound = [&]() -> ExpressionPtr {
-    const bool absent = stream_.at_symbol(":") || stream_.at_symbol("]") || stream_.at_symbol(",");
-    return absent ? nullptr : expression();
-  };
-  ExpressionPtr start = stream_.at_symbol(":") ? nullptr : expression();
-  if (start != nullptr && !stream_.at_symbol(":")) return start;
-  stream_.expect_symbol(":");
-  Slice slice{std::move(start), bound(), nullptr};
-  if (stream_.skip_symbol(":")) slice.step = bound();
-  int depth = 0;
-  for (const ExpressionPtr* part : {&slice.start, &slice.stop, &slice.step}) {
-    if (*part != nullptr) depth = std::max(depth, (*part)->depth);
-  }
-  return make(place, std::move(slice), depth);
-}
-
-void ExpressionParser::call_argument(CallArguments& arguments) {
-  if (arguments.star != nullptr) stream_.fail("an argument after '*'");
-  if (stream_.skip_symbol("*")) {
-    arguments.star = expression();
-  } else if (stream_.at(TokenKind::name) && stream_.ahead().kind == TokenKind::symbol &&
-             stream_.ahead().text == "=") {
-    std::string name = stream_.take().text;
-    stream_.take();
-    arguments.named.emplace_back(std::move(name), expression());
-  } else {
-    if (!arguments.named.empty()) stream_.fail("arguments in a wrong order");
-    arguments.positional.push_back(expression());
-  }
-}
-
-CallArguments ExpressionParser::call_arguments() {
-  const ParseLevel level(stream_);
-  stream_.expect_symbol("(");
-  CallArguments arguments;
-  while (!stream_.at_symbol(")")) {
-    call_argument(arguments);
-    if (!stream_.skip_symbol(",")) break;
-  }
-  stream_.expect_symbol(")");
-  return arguments;
-}
-
-Target ExpressionParser::to_target(const Expression& expression) {
-  if (const auto* name = std::get_if<Name>(&expression.node)) return {.name = name->name};
-  const auto* sequence = std::get_if<Sequence>(&expression.node);
-  if (sequence == nullptr || !sequence->tuple) {
-    stream_.fail(expression.place, "only a name or a tuple of names can be assigned to");
-  }
-  Target target;
-  for (const ExpressionPtr& item : sequence->items) target.parts.push_back(to_target(*item));
-  return target;
-}
-
-Target ExpressionParser::target(bool attribute_allowed, std::string_view stop) {
-  if (attribute_allowed && stream_.at(TokenKind::name) &&
-      stream_.ahead().kind == TokenKind::symbol && stream_.ahead().text == ".") {
-    Target target{.name = stream_.take().text};
-    stream_.take();
-    target.attribute = stream_.expect_name();
-    return target;
-  }
-  std::vector<Target> parts;
-  bool comma = false;
-  do {
-    const bool ended = stream_.at(TokenKind::tag_end) || stream_.at_symbol("=") ||
-                       (!stop.empty() && stream_.at_name(stop));
-    if (ended && comma) break;
-    parts.push_back(to_target(*primary()));
-    comma = comma || stream_.at_symbol(",");
-  } while (stream_.skip_symbol(","));
-  if (!comma) return std::move(parts.front());
-  return {.parts = std::move(parts)};
-}
 
 /// Parses tags and their bodies.
 class StatementParser {
@@ -708,8 +654,7 @@ class StatementParser {
     if (name == "generation") return Generation{outside_loops("endgeneration")};
     if (name == "break" || name == "continue") {
       if (loops_ == 0) stream_.fail(place, "'" + name + "' outside a loop");
-      if (name == "break") return Break{};
-      return Continue{};
+      return Leave{name == "break"};
     }
     stream_.fail(place, "unknown tag '" + name + "'");
   }

@@ -4,7 +4,6 @@
 #include <string>
 
 #include "core/text/jinja/operators.h"
-#include "core/text/jinja/value.h"
 
 namespace hyb::jinja {
 namespace {
@@ -83,6 +82,13 @@ void Runtime::push(List& list, const Value& value) {
   meter_.step();
   meter_.hold(sizeof(Value));
   list.items.push_back(value);
+}
+
+Value Runtime::pair(const Value& key, const Value& value) {
+  List& list = new_list();
+  push(list, key);
+  push(list, value);
+  return Value(Kind::tuple, &list);
 }
 
 void Runtime::set(Dict& dict, const Value& key, const Value& value) {

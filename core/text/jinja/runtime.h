@@ -62,6 +62,8 @@ class Runtime {
   /// Charges the meter before adding the item.
   void push(List& list, const Value& value);
   void set(Dict& dict, const Value& key, const Value& value);
+  /// A new tuple of both.
+  Value pair(const Value& key, const Value& value);
 
   Text text(std::string_view bytes, TextSource source = TextSource::tmpl);
   Value text_value(std::string_view bytes) { return Value(text(bytes)); }

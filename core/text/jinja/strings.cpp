@@ -1,13 +1,11 @@
 #include "core/text/jinja/strings.h"
 
 #include <algorithm>
-#include <optional>
 #include <string>
 #include <string_view>
 
 #include "core/text/jinja/format.h"
 #include "core/text/jinja/operators.h"
-#include "core/text/jinja/runtime.h"
 #include "core/text/jinja/unicode.h"
 
 namespace hyb::jinja {

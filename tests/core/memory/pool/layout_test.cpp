@@ -176,7 +176,7 @@ TEST_SUITE("core/memory/footprint") {
                     16, mib, 16));
     CHECK(walk(pool, 112, 16).end == std::vector<std::int64_t>{7, 2});
     // In pages of ten layers 7 + 2 + 2, in bytes the same.
-    CHECK(pool.bytes_held(112) == (7 + 2 + 2) * 10 * page);
+    CHECK(bytes_held(pool.layout(), 112) == (7 + 2 + 2) * 10 * page);
   }
 
   TEST_CASE("the layers of Gemma-3-27B are held without any padding") {
@@ -190,7 +190,8 @@ TEST_SUITE("core/memory/footprint") {
                     16, 65 * mib, 64));
     const std::int32_t length = 32768;
     CHECK(walk(pool, length, 512).end == std::vector<std::int64_t>{length / 16, 1024 / 16});
-    CHECK(pool.bytes_held(length) == std::size_t{length / 16} * 10 * page + 64 * 52 * page);
+    CHECK(bytes_held(pool.layout(), length) ==
+          std::size_t{length / 16} * 10 * page + 64 * 52 * page);
     // Ten layers to a group would take six groups: 8 layers of padding.
     CHECK(pool.layout().groups[0].page_bytes + pool.layout().groups[1].page_bytes == 62 * page);
   }
@@ -203,7 +204,7 @@ TEST_SUITE("core/memory/footprint") {
     CHECK(pool.can_ever_hold(length, 512));
     const Walk found = walk(pool, length, 512);
     CHECK(found.peak[0] <= (1024 + 512) / 16 + 1);
-    CHECK(pool.bytes_peak(length, 512) == static_cast<std::size_t>(found.peak[0]) * 4096);
+    CHECK(bytes_peak(pool.layout(), length, 512) == static_cast<std::size_t>(found.peak[0]) * 4096);
     CHECK_FALSE(pool.can_ever_hold(length, 8192));
   }
 
@@ -222,12 +223,12 @@ TEST_SUITE("core/memory/footprint") {
       const Walk found = walk(pool, length, chunk);
       std::size_t held = 0, peak = 0;
       for (std::size_t i = 0; i < 3; ++i) {
-        CHECK(found.end[i] == pool.pages_held(static_cast<std::int32_t>(i), length));
+        CHECK(found.end[i] == pages_held(pool.layout(), static_cast<std::int32_t>(i), length));
         held += static_cast<std::size_t>(found.end[i]) * 64;
         peak += static_cast<std::size_t>(found.peak[i]) * 64;
       }
-      CHECK(pool.bytes_held(length) == held);
-      const std::size_t foretold = pool.bytes_peak(length, chunk);
+      CHECK(bytes_held(pool.layout(), length) == held);
+      const std::size_t foretold = bytes_peak(pool.layout(), length, chunk);
       CHECK(foretold >= peak);
       CHECK(foretold <= peak + (chunk < pool.page_tokens() ? 3 * 2 * 64 : 0));
       CHECK(pool.can_ever_hold(length, chunk));

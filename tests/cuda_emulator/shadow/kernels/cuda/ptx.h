@@ -116,6 +116,10 @@ inline void wait_for_previous_kernel(Where where = Where::current()) {
   emulator::wait_for_previous_kernel(where);
 }
 inline void let_next_kernel_start() { emulator::let_next_kernel_start(); }
+inline void start_next_and_wait(Where where = Where::current()) {
+  let_next_kernel_start();
+  wait_for_previous_kernel(where);
+}
 
 // Warps
 
