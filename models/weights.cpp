@@ -10,6 +10,7 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/io/file.h"
 #include "kernels/floats.h"
 #include "kernels/linear/bits12.h"
 #include "kernels/linear/bits12_rows.h"
@@ -79,6 +80,11 @@ std::vector<float> FileWeights::vector(const WeightKey& key, std::int64_t count)
   values.reserve(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) {
     values.push_back(kernels::published_value(view.bytes.data(), view.dtype, i));
+  }
+  const auto is_rate = [](float value) { return std::isfinite(value) && value < 0; };
+  if (key.role.ends_with(".rate") && !std::all_of(values.begin(), values.end(), is_rate)) {
+    throw Error(ErrorKind::model, fmt::format("tensor {} is to have numbers below 0 alone",
+                                              quote_name(index_.name(key))));
   }
   return values;
 }
@@ -246,7 +252,10 @@ class WeightLoader : public WeightVisitor {
       if (tensor.alternating) {
         once = halves_of_rows(once, static_cast<std::size_t>(tensor.shape.back()));
       }
-      for (float& number : once) number *= tensor.factor;
+      for (float& number : once) {
+        number = tensor.is_log ? static_cast<float>(-std::exp(static_cast<double>(number)))
+                               : number * tensor.factor;
+      }
       for (std::int64_t i = 0; i < tensor.times; ++i) {
         all.insert(all.end(), once.begin(), once.end());
       }

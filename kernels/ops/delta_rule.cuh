@@ -16,17 +16,19 @@ namespace hyb::kernels::cuda {
 template <typename T, typename S>
 struct DeltaRuleParams {
   const T *x, *b, *a;
-  const float *a_log, *dt_bias;
+  const float *rate, *dt_bias;
   S* state;
   T* y;
   const std::int32_t *span_begin, *read_slot, *write_slot;
   std::int64_t x_stride, b_stride, a_stride, y_stride, state_stride;
   int key_heads, heads, rows, columns;  ///< heads of values; Dk rows of Dv columns
+  bool tiled;                           ///< as DeltaRule has it
   float q_scale;                        ///< Dk^-0.5
 
   /// Where the q of a head's key head starts in a row of x; k is k_distance() after it.
   __host__ __device__ std::int64_t q_of(int head) const {
-    return static_cast<std::int64_t>(head / (heads / key_heads)) * rows;
+    const int key_head = tiled ? head % key_heads : head / (heads / key_heads);
+    return static_cast<std::int64_t>(key_head) * rows;
   }
   __host__ __device__ std::int64_t k_distance() const {
     return static_cast<std::int64_t>(key_heads) * rows;
@@ -41,8 +43,8 @@ struct DeltaRuleParams {
 };
 
 /// The logarithm of what a token leaves of the state: never above 0; NaN stays NaN.
-__device__ __forceinline__ float log_keep(float a, float dt_bias, float a_log) {
-  return -expf(a_log) * softplus(a + dt_bias);
+__device__ __forceinline__ float log_keep(float a, float dt_bias, float rate) {
+  return rate * softplus(a + dt_bias);
 }
 __device__ __forceinline__ float write_strength(float b) { return 1.0F / (1.0F + expf(-b)); }
 
@@ -51,7 +53,7 @@ DeltaRuleParams<T, S> delta_rule_params(const DeltaRule& op) {
   return {.x = op.x.as<T>(),
           .b = op.b.as<T>(),
           .a = op.a.as<T>(),
-          .a_log = op.a_log.as<float>(),
+          .rate = op.rate.as<float>(),
           .dt_bias = op.dt_bias.as<float>(),
           .state = op.state.as<S>(),
           .y = op.y.as<T>(),
@@ -67,6 +69,7 @@ DeltaRuleParams<T, S> delta_rule_params(const DeltaRule& op) {
           .heads = static_cast<int>(op.state.dim(1)),
           .rows = static_cast<int>(op.state.dim(2)),
           .columns = static_cast<int>(op.state.dim(3)),
+          .tiled = op.tiled,
           .q_scale = 1.0F / std::sqrt(static_cast<float>(op.state.dim(2)))};
 }
 

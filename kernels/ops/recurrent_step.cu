@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(block_threads) delta_step_kernel(const DeltaPa
     channels[i].index = channel_at<V>(p, share, i * block_threads + thread);
     load_weights(p, channels[i]);
   }
-  const float a_log = p.a_log[share.head], bias = p.dt_bias[share.head];
+  const float rate = p.rate[share.head], bias = p.dt_bias[share.head];
   wait_for_previous_kernel();
   const std::int64_t from = p.read_slot[token], to = p.write_slot[token];
   if (to < 0) return;
@@ -194,7 +194,7 @@ __global__ void __launch_bounds__(block_threads) delta_step_kernel(const DeltaPa
                            p.q_scale, shared.query, shared.key);
     if (thread == 0) shared.product[0] = product;
   }
-  DeltaGates gates = {write_strength(to_float(b)), expf(log_keep(to_float(a), bias, a_log)), 0.0F};
+  DeltaGates gates = {write_strength(to_float(b)), expf(log_keep(to_float(a), bias, rate)), 0.0F};
   sync_block();
   gates.product = shared.product[0];
   if (columns > 0) {
@@ -221,14 +221,15 @@ void run(Stream& stream, const DeltaStep& op) {
       delta_rule_params<T, S>({.x = op.x,
                                .b = op.b,
                                .a = op.a,
-                               .a_log = op.a_log,
+                               .rate = op.rate,
                                .dt_bias = op.dt_bias,
                                .state = op.state,
                                .span_begin = {},
                                .read_slot = op.read_slot,
                                .write_slot = op.write_slot,
                                .y = op.y,
-                               .key_heads = op.key_heads});
+                               .key_heads = op.key_heads,
+                               .tiled = op.tiled});
   params.conv_weight = op.conv_weight.as<float>();
   params.conv_bias = op.conv_bias.as<float>();
   params.windows = op.windows.as<T>();
@@ -265,7 +266,7 @@ struct MambaParams {
   const T *x, *dt;
   const float *conv_weight, *conv_bias;  // conv_bias null: none
   T* windows;
-  const float *a_log, *d, *dt_bias;
+  const float *rate, *d, *dt_bias;
   S* state;
   const std::int32_t *read_slot, *write_slot;
   T* y;
@@ -334,7 +335,7 @@ __global__ void __launch_bounds__(block_threads, 4) mamba_step_kernel(const Mamb
     channels[i].index = channel_at<V>(share, p.columns, i * block_threads + thread);
     load_weights(p, channels[i]);
   }
-  const float a_log = p.a_log[share.head], d = p.d[share.head], bias = p.dt_bias[share.head];
+  const float rate = p.rate[share.head], d = p.d[share.head], bias = p.dt_bias[share.head];
   wait_for_previous_kernel();
   const std::int64_t from = p.read_slot[token], to = p.write_slot[token];
   if (to < 0) return;
@@ -363,7 +364,7 @@ __global__ void __launch_bounds__(block_threads, 4) mamba_step_kernel(const Mamb
 
   if (rows.rows > 0) {
     const float dt = step_size(to_float(raw) + bias, p.dt_min, p.dt_max),
-                decay = step_decay(dt, a_log);
+                decay = step_decay(dt, rate);
     const int x = MambaShared<V>::x + warp * warp_rows;
     float b_values[V], c_values[V], input[warp_rows];
     load_columns<V>(&shared.convolved[MambaShared<V>::b], b_values);
@@ -404,7 +405,7 @@ void run(Stream& stream, const MambaStep& op) {
       .conv_weight = op.conv_weight.as<float>(),
       .conv_bias = op.conv_bias.as<float>(),
       .windows = op.windows.as<T>(),
-      .a_log = op.a_log.as<float>(),
+      .rate = op.rate.as<float>(),
       .d = op.d.as<float>(),
       .dt_bias = op.dt_bias.as<float>(),
       .state = op.state.as<S>(),

@@ -16,7 +16,7 @@ namespace hyb::kernels::cuda {
 template <typename T, typename S>
 struct SsdParams {
   const T *x, *dt;
-  const float *a_log, *d, *dt_bias;
+  const float *rate, *d, *dt_bias;
   S* state;
   T* y;
   const std::int32_t *span_begin, *read_slot, *write_slot;
@@ -39,15 +39,13 @@ __device__ __forceinline__ float step_size(float raw, float dt_min, float dt_max
   return soft < dt_min ? dt_min : soft > dt_max ? dt_max : soft;
 }
 /// What a step of dt leaves of the old state.
-__device__ __forceinline__ float step_decay(float dt, float a_log) {
-  return expf(dt * -expf(a_log));
-}
+__device__ __forceinline__ float step_decay(float dt, float rate) { return expf(dt * rate); }
 
 template <typename T, typename S>
 SsdParams<T, S> ssd_params(const Ssd& op) {
   return {.x = op.x.as<T>(),
           .dt = op.dt.as<T>(),
-          .a_log = op.a_log.as<float>(),
+          .rate = op.rate.as<float>(),
           .d = op.d.as<float>(),
           .dt_bias = op.dt_bias.as<float>(),
           .state = op.state.as<S>(),

@@ -21,14 +21,7 @@ constexpr std::string_view model_types[] = {"granite"};
 GgufConfig gguf_config(const GgufKeys& k) {
   refuse_gguf_experts(k);
   GgufConfig config = gguf_common_config(k, "granite");
-  const std::pair<const char*, const char*> factors[] = {
-      {"attention.scale", "attention_multiplier"},
-      {"embedding_scale", "embedding_multiplier"},
-      {"residual_scale", "residual_multiplier"},
-      {"logit_scale", "logits_scaling"}};
-  for (const auto& [key, name] : factors) {
-    if (k.has(key)) config.set(name, k.real(key));
-  }
+  set_gguf_granite_factors(k, config);
   return config;
 }
 

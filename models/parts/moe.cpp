@@ -10,6 +10,11 @@
 namespace hyb::models {
 namespace {
 
+/// Whether gate and up are a tensor each of all experts.
+bool is_separate(const Moe& part, WeightVisitor& visitor) {
+  return part.separate && !visitor.is_fused("moe.gate_up", "moe.up_stack");
+}
+
 /// Both matrices of all experts, stored in one tensor each or expert by expert.
 void pack_experts(const Moe& part, WeightVisitor& visitor, std::int64_t width,
                   MoeWeights& weights) {
@@ -26,7 +31,15 @@ void pack_experts(const Moe& part, WeightVisitor& visitor, std::int64_t width,
     gate_up.append(visitor.stored_experts("moe.gate_up_transposed", part.experts,
                                           part.activation.inputs() * hidden, width, true));
     down.append(visitor.stored_experts("moe.down_transposed", part.experts, width, hidden, true));
-  } else if (visitor.is_fused("moe.gate_up", "moe.expert_up", 0)) {
+  } else if (is_separate(part, visitor)) {
+    const auto gate = visitor.stored_experts("moe.gate_stack", part.experts, hidden, width);
+    const auto up = visitor.stored_experts("moe.up_stack", part.experts, hidden, width);
+    for (std::int64_t e = 0; e < part.experts; ++e) {
+      gate_up.append(gate, e * hidden, hidden);
+      gate_up.append(up, e * hidden, hidden);
+    }
+    down.append(visitor.stored_experts("moe.down", part.experts, width, hidden));
+  } else if (part.separate || visitor.is_fused("moe.gate_up", "moe.expert_up", 0)) {
     const std::int64_t rows = part.activation.inputs() * hidden;
     gate_up.append(visitor.stored_experts("moe.gate_up", part.experts, rows, width));
     down.append(visitor.stored_experts("moe.down", part.experts, width, hidden));

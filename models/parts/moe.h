@@ -42,6 +42,7 @@ struct Moe {
   bool shared_gate = false;        ///< shared expert times sigmoid(gate . x)
   bool biases = false;             ///< of the router's logits and of the experts' products
   bool alternating = false;        ///< published rows of gate_up are gate, up, gate, up, ...
+  bool separate = false;           ///< gate and up may be published as a tensor each of all experts
   bool transposed = false;         ///< published matrices of experts are [in, out]
   bool weighs_input = false;       ///< the weight of the only expert is a factor on what it sees
   /// The router reads x before its norm, with one of its own: rms(x) * w / sqrt(H).
