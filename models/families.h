@@ -34,7 +34,7 @@ class GgufKeys;
 ///   attention.q_norm, attention.k_norm [head_dim]          with qk_norm
 ///   attention.sinks [heads]                                with sinks
 ///   attention.q_bias [heads*head_dim]  attention.k_bias, attention.v_bias [kv_heads*head_dim]
-///   attention.o_bias [H]                                   with biases
+///   with biases            attention.o_bias [H]             with output_bias
 ///   ssd.in_proj [projection,H] rows z|x|B|C|dt  ssd.conv_weight [conv_dim,1,K]  ssd.conv_bias
 ///   ssd.a_log or ssd.rate, ssd.d, ssd.dt_bias [heads]  ssd.norm [inner]  ssd.out_proj [H,inner]
 ///   delta.qkvz [conv_dim+values,H], per key head rows q|k|v|z, and delta.ba [2*value_heads,H], per
@@ -50,9 +50,10 @@ class GgufKeys;
 ///   moe.router [E,H]  moe.correction_bias [E]
 ///   moe.gate_up [E,2I,L] rows gate|up and moe.down [E,L,I], or one tensor per expert:
 ///   moe.expert_gate, moe.expert_up [I,L] and moe.expert_down [L,I]
+///   with separate also moe.gate_stack and moe.up_stack [E,I,L] for moe.gate_up, their biases being
+///   moe.gate_bias and moe.up_bias [E,I]
 ///   with alternating moe.gate_up [E,2I,L] rows gate, up, gate, ... and moe.down [E,L,I], or
 ///   moe.gate_up_transposed [E,L,2I] and moe.down_transposed [E,I,L]
-///   with separate moe.gate_stack and moe.up_stack [E,I,L], or moe.gate_up
 ///   moe.router_bias [E]  moe.gate_up_bias [E,2I], as the rows  moe.down_bias [E,L]  with biases
 ///   moe.latent_in [L,H]  moe.latent_out [H,L]
 ///   moe.shared_gate_up [2S,H], or moe.shared_gate and moe.shared_up  moe.shared_down [H,S]
@@ -100,6 +101,7 @@ extern const Family llama4;
 extern const Family mellum;
 extern const Family ministral3;
 extern const Family nemotron_h;
+extern const Family qwen2;
 extern const Family qwen3;
 extern const Family qwen3_5;
 extern const Family qwen3_next;
@@ -113,17 +115,24 @@ struct GgufArchitecture {
 };
 
 extern const GgufArchitecture gguf_falcon_h1;
+extern const GgufArchitecture gguf_gemma2;
 extern const GgufArchitecture gguf_gemma3;
+extern const GgufArchitecture gguf_gpt_oss;
+extern const GgufArchitecture gguf_gpt_oss_of_ollama;
 extern const GgufArchitecture gguf_granite;
 extern const GgufArchitecture gguf_granite_hybrid;
+extern const GgufArchitecture gguf_granite_moe;
 extern const GgufArchitecture gguf_lfm2;
 extern const GgufArchitecture gguf_lfm2_moe;
 extern const GgufArchitecture gguf_llama;
+extern const GgufArchitecture gguf_mellum;
 extern const GgufArchitecture gguf_nemotron_h;
 extern const GgufArchitecture gguf_nemotron_h_moe;
+extern const GgufArchitecture gguf_qwen2;
 extern const GgufArchitecture gguf_qwen3;
 extern const GgufArchitecture gguf_qwen3_5;
 extern const GgufArchitecture gguf_qwen3_5_moe;
+extern const GgufArchitecture gguf_qwen3_moe;
 extern const GgufArchitecture gguf_qwen3_next;
 
 /// Every known family, in that order.

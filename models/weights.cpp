@@ -244,7 +244,7 @@ class WeightLoader : public WeightVisitor {
   }
 
   float* visit_small(std::span<const Small> tensors) override {
-    std::vector<float> all;
+    std::vector<std::vector<float>> each;
     for (const Small& tensor : tensors) {
       const WeightKey key{.role = tensor.role, .layer = layer()};
       std::vector<float> once = provider_.vector(key, tensor.count());
@@ -256,11 +256,9 @@ class WeightLoader : public WeightVisitor {
         number = tensor.is_log ? static_cast<float>(-std::exp(static_cast<double>(number)))
                                : number * tensor.factor;
       }
-      for (std::int64_t i = 0; i < tensor.times; ++i) {
-        all.insert(all.end(), once.begin(), once.end());
-      }
+      each.push_back(std::move(once));
     }
-    return upload(all);
+    return upload(joined(tensors, each));
   }
 
   /// Of every row the numbers at even places, then the others.

@@ -156,4 +156,18 @@ fixtures = {
         tie_word_embeddings=False,
         attention_multiplier=0.4,
     ),
+    "granite-attention-moe": fixture(
+        [a, a, a],
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        num_local_experts=5,
+        num_experts_per_tok=2,
+        intermediate_size=14,
+        shared_intermediate_size=20,
+        position_embedding_type="rope",
+        rope_theta=20000.0,
+        tie_word_embeddings=False,
+        vocab_size=151,
+        attention_multiplier=0.3,
+    ),
 }

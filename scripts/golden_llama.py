@@ -1,4 +1,4 @@
-"""The golden fixtures of the llama, granite, qwen3 and qwen3_moe families: no recurrent layers."""
+"""The golden fixtures of the llama, granite, qwen2, qwen3 and qwen3_moe families."""
 
 from golden_recipe import recipe
 
@@ -95,6 +95,22 @@ granite_odd = {
 }
 del granite_odd["rope_scaling"], granite_odd["rope_theta"]
 
+# As Qwen 2.5 is published: without head_dim and attention_bias, as the larger ones with a head.
+qwen2 = {
+    "architectures": ["Qwen2ForCausalLM"],
+    "model_type": "qwen2",
+    **common,
+    "hidden_size": 40,
+    "max_window_layers": 3,
+    "rms_norm_eps": 1e-06,
+    "rope_theta": 1000000.0,
+    "sliding_window": 512,
+    "tie_word_embeddings": False,
+    "use_mrope": False,
+    "use_sliding_window": False,
+}
+del qwen2["attention_bias"]
+
 qwen = {
     "architectures": ["Qwen3ForCausalLM"],
     "model_type": "qwen3",
@@ -172,6 +188,7 @@ fixtures = {
     "llama-linear": recipe(linear, lengths=(1, 5, 33)),
     "granite-llama": recipe(granite, lengths=(1, 3, 17, 33)),
     "granite-llama-odd": recipe(granite_odd, lengths=(1, 7, 33), shards=2),
+    "qwen2": recipe(qwen2, lengths=(1, 3, 17, 33)),
     "qwen3-dense": recipe(qwen, lengths=(1, 3, 17, 33), generation={"eos_token_id": [2, 7]}),
     "qwen3-dense-odd": recipe(qwen_odd, lengths=(1, 5, 33)),
     "qwen3-windows": recipe(qwen_windows, lengths=(1, 5, 6, 17, 49)),

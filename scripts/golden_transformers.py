@@ -26,6 +26,7 @@ classes = {
     "llama4_text": "Llama4ForCausalLM",
     "mellum": "MellumForCausalLM",
     "llama": "LlamaForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
     "qwen3_moe": "Qwen3MoeForCausalLM",
     "nemotron_h": "NemotronHForCausalLM",

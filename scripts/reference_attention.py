@@ -15,10 +15,10 @@ class Attention(Part):
     sinks: one more score per head, whose value is zero; score_cap: None, or scores are cap *
     tanh(score / cap); value_norm: v is normalised, without a weight; keys_are_values: v is k
     before norm and rope; kv_of: the layer whose keys and values it reads, None for its own;
-    biases: of q, k, v and o; query_beta, query_period, query_offset: the query at position p
-    is multiplied by 1 + beta log(1 + floor((p + offset) / period)); neighbours: the dims that
-    rotate together are neighbours, not halves; late_norm: q and k are normalised after that,
-    without a weight. Factors: "in" (of the input), "k" (of the keys)."""
+    biases: of q, k, v and o, or "qkv"; query_beta, query_period, query_offset: the query at
+    position p is multiplied by 1 + beta log(1 + floor((p + offset) / period)); neighbours: the
+    dims that rotate together are neighbours, not halves; late_norm: q and k are normalised after
+    that, without a weight. Factors: "in" (of the input), "k" (of the keys)."""
 
     names = {
         "q": "q_proj.weight",
@@ -62,6 +62,7 @@ class Attention(Part):
             yield self.name["q_bias"], (width,), "bias"
             yield self.name["k_bias"], (kv_width,), "bias"
             yield self.name["v_bias"], (kv_width,), "bias"
+        if self.biases is True:
             yield self.name["o_bias"], (self.hidden,), "bias"
 
     def terms(self):
@@ -92,7 +93,8 @@ class Attention(Part):
 
     def project(self, model, layer, role, x):
         y = self.apply(model, role, x)
-        if self.biases and model.has("attention_bias", layer):
+        has_bias = self.biases is True or (self.biases and role != "o")
+        if has_bias and model.has("attention_bias", layer):
             y = y + self.get(model, role + "_bias")
         return y
 

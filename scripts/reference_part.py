@@ -39,7 +39,7 @@ terms = {
     "window": "attention sees all positions before its own",
     "sinks": "the softmax has the scores of positions only",
     "score_cap": "scores of attention have no limit",
-    "attention_bias": "the biases of q, k, v and o are zero",
+    "attention_bias": "the biases of q, k and v, and of o, are zero",
     "logits_cap": "logits have no limit",
     "post_norm": "what a block adds is not normalised",
     "factor": "the residual stream is not scaled after a block",

@@ -381,12 +381,15 @@ def falcon_h1(c, prefix, fused):
 
 
 def llama(c, prefix, fused):
-    """Llama and Granite: attention and a feed-forward in every layer, Granite's with factors."""
+    """Llama, Granite and Qwen2: attention and a feed-forward in every layer, Granite's with
+    factors, Qwen2's with biases."""
     hidden = c["hidden_size"]
     head_dim = c.get("head_dim") or hidden // c["num_attention_heads"]
     own = {"head_dim": head_dim, **rope_of(c, head_dim)}
     if "attention_multiplier" in c:
         own["multiplier"] = float(c["attention_multiplier"])
+    if c["model_type"] == "qwen2":
+        own["biases"] = "qkv"
     layers = []
     for i in range(c["num_hidden_layers"]):
         at = f"{prefix}layers.{i}."

@@ -359,6 +359,15 @@ void read_scaling(const Config& config, const Config& rope, Rope& read) {
     read.magnitude = scaling.magnitude(rope);
     read.scaling = fmt::format("yarn x {}", scaling.factor());
     return;
+  } else if (kind == "divisors") {
+    const std::vector<double> divisors = rope.numbers("divisors");
+    if (divisors.size() != read.frequencies.size()) {
+      rope.fail("divisors",
+                fmt::format("are {}, of {} pairs", divisors.size(), read.frequencies.size()));
+    }
+    std::ranges::transform(read.frequencies, divisors, read.frequencies.begin(), std::divides());
+    read.scaling = fmt::format("slowed by up to {}", std::ranges::max(divisors));
+    return;
   } else {
     rope.fail("rope_type", quote_name(kind) + " is not supported, only default, linear, llama3, " +
                                "proportional and yarn");

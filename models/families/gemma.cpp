@@ -87,43 +87,26 @@ constexpr std::string_view trunks[] = {"model", "model.language_model", "languag
 constexpr std::string_view unused[] = {"vision_tower.", "multi_modal_projector.",
                                        "model.vision_tower.", "model.multi_modal_projector."};
 
-/// "sliding_attention" but for every sixth layer, or as the file says: by a period, or by layer.
-std::vector<std::string> gguf_layer_types(const GgufKeys& k, std::int64_t layers) {
-  constexpr const char* key = "attention.sliding_window_pattern";
-  std::vector<std::int64_t> windows = k.per_layer(key);
-  const bool is_list = k.files().metadata().is_list(k.name(key));
-  const std::int64_t period = windows.size() == 1 && !is_list ? windows.front() : 6;
-  if (period < 1) k.fail(key, fmt::format("must be 1 or more, is {}", period));
-  if (is_list && static_cast<std::int64_t>(windows.size()) != layers) {
-    k.fail(key, fmt::format("it has {} entries for {} layers", windows.size(), layers));
-  }
-  std::vector<std::string> types;
-  for (std::int64_t i = 0; i < layers; ++i) {
-    const bool has_window =
-        is_list ? windows[static_cast<std::size_t>(i)] != 0 : i % period != period - 1;
-    types.push_back(has_window ? "sliding_attention" : "full_attention");
-  }
-  return types;
-}
-
-GgufConfig gguf_gemma3_config(const GgufKeys& k) {
-  GgufConfig config = gguf_common_config(k, "gemma3_text");
-  const std::int64_t layers = gguf_layers(k);
-  const bool has_window = k.integer("attention.sliding_window", 0) > 0;
-  config.set("layer_types", has_window ? gguf_layer_types(k, layers)
-                                       : std::vector<std::string>(static_cast<std::size_t>(layers),
-                                                                  "full_attention"));
-  if (has_window) config.set("sliding_window", k.integer("attention.sliding_window"));
-  config.set("rope_local_base_freq", k.real("rope.freq_base_swa", 10000.0));
-  // The file does not say what scores are divided by: only the 27B has another divisor.
-  constexpr std::int64_t layers_of_27b = 62;
+/// The file does not say what scores are divided by: only the 27B have another divisor.
+GgufConfig gguf_gemma_config(const GgufKeys& k, const char* model_type, std::int64_t period,
+                             std::int64_t layers_of_27b) {
+  GgufConfig config = gguf_common_config(k, model_type);
+  set_gguf_windows(k, config, period);
   config.set("query_pre_attn_scalar",
-             layers == layers_of_27b
+             gguf_layers(k) == layers_of_27b
                  ? k.integer("embedding_length") / k.uniform("attention.head_count")
                  : gguf_head_dim(k));
-  if (k.has("final_logit_softcapping")) {
-    config.set("final_logit_softcapping", k.real("final_logit_softcapping"));
+  for (const char* key : {"final_logit_softcapping", "attn_logit_softcapping"}) {
+    if (k.has(key)) config.set(key, k.real(key));
   }
+  return config;
+}
+
+GgufConfig gguf_gemma2_config(const GgufKeys& k) { return gguf_gemma_config(k, "gemma2", 2, 46); }
+
+GgufConfig gguf_gemma3_config(const GgufKeys& k) {
+  GgufConfig config = gguf_gemma_config(k, "gemma3_text", 6, 62);
+  config.set("rope_local_base_freq", k.real("rope.freq_base_swa", 10000.0));
   return config;
 }
 
@@ -131,7 +114,7 @@ constexpr TensorName gguf_post_norms[] = {
     {"block0.post_norm", "blk.{}.post_attention_norm.weight"},
     {"block1.post_norm", "blk.{}.post_ffw_norm.weight"},
 };
-constexpr auto gguf_gemma3_names = joined(gguf_names, gguf_post_norms);
+constexpr auto gguf_gemma_names = joined(gguf_names, gguf_post_norms);
 
 }  // namespace
 
@@ -143,12 +126,19 @@ const Family gemma3 = {.model_types = gemma3_types,
                        .trunks = trunks,
                        .unused = unused};
 
+const GgufArchitecture gguf_gemma2 = {
+    .name = "gemma2",
+    .config = gguf_gemma2_config,
+    .family = {.model_types = {},
+               .plan = [](const Config& c) { return with_whole_norms(plan_gemma2(c)); },
+               .names = gguf_gemma_names}};
+
 const GgufArchitecture gguf_gemma3 = {
     .name = "gemma3",
     .config = gguf_gemma3_config,
     .family = {.model_types = {},
-               .plan = [](const Config& c) { return with_whole_norms(gemma3.plan(c)); },
-               .names = gguf_gemma3_names,
+               .plan = [](const Config& c) { return with_whole_norms(plan_gemma3(c)); },
+               .names = gguf_gemma_names,
                .unused = gguf_other_media}};
 
 }  // namespace hyb::models

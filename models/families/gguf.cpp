@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -14,10 +15,20 @@
 namespace hyb::models {
 namespace {
 
-/// rope_scaling as config.json has it; null: none.
-Json rope_scaling_of(const GgufKeys& k) {
-  const std::string_view type =
-      k.text("rope.scaling.type", k.has("rope.scale_linear") ? "linear" : "none");
+constexpr const char* divisors_tensor = "rope_freqs.weight";
+
+/// rope_scaling as config.json has it; null: none. Llama 3.1's is a tensor of divisors, by which
+/// the kind of read_rope() is named that no config.json has.
+Json rope_scaling_of(const GgufKeys& k, std::string_view usual) {
+  const bool has_factor = k.has("rope.scaling.factor") || k.has("rope.scale_linear");
+  const std::string_view type = k.text("rope.scaling.type", has_factor ? usual : "none");
+  if (k.has_tensor(divisors_tensor)) {
+    if (type != "none") {
+      k.fail("rope.scaling.type", fmt::format("beside {} it is not supported", divisors_tensor));
+    }
+    const std::int64_t rotary = k.integer("rope.dimension_count", gguf_head_dim(k));
+    return {{"rope_type", "divisors"}, {"divisors", k.divisors(divisors_tensor, rotary / 2)}};
+  }
   if (type == "none") return nullptr;
   const double factor = k.real("rope.scaling.factor", k.real("rope.scale_linear", 1.0));
   if (type == "linear") {
@@ -66,6 +77,21 @@ void GgufConfig::set(std::string_view key, Json value) {
   (*json_)[std::string(key)] = std::move(value);
 }
 
+void GgufConfig::set_rope(std::string_view key, Json value) {
+  if (const auto rope = json_->find("rope_scaling"); rope != json_->end()) {
+    (*rope)[std::string(key)] = std::move(value);
+  }
+}
+
+void GgufConfig::set_window_rope(double theta) {
+  Json full = json_->value("rope_scaling", Json::object());
+  json_->erase("rope_scaling");
+  full["rope_theta"] = json_->at("rope_theta");
+  set("rope_parameters",
+      Json{{"full_attention", full},
+           {"sliding_attention", {{"rope_theta", theta}, {"rope_type", "default"}}}});
+}
+
 std::string GgufConfig::text() const { return json_->dump(); }
 
 double GgufKeys::real(std::string_view key) const {
@@ -108,6 +134,27 @@ std::int64_t GgufKeys::uniform(std::string_view key) const {
   return values.front();
 }
 
+std::vector<double> GgufKeys::divisors(std::string_view name, std::int64_t count) const {
+  const GgufTensor& found = *tensor(name);
+  if (found.type != static_cast<std::uint32_t>(GgufType::f32) || found.elements() != count) {
+    refuse_gguf(files_, fmt::format("tensor {}: it must be {} numbers of F32", name, count));
+  }
+  GgufFiles files(files_.paths().front());  // of its own: only its data are read here
+  files.map();
+  const std::span<const std::byte> bytes = files.view(name);
+  std::vector<double> numbers;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+    float number = 0;
+    std::memcpy(&number, bytes.data() + i * sizeof(number), sizeof(number));
+    if (!(number > 0) || !std::isfinite(number)) {
+      refuse_gguf(files_, fmt::format("tensor {}: number {} is {}, which divides no frequency",
+                                      name, i, number));
+    }
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
 void GgufKeys::fail(std::string_view key, const std::string& text) const {
   throw Error(ErrorKind::model, fmt::format("{}: {}", files_.metadata().place(name(key)), text));
 }
@@ -146,7 +193,36 @@ std::int64_t gguf_head_dim(const GgufKeys& k) {
   return dim;
 }
 
-GgufConfig gguf_common_config(const GgufKeys& k, std::string_view model_type) {
+void set_gguf_windows(const GgufKeys& k, GgufConfig& config, std::int64_t period) {
+  constexpr const char* key = "attention.sliding_window_pattern";
+  const std::int64_t layers = gguf_layers(k), window = k.integer("attention.sliding_window", 0);
+  const std::vector<std::int64_t> stated = k.per_layer(key);
+  const bool is_list = k.files().metadata().is_list(k.name(key));
+  if (stated.size() == 1 && !is_list) period = stated.front();
+  if (period < 1) k.fail(key, fmt::format("must be 1 or more, is {}", period));
+  if (is_list && static_cast<std::int64_t>(stated.size()) != layers) {
+    k.fail(key, fmt::format("it has {} entries for {} layers", stated.size(), layers));
+  }
+  std::vector<std::string> types;
+  for (std::int64_t i = 0; i < layers; ++i) {
+    const bool has_window = window > 0 && (is_list ? stated[static_cast<std::size_t>(i)] != 0
+                                                   : i % period != period - 1);
+    types.push_back(has_window ? "sliding_attention" : "full_attention");
+  }
+  config.set("layer_types", types);
+  if (window > 0) config.set("sliding_window", window);
+}
+
+void set_gguf_experts(const GgufKeys& k, GgufConfig& config, std::string_view experts,
+                      std::string_view width) {
+  config.set(experts, k.integer("expert_count"));
+  config.set("num_experts_per_tok", k.uniform("expert_used_count"));
+  config.set(width, k.uniform(k.has("expert_feed_forward_length") ? "expert_feed_forward_length"
+                                                                  : "feed_forward_length"));
+}
+
+GgufConfig gguf_common_config(const GgufKeys& k, std::string_view model_type,
+                              std::string_view scaling) {
   const std::int64_t head_dim = gguf_head_dim(k), heads = k.uniform("attention.head_count");
   const std::vector<std::int64_t> kv_heads = k.per_layer("attention.head_count_kv");
   GgufConfig config(model_type);
@@ -171,8 +247,8 @@ GgufConfig gguf_common_config(const GgufKeys& k, std::string_view model_type) {
     config.set("intermediate_size", *std::max_element(widths.begin(), widths.end()));
   }
   config.set("rope_theta", k.real("rope.freq_base", 10000.0));
-  if (Json scaling = rope_scaling_of(k); !scaling.is_null()) {
-    config.set("rope_scaling", std::move(scaling));
+  if (Json rope = rope_scaling_of(k, scaling); !rope.is_null()) {
+    config.set("rope_scaling", std::move(rope));
   }
   const std::int64_t rotary = k.integer("rope.dimension_count", head_dim);
   if (rotary < 1 || rotary > head_dim) {
@@ -182,14 +258,6 @@ GgufConfig gguf_common_config(const GgufKeys& k, std::string_view model_type) {
   config.set("partial_rotary_factor",
              std::min(1.0, (static_cast<double>(rotary) + 0.25) / static_cast<double>(head_dim)));
   return config;
-}
-
-void set_gguf_experts(const GgufKeys& k, GgufConfig& config, std::string_view experts,
-                      std::string_view width) {
-  config.set(experts, k.integer("expert_count"));
-  config.set("num_experts_per_tok", k.uniform("expert_used_count"));
-  config.set(width, k.uniform(k.has("expert_feed_forward_length") ? "expert_feed_forward_length"
-                                                                  : "feed_forward_length"));
 }
 
 void set_gguf_granite_factors(const GgufKeys& k, GgufConfig& config) {

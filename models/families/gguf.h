@@ -42,6 +42,10 @@ class GgufKeys {
     return has(key) ? real(key) : fallback;
   }
 
+  bool flag(std::string_view key, bool fallback) const {
+    return files_.metadata().flag(name(key)).value_or(fallback);
+  }
+
   /// One number for all layers, or one for each; absent: none.
   std::vector<std::int64_t> per_layer(std::string_view key) const {
     return files_.metadata().integers(name(key));
@@ -53,13 +57,12 @@ class GgufKeys {
   /// A number that all layers have; a list must have the same everywhere.
   std::int64_t uniform(std::string_view key) const;
 
-  bool flag(std::string_view key, bool fallback) const {
-    return files_.metadata().flag(name(key)).value_or(fallback);
-  }
-
   std::string_view text(std::string_view key, std::string_view fallback) const {
     return files_.metadata().text(name(key)).value_or(fallback);
   }
+
+  /// The numbers of an F32 tensor that is there, above 0, of which there must be `count`.
+  std::vector<double> divisors(std::string_view tensor, std::int64_t count) const;
 
   const GgufTensor* tensor(std::string_view tensor) const { return files_.find(tensor); }
   bool has_tensor(std::string_view name) const { return tensor(name) != nullptr; }
@@ -91,6 +94,10 @@ class GgufConfig {
   void set(std::string_view key, const std::vector<std::int64_t>& values);
   void set(std::string_view key, const std::vector<std::string>& values);
   void set(std::string_view key, Json value);
+  /// Under rope_scaling, where there is one.
+  void set_rope(std::string_view key, Json value);
+  /// The rope that was set is that of layers without windows; the others' has this theta alone.
+  void set_window_rope(double theta);
 
   std::string text() const;
 
@@ -106,12 +113,17 @@ std::int64_t gguf_layers(const GgufKeys& keys);
 
 std::int64_t gguf_head_dim(const GgufKeys& keys);
 
-/// What all architectures have.
-GgufConfig gguf_common_config(const GgufKeys& keys, std::string_view model_type);
+/// sliding_window and layer_types: by the file's period or list, else every `period`-th layer sees
+/// everything. Without a window all do.
+void set_gguf_windows(const GgufKeys& keys, GgufConfig& config, std::int64_t period);
 
 /// num_experts (under that key), num_experts_per_tok, and their width under `width`.
 void set_gguf_experts(const GgufKeys& keys, GgufConfig& config, std::string_view experts,
                       std::string_view width);
+
+/// What all architectures have. `scaling`: of positions, where there is a factor without its kind.
+GgufConfig gguf_common_config(const GgufKeys& keys, std::string_view model_type,
+                              std::string_view scaling = "linear");
 
 /// The four factors of Granite's families.
 void set_gguf_granite_factors(const GgufKeys& keys, GgufConfig& config);
@@ -191,6 +203,12 @@ inline constexpr TensorName gguf_draft_names[] = {
     {"draft.hidden_norm", "blk.{}.nextn.hnorm.weight"},
     {"draft.fc", "blk.{}.nextn.eh_proj.weight"},
     {"draft.norm", "blk.{}.nextn.shared_head_norm.weight"},
+};
+
+inline constexpr TensorName gguf_bias_names[] = {
+    {"attention.q_bias", "blk.{}.attn_q.bias"},
+    {"attention.k_bias", "blk.{}.attn_k.bias"},
+    {"attention.v_bias", "blk.{}.attn_v.bias"},
 };
 
 /// Vision and sound beside the text, as ollama's files have them.

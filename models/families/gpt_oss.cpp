@@ -2,7 +2,10 @@
 // clamped gate.
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "models/families/common.h"
+#include "models/families/gguf.h"
 
 namespace hyb::models {
 namespace {
@@ -39,7 +42,7 @@ Plan plan(const Config& c) {
     c.fail("rope_parameters", "is missing; it says how gpt-oss stretches its positions");
   }
   attention.rope = read_rope(c, attention.head_dim, 1.0, 150000.0);
-  attention.sinks = attention.biases = true;
+  attention.sinks = attention.biases = attention.output_bias = true;
   const Part experts = read_clamped_experts(c);
   for (const std::int32_t window :
        layer_windows(c, 128, [](std::int32_t layer) { return layer % 2 == 1; })) {
@@ -67,8 +70,56 @@ constexpr TensorName own_names[] = {
 constexpr auto names = joined(model_names, attention_names, llama_names, own_names);
 constexpr std::string_view model_types[] = {"gpt_oss"};
 
+/// Without the limit of the experts' gates, which all published models have as the plan does.
+GgufConfig gguf_config(const GgufKeys& k) {
+  GgufConfig config = gguf_common_config(k, "gpt_oss", "yarn");
+  set_gguf_experts(k, config, "num_local_experts", "intermediate_size");
+  set_gguf_windows(k, config, 2);
+  config.set("attention_bias", true);
+  config.set_rope("truncate", false);  // as it was trained; the file does not say
+  return config;
+}
+
+/// ollama's own files, whose oldest have rows of gate and up in turns, and another MXFP4.
+GgufConfig gguf_config_of_ollama(const GgufKeys& k) {
+  if (k.has_tensor("blk.0.ffn_gate_up_exps.weight")) {
+    refuse_gguf(k.files(),
+                "ollama's first form of gpt-oss is not supported; pull the model again, "
+                "or take a file of another publisher");
+  }
+  return gguf_config(k);
+}
+
+Plan gguf_plan(const Config& c) { return with_separate_experts(plan(c)); }
+
+constexpr TensorName gguf_gpt_oss_names[] = {
+    {"block1.norm", "blk.{}.post_attention_norm.weight"},
+    {"attention.o", "blk.{}.attn_out.weight"},  // this and two more as ollama spells them
+    {"attention.o_bias", "blk.{}.attn_output.bias"},
+    {"attention.o_bias", "blk.{}.attn_out.bias"},
+    {"attention.sinks", "blk.{}.attn_sinks.weight"},
+    {"attention.sinks", "blk.{}.attn_sinks"},
+    {"moe.router_bias", "blk.{}.ffn_gate_inp.bias"},
+    {"moe.gate_up_bias", "blk.{}.ffn_gate_up_exps.bias"},
+    {"moe.gate_bias", "blk.{}.ffn_gate_exps.bias"},
+    {"moe.up_bias", "blk.{}.ffn_up_exps.bias"},
+    {"moe.down_bias", "blk.{}.ffn_down_exps.bias"},
+};
+constexpr auto gguf_own_names =
+    joined(gguf_names, gguf_bias_names, gguf_expert_names, gguf_gpt_oss_names);
+
 }  // namespace
 
 const Family gpt_oss = {.model_types = model_types, .plan = plan, .names = names};
+
+const GgufArchitecture gguf_gpt_oss = {
+    .name = "gpt-oss",
+    .config = gguf_config,
+    .family = {.model_types = {}, .plan = gguf_plan, .names = gguf_own_names}};
+
+const GgufArchitecture gguf_gpt_oss_of_ollama = {
+    .name = "gptoss",
+    .config = gguf_config_of_ollama,
+    .family = {.model_types = {}, .plan = gguf_plan, .names = gguf_own_names}};
 
 }  // namespace hyb::models

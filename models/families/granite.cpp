@@ -25,6 +25,20 @@ GgufConfig gguf_config(const GgufKeys& k) {
   return config;
 }
 
+/// Granite 3's with experts, which are granitemoehybrid without recurrent layers.
+GgufConfig gguf_moe_config(const GgufKeys& k) {
+  GgufConfig config = gguf_common_config(k, "granitemoehybrid");
+  set_gguf_granite_factors(k, config);
+  set_gguf_experts(k, config, "num_local_experts", "intermediate_size");
+  config.set("shared_intermediate_size", k.integer("expert_shared_feed_forward_length", 0));
+  config.set("position_embedding_type", "rope");
+  config.set("layer_types",
+             std::vector<std::string>(static_cast<std::size_t>(gguf_layers(k)), "attention"));
+  return config;
+}
+
+constexpr auto gguf_moe_names = joined(gguf_names, gguf_expert_names);
+
 }  // namespace
 
 const Family granite = {.model_types = model_types, .plan = plan, .names = names};
@@ -35,5 +49,15 @@ const GgufArchitecture gguf_granite = {
     .family = {.model_types = {},
                .plan = [](const Config& c) { return with_neighbours(plan(c)); },
                .names = gguf_names}};
+
+const GgufArchitecture gguf_granite_moe = {
+    .name = "granitemoe",
+    .config = gguf_moe_config,
+    .family = {.model_types = {},
+               .plan =
+                   [](const Config& c) {
+                     return with_separate_experts(with_neighbours(granite_hybrid.plan(c)));
+                   },
+               .names = gguf_moe_names}};
 
 }  // namespace hyb::models

@@ -1,5 +1,8 @@
 // Llama 3.x, and whatever else is published as llama: attention with rope and a gated feed-forward
 // in every layer, nothing recurrent.
+#include <fmt/format.h>
+
+#include "core/base/log.h"
 #include "models/draft_head.h"
 #include "models/families/common.h"
 #include "models/families/gguf.h"
@@ -18,13 +21,18 @@ Plan plan(const Config& c) {
 
 constexpr auto names = joined(model_names, attention_names, llama_names);
 constexpr std::string_view model_types[] = {"llama"};
+constexpr std::string_view gguf_unused[] = {"rope_freqs.weight"};  // the configuration has it
 
 GgufConfig gguf_config(const GgufKeys& k) {
   refuse_gguf_experts(k);
-  if (k.has_tensor("rope_freqs.weight")) {
-    refuse_gguf(
-        k.files(),
-        "its rope_freqs.weight (the longer context of Llama 3.1 and later) is not supported yet");
+  constexpr std::int64_t first_context = 8192;
+  const bool is_llama31 =
+      gguf_vocabulary(k) == 128256 && k.integer("context_length") > first_context;
+  if (is_llama31 && !k.has_tensor("rope_freqs.weight")) {
+    log::warning(
+        fmt::format("{}: it has no rope_freqs.weight, as files of Llama 3.1 from before "
+                    "August 2024: beyond {} tokens answers get worse; a newer file has it",
+                    k.files().paths().front().string(), first_context));
   }
   return gguf_common_config(k, "llama");
 }
@@ -38,6 +46,7 @@ const GgufArchitecture gguf_llama = {
     .config = gguf_config,
     .family = {.model_types = {},
                .plan = [](const Config& c) { return with_neighbours(plan(c)); },
-               .names = gguf_names}};
+               .names = gguf_names,
+               .unused = gguf_unused}};
 
 }  // namespace hyb::models

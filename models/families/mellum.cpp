@@ -1,5 +1,6 @@
 // Mellum 2: Qwen3-MoE with windows, and a rope for each of the two kinds of layers.
 #include "models/families/common.h"
+#include "models/families/gguf.h"
 
 namespace hyb::models {
 namespace {
@@ -28,8 +29,25 @@ constexpr auto names = joined(model_names, attention_names, llama_names, qwen_na
 constexpr std::string_view model_types[] = {"mellum"};
 constexpr std::string_view unused[] = {"mtp."};
 
+GgufConfig gguf_config(const GgufKeys& k) {
+  GgufConfig config = gguf_common_config(k, "mellum");
+  set_gguf_experts(k, config, "num_experts", "moe_intermediate_size");
+  set_gguf_windows(k, config, 4);
+  config.set_window_rope(k.real("rope.freq_base_swa", k.real("rope.freq_base", 10000.0)));
+  return config;
+}
+
+constexpr auto gguf_own_names = joined(gguf_names, gguf_expert_names);
+
 }  // namespace
 
 const Family mellum = {.model_types = model_types, .plan = plan, .names = names, .unused = unused};
+
+const GgufArchitecture gguf_mellum = {
+    .name = "mellum",
+    .config = gguf_config,
+    .family = {.model_types = {},
+               .plan = [](const Config& c) { return with_separate_experts(plan(c)); },
+               .names = gguf_own_names}};
 
 }  // namespace hyb::models

@@ -53,6 +53,15 @@ constexpr std::string_view model_types[] = {"qwen3", "qwen3_moe"};
 
 GgufConfig gguf_config(const GgufKeys& k) { return gguf_common_config(k, "qwen3"); }
 
+GgufConfig gguf_moe_config(const GgufKeys& k) {
+  GgufConfig config = gguf_common_config(k, "qwen3_moe");
+  set_gguf_experts(k, config, "num_experts", "moe_intermediate_size");
+  config.set("norm_topk_prob", k.flag("expert_weights_norm", true));
+  return config;
+}
+
+constexpr auto gguf_moe_names = joined(gguf_names, gguf_expert_names);
+
 }  // namespace
 
 const Family qwen3 = {.model_types = model_types, .plan = plan, .names = names};
@@ -61,5 +70,12 @@ const GgufArchitecture gguf_qwen3 = {
     .name = "qwen3",
     .config = gguf_config,
     .family = {.model_types = {}, .plan = plan, .names = gguf_names}};
+
+const GgufArchitecture gguf_qwen3_moe = {
+    .name = "qwen3moe",
+    .config = gguf_moe_config,
+    .family = {.model_types = {},
+               .plan = [](const Config& c) { return with_separate_experts(plan(c)); },
+               .names = gguf_moe_names}};
 
 }  // namespace hyb::models

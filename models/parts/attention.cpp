@@ -97,8 +97,8 @@ AttentionWeights Attention::weights(WeightVisitor& visitor, std::int64_t width) 
     weights.qkv_bias = visitor.vectors({{"attention.q_bias", inner()},
                                         {"attention.k_bias", kv_width()},
                                         {"attention.v_bias", kv_width()}});
-    weights.o_bias = visitor.vector("attention.o_bias", width);
   }
+  if (output_bias) weights.o_bias = visitor.vector("attention.o_bias", width);
   return weights;
 }
 
@@ -121,7 +121,7 @@ PartText Attention::text() const {
   if (qk_norm) text += ", q/k norm";
   if (output_gate) text += ", output gate";
   if (head_gate) text += ", gate per head";
-  if (biases) text += ", biases";
+  if (biases) text += output_bias ? ", biases" : ", biases of q, k and v";
   return {.kind = "attention", .text = std::move(text)};
 }
 

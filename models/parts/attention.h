@@ -31,7 +31,7 @@ struct AttentionWeights {
   kernels::Tensor q_norm, k_norm;    ///< [head_dim], with qk_norm
   kernels::Tensor sinks;             ///< [heads], with sinks
   kernels::Weight kv;                ///< rows k | v of qkv once more, with has_keys_alone
-  kernels::Tensor qkv_bias, o_bias;  ///< of the rows of qkv and o, with biases
+  kernels::Tensor qkv_bias, o_bias;  ///< of the rows of qkv, and of o
 };
 
 /// Grouped-query attention over pages of keys and values.
@@ -53,7 +53,8 @@ struct Attention {
   std::int32_t kv_of = -1;       ///< a layer whose keys and values it reads; -1: its own
   bool output_gate = false;      ///< q_proj holds [q | gate] per head; out *= sigmoid(gate)
   bool head_gate = false;        ///< one gate per head, from a matrix of its own; no output_gate
-  bool biases = false;           ///< of q, k, v and o; not with a gate
+  bool biases = false;           ///< of q, k and v; not with a gate
+  bool output_bias = false;      ///< of o
   float output_scale = 1.0F;
   bool has_keys_alone = false;  ///< write_keys() can be called
   bool reads_pairs = false;     ///< x is [T,2H], normed

@@ -123,8 +123,11 @@ MoeWeights Moe::weights(WeightVisitor& visitor, std::int64_t width) const {
   }
   if (biases) {
     weights.router_bias = visitor.vector("moe.router_bias", experts);
-    weights.gate_up_bias = visitor.expert_vectors("moe.gate_up_bias", experts,
-                                                  activation.inputs() * hidden, alternating);
+    weights.gate_up_bias =
+        is_separate(*this, visitor)
+            ? visitor.expert_vectors("moe.gate_bias", "moe.up_bias", experts, hidden)
+            : visitor.expert_vectors("moe.gate_up_bias", experts, activation.inputs() * hidden,
+                                     alternating);
     weights.down_bias =
         visitor.expert_vectors("moe.down_bias", experts, latent > 0 ? latent : width);
   }

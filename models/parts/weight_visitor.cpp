@@ -1,21 +1,26 @@
 #include "models/parts/weight_visitor.h"
 
+#include <algorithm>
+
 namespace hyb::models {
+
+void MatrixRows::note(const StoredMatrix& from) {
+  const std::pair tensor(from.role, from.expert);
+  if (std::find(stored_.begin(), stored_.end(), tensor) == stored_.end()) {
+    stored_.push_back(tensor);
+  }
+}
 
 void MatrixRows::append(const StoredMatrix& from, std::int64_t first, std::int64_t count) {
   rows_ += count;
-  if (stored_.empty() || stored_.back() != std::pair(from.role, from.expert)) {
-    stored_.emplace_back(from.role, from.expert);
-  }
+  note(from);
   if (!from.source.strips.empty()) source_.append(from.source, first, count);
 }
 
 void MatrixRows::append_alternating(const StoredMatrix& from, std::int64_t first,
                                     std::int64_t count) {
   rows_ += count;
-  if (stored_.empty() || stored_.back() != std::pair(from.role, from.expert)) {
-    stored_.emplace_back(from.role, from.expert);
-  }
+  note(from);
   if (from.source.strips.empty()) return;
   source_.append(from.source, first, count / 2, 2);
   source_.append(from.source, first + 1, count / 2, 2);
@@ -97,6 +102,29 @@ kernels::Tensor WeightVisitor::expert_vectors(std::string_view role, std::int64_
                                               std::int64_t count, bool alternating) {
   const Small tensor = {.role = role, .shape = {experts, count}, .alternating = alternating};
   return {visit_small({&tensor, 1}), DType::f32, {experts, count}};
+}
+
+kernels::Tensor WeightVisitor::expert_vectors(std::string_view left, std::string_view right,
+                                              std::int64_t experts, std::int64_t count) {
+  const Small tensors[] = {{.role = left, .shape = {experts, count}, .rows = experts},
+                           {.role = right, .shape = {experts, count}, .rows = experts}};
+  return {visit_small(tensors), DType::f32, {experts, 2 * count}};
+}
+
+std::vector<float> WeightVisitor::joined(std::span<const Small> tensors,
+                                         std::span<const std::vector<float>> numbers) {
+  std::vector<float> all;
+  const std::int64_t rows = tensors.front().rows;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::size_t t = 0; t < tensors.size(); ++t) {
+      const std::int64_t width = std::ssize(numbers[t]) / rows;
+      const auto begin = numbers[t].begin() + row * width;
+      for (std::int64_t i = 0; i < tensors[t].times; ++i) {
+        all.insert(all.end(), begin, begin + width);
+      }
+    }
+  }
+  return all;
 }
 
 kernels::Tensor WeightVisitor::taps(std::string_view role, std::int64_t channels,

@@ -44,6 +44,8 @@ class MatrixRows {
   const std::vector<std::pair<std::string_view, std::int32_t>>& stored() const { return stored_; }
 
  private:
+  void note(const StoredMatrix& from);
+
   std::int64_t columns_;
   std::int64_t rows_ = 0;
   kernels::WeightSource source_;
@@ -128,6 +130,9 @@ class WeightVisitor {
   /// come first, then the others.
   kernels::Tensor expert_vectors(std::string_view role, std::int64_t experts, std::int64_t count,
                                  bool alternating = false);
+  /// Two of them, side by side: [experts, 2 * count].
+  kernels::Tensor expert_vectors(std::string_view left, std::string_view right,
+                                 std::int64_t experts, std::int64_t count);
   /// The taps of a convolution, stored as [channels, 1, width], as f32 [channels, width].
   kernels::Tensor taps(std::string_view role, std::int64_t channels, std::int64_t width);
 
@@ -145,6 +150,7 @@ class WeightVisitor {
     std::string_view role;
     std::vector<std::int64_t> shape;
     std::int64_t times = 1;
+    std::int64_t rows = 1;     ///< of the first one of several: each joined to the others' row
     bool alternating = false;  ///< as expert_vectors has it
     float factor = 1.0F;       ///< on every number
     bool is_log = false;       ///< -exp(number) is meant
@@ -155,6 +161,9 @@ class WeightVisitor {
       return numbers;
     }
   };
+  /// Their numbers as one list: row by row, each tensor's as often as it says.
+  static std::vector<float> joined(std::span<const Small> tensors,
+                                   std::span<const std::vector<float>> numbers);
   /// f32 on the queue's device, one after the other; nullptr where none are read.
   virtual float* visit_small(std::span<const Small> tensors) = 0;
 
