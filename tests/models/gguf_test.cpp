@@ -3,7 +3,7 @@
 #include <map>
 
 #include "models/gguf.h"
-#include "tests/models/golden.h"
+#include "tests/models/golden_drafts.h"
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
 
@@ -115,6 +115,67 @@ TEST_SUITE("models/gguf") {
         CHECK(distance.relative_max() <= wanted.bound);
       }
     }
+  }
+
+  TEST_CASE("the draft layer in a file guesses as the float64 reference does") {
+    for (const std::string name :
+         {"qwen3_5-dense", "qwen3-next-odd", "nemotron-moe", "nemotron-latent"}) {
+      CAPTURE(name);
+      const Golden golden(name);
+      DraftWorld world(
+          [&](kernels::Queue& queue) {
+            GgufFiles files(golden.folder / "model.gguf");
+            const Config config = gguf_config(files);
+            TensorFiles tensors = TensorFiles::of_gguf(std::move(files));
+            return load_model(queue, config, tensors,
+                              {.activation = DType::f32, .with_drafts = true});
+          },
+          kernels::Device::cpu, {.threads = 2, .isa = kernels::best_isa()}, true);
+      CHECK(largest_difference(world, golden, golden.folder) <= 2e-4);
+    }
+  }
+
+  TEST_CASE("without drafts the blocks of a draft layer are known and not used") {
+    GgufFiles files(golden_folder / "qwen3_5-dense/model.gguf");
+    const Config config = gguf_config(files);
+    const TensorFiles tensors = TensorFiles::of_gguf(std::move(files));
+    const Family& family = family_of(config);
+    CHECK(has_draft_layer(family, tensors));
+    CHECK(WeightIndex(plan_of(config, false), family, tensors).extra().empty());
+    CHECK(is_known_unused(plan_of(config, false), family, "blk.4.attn_norm.weight"));
+    CHECK_FALSE(is_known_unused(plan_of(config, false), family, "blk.3.attn_norm.weight"));
+  }
+
+  TEST_CASE("what is refused is named") {
+    const TemporaryFolder folder;
+    const auto changed = [&](const char* fixture, std::string_view key, char value) {
+      std::string bytes =
+          read_whole_file(golden_folder / fixture / "model.gguf", std::size_t{1} << 24);
+      bytes.at(bytes.find(key) + key.size() + 4) = value;  // after its type
+      return folder.write("changed.gguf", bytes);
+    };
+    const auto fault = [](const std::filesystem::path& path) {
+      return model_error([&] { load_file(path, DType::f32, kernels::best_isa()); });
+    };
+    const auto has = [](const std::string& text, std::string_view part) {
+      return text.find(part) != std::string::npos;
+    };
+    CHECK(has(fault(changed("granite-groups", "granitehybrid.rope.scaling.finetuned", 1)),
+              "are a Bamba's"));
+    CHECK(has(fault(changed("qwen3_5-dense", "qwen35.block_count", 4)),
+              "there are tensors of block 4"));
+    CHECK(has(fault(changed("qwen3_5-dense", "qwen35.ssm.time_step_rank", 5)),
+              "5 heads do not divide 64 values"));
+    CHECK(has(fault(changed("lfm2-moe", "lfm2moe.expert_gating_func", 1)), "only 2 (sigmoid)"));
+    // A decay that grows.
+    const std::filesystem::path whole = golden_folder / "granite-groups/model.gguf";
+    std::string bytes = read_whole_file(whole, std::size_t{1} << 24);
+    const auto header = parse_gguf_header(bytes, bytes.size(), whole);
+    for (const GgufTensor& tensor : header->tensors) {
+      if (tensor.name == "blk.1.ssm_a") bytes.at(header->data_offset + tensor.begin + 3) ^= '\x80';
+    }
+    CHECK(has(fault(folder.write("grows.gguf", bytes)),
+              "\"blk.1.ssm_a\" is to have numbers below 0 alone"));
   }
 }
 
