@@ -35,6 +35,10 @@ const GgufArchitecture* const gguf_architectures[] = {&gguf_falcon_h1,
                                                       &gguf_qwen3_moe,
                                                       &gguf_qwen3_next};
 
+/// Architectures of families whose models are read from folders alone.
+constexpr std::string_view only_in_folders[] = {"cohere2",     "gemma3n", "gemma4",
+                                                "granite_swa", "llama4",  "mistral3"};
+
 const GgufArchitecture* find_architecture(std::string_view name) {
   const auto found = std::find_if(std::begin(gguf_architectures), std::end(gguf_architectures),
                                   [&](const GgufArchitecture* one) { return one->name == name; });
@@ -81,9 +85,15 @@ Config gguf_config(const GgufFiles& files) {
   if (known == nullptr) {
     std::vector<std::string_view> names;
     for (const GgufArchitecture* one : gguf_architectures) names.push_back(one->name);
-    refuse_gguf(files, fmt::format("the architecture {} is not read from GGUF files; {} are. The "
-                                   "model's folder of safetensors may do",
-                                   quote_name(*architecture), fmt::join(names, ", ")));
+    const bool is_in_folders =
+        std::ranges::find(only_in_folders, *architecture) != std::end(only_in_folders);
+    refuse_gguf(files,
+                fmt::format("the architecture {} is not read from GGUF files; {}. Of GGUF files {} "
+                            "are read",
+                            quote_name(*architecture),
+                            is_in_folders ? "give the folder of the same model's safetensors"
+                                          : "hyb does not run such models in any form",
+                            fmt::join(names, ", ")));
   }
   GgufConfig config = known->config(GgufKeys(files, *architecture));
   config.set(gguf_key, std::string(*architecture).c_str());

@@ -250,6 +250,10 @@ const TensorInfo* find_any(const std::vector<std::string>& names, const TensorFi
   return nullptr;
 }
 
+std::string_view source_of_plan(const TensorFiles& files) {
+  return files.are_gguf() ? "the file's header" : "config.json";
+}
+
 CheckedTensor wrong(const TensorInfo& stored, std::string fault) {
   return {TensorVerdict::wrong, &stored, std::move(fault)};
 }
@@ -321,13 +325,14 @@ CheckedWeight check(RequiredWeight weight, const TensorFiles& files) {
 }
 
 /// A tensor that the plan does not need.
-CheckedTensor check_other(const Plan& plan, const Family& family, const TensorInfo& stored) {
+CheckedTensor check_other(const Plan& plan, const Family& family, const TensorFiles& files,
+                          const TensorInfo& stored) {
   if (is_known_unused(plan, family, stored.name)) return {TensorVerdict::unused, &stored};
   const std::string_view role = role_of(family, stored.name);
   if (role.empty()) return {TensorVerdict::extra, &stored};
-  return wrong(stored, fmt::format("a {} for which config.json has no place; one of the two "
-                                   "belongs to another model",
-                                   role));
+  return wrong(stored, fmt::format("a {} for which {} has no place; one of the two belongs to "
+                                   "another model",
+                                   role, source_of_plan(files)));
 }
 
 }  // namespace
@@ -402,7 +407,7 @@ WeightCheck check_weights(const Plan& plan, const Family& family, const TensorFi
   }
   for (const std::string_view name : files.names()) {
     if (used.contains(name)) continue;
-    all.others.push_back(check_other(plan, family, *files.find(name)));
+    all.others.push_back(check_other(plan, family, files, *files.find(name)));
   }
   return all;
 }
@@ -456,8 +461,8 @@ void refuse_missing(std::span<const RequiredWeight* const> missing, const Tensor
     named.push_back(fmt::format("{} [{}]", weight->names.front(), fmt::join(weight->shape, ", ")));
   }
   throw Error(ErrorKind::model,
-              fmt::format("{}: {} tensors that config.json asks for are missing: {}{}",
-                          files.source(), missing.size(), fmt::join(named, ", "),
+              fmt::format("{}: {} tensors that {} asks for are missing: {}{}", files.source(),
+                          missing.size(), source_of_plan(files), fmt::join(named, ", "),
                           named.size() < missing.size() ? ", ..." : ""));
 }
 

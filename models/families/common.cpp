@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numbers>
 #include <optional>
 #include <string>
@@ -359,14 +360,11 @@ void read_scaling(const Config& config, const Config& rope, Rope& read) {
     read.magnitude = scaling.magnitude(rope);
     read.scaling = fmt::format("yarn x {}", scaling.factor());
     return;
-  } else if (kind == "divisors") {
-    const std::vector<double> divisors = rope.numbers("divisors");
-    if (divisors.size() != read.frequencies.size()) {
-      rope.fail("divisors",
-                fmt::format("are {}, of {} pairs", divisors.size(), read.frequencies.size()));
-    }
-    std::ranges::transform(read.frequencies, divisors, read.frequencies.begin(), std::divides());
-    read.scaling = fmt::format("slowed by up to {}", std::ranges::max(divisors));
+  } else if (kind == "divisors") {  // of a GGUF file
+    const std::vector<double> by = rope.numbers("divisors");
+    if (by.size() != read.frequencies.size()) rope.fail("divisors", "there must be one per pair");
+    std::ranges::transform(read.frequencies, by, read.frequencies.begin(), std::divides());
+    read.scaling = "slowed pair by pair";
     return;
   } else {
     rope.fail("rope_type", quote_name(kind) + " is not supported, only default, linear, llama3, " +

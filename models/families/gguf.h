@@ -186,9 +186,9 @@ inline constexpr TensorName gguf_mamba_names[] = {
 
 inline constexpr TensorName gguf_expert_names[] = {
     {"moe.router", "blk.{}.ffn_gate_inp.weight"},
-    {"moe.gate_up", "blk.{}.ffn_gate_up_exps.weight"},
     {"moe.gate_stack", "blk.{}.ffn_gate_exps.weight"},
     {"moe.up_stack", "blk.{}.ffn_up_exps.weight"},
+    {"moe.gate_up", "blk.{}.ffn_gate_up_exps.weight"},
     {"moe.down", "blk.{}.ffn_down_exps.weight"},
     {"moe.shared_gate", "blk.{}.ffn_gate_shexp.weight"},
     {"moe.shared_up", "blk.{}.ffn_up_shexp.weight"},

@@ -1,11 +1,14 @@
 #include <fmt/format.h>
 
+#include <cstring>
+#include <functional>
 #include <map>
 
 #include "models/gguf.h"
 #include "tests/models/golden_drafts.h"
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
+#include "tests/support/gguf_bytes.h"
 
 namespace models_gguf_test {
 
@@ -78,6 +81,49 @@ Loaded load_folder(const std::filesystem::path& folder, const std::string& chang
         return load_model(queue, config_of(folder, changes), tensors, {.activation = activation});
       },
       kernels::Device::cpu, {.threads = 2, .isa = isa});
+}
+
+using Rename = std::function<std::string(std::string)>;
+
+/// Other names of keys, of tensors and of the architecture; the data stay.
+std::string renamed(const std::string& fixture, const Rename& rename) {
+  const std::filesystem::path path = golden_folder / fixture / "model.gguf";
+  const GgufFiles files(path);
+  std::vector<std::string> names = {std::string(*files.metadata().text("general.architecture"))};
+  for (const std::string_view key : files.metadata().keys()) names.emplace_back(key);
+  for (const GgufTensor* tensor : files.tensors()) names.push_back(tensor->name);
+  const std::string bytes = content(path);
+  const GgufTensor& last = *files.tensors().back();
+  const std::size_t after_name =
+      bytes.rfind(GgufBytes().text(last.name).bytes()) + 8 + last.name.size();
+  const std::size_t end = after_name + 4 + 8 * last.shape.size() + 4 + 8;
+  std::string header = bytes.substr(0, end);
+  for (const std::string& name : names) {
+    const std::string old = GgufBytes().text(name).bytes();
+    header.replace(header.find(old), old.size(), GgufBytes().text(rename(name)).bytes());
+  }
+  return GgufBytes().raw(header).pad().bytes() + bytes.substr((end + 31) / 32 * 32);
+}
+
+std::string same(std::string name) { return name; }
+
+/// One name in place of another.
+Rename one(const std::string& from, const std::string& to) {
+  return [=](const std::string& name) { return name == from ? to : name; };
+}
+
+/// Another value of a key, which has 32 bits.
+std::string with_number(std::string bytes, const std::string& key, std::uint32_t value) {
+  const std::string text = GgufBytes().text(key).bytes();
+  std::memcpy(bytes.data() + bytes.find(text) + text.size() + 4, &value, sizeof value);
+  return bytes;
+}
+
+std::string error_of(const std::string& bytes) {
+  const TemporaryFolder folder;
+  const auto path = folder.write("model.gguf", bytes);
+  std::string error = model_error([&] { load_file(path, DType::f32, kernels::best_isa()); });
+  return contains(error, path.string()) ? error : "";
 }
 
 std::vector<std::string> fixtures_in_gguf() {
@@ -157,16 +203,14 @@ TEST_SUITE("models/gguf") {
     const auto fault = [](const std::filesystem::path& path) {
       return model_error([&] { load_file(path, DType::f32, kernels::best_isa()); });
     };
-    const auto has = [](const std::string& text, std::string_view part) {
-      return text.find(part) != std::string::npos;
-    };
-    CHECK(has(fault(changed("granite-groups", "granitehybrid.rope.scaling.finetuned", 1)),
-              "are a Bamba's"));
-    CHECK(has(fault(changed("qwen3_5-dense", "qwen35.block_count", 4)),
-              "there are tensors of block 4"));
-    CHECK(has(fault(changed("qwen3_5-dense", "qwen35.ssm.time_step_rank", 5)),
-              "5 heads do not divide 64 values"));
-    CHECK(has(fault(changed("lfm2-moe", "lfm2moe.expert_gating_func", 1)), "only 2 (sigmoid)"));
+    CHECK(contains(fault(changed("granite-groups", "granitehybrid.rope.scaling.finetuned", 1)),
+                   "are a Bamba's"));
+    CHECK(contains(fault(changed("qwen3_5-dense", "qwen35.block_count", 4)),
+                   "there are tensors of block 4"));
+    CHECK(contains(fault(changed("qwen3_5-dense", "qwen35.ssm.time_step_rank", 5)),
+                   "5 heads do not divide 64 values"));
+    CHECK(
+        contains(fault(changed("lfm2-moe", "lfm2moe.expert_gating_func", 1)), "only 2 (sigmoid)"));
     // A decay that grows.
     const std::filesystem::path whole = golden_folder / "granite-groups/model.gguf";
     std::string bytes = read_whole_file(whole, std::size_t{1} << 24);
@@ -174,8 +218,105 @@ TEST_SUITE("models/gguf") {
     for (const GgufTensor& tensor : header->tensors) {
       if (tensor.name == "blk.1.ssm_a") bytes.at(header->data_offset + tensor.begin + 3) ^= '\x80';
     }
-    CHECK(has(fault(folder.write("grows.gguf", bytes)),
-              "\"blk.1.ssm_a\" is to have numbers below 0 alone"));
+    CHECK(contains(fault(folder.write("grows.gguf", bytes)),
+                   "\"blk.1.ssm_a\" is to have numbers below 0 alone"));
+  }
+
+  TEST_CASE("gpt-oss in ollama's spelling is the same model, but for its first form") {
+    const auto to_ollama = [](std::string name) {
+      const std::pair<std::string, std::string> spellings[] = {{"gpt-oss", "gptoss"},
+                                                               {"rope.scaling.type", "not.there"},
+                                                               {"attn_output", "attn_out"},
+                                                               {"attn_sinks.weight", "attn_sinks"},
+                                                               {"post_attention_norm", "ffn_norm"}};
+      for (const auto& [from, to] : spellings) {
+        if (const auto found = name.find(from); found != std::string::npos) {
+          name.replace(found, from.size(), to);
+        }
+      }
+      return name;
+    };
+    const TemporaryFolder folder;
+    const auto path = folder.write("model.gguf", renamed("gpt-oss", to_ollama));
+    Loaded ours =
+        load_file(golden_folder / "gpt-oss" / "model.gguf", DType::f32, kernels::best_isa());
+    Loaded ollamas = load_file(path, DType::f32, kernels::best_isa());
+    const Golden golden("gpt-oss");
+    CHECK(ollamas.run(golden.prompts.back(), 0) == ours.run(golden.prompts.back(), 0));
+    CHECK(contains(error_of(renamed("gpt-oss",
+                                    [&](std::string name) {
+                                      name = to_ollama(name);
+                                      return name == "blk.0.ffn_gate_exps.weight"
+                                                 ? "blk.0.ffn_gate_up_exps.weight"
+                                                 : name;
+                                    })),
+                   "ollama's first form of gpt-oss is not supported; pull the model again"));
+  }
+
+  TEST_CASE("keys and tensors that are missing or disagree are errors by name") {
+    const std::string qwen2 = renamed("qwen2", same);
+    CHECK(qwen2 == content(golden_folder / "qwen2" / "model.gguf"));
+    const auto error_with = [&](const std::string& key, std::uint32_t value) {
+      return error_of(with_number(qwen2, "qwen2." + key, value));
+    };
+    CHECK(contains(
+        error_with("feed_forward_length", 57),
+        "tensor \"blk.0.ffn_gate.weight\" is BF16 [56, 40]: the file's keys ask for [57, 40]"));
+    CHECK(contains(
+        error_with("attention.head_count_kv", 4),
+        "tensor \"blk.0.attn_k.weight\" is BF16 [20, 40]: the file's keys ask for [40, 40]"));
+    CHECK(contains(
+        error_with("block_count", 4),
+        "12 tensors that the file's header asks for are missing: blk.3.attn_norm.weight [40], "));
+    CHECK(contains(error_with("block_count", 2), "is 2, but there are tensors of block 2"));
+    CHECK(contains(
+        error_with("embedding_length", 48),
+        "tensor \"token_embd.weight\" is BF16 [151, 40]: the file's keys ask for [151, 48]"));
+    CHECK(
+        contains(error_of(renamed("qwen2", one("blk.1.attn_k.bias", "blk.1.attn_k.bits"))),
+                 "1 tensors that the file's header asks for are missing: blk.1.attn_k.bias [20]"));
+    CHECK(contains(error_of(renamed("qwen2", one("qwen2.attention.head_count", "qwen2.heads"))),
+                   "key \"qwen2.attention.head_count\": it is missing"));
+    CHECK(contains(error_of(renamed("qwen2", one("token_embd.weight", "embd.weight"))),
+                   "it has no token_embd.weight, so it is no whole model"));
+    const std::string experts = renamed("qwen3-moe", same);
+    CHECK(contains(
+        error_of(with_number(experts, "qwen3moe.expert_count", 5)),
+        "tensor \"blk.0.ffn_gate_inp.weight\" is F32 [6, 48]: the file's keys ask for [5, 48]"));
+    CHECK(contains(error_of(with_number(experts, "qwen3moe.expert_used_count", 7)),
+                   "num_experts_per_tok: is 7, only 6 experts can be chosen"));
+    CHECK(contains(error_of(renamed("qwen3-moe",
+                                    one("blk.2.ffn_up_exps.weight", "blk.2.ffn_top_exps.weight"))),
+                   "are missing: blk.2.ffn_up_exps.weight [6, 16, 48]"));
+    CHECK(contains(error_of(renamed("qwen3-moe", one("qwen3moe.expert_count", "qwen3moe.count"))),
+                   "key \"qwen3moe.expert_count\": it is missing"));
+    // Experts of an architecture whose experts hyb does not run.
+    CHECK(contains(error_of(renamed("llama-3", one("llama.vocab_size", "llama.expert_count"))),
+                   "key \"llama.expert_count\": experts of this architecture are not supported"));
+  }
+
+  TEST_CASE("divisors of frequencies must be one for each pair, above 0") {
+    const std::string llama = renamed("llama-3", same);
+    CHECK(contains(error_of(with_number(llama, "llama.rope.dimension_count", 8)),
+                   "tensor rope_freqs.weight: it must be 4 numbers of F32"));
+    GgufFiles files(golden_folder / "llama-3" / "model.gguf");
+    files.map();
+    const auto divisors = files.view("rope_freqs.weight");
+    const std::string old(reinterpret_cast<const char*>(divisors.data()), divisors.size());
+    std::string wrong = llama;
+    std::memset(wrong.data() + wrong.find(old) + 4, 0, 4);
+    CHECK(contains(error_of(wrong),
+                   "tensor rope_freqs.weight: number 1 is 0, which divides no frequency"));
+  }
+
+  TEST_CASE("other architectures are refused by name, with what to do") {
+    const auto refusal = [](const std::string& name) {
+      return error_of(renamed("qwen2", one("qwen2", name)));
+    };
+    CHECK(contains(refusal("llama4"),
+                   "the architecture \"llama4\" is not read from GGUF files; give the folder of "
+                   "the same model's safetensors. Of GGUF files "));
+    CHECK(contains(refusal("rwkv7"), "hyb does not run such models in any form"));
   }
 }
 
