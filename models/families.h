@@ -36,11 +36,12 @@ class GgufKeys;
 ///   attention.q_bias [heads*head_dim]  attention.k_bias, attention.v_bias [kv_heads*head_dim]
 ///   with biases            attention.o_bias [H]             with output_bias
 ///   ssd.in_proj [projection,H] rows z|x|B|C|dt  ssd.conv_weight [conv_dim,1,K]  ssd.conv_bias
-///   ssd.a_log, ssd.d, ssd.dt_bias [heads]  ssd.norm [inner]  ssd.out_proj [H,inner]
+///   ssd.a_log or ssd.rate, ssd.d, ssd.dt_bias [heads]  ssd.norm [inner]  ssd.out_proj [H,inner]
 ///   delta.qkvz [conv_dim+values,H], per key head rows q|k|v|z, and delta.ba [2*value_heads,H], per
 ///   key head rows b|a; or
 ///   delta.qkv [conv_dim,H] rows q|k|v, delta.z [values,H], delta.b and delta.a [value_heads,H]
-///   delta.conv_weight [conv_dim,1,K]  delta.a_log, delta.dt_bias [value_heads]
+///   delta.conv_weight [conv_dim,1,K]  delta.a_log or delta.rate, delta.dt_bias
+///   [value_heads], rate being -exp(a_log)
 ///   delta.norm [value_dim], of every head  delta.out_proj [H,values]
 ///   conv.in_proj [3*channels,H] rows B|C|x  conv.weight [channels,1,K]
 ///   conv.out_proj [H,channels]
@@ -113,17 +114,26 @@ struct GgufArchitecture {
   Family family;  ///< its plan knows what the converter did to the weights
 };
 
+extern const GgufArchitecture gguf_falcon_h1;
 extern const GgufArchitecture gguf_gemma2;
 extern const GgufArchitecture gguf_gemma3;
 extern const GgufArchitecture gguf_gpt_oss;
 extern const GgufArchitecture gguf_gpt_oss_of_ollama;
 extern const GgufArchitecture gguf_granite;
+extern const GgufArchitecture gguf_granite_hybrid;
 extern const GgufArchitecture gguf_granite_moe;
+extern const GgufArchitecture gguf_lfm2;
+extern const GgufArchitecture gguf_lfm2_moe;
 extern const GgufArchitecture gguf_llama;
 extern const GgufArchitecture gguf_mellum;
+extern const GgufArchitecture gguf_nemotron_h;
+extern const GgufArchitecture gguf_nemotron_h_moe;
 extern const GgufArchitecture gguf_qwen2;
 extern const GgufArchitecture gguf_qwen3;
+extern const GgufArchitecture gguf_qwen3_5;
+extern const GgufArchitecture gguf_qwen3_5_moe;
 extern const GgufArchitecture gguf_qwen3_moe;
+extern const GgufArchitecture gguf_qwen3_next;
 
 /// Every known family, in that order.
 std::span<const Family* const> families();

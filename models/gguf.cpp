@@ -14,10 +14,26 @@
 namespace hyb::models {
 namespace {
 
-const GgufArchitecture* const gguf_architectures[] = {
-    &gguf_gemma2,  &gguf_gemma3,      &gguf_gpt_oss,  &gguf_gpt_oss_of_ollama,
-    &gguf_granite, &gguf_granite_moe, &gguf_llama,    &gguf_mellum,
-    &gguf_qwen2,   &gguf_qwen3,       &gguf_qwen3_moe};
+const GgufArchitecture* const gguf_architectures[] = {&gguf_falcon_h1,
+                                                      &gguf_gemma2,
+                                                      &gguf_gemma3,
+                                                      &gguf_gpt_oss,
+                                                      &gguf_gpt_oss_of_ollama,
+                                                      &gguf_granite,
+                                                      &gguf_granite_hybrid,
+                                                      &gguf_granite_moe,
+                                                      &gguf_lfm2,
+                                                      &gguf_lfm2_moe,
+                                                      &gguf_llama,
+                                                      &gguf_mellum,
+                                                      &gguf_nemotron_h,
+                                                      &gguf_nemotron_h_moe,
+                                                      &gguf_qwen2,
+                                                      &gguf_qwen3,
+                                                      &gguf_qwen3_5,
+                                                      &gguf_qwen3_5_moe,
+                                                      &gguf_qwen3_moe,
+                                                      &gguf_qwen3_next};
 
 /// Architectures of families whose models are read from folders alone.
 constexpr std::string_view only_in_folders[] = {"cohere2",     "gemma3n", "gemma4",

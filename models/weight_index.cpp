@@ -1,6 +1,7 @@
 #include "models/weight_index.h"
 
 #include <algorithm>
+#include <charconv>
 #include <functional>
 #include <numeric>
 #include <unordered_set>
@@ -182,9 +183,9 @@ std::string_view role_of(const Family& family, std::string_view name) {
 }
 
 bool has_draft_layer(const Family& family, const TensorFiles& files) {
-  return std::any_of(family.names.begin(), family.names.end(), [&](const TensorName& name) {
-    return name.role == "draft.fc" && files.find(name.name) != nullptr;
-  });
+  const std::vector<std::string_view> stored = files.names();
+  return std::any_of(stored.begin(), stored.end(),
+                     [&](std::string_view name) { return role_of(family, name) == "draft.fc"; });
 }
 
 std::int64_t parameters(const std::vector<RequiredWeight>& weights) {
@@ -260,10 +261,16 @@ Shape condensed(Shape shape) {
   return shape;
 }
 
+std::int64_t elements(const Shape& shape) {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
+
 /// GGUF files leave out dimensions of 1, or have some more.
 CheckedTensor check_in_gguf(const RequiredWeight& weight, const TensorInfo& stored) {
   if (!stored.fault.empty()) return wrong(stored, stored.fault);
-  if (condensed(stored.shape) != condensed(weight.shape)) {
+  const bool is_vector = weight.shape.size() == 1;  // heads or groups may be a dimension of it
+  if (is_vector ? elements(stored.shape) != weight.shape.front()
+                : condensed(stored.shape) != condensed(weight.shape)) {
     return wrong(stored, "the file's keys ask for " + shown(weight.shape));
   }
   const bool is_read = stored.block != nullptr
@@ -359,7 +366,26 @@ std::optional<StoredScales> scales_layout(const TensorInfo& scales, const Tensor
   return std::nullopt;
 }
 
+namespace {
+
+/// Whether the family counts the blocks of drafts on after the model's, and this is of one: GGUF.
+bool is_of_draft_block(const Plan& plan, const Family& family, std::string_view name) {
+  const bool counts_on =
+      std::any_of(family.names.begin(), family.names.end(), [](const TensorName& known) {
+        return known.role == "draft.fc" && known.name.find("{}") != std::string_view::npos;
+      });
+  constexpr std::string_view start = "blk.";
+  if (!counts_on || !name.starts_with(start)) return false;
+  std::size_t block = 0;
+  const char* const first = name.data() + start.size();
+  const auto read = std::from_chars(first, name.data() + name.size(), block);
+  return read.ec == std::errc() && read.ptr != first && block >= plan.layers.size();
+}
+
+}  // namespace
+
 bool is_known_unused(const Plan& plan, const Family& family, std::string_view name) {
+  if (is_of_draft_block(plan, family, name)) return true;
   if (plan.tied_head && role_of(family, name) == "head") return true;  // load_model compares it
   for (const std::string_view end : {".input_scale", "activation_scale", ".k_scale", ".v_scale"}) {
     if (name.ends_with(end)) return true;
@@ -385,10 +411,6 @@ WeightCheck check_weights(const Plan& plan, const Family& family, const TensorFi
 
 namespace {
 
-std::int64_t count_of(const Shape& shape) {
-  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
-}
-
 bool is_block_of(const TensorInfo& stored, GgufType type) {
   return stored.block != nullptr && stored.block->type == type;
 }
@@ -406,7 +428,7 @@ std::int64_t stored_parameters(const WeightCheck& check, std::optional<DType> dt
     const TensorInfo* const stored = checked.tensor.stored;
     if (checked.tensor.verdict != TensorVerdict::right || !is_matrix(checked.weight)) continue;
     if (dtype && !is_stored_as(*stored, *dtype)) continue;
-    count += count_of(checked.weight.shape);
+    count += elements(checked.weight.shape);
   }
   return count;
 }
@@ -436,7 +458,7 @@ PackedBlocks packed_blocks(const Plan& plan, const Family& family, const TensorF
         kernels::coded_shape(stored->block->type, panel_row, checked.weight.shape.back());
     const double bytes =
         static_cast<double>(shape.panel_bytes()) / static_cast<double>(panel_row * shape.columns);
-    const std::int64_t parameters = count_of(checked.weight.shape);
+    const std::int64_t parameters = elements(checked.weight.shape);
     all.parameters += parameters;
     all.bytes += static_cast<double>(parameters) * bytes;
     if (checked.weight.key.role == head) all.head_bytes = bytes;

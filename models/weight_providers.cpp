@@ -1,8 +1,12 @@
+#include <algorithm>
 #include <cmath>
 #include <span>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "core/base/error.h"
+#include "core/io/file.h"
 #include "kernels/weight_source.h"
 #include "models/weights.h"
 
@@ -61,6 +65,11 @@ std::vector<float> FileWeights::vector(const WeightKey& key, std::int64_t count)
   values.reserve(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) {
     values.push_back(kernels::published_value(view.bytes.data(), view.dtype, i));
+  }
+  const auto is_rate = [](float value) { return std::isfinite(value) && value < 0; };
+  if (key.role.ends_with(".rate") && !std::all_of(values.begin(), values.end(), is_rate)) {
+    throw Error(ErrorKind::model, fmt::format("tensor {} is to have numbers below 0 alone",
+                                              quote_name(index_.name(key))));
   }
   return values;
 }

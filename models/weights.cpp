@@ -160,7 +160,10 @@ class WeightLoader : public WeightVisitor {
       if (tensor.alternating) {
         once = halves_of_rows(once, static_cast<std::size_t>(tensor.shape.back()));
       }
-      for (float& number : once) number *= tensor.factor;
+      for (float& number : once) {
+        number = tensor.is_log ? static_cast<float>(-std::exp(static_cast<double>(number)))
+                               : number * tensor.factor;
+      }
       each.push_back(std::move(once));
     }
     return upload(joined(tensors, each));

@@ -34,7 +34,7 @@ __device__ __forceinline__ int span_of_by_block(const std::int32_t* span_begin, 
 template <typename T, typename S>
 struct RecurrenceParams {
   const T* x;
-  const float *a_log, *dt_bias;
+  const float *rate, *dt_bias;
   S* state;
   T* y;
   const std::int32_t *span_begin, *read_slot, *write_slot;
@@ -49,7 +49,7 @@ RecurrenceParams<T, S> recurrence_params(const Op& op) {
     span_begin = op.span_begin.template as<std::int32_t>();
   }
   return {.x = op.x.template as<T>(),
-          .a_log = op.a_log.template as<float>(),
+          .rate = op.rate.template as<float>(),
           .dt_bias = op.dt_bias.template as<float>(),
           .state = op.state.template as<S>(),
           .y = op.y.template as<T>(),

@@ -28,7 +28,7 @@ void step(const DeltaRuleShare<T, S>& job, std::int64_t token, std::int64_t head
   normalize(job, job.q_of(token, key_head), job.q_scale, q);
   normalize(job, job.k_of(token, key_head), 1.0F, k);
   const float raw = to_float(job.a[token * job.a_stride + head]) + job.dt_bias[head];
-  const float keep = std::exp(-std::exp(job.a_log[head]) * softplus(raw));
+  const float keep = std::exp(job.rate[head] * softplus(raw));
   const float beta = 1.0F / (1.0F + std::exp(-to_float(job.b[token * job.b_stride + head])));
   const T* const v = job.v_of(token, head);
   for (std::int64_t i = 0; i < job.rows; ++i) {
@@ -66,6 +66,7 @@ DeltaRuleShare<T, S> share_of(const DeltaRule& op, const RecurrenceShare<T, S>& 
   job.a_stride = op.a.row_stride;
   job.key_heads = op.key_heads;
   job.value_heads = op.state.dim(1);
+  job.tiled = op.tiled;
   job.q_scale = 1.0F / std::sqrt(static_cast<float>(job.rows));
   job.eps = delta_rule_eps;
   return job;
@@ -86,7 +87,7 @@ void check_shapes(const Check& check, const DeltaRule& op) {
   check.tensor(op.x, "x", op.x.dtype, {tokens, 2 * op.key_heads * rows + heads * columns});
   check.tensor(op.b, "b", op.x.dtype, {tokens, heads});
   check.tensor(op.a, "a", op.x.dtype, {tokens, heads});
-  check.tensor(op.a_log, "a_log", DType::f32, {heads});
+  check.tensor(op.rate, "rate", DType::f32, {heads});
   check.tensor(op.dt_bias, "dt_bias", DType::f32, {heads});
   check.activations(op.state, "state");
   check.tensor(op.state, "state", op.state.dtype, {slots, heads, rows, columns});

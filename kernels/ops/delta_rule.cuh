@@ -19,11 +19,13 @@ struct DeltaRuleParams : RecurrenceParams<T, S> {
   const T *b, *a;
   std::int64_t b_stride, a_stride;
   int key_heads;
+  bool tiled;     ///< as DeltaRule has it
   float q_scale;  ///< Dk^-0.5
 
   /// Where the q of a head's key head starts in a row of x; k is k_distance() after it.
   __host__ __device__ std::int64_t q_of(int head) const {
-    return static_cast<std::int64_t>(head / (this->heads / key_heads)) * this->rows;
+    const int key_head = tiled ? head % key_heads : head / (this->heads / key_heads);
+    return static_cast<std::int64_t>(key_head) * this->rows;
   }
   __host__ __device__ std::int64_t k_distance() const {
     return static_cast<std::int64_t>(key_heads) * this->rows;
@@ -38,8 +40,8 @@ struct DeltaRuleParams : RecurrenceParams<T, S> {
 };
 
 /// The logarithm of what a token leaves of the state: never above 0; NaN stays NaN.
-__device__ __forceinline__ float log_keep(float a, float dt_bias, float a_log) {
-  return -expf(a_log) * softplus(a + dt_bias);
+__device__ __forceinline__ float log_keep(float a, float dt_bias, float rate) {
+  return rate * softplus(a + dt_bias);
 }
 __device__ __forceinline__ float write_strength(float b) { return 1.0F / (1.0F + expf(-b)); }
 
@@ -52,6 +54,7 @@ DeltaRuleParams<T, S> delta_rule_params(const Op& op) {
           op.b.row_stride,
           op.a.row_stride,
           static_cast<int>(op.key_heads),
+          op.tiled,
           1.0F / std::sqrt(static_cast<float>(op.state.dim(2)))};
 }
 

@@ -12,11 +12,11 @@ inline constexpr std::int64_t delta_rule_columns_max = 256;  ///< Dk and Dv
 inline constexpr float delta_rule_eps = 1e-6F;               ///< added to the squares of a q or k
 
 /// The gated delta rule over ragged spans, token by token, per value head h, whose key head is
-/// h / (value_heads / key_heads); q' and k' are its q and k over their length, q' also times
-/// Dk^-0.5:
+/// h / (value_heads / key_heads), or tiled h % key_heads; q' and k' are its q and k over their
+/// length, q' also times Dk^-0.5:
 ///
 ///   q'   = q / sqrt(sum q^2 + 1e-6) / sqrt(Dk)        k' = k / sqrt(sum k^2 + 1e-6)
-///   beta = sigmoid(b[t,h])       keep = exp(-exp(a_log[h]) * softplus(a[t,h] + dt_bias[h]))
+///   beta = sigmoid(b[t,h])       keep = exp(rate[h] * softplus(a[t,h] + dt_bias[h]))
 ///   d    = beta * (v - keep * S^T k')
 ///   S   <- keep * S + k' (outer) d                    softplus(v) = v where v > 20
 ///   y[t,h,:] = S^T q'
@@ -28,11 +28,11 @@ inline constexpr float delta_rule_eps = 1e-6F;               ///< added to the s
 /// and has at most discarded_tokens_max tokens (draft_ring.h).
 ///
 /// shapes  x [T, 2*key_heads*Dk + value_heads*Dv]   b, a [T,value_heads]
-///         a_log, dt_bias [value_heads]   state [S,value_heads,Dk,Dv], row_stride from slot to slot
+///         rate, dt_bias [value_heads]   state [S,value_heads,Dk,Dv], row_stride from slot to slot
 ///         y [T, value_heads*Dv]   span_begin [R+1]   read_slot, write_slot [R]; all slots in
 ///         write_slot different, and none is read by another span but the next one; rows of x, b,
 ///         a, y may be strided; Dk and Dv are at most 256; key_heads divides value_heads
-/// types   x, b, a, y: f32 or bf16, the same   state: f32 or bf16   a_log, dt_bias: f32
+/// types   x, b, a, y: f32 or bf16, the same   state: f32 or bf16   rate, dt_bias: f32
 ///         tables: i32
 /// numbers all in f32; y rounded once. A bf16 state is rounded after every token, once q' has read
 ///         it, not only where a span ends: so where a sequence is cut into spans changes no bit.
@@ -41,10 +41,11 @@ inline constexpr float delta_rule_eps = 1e-6F;               ///< added to the s
 /// workspace, for CUDA: u8, 16-byte aligned, of delta_rule_workspace_bytes; with less of it, or
 /// none, long spans take a slower way.
 struct DeltaRule {
-  Tensor x, b, a, a_log, dt_bias, state, span_begin, read_slot, write_slot, y;
+  Tensor x, b, a, rate, dt_bias, state, span_begin, read_slot, write_slot, y;
   Tensor workspace = {};
   bool token_by_token = false;  ///< a card takes no faster way, whose bits are others
   std::int64_t key_heads = 1;
+  bool tiled = false;  ///< of the heads of values, as GGUF files have them
 };
 
 void delta_rule(Queue& queue, const DeltaRule& op);

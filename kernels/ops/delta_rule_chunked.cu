@@ -84,7 +84,7 @@ __device__ __forceinline__ void make_gates(const DeltaChunkParams& p, int head,
                                            const DeltaChunk& chunk,
                                            DeltaSolveShared<Rows>& shared) {
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
-  const float bias = p.dt_bias[head], a_log = p.a_log[head];
+  const float bias = p.dt_bias[head], rate = p.rate[head];
   float logs[2], betas[2];
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
@@ -92,7 +92,7 @@ __device__ __forceinline__ void make_gates(const DeltaChunkParams& p, int head,
     logs[i] = betas[i] = 0.0F;
     if (t >= chunk.tokens) continue;
     const std::int64_t token = chunk.first + t;
-    const float exact = log_keep(to_float(p.a[token * p.a_stride + head]), bias, a_log);
+    const float exact = log_keep(to_float(p.a[token * p.a_stride + head]), bias, rate);
     logs[i] = exact < log_decay_min ? log_decay_min : exact;
     betas[i] = write_strength(to_float(p.b[token * p.b_stride + head]));
   }

@@ -97,7 +97,7 @@ void load_gates(const DeltaRuleShare<T, S>& job, Chunk chunk, std::int64_t head,
     a[t] = scalar(job.a[(chunk.first + t) * job.a_stride + head]);
     b[t] = scalar(job.b[(chunk.first + t) * job.b_stride + head]);
   }
-  const Vec rate = zeros() - exp(broadcast(job.a_log[head]));
+  const Vec rate = broadcast(job.rate[head]);
   const Vec bias = broadcast(job.dt_bias[head]);
   for (int t = 0; t < chunk.tokens; t += lanes) {
     store(out.beta + t, sigmoid(load(b + t)));
@@ -320,7 +320,7 @@ void run_share(const DeltaRuleShare<T, S>& job) {
     const std::int32_t into = job.write_slot[span];
     S* const to = into < 0 ? nullptr : job.state + into * job.slot_stride;
     for (std::int64_t item = begin; item < end;) {
-      const std::int64_t head = item / per_head, column = item % per_head * lanes;
+      const std::int64_t head = job.head_at(item / per_head), column = item % per_head * lanes;
       const std::int64_t in_share = (end - item) * lanes, in_head = job.columns - column;
       const std::int64_t at = head * job.rows * job.columns + column;
       const Strip<S> strip = {.head = head,

@@ -69,7 +69,7 @@ void check_tables(const Check& check, const Op& op) {
 template <typename T, typename S, typename Op>
 RecurrenceShare<T, S> recurrence_share(const Op& op, int thread, int threads) {
   return {.x = op.x.template as<T>(),
-          .a_log = op.a_log.template as<float>(),
+          .rate = op.rate.template as<float>(),
           .dt_bias = op.dt_bias.template as<float>(),
           .state = op.state.template as<S>(),
           .y = op.y.template as<T>(),

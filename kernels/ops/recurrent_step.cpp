@@ -73,20 +73,21 @@ DeltaRule recurrence_of(const DeltaStep& op) {
   return {.x = op.convolved,
           .b = op.b,
           .a = op.a,
-          .a_log = op.a_log,
+          .rate = op.rate,
           .dt_bias = op.dt_bias,
           .state = op.state,
           .span_begin = {},
           .read_slot = op.read_slot,
           .write_slot = op.write_slot,
           .y = op.y,
-          .key_heads = op.key_heads};
+          .key_heads = op.key_heads,
+          .tiled = op.tiled};
 }
 
 Ssd recurrence_of(const MambaStep& op) {
   return {.x = op.convolved,
           .dt = op.dt,
-          .a_log = op.a_log,
+          .rate = op.rate,
           .d = op.d,
           .dt_bias = op.dt_bias,
           .state = op.state,

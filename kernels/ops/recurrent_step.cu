@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(block_threads) delta_step_kernel(const DeltaPa
     channels[i].index = channel_at<V>(p, share, i * block_threads + thread);
     load_weights(p, channels[i]);
   }
-  const float a_log = p.a_log[share.head], bias = p.dt_bias[share.head];
+  const float rate = p.rate[share.head], bias = p.dt_bias[share.head];
   wait_for_previous_kernel();
   const std::int64_t from = p.read_slot[token], to = p.write_slot[token];
   if (to < 0) return;
@@ -197,7 +197,7 @@ __global__ void __launch_bounds__(block_threads) delta_step_kernel(const DeltaPa
                            p.q_scale, shared.query, shared.key);
     if (thread == 0) shared.product[0] = product;
   }
-  DeltaGates gates = {write_strength(to_float(b)), expf(log_keep(to_float(a), bias, a_log)), 0.0F};
+  DeltaGates gates = {write_strength(to_float(b)), expf(log_keep(to_float(a), bias, rate)), 0.0F};
   sync_block();
   gates.product = shared.product[0];
   if (columns > 0) {
@@ -312,7 +312,7 @@ __global__ void __launch_bounds__(block_threads, 4) mamba_step_kernel(const Mamb
     channels[i].index = channel_at<V>(share, p.columns, i * block_threads + thread);
     load_weights(p, channels[i]);
   }
-  const float a_log = p.a_log[share.head], d = p.d[share.head], bias = p.dt_bias[share.head];
+  const float rate = p.rate[share.head], d = p.d[share.head], bias = p.dt_bias[share.head];
   wait_for_previous_kernel();
   const std::int64_t from = p.read_slot[token], to = p.write_slot[token];
   if (to < 0) return;
@@ -341,7 +341,7 @@ __global__ void __launch_bounds__(block_threads, 4) mamba_step_kernel(const Mamb
 
   if (rows.rows > 0) {
     const float dt = step_size(to_float(raw) + bias, p.dt_min, p.dt_max),
-                decay = step_decay(dt, a_log);
+                decay = step_decay(dt, rate);
     const int x = MambaShared<V>::x + warp * warp_rows;
     float b_values[V], c_values[V], input[warp_rows];
     load_columns<V>(&shared.convolved[MambaShared<V>::b], b_values);

@@ -19,7 +19,7 @@ namespace hyb::kernels {
 ///
 /// shapes  x [R, 2*key_heads*Dk + value_heads*Dv]   b, a [R,value_heads]   y [R, value_heads*Dv];
 ///         rows may be strided   conv_weight [C,K]   conv_bias [C] or empty   windows [S,C,K-1]
-///         with C the columns of x   a_log, dt_bias [value_heads]   state [S,value_heads,Dk,Dv]
+///         with C the columns of x   rate, dt_bias [value_heads]   state [S,value_heads,Dk,Dv]
 ///         read_slot, write_slot [R], as in delta_rule   convolved [R,C]: room to work in
 ///         semaphores [R]
 /// types   x, b, a, y, windows, convolved: f32 or bf16, the same   state: f32 or bf16
@@ -30,10 +30,11 @@ namespace hyb::kernels {
 struct DeltaStep {
   Tensor x, b, a;
   Tensor conv_weight, conv_bias, windows;
-  Tensor a_log, dt_bias, state;
+  Tensor rate, dt_bias, state;
   Tensor read_slot, write_slot;
   Tensor y, convolved, semaphores;
   std::int64_t key_heads = 1;
+  bool tiled = false;
 };
 
 void delta_step(Queue& queue, const DeltaStep& op);
@@ -49,7 +50,7 @@ void delta_step(Queue& queue, const DeltaStep& op);
 ///
 /// shapes  x [R, heads*P + 2*G*N]   y [R, heads*P]   dt [R,heads]; rows may be strided
 ///         conv_weight [C,K]   conv_bias [C] or empty   windows [S,C,K-1] with C the columns of x
-///         a_log, d, dt_bias [heads]   state [S,heads,P,N]   read_slot, write_slot [R], as in ssd
+///         rate, d, dt_bias [heads]   state [S,heads,P,N]   read_slot, write_slot [R], as in ssd
 ///         convolved [R,C]: room to work in   semaphores [R]
 /// types   x, dt, y, windows, convolved: f32 or bf16, the same   state: f32 or bf16
 ///         weights: f32   tables and semaphores: i32
@@ -59,7 +60,7 @@ void delta_step(Queue& queue, const DeltaStep& op);
 struct MambaStep {
   Tensor x, dt;
   Tensor conv_weight, conv_bias, windows;
-  Tensor a_log, d, dt_bias, state;
+  Tensor rate, d, dt_bias, state;
   Tensor read_slot, write_slot;
   Tensor y, convolved, semaphores;
   std::int64_t groups = 1;

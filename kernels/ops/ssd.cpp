@@ -20,7 +20,7 @@ void step(const SsdShare<T, S>& job, std::int64_t token, std::int64_t head, S* s
   const T* const c = b + job.groups * job.columns;
   const float raw = to_float(job.dt[token * job.dt_stride + head]) + job.dt_bias[head];
   const float dt = std::clamp(softplus(raw), job.dt_min, job.dt_max);
-  const float decay = std::exp(dt * -std::exp(job.a_log[head]));
+  const float decay = std::exp(dt * job.rate[head]);
   T* const y = job.y + token * job.y_stride + head * job.rows;
   for (std::int64_t p = 0; p < job.rows; ++p) {
     S* const row = state + p * job.columns;
@@ -68,7 +68,7 @@ void check_shapes(const Check& check, const Ssd& op) {
   check.that(op.groups >= 1 && heads % op.groups == 0, "groups divides heads", op.groups);
   check.tensor(op.x, "x", op.x.dtype, {tokens, inner + 2 * op.groups * columns});
   check.tensor(op.dt, "dt", op.x.dtype, {tokens, heads});
-  check.tensor(op.a_log, "a_log", DType::f32, {heads});
+  check.tensor(op.rate, "rate", DType::f32, {heads});
   check.tensor(op.d, "d", DType::f32, {heads});
   check.tensor(op.dt_bias, "dt_bias", DType::f32, {heads});
   check.activations(op.state, "state");

@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(block_threads, V <= 4 ? 5 : 4)
     if (thread >= stage_tokens) return;
     const float dt = step_size(raw + p.dt_bias[share.head], p.dt_min, p.dt_max);
     stage.dt[thread] = dt;
-    stage.decay[thread] = step_decay(dt, p.a_log[share.head]);
+    stage.decay[thread] = step_decay(dt, p.rate[share.head]);
   };
   const StateRows rows = {share.rows - warp * warp_rows, p.columns, p.state_is_aligned};
   const std::int64_t at =

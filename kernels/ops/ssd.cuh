@@ -38,9 +38,7 @@ __device__ __forceinline__ float step_size(float raw, float dt_min, float dt_max
   return soft < dt_min ? dt_min : soft > dt_max ? dt_max : soft;
 }
 /// What a step of dt leaves of the old state.
-__device__ __forceinline__ float step_decay(float dt, float a_log) {
-  return expf(dt * -expf(a_log));
-}
+__device__ __forceinline__ float step_decay(float dt, float rate) { return expf(dt * rate); }
 
 /// Of an Ssd or a MambaStep.
 template <typename T, typename S, typename Op>

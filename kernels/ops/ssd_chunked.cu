@@ -68,7 +68,7 @@ __device__ __forceinline__ void make_steps(const ChunkParams& p, int head, int t
     const float value = (i == 0 ? raw.first : raw.second) + p.dt_bias[head];
     const bool is_there = token + 2 * lane + i < last;
     dt[i] = is_there ? step_size(value, p.dt_min, p.dt_max) : 0.0F;
-    const float exact = dt[i] * -expf(p.a_log[head]);
+    const float exact = dt[i] * p.rate[head];
     log_decay[i] = exact < log_decay_min ? log_decay_min : exact;
   }
   float sum = log_decay[0] + log_decay[1];

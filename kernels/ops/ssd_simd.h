@@ -59,7 +59,7 @@ template <typename T, typename S>
 void load_steps(const SsdShare<T, S>& job, Chunk chunk, std::int64_t head, std::int64_t heads,
                 ChunkSteps& out) {
   each_vector(heads, [&](std::int64_t i, auto part) {
-    const Vec a = zeros() - exp(load(job.a_log + head + i, part));
+    const Vec a = load(job.rate + head + i, part);
     const Vec bias = load(job.dt_bias + head + i, part);
     for (int t = 0; t < chunk.tokens; ++t) {
       const T* const raw = job.dt + (chunk.first + t) * job.dt_stride + head + i;

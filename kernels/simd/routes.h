@@ -111,7 +111,7 @@ struct ConvChannels {
 template <typename T, typename S>
 struct RecurrenceShare {
   const T* x;
-  const float* a_log;
+  const float* rate;
   const float* dt_bias;
   S* state;
   T* y;
@@ -130,10 +130,18 @@ struct DeltaRuleShare : RecurrenceShare<T, S> {
   const T* a = nullptr;
   std::int64_t b_stride = 0, a_stride = 0;
   std::int64_t key_heads = 0, value_heads = 0;
+  bool tiled = false;
   float q_scale = 0.0F;  ///< Dk^-0.5
   float eps = 0.0F;      ///< added to the squares of a q or k
 
-  std::int64_t key_head_of(std::int64_t head) const { return head / (value_heads / key_heads); }
+  std::int64_t key_head_of(std::int64_t head) const {
+    return tiled ? head % key_heads : head / (value_heads / key_heads);
+  }
+  /// Of all heads in the order of their key heads.
+  std::int64_t head_at(std::int64_t place) const {
+    const std::int64_t group = value_heads / key_heads;
+    return tiled ? place % group * key_heads + place / group : place;
+  }
   const T* q_of(std::int64_t token, std::int64_t key_head) const {
     return this->x + token * this->x_stride + key_head * this->rows;
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/families/common.h"
+#include "models/families/gguf.h"
 
 namespace hyb::models {
 namespace {
@@ -86,8 +87,25 @@ constexpr TensorName own_names[] = {
 constexpr auto names = joined(model_names, attention_names, mamba_names, own_names);
 constexpr std::string_view model_types[] = {"falcon_h1"};
 
+/// Its factors are in the weights.
+GgufConfig gguf_config(const GgufKeys& k) {
+  GgufConfig config = gguf_common_config(k, "falcon_h1");
+  config.set("mamba_d_ssm", set_gguf_mamba(k, config));
+  config.set("mamba_rms_norm", k.any_tensor("ssm_norm.weight") != nullptr);
+  config.set("mamba_norm_before_gate", false);
+  return config;
+}
+
+constexpr TensorName gguf_own_names[] = {{"block1.norm", "blk.{}.ffn_norm"}};
+constexpr auto gguf_all_names = joined(gguf_own_names, gguf_names, gguf_mamba_names);
+
 }  // namespace
 
 const Family falcon_h1 = {.model_types = model_types, .plan = plan, .names = names};
+
+const GgufArchitecture gguf_falcon_h1 = {
+    .name = "falcon-h1",
+    .config = gguf_config,
+    .family = {.model_types = {}, .plan = plan, .names = gguf_all_names}};
 
 }  // namespace hyb::models

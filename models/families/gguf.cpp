@@ -94,6 +94,37 @@ void GgufConfig::set_window_rope(double theta) {
 
 std::string GgufConfig::text() const { return json_->dump(); }
 
+double GgufKeys::real(std::string_view key) const {
+  const auto value = files_.metadata().real(name(key));
+  if (!value) missing(key);
+  const auto narrow = static_cast<float>(*value);
+  const bool is_narrow = std::isfinite(narrow) && static_cast<double>(narrow) == *value;
+  return is_narrow ? std::stod(fmt::format("{}", narrow)) : *value;
+}
+
+std::vector<std::int64_t> GgufKeys::each_block(std::string_view key) const {
+  std::vector<std::int64_t> values = per_layer(key);
+  if (values.empty()) missing(key);
+  const auto blocks = static_cast<std::size_t>(integer("block_count"));
+  if (!files_.metadata().is_list(name(key))) values.resize(blocks, values.front());
+  if (values.size() != blocks) {
+    fail(key, fmt::format("it has {} entries for {} blocks", values.size(), blocks));
+  }
+  return values;
+}
+
+const GgufTensor* GgufKeys::tensor_of(std::int64_t layer, std::string_view name) const {
+  return tensor(fmt::format("blk.{}.{}", layer, name));
+}
+
+const GgufTensor* GgufKeys::any_tensor(std::string_view name) const {
+  const std::int64_t layers = gguf_layers(*this);
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    if (const GgufTensor* found = tensor_of(layer, name)) return found;
+  }
+  return nullptr;
+}
+
 std::int64_t GgufKeys::uniform(std::string_view key) const {
   const std::vector<std::int64_t> values = per_layer(key);
   if (values.empty()) missing(key);
@@ -137,7 +168,19 @@ std::int64_t gguf_vocabulary(const GgufKeys& k) {
 }
 
 std::int64_t gguf_layers(const GgufKeys& k) {
-  return k.integer("block_count") - k.integer("nextn_predict_layers", 0);
+  constexpr std::int64_t blocks_max = 4096;
+  const std::int64_t blocks = k.integer("block_count");
+  const std::int64_t drafting = k.integer("nextn_predict_layers", 0);
+  if (blocks < 1 || blocks > blocks_max) {
+    k.fail("block_count", fmt::format("must be 1 to {}, is {}", blocks_max, blocks));
+  }
+  if (drafting < 0 || drafting >= blocks) {
+    k.fail("nextn_predict_layers", fmt::format("is {} of {} blocks", drafting, blocks));
+  }
+  if (k.tensor_of(blocks, "attn_norm.weight") != nullptr) {
+    k.fail("block_count", fmt::format("is {}, but there are tensors of block {}", blocks, blocks));
+  }
+  return blocks - drafting;
 }
 
 std::int64_t gguf_head_dim(const GgufKeys& k) {
@@ -188,23 +231,58 @@ GgufConfig gguf_common_config(const GgufKeys& k, std::string_view model_type,
   config.set("hidden_size", k.integer("embedding_length"));
   config.set("num_hidden_layers", gguf_layers(k));
   config.set("max_position_embeddings", k.integer("context_length"));
-  config.set("rms_norm_eps", k.real("attention.layer_norm_rms_epsilon"));
+  const bool has_rms = k.has("attention.layer_norm_rms_epsilon");
+  const bool has_other = k.has("attention.layer_norm_epsilon");
+  config.set("rms_norm_eps", k.real(has_other && !has_rms ? "attention.layer_norm_epsilon"
+                                                          : "attention.layer_norm_rms_epsilon"));
   config.set("tie_word_embeddings", !k.has_tensor("output.weight"));
   config.set("num_attention_heads", heads);
-  config.set("num_key_value_heads",
-             kv_heads.empty() ? heads : *std::max_element(kv_heads.begin(), kv_heads.end()));
+  // Layers without attention have 0.
+  const auto most_kv_heads = std::max_element(kv_heads.begin(), kv_heads.end());
+  const bool has_kv_heads = most_kv_heads != kv_heads.end() && *most_kv_heads != 0;
+  config.set("num_key_value_heads", has_kv_heads ? *most_kv_heads : heads);
   config.set("head_dim", head_dim);
-  config.set("intermediate_size", k.uniform("feed_forward_length"));
+  const std::vector<std::int64_t> widths = k.per_layer("feed_forward_length");
+  if (!widths.empty()) {
+    config.set("intermediate_size", *std::max_element(widths.begin(), widths.end()));
+  }
   config.set("rope_theta", k.real("rope.freq_base", 10000.0));
   if (Json rope = rope_scaling_of(k, scaling); !rope.is_null()) {
     config.set("rope_scaling", std::move(rope));
   }
   const std::int64_t rotary = k.integer("rope.dimension_count", head_dim);
-  if (rotary != head_dim) {
-    config.set("partial_rotary_factor",
-               static_cast<double>(rotary) / static_cast<double>(head_dim));
+  if (rotary < 1 || rotary > head_dim) {
+    k.fail("rope.dimension_count", fmt::format("is {} of {} dims of a head", rotary, head_dim));
   }
+  // So that, times head_dim, it is the whole number and a bit.
+  config.set("partial_rotary_factor",
+             std::min(1.0, (static_cast<double>(rotary) + 0.25) / static_cast<double>(head_dim)));
   return config;
+}
+
+void set_gguf_granite_factors(const GgufKeys& k, GgufConfig& config) {
+  const std::pair<const char*, const char*> factors[] = {
+      {"attention.scale", "attention_multiplier"},
+      {"embedding_scale", "embedding_multiplier"},
+      {"residual_scale", "residual_multiplier"},
+      {"logit_scale", "logits_scaling"}};
+  for (const auto& [key, name] : factors) {
+    if (k.has(key)) config.set(name, k.real(key));
+  }
+}
+
+std::int64_t set_gguf_mamba(const GgufKeys& k, GgufConfig& config) {
+  const std::int64_t inner = k.integer("ssm.inner_size"), heads = k.integer("ssm.time_step_rank");
+  if (heads < 1 || inner % heads != 0) {
+    k.fail("ssm.time_step_rank", fmt::format("{} heads do not divide {} channels", heads, inner));
+  }
+  config.set("mamba_n_heads", heads);
+  config.set("mamba_d_head", inner / heads);
+  config.set("mamba_d_state", k.integer("ssm.state_size"));
+  config.set("mamba_n_groups", k.integer("ssm.group_count", 1));
+  config.set("mamba_d_conv", k.integer("ssm.conv_kernel"));
+  config.set("mamba_conv_bias", k.any_tensor("ssm_conv1d.bias") != nullptr);
+  return inner;
 }
 
 void refuse_gguf_experts(const GgufKeys& k) {
@@ -212,8 +290,21 @@ void refuse_gguf_experts(const GgufKeys& k) {
   k.fail("expert_count", "experts of this architecture are not supported");
 }
 
+namespace {
+
+void make_separate(std::vector<Layer>& layers) {
+  change_parts(layers, [](auto& part) {
+    if constexpr (requires { part.separate; }) {
+      part.separate = true;
+      part.alternating = false;
+    }
+  });
+}
+
+}  // namespace
+
 Plan with_neighbours(Plan plan) {
-  change_parts(plan, [](auto& part) {
+  change_parts(plan.layers, [](auto& part) {
     if constexpr (requires { part.rope; }) {
       if (part.rope) part.rope->neighbours = true;
     }
@@ -222,32 +313,44 @@ Plan with_neighbours(Plan plan) {
 }
 
 Plan with_separate_experts(Plan plan) {
-  change_parts(plan, [](auto& part) {
-    if constexpr (requires { part.separate; }) {
-      part.separate = true;
-      part.alternating = false;
-    }
-  });
+  make_separate(plan.layers);
   return plan;
 }
 
-Plan with_whole_norms(Plan plan) {
-  const auto whole = [](Norm& norm) {
-    if (norm == Norm::rms_1p) norm = Norm::rms;
-  };
-  whole(plan.final_norm);
-  for (Layer& layer : plan.layers) {
+namespace {
+
+void make_whole(Norm& norm) {
+  if (norm == Norm::rms_1p) norm = Norm::rms;
+}
+
+void make_whole(std::vector<Layer>& layers) {
+  for (Layer& layer : layers) {
     for (Block& block : layer.blocks) {
-      whole(block.norm);
-      if (block.post_norm) whole(*block.post_norm);
+      make_whole(block.norm);
+      if (block.post_norm) make_whole(*block.post_norm);
     }
   }
-  change_parts(plan, [&](auto& part) {
+  change_parts(layers, [](auto& part) {
     if constexpr (requires { part.qk_norm; }) {
-      if (part.qk_norm) whole(*part.qk_norm);
+      if (part.qk_norm) make_whole(*part.qk_norm);
     }
   });
+}
+
+}  // namespace
+
+Plan with_whole_norms(Plan plan) {
+  make_whole(plan.final_norm);
+  make_whole(plan.layers);
   return plan;
+}
+
+std::optional<DraftLayer> whole_and_separate(std::optional<DraftLayer> draft) {
+  if (!draft) return draft;
+  make_whole(draft->norm);
+  make_whole(draft->layers);
+  make_separate(draft->layers);
+  return draft;
 }
 
 }  // namespace hyb::models

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,13 +36,10 @@ class GgufKeys {
   std::int64_t integer(std::string_view key, std::int64_t fallback) const {
     return files_.metadata().integer(name(key)).value_or(fallback);
   }
-  double real(std::string_view key) const {
-    const auto value = files_.metadata().real(name(key));
-    if (!value) missing(key);
-    return *value;
-  }
+  /// Of an f32 the shortest number that rounds to it, which is what config.json had.
+  double real(std::string_view key) const;
   double real(std::string_view key, double fallback) const {
-    return files_.metadata().real(name(key)).value_or(fallback);
+    return has(key) ? real(key) : fallback;
   }
 
   bool flag(std::string_view key, bool fallback) const {
@@ -52,6 +50,9 @@ class GgufKeys {
   std::vector<std::int64_t> per_layer(std::string_view key) const {
     return files_.metadata().integers(name(key));
   }
+
+  /// The same with an entry for every block, those of drafts too; a list must have that many.
+  std::vector<std::int64_t> each_block(std::string_view key) const;
 
   /// A number that all layers have; a list must have the same everywhere.
   std::int64_t uniform(std::string_view key) const;
@@ -65,6 +66,10 @@ class GgufKeys {
 
   const GgufTensor* tensor(std::string_view tensor) const { return files_.find(tensor); }
   bool has_tensor(std::string_view name) const { return tensor(name) != nullptr; }
+  /// blk.LAYER.NAME; nullptr: the layer has none.
+  const GgufTensor* tensor_of(std::int64_t layer, std::string_view name) const;
+  /// The first layer that has one of this name; nullptr: none has.
+  const GgufTensor* any_tensor(std::string_view name) const;
   const GgufFiles& files() const { return files_; }
 
   [[noreturn]] void fail(std::string_view key, const std::string& text) const;
@@ -120,13 +125,19 @@ void set_gguf_experts(const GgufKeys& keys, GgufConfig& config, std::string_view
 GgufConfig gguf_common_config(const GgufKeys& keys, std::string_view model_type,
                               std::string_view scaling = "linear");
 
+/// The four factors of Granite's families.
+void set_gguf_granite_factors(const GgufKeys& keys, GgufConfig& config);
+
+/// Mamba-2 as read_mamba reads it, but for the number of channels; returns that.
+std::int64_t set_gguf_mamba(const GgufKeys& keys, GgufConfig& config);
+
 /// Of architectures whose files may have experts that hyb has no family for.
 void refuse_gguf_experts(const GgufKeys& keys);
 
 /// visit(part) of every part, which may change it.
 template <typename Visit>
-void change_parts(Plan& plan, const Visit& visit) {
-  for (Layer& layer : plan.layers) {
+void change_parts(std::vector<Layer>& layers, const Visit& visit) {
+  for (Layer& layer : layers) {
     for (Block& block : layer.blocks) {
       for (Part& part : block.parts) std::visit(visit, part);
     }
@@ -141,6 +152,8 @@ Plan with_separate_experts(Plan plan);
 
 /// Norms are stored with 1 added.
 Plan with_whole_norms(Plan plan);
+/// Both in a draft layer.
+std::optional<DraftLayer> whole_and_separate(std::optional<DraftLayer> draft);
 
 /// Names that most architectures share, to be joined() with an architecture's own.
 inline constexpr TensorName gguf_names[] = {
@@ -159,6 +172,17 @@ inline constexpr TensorName gguf_names[] = {
     {"mlp.up", "blk.{}.ffn_up.weight"},
     {"mlp.down", "blk.{}.ffn_down.weight"},
 };
+/// Mamba-2.
+inline constexpr TensorName gguf_mamba_names[] = {
+    {"ssd.in_proj", "blk.{}.ssm_in.weight"},
+    {"ssd.conv_weight", "blk.{}.ssm_conv1d.weight"},
+    {"ssd.conv_bias", "blk.{}.ssm_conv1d.bias"},
+    {"ssd.rate", "blk.{}.ssm_a"},
+    {"ssd.d", "blk.{}.ssm_d"},
+    {"ssd.dt_bias", "blk.{}.ssm_dt.bias"},
+    {"ssd.norm", "blk.{}.ssm_norm.weight"},
+    {"ssd.out_proj", "blk.{}.ssm_out.weight"},
+};
 
 inline constexpr TensorName gguf_expert_names[] = {
     {"moe.router", "blk.{}.ffn_gate_inp.weight"},
@@ -172,6 +196,15 @@ inline constexpr TensorName gguf_expert_names[] = {
     {"moe.shared_expert_gate", "blk.{}.ffn_gate_inp_shexp.weight"},
     {"moe.correction_bias", "blk.{}.exp_probs_b.bias"},
 };
+
+/// A draft layer, which is one more block.
+inline constexpr TensorName gguf_draft_names[] = {
+    {"draft.embedding_norm", "blk.{}.nextn.enorm.weight"},
+    {"draft.hidden_norm", "blk.{}.nextn.hnorm.weight"},
+    {"draft.fc", "blk.{}.nextn.eh_proj.weight"},
+    {"draft.norm", "blk.{}.nextn.shared_head_norm.weight"},
+};
+
 inline constexpr TensorName gguf_bias_names[] = {
     {"attention.q_bias", "blk.{}.attn_q.bias"},
     {"attention.k_bias", "blk.{}.attn_k.bias"},

@@ -18,28 +18,17 @@ Plan plan(const Config& c) {
 constexpr auto names = joined(model_names, attention_names, llama_names);
 constexpr std::string_view model_types[] = {"granite"};
 
-void set_gguf_factors(const GgufKeys& k, GgufConfig& config) {
-  const std::pair<const char*, const char*> factors[] = {
-      {"attention.scale", "attention_multiplier"},
-      {"embedding_scale", "embedding_multiplier"},
-      {"residual_scale", "residual_multiplier"},
-      {"logit_scale", "logits_scaling"}};
-  for (const auto& [key, name] : factors) {
-    if (k.has(key)) config.set(name, k.real(key));
-  }
-}
-
 GgufConfig gguf_config(const GgufKeys& k) {
   refuse_gguf_experts(k);
   GgufConfig config = gguf_common_config(k, "granite");
-  set_gguf_factors(k, config);
+  set_gguf_granite_factors(k, config);
   return config;
 }
 
 /// Granite 3's with experts, which are granitemoehybrid without recurrent layers.
 GgufConfig gguf_moe_config(const GgufKeys& k) {
   GgufConfig config = gguf_common_config(k, "granitemoehybrid");
-  set_gguf_factors(k, config);
+  set_gguf_granite_factors(k, config);
   set_gguf_experts(k, config, "num_local_experts", "intermediate_size");
   config.set("shared_intermediate_size", k.integer("expert_shared_feed_forward_length", 0));
   config.set("position_embedding_type", "rope");

@@ -1,11 +1,14 @@
 // Granite 4.0 H: Mamba-2 layers and a few attention layers without positions (or with rope), a
 // feed-forward in every layer, and a constant factor wherever one is possible.
-
 #include <algorithm>
+#include <string>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "core/io/file.h"
 #include "models/families/common.h"
+#include "models/families/gguf.h"
 
 namespace hyb::models {
 namespace {
@@ -75,8 +78,49 @@ constexpr TensorName own_names[] = {
 constexpr auto names = joined(model_names, attention_names, mamba_names, own_names);
 constexpr std::string_view model_types[] = {"granitemoehybrid"};
 
+GgufConfig gguf_config(const GgufKeys& k) {
+  GgufConfig config = gguf_common_config(k, "granitemoehybrid");
+  set_gguf_granite_factors(k, config);
+  std::vector<std::string> kinds;
+  for (const std::int64_t kv_heads : k.each_block("attention.head_count_kv")) {
+    kinds.push_back(kv_heads == 0 ? "mamba" : "attention");
+  }
+  const bool has_mamba = std::ranges::count(kinds, "mamba") > 0;
+  const bool has_rope = k.flag("rope.scaling.finetuned", true);
+  if (has_mamba && has_rope) {
+    k.fail("rope.scaling.finetuned",
+           "layers of Mamba-2 beside attention with rope are a Bamba's, whose rope the converter "
+           "writes down in another order than the model has; use the folder of safetensors");
+  }
+  config.set("layer_types", kinds);
+  config.set("position_embedding_type", has_rope ? "rope" : "nope");
+  const std::int64_t experts = k.integer("expert_count", 0);
+  config.set("num_local_experts", experts);
+  if (experts > 0) set_gguf_experts(k, config, "num_local_experts", "intermediate_size");
+  config.set("shared_intermediate_size",
+             k.integer("expert_shared_feed_forward_length",
+                       experts > 0 ? 0 : k.uniform("feed_forward_length")));
+  if (!has_mamba) return config;
+  const std::int64_t inner = set_gguf_mamba(k, config), width = k.integer("embedding_length");
+  if (width < 1 || inner % width != 0) {
+    k.fail("ssm.inner_size", fmt::format("{} is no multiple of the width {}", inner, width));
+  }
+  config.set("mamba_expand", inner / width);
+  return config;
+}
+
+constexpr auto gguf_all_names = joined(gguf_names, gguf_mamba_names, gguf_expert_names);
+
 }  // namespace
 
 const Family granite_hybrid = {.model_types = model_types, .plan = plan, .names = names};
+
+const GgufArchitecture gguf_granite_hybrid = {
+    .name = "granitehybrid",
+    .config = gguf_config,
+    .family = {
+        .model_types = {},
+        .plan = [](const Config& c) { return with_separate_experts(with_neighbours(plan(c))); },
+        .names = gguf_all_names}};
 
 }  // namespace hyb::models

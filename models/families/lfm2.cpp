@@ -1,8 +1,10 @@
 // LFM2 and LFM2-MoE: gated short convolutions and a few attention layers with rope, a feed-forward
 // or a sparse MoE in every layer.
+#include <string>
 #include <vector>
 
 #include "models/families/common.h"
+#include "models/families/gguf.h"
 
 namespace hyb::models {
 namespace {
@@ -94,8 +96,56 @@ constexpr TensorName own_names[] = {
 constexpr auto names = joined(model_names, lfm_names, own_names);
 constexpr std::string_view model_types[] = {"lfm2", "lfm2_moe"};
 
+GgufConfig gguf_common(const GgufKeys& k, const char* model_type) {
+  if (k.integer("attention.sliding_window", 0) > 0) {
+    k.fail("attention.sliding_window", "windows of this architecture are not supported");
+  }
+  GgufConfig config = gguf_common_config(k, model_type);
+  std::vector<std::string> kinds;
+  for (const std::int64_t kv_heads : k.each_block("attention.head_count_kv")) {
+    kinds.push_back(kv_heads == 0 ? "conv" : "full_attention");
+  }
+  config.set("layer_types", kinds);
+  config.set("conv_L_cache", k.integer("shortconv.l_cache"));
+  config.set("block_auto_adjust_ff_dim", false);
+  return config;
+}
+
+GgufConfig gguf_config(const GgufKeys& k) {
+  refuse_gguf_experts(k);
+  return gguf_common(k, "lfm2");
+}
+
+GgufConfig gguf_moe_config(const GgufKeys& k) {
+  constexpr std::int64_t sigmoid = 2;
+  if (k.integer("expert_gating_func", sigmoid) != sigmoid) {
+    k.fail("expert_gating_func", "is not supported, only 2 (sigmoid)");
+  }
+  GgufConfig config = gguf_common(k, "lfm2_moe");
+  config.set("num_dense_layers", k.integer("leading_dense_block_count", 0));
+  set_gguf_experts(k, config, "num_experts", "moe_intermediate_size");
+  config.set("routed_scaling_factor", k.real("expert_weights_scale", 1.0));
+  return config;
+}
+
+constexpr TensorName gguf_own_names[] = {
+    {"final_norm", "token_embd_norm.weight"},
+    {"conv.in_proj", "blk.{}.shortconv.in_proj.weight"},
+    {"conv.weight", "blk.{}.shortconv.conv.weight"},
+    {"conv.out_proj", "blk.{}.shortconv.out_proj.weight"},
+};
+constexpr auto gguf_all_names = joined(gguf_own_names, gguf_names, gguf_expert_names);
+constexpr Family gguf_family = {
+    .model_types = {},
+    .plan = [](const Config& c) { return with_separate_experts(plan(c)); },
+    .names = gguf_all_names};
+
 }  // namespace
 
 const Family lfm2 = {.model_types = model_types, .plan = plan, .names = names};
+
+const GgufArchitecture gguf_lfm2 = {.name = "lfm2", .config = gguf_config, .family = gguf_family};
+const GgufArchitecture gguf_lfm2_moe = {
+    .name = "lfm2moe", .config = gguf_moe_config, .family = gguf_family};
 
 }  // namespace hyb::models

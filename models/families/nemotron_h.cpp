@@ -5,6 +5,7 @@
 #include "core/io/file.h"
 #include "models/families.h"
 #include "models/families/common.h"
+#include "models/families/gguf.h"
 
 namespace hyb::models {
 namespace {
@@ -194,6 +195,80 @@ constexpr std::string_view draft_trunks[] = {"mtp", "language_model.mtp"};
 constexpr std::string_view unused[] = {"mtp.", "language_model.mtp.", "vision_model.", "sound_",
                                        "mlp1."};
 
+/// A layer's letter: its tensors say more than the keys, in which a feed-forward can be missing.
+char gguf_letter(const GgufKeys& k, std::int64_t layer) {
+  constexpr std::pair<const char*, char> marks[] = {{"ssm_in.weight", 'M'},
+                                                    {"attn_q.weight", '*'},
+                                                    {"ffn_up_exps.weight", 'E'},
+                                                    {"ffn_up.weight", '-'}};
+  for (const auto& [name, letter] : marks) {
+    if (k.tensor_of(layer, name) != nullptr) return letter;
+  }
+  refuse_gguf(k.files(), fmt::format("block {} has neither ssm_in nor attn_q, ffn_up or "
+                                     "ffn_up_exps",
+                                     layer));
+}
+
+void set_gguf_experts(const GgufKeys& k, GgufConfig& config) {
+  set_gguf_experts(k, config, "n_routed_experts", "moe_intermediate_size");
+  config.set("moe_shared_expert_intermediate_size", k.integer("expert_shared_feed_forward_length"));
+  config.set("n_shared_experts", k.integer("expert_shared_count", 1));
+  config.set("norm_topk_prob", k.flag("expert_weights_norm", true));
+  config.set("routed_scaling_factor", k.real("expert_weights_scale", 1.0));
+  config.set("n_group", k.integer("expert_group_count", 1));
+  config.set("topk_group", k.integer("expert_group_used_count", 1));
+  config.set("moe_latent_size", k.integer("moe_latent_size", 0));
+}
+
+GgufConfig gguf_config(const GgufKeys& k) {
+  GgufConfig config = gguf_common_config(k, "nemotron_h");
+  std::string pattern;
+  for (std::int64_t i = 0; i < gguf_layers(k); ++i) pattern += gguf_letter(k, i);
+  config.set(pattern_key, pattern.c_str());
+  const std::int64_t inner = k.integer("ssm.inner_size"), heads = k.integer("ssm.time_step_rank");
+  if (heads < 1 || inner % heads != 0) {
+    k.fail("ssm.time_step_rank", fmt::format("{} heads do not divide {} channels", heads, inner));
+  }
+  config.set("mamba_num_heads", heads);
+  config.set("mamba_head_dim", inner / heads);
+  config.set("ssm_state_size", k.integer("ssm.state_size"));
+  config.set("n_groups", k.integer("ssm.group_count"));
+  config.set("conv_kernel", k.integer("ssm.conv_kernel"));
+  config.set("use_conv_bias", k.any_tensor("ssm_conv1d.bias") != nullptr);
+  if (const GgufTensor* up = k.any_tensor("ffn_up.weight")) {
+    config.set("intermediate_size", up->shape.front());
+  }
+  if (pattern.find('E') == std::string::npos) return config;
+  set_gguf_experts(k, config);
+  const std::int64_t drafting = k.integer("nextn_predict_layers", 0);
+  config.set("num_nextn_predict_layers", drafting);
+  if (drafting == 1 && k.tensor_of(gguf_layers(k), "ffn_up_exps.weight") != nullptr) {
+    config.set("mtp_hybrid_override_pattern", "*E");
+  }
+  return config;
+}
+
+/// Both layers are one block of the file.
+std::optional<DraftLayer> gguf_draft(const Config& c) {
+  std::optional<DraftLayer> one = draft(c);
+  if (!one) return one;
+  one->layers = {{{one->layers[0].blocks[0], one->layers[1].blocks[0]}}};
+  return one;
+}
+
+constexpr TensorName gguf_own_names[] = {
+    {"block1.norm", "blk.{}.post_attention_norm.weight"},
+    {"moe.gate_up", "blk.{}.ffn_up_exps.weight"},
+    {"moe.latent_in", "blk.{}.ffn_latent_down.weight"},
+    {"moe.latent_in", "blk.{}.ffn_latent_in.weight"},
+    {"moe.latent_out", "blk.{}.ffn_latent_up.weight"},
+    {"moe.latent_out", "blk.{}.ffn_latent_out.weight"},
+};
+constexpr auto gguf_all_names =
+    joined(gguf_own_names, gguf_names, gguf_mamba_names, gguf_expert_names, gguf_draft_names);
+constexpr Family gguf_family = {
+    .model_types = {}, .plan = plan, .names = gguf_all_names, .draft = gguf_draft};
+
 }  // namespace
 
 const Family nemotron_h = {.model_types = model_types,
@@ -203,5 +278,10 @@ const Family nemotron_h = {.model_types = model_types,
                            .draft_trunks = draft_trunks,
                            .draft = draft,
                            .unused = unused};
+
+const GgufArchitecture gguf_nemotron_h = {
+    .name = "nemotron_h", .config = gguf_config, .family = gguf_family};
+const GgufArchitecture gguf_nemotron_h_moe = {
+    .name = "nemotron_h_moe", .config = gguf_config, .family = gguf_family};
 
 }  // namespace hyb::models

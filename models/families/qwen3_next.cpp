@@ -2,9 +2,13 @@
 // feed-forward or a sparse MoE.
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "models/families/common.h"
+#include "models/families/gguf.h"
 
 namespace hyb::models {
 namespace {
@@ -165,6 +169,114 @@ constexpr std::string_view trunks[] = {"model", "model.language_model", "languag
 constexpr std::string_view draft_trunks[] = {"mtp", "model.mtp"};
 constexpr std::string_view unused[] = {"mtp.", "model.mtp.", "model.visual.", "visual."};
 
+/// "linear_attention" or "full_attention", by a list or by a period.
+std::vector<std::string> gguf_layer_types(const GgufKeys& k) {
+  const std::int64_t layers = gguf_layers(k), period = k.integer("full_attention_interval", 4);
+  if (period < 1) {
+    k.fail("full_attention_interval", fmt::format("must be 1 or more, is {}", period));
+  }
+  constexpr const char* key = "attention.recurrent_layers";
+  const auto listed = k.has(key) ? k.each_block(key) : std::vector<std::int64_t>();
+  std::vector<std::string> types;
+  for (std::int64_t i = 0; i < layers; ++i) {
+    const bool is_recurrent =
+        listed.empty() ? (i + 1) % period != 0 : listed[static_cast<std::size_t>(i)] != 0;
+    types.push_back(is_recurrent ? "linear_attention" : "full_attention");
+  }
+  return types;
+}
+
+void set_gguf_experts(const GgufKeys& k, GgufConfig& config) {
+  set_gguf_experts(k, config, "num_experts", "moe_intermediate_size");
+  const GgufTensor* const shared = k.any_tensor("ffn_up_shexp.weight");
+  config.set("shared_expert_intermediate_size",
+             k.integer("expert_shared_feed_forward_length", shared ? shared->shape.front() : 0));
+}
+
+GgufConfig gguf_common(const GgufKeys& k, const char* model_type) {
+  GgufConfig config = gguf_common_config(k, model_type);
+  const std::int64_t values = k.integer("ssm.inner_size");
+  const std::int64_t value_heads = k.integer("ssm.time_step_rank");
+  if (value_heads < 1 || values % value_heads != 0) {
+    k.fail("ssm.time_step_rank",
+           fmt::format("{} heads do not divide {} values", value_heads, values));
+  }
+  config.set("linear_num_key_heads", k.integer("ssm.group_count"));
+  config.set("linear_num_value_heads", value_heads);
+  config.set("linear_key_head_dim", k.integer("ssm.state_size"));
+  config.set("linear_value_head_dim", values / value_heads);
+  config.set("linear_conv_kernel_dim", k.integer("ssm.conv_kernel"));
+  config.set("layer_types", gguf_layer_types(k));
+  const std::int64_t layers = gguf_layers(k);
+  config.set("mtp_num_hidden_layers", k.integer("nextn_predict_layers", 0));
+  config.set("mtp_use_dedicated_embeddings",
+             k.tensor_of(layers, "nextn.embed_tokens.weight") != nullptr ||
+                 k.tensor_of(layers, "nextn.shared_head_head.weight") != nullptr);
+  return config;
+}
+
+GgufConfig gguf_next_config(const GgufKeys& k) {
+  GgufConfig config = gguf_common(k, "qwen3_next");
+  if (k.integer("expert_count", 0) == 0) return config;
+  set_gguf_experts(k, config);
+  std::vector<std::int64_t> dense;
+  for (std::int64_t i = 0; i < gguf_layers(k); ++i) {
+    if (k.tensor_of(i, "ffn_gate_inp.weight") == nullptr) dense.push_back(i);
+  }
+  config.set("mlp_only_layers", dense);
+  return config;
+}
+
+GgufConfig gguf_35_config(const GgufKeys& k) {
+  refuse_gguf_experts(k);
+  return gguf_common(k, "qwen3_5_text");
+}
+
+GgufConfig gguf_35_moe_config(const GgufKeys& k) {
+  GgufConfig config = gguf_common(k, "qwen3_5_moe_text");
+  set_gguf_experts(k, config);
+  return config;
+}
+
+Plan gguf_plan(const Config& c) { return with_separate_experts(with_whole_norms(plan(c))); }
+
+/// Of the heads of values [key head][j] the converter makes [j][key head].
+Plan gguf_35_plan(const Config& c) {
+  Plan p = gguf_plan(c);
+  change_parts(p.layers, [](auto& part) {
+    if constexpr (requires { part.tiled; }) part.tiled = part.value_heads != part.key_heads;
+  });
+  return p;
+}
+
+std::optional<DraftLayer> gguf_draft(const Config& c) { return whole_and_separate(draft(c)); }
+
+constexpr TensorName gguf_own_names[] = {
+    {"block1.norm", "blk.{}.post_attention_norm.weight"},
+    {"delta.qkv", "blk.{}.attn_qkv.weight"},
+    {"delta.z", "blk.{}.attn_gate.weight"},
+    {"delta.qkvz", "blk.{}.ssm_in.weight"},
+    {"delta.conv_weight", "blk.{}.ssm_conv1d.weight"},
+    {"delta.rate", "blk.{}.ssm_a"},
+    {"delta.dt_bias", "blk.{}.ssm_dt.bias"},
+    {"delta.norm", "blk.{}.ssm_norm.weight"},
+    {"delta.out_proj", "blk.{}.ssm_out.weight"},
+};
+constexpr TensorName gguf_next_gates[] = {{"delta.ba", "blk.{}.ssm_ba.weight"}};
+constexpr TensorName gguf_35_gates[] = {
+    {"delta.b", "blk.{}.ssm_beta.weight"},
+    {"delta.a", "blk.{}.ssm_alpha.weight"},
+};
+constexpr auto gguf_next_names =
+    joined(gguf_own_names, gguf_next_gates, gguf_names, gguf_expert_names, gguf_draft_names);
+constexpr auto gguf_35_names =
+    joined(gguf_own_names, gguf_35_gates, gguf_names, gguf_expert_names, gguf_draft_names);
+constexpr Family gguf_35_family = {.model_types = {},
+                                   .plan = gguf_35_plan,
+                                   .names = gguf_35_names,
+                                   .draft = gguf_draft,
+                                   .unused = gguf_other_media};
+
 }  // namespace
 
 const Family qwen3_5 = {.model_types = qwen3_5_types,
@@ -182,5 +294,15 @@ const Family qwen3_next = {.model_types = qwen3_next_types,
                            .draft_trunks = draft_trunks,
                            .draft = draft,
                            .unused = unused};
+
+const GgufArchitecture gguf_qwen3_next = {
+    .name = "qwen3next",
+    .config = gguf_next_config,
+    .family = {
+        .model_types = {}, .plan = gguf_plan, .names = gguf_next_names, .draft = gguf_draft}};
+const GgufArchitecture gguf_qwen3_5 = {
+    .name = "qwen35", .config = gguf_35_config, .family = gguf_35_family};
+const GgufArchitecture gguf_qwen3_5_moe = {
+    .name = "qwen35moe", .config = gguf_35_moe_config, .family = gguf_35_family};
 
 }  // namespace hyb::models

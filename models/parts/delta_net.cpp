@@ -31,25 +31,26 @@ struct InputRows {
   MatrixRows qkvz, ba;
 };
 
-/// As Qwen3-Next stores them: qkvz and ba, key head by key head.
-InputRows grouped_rows(const DeltaNet& part, WeightVisitor& visitor, std::int64_t width) {
-  const std::int64_t group_values = part.values() / part.key_heads;
-  const std::int64_t group_heads = part.value_heads / part.key_heads;
-  InputRows rows(width);
-  append_ungrouped(rows.qkvz, visitor.stored("delta.qkvz", part.conv_dim() + part.values(), width),
-                   part.key_heads, {part.key_dim, part.key_dim, group_values, group_values});
-  append_ungrouped(rows.ba, visitor.stored("delta.ba", 2 * std::int64_t{part.value_heads}, width),
-                   part.key_heads, {group_heads, group_heads});
-  return rows;
-}
-
+/// Qwen3-Next stores qkvz and ba, key head by key head; its GGUF files so only ba.
 InputRows input_rows(const DeltaNet& part, WeightVisitor& visitor, std::int64_t width) {
-  if (visitor.is_fused("delta.qkvz", "delta.qkv")) return grouped_rows(part, visitor, width);
   InputRows rows(width);
-  rows.qkvz.append(visitor.stored("delta.qkv", part.conv_dim(), width));
-  rows.qkvz.append(visitor.stored("delta.z", part.values(), width));
-  rows.ba.append(visitor.stored("delta.b", part.value_heads, width));
-  rows.ba.append(visitor.stored("delta.a", part.value_heads, width));
+  if (visitor.is_fused("delta.qkvz", "delta.qkv")) {
+    const std::int64_t values = part.values() / part.key_heads;
+    append_ungrouped(rows.qkvz,
+                     visitor.stored("delta.qkvz", part.conv_dim() + part.values(), width),
+                     part.key_heads, {part.key_dim, part.key_dim, values, values});
+  } else {
+    rows.qkvz.append(visitor.stored("delta.qkv", part.conv_dim(), width));
+    rows.qkvz.append(visitor.stored("delta.z", part.values(), width));
+  }
+  if (visitor.is_fused("delta.ba", "delta.b")) {
+    const std::int64_t heads = part.value_heads / part.key_heads;
+    append_ungrouped(rows.ba, visitor.stored("delta.ba", 2 * std::int64_t{part.value_heads}, width),
+                     part.key_heads, {heads, heads});
+  } else {
+    rows.ba.append(visitor.stored("delta.b", part.value_heads, width));
+    rows.ba.append(visitor.stored("delta.a", part.value_heads, width));
+  }
   return rows;
 }
 
@@ -96,7 +97,7 @@ void step(const DeltaNet& part, const DeltaNetWeights& weights, const PartMemory
                                    .conv_weight = weights.conv_weight,
                                    .conv_bias = {},
                                    .windows = memory.windows,
-                                   .a_log = weights.a_log,
+                                   .rate = weights.rate,
                                    .dt_bias = weights.dt_bias,
                                    .state = memory.states,
                                    .read_slot = call.tables.read_slot,
@@ -104,7 +105,8 @@ void step(const DeltaNet& part, const DeltaNetWeights& weights, const PartMemory
                                    .y = mixed.y,
                                    .convolved = mixed.convolved,
                                    .semaphores = memory.semaphores.rows(0, mixed.x.dim(0)),
-                                   .key_heads = part.key_heads});
+                                   .key_heads = part.key_heads,
+                                   .tiled = part.tiled});
 }
 
 void scan(const DeltaNet& part, const DeltaNetWeights& weights, const PartMemory& memory,
@@ -120,7 +122,7 @@ void scan(const DeltaNet& part, const DeltaNetWeights& weights, const PartMemory
   kernels::delta_rule(queue, {.x = mixed.convolved,
                               .b = mixed.b,
                               .a = mixed.a,
-                              .a_log = weights.a_log,
+                              .rate = weights.rate,
                               .dt_bias = weights.dt_bias,
                               .state = memory.states,
                               .span_begin = spans.span_begin,
@@ -129,7 +131,8 @@ void scan(const DeltaNet& part, const DeltaNetWeights& weights, const PartMemory
                               .y = mixed.y,
                               .workspace = memory.workspace,
                               .token_by_token = spans.token_by_token,
-                              .key_heads = part.key_heads});
+                              .key_heads = part.key_heads,
+                              .tiled = part.tiled});
 }
 
 /// x, and b | a, of a step's tokens or of none.
@@ -209,7 +212,7 @@ DeltaNetWeights DeltaNet::weights(WeightVisitor& visitor, std::int64_t width) co
   }
   weights.in_proj = visitor.pack(rows.qkvz);
   weights.conv_weight = visitor.taps("delta.conv_weight", conv_dim(), conv_width);
-  weights.a_log = visitor.vector("delta.a_log", heads);
+  weights.rate = visitor.rates("delta.rate", "delta.a_log", heads);
   weights.dt_bias = visitor.vector("delta.dt_bias", heads);
   weights.norm = visitor.vector("delta.norm", value_dim, heads);
   weights.out_proj = visitor.matrix("delta.out_proj", width, values());

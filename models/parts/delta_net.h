@@ -13,7 +13,7 @@ struct DeltaNetWeights {
   /// b | a where they are of another format: where the others have codes, they stay plain.
   std::optional<kernels::Weight> ba;
   kernels::Weight out_proj;
-  kernels::Tensor conv_weight, a_log, dt_bias;
+  kernels::Tensor conv_weight, rate, dt_bias;
   kernels::Tensor norm;  ///< [values], the same for every head
 };
 
@@ -24,6 +24,7 @@ struct DeltaNet {
   std::int32_t key_dim;    ///< per head
   std::int32_t value_dim;  ///< per head
   std::int32_t conv_width;
+  bool tiled = false;  ///< value head v goes with key head v % key_heads
   float output_scale = 1.0F;
 
   using Weights = DeltaNetWeights;

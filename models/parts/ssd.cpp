@@ -31,7 +31,7 @@ void step(const Ssd& part, const SsdWeights& weights, const PartMemory& memory,
                                    .conv_weight = weights.conv_weight,
                                    .conv_bias = weights.conv_bias,
                                    .windows = memory.windows,
-                                   .a_log = weights.a_log,
+                                   .rate = weights.rate,
                                    .d = weights.d,
                                    .dt_bias = weights.dt_bias,
                                    .state = memory.states,
@@ -57,7 +57,7 @@ void scan(const Ssd& part, const SsdWeights& weights, const PartMemory& memory,
                                .y = mixed.convolved});
   kernels::ssd(queue, {.x = mixed.convolved,
                        .dt = mixed.dt,
-                       .a_log = weights.a_log,
+                       .rate = weights.rate,
                        .d = weights.d,
                        .dt_bias = weights.dt_bias,
                        .state = memory.states,
@@ -140,7 +140,7 @@ SsdWeights Ssd::weights(WeightVisitor& visitor, std::int64_t width) const {
   weights.in_proj = visitor.matrix("ssd.in_proj", projection(), width);
   weights.conv_weight = visitor.taps("ssd.conv_weight", conv_dim(), conv_width);
   if (conv_bias) weights.conv_bias = visitor.vector("ssd.conv_bias", conv_dim());
-  weights.a_log = visitor.vector("ssd.a_log", heads);
+  weights.rate = visitor.rates("ssd.rate", "ssd.a_log", heads);
   weights.d = visitor.vector("ssd.d", heads);
   weights.dt_bias = visitor.vector("ssd.dt_bias", heads);
   if (gate != SsdGate::gate_only) weights.norm = visitor.vector("ssd.norm", inner());

@@ -11,7 +11,7 @@ namespace hyb::models {
 
 struct SsdWeights {
   kernels::Weight in_proj, out_proj;
-  kernels::Tensor conv_weight, conv_bias, a_log, d, dt_bias;
+  kernels::Tensor conv_weight, conv_bias, rate, d, dt_bias;
   kernels::Tensor norm;  ///< [inner], empty with SsdGate::gate_only
 };
 

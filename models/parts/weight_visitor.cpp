@@ -74,6 +74,13 @@ kernels::Tensor WeightVisitor::scaled_vector(std::string_view role, std::int64_t
   return {visit_small({&tensor, 1}), DType::f32, {count}};
 }
 
+kernels::Tensor WeightVisitor::rates(std::string_view rate, std::string_view log,
+                                     std::int64_t count) {
+  const bool is_log = is_fused(log, rate);
+  const Small tensor = {.role = is_log ? log : rate, .shape = {count}, .is_log = is_log};
+  return {visit_small({&tensor, 1}), DType::f32, {count}};
+}
+
 kernels::Tensor WeightVisitor::vectors(
     std::initializer_list<std::pair<std::string_view, std::int64_t>> tensors) {
   std::vector<Small> all;

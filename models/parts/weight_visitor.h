@@ -119,6 +119,9 @@ class WeightVisitor {
   kernels::Tensor vector(std::string_view role, std::int64_t count, std::int64_t times = 1);
   /// A small tensor [count] as f32, every number times `factor`.
   kernels::Tensor scaled_vector(std::string_view role, std::int64_t count, float factor);
+  /// Decays of heads [count], below 0: stored as they are under `rate`, or `log` has the logarithm
+  /// of what they take away.
+  kernels::Tensor rates(std::string_view rate, std::string_view log, std::int64_t count);
   /// Small tensors one after the other, as one: role and count of each.
   kernels::Tensor vectors(std::initializer_list<std::pair<std::string_view, std::int64_t>> tensors);
   /// A small tensor [rows, columns] as f32.
@@ -150,6 +153,7 @@ class WeightVisitor {
     std::int64_t rows = 1;     ///< of the first one of several: each joined to the others' row
     bool alternating = false;  ///< as expert_vectors has it
     float factor = 1.0F;       ///< on every number
+    bool is_log = false;       ///< -exp(number) is meant
 
     std::int64_t count() const {  ///< of the tensor
       std::int64_t numbers = 1;

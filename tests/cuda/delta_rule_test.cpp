@@ -17,6 +17,7 @@ namespace {
 struct DeltaCase {
   std::int64_t key_heads = 1, value_heads = 1, rows = 64, columns = 32;
   DType dtype = b16, state = f32;
+  bool tiled = false;
   ChainedSpans spans = {};
   Strides strides = {};
 
@@ -32,9 +33,9 @@ struct DeltaCase {
 constexpr std::int64_t delta_slots = 10;
 
 DeltaInputs DeltaCase::inputs(std::int64_t spare_tokens) const {
-  return DeltaInputs(dtype,
-                     {spans.begins.back() + spare_tokens, key_heads, value_heads, rows, columns},
-                     delta_slots, state, strides);
+  return DeltaInputs(
+      dtype, {spans.begins.back() + spare_tokens, key_heads, value_heads, rows, columns, tiled},
+      delta_slots, state, strides);
 }
 
 /// The plain loop; y and state of `in` become its answer.
@@ -49,21 +50,22 @@ using DeltaRoute = std::function<void(cuda::Stream&, const DeltaRule&)>;
 RecurrentAnswer run_route(const DeltaRoute& route, const DeltaCase& c, const DeltaInputs& in,
                           bool replayed = false, std::size_t spare_spans = 2) {
   cuda::Stream stream;
-  const DeviceTensor x(in.x), ba(in.ba), a_log(in.a_log), dt_bias(in.dt_bias), state(in.state),
+  const DeviceTensor x(in.x), ba(in.ba), rate(in.rate), dt_bias(in.dt_bias), state(in.state),
       y(in.y);
   const DeviceTable begins(padded(c.spans.begins, c.spans.begins.back(), spare_spans)),
       read(padded(c.spans.read, -1, spare_spans)), write(padded(c.spans.write, -1, spare_spans));
   const DeltaRule op = {.x = x,
                         .b = Tensor(ba).columns(0, c.value_heads),
                         .a = Tensor(ba).columns(c.value_heads, c.value_heads),
-                        .a_log = a_log,
+                        .rate = rate,
                         .dt_bias = dt_bias,
                         .state = state,
                         .span_begin = begins,
                         .read_slot = read,
                         .write_slot = write,
                         .y = y,
-                        .key_heads = c.key_heads};
+                        .key_heads = c.key_heads,
+                        .tiled = c.tiled};
   run_or_replay(stream, replayed, [&] { route(stream, op); });
   CHECK(x.fetch().everything() == in.x.everything());
   CHECK(ba.fetch().everything() == in.ba.everything());
@@ -73,7 +75,7 @@ RecurrentAnswer run_route(const DeltaRoute& route, const DeltaCase& c, const Del
 /// A route's answer in a call for every span.
 RecurrentAnswer run_apart(const DeltaRoute& route, const DeltaCase& c, const DeltaInputs& in) {
   cuda::Stream stream;
-  const DeviceTensor x(in.x), ba(in.ba), a_log(in.a_log), dt_bias(in.dt_bias), state(in.state),
+  const DeviceTensor x(in.x), ba(in.ba), rate(in.rate), dt_bias(in.dt_bias), state(in.state),
       y(in.y);
   c.spans.each([&](const Table& begin, const Table& from, const Table& to, std::int32_t first) {
     const DeviceTable begins(begin.values()), read(from.values()), write(to.values());
@@ -82,14 +84,15 @@ RecurrentAnswer run_apart(const DeltaRoute& route, const DeltaCase& c, const Del
     route(stream, {.x = Tensor(x).rows(first, tokens),
                    .b = both.columns(0, c.value_heads),
                    .a = both.columns(c.value_heads, c.value_heads),
-                   .a_log = a_log,
+                   .rate = rate,
                    .dt_bias = dt_bias,
                    .state = state,
                    .span_begin = begins,
                    .read_slot = read,
                    .write_slot = write,
                    .y = Tensor(y).rows(first, tokens),
-                   .key_heads = c.key_heads});
+                   .key_heads = c.key_heads,
+                   .tiled = c.tiled});
     stream.wait();
   });
   return {y.fetch(), state.fetch()};
@@ -145,6 +148,7 @@ const DeltaCase cases[] = {
      .spans = {{0, 6}, {3}, {2}},
      .strides = {1, 0}},
     {.value_heads = 2, .spans = {{0, 5, 9, 12, 13}, {1, 4, 3, 5}, {4, -1, -1, 5}}},  // drafts
+    {.key_heads = 2, .value_heads = 4, .rows = 32, .tiled = true, .spans = {{0, 6}, {3}, {2}}},
 };
 
 void scan(cuda::Stream& stream, const DeltaRule& op) { cuda::delta_rule_scan(stream, op); }
@@ -321,6 +325,7 @@ const DeltaCase chunked_cases[] = {
     {.key_heads = 2, .value_heads = 2, .columns = 96, .spans = {{0, 48}, {-1}, {5}}},
     {.rows = 128, .spans = {{0, 17}, {1}, {2}}},
     {.spans = {{0, 63, 127, 191, 192}, {0, 1, 2, 3}, {0, 1, 2, 3}}},
+    {.key_heads = 2, .value_heads = 4, .tiled = true, .spans = {{0, 70}, {3}, {2}}},
 };
 
 TEST_SUITE("cuda/delta_rule_chunked") {

@@ -32,6 +32,7 @@ const DeltaStepCase cases[] = {
      .read = {-1, 1, 2, 4},
      .write = {0, 1, 3, 4}},
     {.rows = 200, .columns = 72, .read = {2}, .write = {1}},
+    {.key_heads = 2, .value_heads = 4, .tiled = true, .read = {0}, .write = {0}},
 };
 
 /// The tensors of a step on the device, and what it does there.
@@ -43,7 +44,7 @@ struct OnDevice {
         conv_weight(in.conv_weight),
         conv_bias(in.conv_bias),
         windows(in.windows),
-        a_log(in.a_log),
+        rate(in.rate),
         dt_bias(in.dt_bias),
         state(in.state),
         y(in.y),
@@ -53,6 +54,7 @@ struct OnDevice {
         semaphores(std::vector<std::int32_t>(c.read.size(), 0)),
         begins(begins_of(c)),
         key_heads(c.key_heads),
+        tiled(c.tiled),
         has_bias(with_bias) {}
 
   /// One token per row that has a slot; the others' spans are empty.
@@ -69,7 +71,7 @@ struct OnDevice {
                               .conv_weight = conv_weight,
                               .conv_bias = has_bias ? Tensor(conv_bias) : Tensor(),
                               .windows = windows,
-                              .a_log = a_log,
+                              .rate = rate,
                               .dt_bias = dt_bias,
                               .state = state,
                               .read_slot = read,
@@ -77,7 +79,8 @@ struct OnDevice {
                               .y = y,
                               .convolved = {},
                               .semaphores = semaphores,
-                              .key_heads = key_heads});
+                              .key_heads = key_heads,
+                              .tiled = tiled});
   }
   void run_parts(cuda::Stream& stream) const {
     cuda::causal_conv(stream, {.x = x,
@@ -91,20 +94,21 @@ struct OnDevice {
     cuda::delta_rule_scan(stream, {.x = convolved,
                                    .b = b,
                                    .a = a,
-                                   .a_log = a_log,
+                                   .rate = rate,
                                    .dt_bias = dt_bias,
                                    .state = state,
                                    .span_begin = begins,
                                    .read_slot = read,
                                    .write_slot = write,
                                    .y = y,
-                                   .key_heads = key_heads});
+                                   .key_heads = key_heads,
+                                   .tiled = tiled});
   }
 
-  DeviceTensor x, b, a, conv_weight, conv_bias, windows, a_log, dt_bias, state, y, convolved;
+  DeviceTensor x, b, a, conv_weight, conv_bias, windows, rate, dt_bias, state, y, convolved;
   DeviceTable read, write, semaphores, begins;
   std::int64_t key_heads;
-  bool has_bias;
+  bool tiled, has_bias;
 };
 
 void check_case(const DeltaStepCase& c, bool with_bias, bool replayed) {
@@ -175,7 +179,7 @@ void check_case(const MambaStepCase& c, bool bias, bool replayed) {
 
   cuda::Stream stream;
   const DeviceTensor x(step.x), dt(step.dt), conv_weight(step.conv_weight),
-      conv_bias(step.conv_bias), on_windows(windows), a_log(step.a_log), d(step.d),
+      conv_bias(step.conv_bias), on_windows(windows), rate(step.rate), d(step.d),
       dt_bias(step.dt_bias), on_state(state), on_y(y);
   const DeviceTable on_read(c.read), on_write(c.write),
       on_tickets(std::vector<std::int32_t>(c.read.size(), 0));
@@ -184,7 +188,7 @@ void check_case(const MambaStepCase& c, bool bias, bool replayed) {
                         .conv_weight = conv_weight,
                         .conv_bias = bias ? Tensor(conv_bias) : Tensor(),
                         .windows = on_windows,
-                        .a_log = a_log,
+                        .rate = rate,
                         .d = d,
                         .dt_bias = dt_bias,
                         .state = on_state,

@@ -35,14 +35,14 @@ struct SsdInputs {
         x(random_tensor(c.dtype, {tokens + spare_tokens, inner + 2 * c.groups * c.columns}, 1, 1.0F,
                         c.strides)),
         dt(random_tensor(c.dtype, {tokens + spare_tokens, c.heads}, 2, 1.0F, {2, 1})),
-        a_log(random_tensor(f32, {c.heads}, 3)),
+        rate(random_rates(c.heads, 3)),
         d(random_tensor(f32, {c.heads}, 4)),
         dt_bias(random_tensor(f32, {c.heads}, 5)),
         state(random_tensor(c.state, {ssd_slots, c.heads, c.rows, c.columns}, 6, 1.0F, c.strides)),
         y(c.dtype, {tokens + spare_tokens, inner}, c.strides) {}
 
   std::int64_t tokens, inner;
-  TestTensor x, dt, a_log, d, dt_bias, state, y;
+  TestTensor x, dt, rate, d, dt_bias, state, y;
 };
 
 /// The plain loop; y and state of `in` become its answer.
@@ -51,7 +51,7 @@ void run_plain(const SsdCase& c, SsdInputs& in) {
   const Table begins(c.spans.begins), read(c.spans.read), write(c.spans.write);
   ssd(plain, {.x = in.x.view().rows(0, in.tokens),
               .dt = in.dt.view().rows(0, in.tokens),
-              .a_log = in.a_log,
+              .rate = in.rate,
               .d = in.d,
               .dt_bias = in.dt_bias,
               .state = in.state,
@@ -70,13 +70,13 @@ using SsdRoute = std::function<void(cuda::Stream&, const Ssd&)>;
 RecurrentAnswer run_route(const SsdRoute& route, const SsdCase& c, const SsdInputs& in,
                           bool replayed = false) {
   cuda::Stream stream;
-  const DeviceTensor x(in.x), dt(in.dt), a_log(in.a_log), d(in.d), dt_bias(in.dt_bias),
+  const DeviceTensor x(in.x), dt(in.dt), rate(in.rate), d(in.d), dt_bias(in.dt_bias),
       state(in.state), y(in.y);
   const DeviceTable begins(padded(c.spans.begins, c.spans.begins.back())),
       read(padded(c.spans.read, -1)), write(padded(c.spans.write, -1));
   const Ssd op = {.x = x,
                   .dt = dt,
-                  .a_log = a_log,
+                  .rate = rate,
                   .d = d,
                   .dt_bias = dt_bias,
                   .state = state,
@@ -94,14 +94,14 @@ RecurrentAnswer run_route(const SsdRoute& route, const SsdCase& c, const SsdInpu
 /// A route's answer in a call for every span.
 RecurrentAnswer run_apart(const SsdRoute& route, const SsdCase& c, const SsdInputs& in) {
   cuda::Stream stream;
-  const DeviceTensor x(in.x), dt(in.dt), a_log(in.a_log), d(in.d), dt_bias(in.dt_bias),
+  const DeviceTensor x(in.x), dt(in.dt), rate(in.rate), d(in.d), dt_bias(in.dt_bias),
       state(in.state), y(in.y);
   c.spans.each([&](const Table& begin, const Table& from, const Table& to, std::int32_t first) {
     const DeviceTable begins(begin.values()), read(from.values()), write(to.values());
     const std::int32_t tokens = begin.values()[1];
     route(stream, {.x = Tensor(x).rows(first, tokens),
                    .dt = Tensor(dt).rows(first, tokens),
-                   .a_log = a_log,
+                   .rate = rate,
                    .d = d,
                    .dt_bias = dt_bias,
                    .state = state,
@@ -249,7 +249,7 @@ struct Mixer {
         conv_weight(random_tensor(f32, {channels, taps}, 3, 0.5F)),
         conv_bias(random_tensor(f32, {channels}, 4)),
         windows(random_tensor(dtype, {3, channels, taps - 1}, 5)),
-        a_log(random_tensor(f32, {heads}, 6)),
+        rate(random_rates(heads, 6)),
         d(random_tensor(f32, {heads}, 7)),
         dt_bias(random_tensor(f32, {heads}, 8)),
         state(random_tensor(state_type, {3, heads, rows, columns}, 9)),
@@ -268,7 +268,7 @@ struct Mixer {
                                .y = convolved});
     cuda::ssd_scan(stream, {.x = convolved,
                             .dt = dt,
-                            .a_log = a_log,
+                            .rate = rate,
                             .d = d,
                             .dt_bias = dt_bias,
                             .state = state,
@@ -288,7 +288,7 @@ struct Mixer {
                                 .conv_weight = conv_weight,
                                 .conv_bias = conv_bias,
                                 .windows = windows,
-                                .a_log = a_log,
+                                .rate = rate,
                                 .d = d,
                                 .dt_bias = dt_bias,
                                 .state = state,
@@ -303,7 +303,7 @@ struct Mixer {
   }
 
   std::int64_t channels;
-  DeviceTensor x, dt, conv_weight, conv_bias, windows, a_log, d, dt_bias, state, convolved, y;
+  DeviceTensor x, dt, conv_weight, conv_bias, windows, rate, d, dt_bias, state, convolved, y;
 };
 
 TEST_SUITE("cuda/ssd_scan") {

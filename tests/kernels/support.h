@@ -144,6 +144,13 @@ inline TestTensor random_tensor(DType dtype, std::initializer_list<std::int64_t>
   return tensor;
 }
 
+/// Of decays: below 0, some of them near it.
+inline TestTensor random_rates(std::int64_t heads, std::uint32_t seed) {
+  TestTensor rates = random_tensor(DType::f32, {heads}, seed);
+  for (std::int64_t i = 0; i < heads; ++i) rates.set(i, -std::exp(rates.get(i)));
+  return rates;
+}
+
 /// A copy of the same shape and strides in another type.
 inline TestTensor converted(const TestTensor& source, DType dtype,
                             std::initializer_list<std::int64_t> dims, Strides strides = {}) {

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "models/gguf.h"
-#include "tests/models/golden.h"
+#include "tests/models/golden_drafts.h"
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
 #include "tests/support/gguf_bytes.h"
@@ -31,6 +31,19 @@ struct Expected {
 const std::map<std::string, Expected> expected = {
     // Divisors are f32 in the file: some frequencies are another rounding of the same numbers.
     {"llama-3", {.bound = 1e-5}},
+    // Its factors are products with the weights, in f32; whether the norm is before the gate, the
+    // file does not say.
+    {"falcon-h1-groups", {.config = R"({"mamba_norm_before_gate":false})", .bound = 1e-5}},
+    // Rows of q and k come in the order of a rope that these have not: sums of q.k in another one.
+    {"granite-groups", {.bound = 1e-5}},
+    {"granite-moe-rope-untied",
+     {.config = R"({"position_embedding_type":"nope"})", .bound = 1e-5}},  // rope is not written
+    {"nemotron-grouped", {.bound = 1e-5}},
+    {"nemotron-latent", {.bound = 1e-5}},
+    {"nemotron-moe", {.bound = 1e-5}},
+    // Heads of values come in another order, so do the columns of the output's sums.
+    {"qwen3_5-dense", {.bound = 1e-5}},
+    {"qwen3_5-moe", {.bound = 1e-5}},
     // The file says neither what scores are divided by nor which layers have windows.
     {"gemma2-odd", {.config = R"({"query_pre_attn_scalar":10,"layer_types":["sliding_attention",
                     "full_attention","sliding_attention","full_attention"]})"}},
@@ -163,6 +176,65 @@ TEST_SUITE("models/gguf") {
     }
   }
 
+  TEST_CASE("the draft layer in a file guesses as the float64 reference does") {
+    for (const std::string name :
+         {"qwen3_5-dense", "qwen3-next-odd", "nemotron-moe", "nemotron-latent"}) {
+      CAPTURE(name);
+      const Golden golden(name);
+      DraftWorld world(
+          [&](kernels::Queue& queue) {
+            GgufFiles files(golden.folder / "model.gguf");
+            const Config config = gguf_config(files);
+            TensorFiles tensors = TensorFiles::of_gguf(std::move(files));
+            return load_model(queue, config, tensors,
+                              {.activation = DType::f32, .with_drafts = true});
+          },
+          kernels::Device::cpu, {.threads = 2, .isa = kernels::best_isa()}, true);
+      CHECK(largest_difference(world, golden, golden.folder) <= 2e-4);
+    }
+  }
+
+  TEST_CASE("without drafts the blocks of a draft layer are known and not used") {
+    GgufFiles files(golden_folder / "qwen3_5-dense/model.gguf");
+    const Config config = gguf_config(files);
+    const TensorFiles tensors = TensorFiles::of_gguf(std::move(files));
+    const Family& family = family_of(config);
+    CHECK(has_draft_layer(family, tensors));
+    CHECK(WeightIndex(plan_of(config, false), family, tensors).extra().empty());
+    CHECK(is_known_unused(plan_of(config, false), family, "blk.4.attn_norm.weight"));
+    CHECK_FALSE(is_known_unused(plan_of(config, false), family, "blk.3.attn_norm.weight"));
+  }
+
+  TEST_CASE("what is refused is named") {
+    const TemporaryFolder folder;
+    const auto changed = [&](const char* fixture, std::string_view key, char value) {
+      std::string bytes =
+          read_whole_file(golden_folder / fixture / "model.gguf", std::size_t{1} << 24);
+      bytes.at(bytes.find(key) + key.size() + 4) = value;  // after its type
+      return folder.write("changed.gguf", bytes);
+    };
+    const auto fault = [](const std::filesystem::path& path) {
+      return model_error([&] { load_file(path, DType::f32, kernels::best_isa()); });
+    };
+    CHECK(contains(fault(changed("granite-groups", "granitehybrid.rope.scaling.finetuned", 1)),
+                   "are a Bamba's"));
+    CHECK(contains(fault(changed("qwen3_5-dense", "qwen35.block_count", 4)),
+                   "there are tensors of block 4"));
+    CHECK(contains(fault(changed("qwen3_5-dense", "qwen35.ssm.time_step_rank", 5)),
+                   "5 heads do not divide 64 values"));
+    CHECK(
+        contains(fault(changed("lfm2-moe", "lfm2moe.expert_gating_func", 1)), "only 2 (sigmoid)"));
+    // A decay that grows.
+    const std::filesystem::path whole = golden_folder / "granite-groups/model.gguf";
+    std::string bytes = read_whole_file(whole, std::size_t{1} << 24);
+    const auto header = parse_gguf_header(bytes, bytes.size(), whole);
+    for (const GgufTensor& tensor : header->tensors) {
+      if (tensor.name == "blk.1.ssm_a") bytes.at(header->data_offset + tensor.begin + 3) ^= '\x80';
+    }
+    CHECK(contains(fault(folder.write("grows.gguf", bytes)),
+                   "\"blk.1.ssm_a\" is to have numbers below 0 alone"));
+  }
+
   TEST_CASE("gpt-oss in ollama's spelling is the same model, but for its first form") {
     const auto to_ollama = [](std::string name) {
       const std::pair<std::string, std::string> spellings[] = {{"gpt-oss", "gptoss"},
@@ -209,15 +281,12 @@ TEST_SUITE("models/gguf") {
     CHECK(contains(
         error_with("block_count", 4),
         "12 tensors that its metadata asks for are missing: blk.3.attn_norm.weight [40], "));
-    CHECK(contains(error_with("block_count", 2),
-                   "tensor \"blk.2.attn_norm.weight\" is F32 [40]: a block0.norm for which "
-                   "its metadata has no"));
+    CHECK(contains(error_with("block_count", 2), "is 2, but there are tensors of block 2"));
     CHECK(contains(
         error_with("embedding_length", 48),
         "tensor \"token_embd.weight\" is BF16 [151, 40]: the file's keys ask for [151, 48]"));
-    CHECK(
-        contains(error_of(renamed("qwen2", one("blk.1.attn_k.bias", "blk.1.attn_k.bits"))),
-                 "1 tensors that its metadata asks for are missing: blk.1.attn_k.bias [20]"));
+    CHECK(contains(error_of(renamed("qwen2", one("blk.1.attn_k.bias", "blk.1.attn_k.bits"))),
+                   "1 tensors that its metadata asks for are missing: blk.1.attn_k.bias [20]"));
     CHECK(contains(error_of(renamed("qwen2", one("qwen2.attention.head_count", "qwen2.heads"))),
                    "key \"qwen2.attention.head_count\": it is missing"));
     CHECK(contains(error_of(renamed("qwen2", one("token_embd.weight", "embd.weight"))),

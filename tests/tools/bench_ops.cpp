@@ -89,6 +89,7 @@ void bench_mixer(Queue& queue, std::int32_t spans, std::int32_t each) {
   const Tensor windows = filled(b[4], DType::bf16, {spans, conv, 3}, 1.0F);
   const Tensor of_heads = filled(b[5], DType::f32, {inner}, 1.0F);
   const Tensor y = filled(b[7], DType::bf16, {tokens, inner}, 1.0F);
+  const TestTensor rate = random_rates(heads, 9);
   const Tensor hidden_rows = filled(b[8], DType::bf16, {tokens, hidden}, 1.0F);
   std::vector<std::int32_t> begins, slots;
   for (std::int32_t r = 0; r <= spans; ++r) begins.push_back(r * each);
@@ -124,7 +125,7 @@ void bench_mixer(Queue& queue, std::int32_t spans, std::int32_t each) {
                [&] {
                  ssd(queue, {.x = mixed,
                              .dt = line.columns(inner + conv, heads),
-                             .a_log = of_heads.rows(0, heads),
+                             .rate = rate,
                              .d = of_heads.rows(0, heads),
                              .dt_bias = of_heads.rows(0, heads),
                              .state = state,

@@ -10,6 +10,7 @@ namespace hyb::kernels::testing {
 
 struct DeltaShape {
   std::int64_t tokens, key_heads, value_heads, rows, columns;
+  bool tiled = false;
 
   std::int64_t line() const { return 2 * key_heads * rows + value_heads * columns; }
   std::int64_t inner() const { return value_heads * columns; }
@@ -23,7 +24,7 @@ struct DeltaInputs {
       : s(shape),
         x(random_tensor(dtype, {s.tokens, s.line()}, 1, 1.0F, strides)),
         ba(random_tensor(dtype, {s.tokens, 2 * s.value_heads}, 2, 1.5F, {7, 1})),
-        a_log(random_tensor(DType::f32, {s.value_heads}, 3, 1.0F)),
+        rate(random_rates(s.value_heads, 3)),
         dt_bias(random_tensor(DType::f32, {s.value_heads}, 4, 1.0F)),
         state(random_tensor(state_dtype, {slots, s.value_heads, s.rows, s.columns}, 5, 0.5F,
                             {strides.row_padding * 2, strides.offset})),
@@ -36,7 +37,7 @@ struct DeltaInputs {
     return {.x = x.view().rows(first, tokens),
             .b = both.columns(0, s.value_heads),
             .a = both.columns(s.value_heads, s.value_heads),
-            .a_log = a_log,
+            .rate = rate,
             .dt_bias = dt_bias,
             .state = state,
             .span_begin = begin,
@@ -44,7 +45,8 @@ struct DeltaInputs {
             .write_slot = write,
             .y = y.view().rows(first, tokens),
             .token_by_token = true,
-            .key_heads = s.key_heads};
+            .key_heads = s.key_heads,
+            .tiled = s.tiled};
   }
   void run(Queue& queue, const Table& begin, const Table& read, const Table& write,
            std::int64_t first = 0) const {
@@ -63,7 +65,7 @@ struct DeltaInputs {
   }
 
   DeltaShape s;
-  TestTensor x, ba, a_log, dt_bias, state, y;
+  TestTensor x, ba, rate, dt_bias, state, y;
 
  private:
   void set_half(std::int64_t first, float value) {
@@ -92,7 +94,8 @@ inline std::vector<double> recur(const DeltaInputs& in, std::vector<double>& sta
   };
   for (std::int64_t t = 0; t < s.tokens; ++t) {
     for (std::int64_t h = 0; h < s.value_heads; ++h) {
-      const std::int64_t q_at = t * s.line() + h / (s.value_heads / s.key_heads) * s.rows;
+      const std::int64_t key_head = s.tiled ? h % s.key_heads : h / (s.value_heads / s.key_heads);
+      const std::int64_t q_at = t * s.line() + key_head * s.rows;
       const auto q = normalized(q_at, 1 / std::sqrt(static_cast<double>(s.rows)));
       const auto k = normalized(q_at + s.key_heads * s.rows, 1.0);
       const std::int64_t v_at = t * s.line() + 2 * s.key_heads * s.rows + h * s.columns;
@@ -101,7 +104,7 @@ inline std::vector<double> recur(const DeltaInputs& in, std::vector<double>& sta
       const double raw =
           static_cast<double>(in.ba.get((t * 2 + 1) * s.value_heads + h)) + in.dt_bias.get(h);
       const double soft = raw > 20.0 ? raw : std::log1p(std::exp(raw));
-      const double decay = std::exp(-std::exp(static_cast<double>(in.a_log.get(h))) * soft);
+      const double decay = std::exp(in.rate.get(h) * soft);
       for (std::int64_t j = 0; j < s.columns; ++j) {
         const auto cell = [&](std::int64_t i) -> double& {
           return state[static_cast<std::size_t>((h * s.rows + i) * s.columns + j)];

@@ -17,7 +17,7 @@ constexpr DType f32 = DType::f32, b16 = DType::bf16;
 
 const DeltaShape shapes[] = {{19, 2, 4, 16, 32},  {7, 3, 3, 20, 20}, {35, 1, 2, 128, 128},
                              {3, 1, 3, 256, 256}, {2, 1, 1, 1, 1},   {18, 2, 2, 33, 100},
-                             {1, 1, 2, 128, 128}, {5, 1, 1, 24, 48}};
+                             {1, 1, 2, 128, 128}, {5, 1, 1, 24, 48}, {19, 2, 6, 16, 20, true}};
 
 /// |actual - wanted| in terms of |wanted| and of the largest wanted.
 void check_close(const TestTensor& actual, const std::vector<double>& wanted, double relative,
@@ -140,7 +140,8 @@ TEST_SUITE("kernels/ops/delta_rule") {
       for (const DeltaShape& shape : shapes) {
         for (const DType state : {f32, b16}) {
           const std::int32_t tokens = shape.rows * shape.columns > 10000 ? 21 : 45;
-          const DeltaShape s{tokens, shape.key_heads, shape.value_heads, shape.rows, shape.columns};
+          DeltaShape s = shape;
+          s.tokens = tokens;
           Queue one = test_queue(isa, 1);
           const DeltaInputs whole(b16, s, 2, state);
           whole.run(one, {0, tokens}, {1}, {1});
@@ -166,8 +167,8 @@ TEST_SUITE("kernels/ops/delta_rule") {
       for (const DType state : {f32, b16}) {
         const ChainedSpans spans =
             random_chain(shape.rows * shape.columns > 10000 ? 9 : 37, engine);
-        const DeltaShape s{spans.begins.back(), shape.key_heads, shape.value_heads, shape.rows,
-                           shape.columns};
+        DeltaShape s = shape;
+        s.tokens = spans.begins.back();
         const DType dtype = round % 2 == 0 ? b16 : f32;
         check_chain(
             spans, 1 + round++ % 3,
@@ -186,8 +187,8 @@ TEST_SUITE("kernels/ops/delta_rule") {
     for (const DeltaShape& shape : shapes) {
       for (const DType state : {f32, b16}) {
         const DiscardedSpans spans = random_discarded(engine);
-        const DeltaShape s{spans.kept.begins.back(), shape.key_heads, shape.value_heads, shape.rows,
-                           shape.columns};
+        DeltaShape s = shape;
+        s.tokens = spans.kept.begins.back();
         const DType dtype = round % 2 == 0 ? b16 : f32;
         check_discarded(
             spans, 1 + round++ % 3,

@@ -12,6 +12,7 @@ inline constexpr std::int64_t step_slots = 6;
 struct DeltaStepCase {
   std::int64_t key_heads = 1, value_heads = 1, rows = 128, columns = 128, taps = 4;
   DType dtype = DType::bf16, state = DType::f32;
+  bool tiled = false;
   std::vector<std::int32_t> read, write;
 
   std::int64_t tokens() const { return static_cast<std::int64_t>(read.size()); }
@@ -28,14 +29,14 @@ struct DeltaStepInputs {
         conv_weight(random_tensor(DType::f32, {c.channels(), c.taps}, 4, 0.5F)),
         conv_bias(random_tensor(DType::f32, {c.channels()}, 5, 0.5F)),
         windows(random_tensor(c.dtype, {step_slots, c.channels(), c.taps - 1}, 6, 1.0F, {3, 1})),
-        a_log(random_tensor(DType::f32, {c.value_heads}, 7)),
+        rate(random_rates(c.value_heads, 7)),
         dt_bias(random_tensor(DType::f32, {c.value_heads}, 8)),
         state(random_tensor(c.state, {step_slots, c.value_heads, c.rows, c.columns}, 9, 1.0F,
                             {4, 0})),
         y(c.dtype, {c.tokens(), c.inner()}, {3, 1}),
         convolved(c.dtype, {c.tokens(), c.channels()}) {}
 
-  TestTensor x, b, a, conv_weight, conv_bias, windows, a_log, dt_bias, state, y, convolved;
+  TestTensor x, b, a, conv_weight, conv_bias, windows, rate, dt_bias, state, y, convolved;
 };
 
 /// The same for mamba_step.
@@ -57,7 +58,7 @@ struct MambaStepInputs {
         conv_weight(random_tensor(DType::f32, {c.channels(), c.taps}, 4, 0.5F)),
         conv_bias(random_tensor(DType::f32, {c.channels()}, 5, 0.5F)),
         windows(random_tensor(c.dtype, {step_slots, c.channels(), c.taps - 1}, 6, 1.0F, {3, 1})),
-        a_log(random_tensor(DType::f32, {c.heads}, 7)),
+        rate(random_rates(c.heads, 7)),
         d(random_tensor(DType::f32, {c.heads}, 8)),
         dt_bias(random_tensor(DType::f32, {c.heads}, 9)),
         state(random_tensor(c.state, {step_slots, c.heads, c.rows, c.columns}, 10, 1.0F, {5, 1})),
@@ -70,7 +71,7 @@ struct MambaStepInputs {
             .conv_weight = conv_weight,
             .conv_bias = conv_bias,
             .windows = windows,
-            .a_log = a_log,
+            .rate = rate,
             .d = d,
             .dt_bias = dt_bias,
             .state = state,
@@ -85,7 +86,7 @@ struct MambaStepInputs {
   }
 
   MambaStepCase c;
-  TestTensor x, dt, conv_weight, conv_bias, windows, a_log, d, dt_bias, state, y, convolved;
+  TestTensor x, dt, conv_weight, conv_bias, windows, rate, d, dt_bias, state, y, convolved;
 };
 
 }  // namespace hyb::kernels::testing

@@ -18,19 +18,20 @@ namespace {
 
 constexpr std::int64_t used = 3;  ///< rows that have a sequence
 
-DeltaStepCase case_of(DType dtype, DType state) {
+DeltaStepCase case_of(DType dtype, DType state, bool tiled = false) {
   return {.key_heads = 2,
           .value_heads = 4,
           .rows = 6,
           .columns = 20,
           .dtype = dtype,
           .state = state,
+          .tiled = tiled,
           .read = {2, -1, 0, -1, -1},
           .write = {2, 4, 1, -1, -1}};
 }
 
 void step(Queue& queue, const DeltaStepInputs& in, const Table& read, const Table& write,
-          std::int64_t key_heads = 2) {
+          std::int64_t key_heads = 2, bool tiled = false) {
   const Table semaphores{0, 0, 0, 0, 0};
   delta_step(queue, {.x = in.x,
                      .b = in.b,
@@ -38,7 +39,7 @@ void step(Queue& queue, const DeltaStepInputs& in, const Table& read, const Tabl
                      .conv_weight = in.conv_weight,
                      .conv_bias = in.conv_bias,
                      .windows = in.windows,
-                     .a_log = in.a_log,
+                     .rate = in.rate,
                      .dt_bias = in.dt_bias,
                      .state = in.state,
                      .read_slot = read,
@@ -46,11 +47,13 @@ void step(Queue& queue, const DeltaStepInputs& in, const Table& read, const Tabl
                      .y = in.y,
                      .convolved = in.convolved,
                      .semaphores = semaphores,
-                     .key_heads = key_heads});
+                     .key_heads = key_heads,
+                     .tiled = tiled});
 }
 
 /// The parts by themselves, for the rows that have a sequence.
-void run_parts(Queue& queue, const DeltaStepInputs& in, const Table& read, const Table& write) {
+void run_parts(Queue& queue, const DeltaStepInputs& in, const Table& read, const Table& write,
+               bool tiled) {
   const Table begins{0, 1, 2, 3};
   const Tensor convolved = in.convolved.view().rows(0, used);
   const Tensor from = Tensor(read).rows(0, used), to = Tensor(write).rows(0, used);
@@ -65,27 +68,29 @@ void run_parts(Queue& queue, const DeltaStepInputs& in, const Table& read, const
   delta_rule(queue, {.x = convolved,
                      .b = in.b.view().rows(0, used),
                      .a = in.a.view().rows(0, used),
-                     .a_log = in.a_log,
+                     .rate = in.rate,
                      .dt_bias = in.dt_bias,
                      .state = in.state,
                      .span_begin = begins,
                      .read_slot = from,
                      .write_slot = to,
                      .y = in.y.view().rows(0, used),
-                     .key_heads = 2});
+                     .key_heads = 2,
+                     .tiled = tiled});
 }
 
 TEST_SUITE("kernels/ops/delta_step") {
   TEST_CASE("is its parts for one token per sequence, to the bit, and leaves rows without a slot") {
     for (const Isa isa : available_isas()) {
       for (const DType dtype : {DType::f32, DType::bf16}) {
-        for (const DType state : {DType::f32, DType::bf16}) {
+        for (const bool tiled : {false, true}) {
           Queue queue = test_queue(isa, 2);
-          const DeltaStepCase c = case_of(dtype, state);
+          const DType state = tiled ? DType::f32 : DType::bf16;
+          const DeltaStepCase c = case_of(dtype, state, tiled);
           const Table read(c.read), write(c.write);
           const DeltaStepInputs whole(c), parts(c);
-          step(queue, whole, read, write);
-          run_parts(queue, parts, read, write);
+          step(queue, whole, read, write, c.key_heads, tiled);
+          run_parts(queue, parts, read, write, tiled);
           CHECK(whole.state.everything() == parts.state.everything());
           CHECK(whole.windows.everything() == parts.windows.everything());
           CHECK(whole.y.everything() == parts.y.everything());
@@ -143,7 +148,7 @@ TEST_SUITE("kernels/ops/mamba_step") {
                             .y = convolved});
         ssd(queue, {.x = convolved,
                     .dt = parts.dt.view().rows(0, used),
-                    .a_log = parts.a_log,
+                    .rate = parts.rate,
                     .d = parts.d,
                     .dt_bias = parts.dt_bias,
                     .state = parts.state,

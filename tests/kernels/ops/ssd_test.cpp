@@ -22,7 +22,7 @@ struct Fixture {
         x(random_tensor(dtype, {s.tokens, s.heads * s.rows + 2 * s.groups * s.columns}, 1, 1.0F,
                         {5, 1})),
         dt(random_tensor(dtype, {s.tokens, s.heads}, 2, 2.0F, {9, 1})),
-        a_log(random_tensor(DType::f32, {s.heads}, 3, 1.0F)),
+        rate(random_rates(s.heads, 3)),
         d(random_tensor(DType::f32, {s.heads}, 4, 1.0F)),
         dt_bias(random_tensor(DType::f32, {s.heads}, 5, 1.0F)),
         state(random_tensor(state_dtype, {slots, s.heads, s.rows, s.columns}, 6, 1.0F, {13, 1})),
@@ -33,7 +33,7 @@ struct Fixture {
     const std::int64_t tokens = begin.values().back();
     ssd(queue, {.x = x.view().rows(first, tokens),
                 .dt = dt.view().rows(first, tokens),
-                .a_log = a_log,
+                .rate = rate,
                 .d = d,
                 .dt_bias = dt_bias,
                 .state = state,
@@ -48,7 +48,7 @@ struct Fixture {
   }
 
   Shape s;
-  TestTensor x, dt, a_log, d, dt_bias, state, y;
+  TestTensor x, dt, rate, d, dt_bias, state, y;
   float dt_min = 0.0F, dt_max = INFINITY;
   bool token_by_token = true;
 };
@@ -63,7 +63,7 @@ void recur(const Fixture& f, std::vector<double> state, std::vector<double>& y) 
       const double raw = static_cast<double>(f.dt.get(t * s.heads + h)) + f.dt_bias.get(h);
       const double soft = raw > 20.0 ? raw : std::log1p(std::exp(raw));
       const double dt = std::clamp<double>(soft, f.dt_min, f.dt_max);
-      const double decay = std::exp(-dt * std::exp(static_cast<double>(f.a_log.get(h))));
+      const double decay = std::exp(dt * f.rate.get(h));
       const std::int64_t b = t * line + inner + h * s.groups / s.heads * s.columns;
       for (std::int64_t p = 0; p < s.rows; ++p) {
         const double x = f.x.get(t * line + h * s.rows + p);

@@ -133,7 +133,7 @@ TEST_SUITE("kernels/simd/math") {
       const Table begin{0, 1}, read{-1}, write{0};
       ssd(queue, {.x = x,
                   .dt = dt,
-                  .a_log = zero,
+                  .rate = zero,
                   .d = zero,
                   .dt_bias = zero,
                   .state = state,
