@@ -67,9 +67,12 @@ std::vector<std::filesystem::path> python_prefixes_of(const std::string& path,
 Environment read_environment() {
   Environment environment;
   environment.hub = {.hf_hub_cache = variable("HF_HUB_CACHE"),
+                     .huggingface_hub_cache = variable("HUGGINGFACE_HUB_CACHE"),
                      .hf_home = variable("HF_HOME"),
                      .xdg_cache_home = variable("XDG_CACHE_HOME"),
-                     .home = variable("HOME")};
+                     .home = variable("HOME"),
+                     .ollama_models = variable("OLLAMA_MODELS"),
+                     .llama_cache = variable("LLAMA_CACHE")};
   environment.no_color = variable("NO_COLOR").has_value();
   environment.force_color = is_on("CLICOLOR_FORCE") || is_on("FORCE_COLOR");
   const char* const cards = std::getenv("CUDA_VISIBLE_DEVICES");

@@ -1,8 +1,12 @@
 #include "app/model_list.h"
 
 #include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "app/model_source.h"
@@ -11,9 +15,12 @@
 #include "app/ui/text.h"
 #include "core/base/error.h"
 #include "core/io/file.h"
+#include "core/io/gguf.h"
+#include "core/io/gguf_stores.h"
 #include "core/io/model_folder.h"
 #include "core/io/tensor_files.h"
 #include "models/families.h"
+#include "models/gguf.h"
 #include "models/weight_index.h"
 
 namespace hyb::app {
@@ -80,6 +87,35 @@ ListedModel cached_model(const std::string& name, const Environment& environment
   return model;
 }
 
+/// The types of a file's tensors, those with the most bytes first.
+std::string types_of(const GgufFiles& files) {
+  std::map<std::string_view, std::uint64_t> bytes;
+  for (const GgufTensor* tensor : files.tensors()) {
+    const GgufBlock* const block = gguf_block(tensor->type);
+    bytes[block == nullptr ? "others" : block->name] += tensor->bytes;
+  }
+  std::vector<std::string_view> names;
+  for (const auto& [name, unused] : bytes) names.push_back(name);
+  std::ranges::stable_sort(names, std::greater<>(), [&](auto name) { return bytes.at(name); });
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+ListedModel stored_model(const StoredGguf& stored) {
+  ListedModel model = {.name = stored.name, .trouble = stored.trouble};
+  if (!model.trouble.empty()) return model;
+  try {
+    const GgufFiles files(stored.file);
+    model.bytes = files.bytes();
+    model.types = types_of(files);
+    model.model_type = files.metadata().text("general.architecture").value_or("");
+    model.model_type = models::gguf_config(files).model_type();
+  } catch (const Error& error) {
+    const std::string_view text = error.what(), path = stored.file.native();
+    model.trouble = text.starts_with(path) ? text.substr(path.size() + 2) : text;
+  }
+  return model;
+}
+
 ListedModel preset_model(const std::string& name, const Environment& environment) {
   const models::Config config = ModelSource::find(name, environment).config();
   const models::Family& family = models::family_of(config);
@@ -99,10 +135,13 @@ ListedModel demo_model(const Environment& environment) {
 
 ModelList list_models(const Environment& environment) {
   ModelList list = {.hub = hub_folder(environment.hub), .models = {demo_model(environment)}};
-  if (!list.hub.empty()) {
-    for (const std::string& name : models_in_hub(list.hub)) {
-      list.models.push_back(cached_model(name, environment));
-    }
+  std::set<std::string, std::less<>> ggufs;
+  for (const StoredGguf& stored : stored_ggufs(environment.hub)) {
+    ggufs.insert(stored.name.substr(0, stored.name.find(':')));
+    list.models.push_back(stored_model(stored));
+  }
+  for (const std::string& name : models_in_hub(list.hub)) {
+    if (!ggufs.contains(name)) list.models.push_back(cached_model(name, environment));
   }
   for (const std::string& name : preset_names()) {
     list.presets.push_back(preset_model(name, environment));
@@ -111,10 +150,11 @@ ModelList list_models(const Environment& environment) {
 }
 
 std::string model_list_text(const ModelList& list) {
-  Table models = {.columns = {{"model"}, {"model_type"}, {"weights", Align::right}, {"state"}},
-                  .rows = {}};
+  Table models = {
+      .columns = {{"model"}, {"model_type"}, {"weights", Align::right}, {"types"}, {"state"}},
+      .rows = {}};
   for (const ListedModel& model : list.models) {
-    models.rows.push_back({model.name, model.model_type, bytes_text(model.bytes),
+    models.rows.push_back({model.name, model.model_type, bytes_text(model.bytes), model.types,
                            model.trouble.empty() ? "complete" : model.trouble});
   }
   Table presets = {.columns = {{"preset"}, {"model_type"}, {"parameters", Align::right}},
@@ -136,6 +176,7 @@ Json model_list_json(const ModelList& list) {
     models.push_back({{"name", model.name},
                       {"model_type", model.model_type},
                       {"bytes", model.bytes},
+                      {"types", model.types},
                       {"complete", model.trouble.empty()},
                       {"trouble", model.trouble}});
   }

@@ -15,13 +15,14 @@ struct ListedModel {
   std::string name;
   std::string model_type = {};  ///< of config.json; empty: it can't be read
   std::uint64_t bytes = 0;      ///< of the weights that are there
+  std::string types = {};       ///< of the tensors of a GGUF file: "Q4_K, Q6_K, F32"
   std::int64_t parameters = 0;  ///< of a preset
   std::string trouble = {};     ///< why hyb can't run it; empty: it can
 };
 
 struct ModelList {
   std::filesystem::path hub = {};  ///< the Hugging Face cache; empty: the environment names none
-  std::vector<ListedModel> models = {};  ///< the demo, then those of the cache
+  std::vector<ListedModel> models = {};  ///< the demo, then GGUF files, then the cache's folders
   std::vector<ListedModel> presets = {};
 };
 
@@ -30,7 +31,7 @@ ModelList list_models(const Environment& environment);
 
 std::string model_list_text(const ModelList& list);
 
-/// {"cache": folder, "models": [{"name", "model_type", "bytes", "complete", "trouble"}],
+/// {"cache": folder, "models": [{"name", "model_type", "bytes", "types", "complete", "trouble"}],
 /// "presets": [{"name", "model_type", "parameters"}]}
 Json model_list_json(const ModelList& list);
 

@@ -7,14 +7,15 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <cstring>
 
 #include "app/embedded.h"
 #include "core/base/error.h"
 #include "core/base/json.h"
+#include "core/base/log.h"
 #include "core/io/file.h"
+#include "core/io/gguf_stores.h"
 #include "core/text/gguf_tokenizer.h"
 #include "models/families.h"
 #include "models/gguf.h"
@@ -64,48 +65,6 @@ class MemoryFile {
 
 }  // namespace
 
-namespace {
-
-bool is_gguf_name(const std::filesystem::path& path) {
-  std::string extension = path.extension().string();
-  std::transform(extension.begin(), extension.end(), extension.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return extension == ".gguf";
-}
-
-/// A part of a split file that is not its first one, or what goes beside a model.
-bool is_beside_model(const std::string& name) {
-  const std::size_t of = name.rfind("-of-");
-  const bool is_later_part = of != std::string::npos && of >= 6 &&
-                             name.substr(of - 6, 6) != "-00001" && name[of - 6] == '-';
-  return is_later_part || name.find("mmproj") != std::string::npos ||
-         name.find("imatrix") != std::string::npos;
-}
-
-/// `name` itself, or the only model in GGUF of a folder without config.json.
-std::optional<std::filesystem::path> gguf_file_of(const std::string& name) {
-  std::error_code ignored;
-  const std::filesystem::path path(name);
-  if (std::filesystem::is_regular_file(path, ignored)) {
-    return is_gguf_name(path) ? std::optional(path) : std::nullopt;
-  }
-  if (!std::filesystem::is_directory(path, ignored) || is_listed(path / "config.json")) {
-    return std::nullopt;
-  }
-  std::vector<std::string> found;
-  for (const auto& entry : std::filesystem::directory_iterator(path, ignored)) {
-    const std::string file = entry.path().filename().string();
-    if (is_gguf_name(file) && !is_beside_model(file)) found.push_back(file);
-  }
-  if (found.empty()) return std::nullopt;
-  if (found.size() == 1) return path / found.front();
-  std::sort(found.begin(), found.end());
-  throw Error(ErrorKind::usage, fmt::format("{} holds {} models; name one of them: {}", name,
-                                            found.size(), fmt::join(found, ", ")));
-}
-
-}  // namespace
-
 std::vector<std::string> preset_names() {
   std::vector<std::string> names;
   for (const EmbeddedFile& file : embedded_files()) {
@@ -124,20 +83,24 @@ ModelSource ModelSource::find(const std::string& name, const Environment& enviro
   source.chat_template_ = chat_template;
   source.environment_ = environment;
   std::error_code ignored;
+  const bool is_path = std::filesystem::exists(name, ignored);
   if (name == "demo") {  // the default must mean the same in every folder; ./demo is a folder
     source.kind_ = Kind::demo;
-  } else if ((source.gguf_ = gguf_file_of(name))) {
-    source.kind_ = Kind::gguf;
-  } else if (std::filesystem::is_directory(name, ignored)) {
-    source.folder_ = find_model_folder(name, environment.hub);
-  } else if (embedded(preset_file(name))) {
+  } else if (!is_path && embedded(preset_file(name))) {
     source.kind_ = Kind::preset;
+  } else if (const auto stored = find_gguf(name, environment.hub)) {
+    source.kind_ = Kind::gguf;
+    source.gguf_ = stored->file;
+    if (stored->file != name) {
+      log::info(fmt::format("{} is {}{}{}", name, stored->file.string(),
+                            stored->note.empty() ? "" : "; ", stored->note));
+    }
   } else {
     try {
       source.folder_ = find_model_folder(name, environment.hub);
     } catch (const Error& error) {
       // No preset has an organisation or a revision: a name with one means the cache.
-      if (name.find_first_of("/@") != std::string::npos) throw;
+      if (is_path || name.find_first_of("/@") != std::string::npos) throw;
       throw Error(error.kind(), fmt::format("{}; without weights there are the presets {}",
                                             error.what(), fmt::join(preset_names(), ", ")));
     }

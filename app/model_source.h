@@ -19,8 +19,8 @@ namespace hyb::app {
 /// (a published config.json without weights).
 class ModelSource {
  public:
-  /// `name`: "demo", a folder, a GGUF file or a folder with one, org/name[@revision] in the Hugging
-  /// Face cache, or a preset's name.
+  /// `name`: "demo", a folder, org/name[@revision] in the Hugging Face cache, a preset's name, or
+  /// what find_gguf() takes; a line of log says which file that was.
   /// Throws Error(model) listing what was looked for. `chat_template`: a file to take it from, or
   /// the name of one of the model's own, which comes first unless a slash says that it is a file;
   /// empty: the model's default.

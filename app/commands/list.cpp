@@ -30,7 +30,7 @@ Action describe_list(CLI::App& cli) {
 
 }  // namespace
 
-const Command list_command = {"list", "List models: in the Hugging Face cache, and presets",
-                              describe_list};
+const Command list_command = {
+    "list", "List models: folders in the Hugging Face cache, GGUF files, presets", describe_list};
 
 }  // namespace hyb::app

@@ -128,6 +128,11 @@ void File::read(std::uint64_t offset, std::span<std::byte> into) const {
   }
 }
 
+bool is_folder(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::is_directory(path, ignored);
+}
+
 bool is_listed(const std::filesystem::path& path) {
   std::error_code ignored;
   return std::filesystem::symlink_status(path, ignored).type() !=

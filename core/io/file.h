@@ -91,6 +91,9 @@ class File {
 /// forbid the look-up: opening the file then reports what is wrong.
 bool is_listed(const std::filesystem::path& path);
 
+/// Whether it is a folder, or a link to one.
+bool is_folder(const std::filesystem::path& path);
+
 /// The bytes of a file that may not be larger than `bytes_max`.
 /// Throws Error(model) that names the file: missing, not a regular file, too large, unreadable.
 std::string read_whole_file(const std::filesystem::path& path, std::size_t bytes_max);

@@ -56,31 +56,6 @@ constexpr std::array<GgufBlock, 35> blocks = {{
     {GgufType::q2_0, "Q2_0", 64, 18},
 }};
 
-/// Types of values, as files number them.
-enum class ValueType : std::uint32_t {
-  u8,
-  i8,
-  u16,
-  i16,
-  u32,
-  i32,
-  f32,
-  boolean,
-  text,
-  list,
-  u64,
-  i64,
-  f64,
-};
-constexpr std::uint32_t value_types = 13;
-
-/// 0: texts and lists, whose sizes the file says.
-constexpr std::array<std::uint64_t, value_types> value_bytes = {1, 1, 2, 2, 4, 4, 4,
-                                                                1, 0, 0, 8, 8, 8};
-constexpr std::array<const char*, value_types> value_names = {
-    "u8",   "i8",     "u16", "i16", "u32", "i32", "f32", "true or false",
-    "text", "a list", "u64", "i64", "f64"};
-
 constexpr std::uint64_t keys_max = 65'536;
 constexpr std::uint64_t tensors_max = 1'000'000;
 constexpr std::uint64_t key_bytes_max = 65'535;
@@ -91,14 +66,6 @@ constexpr std::uint64_t alignment_usual = 32;
 /// A key has a length, a type and a byte; a tensor three lengths, a dimension's count and a type.
 constexpr std::uint64_t key_bytes_min = 8 + 1 + 4 + 1;
 constexpr std::uint64_t tensor_bytes_min = 8 + 1 + 4 + 4 + 8;
-
-template <typename Number>
-Number number_at(std::string_view bytes, std::uint64_t at) {
-  static_assert(std::endian::native == std::endian::little);
-  Number number;
-  std::memcpy(&number, bytes.data() + at, sizeof number);
-  return number;
-}
 
 /// Where the front of a file ends before its header does.
 struct FrontEnds {};
@@ -116,151 +83,6 @@ std::int64_t GgufTensor::elements() const {
   std::int64_t count = 1;
   for (const std::int64_t dimension : shape) count *= dimension;
   return count;
-}
-
-std::string GgufMetadata::place(std::string_view key) const {
-  return fmt::format("{}: key {}", path_.string(), quote_name(key));
-}
-
-std::vector<std::string_view> GgufMetadata::keys() const {
-  std::vector<std::string_view> keys;
-  keys.reserve(values_.size());
-  for (const auto& [key, value] : values_) keys.push_back(key);
-  return keys;
-}
-
-const GgufMetadata::Value* GgufMetadata::find(std::string_view key) const {
-  const auto found = values_.find(key);
-  return found == values_.end() ? nullptr : &found->second;
-}
-
-bool GgufMetadata::is_list(std::string_view key) const {
-  const Value* value = find(key);
-  return value != nullptr && value->is_list;
-}
-
-void GgufMetadata::refuse(std::string_view key, const Value& value, const char* wanted) const {
-  throw Error(ErrorKind::model,
-              fmt::format("{} must be {}, is {}{}", place(key), wanted,
-                          value.is_list ? "a list of " : "", value_names.at(value.type)));
-}
-
-/// nullopt: it is no whole number, or one that 63 bits do not hold.
-std::optional<std::int64_t> GgufMetadata::integer_at(const Value& value, std::uint64_t i) const {
-  const std::uint64_t at = i * value_bytes.at(value.type);
-  switch (static_cast<ValueType>(value.type)) {
-    case ValueType::u8:
-    case ValueType::boolean:
-      return number_at<std::uint8_t>(value.bytes, at);
-    case ValueType::i8:
-      return number_at<std::int8_t>(value.bytes, at);
-    case ValueType::u16:
-      return number_at<std::uint16_t>(value.bytes, at);
-    case ValueType::i16:
-      return number_at<std::int16_t>(value.bytes, at);
-    case ValueType::u32:
-      return number_at<std::uint32_t>(value.bytes, at);
-    case ValueType::i32:
-      return number_at<std::int32_t>(value.bytes, at);
-    case ValueType::i64:
-      return number_at<std::int64_t>(value.bytes, at);
-    case ValueType::u64: {
-      const auto number = number_at<std::uint64_t>(value.bytes, at);
-      if (number > std::uint64_t{std::numeric_limits<std::int64_t>::max()}) return std::nullopt;
-      return static_cast<std::int64_t>(number);
-    }
-    default:
-      return std::nullopt;
-  }
-}
-
-std::optional<double> GgufMetadata::real_at(const Value& value, std::uint64_t i) const {
-  const std::uint64_t at = i * value_bytes.at(value.type);
-  switch (static_cast<ValueType>(value.type)) {
-    case ValueType::f32:
-      return number_at<float>(value.bytes, at);
-    case ValueType::f64:
-      return number_at<double>(value.bytes, at);
-    case ValueType::boolean:
-      return std::nullopt;
-    default:
-      const std::optional<std::int64_t> whole = integer_at(value, i);
-      return whole ? std::optional(static_cast<double>(*whole)) : std::nullopt;
-  }
-}
-
-std::optional<std::string_view> GgufMetadata::text(std::string_view key) const {
-  const Value* value = find(key);
-  if (value == nullptr) return std::nullopt;
-  if (value->is_list || static_cast<ValueType>(value->type) != ValueType::text) {
-    refuse(key, *value, "text");
-  }
-  return value->bytes.substr(8);
-}
-
-std::optional<std::int64_t> GgufMetadata::integer(std::string_view key) const {
-  const Value* value = find(key);
-  if (value == nullptr) return std::nullopt;
-  const auto number = value->is_list ? std::nullopt : integer_at(*value, 0);
-  if (!number) refuse(key, *value, "a whole number of 63 bits");
-  return number;
-}
-
-std::optional<double> GgufMetadata::real(std::string_view key) const {
-  const Value* value = find(key);
-  if (value == nullptr) return std::nullopt;
-  const auto number = value->is_list ? std::nullopt : real_at(*value, 0);
-  if (!number) refuse(key, *value, "a number");
-  return number;
-}
-
-std::optional<bool> GgufMetadata::flag(std::string_view key) const {
-  const Value* value = find(key);
-  if (value == nullptr) return std::nullopt;
-  const auto number = value->is_list ? std::nullopt : integer_at(*value, 0);
-  if (!number || (*number != 0 && *number != 1)) refuse(key, *value, "true or false");
-  return *number == 1;
-}
-
-std::vector<std::int64_t> GgufMetadata::integers(std::string_view key) const {
-  std::vector<std::int64_t> numbers;
-  const Value* value = find(key);
-  if (value == nullptr) return numbers;
-  numbers.reserve(value->count);
-  for (std::uint64_t i = 0; i < value->count; ++i) {
-    const std::optional<std::int64_t> number = integer_at(*value, i);
-    if (!number) refuse(key, *value, "whole numbers of 63 bits");
-    numbers.push_back(*number);
-  }
-  return numbers;
-}
-
-std::vector<double> GgufMetadata::reals(std::string_view key) const {
-  std::vector<double> numbers;
-  const Value* value = find(key);
-  if (value == nullptr) return numbers;
-  numbers.reserve(value->count);
-  for (std::uint64_t i = 0; i < value->count; ++i) {
-    const std::optional<double> number = real_at(*value, i);
-    if (!number) refuse(key, *value, "numbers");
-    numbers.push_back(*number);
-  }
-  return numbers;
-}
-
-std::vector<std::string_view> GgufMetadata::texts(std::string_view key) const {
-  std::vector<std::string_view> texts;
-  const Value* value = find(key);
-  if (value == nullptr) return texts;
-  if (static_cast<ValueType>(value->type) != ValueType::text) refuse(key, *value, "texts");
-  texts.reserve(value->count);
-  std::string_view rest = value->bytes;
-  for (std::uint64_t i = 0; i < value->count; ++i) {
-    const auto length = number_at<std::uint64_t>(rest, 0);
-    texts.push_back(rest.substr(8, length));
-    rest.remove_prefix(8 + length);
-  }
-  return texts;
 }
 
 /// Reads on from a place in the front of a file; what lies after it is not there yet, or never.
@@ -316,7 +138,10 @@ class GgufHeaderReader {
 
   template <typename Number>
   Number read_number(const char* what) {
-    return number_at<Number>(read_bytes(sizeof(Number), what), 0);
+    static_assert(std::endian::native == std::endian::little);
+    Number number;
+    std::memcpy(&number, read_bytes(sizeof number, what).data(), sizeof number);
+    return number;
   }
 
   /// Length and bytes.
@@ -350,37 +175,41 @@ class GgufHeaderReader {
     if (key.empty() || key.size() > key_bytes_max) {
       refuse(fmt::format("a key of {} bytes, keys have 1 to {}", key.size(), key_bytes_max));
     }
-    GgufMetadata::Value value = {
-        .type = read_number<std::uint32_t>("a type"), .is_list = false, .count = 1, .bytes = {}};
-    if (value.type == static_cast<std::uint32_t>(ValueType::list)) {
+    GgufValue value = {.type = read_type(key), .is_list = false, .count = 1, .bytes = {}};
+    if (value.type == GgufValueType::list) {
       value.is_list = true;
-      value.type = read_number<std::uint32_t>("a type");
+      value.type = read_type(key);
       value.count = read_number<std::uint64_t>("the length of a list");
-      if (value.type == static_cast<std::uint32_t>(ValueType::list)) {
+      if (value.type == GgufValueType::list) {
         refuse(fmt::format("key {}: a list of lists", quote_name(key)));
       }
     }
-    if (value.type >= value_types) {
-      refuse(fmt::format("key {}: values have types 0 to {}, it has {}", quote_name(key),
-                         value_types - 1, value.type));
-    }
     value.bytes = read_value(key, value);
-    if (!header_.metadata.values_.try_emplace(std::string(key), value).second) {
+    if (!header_.metadata.add(key, value)) {
       refuse(fmt::format("key {} is there twice", quote_name(key)));
     }
   }
 
-  std::string_view read_value(std::string_view key, const GgufMetadata::Value& value) {
+  GgufValueType read_type(std::string_view key) {
+    const auto type = read_number<std::uint32_t>("a type");
+    if (type >= gguf_value_bytes.size()) {
+      refuse(fmt::format("key {}: values have types 0 to {}, it has {}", quote_name(key),
+                         gguf_value_bytes.size() - 1, type));
+    }
+    return static_cast<GgufValueType>(type);
+  }
+
+  std::string_view read_value(std::string_view key, const GgufValue& value) {
     const std::uint64_t begin = at_;
-    if (static_cast<ValueType>(value.type) == ValueType::text) {
+    if (value.type == GgufValueType::text) {
       check_list(key, value.count, 8);
       for (std::uint64_t i = 0; i < value.count; ++i) read_text("a text");
       return front_.substr(begin, at_ - begin);
     }
-    const std::uint64_t bytes = value_bytes.at(value.type);
+    const std::uint64_t bytes = gguf_value_bytes.at(static_cast<std::size_t>(value.type));
     check_list(key, value.count, bytes);
     const std::string_view read = read_bytes(value.count * bytes, "a value");
-    if (static_cast<ValueType>(value.type) == ValueType::boolean &&
+    if (value.type == GgufValueType::boolean &&
         std::any_of(read.begin(), read.end(), [](char c) { return c != 0 && c != 1; })) {
       refuse(fmt::format("key {}: true is 1 and false 0, it has another byte", quote_name(key)));
     }
@@ -526,17 +355,13 @@ GgufHeader read_header(const File& file, std::vector<char>& front) {
   }
 }
 
-/// PREFIX-00001-of-00003.gguf
-struct SplitName {
-  std::string prefix;
-  std::uint64_t number, count;  ///< from 1
+}  // namespace
 
-  std::string of(std::uint64_t part) const {
-    return fmt::format("{}-{:05}-of-{:05}.gguf", prefix, part, count);
-  }
-};
+std::string GgufSplitName::of(std::uint64_t part) const {
+  return fmt::format("{}-{:05}-of-{:05}.gguf", prefix, part, count);
+}
 
-std::optional<SplitName> split_name(const std::string& name) {
+std::optional<GgufSplitName> gguf_split_name(const std::string& name) {
   constexpr std::string_view form = "-00001-of-00003.gguf";
   if (name.size() <= form.size()) return std::nullopt;
   const std::string_view end = std::string_view(name).substr(name.size() - form.size());
@@ -544,18 +369,16 @@ std::optional<SplitName> split_name(const std::string& name) {
     const bool is_digit = end[i] >= '0' && end[i] <= '9';
     if (form[i] >= '0' && form[i] <= '9' ? !is_digit : end[i] != form[i]) return std::nullopt;
   }
-  return SplitName{.prefix = name.substr(0, name.size() - form.size()),
-                   .number = std::stoull(std::string(end.substr(1, 5))),
-                   .count = std::stoull(std::string(end.substr(10, 5)))};
+  return GgufSplitName{.prefix = name.substr(0, name.size() - form.size()),
+                       .number = std::stoull(std::string(end.substr(1, 5))),
+                       .count = std::stoull(std::string(end.substr(10, 5)))};
 }
-
-}  // namespace
 
 GgufFiles::Part::Part(const std::filesystem::path& path)
     : file(path), header(read_header(file, front)) {}
 
 GgufFiles::GgufFiles(const std::filesystem::path& path) {
-  const std::optional<SplitName> split = split_name(path.filename().string());
+  const std::optional<GgufSplitName> split = gguf_split_name(path.filename().string());
   const std::uint64_t count = split ? split->count : 1;
   for (std::uint64_t i = 1; i <= count; ++i) {
     open_part(split ? path.parent_path() / split->of(i) : path, i, count);

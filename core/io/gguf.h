@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/io/file.h"
+#include "core/io/gguf_metadata.h"
 #include "core/io/mapped_file.h"
 
 namespace hyb {
@@ -80,56 +81,6 @@ struct GgufTensor {
   std::int64_t elements() const;
 };
 
-/// The keys and values at the front of a GGUF file. Readers of the format take any type of whole
-/// number where one is wanted, and a list with one entry per layer where a number is usual: so do
-/// the functions below. A value of another kind, or one out of range, is Error(model) that names
-/// file and key.
-class GgufMetadata {
- public:
-  explicit GgufMetadata(std::filesystem::path path) : path_(std::move(path)) {}
-
-  bool has(std::string_view key) const { return values_.contains(key); }
-
-  // nullopt: there is no such key.
-  std::optional<std::string_view> text(std::string_view key) const;
-  std::optional<std::int64_t> integer(std::string_view key) const;
-  std::optional<double> real(std::string_view key) const;  ///< whole numbers are taken, too
-  std::optional<bool> flag(std::string_view key) const;    ///< 0 and 1 are taken, too
-
-  // Lists; a single value is a list of one. Empty: there is no such key.
-  std::vector<std::int64_t> integers(std::string_view key) const;
-  std::vector<double> reals(std::string_view key) const;
-  std::vector<std::string_view> texts(std::string_view key) const;
-
-  /// Whether the value is a list, and not a single value.
-  bool is_list(std::string_view key) const;
-
-  /// Of the key, for messages: "FILE: key "llama.block_count"".
-  std::string place(std::string_view key) const;
-
-  /// All keys, sorted.
-  std::vector<std::string_view> keys() const;
-
- private:
-  friend class GgufHeaderReader;
-
-  /// Values stay where they lie in the header; numbers are little-endian and not aligned.
-  struct Value {
-    std::uint32_t type;  ///< of its elements
-    bool is_list;
-    std::uint64_t count;  ///< 1 where it is no list
-    std::string_view bytes;
-  };
-
-  const Value* find(std::string_view key) const;
-  [[noreturn]] void refuse(std::string_view key, const Value& value, const char* wanted) const;
-  std::optional<std::int64_t> integer_at(const Value& value, std::uint64_t i) const;
-  std::optional<double> real_at(const Value& value, std::uint64_t i) const;
-
-  std::filesystem::path path_;
-  std::map<std::string, Value, std::less<>> values_;
-};
-
 /// The header of one GGUF file. Views of its metadata point into the text that was parsed.
 struct GgufHeader {
   GgufMetadata metadata;
@@ -153,6 +104,17 @@ std::optional<GgufHeader> parse_gguf_header(std::string_view front, std::uint64_
 
 /// Most bytes before the data: the vocabulary is the largest part, about 16 MB of 256k tokens.
 inline constexpr std::size_t gguf_header_max = std::size_t{256} << 20;
+
+/// The name of a part of a split file: PREFIX-00001-of-00003.gguf.
+struct GgufSplitName {
+  std::string prefix;
+  std::uint64_t number, count;  ///< from 1
+
+  std::string of(std::uint64_t part) const;
+};
+
+/// nullopt: the name has another form.
+std::optional<GgufSplitName> gguf_split_name(const std::string& name);
 
 /// A model's GGUF file, or all parts of one that is split: PREFIX-00001-of-00003.gguf and so on, of
 /// which any may be named. Opening reads headers only.

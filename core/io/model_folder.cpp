@@ -20,21 +20,10 @@ namespace fs = std::filesystem;
 constexpr std::size_t commit_length = 40;
 constexpr std::size_t prefix_length_min = 7;
 
-[[noreturn]] void refuse_model(std::string_view model, const std::string& text) {
-  throw Error(ErrorKind::model, "model " + quote_name(model) + ": " + text);
-}
-
-bool is_set(const std::optional<std::string>& value) { return value && !value->empty(); }
-
 fs::path with_home(const std::string& text, const HubEnvironment& environment) {
   if (text != "~" && !text.starts_with("~/")) return text;
   if (!is_set(environment.home)) return text;
   return fs::path(*environment.home) / fs::path(text.substr(std::min<std::size_t>(2, text.size())));
-}
-
-bool is_folder(const fs::path& path) {
-  std::error_code ignored;
-  return fs::is_directory(path, ignored);
 }
 
 bool is_name_part(std::string_view part) {
@@ -140,29 +129,43 @@ void report_outside_links(const fs::path& snapshot, const fs::path& hub) {
   }
 }
 
+/// org/name[@revision] as the cache has it.
+struct HubName {
+  explicit HubName(std::string_view model)
+      : name(model.substr(0, model.rfind('@'))),
+        revision(name.size() == model.size() ? "main" : model.substr(name.size() + 1)) {}
+
+  fs::path repository_in(const fs::path& hub) const {
+    std::string folder = "models--" + name;
+    const std::size_t slash = folder.find('/');
+    if (slash != std::string::npos) folder.replace(slash, 1, "--");
+    return hub / folder;
+  }
+
+  std::string name, revision;
+};
+
 fs::path find_in_hub(std::string_view model, const HubEnvironment& environment) {
-  const std::size_t at = model.rfind('@');
-  const std::string name(model.substr(0, at));
-  const std::string revision(at == std::string_view::npos ? "main" : model.substr(at + 1));
-  if (!is_hub_name(name)) {
+  const HubName name(model);
+  if (!is_hub_name(name.name)) {
     refuse_model(model, "no such folder, and not of the form org/name[@revision]");
   }
-  if (!is_revision(revision)) refuse_model(model, quote_name(revision) + " can't be a revision");
+  if (!is_revision(name.revision)) {
+    refuse_model(model, quote_name(name.revision) + " can't be a revision");
+  }
   const fs::path hub = hub_folder(environment);
   if (hub.empty()) {
     refuse_model(model,
                  "no such folder, and no Hugging Face cache to look in: HF_HUB_CACHE, HF_HOME, "
                  "XDG_CACHE_HOME and HOME are unset");
   }
-  std::string folder_name = "models--" + name;
-  const std::size_t slash = folder_name.find('/');
-  if (slash != std::string::npos) folder_name.replace(slash, 1, "--");
-  if (!is_folder(hub / folder_name)) {
+  const fs::path repository = name.repository_in(hub);
+  if (!is_folder(repository)) {
     refuse_model(model,
                  fmt::format("not found: looked for the folders {} and {}; nothing is downloaded",
-                             fs::absolute(fs::path(model)).string(), (hub / folder_name).string()));
+                             fs::absolute(fs::path(model)).string(), repository.string()));
   }
-  fs::path snapshot = snapshot_of(model, hub / folder_name, revision);
+  fs::path snapshot = snapshot_of(model, repository, name.revision);
   report_outside_links(snapshot, hub);
   return snapshot;
 }
@@ -173,9 +176,6 @@ struct OtherFormat {
 };
 
 constexpr std::array other_formats = {
-    OtherFormat{".gguf",
-                "GGUF, which is not read: give the folder that Hugging Face publishes for the "
-                "original model (config.json, safetensors, tokenizer.json)"},
     OtherFormat{
         ".bin",
         "a pickle of PyTorch, which is not read, as reading one runs its code; transformers "
@@ -194,14 +194,17 @@ bool is_pickle_name(const fs::path& file) {
 std::string format_text_of(const fs::path& file) {
   for (const OtherFormat& format : other_formats) {
     if (file.extension() != format.extension) continue;
-    const bool is_gguf = format.extension == std::string_view(".gguf");
-    if (!is_gguf && !is_pickle_name(file)) continue;  // training_args.bin and the like
+    if (!is_pickle_name(file)) continue;  // training_args.bin and the like
     return quote_name(file.filename().string()) + " is " + format.text;
   }
   return {};
 }
 
 }  // namespace
+
+void refuse_model(std::string_view model, const std::string& text) {
+  throw Error(ErrorKind::model, "model " + quote_name(model) + ": " + text);
+}
 
 std::string adapter_text(const fs::path& folder) {
   if (!is_listed(folder / "adapter_config.json")) return {};
@@ -273,12 +276,25 @@ std::vector<std::string> models_in_hub(const fs::path& hub) {
 
 fs::path hub_folder(const HubEnvironment& environment) {
   if (is_set(environment.hf_hub_cache)) return with_home(*environment.hf_hub_cache, environment);
+  if (is_set(environment.huggingface_hub_cache)) {
+    return with_home(*environment.huggingface_hub_cache, environment);
+  }
   if (is_set(environment.hf_home)) return with_home(*environment.hf_home, environment) / "hub";
   if (is_set(environment.xdg_cache_home)) {
     return with_home(*environment.xdg_cache_home, environment) / "huggingface" / "hub";
   }
   if (is_set(environment.home)) return fs::path(*environment.home) / ".cache/huggingface/hub";
   return {};
+}
+
+std::optional<fs::path> find_hub_snapshot(std::string_view model,
+                                          const HubEnvironment& environment) {
+  const HubName name(model);
+  const fs::path hub = hub_folder(environment);
+  if (hub.empty() || !is_hub_name(name.name) || !is_folder(name.repository_in(hub))) {
+    return std::nullopt;
+  }
+  return find_in_hub(model, environment);
 }
 
 fs::path find_model_folder(std::string_view model, const HubEnvironment& environment) {

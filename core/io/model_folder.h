@@ -8,16 +8,27 @@
 
 namespace hyb {
 
-/// The environment variables that locate the Hugging Face cache. The app fills it in: core reads no
-/// environment. Unset and empty mean the same.
+/// The environment variables that locate the Hugging Face cache and other programs' models. The app
+/// fills it in: core reads no environment. Unset and empty mean the same.
 struct HubEnvironment {
-  std::optional<std::string> hf_hub_cache{};    ///< HF_HUB_CACHE
-  std::optional<std::string> hf_home{};         ///< HF_HOME
-  std::optional<std::string> xdg_cache_home{};  ///< XDG_CACHE_HOME
-  std::optional<std::string> home{};            ///< HOME
+  std::optional<std::string> hf_hub_cache{};           ///< HF_HUB_CACHE
+  std::optional<std::string> huggingface_hub_cache{};  ///< HUGGINGFACE_HUB_CACHE, its older name
+  std::optional<std::string> hf_home{};                ///< HF_HOME
+  std::optional<std::string> xdg_cache_home{};         ///< XDG_CACHE_HOME
+  std::optional<std::string> home{};                   ///< HOME
+  std::optional<std::string> ollama_models{};          ///< OLLAMA_MODELS
+  std::optional<std::string> llama_cache{};            ///< LLAMA_CACHE
 };
 
-/// $HF_HUB_CACHE, else $HF_HOME/hub, else $XDG_CACHE_HOME/huggingface/hub, else
+inline bool is_set(const std::optional<std::string>& variable) {
+  return variable && !variable->empty();
+}
+
+/// Throws Error(model) 'model "NAME": text'.
+[[noreturn]] void refuse_model(std::string_view model, const std::string& text);
+
+/// $HF_HUB_CACHE, else $HUGGINGFACE_HUB_CACHE, else $HF_HOME/hub, else
+/// $XDG_CACHE_HOME/huggingface/hub, else
 /// ~/.cache/huggingface/hub. Empty when nothing is set.
 std::filesystem::path hub_folder(const HubEnvironment& environment);
 
@@ -34,6 +45,11 @@ std::string other_format_text(const std::filesystem::path& path);
 /// branch main, else org/name@revision for each branch, or without one for each commit. Empty where
 /// there is no such folder.
 std::vector<std::string> models_in_hub(const std::filesystem::path& hub);
+
+/// The snapshot of `org/name[@revision]` in the Hugging Face cache; nullopt: it has no such model,
+/// or the name is no such name. Throws as find_model_folder() where the revision is not there.
+std::optional<std::filesystem::path> find_hub_snapshot(std::string_view model,
+                                                       const HubEnvironment& environment);
 
 /// The folder of a model, which holds a readable config.json: `model` is a folder, or
 /// `org/name[@revision]` (also `name[@revision]`) in the Hugging Face cache; no network access.

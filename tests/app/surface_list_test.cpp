@@ -9,6 +9,7 @@
 #include "tests/app/run_tool.h"
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
+#include "tests/support/gguf_bytes.h"
 
 namespace surface_list_test {
 
@@ -38,7 +39,8 @@ struct Hub {
     std::vector<std::string> arguments = {"list"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run_tool({.arguments = std::move(arguments),
-                     .environment = {{"HF_HUB_CACHE", folder.path().string()}}});
+                     .environment = {{"HF_HUB_CACHE", folder.path().string()},
+                                     {"HOME", folder.path().string()}}});
   }
 
   TemporaryFolder folder;
@@ -57,7 +59,16 @@ TEST_SUITE("app/surface_list") {
     hub.folder.write("models--org--other/snapshots/" + commit + "/config.json",
                      R"({"model_type":"martian","architectures":["Martian"]})");
     hub.folder.write("models--org--gguf/refs/main", commit);
-    hub.folder.write("models--org--gguf/snapshots/" + commit + "/m.gguf", "GGUF");
+    const std::filesystem::path ggufs = "models--org--gguf/snapshots/" + commit;
+    hub.folder.write(ggufs / "m-Q4_0.gguf", "GGUF");
+    hub.folder.write(ggufs / "m-Q8_0.gguf", GgufBytes()
+                                                .begin(2, 1)
+                                                .key("general.architecture", "martian")
+                                                .tensor("blk.0.a", {32}, 8, 0)
+                                                .tensor("b", {2}, 0, 64)
+                                                .pad()
+                                                .raw(std::string(72, 'x'))
+                                                .bytes());
     hub.folder.write("datasets--org--data/refs/main", commit);
 
     const ToolResult result = hub.list({"--json"});
@@ -71,7 +82,7 @@ TEST_SUITE("app/surface_list") {
       }
       return Json(Json::object());
     };
-    CHECK(json["models"].size() == 7);
+    CHECK(json["models"].size() == 8);
     CHECK(find("demo")["complete"] == true);
     const Json whole = find("org/whole");
     CHECK(whole["complete"] == true);
@@ -88,7 +99,10 @@ TEST_SUITE("app/surface_list") {
     CHECK(trouble("org/mute") == "no tokenizer.json");
     CHECK(trouble("org/branch@v1") == "no weights");
     CHECK(trouble("org/other") == "model_type is not supported");
-    CHECK(contains(trouble("org/gguf"), "is GGUF"));
+    CHECK(contains(trouble("org/gguf:Q4_0"), "the version of 4 bytes goes past the end"));
+    CHECK(contains(trouble("org/gguf:Q8_0"), "the architecture \"martian\" is not read"));
+    CHECK(find("org/gguf:Q8_0")["bytes"] == 42);
+    CHECK(find("org/gguf:Q8_0")["types"] == "Q8_0, F32");
     CHECK(json["presets"].size() >= 10);
     CHECK(json["presets"][0]["parameters"] > 1'000'000);
 
