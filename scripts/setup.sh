@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that building hyb needs, if any is missing; with the argument "tests"
-# also those that its tests need, with "format" the formatter that CI pins.
+# also those that its tests need, with "format" the formatter that CI pins, with "fuzz" what
+# scripts/fuzz_gguf.sh needs.
 set -euo pipefail
 
 packages=(
@@ -10,6 +11,9 @@ packages=(
 )
 if [[ " $* " == *" tests "* ]]; then
   packages+=(python3 python3-jinja2 tmux)
+fi
+if [[ " $* " == *" fuzz "* ]]; then
+  packages+=(clang-16 libclang-rt-16-dev)
 fi
 if [[ " $* " == *" format "* ]]; then
   packages+=(clang-format-14)

@@ -218,8 +218,8 @@ class GgufHeaderReader {
 
   void check_list(std::string_view key, std::uint64_t count, std::uint64_t bytes_each) const {
     if (count <= (end_ - at_) / bytes_each) return;
-    refuse(fmt::format("key {}: a list of {} values does not fit into the file of {} bytes",
-                       quote_name(key), count, file_bytes_));
+    refuse(fmt::format("key {}: a list of {} values does not fit into the {} of {} bytes",
+                       quote_name(key), count, end_ < file_bytes_ ? "header" : "file", end_));
   }
 
   void read_alignment() {
@@ -369,9 +369,11 @@ std::optional<GgufSplitName> gguf_split_name(const std::string& name) {
     const bool is_digit = end[i] >= '0' && end[i] <= '9';
     if (form[i] >= '0' && form[i] <= '9' ? !is_digit : end[i] != form[i]) return std::nullopt;
   }
-  return GgufSplitName{.prefix = name.substr(0, name.size() - form.size()),
-                       .number = std::stoull(std::string(end.substr(1, 5))),
-                       .count = std::stoull(std::string(end.substr(10, 5)))};
+  const GgufSplitName split = {.prefix = name.substr(0, name.size() - form.size()),
+                               .number = std::stoull(std::string(end.substr(1, 5))),
+                               .count = std::stoull(std::string(end.substr(10, 5)))};
+  const bool is_part = split.number >= 1 && split.number <= split.count;
+  return is_part ? std::optional(split) : std::nullopt;
 }
 
 GgufFiles::Part::Part(const std::filesystem::path& path)

@@ -113,7 +113,7 @@ struct GgufSplitName {
   std::string of(std::uint64_t part) const;
 };
 
-/// nullopt: the name has another form.
+/// nullopt: the name has another form, or numbers that no part has.
 std::optional<GgufSplitName> gguf_split_name(const std::string& name);
 
 /// A model's GGUF file, or all parts of one that is split: PREFIX-00001-of-00003.gguf and so on, of

@@ -1,6 +1,7 @@
 #include "core/io/gguf_metadata.h"
 
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -52,13 +53,14 @@ bool GgufMetadata::is_list(std::string_view key) const {
 }
 
 void GgufMetadata::refuse(std::string_view key, const GgufValue& value, const char* wanted) const {
-  throw Error(ErrorKind::model,
-              fmt::format("{} must be {}, is {}{}", place(key), wanted,
-                          value.is_list ? "a list of " : "", value_names.at(static_cast<std::size_t>(value.type))));
+  throw Error(ErrorKind::model, fmt::format("{} must be {}, is {}{}", place(key), wanted,
+                                            value.is_list ? "a list of " : "",
+                                            value_names.at(static_cast<std::size_t>(value.type))));
 }
 
 /// nullopt: it is no whole number, or one that 63 bits do not hold.
-std::optional<std::int64_t> GgufMetadata::integer_at(const GgufValue& value, std::uint64_t i) const {
+std::optional<std::int64_t> GgufMetadata::integer_at(const GgufValue& value,
+                                                     std::uint64_t i) const {
   const std::uint64_t at = i * bytes_of(value.type);
   switch (value.type) {
     case GgufValueType::u8:
@@ -122,7 +124,7 @@ std::optional<double> GgufMetadata::real(std::string_view key) const {
   const GgufValue* value = find(key);
   if (value == nullptr) return std::nullopt;
   const auto number = value->is_list ? std::nullopt : real_at(*value, 0);
-  if (!number) refuse(key, *value, "a number");
+  if (!number || !std::isfinite(*number)) refuse(key, *value, "a finite number");
   return number;
 }
 

@@ -55,7 +55,7 @@ class GgufMetadata {
   // nullopt: there is no such key.
   std::optional<std::string_view> text(std::string_view key) const;
   std::optional<std::int64_t> integer(std::string_view key) const;
-  std::optional<double> real(std::string_view key) const;  ///< whole numbers are taken, too
+  std::optional<double> real(std::string_view key) const;  ///< finite, or a whole number
   std::optional<bool> flag(std::string_view key) const;    ///< 0 and 1 are taken, too
 
   // Lists; a single value is a list of one. Empty: there is no such key.

@@ -38,7 +38,7 @@ std::string refusal(const GgufBytes& file) {
 /// Two tensors and one value of every type.
 GgufBytes good_file() {
   GgufBytes file;
-  file.begin(2, 15)
+  file.begin(2, 16)
       .key("general.architecture", "llama")
       .key("u8", std::uint8_t{200})
       .key("i8", std::int8_t{-3})
@@ -51,6 +51,7 @@ GgufBytes good_file() {
       .key("u64", std::uint64_t{1} << 62)
       .key("i64", std::int64_t{-1} << 62)
       .key("f64", 0.1)
+      .key("nan", std::numeric_limits<float>::quiet_NaN())
       .key("beyond", huge)
       .list("layers", std::vector<std::uint32_t>{4, 0, 4})
       .list("tokens", std::vector<std::string>{"a", "", "\xC4\xA0the"})
@@ -104,7 +105,7 @@ TEST_SUITE("core/io/gguf") {
     CHECK(gguf_block(header.tensors[1].type)->name == "Q4_0");
     CHECK(bytes.substr(header.data_offset + header.tensors[0].begin, 4) == "AAAA");
     CHECK(bytes.substr(header.data_offset + header.tensors[1].begin, 36) == std::string(36, 'q'));
-    CHECK(header.metadata.keys().size() == 15);
+    CHECK(header.metadata.keys().size() == 16);
   }
 
   TEST_CASE("values are read as the kind that is wanted") {
@@ -145,7 +146,9 @@ TEST_SUITE("core/io/gguf") {
     CHECK(contains(model_error([&] { keys.flag("u8"); }), "must be true or false, is u8"));
     CHECK(contains(model_error([&] { keys.integers("tokens"); }), "is a list of text"));
     CHECK(contains(model_error([&] { keys.texts("layers"); }), "must be texts, is a list of u32"));
-    CHECK(contains(model_error([&] { keys.real("yes"); }), "must be a number, is true or false"));
+    CHECK(contains(model_error([&] { keys.real("yes"); }), "must be a finite number, is true or"));
+    CHECK(contains(model_error([&] { keys.real("nan"); }), "must be a finite number, is f32"));
+    CHECK(keys.reals("nan").size() == 1);
   }
 
   TEST_CASE("each rule of the format is a refusal that names it, in files of under 200 bytes") {
@@ -236,6 +239,17 @@ TEST_SUITE("core/io/gguf") {
         CHECK(contains(refused, "x.gguf: "));
       }
     }
+    // Of a file that is long enough to hold them.
+    const auto long_file = [](const GgufBytes& front) {
+      return model_error([&] { parse_gguf_header(front.bytes(), huge, "x.gguf"); });
+    };
+    constexpr std::uint64_t beyond_header = gguf_header_max + 1;
+    CHECK(contains(long_file(with_key().add(beyond_header).raw("key and more")),
+                   "ends after the 268435456 that a header may have"));
+    CHECK(contains(long_file(with_key().text("k").add(9U).add(0U).add(beyond_header)),
+                   "a list of 268435457 values does not fit into the header of 268435456 bytes"));
+    CHECK(contains(long_file(with_key().text(std::string(65'536, 'k')).add(4U).add(1U)),
+                   "a key of 65536 bytes, keys have 1 to 65535"));
     CHECK(contains(refusal(GgufBytes().begin(1, 0).text(name_256).raw(std::string(40, '\0'))),
                    "name of 256 bytes, names have 1 to 255"));
   }
@@ -336,6 +350,17 @@ TEST_SUITE("core/io/gguf") {
     folder.write("n-00002-of-00002.gguf", more.bytes());
     CHECK(contains(model_error([&] { GgufFiles files(folder.path() / "n-00001-of-00002.gguf"); }),
                    "says 2, 2 parts hold 3"));
+  }
+
+  TEST_CASE("a name whose numbers no part has is that of a whole file") {
+    const TemporaryFolder folder;
+    for (const char* name :
+         {"m-00000-of-00000.gguf", "m-00000-of-00002.gguf", "m-00003-of-00002.gguf"}) {
+      CAPTURE(name);
+      const GgufFiles files(folder.write(name, GgufBytes().begin(0, 0).bytes()));
+      CHECK(files.paths().size() == 1);
+    }
+    CHECK(gguf_split_name("m-00002-of-00002.gguf")->of(1) == "m-00001-of-00002.gguf");
   }
 
   TEST_CASE("a header of many megabytes is read as a short one is") {

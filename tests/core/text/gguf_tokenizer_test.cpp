@@ -1,4 +1,5 @@
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <map>
 #include <optional>
@@ -15,7 +16,9 @@
 #include "core/text/gguf_tokenizer.h"
 #include "core/text/tokenizer.h"
 #include "core/text/unicode.h"
+#include "tests/fuzz/gguf_target.h"
 #include "tests/support/error_text.h"
+#include "tests/support/files.h"
 #include "tests/support/gguf_bytes.h"
 #include "tests/support/tokenizer_text.h"
 
@@ -300,6 +303,22 @@ TEST_SUITE("core/text/gguf_tokenizer") {
                      k.scores = {1, 2};
                    }),
                    "key \"tokenizer.ggml.scores\": it has 2 entries"));
+    CHECK(contains(refused([](Keys& k) {
+                     k.model = "llama";
+                     k.scores = {1, 2, 3, 4};
+                     k.tokens[2] = std::string(200'000, 'a');
+                   }),
+                   "the tokens up to 2 are too long to be cut in all ways"));
+    CHECK(contains(refused([](Keys& k) {
+                     k.model = "llama";
+                     k.scores = {1, std::numeric_limits<float>::quiet_NaN(), 3, 4};
+                   }),
+                   "a score is not a number"));
+    CHECK(contains(refused([](Keys& k) {
+                     k.numbers = {{"bos_token_id", -2}};
+                     k.flags = {{"add_bos_token", true}};
+                   }),
+                   "-2 is no token"));
   }
 
   TEST_CASE("old files of Llama 3 are known by their vocabulary") {
@@ -336,6 +355,16 @@ TEST_SUITE("core/text/gguf_tokenizer") {
     CHECK(ids() == std::vector<int>{2, 3, 4, 5, 6, 7});  // harmony: <|end|> ends a message
     keys.add("<|tool_response>", control);
     CHECK(ids() == std::vector<int>{2, 4, 5, 6, 7, 8});
+  }
+
+  TEST_CASE("what the fuzzer found is read, or refused in words (scripts/fuzz_gguf.sh)") {
+    int files = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(HYB_TESTS_DIR "/fuzz/gguf")) {
+      CAPTURE(entry.path().string());
+      CHECK(try_gguf(content(entry.path())));
+      ++files;
+    }
+    CHECK(files > 10);
   }
 }
 
