@@ -354,8 +354,9 @@ constexpr std::array exit_codes = {
     ManEntry{"130, 143", "stopped by SIGINT or SIGTERM"}};
 
 constexpr std::array environment_variables = {
-    ManEntry{"HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME",
+    ManEntry{"HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME, XDG_CACHE_HOME",
              "where the Hugging Face cache is, in which org/name is looked up"},
+    ManEntry{"OLLAMA_MODELS, LLAMA_CACHE", "where ollama and llama.cpp keep their GGUF files"},
     ManEntry{"XDG_STATE_HOME", "holds hyb/history, the entries of chats; else ~/.local/state"},
     ManEntry{"XDG_DATA_HOME", "holds hyb/sessions, the saved chats; else ~/.local/share"},
     ManEntry{"NO_COLOR, CLICOLOR_FORCE, FORCE_COLOR", "switch colors off or on"}};
@@ -378,9 +379,11 @@ std::string man_page(const CommandOutline& root, const std::string& version) {
       ".SH SYNOPSIS\n.B hyb\n\\fICOMMAND\\fR [\\fIOPTION\\fR]...\n"
       ".SH DESCRIPTION\n"
       "Answers prompts with models that mix attention and recurrent layers, from the folder that "
-      "Hugging Face publishes. Answers and data go to stdout, all else to stderr.\n"
-      ".PP\n\\fIMODEL\\fR is a folder, org/name[@revision] in the Hugging Face cache, or demo, the "
-      "small model inside the binary, which is the default.\n",
+      "Hugging Face publishes or from a GGUF file. Answers and data go to stdout, all else to "
+      "stderr.\n"
+      ".PP\n\\fIMODEL\\fR is a folder, a GGUF file, org/name[@revision][:TAG] in the Hugging Face "
+      "cache, a name of ollama's, or demo, the small model inside the binary, which is the "
+      "default.\n",
       roff(version));
   text += ".SH OPTIONS\n" + option_entries(root) + ".SH COMMANDS\n";
   for_each_command(root, "", [&](const std::string& path, const CommandOutline& command) {

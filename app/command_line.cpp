@@ -40,7 +40,8 @@ constexpr std::array foreign_options = {
            "a model is on one device as a whole: --device cuda or --device cpu; --device auto, the "
            "default, takes the card where there is one"},
     Advice{" -hf -hfr --hf-repo --hf-file -mu --model-url ",
-           "nothing is downloaded; MODEL is a folder, or org/name in the Hugging Face cache"},
+           "nothing is downloaded; MODEL is a folder, a GGUF file, or org/name[:Q4_K_M] in the "
+           "Hugging Face cache"},
     Advice{" -cnv --conversation -i --interactive ", "hyb chat is the conversation"},
     Advice{" -fa --flash-attn ", "attention never holds its whole matrix; there is no switch"},
     Advice{" -ctk -ctv --cache-type-k --cache-type-v ",

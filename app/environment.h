@@ -14,7 +14,7 @@ namespace hyb::app {
 
 /// Everything hyb reads from the environment; the only place that calls getenv.
 struct Environment {
-  HubEnvironment hub;
+  HubEnvironment hub;        ///< where models are
   bool no_color = false;     ///< NO_COLOR is set and not empty
   bool force_color = false;  ///< CLICOLOR_FORCE or FORCE_COLOR is set, not empty and not 0
   std::string term;          ///< TERM

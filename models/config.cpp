@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -80,6 +82,50 @@ Json parse_object(std::string_view text, std::string_view source) {
   return json;
 }
 
+/// Keys of GGUF files (ARCH.KEY) that became keys of a config.json.
+constexpr std::pair<std::string_view, std::string_view> gguf_keys[] = {
+    {"vocab_size", "vocab_size"},
+    {"hidden_size", "embedding_length"},
+    {"num_hidden_layers", "block_count"},
+    {"max_position_embeddings", "context_length"},
+    {"rms_norm_eps", "attention.layer_norm_rms_epsilon"},
+    {"norm_eps", "attention.layer_norm_rms_epsilon"},
+    {"layer_norm_epsilon", "attention.layer_norm_rms_epsilon"},
+    {"num_attention_heads", "attention.head_count"},
+    {"num_key_value_heads", "attention.head_count_kv"},
+    {"head_dim", "attention.key_length"},
+    {"intermediate_size", "feed_forward_length"},
+    {"block_ff_dim", "feed_forward_length"},
+    {"rope_theta", "rope.freq_base"},
+    {"rope_local_base_freq", "rope.freq_base_swa"},
+    {"partial_rotary_factor", "rope.dimension_count"},
+    {"rope_scaling", "rope.scaling.type"},
+    {"sliding_window", "attention.sliding_window"},
+    {"num_experts", "expert_count"},
+    {"num_local_experts", "expert_count"},
+    {"n_routed_experts", "expert_count"},
+    {"num_experts_per_tok", "expert_used_count"},
+    {"moe_intermediate_size", "expert_feed_forward_length"},
+    {"attention_multiplier", "attention.scale"},
+    {"embedding_multiplier", "embedding_scale"},
+    {"residual_multiplier", "residual_scale"},
+    {"logits_scaling", "logit_scale"},
+    {"conv_L_cache", "shortconv.l_cache"},
+    {"mamba_d_conv", "ssm.conv_kernel"},
+    {"conv_kernel", "ssm.conv_kernel"},
+    {"linear_conv_kernel_dim", "ssm.conv_kernel"},
+    {"mamba_d_state", "ssm.state_size"},
+    {"ssm_state_size", "ssm.state_size"},
+    {"linear_key_head_dim", "ssm.state_size"},
+    {"mamba_n_groups", "ssm.group_count"},
+    {"n_groups", "ssm.group_count"},
+    {"linear_num_key_heads", "ssm.group_count"},
+    {"mamba_n_heads", "ssm.time_step_rank"},
+    {"mamba_num_heads", "ssm.time_step_rank"},
+    {"linear_num_value_heads", "ssm.time_step_rank"},
+    {"mamba_d_ssm", "ssm.inner_size"},
+};
+
 }  // namespace
 
 Config::Config(Json json, std::string source, std::string prefix)
@@ -117,6 +163,16 @@ Config Config::from_folder(const std::filesystem::path& folder) {
 }
 
 void Config::fail(std::string_view key, const std::string& text) const {
+  const auto architecture = json_->find("gguf_architecture");
+  if (architecture != json_->end() && architecture->is_string()) {
+    const auto known =
+        std::ranges::find(gguf_keys, key, [](const auto& pair) { return pair.first; });
+    const std::string own =
+        known == std::end(gguf_keys)
+            ? "its metadata"
+            : fmt::format("key {}.{}", architecture->get<std::string>(), known->second);
+    throw Error(ErrorKind::model, fmt::format("{}: {} ({}): {}", source_, own, key, text));
+  }
   throw Error(ErrorKind::model, fmt::format("{}: {}{}: {}", source_, prefix_, key, text));
 }
 

@@ -31,7 +31,9 @@ void refuse_other_kinds(const GgufFiles& files, std::string_view architecture) {
                 "it is the vision or sound part of a model; give the file of the text model");
   }
   if (type == "adapter") {
-    refuse_gguf(files, "it is an adapter (LoRA), which is not read; merge it into its model");
+    refuse_gguf(
+        files,
+        "it is an adapter (LoRA), which is not read; merge it into its model and convert that");
   }
   if (type == "imatrix") {
     refuse_gguf(files,
@@ -46,7 +48,10 @@ void refuse_other_kinds(const GgufFiles& files, std::string_view architecture) {
     return tensor->name.starts_with("blk.0.");
   });
   if (is_draft || !has_layers) {
-    refuse_gguf(files, "it drafts for another model and is none itself, which is not supported");
+    refuse_gguf(files,
+                "it only drafts for another model (EAGLE-3, DFlash, MTP), which is not read from "
+                "GGUF files; --spec ngram drafts without one, --draft-model takes a whole small "
+                "model");
   }
 }
 

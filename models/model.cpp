@@ -88,9 +88,9 @@ void report_extra(const WeightIndex& index, const TensorFiles& files) {
     named.push_back(quote_name(extra[i]));
   }
   log::warning(
-      fmt::format("{}: {} tensors are not used, config.json asks for none of: {}{}; "
+      fmt::format("{}: {} tensors are not used, {} asks for none of: {}{}; "
                   "hyb inspect -v lists them",
-                  files.source(), extra.size(), fmt::join(named, ", "),
+                  files.source(), extra.size(), files.outline_name(), fmt::join(named, ", "),
                   named.size() < extra.size() ? ", ..." : ""));
 }
 

@@ -89,9 +89,10 @@ Action describe_inspect(CLI::App& cli) {
   const auto options = std::make_shared<InspectFlags>();  // CLI11 keeps pointers into it
   options->model.device = kernels::Device::cpu;           // what weights hold there
   options->model.model.clear();
-  add_model_option(cli, options->model.model,
-                   "folder (config.json alone is enough), org/name[@revision] in the Hugging Face "
-                   "cache, demo, or the name of a published configuration");
+  add_model_option(
+      cli, options->model.model,
+      "folder (config.json alone is enough), GGUF file, org/name[@revision][:TAG] in the "
+      "Hugging Face cache, a name of ollama's, demo, or the name of a published configuration");
   add_type_options(cli, options->model);
   cli.add_flag("--tensors", options->tensors, "list every tensor");
   cli.add_flag("-v,--verbose", options->verbose, "list the tensors that are not used, too");

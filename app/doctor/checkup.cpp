@@ -15,9 +15,12 @@
 #include "app/version.h"
 #include "core/base/error.h"
 #include "core/io/file.h"
+#include "core/io/gguf.h"
+#include "core/io/gguf_stores.h"
 #include "core/io/model_folder.h"
 #include "kernels/thread_pool.h"
 #include "models/families.h"
+#include "models/gguf.h"
 
 namespace hyb::app {
 namespace {
@@ -26,7 +29,10 @@ namespace fs = std::filesystem;
 
 HubModel look_at(const std::string& name, const HubEnvironment& environment) {
   try {
-    const auto config = models::Config::from_folder(find_model_folder(name, environment));
+    const auto gguf = find_gguf(name, environment);
+    const models::Config config =
+        gguf ? models::gguf_config(GgufFiles(gguf->file))
+             : models::Config::from_folder(find_model_folder(name, environment));
     models::family_of(config).plan(config);
     return {.name = name, .status = "runs", .runs = true};
   } catch (const Error& error) {

@@ -1,6 +1,8 @@
 #include "app/inspect/inspection.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -13,6 +15,7 @@
 #include "app/ui/text.h"
 #include "core/base/error.h"
 #include "core/base/strings.h"
+#include "core/io/gguf.h"
 #include "core/text/chat_template.h"
 #include "core/text/tokenizer.h"
 #include "models/weight_index.h"
@@ -154,6 +157,34 @@ std::string look_at_tokenizer(const ModelSource& source, std::optional<Tokenizer
   };
   return fmt::format("{} ids", tokenizer.size()) + named("bos", tokenizer.bos()) +
          named("eos", tokenizer.eos());
+}
+
+/// "attn_q" of "blk.7.attn_q.weight".
+std::string role_in_gguf(std::string name) {
+  if (name.starts_with("blk.")) name.erase(0, std::min(name.find('.', 4), name.size() - 1) + 1);
+  if (name.ends_with(".weight")) name.resize(name.size() - 7);
+  return name;
+}
+
+std::vector<std::pair<std::string, std::string>> look_at_gguf(const ModelSource& source) {
+  const auto files = source.gguf();
+  if (!files) return {};
+  const auto text = [&](const char* key) { return files->metadata().text(key).value_or("none"); };
+  std::vector<std::pair<std::string, std::string>> rows = {
+      {"GGUF", fmt::format("{}, tokenizer {} {}", text("general.architecture"),
+                           text("tokenizer.ggml.model"), text("tokenizer.ggml.pre"))}};
+  std::map<std::string, std::set<std::string>> types_of, roles_of;
+  for (const GgufTensor* tensor : files->tensors()) {
+    const GgufBlock* const block = gguf_block(tensor->type);
+    types_of[role_in_gguf(tensor->name)].emplace(block == nullptr ? "other" : block->name);
+  }
+  for (const auto& [role, types] : types_of) {
+    roles_of[fmt::format("{}", fmt::join(types, ", "))].insert(role);
+  }
+  for (const auto& [types, roles] : roles_of) {
+    rows.emplace_back("  " + types, fmt::format("{}", fmt::join(roles, ", ")));
+  }
+  return rows;
 }
 
 std::string traits_text(const TemplateTraits& traits) {
@@ -351,6 +382,7 @@ Inspection inspect(const RunSettings& settings) {
     all.tensors =
         check_tensors(has_draft_layer ? drafting : outline.plan, *outline.family, source.tensors());
   }
+  all.gguf = look_at_gguf(source);
   all.missing_files = missing_files_text(source, outline);
   const auto missing = source.missing_files();
   all.is_partial = missing && missing->names.size() < missing->listed;
@@ -410,6 +442,7 @@ std::string inspection_text(const Inspection& all, TensorList list) {
                             bytes_text(static_cast<std::size_t>(all.decode_bytes)),
                             Inspection::decode_position));
   add("tensors", tensors_text(all));
+  for (const auto& [what, text] : all.gguf) add(what, text);
   add("tokenizer", all.tokenizer);
   add("chat template", all.chat_template);
   add("generation config", all.generation_config);

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/inspect/rank_exchange.h"
@@ -84,8 +85,10 @@ struct Inspection {
   std::string draft_layer;
   double decode_bytes = 0;             ///< moved for one token at position decode_position
   std::optional<TensorCheck> tensors;  ///< none: the folder has no weights, or not all
-  std::string missing_files;           ///< as missing_files_text
-  bool is_partial = false;             ///< some files of the weights are there, others missing
+  /// Of a GGUF file: what it is, and which tensors have which types ("Q4_K, Q6_K": "ffn_down").
+  std::vector<std::pair<std::string, std::string>> gguf = {};
+  std::string missing_files;  ///< as missing_files_text
+  bool is_partial = false;    ///< some files of the weights are there, others missing
   /// What is there, in words; or why it can't be used.
   std::string tokenizer, chat_template, generation_config;
   bool has_tokenizer = false, has_chat_template = false;

@@ -55,6 +55,8 @@ class TensorFiles {
   /// elsewhere.
   static TensorFiles of_gguf(GgufFiles files);
   bool are_gguf() const { return gguf_.has_value(); }
+  /// What says which tensors there are to be, for messages.
+  const char* outline_name() const { return gguf_ ? "its metadata" : "config.json"; }
 
   /// Whether the folder has all files of its weights; `inspect` and `fit` need none.
   static bool are_in(const std::filesystem::path& folder, IsUnneeded is_unneeded = nullptr);

@@ -6,6 +6,7 @@
 
 #include "core/io/file.h"
 #include "tests/support/files.h"
+#include "tests/support/tiny_gguf.h"
 
 namespace checkup_test {
 
@@ -39,8 +40,11 @@ TEST_SUITE("app/doctor/checkup") {
     add("models--broken--one", "{");
     hub.write("models--empty--one/refs/main", "");
     hub.write("datasets--some--data/x", "");
+    hub.write("models--org--tiny-GGUF/refs/main", "0123456789012345678901234567890123456789");
+    hub.write("models--org--tiny-GGUF/snapshots/0123456789012345678901234567890123456789/t.gguf",
+              tiny_gguf(1));
     const auto models = hub_models(hub.path(), {.hf_hub_cache = hub.path().string()});
-    REQUIRE(models.size() == 5);
+    REQUIRE(models.size() == 6);
     CHECK(models[0].name == "broken/one");
     CHECK(models[1].name == "empty/one");
     CHECK(!models[1].runs);
@@ -48,6 +52,7 @@ TEST_SUITE("app/doctor/checkup") {
     CHECK(models[2].runs);
     CHECK(models[3].status == "runs");
     CHECK(models[4].status.find("gpt2") != std::string::npos);
+    CHECK(models[5].runs);
   }
 
   TEST_CASE("no folder is no models") {
