@@ -110,8 +110,10 @@ TEST_SUITE("app/surface_gguf") {
     chat(home.file, "a\n", {"--session", "t"});
     CHECK(contains(chat(other, "b\n", {"--session", "t"}).err, " again"));
     const ToolResult drafted =
-        chat(home.file, "a\nb\n", {"--spec", "draft", "--draft-model", home.file});
+        chat(home.file, "a\nb\n", {"--spec", "draft", "--draft-model", "tiny:1m"});
     CHECK(drafted.exit_code == 0);
+    CHECK(drafted.err.find("tiny:1m is ") == drafted.err.rfind("tiny:1m is "));
+    CHECK(contains(drafted.err, "tiny:1m is "));
     CHECK(drafted.out == whole);
   }
 
