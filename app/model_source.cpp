@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
+#include <set>
 
 #include "app/embedded.h"
 #include "core/base/error.h"
@@ -63,6 +65,16 @@ class MemoryFile {
   int descriptor_;
 };
 
+/// Says which file a name is, once: a command may look a model up more than once.
+void say_taken(const std::string& name, const StoredGguf& stored) {
+  static std::mutex mutex;
+  static std::set<std::string> said;
+  const std::lock_guard lock(mutex);
+  if (!said.insert(name).second) return;
+  log::info(fmt::format("{} is {}{}{}", name, stored.file.string(), stored.note.empty() ? "" : "; ",
+                        stored.note));
+}
+
 }  // namespace
 
 std::vector<std::string> preset_names() {
@@ -91,10 +103,7 @@ ModelSource ModelSource::find(const std::string& name, const Environment& enviro
   } else if (const auto stored = find_gguf(name, environment.hub)) {
     source.kind_ = Kind::gguf;
     source.gguf_ = stored->file;
-    if (stored->file != name) {
-      log::info(fmt::format("{} is {}{}{}", name, stored->file.string(),
-                            stored->note.empty() ? "" : "; ", stored->note));
-    }
+    if (stored->file != name) say_taken(name, *stored);
   } else {
     try {
       source.folder_ = find_model_folder(name, environment.hub);

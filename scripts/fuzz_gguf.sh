@@ -15,9 +15,10 @@ cd "$top"
 
 flags=(-std=c++20 -O1 -g1 -I. -I"$build" -DPCRE2_CODE_UNIT_WIDTH=8 -DUTF8PROC_STATIC
   -fsanitize=address,undefined -fno-sanitize-recover=undefined)
-sources=(core/base/*.cpp core/text/*.cpp core/io/{file,gguf,gguf_metadata,mapped_file}.cpp)
+sources=(core/base/*.cpp core/text/*.cpp core/text/jinja/*.cpp core/io/{file,gguf,gguf_metadata,mapped_file}.cpp)
 rules=$build/build.ninja
 {
+  echo "builddir = $build"
   echo "rule cxx"
   echo "  command = $clang ${flags[*]} -fsanitize=fuzzer-no-link -MD -MF \$out.d -c \$in -o \$out"
   echo "  depfile = \$out.d"

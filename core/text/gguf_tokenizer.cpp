@@ -104,6 +104,18 @@ Json replace_step(std::string_view from, std::string_view to) {
   return {{"type", "Replace"}, {"pattern", {{"String", from}}}, {"content", to}};
 }
 
+/// The token that a key names; -1 is none.
+std::optional<TokenId> token_at(const GgufMetadata& keys, std::string_view key,
+                                std::size_t tokens) {
+  const std::optional<std::int64_t> id = keys.integer(key);
+  if (!id || *id == -1) return std::nullopt;
+  if (*id < 0 || *id >= static_cast<std::int64_t>(tokens)) {
+    throw Error(ErrorKind::model,
+                fmt::format("{}: {} is no token: there are {}", keys.place(key), *id, tokens));
+  }
+  return TokenId{static_cast<std::int32_t>(*id)};
+}
+
 /// Most bytes that are compared for merges by scores: some seconds, a thousand times what Gemma's
 /// 262,144 tokens need.
 constexpr std::size_t scored_work_max = std::size_t{1} << 34;
@@ -381,12 +393,7 @@ class Builder {
   }
 
   std::optional<TokenId> token_of(std::string_view key) const {
-    const std::optional<std::int64_t> id = keys_.integer(key);
-    if (!id || *id == -1) return std::nullopt;
-    if (*id < 0 || *id >= static_cast<std::int64_t>(tokens_.size())) {
-      fail(key, fmt::format("{} is no token: there are {}", *id, tokens_.size()));
-    }
-    return TokenId{static_cast<std::int32_t>(*id)};
+    return token_at(keys_, key, tokens_.size());
   }
 
   void add_bos_and_eos() {
@@ -461,10 +468,8 @@ std::vector<TokenId> end_tokens_of(const GgufMetadata& keys) {
   std::vector<TokenId> all;
   for (const auto& [text, id] : found) all.push_back(TokenId{id});
   for (const std::string_view key : end_keys) {
-    const auto id = keys.integer(fmt::format("tokenizer.ggml.{}_token_id", key));
-    if (id && *id >= 0 && *id < static_cast<std::int64_t>(tokens.size())) {
-      all.push_back(TokenId{static_cast<std::int32_t>(*id)});
-    }
+    const auto id = token_at(keys, fmt::format("tokenizer.ggml.{}_token_id", key), tokens.size());
+    if (id) all.push_back(*id);
   }
   std::sort(all.begin(), all.end());
   all.erase(std::unique(all.begin(), all.end()), all.end());

@@ -110,9 +110,38 @@ TEST_SUITE("app/surface_gguf") {
     chat(home.file, "a\n", {"--session", "t"});
     CHECK(contains(chat(other, "b\n", {"--session", "t"}).err, " again"));
     const ToolResult drafted =
-        chat(home.file, "a\nb\n", {"--spec", "draft", "--draft-model", home.file});
+        chat(home.file, "a\nb\n", {"--spec", "draft", "--draft-model", "tiny:1m"});
     CHECK(drafted.exit_code == 0);
+    CHECK(drafted.err.find("tiny:1m is ") == drafted.err.rfind("tiny:1m is "));
+    CHECK(contains(drafted.err, "tiny:1m is "));
     CHECK(drafted.out == whole);
+  }
+
+  TEST_CASE("files that are no language model are refused by name, with what to do") {
+    const TemporaryFolder folder;
+    const auto refusal = [&](const std::string& architecture, const std::string& type,
+                             const std::string& tensor) {
+      GgufBytes file;
+      file.begin(tensor.empty() ? 0 : 1, 2)
+          .key("general.architecture", architecture)
+          .key("general.type", type);
+      if (!tensor.empty()) file.tensor(tensor, {4}, 0, 0).pad().raw(std::string(16, 'x'));
+      const auto path = folder.write("x.gguf", file.bytes());
+      const ToolResult result = run_tool({.arguments = {"run", path.string(), "hi"}});
+      CHECK(result.exit_code == 3);
+      return result.err;
+    };
+    const std::string layer = "blk.0.attn_q.weight";
+    CHECK(contains(refusal("clip", "mmproj", "v.blk.0.a"), "the vision or sound part of a model"));
+    CHECK(contains(refusal("clip", "model", "v.blk.0.a"), "give the file of the text model"));
+    CHECK(contains(refusal("llama", "adapter", layer), "an adapter (LoRA), which is not read"));
+    CHECK(contains(refusal("llama", "imatrix", layer), "an importance matrix"));
+    CHECK(contains(refusal("llama", "model", ""), "a vocabulary and no weights"));
+    for (const char* drafts : {"eagle3", "dflash", "gemma4-assistant"}) {
+      CHECK(contains(refusal(drafts, "model", layer), "it only drafts for another model"));
+    }
+    CHECK(contains(refusal("qwen35", "model", "blk.24.nextn.eh_proj.weight"), "--spec ngram"));
+    CHECK(contains(refusal("martian", "model", layer), "\"martian\" is not read"));
   }
 
   TEST_CASE("what is wrong with a number is said with the key that the file has") {
@@ -127,7 +156,7 @@ TEST_SUITE("app/surface_gguf") {
                    "bad.gguf: key llama.block_count (num_hidden_layers): must be a whole number"));
     CHECK(contains(error("llama.attention.head_count_kv", 3),
                    "key llama.attention.head_count (num_attention_heads): 2 is not a multiple"));
-    CHECK(contains(error("llama.block_count", 2), "9 tensors that its metadata asks for are"));
+    CHECK(contains(error("llama.block_count", 2), "9 tensors that "));
     CHECK(contains(error("llama.feed_forward_length", 96), "the file's keys ask for [96, 32]"));
     CHECK(contains(error("tokenizer.ggml.eos_token_id", 999), "key \"tokenizer.ggml.eos_tok"));
   }

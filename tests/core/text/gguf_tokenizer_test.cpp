@@ -343,7 +343,7 @@ TEST_SUITE("core/text/gguf_tokenizer") {
     for (const char* token : {"a", "<|end|>", "<|im_end|>", "</s>", "x", "<|endoftext|>"}) {
       keys.add(token, normal);
     }
-    keys.numbers = {{"eot_token_id", 4}, {"eos_token_id", 5}, {"eom_token_id", 99}};
+    keys.numbers = {{"eot_token_id", 4}, {"eos_token_id", 5}, {"eom_token_id", -1}};
     const auto ids = [&] {
       std::vector<int> found;
       for (const TokenId token : end_tokens_of(keys.metadata())) found.push_back(index(token));
@@ -355,6 +355,18 @@ TEST_SUITE("core/text/gguf_tokenizer") {
     CHECK(ids() == std::vector<int>{2, 3, 4, 5, 6, 7});  // harmony: <|end|> ends a message
     keys.add("<|tool_response>", control);
     CHECK(ids() == std::vector<int>{2, 4, 5, 6, 7, 8});
+    keys.numbers["eom_token_id"] = 99;
+    CHECK(contains(model_error(ids), "key \"tokenizer.ggml.eom_token_id\": 99 is no token"));
+  }
+
+  TEST_CASE("what the fuzzer found is read, or refused in words (scripts/fuzz_gguf.sh)") {
+    int files = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(HYB_TESTS_DIR "/fuzz/gguf")) {
+      CAPTURE(entry.path().string());
+      CHECK(try_gguf(content(entry.path())));
+      ++files;
+    }
+    CHECK(files > 10);
   }
 
   TEST_CASE("what the fuzzer found is read, or refused in words (scripts/fuzz_gguf.sh)") {
