@@ -190,7 +190,9 @@ TEST_SUITE("models/gguf") {
                               {.activation = DType::f32, .with_drafts = true});
           },
           kernels::Device::cpu, {.threads = 2, .isa = kernels::best_isa()}, true);
-      CHECK(largest_difference(world, golden, golden.folder) <= 2e-4);
+      // Of a draft layer the converter rounds the router to bf16, which is f32 in this fixture.
+      const double bound = name == "nemotron-moe" ? 1e-3 : 2e-4;
+      CHECK(largest_difference(world, golden, golden.folder) <= bound);
     }
   }
 
