@@ -298,7 +298,7 @@ TEST_SUITE("models/gguf") {
         error_of(with_number(experts, "qwen3moe.expert_count", 5)),
         "tensor \"blk.0.ffn_gate_inp.weight\" is F32 [6, 48]: the file's keys ask for [5, 48]"));
     CHECK(contains(error_of(with_number(experts, "qwen3moe.expert_used_count", 7)),
-                   "num_experts_per_tok: is 7, only 6 experts can be chosen"));
+                   "expert_used_count (num_experts_per_tok): is 7, only 6 experts can be chosen"));
     CHECK(contains(error_of(renamed("qwen3-moe",
                                     one("blk.2.ffn_up_exps.weight", "blk.2.ffn_top_exps.weight"))),
                    "are missing: blk.2.ffn_up_exps.weight [6, 16, 48]"));
