@@ -323,7 +323,7 @@ CheckedWeight check(RequiredWeight weight, const TensorFiles& files) {
 }
 
 /// Architectures of GGUF files are wide: a bias or a scale of a weight would be missing in answers,
-/// and nobody would see it.
+/// without a trace.
 CheckedTensor check_other_in_gguf(const TensorInfo& stored) {
   const bool is_unused = std::ranges::any_of(
       gguf_unused, [&](std::string_view start) { return stored.name.starts_with(start); });
