@@ -152,8 +152,10 @@ TEST_SUITE("app/surface_gguf") {
       CHECK(result.exit_code == 3);
       return result.err;
     };
-    CHECK(contains(error("llama.block_count", 0),
-                   "bad.gguf: key llama.block_count (num_hidden_layers): must be a whole number"));
+    CHECK(
+        contains(error("llama.block_count", 0), "\"llama.block_count\": must be 1 to 4096, is 0"));
+    CHECK(contains(error("llama.feed_forward_length", 0),
+                   "bad.gguf: key llama.feed_forward_length (intermediate_size): must be a whole"));
     CHECK(contains(error("llama.attention.head_count_kv", 3),
                    "key llama.attention.head_count (num_attention_heads): 2 is not a multiple"));
     CHECK(contains(error("llama.block_count", 2), "9 tensors that "));
