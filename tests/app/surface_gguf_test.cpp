@@ -117,6 +117,24 @@ TEST_SUITE("app/surface_gguf") {
     CHECK(drafted.out == whole);
   }
 
+  TEST_CASE("a batch goes on with the same file by another name, and names changed metadata") {
+    const GgufHome home;
+    const std::string in = home.folder.write("in", "ab\nba\n").string(),
+                      out = (home.folder.path() / "out").string();
+    const auto batch = [&](const std::string& model) {
+      return home.hyb({"batch", model, in, "-o", out, "-n", "2", "--threads", "1"});
+    };
+    REQUIRE(batch(home.file).exit_code == 0);
+    const ToolResult same = batch(home.folder.write("other.gguf", tiny_gguf(1)).string());
+    CHECK(same.exit_code == 0);
+    CHECK(contains(same.err, "nothing left to do"));
+    const std::string bytes = tiny_gguf(1, "tokenizer.ggml.eos_token_id", 65);
+    const ToolResult changed = batch(home.folder.write("m/tiny-F32.gguf", bytes).string());
+    CHECK(changed.exit_code == 2);
+    CHECK(contains(changed.err, "the model's GGUF metadata was changed"));
+    CHECK_FALSE(contains(changed.err, "weights were changed"));
+  }
+
   TEST_CASE("files that are no language model are refused by name, with what to do") {
     const TemporaryFolder folder;
     const auto refusal = [&](const std::string& architecture, const std::string& type,
