@@ -141,6 +141,7 @@ ModelList list_models(const Environment& environment) {
   std::set<std::string, std::less<>> ggufs;
   for (const StoredGguf& stored : stored_ggufs(environment.hub)) {
     ggufs.insert(stored.hub_name);
+    ggufs.insert(stored.name);  // which then does not mean what the cache has
     list.models.push_back(stored_model(stored));
   }
   for (const std::string& name : models_in_hub(list.hub)) {

@@ -72,7 +72,9 @@ TEST_SUITE("app/surface_list") {
     hub.folder.write("datasets--org--data/refs/main", commit);
     // Other stores have these names as well.
     hub.folder.write(".lmstudio/models/org/whole/w-Q8_0.gguf", "GGUF");
-    hub.folder.write(".lmstudio/models/org/other/o-Q8_0.gguf", "GGUF");
+    hub.folder.write("models--org--bare/refs/main", commit);
+    hub.folder.write("models--org--bare/snapshots/" + commit + "/config.json", "{}");
+    hub.folder.write(".lmstudio/models/org/bare/b-Q8_0.gguf", "GGUF");
 
     const ToolResult result = hub.list({"--json"});
     REQUIRE(result.exit_code == 0);
@@ -87,6 +89,7 @@ TEST_SUITE("app/surface_list") {
     };
     CHECK(json["models"].size() == 10);
     CHECK(find("org/whole:Q8_0")["complete"] == false);
+    CHECK(contains(find("org/bare")["trouble"], "the version of 4 bytes"));  // what it runs
     CHECK(find("demo")["complete"] == true);
     const Json whole = find("org/whole");
     CHECK(whole["complete"] == true);
