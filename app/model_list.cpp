@@ -73,10 +73,13 @@ bool is_supported(std::string_view model_type) {
 ListedModel cached_model(const std::string& name, const Environment& environment) {
   ListedModel model = {.name = name};
   try {
-    const ModelSource source = ModelSource::find(name, environment);
+    // Its folder: other stores may have the name as well.
+    const auto snapshot = find_hub_snapshot(name, environment.hub);
+    if (!snapshot) refuse_model(name, "is no name of the form org/name[@revision]");
+    const ModelSource source = ModelSource::find(snapshot->string(), environment);
     const models::Config config = source.config();
     model.model_type = config.model_type();
-    model.trouble = add_folder(*source.folder(), model);
+    model.trouble = add_folder(*snapshot, model);
     if (!is_supported(model.model_type)) model.trouble = "model_type is not supported";
     if (model.trouble.empty() && !source.read("tokenizer.json")) {
       model.trouble = "no tokenizer.json";
@@ -137,7 +140,7 @@ ModelList list_models(const Environment& environment) {
   ModelList list = {.hub = hub_folder(environment.hub), .models = {demo_model(environment)}};
   std::set<std::string, std::less<>> ggufs;
   for (const StoredGguf& stored : stored_ggufs(environment.hub)) {
-    ggufs.insert(stored.name.substr(0, stored.name.find(':')));
+    ggufs.insert(stored.hub_name);
     list.models.push_back(stored_model(stored));
   }
   for (const std::string& name : models_in_hub(list.hub)) {

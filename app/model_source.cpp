@@ -9,15 +9,20 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <mutex>
+#include <ranges>
 #include <set>
+#include <utility>
 
 #include "app/embedded.h"
 #include "core/base/error.h"
 #include "core/base/json.h"
 #include "core/base/log.h"
+#include "core/base/strings.h"
 #include "core/io/file.h"
 #include "core/io/gguf_stores.h"
+#include "core/io/model_folder.h"
 #include "core/text/gguf_tokenizer.h"
 #include "models/families.h"
 #include "models/gguf.h"
@@ -75,6 +80,35 @@ void say_taken(const std::string& name, const StoredGguf& stored) {
                         stored.note));
 }
 
+/// The names nearest to one that is nowhere, at most three; empty: none is near.
+std::string nearest_text(const std::string& name, const HubEnvironment& hub) {
+  constexpr std::size_t letters_max = 64, names_max = 3;
+  if (name.size() > letters_max) return {};
+  std::vector<std::string> known = preset_names();
+  std::ranges::move(models_in_hub(hub_folder(hub)), std::back_inserter(known));
+  for (const StoredGguf& stored : stored_ggufs(hub)) known.push_back(stored.name);
+  std::vector<std::pair<std::size_t, std::string>> near;
+  for (std::string& one : known) {
+    const std::size_t distance = edit_distance(name, one);
+    if (distance <= name.size() / 2) near.emplace_back(distance, std::move(one));
+  }
+  std::ranges::sort(near);
+  near.resize(std::min(near.size(), names_max));
+  const auto names = std::views::values(near);
+  return near.empty() ? "" : fmt::format("the nearest are {}; ", fmt::join(names, ", "));
+}
+
+/// What to do about a name that is nowhere; empty: it has no form of a name.
+std::string unknown_text(const std::string& name, const HubEnvironment& hub) {
+  const std::vector<std::string> places = gguf_places(name, hub);
+  if (places.empty()) return {};
+  const bool is_of_hub = std::ranges::count(name, '/') == 1 && !name.ends_with(".gguf");
+  return fmt::format(
+      "; for GGUF files looked in {}; {}hyb list shows all{}", fmt::join(places, ", "),
+      nearest_text(name, hub),
+      is_of_hub ? "; hf download " + name.substr(0, name.find('@')) + " fetches it" : "");
+}
+
 }  // namespace
 
 std::vector<std::string> preset_names() {
@@ -108,10 +142,8 @@ ModelSource ModelSource::find(const std::string& name, const Environment& enviro
     try {
       source.folder_ = find_model_folder(name, environment.hub);
     } catch (const Error& error) {
-      // No preset has an organisation or a revision: a name with one means the cache.
-      if (is_path || name.find_first_of("/@") != std::string::npos) throw;
-      throw Error(error.kind(), fmt::format("{}; without weights there are the presets {}",
-                                            error.what(), fmt::join(preset_names(), ", ")));
+      if (is_path || find_hub_snapshot(name, environment.hub)) throw;  // found, and not whole
+      throw Error(error.kind(), error.what() + unknown_text(name, environment.hub));
     }
   }
   return source;

@@ -16,6 +16,7 @@
 #include "kernels/linear/gguf_panels.h"
 #include "kernels/weight_source.h"
 #include "models/draft_head.h"
+#include "models/families/gguf.h"
 #include "models/weights.h"
 
 namespace hyb::models {
@@ -321,11 +322,23 @@ CheckedWeight check(RequiredWeight weight, const TensorFiles& files) {
   return checked;
 }
 
+/// Architectures of GGUF files are wide: a bias or a scale of a weight would be missing in answers,
+/// without a trace.
+CheckedTensor check_other_in_gguf(const TensorInfo& stored) {
+  const bool is_unused = std::ranges::any_of(
+      gguf_unused, [&](std::string_view start) { return stored.name.starts_with(start); });
+  if (is_unused) return {TensorVerdict::unused, &stored};
+  return wrong(stored,
+               "hyb has no place for it in this architecture, and without it the model "
+               "would be another one; the folder of the same model's safetensors may do");
+}
+
 /// A tensor that the plan does not need.
 CheckedTensor check_other(const Plan& plan, const Family& family, const TensorFiles& files,
                           const TensorInfo& stored) {
   if (is_known_unused(plan, family, stored.name)) return {TensorVerdict::unused, &stored};
   const std::string_view role = role_of(family, stored.name);
+  if (role.empty() && files.are_gguf()) return check_other_in_gguf(stored);
   if (role.empty()) return {TensorVerdict::extra, &stored};
   return wrong(stored, fmt::format("a {} for which {} has no place; one of the two belongs to "
                                    "another model",

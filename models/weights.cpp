@@ -341,7 +341,7 @@ class LosslessSampler : public WeightVisitor {
 };
 
 /// How many bytes less published F8_E4M3, MXFP4 and blocks take than was counted for them.
-std::size_t published_savings(const LoadOptions& options) {
+std::int64_t published_savings(const LoadOptions& options) {
   constexpr double fp8_bytes = 1 + 4.0 / 128;  // with a scale for 128 columns
   constexpr double mxfp4_bytes = 4.25 / 8;
   if (options.activation != DType::bf16) return 0;
@@ -353,7 +353,7 @@ std::size_t published_savings(const LoadOptions& options) {
   double saved = static_cast<double>(options.mxfp4_parameters) * (counted - mxfp4_bytes);
   if (!is_q4) saved += static_cast<double>(options.fp8_parameters) * (counted - fp8_bytes);
   saved += static_cast<double>(options.blocks.parameters) * counted - options.blocks.bytes;
-  return static_cast<std::size_t>(saved);
+  return static_cast<std::int64_t>(saved);
 }
 
 /// Ends uploads where loading fails: that failure is then the one to report.
@@ -573,7 +573,8 @@ std::size_t vector_bytes(const Plan& plan) {
 std::size_t packed_bytes(const Plan& plan, kernels::Device device, const LoadOptions& options) {
   ByteCounter counter(device, options);
   visit_weights(plan, counter);
-  return counter.packed_bytes() - published_savings(options) + options.above_12_bits;
+  const auto counted = static_cast<std::int64_t>(counter.packed_bytes() + options.above_12_bits);
+  return static_cast<std::size_t>(counted - published_savings(options));
 }
 
 }  // namespace hyb::models

@@ -160,6 +160,9 @@ Json texts_of(const ModelSource& source) {
                                     std::pair("chat template for tools", source.tool_template())}) {
     add(name, found ? std::optional(found->text) : std::nullopt);
   }
+  if (const auto gguf = source.gguf()) {
+    add("GGUF metadata", std::to_string(gguf->header_checksum()));
+  }
   return texts;
 }
 
@@ -411,6 +414,9 @@ std::string resume_text(const InputFile& input, const OutputFile& output) {
   if (output.is_stream()) return "results went to stdout, and can't be continued";
   const std::string command = resume_command(output.foreign_lines() > 0);
   if (!output.interference().empty()) return "the command was: " + command;
+  if (input.has_more_lines()) {
+    return fmt::format("lines were added to {} meanwhile; resume with: {}", input.name(), command);
+  }
   if (input.has_changed()) {
     return fmt::format(
         "the input {} was changed meanwhile: undo that to resume, or choose another "

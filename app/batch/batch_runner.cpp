@@ -267,9 +267,6 @@ std::string work_text(const BatchReport& report) {
                         100 * share(report.sharable_tokens, report.planned_tokens));
   }
   if (counts.speculation.verify_steps > 0) text += "; " + drafts_text(counts.speculation);
-  if (counts.packed > 0) {
-    text += fmt::format("; {} from int8 snapshots", counted(counts.packed, "answer"));
-  }
   return text;
 }
 
@@ -286,6 +283,9 @@ std::string summary_text(const BatchReport& report, bool details) {
     text += "; --retry-failed runs these lines again";
   }
   if (details && counts.prompt_tokens > 0) text += work_text(report);
+  if (counts.packed > 0) {
+    text += fmt::format("; {} from int8 snapshots", counted(counts.packed, "answer"));
+  }
   if (counts.cut > 0) {
     text += fmt::format("; {} ended at the {} of the context (max_tokens or -n ends them before)",
                         counted(counts.cut, "answer"), counted(report.length_max, "token"));

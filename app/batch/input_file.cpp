@@ -330,6 +330,16 @@ bool InputFile::has_changed() const {
   }
 }
 
+bool InputFile::has_more_lines() const {
+  if (is_piped_) return false;
+  try {
+    const InputFile now(name_, File(std::filesystem::path(name_)), false);
+    return now.begins_with(file_.size(), hex(hash_));
+  } catch (const Error&) {  // deleted, or changing as it is read
+    return false;
+  }
+}
+
 /// A whole document in JSON is one request at most, or an array of them: no line of it is.
 void InputFile::refuse_document(std::string_view first_line, LineFormat format) const {
   const auto solid = [](std::string_view text) {

@@ -123,6 +123,8 @@ class InputFile {
   bool is_piped() const { return is_piped_; }
   /// The file was written to since it was opened.
   bool has_changed() const;
+  /// What its name leads to now is this with whole lines after it.
+  bool has_more_lines() const;
 
   /// Of all bytes.
   Hash128 hash() const { return hash_; }

@@ -161,8 +161,10 @@ WeightsDifference weights_difference(const Json& was, const Json& is) {
     return std::all_of(stamp_names.begin(), stamp_names.end(),
                        [&](const char* name) { return member(file, name) == member(other, name); });
   };
-  for (const std::string& name : keys_of(was, is)) {
-    const Json before = member(was, name.c_str()), now = member(is, name.c_str());
+  const bool is_pair = was.size() == 1 && is.size() == 1;
+  for (const std::string& name : keys_of(is_pair ? is : was, is)) {
+    const Json before = is_pair ? was.front() : member(was, name.c_str());
+    const Json now = member(is, name.c_str());
     if (before.is_null() || now.is_null()) {
       found.text =
           fmt::format("the model's weight file {} is {}", name, now.is_null() ? "gone" : "new");

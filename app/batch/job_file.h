@@ -47,6 +47,7 @@ struct WeightsDifference {
 };
 
 /// Of two weights_json(); nothing where one is null: random weights, a job of an earlier version.
+/// Files are compared by name, but where both sides have only one, whatever its name.
 WeightsDifference weights_difference(const Json& was, const Json& is);
 
 }  // namespace hyb::app

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <functional>
 #include <iterator>
 #include <span>
 #include <system_error>
@@ -103,19 +104,15 @@ struct Name {
       tag = text.substr(colon + 1);
       text = text.substr(0, colon);
     }
-    for (const std::string_view host : {"hf.co/", "huggingface.co/"}) {
-      if (!text.starts_with(host)) continue;
-      is_of_hub = true;
-      text.remove_prefix(host.size());
-    }
-    base = text;
+    base = without_hub_host(text);
+    is_of_hub = base.size() < text.size();
     const auto is_legal = [](unsigned char c) {
       return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.';
     };
     for (const fs::path& part : fs::path(base.substr(0, base.rfind('@')))) {
       const std::string word = part.string();
-      can_be_path &=
-          !word.empty() && word.front() != '.' && std::all_of(word.begin(), word.end(), is_legal);
+      can_be_path &= !word.empty() && word.front() != '.' && word.front() != '-' &&
+                     std::all_of(word.begin(), word.end(), is_legal);
       ++parts;
     }
     can_be_path &= parts > 0;
@@ -128,14 +125,15 @@ struct Name {
   int parts = 0;
 };
 
-/// Whether `tag` ends before a '-' or '.' somewhere in the path, or is the file's name.
+/// Whether `tag` is a word of the path, before a '-' or '.', or is the file's name.
 bool has_tag(const fs::path& path, const std::string& tag) {
   const std::string text = lower(path.string()), wanted = lower(tag);
   if (lower(path.filename().string()) == wanted) return true;
   for (std::size_t at = text.find(wanted); at != std::string::npos;
        at = text.find(wanted, at + 1)) {
     const std::size_t end = at + wanted.size();
-    if (end < text.size() && (text[end] == '-' || text[end] == '.')) return true;
+    const bool is_start = at == 0 || std::string_view("-./_").find(text[at - 1]) != text.npos;
+    if (is_start && end < text.size() && (text[end] == '-' || text[end] == '.')) return true;
   }
   return false;
 }
@@ -177,14 +175,13 @@ struct Candidates {
   std::vector<fs::path> files;
 };
 
-/// What the stores but ollama's have by a name, one after the other.
-std::vector<Candidates> candidates(const Name& name, const HubEnvironment& environment) {
+/// What the stores but ollama's have by a name, one after the other. `snapshot`: in the Hugging
+/// Face cache.
+std::vector<Candidates> candidates(const Name& name, const std::optional<fs::path>& snapshot,
+                                   const HubEnvironment& environment) {
   std::vector<Candidates> all;
   if (!name.can_be_path) return all;
-  const auto snapshot = find_hub_snapshot(name.base, environment);
-  if (snapshot && (!name.tag.empty() || !has_safetensors(*snapshot))) {
-    all.push_back({*snapshot, models_in(*snapshot, 2)});
-  }
+  if (snapshot) all.push_back({*snapshot, models_in(*snapshot, 2)});
   for (const fs::path& root : lm_studio_folders(environment)) {
     if (!is_gguf_name(name.base)) {
       if (name.parts == 2) all.push_back({root / name.base, models_in(root / name.base, 1)});
@@ -224,6 +221,8 @@ std::optional<fs::path> pick(const Name& name, Candidates from) {
     for (const fs::path& file : from.files) {
       if (has_tag(file.lexically_relative(from.root), tag)) fitting.push_back(file);
     }
+    const auto is_last = [&](const fs::path& file) { return lower(tag_of(file)) == lower(tag); };
+    if (std::ranges::any_of(fitting, is_last)) std::erase_if(fitting, std::not_fn(is_last));
     return fitting;
   };
   if (!name.tag.empty()) return only_one(name.typed, with(name.tag));
@@ -296,6 +295,15 @@ StoredGguf read_manifest(const fs::path& root, const fs::path& manifest) {
   return stored;
 }
 
+/// Whether ollama itself takes the file for a manifest: not what other programs leave there.
+bool is_manifest(const fs::path& root, const fs::path& file) {
+  const fs::path below = file.lexically_relative(root / "manifests");
+  return std::ranges::all_of(below, [](const fs::path& part) {
+    const Name name(part.string());
+    return name.can_be_path && name.tag.empty();
+  });
+}
+
 /// A manifest's model by the shortest name that find_gguf() knows it by.
 StoredGguf listed_manifest(const fs::path& root, const fs::path& manifest) {
   const fs::path below = manifest.lexically_relative(root / "manifests");
@@ -327,26 +335,35 @@ std::optional<StoredGguf> in_ollama(const Name& name, const HubEnvironment& envi
   return std::nullopt;
 }
 
+/// The stores besides the Hugging Face cache, and what is looked for in ollama's.
+std::vector<std::string> places_of(const Name& name, const HubEnvironment& environment) {
+  std::vector<std::string> places;
+  for (const fs::path& root : lm_studio_folders(environment)) places.push_back(root.string());
+  if (const fs::path root = llama_cpp_folder(environment); !root.empty()) {
+    places.push_back(root.string());
+  }
+  for (const fs::path& root : ollama_folders(environment)) {
+    places.push_back((root / "manifests" / ollama_manifest(name)).string());
+  }
+  return places;
+}
+
 /// For a name that is nowhere, but perhaps with another tag.
 [[noreturn]] void refuse_unknown(const Name& name, const std::vector<Candidates>& others,
                                  const HubEnvironment& environment) {
   std::vector<std::string> tags, looked = {fs::absolute(name.typed).string()};
   for (const Candidates& there : others) {
-    for (const fs::path& file : there.files) tags.push_back(tag_of(file));
+    for (const fs::path& file : there.files) {
+      const bool is_only = std::ranges::count(there.files, tag_of(file), tag_of) == 1;
+      tags.push_back(is_only ? tag_of(file) : file.filename().string());
+    }
   }
   if (!tags.empty()) {
     refuse_model(name.typed, fmt::format("no file of it is {}; there are {}", quote_name(name.tag),
                                          fmt::join(tags, ", ")));
   }
-  const auto look = [&](const fs::path& path) {
-    if (!path.empty()) looked.push_back(path.string());
-  };
-  look(hub_folder(environment));
-  std::ranges::for_each(lm_studio_folders(environment), look);
-  look(llama_cpp_folder(environment));
-  for (const fs::path& root : ollama_folders(environment)) {
-    look(root / "manifests" / ollama_manifest(name));
-  }
+  if (const fs::path hub = hub_folder(environment); !hub.empty()) looked.push_back(hub.string());
+  std::ranges::move(places_of(name, environment), std::back_inserter(looked));
   refuse_model(name.typed, fmt::format("not found: looked for {}; nothing is downloaded",
                                        fmt::join(looked, ", ")));
 }
@@ -355,15 +372,39 @@ std::optional<StoredGguf> find_stored(const Name& name, const HubEnvironment& en
   if (name.is_of_hub) {  // also ollama's own way to name what it took from there
     if (auto stored = in_ollama(name, environment)) return stored;
   }
-  const std::vector<Candidates> others = candidates(name, environment);
+  const auto snapshot = name.can_be_path ? find_hub_snapshot(name.base, environment) : std::nullopt;
+  if (snapshot && name.tag.empty() && has_safetensors(*snapshot)) return std::nullopt;
+  const std::vector<Candidates> others = candidates(name, snapshot, environment);
   for (const Candidates& there : others) {
     if (auto file = pick(name, there)) {
       return StoredGguf{.name = name.typed, .file = *std::move(file)};
     }
   }
   if (auto stored = in_ollama(name, environment)) return stored;
-  if (!name.tag.empty() || name.is_of_hub) refuse_unknown(name, others, environment);
+  if (!name.tag.empty() || (name.is_of_hub && !snapshot)) {
+    refuse_unknown(name, others, environment);
+  }
   return std::nullopt;
+}
+
+bool finds(const std::string& name, const fs::path& file, const HubEnvironment& environment) {
+  try {
+    const auto stored = find_stored(Name(name), environment);
+    return stored && stored->file == file;
+  } catch (const Error&) {  // such as several files that fit
+    return false;
+  }
+}
+
+/// Of one of a repository's files.
+std::string listed_name(const std::string& repository, const fs::path& file, bool is_only,
+                        const HubEnvironment& environment) {
+  if (is_only && finds(repository, file, environment)) return repository;
+  for (const std::string& tag : {tag_of(file), file.filename().string()}) {
+    std::string name = repository + ":" + tag;
+    if (finds(name, file, environment)) return name;
+  }
+  return file.string();
 }
 
 }  // namespace
@@ -384,17 +425,26 @@ std::optional<StoredGguf> find_gguf(std::string_view model, const HubEnvironment
   return StoredGguf{.name = std::string(model), .file = path};
 }
 
+std::vector<std::string> gguf_places(std::string_view model, const HubEnvironment& environment) {
+  const Name name(model);
+  return name.can_be_path && name.parts <= 3 ? places_of(name, environment)
+                                             : std::vector<std::string>();
+}
+
 std::vector<StoredGguf> stored_ggufs(const HubEnvironment& environment) {
   std::vector<StoredGguf> all;
   const auto add = [&](const std::string& name, const std::vector<fs::path>& files) {
     for (const fs::path& file : files) {
-      all.push_back({.name = files.size() == 1 ? name : name + ":" + tag_of(file), .file = file});
+      all.push_back(
+          {.name = listed_name(name, file, files.size() == 1, environment), .file = file});
     }
   };
   for (const std::string& name : models_in_hub(hub_folder(environment))) {
     try {
       const auto snapshot = find_hub_snapshot(name, environment);
+      const std::size_t before = all.size();
       if (snapshot && !has_safetensors(*snapshot)) add(name, models_in(*snapshot, 2));
+      for (std::size_t i = before; i < all.size(); ++i) all[i].hub_name = name;
     } catch (const Error&) {  // models_in_hub()'s own list says what is wrong with it
     }
   }
@@ -406,13 +456,16 @@ std::vector<StoredGguf> stored_ggufs(const HubEnvironment& environment) {
     }
   }
   for (const fs::path& file : models_in(llama_cpp_folder(environment), 0)) {
-    add(file.filename().string(), {file});
+    const std::string name = file.filename().string();
+    all.push_back({.name = finds(name, file, environment) ? name : file.string(), .file = file});
   }
   for (const fs::path& root : ollama_folders(environment)) {
     for (const fs::path& host : entries_of(root / "manifests")) {
       for (const fs::path& space : entries_of(host)) {
         for (const fs::path& model : entries_of(space)) {
-          for (const fs::path& tag : entries_of(model)) all.push_back(listed_manifest(root, tag));
+          for (const fs::path& tag : entries_of(model)) {
+            if (is_manifest(root, tag)) all.push_back(listed_manifest(root, tag));
+          }
         }
       }
     }

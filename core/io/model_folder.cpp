@@ -130,9 +130,11 @@ void report_outside_links(const fs::path& snapshot, const fs::path& hub) {
 
 /// org/name[@revision] as the cache has it.
 struct HubName {
-  explicit HubName(std::string_view model)
-      : name(model.substr(0, model.rfind('@'))),
-        revision(name.size() == model.size() ? "main" : model.substr(name.size() + 1)) {}
+  explicit HubName(std::string_view model) {
+    model = without_hub_host(model);
+    name = model.substr(0, model.rfind('@'));
+    revision = name.size() == model.size() ? "main" : model.substr(name.size() + 1);
+  }
 
   fs::path repository_in(const fs::path& hub) const {
     std::string folder = "models--" + name;
@@ -147,22 +149,22 @@ struct HubName {
 fs::path find_in_hub(std::string_view model, const HubEnvironment& environment) {
   const HubName name(model);
   if (!is_hub_name(name.name)) {
-    refuse_model(model, "no such folder, and not of the form org/name[@revision]");
+    refuse_model(model, "no such file or folder, and not of the form org/name[@revision]");
   }
   if (!is_revision(name.revision)) {
     refuse_model(model, quote_name(name.revision) + " can't be a revision");
   }
   const fs::path hub = hub_folder(environment);
   if (hub.empty()) {
-    refuse_model(model,
-                 "no such folder, and no Hugging Face cache to look in: HF_HUB_CACHE, HF_HOME, "
-                 "XDG_CACHE_HOME and HOME are unset");
+    refuse_model(
+        model,
+        "no such file or folder, and no Hugging Face cache to look in: HF_HUB_CACHE, HF_HOME, "
+        "XDG_CACHE_HOME and HOME are unset");
   }
   const fs::path repository = name.repository_in(hub);
   if (!is_folder(repository)) {
-    refuse_model(model,
-                 fmt::format("not found: looked for the folders {} and {}; nothing is downloaded",
-                             fs::absolute(fs::path(model)).string(), repository.string()));
+    refuse_model(model, fmt::format("not found: looked for {} and {}; nothing is downloaded",
+                                    fs::absolute(fs::path(model)).string(), repository.string()));
   }
   fs::path snapshot = snapshot_of(model, repository, name.revision);
   report_outside_links(snapshot, hub);
@@ -196,10 +198,20 @@ std::string format_text_of(const fs::path& file) {
     if (!is_pickle_name(file)) continue;  // training_args.bin and the like
     return quote_name(file.filename().string()) + " is " + format.text;
   }
-  return {};
+  if (file.extension() != ".gguf") return {};
+  return quote_name(file.filename().string()) +
+         " is passed over, as its name or its metadata say that it only goes with a model (mmproj, "
+         "imatrix, a draft); if it is a model give the file itself";
 }
 
 }  // namespace
+
+std::string_view without_hub_host(std::string_view model) {
+  for (const std::string_view host : {"hf.co/", "huggingface.co/"}) {
+    if (model.starts_with(host)) return model.substr(host.size());
+  }
+  return model;
+}
 
 void refuse_model(std::string_view model, const std::string& text) {
   throw Error(ErrorKind::model, "model " + quote_name(model) + ": " + text);

@@ -27,6 +27,9 @@ inline bool is_set(const std::optional<std::string>& variable) {
 /// Throws Error(model) 'model "NAME": text'.
 [[noreturn]] void refuse_model(std::string_view model, const std::string& text);
 
+/// Without the "hf.co/" or "huggingface.co/" before a model's name.
+std::string_view without_hub_host(std::string_view model);
+
 /// $HF_HUB_CACHE, else $HUGGINGFACE_HUB_CACHE, else $HF_HOME/hub, else
 /// $XDG_CACHE_HOME/huggingface/hub, else
 /// ~/.cache/huggingface/hub. Empty when nothing is set.
@@ -36,9 +39,9 @@ std::filesystem::path hub_folder(const HubEnvironment& environment);
 /// with weights beside it, which transformers applies to a model of the same folder; empty: none.
 std::string adapter_text(const std::filesystem::path& folder);
 
-/// A sentence about weights in `path`, a file or a folder, in a format that is not read: GGUF,
-/// pickles
-/// (.bin, .pt), ONNX, or of an adapter alone; empty where there are none or safetensors besides.
+/// A sentence about weights in `path`, a file or a folder, in a format that is not read: pickles
+/// (.bin, .pt), ONNX, GGUF files that find_gguf() passes over, or of an adapter alone; empty where
+/// there are none or safetensors besides.
 std::string other_format_text(const std::filesystem::path& path);
 
 /// The names under which models of the Hugging Face cache are found, sorted: org/name for the

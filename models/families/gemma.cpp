@@ -89,24 +89,45 @@ constexpr std::string_view unused[] = {"vision_tower.", "multi_modal_projector."
 
 /// The file does not say what scores are divided by: only the 27B have another divisor.
 GgufConfig gguf_gemma_config(const GgufKeys& k, const char* model_type, std::int64_t period,
-                             std::int64_t layers_of_27b) {
+                             std::int64_t layers_of_27b, std::int64_t usual_window) {
   GgufConfig config = gguf_common_config(k, model_type);
-  set_gguf_windows(k, config, period);
+  set_gguf_windows(k, config, period, usual_window);
   config.set("query_pre_attn_scalar",
              gguf_layers(k) == layers_of_27b
                  ? k.integer("embedding_length") / k.uniform("attention.head_count")
                  : gguf_head_dim(k));
-  for (const char* key : {"final_logit_softcapping", "attn_logit_softcapping"}) {
-    if (k.has(key)) config.set(key, k.real(key));
-  }
   return config;
 }
 
-GgufConfig gguf_gemma2_config(const GgufKeys& k) { return gguf_gemma_config(k, "gemma2", 2, 46); }
+void set_caps(const GgufKeys& k, GgufConfig& config) {
+  for (const char* key : {"final_logit_softcapping", "attn_logit_softcapping"}) {
+    if (k.has(key)) config.set(key, k.real(key));
+  }
+}
+
+GgufConfig gguf_gemma2_config(const GgufKeys& k) {
+  GgufConfig config = gguf_gemma_config(k, "gemma2", 2, 46, 4096);
+  set_caps(k, config);
+  return config;
+}
 
 GgufConfig gguf_gemma3_config(const GgufKeys& k) {
-  GgufConfig config = gguf_gemma_config(k, "gemma3_text", 6, 62);
-  config.set("rope_local_base_freq", k.real("rope.freq_base_swa", 10000.0));
+  GgufConfig config = gguf_gemma_config(k, "gemma3_text", 6, 62, 0);
+  config.set("rope_local_base_freq",
+             k.real("rope.freq_base_swa", k.real("rope.local.freq_base", 10000.0)));
+  // ollama's own converter has other keys, leaves out what all Gemma 3 share, and adds a limit of
+  // logits that none has (its llama-ollama-compat.cpp).
+  const bool is_of_ollama = k.has("rope.global.freq_base") || k.has("mm.tokens_per_image");
+  if (!is_of_ollama) {
+    set_caps(k, config);
+    return config;
+  }
+  config.set("rope_theta", k.real("rope.freq_base", k.real("rope.global.freq_base", 1e6)));
+  config.set("rms_norm_eps", k.real("attention.layer_norm_rms_epsilon", 1e-6));
+  constexpr std::int64_t long_context = 131072;
+  if (!k.has("rope.scaling.factor") && k.integer("context_length") >= long_context) {
+    config.set_linear_rope(8.0);
+  }
   return config;
 }
 
@@ -138,7 +159,6 @@ const GgufArchitecture gguf_gemma3 = {
     .config = gguf_gemma3_config,
     .family = {.model_types = {},
                .plan = [](const Config& c) { return with_whole_norms(plan_gemma3(c)); },
-               .names = gguf_gemma_names,
-               .unused = gguf_other_media}};
+               .names = gguf_gemma_names}};
 
 }  // namespace hyb::models

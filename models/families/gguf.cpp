@@ -21,7 +21,11 @@ constexpr const char* divisors_tensor = "rope_freqs.weight";
 /// the kind of read_rope() is named that no config.json has.
 Json rope_scaling_of(const GgufKeys& k, std::string_view usual) {
   const bool has_factor = k.has("rope.scaling.factor") || k.has("rope.scale_linear");
-  const std::string_view type = k.text("rope.scaling.type", has_factor ? usual : "none");
+  // Files that llama.cpp itself has saved have 0 where there is none.
+  const double stated = k.real("rope.scaling.factor", k.real("rope.scale_linear", 1.0));
+  const double factor = stated == 0.0 ? 1.0 : stated;
+  std::string_view type = k.text("rope.scaling.type", has_factor ? usual : "none");
+  if (type == "linear" && factor == 1.0) type = "none";
   if (k.has_tensor(divisors_tensor)) {
     if (type != "none") {
       k.fail("rope.scaling.type", fmt::format("beside {} it is not supported", divisors_tensor));
@@ -30,10 +34,7 @@ Json rope_scaling_of(const GgufKeys& k, std::string_view usual) {
     return {{"rope_type", "divisors"}, {"divisors", k.divisors(divisors_tensor, rotary / 2)}};
   }
   if (type == "none") return nullptr;
-  const double factor = k.real("rope.scaling.factor", k.real("rope.scale_linear", 1.0));
-  if (type == "linear") {
-    return factor == 1.0 ? Json() : Json{{"rope_type", "linear"}, {"factor", factor}};
-  }
+  if (type == "linear") return {{"rope_type", "linear"}, {"factor", factor}};
   if (type != "yarn") {
     k.fail("rope.scaling.type", fmt::format("{} is not supported", quote_name(type)));
   }
@@ -44,10 +45,17 @@ Json rope_scaling_of(const GgufKeys& k, std::string_view usual) {
   const std::pair<const char*, const char*> numbers[] = {
       {"rope.scaling.yarn_beta_fast", "beta_fast"},
       {"rope.scaling.yarn_beta_slow", "beta_slow"},
-      {"rope.scaling.attn_factor", "attention_factor"},
       {"rope.scaling.yarn_log_multiplier", "mscale_all_dim"}};
   for (const auto& [key, name] : numbers) {
     if (k.has(key)) yarn[name] = k.real(key);
+  }
+  if (yarn.contains("mscale_all_dim")) yarn["mscale"] = 1.0;
+  // The converter's attention_factor; llama.cpp's own factor multiplies what follows without one.
+  const double whole = k.real("rope.scaling.yarn_attn_factor", 1.0);
+  const double more = k.real("rope.scaling.attn_factor", 1.0);
+  if (whole != 1.0 || more != 1.0) {
+    const double usual_magnitude = factor > 1.0 ? 0.1 * std::log(factor) + 1.0 : 1.0;
+    yarn["attention_factor"] = more * (whole != 1.0 ? whole : usual_magnitude);
   }
   return yarn;
 }
@@ -81,6 +89,10 @@ void GgufConfig::set_rope(std::string_view key, Json value) {
   if (const auto rope = json_->find("rope_scaling"); rope != json_->end()) {
     (*rope)[std::string(key)] = std::move(value);
   }
+}
+
+void GgufConfig::set_linear_rope(double factor) {
+  set("rope_scaling", Json{{"rope_type", "linear"}, {"factor", factor}});
 }
 
 void GgufConfig::set_window_rope(double theta) {
@@ -193,9 +205,11 @@ std::int64_t gguf_head_dim(const GgufKeys& k) {
   return dim;
 }
 
-void set_gguf_windows(const GgufKeys& k, GgufConfig& config, std::int64_t period) {
+void set_gguf_windows(const GgufKeys& k, GgufConfig& config, std::int64_t period,
+                      std::int64_t usual_window) {
   constexpr const char* key = "attention.sliding_window_pattern";
-  const std::int64_t layers = gguf_layers(k), window = k.integer("attention.sliding_window", 0);
+  const std::int64_t layers = gguf_layers(k);
+  const std::int64_t window = k.integer("attention.sliding_window", usual_window);
   const std::vector<std::int64_t> stated = k.per_layer(key);
   const bool is_list = k.files().metadata().is_list(k.name(key));
   if (stated.size() == 1 && !is_list) period = stated.front();
@@ -223,6 +237,9 @@ void set_gguf_experts(const GgufKeys& k, GgufConfig& config, std::string_view ex
 
 GgufConfig gguf_common_config(const GgufKeys& k, std::string_view model_type,
                               std::string_view scaling) {
+  if (!k.flag("attention.causal", true)) {
+    k.fail("attention.causal", "it makes embeddings of texts, and hyb makes none");
+  }
   const std::int64_t head_dim = gguf_head_dim(k), heads = k.uniform("attention.head_count");
   const std::vector<std::int64_t> kv_heads = k.per_layer("attention.head_count_kv");
   GgufConfig config(model_type);
@@ -233,8 +250,10 @@ GgufConfig gguf_common_config(const GgufKeys& k, std::string_view model_type,
   config.set("max_position_embeddings", k.integer("context_length"));
   const bool has_rms = k.has("attention.layer_norm_rms_epsilon");
   const bool has_other = k.has("attention.layer_norm_epsilon");
-  config.set("rms_norm_eps", k.real(has_other && !has_rms ? "attention.layer_norm_epsilon"
-                                                          : "attention.layer_norm_rms_epsilon"));
+  if (has_rms || has_other) {  // else the family's file knows it, or its plan misses it
+    config.set("rms_norm_eps", k.real(has_rms ? "attention.layer_norm_rms_epsilon"
+                                              : "attention.layer_norm_epsilon"));
+  }
   config.set("tie_word_embeddings", !k.has_tensor("output.weight"));
   config.set("num_attention_heads", heads);
   // Layers without attention have 0.
@@ -268,6 +287,9 @@ void set_gguf_granite_factors(const GgufKeys& k, GgufConfig& config) {
       {"logit_scale", "logits_scaling"}};
   for (const auto& [key, name] : factors) {
     if (k.has(key)) config.set(name, k.real(key));
+  }
+  if (!k.has("attention.scale")) {
+    config.set("attention_multiplier", 1.0 / std::sqrt(static_cast<double>(gguf_head_dim(k))));
   }
 }
 

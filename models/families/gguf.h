@@ -98,6 +98,7 @@ class GgufConfig {
   void set_rope(std::string_view key, Json value);
   /// The rope that was set is that of layers without windows; the others' has this theta alone.
   void set_window_rope(double theta);
+  void set_linear_rope(double factor);
 
   std::string text() const;
 
@@ -115,7 +116,8 @@ std::int64_t gguf_head_dim(const GgufKeys& keys);
 
 /// sliding_window and layer_types: by the file's period or list, else every `period`-th layer sees
 /// everything. Without a window all do.
-void set_gguf_windows(const GgufKeys& keys, GgufConfig& config, std::int64_t period);
+void set_gguf_windows(const GgufKeys& keys, GgufConfig& config, std::int64_t period,
+                      std::int64_t usual_window = 0);
 
 /// num_experts (under that key), num_experts_per_tok, and their width under `width`.
 void set_gguf_experts(const GgufKeys& keys, GgufConfig& config, std::string_view experts,
@@ -211,7 +213,9 @@ inline constexpr TensorName gguf_bias_names[] = {
     {"attention.v_bias", "blk.{}.attn_v.bias"},
 };
 
-/// Vision and sound beside the text, as ollama's files have them.
-inline constexpr std::string_view gguf_other_media[] = {"v.", "a.", "mm.", "s."};
+/// What no architecture needs: vision and sound beside the text and drafts, as ollama's files have
+/// them; the divisors of a rope, which the configuration has.
+inline constexpr std::string_view gguf_unused[] = {"v.", "a.",   "mm.",
+                                                   "s.", "mtp.", "rope_freqs.weight"};
 
 }  // namespace hyb::models

@@ -74,7 +74,7 @@ constexpr std::string_view model_types[] = {"gpt_oss"};
 GgufConfig gguf_config(const GgufKeys& k) {
   GgufConfig config = gguf_common_config(k, "gpt_oss", "yarn");
   set_gguf_experts(k, config, "num_local_experts", "intermediate_size");
-  set_gguf_windows(k, config, 2);
+  set_gguf_windows(k, config, 2, k.integer("attention.sliding_window"));
   config.set("attention_bias", true);
   config.set_rope("truncate", false);  // as it was trained; the file does not say
   return config;

@@ -21,7 +21,6 @@ Plan plan(const Config& c) {
 
 constexpr auto names = joined(model_names, attention_names, llama_names);
 constexpr std::string_view model_types[] = {"llama"};
-constexpr std::string_view gguf_unused[] = {"rope_freqs.weight"};  // the configuration has it
 
 GgufConfig gguf_config(const GgufKeys& k) {
   refuse_gguf_experts(k);
@@ -46,7 +45,6 @@ const GgufArchitecture gguf_llama = {
     .config = gguf_config,
     .family = {.model_types = {},
                .plan = [](const Config& c) { return with_neighbours(plan(c)); },
-               .names = gguf_names,
-               .unused = gguf_unused}};
+               .names = gguf_names}};
 
 }  // namespace hyb::models

@@ -271,11 +271,8 @@ constexpr auto gguf_next_names =
     joined(gguf_own_names, gguf_next_gates, gguf_names, gguf_expert_names, gguf_draft_names);
 constexpr auto gguf_35_names =
     joined(gguf_own_names, gguf_35_gates, gguf_names, gguf_expert_names, gguf_draft_names);
-constexpr Family gguf_35_family = {.model_types = {},
-                                   .plan = gguf_35_plan,
-                                   .names = gguf_35_names,
-                                   .draft = gguf_draft,
-                                   .unused = gguf_other_media};
+constexpr Family gguf_35_family = {
+    .model_types = {}, .plan = gguf_35_plan, .names = gguf_35_names, .draft = gguf_draft};
 
 }  // namespace
 

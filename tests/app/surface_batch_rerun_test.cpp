@@ -155,14 +155,21 @@ TEST_SUITE("app/surface_batch_rerun") {
     CHECK(forced.exit_code == 143);
     CHECK(contains(forced.err, "--force\n"));  // without it the notes are an error again
 
-    const BatchJob edited(many_lines(2000));
-    const ToolResult changed = run_shell(
-        "$HYB batch " + edited.in + " -o " + edited.out + " --threads 1 & while [ $(cat " +
-        edited.out + " 2>/dev/null | wc -l) -le 2 ]; do sleep 0.01; done; echo >> " + edited.in +
-        "; wait $!");
-    CHECK(changed.exit_code == 3);
-    CHECK(contains(changed.err, "was changed meanwhile: undo that to resume"));
-    CHECK_FALSE(contains(changed.err, "resume with: "));
+    const auto changed = [](const std::string& command) {
+      const BatchJob job(many_lines(2000));
+      const ToolResult result =
+          run_shell("$HYB batch " + job.in + " -o " + job.out + " --threads 1 & while [ $(cat " +
+                    job.out + " 2>/dev/null | wc -l) -le 2 ]; do sleep 0.01; done; " + command +
+                    " " + job.in + "; wait $!");
+      CHECK(result.exit_code == 3);
+      return result.err;
+    };
+    const std::string edited = changed("truncate -s -2");
+    CHECK(contains(edited, "was changed meanwhile: undo that to resume"));
+    CHECK_FALSE(contains(edited, "resume with: "));
+    const std::string added = changed("echo '{\"prompt\":\"more\"}' >>");
+    CHECK(contains(added, "lines were added to "));
+    CHECK(contains(added, " meanwhile; resume with: "));
   }
 
   TEST_CASE("a byte of the weights that changes between two runs is noticed") {

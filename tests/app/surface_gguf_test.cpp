@@ -142,6 +142,24 @@ TEST_SUITE("app/surface_gguf") {
     CHECK_FALSE(contains(batch.err, "broken rule"));
   }
 
+  TEST_CASE("a batch goes on with the same file by another name, and names changed metadata") {
+    const GgufHome home;
+    const std::string in = home.folder.write("in", "ab\nba\n").string(),
+                      out = (home.folder.path() / "out").string();
+    const auto batch = [&](const std::string& model) {
+      return home.hyb({"batch", model, in, "-o", out, "-n", "2", "--threads", "1"});
+    };
+    REQUIRE(batch(home.file).exit_code == 0);
+    const ToolResult same = batch(home.folder.write("other.gguf", tiny_gguf(1)).string());
+    CHECK(same.exit_code == 0);
+    CHECK(contains(same.err, "nothing left to do"));
+    const std::string bytes = tiny_gguf(1, "tokenizer.ggml.eos_token_id", 65);
+    const ToolResult changed = batch(home.folder.write("m/tiny-F32.gguf", bytes).string());
+    CHECK(changed.exit_code == 2);
+    CHECK(contains(changed.err, "the model's GGUF metadata was changed"));
+    CHECK_FALSE(contains(changed.err, "weights were changed"));
+  }
+
   TEST_CASE("files that are no language model are refused by name, with what to do") {
     const TemporaryFolder folder;
     const auto refusal = [&](const std::string& architecture, const std::string& type,
@@ -177,8 +195,10 @@ TEST_SUITE("app/surface_gguf") {
       CHECK(result.exit_code == 3);
       return result.err;
     };
-    CHECK(contains(error("llama.block_count", 0),
-                   "bad.gguf: key llama.block_count (num_hidden_layers): must be a whole number"));
+    CHECK(
+        contains(error("llama.block_count", 0), "\"llama.block_count\": must be 1 to 4096, is 0"));
+    CHECK(contains(error("llama.feed_forward_length", 0),
+                   "bad.gguf: key llama.feed_forward_length (intermediate_size): must be a whole"));
     CHECK(contains(error("llama.attention.head_count_kv", 3),
                    "key llama.attention.head_count (num_attention_heads): 2 is not a multiple"));
     CHECK(contains(error("llama.block_count", 2), "9 tensors that "));

@@ -70,6 +70,9 @@ TEST_SUITE("app/surface_list") {
                                                 .raw(std::string(72, 'x'))
                                                 .bytes());
     hub.folder.write("datasets--org--data/refs/main", commit);
+    // Other stores have these names as well.
+    hub.folder.write(".lmstudio/models/org/whole/w-Q8_0.gguf", "GGUF");
+    hub.folder.write(".lmstudio/models/org/other/o-Q8_0.gguf", "GGUF");
 
     const ToolResult result = hub.list({"--json"});
     REQUIRE(result.exit_code == 0);
@@ -82,7 +85,8 @@ TEST_SUITE("app/surface_list") {
       }
       return Json(Json::object());
     };
-    CHECK(json["models"].size() == 8);
+    CHECK(json["models"].size() == 10);
+    CHECK(find("org/whole:Q8_0")["complete"] == false);
     CHECK(find("demo")["complete"] == true);
     const Json whole = find("org/whole");
     CHECK(whole["complete"] == true);
@@ -112,6 +116,32 @@ TEST_SUITE("app/surface_list") {
     CHECK(contains(table.out, "complete"));
     CHECK(contains(table.out, "Hugging Face cache: " + hub.folder.path().string()));
     CHECK(contains(table.out, "granite-4.0-h-350m"));
+  }
+
+  TEST_CASE("a name that is nowhere: where it was looked for, what is near, how to fetch it") {
+    const Hub hub;
+    hub.add("org--whole", "granite-dense-nope");
+    const auto error = [&](const std::string& name) {
+      const ToolResult result = run_tool({.arguments = {"inspect", name},
+                                          .environment = {{"HF_HUB_CACHE", hub.folder.path()},
+                                                          {"OLLAMA_MODELS", "/o"},
+                                                          {"HOME", hub.folder.path()}}});
+      CHECK(result.exit_code == 3);
+      return result.err;
+    };
+    const std::string word = error("qwen3.5-0.9b");
+    CHECK(contains(word, (hub.folder.path() / ".lmstudio/models").string()));
+    CHECK(contains(word, "/o/manifests/registry.ollama.ai/library/qwen3.5-0.9b"));
+    CHECK(contains(word, "the nearest are qwen3.5-0.8b, "));
+    CHECK(contains(word, "hyb list shows all"));
+    CHECK_FALSE(contains(word, "hf download"));
+    CHECK_FALSE(contains(word, "granite-4.0-h-350m"));
+    const std::string name = error("org/while@v2");
+    CHECK(contains(name, "the nearest are org/whole"));
+    CHECK(contains(name, "hf download org/while fetches it"));
+    const std::string path = error("/tmp/nowhere/x.gguf");
+    CHECK(contains(path, "no such file or folder"));
+    CHECK_FALSE(contains(path, "hyb list"));
   }
 
   TEST_CASE("a model that is listed as complete runs under that name") {

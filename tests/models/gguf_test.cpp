@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -126,25 +128,17 @@ std::string error_of(const std::string& bytes) {
   return contains(error, path.string()) ? error : "";
 }
 
+Config config_in(const std::string& bytes) {
+  const TemporaryFolder folder;
+  return gguf_config(GgufFiles(folder.write("model.gguf", bytes)));
+}
+
 std::vector<std::string> fixtures_in_gguf() {
   std::vector<std::string> names = fixtures();
   std::erase_if(names, [](const std::string& name) {
     return !std::filesystem::exists(golden_folder / name / "model.gguf");
   });
   return names;
-}
-
-/// What is said of a file of this architecture and kind with one tensor, or none.
-std::string refusal(const std::string& architecture, const std::string& type,
-                    const std::string& tensor) {
-  GgufBytes file;
-  file.begin(tensor.empty() ? 0 : 1, 2)
-      .key("general.architecture", architecture)
-      .key("general.type", type);
-  if (!tensor.empty()) file.tensor(tensor, {4}, 0, 0).pad().raw(std::string(16, 'x'));
-  const TemporaryFolder folder;
-  const auto path = folder.write("x.gguf", file.bytes());
-  return model_error([&] { models::gguf_config(GgufFiles(path)); });
 }
 
 }  // namespace
@@ -309,6 +303,61 @@ TEST_SUITE("models/gguf") {
                    "key \"llama.expert_count\": experts of this architecture are not supported"));
   }
 
+  TEST_CASE("keys that are missing, or spelled by ollama or by llama.cpp itself") {
+    const auto renamed_key = [](const std::string& fixture, const std::string& from,
+                                const std::string& to) { return renamed(fixture, one(from, to)); };
+    const auto float_bits = [](float value) { return std::bit_cast<std::uint32_t>(value); };
+    // Gemma 2 of its first days has no window in the file, gpt-oss always one.
+    CHECK(config_in(renamed_key("gemma2-odd", "gemma2.attention.sliding_window", "gemma2.window"))
+              .i("sliding_window") == 4096);
+    CHECK(contains(error_of(renamed_key("gpt-oss", "gpt-oss.attention.sliding_window", "window")),
+                   "attention.sliding_window\": it is missing"));
+    const Config granite =
+        config_in(renamed_key("granite-llama", "granite.attention.scale", "granite.scale"));
+    CHECK(granite.f("attention_multiplier") == doctest::Approx(1 / std::sqrt(12.0)));
+    // ollama's converter of Gemma 3
+    const auto to_ollama = [](const std::string& name) {
+      if (name == "gemma3.rope.freq_base") return std::string("gemma3.rope.global.freq_base");
+      if (name == "gemma3.rope.freq_base_swa") return std::string("gemma3.rope.local.freq_base");
+      return name == "gemma3.attention.layer_norm_rms_epsilon" ? "gemma3.epsilon" : name;
+    };
+    const std::string of_ollama = renamed("gemma3-odd", to_ollama);
+    const Config gemma = config_in(of_ollama);
+    CHECK(gemma.f("rope_theta") == 5000.0);
+    CHECK(gemma.f("rope_local_base_freq") == 10000.0);
+    CHECK(gemma.f("rms_norm_eps") == 1e-6);
+    CHECK_FALSE(gemma.has("rope_scaling"));
+    const Config long_gemma = config_in(with_number(of_ollama, "gemma3.context_length", 131072));
+    CHECK(long_gemma.object("rope_scaling")->f("factor") == 8.0);
+    // A factor of llama.cpp multiplies what follows from the rope's own; the converter's replaces
+    // it.
+    const auto yarn = [&](const std::string& key, float value) {
+      const std::string name = "gpt-oss.rope.scaling." + key;
+      const std::string bytes = renamed_key("gpt-oss", "gpt-oss.rope.scaling.yarn_beta_slow", name);
+      return config_in(with_number(bytes, name, float_bits(value))).object("rope_scaling").value();
+    };
+    CHECK_FALSE(yarn("attn_factor", 1.0F).has("attention_factor"));
+    CHECK(yarn("attn_factor", 2.0F).f("attention_factor") ==
+          doctest::Approx(2 * (0.1 * std::log(8.0) + 1)));
+    CHECK(yarn("yarn_attn_factor", 1.5F).f("attention_factor") == doctest::Approx(1.5));
+    // A factor of 0, which llama.cpp saves, is none.
+    const std::string linear =
+        renamed_key("granite-llama", "granite.logit_scale", "granite.rope.scaling.factor");
+    CHECK_FALSE(
+        config_in(with_number(linear, "granite.rope.scaling.factor", 0)).has("rope_scaling"));
+    CHECK(contains(error_of(with_number(renamed_key("granite-llama", "granite.vocab_size",
+                                                    "granite.attention.causal"),
+                                        "granite.attention.causal", 0)),
+                   "it makes embeddings of texts"));
+  }
+
+  TEST_CASE("a tensor that the architecture has no place for is an error, not a warning") {
+    const auto to_llama = [](std::string name) {
+      return name.starts_with("qwen2") ? "llama" + name.substr(5) : name;
+    };
+    CHECK(contains(error_of(renamed("qwen2", to_llama)), "hyb has no place for it"));
+  }
+
   TEST_CASE("divisors of frequencies must be one for each pair, above 0") {
     const std::string llama = renamed("llama-3", same);
     CHECK(contains(error_of(with_number(llama, "llama.rope.dimension_count", 8)),
@@ -331,20 +380,6 @@ TEST_SUITE("models/gguf") {
                    "the architecture \"llama4\" is not read from GGUF files; give the folder of "
                    "the same model's safetensors. Of GGUF files "));
     CHECK(contains(refusal("rwkv7"), "hyb does not run such models in any form"));
-  }
-
-  TEST_CASE("files that are no language model are refused by name, with what to do") {
-    const std::string layer = "blk.0.attn_q.weight";
-    CHECK(contains(refusal("clip", "mmproj", "v.blk.0.a"), "the vision or sound part of a model"));
-    CHECK(contains(refusal("clip", "model", "v.blk.0.a"), "give the file of the text model"));
-    CHECK(contains(refusal("llama", "adapter", layer), "an adapter (LoRA), which is not"));
-    CHECK(contains(refusal("llama", "imatrix", layer), "an importance matrix"));
-    CHECK(contains(refusal("llama", "model", ""), "a vocabulary and no weights"));
-    for (const char* drafts : {"eagle3", "dflash", "gemma4-assistant"}) {
-      CHECK(contains(refusal(drafts, "model", layer), "it only drafts for another model"));
-    }
-    CHECK(contains(refusal("qwen35", "model", "blk.24.nextn.eh_proj.weight"), "--spec ngram"));
-    CHECK(contains(refusal("phi3", "model", layer), "architecture \"phi3\" is not read"));
   }
 }
 

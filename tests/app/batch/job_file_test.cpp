@@ -111,6 +111,12 @@ TEST_SUITE("app/batch/job_file") {
     is.erase("b");
     CHECK(contains(weights_difference(was, is).text, "file b is gone"));
     CHECK(contains(weights_difference(is, was).text, "file b is new"));
+    // The only file may have another name.
+    const Json one = {{"a.gguf", file(10, 3, "x")}};
+    CHECK(weights_difference(one, {{"b.gguf", file(10, 4, "x")}}).text.empty());
+    CHECK(weights_difference(one, {{"b.gguf", file(10, 4, nullptr)}}).is_pending);
+    CHECK(contains(weights_difference(one, {{"b.gguf", file(10, 4, "y")}}).text,
+                   "file b.gguf has other bytes"));
   }
 }
 

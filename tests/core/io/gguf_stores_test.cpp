@@ -125,11 +125,34 @@ TEST_SUITE("core/io/gguf_stores") {
     CHECK(contains(stores.error("org/x-GGUF@v9:Q4_K_M"), "revision \"v9\" is not in"));
     stores.hub("org--y", "model.safetensors");
     stores.hub("org--y", "y-Q8_0.gguf");
-    CHECK_FALSE(stores.has("org/y"));  // the folder is the first door
+    stores.home.write(".lmstudio/models/org/y/y-Q2_K.gguf", gguf());
+    stores.home.write(".lmstudio/models/org/y/y-Q4_0.gguf", gguf());
+    CHECK_FALSE(stores.has("org/y"));  // the folder is the first door, whatever other stores have
+    CHECK_FALSE(stores.has("hf.co/org/y"));
+    CHECK(stores.find("org/y:Q2_K").filename() == "y-Q2_K.gguf");
     CHECK(stores.find("org/y:Q8_0").filename() == "y-Q8_0.gguf");
     CHECK(contains(stores.error("org/z:Q8_0"), "not found: looked for "));
     CHECK(contains(stores.error("org/z:Q8_0"), "manifests/registry.ollama.ai/org/z/Q8_0"));
     CHECK_FALSE(stores.has("org/z"));
+  }
+
+  TEST_CASE("a tag is a whole word, best the last of the name") {
+    const Stores stores;
+    const auto bf16 = stores.hub("org--x", "x-BF16.gguf");
+    const auto f16 = stores.hub("org--x", "x-F16.gguf");
+    const auto other = stores.hub("org--x", "x-F16.Q8_0.gguf");
+    stores.hub("org--x", "x-TQ1_0.gguf");
+    CHECK(stores.find("org/x:F16") == f16);
+    CHECK(stores.find("org/x:f16.q8_0") == other);
+    CHECK(stores.find("org/x:BF16") == bf16);
+    CHECK(contains(stores.error("org/x:Q1_0"), "no file of it is \"Q1_0\"; there are "));
+    const auto joined = stores.hub("org--y", "y_Q8_0.gguf");
+    CHECK(stores.find("org/y:Q8_0") == joined);
+    stores.hub("org--y", "y-UD-Q4_K_XL.gguf");
+    stores.hub("org--y", "y-Q4_K_XL.gguf");
+    CHECK(contains(stores.error("org/y:Q4_K_XL"), "2 files fit"));
+    CHECK(
+        contains(stores.error("org/y:Q9"), "there are y-Q4_K_XL.gguf, y-UD-Q4_K_XL.gguf, y_Q8_0"));
   }
 
   TEST_CASE("LM Studio's and llama.cpp's folders") {
@@ -227,8 +250,15 @@ TEST_SUITE("core/io/gguf_stores") {
     stores.hub("org--x-GGUF", "x-Q8_0.gguf");
     stores.hub("org--y", "y.Q8_0.gguf");
     stores.hub("org--z", "model.safetensors");
+    stores.hub("org--twice", "t-UD-Q4_K_XL.gguf");
+    stores.hub("org--twice", "t-Q4_K_XL.gguf");
+    stores.home.write(".lmstudio/models/org/z/z-Q8_0.gguf", gguf());  // org/z is safetensors
+    const auto shadowed = stores.home.write(".lmstudio/models/org/y/y.Q8_0.gguf", gguf());
     stores.home.write(".lmstudio/models/pub/repo/r-Q8_0.gguf", gguf());
     stores.home.write(".cache/llama.cpp/org_name_n-Q4_K_M.gguf", gguf());
+    for (const char* stray : {"library/gemma3/.DS_Store", "library/-m/latest", "library/m/a:b"}) {
+      stores.ollama("registry.ollama.ai/" + std::string(stray), layer("model", digest));
+    }
     stores.home.write(".ollama/models/blobs/sha256-" + digest, gguf());
     for (const char* name : {"registry.ollama.ai/library/gemma3/270m",
                              "registry.ollama.ai/me/mine/latest", "hf.co/org/w/Q4_0"}) {
@@ -241,14 +271,18 @@ TEST_SUITE("core/io/gguf_stores") {
       CAPTURE(stored.name);
       if (stored.trouble.empty()) {
         CHECK(stores.find(stored.name) == stored.file);
+        CHECK(stored.hub_name == (stored.file.string().find("/hub/") == std::string::npos
+                                      ? ""
+                                      : stored.name.substr(0, stored.name.find(':'))));
       } else {
         CHECK(stored.name == "broken:latest");
       }
     }
-    CHECK(names == std::vector<std::string>{"org/x-GGUF:Q4_K_M", "org/x-GGUF:Q8_0", "org/y",
-                                            "pub/repo", "org_name_n-Q4_K_M.gguf",
-                                            "hf.co/org/w:Q4_0", "broken:latest", "gemma3:270m",
-                                            "me/mine:latest"});
+    CHECK(names == std::vector<std::string>{
+                       "org/twice:t-Q4_K_XL.gguf", "org/twice:t-UD-Q4_K_XL.gguf",
+                       "org/x-GGUF:Q4_K_M", "org/x-GGUF:Q8_0", "org/y", shadowed.string(),
+                       "org/z:Q8_0", "pub/repo", "org_name_n-Q4_K_M.gguf", "hf.co/org/w:Q4_0",
+                       "broken:latest", "gemma3:270m", "me/mine:latest"});
     CHECK(stored_ggufs({}).empty());
   }
 }

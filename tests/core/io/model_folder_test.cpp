@@ -70,6 +70,7 @@ TEST_SUITE("core/io/model_folder") {
   TEST_CASE("names are resolved by branch, tag, commit and commit prefix") {
     const Hub hub;
     CHECK(hub.find("org/name") == hub.model / "snapshots" / commit_a);
+    CHECK(hub.find("hf.co/org/name") == hub.model / "snapshots" / commit_a);
     CHECK(hub.find("org/name@main") == hub.model / "snapshots" / commit_a);
     CHECK(hub.find("org/name@v2") == hub.model / "snapshots" / commit_b);
     CHECK(hub.find("org/name@refs/pr/1") == hub.model / "snapshots" / commit_b);
@@ -85,6 +86,10 @@ TEST_SUITE("core/io/model_folder") {
     CHECK(contains(hub.error("org/name@01234"), "revision \"01234\" is not"));
     CHECK(contains(hub.error("org/name@fffffffff"), "is not in the Hugging Face cache"));
     CHECK(contains(model_error([] { find_model_folder("org/name", {}); }), "HF_HUB_CACHE"));
+    CHECK(contains(hub.error("/tmp/nowhere/x.gguf"), "no such file or folder"));
+    const auto beside = hub.folder.write("b/x-imatrix.gguf", "GGUF");
+    CHECK(contains(hub.error(beside.parent_path().string()),
+                   "has no config.json; \"x-imatrix.gguf\" is passed over"));
   }
 
   TEST_CASE("a reference to an absent snapshot and a link to an absent blob are named") {
@@ -102,9 +107,9 @@ TEST_SUITE("core/io/model_folder") {
     CHECK(contains(hub.error("org/name@../refs/main"), "can't be a revision"));
     CHECK(contains(hub.error("org/name@/etc"), "can't be a revision"));
     CHECK(contains(hub.error("org/name@"), "can't be a revision"));
-    CHECK(contains(hub.error("../name"), "no such folder"));
-    CHECK(contains(hub.error("a/b/c"), "no such folder"));
-    CHECK(contains(hub.error("/nowhere/at/all"), "no such folder"));
+    CHECK(contains(hub.error("../name"), "no such file or folder"));
+    CHECK(contains(hub.error("a/b/c"), "no such file or folder"));
+    CHECK(contains(hub.error("/nowhere/at/all"), "no such file or folder"));
     CHECK(contains(hub.error(""), "empty"));
     CHECK(contains(hub.error(std::string("a\0b", 3)), "NUL"));
   }
