@@ -50,10 +50,12 @@ namespace {
 constexpr std::size_t sample_bytes = 4096;
 
 void add_tensor(const TensorFiles& files, std::string_view name, Hasher& hasher) {
-  const TensorView view = files.view(name);
+  const TensorInfo& info = *files.find(name);
   hasher.add_part(name);
-  hasher.add_part(name_of(view.dtype));
-  for (const std::int64_t size : view.shape) hasher.add_part(std::to_string(size));
+  hasher.add_part(name_of(info.dtype));
+  for (const std::int64_t size : info.shape) hasher.add_part(std::to_string(size));
+  if (!info.fault.empty()) return;  // the model does not need it, or it would not be run
+  const TensorView view = files.view(name);
   // From the middle: the ends of an embedding are often padding.
   const std::size_t count = std::min(sample_bytes, view.bytes.size());
   const auto sample = view.bytes.subspan((view.bytes.size() - count) / 2, count);
@@ -80,6 +82,11 @@ Hash128 model_identity(const ModelSource& source, bool with_tensors) {
   std::sort(names.begin(), names.end());
   for (const std::string_view name : names) add_tensor(files, name, hasher);
   return hasher.value();
+}
+
+Hash128 tokenizer_identity(const ModelSource& source) {
+  if (const auto gguf = source.gguf()) return hash_of(std::to_string(gguf->header_checksum()));
+  return hash_of(source.read("tokenizer.json").value_or(""));
 }
 
 }  // namespace hyb::app

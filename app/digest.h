@@ -40,8 +40,13 @@ class Hasher {
 };
 
 /// What makes a model's answers its own: the texts of config, tokenizer, chat template and
-/// generation defaults, the name, dtype and shape of every tensor, and some bytes of each. Reads a
+/// generation defaults, the name, dtype and shape of every tensor, and some bytes of each
+/// that can be read. Reads a
 /// few KiB per tensor.
 Hash128 model_identity(const ModelSource& source, bool with_tensors);
+
+/// The same for two models: ids of the one are those of the other. Of a GGUF file it is of all of
+/// the header, which holds the tokenizer.
+Hash128 tokenizer_identity(const ModelSource& source);
 
 }  // namespace hyb::app

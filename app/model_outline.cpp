@@ -144,7 +144,7 @@ models::Plan read_plan(const RunSettings& settings, const models::Config& config
   if (!is_requested) return plan;
   if (!plan.draft) {
     throw Error(ErrorKind::usage, "--spec mtp: " + settings.source.name() +
-                                      " has no draft layer (MTP) by its config.json, or none that "
+                                      " has no draft layer (MTP), or none that "
                                       "hyb runs; leave --spec out");
   }
   if (!has_draft_layer(settings, family)) {

@@ -193,6 +193,20 @@ std::optional<Tokenizer> ModelSource::tokenizer() const {
                               path_of("tokenizer_config.json"));
 }
 
+std::size_t ModelSource::tokenizer_bytes() const {
+  if (gguf_) {
+    const GgufFiles files(*gguf_);
+    std::size_t bytes = 0;
+    for (const char* key : {"tokenizer.ggml.tokens", "tokenizer.ggml.merges"}) {
+      for (const std::string_view text : files.metadata().texts(key)) bytes += 16 + text.size();
+    }
+    return 11 * bytes;
+  }
+  std::error_code ignored;  // one of the demo is no file, and small
+  const std::uintmax_t file = std::filesystem::file_size(path_of("tokenizer.json"), ignored);
+  return ignored ? 0 : 4 * static_cast<std::size_t>(file);
+}
+
 /// Where the flags of the whole model and of its text part differ, head and embedding are apart
 /// where the files have both.
 models::Config ModelSource::with_tie_of_files(models::Config config) const {

@@ -491,6 +491,27 @@ void check_utf8(std::string_view text, std::string_view what) {
   }
 }
 
+void check_messages(const Json& messages, const std::string& place) {
+  const auto refuse = [&](const std::string& text) { throw Error(ErrorKind::usage, place + text); };
+  if (!messages.is_array() || messages.empty()) refuse("messages: is a list of at least one");
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const Json& message = messages[i];
+    const auto has = [&](const char* name) {
+      const auto found = message.find(name);
+      return found != message.end() && !found->is_null();
+    };
+    if (!message.is_object() || !has("role") || !message["role"].is_string()) {
+      refuse(fmt::format("messages[{}] is not an object with a role in text", i));
+    }
+    // An answer may be calls alone, or end in its thought.
+    constexpr const char* instead[] = {"content",           "tool_calls", "function_call",
+                                       "reasoning_content", "reasoning",  "thinking"};
+    if (std::none_of(std::begin(instead), std::end(instead), has)) {
+      refuse(fmt::format("messages[{}] has no content", i));
+    }
+  }
+}
+
 Json read_messages(const std::string& file) {
   const std::string name = file == "-" ? "stdin" : file;
   const std::string text = file == "-" ? read_stdin() : read_text_file(file, std::size_t{1} << 30);
@@ -503,19 +524,7 @@ Json read_messages(const std::string& file) {
   if (!body.is_object() || messages == body.end()) {
     throw Error(ErrorKind::usage, name + ": neither an array of messages nor an object with one");
   }
-  if (!messages->is_array() || messages->empty()) {
-    throw Error(ErrorKind::usage, name + ": messages: is a list of at least one");
-  }
-  for (std::size_t i = 0; i < messages->size(); ++i) {
-    const Json& message = (*messages)[i];
-    if (!message.is_object() || !message.contains("role") || !message["role"].is_string()) {
-      throw Error(ErrorKind::usage,
-                  fmt::format("{}: messages[{}] is not an object with a role in text", name, i));
-    }
-    if (!message.contains("content") && !message.contains("tool_calls")) {
-      throw Error(ErrorKind::usage, fmt::format("{}: messages[{}] has no content", name, i));
-    }
-  }
+  check_messages(*messages, name + ": ");
   return body;
 }
 

@@ -340,11 +340,9 @@ std::string smaller_text(const models::LoadOptions& load, bool fits_in_12_bits) 
 constexpr double start_seconds_max = 1.0;
 
 /// What a process has on the CPU besides weights, workspace and pools, as peaks of Pss show: code
-/// and tables take 24 MiB, a tokenizer three to four times its file.
+/// and tables take 24 MiB.
 std::size_t process_bytes(const ModelSource& source) {
-  std::error_code ignored;  // one of the demo is no file, and small
-  const std::uintmax_t file = std::filesystem::file_size(source.path_of("tokenizer.json"), ignored);
-  return (std::size_t{24} << 20) + (ignored ? 0 : 4 * static_cast<std::size_t>(file));
+  return (std::size_t{24} << 20) + source.tokenizer_bytes();
 }
 
 }  // namespace

@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -45,11 +47,20 @@ std::string with_text(const std::string& prompt, std::string text) {
   return text + "\n\n" + prompt;
 }
 
-/// Whether the only word is a prompt: models have no spaces in their names, unless they are there.
+/// Whether a word is written as a path is, whether or not a file is there.
+bool is_like_path(std::string_view word) {
+  const auto begins = [&](std::string_view start) { return word.starts_with(start); };
+  constexpr std::string_view starts[] = {"/", "./", "../", "~"};
+  return word.ends_with(".gguf") || word.ends_with(".safetensors") ||
+         std::any_of(std::begin(starts), std::end(starts), begins);
+}
+
+/// Whether the only word is a prompt: models have no spaces in their names, unless they are there,
+/// or it is a path.
 bool is_prompt(const std::string& word) {
   std::error_code ignored;
   return word == stdin_word || (word.find_first_of(white_space) != std::string::npos &&
-                                !std::filesystem::exists(word, ignored));
+                                !is_like_path(word) && !std::filesystem::exists(word, ignored));
 }
 
 /// [MODEL] [PROMPT], or with -m [PROMPT].

@@ -272,16 +272,6 @@ void refuse_chat_fields(const Json& body) {
   }
 }
 
-void check_messages(const Json& messages) {
-  if (!messages.is_array() || messages.empty()) refuse("messages: is a list of at least one");
-  for (const Json& message : messages) {
-    const auto role = message.is_object() ? message.find("role") : message.end();
-    if (!message.is_object() || role == message.end() || !role->is_string()) {
-      refuse("messages: each is an object with a role");
-    }
-  }
-}
-
 }  // namespace
 
 MadeRequest RequestMaker::make(RequestLine line) {

@@ -1,6 +1,7 @@
 #include "app/inspect/content_check.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <map>
 #include <span>
@@ -15,6 +16,7 @@
 #include "app/ui/text.h"
 #include "core/base/error.h"
 #include "core/base/strings.h"
+#include "kernels/linear/gguf_blocks.h"
 
 namespace hyb::app {
 namespace {
@@ -71,6 +73,22 @@ const FloatBits* float_bits(DType dtype) {
   return found == std::end(float_types) ? nullptr : found;
 }
 
+/// Of the scales and minima of blocks, which alone can be no number.
+Values scales_of(const GgufBlock& block, std::span<const std::byte> bytes) {
+  Values values;
+  kernels::GgufGroups groups;
+  for (std::size_t at = 0; at < bytes.size(); at += block.bytes) {
+    kernels::read_gguf_block(block.type, bytes.data() + at, groups);
+    const std::size_t count = block.elements / static_cast<std::size_t>(groups.group);
+    const auto add = [&](const std::array<float, kernels::GgufGroups::groups_max>& numbers) {
+      values.add(values_of<std::uint32_t>(std::as_bytes(std::span(numbers).first(count))));
+    };
+    add(groups.scales);
+    if (groups.has_mins) add(groups.mins);
+  }
+  return values;
+}
+
 bool is_scale(std::string_view name) {
   return name.ends_with("_scale") || name.ends_with("_scale_inv");
 }
@@ -98,13 +116,18 @@ void check_weight_values(const TensorCheck& tensors, TensorFiles& files, Content
   files.map();
   for (const TensorRow& row : tensors.rows) {
     const TensorInfo* const info = files.find(row.name);
-    const FloatBits* const type = info != nullptr ? float_bits(info->dtype) : nullptr;
-    if (type == nullptr || info->size_bytes() == 0 || !info->fault.empty()) continue;
+    if (info == nullptr || info->size_bytes() == 0 || !info->fault.empty()) continue;
+    const GgufBlock* const block = info->block;
+    if (block != nullptr && !kernels::is_gguf_coded(block->type)) continue;
+    const FloatBits* const type = float_bits(block != nullptr ? DType::f32 : info->dtype);
+    if (type == nullptr) continue;
     const std::span<const std::byte> bytes = files.view(row.name).bytes;
+    const std::size_t step = block != nullptr ? chunk / block->bytes * block->bytes : chunk;
     Values values;
-    for (std::size_t at = 0; at < bytes.size(); at += chunk) {
-      const std::size_t size = std::min(chunk, bytes.size() - at);
-      values.add(type->values_of(bytes.subspan(at, size)));
+    for (std::size_t at = 0; at < bytes.size(); at += step) {
+      const std::size_t size = std::min(step, bytes.size() - at);
+      const auto part = bytes.subspan(at, size);
+      values.add(block != nullptr ? scales_of(*block, part) : type->values_of(part));
       check.bytes += size;
       progress(check.bytes);
     }
@@ -167,7 +190,7 @@ void check_named_tokens(const ModelSource& source, const Tokenizer& tokenizer,
 }  // namespace
 
 void check_tokenizer(const ModelSource& source, const models::Plan& plan, ContentCheck& check) {
-  constexpr const char* file = "tokenizer.json";
+  const char* const file = source.gguf() ? "the tokenizer" : "tokenizer.json";
   try {
     const ModelTexts texts = read_texts(source);
     if (!texts.tokenizer) {

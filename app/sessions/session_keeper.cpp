@@ -145,8 +145,8 @@ SessionKeeper::Loaded SessionKeeper::load(const std::string& name) {
   });
   if (!has_same_ids) {
     loaded.remark = fmt::format(
-        "session '{}' was saved with {}, whose tokens are others: its texts "
-        "are encoded again",
+        "session '{}' was saved with {}, whose tokens may be others: its "
+        "texts are encoded again",
         name, saved.record.model);
   } else if (saved.fingerprint != origin_.fingerprint) {
     loaded.remark =
@@ -222,7 +222,7 @@ SessionOrigin session_origin(Session& session) {
           .fingerprint = {{"model", std::move(weights)},
                           // Of kernels and packing: another build may round differently.
                           {"hyb", version_text()},
-                          {"tokenizer", hex(hash_of(source.read("tokenizer.json").value_or("")))},
+                          {"tokenizer", hex(tokenizer_identity(source))},
                           {"activation_dtype", std::string(name_of(geometry.activation_dtype))},
                           {"quantize", std::string(word_of(words::quantize, types.quantize))},
                           {"kv_dtype", std::string(name_of(geometry.kv_dtype))},

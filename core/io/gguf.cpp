@@ -412,9 +412,9 @@ void GgufFiles::open_part(const std::filesystem::path& path, std::uint64_t numbe
   }
   const GgufMetadata& keys = parts_.emplace_back(path).header.metadata;
   const std::int64_t stated_count = keys.integer("split.count").value_or(1);
-  const std::int64_t stated_number = keys.integer("split.no").value_or(0) + 1;
-  if (stated_count == static_cast<std::int64_t>(count) &&
-      stated_number == static_cast<std::int64_t>(number)) {
+  // Unsigned: the file may say the largest number.
+  const auto stated_number = static_cast<std::uint64_t>(keys.integer("split.no").value_or(0)) + 1;
+  if (stated_count == static_cast<std::int64_t>(count) && stated_number == number) {
     return;
   }
   throw Error(ErrorKind::model,

@@ -140,8 +140,8 @@ constexpr std::string_view index_name = "model.safetensors.index.json";
 
 [[noreturn]] void fail_without_weights(const std::filesystem::path& folder) {
   throw Error(ErrorKind::model,
-              fmt::format("{}: no weights: looked for {} and {}; other formats (.bin, .gguf, .pt) "
-                          "are not read",
+              fmt::format("{}: no weights: looked for {} and {}; other formats (.bin, .pt) are "
+                          "not read; a .gguf file is named itself",
                           folder.string(), single_name, index_name));
 }
 

@@ -4,8 +4,10 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,6 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "core/base/strings.h"
 #include "core/io/file.h"
 #include "core/text/unicode.h"
@@ -104,16 +107,70 @@ Json replace_step(std::string_view from, std::string_view to) {
   return {{"type", "Replace"}, {"pattern", {{"String", from}}}, {"content", to}};
 }
 
-/// The token that a key names; -1 is none.
+constexpr auto normal_kind = static_cast<std::int64_t>(TokenKind::normal);
+
+/// Commands open a file's tokenizer more than once.
+void warn_once(const std::string& text) {
+  static std::mutex mutex;
+  static std::set<std::string> said;
+  const std::lock_guard lock(mutex);
+  if (said.insert(text).second) log::warning(text);
+}
+
+std::string key_of_token(std::string_view name) {
+  return fmt::format("tokenizer.ggml.{}_token_id", name);
+}
+
+TokenId token_of_id(const GgufMetadata& keys, std::string_view key, std::int64_t id,
+                    std::size_t tokens) {
+  if (id >= 0 && id < static_cast<std::int64_t>(tokens)) {
+    return TokenId{static_cast<std::int32_t>(id)};
+  }
+  throw Error(ErrorKind::model,
+              fmt::format("{}: {} is no token: there are {}", keys.place(key), id, tokens));
+}
+
+/// The token that a key names; -1 is none, of either sign.
 std::optional<TokenId> token_at(const GgufMetadata& keys, std::string_view key,
                                 std::size_t tokens) {
   const std::optional<std::int64_t> id = keys.integer(key);
-  if (!id || *id == -1) return std::nullopt;
-  if (*id < 0 || *id >= static_cast<std::int64_t>(tokens)) {
-    throw Error(ErrorKind::model,
-                fmt::format("{}: {} is no token: there are {}", keys.place(key), *id, tokens));
-  }
-  return TokenId{static_cast<std::int32_t>(*id)};
+  if (!id || *id == -1 || *id == std::int64_t{UINT32_MAX}) return std::nullopt;
+  return token_of_id(keys, key, *id, tokens);
+}
+
+/// Tokens that end an answer by their spelling, as llama.cpp knows them.
+constexpr std::array<std::string_view, 22> answer_ends = {"<|eot_id|>",
+                                                          "<|im_end|>",
+                                                          "<|end|>",
+                                                          "<|return|>",
+                                                          "<|call|>",
+                                                          "<|flush|>",
+                                                          "<|calls|>",
+                                                          "<end_of_turn>",
+                                                          "<|endoftext|>",
+                                                          "</s>",
+                                                          "<|eom_id|>",
+                                                          "<EOT>",
+                                                          "_<EOT>",
+                                                          "[EOT]",
+                                                          "[EOS]",
+                                                          "<|end_of_text|>",
+                                                          "<end_of_utterance>",
+                                                          "<eos>",
+                                                          "<turn|>",
+                                                          "<|tool_response>",
+                                                          "<｜end▁of▁sentence｜>",
+                                                          "[e~["};
+
+/// Gemma 4 has it as a piece of text.
+constexpr std::string_view normal_answer_end = "</s>";
+
+bool answer_end_is_normal(std::span<const std::string_view> tokens) {
+  return std::find(tokens.begin(), tokens.end(), "<|tool_response>") != tokens.end();
+}
+
+bool ends_answer(std::string_view token) {
+  return std::find(answer_ends.begin(), answer_ends.end(), token) != answer_ends.end();
 }
 
 /// Most bytes that are compared for merges by scores: some seconds, a thousand times what Gemma's
@@ -132,7 +189,9 @@ class Builder {
       fail("tokenizer.ggml.tokens",
            fmt::format("{} tokens, at most {} are read", tokens_.size(), Vocabulary::ids_max));
     }
-    if (!kinds_.empty()) check_length("tokenizer.ggml.token_type", kinds_.size());
+    kinds_.resize(kinds_.empty() ? tokens_.size() : kinds_.size(), normal_kind);
+    check_length("tokenizer.ggml.token_type", kinds_.size());
+    force_answer_ends();
   }
 
   TokenizerFile build() {
@@ -166,9 +225,34 @@ class Builder {
     fail(key, fmt::format("it has {} entries, tokenizer.ggml.tokens {}", length, tokens_.size()));
   }
 
-  TokenKind kind(std::size_t i) const {
-    return kinds_.empty() ? TokenKind::normal : static_cast<TokenKind>(kinds_[i]);
+  /// As llama.cpp does: else those of the template would be cut into letters. Not so those that are
+  /// user-defined, such as Gemma's tag </s>; and what a merge makes is a piece of text.
+  void force_answer_ends() {
+    const bool is_normal_there = answer_end_is_normal(tokens_);
+    std::vector<std::size_t> forced;
+    for (std::size_t i = 0; i < tokens_.size(); ++i) {
+      const bool is_added = kind(i) == TokenKind::control || kind(i) == TokenKind::user_defined;
+      if (is_added || !ends_answer(tokens_[i])) continue;
+      if (is_normal_there && tokens_[i] == normal_answer_end) continue;
+      forced.push_back(i);
+    }
+    if (forced.empty()) return;
+    std::set<std::string> merged;
+    for (const std::string_view merge : keys_.texts("tokenizer.ggml.merges")) {
+      std::string made(merge);
+      if (const std::size_t space = made.find(' ', 1); space < made.size()) made.erase(space, 1);
+      if (ends_answer(made)) merged.insert(std::move(made));
+    }
+    std::erase_if(forced, [&](std::size_t i) { return merged.contains(std::string(tokens_[i])); });
+    if (forced.empty()) return;
+    for (const std::size_t i : forced) kinds_[i] = static_cast<std::int64_t>(TokenKind::control);
+    warn_once(
+        fmt::format("{}: tokens that are spelled as ends of answers, such as {}, are no control "
+                    "tokens there; they are taken as such",
+                    keys_.place("tokenizer.ggml.token_type"), quote_name(tokens_[forced[0]])));
   }
+
+  TokenKind kind(std::size_t i) const { return static_cast<TokenKind>(kinds_[i]); }
 
   /// Of a token that is the text of a person, and not of the model's makers.
   bool is_text(std::size_t i) const {
@@ -276,7 +360,7 @@ class Builder {
   void set_byte_fallback(Json& model) {
     model["byte_fallback"] = true;
     model["fuse_unk"] = true;
-    if (const auto unknown = token_of("tokenizer.ggml.unknown_token_id")) {
+    if (const auto unknown = token_of("unknown")) {
       const std::string_view piece = tokens_[static_cast<std::size_t>(index(*unknown))];
       if (!file_.vocabulary.find(piece)) file_.vocabulary.add(piece, *unknown);
       model["unk_token"] = piece;
@@ -392,7 +476,9 @@ class Builder {
     file_.rest["added_tokens"] = std::move(added);
   }
 
-  std::optional<TokenId> token_of(std::string_view key) const {
+  std::optional<TokenId> token_of(std::string_view name) const {
+    const std::string key = key_of_token(name);
+    if (!keys_.has(key)) return gguf_default_token(keys_, name);
     return token_at(keys_, key, tokens_.size());
   }
 
@@ -401,16 +487,20 @@ class Builder {
         always_adds_bos_ || keys_.flag("tokenizer.ggml.add_bos_token").value_or(adds_bos_);
     const bool adds_eos = keys_.flag("tokenizer.ggml.add_eos_token").value_or(false);
     Json sequence = Json::array(), tokens = Json::object();
-    const auto add = [&](std::string_view key) {
-      const std::optional<TokenId> token = token_of(key);
+    const auto add = [&](std::string_view name) {
+      const std::optional<TokenId> token = token_of(name);
+      const std::string key = key_of_token(name);
+      if (!token && !keys_.has(key)) {
+        warn_once(keys_.place(key) + " is missing, so prompts get no such token");
+      }
       if (!token) return;
       const std::string text(tokens_[static_cast<std::size_t>(index(*token))]);
       sequence.push_back({{"SpecialToken", {{"id", text}, {"type_id", 0}}}});
       tokens[text] = {{"id", text}, {"ids", {index(*token)}}, {"tokens", {text}}};
     };
-    if (adds_bos) add("tokenizer.ggml.bos_token_id");
+    if (adds_bos) add("bos");
     sequence.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
-    if (adds_eos) add("tokenizer.ggml.eos_token_id");
+    if (adds_eos) add("eos");
     if (tokens.empty()) return;
     file_.rest["post_processor"] = {{"type", "TemplateProcessing"},
                                     {"single", std::move(sequence)},
@@ -428,48 +518,59 @@ class Builder {
 
 }  // namespace
 
+std::optional<TokenId> gguf_default_token(const GgufMetadata& keys, std::string_view name) {
+  struct Default {
+    std::string_view model, name;
+    std::size_t id;
+  };
+  constexpr Default defaults[] = {{"llama", "bos", 1},
+                                  {"llama", "eos", 2},
+                                  {"llama", "unknown", 0},
+                                  {"gpt2", "bos", 11},
+                                  {"gpt2", "eos", 11}};
+  const std::string_view model = keys.text("tokenizer.ggml.model").value_or("");
+  const auto found = std::find_if(
+      std::begin(defaults), std::end(defaults),
+      [&](const Default& token) { return token.model == model && token.name == name; });
+  if (found == std::end(defaults)) return std::nullopt;
+  const std::vector<std::string_view> tokens = keys.texts("tokenizer.ggml.tokens");
+  if (found->id >= tokens.size()) return std::nullopt;
+  // Token 11 of most vocabularies is a comma.
+  const std::vector<std::int64_t> kinds = keys.integers("tokenizer.ggml.token_type");
+  const auto kind =
+      found->id < kinds.size() ? static_cast<TokenKind>(kinds[found->id]) : TokenKind::normal;
+  const bool is_special =
+      kind == TokenKind::control || kind == TokenKind::unknown || ends_answer(tokens[found->id]);
+  if (!is_special && (model == "gpt2" || !kinds.empty())) return std::nullopt;
+  return TokenId{static_cast<std::int32_t>(found->id)};
+}
+
 TokenizerFile tokenizer_of(const GgufMetadata& keys) { return Builder(keys).build(); }
 
 std::vector<TokenId> end_tokens_of(const GgufMetadata& keys) {
-  constexpr std::array<std::string_view, 22> ends = {"<|eot_id|>",
-                                                     "<|im_end|>",
-                                                     "<|end|>",
-                                                     "<|return|>",
-                                                     "<|call|>",
-                                                     "<|flush|>",
-                                                     "<|calls|>",
-                                                     "<end_of_turn>",
-                                                     "<|endoftext|>",
-                                                     "</s>",
-                                                     "<|eom_id|>",
-                                                     "<EOT>",
-                                                     "_<EOT>",
-                                                     "[EOT]",
-                                                     "[EOS]",
-                                                     "<|end_of_text|>",
-                                                     "<end_of_utterance>",
-                                                     "<eos>",
-                                                     "<turn|>",
-                                                     "<|tool_response>",
-                                                     "<｜end▁of▁sentence｜>",
-                                                     "[e~["};
   constexpr std::array<std::string_view, 6> end_keys = {"eos",     "eot",     "eom",
                                                         "fim_pad", "fim_rep", "fim_sep"};
   const std::vector<std::string_view> tokens = keys.texts("tokenizer.ggml.tokens");
   std::map<std::string_view, std::int32_t> found;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
-    if (std::find(ends.begin(), ends.end(), tokens[i]) != ends.end()) {
-      found.emplace(tokens[i], static_cast<std::int32_t>(i));
-    }
+    if (ends_answer(tokens[i])) found.emplace(tokens[i], static_cast<std::int32_t>(i));
   }
   // In harmony <|end|> ends a message, after which another one may follow.
   if (found.contains("<|return|>") && found.contains("<|call|>")) found.erase("<|end|>");
-  if (found.contains("<|tool_response>")) found.erase("</s>");
+  if (found.contains("<|calls|>") && found.contains("<|flush|>")) found.erase("<|end|>");
+  if (answer_end_is_normal(tokens)) found.erase(normal_answer_end);
   std::vector<TokenId> all;
   for (const auto& [text, id] : found) all.push_back(TokenId{id});
-  for (const std::string_view key : end_keys) {
-    const auto id = token_at(keys, fmt::format("tokenizer.ggml.{}_token_id", key), tokens.size());
+  for (const std::string_view name : end_keys) {
+    const auto id = token_at(keys, key_of_token(name), tokens.size());
     if (id) all.push_back(*id);
+  }
+  if (!keys.has(key_of_token("eos"))) {
+    if (const auto id = gguf_default_token(keys, "eos")) all.push_back(*id);
+  }
+  constexpr std::string_view list = "tokenizer.ggml.eos_token_ids";  // ollama's
+  for (const std::int64_t id : keys.integers(list)) {
+    all.push_back(token_of_id(keys, list, id, tokens.size()));
   }
   std::sort(all.begin(), all.end());
   all.erase(std::unique(all.begin(), all.end()), all.end());

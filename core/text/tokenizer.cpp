@@ -83,15 +83,16 @@ Tokenizer Tokenizer::from_json(std::string_view tokenizer_json, std::string_view
 
 Tokenizer Tokenizer::from_gguf(const GgufMetadata& keys) {
   auto parts = std::make_unique<Parts>(tokenizer_of(keys));
-  const auto token = [&](const char* key) -> std::optional<TokenId> {
-    const std::optional<std::int64_t> id = keys.integer(key);
-    if (!id || *id < 0 || *id >= Vocabulary::ids_max) return std::nullopt;
+  const auto token = [&](const std::string& name) -> std::optional<TokenId> {
+    const std::optional<std::int64_t> id = keys.integer("tokenizer.ggml." + name + "_token_id");
+    if (!id) return gguf_default_token(keys, name);
+    if (*id < 0 || *id >= Vocabulary::ids_max) return std::nullopt;
     const TokenId found{static_cast<std::int32_t>(*id)};
     return parts->contains(found) ? std::optional(found) : std::nullopt;
   };
-  parts->bos = token("tokenizer.ggml.bos_token_id");
-  parts->eos = token("tokenizer.ggml.eos_token_id");
-  parts->pad = token("tokenizer.ggml.padding_token_id");
+  parts->bos = token("bos");
+  parts->eos = token("eos");
+  parts->pad = token("padding");
   return Tokenizer(std::move(parts));
 }
 

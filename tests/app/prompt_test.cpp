@@ -10,6 +10,7 @@
 #include "app/prompt.h"
 #include "app/template_probe.h"
 #include "core/base/error.h"
+#include "core/base/json.h"
 #include "core/base/strings.h"
 #include "core/io/file.h"
 #include "tests/app/chat/chat_texts.h"
@@ -179,6 +180,26 @@ Json message(const char* role, const std::string& content) {
 }  // namespace
 
 TEST_SUITE("app/prompt") {
+  TEST_CASE("each message has a role and a content, or what stands for it") {
+    const auto error = [](const char* messages) {
+      return error_text([&] { check_messages(parse_json(messages, "m"), "m: "); });
+    };
+    for (const char* good : {R"([{"role":"user","content":""}])",
+                             R"([{"role":"assistant","content":null,"tool_calls":[]}])",
+                             R"([{"role":"assistant","content":null,"reasoning":"x"}])"}) {
+      CHECK(error(good).empty());
+    }
+    CHECK(error("[]") == "m: messages: is a list of at least one");
+    CHECK(error("3") == "m: messages: is a list of at least one");
+    CHECK(error("[3]") == "m: messages[0] is not an object with a role in text");
+    CHECK(error(R"([{"content":"x"}])") == "m: messages[0] is not an object with a role in text");
+    const std::string good = R"({"role":"user","content":"x"})";
+    for (const char* rest : {"", R"(,"content":null)", R"(,"content":null,"tool_calls":null)"}) {
+      const std::string bad = "[" + good + R"(,{"role":"user")" + rest + "}]";
+      CHECK(error(bad.c_str()) == "m: messages[1] has no content");
+    }
+  }
+
   TEST_CASE("a thought is open where the prompt's own end has begun one") {
     using S = TextSource;
     const auto opening = [](std::vector<RenderedPiece> pieces) {

@@ -63,12 +63,14 @@ TEST_SUITE("app/surface_batch") {
         "{\"id\":\"hot\",\"prompt\":\"x\",\"temperature\":-1}\n"
         "not json\n"
         "{\"id\":\"empty\",\"messages\":[]}\n"
+        "{\"id\":\"silent\",\"messages\":[{\"role\":\"user\"}]}\n"
         "{\"id\":\"n\",\"prompt\":\"x\",\"n\":1000}\n"
         "{\"id\":\"nothing\",\"prompt\":\"\"}\n"
         "{\"id\":\"text\",\"body\":{\"prompt\":\"Hello\",\"n\":2,\"logprobs\":1}}\n");
     CHECK(job.run().exit_code == 5);
     const auto all = answers(job.out);
-    CHECK(all.size() == 7);
+    CHECK(all.size() == 8);
+    CHECK(contains(all.at("silent"), "messages[0] has no content"));
     int failed = 0;
     for (const Json& result : results(job.out)) {
       CHECK(result["response"].is_null() == !result["error"].is_null());
@@ -82,14 +84,14 @@ TEST_SUITE("app/surface_batch") {
       CHECK(logprobs["content"][0]["top_logprobs"].size() == 1);
       CHECK(logprobs["tokens"].size() == logprobs["content"].size());
     }
-    CHECK(failed == 5);
+    CHECK(failed == 6);
     CHECK(all.contains("line-3"));
     CHECK(job.run().exit_code == 5);
     CHECK(job.run({"--retry-failed"}).exit_code == 5);
     CHECK(answers(job.out) == all);
     const ToolResult checked = run_tool({.arguments = {"batch", job.in, "--validate", "-n", "8"}});
     CHECK(checked.exit_code == 5);
-    CHECK(std::count(checked.out.begin(), checked.out.end(), '\n') == 5);
+    CHECK(std::count(checked.out.begin(), checked.out.end(), '\n') == 6);
   }
 
   TEST_CASE("completions have OpenAI's lists of log-probabilities, usage its cached tokens") {

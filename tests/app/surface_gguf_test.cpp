@@ -108,13 +108,38 @@ TEST_SUITE("app/surface_gguf") {
     // The same keys, sizes and name; other weights.
     const std::string other = home.folder.write("n/tiny-F32.gguf", tiny_gguf(2)).string();
     chat(home.file, "a\n", {"--session", "t"});
-    CHECK(contains(chat(other, "b\n", {"--session", "t"}).err, " again"));
+    CHECK(contains(chat(other, "b\n", {"--session", "t"}).err, "prefilled again"));
+    // The same weights, another tokenizer: ids of the one say something else to the other.
+    const std::string tokens =
+        home.folder.write("o/tiny-F32.gguf", tiny_gguf(1, "tokenizer.ggml.eos_token_id", 256))
+            .string();
+    chat(home.file, "a\n", {"--session", "u"});
+    CHECK(contains(chat(tokens, "b\n", {"--session", "u"}).err, "texts are encoded again"));
     const ToolResult drafted =
         chat(home.file, "a\nb\n", {"--spec", "draft", "--draft-model", "tiny:1m"});
     CHECK(drafted.exit_code == 0);
     CHECK(drafted.err.find("tiny:1m is ") == drafted.err.rfind("tiny:1m is "));
     CHECK(contains(drafted.err, "tiny:1m is "));
     CHECK(drafted.out == whole);
+  }
+
+  TEST_CASE("a file of which only the header counts, with a tensor that is not needed nor read") {
+    const GgufHome home;
+    const auto process_bytes = [&](const std::string& file) {
+      return parse_json(home.hyb({"fit", file, "--json"}).out, "fit")["process_bytes"]
+          .get<std::int64_t>();
+    };
+    const std::int64_t before = process_bytes(home.file);
+    CHECK(before > 24 << 20);
+    const std::string file =
+        home.folder.write("x/x.gguf", tiny_gguf(1, {}, 0, "extra.weight")).string();
+    std::filesystem::resize_file(file, 64 << 20);
+    CHECK(process_bytes(file) < before + (1 << 20));
+    const std::string questions = home.folder.write("q.txt", "a\nb\n").string();
+    const ToolResult batch = home.hyb(
+        {"batch", file, questions, "-o", (home.folder.path() / "a.jsonl").string(), "-n", "4"});
+    CHECK(batch.exit_code == 0);
+    CHECK_FALSE(contains(batch.err, "broken rule"));
   }
 
   TEST_CASE("a batch goes on with the same file by another name, and names changed metadata") {
@@ -179,6 +204,11 @@ TEST_SUITE("app/surface_gguf") {
     CHECK(contains(error("llama.block_count", 2), "9 tensors that "));
     CHECK(contains(error("llama.feed_forward_length", 96), "the file's keys ask for [96, 32]"));
     CHECK(contains(error("tokenizer.ggml.eos_token_id", 999), "key \"tokenizer.ggml.eos_tok"));
+    const ToolResult check = home.hyb({"inspect", "--check", (home.folder.path() / "bad.gguf")});
+    CHECK(contains(check.out, "defect: the tokenizer: "));
+    const ToolResult draft = home.hyb({"run", home.file, "hi", "--spec", "mtp"});
+    CHECK(contains(draft.err, "has no draft layer (MTP), or none that hyb runs"));
+    CHECK_FALSE(contains(draft.err, "config.json"));
   }
 }
 

@@ -141,6 +141,16 @@ TEST_SUITE("app/surface_run") {
                    "messages[0] has no content"));
   }
 
+  TEST_CASE("a path with spaces to what is not there is no question") {
+    for (const char* path : {"/models/My Model.gguf", "My Model.gguf", "x y.safetensors", "/x y",
+                             "./x y", "../x y", "~/x y"}) {
+      CAPTURE(path);
+      const ToolResult result = tool({"run", "-n", "1", path}, "What is red?");
+      CHECK(result.exit_code == 3);
+      CHECK(result.out.empty());
+    }
+  }
+
   TEST_CASE("ids of answers differ, and there are times") {
     const Json one = Json::parse(tool({"run", "--json", "-n", "4", "What is red?"}).out);
     const Json other = Json::parse(tool({"run", "--json", "-n", "4", "What is red?"}).out);

@@ -29,9 +29,9 @@ inline std::vector<std::string> byte_letters() {
 
 /// A model of architecture llama with random weights of `seed` in F32, one layer, 258 byte-level
 /// tokens of which the last ends answers, and a chat template. `key` is written with `value` in
-/// place of the usual one.
+/// place of the usual one. `unread` names one more tensor, of a type that the format has no more.
 inline std::string tiny_gguf(std::uint32_t seed, const std::string& key = {},
-                             std::uint32_t value = 0) {
+                             std::uint32_t value = 0, const std::string& unread = {}) {
   constexpr std::uint64_t width = 32, inner = 64, vocabulary = 258;
   std::vector<std::string> tokens = byte_letters();
   tokens.insert(tokens.end(), {"ab", "<|im_end|>"});
@@ -57,7 +57,7 @@ inline std::string tiny_gguf(std::uint32_t seed, const std::string& key = {},
       {"blk.0.ffn_down.weight", {inner, width}},
   };
   GgufBytes file;
-  file.begin(std::size(tensors), numbers.size() + 8)
+  file.begin(std::size(tensors) + (unread.empty() ? 0 : 1), numbers.size() + 8)
       .key("general.architecture", "llama")
       .key("llama.attention.layer_norm_rms_epsilon", 1e-5F)
       .key("tokenizer.ggml.model", "gpt2")
@@ -76,6 +76,7 @@ inline std::string tiny_gguf(std::uint32_t seed, const std::string& key = {},
     file.tensor(name, shape, 0, offset);
     offset += (4 * elements(shape) + 31) / 32 * 32;
   }
+  if (!unread.empty()) file.tensor(unread, {width}, 4, offset);
   std::mt19937 random(seed);
   for (const auto& [name, shape] : tensors) {
     file.pad();

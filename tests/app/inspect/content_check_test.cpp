@@ -11,6 +11,7 @@
 #include "models/families.h"
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
+#include "tests/support/gguf_bytes.h"
 
 namespace content_check_test {
 
@@ -78,6 +79,46 @@ struct Texts {
 }  // namespace
 
 TEST_SUITE("app/inspect/weight_values") {
+  TEST_CASE("scales and minima of blocks are numbers") {
+    // Q4_1, Q4_K and IQ2_XXS, whose blocks are not read: types, bytes and elements.
+    const auto checked = [](std::uint32_t type, std::uint64_t elements, const std::string& blocks) {
+      const TemporaryFolder folder;
+      GgufBytes file;
+      file.begin(1, 0).tensor("a.weight", {elements}, type, 0).pad().raw(blocks);
+      TensorFiles files = TensorFiles::of_gguf(GgufFiles(folder.write("x.gguf", file.bytes())));
+      TensorCheck tensors;
+      tensors.rows.push_back({.name = "a.weight",
+                              .dtype = "",
+                              .shape = {},
+                              .verdict = TensorVerdict::right,
+                              .note = {}});
+      ContentCheck check;
+      check_weight_values(tensors, files, check, [](std::uint64_t) {});
+      return check;
+    };
+    const auto block = [](U16 scale, U16 min, std::size_t size) {
+      std::string bytes = raw<U16>({scale, min});
+      return bytes + std::string(size - bytes.size(), '\x21');
+    };
+    constexpr std::uint32_t q4_1 = 3, q4_k = 12, iq2_xxs = 16;
+    const std::string good = block(0x3C00, 0x3C00, 20);
+    const ContentCheck right = checked(q4_1, 64, good + good);
+    CHECK(right.defects.empty());
+    CHECK(right.tensors == 1);
+    CHECK(right.bytes == 40);
+    CHECK(only_defect(checked(q4_1, 64, good + block(0x7C01, 0, 20))) == "a.weight has NaN");
+    CHECK(only_defect(checked(q4_1, 64, good + block(0, 0xFC00, 20))) ==
+          "a.weight has an infinity");
+    CHECK(only_defect(checked(q4_k, 256, block(0, 0x7E00, 144))) == "a.weight has NaN");
+    CHECK(checked(q4_k, 256, block(0, 0x3C00, 144)).defects.empty());
+    CHECK(checked(iq2_xxs, 256, block(0x7C01, 0, 66)).tensors == 0);
+    // After the first 8 MiB, which are no whole number of blocks.
+    std::string many;
+    while (many.size() <= std::size_t{8} << 20) many += good;
+    many += block(0x7C00, 0, 20);
+    CHECK(only_defect(checked(q4_1, many.size() / 20 * 32, many)) == "a.weight has an infinity");
+  }
+
   TEST_CASE("NaN and infinities are found in every type, also after millions of numbers") {
     CHECK(only_defect(check_of("a", "BF16", raw<U16>({0x3F80, 0xFFC0, 0}), 2)) == "a has NaN");
     CHECK(only_defect(check_of("a", "BF16", raw<U16>({0x3F80, 0xFF80}), 2)) == "a has an infinity");

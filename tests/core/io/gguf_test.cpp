@@ -343,6 +343,10 @@ TEST_SUITE("core/io/gguf") {
     const auto renamed = folder.write("m.gguf", part(0, "a", "AAAA"));
     CHECK(
         contains(model_error([&] { GgufFiles files(renamed); }), "part 1 of 1; parts are PREFIX"));
+    GgufBytes far;
+    far.begin(0, 1).key("split.no", std::numeric_limits<std::int64_t>::max());
+    const auto last = folder.write("o.gguf", far.bytes());
+    CHECK(contains(model_error([&] { GgufFiles files(last); }), "part 9223372036854775808 of 1"));
     folder.write("n-00001-of-00002.gguf", part(0, "a", "AAAA"));
     GgufBytes more;
     more.begin(2, 2).key("split.no", 1).key("split.count", 2);

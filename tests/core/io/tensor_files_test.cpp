@@ -111,7 +111,8 @@ TEST_SUITE("core/io/tensor_files") {
     CHECK(contains(error, "model.safetensors.index.json"));
     const TemporaryFolder empty;
     CHECK(contains(model_error([&] { TensorFiles files(empty.path()); }),
-                   "looked for model.safetensors and model.safetensors.index.json"));
+                   "looked for model.safetensors and model.safetensors.index.json; other formats "
+                   "(.bin, .pt) are not read; a .gguf file is named itself"));
     std::filesystem::create_symlink("../blobs/7", empty.path() / "model.safetensors");
     CHECK(contains(model_error([&] { TensorFiles files(empty.path()); }), "blobs/7"));
   }

@@ -20,6 +20,7 @@
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
 #include "tests/support/gguf_bytes.h"
+#include "tests/support/quiet_log.h"
 #include "tests/support/tokenizer_text.h"
 
 namespace gguf_tokenizer_test {
@@ -41,6 +42,8 @@ class Keys {
   std::vector<float> scores;
   std::vector<std::string> merges;
   std::map<std::string, std::int32_t> numbers;
+  std::map<std::string, std::uint32_t> unsigned_numbers;
+  std::map<std::string, std::vector<std::int32_t>> lists;
   std::map<std::string, bool> flags;
 
   void add(const std::string& token, int kind, float score = 0) {
@@ -53,7 +56,7 @@ class Keys {
     GgufBytes bytes;
     bytes.begin(0, 1 + (pre ? 1 : 0) + (tokens.empty() ? 0 : 1) + (kinds.empty() ? 0 : 1) +
                        (scores.empty() ? 0 : 1) + (merges.empty() ? 0 : 1) + numbers.size() +
-                       flags.size());
+                       unsigned_numbers.size() + lists.size() + flags.size());
     bytes.key("tokenizer.ggml.model", model);
     if (pre) bytes.key("tokenizer.ggml.pre", *pre);
     if (!tokens.empty()) bytes.list("tokenizer.ggml.tokens", tokens);
@@ -61,6 +64,8 @@ class Keys {
     if (!scores.empty()) bytes.list("tokenizer.ggml.scores", scores);
     if (!merges.empty()) bytes.list("tokenizer.ggml.merges", merges);
     for (const auto& [key, value] : numbers) bytes.key("tokenizer.ggml." + key, value);
+    for (const auto& [key, value] : unsigned_numbers) bytes.key("tokenizer.ggml." + key, value);
+    for (const auto& [key, value] : lists) bytes.list("tokenizer.ggml." + key, value);
     for (const auto& [key, value] : flags) bytes.key("tokenizer.ggml." + key, value);
     bytes_ = bytes.bytes();
     header_ = parse_gguf_header(bytes_, bytes_.size(), "x.gguf");
@@ -355,18 +360,66 @@ TEST_SUITE("core/text/gguf_tokenizer") {
     CHECK(ids() == std::vector<int>{2, 3, 4, 5, 6, 7});  // harmony: <|end|> ends a message
     keys.add("<|tool_response>", control);
     CHECK(ids() == std::vector<int>{2, 4, 5, 6, 7, 8});
+    keys.lists["eos_token_ids"] = {0, 4};
+    CHECK(ids() == std::vector<int>{0, 2, 4, 5, 6, 7, 8});
+    keys.lists["eos_token_ids"] = {9};
+    CHECK(contains(model_error(ids), "key \"tokenizer.ggml.eos_token_ids\": 9 is no token"));
+    keys.lists.clear();
+    keys.unsigned_numbers["fim_pad_token_id"] = 0xFFFF'FFFF;
+    CHECK(ids() == std::vector<int>{2, 4, 5, 6, 7, 8});
     keys.numbers["eom_token_id"] = 99;
     CHECK(contains(model_error(ids), "key \"tokenizer.ggml.eom_token_id\": 99 is no token"));
   }
 
-  TEST_CASE("what the fuzzer found is read, or refused in words (scripts/fuzz_gguf.sh)") {
-    int files = 0;
-    for (const auto& entry : std::filesystem::directory_iterator(HYB_TESTS_DIR "/fuzz/gguf")) {
-      CAPTURE(entry.path().string());
-      CHECK(try_gguf(content(entry.path())));
-      ++files;
+  TEST_CASE("ends of answers are control tokens whatever their type, unless merges make them") {
+    const QuietLog quiet;
+    constexpr EncodeOptions of_template = {.add_special_tokens = false, .parse_special = true};
+    Keys keys;
+    keys.tokens = {"<", "/", "s", ">", "</", "</s", "</s>", "<|im_end|>", "<eos>"};
+    keys.merges = {"< /", "</ s", "</s >"};
+    for (const bool has_types : {false, true}) {
+      if (has_types) {
+        keys.kinds.assign(keys.tokens.size(), normal);
+        keys.kinds.back() = user_defined;
+      }
+      const Tokenizer tokenizer = keys.tokenizer();
+      CHECK(tokenizer.encode("<|im_end|>", of_template) == std::vector{TokenId{7}});
+      CHECK(tokenizer.encode("<eos>", of_template) == std::vector{TokenId{8}});
+      for (const TokenId token : encoded(tokenizer, "<|im_end|>")) CHECK(token != TokenId{7});
+      CHECK(tokenizer.is_special(TokenId{7}));
+      CHECK(tokenizer.is_special(TokenId{8}) == !has_types);
+      CHECK_FALSE(tokenizer.is_special(TokenId{6}));
     }
-    CHECK(files > 10);
+  }
+
+  TEST_CASE("BOS and EOS of files that name none") {
+    const QuietLog quiet;
+    constexpr EncodeOptions raw = {.add_special_tokens = true, .parse_special = false};
+    Keys keys = sentence_piece_keys(1);
+    const Tokenizer named = keys.tokenizer();
+    keys.numbers.clear();
+    Tokenizer tokenizer = keys.tokenizer();
+    CHECK(tokenizer.bos() == TokenId{1});
+    CHECK(tokenizer.eos() == TokenId{2});
+    CHECK(tokenizer.encode("ab", raw) == named.encode("ab", raw));
+    CHECK(tokenizer.encode("ab", raw).front() == TokenId{1});
+    keys.numbers["bos_token_id"] = -1;
+    CHECK(keys.tokenizer().encode("ab", raw).front() != TokenId{1});
+
+    Keys bytes;
+    for (char c = 'a'; c <= 'm'; ++c) bytes.add(std::string(1, c), normal);
+    bytes.scores.clear();
+    bytes.tokens[2] = "ab";
+    bytes.merges = {"a b"};
+    bytes.flags = {{"add_bos_token", true}};
+    CHECK(bytes.tokenizer().bos() == std::nullopt);  // 11 is a letter
+    CHECK(bytes.tokenizer().encode("ab", raw) == std::vector{TokenId{2}});
+    CHECK(end_tokens_of(bytes.metadata()).empty());
+    bytes.tokens[11] = "<|end_of_all|>";
+    bytes.kinds[11] = control;
+    tokenizer = bytes.tokenizer();
+    CHECK(tokenizer.encode("ab", raw) == std::vector{TokenId{11}, TokenId{2}});
+    CHECK(end_tokens_of(bytes.metadata()) == std::vector{TokenId{11}});
   }
 
   TEST_CASE("what the fuzzer found is read, or refused in words (scripts/fuzz_gguf.sh)") {
