@@ -132,7 +132,7 @@ TEST_SUITE("app/surface_gguf") {
     const std::int64_t before = process_bytes(home.file);
     CHECK(before > 24 << 20);
     const std::string file =
-        home.folder.write("x/x.gguf", tiny_gguf(1, {}, 0, "extra.weight")).string();
+        home.folder.write("x/x.gguf", tiny_gguf(1, {}, 0, "v.extra.weight")).string();
     std::filesystem::resize_file(file, 64 << 20);
     CHECK(process_bytes(file) < before + (1 << 20));
     const std::string questions = home.folder.write("q.txt", "a\nb\n").string();
