@@ -503,10 +503,11 @@ void check_messages(const Json& messages, const std::string& place) {
     if (!message.is_object() || !has("role") || !message["role"].is_string()) {
       refuse(fmt::format("messages[{}] is not an object with a role in text", i));
     }
-    // An answer may be calls alone, or end in its thought.
+    // An answer may be empty, calls alone, or end in its thought.
     constexpr const char* instead[] = {"content",           "tool_calls", "function_call",
                                        "reasoning_content", "reasoning",  "thinking"};
-    if (std::none_of(std::begin(instead), std::end(instead), has)) {
+    const bool is_empty_answer = message["role"] == "assistant" && message.contains("content");
+    if (!is_empty_answer && std::none_of(std::begin(instead), std::end(instead), has)) {
       refuse(fmt::format("messages[{}] has no content", i));
     }
   }
