@@ -90,7 +90,7 @@ bool has_files(const RunSettings& settings) {
 template <typename Count>
 std::int64_t published_parameters(const RunSettings& settings, const models::Config& config,
                                   const models::Plan& plan, Count&& count) {
-  const bool is_gguf = has_files(settings) && settings.source.tensors().are_gguf();
+  const bool is_gguf = has_files(settings) && settings.source.is_gguf();
   if (!config.quantization() && !is_gguf) return 0;
   const models::Family& family = models::family_of(config);
   return has_files(settings) ? count(plan, family, settings.source.tensors())

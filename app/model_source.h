@@ -38,7 +38,8 @@ class ModelSource {
   const std::optional<std::filesystem::path>& folder() const { return folder_; }
   /// Whether it is in files that others may write.
   bool has_files() const { return folder_ || gguf_; }
-  /// Opened, where it is a GGUF file.
+  bool is_gguf() const { return gguf_.has_value(); }
+  /// Opened, where it is a GGUF file: its header is read each time.
   std::optional<GgufFiles> gguf() const;
 
   /// A text file, or nothing when there is none; of a GGUF file a generation_config.json with the

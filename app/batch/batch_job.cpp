@@ -212,10 +212,9 @@ std::string force_text(const InputFile& input) {
       std::any_of(input.lines().begin(), input.lines().end(), [](const InputLine& line) {
         return line.id == hash_of(fmt::format("line-{}", line.number));
       });
-  return has_numbers ? "--force takes every line whose number has a result as answered, also "
-                       "where it was edited"
-                     : "--force takes every line whose custom_id has a result as answered, also "
-                       "where it was edited";
+  return fmt::format(
+      "--force takes every line whose {} has a result as answered, also where it was edited",
+      has_numbers ? "number" : "custom_id");
 }
 
 [[noreturn]] void refuse_job(const OutputFile& output, const std::string& difference,

@@ -293,18 +293,33 @@ void set_gguf_granite_factors(const GgufKeys& k, GgufConfig& config) {
   }
 }
 
-std::int64_t set_gguf_mamba(const GgufKeys& k, GgufConfig& config) {
+GgufSsmHeads gguf_ssm_heads(const GgufKeys& k, const char* channels) {
   const std::int64_t inner = k.integer("ssm.inner_size"), heads = k.integer("ssm.time_step_rank");
   if (heads < 1 || inner % heads != 0) {
-    k.fail("ssm.time_step_rank", fmt::format("{} heads do not divide {} channels", heads, inner));
+    k.fail("ssm.time_step_rank",
+           fmt::format("{} heads do not divide {} {}", heads, inner, channels));
   }
-  config.set("mamba_n_heads", heads);
-  config.set("mamba_d_head", inner / heads);
+  return {.count = heads, .width = inner / heads};
+}
+
+std::vector<std::string> gguf_mixer_kinds(const GgufKeys& k, const char* recurrent,
+                                          const char* attention) {
+  std::vector<std::string> kinds;
+  for (const std::int64_t kv_heads : k.each_block("attention.head_count_kv")) {
+    kinds.emplace_back(kv_heads == 0 ? recurrent : attention);
+  }
+  return kinds;
+}
+
+std::int64_t set_gguf_mamba(const GgufKeys& k, GgufConfig& config) {
+  const GgufSsmHeads heads = gguf_ssm_heads(k);
+  config.set("mamba_n_heads", heads.count);
+  config.set("mamba_d_head", heads.width);
   config.set("mamba_d_state", k.integer("ssm.state_size"));
   config.set("mamba_n_groups", k.integer("ssm.group_count", 1));
   config.set("mamba_d_conv", k.integer("ssm.conv_kernel"));
   config.set("mamba_conv_bias", k.any_tensor("ssm_conv1d.bias") != nullptr);
-  return inner;
+  return heads.count * heads.width;
 }
 
 void refuse_gguf_experts(const GgufKeys& k) {

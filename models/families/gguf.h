@@ -130,6 +130,17 @@ GgufConfig gguf_common_config(const GgufKeys& keys, std::string_view model_type,
 /// The four factors of Granite's families.
 void set_gguf_granite_factors(const GgufKeys& keys, GgufConfig& config);
 
+/// Heads of a recurrent mixer, and how wide each is: ssm.time_step_rank heads of ssm.inner_size,
+/// which errors call `channels`.
+struct GgufSsmHeads {
+  std::int64_t count, width;
+};
+GgufSsmHeads gguf_ssm_heads(const GgufKeys& keys, const char* channels = "channels");
+
+/// For every block a word: `recurrent` where it has no heads of keys, else `attention`.
+std::vector<std::string> gguf_mixer_kinds(const GgufKeys& keys, const char* recurrent,
+                                          const char* attention);
+
 /// Mamba-2 as read_mamba reads it, but for the number of channels; returns that.
 std::int64_t set_gguf_mamba(const GgufKeys& keys, GgufConfig& config);
 

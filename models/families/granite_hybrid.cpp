@@ -81,10 +81,7 @@ constexpr std::string_view model_types[] = {"granitemoehybrid"};
 GgufConfig gguf_config(const GgufKeys& k) {
   GgufConfig config = gguf_common_config(k, "granitemoehybrid");
   set_gguf_granite_factors(k, config);
-  std::vector<std::string> kinds;
-  for (const std::int64_t kv_heads : k.each_block("attention.head_count_kv")) {
-    kinds.push_back(kv_heads == 0 ? "mamba" : "attention");
-  }
+  const std::vector<std::string> kinds = gguf_mixer_kinds(k, "mamba", "attention");
   const bool has_mamba = std::ranges::count(kinds, "mamba") > 0;
   const bool has_rope = k.flag("rope.scaling.finetuned", true);
   if (has_mamba && has_rope) {

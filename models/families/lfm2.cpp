@@ -101,11 +101,7 @@ GgufConfig gguf_common(const GgufKeys& k, const char* model_type) {
     k.fail("attention.sliding_window", "windows of this architecture are not supported");
   }
   GgufConfig config = gguf_common_config(k, model_type);
-  std::vector<std::string> kinds;
-  for (const std::int64_t kv_heads : k.each_block("attention.head_count_kv")) {
-    kinds.push_back(kv_heads == 0 ? "conv" : "full_attention");
-  }
-  config.set("layer_types", kinds);
+  config.set("layer_types", gguf_mixer_kinds(k, "conv", "full_attention"));
   config.set("conv_L_cache", k.integer("shortconv.l_cache"));
   config.set("block_auto_adjust_ff_dim", false);
   return config;

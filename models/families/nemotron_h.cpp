@@ -225,12 +225,9 @@ GgufConfig gguf_config(const GgufKeys& k) {
   std::string pattern;
   for (std::int64_t i = 0; i < gguf_layers(k); ++i) pattern += gguf_letter(k, i);
   config.set(pattern_key, pattern.c_str());
-  const std::int64_t inner = k.integer("ssm.inner_size"), heads = k.integer("ssm.time_step_rank");
-  if (heads < 1 || inner % heads != 0) {
-    k.fail("ssm.time_step_rank", fmt::format("{} heads do not divide {} channels", heads, inner));
-  }
-  config.set("mamba_num_heads", heads);
-  config.set("mamba_head_dim", inner / heads);
+  const GgufSsmHeads heads = gguf_ssm_heads(k);
+  config.set("mamba_num_heads", heads.count);
+  config.set("mamba_head_dim", heads.width);
   config.set("ssm_state_size", k.integer("ssm.state_size"));
   config.set("n_groups", k.integer("ssm.group_count"));
   config.set("conv_kernel", k.integer("ssm.conv_kernel"));

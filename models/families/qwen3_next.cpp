@@ -195,16 +195,11 @@ void set_gguf_experts(const GgufKeys& k, GgufConfig& config) {
 
 GgufConfig gguf_common(const GgufKeys& k, const char* model_type) {
   GgufConfig config = gguf_common_config(k, model_type);
-  const std::int64_t values = k.integer("ssm.inner_size");
-  const std::int64_t value_heads = k.integer("ssm.time_step_rank");
-  if (value_heads < 1 || values % value_heads != 0) {
-    k.fail("ssm.time_step_rank",
-           fmt::format("{} heads do not divide {} values", value_heads, values));
-  }
+  const GgufSsmHeads value_heads = gguf_ssm_heads(k, "values");
   config.set("linear_num_key_heads", k.integer("ssm.group_count"));
-  config.set("linear_num_value_heads", value_heads);
+  config.set("linear_num_value_heads", value_heads.count);
   config.set("linear_key_head_dim", k.integer("ssm.state_size"));
-  config.set("linear_value_head_dim", values / value_heads);
+  config.set("linear_value_head_dim", value_heads.width);
   config.set("linear_conv_kernel_dim", k.integer("ssm.conv_kernel"));
   config.set("layer_types", gguf_layer_types(k));
   const std::int64_t layers = gguf_layers(k);
