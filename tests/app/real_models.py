@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Published models as GGUF files (scripts/real_models.py), run by the built binary.
 
-    tests/app/real_models.py BINARY [--kills N]
+    tests/app/real_models.py BINARY [--kills N] [--report FILE]
 
 tests/golden/real_models.json has what transformers answers with the same files
 (scripts/golden_real_models.py). Exit code 77, which ctest calls skipped: PyPI isn't reached.
@@ -188,12 +188,19 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("binary")
     parser.add_argument("--kills", type=int, default=40, help="prompts of the batch that is killed")
+    parser.add_argument("--report", type=pathlib.Path, help="gets the last line")
     options = parser.parse_args()
     start = time.monotonic()
+
+    def conclude(text):
+        print(text)
+        if options.report:
+            options.report.write_text(text + "\n", encoding="utf-8")
+
     try:
         paths = {name: real_models.find(name) for name in real_models.MODELS}
     except real_models.Unreachable as reason:
-        print(f"real models: skipped: {reason}")
+        conclude(f"real models: skipped: {reason}")
         return real_models.SKIPPED
     with tempfile.TemporaryDirectory() as folder:
         tool = Tool(options.binary, folder)
@@ -204,8 +211,8 @@ def main():
         killed_and_resumed(tool, small, options.kills)
         long_chat(tool, small)
         ngram_drafts(tool, paths["gemma-3-270m"])
-    print(f"real models: {', '.join(paths)}: {len(failures)} failures, "
-          f"{time.monotonic() - start:.0f} s")
+    conclude(f"real models: {', '.join(paths)}: {len(failures)} failures, "
+             f"{time.monotonic() - start:.0f} s")
     return 1 if failures else 0
 
 
