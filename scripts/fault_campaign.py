@@ -193,7 +193,9 @@ class Campaign:
         return found or ("right" if outcome.code == 0 else f"exit {outcome.code}")
 
     def judge_text(self, _command, expected, outcome):
-        return "" if expected.startswith(outcome.output) else "Another answer"
+        # An answer that an error cuts short gets a line break, so that the shell's prompt is alone.
+        told = outcome.output if outcome.code == 0 else outcome.output.removesuffix("\n")
+        return "" if expected.startswith(told) else "Another answer"
 
     def judge_results(self, command, expected, outcome):
         if any(expected[name] != text for name, text in outcome.output.items()):
