@@ -16,7 +16,7 @@
 #include "kernels/ops/rms_norm.h"
 #include "kernels/ops/shift_rows.h"
 #include "kernels/transfer.h"
-#include "models/parts/recurrent_spans.h"
+#include "models/parts/recurrence.h"
 
 namespace hyb::models {
 
