@@ -16,7 +16,7 @@
 #include "kernels/ops/rms_norm.h"
 #include "kernels/ops/shift_rows.h"
 #include "kernels/transfer.h"
-#include "models/parts/recurrent_spans.h"
+#include "models/parts/recurrence.h"
 
 namespace hyb::models {
 
@@ -180,6 +180,19 @@ void clear_keys(kernels::Queue& queue, const Part& part, const PartMemory& memor
                             .page_tokens = memory.page_tokens});
 }
 
+kernels::InputNorm norm_of(Norm kind, const Tensor& weight, float eps) {
+  if (kind == Norm::none) return {};
+  require(kind != Norm::layer, "decoder: no other op does a layer norm on the way");
+  return {.weight = weight, .eps = eps, .one_plus = kind == Norm::rms_1p};
+}
+
+float draft_eps(const Plan& plan) {
+  const DraftLayer& draft = *plan.draft;
+  return draft.eagle    ? draft.eagle->norm_eps
+         : draft.dflash ? draft.dflash->norm_eps
+                        : plan.norm_eps;
+}
+
 /// The whole buffer as numbers of a type; empty for none.
 Tensor all_of(const kernels::Buffer& buffer, DType dtype) {
   if (buffer.bytes() == 0) return {};
@@ -259,18 +272,12 @@ PartMemory Decoder::memory_of(const Part& part, Ordinals& ordinals) const {
   return memory;
 }
 
-kernels::InputNorm Decoder::norm_of(Norm kind, const Tensor& weight, float eps) const {
-  if (kind == Norm::none) return {};
-  require(kind != Norm::layer, "decoder: no other op does a layer norm on the way");
-  return {.weight = weight, .eps = eps, .one_plus = kind == Norm::rms_1p};
-}
-
 /// Of a row that several parts or a projection read.
 void Decoder::norm_rows(Norm kind, const Tensor& weight, const Tensor& x, const Tensor& y) const {
   if (kind == Norm::layer) {
     return kernels::layer_norm(queue_, {.x = x, .weight = weight, .y = y, .eps = plan_.norm_eps});
   }
-  kernels::apply(queue_, norm_of(kind, weight), x, y);
+  kernels::apply(queue_, norm_of(kind, weight, plan_.norm_eps), x, y);
 }
 
 /// Of parts that neither norm their input nor add to the stream.
@@ -313,7 +320,7 @@ void Decoder::run_block(const Block& block, const BlockWeights& weights, const S
   PartCall call = input_of(block, weights, tables, streams);
   for (std::size_t part = 0; part < block.parts.size(); ++part) {
     if (block.norms_parts) {
-      call.norm = norm_of(Norm::rms, weights.part_norms[part]);
+      call.norm = norm_of(Norm::rms, weights.part_norms[part], plan_.norm_eps);
       call.residual = streams.part;
     }
     run_part(block.parts[part], weights.parts[part], memory_of(block.parts[part], ordinals), call);
@@ -341,7 +348,7 @@ void Decoder::run_block(const Block& block, const BlockWeights& weights, const S
     return;
   }
   for (std::int32_t stream = 1; stream < plan_.altup->streams; ++stream) {
-    post.y = stream_of(streams.all, stream);
+    post.y = streams.stream(streams.all, stream);
     kernels::rms_norm(queue_, post);
   }
 }
@@ -362,7 +369,7 @@ void Decoder::add_low_rank(const BlockWeights& weights, const Streams& streams) 
 void Decoder::run_layer(const Layer& layer, const LayerWeights& weights, const StepTables& tables,
                         const Streams& streams, Ordinals& ordinals) {
   if (plan_.altup) {
-    route(weights.altup, stream_of(streams.all, plan_.altup->active), streams);
+    route(weights.altup, streams.stream(streams.all, plan_.altup->active), streams);
     kernels::altup_predict(queue_, {.x = streams.all,
                                     .router = streams.router,
                                     .coefs = weights.altup.prediction,
@@ -376,14 +383,10 @@ void Decoder::run_layer(const Layer& layer, const LayerWeights& weights, const S
   }
 }
 
-Tensor Decoder::stream_of(const Tensor& all, std::int64_t stream) const {
-  return all.columns(stream * plan_.width, plan_.width);
-}
-
 /// What weighs the coefficients of the streams, by the active one.
 void Decoder::route(const AltUpWeights& weights, const Tensor& active, const Streams& streams) {
   kernels::project(queue_, {.x = active,
-                            .norm = norm_of(Norm::rms, weights.router_norm),
+                            .norm = norm_of(Norm::rms, weights.router_norm, plan_.norm_eps),
                             .weight = &weights.router,
                             .y = streams.router,
                             .normed = streams.normed,
@@ -404,9 +407,9 @@ void Decoder::correct(const AltUpWeights& weights, const Streams& streams) {
 
 /// The streams from the first one, which is there.
 void Decoder::spread(const Streams& streams) {
-  const Tensor first = stream_of(streams.all, 0);
+  const Tensor first = streams.stream(streams.all, 0);
   for (std::size_t i = 0; i < weights_.stream_projections.size(); ++i) {
-    const Tensor stream = stream_of(streams.all, static_cast<std::int64_t>(i) + 1);
+    const Tensor stream = streams.stream(streams.all, static_cast<std::int64_t>(i) + 1);
     kernels::project(queue_, {.x = first, .weight = &weights_.stream_projections[i], .y = stream});
     kernels::match_magnitude(queue_, {.x = stream, .like = first});
   }
@@ -414,11 +417,11 @@ void Decoder::spread(const Streams& streams) {
 
 /// Their mean, in place of the first.
 Tensor Decoder::unite(const Streams& streams) {
-  const Tensor first = stream_of(streams.all, 0);
+  const Tensor first = streams.stream(streams.all, 0);
   const std::int64_t others = std::ssize(weights_.stream_outputs);
   for (std::int64_t i = 0; i < others; ++i) {
-    const Tensor own = stream_of(streams.predicted, i + 1);
-    kernels::project(queue_, {.x = stream_of(streams.all, i + 1),
+    const Tensor own = streams.stream(streams.predicted, i + 1);
+    kernels::project(queue_, {.x = streams.stream(streams.all, i + 1),
                               .weight = &weights_.stream_outputs[static_cast<std::size_t>(i)],
                               .y = own});
     kernels::match_magnitude(queue_, {.x = own, .like = first});
@@ -426,7 +429,7 @@ Tensor Decoder::unite(const Streams& streams) {
   for (std::int64_t i = 0; i < others; ++i) {
     const float scale = i + 1 < others ? 1.0F : 1.0F / static_cast<float>(others + 1);
     kernels::add_rows(queue_,
-                      {.x = stream_of(streams.predicted, i + 1), .y = first, .scale = scale});
+                      {.x = streams.stream(streams.predicted, i + 1), .y = first, .scale = scale});
   }
   return first;
 }
@@ -476,7 +479,7 @@ void Decoder::make_inputs(const StepTables& tables, const Tensor& embedding,
 Tensor Decoder::run(const StepTables& tables, const Tensor& sample_rows, bool draft_entries) {
   scratch_.return_to(0);
   const Streams streams = take_streams(tables.tokens.dim(0), draft_entries);
-  const Tensor embedding = plan_.altup ? stream_of(streams.all, 0) : streams.residual;
+  const Tensor embedding = plan_.altup ? streams.stream(streams.all, 0) : streams.residual;
   kernels::embed(queue_, {.weight = &weights_.embed,
                           .tokens = tables.tokens,
                           .y = embedding,
@@ -531,7 +534,7 @@ Tensor Decoder::logits(const Tensor& residual, const Tensor& sample_rows) {
   const bool is_apart = plan_.final_norm == Norm::layer;
   if (is_apart) norm_rows(plan_.final_norm, weights_.final_norm, last, last);
   const Norm norm = is_apart ? Norm::none : plan_.final_norm;
-  return head_logits(weights_.output(), last, norm_of(norm, weights_.final_norm),
+  return head_logits(weights_.output(), last, norm_of(norm, weights_.final_norm, plan_.norm_eps),
                      plan_.logits_scale, plan_.logits_cap);
 }
 
@@ -558,13 +561,6 @@ Decoder::Ordinals Decoder::draft_ordinals() const {
   const std::size_t carried = has_dflash(plan_) ? 0 : 1;
   return {.pages = static_cast<std::size_t>(first - geometry_.pages.begin()),
           .slots = geometry_.pieces.size() - carried};
-}
-
-float Decoder::draft_eps() const {
-  const DraftLayer& draft = *plan_.draft;
-  return draft.eagle    ? draft.eagle->norm_eps
-         : draft.dflash ? draft.dflash->norm_eps
-                        : plan_.norm_eps;
 }
 
 /// The hidden state of a sequence's last position: in every slot, and of drafts in rings.
@@ -645,8 +641,8 @@ void Decoder::tap(std::size_t layer, const Streams& streams) {
 /// Of all tokens, to `streams.normed`.
 void Decoder::find_hidden(const Streams& streams) {
   if (!plan_.draft->eagle) {
-    return kernels::apply(queue_, norm_of(plan_.final_norm, weights_.final_norm), streams.residual,
-                          streams.normed);
+    return kernels::apply(queue_, norm_of(plan_.final_norm, weights_.final_norm, plan_.norm_eps),
+                          streams.residual, streams.normed);
   }
   kernels::project(queue_, {.x = streams.taps, .weight = &weights_.draft->fc, .y = streams.normed});
 }
@@ -689,7 +685,7 @@ void Decoder::write_draft_keys(const StepTables& tables, const Streams& model_st
   const std::int64_t tokens = streams.residual.dim(0);
   const Tensor pairs = scratch_.take(activation_, {tokens, 2 * std::int64_t{plan_.width}});
   find_hidden(streams);
-  streams.norm_eps = draft_eps();
+  streams.norm_eps = draft_eps(plan_);
   const PartCall call = draft_input(tables, pairs, streams);
   carry_over(call, streams.normed, streams.residual, true);
   join(tables, streams.residual, pairs, streams);
@@ -704,9 +700,9 @@ void Decoder::write_block_keys(const StepTables& tables, const Streams& streams)
   const ScratchFrame frame(scratch_);
   const DraftWeights& weights = *weights_.draft;
   kernels::project(queue_, {.x = streams.taps, .weight = &weights.fc, .y = streams.normed});
-  kernels::apply(queue_, norm_of(plan_.draft->norm, weights.hidden_norm, draft_eps()),
+  kernels::apply(queue_, norm_of(plan_.draft->norm, weights.hidden_norm, draft_eps(plan_)),
                  streams.normed, streams.normed);
-  const PartCall call = plain_call(tables, streams.normed, draft_eps());
+  const PartCall call = plain_call(tables, streams.normed, draft_eps(plan_));
   Ordinals ordinals = draft_ordinals();
   for (std::size_t layer = 0; layer < weights.layers.size(); ++layer) {
     const Part& part = plan_.draft->layers[layer].blocks.front().parts.front();
@@ -783,7 +779,7 @@ Tensor Decoder::draft_blocks(const StepTables& tables, const Tensor& sample_rows
   const Dflash& dflash = *plan_.draft->dflash;
   scratch_.return_to(0);
   Streams streams = take_streams(tables.tokens.dim(0), false);
-  streams.norm_eps = draft_eps();
+  streams.norm_eps = draft_eps(plan_);
   kernels::embed(queue_, {.weight = &weights_.embed,
                           .tokens = tables.tokens,
                           .y = streams.residual,
@@ -803,7 +799,7 @@ Tensor Decoder::draft(const StepTables& tables, const Tensor& sample_rows, bool 
   scratch_.return_to(0);
   const std::int64_t rows = tables.tokens.dim(0);
   Streams streams = take_streams(rows, false);
-  streams.norm_eps = draft_eps();
+  streams.norm_eps = draft_eps(plan_);
   const Tensor pairs = scratch_.take(activation_, {rows, 2 * std::int64_t{plan_.width}});
   Tensor hidden = streams.residual;
   if (!is_further) {

@@ -62,10 +62,6 @@ class Decoder {
  private:
   struct Ordinals;
   PartMemory memory_of(const Part& part, Ordinals& ordinals) const;
-  kernels::InputNorm norm_of(Norm kind, const kernels::Tensor& weight) const {
-    return norm_of(kind, weight, plan_.norm_eps);
-  }
-  kernels::InputNorm norm_of(Norm kind, const kernels::Tensor& weight, float eps) const;
   void norm_rows(Norm kind, const kernels::Tensor& weight, const kernels::Tensor& x,
                  const kernels::Tensor& y) const;
   /// The residual stream, or the active one, and room beside it, each [T,H]; `branch` where a block
@@ -78,9 +74,14 @@ class Decoder {
     kernels::Tensor low_rank = {};             ///< [T,rank], of the widest low-rank residual
     kernels::Tensor taps = {};                 ///< [T,n*H], as DraftLayer::taps
     float norm_eps;
+
+    /// One of those side by side in `all` or `predicted`.
+    kernels::Tensor stream(const kernels::Tensor& side_by_side, std::int64_t number) const {
+      const std::int64_t width = residual.dim(1);
+      return side_by_side.columns(number * width, width);
+    }
   };
   Streams take_streams(std::int64_t tokens, bool has_taps);
-  kernels::Tensor stream_of(const kernels::Tensor& all, std::int64_t stream) const;
   void make_inputs(const StepTables& tables, const kernels::Tensor& embedding,
                    const Streams& streams);
   void spread(const Streams& streams);
@@ -103,7 +104,6 @@ class Decoder {
   void copy_rows(const kernels::Tensor& x, const kernels::Tensor& y);
   Ordinals draft_ordinals() const;
   PartMemory carry() const;
-  float draft_eps() const;
   kernels::Tensor carried_with_ring(const PartCall& call, const kernels::Tensor& hidden);
   void carry_over(const PartCall& call, const kernels::Tensor& hidden, const kernels::Tensor& y,
                   bool keeps);

@@ -68,18 +68,33 @@ struct TensorName {
   std::string_view name;
 };
 
+struct GgufArchitecture;
+
+/// Where most families have their text part.
+inline constexpr std::string_view usual_trunks[] = {"model"};
+
 /// A family: config.json -> Plan, and where its tensors are found. One file in families/ each.
 struct Family {
-  std::span<const std::string_view> model_types;
-  Plan (*plan)(const Config&);
-  std::span<const TensorName> names;
-  std::span<const std::string_view> trunks = {};  ///< what replaces `*` in names
+  std::span<const std::string_view> model_types = {};
+  Plan (*plan)(const Config&) = nullptr;
+  std::span<const TensorName> names = {};
+  std::span<const std::string_view> trunks = usual_trunks;  ///< what replaces `*` in names
   /// The same in the draft layer, whose index is counted from 0.
   std::span<const std::string_view> draft_trunks = {};
   /// What config.json says of a draft layer; null: the family has none.
   std::optional<DraftLayer> (*draft)(const Config&) = nullptr;
   /// Prefixes of tensors that are known and not used: draft layers, vision.
   std::span<const std::string_view> unused = {};
+  /// How GGUF files have its models; null: they are read from folders alone.
+  std::span<const GgufArchitecture> (*gguf)() = nullptr;
+};
+
+/// How llama.cpp's converter writes a family's models: metadata -> config.json -> Plan, and where
+/// the tensors of a GGUF file are found.
+struct GgufArchitecture {
+  std::string_view name;  ///< general.architecture
+  GgufConfig (*config)(const GgufKeys&);
+  Family family;  ///< its plan knows what the converter did to the weights
 };
 
 /// One line per family, sorted by name.
@@ -105,35 +120,6 @@ extern const Family qwen2;
 extern const Family qwen3;
 extern const Family qwen3_5;
 extern const Family qwen3_next;
-
-/// How llama.cpp's converter writes a family's models: metadata -> config.json -> Plan, and where
-/// the tensors of a GGUF file are found. In the family's file, too.
-struct GgufArchitecture {
-  std::string_view name;  ///< general.architecture
-  GgufConfig (*config)(const GgufKeys&);
-  Family family;  ///< its plan knows what the converter did to the weights
-};
-
-extern const GgufArchitecture gguf_falcon_h1;
-extern const GgufArchitecture gguf_gemma2;
-extern const GgufArchitecture gguf_gemma3;
-extern const GgufArchitecture gguf_gpt_oss;
-extern const GgufArchitecture gguf_gpt_oss_of_ollama;
-extern const GgufArchitecture gguf_granite;
-extern const GgufArchitecture gguf_granite_hybrid;
-extern const GgufArchitecture gguf_granite_moe;
-extern const GgufArchitecture gguf_lfm2;
-extern const GgufArchitecture gguf_lfm2_moe;
-extern const GgufArchitecture gguf_llama;
-extern const GgufArchitecture gguf_mellum;
-extern const GgufArchitecture gguf_nemotron_h;
-extern const GgufArchitecture gguf_nemotron_h_moe;
-extern const GgufArchitecture gguf_qwen2;
-extern const GgufArchitecture gguf_qwen3;
-extern const GgufArchitecture gguf_qwen3_5;
-extern const GgufArchitecture gguf_qwen3_5_moe;
-extern const GgufArchitecture gguf_qwen3_moe;
-extern const GgufArchitecture gguf_qwen3_next;
 
 /// Every known family, in that order.
 std::span<const Family* const> families();

@@ -14,35 +14,24 @@
 namespace hyb::models {
 namespace {
 
-const GgufArchitecture* const gguf_architectures[] = {&gguf_falcon_h1,
-                                                      &gguf_gemma2,
-                                                      &gguf_gemma3,
-                                                      &gguf_gpt_oss,
-                                                      &gguf_gpt_oss_of_ollama,
-                                                      &gguf_granite,
-                                                      &gguf_granite_hybrid,
-                                                      &gguf_granite_moe,
-                                                      &gguf_lfm2,
-                                                      &gguf_lfm2_moe,
-                                                      &gguf_llama,
-                                                      &gguf_mellum,
-                                                      &gguf_nemotron_h,
-                                                      &gguf_nemotron_h_moe,
-                                                      &gguf_qwen2,
-                                                      &gguf_qwen3,
-                                                      &gguf_qwen3_5,
-                                                      &gguf_qwen3_5_moe,
-                                                      &gguf_qwen3_moe,
-                                                      &gguf_qwen3_next};
+std::vector<const GgufArchitecture*> gguf_architectures() {
+  std::vector<const GgufArchitecture*> all;
+  for (const Family* family : families()) {
+    if (family->gguf == nullptr) continue;
+    for (const GgufArchitecture& one : family->gguf()) all.push_back(&one);
+  }
+  std::ranges::sort(all, {}, &GgufArchitecture::name);
+  return all;
+}
 
 /// Architectures of families whose models are read from folders alone.
 constexpr std::string_view only_in_folders[] = {"cohere2",     "gemma3n", "gemma4",
                                                 "granite_swa", "llama4",  "mistral3"};
 
 const GgufArchitecture* find_architecture(std::string_view name) {
-  const auto found = std::find_if(std::begin(gguf_architectures), std::end(gguf_architectures),
-                                  [&](const GgufArchitecture* one) { return one->name == name; });
-  return found == std::end(gguf_architectures) ? nullptr : *found;
+  const std::vector<const GgufArchitecture*> all = gguf_architectures();
+  const auto found = std::ranges::find(all, name, &GgufArchitecture::name);
+  return found == all.end() ? nullptr : *found;
 }
 
 /// Files that hold something else than a language model.
@@ -89,7 +78,7 @@ Config gguf_config(const GgufFiles& files) {
   const GgufArchitecture* const known = find_architecture(*architecture);
   if (known == nullptr) {
     std::vector<std::string_view> names;
-    for (const GgufArchitecture* one : gguf_architectures) names.push_back(one->name);
+    for (const GgufArchitecture* one : gguf_architectures()) names.push_back(one->name);
     const bool is_in_folders =
         std::ranges::find(only_in_folders, *architecture) != std::end(only_in_folders);
     refuse_gguf(files,

@@ -102,7 +102,7 @@ void attention(Stream& stream, const Attention& op);
 /// The bits of rope_kv_write and attention, and places of spans without tokens as there. One
 /// launch where attention takes the matrix instructions, with head_dim and rotary_dim multiples of
 /// 16 and 16-byte aligned norms; else the two.
-void attention_step(Stream& stream, const AttentionStep& op);
+void attention_step(Stream& stream, const RopeKvWrite& write, const Attention& read);
 /// As kernels::attention_workspace_bytes, for the device.
 std::size_t attention_workspace_bytes(std::int64_t tokens, std::int64_t heads,
                                       std::int64_t head_dim, std::int64_t positions);

@@ -44,16 +44,12 @@ struct RecurrenceParams {
 
 template <typename T, typename S, typename Op>
 RecurrenceParams<T, S> recurrence_params(const Op& op) {
-  const std::int32_t* span_begin = nullptr;
-  if constexpr (requires { op.span_begin; }) {
-    span_begin = op.span_begin.template as<std::int32_t>();
-  }
   return {.x = op.x.template as<T>(),
           .rate = op.rate.template as<float>(),
           .dt_bias = op.dt_bias.template as<float>(),
           .state = op.state.template as<S>(),
           .y = op.y.template as<T>(),
-          .span_begin = span_begin,
+          .span_begin = op.span_begin.template as<std::int32_t>(),
           .read_slot = op.read_slot.template as<std::int32_t>(),
           .write_slot = op.write_slot.template as<std::int32_t>(),
           .x_stride = op.x.row_stride,

@@ -172,18 +172,16 @@ void run_pages(Stream& stream, const Attention& op, const RopeKvWrite& write) {
 
 }  // namespace
 
-void attention_step(Stream& stream, const AttentionStep& op) {
-  const Attention attend = attention_of(op);
-  const RopeKvWrite write = write_of(op);
-  if (op.qkv.dim(0) == 0) return;
-  require(op.scale > 0.0F, "attention_step: scale is positive on the device");
-  if (!op.queries_only && fits_attention_matrix(attend) && op.head_dim % 16 == 0) {
-    const bool is_coded = op.pages_of_layer.dtype == DType::f8_e4m3;
-    if (is_coded && has_eights<bf16, e4m3>(write)) return run_pages<e4m3>(stream, attend, write);
-    if (!is_coded && has_eights<bf16, bf16>(write)) return run_pages<bf16>(stream, attend, write);
+void attention_step(Stream& stream, const RopeKvWrite& write, const Attention& read) {
+  if (read.q.dim(0) == 0) return;
+  require(read.scale > 0.0F, "attention_step: scale is positive on the device");
+  if (!write.queries_only && fits_attention_matrix(read) && read.head_dim % 16 == 0) {
+    const bool is_coded = read.pages_of_layer.dtype == DType::f8_e4m3;
+    if (is_coded && has_eights<bf16, e4m3>(write)) return run_pages<e4m3>(stream, read, write);
+    if (!is_coded && has_eights<bf16, bf16>(write)) return run_pages<bf16>(stream, read, write);
   }
   rope_kv_write(stream, write);
-  attention(stream, attend);
+  attention(stream, read);
 }
 
 }  // namespace hyb::kernels::cuda

@@ -45,12 +45,11 @@ __device__ __forceinline__ float log_keep(float a, float dt_bias, float rate) {
 }
 __device__ __forceinline__ float write_strength(float b) { return 1.0F / (1.0F + expf(-b)); }
 
-/// Of a DeltaRule or a DeltaStep.
-template <typename T, typename S, typename Op>
-DeltaRuleParams<T, S> delta_rule_params(const Op& op) {
+template <typename T, typename S>
+DeltaRuleParams<T, S> delta_rule_params(const DeltaRule& op) {
   return {recurrence_params<T, S>(op),
-          op.b.template as<T>(),
-          op.a.template as<T>(),
+          op.b.as<T>(),
+          op.a.as<T>(),
           op.b.row_stride,
           op.a.row_stride,
           static_cast<int>(op.key_heads),

@@ -1,124 +1,78 @@
 #include "kernels/ops/recurrent_step.h"
 
-#include <initializer_list>
 #include <numeric>
 #include <vector>
 
 #include "kernels/cuda/routes.h"
 #include "kernels/ops/check.h"
-#include "kernels/ops/conv.h"
 #include "kernels/ops/conv_channels.h"
-#include "kernels/ops/delta_rule.h"
-#include "kernels/ops/ssd.h"
 
 namespace hyb::kernels {
 namespace {
 
-/// The first rows of a step, those that have a sequence, as spans of one token each.
-class SingleTokenSpans {
- public:
-  /// Rows without a slot come last, and no row continues the one before it: else an error of
-  /// `check`.
-  SingleTokenSpans(const Check& check, const Tensor& read_slot, const Tensor& write_slot) {
-    const auto* const reads = read_slot.as<std::int32_t>();
-    const auto* const slots = write_slot.as<std::int32_t>();
-    const std::int64_t rows = write_slot.dim(0);
-    std::int64_t used = 0;
-    for (; used < rows && slots[used] >= 0; ++used) {
-      check.that(used == 0 || reads[used] != slots[used - 1], "no row continues the one before it",
-                 reads[used]);
-    }
-    for (std::int64_t row = used; row < rows; ++row) {
-      check.that(slots[row] < 0, "rows without a slot come last", slots[row]);
-    }
-    begins_.resize(static_cast<std::size_t>(used) + 1);
-    std::iota(begins_.begin(), begins_.end(), 0);
+/// Begins of one-token spans for the rows that have a sequence. Rows without a slot come last, and
+/// no row continues the one before it: else an error of `check`.
+std::vector<std::int32_t> begins_of(const Check& check, const Tensor& read_slot,
+                                    const Tensor& write_slot) {
+  const auto* const reads = read_slot.as<std::int32_t>();
+  const auto* const slots = write_slot.as<std::int32_t>();
+  const std::int64_t rows = write_slot.dim(0);
+  std::int64_t used = 0;
+  for (; used < rows && slots[used] >= 0; ++used) {
+    check.that(used == 0 || reads[used] != slots[used - 1], "no row continues the one before it",
+               reads[used]);
   }
-
-  std::int64_t count() const { return static_cast<std::int64_t>(begins_.size()) - 1; }
-
-  CausalConv narrowed(CausalConv op) { return narrow(op, {}); }
-  DeltaRule narrowed(DeltaRule op) { return narrow(op, {&op.b, &op.a}); }
-  Ssd narrowed(Ssd op) { return narrow(op, {&op.dt}); }
-
- private:
-  /// `others`: what the op reads per token besides x.
-  template <typename Op>
-  Op narrow(Op& op, std::initializer_list<Tensor*> others) {
-    for (Tensor* const tensor : {&op.x, &op.read_slot, &op.write_slot, &op.y}) {
-      *tensor = tensor->rows(0, count());
-    }
-    for (Tensor* const tensor : others) *tensor = tensor->rows(0, count());
-    op.span_begin = {begins_.data(), DType::i32, {count() + 1}};
-    return op;
+  for (std::int64_t row = used; row < rows; ++row) {
+    check.that(slots[row] < 0, "rows without a slot come last", slots[row]);
   }
-
-  std::vector<std::int32_t> begins_;
-};
-
-/// The parts of a step, for all rows, without spans.
-template <typename Step>
-CausalConv convolution_of(const Step& op) {
-  return {.x = op.x,
-          .weight = op.conv_weight,
-          .bias = op.conv_bias,
-          .windows = op.windows,
-          .span_begin = {},
-          .read_slot = op.read_slot,
-          .write_slot = op.write_slot,
-          .y = op.convolved};
-}
-
-DeltaRule recurrence_of(const DeltaStep& op) {
-  return {.x = op.convolved,
-          .b = op.b,
-          .a = op.a,
-          .rate = op.rate,
-          .dt_bias = op.dt_bias,
-          .state = op.state,
-          .span_begin = {},
-          .read_slot = op.read_slot,
-          .write_slot = op.write_slot,
-          .y = op.y,
-          .key_heads = op.key_heads,
-          .tiled = op.tiled};
-}
-
-Ssd recurrence_of(const MambaStep& op) {
-  return {.x = op.convolved,
-          .dt = op.dt,
-          .rate = op.rate,
-          .d = op.d,
-          .dt_bias = op.dt_bias,
-          .state = op.state,
-          .span_begin = {},
-          .read_slot = op.read_slot,
-          .write_slot = op.write_slot,
-          .y = op.y,
-          .groups = op.groups,
-          .dt_min = op.dt_min,
-          .dt_max = op.dt_max};
-}
-
-/// The CUDA route calls neither of the parts, so their rules are checked here.
-template <typename Step>
-void check_step(const Check& check, const Check& convolution, const Step& op) {
-  check_shapes(convolution, convolution_of(op));
-  check_shapes(check, recurrence_of(op));
-  check.table(op.semaphores, "semaphores", op.x.dim(0));
-  check.table(op.read_slot, "read_slot", op.x.dim(0));
-  check.table(op.write_slot, "write_slot", op.x.dim(0));
+  std::vector<std::int32_t> begins(static_cast<std::size_t>(used) + 1);
+  std::iota(begins.begin(), begins.end(), 0);
+  return begins;
 }
 
 void run(Queue& queue, const DeltaRule& op) { delta_rule(queue, op); }
 void run(Queue& queue, const Ssd& op) { ssd(queue, op); }
 
-template <typename Step>
-void run_parts(Queue& queue, const Check& check, const Step& op) {
-  SingleTokenSpans spans(check, op.read_slot, op.write_slot);
-  if (spans.count() == 0) return;
-  causal_conv(queue, spans.narrowed(convolution_of(op)));
-  run(queue, spans.narrowed(recurrence_of(op)));
+/// One after the other, for the rows that have a sequence.
+template <typename Recurrence>
+void run_parts(Queue& queue, const Check& check, const RecurrentStep<Recurrence>& op) {
+  Recurrence recurrence = op.recurrence;
+  std::vector<std::int32_t> begins = begins_of(check, recurrence.read_slot, recurrence.write_slot);
+  const std::int64_t rows = std::ssize(begins) - 1;
+  if (rows == 0) return;
+  const Tensor span_begin(begins.data(), DType::i32, {rows + 1});
+  for (Tensor* tensor :
+       {&recurrence.x, &recurrence.y, &recurrence.read_slot, &recurrence.write_slot}) {
+    *tensor = tensor->rows(0, rows);
+  }
+  if constexpr (requires { recurrence.dt; }) {
+    recurrence.dt = recurrence.dt.rows(0, rows);
+  } else {
+    recurrence.b = recurrence.b.rows(0, rows);
+    recurrence.a = recurrence.a.rows(0, rows);
+  }
+  recurrence.span_begin = span_begin;
+  causal_conv(queue, {.x = op.convolution.x.rows(0, rows),
+                      .weight = op.convolution.weight,
+                      .bias = op.convolution.bias,
+                      .windows = op.convolution.windows,
+                      .span_begin = span_begin,
+                      .read_slot = recurrence.read_slot,
+                      .write_slot = recurrence.write_slot,
+                      .y = recurrence.x});
+  run(queue, recurrence);
+}
+
+/// The CUDA route calls neither of the two, so their rules are checked here.
+template <typename Recurrence>
+void check_step(const Check& check, const Check& convolution, const RecurrentStep<Recurrence>& op) {
+  const std::int64_t rows = op.convolution.x.dim(0);
+  check_shapes(convolution, op.convolution);
+  check_shapes(check, op.recurrence);
+  check.that(op.recurrence.x.data == op.convolution.y.data, "x is what the convolution writes", 0);
+  check.table(op.semaphores, "semaphores", rows);
+  check.table(op.recurrence.read_slot, "read_slot", rows);
+  check.table(op.recurrence.write_slot, "write_slot", rows);
 }
 
 }  // namespace

@@ -219,38 +219,36 @@ __global__ void __launch_bounds__(block_threads) delta_step_kernel(const DeltaPa
 
 template <typename T, typename Step>
 ConvParams<T> conv_params(const Step& op) {
-  return {.conv_weight = op.conv_weight.template as<float>(),
-          .conv_bias = op.conv_bias.template as<float>(),
-          .windows = op.windows.template as<T>(),
+  const Tensor& state = op.recurrence.state;
+  return {.conv_weight = op.convolution.weight.template as<float>(),
+          .conv_bias = op.convolution.bias.template as<float>(),
+          .windows = op.convolution.windows.template as<T>(),
           .semaphores = op.semaphores.template as<unsigned>(),
-          .window_stride = op.windows.row_stride,
-          .taps = static_cast<int>(op.conv_weight.dim(1)),
-          .state_is_aligned = has_fours(op.state.data, op.state.row_stride, op.state.dim(3))};
+          .window_stride = op.convolution.windows.row_stride,
+          .taps = static_cast<int>(op.convolution.weight.dim(1)),
+          .state_is_aligned = has_fours(state.data, state.row_stride, state.dim(3))};
+}
+
+/// The recurrence, of what is not convolved yet.
+template <typename Recurrence>
+Recurrence unconvolved(const RecurrentStep<Recurrence>& op) {
+  Recurrence recurrence = op.recurrence;
+  recurrence.x = op.convolution.x;
+  return recurrence;
 }
 
 template <typename T, typename S>
 void run(Stream& stream, const DeltaStep& op) {
-  const DeltaParams<T, S> params = {delta_rule_params<T, S>(op), conv_params<T>(op)};
+  const DeltaParams<T, S> params = {delta_rule_params<T, S>(unconvolved(op)), conv_params<T>(op)};
   visit_delta_rows(params.rows, [&](auto lane_rows) {
     launch(
         stream,
         {.blocks = dim3(static_cast<unsigned>(params.heads) * pieces(params.columns, block_columns),
-                        static_cast<unsigned>(op.x.dim(0))),
+                        static_cast<unsigned>(op.convolution.x.dim(0))),
          .threads = block_threads},
         delta_step_kernel<T, S, lane_rows>, params);
   });
 }
-
-}  // namespace
-
-void delta_step(Stream& stream, const DeltaStep& op) {
-  if (op.x.dim(0) == 0) return;
-  visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
-    visit_float(op.state.dtype, [&]<typename S>(Tag<S>) { run<T, S>(stream, op); });
-  });
-}
-
-namespace {
 
 constexpr int block_rows = block_warps * warp_rows;  ///< of one head's state
 
@@ -374,23 +372,28 @@ __global__ void __launch_bounds__(block_threads, 4) mamba_step_kernel(const Mamb
 
 template <typename T, typename S>
 void run(Stream& stream, const MambaStep& op) {
-  const MambaParams<T, S> params = {ssd_params<T, S>(op), conv_params<T>(op)};
+  const MambaParams<T, S> params = {ssd_params<T, S>(unconvolved(op)), conv_params<T>(op)};
   visit_columns(params.columns, [&](auto lane_columns) {
     launch(stream,
            {.blocks = dim3(static_cast<unsigned>(params.heads) * pieces(params.rows, block_rows),
-                           static_cast<unsigned>(op.x.dim(0))),
+                           static_cast<unsigned>(op.convolution.x.dim(0))),
             .threads = block_threads},
            mamba_step_kernel<T, S, lane_columns>, params);
   });
 }
 
-}  // namespace
-
-void mamba_step(Stream& stream, const MambaStep& op) {
-  if (op.x.dim(0) == 0) return;
-  visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
-    visit_float(op.state.dtype, [&]<typename S>(Tag<S>) { run<T, S>(stream, op); });
+/// run<T, S>(stream, op) with the types of activations and states.
+template <typename Step>
+void run_step(Stream& stream, const Step& op) {
+  if (op.convolution.x.dim(0) == 0) return;
+  visit_float(op.convolution.x.dtype, [&]<typename T>(Tag<T>) {
+    visit_float(op.recurrence.state.dtype, [&]<typename S>(Tag<S>) { run<T, S>(stream, op); });
   });
 }
+
+}  // namespace
+
+void delta_step(Stream& stream, const DeltaStep& op) { run_step(stream, op); }
+void mamba_step(Stream& stream, const MambaStep& op) { run_step(stream, op); }
 
 }  // namespace hyb::kernels::cuda

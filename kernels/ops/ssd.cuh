@@ -40,16 +40,10 @@ __device__ __forceinline__ float step_size(float raw, float dt_min, float dt_max
 /// What a step of dt leaves of the old state.
 __device__ __forceinline__ float step_decay(float dt, float rate) { return expf(dt * rate); }
 
-/// Of an Ssd or a MambaStep.
-template <typename T, typename S, typename Op>
-SsdParams<T, S> ssd_params(const Op& op) {
-  return {recurrence_params<T, S>(op),
-          op.dt.template as<T>(),
-          op.d.template as<float>(),
-          op.dt.row_stride,
-          static_cast<int>(op.groups),
-          op.dt_min,
-          op.dt_max};
+template <typename T, typename S>
+SsdParams<T, S> ssd_params(const Ssd& op) {
+  return {recurrence_params<T, S>(op), op.dt.as<T>(), op.d.as<float>(), op.dt.row_stride,
+          static_cast<int>(op.groups), op.dt_min,     op.dt_max};
 }
 
 // What mamba_step and ssd's scan do to rows of a head's state: the same instructions, so that

@@ -43,15 +43,7 @@ Plan plan(const Config& c) {
   return p;
 }
 
-constexpr TensorName own_names[] = {
-    {"final_norm", "model.final_layernorm.weight"},
-    {"block0.norm", "model.layers.{}.input_layernorm.weight"},
-    {"block1.norm", "model.layers.{}.pre_ff_layernorm.weight"},
-    {"mlp.gate", "model.layers.{}.feed_forward.gate_proj.weight"},
-    {"mlp.up", "model.layers.{}.feed_forward.up_proj.weight"},
-    {"mlp.down", "model.layers.{}.feed_forward.down_proj.weight"},
-};
-constexpr auto names = joined(model_names, attention_names, mamba_names, own_names);
+constexpr auto names = joined(model_names, attention_names, mamba_names, pre_ff_names);
 constexpr std::string_view model_types[] = {"bamba"};
 
 }  // namespace

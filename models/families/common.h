@@ -5,9 +5,11 @@
 #include <cstddef>
 #include <functional>
 #include <initializer_list>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "models/config.h"
@@ -153,55 +155,84 @@ void check(const Config& config, const Ssd& ssd);
 void check(const Config& config, const DeltaNet& delta);
 void check(const Config& config, const Moe& moe);
 
+template <typename Table>
+inline constexpr std::size_t length_of = std::extent_v<Table>;
+template <std::size_t N>
+inline constexpr std::size_t length_of<std::array<TensorName, N>> = N;
+
+/// Several tables as one, in that order: of two layouts the first is preferred.
+template <typename... Tables>
+constexpr auto joined(const Tables&... tables) {
+  std::array<TensorName, (length_of<Tables> + ...)> all{};
+  auto end = all.begin();
+  ((end = std::copy(std::begin(tables), std::end(tables), end)), ...);
+  return all;
+}
+
 /// Names of tensors that several families have, to be joined() with a family's own.
 
 inline constexpr TensorName model_names[] = {
-    {"embed", "model.embed_tokens.weight"},
+    {"embed", "*.embed_tokens.weight"},
     {"head", "lm_head.weight"},
 };
 
 inline constexpr TensorName attention_names[] = {
-    {"attention.q", "model.layers.{}.self_attn.q_proj.weight"},
-    {"attention.k", "model.layers.{}.self_attn.k_proj.weight"},
-    {"attention.v", "model.layers.{}.self_attn.v_proj.weight"},
-    {"attention.o", "model.layers.{}.self_attn.o_proj.weight"},
-};
-
-/// The norms and the feed-forward of a layer as Llama spells them.
-inline constexpr TensorName llama_names[] = {
-    {"final_norm", "model.norm.weight"},
-    {"block0.norm", "model.layers.{}.input_layernorm.weight"},
-    {"block1.norm", "model.layers.{}.post_attention_layernorm.weight"},
-    {"mlp.gate", "model.layers.{}.mlp.gate_proj.weight"},
-    {"mlp.up", "model.layers.{}.mlp.up_proj.weight"},
-    {"mlp.down", "model.layers.{}.mlp.down_proj.weight"},
-};
-
-/// Norms of q and k, and experts, as Qwen3 spells them.
-inline constexpr TensorName qwen_names[] = {
-    {"attention.q_norm", "model.layers.{}.self_attn.q_norm.weight"},
-    {"attention.k_norm", "model.layers.{}.self_attn.k_norm.weight"},
-    {"moe.router", "model.layers.{}.mlp.gate.weight"},
-    {"moe.expert_gate", "model.layers.{}.mlp.experts.{}.gate_proj.weight"},
-    {"moe.expert_up", "model.layers.{}.mlp.experts.{}.up_proj.weight"},
-    {"moe.expert_down", "model.layers.{}.mlp.experts.{}.down_proj.weight"},
-    {"moe.gate_up", "model.layers.{}.mlp.experts.gate_up_proj"},
-    {"moe.down", "model.layers.{}.mlp.experts.down_proj"},
-};
-
-/// What is under a trunk in the text part of models with more than text.
-inline constexpr TensorName trunk_names[] = {
-    {"embed", "*.embed_tokens.weight"},
-    {"head", "lm_head.weight"},
-    {"final_norm", "*.norm.weight"},
-    {"block0.norm", "*.layers.{}.input_layernorm.weight"},
     {"attention.q", "*.layers.{}.self_attn.q_proj.weight"},
     {"attention.k", "*.layers.{}.self_attn.k_proj.weight"},
     {"attention.v", "*.layers.{}.self_attn.v_proj.weight"},
     {"attention.o", "*.layers.{}.self_attn.o_proj.weight"},
+};
+
+inline constexpr TensorName bias_names[] = {
+    {"attention.q_bias", "*.layers.{}.self_attn.q_proj.bias"},
+    {"attention.k_bias", "*.layers.{}.self_attn.k_proj.bias"},
+    {"attention.v_bias", "*.layers.{}.self_attn.v_proj.bias"},
+};
+
+inline constexpr TensorName qk_norm_names[] = {
+    {"attention.q_norm", "*.layers.{}.self_attn.q_norm.weight"},
+    {"attention.k_norm", "*.layers.{}.self_attn.k_norm.weight"},
+};
+
+/// What all that spell a feed-forward as Llama does have in common, whatever norm is before it.
+inline constexpr TensorName layer_names[] = {
+    {"final_norm", "*.norm.weight"},
+    {"block0.norm", "*.layers.{}.input_layernorm.weight"},
     {"mlp.gate", "*.layers.{}.mlp.gate_proj.weight"},
     {"mlp.up", "*.layers.{}.mlp.up_proj.weight"},
     {"mlp.down", "*.layers.{}.mlp.down_proj.weight"},
+};
+inline constexpr auto trunk_names = joined(model_names, attention_names, layer_names);
+
+inline constexpr TensorName second_norm_names[] = {
+    {"block1.norm", "*.layers.{}.post_attention_layernorm.weight"},
+};
+/// As Llama spells all.
+inline constexpr auto llama_names = joined(trunk_names, second_norm_names);
+
+/// Experts as Qwen3 spells them, in either layout.
+inline constexpr TensorName single_expert_names[] = {
+    {"moe.expert_gate", "*.layers.{}.mlp.experts.{}.gate_proj.weight"},
+    {"moe.expert_up", "*.layers.{}.mlp.experts.{}.up_proj.weight"},
+    {"moe.expert_down", "*.layers.{}.mlp.experts.{}.down_proj.weight"},
+};
+inline constexpr TensorName stacked_expert_names[] = {
+    {"moe.gate_up", "*.layers.{}.mlp.experts.gate_up_proj"},
+    {"moe.down", "*.layers.{}.mlp.experts.down_proj"},
+};
+inline constexpr TensorName router_names[] = {{"moe.router", "*.layers.{}.mlp.gate.weight"}};
+/// All of it.
+inline constexpr auto qwen_names =
+    joined(llama_names, qk_norm_names, router_names, single_expert_names, stacked_expert_names);
+
+/// Norms and a feed-forward as Bamba and Falcon-H1 spell them.
+inline constexpr TensorName pre_ff_names[] = {
+    {"final_norm", "*.final_layernorm.weight"},
+    {"block0.norm", "*.layers.{}.input_layernorm.weight"},
+    {"block1.norm", "*.layers.{}.pre_ff_layernorm.weight"},
+    {"mlp.gate", "*.layers.{}.feed_forward.gate_proj.weight"},
+    {"mlp.up", "*.layers.{}.feed_forward.up_proj.weight"},
+    {"mlp.down", "*.layers.{}.feed_forward.down_proj.weight"},
 };
 
 /// Beside trunk_names: the other norms of attention and a feed-forward, each between two, as Gemma
@@ -210,8 +241,6 @@ inline constexpr TensorName gemma_norm_names[] = {
     {"block0.post_norm", "*.layers.{}.post_attention_layernorm.weight"},
     {"block1.norm", "*.layers.{}.pre_feedforward_layernorm.weight"},
     {"block1.post_norm", "*.layers.{}.post_feedforward_layernorm.weight"},
-    {"attention.q_norm", "*.layers.{}.self_attn.q_norm.weight"},
-    {"attention.k_norm", "*.layers.{}.self_attn.k_norm.weight"},
 };
 
 /// A layer's own embedding of the tokens (LayerInputs), as Gemma spells it.
@@ -248,14 +277,5 @@ inline constexpr TensorName mamba_names[] = {
     {"ssd.norm", "model.layers.{}.mamba.norm.weight"},
     {"ssd.out_proj", "model.layers.{}.mamba.out_proj.weight"},
 };
-
-/// Several tables as one, in that order: of two layouts the first is preferred.
-template <std::size_t... N>
-constexpr std::array<TensorName, (N + ...)> joined(const TensorName (&... tables)[N]) {
-  std::array<TensorName, (N + ...)> all{};
-  auto end = all.begin();
-  ((end = std::copy(tables, tables + N, end)), ...);
-  return all;
-}
 
 }  // namespace hyb::models

@@ -76,15 +76,7 @@ Plan plan(const Config& c) {
   return p;
 }
 
-constexpr TensorName own_names[] = {
-    {"final_norm", "model.final_layernorm.weight"},
-    {"block0.norm", "model.layers.{}.input_layernorm.weight"},
-    {"block1.norm", "model.layers.{}.pre_ff_layernorm.weight"},
-    {"mlp.gate", "model.layers.{}.feed_forward.gate_proj.weight"},
-    {"mlp.up", "model.layers.{}.feed_forward.up_proj.weight"},
-    {"mlp.down", "model.layers.{}.feed_forward.down_proj.weight"},
-};
-constexpr auto names = joined(model_names, attention_names, mamba_names, own_names);
+constexpr auto names = joined(model_names, attention_names, mamba_names, pre_ff_names);
 constexpr std::string_view model_types[] = {"falcon_h1"};
 
 /// Its factors are in the weights.
@@ -99,13 +91,13 @@ GgufConfig gguf_config(const GgufKeys& k) {
 constexpr TensorName gguf_own_names[] = {{"block1.norm", "blk.{}.ffn_norm"}};
 constexpr auto gguf_all_names = joined(gguf_own_names, gguf_names, gguf_mamba_names);
 
+constexpr GgufArchitecture architectures[] = {{.name = "falcon-h1",
+                                               .config = gguf_config,
+                                               .family = {.plan = plan, .names = gguf_all_names}}};
+
 }  // namespace
 
-const Family falcon_h1 = {.model_types = model_types, .plan = plan, .names = names};
-
-const GgufArchitecture gguf_falcon_h1 = {
-    .name = "falcon-h1",
-    .config = gguf_config,
-    .family = {.model_types = {}, .plan = plan, .names = gguf_all_names}};
+const Family falcon_h1 = {
+    .model_types = model_types, .plan = plan, .names = names, .gguf = table_of<architectures>};
 
 }  // namespace hyb::models

@@ -82,7 +82,7 @@ Plan plan_gemma3(const Config& given) {
 
 constexpr std::string_view gemma2_types[] = {"gemma2"};
 constexpr std::string_view gemma3_types[] = {"gemma3", "gemma3_text"};
-constexpr auto names = joined(trunk_names, gemma_norm_names);
+constexpr auto names = joined(trunk_names, qk_norm_names, gemma_norm_names);
 constexpr std::string_view trunks[] = {"model", "model.language_model", "language_model.model"};
 constexpr std::string_view unused[] = {"vision_tower.", "multi_modal_projector.",
                                        "model.vision_tower.", "model.multi_modal_projector."};
@@ -137,28 +137,26 @@ constexpr TensorName gguf_post_norms[] = {
 };
 constexpr auto gguf_gemma_names = joined(gguf_names, gguf_post_norms);
 
+template <Plan (*plan)(const Config&)>
+constexpr Family gguf_family = {.plan = [](const Config& c) { return with_whole_norms(plan(c)); },
+                                .names = gguf_gemma_names};
+constexpr GgufArchitecture gguf2[] = {
+    {.name = "gemma2", .config = gguf_gemma2_config, .family = gguf_family<plan_gemma2>}};
+constexpr GgufArchitecture gguf3[] = {
+    {.name = "gemma3", .config = gguf_gemma3_config, .family = gguf_family<plan_gemma3>}};
+
 }  // namespace
 
-const Family gemma2 = {
-    .model_types = gemma2_types, .plan = plan_gemma2, .names = names, .trunks = trunks};
+const Family gemma2 = {.model_types = gemma2_types,
+                       .plan = plan_gemma2,
+                       .names = names,
+                       .trunks = trunks,
+                       .gguf = table_of<gguf2>};
 const Family gemma3 = {.model_types = gemma3_types,
                        .plan = plan_gemma3,
                        .names = names,
                        .trunks = trunks,
-                       .unused = unused};
-
-const GgufArchitecture gguf_gemma2 = {
-    .name = "gemma2",
-    .config = gguf_gemma2_config,
-    .family = {.model_types = {},
-               .plan = [](const Config& c) { return with_whole_norms(plan_gemma2(c)); },
-               .names = gguf_gemma_names}};
-
-const GgufArchitecture gguf_gemma3 = {
-    .name = "gemma3",
-    .config = gguf_gemma3_config,
-    .family = {.model_types = {},
-               .plan = [](const Config& c) { return with_whole_norms(plan_gemma3(c)); },
-               .names = gguf_gemma_names}};
+                       .unused = unused,
+                       .gguf = table_of<gguf3>};
 
 }  // namespace hyb::models

@@ -131,7 +131,8 @@ constexpr TensorName own_names[] = {
     {"low_rank.right", "*.layers.{}.laurel.linear_right.weight"},
     {"low_rank.norm", "*.layers.{}.laurel.post_laurel_norm.weight"},
 };
-constexpr auto names = joined(trunk_names, gemma_norm_names, gemma_input_names, own_names);
+constexpr auto names =
+    joined(trunk_names, qk_norm_names, gemma_norm_names, gemma_input_names, own_names);
 constexpr std::string_view model_types[] = {"gemma3n", "gemma3n_text"};
 constexpr std::string_view trunks[] = {"model", "model.language_model"};
 constexpr std::string_view unused[] = {"model.vision_tower.", "model.embed_vision.",

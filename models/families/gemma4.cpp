@@ -182,7 +182,8 @@ constexpr TensorName own_names[] = {
     {"moe.gate_up", "*.layers.{}.experts.gate_up_proj"},
     {"moe.down", "*.layers.{}.experts.down_proj"},
 };
-constexpr auto names = joined(trunk_names, gemma_norm_names, gemma_input_names, own_names);
+constexpr auto names =
+    joined(trunk_names, qk_norm_names, gemma_norm_names, gemma_input_names, own_names);
 constexpr std::string_view model_types[] = {"gemma4", "gemma4_text", "gemma4_unified",
                                             "gemma4_unified_text"};
 constexpr std::string_view trunks[] = {"model", "model.language_model"};

@@ -168,6 +168,12 @@ Plan with_whole_norms(Plan plan);
 /// Both in a draft layer.
 std::optional<DraftLayer> whole_and_separate(std::optional<DraftLayer> draft);
 
+/// A family's table, as Family::gguf gives it.
+template <const auto& table>
+std::span<const GgufArchitecture> table_of() {
+  return table;
+}
+
 /// Names that most architectures share, to be joined() with an architecture's own.
 inline constexpr TensorName gguf_names[] = {
     {"embed", "token_embd.weight"},

@@ -53,9 +53,6 @@ Plan plan(const Config& c) {
 }
 
 constexpr TensorName own_names[] = {
-    {"attention.q_bias", "model.layers.{}.self_attn.q_proj.bias"},
-    {"attention.k_bias", "model.layers.{}.self_attn.k_proj.bias"},
-    {"attention.v_bias", "model.layers.{}.self_attn.v_proj.bias"},
     {"attention.o_bias", "model.layers.{}.self_attn.o_proj.bias"},
     {"attention.sinks", "model.layers.{}.self_attn.sinks"},
     {"moe.router", "model.layers.{}.mlp.router.weight"},
@@ -67,7 +64,7 @@ constexpr TensorName own_names[] = {
     {"moe.down_transposed", "model.layers.{}.mlp.experts.down_proj"},
     {"moe.down_bias", "model.layers.{}.mlp.experts.down_proj_bias"},
 };
-constexpr auto names = joined(model_names, attention_names, llama_names, own_names);
+constexpr auto names = joined(llama_names, bias_names, own_names);
 constexpr std::string_view model_types[] = {"gpt_oss"};
 
 /// Without the limit of the experts' gates, which all published models have as the plan does.
@@ -108,18 +105,17 @@ constexpr TensorName gguf_gpt_oss_names[] = {
 constexpr auto gguf_own_names =
     joined(gguf_names, gguf_bias_names, gguf_expert_names, gguf_gpt_oss_names);
 
+constexpr GgufArchitecture architectures[] = {
+    {.name = "gpt-oss",
+     .config = gguf_config,
+     .family = {.plan = gguf_plan, .names = gguf_own_names}},
+    {.name = "gptoss",
+     .config = gguf_config_of_ollama,
+     .family = {.plan = gguf_plan, .names = gguf_own_names}}};
+
 }  // namespace
 
-const Family gpt_oss = {.model_types = model_types, .plan = plan, .names = names};
-
-const GgufArchitecture gguf_gpt_oss = {
-    .name = "gpt-oss",
-    .config = gguf_config,
-    .family = {.model_types = {}, .plan = gguf_plan, .names = gguf_own_names}};
-
-const GgufArchitecture gguf_gpt_oss_of_ollama = {
-    .name = "gptoss",
-    .config = gguf_config_of_ollama,
-    .family = {.model_types = {}, .plan = gguf_plan, .names = gguf_own_names}};
+const Family gpt_oss = {
+    .model_types = model_types, .plan = plan, .names = names, .gguf = table_of<architectures>};
 
 }  // namespace hyb::models

@@ -15,7 +15,6 @@ Plan plan(const Config& c) {
   return p;
 }
 
-constexpr auto names = joined(model_names, attention_names, llama_names);
 constexpr std::string_view model_types[] = {"granite"};
 
 GgufConfig gguf_config(const GgufKeys& k) {
@@ -39,25 +38,24 @@ GgufConfig gguf_moe_config(const GgufKeys& k) {
 
 constexpr auto gguf_moe_names = joined(gguf_names, gguf_expert_names);
 
+constexpr GgufArchitecture architectures[] = {
+    {.name = "granite",
+     .config = gguf_config,
+     .family = {.plan = [](const Config& c) { return with_neighbours(plan(c)); },
+                .names = gguf_names}},
+    {.name = "granitemoe",
+     .config = gguf_moe_config,
+     .family = {.plan =
+                    [](const Config& c) {
+                      return with_separate_experts(with_neighbours(granite_hybrid.plan(c)));
+                    },
+                .names = gguf_moe_names}}};
+
 }  // namespace
 
-const Family granite = {.model_types = model_types, .plan = plan, .names = names};
-
-const GgufArchitecture gguf_granite = {
-    .name = "granite",
-    .config = gguf_config,
-    .family = {.model_types = {},
-               .plan = [](const Config& c) { return with_neighbours(plan(c)); },
-               .names = gguf_names}};
-
-const GgufArchitecture gguf_granite_moe = {
-    .name = "granitemoe",
-    .config = gguf_moe_config,
-    .family = {.model_types = {},
-               .plan =
-                   [](const Config& c) {
-                     return with_separate_experts(with_neighbours(granite_hybrid.plan(c)));
-                   },
-               .names = gguf_moe_names}};
+const Family granite = {.model_types = model_types,
+                        .plan = plan,
+                        .names = llama_names,
+                        .gguf = table_of<architectures>};
 
 }  // namespace hyb::models

@@ -108,16 +108,16 @@ GgufConfig gguf_config(const GgufKeys& k) {
 
 constexpr auto gguf_all_names = joined(gguf_names, gguf_mamba_names, gguf_expert_names);
 
+constexpr GgufArchitecture architectures[] = {
+    {.name = "granitehybrid",
+     .config = gguf_config,
+     .family = {
+         .plan = [](const Config& c) { return with_separate_experts(with_neighbours(plan(c))); },
+         .names = gguf_all_names}}};
+
 }  // namespace
 
-const Family granite_hybrid = {.model_types = model_types, .plan = plan, .names = names};
-
-const GgufArchitecture gguf_granite_hybrid = {
-    .name = "granitehybrid",
-    .config = gguf_config,
-    .family = {
-        .model_types = {},
-        .plan = [](const Config& c) { return with_separate_experts(with_neighbours(plan(c))); },
-        .names = gguf_all_names}};
+const Family granite_hybrid = {
+    .model_types = model_types, .plan = plan, .names = names, .gguf = table_of<architectures>};
 
 }  // namespace hyb::models

@@ -70,7 +70,7 @@ constexpr TensorName own_names[] = {
     {"moe.shared_gate_up", "model.layers.{}.shared_mlp.input_linear.weight"},
     {"moe.shared_down", "model.layers.{}.shared_mlp.output_linear.weight"},
 };
-constexpr auto names = joined(model_names, attention_names, llama_names, own_names);
+constexpr auto names = joined(llama_names, own_names);
 constexpr std::string_view model_types[] = {"granite_swa", "granitemoe_swa"};
 
 }  // namespace

@@ -132,16 +132,16 @@ constexpr TensorName gguf_own_names[] = {
 };
 constexpr auto gguf_all_names = joined(gguf_own_names, gguf_names, gguf_expert_names);
 constexpr Family gguf_family = {
-    .model_types = {},
     .plan = [](const Config& c) { return with_separate_experts(plan(c)); },
     .names = gguf_all_names};
 
+constexpr GgufArchitecture architectures[] = {
+    {.name = "lfm2", .config = gguf_config, .family = gguf_family},
+    {.name = "lfm2moe", .config = gguf_moe_config, .family = gguf_family}};
+
 }  // namespace
 
-const Family lfm2 = {.model_types = model_types, .plan = plan, .names = names};
-
-const GgufArchitecture gguf_lfm2 = {.name = "lfm2", .config = gguf_config, .family = gguf_family};
-const GgufArchitecture gguf_lfm2_moe = {
-    .name = "lfm2moe", .config = gguf_moe_config, .family = gguf_family};
+const Family lfm2 = {
+    .model_types = model_types, .plan = plan, .names = names, .gguf = table_of<architectures>};
 
 }  // namespace hyb::models

@@ -104,12 +104,10 @@ Plan plan(const Config& given) {
 constexpr TensorName own_names[] = {
     {"block0.post_norm", "model.layers.{}.post_operator_norm.weight"},
     {"block1.post_norm", "model.layers.{}.post_ffn_norm.weight"},
-    {"attention.q_norm", "model.layers.{}.self_attn.q_norm.weight"},
-    {"attention.k_norm", "model.layers.{}.self_attn.k_norm.weight"},
     {"attention.gate", "model.layers.{}.self_attn.gate_proj.weight"},
     {"attention.gate", "model.layers.{}.self_attn.g_proj.weight"},
 };
-constexpr auto names = joined(model_names, attention_names, lfm_names, own_names);
+constexpr auto names = joined(model_names, attention_names, qk_norm_names, lfm_names, own_names);
 constexpr std::string_view model_types[] = {"lfm3"};
 
 }  // namespace

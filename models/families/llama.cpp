@@ -19,7 +19,6 @@ Plan plan(const Config& c) {
   return p;
 }
 
-constexpr auto names = joined(model_names, attention_names, llama_names);
 constexpr std::string_view model_types[] = {"llama"};
 
 GgufConfig gguf_config(const GgufKeys& k) {
@@ -36,15 +35,17 @@ GgufConfig gguf_config(const GgufKeys& k) {
   return gguf_common_config(k, "llama");
 }
 
+constexpr GgufArchitecture architectures[] = {
+    {.name = "llama",
+     .config = gguf_config,
+     .family = {.plan = [](const Config& c) { return with_neighbours(plan(c)); },
+                .names = gguf_names}}};
+
 }  // namespace
 
-const Family llama = {.model_types = model_types, .plan = plan, .names = names};
-
-const GgufArchitecture gguf_llama = {
-    .name = "llama",
-    .config = gguf_config,
-    .family = {.model_types = {},
-               .plan = [](const Config& c) { return with_neighbours(plan(c)); },
-               .names = gguf_names}};
+const Family llama = {.model_types = model_types,
+                      .plan = plan,
+                      .names = llama_names,
+                      .gguf = table_of<architectures>};
 
 }  // namespace hyb::models

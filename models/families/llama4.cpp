@@ -102,7 +102,6 @@ Plan plan(const Config& c) {
 
 constexpr TensorName own_names[] = {
     {"head", "language_model.lm_head.weight"},
-    {"block1.norm", "*.layers.{}.post_attention_layernorm.weight"},
     {"mlp.gate", "*.layers.{}.feed_forward.gate_proj.weight"},
     {"mlp.up", "*.layers.{}.feed_forward.up_proj.weight"},
     {"mlp.down", "*.layers.{}.feed_forward.down_proj.weight"},
@@ -113,7 +112,7 @@ constexpr TensorName own_names[] = {
     {"moe.shared_up", "*.layers.{}.feed_forward.shared_expert.up_proj.weight"},
     {"moe.shared_down", "*.layers.{}.feed_forward.shared_expert.down_proj.weight"},
 };
-constexpr auto names = joined(trunk_names, own_names);
+constexpr auto names = joined(llama_names, own_names);
 constexpr std::string_view model_types[] = {"llama4", "llama4_text"};
 constexpr std::string_view trunks[] = {"model", "language_model.model"};
 constexpr std::string_view unused[] = {"vision_model.", "multi_modal_projector."};

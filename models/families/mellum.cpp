@@ -25,7 +25,6 @@ Plan plan(const Config& c) {
   return p;
 }
 
-constexpr auto names = joined(model_names, attention_names, llama_names, qwen_names);
 constexpr std::string_view model_types[] = {"mellum"};
 constexpr std::string_view unused[] = {"mtp."};
 
@@ -39,15 +38,18 @@ GgufConfig gguf_config(const GgufKeys& k) {
 
 constexpr auto gguf_own_names = joined(gguf_names, gguf_expert_names);
 
+constexpr GgufArchitecture architectures[] = {
+    {.name = "mellum",
+     .config = gguf_config,
+     .family = {.plan = [](const Config& c) { return with_separate_experts(plan(c)); },
+                .names = gguf_own_names}}};
+
 }  // namespace
 
-const Family mellum = {.model_types = model_types, .plan = plan, .names = names, .unused = unused};
-
-const GgufArchitecture gguf_mellum = {
-    .name = "mellum",
-    .config = gguf_config,
-    .family = {.model_types = {},
-               .plan = [](const Config& c) { return with_separate_experts(plan(c)); },
-               .names = gguf_own_names}};
+const Family mellum = {.model_types = model_types,
+                       .plan = plan,
+                       .names = qwen_names,
+                       .unused = unused,
+                       .gguf = table_of<architectures>};
 
 }  // namespace hyb::models

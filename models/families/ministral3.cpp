@@ -34,9 +34,8 @@ Plan plan(const Config& c) {
 
 constexpr TensorName own_names[] = {
     {"head", "language_model.lm_head.weight"},
-    {"block1.norm", "*.layers.{}.post_attention_layernorm.weight"},
 };
-constexpr auto names = joined(trunk_names, own_names);
+constexpr auto names = joined(llama_names, own_names);
 constexpr std::string_view model_types[] = {"ministral3"};
 constexpr std::string_view trunks[] = {"model", "model.language_model", "language_model.model"};
 constexpr std::string_view unused[] = {"vision_tower.", "multi_modal_projector.",

@@ -263,8 +263,11 @@ constexpr TensorName gguf_own_names[] = {
 };
 constexpr auto gguf_all_names =
     joined(gguf_own_names, gguf_names, gguf_mamba_names, gguf_expert_names, gguf_draft_names);
-constexpr Family gguf_family = {
-    .model_types = {}, .plan = plan, .names = gguf_all_names, .draft = gguf_draft};
+constexpr Family gguf_family = {.plan = plan, .names = gguf_all_names, .draft = gguf_draft};
+
+constexpr GgufArchitecture architectures[] = {
+    {.name = "nemotron_h", .config = gguf_config, .family = gguf_family},
+    {.name = "nemotron_h_moe", .config = gguf_config, .family = gguf_family}};
 
 }  // namespace
 
@@ -274,11 +277,7 @@ const Family nemotron_h = {.model_types = model_types,
                            .trunks = trunks,
                            .draft_trunks = draft_trunks,
                            .draft = draft,
-                           .unused = unused};
-
-const GgufArchitecture gguf_nemotron_h = {
-    .name = "nemotron_h", .config = gguf_config, .family = gguf_family};
-const GgufArchitecture gguf_nemotron_h_moe = {
-    .name = "nemotron_h_moe", .config = gguf_config, .family = gguf_family};
+                           .unused = unused,
+                           .gguf = table_of<architectures>};
 
 }  // namespace hyb::models

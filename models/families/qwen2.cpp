@@ -20,12 +20,7 @@ Plan plan(const Config& c) {
   return p;
 }
 
-constexpr TensorName own_names[] = {
-    {"attention.q_bias", "model.layers.{}.self_attn.q_proj.bias"},
-    {"attention.k_bias", "model.layers.{}.self_attn.k_proj.bias"},
-    {"attention.v_bias", "model.layers.{}.self_attn.v_proj.bias"},
-};
-constexpr auto names = joined(model_names, attention_names, llama_names, own_names);
+constexpr auto names = joined(llama_names, bias_names);
 constexpr std::string_view model_types[] = {"qwen2"};
 
 GgufConfig gguf_config(const GgufKeys& k) {
@@ -35,13 +30,12 @@ GgufConfig gguf_config(const GgufKeys& k) {
 
 constexpr auto gguf_own_names = joined(gguf_names, gguf_bias_names);
 
+constexpr GgufArchitecture architectures[] = {
+    {.name = "qwen2", .config = gguf_config, .family = {.plan = plan, .names = gguf_own_names}}};
+
 }  // namespace
 
-const Family qwen2 = {.model_types = model_types, .plan = plan, .names = names};
-
-const GgufArchitecture gguf_qwen2 = {
-    .name = "qwen2",
-    .config = gguf_config,
-    .family = {.model_types = {}, .plan = plan, .names = gguf_own_names}};
+const Family qwen2 = {
+    .model_types = model_types, .plan = plan, .names = names, .gguf = table_of<architectures>};
 
 }  // namespace hyb::models

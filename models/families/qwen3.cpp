@@ -48,7 +48,6 @@ Plan plan(const Config& c) {
   return p;
 }
 
-constexpr auto names = joined(model_names, attention_names, llama_names, qwen_names);
 constexpr std::string_view model_types[] = {"qwen3", "qwen3_moe"};
 
 GgufConfig gguf_config(const GgufKeys& k) { return gguf_common_config(k, "qwen3"); }
@@ -62,20 +61,16 @@ GgufConfig gguf_moe_config(const GgufKeys& k) {
 
 constexpr auto gguf_moe_names = joined(gguf_names, gguf_expert_names);
 
+constexpr GgufArchitecture architectures[] = {
+    {.name = "qwen3", .config = gguf_config, .family = {.plan = plan, .names = gguf_names}},
+    {.name = "qwen3moe",
+     .config = gguf_moe_config,
+     .family = {.plan = [](const Config& c) { return with_separate_experts(plan(c)); },
+                .names = gguf_moe_names}}};
+
 }  // namespace
 
-const Family qwen3 = {.model_types = model_types, .plan = plan, .names = names};
-
-const GgufArchitecture gguf_qwen3 = {
-    .name = "qwen3",
-    .config = gguf_config,
-    .family = {.model_types = {}, .plan = plan, .names = gguf_names}};
-
-const GgufArchitecture gguf_qwen3_moe = {
-    .name = "qwen3moe",
-    .config = gguf_moe_config,
-    .family = {.model_types = {},
-               .plan = [](const Config& c) { return with_separate_experts(plan(c)); },
-               .names = gguf_moe_names}};
+const Family qwen3 = {
+    .model_types = model_types, .plan = plan, .names = qwen_names, .gguf = table_of<architectures>};
 
 }  // namespace hyb::models

@@ -115,15 +115,11 @@ std::optional<DraftLayer> draft(const Config& c) {
 
 constexpr TensorName common_names[] = {
     {"head", "language_model.lm_head.weight"},
-    {"block1.norm", "*.layers.{}.post_attention_layernorm.weight"},
-    {"attention.q_norm", "*.layers.{}.self_attn.q_norm.weight"},
-    {"attention.k_norm", "*.layers.{}.self_attn.k_norm.weight"},
     {"delta.conv_weight", "*.layers.{}.linear_attn.conv1d.weight"},
     {"delta.a_log", "*.layers.{}.linear_attn.A_log"},
     {"delta.dt_bias", "*.layers.{}.linear_attn.dt_bias"},
     {"delta.norm", "*.layers.{}.linear_attn.norm.weight"},
     {"delta.out_proj", "*.layers.{}.linear_attn.out_proj.weight"},
-    {"moe.router", "*.layers.{}.mlp.gate.weight"},
     {"moe.shared_gate", "*.layers.{}.mlp.shared_expert.gate_proj.weight"},
     {"moe.shared_up", "*.layers.{}.mlp.shared_expert.up_proj.weight"},
     {"moe.shared_down", "*.layers.{}.mlp.shared_expert.down_proj.weight"},
@@ -137,6 +133,7 @@ constexpr TensorName common_names[] = {
     {"draft.norm", "mtp.norm.weight"},
     {"draft.norm", "model.mtp.norm.weight"},
 };
+constexpr auto qwen3_common_names = joined(llama_names, qk_norm_names, router_names, common_names);
 constexpr TensorName grouped_delta_names[] = {
     {"delta.qkvz", "*.layers.{}.linear_attn.in_proj_qkvz.weight"},
     {"delta.ba", "*.layers.{}.linear_attn.in_proj_ba.weight"},
@@ -147,21 +144,11 @@ constexpr TensorName plain_delta_names[] = {
     {"delta.b", "*.layers.{}.linear_attn.in_proj_b.weight"},
     {"delta.a", "*.layers.{}.linear_attn.in_proj_a.weight"},
 };
-constexpr TensorName single_expert_names[] = {
-    {"moe.expert_gate", "*.layers.{}.mlp.experts.{}.gate_proj.weight"},
-    {"moe.expert_up", "*.layers.{}.mlp.experts.{}.up_proj.weight"},
-    {"moe.expert_down", "*.layers.{}.mlp.experts.{}.down_proj.weight"},
-};
-constexpr TensorName stacked_expert_names[] = {
-    {"moe.gate_up", "*.layers.{}.mlp.experts.gate_up_proj"},
-    {"moe.down", "*.layers.{}.mlp.experts.down_proj"},
-};
 // The layout in which each family is published comes first.
-constexpr auto qwen3_5_names =
-    joined(trunk_names, common_names, plain_delta_names, grouped_delta_names, stacked_expert_names,
-           single_expert_names);
-constexpr auto qwen3_next_names = joined(trunk_names, common_names, grouped_delta_names,
-                                         single_expert_names, stacked_expert_names);
+constexpr auto qwen3_5_names = joined(qwen3_common_names, plain_delta_names, grouped_delta_names,
+                                      stacked_expert_names, single_expert_names);
+constexpr auto qwen3_next_names =
+    joined(qwen3_common_names, grouped_delta_names, single_expert_names, stacked_expert_names);
 constexpr std::string_view qwen3_5_types[] = {"qwen3_5", "qwen3_5_text", "qwen3_5_moe",
                                               "qwen3_5_moe_text"};
 constexpr std::string_view qwen3_next_types[] = {"qwen3_next"};
@@ -267,34 +254,33 @@ constexpr auto gguf_next_names =
 constexpr auto gguf_35_names =
     joined(gguf_own_names, gguf_35_gates, gguf_names, gguf_expert_names, gguf_draft_names);
 constexpr Family gguf_35_family = {
-    .model_types = {}, .plan = gguf_35_plan, .names = gguf_35_names, .draft = gguf_draft};
+    .plan = gguf_35_plan, .names = gguf_35_names, .draft = gguf_draft};
+
+constexpr Family gguf_next_family = {
+    .plan = gguf_plan, .names = gguf_next_names, .draft = gguf_draft};
+constexpr GgufArchitecture gguf_35[] = {
+    {.name = "qwen35", .config = gguf_35_config, .family = gguf_35_family},
+    {.name = "qwen35moe", .config = gguf_35_moe_config, .family = gguf_35_family}};
+constexpr GgufArchitecture gguf_next[] = {
+    {.name = "qwen3next", .config = gguf_next_config, .family = gguf_next_family}};
+
+/// Both spell their tensors alike, each in a layout of its own.
+constexpr Family family_of(std::span<const std::string_view> model_types,
+                           std::span<const TensorName> names,
+                           std::span<const GgufArchitecture> (*gguf)()) {
+  return {.model_types = model_types,
+          .plan = plan,
+          .names = names,
+          .trunks = trunks,
+          .draft_trunks = draft_trunks,
+          .draft = draft,
+          .unused = unused,
+          .gguf = gguf};
+}
 
 }  // namespace
 
-const Family qwen3_5 = {.model_types = qwen3_5_types,
-                        .plan = plan,
-                        .names = qwen3_5_names,
-                        .trunks = trunks,
-                        .draft_trunks = draft_trunks,
-                        .draft = draft,
-                        .unused = unused};
-
-const Family qwen3_next = {.model_types = qwen3_next_types,
-                           .plan = plan,
-                           .names = qwen3_next_names,
-                           .trunks = trunks,
-                           .draft_trunks = draft_trunks,
-                           .draft = draft,
-                           .unused = unused};
-
-const GgufArchitecture gguf_qwen3_next = {
-    .name = "qwen3next",
-    .config = gguf_next_config,
-    .family = {
-        .model_types = {}, .plan = gguf_plan, .names = gguf_next_names, .draft = gguf_draft}};
-const GgufArchitecture gguf_qwen3_5 = {
-    .name = "qwen35", .config = gguf_35_config, .family = gguf_35_family};
-const GgufArchitecture gguf_qwen3_5_moe = {
-    .name = "qwen35moe", .config = gguf_35_moe_config, .family = gguf_35_family};
+const Family qwen3_5 = family_of(qwen3_5_types, qwen3_5_names, table_of<gguf_35>);
+const Family qwen3_next = family_of(qwen3_next_types, qwen3_next_names, table_of<gguf_next>);
 
 }  // namespace hyb::models

@@ -15,16 +15,6 @@ using kernels::Tensor;
 
 namespace {
 
-/// attention_step for spans of any lengths; with `sees_block` of single tokens, in blocks.
-void attend(const kernels::AttentionStep& op, const PartCall& call, bool sees_block) {
-  kernels::RopeKvWrite write = write_of(op);
-  write.position_of_row = call.tables.position_of_row;
-  rope_kv_write(call.queue, write);
-  kernels::Attention read = attention_of(op);
-  if (sees_block) read.position = call.tables.block_end;
-  attention(call.queue, read);
-}
-
 std::span<const double> frequencies_of(const std::optional<Rope>& rope) {
   if (!rope) return {};
   return rope->frequencies;
@@ -35,6 +25,33 @@ kernels::QueryScale query_scale_of(const Attention& part) {
   kernels::QueryScale scale = part.query_scale;
   if (part.rope) scale.rotated = static_cast<float>(part.rope->magnitude * part.rope->magnitude);
   return scale;
+}
+
+kernels::RopeKvWrite write_of(const Attention& part, const AttentionWeights& weights,
+                              const PartMemory& memory, const PartCall& call, const Tensor& qkv) {
+  const StepTables& tables = call.tables;
+  return {.qkv = qkv,
+          .position_of_row = tables.position_of_row,
+          .pages_of_layer = memory.pages,
+          .span_begin = tables.span_begin,
+          .position = tables.position,
+          .page_begin = tables.page_begin[memory.page_group],
+          .pages = tables.pages,
+          .heads = part.heads,
+          .kv_heads = part.kv_heads,
+          .head_dim = part.head_dim,
+          .page_tokens = memory.page_tokens,
+          .rotary_dim = part.rope ? part.rope->rotary_dim : 0,
+          .theta = part.rope ? part.rope->theta : 1.0,
+          .frequencies = frequencies_of(part.rope),
+          .q_norm = weights.q_norm,
+          .k_norm = weights.k_norm,
+          .norm_eps = call.norm_eps,
+          .norm_one_plus = part.qk_norm == Norm::rms_1p,
+          .value_norm = part.value_norm && part.kv_of < 0,
+          .queries_only = part.kv_of >= 0,
+          .weightless_norm = part.weightless_norm,
+          .query_scale = query_scale_of(part)};
 }
 
 void pack_qkv(const Attention& part, WeightVisitor& visitor, std::int64_t width,
@@ -125,7 +142,7 @@ PartText Attention::text() const {
   return {.kind = "attention", .text = std::move(text)};
 }
 
-/// The op without heads of q.
+/// Without heads of q.
 void Attention::write_keys(const AttentionWeights& weights, const PartMemory& memory,
                            const PartCall& call) const {
   const ScratchFrame frame(call.scratch);
@@ -135,24 +152,13 @@ void Attention::write_keys(const AttentionWeights& weights, const PartMemory& me
                                 .weight = &weights.kv,
                                 .y = projected,
                                 .normed = call.normed});
-  const StepTables& tables = call.tables;
-  kernels::rope_kv_write(call.queue, {.qkv = projected,
-                                      .position_of_row = tables.position_of_row,
-                                      .pages_of_layer = memory.pages,
-                                      .span_begin = tables.span_begin,
-                                      .position = tables.position,
-                                      .page_begin = tables.page_begin[memory.page_group],
-                                      .pages = tables.pages,
-                                      .heads = 0,
-                                      .kv_heads = kv_heads,
-                                      .head_dim = head_dim,
-                                      .page_tokens = memory.page_tokens,
-                                      .rotary_dim = rope ? rope->rotary_dim : 0,
-                                      .theta = rope ? rope->theta : 1.0,
-                                      .frequencies = frequencies_of(rope),
-                                      .k_norm = weights.k_norm,
-                                      .norm_eps = call.norm_eps,
-                                      .norm_one_plus = qk_norm == Norm::rms_1p});
+  kernels::RopeKvWrite write = write_of(*this, weights, memory, call, projected);
+  write.heads = 0;
+  write.q_norm = {};
+  write.value_norm = false;
+  write.weightless_norm = false;
+  write.query_scale = {};
+  kernels::rope_kv_write(call.queue, write);
 }
 
 std::size_t Attention::scratch_bytes(const StepSetting& setting) const {
@@ -183,42 +189,34 @@ void Attention::run(const AttentionWeights& weights, const PartMemory& memory,
                                 .normed = call.normed,
                                 .bias = weights.qkv_bias});
 
-  const Tensor gate = gate_width() > 0 ? projected.columns(qkv_width(), gate_width()) : Tensor();
-  const StepTables& tables = call.tables;
-  const kernels::AttentionStep op = {.qkv = projected.columns(0, qkv_width()),
-                                     .pages_of_layer = memory.pages,
-                                     .span_begin = tables.span_begin,
-                                     .position = tables.position,
-                                     .page_begin = tables.page_begin[memory.page_group],
-                                     .pages = tables.pages,
-                                     .y = mixed,
-                                     .heads = heads,
-                                     .kv_heads = kv_heads,
-                                     .head_dim = head_dim,
-                                     .page_tokens = memory.page_tokens,
-                                     .scale = scale,
-                                     .rotary_dim = rope ? rope->rotary_dim : 0,
-                                     .theta = rope ? rope->theta : 1.0,
-                                     .frequencies = frequencies_of(rope),
-                                     .q_norm = weights.q_norm,
-                                     .k_norm = weights.k_norm,
-                                     .norm_eps = call.norm_eps,
-                                     .norm_one_plus = qk_norm == Norm::rms_1p,
-                                     .value_norm = value_norm && kv_of < 0,
-                                     .queries_only = kv_of >= 0,
-                                     .weightless_norm = weightless_norm,
-                                     .query_scale = query_scale_of(*this),
-                                     .workspace = memory.workspace,
-                                     .window = window,
-                                     .chunk = chunk,
-                                     .softcap = score_cap,
-                                     .sinks = weights.sinks,
-                                     .gate = gate,
-                                     .positions = tables.positions};
-  if (tables.single_tokens) {
-    attention_step(call.queue, op);
+  const kernels::RopeKvWrite write =
+      write_of(*this, weights, memory, call, projected.columns(0, qkv_width()));
+  kernels::Attention read = {
+      .q = projected.columns(0, inner()),
+      .pages_of_layer = write.pages_of_layer,
+      .span_begin = write.span_begin,
+      .position = write.position,
+      .page_begin = write.page_begin,
+      .pages = write.pages,
+      .y = mixed,
+      .heads = heads,
+      .kv_heads = kv_heads,
+      .head_dim = head_dim,
+      .page_tokens = write.page_tokens,
+      .scale = scale,
+      .workspace = memory.workspace,
+      .window = window,
+      .chunk = chunk,
+      .softcap = score_cap,
+      .sinks = weights.sinks,
+      .gate = gate_width() > 0 ? projected.columns(qkv_width(), gate_width()) : Tensor(),
+      .positions = call.tables.positions};
+  if (call.tables.single_tokens) {
+    attention_step(call.queue, write, read);
   } else {
-    attend(op, call, sees_block);
+    if (sees_block) read.position = call.tables.block_end;  // of single tokens, in blocks
+    rope_kv_write(call.queue, write);
+    attention(call.queue, read);
   }
   kernels::project(call.queue, {.x = mixed,
                                 .weight = &weights.o,

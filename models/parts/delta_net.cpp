@@ -2,11 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "kernels/ops/conv.h"
-#include "kernels/ops/delta_rule.h"
-#include "kernels/ops/draft_ring.h"
-#include "kernels/ops/recurrent_step.h"
-#include "models/parts/recurrent_spans.h"
+#include "models/parts/recurrence.h"
 
 namespace hyb::models {
 
@@ -83,120 +79,18 @@ void project_inputs(const DeltaNet& part, const DeltaNetWeights& weights, const 
                                 .y = inputs.columns(qkvz, part.inputs() - qkvz)});
 }
 
-/// Between the projections: `x` goes through the convolution and, with `b` and `a`, the delta rule.
-struct Mixed {
-  Tensor x, b, a, convolved, y;
-};
-
-/// One more token of every sequence.
-void step(const DeltaNet& part, const DeltaNetWeights& weights, const PartMemory& memory,
-          const PartCall& call, const Mixed& mixed) {
-  kernels::delta_step(call.queue, {.x = mixed.x,
-                                   .b = mixed.b,
-                                   .a = mixed.a,
-                                   .conv_weight = weights.conv_weight,
-                                   .conv_bias = {},
-                                   .windows = memory.windows,
-                                   .rate = weights.rate,
-                                   .dt_bias = weights.dt_bias,
-                                   .state = memory.states,
-                                   .read_slot = call.tables.read_slot,
-                                   .write_slot = call.tables.write_slot,
-                                   .y = mixed.y,
-                                   .convolved = mixed.convolved,
-                                   .semaphores = memory.semaphores.rows(0, mixed.x.dim(0)),
-                                   .key_heads = part.key_heads,
-                                   .tiled = part.tiled});
-}
-
-void scan(const DeltaNet& part, const DeltaNetWeights& weights, const PartMemory& memory,
-          kernels::Queue& queue, const RecurrentSpans& spans, const Mixed& mixed) {
-  kernels::causal_conv(queue, {.x = mixed.x,
-                               .weight = weights.conv_weight,
-                               .bias = {},
-                               .windows = memory.windows,
-                               .span_begin = spans.span_begin,
-                               .read_slot = spans.read_slot,
-                               .write_slot = spans.write_slot,
-                               .y = mixed.convolved});
-  kernels::delta_rule(queue, {.x = mixed.convolved,
-                              .b = mixed.b,
-                              .a = mixed.a,
-                              .rate = weights.rate,
-                              .dt_bias = weights.dt_bias,
-                              .state = memory.states,
-                              .span_begin = spans.span_begin,
-                              .read_slot = spans.read_slot,
-                              .write_slot = spans.write_slot,
-                              .y = mixed.y,
-                              .workspace = memory.workspace,
-                              .token_by_token = spans.token_by_token,
-                              .key_heads = part.key_heads,
-                              .tiled = part.tiled});
-}
-
-/// x, and b | a, of a step's tokens or of none.
-struct RingInputs {
-  Tensor x, ba;
-};
-
-/// The spans of the ring tables; y of all their rows.
-Tensor scan_ring(const DeltaNet& part, const DeltaNetWeights& weights, const PartMemory& memory,
-                 const PartCall& call, const RingInputs& own) {
-  const RingTables& ring = call.tables.ring;
-  const std::int64_t rows = ring.from.dim(0), heads = part.value_heads, x_columns = part.conv_dim();
-  const DType dtype = memory.rings.dtype;
-  const Tensor x = call.scratch.take(dtype, {rows, x_columns});
-  const Tensor ba = call.scratch.take(dtype, {rows, 2 * heads});
-  const Mixed mixed = {.x = x,
-                       .b = ba.columns(0, heads),
-                       .a = ba.columns(heads, heads),
-                       .convolved = call.scratch.take(dtype, {rows, x_columns}),
-                       .y = call.scratch.take(dtype, {rows, part.values()})};
-  kernels::extend_rows(call.queue, {.x = own.x, .ring = memory.rings, .from = ring.from, .y = x});
-  kernels::extend_rows(
-      call.queue,
-      {.x = own.ba, .ring = memory.rings, .from = ring.from, .y = ba, .ring_column = x_columns});
-  scan(part, weights, memory, call.queue, RecurrentSpans::with_ring(ring), mixed);
-  return mixed.y;
-}
-
-/// The spans of a step in the ring tables, whose drafts are kept.
-Tensor verify(const DeltaNet& part, const DeltaNetWeights& weights, const PartMemory& memory,
-              const PartCall& call, const RingInputs& own) {
-  const Tensor y = scan_ring(part, weights, memory, call, own);
-  const Tensor& kept = call.tables.ring.kept;
-  kernels::keep_rows(call.queue, {.x = own.x, .gate = {}, .to = kept, .ring = memory.rings});
-  kernels::keep_rows(
-      call.queue,
-      {.x = own.ba, .gate = {}, .to = kept, .ring = memory.rings, .ring_column = part.conv_dim()});
-  return y;
-}
-
-void mix(const DeltaNet& part, const DeltaNetWeights& weights, const PartMemory& memory,
-         const PartCall& call, const Tensor& inputs, const Tensor& convolved, const Tensor& y) {
-  const std::int64_t heads = part.value_heads;
-  const Tensor x = inputs.columns(0, part.conv_dim());
-  const Tensor ba = inputs.columns(part.conv_dim() + part.values(), 2 * heads);
-  const auto mixed = [&](std::int64_t tokens) {
-    return Mixed{.x = x.rows(0, tokens),
-                 .b = ba.rows(0, tokens).columns(0, heads),
-                 .a = ba.rows(0, tokens).columns(heads, heads),
-                 .convolved = convolved.rows(0, tokens),
-                 .y = y.rows(0, tokens)};
-  };
-  const StepTables& tables = call.tables;
-  if (tables.single_tokens) return step(part, weights, memory, call, mixed(x.dim(0)));
-  run_spans(
-      call, y,
-      [&](std::int64_t tokens) {
-        const RecurrentSpans spans = RecurrentSpans::without_ring(tables);
-        scan(part, weights, memory, call.queue, spans, mixed(tokens));
-      },
-      [&](std::int64_t first, std::int64_t tokens) {
-        return verify(part, weights, memory, call,
-                      {.x = x.rows(first, tokens), .ba = ba.rows(first, tokens)});
-      });
+Recurrence<kernels::DeltaRule> recurrence_of(const DeltaNet& part, const DeltaNetWeights& weights) {
+  kernels::DeltaRule op;
+  op.rate = weights.rate;
+  op.dt_bias = weights.dt_bias;
+  op.key_heads = part.key_heads;
+  op.tiled = part.tiled;
+  return {.widths = part.widths(),
+          .conv_weight = weights.conv_weight,
+          .conv_bias = {},
+          .op = op,
+          .scan = kernels::delta_rule,
+          .step = kernels::delta_step};
 }
 
 }  // namespace
@@ -247,13 +141,7 @@ PartText DeltaNet::text() const {
 }
 
 std::size_t DeltaNet::scratch_bytes(const StepSetting& setting) const {
-  const std::int64_t tokens = setting.limits.step_tokens, ring_rows = setting.limits.ring_rows;
-  return Scratch::space(setting.activation, tokens, padded_inputs(*this)) +
-         Scratch::space(setting.activation, tokens, conv_dim()) +
-         Scratch::space(setting.activation, tokens, values()) +
-         2 * Scratch::space(setting.activation, ring_rows, conv_dim()) +
-         Scratch::space(setting.activation, ring_rows, 2 * std::int64_t{value_heads}) +
-         Scratch::space(setting.activation, ring_rows, values());
+  return widths().scratch_bytes(setting, padded_inputs(*this));
 }
 
 std::size_t DeltaNet::workspace_bytes(const StepSetting& setting) const {
@@ -273,7 +161,11 @@ void DeltaNet::run(const DeltaNetWeights& weights, const PartMemory& memory,
   const Tensor mixed = call.scratch.take(dtype, {tokens, values()});
 
   project_inputs(*this, weights, call, inputs);
-  mix(*this, weights, memory, call, inputs, convolved, mixed);
+  recurrence_of(*this, weights)
+      .run(memory, call,
+           {.x = inputs.columns(0, conv_dim()),
+            .controls = inputs.columns(conv_dim() + values(), 2 * heads)},
+           convolved, mixed);
   kernels::project(call.queue, {.x = mixed,
                                 .norm = {.weight = weights.norm,
                                          .eps = call.norm_eps,
@@ -289,11 +181,7 @@ void DeltaNet::run(const DeltaNetWeights& weights, const PartMemory& memory,
 
 void DeltaNet::advance(const DeltaNetWeights& weights, const PartMemory& memory,
                        const PartCall& call) const {
-  const ScratchFrame frame(call.scratch);
-  const DType dtype = memory.rings.dtype;
-  scan_ring(*this, weights, memory, call,
-            {.x = Tensor(nullptr, dtype, {0, conv_dim()}),
-             .ba = Tensor(nullptr, dtype, {0, 2 * std::int64_t{value_heads}})});
+  recurrence_of(*this, weights).advance(memory, call);
 }
 
 }  // namespace hyb::models

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "models/parts/part.h"
+#include "models/parts/recurrence.h"
 #include "models/parts/weight_visitor.h"
 
 namespace hyb::models {
@@ -42,8 +42,8 @@ struct DeltaNet {
   std::int32_t conv_dim() const { return 2 * keys() + values(); }
   /// q | k | v | z | b | a
   std::int32_t inputs() const { return conv_dim() + values() + 2 * value_heads; }
-  /// q | k | v | b | a
-  std::int32_t ring_width() const { return conv_dim() + 2 * value_heads; }
+  /// Of q k v, b a and y.
+  RecurrentWidths widths() const { return {conv_dim(), 2 * value_heads, values()}; }
 
   bool operator==(const DeltaNet&) const = default;
 };

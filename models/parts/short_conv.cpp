@@ -4,7 +4,7 @@
 
 #include "kernels/ops/conv.h"
 #include "kernels/ops/draft_ring.h"
-#include "models/parts/recurrent_spans.h"
+#include "models/parts/recurrence.h"
 
 namespace hyb::models {
 

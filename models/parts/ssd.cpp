@@ -4,13 +4,9 @@
 
 #include <algorithm>
 
-#include "kernels/ops/conv.h"
-#include "kernels/ops/draft_ring.h"
 #include "kernels/ops/gated_activation.h"
-#include "kernels/ops/recurrent_step.h"
 #include "kernels/ops/scale_columns.h"
-#include "kernels/ops/ssd.h"
-#include "models/parts/recurrent_spans.h"
+#include "models/parts/recurrence.h"
 
 namespace hyb::models {
 
@@ -18,107 +14,20 @@ using kernels::Tensor;
 
 namespace {
 
-/// Between the projections: what goes through the convolution and the recurrence.
-struct SsdActivations {
-  Tensor x, dt, convolved, y;
-};
-
-/// One more token of every sequence.
-void step(const Ssd& part, const SsdWeights& weights, const PartMemory& memory,
-          const PartCall& call, const SsdActivations& mixed) {
-  kernels::mamba_step(call.queue, {.x = mixed.x,
-                                   .dt = mixed.dt,
-                                   .conv_weight = weights.conv_weight,
-                                   .conv_bias = weights.conv_bias,
-                                   .windows = memory.windows,
-                                   .rate = weights.rate,
-                                   .d = weights.d,
-                                   .dt_bias = weights.dt_bias,
-                                   .state = memory.states,
-                                   .read_slot = call.tables.read_slot,
-                                   .write_slot = call.tables.write_slot,
-                                   .y = mixed.y,
-                                   .convolved = mixed.convolved,
-                                   .semaphores = memory.semaphores.rows(0, mixed.x.dim(0)),
-                                   .groups = part.groups,
-                                   .dt_min = part.dt_min,
-                                   .dt_max = part.dt_max});
-}
-
-void scan(const Ssd& part, const SsdWeights& weights, const PartMemory& memory,
-          kernels::Queue& queue, const RecurrentSpans& spans, const SsdActivations& mixed) {
-  kernels::causal_conv(queue, {.x = mixed.x,
-                               .weight = weights.conv_weight,
-                               .bias = weights.conv_bias,
-                               .windows = memory.windows,
-                               .span_begin = spans.span_begin,
-                               .read_slot = spans.read_slot,
-                               .write_slot = spans.write_slot,
-                               .y = mixed.convolved});
-  kernels::ssd(queue, {.x = mixed.convolved,
-                       .dt = mixed.dt,
-                       .rate = weights.rate,
-                       .d = weights.d,
-                       .dt_bias = weights.dt_bias,
-                       .state = memory.states,
-                       .span_begin = spans.span_begin,
-                       .read_slot = spans.read_slot,
-                       .write_slot = spans.write_slot,
-                       .y = mixed.y,
-                       .workspace = memory.workspace,
-                       .token_by_token = spans.token_by_token,
-                       .groups = part.groups,
-                       .dt_min = part.dt_min,
-                       .dt_max = part.dt_max});
-}
-
-/// The spans of the ring tables, of a step's tokens or of none, whose x B C and dt are `own`; y of
-/// all their rows.
-Tensor scan_ring(const Ssd& part, const SsdWeights& weights, const PartMemory& memory,
-                 const PartCall& call, const Tensor& own) {
-  const RingTables& ring = call.tables.ring;
-  const std::int64_t rows = ring.from.dim(0);
-  const DType dtype = memory.rings.dtype;
-  const Tensor inputs = call.scratch.take(dtype, {rows, part.ring_width()});
-  const SsdActivations mixed = {.x = inputs.columns(0, part.conv_dim()),
-                                .dt = inputs.columns(part.conv_dim(), part.heads),
-                                .convolved = call.scratch.take(dtype, {rows, part.conv_dim()}),
-                                .y = call.scratch.take(dtype, {rows, part.inner()})};
-  kernels::extend_rows(call.queue,
-                       {.x = own, .ring = memory.rings, .from = ring.from, .y = inputs});
-  scan(part, weights, memory, call.queue, RecurrentSpans::with_ring(ring), mixed);
-  return mixed.y;
-}
-
-/// The spans of a step in the ring tables, whose drafts are kept.
-Tensor verify(const Ssd& part, const SsdWeights& weights, const PartMemory& memory,
-              const PartCall& call, const Tensor& own) {
-  const Tensor y = scan_ring(part, weights, memory, call, own);
-  kernels::keep_rows(call.queue,
-                     {.x = own, .gate = {}, .to = call.tables.ring.kept, .ring = memory.rings});
-  return y;
-}
-
-/// `inputs`: x B C and dt.
-void mix(const Ssd& part, const SsdWeights& weights, const PartMemory& memory, const PartCall& call,
-         const Tensor& inputs, const Tensor& convolved, const Tensor& y) {
-  const auto mixed = [&](std::int64_t tokens) {
-    return SsdActivations{.x = inputs.rows(0, tokens).columns(0, part.conv_dim()),
-                          .dt = inputs.rows(0, tokens).columns(part.conv_dim(), part.heads),
-                          .convolved = convolved.rows(0, tokens),
-                          .y = y.rows(0, tokens)};
-  };
-  const StepTables& tables = call.tables;
-  if (tables.single_tokens) return step(part, weights, memory, call, mixed(inputs.dim(0)));
-  run_spans(
-      call, y,
-      [&](std::int64_t tokens) {
-        const RecurrentSpans spans = RecurrentSpans::without_ring(tables);
-        scan(part, weights, memory, call.queue, spans, mixed(tokens));
-      },
-      [&](std::int64_t first, std::int64_t tokens) {
-        return verify(part, weights, memory, call, inputs.rows(first, tokens));
-      });
+Recurrence<kernels::Ssd> recurrence_of(const Ssd& part, const SsdWeights& weights) {
+  kernels::Ssd op;
+  op.rate = weights.rate;
+  op.d = weights.d;
+  op.dt_bias = weights.dt_bias;
+  op.groups = part.groups;
+  op.dt_min = part.dt_min;
+  op.dt_max = part.dt_max;
+  return {.widths = part.widths(),
+          .conv_weight = weights.conv_weight,
+          .conv_bias = weights.conv_bias,
+          .op = op,
+          .scan = kernels::ssd,
+          .step = kernels::mamba_step};
 }
 
 void scale_projection(const Ssd& part, const PartCall& call, const Tensor& projected) {
@@ -177,13 +86,7 @@ PartText Ssd::text() const {
 }
 
 std::size_t Ssd::scratch_bytes(const StepSetting& setting) const {
-  const std::int64_t tokens = setting.limits.step_tokens, ring_rows = setting.limits.ring_rows;
-  return Scratch::space(setting.activation, tokens, projection()) +
-         Scratch::space(setting.activation, tokens, conv_dim()) +
-         Scratch::space(setting.activation, tokens, inner()) +
-         Scratch::space(setting.activation, ring_rows, ring_width()) +
-         Scratch::space(setting.activation, ring_rows, conv_dim()) +
-         Scratch::space(setting.activation, ring_rows, inner());
+  return widths().scratch_bytes(setting, projection());
 }
 
 std::size_t Ssd::workspace_bytes(const StepSetting& setting) const {
@@ -204,7 +107,11 @@ void Ssd::run(const SsdWeights& weights, const PartMemory& memory, const PartCal
                                 .y = projected,
                                 .normed = call.normed});
   scale_projection(*this, call, projected);
-  mix(*this, weights, memory, call, projected.columns(inner(), ring_width()), convolved, mixed);
+  recurrence_of(*this, weights)
+      .run(memory, call,
+           {.x = projected.columns(inner(), conv_dim()),
+            .controls = projected.columns(inner() + conv_dim(), heads)},
+           convolved, mixed);
   const Tensor z = projected.columns(0, inner());
   kernels::InputNorm norm = {};
   if (gate == SsdGate::gate_only) {
@@ -226,8 +133,7 @@ void Ssd::run(const SsdWeights& weights, const PartMemory& memory, const PartCal
 }
 
 void Ssd::advance(const SsdWeights& weights, const PartMemory& memory, const PartCall& call) const {
-  const ScratchFrame frame(call.scratch);
-  scan_ring(*this, weights, memory, call, Tensor(nullptr, memory.rings.dtype, {0, ring_width()}));
+  recurrence_of(*this, weights).advance(memory, call);
 }
 
 }  // namespace hyb::models

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "models/parts/part.h"
+#include "models/parts/recurrence.h"
 #include "models/parts/weight_visitor.h"
 
 namespace hyb::models {
@@ -51,8 +51,8 @@ struct Ssd {
   std::int32_t inner() const { return heads * head_dim; }
   std::int32_t conv_dim() const { return inner() + 2 * groups * state_dim; }
   std::int32_t projection() const { return inner() + conv_dim() + heads; }
-  /// x B C | dt
-  std::int32_t ring_width() const { return conv_dim() + heads; }
+  /// Of x B C, dt and y.
+  RecurrentWidths widths() const { return {conv_dim(), heads, inner()}; }
 
   bool operator==(const Ssd&) const = default;
 };

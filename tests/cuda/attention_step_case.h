@@ -65,37 +65,55 @@ struct SingleTokens {
   std::int64_t inner() const { return c.heads * c.head_dim; }
   std::int64_t width() const { return (c.heads + 2 * c.own_kv_heads()) * c.head_dim + c.gates(); }
 
+  /// The two ops of a step.
+  struct Ops {
+    RopeKvWrite write;
+    Attention read;
+  };
+
   template <typename Tables>
-  AttentionStep op(const Tensor& own_qkv, const Tensor& own_pages, const Tables& t,
-                   const Tensor& own_y, const Tensor (&weights)[3], const Tensor& workspace) const {
-    return {.qkv = own_qkv,
-            .pages_of_layer = own_pages,
-            .span_begin = t.span_begin,
-            .position = t.position,
-            .page_begin = t.page_begin,
-            .pages = t.pages,
-            .y = own_y,
-            .heads = c.heads,
-            .kv_heads = c.kv_heads,
-            .head_dim = c.head_dim,
-            .page_tokens = c.page_tokens,
-            .scale = 1.0F / std::sqrt(static_cast<float>(c.head_dim)),
-            .rotary_dim = c.rotary_dim,
-            .theta = 10000.0,
-            .q_norm = c.has_norms ? weights[0] : Tensor(),
-            .k_norm = c.has_norms && !c.queries_only ? weights[1] : Tensor(),
-            .norm_eps = 1e-3F,
-            .norm_one_plus = c.has_gate,
-            .value_norm = c.value_norm,
-            .queries_only = c.queries_only,
-            .weightless_norm = c.weightless_norm,
-            .query_scale = c.query_scale,
-            .workspace = workspace,
-            .window = c.window,
-            .chunk = c.chunk,
-            .softcap = c.softcap,
-            .sinks = c.has_sinks ? weights[2] : Tensor(),
-            .gate = c.has_gate ? own_qkv.columns(width() - c.gates(), c.gates()) : Tensor()};
+  Ops ops(const Tensor& own_qkv, const Tensor& own_pages, const Tables& t, const Tensor& own_y,
+          const Tensor (&weights)[3], const Tensor& workspace) const {
+    return {
+        .write = {.qkv = own_qkv,
+                  .position_of_row = t.position,
+                  .pages_of_layer = own_pages,
+                  .span_begin = t.span_begin,
+                  .position = t.position,
+                  .page_begin = t.page_begin,
+                  .pages = t.pages,
+                  .heads = c.heads,
+                  .kv_heads = c.kv_heads,
+                  .head_dim = c.head_dim,
+                  .page_tokens = c.page_tokens,
+                  .rotary_dim = c.rotary_dim,
+                  .theta = 10000.0,
+                  .q_norm = c.has_norms ? weights[0] : Tensor(),
+                  .k_norm = c.has_norms && !c.queries_only ? weights[1] : Tensor(),
+                  .norm_eps = 1e-3F,
+                  .norm_one_plus = c.has_gate,
+                  .value_norm = c.value_norm,
+                  .queries_only = c.queries_only,
+                  .weightless_norm = c.weightless_norm,
+                  .query_scale = c.query_scale},
+        .read = {.q = own_qkv.columns(0, inner()),
+                 .pages_of_layer = own_pages,
+                 .span_begin = t.span_begin,
+                 .position = t.position,
+                 .page_begin = t.page_begin,
+                 .pages = t.pages,
+                 .y = own_y,
+                 .heads = c.heads,
+                 .kv_heads = c.kv_heads,
+                 .head_dim = c.head_dim,
+                 .page_tokens = c.page_tokens,
+                 .scale = 1.0F / std::sqrt(static_cast<float>(c.head_dim)),
+                 .workspace = workspace,
+                 .window = c.window,
+                 .chunk = c.chunk,
+                 .softcap = c.softcap,
+                 .sinks = c.has_sinks ? weights[2] : Tensor(),
+                 .gate = c.has_gate ? own_qkv.columns(width() - c.gates(), c.gates()) : Tensor()}};
   }
 
   /// Room for the partials of every run of every row.

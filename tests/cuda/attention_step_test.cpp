@@ -26,13 +26,13 @@ Answer attend(const Step& step, const TestTensor& workspace, bool fused = true,
   const DeviceTensor pages(step.pages), room(workspace);
   const DeviceTensor q_norm(step.q_norm), k_norm(step.k_norm), sinks(step.sinks);
   const PagedTensors<DeviceTable> tables(step.padded);
-  AttentionStep op = step.op(qkv, pages, tables, y, {q_norm, k_norm, sinks},
-                             workspace.size() > 4 ? Tensor(room) : Tensor());
-  op.positions = positions;
+  Step::Ops ops = step.ops(qkv, pages, tables, y, {q_norm, k_norm, sinks},
+                           workspace.size() > 4 ? Tensor(room) : Tensor());
+  ops.read.positions = positions;
   const cuda::Graph graph(stream, [&] {
-    if (fused) return cuda::attention_step(stream, op);
-    cuda::rope_kv_write(stream, write_of(op));
-    cuda::attention(stream, attention_of(op));
+    if (fused) return cuda::attention_step(stream, ops.write, ops.read);
+    cuda::rope_kv_write(stream, ops.write);
+    cuda::attention(stream, ops.read);
   });
   graph.replay(stream);
   stream.wait();
@@ -65,9 +65,10 @@ void check_close(const Step& step, const Answer& answer) {
   TestTensor qkv = step.qkv, arena = step.arena;
   TestTensor expected(c.dtype, {step.tables.tokens, step.inner()});
   Queue plain = test_queue(Isa::plain);
-  attention_step(plain, step.op(qkv.view().rows(0, step.tables.tokens), arena,
-                                PagedTensors<Table>(step.tables), expected,
-                                {step.q_norm, step.k_norm, step.sinks}, {}));
+  const PagedTensors<Table> tables(step.tables);
+  const Step::Ops ops = step.ops(qkv.view().rows(0, step.tables.tokens), arena, tables, expected,
+                                 {step.q_norm, step.k_norm, step.sinks}, {});
+  attention_step(plain, ops.write, ops.read);
   const bool is_coarse = c.dtype == bf || c.kv_dtype != f32;
   const bool changes = c.has_norms || c.weightless_norm || c.rotary_dim != 0 || c.value_norm;
   for (std::int64_t i = 0; i < step.y.size(); ++i) {
@@ -243,11 +244,10 @@ TEST_SUITE("cuda/attention_step") {
         const DeviceTensor room(last.workspace());
         const DeviceTensor qkv(whole.qkv), y(whole.y), pages(whole.pages);
         const PagedTensors<DeviceTable> tables(whole.tables);
-        const AttentionStep op = whole.op(qkv, pages, tables, y, {q_norm, k_norm, none}, Tensor());
-        RopeKvWrite write = write_of(op);
-        write.position_of_row = tables.position_of_row;
-        cuda::rope_kv_write(stream, write);
-        cuda::attention(stream, attention_of(op));
+        Step::Ops ops = whole.ops(qkv, pages, tables, y, {q_norm, k_norm, none}, Tensor());
+        ops.write.position_of_row = tables.position_of_row;
+        cuda::rope_kv_write(stream, ops.write);
+        cuda::attention(stream, ops.read);
 
         const DeviceTensor own_qkv(whole.qkv), own_y(whole.y), own_pages(whole.pages);
         for (std::int32_t i = 0; i < tokens; ++i) {
@@ -255,9 +255,9 @@ TEST_SUITE("cuda/attention_step") {
           at.span_begin = {0, 1};
           at.position = {first + i};
           const PagedTensors<DeviceTable> own(at);
-          cuda::attention_step(
-              stream, whole.op(Tensor(own_qkv).rows(i, 1), own_pages, own, Tensor(own_y).rows(i, 1),
-                               {q_norm, k_norm, none}, room));
+          const Step::Ops one = whole.ops(Tensor(own_qkv).rows(i, 1), own_pages, own,
+                                          Tensor(own_y).rows(i, 1), {q_norm, k_norm, none}, room);
+          cuda::attention_step(stream, one.write, one.read);
           stream.wait();
         }
         CHECK(same_bytes(own_y.fetch(), y.fetch()));

@@ -65,44 +65,37 @@ struct OnDevice {
   }
 
   void step(cuda::Stream& stream) const {
-    cuda::delta_step(stream, {.x = x,
-                              .b = b,
-                              .a = a,
-                              .conv_weight = conv_weight,
-                              .conv_bias = has_bias ? Tensor(conv_bias) : Tensor(),
-                              .windows = windows,
-                              .rate = rate,
-                              .dt_bias = dt_bias,
-                              .state = state,
-                              .read_slot = read,
-                              .write_slot = write,
-                              .y = y,
-                              .convolved = {},
-                              .semaphores = semaphores,
-                              .key_heads = key_heads,
-                              .tiled = tiled});
+    cuda::delta_step(
+        stream,
+        {.convolution = convolution(), .recurrence = recurrence(), .semaphores = semaphores});
   }
   void run_parts(cuda::Stream& stream) const {
-    cuda::causal_conv(stream, {.x = x,
-                               .weight = conv_weight,
-                               .bias = has_bias ? Tensor(conv_bias) : Tensor(),
-                               .windows = windows,
-                               .span_begin = begins,
-                               .read_slot = read,
-                               .write_slot = write,
-                               .y = convolved});
-    cuda::delta_rule_scan(stream, {.x = convolved,
-                                   .b = b,
-                                   .a = a,
-                                   .rate = rate,
-                                   .dt_bias = dt_bias,
-                                   .state = state,
-                                   .span_begin = begins,
-                                   .read_slot = read,
-                                   .write_slot = write,
-                                   .y = y,
-                                   .key_heads = key_heads,
-                                   .tiled = tiled});
+    cuda::causal_conv(stream, convolution());
+    cuda::delta_rule_scan(stream, recurrence());
+  }
+  CausalConv convolution() const {
+    return {.x = x,
+            .weight = conv_weight,
+            .bias = has_bias ? Tensor(conv_bias) : Tensor(),
+            .windows = windows,
+            .span_begin = begins,
+            .read_slot = read,
+            .write_slot = write,
+            .y = convolved};
+  }
+  DeltaRule recurrence() const {
+    return {.x = convolved,
+            .b = b,
+            .a = a,
+            .rate = rate,
+            .dt_bias = dt_bias,
+            .state = state,
+            .span_begin = begins,
+            .read_slot = read,
+            .write_slot = write,
+            .y = y,
+            .key_heads = key_heads,
+            .tiled = tiled};
   }
 
   DeviceTensor x, b, a, conv_weight, conv_bias, windows, rate, dt_bias, state, y, convolved;
@@ -174,7 +167,7 @@ void check_case(const MambaStepCase& c, bool bias, bool replayed) {
   Queue plain = test_queue(Isa::plain);
   const Table read(c.read), write(c.write), semaphores(std::vector<std::int32_t>(c.read.size(), 0));
   MambaStep plain_op = step.op(read, write, semaphores);
-  if (!bias) plain_op.conv_bias = {};
+  if (!bias) plain_op.convolution.bias = {};
   mamba_step(plain, plain_op);
 
   cuda::Stream stream;
@@ -183,23 +176,28 @@ void check_case(const MambaStepCase& c, bool bias, bool replayed) {
       dt_bias(step.dt_bias), on_state(state), on_y(y);
   const DeviceTable on_read(c.read), on_write(c.write),
       on_tickets(std::vector<std::int32_t>(c.read.size(), 0));
-  const MambaStep op = {.x = x,
-                        .dt = dt,
-                        .conv_weight = conv_weight,
-                        .conv_bias = bias ? Tensor(conv_bias) : Tensor(),
-                        .windows = on_windows,
-                        .rate = rate,
-                        .d = d,
-                        .dt_bias = dt_bias,
-                        .state = on_state,
-                        .read_slot = on_read,
-                        .write_slot = on_write,
-                        .y = on_y,
-                        .convolved = {},
-                        .semaphores = on_tickets,
-                        .groups = c.groups,
-                        .dt_min = 0.01F,
-                        .dt_max = 4.0F};
+  const MambaStep op = {.convolution = {.x = x,
+                                        .weight = conv_weight,
+                                        .bias = bias ? Tensor(conv_bias) : Tensor(),
+                                        .windows = on_windows,
+                                        .span_begin = {},
+                                        .read_slot = {},
+                                        .write_slot = {},
+                                        .y = {}},
+                        .recurrence = {.x = {},
+                                       .dt = dt,
+                                       .rate = rate,
+                                       .d = d,
+                                       .dt_bias = dt_bias,
+                                       .state = on_state,
+                                       .span_begin = {},
+                                       .read_slot = on_read,
+                                       .write_slot = on_write,
+                                       .y = on_y,
+                                       .groups = c.groups,
+                                       .dt_min = 0.01F,
+                                       .dt_max = 4.0F},
+                        .semaphores = on_tickets};
   run_or_replay(stream, replayed, [&] { cuda::mamba_step(stream, op); });
 
   const TestTensor answer = on_y.fetch(), new_state = on_state.fetch();

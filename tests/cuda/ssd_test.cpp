@@ -283,21 +283,26 @@ struct Mixer {
   void run_steps(cuda::Stream& stream) {
     const DeviceTable slot({2}), semaphores({0});
     for (std::int64_t t = 0; t < tokens; ++t) {
-      cuda::mamba_step(stream, {.x = Tensor(x).rows(t, 1),
-                                .dt = Tensor(dt).rows(t, 1),
-                                .conv_weight = conv_weight,
-                                .conv_bias = conv_bias,
-                                .windows = windows,
-                                .rate = rate,
-                                .d = d,
-                                .dt_bias = dt_bias,
-                                .state = state,
-                                .read_slot = slot,
-                                .write_slot = slot,
-                                .y = Tensor(y).rows(t, 1),
-                                .convolved = convolved,
-                                .semaphores = semaphores,
-                                .groups = groups});
+      cuda::mamba_step(stream, {.convolution = {.x = Tensor(x).rows(t, 1),
+                                                .weight = conv_weight,
+                                                .bias = conv_bias,
+                                                .windows = windows,
+                                                .span_begin = {},
+                                                .read_slot = {},
+                                                .write_slot = {},
+                                                .y = convolved},
+                                .recurrence = {.x = convolved,
+                                               .dt = Tensor(dt).rows(t, 1),
+                                               .rate = rate,
+                                               .d = d,
+                                               .dt_bias = dt_bias,
+                                               .state = state,
+                                               .span_begin = {},
+                                               .read_slot = slot,
+                                               .write_slot = slot,
+                                               .y = Tensor(y).rows(t, 1),
+                                               .groups = groups},
+                                .semaphores = semaphores});
     }
     stream.wait();
   }

@@ -44,8 +44,8 @@ std::int64_t kernels_of_attention(const kernels::testing::AttentionStepCase& sha
       k_norm(step.k_norm), sinks(step.sinks);
   const kernels::testing::PagedTensors<DeviceTable> tables(step.tables);
   emulator::take_host_calls();
-  kernels::cuda::attention_step(stream,
-                                step.op(qkv, pages, tables, y, {q_norm, k_norm, sinks}, {}));
+  const auto ops = step.ops(qkv, pages, tables, y, {q_norm, k_norm, sinks}, {});
+  kernels::cuda::attention_step(stream, ops.write, ops.read);
   stream.wait();
   return emulator::take_host_calls().kernels;
 }

@@ -22,8 +22,27 @@ struct Fixture {
   TestTensor q_norm = random_tensor(DType::f32, {head_dim}, 2);
   TestTensor k_norm = random_tensor(DType::f32, {head_dim}, 3);
 
-  AttentionStep op(const Tensor& qkv, const Tensor& arena, const Tensor& y) const {
+  RopeKvWrite write(const Tensor& qkv, const Tensor& arena) const {
     return {.qkv = qkv,
+            .position_of_row = {},
+            .pages_of_layer = arena,
+            .span_begin = span_begin,
+            .position = position,
+            .page_begin = page_begin,
+            .pages = pages,
+            .heads = heads,
+            .kv_heads = kv_heads,
+            .head_dim = head_dim,
+            .page_tokens = page_tokens,
+            .rotary_dim = 16,
+            .theta = 500.0,
+            .q_norm = q_norm,
+            .k_norm = k_norm,
+            .norm_eps = 1e-3F,
+            .query_scale = QueryScale{.beta = 0.7F, .period = 4, .offset = 1}};
+  }
+  Attention read(const Tensor& qkv, const Tensor& arena, const Tensor& y) const {
+    return {.q = qkv.columns(0, inner),
             .pages_of_layer = arena,
             .span_begin = span_begin,
             .position = position,
@@ -35,12 +54,6 @@ struct Fixture {
             .head_dim = head_dim,
             .page_tokens = page_tokens,
             .scale = 0.2F,
-            .rotary_dim = 16,
-            .theta = 500.0,
-            .q_norm = q_norm,
-            .k_norm = k_norm,
-            .norm_eps = 1e-3F,
-            .query_scale = QueryScale{.beta = 0.7F, .period = 4, .offset = 1},
             .gate = qkv.columns(width - inner, inner)};
   }
 };
@@ -58,40 +71,13 @@ TEST_SUITE("kernels/ops/attention_step") {
         const TestTensor y(dtype, {spans, inner}, {3, 1});
 
         TestTensor expected_qkv = qkv, expected_arena = arena, expected = y;
-        const AttentionStep parts = f.op(expected_qkv, expected_arena, expected);
-        rope_kv_write(queue, {.qkv = expected_qkv,
-                              .position_of_row = position_of_row,
-                              .pages_of_layer = expected_arena,
-                              .span_begin = f.span_begin,
-                              .position = f.position,
-                              .page_begin = f.page_begin,
-                              .pages = f.pages,
-                              .heads = heads,
-                              .kv_heads = kv_heads,
-                              .head_dim = head_dim,
-                              .page_tokens = page_tokens,
-                              .rotary_dim = 16,
-                              .theta = 500.0,
-                              .q_norm = f.q_norm,
-                              .k_norm = f.k_norm,
-                              .norm_eps = 1e-3F,
-                              .query_scale = parts.query_scale});
-        attention(queue, {.q = expected_qkv.view().columns(0, inner),
-                          .pages_of_layer = expected_arena,
-                          .span_begin = f.span_begin,
-                          .position = f.position,
-                          .page_begin = f.page_begin,
-                          .pages = f.pages,
-                          .y = expected,
-                          .heads = heads,
-                          .kv_heads = kv_heads,
-                          .head_dim = head_dim,
-                          .page_tokens = page_tokens,
-                          .scale = 0.2F,
-                          .gate = parts.gate});
+        RopeKvWrite write = f.write(expected_qkv, expected_arena);
+        write.position_of_row = position_of_row;
+        rope_kv_write(queue, write);
+        attention(queue, f.read(expected_qkv, expected_arena, expected));
 
         TestTensor own_qkv = qkv, own_arena = arena, own = y;
-        attention_step(queue, f.op(own_qkv, own_arena, own));
+        attention_step(queue, f.write(own_qkv, own_arena), f.read(own_qkv, own_arena, own));
         CHECK(own.everything() == expected.everything());
         CHECK(own_arena.everything() == expected_arena.everything());
         CHECK(own_arena.everything() != arena.everything());
@@ -105,19 +91,24 @@ TEST_SUITE("kernels/ops/attention_step") {
     Queue queue = test_queue(Isa::plain);
     const TestTensor qkv(DType::f32, {4, width}), y(DType::f32, {4, inner});
     const TestTensor arena(DType::f32, {8, 2 * kv_heads * head_dim * page_tokens});
-    AttentionStep op = f.op(qkv, arena, y);
+    RopeKvWrite write = f.write(qkv, arena);
+    Attention read = f.read(qkv, arena, y);
     const Table two_at_the_end{0, 1, 2, 4};
-    op.span_begin = two_at_the_end;
-    CHECK_THROWS_WITH_AS(attention_step(queue, op),
+    write.span_begin = two_at_the_end;
+    CHECK_THROWS_WITH_AS(attention_step(queue, write, read),
                          "attention_step: every span has one token, got 3", Error);
-    op = f.op(qkv.view().rows(0, 3), arena, y.view().rows(0, 3));
-    op.rotary_dim = 26;
-    CHECK_THROWS_WITH_AS(attention_step(queue, op),
+    write = f.write(qkv.view().rows(0, 3), arena);
+    write.rotary_dim = 26;
+    read = f.read(qkv.view().rows(0, 3), arena, y.view().rows(0, 3));
+    CHECK_THROWS_WITH_AS(attention_step(queue, write, read),
                          "rope_kv_write: rotary_dim is even and within head_dim, got 26", Error);
-    op.rotary_dim = 16;
-    op.window = -1;
-    CHECK_THROWS_WITH_AS(attention_step(queue, op), "attention: window is not negative, got -1",
-                         Error);
+    write.rotary_dim = 16;
+    read.window = -1;
+    CHECK_THROWS_WITH_AS(attention_step(queue, write, read),
+                         "attention: window is not negative, got -1", Error);
+    read.q = y.view().rows(0, 3);
+    CHECK_THROWS_WITH_AS(attention_step(queue, write, read),
+                         "attention_step: q is the first columns of qkv, got 0", Error);
   }
 }
 

@@ -36,6 +36,31 @@ struct DeltaStepInputs {
         y(c.dtype, {c.tokens(), c.inner()}, {3, 1}),
         convolved(c.dtype, {c.tokens(), c.channels()}) {}
 
+  DeltaStep op(const Table& read, const Table& write, const Table& semaphores,
+               std::int64_t key_heads, bool tiled) const {
+    return {.convolution = {.x = x,
+                            .weight = conv_weight,
+                            .bias = conv_bias,
+                            .windows = windows,
+                            .span_begin = {},
+                            .read_slot = {},
+                            .write_slot = {},
+                            .y = convolved},
+            .recurrence = {.x = convolved,
+                           .b = b,
+                           .a = a,
+                           .rate = rate,
+                           .dt_bias = dt_bias,
+                           .state = state,
+                           .span_begin = {},
+                           .read_slot = read,
+                           .write_slot = write,
+                           .y = y,
+                           .key_heads = key_heads,
+                           .tiled = tiled},
+            .semaphores = semaphores};
+  }
+
   TestTensor x, b, a, conv_weight, conv_bias, windows, rate, dt_bias, state, y, convolved;
 };
 
@@ -66,23 +91,28 @@ struct MambaStepInputs {
         convolved(c.dtype, {c.tokens(), c.channels()}) {}
 
   MambaStep op(const Table& read, const Table& write, const Table& semaphores) const {
-    return {.x = x,
-            .dt = dt,
-            .conv_weight = conv_weight,
-            .conv_bias = conv_bias,
-            .windows = windows,
-            .rate = rate,
-            .d = d,
-            .dt_bias = dt_bias,
-            .state = state,
-            .read_slot = read,
-            .write_slot = write,
-            .y = y,
-            .convolved = convolved,
-            .semaphores = semaphores,
-            .groups = c.groups,
-            .dt_min = 0.01F,
-            .dt_max = 4.0F};
+    return {.convolution = {.x = x,
+                            .weight = conv_weight,
+                            .bias = conv_bias,
+                            .windows = windows,
+                            .span_begin = {},
+                            .read_slot = {},
+                            .write_slot = {},
+                            .y = convolved},
+            .recurrence = {.x = convolved,
+                           .dt = dt,
+                           .rate = rate,
+                           .d = d,
+                           .dt_bias = dt_bias,
+                           .state = state,
+                           .span_begin = {},
+                           .read_slot = read,
+                           .write_slot = write,
+                           .y = y,
+                           .groups = c.groups,
+                           .dt_min = 0.01F,
+                           .dt_max = 4.0F},
+            .semaphores = semaphores};
   }
 
   MambaStepCase c;

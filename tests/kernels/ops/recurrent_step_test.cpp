@@ -33,22 +33,7 @@ DeltaStepCase case_of(DType dtype, DType state, bool tiled = false) {
 void step(Queue& queue, const DeltaStepInputs& in, const Table& read, const Table& write,
           std::int64_t key_heads = 2, bool tiled = false) {
   const Table semaphores{0, 0, 0, 0, 0};
-  delta_step(queue, {.x = in.x,
-                     .b = in.b,
-                     .a = in.a,
-                     .conv_weight = in.conv_weight,
-                     .conv_bias = in.conv_bias,
-                     .windows = in.windows,
-                     .rate = in.rate,
-                     .dt_bias = in.dt_bias,
-                     .state = in.state,
-                     .read_slot = read,
-                     .write_slot = write,
-                     .y = in.y,
-                     .convolved = in.convolved,
-                     .semaphores = semaphores,
-                     .key_heads = key_heads,
-                     .tiled = tiled});
+  delta_step(queue, in.op(read, write, semaphores, key_heads, tiled));
 }
 
 /// The parts by themselves, for the rows that have a sequence.
@@ -176,12 +161,16 @@ TEST_SUITE("kernels/ops/mamba_step") {
     CHECK_THROWS_WITH_AS(mamba_step(queue, step.op(chained, used, semaphores)),
                          "mamba_step: no row continues the one before it, got 1", Error);
     MambaStep op = step.op(read, write, semaphores);
-    op.groups = 3;
+    op.recurrence.groups = 3;
     CHECK_THROWS_WITH_AS(mamba_step(queue, op), "mamba_step: groups divides heads, got 3", Error);
-    op.groups = step.c.groups;
-    op.conv_weight = Tensor(step.conv_weight).rows(0, step.c.channels() - 1);
+    op.recurrence.groups = step.c.groups;
+    op.convolution.weight = Tensor(step.conv_weight).rows(0, step.c.channels() - 1);
     CHECK_THROWS_WITH_AS(mamba_step(queue, op),
                          "mamba_step: causal_conv: x needs 87 in dimension 1, got 88", Error);
+    op = step.op(read, write, semaphores);
+    op.recurrence.x = op.convolution.x;
+    CHECK_THROWS_WITH_AS(mamba_step(queue, op),
+                         "mamba_step: x is what the convolution writes, got 0", Error);
   }
 }
 
