@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <bit>
+#include <initializer_list>
 #include <type_traits>
 
 #include "kernels/cuda/activation.h"
@@ -30,7 +31,7 @@ struct SmallBatchMoe {
   std::int64_t x_stride, y_stride;
   DenseNorm norm;
   const void *router, *shared_gate;                      ///< bf16, or both f32; no gate: null
-  AnyWeight gate_up, down, shared_gate_up, shared_down;  ///< all that are there with one code
+  AnyWeight gate_up, down, shared_gate_up, shared_down;  ///< by what they read: one code
   AnyWeight latent_in, latent_out;                       ///< no data: experts see normed rows
   RouteParams route;
   const float *router_bias, *gate_up_bias, *down_bias;  ///< of all rows; null: 0
@@ -677,12 +678,14 @@ bool takes_router(const Moe& op) {
 }
 
 bool takes_weights(const Moe& op) {
-  const Weight* const others[] = {op.gate_up,     op.down,      op.shared_gate_up,
-                                  op.shared_down, op.latent_in, op.latent_out};
-  return takes_router(op) && std::ranges::all_of(others, [&](const Weight* weight) {
-           return weight == nullptr ||
-                  (weight->code() == op.gate_up->code() && takes_vectors(*weight));
-         });
+  const auto are_alike = [](const Weight& first, std::initializer_list<const Weight*> others) {
+    return takes_vectors(first) && std::ranges::all_of(others, [&](const Weight* weight) {
+             return weight == nullptr || (weight->code() == first.code() &&
+                                          weight->type() == first.type() && takes_vectors(*weight));
+           });
+  };
+  return takes_router(op) && are_alike(*op.gate_up, {op.shared_gate_up, op.latent_in}) &&
+         are_alike(*op.down, {op.shared_down, op.latent_out});
 }
 
 FrontTiles front_tiles(const Moe& op) {

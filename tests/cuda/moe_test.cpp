@@ -420,11 +420,11 @@ const Case any_size[] = {
 /// Experts in codes, in shapes that fill neither chunks nor tiles.
 Case coded_case(const CodedFormat& format, std::int64_t tokens) {
   return {.block = {.tokens = tokens,
-                    .hidden = 136,
+                    .hidden = format.width(136),
                     .experts = 6,
                     .active = 2,
-                    .intermediate = 72,
-                    .shared = 40,
+                    .intermediate = format.width(72),
+                    .shared = format.width(40),
                     .routing = normal,
                     .has_shared_gate = true},
           .format = format,
@@ -432,16 +432,16 @@ Case coded_case(const CodedFormat& format, std::int64_t tokens) {
 }
 Case latent_case(const CodedFormat& format, std::int64_t tokens) {
   return {.block = {.tokens = tokens,
-                    .hidden = 72,
+                    .hidden = format.width(72),
                     .experts = 20,
                     .active = 5,
-                    .intermediate = 136,
-                    .shared = 88,
+                    .intermediate = format.width(136),
+                    .shared = format.width(88),
                     .activation = plain_relu2,
                     .routing = grouped,
                     .has_bias = true,
                     .router_is_f32 = true,
-                    .latent = 280,
+                    .latent = format.width(280),
                     .scale = 0.8F},
           .format = format,
           .down_format = format};
@@ -805,6 +805,25 @@ TEST_SUITE("cuda/moe") {
       }
       for (const std::int64_t tokens : {3, 13}) check_case(Expected(latent_case(format, tokens)));
     }
+  }
+
+  TEST_CASE("experts in blocks of GGUF files: the plain loops' block by every route") {
+    for (const CodedFormat& format : block_formats) {
+      CAPTURE(static_cast<int>(format.type));
+      for (const std::int64_t tokens : {1, 13, 40}) {
+        check_case(Expected(coded_case(format, tokens)));
+      }
+    }
+    for (const GgufType type : {GgufType::q4_1, GgufType::q6_k}) {
+      check_case(Expected(latent_case(blocks_of(type), 3)));
+    }
+    Case mixed = coded_case(blocks_of(GgufType::q4_k), 5);  // as Q4_K_M has them
+    mixed.down_format = blocks_of(GgufType::q6_k);
+    check_case(Expected(mixed));
+    mixed.block.shared = 0;
+    mixed.block.has_shared_gate = false;
+    check_case(Expected(mixed));
+    check_invariance(coded_case(blocks_of(GgufType::q5_k), 70));
   }
 
   TEST_CASE("experts in codes of several kinds, under several schedules") {
