@@ -11,15 +11,15 @@
 
 namespace hyb::kernels {
 
-/// How a card's kernels read the rows of a type of blocks. What they read in every step has 32 bits,
-/// and they take constants from here that would else be two in one instruction.
+/// How a card's kernels read the rows of a type of blocks. What they read in every step has 32
+/// bits, and they take constants from here that would else be two in one instruction.
 struct GgufRowTraits {
   std::int32_t bits;       ///< of a code: 4, 5, 6 (of which 16 columns share a scale) or 8
   std::uint32_t base;      ///< 128, as a pair of bf16
   std::uint32_t zero;      ///< -128 less the code of 0, the same; without a table
   std::int32_t has_table;  ///< of levels, those of IQ4
-  std::int32_t has_factors, has_mins;  ///< has_factors: scales count an f16 of 256 columns
-  std::int32_t first_shift, second_shift;  ///< half chunks that share a first or second word: 2^n
+  std::int32_t has_factors, has_mins;       ///< has_factors: scales count an f16 of 256 columns
+  std::int32_t first_shift, second_shift;   ///< half chunks that share a first or second word: 2^n
   std::int32_t second_at, upper_at, words;  ///< of a row's words, counted in words of 32 bits
 };
 

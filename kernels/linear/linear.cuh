@@ -6,7 +6,6 @@
 
 #include "core/base/dtype.h"
 #include "kernels/cuda/activation.h"
-#include "kernels/cuda/halves.h"
 #include "kernels/cuda/ptx.h"
 #include "kernels/cuda/stream.h"
 #include "kernels/cuda/vectors.h"
@@ -14,7 +13,7 @@
 #include "kernels/linear/bits12.cuh"
 #include "kernels/linear/bits12_rows.h"
 #include "kernels/linear/codes.h"
-#include "kernels/linear/gguf_rows.h"
+#include "kernels/linear/gguf_rows.cuh"
 #include "kernels/linear/pack.h"
 #include "kernels/linear/project.h"
 
@@ -22,27 +21,11 @@
 /// counts; linear.cu and project.cu choose. Included by .cu files only.
 namespace hyb::kernels::cuda {
 
-/// How products read WeightCode::blocks, by the bits of their codes: a kernel for each. What
-/// differs between types of as many bits are GgufRowTraits, which are the same for a whole kernel.
-inline constexpr WeightCode blocks4 = WeightCode::blocks, blocks5 = WeightCode{7},
-                            blocks6 = WeightCode{8}, blocks8 = WeightCode{9};
-constexpr bool is_blocks(WeightCode code) { return code >= WeightCode::blocks; }
+/// The code by which products read a weight.
 inline WeightCode product_code(const Weight& weight) {
   if (weight.code() != WeightCode::blocks) return weight.code();
   const int bits = gguf_code_bits(weight.type());
   return bits == 4 ? blocks4 : bits == 5 ? blocks5 : bits == 6 ? blocks6 : blocks8;
-}
-/// Whether a lane's 16 codes are 8 bytes (and upper bits apart), else 16.
-template <WeightCode Code>
-inline constexpr bool packs_nibbles = has_nibbles(Code) || (is_blocks(Code) && Code != blocks8);
-template <WeightCode Code>
-inline constexpr bool has_upper_bits = Code == blocks5 || Code == blocks6;
-/// Whether 16 columns share a scale.
-template <WeightCode Code>
-inline constexpr bool has_sixteens = Code == blocks6;
-template <WeightCode Code>
-__device__ __forceinline__ bool has_mins(const GgufRowTraits& traits) {
-  return (Code == blocks4 || Code == blocks5) && traits.has_mins != 0;
 }
 
 /// An expert's matrix of codes: CodedRowsShape in pack.h, Bits12RowsShape or GgufRowsShape.
@@ -336,7 +319,8 @@ inline constexpr int half_columns = 64;
 
 /// Which word of a row's scales half chunk `half` has.
 template <WeightCode Code>
-__device__ __forceinline__ int scale_word(int half) {
+__device__ __forceinline__ int scale_word(const GgufRowTraits& traits, int half) {
+  if constexpr (is_blocks(Code)) return first_word<Code>(traits, half);
   return Code == WeightCode::fp8 || Code == WeightCode::mxfp4 ? half / 2 : half;
 }
 /// That word's part that is of the half: of mxfp4 a word has the scales of two.
@@ -355,32 +339,11 @@ __device__ __forceinline__ float scale_of(std::uint32_t word, int group) {
   return std::bit_cast<float>(group == 0 ? word << 16 : word & 0xffff0000U);
 }
 
-/// What a row has of half a chunk besides its codes: a word, or the first and the second of blocks.
-template <WeightCode Code>
-inline constexpr bool has_second_word = is_blocks(Code) && Code != blocks8;
-template <WeightCode Code>
-using ScaleWords = std::conditional_t<has_second_word<Code>, uint2, std::uint32_t>;
-
-/// Where these words are, and where the upper bits of lane q, counted in words of a row. Where
-/// there is no second one it is any other.
-template <WeightCode Code>
-__device__ __forceinline__ int first_word(const GgufRowTraits& traits, int half) {
-  return Code == blocks4 ? half >> traits.first_shift : scale_word<Code>(half);
-}
-template <WeightCode Code>
-__device__ __forceinline__ int second_word(const GgufRowTraits& traits, int half) {
-  return traits.second_at + (half >> (Code == blocks6 ? 2 : traits.second_shift));
-}
-template <WeightCode Code>
-__device__ __forceinline__ int upper_word(const GgufRowTraits& traits, int half, int q) {
-  return traits.upper_at + (half >> (Code == blocks5 ? 1 : 0)) * 4 + q;
-}
-
 /// Starts the copy of a half's words to shared memory.
 template <WeightCode Code>
 __device__ __forceinline__ void copy_scales(ScaleWords<Code>* to, const std::byte* words, int half,
                                             const GgufRowTraits& traits, bool is_there) {
-  cp_async<4>(to, words + first_word<Code>(traits, half) * 4, is_there);
+  cp_async<4>(to, words + scale_word<Code>(traits, half) * 4, is_there);
   if constexpr (has_second_word<Code>) {
     cp_async<4>(&to->y, words + second_word<Code>(traits, half) * 4, is_there);
   }
@@ -388,29 +351,14 @@ __device__ __forceinline__ void copy_scales(ScaleWords<Code>* to, const std::byt
 __device__ __forceinline__ uint2 load_scales(const std::uint32_t* from) { return {*from, 0}; }
 __device__ __forceinline__ uint2 load_scales(const uint2* from) { return load8(from); }
 
-/// Of a group. `other` is the scale of its last 16 columns where has_sixteens, else the minimum.
-struct GroupScales {
-  float scale, other;
-};
+/// Of a group, from a half's words.
 template <WeightCode Code>
 __device__ __forceinline__ GroupScales group_scales(uint2 words, int half, int group,
                                                     const GgufRowTraits& traits) {
-  const auto factor = [](std::uint32_t bytes, int i) {
-    return static_cast<float>(static_cast<std::int8_t>(bytes >> (i * 8)));
-  };
-  const auto of_group = [&](std::uint32_t word) { return half_to_float(word >> (group * 16)); };
-  if constexpr (!is_blocks(Code)) {
-    return {scale_of<Code>(scales_of_half<Code>(words.x, half), group), 0.0F};
-  } else if constexpr (Code == blocks8) {
-    return {of_group(words.x), 0.0F};
-  } else if constexpr (Code == blocks6) {
-    const float unit = half_to_float(words.y);
-    return {unit * factor(words.x, group * 2), unit * factor(words.x, group * 2 + 1)};
+  if constexpr (is_blocks(Code)) {
+    return block_scales<Code>(words, half, group, traits);
   } else {
-    if (traits.has_factors == 0) return {of_group(words.x), of_group(words.y)};
-    const std::uint32_t factors = words.x >> ((half & traits.first_shift) * 16);
-    return {half_to_float(words.y) * factor(factors, group),
-            half_to_float(words.y >> 16) * factor(factors, 2 + group)};
+    return {scale_of<Code>(scales_of_half<Code>(words.x, half), group), 0.0F};
   }
 }
 
@@ -461,31 +409,6 @@ __device__ __forceinline__ uint4 levels_of(std::uint32_t low, std::uint32_t high
   }
 }
 
-/// Eight levels of blocks without a table, from a lane's codes of a group: `low` and `high` as they
-/// lie, and of 5 and 6 bits `upper`, whose lowest bits are the group's. A number below 128 is the
-/// mantissa of 128 plus itself.
-template <WeightCode Code>
-__device__ __forceinline__ uint4 block_levels(std::uint32_t low, std::uint32_t high,
-                                              std::uint32_t upper, const GgufRowTraits& traits) {
-  const std::uint32_t base = traits.base;
-  if constexpr (Code == blocks8) {
-    const auto pair = [&](std::uint32_t bytes) {  // less 128, or 256 where the number is negative
-      const std::uint32_t below = (bytes & 0x00800080U) | base;
-      return multiply_add_pairs(below, 0xbf80bf80U, (bytes & 0x007f007fU) | base);
-    };
-    return {pair(low), pair(low >> 8), pair(high), pair(high >> 8)};
-  } else {
-    const auto pair = [&](int i) {
-      std::uint32_t code = (low >> (i * 4) & 0x000f000fU) | base;
-      if constexpr (Code == blocks5) code |= upper << (4 - i) & 0x00100010U;
-      if constexpr (Code == blocks6)
-        code |= (i < 2 ? upper << (4 - 2 * i) : upper >> (2 * i - 4)) & 0x00300030U;
-      return multiply_add_pairs(code, 0x3f803f80U, traits.zero);
-    };
-    return {pair(0), pair(1), pair(2), pair(3)};
-  }
-}
-
 /// Of group 0 or 1 of a lane's codes; of 5 and 6 bits z has the upper ones, from the half's on.
 template <WeightCode Code>
 __device__ __forceinline__ uint4 levels_of_group(uint4 codes, int group,
@@ -504,66 +427,6 @@ __device__ __forceinline__ uint4 levels_of_group(uint4 codes, int group,
     return group == 0 ? levels_of<Code>(codes.x, codes.y) : levels_of<Code>(codes.z, codes.w);
   }
 }
-/// The upper bits of a half, from their word.
-template <WeightCode Code>
-__device__ __forceinline__ std::uint32_t upper_of_half(std::uint32_t word, int half) {
-  return Code == blocks5 ? word >> ((half & 1) * 8) : word;
-}
-
-/// A lane's x of 32 columns, of which its piece starts with `from`: the columns of its eight codes.
-template <WeightCode Code>
-inline constexpr int x_piece = has_sixteens<Code> ? 4 : 8;
-template <WeightCode Code>
-__device__ __forceinline__ uint4 load_x(const bf16* from) {
-  if constexpr (!has_sixteens<Code>) return load16(from);
-  const uint2 first = load8(from), last = load8(from + 16);
-  return {first.x, first.y, last.x, last.y};
-}
-
-/// The sums of x over 32 columns, of tokens 2*(l%4) and 2*(l%4)+1: what minima are multiplied with.
-struct PairOfSums {
-  float of[2];
-};
-/// Ones, which stay in registers.
-struct Ones {
-  std::uint32_t pairs[4];
-  __device__ Ones() {
-    for (std::uint32_t& pair : pairs) pair = static_cast<std::uint32_t>(hidden(0x3f803f80));
-  }
-};
-__device__ __forceinline__ PairOfSums sums_of_x(const Ones& ones, uint4 x) {
-  float sums[4] = {};
-  mma_bf16(sums, ones.pairs, x.x, x.y);
-  mma_bf16(sums, ones.pairs, x.z, x.w);
-  return {{sums[0], sums[1]}};
-}
-
-/// Adds the products of x with 32 columns of the levels of 16 rows, the lane's two of which have
-/// these scales.
-template <WeightCode Code>
-__device__ __forceinline__ void add_group(uint4 low, uint4 high, const GroupScales (&scales)[2],
-                                          uint4 x, float (&sums)[4]) {
-  float part[4] = {};
-  mma_bf16(part, {low.x, high.x, low.y, high.y}, x.x, x.y);
-  if constexpr (has_sixteens<Code>) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      sums[i] += scales[i / 2].scale * part[i];
-      part[i] = 0.0F;
-    }
-  }
-  mma_bf16(part, {low.z, high.z, low.w, high.w}, x.z, x.w);
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    sums[i] += (has_sixteens<Code> ? scales[i / 2].other : scales[i / 2].scale) * part[i];
-  }
-}
-__device__ __forceinline__ void subtract_mins(const GroupScales (&scales)[2],
-                                              const PairOfSums& x_sums, float (&sums)[4]) {
-#pragma unroll
-  for (int i = 0; i < 4; ++i) sums[i] -= scales[i / 2].other * x_sums.of[i % 2];
-}
-
 __device__ __forceinline__ float block_element(const CodedMatrix& weight, int row, int k) {
   const GgufRowTraits& traits = weight.traits;
   const int half = k / half_columns, group = k % half_columns / 32, in = k % 32;
@@ -633,7 +496,7 @@ struct LaneRow {
 
   /// What group_scales takes.
   __device__ __forceinline__ uint2 scales(int half) const {
-    uint2 words = {word(first_word<Code>(traits, half)), 0};
+    uint2 words = {word(scale_word<Code>(traits, half)), 0};
     if constexpr (has_second_word<Code>) words.y = word(second_word<Code>(traits, half));
     return words;
   }

@@ -90,6 +90,11 @@ inline bool takes_pieces(const Weight& weight) {
 inline bool takes_vectors(const Weight& weight) {
   return weight.dtype() == DType::bf16 && takes_pieces(weight);
 }
+/// And read by the same code as another one, where it is there.
+inline bool is_like(const Weight* weight, const Weight& other) {
+  return weight == nullptr || (weight->code() == other.code() && weight->type() == other.type() &&
+                               takes_vectors(*weight));
+}
 inline bool takes_vectors(const Tensor& rows) {
   return rows.dtype == DType::bf16 && is_vector_aligned(rows.as<bf16>(), rows.row_stride);
 }
@@ -317,8 +322,8 @@ __device__ __forceinline__ void multiply_pieces(SkinnyPieces<Groups, Chunks>& pi
           const int lane_of_row = lane % 4 * 8 + j * 4;
           uint2 words = {shuffle(own.x, lane_of_row), 0};
           if constexpr (has_second_word<Code>) words.y = shuffle(own.y, lane_of_row);
-          const int chunk = range.first + i * range.step;
-          const GroupScales scales = group_scales<Code>(words, chunk, half, traits);
+          const GroupScales scales =
+              group_scales<Code>(words, range.first + i * range.step, half, traits);
 #pragma unroll
           for (int t = j; t < 4; t += 2) {
             sums[g][t] += scales.scale * first[t];

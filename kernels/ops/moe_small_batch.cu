@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <bit>
-#include <initializer_list>
 #include <type_traits>
 
 #include "kernels/cuda/activation.h"
@@ -678,14 +677,10 @@ bool takes_router(const Moe& op) {
 }
 
 bool takes_weights(const Moe& op) {
-  const auto are_alike = [](const Weight& first, std::initializer_list<const Weight*> others) {
-    return takes_vectors(first) && std::ranges::all_of(others, [&](const Weight* weight) {
-             return weight == nullptr || (weight->code() == first.code() &&
-                                          weight->type() == first.type() && takes_vectors(*weight));
-           });
-  };
-  return takes_router(op) && are_alike(*op.gate_up, {op.shared_gate_up, op.latent_in}) &&
-         are_alike(*op.down, {op.shared_down, op.latent_out});
+  const Weight &gate_up = *op.gate_up, &down = *op.down;
+  return takes_router(op) && is_like(&gate_up, gate_up) && is_like(op.shared_gate_up, gate_up) &&
+         is_like(op.latent_in, gate_up) && is_like(&down, down) && is_like(op.shared_down, down) &&
+         is_like(op.latent_out, down);
 }
 
 FrontTiles front_tiles(const Moe& op) {

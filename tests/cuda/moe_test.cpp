@@ -797,33 +797,14 @@ TEST_SUITE("cuda/moe") {
   }
 
   TEST_CASE("experts in codes: the plain loops' block for every format and number of rows") {
-    for (const CodedFormat& format : all_formats) {
-      for (const std::int64_t tokens : {1, 3, 8, 17, 64, 300}) {
+    for (const CodedFormat& format : formats_on_cards()) {
+      for (const std::int64_t tokens : row_counts(format)) {
         const Expected expected(coded_case(format, tokens));
         check_case(expected);
         if (tokens == 3) check_case(expected, true);
       }
       for (const std::int64_t tokens : {3, 13}) check_case(Expected(latent_case(format, tokens)));
     }
-  }
-
-  TEST_CASE("experts in blocks of GGUF files: the plain loops' block by every route") {
-    for (const CodedFormat& format : block_formats) {
-      CAPTURE(static_cast<int>(format.type));
-      for (const std::int64_t tokens : {1, 13, 40}) {
-        check_case(Expected(coded_case(format, tokens)));
-      }
-    }
-    for (const GgufType type : {GgufType::q4_1, GgufType::q6_k}) {
-      check_case(Expected(latent_case(blocks_of(type), 3)));
-    }
-    Case mixed = coded_case(blocks_of(GgufType::q4_k), 5);  // as Q4_K_M has them
-    mixed.down_format = blocks_of(GgufType::q6_k);
-    check_case(Expected(mixed));
-    mixed.block.shared = 0;
-    mixed.block.has_shared_gate = false;
-    check_case(Expected(mixed));
-    check_invariance(coded_case(blocks_of(GgufType::q5_k), 70));
   }
 
   TEST_CASE("experts in codes of several kinds, under several schedules") {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <random>
 #include <vector>
 
@@ -92,6 +93,17 @@ inline constexpr CodedFormat block_formats[] = {
     blocks_of(GgufType::q5_0),  blocks_of(GgufType::q5_1), blocks_of(GgufType::q5_k),
     blocks_of(GgufType::q6_k),  blocks_of(GgufType::q8_0), blocks_of(GgufType::iq4_nl),
     blocks_of(GgufType::iq4_xs)};
+
+inline std::vector<CodedFormat> formats_on_cards() {
+  std::vector<CodedFormat> formats(std::begin(all_formats), std::end(all_formats));
+  formats.insert(formats.end(), std::begin(block_formats), std::end(block_formats));
+  return formats;
+}
+/// Row counts that meet all routes; of blocks fewer, for they are many.
+inline std::vector<std::int64_t> row_counts(const CodedFormat& format) {
+  if (format.code == WeightCode::blocks) return {3, 17};
+  return {1, 3, 8, 17, 64, 300};
+}
 
 /// A weight with codes, and its numbers.
 struct CodedMatrix {

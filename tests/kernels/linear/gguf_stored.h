@@ -11,7 +11,9 @@
 
 namespace hyb::kernels::testing {
 
-inline const GgufBlock& block_of(GgufType type) { return *gguf_block(static_cast<std::uint32_t>(type)); }
+inline const GgufBlock& block_of(GgufType type) {
+  return *gguf_block(static_cast<std::uint32_t>(type));
+}
 
 /// Rows of a file, of blocks of random bytes with scales that are numbers of moderate size.
 struct Stored {
