@@ -250,6 +250,10 @@ TEST_SUITE("models/gguf_weights") {
     const PackedBlocks blocks = packed_blocks(plan, family_of(config), files);
     CHECK(blocks.parameters == 64 * 256 + 512 * 256 + 256 * 256 + 3 * 320 * 256);
     CHECK(blocks.head_bytes == 8.5 / 8);
+    const PackedBlocks on_card =
+        packed_blocks(plan, family_of(config), files, kernels::Device::cuda);
+    CHECK(on_card.parameters == blocks.parameters);
+    CHECK(on_card.bytes == doctest::Approx(blocks.bytes).epsilon(0.2));  // rows are whole chunks
     kernels::Queue queue(kernels::Device::cpu, {.threads = 2, .isa = {}});
     std::size_t packed = 0;
     for (const kernels::Quantize quantize :
