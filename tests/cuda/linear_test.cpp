@@ -433,12 +433,7 @@ TEST_SUITE("cuda/coded") {
   }
 
   TEST_CASE("batch-invariant, a row's bits do not depend on how many there are") {
-    std::vector<CodedFormat> formats(std::begin(all_formats), std::end(all_formats));
-    for (const GgufType type :
-         {GgufType::q4_k, GgufType::iq4_xs, GgufType::q5_1, GgufType::q6_k, GgufType::q8_0}) {
-      formats.push_back(blocks_of(type));
-    }
-    for (const CodedFormat& format : formats) {
+    for (const CodedFormat& format : formats_on_cards()) {
       const CodedCase c = {format, 300, 840, format.width(264), f32, false, {}};
       const Pair weight(c);
       const auto x = random_tensor(bf, {c.tokens, c.inner}, 5);

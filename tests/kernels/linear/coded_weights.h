@@ -94,15 +94,23 @@ inline constexpr CodedFormat block_formats[] = {
     blocks_of(GgufType::q6_k),  blocks_of(GgufType::q8_0), blocks_of(GgufType::iq4_nl),
     blocks_of(GgufType::iq4_xs)};
 
+/// All formats, and of blocks those that between them meet every way of reading any.
 inline std::vector<CodedFormat> formats_on_cards() {
   std::vector<CodedFormat> formats(std::begin(all_formats), std::end(all_formats));
-  formats.insert(formats.end(), std::begin(block_formats), std::end(block_formats));
+  for (const GgufType type :
+       {GgufType::q4_1, GgufType::iq4_xs, GgufType::q5_k, GgufType::q6_k, GgufType::q8_0}) {
+    formats.push_back(blocks_of(type));
+  }
   return formats;
 }
-/// Row counts that meet all routes; of blocks fewer, for they are many.
+/// Row counts that meet all routes; of blocks, which are wider, fewer.
 inline std::vector<std::int64_t> row_counts(const CodedFormat& format) {
   if (format.code == WeightCode::blocks) return {3, 17};
   return {1, 3, 8, 17, 64, 300};
+}
+inline std::vector<std::int64_t> few_row_counts(const CodedFormat& format) {
+  if (format.width(1) > 32) return {};
+  return {3, 13};
 }
 
 /// A weight with codes, and its numbers.
