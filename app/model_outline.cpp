@@ -100,11 +100,9 @@ std::int64_t published_parameters(const RunSettings& settings, const models::Con
 /// Of a GGUF file, what stays in its blocks.
 models::PackedBlocks packed_blocks(const RunSettings& settings, const models::Config& config,
                                    const models::Plan& plan, DType activation) {
-  if (settings.device != kernels::Device::cpu || activation != DType::bf16 ||
-      !has_files(settings)) {
-    return {};
-  }
-  return models::packed_blocks(plan, models::family_of(config), settings.source.tensors());
+  if (activation != DType::bf16 || !has_files(settings)) return {};
+  return models::packed_blocks(plan, models::family_of(config), settings.source.tensors(),
+                               settings.device);
 }
 
 /// Of what stays F16 in memory: by the files, else by what config.json says.

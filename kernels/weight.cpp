@@ -6,7 +6,7 @@
 
 #include "kernels/linear/bits12.h"
 #include "kernels/linear/bits12_rows.h"
-#include "kernels/linear/gguf_blocks.h"
+#include "kernels/linear/gguf_rows.h"
 #include "kernels/linear/pack.h"
 #include "kernels/linear/quantize.h"
 #include "kernels/linear/random_rows.h"
@@ -24,6 +24,7 @@ WeightCode code_of(Device device, const WeightSource& source, DType dtype, Quant
     if (device == Device::cpu) {
       return gguf_code_bits(block->type) > 0 ? WeightCode::blocks : WeightCode::plain;
     }
+    if (card_keeps(block->type)) return WeightCode::blocks;
   }
   if (quantize == Quantize::q4) return WeightCode::q4;
   if (source.is_all(DType::f8_e4m3)) return WeightCode::fp8;
@@ -32,9 +33,9 @@ WeightCode code_of(Device device, const WeightSource& source, DType dtype, Quant
 }
 
 /// Whether rows of one matrix are in blocks of several types, in few enough runs.
-bool has_parts(Device device, const WeightSource& source, DType dtype) {
+bool has_parts(const WeightSource& source, DType dtype) {
   constexpr int parts_max = 8;
-  if (device != Device::cpu || dtype != DType::bf16 || source.experts != 1) return false;
+  if (dtype != DType::bf16 || source.experts != 1) return false;
   int parts = 1;
   for (std::size_t i = 1; i < source.strips.size(); ++i) {
     parts += source.strips[i].block == source.strips[i - 1].block ? 0 : 1;
@@ -72,7 +73,7 @@ Weight Weight::pack(Queue& queue, const WeightSource& source, DType dtype, Quant
           "weight: panels are BF16, F32 or F16");
   require(dtype == DType::bf16 || quantize == Quantize::none, "weight: codes are for BF16");
   source.check();
-  if (has_parts(queue.device(), source, dtype)) return pack_parts(queue, source, dtype, quantize);
+  if (has_parts(source, dtype)) return pack_parts(queue, source, dtype, quantize);
   const WeightCode code = code_of(queue.device(), source, dtype, quantize);
   const bool is_on_card = queue.device() == Device::cuda;
   if (is_on_card && card_makes(source, code, dtype)) {
@@ -108,7 +109,7 @@ Weight Weight::pack(Queue& queue, const WeightSource& source, DType dtype, Quant
 Weight Weight::pack_parts(Queue& queue, const WeightSource& source, DType dtype,
                           Quantize quantize) {
   Weight weight(WeightCode::blocks, dtype, source);
-  weight.format_ = WeightFormat::panels;
+  weight.format_ = queue.device() == Device::cpu ? WeightFormat::panels : WeightFormat::rows;
   for (auto begin = source.strips.begin(); begin != source.strips.end();) {
     const auto end = std::find_if(begin, source.strips.end(), [&](const WeightStrip& strip) {
       return strip.block != begin->block;
@@ -151,6 +152,14 @@ Weight Weight::reserve(WeightCode code, DType dtype, std::int64_t experts, std::
 }
 
 void Weight::pack_codes(Queue& queue, const WeightSource& source) {
+  if (queue.device() == Device::cuda && code_ == WeightCode::blocks) {
+    group_ = gguf_group(type_);
+    const GgufRowsShape shape = {type_, rows_, columns_};
+    owned_ = Buffer(Device::cuda, static_cast<std::size_t>(experts_ * shape.expert_bytes()));
+    view_ = owned_.data();
+    upload_blocks(queue, source, shape, owned_.data());
+    return;
+  }
   if (queue.device() == Device::cuda) {
     group_ = code_ == WeightCode::fp8 ? CodedRowsShape::chunk_columns : group_of(code_, source);
     const CodedRowsShape shape = {code_, rows_, columns_};
@@ -197,6 +206,9 @@ const std::byte* Weight::expert(std::int64_t e) const {
   require(parts_.empty(), "weight: of several parts each has its own bytes");
   if (format_ == WeightFormat::rows && code_ == WeightCode::bits12) {
     return view_ + e * Bits12RowsShape{rows_, columns_}.expert_bytes();
+  }
+  if (format_ == WeightFormat::rows && code_ == WeightCode::blocks) {
+    return view_ + e * GgufRowsShape{type_, rows_, columns_}.expert_bytes();
   }
   if (format_ == WeightFormat::rows && code_ != WeightCode::plain) {
     return view_ + e * CodedRowsShape{code_, rows_, columns_}.expert_bytes();

@@ -19,7 +19,8 @@ struct Bits12Patch;
 /// Formats
 ///   rows    the published row-major order [E][N][K]: a view of bytes that outlive the weight (a
 ///           mapped file), read by the plain loops only; or bytes of its own on a card, codes as
-///           CodedRowsShape in linear/pack.h has them, bits12 as linear/bits12_rows.h
+///           CodedRowsShape in linear/pack.h has them, bits12 as linear/bits12_rows.h, blocks as
+///           linear/gguf_rows.h
 ///   panels  64 outputs side by side, so that one loop over k serves every row count in one order:
 ///             bf16  [E][ceil(N/64)][ceil(K/2)][64][2]
 ///             f32   [E][ceil(N/64)][K][64]

@@ -12,8 +12,8 @@ namespace hyb::kernels {
 ///   q8     8 bits, groups of 32 columns with a bf16 scale: 8.5 bits for a number
 ///   q4     4 bits that choose one of 16 levels, groups of 32 columns with a bf16 scale: 4.5 bits
 ///   mxfp4  E2M1 as published, groups of 32 columns with a scale of E8M0: 4.25 bits
-///   blocks codes, scales and minima of blocks of a GGUF file, exactly (linear/gguf_blocks.h); in
-///          panels only. Several types, one below the other, are a weight of several parts.
+///   blocks codes, scales and minima of blocks of a GGUF file, exactly (linear/gguf_blocks.h).
+///          Several types, one below the other, are a weight of several parts.
 /// A number is its code's level times its group's scale, less the group's minimum where it has one.
 enum class WeightCode : std::uint8_t { plain, fp8, q8, q4, bits12, mxfp4, blocks };
 
@@ -23,7 +23,8 @@ constexpr bool has_nibbles(WeightCode code) {
 }
 
 /// What packing shall make of a source. MXFP4 stays mxfp4 with all of them, and so do blocks of
-/// GGUF files; on a card these, but MXFP4, are taken as if they were published as bf16.
+/// GGUF files; those that card_keeps (linear/gguf_rows.h) does not take are on a card as if they
+/// were published as bf16.
 ///   none  what was published: F8_E4M3 stays fp8
 ///   q8    q8; F8_E4M3, which takes as much, stays fp8
 ///   q4    q4

@@ -14,6 +14,7 @@
 #include "core/io/file.h"
 #include "kernels/linear/gguf_blocks.h"
 #include "kernels/linear/gguf_panels.h"
+#include "kernels/linear/gguf_rows.h"
 #include "kernels/weight_source.h"
 #include "models/draft_head.h"
 #include "models/families/gguf.h"
@@ -456,21 +457,24 @@ std::int64_t mxfp4_parameters(const Plan& plan, const Family& family, const Tens
   return stored_parameters(check_weights(plan, family, files), DType::u8);
 }
 
-PackedBlocks packed_blocks(const Plan& plan, const Family& family, const TensorFiles& files) {
+PackedBlocks packed_blocks(const Plan& plan, const Family& family, const TensorFiles& files,
+                           kernels::Device device) {
   PackedBlocks all;
   const std::string_view head = plan.tied_head ? "embed" : "head";
   for (const CheckedWeight& checked : check_weights(plan, family, files).weights) {
     const TensorInfo* const stored = checked.tensor.stored;
     if (checked.tensor.verdict != TensorVerdict::right || stored->block == nullptr) continue;
-    if (kernels::gguf_code_bits(stored->block->type) == 0 ||
-        is_block_of(*stored, GgufType::mxfp4)) {
+    const GgufType type = stored->block->type;
+    const bool is_on_card = device == kernels::Device::cuda;
+    if (is_on_card ? !kernels::card_keeps(type)
+                   : kernels::gguf_code_bits(type) == 0 || type == GgufType::mxfp4) {
       continue;
     }
-    const std::int64_t panel_row = kernels::Weight::panel_rows;
-    const kernels::CodedShape shape =
-        kernels::coded_shape(stored->block->type, panel_row, checked.weight.shape.back());
-    const double bytes =
-        static_cast<double>(shape.panel_bytes()) / static_cast<double>(panel_row * shape.columns);
+    const std::int64_t rows = kernels::Weight::panel_rows, columns = checked.weight.shape.back();
+    const std::int64_t of_rows = is_on_card
+                                     ? kernels::GgufRowsShape{type, rows, columns}.expert_bytes()
+                                     : kernels::coded_shape(type, rows, columns).panel_bytes();
+    const double bytes = static_cast<double>(of_rows) / static_cast<double>(rows * columns);
     const std::int64_t parameters = elements(checked.weight.shape);
     all.parameters += parameters;
     all.bytes += static_cast<double>(parameters) * bytes;

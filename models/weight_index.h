@@ -100,9 +100,10 @@ std::int64_t fp8_parameters(const Plan& plan, const Family& family, const Tensor
 /// The same of MXFP4.
 std::int64_t mxfp4_parameters(const Plan& plan, const Family& family, const TensorFiles& files);
 
-/// What the files have in blocks of types that packing for bf16 keeps so in the machine's memory.
+/// What the files have in blocks of types that packing for bf16 keeps so on the device.
 /// Throws as required_weights does.
-PackedBlocks packed_blocks(const Plan& plan, const Family& family, const TensorFiles& files);
+PackedBlocks packed_blocks(const Plan& plan, const Family& family, const TensorFiles& files,
+                           kernels::Device device = kernels::Device::cpu);
 
 /// The share of the parameters of the plan's matrices that the files have as F16. Throws as
 /// required_weights does.

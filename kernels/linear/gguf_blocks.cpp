@@ -9,9 +9,6 @@
 namespace hyb::kernels {
 namespace {
 
-/// Levels of IQ4_NL and IQ4_XS (ggml-common.h, kvalues_iq4nl).
-constexpr std::array<std::int8_t, 16> iq4_levels = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                                    1,    13,   25,  38,  53,  69,  89,  113};
 /// Twice the numbers of E2M1.
 constexpr std::array<std::int8_t, 16> e2m1_levels = {0, 1,  2,  3,  4,  6,  8,  12,
                                                      0, -1, -2, -3, -4, -6, -8, -12};

@@ -9,6 +9,10 @@
 
 namespace hyb::kernels {
 
+/// Levels of IQ4_NL and IQ4_XS (ggml-common.h, kvalues_iq4nl).
+inline constexpr std::array<std::int8_t, 16> iq4_levels = {
+    -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+
 /// What every quantised type of GGUF comes to: a block in whole numbers, with a scale and a minimum
 /// for each group of columns. Element e of a block is
 ///

@@ -60,19 +60,7 @@ void linear(Queue& queue, const Linear& op) {
   if (on_card(queue, [&](auto& stream) { cuda::linear(stream, op); })) return;
   const std::int64_t rows = op.x.dim(0);
   if (rows == 0) return;
-  std::int64_t above = 0;  // rows of the parts before
-  for (const Weight& part : op.weight->parts()) {
-    linear(queue, {.x = op.x,
-                   .weight = &part,
-                   .y = op.y.columns(above, part.rows()),
-                   .scale = op.scale,
-                   .add = op.add,
-                   .bias = op.bias.empty()
-                               ? Tensor()
-                               : Tensor(op.bias.as<float>() + above, DType::f32, {part.rows()})});
-    above += part.rows();
-  }
-  if (above > 0) return;
+  if (each_part(op, [&](const Linear& part) { linear(queue, part); })) return;
   const WeightProduct product(queue, *op.weight, op.x.dtype, op.x.as<std::byte>(), rows,
                               op.x.row_stride * static_cast<std::int64_t>(size_of(op.x.dtype)));
   const std::int64_t wanted = queue.threads() * pieces_per_thread;

@@ -144,12 +144,12 @@ bool run_library(Stream& stream, const Project& op, const Dense<bf16, Y>& p) {
 }
 
 /// The one choice among the routes. Many rows meet codes in the matrix kernel, which decodes what
-/// it has staged: of N*K weights it moves 1 byte each (fp8, q8; 12 bits: 1.5; q4: half). A copy in
-/// bf16 for the library would write 2 and read 2 more, and need room for them.
+/// it has staged: of N*K weights it moves 1 byte each (fp8, q8; 12 bits: 1.5; 4 bits: half). A copy
+/// in bf16 for the library would write 2 and read 2 more, and need room for them.
 template <typename Y>
 void run_matrices(Stream& stream, const Project& op, const Dense<bf16, Y>& dense,
                   const DenseNorm& norm) {
-  const WeightCode code = op.weight->code();
+  const WeightCode code = product_code(*op.weight);
   if (stream.batch_invariant()) return run_matrix(stream, dense, code);
   if (gemv_takes(code) && dense.tokens <= gemv_tokens_max) {
     return run_gemv(stream, dense, norm, code);
@@ -188,6 +188,7 @@ void multiply(Stream& stream, const Project& op, const Tensor& x, std::int64_t e
 void linear(Stream& stream, const Linear& op) {
   if (op.x.dim(0) == 0) return;
   require(op.weight->format() == WeightFormat::rows, "linear: CUDA reads weights in rows");
+  if (each_part(op, [&](const Linear& part) { linear(stream, part); })) return;
   multiply(stream,
            {.x = op.x,
             .weight = op.weight,

@@ -13,6 +13,7 @@
 #include "kernels/linear/bits12.cuh"
 #include "kernels/linear/bits12_rows.h"
 #include "kernels/linear/codes.h"
+#include "kernels/linear/gguf_rows.cuh"
 #include "kernels/linear/pack.h"
 #include "kernels/linear/project.h"
 
@@ -20,25 +21,36 @@
 /// counts; linear.cu and project.cu choose. Included by .cu files only.
 namespace hyb::kernels::cuda {
 
-/// An expert's matrix of codes: CodedRowsShape in pack.h, or Bits12RowsShape.
+/// The code by which products read a weight.
+inline WeightCode product_code(const Weight& weight) {
+  if (weight.code() != WeightCode::blocks) return weight.code();
+  const int bits = gguf_code_bits(weight.type());
+  return bits == 4 ? blocks4 : bits == 5 ? blocks5 : bits == 6 ? blocks6 : blocks8;
+}
+
+/// An expert's matrix of codes: CodedRowsShape in pack.h, Bits12RowsShape or GgufRowsShape.
 struct CodedMatrix {
   const std::byte* codes;
-  const std::byte* scales;       ///< bits12: headers
+  const std::byte* scales;       ///< bits12: headers; blocks: words
   int chunks;                    ///< of a row; bits12: halves of them
   const std::uint32_t* patches;  ///< bits12
+  GgufRowTraits traits;          ///< blocks
 
   template <WeightCode Code>
   __device__ __forceinline__ const std::byte* codes_of(std::int64_t row) const {
     if constexpr (Code == WeightCode::bits12) {
       return codes + row * chunks * Bits12RowsShape::half_bytes;
     } else {
-      return codes + row * chunks * CodedRowsShape::chunk_bytes(Code);
+      return codes + row * chunks * static_cast<int>(CodedRowsShape::chunk_columns) /
+                         (packs_nibbles<Code> ? 2 : 1);
     }
   }
   template <WeightCode Code>
   __device__ __forceinline__ const std::byte* scales_of(std::int64_t row) const {
     if constexpr (Code == WeightCode::bits12) {
       return scales + row * static_cast<int>(sizeof(Bits12RowHeader));
+    } else if constexpr (is_blocks(Code)) {
+      return scales + row * traits.words * 4;
     } else {
       return scales + row * chunks * CodedRowsShape::chunk_scale_bytes(Code);
     }
@@ -52,7 +64,7 @@ struct CodedExperts {
 
   __host__ __device__ __forceinline__ CodedMatrix operator[](std::int64_t expert) const {
     const std::int64_t bytes = expert * expert_bytes;
-    return {first.codes + bytes, first.scales + bytes, first.chunks, first.patches};
+    return {first.codes + bytes, first.scales + bytes, first.chunks, first.patches, first.traits};
   }
 };
 
@@ -61,12 +73,21 @@ inline CodedExperts coded_experts(const Weight& weight) {
   if (weight.code() == WeightCode::bits12) {
     const Bits12RowsShape shape = {weight.rows(), weight.columns()};
     const std::byte* const patches = codes + weight.experts() * shape.expert_bytes();
-    return {{codes, codes + shape.headers_at(), static_cast<int>(shape.halves()),
-             reinterpret_cast<const std::uint32_t*>(patches)},
+    return {{codes,
+             codes + shape.headers_at(),
+             static_cast<int>(shape.halves()),
+             reinterpret_cast<const std::uint32_t*>(patches),
+             {}},
+            shape.expert_bytes()};
+  }
+  if (weight.code() == WeightCode::blocks) {
+    const GgufRowsShape shape = {weight.type(), weight.rows(), weight.columns()};
+    return {{codes, codes + shape.codes_bytes(), static_cast<int>(shape.chunks()), nullptr,
+             shape.traits()},
             shape.expert_bytes()};
   }
   const CodedRowsShape shape = {weight.code(), weight.rows(), weight.columns()};
-  return {{codes, codes + shape.codes_bytes(), static_cast<int>(shape.chunks()), nullptr},
+  return {{codes, codes + shape.codes_bytes(), static_cast<int>(shape.chunks()), nullptr, {}},
           shape.expert_bytes()};
 }
 
@@ -230,10 +251,14 @@ __device__ __forceinline__ float bits12_element(const CodedMatrix& weight, int r
   return std::bit_cast<float>(k % 2 == 0 ? pair << 16 : pair & 0xffff0000U);
 }
 
+/// Element k of a row in blocks of any type.
+__device__ __forceinline__ float block_element(const CodedMatrix& weight, int row, int k);
+
 /// Element k of a row.
 template <WeightCode Code>
 __device__ __forceinline__ float coded_element(const CodedMatrix& weight, int row, int k) {
   if constexpr (Code == WeightCode::bits12) return bits12_element(weight, row, k);
+  if constexpr (Code == WeightCode::blocks) return block_element(weight, row, k);
   using Shape = CodedRowsShape;
   constexpr int chunk_columns = static_cast<int>(Shape::chunk_columns);
   constexpr int chunk_bytes = static_cast<int>(Shape::chunk_bytes(Code));
@@ -259,21 +284,25 @@ __device__ __forceinline__ float coded_element(const CodedMatrix& weight, int ro
   return std::bit_cast<float>(bits << 16) * scale;
 }
 
-/// Calls body.operator()<Code>() with the code of a weight that has codes.
+/// Calls body.operator()<Code>() with the code of a weight that has codes, whatever their bits.
 template <typename Body>
 void visit_code(WeightCode code, Body&& body) {
   if (code == WeightCode::fp8) return body.template operator()<WeightCode::fp8>();
   if (code == WeightCode::q8) return body.template operator()<WeightCode::q8>();
   if (code == WeightCode::q4) return body.template operator()<WeightCode::q4>();
   if (code == WeightCode::mxfp4) return body.template operator()<WeightCode::mxfp4>();
+  if (code == WeightCode::blocks) return body.template operator()<WeightCode::blocks>();
   require(code == WeightCode::bits12, "a weight with codes");
   body.template operator()<WeightCode::bits12>();
 }
 
-/// The same, or with plain.
+/// The same with a product_code, or with plain.
 template <typename Body>
 void visit_any_code(WeightCode code, Body&& body) {
   if (code == WeightCode::plain) return body.template operator()<WeightCode::plain>();
+  if (code == blocks5) return body.template operator()<blocks5>();
+  if (code == blocks6) return body.template operator()<blocks6>();
+  if (code == blocks8) return body.template operator()<blocks8>();
   visit_code(code, body);
 }
 
@@ -282,15 +311,16 @@ void visit_any_code(WeightCode code, Body&& body) {
 /// of x know the code.
 template <WeightCode Code>
 struct LaneCodes {
-  static constexpr int bytes = has_nibbles(Code) ? 8 : 16;
+  static constexpr int bytes = packs_nibbles<Code> ? 8 : 16;
   static constexpr int half_bytes = 4 * bytes;  ///< of a row, for its 4 lanes
-  using Vector = std::conditional_t<has_nibbles(Code), uint2, uint4>;
+  using Vector = std::conditional_t<packs_nibbles<Code>, uint2, uint4>;
 };
 inline constexpr int half_columns = 64;
 
 /// Which word of a row's scales half chunk `half` has.
 template <WeightCode Code>
-__device__ __forceinline__ int scale_word(int half) {
+__device__ __forceinline__ int scale_word(const GgufRowTraits& traits, int half) {
+  if constexpr (is_blocks(Code)) return first_word<Code>(traits, half);
   return Code == WeightCode::fp8 || Code == WeightCode::mxfp4 ? half / 2 : half;
 }
 /// That word's part that is of the half: of mxfp4 a word has the scales of two.
@@ -309,6 +339,29 @@ __device__ __forceinline__ float scale_of(std::uint32_t word, int group) {
   return std::bit_cast<float>(group == 0 ? word << 16 : word & 0xffff0000U);
 }
 
+/// Starts the copy of a half's words to shared memory.
+template <WeightCode Code>
+__device__ __forceinline__ void copy_scales(ScaleWords<Code>* to, const std::byte* words, int half,
+                                            const GgufRowTraits& traits, bool is_there) {
+  cp_async<4>(to, words + scale_word<Code>(traits, half) * 4, is_there);
+  if constexpr (has_second_word<Code>) {
+    cp_async<4>(&to->y, words + second_word<Code>(traits, half) * 4, is_there);
+  }
+}
+__device__ __forceinline__ uint2 load_scales(const std::uint32_t* from) { return {*from, 0}; }
+__device__ __forceinline__ uint2 load_scales(const uint2* from) { return load8(from); }
+
+/// Of a group, from a half's words.
+template <WeightCode Code>
+__device__ __forceinline__ GroupScales group_scales(uint2 words, int half, int group,
+                                                    const GgufRowTraits& traits) {
+  if constexpr (is_blocks(Code)) {
+    return block_scales<Code>(words, half, group, traits);
+  } else {
+    return {scale_of<Code>(scales_of_half<Code>(words.x, half), group), 0.0F};
+  }
+}
+
 /// Four bytes, by the four codes of 4 bits in the low half of `codes`, of a table of 16.
 __device__ __forceinline__ std::uint32_t look_up(const std::uint32_t (&table)[4],
                                                  std::uint32_t codes) {
@@ -317,12 +370,14 @@ __device__ __forceinline__ std::uint32_t look_up(const std::uint32_t (&table)[4]
   return permute_bytes(low, high, 0x3210U | (codes >> 1 & 0x4444U));
 }
 
-/// One byte each of the bf16 of levels 4*word to 4*word+3 of a code of 4 bits.
+/// One byte each of the bf16 of levels 4*word to 4*word+3 of a code of 4 bits; of blocks of IQ4.
 constexpr std::uint32_t nibble_bytes(WeightCode code, std::size_t word, int shift) {
   std::uint32_t bytes = 0;
   for (std::size_t i = 4; i-- > 0;) {
     const auto bits = static_cast<std::uint8_t>(word * 4 + i);
-    const unsigned level = to_bf16(level_of(code, bits)).bits;
+    const float number =
+        code == WeightCode::blocks ? static_cast<float>(iq4_levels[bits]) : level_of(code, bits);
+    const unsigned level = to_bf16(number).bits;
     bytes = bytes << 8 | (level >> shift & 0xffU);
   }
   return bytes;
@@ -353,17 +408,65 @@ __device__ __forceinline__ uint4 levels_of(std::uint32_t low, std::uint32_t high
             permute_bytes(last[0], last[1], 0x5140), permute_bytes(last[0], last[1], 0x7362)};
   }
 }
-/// Of group 0 or 1 of a lane's codes.
+
+/// Of group 0 or 1 of a lane's codes; of 5 and 6 bits z has the upper ones, from the half's on.
 template <WeightCode Code>
-__device__ __forceinline__ uint4 levels_of_group(uint4 codes, int group) {
-  if constexpr (has_nibbles(Code)) return levels_of<Code>(group == 0 ? codes.x : codes.y, 0);
-  return group == 0 ? levels_of<Code>(codes.x, codes.y) : levels_of<Code>(codes.z, codes.w);
+__device__ __forceinline__ uint4 levels_of_group(uint4 codes, int group,
+                                                 const GgufRowTraits& traits) {
+  const std::uint32_t own = group == 0 ? codes.x : codes.y;
+  if constexpr (Code == blocks8) {
+    return group == 0 ? block_levels<Code>(codes.x, codes.y, 0, traits)
+                      : block_levels<Code>(codes.z, codes.w, 0, traits);
+  } else if constexpr (has_upper_bits<Code>) {
+    return block_levels<Code>(own, 0, codes.z >> (group * (Code == blocks5 ? 4 : 8)), traits);
+  } else if constexpr (Code == blocks4) {
+    return traits.has_table != 0 ? levels_of<Code>(own, 0) : block_levels<Code>(own, 0, 0, traits);
+  } else if constexpr (has_nibbles(Code)) {
+    return levels_of<Code>(own, 0);
+  } else {
+    return group == 0 ? levels_of<Code>(codes.x, codes.y) : levels_of<Code>(codes.z, codes.w);
+  }
+}
+__device__ __forceinline__ float block_element(const CodedMatrix& weight, int row, int k) {
+  const GgufRowTraits& traits = weight.traits;
+  const int half = k / half_columns, group = k % half_columns / 32, in = k % 32;
+  const int q = traits.bits == 6 ? in % 16 / 4 : in / 8;
+  const int i = traits.bits == 6 ? in / 16 * 4 + in % 4 : in % 8;
+  const auto* const words =
+      reinterpret_cast<const std::uint32_t*>(weight.scales_of<WeightCode::blocks>(row));
+  const auto of = [&]<WeightCode Code>(std::uint32_t low, std::uint32_t high) {
+    uint2 scales = {words[first_word<Code>(traits, half)], 0};
+    if constexpr (has_second_word<Code>) scales.y = words[second_word<Code>(traits, half)];
+    std::uint32_t upper = 0;
+    if constexpr (has_upper_bits<Code>) {
+      upper = upper_of_half<Code>(words[upper_word<Code>(traits, half, q)], half);
+    }
+    const uint4 codes = Code == blocks8 ? uint4{low, high, low, high} : uint4{low, low, upper, 0};
+    const uint4 levels = levels_of_group<Code>(codes, group, traits);
+    const std::uint32_t pair =
+        i < 4 ? (i < 2 ? levels.x : levels.y) : (i < 6 ? levels.z : levels.w);
+    const float level = std::bit_cast<float>(i % 2 == 0 ? pair << 16 : pair & 0xffff0000U);
+    const GroupScales scale = group_scales<Code>(scales, half, group, traits);
+    const bool is_other = has_sixteens<Code> && in >= 16;
+    const float product = product_rounded(is_other ? scale.other : scale.scale, level);
+    return has_mins<Code>(traits) ? product - scale.other : product;
+  };
+  if (traits.bits == 8) {
+    const uint2 eight =
+        load8(weight.codes_of<blocks8>(row) + half * half_columns + q * 16 + group * 8);
+    return of.template operator()<blocks8>(eight.x, eight.y);
+  }
+  const std::uint32_t low = *reinterpret_cast<const std::uint32_t*>(
+      weight.codes_of<blocks4>(row) + half * (half_columns / 2) + q * 8 + group * 4);
+  if (traits.bits == 5) return of.template operator()<blocks5>(low, 0);
+  if (traits.bits == 6) return of.template operator()<blocks6>(low, 0);
+  return of.template operator()<blocks4>(low, 0);
 }
 
 /// A lane's codes, from a weight that is read once.
 template <WeightCode Code>
 __device__ __forceinline__ uint4 load_codes_once(const std::byte* from) {
-  if constexpr (has_nibbles(Code)) {
+  if constexpr (packs_nibbles<Code>) {
     const uint2 codes = load8(from);
     return {codes.x, codes.y, 0, 0};
   } else {
@@ -382,16 +485,31 @@ template <WeightCode Code>
 struct LaneRow {
   const std::byte* codes;
   std::uint32_t words_to_scales;
+  GgufRowTraits traits;  ///< of blocks
 
   LaneRow() = default;
   __device__ LaneRow(const CodedMatrix& weight, std::int64_t row)
       : codes(weight.codes_of<Code>(row) +
               static_cast<int>(threadIdx.x) % 4 * LaneCodes<Code>::bytes),
-        words_to_scales(static_cast<std::uint32_t>((weight.scales_of<Code>(row) - codes) / 4)) {}
+        words_to_scales(static_cast<std::uint32_t>((weight.scales_of<Code>(row) - codes) / 4)),
+        traits(weight.traits) {}
 
-  __device__ __forceinline__ std::uint32_t scales(int half) const {
-    const auto* const words = reinterpret_cast<const std::uint32_t*>(codes);
-    return scales_of_half<Code>(words[words_to_scales + scale_word<Code>(half)], half);
+  /// What group_scales takes.
+  __device__ __forceinline__ uint2 scales(int half) const {
+    uint2 words = {word(scale_word<Code>(traits, half)), 0};
+    if constexpr (has_second_word<Code>) words.y = word(second_word<Code>(traits, half));
+    return words;
+  }
+  /// Of 5 and 6 bits, from the half's on.
+  __device__ __forceinline__ std::uint32_t upper(int half) const {
+    const int q = static_cast<int>(threadIdx.x) % 4;
+    return upper_of_half<Code>(word(upper_word<Code>(traits, half, q)), half);
+  }
+
+ private:
+  __device__ __forceinline__ std::uint32_t word(int i) const {
+    return reinterpret_cast<const std::uint32_t*>(
+        codes)[words_to_scales + static_cast<std::uint32_t>(i)];
   }
 };
 
@@ -447,6 +565,7 @@ struct AnyWeight {
     if (code == WeightCode::q4) return coded_element<WeightCode::q4>(matrix, n, k);
     if (code == WeightCode::q8) return coded_element<WeightCode::q8>(matrix, n, k);
     if (code == WeightCode::bits12) return coded_element<WeightCode::bits12>(matrix, n, k);
+    if (is_blocks(code)) return block_element(matrix, n, k);
     if (code == WeightCode::mxfp4) return coded_element<WeightCode::mxfp4>(matrix, n, k);
     return coded_element<WeightCode::fp8>(matrix, n, k);
   }
@@ -456,7 +575,7 @@ inline AnyWeight any_weight(const Weight& weight) {
   const bool has_codes = weight.code() != WeightCode::plain;
   return {.data = weight.expert(0),
           .type = weight.dtype(),
-          .code = weight.code(),
+          .code = product_code(weight),
           .rows = weight.rows(),
           .columns = weight.columns(),
           .experts = has_codes ? coded_experts(weight) : CodedExperts{}};

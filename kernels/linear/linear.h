@@ -20,8 +20,9 @@ namespace hyb::kernels {
 ///         same bits alone and among others; the bias is added to that sum in f32, and y is
 ///         rounded once. Every route is within
 ///         (K+4) * 2^-23 * |scale| * sum_k |x[t,k] * W[n,k]| of the exact sum, not counting that
-///         rounding. Panels of f16 give the bits that those of f32 with the same numbers give.
-///         avx512 adds bf16 products in pairs of k and takes denormals as zero.
+///         rounding; of a weight with minima x * scale and x * minimum count apart. Panels of f16
+///         give the bits that those of f32 with the same numbers give. avx512 adds bf16 products in
+///         pairs of k and takes denormals as zero.
 /// writes  y, nothing else; y may not alias x
 struct Linear {
   Tensor x;
@@ -34,5 +35,21 @@ struct Linear {
 };
 
 void linear(Queue& queue, const Linear& op);
+
+/// Calls body(part) with the product of each part of a weight that has several; false: it has none.
+template <typename Body>
+bool each_part(const Linear& op, const Body& body) {
+  std::int64_t above = 0;  // rows of the parts before
+  for (const Weight& weight : op.weight->parts()) {
+    Linear part = op;
+    part.weight = &weight;
+    part.y = op.y.columns(above, weight.rows());
+    if (!op.bias.empty())
+      part.bias = Tensor(op.bias.as<float>() + above, DType::f32, {weight.rows()});
+    body(part);
+    above += weight.rows();
+  }
+  return above > 0;
+}
 
 }  // namespace hyb::kernels

@@ -93,27 +93,39 @@ class RowCopies {
 template <WeightCode Code, int Threads, int Rows>
 class CodeCopies {
  public:
-  using Codes = SharedArray<SharedArray<typename LaneCodes<Code>::Vector, 4>, Rows>;
-  using Scales = SharedArray<std::uint32_t, Rows>;
+  struct None {};
+  struct Stage {
+    SharedArray<SharedArray<typename LaneCodes<Code>::Vector, 4>, Rows> codes;
+    SharedArray<ScaleWords<Code>, Rows> scales;
+    std::conditional_t<has_upper_bits<Code>, SharedArray<SharedArray<std::uint32_t, 4>, Rows>, None>
+        upper;
+  };
 
   /// Row i is row row_of(i) of the weight; where that is negative it is another one, whose sums are
   /// never written.
   template <typename RowOf>
-  __device__ __forceinline__ CodeCopies(const CodedMatrix& weight, const RowOf& row_of) {
+  __device__ __forceinline__ CodeCopies(const CodedMatrix& weight, const RowOf& row_of)
+      : traits_(weight.traits) {
 #pragma unroll
     for (int i = 0; i < copies; ++i) {
-      codes_[i] = weight.codes_of<Code>(std::max(row_of(row_at(i)), 0)) + q() * lane_bytes;
+      const int row = std::max(row_of(row_at(i)), 0);
+      codes_[i] = weight.codes_of<Code>(row) + q() * lane_bytes;
+      if constexpr (has_upper_bits<Code>) words_[i] = weight.scales_of<Code>(row);
     }
     scales_ = weight.scales_of<Code>(std::max(row_of(thread() % Rows), 0));
   }
 
   /// Starts the copies of half chunk `half`.
-  __device__ __forceinline__ void copy(Codes& codes, Scales& scales, int half) const {
+  __device__ __forceinline__ void copy(Stage& to, int half) const {
 #pragma unroll
     for (int i = 0; i < copies; ++i) {
-      copy_codes(&codes[row_at(i)][q()], codes_[i] + half * 4 * lane_bytes, true);
+      copy_codes(&to.codes[row_at(i)][q()], codes_[i] + half * 4 * lane_bytes, true);
+      if constexpr (has_upper_bits<Code>) {
+        cp_async<4>(&to.upper[row_at(i)][q()],
+                    words_[i] + upper_word<Code>(traits_, half, q()) * 4);
+      }
     }
-    if (thread() < Rows) cp_async<4>(&scales[thread()], scales_ + scale_word<Code>(half) * 4);
+    if (thread() < Rows) copy_scales<Code>(&to.scales[thread()], scales_, half, traits_, true);
   }
 
  private:
@@ -125,7 +137,8 @@ class CodeCopies {
   __device__ static int q() { return thread() % 4; }
   __device__ static int row_at(int i) { return thread() / 4 + i * (Threads / 4); }
 
-  const std::byte *codes_[copies], *scales_;
+  const GgufRowTraits& traits_;
+  const std::byte *codes_[copies], *words_[has_upper_bits<Code> ? copies : 1], *scales_;
 };
 
 /// The warp's products of one stage, in ascending k.
@@ -192,8 +205,7 @@ struct alignas(16) TileShared {
   /// 16 bytes at column 8 * i of row r are at i, or with half of a stage swapped where r is odd, so
   /// that what 8 lanes read lies in different banks.
   SharedArray<SharedArray<SharedArray<uint4, half_columns / chunk>, T::tokens>, T::stages> x;
-  SharedArray<typename WeightCopies::Codes, T::stages> codes;
-  SharedArray<typename WeightCopies::Scales, T::stages> scales;
+  SharedArray<typename WeightCopies::Stage, T::stages> weight;
 
   __device__ static int place(int row, int piece) { return piece ^ row % 2 * 4; }
 
@@ -214,47 +226,68 @@ struct alignas(16) TileShared {
   }
   __device__ __forceinline__ void copy_weight(int step, const Operands&,
                                               const WeightCopies& copies) {
-    copies.copy(codes[step % T::stages], scales[step % T::stages], step);
+    copies.copy(weight[step % T::stages], step);
+  }
+
+  /// A lane's x of a group.
+  __device__ __forceinline__ uint4 load_tokens(int stage, int token, int group, int q) const {
+    const auto piece = [&](int i) { return &x[stage][token][place(token, group * 4 + i)]; };
+    if constexpr (!has_sixteens<Code>) return load16(piece(q));
+    const auto half_of = [&](int i) {
+      return load8(reinterpret_cast<const std::byte*>(piece(i)) + q % 2 * 8);
+    };
+    const uint2 first = half_of(q / 2), last = half_of(2 + q / 2);
+    return {first.x, first.y, last.x, last.y};
   }
 
   /// The warp's products of one stage: levels of 32 columns, whose sum then meets its scale. The
   /// weight is the instruction's first operand, whose registers the decoder fills in their order:
   /// until finish(), sums[m][n+i] are those of 16 rows of the weight from n*8 on, n even, with 8
   /// tokens from m*16+i*8 on.
-  __device__ __forceinline__ void multiply(int step, int first_token, int first_output,
+  __device__ __forceinline__ void multiply(int step, const Operands& p, int first_token,
+                                           int first_output,
                                            float (&sums)[T::tiles_m][T::tiles_n][4]) const {
+    const GgufRowTraits& traits = p.weight.traits;
     const int stage = step % T::stages;
     const int lane = static_cast<int>(threadIdx.x) % warp_size, row = lane / 4, q = lane % 4;
     uint4 own[T::tiles_n];
-    std::uint32_t words[T::tiles_n];
+    uint2 words[T::tiles_n];
 #pragma unroll
     for (int n = 0; n < T::tiles_n; ++n) {
-      own[n] = load_codes(&codes[stage][first_output + n * 8 + row][q]);
-      words[n] = scales_of_half<Code>(scales[stage][first_output + n * 8 + row], step);
+      const int output = first_output + n * 8 + row;
+      own[n] = load_codes(&weight[stage].codes[output][q]);
+      words[n] = load_scales(&weight[stage].scales[output]);
+      if constexpr (has_upper_bits<Code>) {
+        own[n].z = upper_of_half<Code>(weight[stage].upper[output][q], step);
+      }
     }
 #pragma unroll
     for (int group = 0; group < 2; ++group) {
       uint4 tokens[T::tiles_m][2];
 #pragma unroll
       for (int i = 0; i < T::tiles_m * 2; ++i) {
-        const int token = first_token + i * 8 + row;
-        tokens[i / 2][i % 2] = load16(&x[stage][token][place(token, group * 4 + q)]);
+        tokens[i / 2][i % 2] = load_tokens(stage, first_token + i * 8 + row, group, q);
       }
+      GroupScales scales[T::tiles_n / 2][2];
 #pragma unroll
       for (int n = 0; n < T::tiles_n; n += 2) {
-        const uint4 low = levels_of_group<Code>(own[n], group),
-                    high = levels_of_group<Code>(own[n + 1], group);
-        const float scale[2] = {scale_of<Code>(words[n], group),
-                                scale_of<Code>(words[n + 1], group)};
+        const uint4 low = levels_of_group<Code>(own[n], group, traits),
+                    high = levels_of_group<Code>(own[n + 1], group, traits);
+        scales[n / 2][0] = group_scales<Code>(words[n], step, group, traits);
+        scales[n / 2][1] = group_scales<Code>(words[n + 1], step, group, traits);
 #pragma unroll
         for (int i = 0; i < T::tiles_m * 2; ++i) {
-          const uint4 eight = tokens[i / 2][i % 2];
-          float part[4] = {};
-          mma_bf16(part, {low.x, high.x, low.y, high.y}, eight.x, eight.y);
-          mma_bf16(part, {low.z, high.z, low.w, high.w}, eight.z, eight.w);
-          float(&sum)[4] = sums[i / 2][n + i % 2];
+          add_group<Code>(low, high, scales[n / 2], tokens[i / 2][i % 2], sums[i / 2][n + i % 2]);
+        }
+      }
+      if (!has_mins<Code>(traits)) continue;
+      const Ones ones;
 #pragma unroll
-          for (int j = 0; j < 4; ++j) sum[j] += scale[j / 2] * part[j];
+      for (int i = 0; i < T::tiles_m * 2; ++i) {
+        const PairOfSums x_sums = sums_of_x(ones, tokens[i / 2][i % 2]);
+#pragma unroll
+        for (int n = 0; n < T::tiles_n; n += 2) {
+          subtract_mins(scales[n / 2], x_sums, sums[i / 2][n + i % 2]);
         }
       }
     }
@@ -311,7 +344,8 @@ struct alignas(16) TileShared<T, WeightCode::plain> {
                                               const WeightCopies& copies) {
     copies.copy(weight[step % T::stages], step * T::k_step);
   }
-  __device__ __forceinline__ void multiply(int step, int first_token, int first_output,
+  __device__ __forceinline__ void multiply(int step, const Operands&, int first_token,
+                                           int first_output,
                                            float (&sums)[T::tiles_m][T::tiles_n][4]) {
     cuda::multiply<T>(x[step % T::stages], weight[step % T::stages], first_token, first_output,
                       sums);
@@ -436,7 +470,8 @@ struct alignas(16) TileShared<T, WeightCode::bits12> {
   __device__ __forceinline__ void widen(int step, WeightCopies& copies) {
     copies.widen(pieces, step, weight[step % 2]);
   }
-  __device__ __forceinline__ void multiply(int step, int first_token, int first_output,
+  __device__ __forceinline__ void multiply(int step, const Operands&, int first_token,
+                                           int first_output,
                                            float (&sums)[T::tiles_m][T::tiles_n][4]) {
     cuda::multiply<T>(x[step % T::stages], weight[step % 2], first_token, first_output, sums);
   }
@@ -479,7 +514,7 @@ __device__ __forceinline__ void multiply_tile(TileShared<T, Code>& shared,
     if constexpr (ahead > 0) {
       if (step + 1 < steps) shared.widen(step + 1, weight_copies);
     }
-    shared.multiply(step, T::first_token(warp), T::first_output(warp), sums);
+    shared.multiply(step, p, T::first_token(warp), T::first_output(warp), sums);
   }
   if constexpr (Code != WeightCode::plain && Code != WeightCode::bits12) shared.finish(sums);
 }

@@ -17,6 +17,24 @@ bool norm_is_fused(const Stream& stream, const Project& op, const void* weight) 
                     static_cast<int>(op.norm.groups));
 }
 
+/// By a weight of several parts: one after the other, the activation after the last.
+void project_parts(Stream& stream, const Project& op) {
+  Tensor x = op.x;
+  if (!op.norm.empty()) {
+    apply(stream, op.norm, op.x, op.normed);
+    x = op.normed;
+  }
+  linear(stream, {.x = x,
+                  .weight = op.weight,
+                  .y = op.activation ? op.product : op.y,
+                  .scale = op.scale,
+                  .add = op.add,
+                  .bias = op.bias});
+  if (op.activation) {
+    gated_activation(stream, {.x = op.product, .y = op.y, .activation = *op.activation});
+  }
+}
+
 }  // namespace
 
 void apply(Stream& stream, const InputNorm& norm, const Tensor& x, const Tensor& y) {
@@ -37,6 +55,7 @@ void apply(Stream& stream, const InputNorm& norm, const Tensor& x, const Tensor&
 void project(Stream& stream, const Project& op) {
   if (op.x.dim(0) == 0) return;
   require(op.weight->format() == WeightFormat::rows, "project: CUDA reads weights in rows");
+  if (!op.weight->parts().empty()) return project_parts(stream, op);
   const void* const weight = op.weight->expert(0);
   if (op.norm.empty()) return multiply(stream, op, op.x, 0, {});
   if (norm_is_fused(stream, op, weight)) {

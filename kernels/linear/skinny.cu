@@ -90,9 +90,10 @@ constexpr int block_warps = 8;
 constexpr int block_threads = block_warps * warp_size;
 constexpr int k_step = half_columns;  ///< two groups of 32
 
-/// Steps in flight: with 2 blocks on a processor 96 KB, also in 12 bits; of codes 48 to 64 KB.
+/// Steps in flight: with 2 blocks on a processor 96 KB, also in 12 bits; of codes 48 to 82 KB.
 template <WeightCode Code>
 constexpr int stages = Code == WeightCode::plain ? 3
+                       : Code == blocks4         ? 5
                        : has_nibbles(Code)       ? 6
                                                  : 4;
 
@@ -108,9 +109,12 @@ struct Params {
 /// itself: no barriers.
 template <WeightCode Code>
 struct Ring {
-  using Vector = typename LaneCodes<Code>::Vector;
-  SharedArray<SharedArray<SharedArray<Vector, warp_size>, 2>, stages<Code>> codes;
-  SharedArray<SharedArray<SharedArray<std::uint32_t, warp_size>, 2>, stages<Code>> scales;
+  template <typename Word>
+  using Of = SharedArray<SharedArray<SharedArray<Word, warp_size>, 2>, stages<Code>>;
+  struct None {};
+  Of<typename LaneCodes<Code>::Vector> codes;
+  Of<ScaleWords<Code>> scales;
+  std::conditional_t<has_upper_bits<Code>, Of<std::uint32_t>, None> upper;
 };
 template <>
 struct Ring<WeightCode::plain> {  ///< each row's two groups
@@ -134,7 +138,10 @@ template <WeightCode Code, typename Y>
 class Rows {
  public:
   __device__ Rows(const Dense<bf16, Y>& p, Ring<Code>& ring, const TileRows& rows, int k_end)
-      : ring_(ring), lane_(static_cast<int>(threadIdx.x) % warp_size), k_end_(k_end) {
+      : ring_(ring),
+        traits_(p.coded.traits),
+        lane_(static_cast<int>(threadIdx.x) % warp_size),
+        k_end_(k_end) {
     const int row[2] = {rows.low, rows.high};
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -184,15 +191,20 @@ class Rows {
       for (int i = 0; i < 2; ++i) {
         copy_codes(&ring_.codes[stage][i][lane_], codes_[i] + half * LaneCodes<Code>::half_bytes,
                    is_there);
-        cp_async<4>(&ring_.scales[stage][i][lane_], scales_[i] + scale_word<Code>(half) * 4,
-                    is_there);
+        copy_scales<Code>(&ring_.scales[stage][i][lane_], scales_[i], static_cast<int>(half),
+                          traits_, is_there);
+        if constexpr (has_upper_bits<Code>) {
+          const int word = upper_word<Code>(traits_, static_cast<int>(half), lane_ % 4);
+          cp_async<4>(&ring_.upper[stage][i][lane_], scales_[i] + word * 4, is_there);
+        }
       }
     }
     cp_async_commit();
   }
 
-  /// Both rows' 8 columns of a group, from column `own` on.
-  __device__ __forceinline__ void take(int stage, int group, int own, uint4 (&of)[2]) {
+  /// Both rows' 8 columns of a group, from column `own` on, of the half that k is in.
+  __device__ __forceinline__ void take(int stage, int k, int group, int own, uint4 (&of)[2]) {
+    const auto half = static_cast<int>(static_cast<unsigned>(k) / half_columns);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       if constexpr (Code == WeightCode::plain) {
@@ -203,27 +215,26 @@ class Rows {
         of[i] = bits12_.widen(i, group == 0 ? uint2{rest.x, rest.y} : uint2{rest.z, rest.w},
                               group == 0 ? codes.x : codes.y);
       } else {
-        of[i] = levels_of_group<Code>(load_codes(&ring_.codes[stage][i][lane_]), group);
+        uint4 codes = load_codes(&ring_.codes[stage][i][lane_]);
+        if constexpr (has_upper_bits<Code>) {
+          codes.z = upper_of_half<Code>(ring_.upper[stage][i][lane_], half);
+        }
+        of[i] = levels_of_group<Code>(codes, group, traits_);
+        scales_of_[i] =
+            group_scales<Code>(load_scales(&ring_.scales[stage][i][lane_]), half, group, traits_);
       }
     }
     if constexpr (Code == WeightCode::bits12) bits12_.patch(own, of);
   }
-  /// Adds the products of x with what take() gave of the half that k is in.
-  __device__ __forceinline__ void multiply(int stage, int k, int group, const uint4 (&of)[2],
-                                           uint4 x, float (&sums)[4]) const {
+  /// Adds the products of x with what take() gave.
+  __device__ __forceinline__ void multiply(const uint4 (&of)[2], uint4 x, float (&sums)[4]) const {
     const auto& [low, high] = of;
     if constexpr (Code == WeightCode::plain || Code == WeightCode::bits12) {
       mma_bf16(sums, {low.x, high.x, low.y, high.y}, x.x, x.y);
       mma_bf16(sums, {low.z, high.z, low.w, high.w}, x.z, x.w);
     } else {
-      float part[4] = {};
-      mma_bf16(part, {low.x, high.x, low.y, high.y}, x.x, x.y);
-      mma_bf16(part, {low.z, high.z, low.w, high.w}, x.z, x.w);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const std::uint32_t word = ring_.scales[stage][i / 2][lane_];
-        sums[i] += scale_of<Code>(scales_of_half<Code>(word, k / half_columns), group) * part[i];
-      }
+      add_group<Code>(low, high, scales_of_, x, sums);
+      if (has_mins<Code>(traits_)) subtract_mins(scales_of_, sums_of_x(ones_, x), sums);
     }
   }
 
@@ -231,6 +242,9 @@ class Rows {
   Ring<Code>& ring_;
   const bf16* values_[2];
   const std::byte *codes_[2], *scales_[2];
+  const GgufRowTraits& traits_;
+  GroupScales scales_of_[2];  ///< of the group that was taken
+  Ones ones_;
   Bits12LaneRows<2> bits12_;
   int lane_, k_end_;
 };
@@ -259,10 +273,11 @@ __device__ __forceinline__ void find_x_rows(const Params<Y>& p, bf16* normed,
 /// is the same in W and x, and that is all a product needs. So W goes from memory to
 /// its registers, past the ring and the decoder, and x through the first-level cache, without
 /// barriers. Codes are multiplied as their levels; the sum of a group of 32 columns meets its scale
-/// in f32; what has 12 bits is widened to bf16, and has its bits. With a norm each block norms the
-/// rows of x for itself, while its first steps of W are on their way. `split` warps share a tile's
-/// steps; sums over k are in one order for every row count. Within (K+4) * 2^-23 * |scale| * sum_k
-/// |x*W| of the exact sum, with codes K+5, not counting the roundings.
+/// in f32, and the sum of x its minimum; what has 12 bits is widened to bf16, and has its bits.
+/// With a norm each block norms the rows of x for itself, while its first steps of W are on their
+/// way. `split` warps share a tile's steps; sums over k are in one order for every row count.
+/// Within (K+4) * 2^-23 * |scale| * sum_k |x*W| of the exact sum, with codes K+5, not counting the
+/// roundings.
 template <WeightCode Code, int TilesN, bool HasNorm, typename Y>
 __global__ void __launch_bounds__(block_threads, Code != WeightCode::plain && TilesN == 8 ? 1 : 2)
     skinny_kernel(const Params<Y> p) {
@@ -283,7 +298,7 @@ __global__ void __launch_bounds__(block_threads, Code != WeightCode::plain && Ti
 
   const bf16* x_rows[TilesN];
   find_x_rows<HasNorm>(p, reinterpret_cast<bf16*>(&shared + 1), x_rows);
-  for (const bf16*& row : x_rows) row += member * k_step + lane % 4 * 8;
+  for (const bf16*& row : x_rows) row += member * k_step + lane % 4 * x_piece<Code>;
 
   float sums[TilesN][4] = {};
   int stage = 0;
@@ -293,15 +308,15 @@ __global__ void __launch_bounds__(block_threads, Code != WeightCode::plain && Ti
     for (int group = 0; group < 2; ++group) {
       uint4 w[2];
       const int own = k + group * 32 + lane % 4 * 8;
-      rows.take(stage, group, own, w);
+      rows.take(stage, k, group, own, w);
       uint4 x[TilesN];
 #pragma unroll
       for (int n = 0; n < TilesN; ++n) {
         x[n] = {};
-        if (own < inner) x[n] = load16(x_rows[n] + group * 32);
+        if (own < inner) x[n] = load_x<Code>(x_rows[n] + group * 32);
       }
 #pragma unroll
-      for (int n = 0; n < TilesN; ++n) rows.multiply(stage, k, group, w, x[n], sums[n]);
+      for (int n = 0; n < TilesN; ++n) rows.multiply(w, x[n], sums[n]);
     }
     for (const bf16*& row : x_rows) row += p.split * k_step;
     rows.copy(k + stages<Code> * p.split * k_step, stage);

@@ -79,7 +79,7 @@ struct MoeRoom {
 /// Rows that can be read in vectors of whole k: codes, bf16 or f32 in multiples of 8, at multiples
 /// of 16 bytes.
 inline bool takes_pieces(const Weight& weight) {
-  if (weight.columns() % 8 != 0) return false;
+  if (weight.columns() % 8 != 0 || !weight.parts().empty()) return false;
   const std::byte* const rows = weight.expert(0);
   if (weight.dtype() == DType::f32)
     return is_vector_aligned(reinterpret_cast<const float*>(rows), 8);
@@ -89,6 +89,11 @@ inline bool takes_pieces(const Weight& weight) {
 /// The same of codes and bf16 alone.
 inline bool takes_vectors(const Weight& weight) {
   return weight.dtype() == DType::bf16 && takes_pieces(weight);
+}
+/// And read by the same code as another one, where it is there.
+inline bool is_like(const Weight* weight, const Weight& other) {
+  return weight == nullptr || (weight->code() == other.code() && weight->type() == other.type() &&
+                               takes_vectors(*weight));
 }
 inline bool takes_vectors(const Tensor& rows) {
   return rows.dtype == DType::bf16 && is_vector_aligned(rows.as<bf16>(), rows.row_stride);
@@ -146,7 +151,7 @@ inline constexpr int skinny_group = 8;      ///< rows of the weight
 inline constexpr int skinny_chunk = 64;
 
 /// The weight's pieces of `Chunks` chunks on their way to the registers: of both halves of a chunk,
-/// with codes of the whole chunk and then in x the scales.
+/// with codes of the whole chunk and then in x and y the scales.
 template <int Groups, int Chunks>
 struct SkinnyPieces {
   uint4 values[Chunks][2][Groups];
@@ -189,8 +194,11 @@ __device__ __forceinline__ void load_piece(SkinnyPieces<Groups, Chunks>& to, int
     if (!is_there) continue;
     if (half == 0) {
       value = load_codes_once<Code>(rows[g].codes + at * LaneCodes<Code>::half_bytes);
+      if constexpr (has_upper_bits<Code>) value.z = rows[g].upper(at);
     } else {
-      value.x = rows[g].scales(at);
+      const uint2 scales = rows[g].scales(at);
+      value.x = scales.x;
+      value.y = scales.y;
     }
   }
 }
@@ -268,7 +276,18 @@ __device__ __forceinline__ void multiply_pieces(SkinnyPieces<Groups, Chunks>& pi
   }
 }
 
-/// With codes the sum of 32 columns of levels meets its scale, which the lanes of the row have.
+/// x of 32 columns from `k` less the lane's own on, in the columns of its codes.
+template <WeightCode Code, typename X>
+__device__ __forceinline__ uint4 group_of_x(X&& x, int first_row, int k) {
+  if constexpr (!has_sixteens<Code>) return x(first_row, k);
+  const int q = static_cast<int>(threadIdx.x) % 4, from = k - q * 8 + q / 2 * 8;
+  const uint4 first = x(first_row, from), last = x(first_row, from + 16);
+  if (q % 2 == 0) return {first.x, first.y, last.x, last.y};
+  return {first.z, first.w, last.z, last.w};
+}
+
+/// With codes the sum of 32 columns of levels meets its scale, which the lanes of the row have, and
+/// the sum of x its minimum.
 template <WeightCode Code, int Groups, int Chunks, typename X>
 __device__ __forceinline__ void multiply_pieces(SkinnyPieces<Groups, Chunks>& pieces,
                                                 const SkinnyRange& range, bool is_high, X&& x,
@@ -276,24 +295,41 @@ __device__ __forceinline__ void multiply_pieces(SkinnyPieces<Groups, Chunks>& pi
                                                 const LaneRow<Code> (&next_rows)[Groups],
                                                 const SkinnyRange& next) {
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
+  const GgufRowTraits& traits = next_rows[0].traits;
 #pragma unroll
   for (int i = 0; i < Chunks; ++i) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int k = range.k(i, half);
-      const uint4 low = x(0, k), high = is_high ? x(skinny_rows_max / 2, k) : uint4{};
+      const uint4 low = group_of_x<Code>(x, 0, k);
+      const uint4 high = is_high ? group_of_x<Code>(x, skinny_rows_max / 2, k) : uint4{};
+      float x_sums[4] = {};
+      if (has_mins<Code>(traits)) {
+        constexpr std::uint32_t one = 0x3f803f80U;
+        mma_bf16(x_sums, {low.x, high.x, low.y, high.y}, one, one);
+        mma_bf16(x_sums, {low.z, high.z, low.w, high.w}, one, one);
+      }
 #pragma unroll
       for (int g = 0; g < Groups; ++g) {
-        const uint4 weight = levels_of_group<Code>(pieces.values[i][0][g], half);
-        const std::uint32_t scales = pieces.values[i][1][g].x;
-        float part[4] = {};
-        mma_bf16(part, {low.x, high.x, low.y, high.y}, weight.x, weight.y);
-        mma_bf16(part, {low.z, high.z, low.w, high.w}, weight.z, weight.w);
+        const uint4 weight = levels_of_group<Code>(pieces.values[i][0][g], half, traits);
+        const uint4 own = pieces.values[i][1][g];
+        float first[4] = {}, last[4] = {};
+        mma_bf16(first, {low.x, high.x, low.y, high.y}, weight.x, weight.y);
+        mma_bf16(has_sixteens<Code> ? last : first, {low.z, high.z, low.w, high.w}, weight.z,
+                 weight.w);
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
-          const float scale = scale_of<Code>(shuffle(scales, lane % 4 * 8 + j * 4), half);
-          sums[g][j] += scale * part[j];
-          sums[g][j + 2] += scale * part[j + 2];
+          const int lane_of_row = lane % 4 * 8 + j * 4;
+          uint2 words = {shuffle(own.x, lane_of_row), 0};
+          if constexpr (has_second_word<Code>) words.y = shuffle(own.y, lane_of_row);
+          const GroupScales scales =
+              group_scales<Code>(words, range.first + i * range.step, half, traits);
+#pragma unroll
+          for (int t = j; t < 4; t += 2) {
+            sums[g][t] += scales.scale * first[t];
+            if (has_sixteens<Code>) sums[g][t] += scales.other * last[t];
+            if (has_mins<Code>(traits)) sums[g][t] -= scales.other * x_sums[t];
+          }
         }
       }
     }

@@ -30,7 +30,7 @@ struct SmallBatchMoe {
   std::int64_t x_stride, y_stride;
   DenseNorm norm;
   const void *router, *shared_gate;                      ///< bf16, or both f32; no gate: null
-  AnyWeight gate_up, down, shared_gate_up, shared_down;  ///< all that are there with one code
+  AnyWeight gate_up, down, shared_gate_up, shared_down;  ///< by what they read: one code
   AnyWeight latent_in, latent_out;                       ///< no data: experts see normed rows
   RouteParams route;
   const float *router_bias, *gate_up_bias, *down_bias;  ///< of all rows; null: 0
@@ -677,12 +677,10 @@ bool takes_router(const Moe& op) {
 }
 
 bool takes_weights(const Moe& op) {
-  const Weight* const others[] = {op.gate_up,     op.down,      op.shared_gate_up,
-                                  op.shared_down, op.latent_in, op.latent_out};
-  return takes_router(op) && std::ranges::all_of(others, [&](const Weight* weight) {
-           return weight == nullptr ||
-                  (weight->code() == op.gate_up->code() && takes_vectors(*weight));
-         });
+  const Weight &gate_up = *op.gate_up, &down = *op.down;
+  return takes_router(op) && is_like(&gate_up, gate_up) && is_like(op.shared_gate_up, gate_up) &&
+         is_like(op.latent_in, gate_up) && is_like(&down, down) && is_like(op.shared_down, down) &&
+         is_like(op.latent_out, down);
 }
 
 FrontTiles front_tiles(const Moe& op) {

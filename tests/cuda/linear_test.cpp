@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include "kernels/cuda/routes.h"
+#include "kernels/linear/gguf_rows.h"
 #include "tests/cuda/support.h"
 #include "tests/kernels/linear/coded_weights.h"
 
@@ -268,16 +269,16 @@ struct Pair {
   CodedMatrix host, device;
 };
 
-void check_close(const CodedCase& c, const TestTensor& x, const std::vector<float>& weight,
+void check_close(const CodedCase& c, const TestTensor& x, const CodedMatrix& matrix,
                  const TestTensor& before, const TestTensor& answer, float scale) {
+  const std::vector<float> weight = matrix.values(), sizes = matrix.sizes();
   for (std::int64_t n = 0; n < c.outputs; ++n) {
     for (std::int64_t t = 0; t < c.tokens; ++t) {
       double sum = 0, size = 0;
       for (std::int64_t k = 0; k < c.inner; ++k) {
-        const double product = double{x.get(t * c.inner + k)} *
-                               double{weight[static_cast<std::size_t>(n * c.inner + k)]};
-        sum += product;
-        size += std::fabs(product);
+        const auto at = static_cast<std::size_t>(n * c.inner + k);
+        sum += double{x.get(t * c.inner + k)} * double{weight[at]};
+        size += std::fabs(double{x.get(t * c.inner + k)}) * double{sizes[at]};
       }
       const double exact = (c.add ? before.get(t * c.outputs + n) : 0.0) + scale * sum;
       const double rounding = c.y == DType::bf16 ? 0x1p-8 : 0x1p-23;
@@ -290,6 +291,7 @@ void check_close(const CodedCase& c, const TestTensor& x, const std::vector<floa
 
 void check_case(const CodedCase& c, bool batch_invariant = false) {
   CAPTURE(kernels::testing::name_of(c.format.code));
+  CAPTURE(static_cast<int>(c.format.type));
   CAPTURE(c.format.row_block);
   CAPTURE(c.tokens);
   CAPTURE(c.inner);
@@ -308,7 +310,7 @@ void check_case(const CodedCase& c, bool batch_invariant = false) {
   graph.replay(stream);
   stream.wait();
   const TestTensor answer = on_y.fetch();
-  check_close(c, x, weight.host.values(), before, answer, scale);
+  check_close(c, x, weight.host, before, answer, scale);
   CHECK(answer.guards_intact());
   CHECK(on_x.fetch().everything() == x.everything());
   CHECK(same_bytes(replayed.fetch(), answer));
@@ -346,11 +348,93 @@ TEST_SUITE("cuda/coded") {
   TEST_CASE("tiles of each size") {
     check_case({q4, 300, 2817, 40});
     check_case({blocks, 129, 1100, 136});
+    check_case({blocks_of(GgufType::q5_1), 300, 2817, 32});
+    check_case({blocks_of(GgufType::q6_k), 300, 2817, 256});
+  }
+
+  TEST_CASE("blocks of GGUF files: every type and number of rows") {
+    for (const CodedFormat& format : block_formats) {
+      for (const std::int64_t tokens : {1, 3, 8, 17, 64, 300}) {
+        for (const bool batch_invariant : {false, true}) {
+          const std::int64_t outputs = tokens < 64 ? 71 : 20;
+          check_case({format, tokens, outputs, format.width(tokens < 64 ? 416 : 200), f32},
+                     batch_invariant);
+        }
+      }
+    }
+  }
+
+  TEST_CASE("rows of several types: the bits of each") {
+    constexpr std::int64_t inner = 256, rows = 24;
+    const PublishedMatrix first(GgufType::q4_k, 1, rows, inner, 3),
+        second(GgufType::q6_k, 1, rows, inner, 4), third(GgufType::q2_k, 1, rows, inner, 5);
+    WeightSource all(1, 3 * rows, inner);
+    for (const PublishedMatrix* const part : {&first, &second, &third}) {
+      all.append(part->source, 0, rows);
+    }
+    Queue card(Device::cuda, {.threads = 1, .isa = {}});
+    const Weight weight = Weight::pack(card, all, bf);
+    REQUIRE(weight.parts().size() == 3);
+    CHECK(weight.parts()[1].code() == WeightCode::blocks);
+    CHECK(weight.parts()[2].code() == WeightCode::plain);  // no card keeps it
+    const std::int64_t bytes = (144 * 74 / 72 + 212) * rows + inner * 2 * rows;
+    CHECK(static_cast<std::int64_t>(weight.owned_bytes()) == bytes);
+    for (const std::int64_t tokens : {3, 9}) {
+      const DeviceTensor x(random_tensor(bf, {tokens, inner}, 6)),
+          bias(random_tensor(f32, {3 * rows}, 7)), norm(random_tensor(f32, {inner}, 8)),
+          normed(TestTensor(bf, {tokens, inner})), room(TestTensor(bf, {tokens, 3 * rows}));
+      const TestTensor before = random_tensor(bf, {tokens, 3 * rows}, 9);
+      const DeviceTensor y(before), expected(before), active(TestTensor(bf, {tokens, 36})),
+          of_product(TestTensor(bf, {tokens, 36}));
+      cuda::Stream stream;
+      const InputNorm with = {.weight = norm, .eps = 1e-5F};
+      const Project op = {.x = x,
+                          .norm = with,
+                          .weight = &weight,
+                          .y = y,
+                          .normed = normed,
+                          .scale = 0.5F,
+                          .add = true,
+                          .bias = bias};
+      cuda::project(stream, op);
+      for (std::int64_t i = 0; i < 3; ++i) {
+        const Weight& part = weight.parts()[static_cast<std::size_t>(i)];
+        cuda::linear(stream, {.x = normed,
+                              .weight = &part,
+                              .y = Tensor(expected).columns(i * rows, rows),
+                              .scale = 0.5F,
+                              .add = true,
+                              .bias = Tensor(Tensor(bias).as<float>() + i * rows, f32, {rows})});
+      }
+      cuda::project(stream, {.x = x,
+                             .norm = with,
+                             .weight = &weight,
+                             .y = active,
+                             .activation = all_activations[0],
+                             .normed = normed,
+                             .product = room});
+      cuda::gated_activation(stream,
+                             {.x = room, .y = of_product, .activation = all_activations[0]});
+      stream.wait();
+      CHECK(same_bytes(y.fetch(), expected.fetch()));
+      CHECK(same_bytes(active.fetch(), of_product.fetch()));
+    }
+  }
+
+  TEST_CASE("on a card blocks take at most 3 % more than in the file") {
+    for (const CodedFormat& format : block_formats) {
+      CAPTURE(static_cast<int>(format.type));
+      const GgufBlock& block = block_of(format.type);
+      const double of_file = 64.0 * 1024 / block.elements * block.bytes;
+      const auto bytes = static_cast<double>(GgufRowsShape{format.type, 64, 1024}.expert_bytes());
+      CHECK(bytes >= of_file);
+      CHECK(bytes <= 1.03 * of_file);
+    }
   }
 
   TEST_CASE("batch-invariant, a row's bits do not depend on how many there are") {
-    for (const CodedFormat& format : all_formats) {
-      const CodedCase c = {format, 300, 840, 264, f32, false, {}};
+    for (const CodedFormat& format : formats_on_cards()) {
+      const CodedCase c = {format, 300, 840, format.width(264), f32, false, {}};
       const Pair weight(c);
       const auto x = random_tensor(bf, {c.tokens, c.inner}, 5);
       const DeviceTensor on_x(x);
@@ -416,6 +500,29 @@ TEST_SUITE("cuda/coded") {
         }
         CHECK(answer.guards_intact());
       }
+    }
+  }
+
+  TEST_CASE("embed gives the numbers of blocks, bit for bit") {
+    for (const CodedFormat& format : block_formats) {
+      CAPTURE(static_cast<int>(format.type));
+      const std::int64_t width = format.width(544);
+      const Pair weight({format, 1, 9, width, f32, false, {}});
+      const DeviceTable tokens(std::vector<std::int32_t>{8, 0, 7});
+      const DeviceTensor y(TestTensor(f32, {3, width}));
+      cuda::Stream stream;
+      cuda::embed(stream, {.weight = &weight.device.weight, .tokens = tokens, .y = y});
+      stream.wait();
+      const std::vector<float> answer = y.fetch().values(), all = weight.host.values();
+      std::int64_t wrong = 0, row = 0;
+      for (const std::int64_t token : {8, 0, 7}) {
+        const auto at = [&](std::int64_t r) { return static_cast<std::size_t>(r * width); };
+        for (std::size_t k = 0; k < static_cast<std::size_t>(width); ++k) {
+          wrong += answer[at(row) + k] != all[at(token) + k];
+        }
+        ++row;
+      }
+      CHECK(wrong == 0);
     }
   }
 

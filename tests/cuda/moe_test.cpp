@@ -420,11 +420,11 @@ const Case any_size[] = {
 /// Experts in codes, in shapes that fill neither chunks nor tiles.
 Case coded_case(const CodedFormat& format, std::int64_t tokens) {
   return {.block = {.tokens = tokens,
-                    .hidden = 136,
+                    .hidden = format.width(136),
                     .experts = 6,
                     .active = 2,
-                    .intermediate = 72,
-                    .shared = 40,
+                    .intermediate = format.width(72),
+                    .shared = format.width(40),
                     .routing = normal,
                     .has_shared_gate = true},
           .format = format,
@@ -432,16 +432,16 @@ Case coded_case(const CodedFormat& format, std::int64_t tokens) {
 }
 Case latent_case(const CodedFormat& format, std::int64_t tokens) {
   return {.block = {.tokens = tokens,
-                    .hidden = 72,
+                    .hidden = format.width(72),
                     .experts = 20,
                     .active = 5,
-                    .intermediate = 136,
-                    .shared = 88,
+                    .intermediate = format.width(136),
+                    .shared = format.width(88),
                     .activation = plain_relu2,
                     .routing = grouped,
                     .has_bias = true,
                     .router_is_f32 = true,
-                    .latent = 280,
+                    .latent = format.width(280),
                     .scale = 0.8F},
           .format = format,
           .down_format = format};
@@ -797,13 +797,13 @@ TEST_SUITE("cuda/moe") {
   }
 
   TEST_CASE("experts in codes: the plain loops' block for every format and number of rows") {
-    for (const CodedFormat& format : all_formats) {
-      for (const std::int64_t tokens : {1, 3, 8, 17, 64, 300}) {
+    for (const CodedFormat& format : formats_on_cards()) {
+      for (const std::int64_t tokens : row_counts(format)) {
         const Expected expected(coded_case(format, tokens));
         check_case(expected);
         if (tokens == 3) check_case(expected, true);
       }
-      for (const std::int64_t tokens : {3, 13}) check_case(Expected(latent_case(format, tokens)));
+      for (const auto n : few_row_counts(format)) check_case(Expected(latent_case(format, n)));
     }
   }
 

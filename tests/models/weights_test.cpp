@@ -10,8 +10,8 @@
 #include "models/roofline.h"
 #include "models/weight_index.h"
 #include "tests/models/golden.h"
+#include "tests/models/mixed_gguf.h"
 #include "tests/support/files.h"
-#include "tests/support/gguf_bytes.h"
 #include "tests/support/quiet_log.h"
 
 namespace weights_test {
@@ -239,51 +239,6 @@ TEST_SUITE("models/packed_bytes") {
   }
 }
 
-namespace {
-
-/// A GGUF file of one llama layer whose matrices are in blocks of several types.
-std::string mixed_gguf() {
-  struct Tensor {
-    const char* name;
-    std::vector<std::uint64_t> dimensions;
-    GgufType type;
-  };
-  const Tensor tensors[] = {{"token_embd.weight", {256, 64}, GgufType::q8_0},
-                            {"blk.0.attn_norm.weight", {256}, GgufType::f32},
-                            {"blk.0.attn_q.weight", {256, 256}, GgufType::q4_k},
-                            {"blk.0.attn_k.weight", {256, 128}, GgufType::q4_k},
-                            {"blk.0.attn_v.weight", {256, 128}, GgufType::q6_k},
-                            {"blk.0.attn_output.weight", {256, 256}, GgufType::q5_k},
-                            {"blk.0.ffn_norm.weight", {256}, GgufType::f32},
-                            {"blk.0.ffn_gate.weight", {256, 320}, GgufType::iq4_nl},
-                            {"blk.0.ffn_up.weight", {256, 320}, GgufType::iq4_nl},
-                            {"blk.0.ffn_down.weight", {320, 256}, GgufType::q5_0},
-                            {"output_norm.weight", {256}, GgufType::f32}};
-  hyb::testing::GgufBytes bytes;
-  bytes.begin(std::size(tensors), 8)
-      .key("general.architecture", "llama")
-      .key("llama.block_count", std::uint32_t{1})
-      .key("llama.context_length", std::uint32_t{128})
-      .key("llama.embedding_length", std::uint32_t{256})
-      .key("llama.feed_forward_length", std::uint32_t{320})
-      .key("llama.attention.head_count", std::uint32_t{4})
-      .key("llama.attention.head_count_kv", std::uint32_t{2})
-      .key("llama.attention.layer_norm_rms_epsilon", 1e-5F);
-  std::uint64_t offset = 0;
-  for (const Tensor& tensor : tensors) {
-    const auto type = static_cast<std::uint32_t>(tensor.type);
-    bytes.tensor(tensor.name, tensor.dimensions, type, offset);
-    std::uint64_t elements = 1;
-    for (const std::uint64_t length : tensor.dimensions) elements *= length;
-    const GgufBlock& block = *gguf_block(type);
-    offset += (elements / block.elements * block.bytes + 31) / 32 * 32;
-  }
-  bytes.pad().raw(std::string(offset, '\x11'));
-  return bytes.bytes();
-}
-
-}  // namespace
-
 TEST_SUITE("models/gguf_weights") {
   TEST_CASE("blocks of a GGUF file stay packed whatever --quantize says, as their sizes predict") {
     const hyb::testing::QuietLog quiet;
@@ -295,6 +250,10 @@ TEST_SUITE("models/gguf_weights") {
     const PackedBlocks blocks = packed_blocks(plan, family_of(config), files);
     CHECK(blocks.parameters == 64 * 256 + 512 * 256 + 256 * 256 + 3 * 320 * 256);
     CHECK(blocks.head_bytes == 8.5 / 8);
+    const PackedBlocks on_card =
+        packed_blocks(plan, family_of(config), files, kernels::Device::cuda);
+    CHECK(on_card.parameters == blocks.parameters);
+    CHECK(on_card.bytes == doctest::Approx(blocks.bytes).epsilon(0.2));  // rows are whole chunks
     kernels::Queue queue(kernels::Device::cpu, {.threads = 2, .isa = {}});
     std::size_t packed = 0;
     for (const kernels::Quantize quantize :

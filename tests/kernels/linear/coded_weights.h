@@ -2,16 +2,22 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <random>
 #include <vector>
 
 #include "kernels/floats.h"
 #include "kernels/weight.h"
+#include "tests/kernels/linear/gguf_stored.h"
 
 namespace hyb::kernels::testing {
 
-/// Published numbers: F8_E4M3 with f32 scales of blocks, MXFP4 (u8), or bf16.
+/// Published numbers: F8_E4M3 with f32 scales of blocks, MXFP4 (u8), or bf16; or blocks.
 struct PublishedMatrix {
+  PublishedMatrix(GgufType type, std::int64_t experts, std::int64_t rows, std::int64_t columns,
+                  unsigned seed)
+      : bytes(Stored(type, experts, rows, columns, seed).bytes),
+        source(block_of(type), experts, rows, columns, bytes) {}
   PublishedMatrix(DType type, std::int64_t experts, std::int64_t rows, std::int64_t columns,
                   std::int64_t row_block, std::int64_t column_block, unsigned seed)
       : source(experts, rows, columns) {
@@ -62,6 +68,14 @@ struct PublishedMatrix {
 struct CodedFormat {
   WeightCode code;
   std::int64_t row_block = 128, column_block = 128;
+  GgufType type = GgufType::f32;  ///< of blocks
+
+  /// The least width from `columns` on that it can have.
+  std::int64_t width(std::int64_t columns) const {
+    if (code != WeightCode::blocks) return columns;
+    const std::int64_t elements = block_of(type).elements;
+    return (columns + elements - 1) / elements * elements;
+  }
 };
 inline constexpr std::int64_t block_of_all = std::int64_t{1} << 40;
 /// All that are published: fp8 with scales of blocks, of rows and of a tensor; and what hyb makes.
@@ -72,6 +86,33 @@ inline constexpr CodedFormat all_formats[] = {{WeightCode::fp8},
                                               {WeightCode::q4},
                                               {WeightCode::mxfp4}};
 
+/// Blocks of GGUF files that a card keeps.
+inline constexpr CodedFormat blocks_of(GgufType type) { return {WeightCode::blocks, 0, 0, type}; }
+inline constexpr CodedFormat block_formats[] = {
+    blocks_of(GgufType::q4_0),  blocks_of(GgufType::q4_1), blocks_of(GgufType::q4_k),
+    blocks_of(GgufType::q5_0),  blocks_of(GgufType::q5_1), blocks_of(GgufType::q5_k),
+    blocks_of(GgufType::q6_k),  blocks_of(GgufType::q8_0), blocks_of(GgufType::iq4_nl),
+    blocks_of(GgufType::iq4_xs)};
+
+/// All formats, and of blocks those that between them meet every way of reading any.
+inline std::vector<CodedFormat> formats_on_cards() {
+  std::vector<CodedFormat> formats(std::begin(all_formats), std::end(all_formats));
+  for (const GgufType type :
+       {GgufType::q4_1, GgufType::iq4_xs, GgufType::q5_k, GgufType::q6_k, GgufType::q8_0}) {
+    formats.push_back(blocks_of(type));
+  }
+  return formats;
+}
+/// Row counts that meet all routes; of blocks, which are wider, fewer.
+inline std::vector<std::int64_t> row_counts(const CodedFormat& format) {
+  if (format.code == WeightCode::blocks) return {3, 17};
+  return {1, 3, 8, 17, 64, 300};
+}
+inline std::vector<std::int64_t> few_row_counts(const CodedFormat& format) {
+  if (format.width(1) > 32) return {};
+  return {3, 13};
+}
+
 /// A weight with codes, and its numbers.
 struct CodedMatrix {
   CodedMatrix(Queue& queue, WeightCode code, std::int64_t experts, std::int64_t rows,
@@ -80,11 +121,14 @@ struct CodedMatrix {
                     seed) {}
   CodedMatrix(Queue& queue, const CodedFormat& format, std::int64_t experts, std::int64_t rows,
               std::int64_t columns, unsigned seed)
-      : published(format.code == WeightCode::fp8     ? DType::f8_e4m3
-                  : format.code == WeightCode::mxfp4 ? DType::u8
-                                                     : DType::bf16,
-                  experts, rows, columns, std::min(format.row_block, experts * rows),
-                  std::min(format.column_block, columns), seed),
+      : published(format.code == WeightCode::blocks
+                      ? PublishedMatrix(format.type, experts, rows, columns, seed)
+                      : PublishedMatrix(format.code == WeightCode::fp8     ? DType::f8_e4m3
+                                        : format.code == WeightCode::mxfp4 ? DType::u8
+                                                                           : DType::bf16,
+                                        experts, rows, columns,
+                                        std::min(format.row_block, experts * rows),
+                                        std::min(format.column_block, columns), seed)),
         weight(Weight::pack(queue, published.source, DType::bf16,
                             format.code == WeightCode::q8   ? Quantize::q8
                             : format.code == WeightCode::q4 ? Quantize::q4
@@ -98,6 +142,23 @@ struct CodedMatrix {
     for (std::int64_t r = 0; r < weight.experts() * weight.rows(); ++r) {
       weight.read_row(r / weight.rows(), r % weight.rows(),
                       std::span(all).subspan(static_cast<std::size_t>(r) * columns, columns));
+    }
+    return all;
+  }
+
+  /// Of every number its size; of one with a minimum those of both terms.
+  std::vector<float> sizes() const {
+    std::vector<float> all = values();
+    for (float& value : all) value = std::fabs(value);
+    if (weight.code() != WeightCode::blocks) return all;
+    const GgufBlock& block = block_of(weight.type());
+    GgufGroups groups;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const std::size_t in = i % block.elements;
+      const std::byte* const from = published.bytes.data() + i / block.elements * block.bytes;
+      if (in == 0) read_gguf_block(block.type, from, groups);
+      const std::size_t group = in / static_cast<std::size_t>(groups.group);
+      if (groups.has_mins) all[i] += 2 * std::fabs(groups.mins[group]);
     }
     return all;
   }

@@ -1,6 +1,4 @@
 #include <cmath>
-#include <cstring>
-#include <random>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -8,6 +6,7 @@
 #include "kernels/linear/gguf_blocks.h"
 #include "kernels/linear/linear.h"
 #include "kernels/linear/pack.h"
+#include "tests/kernels/linear/gguf_stored.h"
 #include "tests/kernels/support.h"
 
 namespace gguf_panels_test {
@@ -23,68 +22,6 @@ constexpr GgufType all_types[] = {
     GgufType::q2_k,  GgufType::q3_k,  GgufType::q4_k, GgufType::q5_k,   GgufType::q6_k,
     GgufType::tq1_0, GgufType::tq2_0, GgufType::q1_0, GgufType::iq4_nl, GgufType::iq4_xs,
     GgufType::mxfp4, GgufType::q2_0,  GgufType::nvfp4};
-
-const GgufBlock& block_of(GgufType type) { return *gguf_block(static_cast<std::uint32_t>(type)); }
-
-/// Rows of a file, of blocks of random bytes with scales that are numbers of moderate size.
-struct Stored {
-  Stored(GgufType type, std::int64_t experts, std::int64_t rows, std::int64_t width, unsigned seed)
-      : block(block_of(type)),
-        columns(width),
-        bytes(static_cast<std::size_t>(experts * rows * row_bytes())),
-        source(experts, rows, width) {
-    std::mt19937 engine(seed);
-    for (std::byte& byte : bytes) byte = static_cast<std::byte>(engine());
-    for (std::size_t at = 0; at < bytes.size(); at += block.bytes) {
-      for (const std::size_t half : halves()) {
-        const auto bits = static_cast<std::uint16_t>((engine() & 0x83ffU) | 0x2000U);
-        std::memcpy(&bytes[at + half], &bits, sizeof(bits));
-      }
-      if (type == GgufType::mxfp4) bytes[at] = static_cast<std::byte>(120 + engine() % 4);
-      if (type == GgufType::q8_0) bytes[at + 2 + engine() % 32] = std::byte{0x80};  // -128
-    }
-    source = WeightSource(block, experts, rows, width, bytes);
-  }
-  Stored(const Stored&) = delete;
-  Stored& operator=(const Stored&) = delete;
-
-  std::int64_t row_bytes() const { return columns / block.elements * block.bytes; }
-
-  /// Where a block has its f16.
-  std::vector<std::size_t> halves() const {
-    switch (block.type) {
-      case GgufType::q4_1:
-      case GgufType::q5_1:
-      case GgufType::q4_k:
-      case GgufType::q5_k:
-        return {0, 2};
-      case GgufType::q2_k:
-        return {80, 82};
-      case GgufType::q3_k:
-      case GgufType::q6_k:
-      case GgufType::tq1_0:
-      case GgufType::tq2_0:
-        return {block.bytes - 2};
-      case GgufType::mxfp4:
-      case GgufType::nvfp4:
-        return {};
-      default:
-        return {0};
-    }
-  }
-
-  /// Of all experts' rows.
-  std::vector<float> row(std::int64_t n) const {
-    std::vector<float> values(static_cast<std::size_t>(columns));
-    read_gguf_values(block.type, bytes.data() + n * row_bytes(), values);
-    return values;
-  }
-
-  const GgufBlock& block;
-  std::int64_t columns;
-  std::vector<std::byte> bytes;
-  WeightSource source;
-};
 
 /// The largest distance of y from x times a weight's rows, in units of what f32 allows: of sums of
 /// products, and of as many of a minimum with x.

@@ -1,0 +1,148 @@
+#include "kernels/linear/gguf_rows.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "kernels/linear/upload.h"
+
+namespace hyb::kernels {
+namespace {
+
+constexpr int half_columns = 64;
+
+bool has_table(GgufType type) { return type == GgufType::iq4_nl || type == GgufType::iq4_xs; }
+
+/// The code of 0, of 4 to 6 bits without a table.
+int zero_of(GgufType type) {
+  return has_table(type) || gguf_code_bits(type) == 8 ? 0 : -gguf_level(type, 0);
+}
+
+unsigned code_of(GgufType type, int level) {
+  if (!has_table(type)) return static_cast<unsigned>(level + zero_of(type));
+  unsigned code = 0;
+  while (gguf_level(type, code) != level) ++code;
+  return code;
+}
+
+/// Adds bits to the word of 32 bits at `at`.
+void put(std::byte* at, std::uint32_t bits) {
+  std::uint32_t word;
+  std::memcpy(&word, at, sizeof(word));
+  word |= bits;
+  std::memcpy(at, &word, sizeof(word));
+}
+
+/// Column k of a row, as its level says.
+void put_level(const GgufRowTraits& traits, GgufType type, std::int64_t k, int level,
+               std::byte* codes, std::byte* words) {
+  const std::int64_t half = k / half_columns, group = k % half_columns / 32, in = k % 32;
+  const bool sixteens = traits.bits == 6;
+  const std::int64_t q = sixteens ? in % 16 / 4 : in / 8;
+  const std::int64_t i = sixteens ? in / 16 * 4 + in % 4 : in % 8;
+  if (traits.bits == 8) {
+    const std::int64_t place = i / 4 * 4 + i % 2 * 2 + i % 4 / 2;
+    codes[half * half_columns + q * 16 + group * 8 + place] = static_cast<std::byte>(level);
+    return;
+  }
+  const unsigned code = code_of(type, level);
+  const std::int64_t pair = i % 2 * 16, bit = traits.has_table != 0 ? i * 4 : pair + i / 2 * 4;
+  put(codes + half * half_columns / 2 + q * 8 + group * 4, (code & 15U) << bit);
+  if (traits.bits == 4) return;
+  const std::int64_t at = group * 4 + i / 2;
+  const std::int64_t word = traits.bits == 5 ? half / 2 * 4 + q : half * 4 + q;
+  put(words + (traits.upper_at + word) * 4,
+      code >> 4 << (pair + (traits.bits == 5 ? half % 2 * 8 + at : at * 2)));
+}
+
+void put_half(std::byte* words, std::int64_t at, float value) {
+  write_value(words, DType::f16, at, value);
+}
+
+/// Scales and minima of group i of a block that starts with column `first`.
+void put_scale(const GgufRowTraits& traits, const GgufGroups& groups, std::int64_t first,
+               std::size_t i, std::byte* words) {
+  const std::int64_t group = first / groups.group + static_cast<std::int64_t>(i);
+  const std::int64_t in_half = half_columns / groups.group;
+  std::byte* const second = words + std::int64_t{traits.second_at} * 4;
+  if (traits.has_factors == 0) {
+    put_half(words, group, groups.scales[i]);
+    if (traits.has_mins != 0) put_half(second, group, groups.mins[i]);
+    return;
+  }
+  const std::int64_t step = traits.has_mins != 0 ? 4 : in_half;  // bytes of a half
+  std::byte* const factors = words + group / in_half * step + group % in_half;
+  factors[0] = static_cast<std::byte>(groups.factors[i]);
+  if (traits.has_mins != 0) factors[in_half] = static_cast<std::byte>(groups.min_factors[i]);
+  const std::int64_t unit = first / scale_unit_columns;
+  put_half(second, unit * 2, groups.scale);
+  if (traits.has_mins != 0) put_half(second, unit * 2 + 1, groups.min);
+}
+
+}  // namespace
+
+bool card_keeps(GgufType type) {
+  if (type == GgufType::mxfp4) return false;  // which has a code of its own
+  return gguf_code_bits(type) > 0 && (gguf_group(type) == 32 || type == GgufType::q6_k);
+}
+
+std::int64_t GgufRowsShape::row_bytes() const {
+  return chunks() * CodedRowsShape::chunk_columns / (gguf_code_bits(type) == 8 ? 1 : 2);
+}
+
+GgufRowTraits GgufRowsShape::traits() const {
+  const int bits = gguf_code_bits(type), half = static_cast<int>(chunks()) * 2;
+  const bool has_factors = has_gguf_factors(type), has_mins = has_gguf_mins(type);
+  const bool is_shared = has_factors && !has_mins && gguf_group(type) == 32;
+  GgufRowTraits traits = {.bits = bits,
+                          .base = 0x43004300U,
+                          .zero = 0xc300c300U | static_cast<unsigned>(zero_of(type)) * 0x10001U,
+                          .has_table = has_table(type),
+                          .has_factors = has_factors,
+                          .has_mins = has_mins,
+                          .first_shift = is_shared ? 1 : 0,
+                          .second_shift = has_factors ? 2 : 0,
+                          .second_at = is_shared ? half / 2 : half,
+                          .upper_at = 0,
+                          .words = 0};
+  traits.upper_at = traits.second_at + (has_factors ? (half + 3) / 4 : has_mins ? half : 0);
+  if (!has_factors && !has_mins) {  // the kernels read one in any case: always the same
+    traits.second_at = 0;
+    traits.second_shift = 31;
+  }
+  traits.words = traits.upper_at + (bits == 5 ? half * 2 : bits == 6 ? half * 4 : 0);
+  return traits;
+}
+
+void write_gguf_row(const GgufRowsShape& shape, const WeightRow& row, std::byte* codes,
+                    std::byte* words) {
+  const GgufRowTraits traits = shape.traits();
+  GgufGroups groups;
+  for (std::int64_t first = 0; first < shape.columns; first += row.block->elements) {
+    read_gguf_block(shape.type, row.bytes + first / row.block->elements * row.block->bytes, groups);
+    for (std::size_t i = 0; i * static_cast<std::size_t>(groups.group) < row.block->elements; ++i) {
+      put_scale(traits, groups, first, i, words);
+    }
+    for (std::size_t k = 0; k < row.block->elements; ++k) {
+      put_level(traits, shape.type, first + static_cast<std::int64_t>(k), groups.levels[k], codes,
+                words);
+    }
+  }
+}
+
+void upload_blocks(Queue& queue, const WeightSource& source, const GgufRowsShape& shape,
+                   std::byte* out) {
+  std::vector<std::byte> rows(static_cast<std::size_t>(source.experts * shape.expert_bytes()));
+  const std::int64_t row_bytes = shape.row_bytes(), row_words = shape.traits().words;
+  queue.share(source.experts * shape.rows, 64, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t n = i % shape.rows;
+      std::byte* const expert = rows.data() + i / shape.rows * shape.expert_bytes();
+      write_gguf_row(shape, source.row(i), expert + n * row_bytes,
+                     expert + shape.codes_bytes() + n * row_words * 4);
+    }
+  });
+  upload_bytes(queue, rows, out);
+}
+
+}  // namespace hyb::kernels

@@ -1,0 +1,95 @@
+#include "models/gguf.h"
+
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "models/weight_index.h"
+#include "tests/models/golden.h"
+#include "tests/models/mixed_gguf.h"
+#include "tests/support/files.h"
+#include "tests/support/quiet_log.h"
+
+namespace cuda_gguf_test {
+
+using namespace hyb;
+using namespace hyb::models;
+using namespace hyb::models::testing;
+
+namespace {
+
+using kernels::Device;
+
+Loaded load_file(const std::filesystem::path& path, DType activation, Device device,
+                 bool batch_invariant = false) {
+  return Loaded(
+      [&](kernels::Queue& queue) {
+        GgufFiles files(path);
+        const Config config = gguf_config(files);
+        TensorFiles tensors = TensorFiles::of_gguf(std::move(files));
+        const Plan plan = family_of(config).plan(config);
+        PackedBlocks blocks;
+        if (activation == DType::bf16) {
+          blocks = packed_blocks(plan, family_of(config), tensors, device);
+        }
+        return load_model(queue, config, tensors, {.activation = activation, .blocks = blocks});
+      },
+      device, {.threads = 2, .isa = {}, .batch_invariant = batch_invariant});
+}
+
+}  // namespace
+
+TEST_SUITE("cuda/gguf") {
+  TEST_CASE("whole models from packed blocks: as near to the exact numbers as on the CPU") {
+    const hyb::testing::QuietLog quiet;
+    const hyb::testing::TemporaryFolder folder;
+    std::vector<TokenId> prompt;
+    for (std::int32_t i = 0; i < 70; ++i) prompt.push_back(TokenId{(i * 29 + 5) % 64});
+    for (const bool has_experts : {false, true}) {
+      CAPTURE(has_experts);
+      const auto path = folder.write("m.gguf", mixed_gguf(has_experts));
+      Loaded exact = load_file(path, DType::f32, Device::cpu);
+      Loaded here = load_file(path, DType::bf16, Device::cpu);
+      const std::vector<float> expected = exact.run(prompt, 0);
+      Distance of_cpu{64}, of_card{64};
+      of_cpu.add(here.run(prompt, 0), expected);
+      Loaded card = load_file(path, DType::bf16, Device::cuda);
+      of_card.add(card.run(prompt, 0), expected);
+      MESSAGE("of the exact logits: ", of_card.relative_max(), ", the CPU's ",
+              of_cpu.relative_max());
+      CHECK(of_cpu.relative_max() < 0.1);
+      CHECK(of_card.relative_max() <= 1.5 * of_cpu.relative_max());
+      const Weights& weights = card.model.weights;
+      CHECK(weights.matrices == here.model.weights.matrices);
+      CHECK(weights.packed_bytes ==
+            packed_bytes(card.model.plan, Device::cuda, card.model.geometry.load));
+
+      // Step by step, and with all bits alike however the prompt is cut.
+      Loaded alike = load_file(path, DType::bf16, Device::cuda, true);
+      const std::vector<float> whole = alike.run(prompt, 0);
+      std::vector<float> cut;
+      for (std::size_t at = 0, count = 1; at < prompt.size(); at += count, count = 2 * count + 1) {
+        count = std::min(count, prompt.size() - at);
+        const std::vector<float> some =
+            alike.run(std::span(prompt).subspan(at, count), static_cast<std::int32_t>(at));
+        cut.insert(cut.end(), some.begin(), some.end());
+      }
+      CHECK(cut == whole);
+      Distance of_steps{64};
+      std::vector<float> steps;
+      for (std::size_t at = 0; at < 6; ++at) {
+        const std::vector<float> one =
+            card.run(std::span(prompt).subspan(at, 1), static_cast<std::int32_t>(at));
+        steps.insert(steps.end(), one.begin(), one.end());
+      }
+      of_steps.add(steps, std::span(expected).first(steps.size()));
+      CHECK(of_steps.relative_max() <= 1.5 * of_cpu.relative_max());
+    }
+  }
+}
+
+}  // namespace cuda_gguf_test
