@@ -65,7 +65,7 @@ constexpr std::array command_helps = {
     CommandHelp{"fit",
                 " --context --parallel --memory --quantize --dtype --kv-dtype --device --threads "
                 "--spec --draft-model --disaggregate --json ",
-                {"hyb fit granite-4.0-h-350m", "hyb fit ~/models/MODEL -c 32768 --memory 8GiB"}},
+                {"hyb fit granite-4.0-h-350m", "hyb fit qwen3.5-0.8b -c 32768 --memory 8GiB"}},
     CommandHelp{"inspect",
                 "",
                 {"hyb inspect ~/models/granite-4.0-h-350m --check",

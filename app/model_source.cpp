@@ -120,11 +120,11 @@ std::string unknown_text(const std::string& name, const HubEnvironment& hub) {
   const std::vector<std::string> places = gguf_places(name, hub);
   if (places.empty()) return {};
   const std::string preset = preset_of(name);
-  return fmt::format(
-      "; for GGUF files looked in {}; {}hyb list shows all{}", fmt::join(places, ", "),
-      preset.empty() ? nearest_text(name, hub)
-                     : fmt::format("its sizes are the preset {}, for hyb fit; ", preset),
-      download_text(name));
+  return fmt::format("; for GGUF files looked in {}; {}hyb list shows all{}",
+                     fmt::join(places, ", "),
+                     preset.empty() ? nearest_text(name, hub)
+                                    : fmt::format("hyb fit {} shows what would fit; ", preset),
+                     download_text(name));
 }
 
 }  // namespace

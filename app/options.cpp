@@ -141,10 +141,10 @@ void add_type_options(CLI::App& cli, ModelOptions& options) {
              "float16 weights stay float16")
       ->transform(CLI::Validator(take_type_name, "", "type"));
   add_choice(cli, "--quantize", options.types.quantize, words::quantize,
-             "pack weights while loading: q8 (8.5 bits; answers hardly change) or q4 (4.5 bits; "
-             "answers change). Linear weights and experts are packed; the output head becomes q8, "
-             "routers and a separate embedding stay as they are. Without files, and with "
-             "--random-weights, also fp8 or mxfp4 (experts alone), as if published so");
+             "pack weights while loading: q8 (answers hardly change) or q4 (they change). Linear "
+             "weights and experts take 8.5 and 4.5 bits; the output head becomes q8, routers and a "
+             "separate embedding stay as they are. Without files, and with --random-weights, also "
+             "fp8 or mxfp4 (experts alone), as if published so");
   add_choice(cli, "--lossless", options.types.lossless, words::lossless,
              "keep bf16 weights in 12 bits of memory; the answers are the same. auto: on where it "
              "is faster (on the CPU, with up to 16 sequences at once) or where memory is short");

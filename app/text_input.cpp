@@ -92,7 +92,8 @@ void add_text_input(CLI::App& cli, TextInput& input, std::string& model) {
   cli.add_option("model", input.first_word, fmt::format("{} (default: {})", model_help, model))
       ->type_name("MODEL");
   cli.add_option("prompt", input.second_word, "the prompt (-: stdin)");
-  CLI::Option* text = cli.add_option("-p,--prompt", input.text, "the prompt, as an option");
+  CLI::Option* text =
+      cli.add_option("-p,--prompt", input.text, "the prompt; the same as the word PROMPT");
   cli.add_option("-f,--prompt-file,--file", input.file, "file that holds the prompt (-: stdin)")
       ->type_name("FILE")
       ->excludes(text);

@@ -76,13 +76,13 @@ constexpr std::array bench_flags = {
     BenchFlag{"-p,--n-prompt", &O::prompt_lengths, use::kernels, unchecked,
               "prompt lengths: 512 or 128,512 or 64-4096*2; 0: none"},
     BenchFlag{"-n,--n-gen", &O::generation_lengths, use::kernels, unchecked,
-              "tokens to generate, written in the same way"},
+              "tokens to generate, likewise"},
     BenchFlag{"--pg", &O::pairs, use::kernels, unchecked,
               "a prompt of PP tokens and an answer of TG in one test; also -pg"},
     BenchFlag{"-d,--n-depth", &O::depths, use::kernels, unchecked,
-              "tokens that are in memory before each test"},
+              "tokens in memory before each test"},
     BenchFlag{"-b,--batch", &O::batches, use::kernels, between(1, batches_max),
-              "sequences that generate at once (llama-bench's -b is --ubatch here)"},
+              "sequences at once; llama-bench's -b is -u here"},
     BenchFlag{
         "--dataset-name", &O::dataset, use::requests, unchecked,
         "measure requests on the engine: random, generated-shared-prefix, send_one, corpus, file, "

@@ -223,7 +223,8 @@ TEST_SUITE("app/surface_help") {
           "hyb: error: --bogus1: unknown option; --bogus2: unknown option; see hyb run --help\n");
     CHECK(contains(error({"run", "--temprature", "1"}), "the nearest is --temperature"));
     CHECK(contains(error({"run", "--temprature=1"}), "--temprature: unknown option, the nearest"));
-    CHECK(contains(error({"chat", "--svg", "x"}), "no option of hyb chat; hyb bench has it"));
+    CHECK(contains(error({"chat", "--svg", "x"}),
+                   "no option of hyb chat; hyb bench and hyb replay have it"));
     CHECK(contains(error({"bench", "compare", "--alhpa", "1", "a", "b"}), "nearest is --alpha"));
     CHECK(contains(error({"insepct", "x"}), "'insepct' is not a command; the nearest is inspect"));
     CHECK(contains(error({"serve", "--port", "80"}), "hyb has no server: hyb batch"));
