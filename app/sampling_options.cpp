@@ -25,9 +25,11 @@ LogitBias parse_bias(const std::string& text) {
   return {TokenId{*token}, *bias};
 }
 
+/// A text in place of the seed: -sys, or -s, was to be the system prompt.
 std::string check_seed_flag(const std::string& text) {
   const std::string wrong = check_seed(text);
-  return text.starts_with("ys") ? wrong + "; a system prompt is --system TEXT, or -sys" : wrong;
+  const bool is_text = text.starts_with("ys") || text.find(' ') != std::string::npos;
+  return wrong.empty() || !is_text ? wrong : wrong + "; a system prompt is --system TEXT, or -sys";
 }
 
 template <typename T>

@@ -72,7 +72,7 @@ std::vector<std::vector<std::string>> all_commands() {
   std::vector<std::vector<std::string>> all = {{}, {"bench", "compare"}};
   for (const std::string& line : lines_of(output_of({"--help"}))) {
     if (line == "Examples:") break;
-    if (line.starts_with("  ") && line[2] != ' ') {
+    if (line.starts_with("  ") && line[2] != ' ' && line[2] != '-') {
       all.push_back({line.substr(2, line.find(' ', 2) - 2)});
     }
   }
@@ -189,7 +189,7 @@ TEST_SUITE("app/surface_help") {
     const std::string sampling = output_of({"run", "--help", "sampling"});
     CHECK(sampling == output_of({"run", "--help=sampling"}));
     CHECK(sampling == output_of({"help", "run", "sampling"}));
-    CHECK(contains(sampling, "\n  --temperature, --temp X  "));
+    CHECK(contains(sampling, "\n  --temperature, --temp X\n"));
     CHECK(contains(sampling, "(0 to 100)"));
     CHECK(contains(sampling, "\n  --min-p X  "));
     CHECK(!contains(sampling, "--threads"));
@@ -199,7 +199,7 @@ TEST_SUITE("app/surface_help") {
     CHECK(!contains(usual, "--strict-vmm"));
     CHECK(contains(output_of({"run", "--help", "tuning"}), "--strict-vmm"));
     CHECK(contains(output_of({"bench", "--help", "kernels"}), "(default: 512)"));
-    CHECK(longest_line(help_of({"run"}, "all", "60")) <= 60);
+    CHECK(longest_line(help_of({"run"}, "tuning", "60")) <= 60);
     CHECK(longest_line(help_of({"run"}, "all", "120")) > 100);
     for (const std::vector<std::string>& arguments :
          {std::vector<std::string>{"run", "--help=nothing"}, {"list", "--help", "sampling"}}) {
