@@ -29,10 +29,22 @@ Json token_json(const Tokenizer& tokenizer, TokenId token, float logprob) {
   return {{"token", text}, {"id", index(token)}, {"logprob", logprob}, {"bytes", std::move(bytes)}};
 }
 
+bool is_omitted(const Tokenizer& tokenizer, TokenId token) {
+  return tokenizer.is_special(token) && tokenizer.decode(std::span(&token, 1), true).empty();
+}
+
+/// All but the token that ended the answer, which is none of its text.
+std::span<const TokenEvent> events_of(const Completion& completion, const Tokenizer& tokenizer) {
+  std::span<const TokenEvent> events = completion.events;
+  const bool has_end = completion.reason == FinishReason::stop && !events.empty() &&
+                       is_omitted(tokenizer, events.back().token);
+  return events.first(events.size() - (has_end ? 1 : 0));
+}
+
 Json logprobs_json(const Completion& completion, const Tokenizer& tokenizer) {
   if (completion.events.empty()) return nullptr;
   Json content = Json::array();
-  for (const TokenEvent& event : completion.events) {
+  for (const TokenEvent& event : events_of(completion, tokenizer)) {
     Json token = token_json(tokenizer, event.token, event.logprob);
     token["top_logprobs"] = Json::array();
     for (const TokenLogprob& likely : event.top) {
@@ -60,7 +72,7 @@ Json with_lists(Json logprobs, const Completion& completion, const Tokenizer& to
   }
   std::ptrdiff_t offset = 0;
   Utf8Stream characters;
-  for (const TokenEvent& event : completion.events) {
+  for (const TokenEvent& event : events_of(completion, tokenizer)) {
     const std::string name = token_name(tokenizer, event.token);
     Json top = Json::object();
     for (const TokenLogprob& likely : event.top) {
@@ -71,10 +83,8 @@ Json with_lists(Json logprobs, const Completion& completion, const Tokenizer& to
     logprobs["token_logprobs"].push_back(event.logprob);
     logprobs["top_logprobs"].push_back(std::move(top));
     logprobs["text_offset"].push_back(offset);
-    const bool is_omitted = tokenizer.is_special(event.token) &&
-                            tokenizer.decode(std::span(&event.token, 1), true).empty();
     std::string text;
-    if (!is_omitted) characters.push(tokenizer.bytes_of(event.token), text);
+    if (!is_omitted(tokenizer, event.token)) characters.push(tokenizer.bytes_of(event.token), text);
     offset +=
         std::count_if(text.begin(), text.end(), [](char byte) { return (byte & 0xC0) != 0x80; });
   }

@@ -2,10 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
+#include <iterator>
 #include <string_view>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
+
+#include "app/help.h"
+#include "core/base/strings.h"
 
 namespace hyb::app {
 namespace {
@@ -23,20 +28,54 @@ std::vector<std::string> choices_in(const std::string& type) {
   return choices;
 }
 
-OptionOutline option_outline(const CLI::Option& option) {
+/// What a check says of numbers, in words: "INT in [1 - 8]", as CLI11 has it, is "1 to 8". Empty:
+/// any, or bounds that no one meets.
+std::string range_in(std::string type) {
+  if (type.find('{') != std::string::npos || type.find(':') == std::string::npos) return "";
+  type.erase(0, type.find(':') + 1);
+  if (const std::size_t open = type.find('['); open != std::string::npos) {
+    const std::size_t dash = type.find(" - ", open), close = type.find(']');
+    type =
+        type.substr(open + 1, dash - open - 1) + " to " + type.substr(dash + 3, close - dash - 3);
+  }
+  const auto most = parse_number<double>(std::string_view(type).substr(type.rfind(' ') + 1));
+  return most && *most < 1e6 ? type : "";
+}
+
+/// CLI11's name of a type as a person reads it.
+std::string value_name(const std::string& type) {
+  const std::string name = type.substr(0, type.find_first_of(": "));
+  if (name == "INT" || name == "UINT") return "N";
+  return name == "FLOAT" ? "X" : name;
+}
+
+OptionOutline option_outline(const CLI::Option& option, const CommandHelp& command) {
   OptionOutline outline;
   for (const std::string& name : option.get_snames()) outline.names.push_back("-" + name);
   for (const std::string& name : option.get_lnames()) outline.names.push_back("--" + name);
-  if (outline.names.empty()) outline.positional = option.get_name();
   const std::string type = option.get_type_name();
+  if (outline.names.empty()) {
+    outline.positional = option.get_option_text();
+    if (outline.positional.empty())
+      std::ranges::transform(option.get_name(), std::back_inserter(outline.positional), toupper);
+  }
   outline.choices = choices_in(type);
-  if (option.get_items_expected_max() > 0) outline.value = type.substr(0, type.find_first_of(": "));
+  if (option.get_items_expected_max() > 0) outline.value = value_name(type);
   outline.takes_file = outline.value == "FILE" || outline.value == "MODEL";
   if (!outline.choices.empty()) outline.value = fmt::format("{}", fmt::join(outline.choices, "|"));
   outline.is_list = option.get_items_expected_max() > 1;
-  outline.default_value = option.get_default_str();
   outline.help = option.get_description();
-  outline.group = option.get_group();
+  outline.short_help = outline.help.substr(0, outline.help.find(". "));
+  std::string limits = range_in(type), usual = option.get_default_str();
+  if (usual.starts_with('[')) usual = usual.substr(1, usual.size() - 2);  // a list
+  if (!usual.empty()) limits += (limits.empty() ? "default: " : "; default: ") + usual;
+  for (std::string* const help : {&outline.help, &outline.short_help}) {
+    if (!limits.empty()) *help += fmt::format(" ({})", limits);
+  }
+  const std::string long_name =
+      option.get_lnames().empty() ? "" : outline.names[option.get_snames().size()];
+  outline.group = option.get_group() == "Options" ? listed_group(long_name) : option.get_group();
+  outline.usual_place = outline.names.empty() ? 0 : command.place_of(long_name, outline.group);
   outline.is_required = option.get_required();
   return outline;
 }
@@ -72,16 +111,47 @@ void for_each_command(const CommandOutline& command, const std::string& path, co
 }  // namespace
 
 CommandOutline cli_outline(const CLI::App& cli) {
-  CommandOutline all{
-      .name = cli.get_name(), .about = cli.get_description(), .options = {}, .commands = {}};
+  CommandOutline all{.name = cli.get_name(),
+                     .about = cli.get_description(),
+                     .group = cli.get_group(),
+                     .options = {},
+                     .commands = {}};
+  const CommandHelp help = command_help(all.name);
   for (const CLI::Option* const option :
        cli.get_options([](const CLI::Option* one) { return !one->get_group().empty(); })) {
-    all.options.push_back(option_outline(*option));
+    all.options.push_back(option_outline(*option, help));
   }
   for (const CLI::App* const sub : cli.get_subcommands([](const CLI::App*) { return true; })) {
     all.commands.push_back(cli_outline(*sub));
   }
   return all;
+}
+
+std::vector<OptionSection> sections_of(const CommandOutline& command, std::string_view topic) {
+  std::vector<OptionSection> sections;
+  const auto add = [&](std::string_view title, const auto& belongs) {
+    OptionSection section = {.title = title, .options = {}};
+    for (const OptionOutline& option : command.options) {
+      if (belongs(option)) section.options.push_back(&option);
+    }
+    if (!section.options.empty()) sections.push_back(std::move(section));
+  };
+  const bool is_all = topic == "all";
+  if (is_all || topic.empty()) {
+    add("", [](const OptionOutline& option) { return option.usual_place.has_value(); });
+    if (!sections.empty()) {
+      std::ranges::stable_sort(sections.front().options, {}, &OptionOutline::usual_place);
+    }
+  }
+  for (const HelpGroup& group : help_groups()) {
+    add(group.title, [&](const OptionOutline& option) {
+      return option.group == group.name && (is_all ? !option.usual_place : topic == group.name);
+    });
+  }
+  add("Options without a group", [&](const OptionOutline& option) {
+    return is_all && !option.usual_place && option.group.empty();
+  });
+  return sections;
 }
 
 std::string single_quoted(std::string_view text) {
@@ -314,25 +384,14 @@ std::string option_entry(const OptionOutline& option) {
   std::string text = ".TP\n";
   text += option.names.empty() ? "\\fI" + roff(option.positional) + "\\fR" : spaced(names, ", ");
   if (!option.names.empty() && !option.value.empty()) text += " \\fI" + roff(option.value) + "\\fR";
-  text += "\n" + roff(option.help);
-  if (!option.default_value.empty()) text += " (default: " + roff(option.default_value) + ")";
-  return text + "\n";
+  return text + "\n" + roff(option.help) + "\n";
 }
 
-/// Options in the order of their groups, whose names are headings.
 std::string option_entries(const CommandOutline& command) {
-  std::vector<std::string> groups;
-  for (const OptionOutline& option : command.options) {
-    if (std::find(groups.begin(), groups.end(), option.group) == groups.end()) {
-      groups.push_back(option.group);
-    }
-  }
   std::string text;
-  for (const std::string& group : groups) {
-    if (groups.size() > 1 && group != groups.front()) text += ".PP\n" + roff(group) + ":\n";
-    for (const OptionOutline& option : command.options) {
-      if (option.group == group) text += option_entry(option);
-    }
+  for (const OptionSection& section : sections_of(command, "all")) {
+    if (!section.title.empty()) text += ".PP\n" + roff(section.title) + ":\n";
+    for (const OptionOutline* const option : section.options) text += option_entry(*option);
   }
   return text;
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,12 +15,13 @@ namespace hyb::app {
 /// One option of a command as its help has it.
 struct OptionOutline {
   std::vector<std::string> names;  ///< with their dashes, short ones first; of a positional: empty
-  std::string positional;          ///< the name of a positional argument
+  std::string positional;          ///< the name of a positional argument: "MODEL"
   std::string value;               ///< what it takes: "TEXT", "FILE", ...; empty: a flag
-  std::vector<std::string> choices;  ///< the only values it takes; empty: any
-  std::string default_value;
-  std::string help;
-  std::string group;
+  std::vector<std::string> choices;        ///< the only values it takes; empty: any
+  std::string help;                        ///< with range and default, in words
+  std::string short_help;                  ///< the same of its first sentence
+  std::string group;                       ///< a HelpGroup's name; empty: in none
+  std::optional<std::size_t> usual_place;  ///< in the short help, positional ones first
   bool is_required = false;
   bool takes_file = false;
   bool is_list = false;  ///< takes any number of values
@@ -30,9 +33,20 @@ struct OptionOutline {
 struct CommandOutline {
   std::string name;
   std::string about;
+  std::string group;  ///< its heading in the help
   std::vector<OptionOutline> options;
   std::vector<CommandOutline> commands;
 };
+
+/// Options that are listed together, in the order of the help.
+struct OptionSection {
+  std::string_view title;  ///< empty: the usual ones, which come first
+  std::vector<const OptionOutline*> options = {};
+};
+
+/// The options that help about `topic` lists: "": the usual ones, "all": every one, once, or those
+/// of the HelpGroup of this name.
+std::vector<OptionSection> sections_of(const CommandOutline& command, std::string_view topic);
 
 /// The command line as it was declared: completions and the man page are made from it, so they
 /// cannot say anything else than --help.

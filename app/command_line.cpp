@@ -29,9 +29,11 @@ constexpr std::array one_dash_options = {
 struct Advice {
   std::string_view names;  ///< each between spaces
   const char* text;
+  std::string_view command = {};  ///< for which it is; empty: for all
 
-  bool has(std::string_view name) const {
-    return names.find(fmt::format(" {} ", name)) != std::string_view::npos;
+  bool is_for(std::string_view name, std::string_view typed) const {
+    return names.find(fmt::format(" {} ", name)) != std::string_view::npos &&
+           (command.empty() || command == typed);
   }
 };
 
@@ -42,7 +44,22 @@ constexpr std::array foreign_options = {
     Advice{" -hf -hfr --hf-repo --hf-file -mu --model-url ",
            "nothing is downloaded; MODEL is a folder, a GGUF file, or org/name[:Q4_K_M] in the "
            "Hugging Face cache"},
+    Advice{" -i --input-file --output-file ",
+           "the file of requests is a word: hyb batch [MODEL] IN -o OUT", "batch"},
+    Advice{" serve latency throughput ",
+           "here options say what is measured: hyb bench MODEL -p 32 -n 128 -b 8 (latency), "
+           "--dataset-name random --request-rate inf (throughput) or 1 (serve)",
+           "bench"},
     Advice{" -cnv --conversation -i --interactive ", "hyb chat is the conversation"},
+    Advice{" -no-cnv --no-conversation -st --single-turn ",
+           "hyb run answers one prompt and ends, hyb chat is the conversation"},
+    Advice{" -mg --main-gpu ", "CUDA_VISIBLE_DEVICES=N chooses the card"},
+    Advice{" --mlock --mmap --no-mmap --numa ",
+           "weights are read into memory once; leave it out (numactl chooses where hyb runs)"},
+    Advice{" --n --best-of ", "several answers to a prompt are --json --choices N"},
+    Advice{
+        " --json-schema --grammar --grammar-file --response-format ",
+        "answers can't be bound to a grammar or a schema; say in the prompt what they look like"},
     Advice{" -fa --flash-attn ", "attention never holds its whole matrix; there is no switch"},
     Advice{" -ctk -ctv --cache-type-k --cache-type-v ",
            "keys and values have one type: --kv-dtype bf16, f32 or fp8"},
@@ -57,8 +74,6 @@ constexpr std::array foreign_options = {
     Advice{" --trust-remote-code ", "no code of a model folder is ever run; leave it out"},
     Advice{" --jinja ", "the chat template is always used; --raw goes without"},
     Advice{" --host --port --api-key ", "there is no server; hyb batch answers files of requests"},
-    Advice{" --input-file --output-file ",
-           "the file of requests is a word: hyb batch [MODEL] IN -o OUT"},
     Advice{" --concurrency ", "requests answered at once are --parallel N"},
     Advice{" --kv-cache-dtype ", "here it is --kv-dtype bf16, f32 or fp8"},
     Advice{" --no-display-prompt -e --escape ",
@@ -84,12 +99,18 @@ constexpr std::array foreign_commands = {
         "hyb reads the folder that Hugging Face publishes; --quantize q8 or q4 packs the weights "
         "while loading"},
     Advice{" embed embeddings ", "hyb makes no embeddings"},
+    Advice{
+        " perplexity ppl eval evaluate ",
+        "hyb has no evaluation of texts; hyb run --json --logprobs N gives the log-probabilities "
+        "of an answer, hyb verify checks that answers are repeatable"},
 };
 
 template <typename Table>
-const Advice* find_advice(const Table& table, std::string_view name) {
-  const auto* const found = std::find_if(table.begin(), table.end(),
-                                         [&](const Advice& advice) { return advice.has(name); });
+const Advice* find_advice(const Table& table, std::string_view name,
+                          std::string_view command = {}) {
+  const auto* const found = std::find_if(table.begin(), table.end(), [&](const Advice& advice) {
+    return advice.is_for(name, command);
+  });
   return found == table.end() ? nullptr : found;
 }
 
@@ -98,18 +119,6 @@ bool is_option_word(std::string_view word) { return word.size() > 1 && word.fron
 /// "--threads" of "--threads=3".
 std::string option_name(std::string_view word) {
   return std::string(word.substr(0, word.find('=')));
-}
-
-std::string typed_name_of(const CLI::App& command) {
-  return command.get_parent() == nullptr
-             ? command.get_name()
-             : typed_name_of(*command.get_parent()) + " " + command.get_name();
-}
-
-/// The innermost command that was typed.
-const CLI::App& typed_command(const CLI::App& cli) {
-  const std::vector<CLI::App*> parsed = cli.get_subcommands();
-  return parsed.empty() ? cli : typed_command(*parsed.back());
 }
 
 std::vector<const CLI::App*> all_commands(const CLI::App& cli) {
@@ -144,7 +153,7 @@ std::string other_commands_with(const CLI::App& cli, const std::string& name) {
 
 std::string about_option(const CLI::App& cli, const CLI::App& command, std::string_view word) {
   const std::string name = option_name(word);
-  if (const Advice* advice = find_advice(foreign_options, name)) {
+  if (const Advice* advice = find_advice(foreign_options, name, command.get_name())) {
     return fmt::format("{}: {}", name, advice->text);
   }
   if (has_option(command, name)) return name + ": comes after the command";
@@ -153,6 +162,15 @@ std::string about_option(const CLI::App& cli, const CLI::App& command, std::stri
   const std::string others = other_commands_with(cli, name);
   if (others.empty()) return name + ": unknown option";
   return fmt::format("{}: no option of {}; {}", name, typed_name_of(command), others);
+}
+
+/// CLI11's own text, but where it counts values instead of saying that an option is repeated.
+std::string about_error(const std::string& text) {
+  constexpr std::string_view repeated = ": At Most 1 required but received ";
+  const std::size_t at = text.find(repeated);
+  if (at == std::string::npos) return text;
+  return fmt::format("{} is given {} times; it takes one value", text.substr(0, at),
+                     text.substr(at + repeated.size()));
 }
 
 std::string about_command(const CLI::App& cli, const std::string& word) {
@@ -213,6 +231,17 @@ std::string first_command(const std::vector<std::string>& words) {
 
 }  // namespace
 
+std::string typed_name_of(const CLI::App& command) {
+  return command.get_parent() == nullptr
+             ? command.get_name()
+             : typed_name_of(*command.get_parent()) + " " + command.get_name();
+}
+
+const CLI::App& typed_command(const CLI::App& cli) {
+  const std::vector<CLI::App*> parsed = cli.get_subcommands();
+  return parsed.empty() ? cli : typed_command(*parsed.back());
+}
+
 std::vector<std::string> command_words(int argc, const char* const* argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
   const std::string command = first_command(words);
@@ -221,17 +250,18 @@ std::vector<std::string> command_words(int argc, const char* const* argv) {
     if (word == "--color" && !(i + 1 < words.size() && value_of(colours, words[i + 1]))) {
       word = "--color=always";
     }
-    if (!is_option_word(word) || word[1] == '-') continue;
+    const bool is_kind = i > 0 && words[i - 1] == "bench" && command == "bench";
+    if (!is_kind && (!is_option_word(word) || word[1] == '-')) continue;
     for (const Spelling& spelling : one_dash_options) {
       if (word != spelling.typed) continue;
       if (spelling.command.empty() || spelling.command == command) word = spelling.option;
     }
-    const Advice* advice = word.size() > 2 ? find_advice(foreign_options, word) : nullptr;
+    const Advice* advice = word.size() > 2 ? find_advice(foreign_options, word, command) : nullptr;
     if (advice != nullptr) throw Error(ErrorKind::usage, fmt::format("{}: {}", word, advice->text));
   }
   if (!words.empty() && words.front() == "help") {
-    words.erase(words.begin());
-    words.emplace_back("--help");
+    words.front() = "--help";
+    if (words.size() > 1) std::swap(words[0], words[1]);
   }
   if (!words.empty() && words.front() == "version") words.front() = "--version";
   return words;
@@ -247,7 +277,7 @@ std::string usage_text(const CLI::App& cli, const CLI::ParseError& error) {
   } else if (!unknown.empty()) {
     text = about_unknown(cli, command, unknown);
   } else {
-    text = error.what();
+    text = about_error(error.what());
   }
   return fmt::format("{}; see {} --help", text, typed_name_of(command));
 }

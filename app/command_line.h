@@ -7,8 +7,9 @@
 #include "app/words.h"
 
 namespace CLI {
+class App;
 class ParseError;
-}
+}  // namespace CLI
 
 namespace hyb::app {
 
@@ -21,6 +22,10 @@ inline constexpr Words<std::optional<bool>, 3> colours = {
 /// --help`, `version` is --version. Throws Error(usage) for options of other tools with one dash,
 /// which CLI11 would cut into a short option and its value (-ngl: -n gl).
 std::vector<std::string> command_words(int argc, const char* const* argv);
+
+/// The innermost command that was typed, and its name with those of the commands it belongs to.
+const CLI::App& typed_command(const CLI::App& cli);
+std::string typed_name_of(const CLI::App& command);
 
 /// Why the command line was refused, in one line: what is unknown, in the order typed, with the
 /// nearest name or what hyb has instead, and which help to read. `cli` threw `error` from parse().

@@ -13,6 +13,7 @@
 #include "app/options.h"
 #include "core/base/control_groups.h"
 #include "core/base/error.h"
+#include "core/base/strings.h"
 #include "kernels/launch_tuning.h"
 #include "kernels/linear/library_products.h"
 
@@ -80,6 +81,7 @@ Environment read_environment() {
   environment.cuda_early_starts = variable("HYB_CUDA_EARLY_STARTS");
   environment.python_prefixes = python_prefixes_of(variable("PATH").value_or(""), variable("HOME"));
   environment.term = variable("TERM").value_or("");
+  environment.columns = parse_number<int>(variable("COLUMNS").value_or(""));
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     if (const auto locale = variable(name)) {
       environment.utf8 = names_utf8(*locale);

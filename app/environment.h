@@ -14,11 +14,12 @@ namespace hyb::app {
 
 /// Everything hyb reads from the environment; the only place that calls getenv.
 struct Environment {
-  HubEnvironment hub;        ///< where models are
-  bool no_color = false;     ///< NO_COLOR is set and not empty
-  bool force_color = false;  ///< CLICOLOR_FORCE or FORCE_COLOR is set, not empty and not 0
-  std::string term;          ///< TERM
-  bool hides_cards = false;  ///< CUDA_VISIBLE_DEVICES is set and names no card
+  HubEnvironment hub;               ///< where models are
+  bool no_color = false;            ///< NO_COLOR is set and not empty
+  bool force_color = false;         ///< CLICOLOR_FORCE or FORCE_COLOR is set, not empty and not 0
+  std::string term;                 ///< TERM
+  std::optional<int> columns = {};  ///< COLUMNS, where that is a number
+  bool hides_cards = false;         ///< CUDA_VISIBLE_DEVICES is set and names no card
   /// HYB_CUDA_CARVEOUT and HYB_CUDA_EARLY_STARTS, for kernels::launch_tuning_of.
   std::optional<std::string> cuda_carveout = {}, cuda_early_starts = {};
   /// Where Python may be installed: absolute paths.

@@ -10,6 +10,7 @@
 #include "app/command_line.h"
 #include "app/commands/commands.h"
 #include "app/environment.h"
+#include "app/help.h"
 #include "app/ui/process.h"
 #include "app/ui/terminal.h"
 #include "app/ui/text.h"
@@ -36,28 +37,28 @@ void add_message_options(CLI::App& cli) {
          [](const std::string& name) {
            hyb::log::set_level(hyb::log::level_from_name(name).value());
          },
-         "the least severe messages to print on stderr; default: info")
+         "least severe messages on stderr; default: info")
       ->check(CLI::IsMember(std::vector<std::string>(names.begin(), names.end())))
-      ->group("Messages");
+      ->group("messages");
   cli.add_flag_callback(
-         "--quiet", [] { hyb::log::set_level(hyb::log::Level::error); }, "as --log-level error")
-      ->group("Messages");
+         "-q,--quiet", [] { hyb::log::set_level(hyb::log::Level::error); }, "as --log-level error")
+      ->group("messages");
   cli.add_option_function<std::string>(
          "--color",
          [](const std::string& name) {
            hyb::app::set_colour(hyb::app::value_of(hyb::app::colours, name).value());
            colour_messages();
          },
-         "colors on stdout and stderr: auto (the default: on a terminal), always (also spelled "
-         "--color alone) or never")
+         "colors on stdout and stderr; --color alone: always. auto, the default: on a terminal")
       ->check(CLI::IsMember({"auto", "always", "never"}))
-      ->group("Messages");
+      ->group("messages");
 }
 
 int run(int argc, char** argv) {
   CLI::App cli("hyb - run hybrid language models on one machine", "hyb");
   cli.require_subcommand(1);
-  cli.set_version_flag("--version", hyb::app::version_text());
+  cli.set_help_flag("-h,--help", "this help; --help all: every option");
+  cli.set_version_flag("-V,--version", hyb::app::version_text(), "the version and the build");
   add_message_options(cli);
   std::vector<std::pair<CLI::App*, hyb::app::Action>> actions;
   for (const hyb::app::Command* command : hyb::app::commands()) {
@@ -66,15 +67,20 @@ int run(int argc, char** argv) {
     add_message_options(*sub);
   }
   std::vector<std::string> words = hyb::app::command_words(argc, argv);
+  const std::string topic = hyb::app::take_help_topic(words);
+  const auto show_help = [&] {
+    hyb::app::write_stdout(
+        hyb::app::help_text(cli, topic, hyb::app::text_columns(hyb::app::read_environment())));
+  };
   if (words.empty()) {
-    hyb::app::write_stdout(cli.help());
+    show_help();
     return static_cast<int>(ErrorKind::usage);
   }
   std::reverse(words.begin(), words.end());  // as CLI11 takes them
   try {
     cli.parse(words);
   } catch (const CLI::CallForHelp&) {
-    hyb::app::write_stdout(cli.help());
+    show_help();
     return 0;
   } catch (const CLI::CallForVersion& version) {
     hyb::app::write_stdout(std::string(version.what()) + '\n');

@@ -98,15 +98,33 @@ std::string nearest_text(const std::string& name, const HubEnvironment& hub) {
   return near.empty() ? "" : fmt::format("the nearest are {}; ", fmt::join(names, ", "));
 }
 
+/// The preset that has the sizes of org/name; empty: none.
+std::string preset_of(const std::string& name) {
+  std::string last = name.substr(name.find('/') + 1);
+  last = last.substr(0, last.find('@'));
+  std::ranges::transform(last, last.begin(),
+                         [](unsigned char letter) { return std::tolower(letter); });
+  return embedded(preset_file(last)) ? last : "";
+}
+
+/// What fetches org/name; empty: it is no such name.
+std::string download_text(const std::string& name) {
+  const bool is_of_hub = std::ranges::count(name, '/') == 1 && !name.ends_with(".gguf");
+  return is_of_hub
+             ? fmt::format("; hf download {} fetches it", name.substr(0, name.find_first_of("@:")))
+             : "";
+}
+
 /// What to do about a name that is nowhere; empty: it has no form of a name.
 std::string unknown_text(const std::string& name, const HubEnvironment& hub) {
   const std::vector<std::string> places = gguf_places(name, hub);
   if (places.empty()) return {};
-  const bool is_of_hub = std::ranges::count(name, '/') == 1 && !name.ends_with(".gguf");
-  return fmt::format(
-      "; for GGUF files looked in {}; {}hyb list shows all{}", fmt::join(places, ", "),
-      nearest_text(name, hub),
-      is_of_hub ? "; hf download " + name.substr(0, name.find('@')) + " fetches it" : "");
+  const std::string preset = preset_of(name);
+  return fmt::format("; for GGUF files looked in {}; {}hyb list shows all{}",
+                     fmt::join(places, ", "),
+                     preset.empty() ? nearest_text(name, hub)
+                                    : fmt::format("hyb fit {} shows what would fit; ", preset),
+                     download_text(name));
 }
 
 }  // namespace
@@ -286,10 +304,14 @@ std::string ModelSource::lack_of_tensors() const {
         name_);
   }
   const std::string other = folder_ ? other_format_text(*folder_) : "";
+  std::error_code ignored;
   return fmt::format(
-      "{} holds no model.safetensors and no model.safetensors.index.json; {}to measure speed "
+      "{} holds no model.safetensors and no model.safetensors.index.json; {}; to measure speed "
       "without weights use --random-weights SEED",
-      name_, other.empty() ? "" : other + "; ");
+      name_,
+      !other.empty() ? other
+                     : "its download is not complete" +
+                           (std::filesystem::exists(name_, ignored) ? "" : download_text(name_)));
 }
 
 TensorFiles ModelSource::tensors() const {

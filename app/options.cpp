@@ -40,17 +40,21 @@ std::string in_small_letters(std::string_view text) {
 }
 
 constexpr const char* graphs_help =
-    "on a card: what is recorded as CUDA graphs: full (steps of one token per sequence and its "
-    "drafts), piecewise (steps with prompts, whose shapes come again), full+piecewise (the "
-    "default) or eager (nothing)";
+    "on a card: which steps are recorded as CUDA graphs; default: full+piecewise. full: steps of "
+    "one token per sequence and its drafts; piecewise: steps with prompts, whose shapes come "
+    "again; eager: none";
 
 /// Adds an option that takes a size.
 CLI::Option* add_size_option(CLI::App& cli, const char* name,
                              std::function<void(MemoryBudget)> take, const char* help) {
-  return cli.add_option_function<std::string>(
-      name,
-      [name, take = std::move(take)](const std::string& text) { take(parse_memory(text, name)); },
-      help);
+  return cli
+      .add_option_function<std::string>(
+          name,
+          [name, take = std::move(take)](const std::string& text) {
+            take(parse_memory(text, name));
+          },
+          help)
+      ->type_name("SIZE");
 }
 
 }  // namespace
@@ -111,8 +115,15 @@ CLI::Option* add_word_option(CLI::App& cli, const char* names,
       ->default_str(std::string(usual));
 }
 
+/// config.json's and other tools' words for types become ours.
+std::string take_type_name(std::string& word) {
+  if (word == "bfloat16") word = "bf16";
+  if (word == "float32" || word == "float") word = "f32";
+  return {};
+}
+
 void add_model_flag(CLI::App& cli, std::string& model) {
-  cli.add_option("-m,--model", model, "the model, in place of the word MODEL")->type_name("MODEL");
+  cli.add_option("-m,--model", model, "the model; the same as the word MODEL")->type_name("MODEL");
 }
 
 void add_model_option(CLI::App& cli, std::string& model, const std::string& help) {
@@ -125,33 +136,33 @@ void add_model_option(CLI::App& cli, std::string& model, const std::string& help
 
 void add_type_options(CLI::App& cli, ModelOptions& options) {
   add_choice(cli, "--dtype", options.types.activation, words::dtype,
-             "activations and packed weights: auto (bf16 where config.json says bfloat16, else "
-             "f32), bf16 (rounds weights of float16 and float32, once) or f32 (exact; float16 "
-             "weights stay float16)");
+             "type of activations and of packed weights. auto: bf16 where config.json says "
+             "bfloat16, else f32. bf16 rounds float16 and float32 weights once; f32 is exact, and "
+             "float16 weights stay float16")
+      ->transform(CLI::Validator(take_type_name, "", "type"));
   add_choice(cli, "--quantize", options.types.quantize, words::quantize,
-             "linear weights and experts, while loading: none (as published), q8 (8.5 bits; "
-             "answers hardly change) or q4 (4.5 bits; answers change); the head becomes q8, "
-             "routers and an embedding for itself stay as they are; without files, and with "
-             "--random-weights, also fp8 or mxfp4 (experts alone), as if published so");
+             "pack weights while loading: q8 (answers hardly change) or q4 (they change). Linear "
+             "weights and experts take 8.5 and 4.5 bits; the output head becomes q8, routers and a "
+             "separate embedding stay as they are. Without files, and with --random-weights, also "
+             "fp8 or mxfp4 (experts alone), as if published so");
   add_choice(cli, "--lossless", options.types.lossless, words::lossless,
-             "bf16 weights in 12 bits of memory, the same answers: on, off (16 bits) or auto (on "
-             "where it is faster, on the CPU with up to 16 sequences at once, or where memory is "
-             "short)");
+             "keep bf16 weights in 12 bits of memory; the answers are the same. auto: on where it "
+             "is faster (on the CPU, with up to 16 sequences at once) or where memory is short");
   add_choice(cli, "--kv-dtype", options.types.kv, words::kv_dtype,
-             "keys and values: auto (as --dtype), bf16, f32 or fp8 (F8_E4M3 with scale 1, half of "
-             "bf16); less than --dtype may change answers");
+             "type of keys and values; auto: as --dtype. fp8 (F8_E4M3 with scale 1) takes half of "
+             "bf16. A smaller type than --dtype may change answers");
   add_choice(cli, "--state-dtype", options.types.state, words::state_dtype,
-             "recurrent states: auto (config.json, else f32), f32 or bf16; bf16 halves them "
-             "and may change answers");
-  cli.add_option("--page-tokens", options.types.page_tokens, "tokens in a page: 16, 32, 64 or 128")
+             "type of recurrent states; auto: config.json's, else f32. bf16 takes half of f32 and "
+             "may change answers");
+  cli.add_option("--page-tokens", options.types.page_tokens, "tokens in a page of keys and values")
       ->check(CLI::IsMember({16, 32, 64, 128}))
       ->capture_default_str();
 }
 
 void add_chat_template_option(CLI::App& cli, std::string& choice, const std::string& more) {
-  cli.add_option("--chat-template" + more, choice,
-                 "a chat template in place of the model's default: a Jinja file, or the name of "
-                 "another of the model's own")
+  cli.add_option(
+         "--chat-template" + more, choice,
+         "use this chat template: a Jinja file, or the name of another template of the model")
       ->type_name("FILE");
 }
 
@@ -179,46 +190,49 @@ void add_model_options(CLI::App& cli, ModelOptions& options, bool positional_mod
     add_model_option(cli, options.model, model_help);
   }
   add_choice(cli, "--device", options.device, words::device,
-             "auto (a usable card, else the CPU), cpu or cuda");
+             "where the model runs; auto: a usable card, else the CPU");
   cli.add_flag("--batch-invariant", options.batch_invariant,
-               "on a card: an answer does not depend on what else runs, on chunks and on reuse; "
-               "slower. Without it answers are the same in every run of the same requests. On the "
+               "on a card: an answer depends neither on what else runs nor on chunks and reuse; "
+               "slower. Without it, answers are the same in every run of the same requests. On the "
                "CPU it is always so");
-  cli.add_option("-t,--threads", options.threads, "compute threads; 0: all this process may use")
+  cli.add_option("-t,--threads", options.threads,
+                 "threads that compute; 0: all that this process may use")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   cli.add_option("-c,--context,--ctx-size", options.context,
-                 "most tokens of a sequence, prompt and answer; 0: the model's, as far as it fits")
+                 "most tokens of a sequence, prompt and answer together; 0: as many as the model "
+                 "has and fit")
       ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str();
   add_size_option(
       cli, "--memory", [&options](MemoryBudget size) { options.memory = std::move(size); },
-      "bounds all that hyb holds: 8GiB, 500MB, 80%, or auto")
+      "most memory that hyb holds: 8GiB, 500MB, 80%, or auto. auto: what is free now, less some "
+      "room for the machine")
       ->default_str(options.memory.text);
   add_size_option(
       cli, "--pool-memory",
       [&options](MemoryBudget size) { options.pool_memory = std::move(size); },
-      "bounds the pools of pages and states alone: 2GiB, 500MB, 10%, or auto");
+      "most memory of the pools of pages and states alone: 2GiB, 500MB, 10%, or auto");
   add_type_options(cli, options);
   cli.add_option("--random-weights", options.types.random_weights,
-                 "synthetic weights from this seed; needs only config.json")
+                 "synthetic weights from this seed; config.json is enough")
       ->check(check_seed);
 }
 
 void add_pool_options(CLI::App& cli, PoolOptions& options) {
   add_choice(cli, "--memory-mode", options.mode, words::memory_mode,
-             "how memory moves between pages and states: flip (mapped for both), remap (mapped "
-             "again when it moves), flat (pools that never change, no prefix is kept) or auto "
-             "(flip on a card, remap on the CPU)");
+             "how memory moves between pages and states; auto: flip on a card, remap on the CPU. "
+             "flip: it is mapped for both; remap: it is mapped again when it moves; flat: pools of "
+             "fixed sizes, and no prefix is kept");
   cli.add_flag(
       "--strict-vmm", options.strict_vmm,
-      "with --memory-mode flip: memory is mapped for its owner alone, stray access faults");
+      "with --memory-mode flip: map memory for its owner alone, so that stray accesses fault");
 }
 
 void add_chunk_option(CLI::App& cli, std::int32_t& chunk_tokens) {
   cli.add_option("-u,--ubatch,--ubatch-size", chunk_tokens,
-                 "most prompt tokens of a sequence in one step; 0: 512, on a card by its speed and "
-                 "memory")
+                 "most prompt tokens of a sequence in one step; 0: 512, on a card as suits its "
+                 "speed and memory")
       ->check(CLI::Range(0, chunk_tokens_limit))
       ->capture_default_str();
 }
@@ -229,7 +243,7 @@ CLI::Option* add_system_option(CLI::App& cli, std::string& system, const std::st
   cli.add_option_function<std::string>(
          "--system-file",
          [&system](const std::string& file) { system = read_text_file(file, bytes_max); },
-         "a file that holds the system prompt")
+         "file that holds the system prompt")
       ->type_name("FILE")
       ->excludes(option);
   return option;
@@ -254,15 +268,14 @@ std::string parameters_text(std::int64_t parameters) {
 
 void add_reuse_options(CLI::App& cli, ReuseOptions& options) {
   add_choice(cli, "--prefix-cache", options.prefixes, words::on_off,
-             "keep prefixes of prompts, so that they are not prefilled again");
-  add_choice(
-      cli, "--snapshots", options.snapshots, words::snapshots,
-      "snapshots of recurrent state: exact, or int8, which holds about four times as many and "
-      "changes answers a little");
-  cli.add_flag("--audit", options.audit, "check all memory accounting after every step: slow");
-  cli.add_option("--record", options.record,
-                 "write the requests as a trace for hyb replay: lengths and what prompts have in "
-                 "common, no text")
+             "keep prefixes of prompts, so that they need not run again");
+  add_choice(cli, "--snapshots", options.snapshots, words::snapshots,
+             "how snapshots of recurrent states are kept. int8 holds about four times as many as "
+             "exact and changes answers a little");
+  cli.add_flag("--audit", options.audit, "check all memory accounting after every step; slow");
+  cli.add_option(
+         "--record", options.record,
+         "write a trace of the requests for hyb replay: lengths and what prompts share, no text")
       ->type_name("FILE");
 }
 
@@ -270,39 +283,36 @@ void add_speculation_options(CLI::App& cli, SpeculationFlags& flags) {
   flags.is_heeded = true;
   add_choice(
       cli, "--spec", flags.source, words::spec,
-      "tokens are guessed and verified several in a step, with the same answers: ngram "
-      "(from text that repeats itself or an earlier prompt), mtp (by the draft layer "
-      "that Qwen3-Next, Qwen3.5 and some Nemotron have), draft, eagle3 and dflash (by "
-      "--draft-model: a smaller model, or an EAGLE-3 or DFlash head), off, or auto (by "
-      "--draft-model where it is given, mtp where the files have it, else ngram, as far as it "
-      "pays: on the CPU, and on a card with --batch-invariant)");
+      "what guesses tokens, several of which are then verified in one step; the answers are the "
+      "same. ngram: text that repeats itself or an earlier prompt. mtp: the draft layer of "
+      "Qwen3-Next, Qwen3.5 and some Nemotron models. draft, eagle3, dflash: --draft-model. auto: "
+      "--draft-model where it is given, else mtp where the files have it, else ngram, as far as it "
+      "pays (on the CPU, and on a card with --batch-invariant)");
   cli.add_option("--draft-model", flags.draft_model,
-                 "what guesses: a smaller model with the same vocabulary, whose likeliest tokens "
-                 "it are, or the folder of an EAGLE-3 or DFlash head that was trained for this "
-                 "model")
+                 "the model that guesses: a smaller one with the same vocabulary, or the folder of "
+                 "an EAGLE-3 or DFlash head that was trained for this model")
       ->type_name("MODEL");
   add_choice(cli, "--draft-steps", flags.draft_steps, words::draft_steps,
-             "most guesses of an answer in a step, one after the other: 1 to 7, or auto, which "
-             "goes by how many were right and by the times of steps");
+             "most guesses in a row that a step verifies; auto: by how many were right and how "
+             "long steps take");
   cli.add_option("--draft-branches", flags.branches,
-                 "with --draft-steps N: up to this many tokens are tried in one place, each in a "
-                 "branch of its own")
+                 "with --draft-steps N: most tokens that are tried in one place, each in a branch "
+                 "of its own")
       ->check(CLI::Range(1, tree_branches_max))
       ->capture_default_str();
   cli.add_option("--draft-tokens", flags.rows,
-                 "most tokens that a step runs of an answer with --draft-branches: the one before "
-                 "the guesses too, which every branch runs again, with what it shares (default: "
-                 "twice what the guesses take without branches)")
+                 "with --draft-branches: most tokens of an answer that a step runs; default: twice "
+                 "as many as without branches. Every branch counts the token before the guesses, "
+                 "and what it shares with others, again")
       ->check(CLI::Range(2, tree_rows_max));
 }
 
 void add_lane_options(CLI::App& cli, LaneFlags& flags) {
   cli.add_flag(
       "--disaggregate", flags.is_on,
-      "prompts run beside answers, in the same memory: on the CPU in a process with threads of its "
-      "own, on a card in a stream of its own; with two cards one is for prompts. Long prompts hold "
-      "up no answer, and where they share a device take longer themselves; the answers are the "
-      "same");
+      "run prompts beside answers, so that long prompts hold up no answer; the answers are the "
+      "same. On the CPU prompts have a process and threads of their own, on a card a stream, of "
+      "two cards one. Where they share a device with answers, they take longer");
   cli.add_option("--prefill-threads", flags.prefill_threads,
                  "with --disaggregate on the CPU: threads for prompts; default: half of --threads")
       ->check(CLI::Range(1, 1024));
@@ -310,27 +320,26 @@ void add_lane_options(CLI::App& cli, LaneFlags& flags) {
                  "with --disaggregate on the CPU: threads for answers; default: the other half")
       ->check(CLI::Range(1, 1024));
   cli.add_option("--prefill-device", flags.prefill_device,
-                 "with --disaggregate: where prompts run and have their memory: cpu, cuda0, cuda1. "
-                 "From one card to another, each sequence is copied as its answer begins; default: "
-                 "cpu, or the second card");
+                 "with --disaggregate: where prompts run and keep their memory: cpu, cuda0 or "
+                 "cuda1; default: cpu, or the second card. From one card to another, each sequence "
+                 "is copied as its answer begins");
   cli.add_option("--decode-device", flags.decode_device,
-                 "with --disaggregate: where answers run and have their memory: cpu, cuda0, cuda1; "
-                 "default: cpu, or the first card");
+                 "with --disaggregate: where answers run and keep their memory: cpu, cuda0 or "
+                 "cuda1; default: cpu, or the first card");
 }
 
 void add_think_option(CLI::App& cli, std::optional<bool>& think) {
-  add_choice(
-      cli, "--think", think, words::on_off,
-      "whether the model thinks before it answers: enable_thinking for the chat template, which "
-      "decides without it. Some models take it from the system prompt instead (/think, "
-      "/no_think)");
+  add_choice(cli, "--think", think, words::on_off,
+             "whether the model thinks before it answers; default: as its chat template decides. "
+             "The template gets it as enable_thinking; some models read /think or /no_think in the "
+             "system prompt instead");
 }
 
 void add_thoughts_option(CLI::App& cli, std::optional<bool>& shown) {
   static constexpr Words<bool, 2> words = {{{"show", true}, {"hide", false}}};
   add_choice(cli, "--thoughts", shown, words,
-             "whether thoughts are shown with answers: show (the default on a terminal) or hide "
-             "(where stdout is not one, so that it carries answers and nothing else)");
+             "show thoughts with answers, or hide them. Default: show on a terminal, hide "
+             "elsewhere, so that stdout carries answers only");
 }
 
 }  // namespace hyb::app

@@ -170,8 +170,8 @@ CLI::Validator in_range(const ParameterRange& range);
 std::string check_seed(const std::string& text);
 
 inline constexpr const char* model_help =
-    "folder, GGUF file, org/name[@revision][:TAG] in the Hugging Face cache, a name of ollama's "
-    "(gemma3:270m), or demo";
+    "a folder, a GGUF file, org/name[@revision][:TAG] in the Hugging Face cache, a name that "
+    "ollama uses (gemma3:270m), or demo";
 
 /// Adds -m/--model. `model` outlives `cli`.
 void add_model_flag(CLI::App& cli, std::string& model);

@@ -25,9 +25,11 @@ LogitBias parse_bias(const std::string& text) {
   return {TokenId{*token}, *bias};
 }
 
+/// A text in place of the seed: -sys, or -s, was to be the system prompt.
 std::string check_seed_flag(const std::string& text) {
   const std::string wrong = check_seed(text);
-  return wrong.empty() ? wrong : wrong + "; a system prompt is --system TEXT, or -sys";
+  const bool is_text = text.starts_with("ys") || text.find(' ') != std::string::npos;
+  return wrong.empty() || !is_text ? wrong : wrong + "; a system prompt is --system TEXT, or -sys";
 }
 
 template <typename T>
@@ -49,20 +51,22 @@ void add_parameter(CLI::App& cli, const Parameter& parameter, GenerationOptions&
 
 void add_generation_options(CLI::App& cli, GenerationOptions& options) {
   cli.add_option("-n,--max-tokens,--n-predict", options.max_tokens,
-                 "stop after this many tokens (-1: where the model stops)")
+                 "end the answer after this many tokens; -1: where the model ends it")
       ->check(CLI::Validator(
           [](const std::string& text) {
             return text == "-1" ? std::string() : in_range(ranges::max_tokens)(text);
           },
-          "", "a count"));
+          "", ""));
   for (const Parameter& parameter : sampling_parameters) {
     std::visit([&]<typename T>(T SamplingNumbers::*) { add_parameter<T>(cli, parameter, options); },
                parameter.member);
   }
-  cli.add_option("--logit-bias", options.logit_bias, "ID=BIAS, added to a token's logit")
+  cli.add_option("--logit-bias", options.logit_bias,
+                 "add BIAS to the logit of the token ID; may be repeated")
+      ->type_name("ID=BIAS")
       ->allow_extra_args(false);
   cli.add_option("--stop", options.stop,
-                 "end the answer (not a thought before it) before this text; may be repeated")
+                 "end the answer before this text; may be repeated. In a thought it ends nothing")
       ->allow_extra_args(false);
   cli.add_flag("--ignore-eos", options.ignore_eos, "go on after the model's end-of-answer token");
 }

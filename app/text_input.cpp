@@ -89,16 +89,17 @@ void take_words(const CLI::App& cli, TextInput& input, std::string& model) {
 
 void add_text_input(CLI::App& cli, TextInput& input, std::string& model) {
   add_model_flag(cli, model);
-  cli.add_option("model", input.first_word, fmt::format("{}; default: {}", model_help, model))
+  cli.add_option("model", input.first_word, fmt::format("{} (default: {})", model_help, model))
       ->type_name("MODEL");
-  cli.add_option("prompt", input.second_word, "the text; also -p");
-  CLI::Option* text = cli.add_option("-p,--prompt", input.text, "the text");
-  cli.add_option("-f,--prompt-file,--file", input.file, "a file that holds the text")
+  cli.add_option("prompt", input.second_word, "the prompt (-: stdin)");
+  CLI::Option* text =
+      cli.add_option("-p,--prompt", input.text, "the prompt; the same as the word PROMPT");
+  cli.add_option("-f,--prompt-file,--file", input.file, "file that holds the prompt (-: stdin)")
       ->type_name("FILE")
       ->excludes(text);
   cli.add_flag("--no-stdin", input.no_stdin,
-               "leave stdin alone; else what a pipe or a file on stdin holds is the text, or "
-               "comes before the prompt, with an empty line between them");
+               "leave stdin alone. Without it, what a pipe or a file on stdin holds is the prompt, "
+               "or comes before the prompt, with an empty line between them");
   cli.parse_complete_callback([&cli, &input, &model] { take_words(cli, input, model); });
 }
 

@@ -66,43 +66,43 @@ struct BenchFlag {
 constexpr std::array bench_flags = {
     BenchFlag{"-r,--repetitions", &O::repetitions, use::all, between(1, 10000),
               "how often each row is measured; default: 5, for requests 3"},
-    BenchFlag{"-u,--ubatch,--ubatch-size", &O::chunk_tokens, use::all,
-              between(1, chunk_tokens_limit),
-              "prompt tokens of one step; default: 512, on a card by its speed and memory"},
-    BenchFlag{"-o,--output", &O::output, use::all, unchecked, "format of the rows"},
     BenchFlag{
-        "--svg", &O::svg, use::kernels | use::requests, unchecked,
-        "write a plot: rates over depth, latency over throughput, for a trace hit rates over time, "
-        "with several --lanes tokens/s per device over tokens/s per user"},
+        "-u,--ubatch,--ubatch-size", &O::chunk_tokens, use::all, between(1, chunk_tokens_limit),
+        "most prompt tokens of one step; default: 512, on a card as suits its speed and memory"},
+    BenchFlag{"-o,--output", &O::output, use::all, unchecked, "format of the rows"},
+    BenchFlag{"--plot,--svg", &O::svg, use::kernels | use::requests, unchecked,
+              "write a plot (SVG): rates over depth, latency over throughput. For a trace: hit "
+              "rates over time; with several --lanes: tokens/s per device over tokens/s per user"},
     BenchFlag{"-p,--n-prompt", &O::prompt_lengths, use::kernels, unchecked,
               "prompt lengths: 512 or 128,512 or 64-4096*2; 0: none"},
     BenchFlag{"-n,--n-gen", &O::generation_lengths, use::kernels, unchecked,
-              "tokens to generate, in the same notation"},
+              "tokens to generate, likewise"},
     BenchFlag{"--pg", &O::pairs, use::kernels, unchecked,
-              "PP,TG: a prompt and an answer in one test; also spelled -pg"},
+              "a prompt of PP tokens and an answer of TG in one test; also -pg"},
     BenchFlag{"-d,--n-depth", &O::depths, use::kernels, unchecked,
               "tokens in memory before each test"},
     BenchFlag{"-b,--batch", &O::batches, use::kernels, between(1, batches_max),
-              "sequences that generate at once (llama-bench's -b is --ubatch here)"},
+              "sequences at once; llama-bench's -b is -u here"},
     BenchFlag{
         "--dataset-name", &O::dataset, use::requests, unchecked,
         "measure requests on the engine: random, generated-shared-prefix, send_one, corpus, file, "
         "trace"},
     BenchFlag{"--preset", &O::preset, use::requests | use::mix | use::shift, unchecked,
-              "a workload that is often quoted: vllm-hybrid, sglang-gsp, sglang-send-one; "
-              "pd-sweep: 1 to 16 at once, with and without --disaggregate; pd-mix: long prompts "
-              "that arrive while answers go on, both ways in turns; elastic-shift: few long and "
-              "many short sequences by turns, in elastic memory and in fixed ratios; other flags "
-              "override it"},
-    BenchFlag{
-        "--dataset-path", &O::path, use::files, unchecked,
-        "corpus: a text; file: requests in a format of hyb batch; trace: a trace of hyb replay"},
+              "a known workload: vllm-hybrid, sglang-gsp, sglang-send-one, pd-sweep, pd-mix or "
+              "elastic-shift; other options override it. pd-sweep: 1 to 16 requests at once, with "
+              "and without --disaggregate. pd-mix: long prompts arrive while answers go on, both "
+              "ways in turns. elastic-shift: few long and many short sequences in turns, in "
+              "elastic memory and in fixed ratios"},
+    BenchFlag{"--dataset-path", &O::path, use::files, unchecked,
+              "for corpus, a text; for file, requests as hyb batch reads them; for trace, a trace "
+              "as hyb replay reads it"},
     BenchFlag{"--prompt", &O::text, use::text, unchecked, "the prompt of send_one"},
     BenchFlag{"--running-answers", &O::running_answers, use::mix, between(1, 4096),
-              "of pd-mix: answers that go on while prompts arrive; default: 4"},
+              "for pd-mix: answers that go on while prompts arrive; default: 4"},
     BenchFlag{"--num-prompts,--gsp-prompts-per-group", &O::prompts, use::requests | use::mix,
               between(1, tokens_max),
-              "requests (of a group); default: 10 per concurrent request, 100 in an open loop"},
+              "requests, or those of each group; default: 10 per concurrent request, 100 with "
+              "--request-rate"},
     BenchFlag{"--gsp-num-groups", &O::groups, use::shared, between(1, tokens_max),
               "groups of prompts that share a system prompt"},
     BenchFlag{"--random-prefix-len,--gsp-system-prompt-len", &O::system_tokens,
@@ -117,52 +117,49 @@ constexpr std::array bench_flags = {
     BenchFlag{"--random-range-ratio", &O::range_ratio, use::random, between(0, 1),
               "lengths vary by up to this share of them"},
     BenchFlag{"--max-concurrency", &O::concurrencies, use::requests, between(1, 4096),
-              "concurrent requests: 1,2,4 or 1-32*2"},
+              "requests at once: 1,2,4 or 1-32*2"},
     BenchFlag{"--request-rate", &O::request_rates, use::drawn | use::mix, unchecked,
               "requests per second, whether the engine keeps up or not: 0.5,1,2 or inf"},
     BenchFlag{"--burstiness", &O::burstiness, use::requests, between(1e-3, 1e6),
               "shape of the gaps between arrivals; 1: a Poisson process"},
     BenchFlag{"--ignore-eos", &O::ignore_eos, use::requests, unchecked,
-              "answers end at their length alone; always so with --random-weights"},
-    BenchFlag{
-        "--condition", &O::conditions, use::drawn, unchecked,
-        "what is cached of the prompts: cold, warm (all but the last token; of shared prefixes "
-        "the system prompts), turn-2 (the conversation so far)"},
+              "end answers at their length alone; always so with --random-weights"},
+    BenchFlag{"--condition", &O::conditions, use::drawn, unchecked,
+              "what of a prompt is cached when it comes: cold (nothing), warm (all but its last "
+              "token; of shared prefixes, the system prompt) or turn-2 (the conversation so far)"},
     BenchFlag{"--policy", &O::policies, use::requests, unchecked,
-              "prefix reuse: gd (hyb's), lru, none; of a trace also those of hyb replay, with the "
-              "prefixes that they would reuse"},
+              "how prefixes are reused: gd (hyb's own), lru or none. For a trace, also the "
+              "policies of hyb replay, with the prefixes that they would reuse"},
     BenchFlag{
         "--spec-acceptance", &O::spec_acceptances, use::drawn, unchecked,
-        "a row each: drafts that are right with this probability, from 0 to 1, whatever --spec "
-        "would guess; what the model's own layer or a head guesses is replaced, after it has taken "
-        "its time (every repetition runs without drafts before, to know its answers); off: no "
-        "drafts"},
+        "a row for each: drafts are right with this probability, 0 to 1, whatever --spec would "
+        "guess; off: no drafts. What the model's own layer or a head guesses is replaced after it "
+        "has taken its time; every repetition first runs without drafts, to know its answers"},
     BenchFlag{
         "--lanes", &O::lanes, use::requests, unchecked,
-        "a row each: colocated (prompts in chunks among answers) and disaggregated (in a lane "
-        "of their own, as with --disaggregate), with the same threads in all"},
+        "a row for each: colocated (prompts in chunks among answers) or disaggregated (prompts in "
+        "a lane of their own, as with --disaggregate), with the same number of threads"},
     BenchFlag{"--turn-2-len", &O::question_tokens, use::requests, between(1, 1 << 20),
               "tokens of the second turn's question"},
     BenchFlag{"--num-warmups", &O::warm_up_requests, use::requests, between(0, 4096),
               "short requests before each row; 0: --max-concurrency"},
     BenchFlag{"--state-share", &O::state_shares, use::shift, unchecked,
-              "of elastic-shift: fixed shares of memory for states; default: 0.1,0.2,...,0.9"},
+              "for elastic-shift: fixed shares of memory for states; default: 0.1,0.2,...,0.9"},
     BenchFlag{"--scale-down", &O::scale_down, use::requests | use::shift, between(1, 65536),
-              "divide all lengths by this; of elastic-shift, the long ones"},
+              "divide all lengths by this; for elastic-shift, the long ones"},
     BenchFlag{"--trace-times", &O::trace_times, use::trace, unchecked,
-              "requests arrive when the trace says, not when there is room"},
-    BenchFlag{
-        "--in-turns", &O::interleaved, use::requests, unchecked,
-        "one repetition of every row, then the next of every row: drift of the machine shows in "
-        "each row's spread; rows are printed at the end"},
+              "let requests arrive when the trace says, not when there is room"},
+    BenchFlag{"--in-turns", &O::interleaved, use::requests, unchecked,
+              "run one repetition of every row, then the next of every row, so that drift of the "
+              "machine shows in each row's spread; rows are printed at the end"},
     BenchFlag{"--seed", &O::seed, use::requests | use::mix | use::shift, unchecked,
               "seed of prompts and arrivals; every row and repetition has its own"},
     BenchFlag{"--scramble", &O::scramble, use::requests, unchecked,
               "scatter free pages and slots by this seed before measuring"},
     BenchFlag{"--metric-percentiles", &O::percentages, use::requests, unchecked,
-              "which percentiles of latencies are shown"},
+              "percentiles of latencies that are shown"},
     BenchFlag{"--goodput", &O::goals, use::requests, unchecked,
-              "ttft:MS tpot:MS e2el:MS: bounds of a good answer"},
+              "bounds of a good answer: ttft:MS tpot:MS e2el:MS"},
 };
 
 /// Lists of words; the other lists are of counts, whose commas are their own.
@@ -189,6 +186,7 @@ CLI::Option* add_flag(CLI::App& cli, const BenchFlag& flag, O& options) {
         } else {
           CLI::Option* const option = cli.add_option(flag.names, value, flag.help);
           if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
+            option->type_name("LIST");
             const bool has_words =
                 std::find(word_lists.begin(), word_lists.end(), field) != word_lists.end();
             if (has_words) option->delimiter(',');
@@ -238,16 +236,20 @@ bool BenchOptions::names_second_lane() const {
 void add_bench_options(CLI::App& cli, BenchOptions& options) {
   for (const BenchFlag& flag : bench_flags) {
     CLI::Option* const option = add_flag(cli, flag, options);
-    if (flag.uses == use::kernels) option->group("Kernels")->capture_default_str();
-    if ((flag.uses & use::kernels) == 0) option->group("Requests");
+    if (flag.uses == use::kernels) option->group("kernels")->capture_default_str();
+    if ((flag.uses & use::kernels) == 0) option->group("requests");
   }
+  cli.get_option("--output")->check([](const std::string& word) {
+    return word.find('.') == std::string::npos
+               ? ""
+               : "is a format, and stdout gets the rows: hyb bench -o json > FILE";
+  });
   cli.get_option("--output")->check(CLI::IsMember({"md", "json", "jsonl"}))->capture_default_str();
-  for (const char* const name : {"--dataset-path", "--svg"}) {
+  for (const char* const name : {"--dataset-path", "--plot"}) {
     cli.get_option(name)->type_name("FILE");
   }
-  for (const char* const name : {"--ubatch", "--metric-percentiles"}) {
-    cli.get_option(name)->capture_default_str();
-  }
+  cli.get_option("--metric-percentiles")->capture_default_str();
+  cli.get_option("--pg")->type_name("PP,TG");
 }
 
 void check_flags(const CLI::App& cli, const BenchOptions& options) {

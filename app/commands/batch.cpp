@@ -60,29 +60,29 @@ void add_job_options(CLI::App& cli, BatchFlags& options) {
       ->option_text("[MODEL] IN")
       ->expected(0, 2);
   cli.add_option("-o,--output", options.job.output,
-                 "results are appended here, and OUT.job says what they are of; a rerun continues "
-                 "(-: stdout, no rerun continues)")
+                 "file for the results (-: stdout); a rerun continues it. OUT.job, beside it, says "
+                 "what the results are of")
       ->type_name("FILE");
   cli.add_option("--parallel", options.job.parallel, "requests answered at once")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
   add_choice(cli, "--format", options.job.format, line_formats,
-             "how lines are read; default: the first line decides");
+             "how lines are read; default: as the first line looks");
   static constexpr Words<BatchOrder, 2> orders = {
       {{"depth-first", BatchOrder::depth_first}, {"file", BatchOrder::file}}};
   add_choice(cli, "--order", options.order, orders,
              "run lines with a common prefix together (depth-first, the default), or in the order "
              "of the input");
   cli.add_flag("--ordered", options.job.ordered,
-               "results in the order of the input; lines run in it too");
+               "write results in the order of the input; lines run in it, too");
   cli.add_flag("--retry-failed", options.job.retry_failed,
-               "run lines again whose result is an error");
+               "run the lines again whose result is an error");
   cli.add_flag(
       "--force", options.job.force,
       "continue although input, model or settings differ from those of the results so far");
   cli.add_option("--ignore-fields", options.job.ignored,
-                 "read lines as if they had no fields of these names, A,B,...; else lines with "
-                 "fields that are not obeyed fail")
+                 "read lines as if they had no fields of these names, such as A,B. Without it, "
+                 "lines with fields that hyb does not obey fail")
       ->type_name("NAMES")
       ->delimiter(',')
       ->check(CLI::Validator(
@@ -90,7 +90,7 @@ void add_job_options(CLI::App& cli, BatchFlags& options) {
             const bool is_needed = name == "messages" || name == "prompt";
             return is_needed ? name + " is what a line asks" : std::string();
           },
-          "", "a field that can be left out"));
+          "", ""));
   cli.add_flag("-v,--verbose", options.job.verbose,
                "the last line says what was reused and guessed, too");
   cli.add_flag("--validate", options.job.validate,
@@ -124,7 +124,7 @@ Action describe_batch(CLI::App& cli) {
       "--allow-special", options->job.allow_special,
       "control tokens spelled in texts to be continued (completions, --raw) become tokens");
   add_choice(cli, "--truncate", options->job.truncate, truncate_words,
-             "cut prompts that are too long, from their left or their right end");
+             "cut prompts that are too long, at their left or their right end");
   return [options, &cli] { return batch_main(cli, *options); };
 }
 

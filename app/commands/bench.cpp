@@ -70,10 +70,14 @@ const CLI::App* describe_compare(CLI::App& cli, CompareOptions& job) {
       "compare", "Compare two outputs of -o json; exit 6 where the second is worse");
   compare->add_option("before", job.before, "a file")->type_name("FILE")->required();
   compare->add_option("after", job.after, "a file")->type_name("FILE")->required();
-  compare->add_option("--threshold", job.threshold_percent, "percent: smaller changes are none")
+  compare
+      ->add_option("--threshold", job.threshold_percent,
+                   "ignore changes of less than this many percent")
       ->check(CLI::Range(0.0, 1000.0))
       ->capture_default_str();
-  compare->add_option("--alpha", job.alpha, "changes that chance brings about as often are none")
+  compare
+      ->add_option("--alpha", job.alpha,
+                   "ignore changes that chance brings about with this probability or a larger one")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
   return compare;

@@ -214,10 +214,11 @@ Action describe_chat(CLI::App& cli) {
   add_thoughts_option(cli, options->shows_thoughts);
   static constexpr Words<HistoryMode, 2> histories = {
       {{"template", HistoryMode::as_template}, {"preserve", HistoryMode::preserve}}};
-  add_choice(cli, "--history", options->history, histories,
-             "past turns as the template wants them, or just as they were given");
+  add_choice(
+      cli, "--history", options->history, histories,
+      "how the model sees past turns: as the template wants them, or just as they were given");
   cli.add_flag("--no-history", options->no_history,
-               "keep neither the entries nor, without --session, the chat");
+               "save neither what is typed nor, without --session, the chat");
   cli.add_option("--session", options->session,
                  "continue the saved chat of this name, or start it; every turn is saved");
   return [options] { return chat_main(*options); };

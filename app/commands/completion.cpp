@@ -25,7 +25,7 @@ int completion_main(const std::string& shell, const CommandOutline& root) {
 
 Action describe_completion(CLI::App& cli) {
   const auto shell = std::make_shared<std::string>();  // CLI11 keeps pointers into it
-  cli.add_option("shell", *shell, "for which shell")
+  cli.add_option("shell", *shell, "the shell")
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish"}));
   return [shell, &cli] { return completion_main(*shell, outline_above(cli)); };

@@ -23,7 +23,7 @@ int doctor_main(const DoctorFlags& options) {
 
 Action describe_doctor(CLI::App& cli) {
   const auto options = std::make_shared<DoctorFlags>();  // CLI11 keeps pointers into it
-  cli.add_flag("--json", options->json, "one JSON object");
+  cli.add_flag("--json", options->json, "print one JSON object");
   return [options] { return doctor_main(*options); };
 }
 

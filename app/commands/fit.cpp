@@ -206,7 +206,7 @@ Action describe_fit(CLI::App& cli) {
   cli.add_option("--parallel", options->parallel, "sequences that are to run at once")
       ->check(CLI::Range(1, Fit::sequences_max))
       ->capture_default_str();
-  cli.add_flag("--json", options->json, "one JSON object");
+  cli.add_flag("--json", options->json, "print one JSON object");
   return [options] { return fit_main(*options); };
 }
 

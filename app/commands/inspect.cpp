@@ -89,25 +89,25 @@ Action describe_inspect(CLI::App& cli) {
   const auto options = std::make_shared<InspectFlags>();  // CLI11 keeps pointers into it
   options->model.device = kernels::Device::cpu;           // what weights hold there
   options->model.model.clear();
-  add_model_option(
-      cli, options->model.model,
-      "folder (config.json alone is enough), GGUF file, org/name[@revision][:TAG] in the "
-      "Hugging Face cache, a name of ollama's, demo, or the name of a published configuration");
+  add_model_option(cli, options->model.model,
+                   "a folder (config.json alone is enough), a GGUF file, org/name[@revision][:TAG] "
+                   "in the Hugging Face cache, a name that ollama uses, demo, or the name of a "
+                   "published configuration");
   add_type_options(cli, options->model);
   cli.add_flag("--tensors", options->tensors, "list every tensor");
-  cli.add_flag("-v,--verbose", options->verbose, "list the tensors that are not used, too");
+  cli.add_flag("-v,--verbose", options->verbose, "list tensors that are not used, too");
   cli.add_flag("--check", options->check,
                "read all weights (NaN, infinities, scales) and try the tokenizer; exit 3 on a "
                "defect");
   constexpr std::int32_t ranks_max = 1024;
   cli.add_option("--ranks", options->ranks,
-                 "FROM,TO: what each of TO devices keeps of a sequence when they divide its heads, "
-                 "and what it takes to hand it over to them from FROM devices, such as 1,4")
+                 "what each of TO devices keeps of a sequence when they divide its heads, and what "
+                 "it takes to move it there from FROM devices, such as 1,4")
       ->delimiter(',')
       ->expected(2)
       ->check(CLI::Range(1, ranks_max))
       ->type_name("FROM,TO");
-  cli.add_flag("--json", options->json, "one JSON object");
+  cli.add_flag("--json", options->json, "print one JSON object");
   return [options] { return inspect_main(*options); };
 }
 

@@ -24,7 +24,7 @@ int list_main(const ListFlags& options) {
 
 Action describe_list(CLI::App& cli) {
   const auto options = std::make_shared<ListFlags>();  // CLI11 keeps pointers into it
-  cli.add_flag("--json", options->json, "one JSON object");
+  cli.add_flag("--json", options->json, "print one JSON object");
   return [options] { return list_main(*options); };
 }
 

@@ -90,7 +90,7 @@ Action describe_render(CLI::App& cli) {
   CLI::Option* system = add_system_option(cli, options->system, "the system prompt");
   add_think_option(cli, options->think);
   cli.add_option("--messages", options->messages,
-                 "JSON file (- for stdin): messages, or an object with messages, tools, ...")
+                 "JSON file (-: stdin) of messages, or an object with messages, tools and so on")
       ->type_name("FILE")
       ->excludes(system)
       ->excludes(cli.get_option("--system-file"))
@@ -98,10 +98,10 @@ Action describe_render(CLI::App& cli) {
       ->excludes(cli.get_option("--prompt-file"));
   add_chat_template_option(cli, options->chat_template, ",--template");
   CLI::Option* json = cli.add_flag("--json", options->json,
-                                   "pieces with their source: template, person, assistant");
-  cli.add_flag("--tokens", options->tokens, "the token ids")->excludes(json);
+                                   "print pieces with their source: template, person or assistant");
+  cli.add_flag("--tokens", options->tokens, "print the token ids")->excludes(json);
   cli.add_flag("--no-generation-prompt", options->no_generation_prompt,
-               "without the start of the answer");
+               "leave out the start of the answer");
   return [options] { return render_main(*options); };
 }
 

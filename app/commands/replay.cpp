@@ -155,20 +155,23 @@ int replay_main(const ReplayFlags& options) {
 
 void describe_policies(CLI::App& cli, PolicyLists& lists) {
   cli.add_option("--policy", lists.policies,
-                 "any of none, vllm+, sglang+, marconi, vllm, sglang, lru, gd, bound, or all")
+                 "policies to compare: any of none, vllm+, sglang+, marconi, vllm, sglang, lru, "
+                 "gd, bound, or all")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->capture_default_str();
-  cli.add_option("--snapshots", lists.snapshots, "exact, int8")
+  cli.add_option("--snapshots", lists.snapshots,
+                 "how snapshots of recurrent states are kept: exact, int8 or both")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->capture_default_str();
-  cli.add_option("--budget", lists.budgets, "memory for keys, values and snapshots: 2GB,6GB")
+  cli.add_option("--budget", lists.budgets,
+                 "memory for keys, values and snapshots, such as 2GB,6GB")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->capture_default_str();
   cli.add_option("--host-tier", lists.host_tier,
-                 "for lru and gd: once more with a tier of this size in the machine's memory");
+                 "for lru and gd: run once more with a tier of this size in the machine's memory");
   cli.add_option("--block", lists.block_tokens, "for vllm+: tokens per block")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
@@ -177,51 +180,48 @@ void describe_policies(CLI::App& cli, PolicyLists& lists) {
       ->allow_extra_args(false)
       ->capture_default_str();
   cli.add_option("--sglang-states", lists.sglang_states,
-                 "for sglang: where states are kept besides branches: turn-end, or both (turn and "
-                 "prompt end)")
+                 "for sglang: where states are kept besides at branches: at the end of a turn, or "
+                 "both there and at the end of a prompt")
       ->check(CLI::IsMember({"turn-end", "both"}))
       ->capture_default_str();
 }
 
 Action describe_replay(CLI::App& cli) {
   const auto options = std::make_shared<ReplayFlags>();  // CLI11 keeps pointers into it
-  cli.add_option(
-         "trace", options->trace,
-         "JSONL, a request a line: --record of chat, run, batch and bench writes such files, "
-         "and scripts/make_trace.py")
+  cli.add_option("trace", options->trace,
+                 "JSONL, a request a line, as --record of chat, run, batch and bench writes it, or "
+                 "scripts/make_trace.py")
       ->type_name("FILE")
       ->required();
   describe_policies(cli, options->lists);
   cli.add_option("--shape", options->shape,
-                 "marconi-7b[,ssm=N,attn=N,mlp=N,d=N,d_state=N], a published checkpoint, a folder "
-                 "or a config.json")
+                 "the model's sizes: those of a preset, a folder or a config.json, or "
+                 "marconi-7b[,ssm=N,attn=N,mlp=N,d=N,d_state=N]")
       ->capture_default_str();
   static constexpr Words<DType, 3> kv_dtypes = {
       {{"bf16", DType::bf16}, {"f32", DType::f32}, {"fp8", DType::f8_e4m3}}};
-  add_choice(cli, "--kv-dtype", options->sizes.kv_dtype, kv_dtypes,
-             "keys and values: bf16, f32, fp8");
+  add_choice(cli, "--kv-dtype", options->sizes.kv_dtype, kv_dtypes, "type of keys and values");
   add_choice(cli, "--state-dtype", options->sizes.state_dtype, words::state_dtype,
-             "recurrent state: f32, bf16, auto (the model's, else f32)");
+             "type of recurrent states; auto: the model's, else f32");
   cli.add_option("--prefill-flops", options->sizes.flops_per_second,
-                 "FLOPs per second of prefill: what turns costs into seconds")
+                 "FLOPs per second of prefill, by which costs become seconds")
       ->check(CLI::Range(1e6, 1e18))
       ->capture_default_str();
   add_choice(cli, "--order", options->is_depth_first, replay_orders,
-             "file, or depth-first: common prefixes together, and lru and gd know what later "
-             "prompts need, as in hyb batch");
+             "order of the requests: as in the file, or depth-first. In the latter, as in hyb "
+             "batch, common prefixes run together, and lru and gd know what later prompts need");
   add_choice(cli, "--memory-mode", options->has_superblocks, replay_memory_modes,
-             "how lru and gd hold memory: bytes counts it to the byte and leaves out what the "
-             "running request has, as for the others; flip or remap (the same here) serve from the "
-             "engine's superblocks, running request included");
-  cli.add_option("--report", options->report,
-                 "instead of the table of policies: reuse, bytes, efficiency, bins, quantiles")
+             "how lru and gd hold memory. bytes counts to the byte and leaves out what the running "
+             "request has, as for the others; flip and remap (the same here) use the engine's "
+             "superblocks, the running request included");
+  cli.add_option("--report", options->report, "print this instead of the table of policies")
       ->check(CLI::IsMember(std::vector<std::string>(reports.begin(), reports.end())));
-  cli.add_option("--plot", options->plot, "write hit rates over budgets to this SVG file")
+  cli.add_option("--plot,--svg", options->plot, "write a plot (SVG) of hit rates over budgets")
       ->type_name("FILE");
-  cli.add_option("--threads", options->threads, "policies run at once; 0: all processors")
+  cli.add_option("--threads", options->threads, "policies that run at once; 0: all processors")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
-  cli.add_flag("--json", options->json, "an array of rows");
+  cli.add_flag("--json", options->json, "print a JSON array of rows");
   return [options] { return replay_main(*options); };
 }
 

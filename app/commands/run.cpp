@@ -236,8 +236,8 @@ Action describe_run(CLI::App& cli) {
   add_generation_options(cli, options->generation);
   CLI::Option* system = add_system_option(cli, options->system, "the system prompt");
   cli.add_option("--messages", options->messages,
-                 "JSON file (- for stdin): messages, or the body of a request, which wins over "
-                 "flags, as in hyb batch")
+                 "JSON file (-: stdin) of messages, or the body of a request. What a body says "
+                 "wins over options, as in hyb batch")
       ->type_name("FILE")
       ->excludes(system)
       ->excludes(cli.get_option("--system-file"))
@@ -249,15 +249,15 @@ Action describe_run(CLI::App& cli) {
   cli.add_flag("--allow-special", options->allow_special,
                "with --raw: control tokens spelled in the text become tokens");
   add_choice(cli, "--truncate", options->truncate, truncate_words,
-             "cut a prompt that is too long, from its left or its right end");
+             "cut a prompt that is too long, at its left or its right end");
   cli.add_flag("--json", options->json, "print one OpenAI chat.completion object");
   cli.add_option("--choices", options->choices, "with --json: number of answers")
       ->check(CLI::Range(1, static_cast<int>(choices_max)))
       ->capture_default_str();
   cli.add_option("--logprobs", options->logprobs,
-                 "with --json: log-probabilities of the tokens and of this many alternatives")
+                 "with --json: log-probabilities of the tokens, and of this many alternatives")
       ->check(in_range(ranges::logprobs));
-  cli.add_flag("-v,--verbose", options->verbose, "statistics on stderr");
+  cli.add_flag("-v,--verbose", options->verbose, "print statistics on stderr");
   return [options] { return run_main(*options); };
 }
 

@@ -50,11 +50,12 @@ int sessions_main(const SessionsFlags& options) {
 
 Action describe_sessions(CLI::App& cli) {
   const auto options = std::make_shared<SessionsFlags>();  // CLI11 keeps pointers into it
-  cli.add_option("action", options->action, "list them, show what was said, or rm")
+  cli.add_option("action", options->action,
+                 "list sessions, show what was said, or remove them (rm)")
       ->check(CLI::IsMember({"list", "show", "rm"}))
       ->capture_default_str();
   cli.add_option("names", options->names, "which sessions to show or remove");
-  cli.add_flag("--json", options->json, "the list as JSON");
+  cli.add_flag("--json", options->json, "print the list as JSON");
   return [options] { return sessions_main(*options); };
 }
 

@@ -109,13 +109,17 @@ Action describe_tokenize(CLI::App& cli) {
   add_text_input(cli, options->input, options->model);
   cli.add_flag("--allow-special", options->allow_special,
                "control tokens spelled in the text become tokens");
-  cli.add_flag("--bare", options->bare, "without the tokens put around a raw prompt (BOS)");
-  CLI::Option* ids = cli.add_flag("--ids", options->ids, "ids only, on one line");
-  CLI::Option* json = cli.add_flag("--json", options->json, "ids as a JSON array");
-  cli.add_flag("--count", options->count, "how many")->excludes(ids)->excludes(json);
+  cli.add_flag("--bare", options->bare,
+               "leave out the tokens that a raw prompt gets at its ends (BOS)");
+  CLI::Option* ids = cli.add_flag("--ids", options->ids, "print the ids only, on one line");
+  CLI::Option* json = cli.add_flag("--json", options->json, "print the ids as a JSON array");
+  cli.add_flag("--count", options->count, "print only how many tokens there are")
+      ->excludes(ids)
+      ->excludes(json);
   ids->excludes(json);
-  CLI::Option* lines = cli.add_flag("--lines", options->lines, "every line is a text of its own");
-  cli.add_flag("--decode", options->decode, "the other way: ids in, text out")
+  CLI::Option* lines =
+      cli.add_flag("--lines", options->lines, "take every line as a text of its own");
+  cli.add_flag("--decode", options->decode, "turn ids into text")
       ->excludes(lines)
       ->excludes(ids)
       ->excludes(json);

@@ -259,10 +259,10 @@ Action describe_verify(CLI::App& cli) {
   add_model_options(cli, options->model);
   add_graphs_option(cli, options->model.graphs);
   cli.add_option("--requests", options->requests,
-                 "instead of random tokens: requests from this file, as hyb batch takes them")
+                 "use requests from this file, as hyb batch reads them, instead of random tokens")
       ->type_name("FILE");
   cli.add_option("--prompts", options->passage_options.prompts,
-                 "number of prompts: of random tokens, or of the file's requests, evenly spread")
+                 "number of prompts; of the file's requests, evenly spread ones")
       ->check(CLI::Range(2, 256))
       ->capture_default_str();
   cli.add_option("-n,--max-tokens", options->passage_options.answer_tokens,
@@ -273,11 +273,12 @@ Action describe_verify(CLI::App& cli) {
                  "tokens of the longest prompt with its answer")
       ->check(CLI::Range(4, 1 << 20))
       ->capture_default_str();
-  cli.add_option("--seed", options->passage_options.seed, "of the random prompts, cuts and draws")
+  cli.add_option("--seed", options->passage_options.seed,
+                 "seed of the random prompts, cuts and draws")
       ->capture_default_str();
   add_choice(cli, "--snapshots", options->snapshots, words::snapshots,
-             "int8: measure, too, how far int8 snapshots of recurrent state move answers");
-  cli.add_flag("--json", options->json, "one JSON object");
+             "int8: measure how far int8 snapshots of recurrent states move answers, too");
+  cli.add_flag("--json", options->json, "print one JSON object");
   return [options] { return verify_main(*options); };
 }
 

@@ -54,6 +54,11 @@ int terminal_columns(Stream stream) {
   return size.ws_col;
 }
 
+int text_columns(const Environment& environment) {
+  return environment.columns && *environment.columns > 0 ? *environment.columns
+                                                         : terminal_columns(Stream::output);
+}
+
 int terminal_rows(Stream stream) {
   winsize size{};
   if (::ioctl(static_cast<int>(stream), TIOCGWINSZ, &size) != 0 || size.ws_row == 0) return 24;

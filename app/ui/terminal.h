@@ -15,6 +15,9 @@ bool is_terminal(Stream stream);
 /// Columns of the terminal of `stream`; 80 where it is not a terminal or does not say.
 int terminal_columns(Stream stream);
 
+/// Columns of texts that go to stdout: COLUMNS, else as terminal_columns.
+int text_columns(const Environment& environment);
+
 /// Rows likewise; the default is 24.
 int terminal_rows(Stream stream);
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <regex>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -41,9 +42,9 @@ std::string completions(const std::string& words) {
   return result.out;
 }
 
-/// The long options that --help of a command lists.
+/// The long options that --help all of a command lists.
 std::vector<std::string> options_in_help(const std::string& command) {
-  const std::string help = output_of({command, "--help"});
+  const std::string help = output_of({command, "--help", "all"});
   const std::regex option("--[a-z0-9][a-z0-9-]*");
   std::vector<std::string> options;
   std::size_t begin = 0;
@@ -57,6 +58,41 @@ std::vector<std::string> options_in_help(const std::string& command) {
     begin = end + 1;
   }
   return options;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+/// Every command that the help of hyb lists, and those that have no word before them.
+std::vector<std::vector<std::string>> all_commands() {
+  std::vector<std::vector<std::string>> all = {{}, {"bench", "compare"}};
+  for (const std::string& line : lines_of(output_of({"--help"}))) {
+    if (line == "Examples:") break;
+    if (line.starts_with("  ") && line[2] != ' ' && line[2] != '-') {
+      all.push_back({line.substr(2, line.find(' ', 2) - 2)});
+    }
+  }
+  return all;
+}
+
+std::string help_of(std::vector<std::string> command, const std::string& topic,
+                    const std::string& columns = "80") {
+  command.push_back(topic.empty() ? "--help" : "--help=" + topic);
+  const ToolResult result =
+      run_tool({.arguments = std::move(command), .environment = {{"COLUMNS", columns}}});
+  CHECK(result.exit_code == 0);
+  CHECK(result.err == "");
+  return result.out;
+}
+
+std::size_t longest_line(const std::string& text) {
+  std::size_t longest = 0;
+  for (const std::string& line : lines_of(text)) longest = std::max(longest, line.size());
+  return longest;
 }
 
 const std::vector<std::string> commands = {"batch",    "bench",    "chat",   "doctor", "fit",
@@ -122,6 +158,58 @@ TEST_SUITE("app/surface_help") {
     CHECK(run_tool({.arguments = {"completion", "csh"}}).exit_code == 2);
   }
 
+  TEST_CASE("help fits a terminal: short without a group's name, and whole on request") {
+    const auto commands_there = all_commands();
+    CHECK(commands_there.size() == commands.size() + 4);
+    for (const std::vector<std::string>& command : commands_there) {
+      CAPTURE(command);
+      const std::string usual = help_of(command, ""), all = help_of(command, "all");
+      CHECK(longest_line(usual) <= 80);
+      CHECK(longest_line(all) <= 80);
+      CHECK(lines_of(usual).size() <= 42);
+      CHECK(!contains(all, "Options without a group"));
+      for (const char* const noise :
+           {":INT", "TEXT:", "Excludes", "REQUIRED", "{", "(0x)", " in ["})
+        CHECK(!contains(all, noise));
+      for (const std::string& line : lines_of(all)) {
+        const std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
+        const bool is_hanging = indent == 0 || indent == 2 || indent == 6 || indent == 26;
+        CHECK_MESSAGE(is_hanging, line);
+      }
+      const auto lines = lines_of(usual);
+      const auto examples = std::find(lines.begin(), lines.end(), "Examples:");
+      REQUIRE(lines.end() - examples > 3);
+      CHECK(examples[1].starts_with("  "));
+      CHECK(examples[2].starts_with("  "));
+      CHECK(examples[3] == "");
+    }
+  }
+
+  TEST_CASE("help of a group has its options, in as many columns as there are") {
+    const std::string sampling = output_of({"run", "--help", "sampling"});
+    CHECK(sampling == output_of({"run", "--help=sampling"}));
+    CHECK(sampling == output_of({"help", "run", "sampling"}));
+    CHECK(contains(sampling, "\n  --temperature, --temp X\n"));
+    CHECK(contains(sampling, "(0 to 100)"));
+    CHECK(contains(sampling, "\n  --min-p X  "));
+    CHECK(!contains(sampling, "--threads"));
+    const std::string usual = output_of({"run", "--help"});
+    CHECK(contains(usual, "\n  --temperature X  "));
+    CHECK(contains(usual, "\nUsage: hyb run [MODEL] [PROMPT] [OPTION]...\n"));
+    CHECK(!contains(usual, "--strict-vmm"));
+    CHECK(contains(output_of({"run", "--help", "tuning"}), "--strict-vmm"));
+    CHECK(contains(output_of({"bench", "--help", "kernels"}), "(default: 512)"));
+    CHECK(longest_line(help_of({"run"}, "tuning", "60")) <= 60);
+    CHECK(longest_line(help_of({"run"}, "all", "120")) > 100);
+    for (const std::vector<std::string>& arguments :
+         {std::vector<std::string>{"run", "--help=nothing"}, {"list", "--help", "sampling"}}) {
+      const ToolResult wrong = run_tool({.arguments = arguments});
+      CHECK(wrong.exit_code == 2);
+      CHECK(wrong.out == "");
+      CHECK(wrong.err.starts_with("hyb: error: "));
+    }
+  }
+
   TEST_CASE("a command line that is refused names what is wrong, in the order typed") {
     const auto error = [](std::vector<std::string> arguments) {
       const ToolResult result = run_tool({.arguments = std::move(arguments)});
@@ -135,7 +223,8 @@ TEST_SUITE("app/surface_help") {
           "hyb: error: --bogus1: unknown option; --bogus2: unknown option; see hyb run --help\n");
     CHECK(contains(error({"run", "--temprature", "1"}), "the nearest is --temperature"));
     CHECK(contains(error({"run", "--temprature=1"}), "--temprature: unknown option, the nearest"));
-    CHECK(contains(error({"chat", "--svg", "x"}), "no option of hyb chat; hyb bench has it"));
+    CHECK(contains(error({"chat", "--svg", "x"}),
+                   "no option of hyb chat; hyb bench and hyb replay have it"));
     CHECK(contains(error({"bench", "compare", "--alhpa", "1", "a", "b"}), "nearest is --alpha"));
     CHECK(contains(error({"insepct", "x"}), "'insepct' is not a command; the nearest is inspect"));
     CHECK(contains(error({"serve", "--port", "80"}), "hyb has no server: hyb batch"));
@@ -151,6 +240,24 @@ TEST_SUITE("app/surface_help") {
     CHECK(contains(error({"run", "-b", "512", "-p", "x"}), "of one step are --ubatch TOKENS"));
     CHECK(
         contains(error({"run", "-ub", "70000", "-p", "x"}), "--ubatch: Value 70000 not in range"));
+    CHECK(contains(error({"batch", "-i", "x"}), "is a word: hyb batch [MODEL] IN"));
+    CHECK(contains(error({"run", "-i", "-p", "x"}), "hyb chat is the conversation"));
+    CHECK(contains(error({"run", "-st", "-p", "x"}), "-st: hyb run answers one prompt and ends"));
+    CHECK(contains(error({"run", "-no-cnv", "-p", "x"}), "-no-cnv: hyb run answers one"));
+    CHECK(contains(error({"run", "-mg", "0", "-p", "x"}), "-mg: CUDA_VISIBLE_DEVICES=N chooses"));
+    CHECK(contains(error({"run", "--n", "2", "-p", "x"}), "are --json --choices N"));
+    CHECK(contains(error({"run", "--mlock", "-p", "x"}), "weights are read into memory once"));
+    CHECK(
+        contains(error({"run", "--json-schema", "{}", "-p", "x"}), "can't be bound to a grammar"));
+    CHECK(error({"run", "-p", "a", "-p", "b"}) ==
+          "hyb: error: --prompt is given 2 times; it takes one value; see hyb run --help\n");
+    CHECK(!contains(error({"run", "--seed", "abc"}), "--system"));
+    CHECK(contains(error({"run", "-system", "x"}), "a system prompt is --system TEXT"));
+    CHECK(contains(error({"-q"}), "a command is missing"));
+    CHECK(contains(error({"eval", "x.txt"}), "hyb has no evaluation of texts"));
+    CHECK(contains(error({"perplexity"}), "hyb has no evaluation of texts"));
+    CHECK(contains(error({"bench", "serve"}), "here options say what is measured"));
+    CHECK(contains(error({"bench", "-o", "rows.json"}), "hyb bench -o json > FILE"));
     CHECK(contains(error({"batch"}), "the file of requests is missing"));
     CHECK(contains(error({"run", "--threads", "9999"}), "--threads: Value 9999 not in range"));
     CHECK(contains(error({"--lgo-level", "debug", "run"}), "the nearest is --log-level"));
@@ -165,6 +272,7 @@ TEST_SUITE("app/surface_help") {
     CHECK(contains(bare.out, "Answer one prompt and exit"));
     CHECK(output_of({"help", "run"}) == output_of({"run", "--help"}));
     CHECK(output_of({"version"}) == output_of({"--version"}));
+    CHECK(output_of({"-V"}) == output_of({"--version"}));
     for (const char* command : {"--version", "--help", "run --help"}) {
       const ToolResult full = run_shell("$HYB " + std::string(command) + " > /dev/full");
       CHECK(full.exit_code == 1);

@@ -275,7 +275,7 @@ TEST_SUITE("app/surface_lanes") {
       CHECK(row["median_itl_ms"].get<double>() <= row["p99_itl_ms"].get<double>());
       CHECK(row["answer_tokens_per_s"].get<double>() > 0);
     }
-    CHECK(contains(bench({"--svg", "plot.svg"}).err, "--svg: means nothing for --preset pd-mix"));
+    CHECK(contains(bench({"--svg", "plot.svg"}).err, "--plot: means nothing for --preset pd-mix"));
     CHECK(contains(bench({"--request-rate", "inf"}).err, "takes one finite rate"));
     CHECK(contains(bench({"--random-input-len", "64,128"}).err, "takes one value"));
     CHECK(contains(bench({"--memory", "60MB", "--random-input-len", "100000000"}).err, "-len"));

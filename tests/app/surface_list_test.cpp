@@ -142,6 +142,9 @@ TEST_SUITE("app/surface_list") {
     const std::string name = error("org/while@v2");
     CHECK(contains(name, "the nearest are org/whole"));
     CHECK(contains(name, "hf download org/while fetches it"));
+    const std::string preset = error("ibm-granite/Granite-4.0-H-350m");
+    CHECK(contains(preset, "hyb fit granite-4.0-h-350m shows what would fit"));
+    CHECK(contains(preset, "hf download ibm-granite/Granite-4.0-H-350m fetches it"));
     const std::string path = error("/tmp/nowhere/x.gguf");
     CHECK(contains(path, "no such file or folder"));
     CHECK_FALSE(contains(path, "hyb list"));

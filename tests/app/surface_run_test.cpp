@@ -333,6 +333,10 @@ TEST_SUITE("app/surface_run") {
     std::filesystem::copy_file(fixture + "/config.json", adapter.path() / "config.json");
     CHECK(contains(error(), "holds no model.safetensors and no"));
     CHECK(contains(error(), "is an adapter"));
+    const TemporaryFolder part;
+    std::filesystem::copy_file(fixture + "/config.json", part.path() / "config.json");
+    CHECK(contains(tool({"run", part.path().string(), "--raw", "-p", "x"}).err,
+                   "; its download is not complete; "));
     std::filesystem::copy_file(fixture + "/model.safetensors",
                                adapter.path() / "model.safetensors");
     CHECK(contains(error(), "beside the weights, \"adapter_model.safetensors\" is an adapter"));
@@ -410,6 +414,15 @@ TEST_SUITE("app/surface_run") {
     CHECK(json["choices"][0]["message"]["content"] == json["choices"][1]["message"]["content"]);
     CHECK(json["choices"][0]["finish_reason"] == "length");
     CHECK(json["choices"][0]["logprobs"]["content"].size() == 6);
+    const Json ended = Json::parse(
+        tool({"run", "What is 12 plus 30?", "--json", "--logprobs", "0", "--dtype", "bfloat16"})
+            .out);
+    std::string text;
+    for (const Json& token : ended["choices"][0]["logprobs"]["content"]) {
+      text += token["token"].get<std::string>();
+    }
+    CHECK(text == "12 plus 30 is 42.");
+    CHECK(text == ended["choices"][0]["message"]["content"]);
     CHECK(json["choices"][0]["logprobs"]["content"][0]["top_logprobs"].size() == 3);
     CHECK(json["usage"]["completion_tokens"] == 12);
     const Json raw =
