@@ -176,9 +176,11 @@ class StdoutSink : public Sink {
         opening_(view.thoughts == ThoughtView::whole ? view.start.opening : ""),
         has_thought_(view.start.may_think && !view.start.opening.empty()),
         is_behind_thought_(has_thought_),
-        scanner_(view.start) {}
+        scanner_(view.start),
+        heard_(view.heard) {}
 
   void on_text(RequestId, std::int32_t, std::string_view text) override {
+    if (heard_) heard_(text);
     if (scans()) {
       show(scanner_.push(text));
     } else {
@@ -257,6 +259,7 @@ class StdoutSink : public Sink {
   bool has_call_ = false;    ///< nothing is taken out of it but its channel
   bool has_answer_ = false;  ///< something other than the thought came
   AnswerScanner scanner_;
+  std::function<void(std::string_view)> heard_;
   Sanitizer sanitizer_;
   bool ends_line_ = false;
   bool has_text_ = false;

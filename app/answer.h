@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "app/environment.h"
@@ -85,6 +87,7 @@ struct AnswerView {
   bool sanitizes = false;  ///< made harmless to a terminal
   ThoughtView thoughts = ThoughtView::plain;
   AnswerStart start = {};
+  std::function<void(std::string_view)> heard = {};  ///< called with the text as the model gives it
 };
 
 /// On this stdout. `shows_thoughts` is --thoughts; by default a terminal shows them and

@@ -44,19 +44,6 @@ constexpr const char* graphs_help =
     "one token per sequence and its drafts; piecewise: steps with prompts, whose shapes come "
     "again; eager: none";
 
-/// Adds an option that takes a size.
-CLI::Option* add_size_option(CLI::App& cli, const char* name,
-                             std::function<void(MemoryBudget)> take, const char* help) {
-  return cli
-      .add_option_function<std::string>(
-          name,
-          [name, take = std::move(take)](const std::string& text) {
-            take(parse_memory(text, name));
-          },
-          help)
-      ->type_name("SIZE");
-}
-
 }  // namespace
 
 MemoryBudget parse_memory(const std::string& text, const char* flag) {
@@ -82,6 +69,14 @@ MemoryBudget parse_memory(const std::string& text, const char* flag) {
   }
   throw Error(ErrorKind::usage, std::string(flag) + ": '" + text +
                                     "' is not a size like 8GiB, 500MB or 80%, and not auto");
+}
+
+CLI::Option* add_size_option(CLI::App& cli, const char* name,
+                             std::function<void(MemoryBudget)> take, const char* help) {
+  return cli.add_option_function<std::string>(
+      name,
+      [name, take = std::move(take)](const std::string& text) { take(parse_memory(text, name)); },
+      help);
 }
 
 CLI::Validator in_range(const ParameterRange& range) {

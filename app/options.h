@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,6 +39,10 @@ struct MemoryBudget {
 /// Throws Error(usage) naming the flag and the text. GB = 1e9, GiB and G = 2^30, in large or small
 /// letters.
 MemoryBudget parse_memory(const std::string& text, const char* flag = "--memory");
+
+/// Adds an option that takes a size.
+CLI::Option* add_size_option(CLI::App& cli, const char* name,
+                             std::function<void(MemoryBudget)> take, const char* help);
 
 /// What linear weights and experts become while they are loaded, or are published as.
 enum class QuantizeChoice : std::uint8_t { none, q8, q4, fp8, mxfp4 };

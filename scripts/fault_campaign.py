@@ -107,8 +107,12 @@ class Command:
         return Outcome(folder, finished, self.answers(folder, finished.stdout))
 
     def session(self, folder):
+        """The turns that were answered: a question is saved before its answer."""
         shown = self.call(folder, ["sessions", "show", "saved"])
-        return shown.stdout if shown.returncode == 0 else shown.stderr
+        if shown.returncode != 0:
+            return shown.stderr
+        rest, _, last = shown.stdout.rpartition("user: ")
+        return rest.rstrip() + "\n" if "\nassistant (stopped):" in last else shown.stdout
 
     def learn_states(self, folder):
         folder.mkdir()

@@ -51,30 +51,69 @@ void Chat::go_on_with(SessionKeeper::Loaded loaded) {
   if (conversation_.turns() == 0) return;
   const std::int32_t here = conversation_.here();
   if (here != 0) prompts_.set_think(conversation_.turn(here).exchange.think);
+  show_last_exchange();
   notice(place_text(conversation_));
+  if (here == 0 || !config_.is_interactive) return;
+  const auto known = static_cast<std::int32_t>(branch_tokens().sequence.size());
   if (loaded.restored > 0) notice(counted(loaded.restored, "token") + " remembered");
+  if (loaded.restored < known && loaded.remark.empty()) {
+    notice(fmt::format("{} of it will be run again with the next message{}",
+                       counted(known - loaded.restored, "token"),
+                       loaded.restored == 0 ? ": the file has no memory, see --session-size" : ""));
+  }
+}
+
+/// At most this much of a text, with how much there is besides.
+std::string shortened_text(const std::string& text) {
+  constexpr std::size_t bytes_max = 600, lines_max = 8;
+  std::size_t end = std::min(text.size(), bytes_max), lines = 0;
+  for (std::size_t at = 0; at < end; ++at) {
+    if (text[at] == '\n' && ++lines == lines_max) end = at;
+  }
+  while (end > 0 && end < text.size() && (text[end] & '\xC0') == '\x80') --end;
+  if (end == text.size()) return text;
+  return fmt::format("{}\n[... {} of {} bytes more; hyb sessions show has all]",
+                     text.substr(0, end), text.size() - end, text.size());
+}
+
+void Chat::show_last_exchange() const {
+  if (conversation_.here() == 0) return;
+  const Exchange& last = conversation_.turn(conversation_.here()).exchange;
+  notice("> " + shortened_text(last.message));
+  if (is_unanswered(last)) {
+    notice("[not answered yet: /regen answers it, another message takes its place]");
+  } else {
+    notice(shortened_text(last.answer_text) + (last.was_interrupted ? "\n[stopped]" : ""));
+  }
+}
+
+std::string Chat::kept_text() const {
+  const std::string& name = keeper_->kept_as();
+  if (name.empty()) return {};
+  return name == last_session ? "kept: hyb chat --continue" : "kept: hyb chat --session " + name;
 }
 
 Saving Chat::saving() const {
-  return {.conversation = conversation_,
-          .sequences = [this](bool all_turns) { return sequences(all_turns); }};
+  return {.conversation = conversation_, .tokens = [this] { return branch_tokens(); }};
 }
 
-/// Of each of these turns: as it ran, and what the next prompt begins with.
-std::vector<std::vector<TokenId>> Chat::sequences(bool all_turns) const {
+/// What the next prompt begins with, and what it began with two turns before.
+BranchTokens Chat::branch_tokens() const {
   const std::int32_t here = conversation_.here();
-  const std::vector<std::int32_t> ends =
-      all_turns ? conversation_.ends() : std::vector<std::int32_t>{here};
-  std::vector<std::vector<TokenId>> sequences;
-  for (const std::int32_t turn : ends) {
-    if (turn == 0) continue;
-    std::vector<TokenId> ran = prompts_.prompt_of(conversation_, turn).tokens;
-    const std::vector<TokenId>& ids = conversation_.turn(turn).exchange.answer.tokens;
-    ran.insert(ran.end(), ids.begin(), ids.end());
-    sequences.push_back(std::move(ran));
-    sequences.push_back(prompts_.stable_prefix(conversation_, turn));
+  if (here == 0) return {};
+  BranchTokens tokens{.sequence = prompts_.stable_prefix(conversation_, here)};
+  if (tokens.sequence.empty()) {  // a template that says nothing of it
+    tokens.sequence = prompts_.prompt_of(conversation_, here).tokens;
+    const std::vector<TokenId>& ids = conversation_.turn(here).exchange.answer.tokens;
+    tokens.sequence.insert(tokens.sequence.end(), ids.begin(), ids.end());
   }
-  return sequences;
+  const auto shared = [&](std::int32_t turn) {
+    return turn == 0 ? 0
+                     : common_prefix(tokens.sequence, prompts_.stable_prefix(conversation_, turn));
+  };
+  tokens.before = shared(conversation_.before(1));
+  tokens.before_min = shared(conversation_.before(2)) + 1;
+  return tokens;
 }
 
 void Chat::save(const std::string& name) {
@@ -192,9 +231,14 @@ void Chat::drop_draft() {
   draft_ = {};
 }
 
-/// The turn that the next message follows: where a message is replaced, the one before it.
+/// The turn that the next message follows: where a message is replaced, or was left without an
+/// answer, the one before it.
 std::int32_t Chat::answered_turn() const {
-  if (draft_.message == 0) return conversation_.here();
+  if (draft_.message == 0) {
+    const std::int32_t here = conversation_.here();
+    const bool is_open = here != 0 && is_unanswered(conversation_.turn(here).exchange);
+    return is_open ? conversation_.turn(here).parent : here;
+  }
   const auto path = conversation_.path(conversation_.here());
   return conversation_.turn(path[static_cast<std::size_t>(draft_.message - 1)]).parent;
 }
@@ -281,6 +325,12 @@ Answer Chat::answer(const std::string& message, std::uint64_t seed_shift) {
   request.sampling.seed += seed_shift;
   AnswerView view = config_.view;
   view.start = prompt.start;
+  view.heard = [this](std::string_view text) { keeper_->add_answer(text); };
+  keeper_->begin_turn(saving(), {.message = message,
+                                 .answer_text = {},
+                                 .was_interrupted = true,
+                                 .opening = prompt.start.opening,
+                                 .think = prompts_.think()});
   const Answer given = stream_answer(session_->engine(), std::move(request), view);
   const Completion& completion = given.completion;
   if (completion.reason == FinishReason::error) {

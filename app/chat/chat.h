@@ -50,6 +50,9 @@ class Chat {
   /// Saves what changed since the last turn.
   void close();
 
+  /// How to go on with what was saved; "": nothing was.
+  std::string kept_text() const;
+
   /// What becomes of the chat after an entry.
   enum class Next : std::uint8_t { go_on, leave };
 
@@ -91,7 +94,8 @@ class Chat {
   Answer answer(const std::string& message, std::uint64_t seed_shift);
   void keep(const std::string& message, const AnswerStart& start, const Answer& given);
   Saving saving() const;
-  std::vector<std::vector<TokenId>> sequences(bool all_turns) const;
+  BranchTokens branch_tokens() const;
+  void show_last_exchange() const;
   std::int32_t answered_turn() const;
   std::string checkpoints() const;
   void comment(const Answer& answer) const;

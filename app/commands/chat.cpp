@@ -36,10 +36,18 @@ struct ChatFlags {
   std::optional<bool> shows_thoughts;
   HistoryMode history = HistoryMode::as_template;
   std::string session;
+  bool goes_on = false;      ///< --continue
+  bool names_model = false;  ///< MODEL is given
+  std::uint64_t session_bytes = session_bytes_usual;
   std::optional<double> idle_seconds;
   bool no_history = false;
   TierFlags tiers;
 };
+
+std::uint64_t session_bytes(const MemoryBudget& size) {
+  if (size.kind == MemoryBudget::Kind::bytes) return size.bytes;
+  throw Error(ErrorKind::usage, "--session-size: '" + size.text + "' is not a size like 64MiB");
+}
 
 bool has_editor(const Environment& environment) {
   return can_move_cursor(Stream::input, environment) &&
@@ -55,19 +63,39 @@ std::unique_ptr<Input> make_input(const ChatFlags& options, const Environment& e
                         .words = slash_names()});
 }
 
+std::optional<SessionFolder> session_folder(const Environment& environment) {
+  if (!environment.data_folder) return std::nullopt;
+  return SessionFolder(*environment.data_folder / "sessions");
+}
+
 /// An interactive chat is saved by default; a script's, only under a name.
 SessionKeeper make_keeper(const ChatFlags& options, Session& session,
                           const Environment& environment, bool is_interactive,
                           SnapshotIo& snapshot_io) {
-  std::optional<SessionFolder> folder;
-  if (environment.data_folder) folder.emplace(*environment.data_folder / "sessions");
-  return {std::move(folder), session_origin(session), is_interactive && !options.no_history,
-          &snapshot_io};
+  return {session_folder(environment), session_origin(session),
+          is_interactive && !options.no_history, &snapshot_io, options.session_bytes};
+}
+
+/// A session brings its model, as it was loaded, unless another one is named.
+void take_session(ChatFlags& options, const Environment& environment) {
+  if (options.goes_on) options.session = last_session;
+  if (options.session.empty()) return;
+  check_session_name(options.session);
+  const std::optional<SessionFolder> folder = session_folder(environment);
+  if (!folder) return;
+  if (options.goes_on) folder->need(options.session);
+  if (options.names_model || !folder->has(options.session)) return;
+  const SavedSession saved = folder->read(options.session);
+  options.model.model = saved.record.model;
+  TypeOptions& types = options.model.types;
+  const auto quantize = saved.fingerprint.find("quantize");
+  if (quantize != saved.fingerprint.end() && types.quantize == QuantizeChoice::none) {
+    types.quantize = value_of(words::quantize, quantize->second).value_or(QuantizeChoice::none);
+  }
 }
 
 /// What can be refused without reading weights is refused first.
 Session open_session(const ChatFlags& options, const Environment& environment) {
-  if (!options.session.empty()) check_session_name(options.session);
   check(sampling_of(options.generation, Json::object()), std::numeric_limits<std::int32_t>::max());
   const RunSettings resolved = resolve(options.model, environment);
   check_idle(options.idle_seconds, resolved);
@@ -164,8 +192,9 @@ class ChatLoop {
   int exit_code_ = 0;
 };
 
-int chat_main(const ChatFlags& options) {
+int chat_main(ChatFlags& options) {
   const Environment environment = read_environment();
+  take_session(options, environment);
   std::optional<StopAtOnce> nothing_to_lose(std::in_place);
   Session session = open_session(options, environment);
   add_tiers(session, options.tiers, environment);
@@ -193,6 +222,7 @@ int chat_main(const ChatFlags& options) {
   if (options.idle_seconds) talk.release_memory_after(*options.idle_seconds);
   const int exit_code = talk.run();
   chat.close();
+  if (is_interactive && !chat.kept_text().empty()) write_note(chat.kept_text() + '\n');
   return exit_code;
 }
 
@@ -220,8 +250,20 @@ Action describe_chat(CLI::App& cli) {
   cli.add_flag("--no-history", options->no_history,
                "save neither what is typed nor, without --session, the chat");
   cli.add_option("--session", options->session,
-                 "continue the saved chat of this name, or start it; every turn is saved");
-  return [options] { return chat_main(*options); };
+                 "continue the saved chat of this name, with its model unless MODEL is given, or "
+                 "start it; every turn is saved");
+  cli.add_flag("--continue", options->goes_on, "continue the last chat that was given no name")
+      ->excludes(cli.get_option("--session"));
+  add_size_option(
+      cli, "--session-size",
+      [options](const MemoryBudget& size) { options->session_bytes = session_bytes(size); },
+      "most memory in a session file (64MiB): what has no room is run again when the chat is "
+      "continued; text is always kept");
+  const CLI::Option *word = cli.get_option("model"), *flag = cli.get_option("--model");
+  return [options, word, flag] {
+    options->names_model = word->count() + flag->count() > 0;
+    return chat_main(*options);
+  };
 }
 
 }  // namespace

@@ -34,13 +34,24 @@ int sessions_main(const SessionsFlags& options) {
     write_output(options.json ? pretty_json(session_list_json(folder)) : session_list_text(folder));
     return 0;
   }
-  if (options.json) throw Error(ErrorKind::usage, "--json goes with hyb sessions list");
   if (options.names.empty()) {
     throw Error(ErrorKind::usage, "sessions " + options.action + ": the session's name is missing");
+  }
+  if (options.json && options.action != "show") {
+    throw Error(ErrorKind::usage, "--json goes with hyb sessions list or show");
+  }
+  if (options.action == "rename") {
+    if (options.names.size() != 2) {
+      throw Error(ErrorKind::usage, "sessions rename: takes the session's name and a new one");
+    }
+    folder.rename(options.names[0], options.names[1]);
+    return 0;
   }
   for (const std::string& name : options.names) {
     if (options.action == "rm") {
       folder.remove(name);
+    } else if (options.json) {
+      write_output(to_text(transcript_json(folder.read(name).record)) + "\n");
     } else {
       write_output(transcript(folder.read(name).record.conversation));
     }
@@ -51,17 +62,19 @@ int sessions_main(const SessionsFlags& options) {
 Action describe_sessions(CLI::App& cli) {
   const auto options = std::make_shared<SessionsFlags>();  // CLI11 keeps pointers into it
   cli.add_option("action", options->action,
-                 "list sessions, show what was said, or remove them (rm)")
-      ->check(CLI::IsMember({"list", "show", "rm"}))
+                 "list sessions, show what was said, rename one, or remove them (rm)")
+      ->check(CLI::IsMember({"list", "show", "rename", "rm"}))
       ->capture_default_str();
-  cli.add_option("names", options->names, "which sessions to show or remove");
-  cli.add_flag("--json", options->json, "print the list as JSON");
+  cli.add_option("names", options->names, "which sessions to show or remove; or old and new name");
+  cli.add_flag(
+      "--json", options->json,
+      "print JSON: the list, or of show an object per session, which hyb run --messages takes");
   return [options] { return sessions_main(*options); };
 }
 
 }  // namespace
 
-const Command sessions_command = {"sessions", "List, show or remove saved chats",
+const Command sessions_command = {"sessions", "List, show, rename or remove saved chats",
                                   describe_sessions};
 
 }  // namespace hyb::app

@@ -15,6 +15,7 @@
 #include "app/ui/table.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"
+#include "core/base/strings.h"
 
 namespace hyb::app {
 namespace {
@@ -25,21 +26,6 @@ Json ids_json(const std::vector<TokenId>& tokens) {
   Json ids = Json::array();
   for (const TokenId token : tokens) ids.push_back(index(token));
   return ids;
-}
-
-Json turn_json(const Conversation::Turn& turn) {
-  const Exchange& exchange = turn.exchange;
-  Json json = {{"behind", turn.parent},
-               {"message", exchange.message},
-               {"answer", exchange.answer_text},
-               {"answer_ids", ids_json(exchange.answer.tokens)},
-               {"lead_ids", ids_json(exchange.lead)},
-               {"interrupted", exchange.was_interrupted},
-               {"tokens", exchange.tokens}};
-  // Named only where there is something to say: chats saved before this was known have neither.
-  if (!exchange.opening.empty()) json["opening"] = exchange.opening;
-  if (exchange.think) json["think"] = *exchange.think;
-  return json;
 }
 
 /// Members of an object, by type, or Error(model).
@@ -127,26 +113,68 @@ void read_branches(Conversation& conversation, const Reading& reading) {
 
 }  // namespace
 
+Json turn_json(const Conversation::Turn& turn) {
+  const Exchange& exchange = turn.exchange;
+  Json json = {{"behind", turn.parent},
+               {"message", exchange.message},
+               {"answer", exchange.answer_text},
+               {"answer_ids", ids_json(exchange.answer.tokens)},
+               {"lead_ids", ids_json(exchange.lead)},
+               {"interrupted", exchange.was_interrupted},
+               {"tokens", exchange.tokens}};
+  // Named only where there is something to say: chats saved before this was known have neither.
+  if (!exchange.opening.empty()) json["opening"] = exchange.opening;
+  if (exchange.think) json["think"] = *exchange.think;
+  return json;
+}
+
+Json head_json(const SessionRecord& record) {
+  const Conversation& conversation = record.conversation;
+  Json branches = Json::object();
+  for (const auto& [name, turn] : conversation.branches()) branches[name] = turn;
+  return {{"chat", form},
+          {"model", record.model},
+          {"saved", record.saved_s},
+          {"system", conversation.system()},
+          {"branch", conversation.branch()},
+          {"branches", std::move(branches)}};
+}
+
 std::string record_text(const SessionRecord& record) {
   const Conversation& conversation = record.conversation;
-  Json turns = Json::array();
+  Json json = head_json(record);
+  Json& turns = json["turns"] = Json::array();
   for (std::int32_t turn = 1; turn <= conversation.turns(); ++turn) {
     turns.push_back(turn_json(conversation.turn(turn)));
   }
-  Json branches = Json::object();
-  for (const auto& [name, turn] : conversation.branches()) branches[name] = turn;
-  return to_text({{"chat", form},
-                  {"model", record.model},
-                  {"saved", record.saved_s},
-                  {"system", conversation.system()},
-                  {"branch", conversation.branch()},
-                  {"branches", std::move(branches)},
-                  {"turns", std::move(turns)}});
+  return to_text(json);
 }
 
-SessionRecord parse_record(std::string_view text, const std::string& source) {
-  const Json json = parse_json(text, source);
+namespace {
+
+/// What later texts change in the first one.
+void apply(Json& json, const std::string& text, const std::string& source) {
+  const Json change = parse_json(text, source);
+  Reading(change, source);
+  for (const auto& [name, value] : change.items()) {
+    Json& turns = json["turns"];
+    if (name == "turns" && value.is_array() && turns.is_array()) {
+      turns.insert(turns.end(), value.begin(), value.end());
+    } else if (name == "more" && value.is_string() && turns.is_array() && !turns.empty() &&
+               turns.back().is_object() && turns.back()["answer"].is_string()) {
+      turns.back()["answer"].get_ref<std::string&>() += value.get<std::string>();
+    } else {
+      json[name] = value;
+    }
+  }
+}
+
+}  // namespace
+
+SessionRecord parse_record(const std::vector<std::string>& texts, const std::string& source) {
+  Json json = parse_json(texts.empty() ? "" : texts.front(), source);
   const Reading reading(json, source);
+  for (std::size_t i = 1; i < texts.size(); ++i) apply(json, texts[i], source);
   if (reading.number("chat", Reading::int32_max) != form) {
     reading.fail("was saved by another version of hyb");
   }
@@ -225,21 +253,32 @@ std::vector<std::string> SessionFolder::names() const {
   return names;
 }
 
-SavedSession SessionFolder::read(const std::string& name) const {
-  const std::filesystem::path path = path_of(name);
-  SessionText text;
-  try {
-    text = read_session(path);
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::model || !has(name)) throw;
-    throw Error(ErrorKind::model, std::string(error.what()) + "; hyb sessions rm " + name);
-  }
-  return {.fingerprint = std::move(text.fingerprint),
-          .record = parse_record(text.app, path.string())};
+void SessionFolder::need(const std::string& name) const {
+  if (has(name)) return;
+  const std::vector<std::string> all = names();
+  const std::string_view nearest = nearest_name(name, all);
+  throw Error(ErrorKind::usage,
+              fmt::format("there is no session '{}'; {}", name,
+                          nearest.empty() ? "hyb sessions lists them"
+                                          : fmt::format("the nearest is '{}'", nearest)));
 }
 
-void SessionFolder::write(const std::string& name, const SavedSession& session,
-                          const SessionMemory* memory) const {
+SavedSession SessionFolder::read(const std::string& name) const {
+  const std::filesystem::path path = path_of(name);
+  need(name);
+  try {
+    SessionText text = read_session(path);
+    return {.fingerprint = std::move(text.fingerprint),
+            .record = parse_record(text.app, path.string()),
+            .has_draft = text.drafts > 0,
+            .is_older = text.is_older};
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::model) throw;
+    throw Error(ErrorKind::model, std::string(error.what()) + "; hyb sessions rm " + name);
+  }
+}
+
+SessionWriter SessionFolder::create(const std::string& name, const SavedSession& session) const {
   const std::filesystem::path path = path_of(name);
   std::error_code error;
   if (std::filesystem::create_directories(folder_, error)) {
@@ -249,12 +288,8 @@ void SessionFolder::write(const std::string& name, const SavedSession& session,
     throw Error(ErrorKind::runtime,
                 folder_.string() + ": the folder can't be made: " + error.message());
   }
-  const SessionText text{.fingerprint = session.fingerprint, .app = record_text(session.record)};
-  if (memory == nullptr) {
-    write_session(path, text);
-  } else {
-    write_session(path, text, memory->snapshot_io, memory->sequences, memory->bytes_max);
-  }
+  return SessionWriter::create(
+      path, {.fingerprint = session.fingerprint, .app = {record_text(session.record)}});
 }
 
 SessionTransfer SessionFolder::restore(const std::string& name, const Fingerprint& here,
@@ -264,11 +299,23 @@ SessionTransfer SessionFolder::restore(const std::string& name, const Fingerprin
 
 void SessionFolder::remove(const std::string& name) const {
   const std::filesystem::path path = path_of(name);
-  if (!has(name)) throw Error(ErrorKind::usage, "there is no session '" + name + "'");
+  need(name);
   std::error_code error;
   std::filesystem::remove(path, error);
   if (error) {
     throw Error(ErrorKind::runtime, path.string() + ": can't be removed: " + error.message());
+  }
+}
+
+void SessionFolder::rename(const std::string& name, const std::string& to) const {
+  check_session_name(to);
+  need(name);
+  if (has(to)) throw Error(ErrorKind::usage, "there is a session '" + to + "' already");
+  std::error_code error;
+  std::filesystem::rename(path_of(name), path_of(to), error);
+  if (error) {
+    throw Error(ErrorKind::runtime,
+                path_of(name).string() + ": can't be renamed: " + error.message());
   }
 }
 
@@ -355,10 +402,21 @@ std::string transcript(const Conversation& conversation) {
   };
   if (!conversation.system().empty()) add("system", conversation.system());
   for (const std::int32_t turn : conversation.path(conversation.here())) {
-    add("user", conversation.turn(turn).exchange.message);
-    add("assistant", conversation.turn(turn).exchange.answer_text);
+    const Exchange& exchange = conversation.turn(turn).exchange;
+    add("user", exchange.message);
+    add(exchange.was_interrupted ? "assistant (stopped)" : "assistant", exchange.answer_text);
   }
   return text;
+}
+
+Json transcript_json(const SessionRecord& record) {
+  Json messages = record.conversation.messages(record.conversation.here(), "");
+  messages.erase(messages.size() - 1);  // the message that is to be answered
+  return {{"model", record.model}, {"messages", std::move(messages)}};
+}
+
+bool is_unanswered(const Exchange& exchange) {
+  return exchange.was_interrupted && exchange.answer_text.empty();
 }
 
 }  // namespace hyb::app

@@ -9,22 +9,31 @@
 #include "app/conversation.h"
 #include "core/base/json.h"
 #include "core/memory/session/session.h"
+#include "core/memory/session/session_writer.h"
 
 namespace hyb::app {
 
 /// A saved chat: what the app's section of a session file holds.
 struct SessionRecord {
-  std::string model;         ///< as the user named it; for people
+  std::string model;         ///< as the user named it, from any folder
   std::int64_t saved_s = 0;  ///< since 1970
   Conversation conversation = {};
 };
 
-/// As JSON: every turn with its texts and ids, the branches, the system prompt.
+/// All but the turns: the branches, the system prompt.
+Json head_json(const SessionRecord& record);
+
+/// A turn with its texts and ids.
+Json turn_json(const Conversation::Turn& turn);
+
+/// As JSON: the head, and every turn.
 std::string record_text(const SessionRecord& record);
 
-/// Reads it back. The text is untrusted: whatever breaks the form is Error(model) that begins with
-/// `source`. Ids are numbers from 0 on; that the vocabulary has them is for the caller to check.
-SessionRecord parse_record(std::string_view text, const std::string& source);
+/// Reads it back. More texts than one are changes: members of the head in place of those before,
+/// "turns" that follow those so far, and "more" of the last one's answer. The texts are untrusted:
+/// whatever breaks the form is Error(model) that begins with `source`. Ids are numbers from 0 on;
+/// that the vocabulary has them is for the caller to check.
+SessionRecord parse_record(const std::vector<std::string>& texts, const std::string& source);
 
 /// The name under which a chat without one is saved; the next such chat takes its place.
 inline constexpr const char* last_session = "last";
@@ -37,13 +46,8 @@ void check_session_name(const std::string& name);
 struct SavedSession {
   Fingerprint fingerprint;
   SessionRecord record;
-};
-
-/// The memory that a session is saved with: snapshots on the way of these token sequences.
-struct SessionMemory {
-  SnapshotIo& snapshot_io;
-  std::vector<std::vector<TokenId>> sequences;
-  std::uint64_t bytes_max;
+  bool has_draft = false;  ///< its last turn was not answered to the end when its process was
+  bool is_older = false;   ///< of a form that nothing is added to
 };
 
 /// Where sessions lie: one file each, NAME.session; the folder is made when the first one is saved,
@@ -59,22 +63,26 @@ class SessionFolder {
   /// Every name, sorted; none where there is no folder. Throws Error(runtime) as has().
   std::vector<std::string> names() const;
 
-  /// Throws Error(model) that begins with the file's path for one that is missing, damaged or of
-  /// another version, and says how to remove it.
+  /// Throws Error(usage) with the nearest name when there is none of this one.
+  void need(const std::string& name) const;
+
+  /// Throws Error(usage) as need(), and Error(model) that begins with the file's path for one that
+  /// is damaged or of another version, and says how to remove it.
   SavedSession read(const std::string& name) const;
 
-  /// Replaces the file at once and durably, with what `memory` says of the engine's memory; null:
-  /// texts and ids only. Throws Error(runtime).
-  void write(const std::string& name, const SavedSession& session,
-             const SessionMemory* memory) const;
+  /// Begins a file in place of any other, at once and durably. Throws Error(runtime).
+  SessionWriter create(const std::string& name, const SavedSession& session) const;
 
   /// Puts the memory of a session back into the engine; `here` is what the file's fingerprint has
   /// to be equal to.
   SessionTransfer restore(const std::string& name, const Fingerprint& here,
                           SnapshotIo& snapshot_io) const;
 
-  /// Throws Error(usage) when there is none of the name, Error(runtime) when it can't be removed.
+  /// Throws Error(usage) as need(), Error(runtime) when it can't be removed.
   void remove(const std::string& name) const;
+
+  /// The same; Error(usage) where the new name is none, or another session has it.
+  void rename(const std::string& name, const std::string& to) const;
 
  private:
   std::filesystem::path folder_;
@@ -87,7 +95,14 @@ std::string session_list_text(const SessionFolder& folder);
 /// The same as an array of objects.
 Json session_list_json(const SessionFolder& folder);
 
-/// What was said on the session's branch: "user: ..." and "assistant: ..." paragraphs.
+/// What was said on the session's branch: "user: ..." and "assistant: ..." paragraphs; of an answer
+/// that was stopped "assistant (stopped): ...".
 std::string transcript(const Conversation& conversation);
+
+/// The same as the body of a request, which `hyb run --messages` takes.
+Json transcript_json(const SessionRecord& record);
+
+/// Whether the turn's answer was never begun.
+bool is_unanswered(const Exchange& exchange);
 
 }  // namespace hyb::app

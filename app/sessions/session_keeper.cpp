@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "app/device.h"
 #include "app/digest.h"
@@ -49,11 +50,12 @@ Conversation filtered(const Conversation& from, Keeps keeps) {
 }  // namespace
 
 SessionKeeper::SessionKeeper(std::optional<SessionFolder> folder, SessionOrigin origin,
-                             bool saves_unnamed, SnapshotIo* snapshot_io)
+                             bool saves_unnamed, SnapshotIo* snapshot_io, std::uint64_t bytes_max)
     : folder_(std::move(folder)),
       origin_(std::move(origin)),
       saves_unnamed_(saves_unnamed),
-      snapshot_io_(snapshot_io) {}
+      snapshot_io_(snapshot_io),
+      bytes_max_(bytes_max) {}
 
 const SessionFolder& SessionKeeper::need_folder() const {
   if (folder_) return *folder_;
@@ -69,37 +71,86 @@ SessionKeeper::Version SessionKeeper::version_of(const std::string& name) const 
                 fmt::format("{}: can't be looked at: {}", path.string(), std::strerror(errno)));
   }
   return {.file = about.st_ino,
-          .changed_ns = about.st_mtim.tv_sec * std::int64_t{1'000'000'000} + about.st_mtim.tv_nsec};
+          .changed_ns = about.st_mtim.tv_sec * std::int64_t{1'000'000'000} + about.st_mtim.tv_nsec,
+          .bytes = about.st_size};
 }
 
-void SessionKeeper::write(const std::string& name, const Saving& saving, Extent extent) {
-  const SavedSession session{.fingerprint = origin_.fingerprint,
-                             .record = {.model = origin_.model,
-                                        .saved_s = std::time(nullptr),
-                                        .conversation = saving.conversation}};
-  if (snapshot_io_ == nullptr || !saving.sequences) {
-    need_folder().write(name, session, nullptr);
-    return;
-  }
-  const bool is_all = extent == Extent::all;
-  const SessionMemory memory{.snapshot_io = *snapshot_io_,
-                             .sequences = saving.sequences(is_all),
-                             .bytes_max = is_all ? ~std::uint64_t{0} : turn_bytes_max};
-  need_folder().write(name, session, &memory);
+SessionRecord SessionKeeper::record(const Conversation& conversation) const {
+  return {.model = origin_.model, .saved_s = std::time(nullptr), .conversation = conversation};
 }
 
-/// Under the chat's own name: no other chat may have written there since.
-void SessionKeeper::write_own(const std::string& name, const Saving& saving, Extent extent) {
-  if (name == name_ && version_.value_or(version_of(name)) != version_of(name)) {
+/// Goes on with the file of this name if it is the chat's and no other chat has written there
+/// since; else begins one.
+void SessionKeeper::open_file(const std::string& name, const Conversation& conversation) {
+  const Version version = version_of(name);
+  const bool is_known = version_.value_or(version) == version;
+  if (name == name_ && !is_known) {
     throw Error(ErrorKind::runtime,
                 fmt::format("session '{}' was changed by another chat and is left as it "
                             "is; /save OTHER keeps this one",
                             name));
   }
-  write(name, saving, extent);
-  name_ = name;
-  version_.reset();
-  version_ = version_of(name);
+  if (name == file_name_ && is_known && conversation.turns() >= turns_) {
+    if (!writer_) writer_.emplace(need_folder().path_of(name));
+    return;
+  }
+  file_name_.clear();
+  const SessionRecord all = record(conversation);
+  writer_ = need_folder().create(name, {.fingerprint = origin_.fingerprint, .record = all});
+  file_name_ = name;
+  set_known(conversation);
+}
+
+std::map<std::string, std::string> SessionKeeper::head(const Conversation& conversation) const {
+  std::map<std::string, std::string> head;
+  const Json json = head_json(record(conversation));
+  for (const auto& [name, value] : json.items()) {
+    if (name != "saved") head[name] = to_text(value);
+  }
+  return head;
+}
+
+void SessionKeeper::set_known(const Conversation& conversation) {
+  head_ = head(conversation);
+  turns_ = shown_turns_ = conversation.turns();
+  has_draft_ = false;
+}
+
+/// What the file has not, empty where it has all.
+Json SessionKeeper::changes(const Conversation& conversation) const {
+  Json changes = Json::object();
+  for (const auto& [name, text] : head(conversation)) {
+    const auto known = head_.find(name);
+    if (known == head_.end() || known->second != text) changes[name] = parse_json(text, name);
+  }
+  for (std::int32_t turn = turns_ + 1; turn <= conversation.turns(); ++turn) {
+    changes["turns"].push_back(turn_json(conversation.turn(turn)));
+  }
+  return changes;
+}
+
+void SessionKeeper::add_changes(const Conversation& conversation) {
+  Json more = changes(conversation);
+  if (more.empty() && !has_draft_) return;
+  const SessionRecord all = record(conversation);
+  more["saved"] = all.saved_s;
+  more["branches"] = head_json(all)["branches"];  // a draft has moved one
+  writer_->add(to_text(more));
+  set_known(conversation);
+}
+
+void SessionKeeper::write(const std::string& name, const Saving& saving) {
+  if (writer_ && writer_->is_wasteful()) file_name_.clear();  // another file takes its place
+  open_file(name, saving.conversation);
+  add_changes(saving.conversation);
+  if (snapshot_io_ != nullptr && saving.tokens) {
+    BranchTokens tokens = saving.tokens();
+    writer_->save({.snapshot_io = *snapshot_io_,
+                   .sequence = std::move(tokens.sequence),
+                   .before = tokens.before,
+                   .before_min = tokens.before_min,
+                   .bytes_max = bytes_max_});
+  }
 }
 
 std::string SessionKeeper::dated_name() const {
@@ -128,7 +179,10 @@ std::string SessionKeeper::save(const Saving& saving, const std::string& name) {
                             "remove it: hyb sessions rm {}",
                             chosen, chosen));
   }
-  write_own(chosen, saving, Extent::all);
+  write(chosen, saving);
+  name_ = chosen;
+  version_.reset();
+  version_ = version_of(chosen);
   failure_.clear();
   return chosen;
 }
@@ -153,7 +207,14 @@ SessionKeeper::Loaded SessionKeeper::load(const std::string& name) {
         fmt::format("session '{}' was saved with {}: the conversation is prefilled again", name,
                     saved.record.model);
   }
-  if (loaded.remark.empty()) restore(name, loaded);
+  forget_name();
+  if (loaded.remark.empty()) {
+    restore(name, loaded);
+    if (!saved.is_older) file_name_ = name;
+  }
+  set_known(loaded.conversation);
+  has_draft_ = saved.has_draft;
+  turns_ -= has_draft_ ? 1 : 0;
   name_ = name;
   version_ = version;
   failure_.clear();
@@ -170,19 +231,20 @@ void SessionKeeper::restore(const std::string& name, Loaded& loaded) {
 
 SessionKeeper::Loaded SessionKeeper::open(const std::string& name) {
   if (need_folder().has(name)) return load(name);
+  forget_name();
   name_ = name;
-  version_ = {};
   return {};
 }
 
-void SessionKeeper::keep(const Saving& saving, Extent extent) {
+/// Writes to the chat's file, if it is to have one.
+template <typename Write>
+void SessionKeeper::keep(Write write) {
   if (name_.empty() && !(saves_unnamed_ && folder_)) return;
+  const std::string name = name_.empty() ? last_session : name_;
   try {
-    if (name_.empty()) {
-      write(last_session, saving, extent);
-    } else {
-      write_own(name_, saving, extent);
-    }
+    if (!write(name)) return;
+    version_.reset();
+    version_ = version_of(name);
     failure_.clear();
   } catch (const Error& error) {
     if (std::exchange(failure_, error.what()) == failure_) return;
@@ -190,18 +252,77 @@ void SessionKeeper::keep(const Saving& saving, Extent extent) {
   }
 }
 
-void SessionKeeper::autosave(const Saving& saving) { keep(saving, Extent::turn); }
+void SessionKeeper::begin_turn(const Saving& saving, const Exchange& question) {
+  pending_.clear();
+  keep([&](const std::string& name) {
+    Conversation then = saving.conversation;
+    open_file(name, then);
+    // Until the question is there the file stays where it is in the tree.
+    Conversation before = then;
+    const Json known = parse_json(head_.at("branches"), "branches");
+    const auto here = known.find(before.branch());
+    if (here != known.end()) before.go_to(here->get<std::int32_t>());
+    add_changes(before);
+    then.add(question);
+    writer_->add_draft(to_text({{"turns", Json::array({turn_json(then.turn(then.turns()))})},
+                                {"branches", head_json(record(then))["branches"]}}));
+    has_draft_ = true;
+    written_ = std::chrono::steady_clock::now();
+    return true;
+  });
+}
 
-void SessionKeeper::close(const Saving& saving) { keep(saving, Extent::all); }
+void SessionKeeper::add_answer(std::string_view text) {
+  pending_ += text;
+  constexpr std::chrono::seconds pause(1);
+  const auto now = std::chrono::steady_clock::now();
+  if (!has_draft_ || now - written_ < pause) return;
+  written_ = now;
+  keep([&](const std::string& name) {
+    if (version_.value_or(version_of(name)) != version_of(name)) return false;  // said afterwards
+    writer_->add_draft(to_text({{"more", std::exchange(pending_, {})}}));
+    return true;
+  });
+}
+
+void SessionKeeper::autosave(const Saving& saving) {
+  keep([&](const std::string& name) {
+    write(name, saving);
+    return true;
+  });
+}
+
+void SessionKeeper::close(const Saving& saving) {
+  const bool has_turns = saving.conversation.turns() > shown_turns_;
+  Json more = changes(saving.conversation);
+  if (!has_turns) more.erase("turns");
+  if (more.empty() || (file_name_.empty() && !has_turns)) return;
+  keep([&](const std::string& name) {
+    open_file(name, saving.conversation);
+    add_changes(saving.conversation);
+    return true;
+  });
+}
 
 std::string SessionKeeper::list_text() const { return session_list_text(need_folder()); }
 
 void SessionKeeper::forget_name() {
   name_.clear();
-  version_ = {};
+  version_ = Version();
+  file_name_.clear();
+  writer_.reset();
+  turns_ = shown_turns_ = 0;
+  has_draft_ = false;
 }
 
 namespace {
+
+/// A path that was given from this folder means the same in another one.
+std::string model_name(const ModelSource& source) {
+  std::error_code error;
+  const bool is_path = source.has_files() && std::filesystem::exists(source.name(), error);
+  return is_path ? std::filesystem::absolute(source.name(), error).string() : source.name();
+}
 
 std::string device_text(const kernels::Queue& queue) {
   const std::string device = name_of(queue.device());
@@ -218,7 +339,7 @@ SessionOrigin session_origin(Session& session) {
   std::string weights = hex(identity);
   if (types.random_weights) weights += "-random-" + std::to_string(*types.random_weights);
   const models::Geometry& geometry = session.model().geometry;
-  return {.model = source.name(),
+  return {.model = model_name(source),
           .fingerprint = {{"model", std::move(weights)},
                           // Of kernels and packing: another build may round differently.
                           {"hyb", version_text()},

@@ -1,46 +1,56 @@
 #pragma once
 
+#include <chrono>
 #include <compare>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "app/conversation.h"
 #include "app/options.h"
 #include "app/session.h"
 #include "app/sessions/session_folder.h"
+#include "core/base/json.h"
+#include "core/memory/session/session_writer.h"
 
 namespace hyb::app {
 
 /// What a chat is saved with.
 struct SessionOrigin {
-  std::string model;  ///< as the user named it
+  std::string model;  ///< SessionRecord's
   Fingerprint
       fingerprint;  ///< "tokenizer" says whether ids mean the same, the rest what memory is of
   std::int32_t vocab = 0;  ///< ids are below it
 };
 
+/// The tokens whose memory is saved: of SessionMemory.
+struct BranchTokens {
+  std::vector<TokenId> sequence;
+  std::int32_t before = 0, before_min = 0;
+};
+
 /// What is to be saved.
 struct Saving {
   const Conversation& conversation;
-  /// Sequences whose memory goes with it: of the turns that lead here, or of all that were ever
-  /// given. Called when needed.
-  std::function<std::vector<std::vector<TokenId>>(bool all_turns)> sequences = {};
+  std::function<BranchTokens()> tokens = {};  ///< called when needed
 };
 
-/// How much memory is written after every turn, so that it causes no wait; all of it is when the
-/// chat is saved by hand, or left.
-inline constexpr std::uint64_t turn_bytes_max = std::uint64_t{256} << 20;
+/// How much memory a session file holds unless --session-size says otherwise.
+inline constexpr std::uint64_t session_bytes_usual = std::uint64_t{64} << 20;
 
-/// Keeps a chat's conversation in a file of its own: once it has a name, every turn is saved.
+/// Keeps a chat's conversation in a file of its own: once it has a name, every turn is saved, its
+/// question before the answer begins.
 class SessionKeeper {
  public:
   /// Without a folder nothing can be saved. `saves_unnamed`: a chat without a name is saved under
-  /// last_session. `snapshot_io` outlives this; null: texts and ids are saved, no memory.
+  /// last_session. `snapshot_io` outlives this; null: texts and ids are saved, no memory; nor is
+  /// more of it than `bytes_max`.
   SessionKeeper(std::optional<SessionFolder> folder, SessionOrigin origin, bool saves_unnamed,
-                SnapshotIo* snapshot_io = nullptr);
+                SnapshotIo* snapshot_io = nullptr, std::uint64_t bytes_max = session_bytes_usual);
 
   /// "" until the chat is saved or loaded by name.
   const std::string& name() const { return name_; }
@@ -64,11 +74,22 @@ class SessionKeeper {
   /// Loads it if it is there; else the chat gets the name and nothing was said.
   Loaded open(const std::string& name);
 
-  /// After a turn. A failure is warned of once; the next turn tries again.
+  /// Before a turn: its question, an exchange without an answer. A failure is warned of once; the
+  /// next turn tries again.
+  void begin_turn(const Saving& saving, const Exchange& question);
+
+  /// While it is answered: what came of the answer, written once a second.
+  void add_answer(std::string_view text);
+
+  /// After a turn.
   void autosave(const Saving& saving);
 
-  /// The same when the chat is left.
+  /// When the chat is left: where it is in the tree, if that has changed since. A session without
+  /// a new turn that this chat can add nothing to stays as it is.
   void close(const Saving& saving);
+
+  /// The name of the file that has the chat; "": there is none.
+  const std::string& kept_as() const { return file_name_; }
 
   /// A table of all sessions.
   std::string list_text() const;
@@ -81,16 +102,22 @@ class SessionKeeper {
   struct Version {
     std::uint64_t file = 0;
     std::int64_t changed_ns = 0;
+    std::int64_t bytes = 0;
     auto operator<=>(const Version&) const = default;
   };
 
   const SessionFolder& need_folder() const;
   /// Throws Error(runtime) where that can't be seen.
   Version version_of(const std::string& name) const;
-  enum class Extent : std::uint8_t { turn, all };
-  void write(const std::string& name, const Saving& saving, Extent extent);
-  void write_own(const std::string& name, const Saving& saving, Extent extent);
-  void keep(const Saving& saving, Extent extent);
+  SessionRecord record(const Conversation& conversation) const;
+  void open_file(const std::string& name, const Conversation& conversation);
+  std::map<std::string, std::string> head(const Conversation& conversation) const;
+  Json changes(const Conversation& conversation) const;
+  void set_known(const Conversation& conversation);
+  void add_changes(const Conversation& conversation);
+  void write(const std::string& name, const Saving& saving);
+  template <typename Write>
+  void keep(Write write);
   void restore(const std::string& name, Loaded& loaded);
   std::string dated_name() const;
 
@@ -98,10 +125,18 @@ class SessionKeeper {
   SessionOrigin origin_;
   bool saves_unnamed_;
   SnapshotIo* snapshot_io_;
+  std::uint64_t bytes_max_;
   std::string failure_;  ///< of saving, which was warned of; empty: saving works
   std::string name_;
   /// Of the file as this chat knows it. Empty: it wrote the file and could not look at it then.
   std::optional<Version> version_ = Version();
+  std::string file_name_;                     ///< of the file that has the chat, which is added to
+  std::optional<SessionWriter> writer_;       ///< of that; empty: it was only read
+  std::map<std::string, std::string> head_;   ///< as that file has it, by member
+  std::int32_t turns_ = 0, shown_turns_ = 0;  ///< that it has, without and with its draft
+  bool has_draft_ = false;                    ///< its last turn is one that add_changes() replaces
+  std::string pending_;                       ///< of an answer
+  std::chrono::steady_clock::time_point written_ = {};
 };
 
 /// What chats with this model are saved with. Reads a few KiB per tensor.

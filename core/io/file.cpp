@@ -280,12 +280,6 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
   }
 }
 
-void AtomicFile::rewrite_front(std::span<const std::byte> bytes) {
-  require(bytes.size() <= size(), "atomic file: only written bytes can be overwritten");
-  flush();
-  put(0, bytes);
-}
-
 void AtomicFile::commit() {
   require(descriptor_.is_open(), "atomic file: commit() is called once");
   flush();

@@ -139,9 +139,6 @@ class AtomicFile {
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
 
-  /// Overwrites the first bytes that were written.
-  void rewrite_front(std::span<const std::byte> bytes);
-
   std::uint64_t size() const { return written_ + buffer_.size(); }
 
   /// Syncs the file and gives it its name. Call it once, last.

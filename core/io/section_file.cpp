@@ -2,7 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <bit>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+#include <vector>
 
 #include "core/base/error.h"
 
@@ -15,8 +22,7 @@ struct Front {
   std::array<char, 8> magic;
   std::uint32_t version;
   std::uint32_t zero;
-  std::uint64_t file_bytes;
-  std::uint64_t sections;
+  std::array<std::uint64_t, 2> zeros;
   std::uint64_t sum;
 };
 static_assert(sizeof(Front) == 40);
@@ -40,85 +46,133 @@ std::uint64_t sum_of(const T& value) {
   return checksum(bytes_of(value).first(sizeof(T) - sizeof(value.sum)));
 }
 
+constexpr std::uint64_t low_half = 0xFFFFFFFF;
+
+std::uint64_t payload_half(const Head& head, std::span<const std::byte> payload) {
+  const bool is_open = (head.kind & open_section) != 0;
+  return is_open ? 0 : checksum(payload, sum_of(head)) & low_half;
+}
+
+std::uint64_t head_half(const Head& head) { return sum_of(head) << 32; }
+
+Head head_of(std::uint32_t kind, std::uint32_t number, std::span<const std::byte> payload) {
+  Head head{.length = payload.size(), .kind = kind, .number = number, .sum = 0};
+  head.sum = head_half(head) | payload_half(head, payload);
+  return head;
+}
+
 }  // namespace
 
 SectionWriter::SectionWriter(const std::filesystem::path& path, const SectionFormat& format)
-    : file_(path), format_(format) {
-  file_.write(bytes_of(Front{}));
+    : file_(path) {
+  Front front{.magic = format.magic, .version = format.version, .zero = 0, .zeros = {}, .sum = 0};
+  front.sum = sum_of(front);
+  file_.write(bytes_of(front));
 }
 
 void SectionWriter::add(std::uint32_t kind, std::uint32_t number,
                         std::span<const std::byte> payload) {
-  Head head{.length = payload.size(), .kind = kind, .number = number, .sum = 0};
-  head.sum = checksum(payload, sum_of(head));
-  file_.write(bytes_of(head));
+  file_.write(bytes_of(head_of(kind, number, payload)));
   file_.write(payload);
-  ++sections_;
 }
 
-void SectionWriter::commit() {
-  Front front{.magic = format_.magic,
-              .version = format_.version,
-              .zero = 0,
-              .file_bytes = file_.size(),
-              .sections = sections_,
-              .sum = 0};
-  front.sum = sum_of(front);
-  file_.rewrite_front(bytes_of(front));
-  file_.commit();
+SectionLog::SectionLog(std::filesystem::path path, std::uint64_t end)
+    : path_(std::move(path)),
+      descriptor_(::open(path_.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK)),
+      end_(end) {
+  if (!descriptor_.is_open()) fail("can't be written", errno);
+  if (::ftruncate(descriptor_.number(), static_cast<off_t>(end)) != 0) fail("can't be cut", errno);
 }
 
-SectionReader::SectionReader(const std::filesystem::path& path, const SectionFormat& format,
-                             Size size)
+void SectionLog::fail(const char* what, int code) const {
+  throw Error(ErrorKind::runtime, fmt::format("{}: {}: {}", path_.string(), what,
+                                              std::generic_category().message(code)));
+}
+
+void SectionLog::write(std::uint64_t offset, std::span<const std::byte> bytes) {
+  const int code = write_at(descriptor_.number(), offset, bytes);
+  if (code != 0) fail("can't be written", code);
+}
+
+std::uint64_t SectionLog::add(std::uint32_t kind, std::uint32_t number,
+                              std::span<const std::byte> payload) {
+  const std::uint64_t begin = end_ + sizeof(Head);
+  try {
+    write(end_, bytes_of(head_of(kind, number, payload)));
+    write(begin, payload);
+  } catch (const Error&) {
+    // What is added next may be shorter. Where this fails, too, it is torn for a reader.
+    static_cast<void>(::ftruncate(descriptor_.number(), static_cast<off_t>(end_)) == 0);
+    throw;
+  }
+  end_ = begin + payload.size();
+  return begin;
+}
+
+void SectionLog::overwrite(std::uint64_t begin, std::span<const std::byte> payload) {
+  require(begin + payload.size() <= end_, "section log: within what was written");
+  write(begin, payload);
+}
+
+void SectionLog::read(std::uint64_t begin, std::span<std::byte> into) const {
+  const auto [bytes, code] = read_at(descriptor_.number(), begin, into);
+  if (code != 0 || bytes < into.size()) fail("can't be read", code != 0 ? code : EIO);
+}
+
+void SectionLog::sync() {
+  if (::fdatasync(descriptor_.number()) != 0) fail("can't be synced", errno);
+}
+
+SectionReader::SectionReader(const std::filesystem::path& path, const SectionFormat& format)
     : file_(path) {
   if (file_.size() < sizeof(Front)) fail("is too short for a file of this kind");
   Front front{};
   file_.read(0, std::as_writable_bytes(std::span(&front, 1)));
   if (front.magic != format.magic) fail("is not a file of this kind: its magic number is another");
-  if (front.version != format.version) {
+  is_older_ = format.older_version != 0 && front.version == format.older_version;
+  if (front.version != format.version && !is_older_) {
     fail(fmt::format("has format version {}, this hyb reads {}", front.version, format.version));
   }
   if (front.sum != sum_of(front)) fail("is damaged: the checksum of its front is wrong");
-  const bool is_whole = size == Size::as_written;
-  if (is_whole && front.file_bytes != file_.size()) {
-    fail(fmt::format("has {} bytes, {} were written: it is truncated or damaged", file_.size(),
-                     front.file_bytes));
-  }
-  if (is_whole && front.sections > (file_.size() - sizeof(Front)) / sizeof(Head)) {
-    fail(fmt::format("is damaged: it claims {} sections", front.sections));
-  }
   position_ = sizeof(Front);
-  sections_left_ = front.sections;
 }
 
 void SectionReader::fail(std::string_view what) const {
   throw Error(ErrorKind::model, fmt::format("{}: {}", file_.path().string(), what));
 }
 
+/// What was killed while it wrote left a part of a section, or a gap of zeros.
 std::optional<SectionHead> SectionReader::next() {
-  if (sections_left_ == 0) {
-    if (position_ != file_.size()) fail("is damaged: bytes after the last section");
-    return std::nullopt;
-  }
-  if (file_.size() - position_ < sizeof(Head)) fail("is damaged: a section is missing");
+  const std::uint64_t rest = file_.size() - position_;
+  if (rest < sizeof(Head)) return std::nullopt;
   Head head{};
   file_.read(position_, std::as_writable_bytes(std::span(&head, 1)));
-  payload_begin_ = position_ + sizeof(Head);
-  if (head.length > file_.size() - payload_begin_) {
-    fail(fmt::format("is damaged: the section at byte {} claims {} bytes", position_, head.length));
+  if (!is_older_ && (head.sum & ~low_half) != head_half(head)) {
+    if (std::bit_cast<std::array<char, sizeof(Head)>>(head) == std::array<char, sizeof(Head)>()) {
+      return std::nullopt;
+    }
+    fail(fmt::format("is damaged: the checksum of the head at byte {} is wrong", position_));
   }
+  if (head.length > rest - sizeof(Head)) return std::nullopt;
+  payload_begin_ = position_ + sizeof(Head);
   head_ = {.kind = head.kind, .number = head.number, .length = head.length};
   seed_ = sum_of(head);
   sum_ = head.sum;
+  if (!is_older_ && head.length == rest - sizeof(Head) && (head.kind & open_section) == 0) {
+    std::vector<std::byte> last(static_cast<std::size_t>(head.length));
+    file_.read(payload_begin_, last);
+    if (payload_half(head, last) != (head.sum & low_half)) return std::nullopt;
+  }
   position_ = payload_begin_ + head.length;
-  --sections_left_;
   return head_;
 }
 
-void SectionReader::read(std::span<std::byte> into) {
+void SectionReader::read(std::span<std::byte> into) const {
   require(into.size() == head_.length, "section reader: a payload is read whole");
   file_.read(payload_begin_, into);
-  if (checksum(into, seed_) != sum_) {
+  const std::uint64_t all = is_older_ ? ~std::uint64_t{0} : low_half;
+  const bool is_open = !is_older_ && (head_.kind & open_section) != 0;
+  if (!is_open && (checksum(into, seed_) & all) != (sum_ & all)) {
     fail(fmt::format("is damaged: the checksum of the section at byte {} is wrong",
                      payload_begin_ - sizeof(Head)));
   }

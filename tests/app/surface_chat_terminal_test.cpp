@@ -1,6 +1,7 @@
 #include <sys/stat.h>
 
 #include <chrono>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -151,6 +152,33 @@ TEST_SUITE("app/surface_chat_terminal") {
     fixture.terminal.enter("/undo");
     CHECK(fixture.terminal.shows("nothing has been said yet"));
     fixture.leaves_with("C-d", 0);
+  }
+
+  TEST_CASE(
+      "leaving says how to go on, which shows the last exchange; what was stopped is marked") {
+    const TemporaryFolder home;
+    const std::map<std::string, std::string> environment = {{"HOME", home.path().string()},
+                                                            {"XDG_DATA_HOME", home.path().string()},
+                                                            {"TERM", "screen"}};
+    const std::string chat = std::string(HYB_BINARY) + " chat ";
+    Tmux first({.command = chat + HYB_TESTS_DIR + "/golden/granite-dense-nope " + endless,
+                .environment = environment});
+    REQUIRE(first.shows("\n>"));
+    first.enter("go on and on");
+    CHECK(first.hides("Ctrl-D leaves"));
+    first.press("C-c");
+    CHECK(first.shows("[stopped"));
+    first.press("C-d");
+    CHECK(first.shows("kept: hyb chat --continue"));
+    Tmux second({.command = chat + "--continue -n 8", .environment = environment});
+    CHECK(second.shows("> go on and on\n"));
+    CHECK(second.shows("hyb sessions show has all]\n[stopped]\n"));
+    CHECK(second.shows("branch main, after turn 1"));
+    second.press("C-d");
+    CHECK(second.shows("exit code 0"));
+    const ToolResult shown = run_shell("XDG_DATA_HOME=" + home.path().string() +
+                                       " $HYB sessions show last | cut -c1-30");
+    CHECK(contains(shown.out, "assistant (stopped): "));
   }
 
   TEST_CASE("Ctrl-C clears a line; in an empty one it warns, then leaves with 130") {

@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -64,7 +64,7 @@ TEST_SUITE("app/surface_sessions") {
     CHECK(home.hyb({"sessions", "rm", "s"}).exit_code == 0);
     CHECK(home.hyb({"sessions"}).out == "no sessions\n");
     CHECK(home.hyb({"sessions", "rm", "s"}).exit_code == 2);
-    CHECK(home.hyb({"sessions", "show", "s"}).exit_code == 3);
+    CHECK(home.hyb({"sessions", "show", "s"}).exit_code == 2);
     CHECK(home.hyb({"sessions", "show"}).exit_code == 2);
     CHECK(home.hyb({"sessions", "show", "../s"}).exit_code == 2);
   }
@@ -73,7 +73,7 @@ TEST_SUITE("app/surface_sessions") {
     const FixtureHome home;
     home.chat("a\n", {"--session", "s"});
     const std::string path = (home.folder.path() / "hyb/sessions/s.session").string();
-    const ToolResult other = home.hyb({"chat", "-n", "4", "--session", "s"}, "b\n");
+    const ToolResult other = home.hyb({"chat", "demo", "-n", "4", "--session", "s"}, "b\n");
     CHECK(other.exit_code == 0);
     CHECK(contains(other.err, " again"));
     // A damaged text is another matter.
@@ -90,7 +90,7 @@ TEST_SUITE("app/surface_sessions") {
     CHECK(home.chat("b\n", {"--session", "s"}).exit_code == 0);
   }
 
-  TEST_CASE("damaged memory is reported in one line and run again, and the file is repaired") {
+  TEST_CASE("memory that was torn off is run again, and the file is repaired") {
     const FixtureHome home;
     const std::string whole = home.chat("a\nb\nc\n").out;
     const std::string begin = home.chat("a\n", {"--session", "s"}).out;
@@ -98,8 +98,7 @@ TEST_SUITE("app/surface_sessions") {
     std::filesystem::resize_file(path, std::filesystem::file_size(path) - 100);
     const ToolResult cut = home.chat("b\n", {"--session", "s"});
     CHECK(cut.exit_code == 0);
-    CHECK(contains(cut.err, "truncated"));
-    CHECK(std::count(cut.err.begin(), cut.err.end(), '\n') == 1);
+    CHECK(cut.err.empty());  // what was torn is not there
     const ToolResult good = home.chat("c\n", {"--session", "s"});
     CHECK(good.err.empty());
     CHECK(begin + cut.out + good.out == whole);
@@ -115,6 +114,74 @@ TEST_SUITE("app/surface_sessions") {
     const std::string whole = home.chat("a\nb\nc\n").out;
     CHECK(whole.starts_with(killed.out));
     CHECK(killed.out + home.chat("c\n", {"--session", "s"}).out == whole);
+  }
+
+  TEST_CASE("a session brings its model, and is written after a turn only") {
+    const FixtureHome home;
+    home.chat("a\n", {"--session", "s"});
+    const std::string path = (home.folder.path() / "hyb/sessions/s.session").string();
+    const std::string saved = content(path);
+    CHECK(home.hyb({"chat", "demo", "--session", "s"}, "").exit_code == 0);
+    CHECK(home.hyb({"chat", "demo", "--session", "s"}, "/undo\n").exit_code == 0);
+    CHECK(home.hyb({"chat", "--session", "s"}, "/stats\n").exit_code == 0);
+    CHECK(content(path) == saved);
+    const std::string whole = home.chat("a\nb\n").out;
+    const ToolResult rest = home.hyb({"chat", "-n", "8", "--session", "s"}, "b\n");
+    CHECK(rest.err.empty());
+    CHECK(whole.ends_with(rest.out));
+    CHECK(parse_json(home.hyb({"sessions", "--json"}).out, "list")[0]["model"] == fixture);
+    // A place in the tree is a change, too.
+    CHECK(home.chat("/undo 2\n", {"--session", "s"}).exit_code == 0);
+    CHECK(home.hyb({"sessions", "show", "s"}).out.empty());
+    CHECK(home.chat("/goto 2\n", {"--session", "s"}).exit_code == 0);
+    CHECK(contains(home.hyb({"sessions", "show", "s"}).out, "user: b\n"));
+    const ToolResult none = home.hyb({"chat", "--continue"}, "");
+    CHECK(none.exit_code == 2);
+    CHECK(contains(none.err, "there is no session 'last'"));
+  }
+
+  TEST_CASE("without room for memory the text is kept and run again") {
+    const FixtureHome home;
+    const std::string whole = home.chat("a\nb\nc\n").out;
+    const std::string begin = home.chat("a\nb\n", {"--session", "s", "--session-size", "100B"}).out;
+    const std::string path = (home.folder.path() / "hyb/sessions/s.session").string();
+    CHECK(std::filesystem::file_size(path) < 6000);
+    const ToolResult rest = home.chat("c\n", {"--session", "s"});
+    CHECK(rest.err.empty());
+    CHECK(begin + rest.out == whole);
+    CHECK(home.chat("", {"--session-size", "much"}).exit_code == 2);
+    CHECK(home.chat("", {"--session-size", "20%"}).exit_code == 2);
+  }
+
+  TEST_CASE("a name that is none has the nearest beside it; a session is renamed and exported") {
+    const FixtureHome home;
+    home.chat("hello\n", {"--session", "story"});
+    const std::string nearest = "there is no session 'stori'; the nearest is 'story'";
+    CHECK(contains(home.hyb({"sessions", "show", "stori"}).err, nearest));
+    CHECK(contains(home.hyb({"sessions", "rm", "stori"}).err, nearest));
+    CHECK(contains(home.chat("/load stori\n").err, nearest));
+    CHECK(home.hyb({"sessions", "rename", "story", "tale"}).exit_code == 0);
+    CHECK(home.hyb({"sessions", "rename", "story", "other"}).exit_code == 2);
+    CHECK(home.hyb({"sessions", "rename", "tale", "../x"}).exit_code == 2);
+    home.chat("hello\n", {"--session", "story"});
+    CHECK(home.hyb({"sessions", "rename", "story", "tale"}).exit_code == 2);
+    CHECK(home.hyb({"sessions", "rename", "tale"}).exit_code == 2);
+    const ToolResult shown = home.hyb({"sessions", "show", "tale", "--json"});
+    const Json body = parse_json(shown.out, "body");
+    REQUIRE(body["messages"].size() == 2);
+    CHECK(body["messages"][0]["content"] == "hello");
+    CHECK(body["messages"][1]["role"] == "assistant");
+    const std::string file = home.folder.write("body.json", shown.out).string();
+    CHECK(home.hyb({"run", fixture, "-n", "4", "--messages", file}).exit_code == 0);
+  }
+
+  TEST_CASE("chats that are killed at any moment lose no turn") {
+    const ToolResult result = run_tool({.arguments = {HYB_TESTS_DIR "/../scripts/kill_chats.py",
+                                                      HYB_BINARY, "demo", "--kills", "8"},
+                                        .program = "python3",
+                                        .time_max = std::chrono::seconds(240)});
+    CHECK_MESSAGE(result.exit_code == 0, result.err);
+    CHECK(contains(result.out, "8 kills of "));
   }
 }
 

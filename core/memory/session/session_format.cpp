@@ -1,5 +1,9 @@
 #include "core/memory/session/session_format.h"
 
+#include <cstring>
+#include <span>
+#include <utility>
+
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
@@ -11,59 +15,6 @@ namespace {
 std::string value_of(const Fingerprint& fingerprint, const std::string& name) {
   const auto found = fingerprint.find(name);
   return found == fingerprint.end() ? "not given" : quote_name(found->second);
-}
-
-std::size_t count_from(const Json& json, const char* name, const std::string& source) {
-  const auto found = json.find(name);
-  // Sections are numbered with 32 bits.
-  if (found == json.end() || !found->is_number_unsigned() ||
-      found->get<std::uint64_t>() > 0xFFFFFFFF) {
-    throw Error(ErrorKind::model, source + ": the outline has no count of " + name);
-  }
-  return found->get<std::size_t>();
-}
-
-std::vector<std::uint32_t> logits_from(const Json& json, const std::string& source) {
-  const auto fail = [&] {
-    throw Error(ErrorKind::model, source + ": the outline has no list of logits");
-  };
-  const auto found = json.find("logits");
-  if (found == json.end() || !found->is_array()) fail();
-  std::vector<std::uint32_t> snapshots;
-  for (const Json& number : *found) {
-    if (!number.is_number_unsigned() || number.get<std::uint64_t>() > 0xFFFFFFFF) fail();
-    const auto snapshot = number.get<std::uint32_t>();
-    if (!snapshots.empty() && snapshot <= snapshots.back()) fail();
-    snapshots.push_back(snapshot);
-  }
-  return snapshots;
-}
-
-std::uint64_t section_bytes_max(SessionSection kind) {
-  constexpr std::uint64_t mib = std::uint64_t{1} << 20;
-  switch (kind) {
-    case SessionSection::fingerprint:
-    case SessionSection::outline:
-      return mib;
-    case SessionSection::app:
-    case SessionSection::tokens:
-    case SessionSection::snapshot:
-    case SessionSection::logits:
-      return 64 * mib;
-    case SessionSection::unit:
-      break;
-  }
-  return ~std::uint64_t{0};  // the layout says the size of a unit
-}
-
-void add(SectionWriter& writer, SessionSection kind, std::uint32_t number,
-         std::span<const std::byte> bytes) {
-  if (bytes.size() > section_bytes_max(kind)) {
-    throw Error(ErrorKind::runtime, "session: a section of " + std::to_string(bytes.size()) +
-                                        " bytes can't be saved, at most " +
-                                        std::to_string(section_bytes_max(kind)));
-  }
-  writer.add(static_cast<std::uint32_t>(kind), number, bytes);
 }
 
 }  // namespace
@@ -115,12 +66,18 @@ Fingerprint layout_facts(const MemoryLayout& layout,
   return facts;
 }
 
+SessionOutline outline_of(const SnapshotIo& snapshot_io) {
+  const MemoryLayout& layout = snapshot_io.layout();
+  SessionOutline outline{
+      .layout = layout_facts(layout, [&](ViewId view) { return layout.content_bytes(view); })};
+  Fingerprint answers =
+      layout_facts(layout, [&](ViewId view) { return snapshot_io.answer_bytes(view); });
+  if (answers != outline.layout) outline.answer_layout = std::move(answers);
+  return outline;
+}
+
 Json to_json(const SessionOutline& outline) {
-  Json json = {{"layout", to_json(outline.layout)},
-               {"sequences", outline.sequences},
-               {"snapshots", outline.snapshots},
-               {"units", outline.units},
-               {"logits", outline.logits}};
+  Json json = {{"layout", to_json(outline.layout)}};
   if (outline.answer_layout) json["answer_layout"] = to_json(*outline.answer_layout);
   return json;
 }
@@ -129,49 +86,131 @@ SessionOutline session_outline_from(const Json& json, const std::string& source)
   if (!json.is_object() || !json.contains("layout")) {
     throw Error(ErrorKind::model, source + ": the outline has no layout");
   }
-  const auto answer_layout = json.find("answer_layout");
-  return {.layout = fingerprint_from(json["layout"], source),
-          .answer_layout = answer_layout == json.end()
-                               ? std::nullopt
-                               : std::optional(fingerprint_from(*answer_layout, source)),
-          .sequences = count_from(json, "sequences", source),
-          .snapshots = count_from(json, "snapshots", source),
-          .units = count_from(json, "units", source),
-          .logits = logits_from(json, source)};
+  SessionOutline outline{.layout = fingerprint_from(json["layout"], source)};
+  const auto answers = json.find("answer_layout");
+  if (answers != json.end()) outline.answer_layout = fingerprint_from(*answers, source);
+  return outline;
 }
 
-void add_text(SectionWriter& writer, SessionSection kind, std::string_view text) {
-  add(writer, kind, 0, std::as_bytes(std::span(text)));
-}
-
-void add_numbers(SectionWriter& writer, SessionSection kind, std::uint32_t number,
-                 std::span<const std::uint32_t> numbers) {
-  add(writer, kind, number, std::as_bytes(numbers));
-}
-
-SectionHead expect_section(SectionReader& reader, SessionSection kind, std::uint32_t number) {
-  const std::optional<SectionHead> head = reader.next();
-  if (!head || head->kind != static_cast<std::uint32_t>(kind) || head->number != number) {
-    reader.fail("is damaged: its sections are not those of a session");
+std::vector<UnitKey> unit_keys(const MemoryLayout& layout, std::int32_t length,
+                               Precision precision) {
+  std::vector<UnitKey> keys;
+  for (std::int32_t group = 0; group < static_cast<std::int32_t>(layout.groups.size()); ++group) {
+    for (const std::int32_t page : held_pages(layout, group, length)) {
+      keys.push_back({group, page, (page + 1) * layout.page_tokens <= length ? 0 : length});
+    }
   }
-  if (head->length > section_bytes_max(kind))
-    reader.fail("has a section that is larger than it may be");
-  return *head;
+  if (layout.slots.per_superblock > 0) {
+    const bool is_exact = precision == Precision::exact;
+    keys.push_back({index(is_exact ? layout.slot_view() : layout.packed_view()), 0, length});
+  }
+  return keys;
 }
 
-std::string read_text(SectionReader& reader, SessionSection kind) {
-  std::string text(static_cast<std::size_t>(expect_section(reader, kind, 0).length), '\0');
+namespace {
+
+constexpr const char* other_sections = "is damaged: its sections are not those of a session";
+
+std::string text_of(const SectionReader& reader, const SectionHead& head) {
+  if (head.length > section_bytes_max) reader.fail("has a section that is larger than it may be");
+  std::string text(static_cast<std::size_t>(head.length), '\0');
   reader.read(std::as_writable_bytes(std::span(text)));
   return text;
 }
 
-std::vector<std::uint32_t> read_numbers(SectionReader& reader, SessionSection kind,
-                                        std::uint32_t number) {
-  const SectionHead head = expect_section(reader, kind, number);
-  if (head.length % sizeof(std::uint32_t) != 0) reader.fail("is damaged: half a number");
-  std::vector<std::uint32_t> numbers(static_cast<std::size_t>(head.length) / sizeof(std::uint32_t));
-  reader.read(std::as_writable_bytes(std::span(numbers)));
-  return numbers;
+/// Takes numbers from the front of a section.
+class Numbers {
+ public:
+  Numbers(const SectionReader& reader, const SectionHead& head)
+      : reader_(&reader), text_(text_of(reader, head)) {}
+
+  bool has_more() const { return at_ < text_.size(); }
+  /// One that is at most `max`.
+  std::uint32_t next(std::size_t max = 0xFFFFFFFF) {
+    std::uint32_t number = 0;
+    if (text_.size() - at_ < sizeof(number)) fail();
+    std::memcpy(&number, text_.data() + at_, sizeof(number));
+    at_ += sizeof(number);
+    if (number > max) fail();
+    return number;
+  }
+  std::int32_t next_length(std::size_t max) { return static_cast<std::int32_t>(next(max)); }
+  [[noreturn]] void fail() const {
+    reader_->fail("is damaged: what it says of its memory can't be");
+  }
+
+ private:
+  const SectionReader* reader_;
+  std::string text_;
+  std::size_t at_ = 0;
+};
+
+void read_memory(const SectionReader& reader, const SectionHead& head, SessionContent& content) {
+  constexpr std::size_t int32_max = 0x7FFFFFFF;
+  Numbers numbers(reader, head);
+  content.sequence.resize(numbers.next(content.sequence.size()));
+  for (std::uint32_t left = numbers.next(); left > 0; --left) {
+    content.sequence.push_back(TokenId{static_cast<std::int32_t>(numbers.next())});
+  }
+  content.snapshots.clear();
+  for (std::uint32_t left = numbers.next(); left > 0; --left) {
+    const std::int32_t length = numbers.next_length(content.sequence.size());
+    if (length == 0) numbers.fail();
+    const Precision precision{static_cast<std::uint8_t>(numbers.next(1))};
+    const SnapshotPlace place{static_cast<std::uint8_t>(numbers.next(snapshot_places - 1))};
+    content.snapshots.push_back({length, precision, place});
+  }
+  content.units.clear();
+  while (numbers.has_more()) {
+    const std::int32_t view = numbers.next_length(int32_max), page = numbers.next_length(int32_max);
+    const UnitKey key = {view, page, numbers.next_length(int32_max)};
+    SessionContent::Unit& unit = content.units[key];
+    unit.number = numbers.next();
+    if (unit.number >= content.places.size()) numbers.fail();
+    unit.sum = numbers.next();
+    unit.sum |= std::uint64_t{numbers.next()} << 32;
+  }
+}
+
+}  // namespace
+
+SessionContent read_content(SectionReader& reader) {
+  SessionContent content;
+  SessionText& text = content.text;
+  text.is_older = reader.is_older();
+  for (bool is_first = true; const std::optional<SectionHead> head = reader.next();
+       is_first = false) {
+    const auto kind = static_cast<SessionSection>(head->kind & ~open_section);
+    if (is_first != (kind == SessionSection::fingerprint) ||
+        (head->kind >= open_section) != (kind == SessionSection::unit)) {
+      reader.fail(other_sections);
+    }
+    if (kind == SessionSection::fingerprint) {
+      text.fingerprint =
+          fingerprint_from(parse_json(text_of(reader, *head), reader.path()), reader.path());
+    } else if (kind == SessionSection::app || kind == SessionSection::draft) {
+      const bool is_draft = kind == SessionSection::draft;
+      if (!is_draft) text.app.resize(text.app.size() - text.drafts);
+      text.drafts = is_draft ? text.drafts + 1 : 0;
+      text.app.push_back(text_of(reader, *head));
+      content.text_bytes += is_draft ? 0 : head->length;
+      if (text.is_older) return content;  // nothing of its memory fits this version
+    } else if (kind == SessionSection::outline) {
+      content.outline = text_of(reader, *head);
+      content.sequence.clear();
+      content.snapshots.clear();
+      content.units.clear();
+    } else if (kind == SessionSection::unit && head->number == content.places.size()) {
+      content.places.push_back({reader.payload_begin(), head->length});
+    } else if (kind == SessionSection::memory) {
+      read_memory(reader, *head, content);
+    } else {
+      reader.fail(other_sections);
+    }
+  }
+  if (text.app.empty()) reader.fail("is damaged: it has no text");
+  content.end = reader.end();
+  return content;
 }
 
 }  // namespace hyb

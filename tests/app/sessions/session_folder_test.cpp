@@ -20,7 +20,7 @@ TEST_SUITE("app/sessions/session_record") {
       const SessionRecord record{.model = "org/\"name\"",
                                  .saved_s = 1'700'000'000 + round,
                                  .conversation = random_conversation(random, round)};
-      const SessionRecord again = parse_record(record_text(record), "s");
+      const SessionRecord again = parse_record({record_text(record)}, "s");
       CHECK(again.model == record.model);
       CHECK(again.saved_s == record.saved_s);
       CHECK(record_text(again) == record_text(record));
@@ -47,17 +47,18 @@ TEST_SUITE("app/sessions/session_record") {
     CHECK_FALSE(contains(text(), "think"));
     conversation.add(
         {.message = "q", .answer = {}, .answer_text = "a", .opening = "<think>\n", .think = false});
-    const Conversation again = parse_record(text(), "s").conversation;
+    const Conversation again = parse_record({text()}, "s").conversation;
     CHECK(again.turn(1).exchange.opening.empty());
     CHECK_FALSE(again.turn(1).exchange.think.has_value());
     CHECK(again.turn(2).exchange.opening == "<think>\n");
     CHECK(again.turn(2).exchange.think == Think(false));
     Json bad = parse_json(text(), "s");
     bad["turns"][1]["think"] = "no";
-    CHECK(contains(model_error([&] { parse_record(to_text(bad), "place"); }), "place: 'think'"));
+    CHECK(contains(model_error([&] { parse_record({to_text(bad)}, "place"); }), "place: 'think'"));
     bad["turns"][1]["think"] = true;
     bad["turns"][1]["opening"] = 3;
-    CHECK(contains(model_error([&] { parse_record(to_text(bad), "place"); }), "place: 'opening'"));
+    CHECK(
+        contains(model_error([&] { parse_record({to_text(bad)}, "place"); }), "place: 'opening'"));
   }
 
   TEST_CASE("what breaks the form is refused, with its position") {
@@ -69,22 +70,22 @@ TEST_SUITE("app/sessions/session_record") {
       CAPTURE(key);
       Json bad = json;
       bad.erase(key);
-      CHECK(contains(model_error([&] { parse_record(to_text(bad), "place"); }), "place: "));
+      CHECK(contains(model_error([&] { parse_record({to_text(bad)}, "place"); }), "place: "));
       bad[key] = Json::array({1.5});
-      CHECK(contains(model_error([&] { parse_record(to_text(bad), "place"); }), "place: "));
+      CHECK(contains(model_error([&] { parse_record({to_text(bad)}, "place"); }), "place: "));
     }
     for (const auto& [key, value] : json["turns"][0].items()) {
       CAPTURE(key);
       Json bad = json;
       bad["turns"][0].erase(key);
-      CHECK(contains(model_error([&] { parse_record(to_text(bad), "place"); }), "place: "));
+      CHECK(contains(model_error([&] { parse_record({to_text(bad)}, "place"); }), "place: "));
       bad["turns"][0][key] = Json::object();
-      CHECK(contains(model_error([&] { parse_record(to_text(bad), "place"); }), "place: "));
+      CHECK(contains(model_error([&] { parse_record({to_text(bad)}, "place"); }), "place: "));
     }
     const auto refuses = [&](auto change) {
       Json bad = json;
       change(bad);
-      CHECK_FALSE(model_error([&] { parse_record(to_text(bad), "s"); }).empty());
+      CHECK_FALSE(model_error([&] { parse_record({to_text(bad)}, "s"); }).empty());
     };
     refuses([](Json& bad) { bad["turns"][0]["behind"] = 1; });
     refuses([](Json& bad) { bad["turns"][2]["behind"] = -1; });
@@ -94,7 +95,7 @@ TEST_SUITE("app/sessions/session_record") {
     refuses([](Json& bad) { bad["branch"] = "other"; });
     refuses([](Json& bad) { bad["chat"] = 2; });
     for (const char* text : {"", "[]", "7", "{", "{\"chat\":1}"}) {
-      CHECK_FALSE(model_error([&] { parse_record(text, "s"); }).empty());
+      CHECK_FALSE(model_error([&] { parse_record({text}, "s"); }).empty());
     }
   }
 }

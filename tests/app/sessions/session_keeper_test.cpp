@@ -3,13 +3,16 @@
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
+#include <chrono>
 #include <random>
+#include <thread>
 
 #include "core/base/error.h"
 #include "core/io/file.h"
 #include "tests/app/sessions/conversations.h"
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
+#include "tests/support/old_session.h"
 #include "tests/support/quiet_log.h"
 
 namespace session_keeper_test {
@@ -96,6 +99,70 @@ TEST_SUITE("app/sessions/session_keeper") {
     CHECK(one.save({talk(4)}, "b") == "b");
     one.autosave({talk(2)});
     CHECK(home.sessions().read("b").record.conversation.turns() == 2);
+  }
+
+  TEST_CASE(
+      "a question is saved before its answer, what came of it too, and the turn replaces it") {
+    const Home home;
+    SessionKeeper keeper = home.keeper();
+    keeper.open("a");
+    Conversation conversation = talk(2);
+    keeper.begin_turn({conversation},
+                      {.message = "why?", .answer_text = {}, .was_interrupted = true});
+    const auto last = [&] {
+      const Conversation now = home.keeper().load("a").conversation;
+      return now.turn(now.here()).exchange;
+    };
+    CHECK(last().message == "why?");
+    CHECK(is_unanswered(last()));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1010));
+    keeper.add_answer("because ");
+    keeper.add_answer("of it");  // within the same second
+    CHECK(last().answer_text == "because ");
+    CHECK(last().was_interrupted);
+    CHECK(contains(transcript(home.keeper().load("a").conversation), "assistant (stopped): bec"));
+    conversation.add({.message = "why?", .answer = {}, .answer_text = "because of it"});
+    keeper.autosave({conversation});
+    CHECK(home.sessions().read("a").record.conversation.turns() == 3);
+    CHECK(last().answer_text == "because of it");
+    CHECK_FALSE(last().was_interrupted);
+    // A question that stays without an answer: a chat that goes on keeps it as a turn.
+    keeper.begin_turn({conversation},
+                      {.message = "and?", .answer_text = {}, .was_interrupted = true});
+    SessionKeeper other = home.keeper();
+    conversation = other.load("a").conversation;
+    CHECK(conversation.turns() == 4);
+    const std::string bytes = read_whole_file(home.sessions().path_of("a"), 1 << 20);
+    other.close({conversation});
+    CHECK(read_whole_file(home.sessions().path_of("a"), 1 << 20) == bytes);
+    conversation.add({.message = "and?", .answer = {}, .answer_text = "so"});
+    other.autosave({conversation});
+    const auto saved = home.sessions().read("a");
+    CHECK_FALSE(saved.has_draft);
+    CHECK(record_text({.model = "", .conversation = saved.record.conversation}) ==
+          record_text({.model = "", .conversation = conversation}));
+  }
+
+  TEST_CASE("a session of the older form is read, and is of the present one after a turn") {
+    const Home home;
+    std::filesystem::create_directories(home.path());
+    const SessionRecord record{.model = "some model", .saved_s = 5, .conversation = talk(3)};
+    CountedSections old(home.path() / "a.session", session_format);
+    const std::string fingerprint = to_text({{"model", "m"}, {"tokenizer", "t"}});
+    const std::string texts = record_text(record);
+    old.add(1, 0, std::as_bytes(std::span(fingerprint)));
+    old.add(2, 0, std::as_bytes(std::span(texts)));
+    old.commit();
+    CHECK(home.sessions().read("a").is_older);
+    SessionKeeper keeper = home.keeper();
+    Conversation conversation = keeper.load("a").conversation;
+    CHECK(messages(conversation) == messages(talk(3)));
+    keeper.close({conversation});
+    CHECK(home.sessions().read("a").is_older);
+    conversation.add({.message = "more", .answer = {}, .answer_text = "of it"});
+    keeper.autosave({conversation});
+    CHECK_FALSE(home.sessions().read("a").is_older);
+    CHECK(messages(home.keeper().load("a").conversation) == messages(conversation));
   }
 
   TEST_CASE("another model keeps the ids where the tokenizer is the same, the texts anyway") {
