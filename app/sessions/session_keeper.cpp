@@ -194,6 +194,14 @@ void SessionKeeper::autosave(const Saving& saving) { keep(saving, Extent::turn);
 
 void SessionKeeper::close(const Saving& saving) { keep(saving, Extent::all); }
 
+std::vector<std::string> SessionKeeper::names() const {
+  try {
+    return folder_ ? folder_->names() : std::vector<std::string>();
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 std::string SessionKeeper::list_text() const { return session_list_text(need_folder()); }
 
 void SessionKeeper::forget_name() {

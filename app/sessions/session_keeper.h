@@ -70,6 +70,9 @@ class SessionKeeper {
   /// The same when the chat is left.
   void close(const Saving& saving);
 
+  /// Of all sessions; none where they cannot be listed.
+  std::vector<std::string> names() const;
+
   /// A table of all sessions.
   std::string list_text() const;
 
