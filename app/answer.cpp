@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -170,8 +171,10 @@ namespace {
 
 class StdoutSink : public Sink {
  public:
-  explicit StdoutSink(const AnswerView& view)
-      : sanitizes_(view.sanitizes),
+  StdoutSink(const AnswerView& view, ProgressLine& progress)
+      : progress_(&progress),
+        sanitizes_(view.sanitizes),
+        wraps_(view.wraps),
         thoughts_(view.thoughts),
         opening_(view.thoughts == ThoughtView::whole ? view.start.opening : ""),
         has_thought_(view.start.may_think && !view.start.opening.empty()),
@@ -192,6 +195,7 @@ class StdoutSink : public Sink {
   void on_finish(RequestId, std::int32_t, const Completion& completion) override {
     if (scans()) show(scanner_.finish());
     if (sanitizes_) write(sanitizer_.flush());
+    write_through(wrap_.flush(), wrapped_is_dim_);
     // An answer without text is a line too: readers may count lines. An error is no answer.
     if (!ends_line_ && (has_text_ || completion.reason != FinishReason::error)) write("\n");
     answer_.completion = completion;
@@ -243,7 +247,14 @@ class StdoutSink : public Sink {
 
   /// Each text ends what it began: however the program ends, the terminal is not left dim.
   void write(const std::string& text, bool is_dim = false) {
+    if (!wraps_) return write_through(text, is_dim);
+    if (std::exchange(wrapped_is_dim_, is_dim) != is_dim) write_through(wrap_.flush(), !is_dim);
+    write_through(wrap_.push(text, terminal_columns(Stream::output)), is_dim);
+  }
+
+  void write_through(const std::string& text, bool is_dim) {
     if (text.empty() || has_failed_) return;
+    progress_->clear();
     has_failed_ = true;  // also when write_stdout throws: one error is enough
     answer_.stdout_is_closed = !write_stdout(is_dim ? "\x1b[2m" + text + "\x1b[m" : text);
     has_failed_ = answer_.stdout_is_closed;
@@ -251,7 +262,11 @@ class StdoutSink : public Sink {
     has_text_ = true;
   }
 
+  ProgressLine* progress_;
   bool sanitizes_;
+  bool wraps_;
+  WordWrap wrap_;
+  bool wrapped_is_dim_ = false;  ///< what wrap_ holds back
   ThoughtView thoughts_;
   std::string opening_;  ///< still to be written before the answer
   bool has_thought_;
@@ -271,14 +286,15 @@ class StdoutSink : public Sink {
 /// Takes the request back when an error leaves: the sink is about to go.
 class CancelGuard {
  public:
-  CancelGuard(Engine& engine, RequestId request, const StdoutSink& sink)
-      : engine_(&engine), request_(request), sink_(&sink) {}
+  CancelGuard(Engine& engine, RequestId request, const std::function<bool()>& is_done)
+      : engine_(&engine), request_(request), is_done_(&is_done) {}
   ~CancelGuard() {
-    if (sink_->has_finished()) return;
+    set_stop_note(nullptr);
+    if ((*is_done_)()) return;
     try {
       engine_->cancel(request_);
       // Had it ended already, its last event is still to be delivered.
-      while (!sink_->has_finished() && engine_->step()) continue;
+      while (!(*is_done_)() && engine_->step()) continue;
     } catch (...) {
       // The error that brought us here says more than this one could.
     }
@@ -289,14 +305,24 @@ class CancelGuard {
  private:
   Engine* engine_;
   RequestId request_;
-  const StdoutSink* sink_;
+  const std::function<bool()>* is_done_;
 };
+
+/// After what is on the screen, with the cursor put back: what comes next takes it away.
+constexpr const char* stop_note =
+    "\x1b"
+    "7 stopping ...\x1b"
+    "8";
+constexpr std::string_view clear_stop_note = "\x1b[J";
+
+/// Of a step that a person waits for and may stop meanwhile.
+constexpr std::chrono::milliseconds watched_chunk_time{300};
 
 }  // namespace
 
 AnswerView stdout_view(const Environment& environment, std::optional<bool> shows_thoughts) {
   const bool has_terminal = is_terminal(Stream::output);
-  AnswerView view = {.sanitizes = has_terminal};
+  AnswerView view = {.sanitizes = has_terminal, .wraps = has_terminal};
   if (!shows_thoughts.value_or(has_terminal)) {
     view.thoughts = ThoughtView::hidden;
   } else if (!has_terminal) {
@@ -307,19 +333,40 @@ AnswerView stdout_view(const Environment& environment, std::optional<bool> shows
   return view;
 }
 
-Answer stream_answer(Engine& engine, Request request, const AnswerView& view) {
-  StdoutSink sink(view);
-  const SpeculationStats before = engine.usage().speculation;
+ProgressLine answer_progress() {
+  return ProgressLine(read_environment(), std::chrono::nanoseconds{0}, patience);
+}
+
+void run_request(Engine& engine, Request request, Sink& sink, ProgressLine& progress,
+                 const std::function<bool()>& is_done, const std::function<bool()>& is_unwanted) {
+  const auto tokens = static_cast<std::int32_t>(request.prompt.size());
+  const bool is_watched = can_move_cursor(Stream::error, read_environment());
+  if (is_watched) request.chunk_time = watched_chunk_time;
   const RequestId id = engine.submit(std::move(request), sink);
-  const CancelGuard guard(engine, id, sink);
-  while (!sink.has_finished()) {
-    sink.answer().was_stopped = stop_signal() != 0;
-    if (sink.answer().was_stopped || sink.answer().stdout_is_closed) {
+  const CancelGuard guard(engine, id, is_done);
+  if (is_watched) set_stop_note(stop_note);
+  while (!is_done()) {
+    if (is_unwanted()) {
+      if (is_watched) write_stderr_as_is(clear_stop_note);
       engine.cancel(id);
-    } else {
-      engine.step();
+      continue;
     }
+    const std::int32_t done = engine.prompt_progress(id);
+    done < tokens ? progress.show(fmt::format("reading {} of {}", done, tokens)) : progress.clear();
+    engine.step();
   }
+}
+
+Answer stream_answer(Engine& engine, Request request, const AnswerView& view) {
+  ProgressLine progress = answer_progress();
+  StdoutSink sink(view, progress);
+  const SpeculationStats before = engine.usage().speculation;
+  run_request(
+      engine, std::move(request), sink, progress, [&] { return sink.has_finished(); },
+      [&] {
+        sink.answer().was_stopped = stop_signal() != 0;
+        return sink.answer().was_stopped || sink.answer().stdout_is_closed;
+      });
   sink.answer().speculation = engine.usage().speculation - before;
   if (sink.hid_all()) {
     log::warning(

@@ -10,6 +10,7 @@
 
 #include "app/environment.h"
 #include "app/prompt.h"
+#include "app/ui/progress.h"
 #include "core/base/json.h"
 #include "core/engine/engine.h"
 #include "core/engine/request.h"
@@ -85,6 +86,7 @@ enum class ThoughtView : std::uint8_t {
 /// How an answer's text is shown.
 struct AnswerView {
   bool sanitizes = false;  ///< made harmless to a terminal
+  bool wraps = false;      ///< at words, to the width of stdout's terminal
   ThoughtView thoughts = ThoughtView::plain;
   AnswerStart start = {};
   std::function<void(std::string_view)> heard = {};  ///< called with the text as the model gives it
@@ -93,6 +95,16 @@ struct AnswerView {
 /// On this stdout. `shows_thoughts` is --thoughts; by default a terminal shows them and
 /// nothing else does.
 AnswerView stdout_view(const Environment& environment, std::optional<bool> shows_thoughts);
+
+/// Runs a request until the sink has all of it or, when `is_unwanted` says so before a step,
+/// cancels it. Where stderr is a terminal a person waits: after a while `progress` shows how much
+/// of the prompt was read, in chunks short enough for Ctrl-C to take effect soon, which is
+/// acknowledged at once. On errors the engine is left idle.
+void run_request(Engine& engine, Request request, Sink& sink, ProgressLine& progress,
+                 const std::function<bool()>& is_done, const std::function<bool()>& is_unwanted);
+
+/// A line for the time until an answer begins.
+ProgressLine answer_progress();
 
 /// Runs a request to its end and writes its text to stdout as it comes; a line break follows when
 /// the text does not end in one. A signal to stop ends the answer with what there is; the signal

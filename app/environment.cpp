@@ -73,6 +73,7 @@ Environment read_environment() {
                      .home = variable("HOME"),
                      .ollama_models = variable("OLLAMA_MODELS"),
                      .llama_cache = variable("LLAMA_CACHE")};
+  environment.editor = variable("VISUAL").value_or(variable("EDITOR").value_or(""));
   environment.no_color = variable("NO_COLOR").has_value();
   environment.force_color = is_on("CLICOLOR_FORCE") || is_on("FORCE_COLOR");
   const char* const cards = std::getenv("CUDA_VISIBLE_DEVICES");

@@ -19,6 +19,7 @@ struct Environment {
   bool force_color = false;         ///< CLICOLOR_FORCE or FORCE_COLOR is set, not empty and not 0
   std::string term;                 ///< TERM
   std::optional<int> columns = {};  ///< COLUMNS, where that is a number
+  std::string editor = {};          ///< VISUAL, else EDITOR
   bool hides_cards = false;         ///< CUDA_VISIBLE_DEVICES is set and names no card
   /// HYB_CUDA_CARVEOUT and HYB_CUDA_EARLY_STARTS, for kernels::launch_tuning_of.
   std::optional<std::string> cuda_carveout = {}, cuda_early_starts = {};

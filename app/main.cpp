@@ -12,8 +12,8 @@
 #include "app/environment.h"
 #include "app/help.h"
 #include "app/ui/process.h"
+#include "app/ui/progress.h"
 #include "app/ui/terminal.h"
-#include "app/ui/text.h"
 #include "app/version.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
@@ -99,7 +99,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   hyb::app::ProcessGuard process;  // signals, closed stdout, terminal modes
-  hyb::log::set_filter(hyb::app::sanitized_line);
+  hyb::log::set_filter(hyb::app::message_text);
   colour_messages();
   try {
     return process.exit_code(run(argc, argv));

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "app/environment.h"
+#include "app/ui/progress.h"
 #include "app/ui/table.h"
 #include "app/ui/terminal.h"
 #include "app/ui/text.h"
@@ -367,16 +368,25 @@ void check_loadable(const ModelSource& source, const RunSettings& settings) {
 }
 
 models::Model load_weights_of(const RunSettings& settings, const ModelOutline& outline,
-                              kernels::Queue& queue, const models::MakeRoom& make_room) {
+                              kernels::Queue& queue, const models::MakeRoom& make_room,
+                              ProgressLine* progress) {
+  models::LoadCalls calls = {.make_room = make_room};
+  const std::string all =
+      bytes_text(weight_bytes(outline.plan, settings.device, outline.geometry.load));
+  if (progress != nullptr) {
+    calls.loaded = [&](std::size_t bytes) {
+      progress->show(fmt::format("loading {} of {}", bytes_text(bytes), all));
+    };
+  }
   std::optional<models::HeadFolder> head;
   if (outline.head) head.emplace(outline.head->config());
   models::HeadFolder* const with = head ? &*head : nullptr;
   if (const std::optional<std::uint64_t>& seed = settings.types.random_weights) {
-    return models::random_model(queue, outline.config, *seed, outline.sizes, make_room, with);
+    return models::random_model(queue, outline.config, *seed, outline.sizes, calls, with);
   }
   TensorFiles files = settings.source.tensors();
   if (head) head->files = outline.head->tensors();
-  return models::load_model(queue, outline.config, files, outline.sizes, make_room, with);
+  return models::load_model(queue, outline.config, files, outline.sizes, calls, with);
 }
 
 std::size_t BareModel::runner_bytes(const models::RunnerOptions& options) const {

@@ -14,6 +14,8 @@
 
 namespace hyb::app {
 
+class ProgressLine;
+
 /// What config.json says of a model and the sizes that follow from it, without reading a weight.
 struct ModelOutline {
   models::Config config;
@@ -93,11 +95,13 @@ void refuse_unread_format(const ModelSource& source, bool as_json);
 /// help. Check this before whether the model fits.
 void check_loadable(const ModelSource& source, const RunSettings& settings);
 
-/// Reads or generates the weights. `make_room` is called where the device has no memory for one.
+/// Reads or generates the weights. `make_room` is called where the device has no memory for one;
+/// `progress`, unless it is null, shows how much is loaded.
 /// Throws Error(model) when there are none to read, or others than the plan wants; Error(memory),
 /// with the numbers, where they have no room.
 models::Model load_weights_of(const RunSettings& settings, const ModelOutline& outline,
-                              kernels::Queue& queue, const models::MakeRoom& make_room = {});
+                              kernels::Queue& queue, const models::MakeRoom& make_room = {},
+                              ProgressLine* progress = nullptr);
 
 /// A model without an engine, for commands that drive a runner themselves.
 struct BareModel {

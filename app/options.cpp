@@ -73,10 +73,14 @@ MemoryBudget parse_memory(const std::string& text, const char* flag) {
 
 CLI::Option* add_size_option(CLI::App& cli, const char* name,
                              std::function<void(MemoryBudget)> take, const char* help) {
-  return cli.add_option_function<std::string>(
-      name,
-      [name, take = std::move(take)](const std::string& text) { take(parse_memory(text, name)); },
-      help);
+  return cli
+      .add_option_function<std::string>(
+          name,
+          [name, take = std::move(take)](const std::string& text) {
+            take(parse_memory(text, name));
+          },
+          help)
+      ->type_name("SIZE");
 }
 
 CLI::Validator in_range(const ParameterRange& range) {

@@ -89,14 +89,14 @@ void Session::load() {
   }
   queue_ = std::make_unique<kernels::Queue>(make_queue(settings_));
   plan();  // whether it fits is known before a weight is read
-  // A card's memory is mapped while weights are read: gigabytes of it take seconds. How much the
-  // weights leave of it is known before that, but for those that may take more than 12 bits.
+  // Mapping gigabytes takes seconds. What weights in 12 bits leave for them is not known yet.
   if (queue_->device() == kernels::Device::cuda && !outline_.geometry.load.lossless) {
     superblocks_ = std::async(std::launch::async, [this] {
       return models::map_superblocks(kernels::Device::cuda, memory_.pools, memory_.mapping);
     });
   }
-  model_ = load_weights_of(settings_, outline_, *queue_, [this] { return release_pools(); });
+  model_ = load_weights_of(
+      settings_, outline_, *queue_, [this] { return release_pools(); }, shape_.progress);
   if (outline_.geometry.load.lossless) {
     budget_.weights = model_.weights.bytes();  // some may take more than 12 bits
     plan();

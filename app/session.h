@@ -30,6 +30,7 @@ namespace hyb::app {
 
 class DraftModel;
 class PrefillLane;
+class ProgressLine;
 class TraceFile;
 
 /// How many sequences and which step sizes a command wants.
@@ -41,9 +42,10 @@ struct SessionShape {
   bool expects_more = false;       ///< requests will follow others: memory is prepared for them
   /// What counts is when all is done, not how long an answer waits for a prompt.
   bool prefers_throughput = false;
-  std::size_t host_tier_bytes = 0;  ///< all that a host tier may take, its pinned memory included
-  std::int32_t drafts_room = 0;     ///< most of a sequence in a step
-  TreeLimits tree = {};             ///< of these drafts
+  std::size_t host_tier_bytes = 0;   ///< all that a host tier may take, its pinned memory included
+  std::int32_t drafts_room = 0;      ///< most of a sequence in a step
+  TreeLimits tree = {};              ///< of these drafts
+  ProgressLine* progress = nullptr;  ///< shows how much of the weights is loaded; outlives open()
 };
 
 /// How the budget was divided, in bytes.

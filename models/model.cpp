@@ -20,12 +20,12 @@ namespace {
 
 /// `columns`: as eagle3_columns, of a plan with an EAGLE-3 head.
 Model model_of(kernels::Queue& queue, Plan plan, WeightProvider& provider,
-               const GeometryOptions& options, const MakeRoom& make_room,
+               const GeometryOptions& options, const LoadCalls& calls,
                std::span<const std::int32_t> columns) {
   Model model;
   model.plan = std::move(plan);
   model.geometry = geometry_of(model.plan, options);
-  model.weights = load_weights(queue, model.plan, provider, model.geometry.load, make_room);
+  model.weights = load_weights(queue, model.plan, provider, model.geometry.load, calls);
   if (columns.empty()) return model;
   kernels::Buffer& table = model.weights.vectors.emplace_back(queue.device(), columns.size_bytes());
   kernels::upload(queue, table.data(), std::as_bytes(columns));
@@ -138,7 +138,7 @@ Plan plan_with_head(const Config& config, const Config* head, bool with_drafts) 
 }
 
 Model load_model(kernels::Queue& queue, const Config& config, TensorFiles& files,
-                 const GeometryOptions& options, const MakeRoom& make_room, HeadFolder* head) {
+                 const GeometryOptions& options, const LoadCalls& calls, HeadFolder* head) {
   const Family& family = family_of(config);
   Plan plan =
       plan_with_head(config, head == nullptr ? nullptr : &head->config, options.with_drafts);
@@ -148,7 +148,7 @@ Model load_model(kernels::Queue& queue, const Config& config, TensorFiles& files
   check_tied_head(plan, family, files, index);
   if (head == nullptr) {
     FileWeights provider(index);
-    return model_of(queue, std::move(plan), provider, options, make_room, {});
+    return model_of(queue, std::move(plan), provider, options, calls, {});
   }
   TensorFiles& head_files = head->files.value();
   const HeadKind kind = plan.draft->eagle ? HeadKind::eagle3 : HeadKind::dflash;
@@ -159,7 +159,7 @@ Model load_model(kernels::Queue& queue, const Config& config, TensorFiles& files
   std::vector<std::int32_t> columns;
   if (plan.draft->eagle) columns = eagle3_columns(plan, head_files);
   FilesWithHead provider(index, head_index, static_cast<std::int32_t>(plan.layers.size()));
-  return model_of(queue, std::move(plan), provider, options, make_room, columns);
+  return model_of(queue, std::move(plan), provider, options, calls, columns);
 }
 
 std::vector<LosslessMatrix> sample_lossless(const Config& config, TensorFiles& files,
@@ -173,8 +173,7 @@ std::vector<LosslessMatrix> sample_lossless(const Config& config, TensorFiles& f
 }
 
 Model random_model(kernels::Queue& queue, const Config& config, std::uint64_t seed,
-                   const GeometryOptions& options, const MakeRoom& make_room,
-                   const HeadFolder* head) {
+                   const GeometryOptions& options, const LoadCalls& calls, const HeadFolder* head) {
   Plan plan =
       plan_with_head(config, head == nullptr ? nullptr : &head->config, options.with_drafts);
   RandomWeights provider(seed, plan.weight_dtype == DType::f16 ? DType::f16 : DType::bf16,
@@ -182,7 +181,7 @@ Model random_model(kernels::Queue& queue, const Config& config, std::uint64_t se
   std::vector<std::int32_t> columns;
   if (head != nullptr && plan.draft->eagle) columns = spread_eagle3_columns(plan);
   const auto start = std::chrono::steady_clock::now();
-  Model model = model_of(queue, std::move(plan), provider, options, make_room, columns);
+  Model model = model_of(queue, std::move(plan), provider, options, calls, columns);
   report_made(model.weights, seed, start);
   return model;
 }

@@ -34,12 +34,12 @@ Plan plan_with_head(const Config& config, const Config* head, bool with_drafts);
 /// head for what head_of and eagle3_columns refuse, for tensors that are not known, and for an
 /// embedding that is not the model's.
 Model load_model(kernels::Queue& queue, const Config& config, TensorFiles& files,
-                 const GeometryOptions& options, const MakeRoom& make_room = {},
+                 const GeometryOptions& options, const LoadCalls& calls = {},
                  HeadFolder* head = nullptr);
 
 /// The same with synthetic weights; the head's config.json alone is read.
 Model random_model(kernels::Queue& queue, const Config& config, std::uint64_t seed,
-                   const GeometryOptions& options, const MakeRoom& make_room = {},
+                   const GeometryOptions& options, const LoadCalls& calls = {},
                    const HeadFolder* head = nullptr);
 
 /// sample_lossless (weights.h) of a model's files. Throws Error(model) for what WeightIndex

@@ -51,15 +51,15 @@ class WeightLoader : public WeightVisitor {
     try {
       return make();
     } catch (const Error& error) {
-      if (error.kind() != ErrorKind::memory || !make_room_ || !make_room_()) throw;
+      if (error.kind() != ErrorKind::memory || !calls_.make_room || !calls_.make_room()) throw;
     }
     return make();
   }
 
  public:
   WeightLoader(kernels::Queue& queue, WeightProvider& provider, const LoadOptions& options,
-               const MakeRoom& make_room)
-      : queue_(queue), provider_(provider), options_(options), make_room_(make_room) {}
+               const LoadCalls& calls)
+      : queue_(queue), provider_(provider), options_(options), calls_(calls) {}
 
   bool is_fused(std::string_view fused, std::string_view, std::int32_t) override {
     return provider_.has({.role = fused, .layer = layer()});
@@ -81,6 +81,7 @@ class WeightLoader : public WeightVisitor {
     for (const auto& [role, expert] : rows.stored()) {
       provider_.release({.role = role, .layer = layer(), .expert = expert});
     }
+    if (calls_.loaded) calls_.loaded(packed_bytes_);
     return packed;
   }
 
@@ -191,7 +192,7 @@ class WeightLoader : public WeightVisitor {
   kernels::Queue& queue_;
   WeightProvider& provider_;
   const LoadOptions& options_;
-  const MakeRoom& make_room_;
+  const LoadCalls& calls_;
   std::vector<kernels::Buffer> vectors_;
   std::size_t packed_bytes_ = 0;
   std::array<std::int64_t, 7> matrices_ = {};  ///< as Weights has them
@@ -534,9 +535,9 @@ Weights visit_weights(const Plan& plan, WeightVisitor& visitor, WeightsOf of) {
 }
 
 Weights load_weights(kernels::Queue& queue, const Plan& plan, WeightProvider& provider,
-                     const LoadOptions& options, const MakeRoom& make_room) {
+                     const LoadOptions& options, const LoadCalls& calls) {
   Uploads uploads(queue);
-  WeightLoader loader(queue, provider, options, make_room);
+  WeightLoader loader(queue, provider, options, calls);
   Weights weights = visit_weights(plan, loader);
   loader.finish(weights);
   uploads.end();

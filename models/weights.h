@@ -148,11 +148,17 @@ Weights visit_weights(const Plan& plan, WeightVisitor& visitor, WeightsOf of = W
 /// more. False: there is nothing to free.
 using MakeRoom = std::function<bool()>;
 
+/// What loading calls meanwhile; either may be empty.
+struct LoadCalls {
+  MakeRoom make_room = {};
+  std::function<void(std::size_t bytes)> loaded = {};  ///< all matrices so far take these bytes
+};
+
 /// Reads every weight the plan needs, packs it, and releases the source pages one by one. Where
 /// activations are f32, F16 stays F16; matrices that are rounded to bf16 are counted in one line of
 /// the log. Throws Error(memory), with the numbers, where the device has too little.
 Weights load_weights(kernels::Queue& queue, const Plan& plan, WeightProvider& provider,
-                     const LoadOptions& options, const MakeRoom& make_room = {});
+                     const LoadOptions& options, const LoadCalls& calls = {});
 
 /// What LoadOptions::lossless would make of a matrix, by some of its panels.
 struct LosslessMatrix {

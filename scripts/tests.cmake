@@ -63,7 +63,7 @@ if(HYB_SANITIZE STREQUAL "thread")
   list(FILTER threaded_text EXCLUDE REGEX "/(chat_template|message_forms)\\.cpp$")
   add_executable(hyb_tests_threads EXCLUDE_FROM_ALL tests/support/main.cpp
     ${threaded} ${threaded_text} kernels/thread_pool.cpp kernels/queue.cpp kernels/device.cpp kernels/arena/prefaulter.cpp
-    app/ui/process.cpp app/ui/text.cpp
+    app/ui/process.cpp app/ui/terminal.cpp app/ui/text.cpp
     tests/core/base/thread_test.cpp tests/core/base/log_test.cpp
     tests/core/engine/threaded_runner_test.cpp tests/core/engine/tier_waiter_test.cpp
     tests/core/io/transfer_queue_test.cpp tests/core/memory/link/threaded_link_test.cpp

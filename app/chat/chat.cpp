@@ -6,10 +6,12 @@
 #include <nlohmann/json.hpp>
 
 #include "app/ui/process.h"
+#include "app/ui/terminal.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/strings.h"
+#include "core/io/file.h"
 
 namespace hyb::app {
 
@@ -128,8 +130,8 @@ void Chat::load(const std::string& name) {
 }
 
 void Chat::notice(std::string_view text) const {
-  if (!config_.is_interactive) return;
-  const std::string line = sanitized(text);
+  if (!config_.is_interactive || !log::is_shown(log::Level::info)) return;
+  const std::string line = fitted_to_stderr(sanitized(text));
   write_stderr_as_is(config_.has_colour ? "\x1b[2m" + line + "\x1b[m\n" : line + '\n');
 }
 
@@ -144,7 +146,10 @@ Chat::Next Chat::take(const Entry& entry) {
     drop_draft();
     return Next::go_on;
   }
-  return send(message);
+  const std::int32_t turns = conversation_.turns();
+  const Next next = send(attached_.empty() ? message : attached_ + "\n\n" + message);
+  if (conversation_.turns() > turns) attached_.clear();
+  return next;
 }
 
 Chat::Next Chat::execute(const SlashCommand& command) {
@@ -157,6 +162,7 @@ Chat::Next Chat::execute(const SlashCommand& command) {
       close();
       keeper_->forget_name();
       conversation_.clear();
+      attached_.clear();
       last_.reset();
       notice("the conversation is empty");
       break;
@@ -167,7 +173,7 @@ Chat::Next Chat::execute(const SlashCommand& command) {
       show_think(command.argument);
       break;
     case Kind::set:
-      write_stderr(settings_.set(command.argument));
+      set(command.argument);
       break;
     case Kind::stats:
       totals_.ahead_tokens = ahead_.tokens();
@@ -181,6 +187,9 @@ Chat::Next Chat::execute(const SlashCommand& command) {
       break;
     case Kind::sessions:
       write_stderr(keeper_->list_text());
+      break;
+    case Kind::read:
+      read(command.argument);
       break;
     case Kind::memory:
       write_stderr(memory_text(session_->memory(), session_->engine().usage()) +
@@ -223,6 +232,45 @@ void Chat::show_think(const std::string& argument) {
     set_think(*think, "/think");
   }
   write_stderr(fmt::format("think: {}\n", name_of(prompts_.think())));
+}
+
+void Chat::set(const std::string& argument) {
+  const std::size_t end = argument.find_first_of(" \t=");
+  const std::string_view name = setting_of(std::string_view(argument).substr(0, end));
+  if (name == "think") {
+    const std::size_t value = argument.find_first_not_of(" \t=", end);
+    return show_think(
+        end == std::string::npos || value == std::string::npos ? "" : argument.substr(value));
+  }
+  write_stderr(settings_.set(argument));
+  if (argument.empty()) {
+    write_stderr(fmt::format("  {:<20} {}\n", "think", name_of(prompts_.think())));
+  }
+}
+
+void Chat::read(const std::string& path) {
+  constexpr std::size_t bytes_max = std::size_t{16} << 20;
+  attached_.clear();
+  if (path.empty()) return notice("no file begins the next message");
+  std::string text = read_text_file(path, bytes_max);
+  check_utf8(text, path);
+  text.erase(text.find_last_not_of('\n') + 1);
+  const auto lines = std::count(text.begin(), text.end(), '\n') + (text.empty() ? 0 : 1);
+  notice(fmt::format("{} begins the next message: {}, {}; /read alone drops it", path,
+                     counted(lines, "line"), bytes_text(text.size())));
+  attached_ = std::move(text);
+}
+
+std::vector<std::string> Chat::completions(std::string_view typed) const {
+  CompletionNames names = {.sessions = keeper_->names(), .branches = {}};
+  for (const auto& branch : conversation_.branches()) names.branches.push_back(branch.first);
+  return complete(typed, names);
+}
+
+/// All that an answer depends on, but for the seed.
+std::string Chat::asked(std::int32_t turn, const std::string& message) {
+  return fmt::format("{}\n{}\n{}\n{}\n{}", turn, name_of(prompts_.think()), settings_.set(""),
+                     conversation_.system(), message);
 }
 
 void Chat::drop_draft() {
@@ -273,12 +321,17 @@ Chat::Next Chat::edit(const SlashCommand& command) {
 Chat::Next Chat::regenerate(std::int32_t count) {
   const auto path = conversation_.path(conversation_.here());
   if (path.empty()) throw Error(ErrorKind::usage, "/regen: nothing has been said yet");
-  const std::size_t back = std::min(path.size(), static_cast<std::size_t>(count));
-  const auto& [parent, exchange] = conversation_.turn(path[path.size() - back]);
-  if (sampling_of(settings_.options(), session_->generation_config()).temperature == 0.0F) {
-    notice("greedy answers stay the same whatever the seed; /set temperature 0.8 lets them vary");
-  }
+  check_back("/regen", count, static_cast<std::int32_t>(path.size()));
+  const auto& [parent, exchange] =
+      conversation_.turn(path[path.size() - static_cast<std::size_t>(count)]);
   const std::string message = exchange.message;  // the tree grows under it
+  const bool is_greedy =
+      sampling_of(settings_.options(), session_->generation_config()).temperature == 0.0F;
+  if (is_greedy && last_ && !last_->was_stopped && last_asked_ == asked(parent, message)) {
+    throw Error(ErrorKind::usage,
+                "/regen: at temperature 0 the answer would be the same, whatever the seed; /set "
+                "temperature 0.8 lets it vary");
+  }
   return send_after(parent, message, ++seed_shift_);
 }
 
@@ -289,6 +342,7 @@ Chat::Next Chat::send_after(std::int32_t turn, const std::string& message,
   try {
     conversation_.go_to(turn);
     const Answer given = answer(message, seed_shift);
+    last_asked_ = asked(turn, message);
     if (conversation_.turns() == turns) conversation_.go_to(here);
     return given.stdout_is_closed ? Next::leave : Next::go_on;
   } catch (...) {
@@ -357,7 +411,6 @@ void Chat::keep(const std::string& message, const AnswerStart& start, const Answ
   }
   conversation_.add(std::move(exchange));
   totals_.add(completion.usage);
-  ahead_.learn(completion.usage);
   last_ = given;
   keeper_->autosave(saving());
 }
@@ -372,31 +425,31 @@ void Chat::stop_prefill() { ahead_.end(); }
 
 std::string Chat::checkpoints() const {
   const PrefixCache& prefixes = session_->engine().prefixes();
-  return checkpoints_text(conversation_, [&](std::int32_t turn) {
+  const auto resumable = [&](std::int32_t turn) {
     std::vector<TokenId> tokens = prompts_.stable_prefix(conversation_, turn);
     tokens.push_back(TokenId{0});  // the last token of a prompt is never resumed
     return prefixes.look_up(tokens).resumable;
-  });
+  };
+  return checkpoints_text(conversation_, resumable, config_.utf8);
 }
 
 void Chat::comment(const Answer& answer) const {
   const Completion& completion = answer.completion;
-  if (answer.was_stopped && completion.tokens.empty()) {
-    notice("[stopped before the answer began; the message was not added]");
-    return;
-  }
-  notice(status_line(answer, config_.utf8));
-  if (completion.reason != FinishReason::length) return;
   const auto length_max = session_->engine().length_max();
   const auto asked = settings_.options().max_tokens;
-  if (asked && completion.usage.completion_tokens >= *asked) {
-    notice(fmt::format("[the answer was cut at max_tokens = {}]", *asked));
+  if (answer.was_stopped && completion.tokens.empty()) {
+    notice("stopped before the answer began; the message was not added");
   } else {
-    notice(
-        fmt::format("[the conversation has reached its limit of {} tokens; /undo or /clear makes "
-                    "room]",
-                    length_max));
+    notice(status_line(answer, length_max, config_.utf8));
   }
+  if (completion.reason == FinishReason::length) {
+    notice(asked && completion.usage.completion_tokens >= *asked
+               ? fmt::format("the answer was cut at max_tokens = {}", *asked)
+               : fmt::format("the conversation has reached its limit of {} tokens; /undo or /clear "
+                             "makes room",
+                             length_max));
+  }
+  if (config_.is_interactive) write_stderr("\n");  // between turns
 }
 
 }  // namespace hyb::app

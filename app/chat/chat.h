@@ -76,6 +76,9 @@ class Chat {
   std::function<bool()> prefill_work();
   void stop_prefill();
 
+  /// What Tab makes of an entry that is typed so far.
+  std::vector<std::string> completions(std::string_view typed) const;
+
  private:
   Next execute(const SlashCommand& command);
   Next send(const std::string& message);
@@ -86,6 +89,9 @@ class Chat {
   void load(const std::string& name);
   void show_system(const std::string& argument);
   void show_think(const std::string& argument);
+  void set(const std::string& argument);
+  void read(const std::string& path);
+  std::string asked(std::int32_t turn, const std::string& message);
 
   /// Answers `message` after `turn`; where that gives no answer, the conversation stays where it
   /// was.
@@ -109,9 +115,11 @@ class Chat {
   ChatPrompts prompts_;
   Conversation conversation_;
   Draft draft_;
+  std::string attached_;  ///< of /read: the next message begins with it
   PrefillAhead ahead_;
   ChatTotals totals_;
   std::optional<Answer> last_;
+  std::string last_asked_;        ///< all that this answer depended on, but for the seed
   std::uint64_t seed_shift_ = 0;  ///< regenerations so far
 };
 

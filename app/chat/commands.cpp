@@ -4,18 +4,35 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "app/options.h"
 #include "app/ui/table.h"
 #include "core/base/error.h"
 #include "core/base/strings.h"
+#include "core/engine/stop_strings.h"
 
 namespace hyb::app {
 namespace {
+
+// Settings beside the parameters of sampling.
+constexpr std::string_view length_setting = "max_tokens", stop_setting = "stop",
+                           bias_setting = "logit_bias", think_setting = "think";
+
+std::vector<std::string> setting_names() {
+  std::vector<std::string> names;
+  for (const Parameter& parameter : sampling_parameters) names.emplace_back(parameter.name);
+  for (const auto name : {length_setting, stop_setting, bias_setting, think_setting}) {
+    names.emplace_back(name);
+  }
+  return names;
+}
 
 enum class ArgKind : std::uint8_t { nothing, text, count, place };
 
@@ -43,6 +60,8 @@ constexpr std::array command_rows = {
     Row{Kind::regen, ArgKind::count, "/regen [N]", "",
         "answer the last message again with another seed; N: go N messages back"},
     Row{Kind::undo, ArgKind::count, "/undo [N]", "", "take the last N messages back"},
+    Row{Kind::read, ArgKind::text, "/read [FILE]", "",
+        "begin the next message with a file's text; without FILE: not any more"},
     Row{Kind::edit, ArgKind::place, "/edit [N [TEXT]]", "",
         "replace message N (the last one) and continue from there"},
     Row{Kind::fork, ArgKind::text, "/fork [NAME]", "",
@@ -65,25 +84,19 @@ std::vector<std::string_view> names_of(const Row& row) {
   return names;
 }
 
-std::string nearest(std::string_view word) {
-  const std::vector<std::string> names = slash_names();
-  return *std::min_element(names.begin(), names.end(), [&](const auto& a, const auto& b) {
-    return edit_distance(word, a) < edit_distance(word, b);
-  });
-}
-
 const Row& row_of(std::string_view word) {
   for (const Row& row : command_rows) {
     const std::vector<std::string_view> names = names_of(row);
     if (std::find(names.begin(), names.end(), word) != names.end()) return row;
   }
   constexpr std::size_t shown_max = 40;
-  const bool is_long = word.size() > shown_max;
+  const std::vector<std::string> known = slash_names();
+  const std::string_view near = nearest_name(word.substr(0, shown_max), known);
   throw Error(ErrorKind::usage,
               fmt::format("{}{}: no such command{}; /help lists them, and a message that begins "
                           "with a slash is entered with two: //",
-                          word.substr(0, shown_max), is_long ? "..." : "",
-                          is_long ? "" : fmt::format(", did you mean {}?", nearest(word))));
+                          word.substr(0, shown_max), word.size() > shown_max ? "..." : "",
+                          near.empty() ? "" : fmt::format(", did you mean {}?", near)));
 }
 
 std::int32_t count_of(std::string_view name, std::string_view text) {
@@ -125,6 +138,66 @@ std::vector<std::string> slash_names() {
   return names;
 }
 
+namespace {
+
+/// Entries of a folder, folders with a slash after them. Those that begin with a dot are listed
+/// where the last part begins with one.
+std::vector<std::string> paths_from(const std::string& typed) {
+  const std::size_t slash = typed.rfind('/') + 1;  // npos + 1 is 0
+  const std::string folder = typed.substr(0, slash);
+  const bool wants_hidden = typed.substr(slash).starts_with('.');
+  std::vector<std::string> paths;
+  std::error_code failed;
+  const std::filesystem::path start = folder.empty() ? "." : folder;
+  for (std::filesystem::directory_iterator entry(start, failed), end; !failed && entry != end;
+       entry.increment(failed)) {
+    const std::string name = entry->path().filename().string();
+    if (name.starts_with('.') != wants_hidden) continue;
+    std::error_code ignored;
+    paths.push_back(folder + name + (entry->is_directory(ignored) ? "/" : ""));
+  }
+  return paths;
+}
+
+std::vector<std::string> arguments_of(Kind kind, const std::string& typed,
+                                      const CompletionNames& names) {
+  const std::vector<std::string> switches = {"default", "off", "on"};
+  if (kind == Kind::think) return switches;
+  if (kind == Kind::system) return {"none"};
+  if (kind == Kind::load || kind == Kind::save) return names.sessions;
+  if (kind == Kind::go_to) return names.branches;
+  if (kind == Kind::read) return paths_from(typed);
+  if (kind != Kind::set) return {};
+  const std::size_t space = typed.find(' ');
+  if (space == std::string::npos) return setting_names();
+  const std::string name = typed.substr(0, space + 1);
+  if (setting_of(typed.substr(0, space)) != think_setting) return {name + "default"};
+  std::vector<std::string> values;
+  for (const std::string& value : switches) values.push_back(name + value);
+  return values;
+}
+
+}  // namespace
+
+std::vector<std::string> complete(std::string_view typed, const CompletionNames& names) {
+  std::string before;
+  std::vector<std::string> words = slash_names();
+  const std::size_t space = typed.find(' ');
+  if (space != std::string_view::npos && is_slash_command(typed)) {
+    const std::string_view command = typed.substr(0, space);
+    const std::size_t begin = std::min(typed.find_first_not_of(' ', space), typed.size());
+    if (std::ranges::find(words, command) == words.end()) return {};
+    before = typed.substr(0, begin);
+    words = arguments_of(row_of(command).kind, std::string(typed.substr(begin)), names);
+  }
+  std::vector<std::string> choices;
+  for (const std::string& word : words) {
+    if ((before + word).starts_with(typed)) choices.push_back(before + word);
+  }
+  std::sort(choices.begin(), choices.end());
+  return choices;
+}
+
 std::string slash_help() {
   std::string help;
   for (const Row& row : command_rows) {
@@ -132,20 +205,18 @@ std::string slash_help() {
     for (const std::string_view name : words_of(row.aliases)) {
       aliases += fmt::format(", also {}", name);
     }
-    help += fmt::format("  {:<28} {}{}\n", row.usage, row.about, aliases);
+    help += fmt::format("  {:<28}  {}{}\n", row.usage, row.about, aliases);
   }
   return help +
-         "  //TEXT                       a message that begins with a slash\n"
-         "  \"\"\"TEXT\"\"\"                   a message of several lines, taken literally\n"
-         "A line that ends in a backslash continues in the next; so does one after Ctrl-J or\n"
-         "Alt-Enter. Ctrl-C stops an answer or clears the line, Ctrl-D leaves, Ctrl-R searches\n"
-         "what was entered before.\n";
+         "  //TEXT                        a message that begins with a slash\n"
+         "  \"\"\"TEXT\"\"\"                    a message of several lines, taken literally\n"
+         "A line that ends in a backslash continues in the next; so does one after Ctrl-J or "
+         "Alt-Enter. Tab completes commands and their arguments. Ctrl-C stops an answer or clears "
+         "the line, Ctrl-D leaves, Ctrl-R searches what was entered before (Ctrl-G ends that), "
+         "Ctrl-X Ctrl-E opens the text in $VISUAL or $EDITOR.\n";
 }
 
 namespace {
-
-/// max_tokens is the one setting that is no sampling parameter.
-constexpr std::string_view length_setting = "max_tokens";
 
 template <typename T>
 T number_of(std::string_view name, std::string_view text) {
@@ -161,16 +232,36 @@ T number_of(std::string_view name, std::string_view text) {
 
 void assign_length(GenerationOptions& options, std::string_view value) {
   options.max_tokens.reset();
-  if (value == "default") return;
+  if (value == "default" || value == "-1") return;
   options.max_tokens = number_of<std::int32_t>(length_setting, value);
   if (*options.max_tokens >= 1) return;
   throw Error(ErrorKind::usage,
               fmt::format("max_tokens: must be 1 or more, got {}", *options.max_tokens));
 }
 
+/// A text is taken as it is, or as JSON where it is in quotes.
+void assign_stop(GenerationOptions& options, std::string_view value) {
+  if (value == "default") return options.stop.clear();
+  std::string text(value);
+  if (value.starts_with('"')) {
+    const Json json = Json::parse(value, nullptr, false);
+    if (!json.is_string()) {
+      throw Error(ErrorKind::usage, fmt::format("/set stop: {} is no text in quotes", value));
+    }
+    text = json;
+  }
+  options.stop.push_back(std::move(text));
+  static_cast<void>(StopStrings{options.stop});  // throws where one cannot be used
+}
+
 void assign(GenerationOptions& options, std::string_view name, std::string_view value) {
+  if (name == length_setting) return assign_length(options, value);
+  if (name == stop_setting) return assign_stop(options, value);
+  if (name == bias_setting) {
+    if (value == "default") return options.logit_bias.clear();
+    return options.logit_bias.emplace_back(value), void();
+  }
   const Parameter* const parameter = find_parameter(name);
-  if (parameter == nullptr) return assign_length(options, value);
   options.parameters.erase(parameter->name);
   if (value == "default") return;
   std::visit(
@@ -182,21 +273,28 @@ void assign(GenerationOptions& options, std::string_view name, std::string_view 
 
 std::string show(const GenerationOptions& options, const SamplingParams& params,
                  std::string_view name) {
-  std::string text = "no limit but the conversation's";
+  std::string text;
   if (const Parameter* const parameter = find_parameter(name)) {
     text =
         std::visit([](auto value) { return fmt::format("{}", value); }, parameter->value(params));
-  } else if (options.max_tokens) {
-    text = fmt::format("{}", *options.max_tokens);
+  } else if (name == length_setting) {
+    text = options.max_tokens ? fmt::format("{}", *options.max_tokens)
+                              : "no limit but the conversation's";
+  } else if (name == stop_setting) {
+    for (const std::string& stop : options.stop) text += (text.empty() ? "" : ", ") + to_text(stop);
+  } else {
+    text = fmt::format("{}", fmt::join(options.logit_bias, ", "));
   }
+  if (text.empty()) text = "none";
   return fmt::format("  {:<20} {}\n", name, text);
 }
 
-std::vector<std::string_view> setting_names() {
-  std::vector<std::string_view> names;
-  for (const Parameter& parameter : sampling_parameters) names.push_back(parameter.name);
-  names.push_back(length_setting);
-  return names;
+/// A flag's name as a setting's.
+std::string spelled(std::string_view flag) {
+  flag.remove_prefix(std::min(flag.find_first_not_of("-,"), flag.size()));
+  std::string name(flag);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
 }
 
 std::pair<std::string_view, std::string_view> split(std::string_view text) {
@@ -209,17 +307,33 @@ std::pair<std::string_view, std::string_view> split(std::string_view text) {
 
 }  // namespace
 
+std::string_view setting_of(std::string_view spelling) {
+  const std::string name = spelled(spelling);
+  if (name.empty()) return {};
+  for (const Parameter& parameter : sampling_parameters) {
+    if (name == parameter.name || name == spelled(parameter.more_flags)) return parameter.name;
+  }
+  if (name == "n" || name == "n_predict") return length_setting;
+  const auto others = {length_setting, stop_setting, bias_setting, think_setting};
+  const auto* const found = std::ranges::find(others, name);
+  return found == others.end() ? std::string_view() : *found;
+}
+
 Settings::Settings(GenerationOptions options, const Json& generation_config, std::int32_t vocab)
     : generation_config_(&generation_config), options_(std::move(options)), vocab_(vocab) {
   check(sampling_of(options_, *generation_config_), vocab_);
 }
 
 std::string Settings::set(std::string_view argument) {
-  const std::vector<std::string_view> names = setting_names();
-  const auto [name, value] = split(argument);
-  if (!name.empty() && std::ranges::find(names, name) == names.end()) {
+  const std::vector<std::string> names = setting_names();
+  const auto [spelling, value] = split(argument);
+  const std::string_view name = setting_of(spelling);
+  if (name.empty() && !spelling.empty()) {
+    const std::string_view near = nearest_name(spelled(spelling), names);
     throw Error(ErrorKind::usage,
-                fmt::format("/set: no '{}'; there are {}", name, fmt::join(names, ", ")));
+                fmt::format("/set: no '{}'{}; there are {}", spelling,
+                            near.empty() ? "" : fmt::format(", did you mean {}?", near),
+                            fmt::join(names, ", ")));
   }
   if (!value.empty()) {
     GenerationOptions changed = options_;
@@ -229,8 +343,8 @@ std::string Settings::set(std::string_view argument) {
   }
   const SamplingParams now = sampling_of(options_, *generation_config_);
   std::string text;
-  for (const std::string_view each : names) {
-    if (name.empty() || each == name) text += show(options_, now, each);
+  for (const std::string& each : names) {
+    if (each != think_setting && (name.empty() || each == name)) text += show(options_, now, each);
   }
   return text;
 }
@@ -259,22 +373,37 @@ std::int32_t lost_tokens(const Usage& usage) {
 }  // namespace
 
 double tokens_per_second(const Usage& usage) {
+  constexpr std::int32_t enough_tokens = 8;
+  constexpr double enough_seconds = 0.1;
   const double time = seconds(usage.decode);
-  return usage.completion_tokens < 2 || time <= 0 ? 0.0 : (usage.completion_tokens - 1) / time;
+  const std::int32_t after_first = usage.completion_tokens - 1;
+  return after_first < enough_tokens || time < enough_seconds ? 0.0 : after_first / time;
 }
 
-std::string status_line(const Answer& answer, bool utf8) {
+namespace {
+
+/// "980", "1.2k", "32k".
+std::string count_text(std::int64_t count) {
+  const double thousands = static_cast<double>(count) / 1024;
+  if (count < 1024) return fmt::format("{}", count);
+  return thousands < 9.95 && count % 1024 != 0 ? fmt::format("{:.1f}k", thousands)
+                                               : fmt::format("{:.0f}k", thousands);
+}
+
+}  // namespace
+
+std::string status_line(const Answer& answer, std::int32_t length_max, bool utf8) {
   const Usage& usage = answer.completion.usage;
   const std::string_view dot = utf8 ? " \u00B7 " : ", ";
-  std::string line = answer.was_stopped ? fmt::format("[stopped{}", dot) : "[";
-  line +=
-      fmt::format("reused {}{}prefilled {}{}{}{}", usage.reused_tokens, dot, usage.prefilled_tokens,
-                  usage.reuse_limit == ReuseLimit::off ? "" : fmt::format(" ({})", why(usage)), dot,
-                  counted(usage.completion_tokens, "token"));
+  std::string line = answer.was_stopped ? fmt::format("stopped{}", dot) : "";
+  line += counted(usage.completion_tokens, "token");
   if (const double rate = tokens_per_second(usage); rate > 0) {
-    line += fmt::format("{}{:.1f} tok/s", dot, rate);
+    line += fmt::format("{}{:.{}f} tok/s", dot, rate, rate < 9.95 ? 1 : 0);
   }
-  return line += ']';
+  const double wait = std::max(seconds(usage.queued + usage.prefill), 0.01);
+  return line + fmt::format("{}first after {:.{}f} s{}{} of {}", dot, wait, wait < 0.1 ? 2 : 1, dot,
+                            count_text(usage.prompt_tokens + usage.completion_tokens),
+                            count_text(length_max));
 }
 
 void ChatTotals::add(const Usage& usage) {
@@ -297,6 +426,10 @@ std::string stats_text(const Answer& last, const ChatTotals& totals) {
       counted(usage.matched_tokens, "token"), lost_tokens(usage), why(usage),
       counted(usage.completion_tokens, "token"), name_of(completion.reason),
       seconds(usage.queued + usage.prefill));
+  if (usage.prefilled_tokens > 0 && usage.prefill.count() > 0) {
+    text += fmt::format("  prefill              {:.0f} tok/s\n",
+                        usage.prefilled_tokens / seconds(usage.prefill));
+  }
   if (const double rate = tokens_per_second(usage); rate > 0) {
     text += fmt::format("  generation           {:.1f} tok/s\n", rate);
   }

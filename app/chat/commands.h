@@ -34,6 +34,7 @@ struct SlashCommand {
     save,
     load,
     sessions,
+    read,
     exit
   };
   Kind kind;
@@ -53,6 +54,15 @@ SlashCommand parse_slash_command(std::string_view text);
 /// Every name and alias, with the slash, sorted.
 std::vector<std::string> slash_names();
 
+/// Names that complete() needs.
+struct CompletionNames {
+  std::vector<std::string> sessions, branches;
+};
+
+/// What a line that is typed as far as here may become: commands, and arguments of those that have
+/// a few or are names or paths. Each begins with `typed`.
+std::vector<std::string> complete(std::string_view typed, const CompletionNames& names);
+
 /// What /help shows.
 std::string slash_help();
 
@@ -64,9 +74,9 @@ class Settings {
 
   const GenerationOptions& options() const { return options_; }
 
-  /// "NAME VALUE" changes, "NAME" and "" show; "default" as the value takes a change back. Returns
-  /// what to show. Throws Error(usage): unknown name, not a number, out of range; nothing changes
-  /// then.
+  /// "NAME VALUE" changes, "NAME" and "" show; "default" as the value takes a change back; stop and
+  /// logit_bias add one. Names are also spelled as flags are. Returns what to show. Throws
+  /// Error(usage): unknown name, not a number, out of range; nothing changes then.
   std::string set(std::string_view argument);
 
  private:
@@ -75,12 +85,14 @@ class Settings {
   std::int32_t vocab_;
 };
 
-/// One line about an answer: "[reused 90 · prefilled 37 (the rest is new) · 12 tokens · 45.1
-/// tok/s]", without a line break; in plain ASCII unless `utf8`. The reason why no more was reused
-/// is left out where nothing is remembered at all.
-std::string status_line(const Answer& answer, bool utf8);
+/// The setting that is spelled so, or as one of its flags; empty: there is none. "think" is one.
+std::string_view setting_of(std::string_view spelling);
 
-/// Generated tokens per second, without the first; 0 when there is no second.
+/// One line about an answer: "34 tokens · 41 tok/s · first after 0.3 s · 1.2k of 32k", without a
+/// line break; in plain ASCII unless `utf8`. k is 1024 tokens; length_max are in the last place.
+std::string status_line(const Answer& answer, std::int32_t length_max, bool utf8);
+
+/// Generated tokens per second, without the first; 0 where they are too few to say.
 double tokens_per_second(const Usage& usage);
 
 /// Sums over a chat.

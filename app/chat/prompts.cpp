@@ -15,6 +15,7 @@
 #include "app/ui/text.h"
 #include "core/base/error.h"
 #include "core/base/ids.h"
+#include "core/base/strings.h"
 
 namespace hyb::app {
 namespace {
@@ -245,14 +246,21 @@ std::string place_text(const Conversation& conversation) {
                               shortened(conversation.turn(here).exchange.message, 60));
 }
 
+void check_back(std::string_view command, std::int32_t count, std::int32_t messages) {
+  if (count <= messages) return;
+  refuse_name(fmt::format("{}: the conversation has {}, so N is {}, not {}", command,
+                          counted(messages, "message"),
+                          messages == 1 ? "1" : fmt::format("1 to {}", messages), count));
+}
+
 std::string undo(Conversation& conversation, std::int32_t count) {
   const std::int32_t here = conversation.here();
   const auto spoken = static_cast<std::int32_t>(conversation.path(here).size());
   if (spoken == 0) refuse_name("/undo: nothing has been said yet");
-  const std::int32_t taken = std::min(count, spoken);
-  const std::int32_t first = conversation.before(taken - 1);
-  conversation.go_to(conversation.before(taken));
-  return fmt::format("took back {} of {} messages, from: {}; /goto {} brings them back", taken,
+  check_back("/undo", count, spoken);
+  const std::int32_t first = conversation.before(count - 1);
+  conversation.go_to(conversation.before(count));
+  return fmt::format("took back {} of {} messages, from: {}; /goto {} brings them back", count,
                      spoken, shortened(conversation.turn(first).exchange.message, 60), here);
 }
 
@@ -279,24 +287,55 @@ std::string go_to(Conversation& conversation, const std::string& place) {
   return place_text(conversation);
 }
 
-std::string checkpoints_text(const Conversation& conversation, const Resumable& resumable) {
+namespace {
+
+/// A turn where it is drawn: the lines before its number, and those before what follows it.
+struct TreeRow {
+  std::int32_t turn;
+  std::string before, below;
+};
+
+std::vector<TreeRow> drawn_tree(const Conversation& conversation, bool utf8) {
+  std::vector<std::vector<std::int32_t>> next(static_cast<std::size_t>(conversation.turns()) + 1);
+  for (std::int32_t turn = 1; turn <= conversation.turns(); ++turn) {
+    next[static_cast<std::size_t>(conversation.turn(turn).parent)].push_back(turn);
+  }
+  std::vector<TreeRow> rows, open = {{0, "", ""}};
+  while (!open.empty()) {
+    const TreeRow row = open.back();
+    open.pop_back();
+    if (row.turn != 0) rows.push_back(row);
+    const auto& turns = next[static_cast<std::size_t>(row.turn)];
+    for (std::size_t i = turns.size(); i > 0; --i) {
+      const bool is_last = i == turns.size();
+      std::string corner = is_last ? "`- " : "|- ", line = is_last ? "   " : "|  ";
+      if (utf8) corner = is_last ? "\u2514\u2500 " : "\u251C\u2500 ";
+      if (utf8 && !is_last) line = "\u2502  ";
+      if (turns.size() == 1) corner = line = "";
+      open.push_back({turns[i - 1], row.below + corner, row.below + line});
+    }
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::string checkpoints_text(const Conversation& conversation, const Resumable& resumable,
+                             bool utf8) {
   if (conversation.turns() == 0) return "nothing has been said yet\n";
-  Table table{.columns = {{"turn", Align::right},
-                          {"after", Align::right},
-                          {"tokens", Align::right},
-                          {"kept", Align::right},
-                          {"branch"},
-                          {"message"}}};
-  for (std::int32_t number = 1; number <= conversation.turns(); ++number) {
-    const auto& [parent, exchange] = conversation.turn(number);
-    table.rows.push_back({fmt::format("{}", number), fmt::format("{}", parent),
+  Table table{
+      .columns = {
+          {"turn"}, {"tokens", Align::right}, {"kept", Align::right}, {"branch"}, {"message"}}};
+  for (const TreeRow& row : drawn_tree(conversation, utf8)) {
+    const Exchange& exchange = conversation.turn(row.turn).exchange;
+    table.rows.push_back({row.before + fmt::format("{}", row.turn),
                           fmt::format("{}", exchange.tokens),
-                          resumable ? fmt::format("{}", resumable(number)) : "",
-                          branches_at(conversation, number), shortened(exchange.message, 40)});
+                          resumable ? fmt::format("{}", resumable(row.turn)) : "",
+                          branches_at(conversation, row.turn), shortened(exchange.message, 40)});
   }
   if (!resumable) {
-    table.columns.erase(table.columns.begin() + 3);
-    for (auto& row : table.rows) row.erase(row.begin() + 3);
+    table.columns.erase(table.columns.begin() + 2);
+    for (auto& row : table.rows) row.erase(row.begin() + 2);
   }
   std::string text = plain_text(table);
   if (conversation.here() == 0) text += place_text(conversation) + "\n";
@@ -307,7 +346,6 @@ namespace {
 
 /// How long a finished entry may have to wait: too short to notice.
 constexpr std::chrono::milliseconds slice_time{40};
-constexpr std::int32_t chunk_tokens_min = 4, chunk_tokens_max = 512;
 
 }  // namespace
 
@@ -345,7 +383,7 @@ void PrefillAhead::submit() {
   Request request;
   request.prompt = std::exchange(asked_, nullptr)();
   request.prefill_only = true;
-  request.chunk_tokens = chunk_tokens_;
+  request.chunk_time = slice_time;
   const auto tokens = static_cast<std::int64_t>(request.prompt.size());
   if (tokens == 0 || tokens >= engine_.length_max()) return;
   running_ = engine_.submit(std::move(request), *this);
@@ -360,16 +398,6 @@ void PrefillAhead::end() {
 void PrefillAhead::on_finish(RequestId, std::int32_t, const Completion& completion) {
   running_.reset();
   tokens_ += completion.usage.prefilled_tokens;
-}
-
-void PrefillAhead::learn(const Usage& usage) {
-  const double seconds = std::chrono::duration<double>(usage.prefill).count();
-  constexpr std::int32_t enough = 16;  // fewer measure the cost of a step rather than a rate
-  if (usage.prefilled_tokens < enough || seconds <= 0) return;
-  const double rate = usage.prefilled_tokens / seconds;
-  const double piece = rate * std::chrono::duration<double>(slice_time).count();
-  chunk_tokens_ =
-      static_cast<std::int32_t>(std::clamp<double>(piece, chunk_tokens_min, chunk_tokens_max));
 }
 
 }  // namespace hyb::app

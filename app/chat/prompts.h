@@ -85,7 +85,10 @@ class ChatPrompts {
 /// Where it is, in the words of the others.
 std::string place_text(const Conversation& conversation);
 
-/// Takes the last `count` turns back; at least one must be there.
+/// Throws where `count` messages back is before the first of them.
+void check_back(std::string_view command, std::int32_t count, std::int32_t messages);
+
+/// Takes the last `count` turns back; they must be there.
 std::string undo(Conversation& conversation, std::int32_t count);
 
 /// Starts a branch; without a name, "fork-1" or the next number that is free. Names are not
@@ -98,9 +101,11 @@ std::string go_to(Conversation& conversation, const std::string& place);
 /// The tokens of a turn that need not be prefilled again to continue after it.
 using Resumable = std::function<std::int32_t(std::int32_t turn)>;
 
-/// A table of all turns in the order in which they were given: number, the turn before, tokens and
-/// how many of them are kept (left out without `resumable`), branches that end there, message.
-std::string checkpoints_text(const Conversation& conversation, const Resumable& resumable);
+/// A table of all turns, drawn as a tree: number, tokens and how many of them are kept (left out
+/// without `resumable`), branches that end there, message. A turn is below the one that it follows;
+/// lines show where several follow one. In plain ASCII unless `utf8`.
+std::string checkpoints_text(const Conversation& conversation, const Resumable& resumable,
+                             bool utf8);
 
 /// Prefills the start of the next prompt while a person types, so that the prompt itself prefills
 /// only what is new. One thread at a time; between calls nothing runs.
@@ -122,9 +127,6 @@ class PrefillAhead : public Sink {
   /// Stops it at once; what was prefilled stays in the engine's cache.
   void end();
 
-  /// Learns from an answer how fast prompts run here.
-  void learn(const Usage& usage);
-
   /// Tokens that were run ahead, of all prompts.
   std::int64_t tokens() const { return tokens_; }
 
@@ -137,7 +139,6 @@ class PrefillAhead : public Sink {
   Engine& engine_;
   std::function<std::vector<TokenId>()> asked_;
   std::optional<RequestId> running_;
-  std::int32_t chunk_tokens_ = 16;
   std::int64_t tokens_ = 0;
 };
 

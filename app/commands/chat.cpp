@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "app/answer.h"
 #include "app/chat/chat.h"
 #include "app/chat/commands.h"
 #include "app/commands/commands.h"
@@ -21,6 +22,7 @@
 #include "app/template_probe.h"
 #include "app/ui/line_editor.h"
 #include "app/ui/process.h"
+#include "app/ui/progress.h"
 #include "app/ui/terminal.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
@@ -39,6 +41,7 @@ struct ChatFlags {
   bool goes_on = false;      ///< --continue
   bool names_model = false;  ///< MODEL is given
   std::uint64_t session_bytes = session_bytes_usual;
+  std::string prompt;
   std::optional<double> idle_seconds;
   bool no_history = false;
   TierFlags tiers;
@@ -54,13 +57,16 @@ bool has_editor(const Environment& environment) {
          can_move_cursor(Stream::output, environment);
 }
 
-std::unique_ptr<Input> make_input(const ChatFlags& options, const Environment& environment) {
+std::unique_ptr<Input> make_input(const ChatFlags& options, const Chat& chat,
+                                  const Environment& environment) {
   if (!has_editor(environment)) return std::make_unique<PlainLines>(is_terminal(Stream::input));
   const bool has_file = !options.no_history && environment.state_folder;
   return std::make_unique<LineEditor>(
       has_file ? History(*environment.state_folder / "history") : History(),
-      LineEditorOptions{.has_colour = wants_colour(Stream::output, environment),
-                        .words = slash_names()});
+      LineEditorOptions{
+          .has_colour = wants_colour(Stream::output, environment),
+          .complete = [&chat](std::string_view typed) { return chat.completions(typed); },
+          .editor = environment.editor});
 }
 
 std::optional<SessionFolder> session_folder(const Environment& environment) {
@@ -100,11 +106,13 @@ Session open_session(const ChatFlags& options, const Environment& environment) {
   const RunSettings resolved = resolve(options.model, environment);
   check_idle(options.idle_seconds, resolved);
   const std::size_t host_tier = check_tiers(options.tiers, resolved);
+  ProgressLine progress = answer_progress();
   return Session::open(resolved,
                        {.sequences_max = 1,
                         .chunk_tokens = options.model.chunk_tokens,
                         .expects_more = true,
-                        .host_tier_bytes = host_tier},
+                        .host_tier_bytes = host_tier,
+                        .progress = &progress},
                        [&](const ModelSource& source) {
                          need_chat_template(source);
                          check_think(options.think, source);
@@ -112,8 +120,8 @@ Session open_session(const ChatFlags& options, const Environment& environment) {
 }
 
 void greet(Session& session) {
-  write_stderr(fmt::format("{}, up to {} tokens; /help lists the commands, Ctrl-D leaves\n",
-                           session.source().name(), session.engine().length_max()));
+  write_note(fmt::format("{}, up to {} tokens; /help lists the commands, Ctrl-D leaves\n",
+                         session.source().name(), session.engine().length_max()));
 }
 
 /// Reads entries until the input ends; returns the exit code.
@@ -129,7 +137,14 @@ class ChatLoop {
   /// While nothing is entered for this long, free memory is returned to the machine.
   void release_memory_after(double seconds) { idle_ = std::chrono::duration<double>(seconds); }
 
-  int run() {
+  /// `first` is the first message, unless it is empty.
+  int run(const std::string& first) {
+    if (!first.empty()) {
+      if (has_person_) write_stderr(fmt::format("> {}\n", first));
+      if (take({.text = first, .is_literal = true}) == Chat::Next::leave || is_told_to_end()) {
+        return exit_code_;
+      }
+    }
     for (;;) {
       const InputEvent event = input_->read(request());
       chat_->stop_prefill();
@@ -140,19 +155,24 @@ class ChatLoop {
       }
       if (event.kind == InputEvent::Kind::interrupted) {
         if (was_hinted_) return 128 + SIGINT;
-        write_stderr("Ctrl-C again or Ctrl-D leaves; /help lists the commands\n");
+        write_note("Ctrl-C again or Ctrl-D leaves; /help lists the commands\n");
         was_hinted_ = true;
         continue;
       }
       was_hinted_ = false;
       if (take(event.entry) == Chat::Next::leave) break;
-      if (stop_signal() == SIGINT && has_person_) clear_stop_signal();
-      if (stop_signal() != 0) break;  // main makes the exit code of it
+      if (is_told_to_end()) break;
     }
     return exit_code_;
   }
 
  private:
+  /// By a signal, of which main makes the exit code; a person's Ctrl-C was for what was going on.
+  bool is_told_to_end() const {
+    if (stop_signal() == SIGINT && has_person_) clear_stop_signal();
+    return stop_signal() != 0;
+  }
+
   InputRequest request() {
     InputRequest request;
     if (has_person_) {  // a script's runs depend on no pauses
@@ -215,12 +235,14 @@ int chat_main(ChatFlags& options) {
              .history = options.history});
   chat.set_system(options.system);
   chat.set_think(options.think, "--think");
-  const std::unique_ptr<Input> input = make_input(options, environment);
+  const std::unique_ptr<Input> input = make_input(options, chat, environment);
+  std::optional<StopOnce> every_turn_counts;
+  if (is_interactive) every_turn_counts.emplace();
   if (is_interactive) greet(session);
   if (!options.session.empty()) chat.open(options.session);
   ChatLoop talk(engine, chat, *input, is_interactive, has_editor(environment));
   if (options.idle_seconds) talk.release_memory_after(*options.idle_seconds);
-  const int exit_code = talk.run();
+  const int exit_code = talk.run(options.prompt);
   chat.close();
   if (is_interactive && !chat.kept_text().empty()) write_note(chat.kept_text() + '\n');
   return exit_code;
@@ -247,6 +269,7 @@ Action describe_chat(CLI::App& cli) {
   add_choice(
       cli, "--history", options->history, histories,
       "how the model sees past turns: as the template wants them, or just as they were given");
+  cli.add_option("-p,--prompt", options->prompt, "begin with this message")->type_name("TEXT");
   cli.add_flag("--no-history", options->no_history,
                "save neither what is typed nor, without --session, the chat");
   cli.add_option("--session", options->session,

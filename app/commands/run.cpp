@@ -152,14 +152,11 @@ Json timings_json(std::span<const Completion> completions, std::chrono::nanoseco
 
 void print_json(const RunFlags& options, Session& session, PreparedRequest prepared) {
   Collector collector(prepared.request.choices);
-  const RequestId id = session.engine().submit(std::move(prepared.request), collector);
-  while (!collector.done()) {
-    if (stop_signal() != 0) {
-      session.engine().cancel(id);
-    } else {
-      session.engine().step();
-    }
-  }
+  ProgressLine progress = answer_progress();
+  run_request(
+      session.engine(), std::move(prepared.request), collector, progress,
+      [&] { return collector.done(); }, [] { return stop_signal() != 0; });
+  progress.clear();
   const bool is_chat = !options.raw;
   Json json = response_json({.kind = is_chat ? AnswerKind::chat : AnswerKind::text,
                              .id = (is_chat ? "chatcmpl-" : "cmpl-") + unique_id(),
@@ -200,11 +197,13 @@ int run_main(const RunFlags& options) {
   }
   Session session = [&] {
     const StopAtOnce nothing_to_lose;
+    ProgressLine progress = answer_progress();
     return Session::open(
         resolve(options.model, read_environment()),
         {.sequences_max = std::clamp(asked.choices, 1, choices_max),
          .chunk_tokens = options.model.chunk_tokens,
-         .answer_tokens = std::max(0, options.generation.max_tokens.value_or(asked.max_tokens))},
+         .answer_tokens = std::max(0, options.generation.max_tokens.value_or(asked.max_tokens)),
+         .progress = &progress},
         [&](const ModelSource& source) {
           if (!options.raw) need_chat_template(source);
           check_think(options.think, source);

@@ -304,6 +304,14 @@ void SessionKeeper::close(const Saving& saving) {
   });
 }
 
+std::vector<std::string> SessionKeeper::names() const {
+  try {
+    return folder_ ? folder_->names() : std::vector<std::string>();
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 std::string SessionKeeper::list_text() const { return session_list_text(need_folder()); }
 
 void SessionKeeper::forget_name() {

@@ -91,6 +91,9 @@ class SessionKeeper {
   /// The name of the file that has the chat; "": there is none.
   const std::string& kept_as() const { return file_name_; }
 
+  /// Of all sessions; none where they cannot be listed.
+  std::vector<std::string> names() const;
+
   /// A table of all sessions.
   std::string list_text() const;
 

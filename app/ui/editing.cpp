@@ -338,8 +338,13 @@ Outcome Editing::apply(const Key& key) {
       break;
     case Key::Kind::search:
       is_searching_ = true;
+      search_fails_ = false;
       search_text_.clear();
+      place_before_ = place_;
+      text_before_ = buffer_.text();
       break;
+    case Key::Kind::editor:
+      return Outcome::editor;
     default:
       edit(key.kind);
   }
@@ -419,11 +424,13 @@ void Editing::step_forward() {
 }
 
 void Editing::find_before(std::size_t end) {
+  search_fails_ = false;
   for (std::size_t i = std::min(end, history_->entries().size()); i > 0; --i) {
     if (history_->entries()[i - 1].find(search_text_) == std::string::npos) continue;
     if (place_ != i - 1) recall(i - 1);
     return;
   }
+  search_fails_ = true;
 }
 
 /// True: the key belonged to the search. Any other key ends it and means what it always means.
@@ -441,6 +448,11 @@ bool Editing::search(const Key& key) {
     case Key::Kind::search:
       find_before(place_);
       return true;
+    case Key::Kind::abort:
+      is_searching_ = false;
+      place_ = place_before_;
+      buffer_.set(text_before_);
+      return true;
     default:
       is_searching_ = false;
       return key.kind == Key::Kind::interrupt;
@@ -450,18 +462,14 @@ bool Editing::search(const Key& key) {
 Outcome Editing::complete() {
   const std::string typed = buffer_.text().substr(0, buffer_.cursor());
   choices_.clear();
-  if (!typed.empty()) {
-    for (const std::string& word : *words_) {
-      if (word.starts_with(typed)) choices_.push_back(word);
-    }
-  }
+  if (!typed.empty() && *completer_) choices_ = (*completer_)(typed);
   if (choices_.empty()) return Outcome::edited;
   std::string common = choices_.front();
   for (const std::string& choice : choices_) {
     const auto differs = std::mismatch(common.begin(), common.end(), choice.begin(), choice.end());
     common.erase(differs.first, common.end());
   }
-  if (choices_.size() == 1) common += ' ';
+  if (choices_.size() == 1 && !common.ends_with('/')) common += ' ';
   if (common.size() == typed.size()) return Outcome::choices;
   buffer_.insert(common.substr(typed.size()));
   return Outcome::edited;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -115,18 +116,25 @@ enum class Outcome : std::uint8_t {
   choices,       ///< Tab fits several words: choices()
   clear_screen,
   suspend,
+  editor,  ///< the text is to be edited elsewhere: replace()
 };
+
+/// What a text, as far as the cursor, may become by Tab: each begins with it.
+using Completer = std::function<std::vector<std::string>(std::string_view typed)>;
 
 /// The editor without a terminal: keys in, text and cursor out.
 class Editing {
  public:
-  /// `words` are what Tab completes at the start of the text; `draft` is the initial text.
-  Editing(const History& history, const std::vector<std::string>& words, std::string draft = {})
-      : history_(&history), words_(&words) {
+  /// `draft` is the initial text. History and completer outlive this; the latter may be empty.
+  Editing(const History& history, const Completer& completer, std::string draft = {})
+      : history_(&history), completer_(&completer) {
     buffer_.set(std::move(draft));
   }
 
   Outcome apply(const Key& key);
+
+  /// Replaces the text; the cursor goes to its end.
+  void replace(std::string text) { buffer_.set(std::move(text)); }
 
   const LineBuffer& buffer() const { return buffer_; }
   const Entry& entry() const { return entry_; }
@@ -135,6 +143,7 @@ class Editing {
   /// While Ctrl-R searches the history: what has been typed of it. The text is the entry found.
   bool is_searching() const { return is_searching_; }
   const std::string& search_text() const { return search_text_; }
+  bool search_fails() const { return search_fails_; }
 
  private:
   Outcome enter();
@@ -147,7 +156,7 @@ class Editing {
   void find_before(std::size_t end);
 
   const History* history_;
-  const std::vector<std::string>* words_;
+  const Completer* completer_;
   LineBuffer buffer_;
   Entry entry_;
   std::vector<std::string> choices_;
@@ -156,7 +165,10 @@ class Editing {
   std::map<std::size_t, std::string> edited_;       ///< texts edited on the way
 
   bool is_searching_ = false;
+  bool search_fails_ = false;
   std::string search_text_;
+  std::size_t place_before_ = 0;  ///< the search began
+  std::string text_before_;
 };
 
 }  // namespace hyb::app

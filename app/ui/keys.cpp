@@ -9,6 +9,7 @@ namespace hyb::app {
 namespace {
 
 constexpr char escape = '\x1b';
+constexpr char control_x = '\x18', control_e = '\x05';
 constexpr std::string_view paste_end = "\x1b[201~";
 
 template <typename Name>
@@ -24,6 +25,7 @@ constexpr std::array control_keys = {
     Meaning<char>{'\x04', Key::Kind::end_of_input},
     Meaning<char>{'\x05', Key::Kind::end},
     Meaning<char>{'\x06', Key::Kind::right},
+    Meaning<char>{'\x07', Key::Kind::abort},
     Meaning<char>{'\x08', Key::Kind::erase_left},
     Meaning<char>{'\x09', Key::Kind::tab},
     Meaning<char>{'\x0a', Key::Kind::line_break},
@@ -124,6 +126,8 @@ void KeyDecoder::push_plain(char byte, std::vector<Key>& keys) {
   append_text(std::move(text), keys);
   if (byte == escape) {
     phase_ = Phase::escape;
+  } else if (byte == control_x) {
+    phase_ = Phase::control_x;
   } else if (const auto kind = meaning_of(control_keys, byte)) {
     keys.push_back({*kind});
   }
@@ -156,6 +160,10 @@ void KeyDecoder::push_byte(char byte, std::vector<Key>& keys) {
       return push_escaped(byte, keys);
     case Phase::single_shift:
       return end_sequence(byte, keys);
+    case Phase::control_x:
+      phase_ = Phase::plain;
+      if (byte != control_e) return push_plain(byte, keys);
+      return keys.push_back({Key::Kind::editor});
     case Phase::paste:
       return;
     case Phase::parameters:

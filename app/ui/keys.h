@@ -39,6 +39,8 @@ struct Key {
     interrupt,     ///< Ctrl-C
     end_of_input,  ///< Ctrl-D
     suspend,       ///< Ctrl-Z
+    abort,         ///< Ctrl-G
+    editor,        ///< Ctrl-X Ctrl-E
   };
   Kind kind;
   std::string text = {};
@@ -52,11 +54,13 @@ class KeyDecoder {
 
   /// Whether an escape sequence has begun that is not a paste: when nothing follows soon, give_up()
   /// makes it the Escape key, which does nothing.
-  bool is_waiting() const { return phase_ != Phase::plain && phase_ != Phase::paste; }
+  bool is_waiting() const {
+    return phase_ != Phase::plain && phase_ != Phase::paste && phase_ != Phase::control_x;
+  }
   void give_up() { phase_ = Phase::plain; }
 
  private:
-  enum class Phase : std::uint8_t { plain, escape, parameters, single_shift, paste };
+  enum class Phase : std::uint8_t { plain, escape, parameters, single_shift, paste, control_x };
 
   void push_byte(char byte, std::vector<Key>& keys);
   void push_plain(char byte, std::vector<Key>& keys);

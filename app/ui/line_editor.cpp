@@ -12,9 +12,11 @@
 
 #include <fmt/format.h>
 
+#include "app/ui/external_editor.h"
 #include "app/ui/process.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "core/text/unicode.h"
 
 namespace hyb::app {
@@ -148,7 +150,8 @@ std::string moved(int count, char direction) {
 
 View LineEditor::view_of(const Editing& editing, std::size_t cursor) const {
   const std::string prompt = editing.is_searching()
-                                 ? "(search: " + cut_to_columns(editing.search_text(), 20) + ") "
+                                 ? (editing.search_fails() ? "(failing search: " : "(search: ") +
+                                       cut_to_columns(editing.search_text(), 20) + ") "
                                  : asking_.prompt;
   // One column stays free: terminals differ in where the cursor is after a full row.
   return lay_out(editing.buffer().text(), cursor,
@@ -200,11 +203,24 @@ void LineEditor::finish(const Editing& editing) {
 }
 
 void LineEditor::show_choices(const Editing& editing) {
+  const std::string typed = editing.buffer().text().substr(0, editing.buffer().cursor());
+  const std::size_t word = typed.rfind(' ') + 1;  // npos + 1 is 0
   std::string line;
-  for (const std::string& choice : editing.choices()) line += choice + "  ";
-  const View view = view_of(editing, editing.buffer().text().size());
-  write_stdout(to_first_row() + painted(view) + "\r\n" + line + "\r\n");
-  drawn_ = {};
+  for (const std::string& choice : editing.choices()) line += choice.substr(word) + "  ";
+  finish(editing);
+  write_stdout(wrapped(sanitized_line(line), terminal_columns(Stream::output)) + "\n");
+}
+
+/// A failure is said, and the text stays.
+void LineEditor::edit_elsewhere(Editing& editing, RawMode& mode) {
+  finish(editing);
+  try {
+    std::string text;
+    mode.leave_for([&] { text = edited_by(options_.editor, editing.buffer().text()); });
+    editing.replace(std::move(text));
+  } catch (const Error& error) {
+    log::error(error.what());
+  }
 }
 
 LineEditor::Wait LineEditor::wait_for_keys(RawMode& mode) {
@@ -246,7 +262,7 @@ InputEvent LineEditor::read(const InputRequest& request) {
 }
 
 InputEvent LineEditor::edit(RawMode& mode) {
-  Editing editing(history_, options_.words, asking_.draft);
+  Editing editing(history_, options_.complete, asking_.draft);
   changes_seen_ = terminal_changes();
   drawn_ = {};
   draw(editing);
@@ -265,7 +281,7 @@ InputEvent LineEditor::edit(RawMode& mode) {
           const bool was_empty = editing.buffer().empty();
           if (was_empty) finish(editing);
           if (was_empty) return {InputEvent::Kind::interrupted};
-          editing = Editing(history_, options_.words);
+          editing = Editing(history_, options_.complete);
           break;
         }
         case Outcome::end_of_input:
@@ -281,6 +297,9 @@ InputEvent LineEditor::edit(RawMode& mode) {
         case Outcome::suspend:
           finish(editing);
           mode.suspend();
+          break;
+        case Outcome::editor:
+          edit_elsewhere(editing, mode);
           break;
       }
     }

@@ -66,7 +66,8 @@ View lay_out(std::string_view text, std::size_t cursor, const ViewOptions& optio
 struct LineEditorOptions {
   std::string continuation = ". ";
   bool has_colour = false;
-  std::vector<std::string> words;  ///< what Tab completes at the start of an entry
+  Completer complete = {};
+  std::string editor = {};  ///< for Ctrl-X Ctrl-E, as a shell takes it; empty: there is none
 };
 
 /// An editor for entries of one or more lines, on a terminal that can move its cursor (both stdin
@@ -87,6 +88,7 @@ class LineEditor : public Input {
   void draw(const Editing& editing);
   void finish(const Editing& editing);
   void show_choices(const Editing& editing);
+  void edit_elsewhere(Editing& editing, RawMode& mode);
   View view_of(const Editing& editing, std::size_t cursor) const;
   std::string to_first_row() const;
   std::string painted(const View& view) const;

@@ -16,6 +16,7 @@
 
 #include <fmt/format.h>
 
+#include "app/ui/terminal.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
@@ -27,10 +28,13 @@ namespace {
 // Mutable globals, because a signal handler can be given nothing else.
 std::atomic<int> stop{0};
 std::atomic<int> hasty{0};
+std::atomic<int> patient{0};
+std::atomic<const char*> stop_note{nullptr};
 std::atomic<int> changes{0};
 std::atomic<void (*)()> last_words{nullptr};
 static_assert(std::atomic<int>::is_always_lock_free);
 static_assert(std::atomic<void (*)()>::is_always_lock_free);
+static_assert(std::atomic<const char*>::is_always_lock_free);
 
 void say_last_words() {
   if (void (*restore_terminal)() = last_words.load()) restore_terminal();
@@ -38,10 +42,14 @@ void say_last_words() {
 
 void on_stop(int signal) {
   const int wanted = signal == SIGINT ? SIGINT : SIGTERM;
-  if (stop.exchange(wanted) == wanted || hasty.load() > 0) {
+  const bool is_again = stop.exchange(wanted) == wanted;
+  if (is_again && wanted == SIGINT && patient.load() > 0) return;
+  if (is_again || hasty.load() > 0) {
     say_last_words();
     ::_exit(128 + wanted);
   }
+  const char* const note = stop_note.load();
+  if (note != nullptr) static_cast<void>(!::write(STDERR_FILENO, note, std::strlen(note)));
 }
 
 void on_change(int) { changes.fetch_add(1); }
@@ -158,6 +166,11 @@ StopAtOnce::StopAtOnce() {
 }
 StopAtOnce::~StopAtOnce() { hasty.fetch_sub(1); }
 
+StopOnce::StopOnce() { patient.fetch_add(1); }
+StopOnce::~StopOnce() { patient.fetch_sub(1); }
+
+void set_stop_note(const char* note) { stop_note.store(note); }
+
 int terminal_changes() { return changes.load(); }
 void set_last_words(void (*restore_terminal)()) { last_words.store(restore_terminal); }
 
@@ -171,7 +184,7 @@ bool write_stdout(const char* text, unsigned long size) {
 
 bool write_stdout(std::string_view text) { return write_stdout(text.data(), text.size()); }
 
-void write_stderr(std::string_view text) { write_stderr_as_is(sanitized(text)); }
+void write_stderr(std::string_view text) { write_stderr_as_is(fitted_to_stderr(sanitized(text))); }
 void write_note(std::string_view text) {
   if (log::is_shown(log::Level::info)) write_stderr(text);
 }

@@ -41,6 +41,20 @@ class StopAtOnce {
   StopAtOnce& operator=(const StopAtOnce&) = delete;
 };
 
+/// As long as one lives, further SIGINTs are the same request as the first: what
+/// handles it has something to lose. SIGTERM and SIGQUIT still end the process.
+class StopOnce {
+ public:
+  StopOnce();
+  ~StopOnce();
+  StopOnce(const StopOnce&) = delete;
+  StopOnce& operator=(const StopOnce&) = delete;
+};
+
+/// What a SIGINT that raises the flag writes to stderr at once, while the program may be busy for
+/// a while: a literal. Null: nothing.
+void set_stop_note(const char* note);
+
 /// Counts SIGWINCH and SIGCONT: when it has changed, the window or the terminal's modes may have.
 int terminal_changes();
 
@@ -53,8 +67,8 @@ void set_last_words(void (*restore_terminal)());
 bool write_stdout(const char* text, unsigned long size);
 bool write_stdout(std::string_view text);
 
-/// Writes status lines and hints for people to stderr, harmless to a terminal: see Sanitizer. What
-/// cannot be written is dropped: there is no reader.
+/// Writes status lines and hints for people to stderr, harmless to a terminal (see Sanitizer) and
+/// wrapped at its width. What cannot be written is dropped: there is no reader.
 void write_stderr(std::string_view text);
 
 /// The same for what can be left out: nothing with --quiet, and above the level of

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "app/ui/process.h"
 #include "app/ui/terminal.h"
@@ -14,6 +15,9 @@ namespace {
 
 constexpr std::string_view clear_line = "\r\x1b[K";
 constexpr std::chrono::milliseconds interval{100};
+
+// Of the process, as stderr is: messages come from anywhere.
+std::atomic<bool> is_line_shown{false};
 
 }  // namespace
 
@@ -43,16 +47,24 @@ std::string time_left_text(const ProgressCount& count, std::chrono::nanoseconds 
   return duration_text(std::chrono::duration_cast<std::chrono::nanoseconds>(left)) + " left";
 }
 
-ProgressLine::ProgressLine(const Environment& environment, std::chrono::nanoseconds plain_every)
+std::string message_text(std::string_view text) {
+  if (is_line_shown.exchange(false)) write_stderr_as_is(clear_line);
+  constexpr int name_columns = 14;  // "hyb: warning: "
+  return fitted_to_stderr(sanitized_line(text), name_columns);
+}
+
+ProgressLine::ProgressLine(const Environment& environment, std::chrono::nanoseconds plain_every,
+                           std::chrono::nanoseconds delay)
     : is_shown_(can_move_cursor(Stream::error, environment) && log::is_shown(log::Level::info)),
       plain_every_(is_shown_ || !log::is_shown(log::Level::info) ? std::chrono::nanoseconds{0}
-                                                                 : plain_every) {}
+                                                                 : plain_every),
+      delay_(delay) {}
 
 ProgressLine::~ProgressLine() { clear(); }
 
 bool ProgressLine::is_due() {
   const Clock::time_point now = Clock::now();
-  if (!is_shown_ || now < next_) return false;
+  if (!is_shown_ || now < next_ || now < started_ + delay_) return false;
   next_ = now + interval;
   return true;
 }
@@ -62,6 +74,7 @@ void ProgressLine::write(std::string_view text) {
   const int room = terminal_columns(Stream::error) - 1;
   write_stderr_as_is(std::string(clear_line) + cut_to_columns(sanitized_line(text), room));
   is_visible_ = true;
+  is_line_shown = true;
 }
 
 void ProgressLine::show(std::string_view text) {
@@ -93,7 +106,7 @@ void ProgressLine::write_plain(const ProgressCount& count, std::string_view note
 }
 
 void ProgressLine::clear() {
-  if (is_visible_) write_stderr_as_is(clear_line);
+  if (is_visible_ && is_line_shown.exchange(false)) write_stderr_as_is(clear_line);
   is_visible_ = false;
   next_ = Clock::time_point{};
 }

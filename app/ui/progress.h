@@ -23,13 +23,22 @@ struct ProgressCount {
 /// "3 min 05 s left" at this run's rate so far; empty: not known yet, or nothing is left.
 std::string time_left_text(const ProgressCount& count, std::chrono::nanoseconds elapsed);
 
+/// A person is not left waiting for an answer without a sign for longer.
+inline constexpr std::chrono::milliseconds patience{500};
+
+/// A log message for stderr: on one line, harmless to a terminal, wrapped where it is one. A
+/// progress line that is shown there is taken away.
+std::string message_text(std::string_view text);
+
 /// One line on stderr that is written over and over, at most ten times a second. Where stderr is no
 /// terminal that can move its cursor, and below the level of information, nothing is written.
 class ProgressLine {
  public:
   /// `plain_every`: without such a terminal, a line of its own this often, for logs; 0: none.
+  /// `delay`: before it nothing is shown, since what is soon done needs no line.
   explicit ProgressLine(const Environment& environment,
-                        std::chrono::nanoseconds plain_every = std::chrono::nanoseconds{0});
+                        std::chrono::nanoseconds plain_every = std::chrono::nanoseconds{0},
+                        std::chrono::nanoseconds delay = std::chrono::nanoseconds{0});
   ~ProgressLine();  ///< clears
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
@@ -53,7 +62,7 @@ class ProgressLine {
   void write_plain(const ProgressCount& count, std::string_view note);
 
   bool is_shown_;
-  std::chrono::nanoseconds plain_every_;
+  std::chrono::nanoseconds plain_every_, delay_;
   bool is_visible_ = false;
   Clock::time_point started_ = Clock::now();
   Clock::time_point next_ = started_;

@@ -65,6 +65,11 @@ int terminal_rows(Stream stream) {
   return size.ws_row;
 }
 
+std::string fitted_to_stderr(std::string text, int columns_before) {
+  if (!is_terminal(Stream::error)) return text;
+  return wrapped(text, terminal_columns(Stream::error), columns_before);
+}
+
 bool input_ready(int timeout_ms) {
   pollfd input{STDIN_FILENO, POLLIN, 0};
   return ::poll(&input, 1, timeout_ms) > 0;
@@ -103,11 +108,19 @@ void RawMode::renew() {
   if (is_active_) set_raw(interrupts_);
 }
 
+void RawMode::leave_for(const std::function<void()>& action) {
+  if (is_active_) put_modes_back();
+  try {
+    action();
+  } catch (...) {
+    renew();
+    throw;
+  }
+  renew();
+}
+
 void RawMode::suspend() {
-  if (!is_active_) return;
-  put_modes_back();
-  ::raise(SIGTSTP);
-  set_raw(interrupts_);
+  if (is_active_) leave_for([] { ::raise(SIGTSTP); });
 }
 
 }  // namespace hyb::app

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "app/environment.h"
@@ -20,6 +22,10 @@ int text_columns(const Environment& environment);
 
 /// Rows likewise; the default is 24.
 int terminal_rows(Stream stream);
+
+/// Where stderr is a terminal, wrapped at its width (see wrapped()); else as it is. Something of
+/// `columns_before` is in front of it.
+std::string fitted_to_stderr(std::string text, int columns_before = 0);
 
 /// Waits until stdin has input or has ended. False: the time is over, or a signal came.
 bool input_ready(int timeout_ms);
@@ -55,6 +61,9 @@ class RawMode {
   /// Sets the modes again: the process was stopped, and another process may have
   /// changed them.
   void renew();
+
+  /// Does something with the terminal's own modes, such as running another program.
+  void leave_for(const std::function<void()>& action);
 
   /// Stops the process as Ctrl-Z does, with the terminal's own modes; returns when it continues.
   void suspend();

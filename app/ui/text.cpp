@@ -121,6 +121,98 @@ int columns(std::string_view text) {
   return sum;
 }
 
+void WordWrap::place_word() {
+  if (word_.empty()) return;
+  const int needed = spaces_columns_ + word_columns_;
+  if (is_long_ || column_ <= indent_ || column_ + needed <= columns_) {
+    out_ += spaces_ + word_;
+    column_ += needed;
+    while (column_ > columns_) column_ -= columns_;
+  } else {
+    out_.append("\n").append(static_cast<std::size_t>(indent_), ' ').append(word_);
+    column_ = indent_ + word_columns_;
+  }
+  word_.clear();
+  spaces_.clear();
+  word_columns_ = spaces_columns_ = 0;
+}
+
+void WordWrap::take(std::string_view grapheme) {
+  constexpr int tab_columns = 8;
+  if (grapheme == "\n" || grapheme == " " || grapheme == "\t") {
+    place_word();
+    is_long_ = false;
+  }
+  if (grapheme == "\n") {
+    out_ += (column_ + spaces_columns_ <= columns_ ? spaces_ : "") + '\n';
+    spaces_.clear();
+    column_ = spaces_columns_ = 0;
+  } else if (grapheme == " " || grapheme == "\t") {
+    const int at = column_ + spaces_columns_;
+    spaces_ += grapheme;
+    spaces_columns_ += grapheme == " " ? 1 : tab_columns - at % tab_columns;
+  } else {
+    const int width = grapheme_columns(grapheme);
+    if (width > 1 || is_wide_) place_word();
+    is_wide_ = width > 1;
+    word_ += grapheme;
+    word_columns_ += width;
+    is_long_ = is_long_ || word_columns_ + indent_ > columns_;
+    if (is_long_) place_word();
+  }
+}
+
+std::string WordWrap::push(std::string_view text, int columns) {
+  columns_ = std::max(columns, 1);
+  rest_ += text;
+  std::size_t at = 0;
+  while (at < rest_.size()) {
+    const std::size_t end = next_grapheme(rest_, at);
+    const std::string_view grapheme = std::string_view(rest_).substr(at, end - at);
+    if (end == rest_.size() && grapheme != "\n" && grapheme != " " && grapheme != "\t") break;
+    take(grapheme);
+    at = end;
+  }
+  rest_.erase(0, at);
+  return std::exchange(out_, {});
+}
+
+std::string WordWrap::flush() {
+  if (!rest_.empty()) take(std::exchange(rest_, {}));
+  place_word();
+  column_ += std::exchange(spaces_columns_, 0);
+  return std::exchange(out_, {}) + std::exchange(spaces_, {});
+}
+
+namespace {
+
+/// Where a line goes on: after the last gap of two spaces in its first half, else where it begins.
+int hanging_indent(std::string_view line, int columns_max) {
+  std::size_t hang = std::min(line.find_first_not_of(' '), line.size());
+  const std::size_t most = std::min(line.size(), static_cast<std::size_t>(columns_max / 2));
+  for (std::size_t i = hang + 2; i < most; ++i) {
+    if (line[i] != ' ' && line.substr(i - 2, 2) == "  ") hang = i;
+  }
+  const int indent = columns(line.substr(0, hang));
+  return indent > columns_max / 2 ? 0 : indent;
+}
+
+}  // namespace
+
+std::string wrapped(std::string_view text, int columns_max, int column) {
+  std::string out;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    WordWrap wrap(hanging_indent(line, columns_max), column);
+    out += wrap.push(line, columns_max);
+    out += wrap.flush();
+    if (line.size() < text.size()) out += '\n';
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    column = 0;
+  }
+  return out;
+}
+
 std::string cut_to_columns(std::string_view text, int columns_max) {
   constexpr std::string_view dots = "...";
   if (columns(text) <= columns_max) return std::string(text);

@@ -46,6 +46,39 @@ std::size_t next_grapheme(std::string_view text, std::size_t at);
 /// Where the grapheme cluster that ends before byte `at` > 0 begins.
 std::size_t previous_grapheme(std::string_view text, std::size_t at);
 
+/// Begins a new line before a word that has no room in this one, while text comes. Words are parted
+/// by white space, wide characters anywhere; what is longer than a line is cut by the terminal.
+/// Nothing is left out but the white space at which a line was broken.
+class WordWrap {
+ public:
+  /// `indent`: columns before every line that this begins.
+  explicit WordWrap(int indent = 0, int column = 0) : indent_(indent), column_(column) {}
+
+  /// As much as is decided: the last word waits for what follows. A line has `columns`.
+  std::string push(std::string_view text, int columns);
+
+  /// The rest.
+  std::string flush();
+
+ private:
+  void take(std::string_view grapheme);
+  void place_word();
+
+  int indent_, column_;
+  int columns_ = 80;
+  std::string rest_;  ///< begins a grapheme that may go on
+  std::string spaces_, word_;
+  int spaces_columns_ = 0, word_columns_ = 0;
+  bool is_wide_ = false;  ///< the word is one wide character
+  bool is_long_ = false;  ///< what has no space yet is longer than a line
+  std::string out_;
+};
+
+/// Text wrapped at words; lines that are broken go on below what follows the last gap of two
+/// spaces near their begin, as in lists of names and explanations. The first line begins at
+/// `column`.
+std::string wrapped(std::string_view text, int columns, int column = 0);
+
 /// As much of the front of `text` as fits into `columns_max`, ending in "..." when cut.
 std::string cut_to_columns(std::string_view text, int columns_max);
 

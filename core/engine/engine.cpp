@@ -73,6 +73,7 @@ RequestId Engine::submit(Request request, Sink& sink) {
   check_fits(answers_.pool, std::ssize(request.prompt), length_max_, length_asked_);
   hyb::check(request,
              {.vocab = vocab_, .length_max = length_max_, .has_text = tokenizer_ != nullptr});
+  if (request.chunk_time.count() > 0) request.chunk_tokens = pace_.tokens_in(request.chunk_time);
   const RequestId id = requests_.add({.id = {},
                                       .request = std::move(request),
                                       .length_max = length_max_,
@@ -223,9 +224,12 @@ void Engine::recover(const Error& error) {
 }
 
 void Engine::learn_cost(const FinishedStep& done) {
-  if (!prefill_) return;
   const auto work = prefill_work(done.spans, done.times.end - done.times.begin);
-  const std::optional<PrefillCost> cost = work ? prefill_->ran(*work) : std::nullopt;
+  if (work) {
+    pace_.ran(*work);
+    requests_.set_chunks(pace_);
+  }
+  const std::optional<PrefillCost> cost = work && prefill_ ? prefill_->ran(*work) : std::nullopt;
   if (!cost) return;
   for (Side* const side : lanes_->sides()) side->prefixes.set_cost(*cost);
   if (tier_ != nullptr) tier_->set_cost(*cost);
@@ -380,6 +384,13 @@ EngineUsage Engine::usage() const {
   lanes_->add_to(usage);
   usage.steps = steps_.steps() + usage.prefill_steps;
   return usage;
+}
+
+std::int32_t Engine::prompt_progress(RequestId request) const {
+  const std::vector<Sequence*> choices = requests_.choices(request);
+  if (choices.empty()) return 0;
+  const Sequence& first = *choices.front();
+  return std::min(first.memory().length(), static_cast<std::int32_t>(first.prompt().size()));
 }
 
 void Engine::audit() const { lanes_->audit(requests_.audit(), requests_.unfinished() == 0); }

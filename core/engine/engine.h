@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/engine/accept_drafts.h"
+#include "core/engine/chunk_pace.h"
 #include "core/engine/engine_options.h"
 #include "core/engine/engine_usage.h"
 #include "core/engine/lanes.h"
@@ -93,6 +94,9 @@ class Engine {
   std::int32_t waiting() const { return requests_.unfinished() - running(); }  ///< that do not
 
   EngineUsage usage() const;
+  /// Tokens of the prompt that were run or resumed, between steps; 0: it has not started, or has
+  /// ended.
+  std::int32_t prompt_progress(RequestId request) const;
 
   /// The snapshots and their memory, for session files and tiers. Not from inside a step. Each call
   /// ends the running step, and throws what the runner throws, without a retry; what it returned is
@@ -154,6 +158,7 @@ class Engine {
   std::unique_ptr<Lanes> lanes_;
   Requests requests_;
   std::int32_t length_max_;
+  ChunkPace pace_;
   std::optional<PrefillMeter> prefill_;  ///< empty: the cost of prefill is not measured
   bool in_step_ = false;
   bool has_newcomers_ = false;  ///< since lanes last said what comes next

@@ -69,6 +69,13 @@ void Requests::deliver() {
   }
 }
 
+void Requests::set_chunks(const ChunkPace& pace) {
+  for (auto& [id, active] : active_) {
+    Request& request = active.terms.request;
+    if (request.chunk_time.count() > 0) request.chunk_tokens = pace.tokens_in(request.chunk_time);
+  }
+}
+
 std::vector<Sequence*> Requests::limit(std::int32_t length_max) {
   std::vector<Sequence*> too_long;
   for (auto& [id, active] : active_) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/engine/chunk_pace.h"
 #include "core/engine/request.h"
 #include "core/engine/sequence.h"
 
@@ -30,6 +31,9 @@ class Requests {
   void add_text(const Sequence& sequence, std::string text);
   /// The sequence has ended with this, and is destroyed.
   void end(const Sequence& sequence, Completion completion);
+
+  /// Of requests with a chunk_time: chunks are as long as that from now on.
+  void set_chunks(const ChunkPace& pace);
 
   /// Sequences have at most this many tokens from now on. Returns those that are longer.
   std::vector<Sequence*> limit(std::int32_t length_max);

@@ -97,13 +97,15 @@ namespace {
 
 /// hyb chat in a terminal, with a home of its own.
 struct Fixture {
-  explicit Fixture(const std::string& flags = "-n 8", const std::string& term = "screen")
+  explicit Fixture(const std::string& flags = "-n 8", const std::string& term = "screen",
+                   const std::string& editor = "")
       : terminal({.command = std::string(HYB_BINARY) + " chat " + HYB_TESTS_DIR +
                              "/golden/granite-dense-nope " + flags,
                   .environment = {{"HOME", home.path().string()},
                                   {"XDG_STATE_HOME", (home.path() / "state").string()},
                                   {"XDG_DATA_HOME", (home.path() / "data").string()},
                                   {"LC_ALL", "C.UTF-8"},
+                                  {"VISUAL", editor},
                                   {"TERM", term}}}) {
     REQUIRE(terminal.shows("Ctrl-D leaves"));
     REQUIRE(terminal.shows("\n>"));
@@ -130,8 +132,8 @@ TEST_SUITE("app/surface_chat_terminal") {
     Fixture fixture;
     fixture.terminal.enter("hällo 漢字");
     CHECK(fixture.terminal.shows("> hällo 漢字"));
-    CHECK(fixture.terminal.shows("[reused "));
-    CHECK(fixture.terminal.shows("8 tokens"));
+    CHECK(fixture.terminal.shows("8 tokens · first after "));
+    CHECK(fixture.terminal.shows("\n\n>"));
     CHECK(fixture.terminal.shows("max_tokens = 8"));
     fixture.leaves_with("C-d", 0);
     CHECK(fixture.history() == "hällo 漢字\n");
@@ -145,7 +147,7 @@ TEST_SUITE("app/surface_chat_terminal") {
     fixture.terminal.enter("go");
     CHECK(fixture.terminal.hides("Ctrl-D leaves"));  // the answer has begun and scrolls
     fixture.terminal.press("C-c");
-    CHECK(fixture.terminal.shows("[stopped · reused "));
+    CHECK(fixture.terminal.shows("stopped · "));
     CHECK(fixture.terminal.screen().find("exit code") == std::string::npos);
     fixture.terminal.enter("/undo");
     CHECK(fixture.terminal.shows("took back 1 of 1 messages, from: go"));
@@ -209,7 +211,7 @@ TEST_SUITE("app/surface_chat_terminal") {
     fixture.terminal.press("Home");
     fixture.terminal.enter("t");
     CHECK(fixture.terminal.shows("> one\n. two\n. three\n"));
-    CHECK(fixture.terminal.shows("tok/s]"));
+    CHECK(fixture.terminal.shows("first after"));
     fixture.terminal.enter("\"\"\"");
     fixture.terminal.enter("/help");
     fixture.terminal.enter("\"\"\"");
@@ -229,13 +231,13 @@ TEST_SUITE("app/surface_chat_terminal") {
     Fixture fixture;
     fixture.terminal.paste("first\nsecond\nthird");
     CHECK(fixture.terminal.shows("> first\n. second\n. third\n"));
-    CHECK_FALSE(contains(fixture.terminal.screen(), "tok/s"));
+    CHECK_FALSE(contains(fixture.terminal.screen(), "first after"));
     fixture.terminal.resize(30, 10);
     fixture.terminal.type("!");
     CHECK(fixture.terminal.shows("> first\n. second\n. third!\n"));
     fixture.terminal.resize(100, 24);
     fixture.terminal.press("Enter");
-    CHECK(fixture.terminal.shows("prefilled"));
+    CHECK(fixture.terminal.shows("first after"));
     fixture.leaves_with("C-d", 0);
   }
 
@@ -258,7 +260,7 @@ TEST_SUITE("app/surface_chat_terminal") {
     CHECK(fixture.terminal.hides("Ctrl-D leaves"));
     fixture.terminal.enter("/stats");
     fixture.terminal.press("C-c");
-    CHECK(fixture.terminal.shows("[stopped"));
+    CHECK(fixture.terminal.shows("stopped"));
     fixture.terminal.enter("/stats");
     CHECK(fixture.terminal.shows("ended by cancelled"));
     fixture.leaves_with("C-d", 0);
@@ -280,7 +282,7 @@ TEST_SUITE("app/surface_chat_terminal") {
     fixture.terminal.enter(" and more");
     CHECK(fixture.terminal.shows("edit 1> first one and more"));
     fixture.terminal.enter("/checkpoints");
-    CHECK(fixture.terminal.shows("   3      0"));
+    CHECK(fixture.terminal.shows("└─ 3"));
     CHECK(fixture.terminal.shows("*main   first one and more"));
     fixture.terminal.enter("/fork");
     CHECK(fixture.terminal.shows("branch fork-1, after turn 3"));
@@ -289,12 +291,82 @@ TEST_SUITE("app/surface_chat_terminal") {
     fixture.leaves_with("C-d", 0);
   }
 
+  TEST_CASE("Ctrl-C stops the reading of a long message at once, and again is no other request") {
+    Fixture fixture("-n 8 --context 400000 -t 1");
+    std::string text;
+    while (text.size() < 300'000) text += "a line of the message that goes on and on ";
+    fixture.terminal.paste(text);
+    fixture.terminal.press("Enter");
+    CHECK(fixture.terminal.shows("reading "));
+    for (int i = 0; i < 3; ++i) fixture.terminal.press("C-c");
+    CHECK(fixture.terminal.shows("stopped before the answer began"));
+    const std::string screen = fixture.terminal.screen();
+    for (const char* gone : {"reading ", "stopping", "exit code"}) {
+      CAPTURE(gone);
+      CHECK_FALSE(contains(screen, gone));
+    }
+    fixture.leaves_with("C-d", 0);
+  }
+
+  TEST_CASE("impatient Ctrl-C neither leaves nor loses the turn") {
+    Fixture fixture(endless);
+    fixture.terminal.enter("go");
+    CHECK(fixture.terminal.hides("Ctrl-D leaves"));
+    for (int i = 0; i < 3; ++i) fixture.terminal.press("C-c");
+    CHECK(fixture.terminal.shows("stopped · "));
+    fixture.terminal.enter("/checkpoints");
+    CHECK(fixture.terminal.shows("*main   go"));
+    CHECK_FALSE(contains(fixture.terminal.screen(), "exit code"));
+    fixture.leaves_with("C-d", 0);
+  }
+
+  TEST_CASE("Ctrl-X Ctrl-E opens the line in an editor; one that fails leaves it") {
+    Fixture fixture("-n 8", "screen", "sed -i s/tww/two/");
+    fixture.terminal.type("one tww");
+    fixture.terminal.press("C-x");
+    fixture.terminal.press("C-e");
+    CHECK(fixture.terminal.shows("> one two\n"));
+    fixture.terminal.press("C-c");
+    fixture.leaves_with("C-d", 0);
+    Fixture failing("-n 8", "screen", "false");
+    failing.terminal.type("draft");
+    failing.terminal.press("C-x");
+    failing.terminal.press("C-e");
+    CHECK(failing.terminal.shows("the editor ended with 1"));
+    failing.terminal.enter("!");
+    CHECK(failing.terminal.shows("> draft!"));
+    CHECK(failing.terminal.shows("first after"));
+    failing.leaves_with("C-d", 0);
+  }
+
+  TEST_CASE("--quiet shows answers, what commands show and errors, nothing else") {
+    const TemporaryFolder home;
+    Tmux terminal({.command = std::string(HYB_BINARY) + " --quiet chat " + HYB_TESTS_DIR +
+                              "/golden/granite-dense-nope -n 3 --no-history",
+                   .environment = {{"HOME", home.path().string()}, {"TERM", "screen"}}});
+    REQUIRE(terminal.shows(">"));
+    terminal.enter("a");
+    CHECK(terminal.shows("\n\n>"));
+    terminal.enter("/undo 7");
+    CHECK(terminal.shows("so N is 1, not 7"));
+    for (const char* said : {"leaves", "first after", "max_tokens"}) {
+      CAPTURE(said);
+      CHECK_FALSE(contains(terminal.screen(), said));
+    }
+    terminal.press("C-d");
+    CHECK(terminal.shows("exit code 0"));
+  }
+
   TEST_CASE("Tab completes commands") {
     Fixture fixture;
     fixture.terminal.type("/stat");
     fixture.terminal.press("Tab");
     fixture.terminal.press("Enter");
     CHECK(fixture.terminal.shows("no answer yet"));
+    fixture.terminal.type("/set te");
+    fixture.terminal.press("Tab");
+    fixture.terminal.enter("0.7");
+    CHECK(fixture.terminal.shows("temperature          0.7"));
     fixture.leaves_with("C-d", 0);
   }
 
@@ -327,7 +399,7 @@ TEST_SUITE("app/surface_chat_terminal") {
     fixture.terminal.enter("one\\");
     CHECK(fixture.terminal.shows("> one\\\n."));
     fixture.terminal.enter("two");
-    CHECK(fixture.terminal.shows("prefilled"));
+    CHECK(fixture.terminal.shows("first after"));
     fixture.terminal.press("C-c");
     CHECK(fixture.terminal.shows("Ctrl-C again"));
     fixture.leaves_with("C-d", 0);
@@ -345,7 +417,7 @@ TEST_SUITE("app/surface_chat_terminal") {
                    .columns = 200});
     CHECK(terminal.shows("warning: history: "));
     terminal.enter("a");
-    CHECK(terminal.shows("prefilled"));
+    CHECK(terminal.shows("first after"));
     terminal.press("C-d");
     CHECK(terminal.shows("exit code 0"));
   }

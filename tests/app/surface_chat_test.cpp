@@ -68,7 +68,13 @@ TEST_SUITE("app/surface_chat") {
     CHECK(chat("a\nx\n/undo\nb\n", {"-n", "8"}).out.ends_with(ab));
     CHECK(chat("x\ny\n/undo 2\na\nb\n", {"-n", "8"}).out.ends_with(a + ab));
     CHECK(chat("x\n/clear\na\nb\n", {"-n", "8"}).out.ends_with(a + ab));
-    CHECK(chat("a\n/regen\nb\n", {"-n", "8"}).out == a + a + ab);  // greedy
+    // Greedy, so only what the answer depends on can change it.
+    const ToolResult same = chat("a\n/regen\nb\n", {"-n", "8"});
+    CHECK(same.out == a + ab);
+    CHECK(same.exit_code == 2);
+    CHECK(contains(same.err, "/set temperature 0.8 lets it vary"));
+    CHECK(chat("a\n/set n 9\n/set n 8\n/regen\nb\n", {"-n", "8"}).out == a + ab);
+    CHECK(chat("a\n/set n 3\n/regen\n", {"-n", "8"}).exit_code == 0);
     CHECK(chat("a\nb\n/regen 2\nb\n", {"-n", "8"}).out == a + ab + a + ab);
   }
 
@@ -89,7 +95,8 @@ TEST_SUITE("app/surface_chat") {
       CAPTURE(part);
       CHECK(contains(listed.err, part));
     }
-    for (const char* bad : {"/edit", "/edit 2", "/edit 2 x", "/goto 9", "/goto x", "/fork 3"}) {
+    for (const char* bad : {"/edit", "/edit 2", "/edit 2 x", "/goto 9", "/goto x", "/fork 3",
+                            "/undo 2", "/regen 2"}) {
       CAPTURE(bad);
       const ToolResult refused = chat("a\n" + std::string(bad) + "\nb\n", few);
       CHECK(refused.exit_code == 2);
@@ -131,6 +138,33 @@ TEST_SUITE("app/surface_chat") {
           chat("a\n", {"-n", "8", "--system", "Be brief."}).out);
     CHECK(chat("/system Be brief.\na\n", {"-n", "8"}).out != plain);
     CHECK(chat("/system none\na\n", {"-n", "8", "--system", "Be brief."}).out == plain);
+  }
+
+  TEST_CASE("a chat begins with -p") {
+    const ToolResult result = chat("b\n", {"-n", "8", "-p", "a"});
+    CHECK(result.exit_code == 0);
+    CHECK(result.out == chat("a\nb\n", {"-n", "8"}).out);
+    CHECK(chat("", {"-n", "8", "--prompt", "/help"}).out == chat("//help\n", {"-n", "8"}).out);
+  }
+
+  TEST_CASE("/read begins the next message with a file's text") {
+    const TemporaryFolder folder;
+    folder.write("notes", "a\n\n");
+    folder.write("bad", "a \xff");
+    const std::string notes = (folder.path() / "notes").string();
+    const std::string both = chat("", {"-n", "8", "-p", "a\n\nb"}).out;
+    const ToolResult read = chat("/read " + notes + "\nb\n", {"-n", "8"});
+    CHECK(read.exit_code == 0);
+    CHECK(read.out == both);
+    CHECK(chat("/read " + notes + "\n/read\nb\n", {"-n", "8"}).out == chat("b\n", {"-n", "8"}).out);
+    for (const char* bad : {"bad", "missing", ""}) {
+      CAPTURE(bad);
+      const std::string path = (folder.path() / bad).string();
+      const ToolResult refused = chat("/read " + path + "\nb\n", {"-n", "8"});
+      CHECK(refused.exit_code != 0);
+      CHECK(contains(refused.err, path));
+      CHECK(refused.out == chat("b\n", {"-n", "8"}).out);
+    }
   }
 
   TEST_CASE("commands talk on stderr") {

@@ -123,10 +123,10 @@ TEST_SUITE("cuda_emulator/out_of_memory") {
     const std::size_t held = ledger().device_bytes();
     const std::size_t pinned = ledger().bytes(emulator::Holder::pinned);
     kernels::Queue queue(kernels::Device::cuda, {.threads = 1, .isa = {}});
-    const auto load = [&](const models::MakeRoom& make_room) {
+    const auto load = [&](const models::LoadCalls& calls) {
       TensorFiles files(golden_folder / "granite-moe-nope");
       return load_model(queue, models::Config::from_folder(golden_folder / "granite-moe-nope"),
-                        files, {.activation = DType::bf16}, make_room);
+                        files, {.activation = DType::bf16}, calls);
     };
     const std::int64_t before = ledger().requests();
     load({});
@@ -140,7 +140,7 @@ TEST_SUITE("cuda_emulator/out_of_memory") {
       CHECK(ledger().bytes(emulator::Holder::pinned) == pinned);
       int asked = 0;
       ledger().refuse(n);
-      load([&] { return ++asked == 1; });
+      load({.make_room = [&] { return ++asked == 1; }});
       CHECK(asked == 1);
     }
     CHECK(ledger().device_bytes() == held);

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <vector>
 
@@ -29,6 +30,7 @@ class TimedRunner : public Runner {
       seconds += cost.of(length) - cost.of(span.position);
     }
     now += std::chrono::duration_cast<Time::duration>(std::chrono::duration<double>(seconds));
+    longest = std::max(longest, seconds);
     return toy_.run(step);
   }
   void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override {
@@ -40,6 +42,7 @@ class TimedRunner : public Runner {
 
   double per_step = 5e-3;
   PrefillCost cost = {.linear = 1e-3, .square = 2e-6};
+  double longest = 0;  ///< of all steps
   Time now{};
 
  private:
@@ -97,6 +100,36 @@ TEST_SUITE("sim/measured_prefill") {
     Fixture told(false);
     told.run(1000, 1);
     CHECK(told.engine.usage().cost.of(1000) == default_prefill_cost.of(1000));
+  }
+
+  TEST_CASE("steps of a request with a chunk time are as short, and its answer is the same") {
+    using namespace std::chrono_literals;
+    std::vector<TokenId> answers[2];
+    for (const bool is_watched : {false, true}) {
+      CAPTURE(is_watched);
+      Fixture fixture(false);
+      Request request;
+      request.prompt.assign(1000, TokenId{3});
+      for (std::size_t i = 0; i < 1000; i += 7) request.prompt[i] = TokenId{5};
+      request.max_tokens = 8;
+      if (is_watched) request.chunk_time = 40ms;
+      const RequestId id = fixture.engine.submit(request, fixture.sink);
+      std::int32_t progress = 0;
+      while (!fixture.engine.idle()) {
+        CHECK(fixture.engine.prompt_progress(id) >= progress);
+        progress = fixture.engine.prompt_progress(id);
+        fixture.engine.step();
+        if (progress == 1000) break;
+      }
+      CHECK(progress == 1000);
+      while (!fixture.engine.idle()) fixture.engine.step();
+      CHECK(fixture.engine.prompt_progress(id) == 0);
+      // A step's own measure is the one before it: with the square's growth it is a little longer.
+      CHECK((fixture.runner.longest < 0.045) == is_watched);
+      answers[is_watched ? 1 : 0] = fixture.sink.find(id, 0)->completion->tokens;
+    }
+    CHECK(answers[0].size() == 8);
+    CHECK(answers[0] == answers[1]);
   }
 
   TEST_CASE("the learned cost decides what is evicted") {

@@ -1,9 +1,14 @@
+#include <filesystem>
+#include <string>
+#include <vector>
+
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
 #include "app/chat/commands.h"
 #include "core/base/error.h"
 #include "tests/support/error_text.h"
+#include "tests/support/files.h"
 
 namespace commands_test {
 
@@ -68,6 +73,28 @@ TEST_SUITE("app/chat/commands") {
     CHECK(refusal("/" + std::string(1'000'000, 'x')).size() < 300);
   }
 
+  TEST_CASE("Tab completes commands and what they take") {
+    const testing::TemporaryFolder folder;
+    folder.write("one.txt", "1");
+    folder.write(".hidden", "1");
+    std::filesystem::create_directory(folder.path() / "sub");
+    const CompletionNames names = {.sessions = {"a", "bb"}, .branches = {"main"}};
+    using Choices = std::vector<std::string>;
+    CHECK(complete("/sta", names) == Choices{"/stats"});
+    CHECK(complete("/load ", names) == Choices{"/load a", "/load bb"});
+    CHECK(complete("/goto m", names) == Choices{"/goto main"});
+    CHECK(complete("/set te", names) == Choices{"/set temperature"});
+    CHECK(complete("/set temp d", names) == Choices{"/set temp default"});
+    CHECK(complete("/set think o", names) == Choices{"/set think off", "/set think on"});
+    CHECK(complete("/think d", names) == Choices{"/think default"});
+    CHECK(complete("/nothing x", names).empty());
+    CHECK(complete("say /load ", names).empty());
+    const std::string base = "/read " + folder.path().string() + "/";
+    CHECK(complete(base, names) == Choices{base + "one.txt", base + "sub/"});
+    CHECK(complete(base + ".", names) == Choices{base + ".hidden"});
+    CHECK(complete(base + "none/", names).empty());
+  }
+
   TEST_CASE("the help lists every command") {
     for (const std::string& name : slash_names()) CHECK(testing::contains(slash_help(), name));
   }
@@ -94,7 +121,7 @@ TEST_SUITE("app/chat/settings") {
     CHECK(contains(settings.set("max_tokens 12"), "12"));
     CHECK(settings.options().max_tokens == 12);
     const std::string all = settings.set("");
-    std::vector<std::string> names = {"max_tokens"};
+    std::vector<std::string> names = {"max_tokens", "stop", "logit_bias"};
     for (const Parameter& parameter : sampling_parameters) names.emplace_back(parameter.name);
     for (const std::string& name : names) {
       CHECK(contains(all, name));
@@ -120,6 +147,47 @@ TEST_SUITE("app/chat/settings") {
       }
       CHECK(settings.set("") == before);
     }
+  }
+
+  TEST_CASE("names are spelled as flags are, too, and the nearest is named") {
+    Settings settings({}, no_config, 100);
+    CHECK(contains(settings.set("temp 0.9"), "temperature          0.9"));
+    CHECK(contains(settings.set("--top-p=0.5"), "top_p                0.5"));
+    CHECK(contains(settings.set("repeat-penalty 1.5"), "repetition_penalty   1.5"));
+    CHECK(contains(settings.set("-s 7"), "seed                 7"));
+    CHECK(contains(settings.set("n 9"), "max_tokens           9"));
+    CHECK(contains(settings.set("n -1"), "no limit"));
+    CHECK(setting_of("think") == "think");
+    const auto refused = [&](const char* argument) {
+      try {
+        settings.set(argument);
+      } catch (const Error& error) {
+        return std::string(error.what());
+      }
+      return std::string();
+    };
+    CHECK(contains(refused("temprature 1"), "did you mean temperature?"));
+    CHECK(contains(refused("thnk on"), "did you mean think?"));
+    CHECK_FALSE(contains(refused("colour red"), "did you mean"));
+  }
+
+  TEST_CASE("stop strings and biases are added one by one, and taken back") {
+    Settings settings({}, no_config, 100);
+    settings.set("stop END");
+    CHECK(contains(settings.set("stop \"a\\n\""), "\"END\", \"a\\n\""));
+    CHECK(settings.options().stop == std::vector<std::string>{"END", "a\n"});
+    CHECK(contains(settings.set("stop default"), "none"));
+    CHECK(settings.options().stop.empty());
+    settings.set("logit_bias 42=-1.5");
+    CHECK(contains(settings.set("logit-bias 3=2"), "42=-1.5, 3=2"));
+    for (const char* bad :
+         {"logit_bias 42", "logit_bias 100=1", "logit_bias 42=1", "stop \"a", "stop \"\""}) {
+      CAPTURE(bad);
+      CHECK_THROWS_AS(settings.set(bad), Error);
+    }
+    CHECK(settings.options().logit_bias.size() == 2);
+    settings.set("logit_bias default");
+    CHECK(settings.options().logit_bias.empty());
   }
 
   TEST_CASE("flags are checked like /set") {
@@ -149,32 +217,37 @@ Answer answer() {
 
 TEST_SUITE("app/chat/report") {
   TEST_CASE("the status line, plain and not") {
-    CHECK(status_line(answer(), false) == "[reused 0, prefilled 37, 11 tokens, 20.0 tok/s]");
-    CHECK(status_line(answer(), true) == "[reused 0 · prefilled 37 · 11 tokens · 20.0 tok/s]");
+    CHECK(status_line(answer(), 32768, false) ==
+          "11 tokens, 20 tok/s, first after 0.1 s, 48 of 32k");
+    CHECK(status_line(answer(), 32768, true) ==
+          "11 tokens · 20 tok/s · first after 0.1 s · 48 of 32k");
     Answer stopped = answer();
     stopped.was_stopped = true;
     stopped.completion.usage.completion_tokens = 1;
-    CHECK(status_line(stopped, false) == "[stopped, reused 0, prefilled 37, 1 token]");
+    stopped.completion.usage.prefill = 9ms;
+    CHECK(status_line(stopped, 500, false) == "stopped, 1 token, first after 0.01 s, 38 of 500");
+    Answer longer = answer();
+    longer.completion.usage.prompt_tokens = 1200;
+    longer.completion.usage.decode = 5s;
+    longer.completion.usage.prefill = 2340ms;
+    CHECK(status_line(longer, 4000, false) ==
+          "11 tokens, 2.0 tok/s, first after 2.3 s, 1.2k of 3.9k");
   }
 
-  TEST_CASE("why no more was reused") {
+  TEST_CASE("why no more was reused is in the statistics") {
     Answer known = answer();
     Usage& usage = known.completion.usage;
     usage.reuse_limit = ReuseLimit::no_snapshot;
     usage.matched_tokens = 30;
     usage.reused_tokens = 20;
     usage.prefilled_tokens = 17;
-    CHECK(status_line(known, false) ==
-          "[reused 20, prefilled 17 (no snapshot there), 11 tokens, 20.0 tok/s]");
+    CHECK_FALSE(testing::contains(status_line(known, 100, false), "snapshot"));
     CHECK(testing::contains(stats_text(known, {}), "30 tokens (10 not reused), no snapshot there"));
-    usage.reused_from = SnapshotSource::memory;
-    CHECK_FALSE(testing::contains(status_line(known, false), "from"));
     usage.reused_from = SnapshotSource::disk;
-    CHECK(testing::contains(status_line(known, false), "(no snapshot there, from disk)"));
+    CHECK(testing::contains(stats_text(known, {}), "no snapshot there, from disk\n"));
     usage.reused_from = SnapshotSource::session;
-    CHECK(testing::contains(status_line(known, false), ", from the session file)"));
+    CHECK(testing::contains(stats_text(known, {}), ", from the session file\n"));
     usage.resumed_packed = true;
-    CHECK(testing::contains(status_line(known, false), "from an int8 snapshot)"));
     CHECK(testing::contains(stats_text(known, {}), ", from an int8 snapshot\n"));
     CHECK(testing::contains(stats_text(known, {.ahead_tokens = 7}), "7 tokens run while"));
     CHECK_FALSE(testing::contains(stats_text(known, {}), "while you typed"));
@@ -186,8 +259,14 @@ TEST_SUITE("app/chat/report") {
                             "75.0, 25.0 %), 3.0 tokens a step, made in 0.02 s\n"));
   }
 
-  TEST_CASE("no rate without a second token or without time") {
+  TEST_CASE("no rate of few tokens or little time") {
     CHECK(tokens_per_second(answer().completion.usage) == doctest::Approx(20.0));
+    Usage burst = answer().completion.usage;
+    burst.decode = 1ms;
+    CHECK(tokens_per_second(burst) == 0.0);
+    burst = answer().completion.usage;
+    burst.completion_tokens = 7;
+    CHECK(tokens_per_second(burst) == 0.0);
     Usage usage;
     usage.completion_tokens = 9;
     CHECK(tokens_per_second(usage) == 0.0);
@@ -203,6 +282,7 @@ TEST_SUITE("app/chat/report") {
     const std::string text = stats_text(answer(), totals);
     CHECK(testing::contains(text, "0 reused, 37 prefilled"));
     CHECK(testing::contains(text, "0.100 s"));
+    CHECK(testing::contains(text, "prefill              374 tok/s"));
     CHECK(testing::contains(text, "2 answers: 0 reused, 74 prefilled, 22 generated"));
   }
 }

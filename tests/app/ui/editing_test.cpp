@@ -20,12 +20,19 @@ namespace {
 struct Fixture {
   History history;
   std::vector<std::string> words = {"/clear", "/regen", "/set", "/stats", "/system"};
-  Editing editing{history, words};
+  Completer completer = [this](std::string_view typed) {
+    std::vector<std::string> choices;
+    for (const std::string& word : words) {
+      if (word.starts_with(typed)) choices.push_back(word);
+    }
+    return choices;
+  };
+  Editing editing{history, completer};
 
   Fixture() = default;
   explicit Fixture(const std::vector<std::string>& entries) {
     for (const std::string& entry : entries) history.add(entry);
-    editing = Editing(history, words);
+    editing = Editing(history, completer);
   }
 
   Outcome type(const std::string& text) { return editing.apply({Kind::text, text}); }
@@ -118,6 +125,39 @@ TEST_SUITE("app/ui/editing") {
     none.type("x");
     CHECK(none.press(Kind::tab) == Outcome::edited);
     CHECK(none.text() == "x");
+    Fixture folder;
+    folder.words = {"/read texts/"};
+    folder.type("/read t");
+    folder.press(Kind::tab);
+    CHECK(folder.text() == "/read texts/");  // no space: its entries follow
+  }
+
+  TEST_CASE("Ctrl-X Ctrl-E asks for another editor, whose text takes the place") {
+    Fixture fixture;
+    fixture.type("draft");
+    CHECK(fixture.press(Kind::editor) == Outcome::editor);
+    CHECK(fixture.text() == "draft");
+    fixture.editing.replace("two\nlines");
+    CHECK(fixture.text() == "two\nlines");
+    CHECK(fixture.editing.buffer().cursor() == 9);
+  }
+
+  TEST_CASE("a search that finds nothing says so, and Ctrl-G brings the text back") {
+    Fixture fixture({"red box", "blue box"});
+    fixture.type("draft");
+    fixture.press(Kind::search);
+    fixture.type("red");
+    CHECK(fixture.text() == "red box");
+    CHECK_FALSE(fixture.editing.search_fails());
+    fixture.type("zz");
+    CHECK(fixture.editing.search_fails());
+    fixture.press(Kind::abort);
+    CHECK_FALSE(fixture.editing.is_searching());
+    CHECK(fixture.text() == "draft");
+    fixture.press(Kind::up);
+    CHECK(fixture.text() == "blue box");
+    fixture.press(Kind::abort);  // nothing outside of a search
+    CHECK(fixture.text() == "blue box");
   }
 
   TEST_CASE("Ctrl-R finds the latest entry, again the one before") {

@@ -56,6 +56,9 @@ TEST_SUITE("app/ui/keys") {
     check_key("\x1b\r", Kind::line_break);
     check_key("\n", Kind::line_break);
     check_key("\r", Kind::enter);
+    check_key("\x07", Kind::abort);
+    check_key("\x18\x05", Kind::editor);
+    CHECK(joined(decoded("\x18y")) == joined(decoded("y")));
     check_key("\x1b[13;2u", Kind::line_break);
     check_key(
         "\x1b"

@@ -94,6 +94,46 @@ TEST_SUITE("app/ui/process") {
           }) == 0);
   }
 
+  TEST_CASE("where a turn may be lost, the same signal again is the same request") {
+    CHECK(in_child([] {
+            const ProcessGuard guard;
+            {
+              const StopOnce once;
+              for (int i = 0; i < 5; ++i) ::raise(SIGINT);
+              if (stop_signal() != SIGINT) return 99;
+            }
+            clear_stop_signal();
+            return guard.exit_code(7);
+          }) == 7);
+    CHECK(in_child([] {
+            const ProcessGuard guard;
+            const StopOnce once;
+            ::raise(SIGTERM);
+            ::raise(SIGTERM);
+            return 99;
+          }) == 143);
+  }
+
+  TEST_CASE("the first signal is acknowledged while it is raised, the next ones are not again") {
+    CHECK(in_child([] {
+            const ProcessGuard guard;
+            const StopOnce once;
+            int ends[2];
+            if (::pipe(ends) != 0) return 98;
+            ::dup2(ends[1], STDERR_FILENO);
+            set_stop_note("stopping");
+            ::raise(SIGINT);
+            ::raise(SIGINT);
+            set_stop_note(nullptr);
+            clear_stop_signal();
+            ::raise(SIGINT);
+            ::close(ends[1]);
+            ::close(STDERR_FILENO);
+            char text[32];
+            return static_cast<int>(::read(ends[0], text, sizeof(text)));
+          }) == 8);
+  }
+
   TEST_CASE("signals ignored by the parent stay ignored") {
     CHECK(in_child([] {
             ::signal(SIGHUP, SIG_IGN);

@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -119,6 +121,71 @@ TEST_SUITE("app/ui/text_width") {
     CHECK(cut_to_columns("abcdef", 2) == "..");
     CHECK(cut_to_columns("abcdef", 0).empty());
     CHECK(cut_to_columns("abcdef", -5).empty());
+  }
+}
+
+namespace {
+
+/// Given in pieces of `bytes`, as characters allow.
+std::string in_pieces(const std::string& text, std::size_t bytes, int columns) {
+  WordWrap wrap;
+  Utf8Stream characters;
+  std::string out;
+  for (std::size_t at = 0; at < text.size(); at += bytes) {
+    std::string whole;
+    characters.push(text.substr(at, bytes), whole);
+    out += wrap.push(whole, columns);
+  }
+  return out + wrap.flush();
+}
+
+}  // namespace
+
+TEST_SUITE("app/ui/wrap") {
+  TEST_CASE("words wrap alike however they come") {
+    const std::pair<std::string, std::string> cases[] = {
+        {"one two three", "one two\nthree"},
+        {"one two\n\nthree four five", "one two\n\nthree four\nfive"},
+        {"0123456789", "0123456789"},
+        {"0123456789 abc", "0123456789\nabc"},
+        {"a 0123456789abcdef b", "a 0123456789abcdef b"},
+        {"    code x", "    code x"},
+        {"    code xyz", "    code\nxyz"},
+        {"hübsche Wörter", "hübsche\nWörter"},
+        {"漢字漢字漢字漢字", "漢字漢字漢\n字漢字"},
+        {"ab 漢字漢字漢", "ab 漢字漢\n字漢"},
+        {"eight ch e\u0301e\u0301", "eight ch\ne\u0301e\u0301"},
+        {"x  \ny", "x  \ny"},
+    };
+    for (const auto& [text, expected] : cases) {
+      CAPTURE(text);
+      for (const std::size_t bytes : {1, 2, 5, 100}) {
+        CAPTURE(bytes);
+        CHECK(in_pieces(text, bytes, 10) == expected);
+      }
+    }
+  }
+
+  TEST_CASE("no line is longer than the terminal, and nothing but white space is lost") {
+    std::string text;
+    for (int i = 0; i < 300; ++i)
+      text += std::string(static_cast<std::size_t>(1 + i * 7 % 11), 'a') + " ";
+    text.pop_back();
+    for (const int columns_max : {12, 33, 80}) {
+      std::string out = in_pieces(text, 3, columns_max);
+      for (std::size_t at = 0; at < out.size(); at = std::min(out.find('\n', at), out.size()) + 1) {
+        CHECK(columns(out.substr(at, out.find('\n', at) - at)) <= columns_max);
+      }
+      std::replace(out.begin(), out.end(), '\n', ' ');
+      CHECK(out == text);
+    }
+  }
+
+  TEST_CASE("lists go on below their explanations, prose at the margin") {
+    CHECK(wrapped("  name   what it is for", 20) == "  name   what it is\n         for");
+    CHECK(wrapped("plain prose that wraps", 12) == "plain prose\nthat wraps");
+    CHECK(wrapped("fits\nas it is\n", 80) == "fits\nas it is\n");
+    CHECK(wrapped("one two", 12, 8) == "one\ntwo");
   }
 }
 
