@@ -69,7 +69,8 @@ constexpr std::array bench_flags = {
     BenchFlag{"-u,--ubatch,--ubatch-size", &O::chunk_tokens, use::all,
               between(1, chunk_tokens_limit),
               "prompt tokens of one step; default: 512, on a card by its speed and memory"},
-    BenchFlag{"-o,--output", &O::output, use::all, unchecked, "format of the rows"},
+    BenchFlag{"-o,--output", &O::output, use::all, unchecked,
+              "format of the rows; text fits the terminal, md has all columns"},
     BenchFlag{
         "--svg", &O::svg, use::kernels | use::requests, unchecked,
         "write a plot: rates over depth, latency over throughput, for a trace hit rates over time, "
@@ -241,7 +242,9 @@ void add_bench_options(CLI::App& cli, BenchOptions& options) {
     if (flag.uses == use::kernels) option->group("Kernels")->capture_default_str();
     if ((flag.uses & use::kernels) == 0) option->group("Requests");
   }
-  cli.get_option("--output")->check(CLI::IsMember({"md", "json", "jsonl"}))->capture_default_str();
+  cli.get_option("--output")
+      ->check(CLI::IsMember({"text", "md", "json", "jsonl"}))
+      ->capture_default_str();
   for (const char* const name : {"--dataset-path", "--svg"}) {
     cli.get_option(name)->type_name("FILE");
   }
