@@ -173,13 +173,12 @@ std::string model_list_text(const ModelList& list) {
   }
   if (!troubles.empty()) troubles = "\nwhat can't run:\n" + troubles;
   Table presets = {.columns = {{"preset"},
-                               {"model_type"},
                                {"params", Align::right},
                                {"bf16", Align::right},
                                {"q4", Align::right},
                                {"fits here"}}};
   for (const ListedModel& preset : list.presets) {
-    presets.rows.push_back({preset.name, preset.model_type, parameters_text(preset.parameters),
+    presets.rows.push_back({preset.name, parameters_text(preset.parameters),
                             bytes_text(preset.bytes), bytes_text(preset.q4_bytes),
                             preset.bytes < list.memory_bytes      ? "yes"
                             : preset.q4_bytes < list.memory_bytes ? "as q4"

@@ -91,17 +91,14 @@ std::string doubt_text(std::span<const double> spreads, double load, int process
   const auto wide = std::ranges::count_if(spreads, [](double one) { return one > spread_max; });
   const bool is_busy = load > processors / 2.0;
   if (wide == 0 && !is_busy) return "";
-  std::string text = "these figures mean little:";
+  std::string text = "doubtful:";
   if (wide > 0) {
-    text += fmt::format(" {} of {} repeat only within more than 10 %", wide,
-                        counted(std::ssize(spreads), "row"));
+    text += fmt::format(" {} of {} ± over 10 %", wide, counted(std::ssize(spreads), "row"));
   }
   if (is_busy) {
-    text += fmt::format("{} the load was {:.1f} on {} before the run", wide > 0 ? ", and" : "",
-                        load, counted(processors, "processor"));
+    text += fmt::format("{} load {:.1f} on {} CPUs", wide > 0 ? "," : "", load, processors);
   }
-  return text + (is_busy ? "; end other programs, or take the best of more (-r 20)\n"
-                         : "; repeat more (-r 20), on a machine that does nothing else\n");
+  return text + (is_busy ? "; end other programs\n" : "; repeat more: -r 20\n");
 }
 
 int measure_kernels(const BenchJob& job) {

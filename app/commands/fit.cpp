@@ -196,7 +196,7 @@ std::string choices_text(const std::vector<Choice>& choices, const Wanted& wante
   }
   std::string text = plain_text(table) +
                      fmt::format(
-                         "needs: --memory that is enough for {} of {}; longest: tokens of one; "
+                         "needs: --memory for {} of {}; longest: tokens of one; "
                          "*: as given\n",
                          counted(wanted.sequences, "sequence"), counted(wanted.tokens, "token"));
   if (bytes_per_s > 0) {

@@ -15,9 +15,9 @@ TEST_SUITE("app/bench/measure") {
     const std::vector<double> spreads = {0.02, 0.3, 0.09};
     CHECK(doubt_text(std::vector<double>{0.02, 0.09}, 1.0, 2).empty());
     const std::string wide = doubt_text(spreads, 0.1, 2);
-    CHECK(contains(wide, "1 of 3 rows repeat only within more than 10 %; repeat more"));
-    CHECK(contains(doubt_text({}, 14.0, 2), "the load was 14.0 on 2 processors before the run"));
-    CHECK(contains(doubt_text(spreads, 14.0, 2), "10 %, and the load was 14.0"));
+    CHECK(contains(wide, "1 of 3 rows ± over 10 %; repeat more: -r 20"));
+    CHECK(contains(doubt_text({}, 14.0, 2), "doubtful: load 14.0 on 2 CPUs; end"));
+    CHECK(contains(doubt_text(spreads, 14.0, 2), "10 %, load 14.0 on 2"));
     for (const std::string& text : {wide, doubt_text(spreads, 14.0, 2)}) {
       CHECK(text.find('\n') == text.size() - 1);
     }
