@@ -9,9 +9,11 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "app/model_outline.h"
 #include "app/model_source.h"
 #include "app/options.h"
 #include "app/ui/table.h"
+#include "app/ui/terminal.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"
 #include "core/io/file.h"
@@ -122,9 +124,14 @@ ListedModel stored_model(const StoredGguf& stored) {
 ListedModel preset_model(const std::string& name, const Environment& environment) {
   const models::Config config = ModelSource::find(name, environment).config();
   const models::Family& family = models::family_of(config);
+  const models::Plan plan = family.plan(config);
+  models::LoadOptions q4;
+  q4.quantize = kernels::Quantize::q4;
   return {.name = name,
           .model_type = config.model_type(),
-          .parameters = models::parameters(models::required_weights(family.plan(config), family))};
+          .bytes = weight_bytes(plan, kernels::Device::cpu, {}),
+          .q4_bytes = weight_bytes(plan, kernels::Device::cpu, q4),
+          .parameters = models::parameters(models::required_weights(plan, family))};
 }
 
 ListedModel demo_model(const Environment& environment) {
@@ -150,26 +157,41 @@ ModelList list_models(const Environment& environment) {
   for (const std::string& name : preset_names()) {
     list.presets.push_back(preset_model(name, environment));
   }
+  list.memory_bytes = resolve({}, environment).memory.bytes;
   return list;
 }
 
 std::string model_list_text(const ModelList& list) {
   Table models = {
       .columns = {{"model"}, {"model_type"}, {"weights", Align::right}, {"types"}, {"state"}}};
+  std::string troubles;
   for (const ListedModel& model : list.models) {
+    const bool is_whole = model.trouble.empty();
     models.rows.push_back({model.name, model.model_type, bytes_text(model.bytes), model.types,
-                           model.trouble.empty() ? "complete" : model.trouble});
+                           is_whole ? "complete" : "can't run"});
+    if (!is_whole) troubles += sanitized_line(model.name + ": " + model.trouble) + '\n';
   }
-  Table presets = {.columns = {{"preset"}, {"model_type"}, {"parameters", Align::right}}};
+  if (!troubles.empty()) troubles = "\nwhat can't run:\n" + troubles;
+  Table presets = {.columns = {{"preset"},
+                               {"params", Align::right},
+                               {"bf16", Align::right},
+                               {"q4", Align::right},
+                               {"fits here"}}};
   for (const ListedModel& preset : list.presets) {
-    presets.rows.push_back({preset.name, preset.model_type, parameters_text(preset.parameters)});
+    presets.rows.push_back({preset.name, parameters_text(preset.parameters),
+                            bytes_text(preset.bytes), bytes_text(preset.q4_bytes),
+                            preset.bytes < list.memory_bytes      ? "yes"
+                            : preset.q4_bytes < list.memory_bytes ? "as q4"
+                                                                  : "no"});
   }
   const std::string cache = list.hub.empty()
                                 ? "no Hugging Face cache: HF_HUB_CACHE, HF_HOME and HOME are unset"
                                 : "Hugging Face cache: " + sanitized_line(list.hub.string());
-  return plain_text(models) + '\n' + cache +
-         "\n\nconfigurations without weights, for fit, inspect and bench --random-weights:\n\n" +
-         plain_text(presets);
+  const int width = terminal_columns(Stream::output);
+  return fitted_text(models, width) + troubles + '\n' + cache +
+         "\n\nconfigurations without weights, for fit, inspect and bench --random-weights; by "
+         "their\nweights alone they fit in " +
+         bytes_text(list.memory_bytes) + " or not:\n\n" + fitted_text(presets, width);
 }
 
 Json model_list_json(const ModelList& list) {
@@ -185,9 +207,14 @@ Json model_list_json(const ModelList& list) {
   for (const ListedModel& preset : list.presets) {
     presets.push_back({{"name", preset.name},
                        {"model_type", preset.model_type},
-                       {"parameters", preset.parameters}});
+                       {"parameters", preset.parameters},
+                       {"bf16_bytes", preset.bytes},
+                       {"q4_bytes", preset.q4_bytes}});
   }
-  return {{"cache", list.hub.string()}, {"models", models}, {"presets", presets}};
+  return {{"cache", list.hub.string()},
+          {"models", models},
+          {"presets", presets},
+          {"memory_bytes", list.memory_bytes}};
 }
 
 }  // namespace hyb::app

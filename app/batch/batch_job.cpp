@@ -178,6 +178,10 @@ Json job_of(const BatchOptions& options, const InputFile& input, const RunSettin
   if (options.think) settings["think"] = *options.think;
   if (options.allow_special) settings["allow_special"] = true;
   if (!options.ignored.empty()) settings["ignore_fields"] = options.ignored;
+  if (options.prompt_template) settings["template"] = *options.prompt_template;
+  if (options.output_format != ResultFormat::jsonl) {
+    settings["output_format"] = word_of(result_formats, options.output_format);
+  }
   if (resolved.batch_invariant) settings["batch_invariant"] = true;
   if (resolved.types.quantize != QuantizeChoice::none) {
     settings["quantize"] = word_of(words::quantize, resolved.types.quantize);
@@ -376,6 +380,7 @@ BatchReport answer(const BatchOptions& options, const RunSettings& settings, con
   BatchRunner runner(session.engine(), tokenizer, maker, input, writer,
                      {.sequences_max = options.parallel,
                       .ordered = options.ordered,
+                      .format = options.output_format,
                       .model = session.source().name(),
                       .progress =
                           [&](const BatchCounts& counts) {
@@ -442,9 +447,11 @@ void check_model(const BatchOptions& options, const RunSettings& settings, const
   check_texts(options, input, settings.source);
 }
 
-OpenedJob streamed_job() {
+OpenedJob streamed_job(const BatchOptions& options, const InputFile& input) {
   write_note("results go to stdout: a run that ends early can't be continued (-o FILE can)\n");
-  return {.output = OutputFile::stream(STDOUT_FILENO, "stdout")};
+  OpenedJob opened{.output = OutputFile::stream(STDOUT_FILENO, "stdout")};
+  opened.output.recover_lines(input, options.output_format);
+  return opened;
 }
 
 /// Null: the weights are random, or inside the binary.
@@ -457,6 +464,10 @@ std::unique_ptr<WeightHashes> weights_of(const RunSettings& settings) {
 }
 
 void recover_results(const BatchOptions& options, const InputFile& input, OpenedJob& opened) {
+  if (options.output_format != ResultFormat::jsonl) {
+    opened.marks = opened.output.recover_lines(input, options.output_format);
+    return;
+  }
   opened.marks = opened.output.recover(options.force);
   const std::size_t all = opened.marks.size();
   if (options.retry_failed) {
@@ -469,7 +480,7 @@ void recover_results(const BatchOptions& options, const InputFile& input, Opened
 OpenedJob open_job(const BatchOptions& options, const RunSettings& settings,
                    const InputFile& input) {
   check_model(options, settings, input);
-  if (is_stdout(options.output)) return streamed_job();
+  if (is_stdout(options.output)) return streamed_job(options, input);
   std::unique_ptr<WeightHashes> weights = weights_of(settings);
   const Json job = job_of(options, input, settings, weights.get());
   refuse_same_file(input, options.output);
@@ -494,12 +505,14 @@ InputFile scanned_input(const BatchOptions& options) {
   const bool has_output = !options.output.empty() && !is_stdout(options.output);
   InputFile input = InputFile::open(
       options.input, has_output ? (folder.empty() ? "." : folder) : std::filesystem::path("/tmp"));
-  input.scan(options.format);
+  std::optional<LineTemplate> filling;
+  if (options.prompt_template) filling.emplace(*options.prompt_template);
+  input.scan(options.format, std::move(filling));
   return input;
 }
 
 void check_texts(const BatchOptions& options, const InputFile& input, const ModelSource& source) {
-  const bool is_text = input.format() == LineFormat::text;
+  const bool is_text = input.format() != LineFormat::jsonl;
   if (is_text && options.raw && options.think) {
     throw Error(ErrorKind::usage,
                 "--think needs a chat, and with --raw lines of text are none: leave --raw out");
@@ -551,6 +564,7 @@ int run_batch(const BatchOptions& options) {
     throw;
   }
   report.lines = total;
+  report.can_retry = options.output_format == ResultFormat::jsonl;
   report.failed = progress.failed + report.counts.failed;
   report.time = std::chrono::steady_clock::now() - started;
   if (!opened.job.is_null() && opened.weights_before.is_null()) {

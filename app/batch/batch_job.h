@@ -26,6 +26,8 @@ struct BatchOptions {
   GenerationOptions generation;        ///< what lines do not say themselves
   std::string input, output;
   std::optional<LineFormat> format;
+  ResultFormat output_format = ResultFormat::jsonl;  ///< others: `ordered`, and nothing is forced
+  std::optional<std::string> prompt_template;        ///< as LineTemplate
   std::string system;
   Think think;
   bool raw = false, allow_special = false;

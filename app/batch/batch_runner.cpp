@@ -93,6 +93,7 @@ std::vector<PlannedLine> BatchPlanner::next() {
 /// A line that the engine works on.
 struct BatchRunner::Active {
   std::int64_t place;  ///< among the lines to do
+  std::uint32_t line;  ///< index of the input's lines
   std::string custom_id;
   AnswerKind kind;
   AnswerStart start;
@@ -154,14 +155,29 @@ void BatchRunner::admit(std::span<const PlannedLine> todo) {
   }
 }
 
+namespace {
+
+/// A line of text or TSV has no room for more.
+void check_is_plain(const Request& request) {
+  const char* const field = request.choices > 1              ? "n"
+                            : request.sampling.logprobs >= 0 ? "logprobs"
+                                                             : nullptr;
+  if (field == nullptr) return;
+  throw Error(ErrorKind::usage,
+              fmt::format("{}: needs --output-format jsonl; others have one answer a line", field));
+}
+
+}  // namespace
+
 void BatchRunner::start(std::int64_t place, const PlannedLine& planned) {
   const RequestLine line = input_.read(input_.lines()[planned.line]);
   if (line.failure) {
-    fail(place, line.custom_id, *line.failure);
+    fail(place, planned.line, line.custom_id, *line.failure);
     return;
   }
   try {
     auto [request, answer_start] = maker_.make(line);
+    if (options_.format != ResultFormat::jsonl) check_is_plain(request);
     if (planned.plan) {
       request.message_ends = planned.plan->cuts;
       request.keep_snapshots = !planned.plan->cuts.empty();
@@ -170,6 +186,7 @@ void BatchRunner::start(std::int64_t place, const PlannedLine& planned) {
     const bool is_text = line.form == RequestForm::completion;
     auto active =
         std::make_unique<Active>(Active{.place = place,
+                                        .line = planned.line,
                                         .custom_id = line.custom_id,
                                         .kind = is_text ? AnswerKind::text : AnswerKind::chat,
                                         .start = std::move(answer_start),
@@ -179,17 +196,27 @@ void BatchRunner::start(std::int64_t place, const PlannedLine& planned) {
     active_.push_back(std::move(active));
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::usage && error.kind() != ErrorKind::model) throw;
-    fail(place, line.custom_id, {.code = "invalid_request", .message = error.what()});
+    fail(place, planned.line, line.custom_id, {.code = "invalid_request", .message = error.what()});
   }
   for (const std::string& text : maker_.take_warnings()) options_.warn(text);
 }
 
-void BatchRunner::fail(std::int64_t place, const std::string& custom_id,
+void BatchRunner::fail(std::int64_t place, std::uint32_t line, const std::string& custom_id,
                        const LineFailure& failure) {
   if (counts_.first_failure.empty()) {
     counts_.first_failure = fmt::format("{}: {}", custom_id, failure.message);
   }
-  writer_.put(place, failed_line(custom_id, failure), true);
+  put(place, line, failed_line(custom_id, failure, options_.format), true);
+}
+
+/// With what is between this line of the input and the next request, so that one write leaves
+/// the output where a rerun goes on.
+void BatchRunner::put(std::int64_t place, std::uint32_t line, std::string result, bool failed) {
+  const std::span<const InputLine> lines = input_.lines();
+  const std::int64_t next =
+      line + 1 < lines.size() ? std::int64_t{lines[line + 1].number} : input_.line_count() + 1;
+  result += lines_between(input_, options_.format, lines[line].number, next);
+  writer_.put(place, std::move(result), failed);
 }
 
 void BatchRunner::collect() {
@@ -218,7 +245,7 @@ void BatchRunner::finish(const Active& active) {
   for (const Completion& completion : active.collector.completions()) {
     counts_.tokens += completion.usage.completion_tokens;
     if (completion.reason == FinishReason::error) {
-      fail(active.place, active.custom_id,
+      fail(active.place, active.line, active.custom_id,
            {.code = "generation_failed", .message = completion.error});
       return;
     }
@@ -238,7 +265,7 @@ void BatchRunner::finish(const Active& active) {
                                    .created_s = std::time(nullptr),
                                    .start = active.start},
                                   active.collector.completions(), tokenizer_);
-  writer_.put(active.place, answered_line(active.custom_id, body), false);
+  put(active.place, active.line, answered_line(active.custom_id, body, options_.format), false);
 }
 
 namespace {
@@ -280,7 +307,7 @@ std::string summary_text(const BatchReport& report, bool details) {
                                  report.failed);
   if (report.failed > 0) {
     if (!counts.first_failure.empty()) text += fmt::format(" (first {})", counts.first_failure);
-    text += "; --retry-failed runs these lines again";
+    if (report.can_retry) text += "; --retry-failed runs these lines again";
   }
   if (details && counts.prompt_tokens > 0) text += work_text(report);
   if (counts.packed > 0) {

@@ -98,7 +98,8 @@ class BatchRunner {
   struct Options {
     std::int32_t sequences_max;  ///< to keep busy
     bool ordered = false;        ///< do not run far ahead of the oldest unanswered line
-    std::string model;           ///< what answers say of their model
+    ResultFormat format = ResultFormat::jsonl;  ///< text and TSV: `todo` is in the input's order
+    std::string model;                          ///< what answers say of their model
     std::function<void(const BatchCounts&)> progress;   ///< after every step
     std::function<void(const std::string& text)> warn;  ///< something a person should know
     std::function<bool()> is_stopped;                   ///< looked at before every step
@@ -118,7 +119,9 @@ class BatchRunner {
 
   void admit(std::span<const PlannedLine> todo);
   void start(std::int64_t place, const PlannedLine& planned);
-  void fail(std::int64_t place, const std::string& custom_id, const LineFailure& failure);
+  void fail(std::int64_t place, std::uint32_t line, const std::string& custom_id,
+            const LineFailure& failure);
+  void put(std::int64_t place, std::uint32_t line, std::string result, bool failed);
   void collect();
   void finish(const Active& active);
   void take_written();
@@ -146,6 +149,7 @@ struct BatchReport {
   std::int32_t length_max = 0;  ///< tokens of the context: prompt and answer
   std::string tier_name = "disk tier";
   std::int64_t tier_damage = 0;      ///< pages and states that the tier gave back changed
+  bool can_retry = true;             ///< lines that failed can be run again
   bool is_planned = false;           ///< the two below are known: lines ran depth first
   std::int64_t planned_tokens = 0;   ///< of the prompts that were planned
   std::int64_t sharable_tokens = 0;  ///< of these, what a prompt run before had too

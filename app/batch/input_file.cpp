@@ -168,27 +168,85 @@ RequestLine from_object(Json object, RequestLine line) {
 
 }  // namespace
 
+namespace {
+
+bool is_table(LineFormat format) { return format == LineFormat::csv || format == LineFormat::tsv; }
+
+char separator_of(LineFormat format) { return format == LineFormat::csv ? ',' : '\t'; }
+
+LineFormat guessed_format(std::string_view line, const std::optional<LineTemplate>& filling) {
+  if (line[line.find_first_not_of(" \t")] == '{') return LineFormat::jsonl;
+  if (!filling || !filling->has_names()) return LineFormat::text;
+  return line.find('\t') == std::string_view::npos ? LineFormat::csv : LineFormat::tsv;
+}
+
+/// What else a template or its lack makes of a format.
+void check_template(LineFormat format, const LineTemplate* filling) {
+  if (filling == nullptr) {
+    if (!is_table(format)) return;
+    throw Error(ErrorKind::usage,
+                "--format csv and tsv: --template says what prompt the columns make");
+  }
+  if (filling->has_names() == (format != LineFormat::text)) return;
+  throw Error(ErrorKind::usage,
+              filling->has_names()
+                  ? "--template: lines of text have no names, {} is all of a line; --format csv or "
+                    "tsv reads the first line as a header of columns"
+                  : "--template: {} is a line of text; here say {NAME}, or --format text");
+}
+
+}  // namespace
+
 bool is_blank(std::string_view line) {
   return line.find_first_not_of(" \t\r\v\f") == std::string_view::npos;
 }
 
-RequestLine parse_request_line(std::string_view line, std::int64_t number, LineFormat format) {
+namespace {
+
+std::string prompt_of(std::string_view line, LineFormat format, const LineTemplate* filling) {
+  if (filling == nullptr) return std::string(line);
+  if (format == LineFormat::text) return filling->of_text(line);
+  return filling->of_fields(fields_of(line, separator_of(format)));
+}
+
+/// What a template makes of it.
+RequestLine from_filled(Json object, RequestLine line, const LineTemplate& filling) {
+  if (std::string missing = filling.missing_member(object); !missing.empty()) {
+    return failed(std::move(line), "missing_member", std::move(missing));
+  }
+  try {
+    filling.fill_object(object);
+  } catch (const Error& error) {
+    return failed(std::move(line), "invalid_request", error.what());
+  }
+  RequestLine filled = from_object(std::move(object), std::move(line));
+  filled.columns.clear();  // that it leaves some out is known
+  return filled;
+}
+
+}  // namespace
+
+RequestLine parse_request_line(std::string_view line, std::int64_t number, LineFormat format,
+                               const LineTemplate* filling) {
   RequestLine parsed{.custom_id = fmt::format("line-{}", number)};
   if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
   const std::string source = fmt::format("line {}", number);
-  if (format == LineFormat::text) {
+  if (format != LineFormat::jsonl) {
     try {
       check_utf8(line, source);
+      parsed.body["prompt"] = prompt_of(line, format, filling);
     } catch (const Error& error) {
       return failed(std::move(parsed), "invalid_request", error.what());
     }
-    parsed.body["prompt"] = std::string(line);
     return parsed;
   }
   try {
     Json object = parse_json(line, source);
-    if (object.is_object()) return from_object(std::move(object), std::move(parsed));
-    return failed(std::move(parsed), "invalid_request", source + " is no JSON object");
+    if (!object.is_object()) {
+      return failed(std::move(parsed), "invalid_request", source + " is no JSON object");
+    }
+    if (filling == nullptr) return from_object(std::move(object), std::move(parsed));
+    return from_filled(std::move(object), std::move(parsed), *filling);
   } catch (const Error& error) {
     return failed(std::move(parsed), "invalid_json", error.what());
   }
@@ -384,7 +442,20 @@ bool InputFile::begins_with(std::uint64_t bytes, const std::string& hash) const 
   return is_whole && hex(hash_of_first(bytes)) == hash;
 }
 
-void InputFile::scan(std::optional<LineFormat> format) {
+/// Whether the line is the header.
+bool InputFile::take_header(std::string_view text, std::int64_t number) {
+  if (!is_table(format_) || header_number_ > 0) return false;
+  if (text.size() > line_bytes_max) fail(name_, "its header is too long");
+  if (text.ends_with('\r')) text.remove_suffix(1);
+  check_utf8(text, name_);
+  filling_->set_header(fields_of(text, separator_of(format_)));
+  header_number_ = number;
+  return true;
+}
+
+void InputFile::scan(std::optional<LineFormat> format, std::optional<LineTemplate> filling) {
+  filling_ = std::move(filling);
+  format_ = format.value_or(LineFormat::jsonl);
   LineReader reader(file_.descriptor(), name_, line_bytes_max + 1);
   LinePlace place;
   std::string text;
@@ -396,9 +467,15 @@ void InputFile::scan(std::optional<LineFormat> format) {
       place.offset += byte_order_mark.size();
       place.bytes -= byte_order_mark.size();
     }
+    line_count_ = static_cast<std::int64_t>(number);
     if (is_blank(text)) continue;
     const std::size_t first = text.find_first_not_of(" \t");
-    if (!format) format = text[first] == '{' ? LineFormat::jsonl : LineFormat::text;
+    if (!format) format = guessed_format(text, filling_);
+    format_ = *format;
+    if (lines_.empty() && header_number_ == 0) {
+      check_template(format_, filling_ ? &*filling_ : nullptr);
+    }
+    if (take_header(text, line_count_)) continue;
     if (lines_.empty() && (is_guess || *format == LineFormat::jsonl)) {
       refuse_document(text, *format);
     }
@@ -408,17 +485,17 @@ void InputFile::scan(std::optional<LineFormat> format) {
                               "with --format jsonl or --format text",
                               name_, number));
     }
-    const auto line_number = static_cast<std::int64_t>(number);
-    const RequestLine line = place.bytes > line_bytes_max
-                                 ? too_long_line(place.bytes, line_number)
-                                 : parse_request_line(text, line_number, *format);
+    const RequestLine line = place.bytes > line_bytes_max ? too_long_line(place.bytes, line_count_)
+                                                          : parse(text, line_count_);
+    if (lines_.empty() && line.failure && line.failure->code == "missing_member") {
+      throw Error(ErrorKind::usage, line.failure->message);
+    }
     lines_.push_back({.id = hash_of(line.custom_id),
                       .offset = place.offset,
                       .bytes = static_cast<std::uint32_t>(
                           std::min<std::uint64_t>(place.bytes, line_bytes_max + 1)),
                       .number = static_cast<std::uint32_t>(number)});
   }
-  format_ = format.value_or(LineFormat::jsonl);
   refuse_duplicates();
 }
 
@@ -442,7 +519,7 @@ void InputFile::refuse_duplicates() const {
 RequestLine InputFile::read(const InputLine& line) const {
   file_.check_unchanged();
   if (line.bytes > line_bytes_max) return too_long_line(line.bytes, line.number);
-  return parse_request_line(line_text(file_, line.offset, line.bytes), line.number, format_);
+  return parse(line_text(file_, line.offset, line.bytes), line.number);
 }
 
 }  // namespace hyb::app

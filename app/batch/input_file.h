@@ -11,6 +11,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "app/batch/line_template.h"
 #include "app/digest.h"
 #include "app/words.h"
 #include "core/base/json.h"
@@ -48,16 +49,24 @@ class LineReader {
 };
 
 /// What the lines of an input are.
-enum class LineFormat : std::uint8_t { jsonl, text };
+enum class LineFormat : std::uint8_t {
+  jsonl,
+  text,
+  csv,  ///< a table with a header, for --template
+  tsv
+};
 
-inline constexpr Words<LineFormat, 2> line_formats = {
-    {{"jsonl", LineFormat::jsonl}, {"text", LineFormat::text}}};
+inline constexpr Words<LineFormat, 4> line_formats = {{{"jsonl", LineFormat::jsonl},
+                                                       {"text", LineFormat::text},
+                                                       {"csv", LineFormat::csv},
+                                                       {"tsv", LineFormat::tsv}}};
 
 inline constexpr std::size_t line_bytes_max = std::size_t{16} << 20;
 
 /// Why a line cannot be answered: the `error` of its result.
 struct LineFailure {
-  std::string code;  ///< invalid_json, invalid_request, line_too_long or generation_failed
+  /// invalid_json, invalid_request, missing_member, line_too_long or generation_failed
+  std::string code;
   std::string message;
 };
 
@@ -81,8 +90,10 @@ bool is_blank(std::string_view line);
 
 /// Takes line `number` (from 1) apart; never throws for what is wrong with it. Three shapes are
 /// known: {"custom_id", "body": {...}} with optional url and method, an object that is a body
-/// itself with an optional custom_id or id among its fields, and plain text.
-RequestLine parse_request_line(std::string_view line, std::int64_t number, LineFormat format);
+/// itself with an optional custom_id or id among its fields, and plain text. `filling`, which may
+/// be null, makes the prompt.
+RequestLine parse_request_line(std::string_view line, std::int64_t number, LineFormat format,
+                               const LineTemplate* filling = nullptr);
 
 /// The result of a line over line_bytes_max.
 RequestLine too_long_line(std::uint64_t bytes, std::int64_t number);
@@ -108,10 +119,17 @@ class InputFile {
   /// begins with "{", else plain text. Throws Error(usage) when two lines have the same custom_id,
   /// naming both, and when a later line of what seems to be plain text begins with {". Throws
   /// Error(model) for a JSON array and for an object over many lines, unless the lines are text.
-  void scan(std::optional<LineFormat> format);
+  /// With a template that has names, what is no JSONL is a table: of TSV where its first line, the
+  /// header, has a tab, else of CSV. Throws Error(usage) where the header or the first object lacks
+  /// a name, and for names that lines of text do not have.
+  void scan(std::optional<LineFormat> format, std::optional<LineTemplate> filling = {});
 
   LineFormat format() const { return format_; }
   std::span<const InputLine> lines() const { return lines_; }
+  /// Of all lines, blank ones and a header too.
+  std::int64_t line_count() const { return line_count_; }
+  /// Of a table; 0: there is none.
+  std::int64_t header_number() const { return header_number_; }
 
   /// Reads a line again and takes it apart. Throws Error(model) when the file has changed.
   RequestLine read(const InputLine& line) const;
@@ -140,12 +158,18 @@ class InputFile {
   Hash128 hash_of_first(std::uint64_t bytes) const;
   void refuse_document(std::string_view first_line, LineFormat format) const;
   void refuse_duplicates() const;
+  RequestLine parse(std::string_view text, std::int64_t number) const {
+    return parse_request_line(text, number, format_, filling_ ? &*filling_ : nullptr);
+  }
+  bool take_header(std::string_view text, std::int64_t number);
 
   std::string name_;
   File file_;
   bool is_piped_;
   Hash128 hash_;
   LineFormat format_ = LineFormat::jsonl;
+  std::optional<LineTemplate> filling_;
+  std::int64_t line_count_ = 0, header_number_ = 0;
   std::vector<InputLine> lines_;
 };
 

@@ -12,32 +12,10 @@
 
 #include <fmt/format.h>
 
+#include "app/ui/text.h"
 #include "core/base/error.h"
 
 namespace hyb::app {
-namespace {
-
-std::string line_of(const std::string& custom_id, Json response, Json error) {
-  const Json line = {{"id", "batch_req_" + hex(hash_of(custom_id)).substr(0, 24)},
-                     {"custom_id", custom_id},
-                     {"response", std::move(response)},
-                     {"error", std::move(error)}};
-  return to_text(line) + "\n";
-}
-
-}  // namespace
-
-std::string answered_line(const std::string& custom_id, const Json& response_body) {
-  return line_of(custom_id,
-                 {{"status_code", 200},
-                  {"request_id", "req_" + hex(hash_of(custom_id)).substr(0, 24)},
-                  {"body", response_body}},
-                 nullptr);
-}
-
-std::string failed_line(const std::string& custom_id, const LineFailure& failure) {
-  return line_of(custom_id, nullptr, {{"code", failure.code}, {"message", failure.message}});
-}
 
 std::optional<ResultMark> read_result(std::string_view line) {
   try {
@@ -171,6 +149,36 @@ std::vector<ResultMark> OutputFile::recover(bool skip_foreign) {
   return marks;
 }
 
+std::vector<ResultMark> OutputFile::recover_lines(const InputFile& input, ResultFormat format) {
+  std::vector<ResultMark> marks;
+  std::int64_t count = 0;
+  auto next = input.lines().begin();
+  LineReader reader(descriptor(), path_.string(), result_bytes_max);
+  LinePlace place;
+  std::string text;
+  while (!is_stream() && reader.next(place, text)) {
+    if (!place.is_terminated) {
+      cut(place.offset);
+      break;
+    }
+    ++count;
+    const bool is_result = next != input.lines().end() && next->number == count;
+    if (is_result) {
+      marks.push_back({.id = next->id, .failed = is_failed_line(text, format)});
+      ++next;
+    } else if (text + "\n" != lines_between(input, format, count - 1, count + 1) ||
+               count > input.line_count()) {
+      fail(ErrorKind::model, path_,
+           fmt::format("line {} is of no request of {}; move the file away", count, input.name()));
+    }
+  }
+  const std::int64_t end =
+      next == input.lines().end() ? input.line_count() + 1 : std::int64_t{next->number};
+  const std::string more = lines_between(input, format, count, end);
+  if (const int code = more.empty() ? 0 : append(more)) fail_with(path_, "can't be written", code);
+  return marks;
+}
+
 void OutputFile::drop_failed() {
   std::filesystem::path beside = path_;
   beside += ".new";
@@ -244,7 +252,8 @@ void OutputFile::refuse_interference() const {
 
 int OutputFile::append_to_stream(std::string_view line) {
   if (is_closed_) return EPIPE;
-  const int reason = write_all(descriptor(), line);
+  const bool is_shown = ::isatty(descriptor()) == 1;
+  const int reason = write_all(descriptor(), is_shown ? sanitized(line) : line);
   is_closed_ = reason == EPIPE;
   if (reason == 0) bytes_ += line.size();
   return reason;

@@ -13,15 +13,11 @@
 #include <vector>
 
 #include "app/batch/input_file.h"
+#include "app/batch/result_lines.h"
 #include "app/digest.h"
 #include "core/io/file.h"
 
 namespace hyb::app {
-
-/// A line of OpenAI's batch output with its line break. The line's own id follows from the
-/// custom_id, so that a rerun gives it again.
-std::string answered_line(const std::string& custom_id, const Json& response_body);
-std::string failed_line(const std::string& custom_id, const LineFailure& failure);
 
 /// What a result says about its request.
 struct ResultMark {
@@ -61,6 +57,10 @@ class OutputFile {
   /// not done; one that lacks only its line break gets it. Throws Error(model) naming a line that
   /// is not a result, unless `skip_foreign`.
   std::vector<ResultMark> recover(bool skip_foreign);
+  /// The same of text or TSV, whose lines say by their number alone what they are results of: a
+  /// torn last line is cut off, and what comes before the next request is added.
+  /// Throws Error(model) where lines cannot be results of this input.
+  std::vector<ResultMark> recover_lines(const InputFile& input, ResultFormat format);
   /// Lines that recover() skipped.
   std::int64_t foreign_lines() const { return foreign_lines_; }
 

@@ -69,7 +69,8 @@ constexpr std::array bench_flags = {
     BenchFlag{
         "-u,--ubatch,--ubatch-size", &O::chunk_tokens, use::all, between(1, chunk_tokens_limit),
         "most prompt tokens of one step; default: 512, on a card as suits its speed and memory"},
-    BenchFlag{"-o,--output", &O::output, use::all, unchecked, "format of the rows"},
+    BenchFlag{"-o,--output", &O::output, use::all, unchecked,
+              "format of the rows; text fits the terminal, md has all columns"},
     BenchFlag{"--plot,--svg", &O::svg, use::kernels | use::requests, unchecked,
               "write a plot (SVG): rates over depth, latency over throughput. For a trace: hit "
               "rates over time; with several --lanes: tokens/s per device over tokens/s per user"},
@@ -244,7 +245,9 @@ void add_bench_options(CLI::App& cli, BenchOptions& options) {
                ? ""
                : "is a format, and stdout gets the rows: hyb bench -o json > FILE";
   });
-  cli.get_option("--output")->check(CLI::IsMember({"md", "json", "jsonl"}))->capture_default_str();
+  cli.get_option("--output")
+      ->check(CLI::IsMember({"text", "md", "json", "jsonl"}))
+      ->capture_default_str();
   for (const char* const name : {"--dataset-path", "--plot"}) {
     cli.get_option(name)->type_name("FILE");
   }

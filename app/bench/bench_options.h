@@ -20,7 +20,7 @@ struct BenchOptions {
   // Both kinds of measurement.
   std::int32_t repetitions = 0;   ///< 0: 5 of a test, 3 of a workload
   std::int32_t chunk_tokens = 0;  ///< 0: as other commands
-  std::string output = "md";
+  std::string output = "text";
   std::string svg;                     ///< a file for a plot; empty: none is written
   GraphModes graphs = {std::nullopt};  ///< that every row is measured in
 

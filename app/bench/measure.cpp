@@ -1,5 +1,7 @@
 #include "app/bench/measure.h"
 
+#include <stdlib.h>
+
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -15,16 +17,20 @@
 #include "app/bench/lane_sweep.h"
 #include "app/bench/report.h"
 #include "app/bench/request_bench.h"
+#include "app/bench/statistics.h"
 #include "app/bench/workload.h"
 #include "app/environment.h"
 #include "app/prompt.h"
 #include "app/trace_file.h"
 #include "app/ui/process.h"
 #include "app/ui/progress.h"
+#include "app/ui/terminal.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/strings.h"
 #include "core/io/file.h"
 #include "core/io/mapped_file.h"
+#include "kernels/thread_pool.h"
 
 namespace hyb::app {
 namespace {
@@ -43,9 +49,60 @@ std::int32_t chunk_tokens_of(const BenchJob& job, const BareModel& model) {
                          model.queue.threads());
 }
 
+/// As uptime shows it, of the last minute; 0: not known.
+double load_average() {
+  double load = 0;
+  return ::getloadavg(&load, 1) == 1 ? load : 0;
+}
+
+/// For people: what is the same in all rows, then what was measured.
+std::string kernels_text(const BenchSetting& setting, std::span<const Measurement> rows) {
+  constexpr std::ptrdiff_t in_head = 5;  // model, size, params, backend and threads
+  Table table = bench_table(setting, rows);
+  if (table.columns.empty()) return "";
+  table.columns.erase(table.columns.begin(), table.columns.begin() + in_head);
+  for (auto& row : table.rows) row.erase(row.begin(), row.begin() + in_head);
+  return fmt::format("{}\n{}; hyb {}\n\n{}", model_text(setting), machine_text(setting),
+                     setting.build_commit, shown_text(table, "text"));
+}
+
+/// Of each row, what `values` gives for it.
+template <typename Rows, typename Values>
+std::vector<double> spreads_of(const Rows& rows, Values&& values) {
+  std::vector<double> spreads;
+  for (const auto& row : rows) {
+    const Statistics statistics = statistics_of(values(row));
+    spreads.push_back(statistics.mean > 0 ? statistics.deviation / statistics.mean : 0);
+  }
+  return spreads;
+}
+
 }  // namespace
 
+bool is_for_people(std::string_view format) { return format == "text" || format == "md"; }
+
+std::string shown_text(const Table& table, std::string_view format) {
+  return format == "md" ? markdown_text(table)
+                        : fitted_text(table, terminal_columns(Stream::output));
+}
+
+std::string doubt_text(std::span<const double> spreads, double load, int processors) {
+  constexpr double spread_max = 0.1;
+  const auto wide = std::ranges::count_if(spreads, [](double one) { return one > spread_max; });
+  const bool is_busy = load > processors / 2.0;
+  if (wide == 0 && !is_busy) return "";
+  std::string text = "doubtful:";
+  if (wide > 0) {
+    text += fmt::format(" {} of {} ± over 10 %", wide, counted(std::ssize(spreads), "row"));
+  }
+  if (is_busy) {
+    text += fmt::format("{} load {:.1f} on {} CPUs", wide > 0 ? "," : "", load, processors);
+  }
+  return text + (is_busy ? "; end other programs\n" : "; repeat more: -r 20\n");
+}
+
 int measure_kernels(const BenchJob& job) {
+  const double load = load_average();
   const std::vector<BenchCase> cases = kernel_cases(job.bench);
   const Environment environment = read_environment();
   ProgressLine progress(environment);
@@ -82,6 +139,14 @@ int measure_kernels(const BenchJob& job) {
   }
   output.finish();
   if (job.bench.output == "md") write_stdout(markdown_text(bench_table(setting, rows)));
+  if (job.bench.output == "text") {
+    write_stdout(kernels_text(setting, rows));
+    const auto spreads = spreads_of(rows, [](const Measurement& row) {
+      return std::vector<double>(row.samples_ns.begin(), row.samples_ns.end());
+    });
+    const std::string doubt = doubt_text(spreads, load, kernels::usable_cpus().count);
+    if (!doubt.empty()) write_stdout('\n' + doubt);
+  }
   if (!job.bench.svg.empty())
     write_atomically(job.bench.svg, svg_text(depth_plot(rows)), FileAccess::umask);
   for (const Measurement& row : rows) {
@@ -213,12 +278,20 @@ WorkloadSetting setting_of(Session& session, const BenchJob& job, const RequestB
           .note = note_of(session, first.dataset)};
 }
 
-void print_tables(const WorkloadSetting& setting, std::span<const RequestRow> rows) {
-  write_stdout(markdown_text(request_table(setting, rows)));
+void print_tables(const WorkloadSetting& setting, std::span<const RequestRow> rows,
+                  std::string_view format, double load) {
+  write_stdout(shown_text(request_table(setting, rows), format));
   const Table policies = policy_table(rows);
-  if (!policies.rows.empty()) write_stdout('\n' + markdown_text(policies));
+  if (!policies.rows.empty()) write_stdout('\n' + shown_text(policies, format));
   const std::string verdict = lane_sweep_verdict(rows);
   if (!verdict.empty()) write_stdout('\n' + verdict);
+  const auto spreads = spreads_of(rows, [](const RequestRow& row) {
+    std::vector<double> rates;
+    for (const Repetition& one : row.repetitions) rates.push_back(one.metrics.output_throughput);
+    return rates;
+  });
+  const std::string doubt = doubt_text(spreads, load, kernels::usable_cpus().count);
+  if (!doubt.empty() && format == "text") write_stdout('\n' + doubt);
 }
 
 /// What a run shows of its cases, and how.
@@ -228,6 +301,7 @@ struct ReportContext {
   const std::string& format;
   ProgressLine& progress;
   std::string& title;  ///< of the case that runs
+  double load;         ///< of the machine, before all of them
 };
 
 std::string title_of(const std::vector<RequestCase>& cases, std::size_t i) {
@@ -251,7 +325,7 @@ std::vector<RequestRow> measure_all(RequestBench& bench, const ReportContext& sh
   const auto print = [&](const RequestRow& row) {
     showing.progress.clear();
     output.add(request_row_json(showing.setting, row));
-    if (showing.format == "md") write_stdout(request_row_text(showing.setting, row) + '\n');
+    if (is_for_people(showing.format)) write_stdout(request_row_text(showing.setting, row) + '\n');
   };
   if (interleaved) {
     rows = bench.run_interleaved(showing.cases, announce);
@@ -263,7 +337,9 @@ std::vector<RequestRow> measure_all(RequestBench& bench, const ReportContext& sh
     print(rows.back());
   }
   output.finish();
-  if (showing.format == "md") print_tables(showing.setting, rows);
+  if (is_for_people(showing.format)) {
+    print_tables(showing.setting, rows, showing.format, showing.load);
+  }
   return rows;
 }
 
@@ -276,6 +352,7 @@ bool make_room_for_probe(RunSettings& settings) {
 }
 
 int measure_requests(const BenchJob& job) {
+  const double load = load_average();
   const std::vector<RequestCase> cases = request_cases(job.bench);
   const Environment environment = read_environment();
   ProgressLine progress(environment);
@@ -310,7 +387,7 @@ int measure_requests(const BenchJob& job) {
   const WorkloadSetting setting = setting_of(session, job, bench_options, cases.front());
   RequestBench bench(session, probes, std::move(bench_options));
   const std::vector<RequestRow> rows = measure_all(
-      bench, {setting, cases, job.bench.output, progress, title}, job.bench.interleaved);
+      bench, {setting, cases, job.bench.output, progress, title, load}, job.bench.interleaved);
   if (!job.bench.svg.empty()) {
     const bool is_trace = cases.front().dataset == Dataset::trace;
     const bool is_sweep = varies(cases, [](const RequestCase& test) { return test.lanes; });

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "app/bench/bench_options.h"
 #include "app/options.h"
 #include "app/run_settings.h"
+#include "app/ui/table.h"
 
 namespace hyb::app {
 
@@ -24,6 +27,16 @@ int measure_requests(const BenchJob& job);
 int measure_mix(const BenchJob& job);
 /// --preset elastic-shift: elastic memory and fixed ratios under load that shifts, in turns.
 int measure_shift(const BenchJob& job);
+
+/// Whether this --output is a text and no JSON.
+bool is_for_people(std::string_view format);
+
+/// A table in it: Markdown with all columns, or fitted to the terminal.
+std::string shown_text(const Table& table, std::string_view format);
+
+/// A line where figures mean little: the relative deviation of a row's repetitions is over a tenth,
+/// or others kept more than half of the processors busy when the run began. Empty: neither.
+std::string doubt_text(std::span<const double> spreads, double load, int processors);
 
 /// Leaves room next to the model for the buffer of the read probe. False: --memory is too little
 /// for both.

@@ -95,7 +95,7 @@ void print(const LaneComparison& comparison, const BenchSetting& setting,
     output.add(std::move(row));
   }
   output.finish();
-  if (format != "md") return;
+  if (!is_for_people(format)) return;
   const LaneMix& mix = comparison.mix;
   write_stdout(fmt::format(
       "{}\n{}; chunks of {}\n{} running, a prompt of {} every {:.1f} s, {}, {}\n\n{}\n{}",

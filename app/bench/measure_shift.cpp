@@ -169,7 +169,7 @@ void print(const ShiftComparison& comparison, const Session& session, const Benc
     output.add(std::move(row));
   }
   output.finish();
-  if (format != "md") return;
+  if (!is_for_people(format)) return;
   write_stdout(fmt::format(
       "{}\n{}; chunks of {}, pools of {}, without prefix reuse\n{} by turns: "
       "{}, then {}\n\n{}\n{}",

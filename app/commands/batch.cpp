@@ -30,10 +30,17 @@ int batch_main(const CLI::App& cli, const BatchFlags& options) {
   BatchOptions job = options.job;
   job.input = options.names.back();
   if (options.names.size() == 2) job.model.model = options.names.front();
+  const bool is_jsonl = job.output_format == ResultFormat::jsonl;
+  if (!is_jsonl && (job.retry_failed || job.force)) {
+    throw Error(ErrorKind::usage,
+                "--retry-failed and --force need --output-format jsonl: other results say by their "
+                "place alone what they are of");
+  }
+  job.ordered = job.ordered || !is_jsonl;
   if (job.ordered && options.order == BatchOrder::depth_first) {
     throw Error(ErrorKind::usage,
-                "--ordered needs --order file: results would wait for the job's "
-                "end");
+                "--ordered and --output-format text or tsv need --order file: results would wait "
+                "for the job's end");
   }
   job.order = job.ordered ? BatchOrder::file : options.order.value_or(job.order);
   if (job.raw && !job.system.empty()) {
@@ -67,7 +74,21 @@ void add_job_options(CLI::App& cli, BatchFlags& options) {
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
   add_choice(cli, "--format", options.job.format, line_formats,
-             "how lines are read; default: as the first line looks");
+             "how lines are read; default: as the first line looks. csv, tsv: a table for "
+             "--template, whose "
+             "first line names its columns");
+  cli.add_option("--template", options.job.prompt_template,
+                 "make prompts of lines: {} is a line of text, {NAME} a column of a table or a "
+                 "member of a JSON object, {{ and }} are braces; as 'Summarise: {}'")
+      ->type_name("TEXT");
+  add_choice(
+      cli, "--output-format", options.job.output_format, result_formats,
+      "what is written for each line of the input: OpenAI's JSONL, or in its order a line of text "
+      "or "
+      "TSV. text is the answer; tsv: custom_id, answer, finish_reason, prompt_tokens, "
+      "completion_tokens, error. Line breaks are \\n, backslashes \\\\ (printf %b reads them), in "
+      "TSV tabs \\t; empty lines stay empty, a header gets one; a line that failed is empty in "
+      "text and counted at the end");
   static constexpr Words<BatchOrder, 2> orders = {
       {{"depth-first", BatchOrder::depth_first}, {"file", BatchOrder::file}}};
   add_choice(cli, "--order", options.order, orders,

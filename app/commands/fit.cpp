@@ -1,11 +1,14 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <array>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "app/commands/commands.h"
 #include "app/environment.h"
@@ -16,7 +19,9 @@
 #include "app/ui/text.h"
 #include "core/base/error.h"
 #include "core/base/strings.h"
+#include "kernels/probe.h"
 #include "kernels/thread_pool.h"
+#include "models/roofline.h"
 
 namespace hyb::app {
 namespace {
@@ -24,13 +29,12 @@ namespace {
 struct FitFlags {
   ModelOptions model;
   std::int32_t parallel = 1;
-  bool json = false;
+  bool json = false, verbose = false;
 };
 
 constexpr std::array<std::int32_t, 4> context_lengths = {1024, 4096, 32768, 131072};
 
 std::string count_text(const Fit& fit, std::int32_t length) {
-  if (!fit.has_positions(length)) return "-";
   const std::int32_t count = fit.sequences_of(length);
   return count == Fit::sequences_max ? fmt::format("{} or more", count) : std::to_string(count);
 }
@@ -47,8 +51,219 @@ std::size_t plain_weight_bytes(const ModelOutline& outline) {
   return weight_bytes(outline.plan, kernels::Device::cpu, load);
 }
 
-void print_text(const ModelSource& source, const ModelOutline& outline, const Fit& fit,
-                const MemoryPlan& memory, const FitFlags& options) {
+/// What is to fit: sequences, each of this number of tokens.
+struct Wanted {
+  std::int32_t tokens, sequences;
+
+  bool fits(const MemoryPlan& memory) const {
+    return memory.length_max >= tokens && memory.sequences >= sequences;
+  }
+};
+
+Wanted wanted_of(const FitFlags& options, const models::Plan& plan) {
+  constexpr std::int32_t usual = 4096;
+  const bool is_bounded = plan.has_rope() && plan.positions_max > 0;
+  return {.tokens = options.model.context > 0 ? options.model.context
+                    : is_bounded              ? std::min(usual, plan.positions_max)
+                                              : usual,
+          .sequences = options.parallel};
+}
+
+/// What runs with the settings on one way of holding the weights.
+struct Choice {
+  std::string quantize, weights;
+  std::size_t weight_bytes = 0;
+  std::size_t needs =
+      0;              ///< of --memory, for what is wanted; MiBs less may do, as pools are divided
+  bool fits = false;  ///< within --memory
+  std::int32_t length_max = 0;  ///< of one sequence; 0: none fits
+  double token_bytes = 0;       ///< read for a token of one answer
+};
+
+std::optional<MemoryPlan> planned(const Fit& fit, std::int32_t tokens, std::int32_t sequences) {
+  try {
+    return fit.plan(tokens, sequences);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::memory) throw;
+    return std::nullopt;
+  }
+}
+
+std::size_t least_memory(const ModelOutline& outline, Budget budget, int threads,
+                         std::int32_t chunk_tokens, const Wanted& wanted) {
+  constexpr std::size_t step = std::size_t{1} << 20, most = std::size_t{1} << 44;
+  budget.pool_bytes = Budget::unlimited;
+  const auto holds = [&](std::size_t bytes) {
+    budget.bytes = bytes;
+    const auto memory =
+        planned(Fit(outline, budget, threads, chunk_tokens), wanted.tokens, wanted.sequences);
+    return memory && wanted.fits(*memory);
+  };
+  std::size_t good = step;
+  while (good < most && !holds(good)) good *= 2;
+  for (std::size_t bad = good / 2; good - bad > step;) {
+    const std::size_t middle = (bad + (good - bad) / 2) / step * step;
+    (holds(middle) ? good : bad) = middle;
+  }
+  return good;
+}
+
+constexpr std::int64_t predicted_position = 1024;
+
+Choice choice_of(std::string quantize, const ModelOutline& outline, const Budget& budget,
+                 int threads, const FitFlags& options) {
+  const std::int32_t chunk = options.model.chunk_tokens;
+  const Wanted wanted = wanted_of(options, outline.plan);
+  const Fit fit(outline, budget, threads, chunk);
+  const auto asked = planned(fit, wanted.tokens, wanted.sequences);
+  const auto single = planned(fit, options.model.context, 1);
+  return {.quantize = std::move(quantize),
+          .weights = weights_name(outline.geometry.load),
+          .weight_bytes = weight_bytes(outline.plan, budget.device, outline.geometry.load),
+          .needs = least_memory(outline, budget, threads, chunk, wanted),
+          .fits = asked && wanted.fits(*asked),
+          .length_max = single ? single->length_max : 0,
+          .token_bytes = models::Roofline(outline.plan, outline.geometry)
+                             .step({.position = predicted_position})
+                             .bytes};
+}
+
+/// The command's own way of holding the weights, and the others that the model has.
+std::vector<Choice> choices_of(const RunSettings& settings, const ModelOutline& outline,
+                               const Budget& budget, int threads, const FitFlags& options) {
+  std::vector<Choice> choices;
+  for (const auto& [word, quantize] : words::quantize) {
+    const bool is_own = quantize == settings.types.quantize;
+    const bool is_usual = quantize == QuantizeChoice::none || quantize == QuantizeChoice::q8 ||
+                          quantize == QuantizeChoice::q4;
+    if (!is_own && !is_usual) continue;
+    if (is_own) {
+      choices.push_back(choice_of(std::string(word), outline, budget, threads, options));
+      continue;
+    }
+    RunSettings other = settings;
+    other.types.quantize = quantize;
+    other.types.lossless = {};
+    try {
+      ModelOutline its = outline_of(other, {.sequences = options.parallel});
+      sample_lossless(other, its);
+      choices.push_back(choice_of(std::string(word), its, budget, threads, options));
+    } catch (const Error& error) {  // of types that do not go together there is nothing to say
+      if (error.kind() == ErrorKind::runtime) throw;
+    }
+  }
+  return choices;
+}
+
+/// Bytes that the device reads in a second; 0: not known, or what a token reads is so little that
+/// other things take the time.
+double read_rate(const RunSettings& settings, const Budget& budget,
+                 const std::vector<Choice>& choices) {
+  constexpr double token_bytes_min = 64e6;
+  constexpr std::size_t probed_bytes = std::size_t{256} << 20;
+  if (choices.empty() || choices.front().token_bytes < token_bytes_min) return 0;
+  if (budget.rates.bytes_per_s > 0) return budget.rates.bytes_per_s;
+  try {
+    kernels::Queue queue = make_queue(settings);
+    kernels::ReadProbe probe(queue, probed_bytes);
+    double best = 0;
+    for (int pass = 0; pass < 4; ++pass) best = std::max(best, probe.bytes_per_s());
+    return best;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::memory) throw;
+    return 0;
+  }
+}
+
+std::string choices_text(const std::vector<Choice>& choices, const Wanted& wanted,
+                         std::string_view own, double bytes_per_s) {
+  Table table = {.columns = {{"--quantize"},
+                             {"weights", Align::right},
+                             {"needs", Align::right},
+                             {"fits"},
+                             {"longest", Align::right}}};
+  if (bytes_per_s > 0) table.columns.push_back({"predicted t/s", Align::right});
+  table.columns.push_back({"weights are"});
+  for (const Choice& one : choices) {
+    table.rows.push_back({one.quantize + (one.quantize == own ? " *" : ""),
+                          bytes_text(one.weight_bytes), bytes_text(one.needs),
+                          one.fits ? "yes" : "no",
+                          one.length_max > 0 ? std::to_string(one.length_max) : "none"});
+    if (bytes_per_s > 0) {
+      table.rows.back().push_back(fmt::format("{:.1f}", bytes_per_s / one.token_bytes));
+    }
+    table.rows.back().push_back(one.weights);
+  }
+  std::string text = plain_text(table) +
+                     fmt::format(
+                         "needs: --memory for {} of {}; longest: tokens of one; "
+                         "*: as given\n",
+                         counted(wanted.sequences, "sequence"), counted(wanted.tokens, "token"));
+  if (bytes_per_s > 0) {
+    text += fmt::format("predicted: what reading {:.1f} GB/s allows one answer after {} tokens\n",
+                        bytes_per_s / 1e9, predicted_position);
+  }
+  return text;
+}
+
+/// The lines that count: whether what is wanted fits, and if not what does.
+std::string verdict_text(const Fit& fit, const MemoryPlan& memory, const Wanted& wanted,
+                         std::int32_t context) {
+  const auto sequences = [](std::int32_t count, std::int32_t tokens) {
+    return fmt::format("{} of {} tokens{}", counted(count, "sequence"), tokens,
+                       count > 1 ? " each" : "");
+  };
+  std::string text;
+  if (wanted.fits(memory)) {
+    text = "fits: " + sequences(wanted.sequences, memory.length_max);
+  } else {
+    text = "does not fit: " + sequences(wanted.sequences, wanted.tokens);
+    std::vector<std::string> others;
+    if (const std::int32_t count = fit.sequences_of(wanted.tokens); count > 0) {
+      others.push_back(std::to_string(count));
+    }
+    std::int32_t good = 0;
+    for (std::int32_t bad = wanted.tokens; wanted.sequences > 1 && bad - good > 1;) {
+      const std::int32_t middle = good + (bad - good) / 2;
+      const auto other = planned(fit, middle, wanted.sequences);
+      (other && Wanted{middle, wanted.sequences}.fits(*other) ? good : bad) = middle;
+    }
+    if (good > 0) others.push_back(sequences(wanted.sequences, good));
+    if (!others.empty()) text += fmt::format("; what fits: {}", fmt::join(others, ", or "));
+  }
+  text += '\n';
+  return text + "longest single sequence: " + counted(fit.plan(context, 1).length_max, "token") +
+         "\n";
+}
+
+void add_pools(Table& parts, const models::Geometry& geometry, const MemoryPlan& memory) {
+  const MemoryLayout& layout = memory.pools.layout;
+  parts.rows.push_back(
+      {"", "",
+       fmt::format("{} of {}, each of which is", counted(layout.superblocks, "superblock"),
+                   bytes_text(layout.superblock_bytes))});
+  for (const PageGroup& group : layout.groups) {
+    parts.rows.push_back(
+        {fmt::format("  {}", group.kind->name()), "",
+         fmt::format("{} of {} tokens, {} each", counted(group.pages_per_superblock, "page"),
+                     layout.page_tokens, bytes_text(group.page_bytes))});
+  }
+  if (layout.slots.per_superblock > 0) {
+    parts.rows.push_back({"  slots", "",
+                          fmt::format("{} of {}", counted(layout.slots.per_superblock, "state"),
+                                      bytes_text(geometry.slot_bytes))});
+  }
+  if (layout.rings.per_superblock > 0) {
+    parts.rows.push_back({"  rings", "",
+                          fmt::format("{} of {}, of sequences with drafts",
+                                      counted(layout.rings.per_superblock, "ring"),
+                                      bytes_text(layout.content_bytes(layout.ring_view())))});
+  }
+}
+
+/// What the budget is divided into; with `details` also how the engine divides the pools.
+std::string parts_text(const ModelOutline& outline, const MemoryPlan& memory,
+                       const FitFlags& options) {
   const models::Geometry& geometry = outline.geometry;
   Table parts = {.columns = {{"part"}, {"bytes", Align::right}, {"what"}}, .rows = {}};
   const auto add = [&](const char* part, std::size_t bytes, const std::string& what) {
@@ -71,27 +286,8 @@ void print_text(const ModelSource& source, const ModelOutline& outline, const Fi
           chunk_text(memory)));
   if (memory.library > 0) add("cuBLASLt", memory.library, "what it computes in");
   if (memory.process > 0) add("process", memory.process, "code, tokenizer, tables");
-  const MemoryLayout& layout = memory.pools.layout;
-  add("pools", memory.pool_bytes(),
-      fmt::format("{} of {}, each of which is", counted(layout.superblocks, "superblock"),
-                  bytes_text(layout.superblock_bytes)));
-  for (const PageGroup& group : layout.groups) {
-    parts.rows.push_back(
-        {fmt::format("  {}", group.kind->name()), "",
-         fmt::format("{} of {} tokens, {} each", counted(group.pages_per_superblock, "page"),
-                     layout.page_tokens, bytes_text(group.page_bytes))});
-  }
-  if (layout.slots.per_superblock > 0) {
-    parts.rows.push_back({"  slots", "",
-                          fmt::format("{} of {}", counted(layout.slots.per_superblock, "state"),
-                                      bytes_text(geometry.slot_bytes))});
-  }
-  if (layout.rings.per_superblock > 0) {
-    parts.rows.push_back({"  rings", "",
-                          fmt::format("{} of {}, of sequences with drafts",
-                                      counted(layout.rings.per_superblock, "ring"),
-                                      bytes_text(layout.content_bytes(layout.ring_view())))});
-  }
+  add("pools", memory.pool_bytes(), "keys, values and states of sequences");
+  if (options.verbose) add_pools(parts, geometry, memory);
   add("total", memory.total(),
       fmt::format("of {} allowed{}", bytes_text(memory.budget),
                   memory.cards > 1 ? fmt::format(", on each of {} cards", memory.cards) : ""));
@@ -99,22 +295,35 @@ void print_text(const ModelSource& source, const ModelOutline& outline, const Fi
     add("pinned", memory.pinned,
         "of the machine's memory besides: tables on their way to the card");
   }
+  return plain_text(parts);
+}
 
-  Table table = {.columns = {{"tokens each", Align::right}, {"sequences at once", Align::right}}};
-  for (const std::int32_t length : context_lengths) {
-    table.rows.push_back({length_text(length), count_text(fit, length)});
-  }
+void print_text(const ModelSource& source, const ModelOutline& outline, const Fit& fit,
+                const std::optional<MemoryPlan>& memory, std::size_t budget_bytes,
+                const std::vector<Choice>& choices, double bytes_per_s, const FitFlags& options) {
   const std::string missing = missing_files_text(source, outline);
-  write_output(
-      sanitized_line(source.name()) + '\n' +
-      (missing.empty() ? "" : "not complete: " + missing + '\n') + '\n' + plain_text(parts) + '\n' +
-      fmt::format("keys and values {}, {}; state {}, {} per sequence\n", name_of(geometry.kv_dtype),
-                  kv_text(geometry), name_of(geometry.state_dtype),
-                  bytes_text(geometry.state_bytes_per_sequence)) +
-      fmt::format("--parallel {}: room for {} of up to {} tokens each\n", options.parallel,
-                  memory.sequences, memory.length_max) +
-      "longest single sequence: " + counted(fit.length_max(), "token") + "\n\n" +
-      plain_text(table));
+  const Wanted wanted = wanted_of(options, outline.plan);
+  const models::Geometry& geometry = outline.geometry;
+  std::string text = sanitized_line(source.name()) + '\n' +
+                     (missing.empty() ? "" : "not complete: " + missing + '\n');
+  text += memory ? verdict_text(fit, *memory, wanted, options.model.context)
+                 : fmt::format("does not fit in {}\n", bytes_text(budget_bytes));
+  const std::string_view own = word_of(words::quantize, options.model.types.quantize);
+  text += '\n' + choices_text(choices, wanted, own, bytes_per_s);
+  if (memory) {
+    Table table = {.columns = {{"tokens each", Align::right}, {"sequences at once", Align::right}}};
+    for (const std::int32_t length : context_lengths) {
+      if (!fit.has_positions(length)) continue;
+      table.rows.push_back({length_text(length), count_text(fit, length)});
+    }
+    text +=
+        '\n' + parts_text(outline, *memory, options) +
+        fmt::format("keys and values {}, {}; state {}, {} per sequence\n",
+                    name_of(geometry.kv_dtype), kv_text(geometry), name_of(geometry.state_dtype),
+                    bytes_text(geometry.state_bytes_per_sequence));
+    if (!table.rows.empty()) text += '\n' + plain_text(table);
+  }
+  write_output(text);
 }
 
 /// What a superblock is to each of its views.
@@ -137,46 +346,73 @@ Json views_json(const MemoryPlan& memory) {
   return views;
 }
 
-void print_json(const ModelSource& source, const ModelOutline& outline, const Fit& fit,
-                const MemoryPlan& memory, const FitFlags& options) {
-  const std::string missing = missing_files_text(source, outline);
+Json choices_json(const std::vector<Choice>& choices, double bytes_per_s) {
+  Json all = Json::array();
+  for (const Choice& one : choices) {
+    all.push_back({{"quantize", one.quantize},
+                   {"weights", one.weights},
+                   {"weights_bytes", one.weight_bytes},
+                   {"needs_bytes", one.needs},
+                   {"fits", one.fits},
+                   {"single_length_max", one.length_max},
+                   {"predicted_tokens_per_s",
+                    bytes_per_s > 0 ? Json(bytes_per_s / one.token_bytes) : Json()}});
+  }
+  return all;
+}
+
+/// Of a plan that there is.
+void add_plan(Json& json, const ModelOutline& outline, const Fit& fit, const MemoryPlan& memory,
+              std::int32_t context) {
   Json counts = Json::array();
   for (const std::int32_t length : context_lengths) {
     if (!fit.has_positions(length)) continue;
     counts.push_back({{"length", length}, {"sequences", fit.sequences_of(length)}});
   }
-  const Json json = {{"model", source.name()},
-                     {"model_type", outline.plan.family},
-                     {"dtype", name_of(outline.activation)},
-                     {"quantize", models::name_of(outline.geometry.load.quantize)},
-                     {"lossless", outline.geometry.load.lossless},
-                     {"kv_dtype", name_of(outline.geometry.kv_dtype)},
-                     {"state_dtype", name_of(outline.geometry.state_dtype)},
-                     {"budget_bytes", memory.budget},
-                     {"missing_files", missing.empty() ? Json() : Json(missing)},
-                     {"weights_bytes", memory.weights},
-                     {"weights_bytes_max", std::max(memory.weights, plain_weight_bytes(outline))},
-                     {"workspace_bytes", memory.workspace},
-                     {"chunk_tokens", memory.chunk_tokens},
-                     {"mixed_tokens", memory.mixed_tokens},
-                     {"library_bytes", memory.library},
-                     {"process_bytes", memory.process},
-                     {"pinned_bytes", memory.pinned},
-                     {"pool_bytes", memory.pool_bytes()},
-                     {"total_bytes", memory.total()},
-                     {"cards", memory.cards},
-                     {"superblock_bytes", memory.pools.layout.superblock_bytes},
-                     {"superblocks", memory.pools.layout.superblocks},
-                     {"views", views_json(memory)},
-                     {"page_tokens", outline.geometry.page_tokens},
-                     {"kv_bytes_per_token", outline.geometry.kv_bytes_per_token},
-                     {"window_kv_bytes", outline.geometry.window_kv_bytes},
-                     {"state_bytes_per_sequence", outline.geometry.state_bytes_per_sequence},
-                     {"parallel", options.parallel},
-                     {"sequences", memory.sequences},
-                     {"length_max", memory.length_max},
-                     {"single_length_max", fit.length_max()},
-                     {"fits", counts}};
+  json.update({{"weights_bytes", memory.weights},
+               {"weights_bytes_max", std::max(memory.weights, plain_weight_bytes(outline))},
+               {"workspace_bytes", memory.workspace},
+               {"chunk_tokens", memory.chunk_tokens},
+               {"mixed_tokens", memory.mixed_tokens},
+               {"library_bytes", memory.library},
+               {"process_bytes", memory.process},
+               {"pinned_bytes", memory.pinned},
+               {"pool_bytes", memory.pool_bytes()},
+               {"total_bytes", memory.total()},
+               {"cards", memory.cards},
+               {"superblock_bytes", memory.pools.layout.superblock_bytes},
+               {"superblocks", memory.pools.layout.superblocks},
+               {"views", views_json(memory)},
+               {"sequences", memory.sequences},
+               {"length_max", memory.length_max},
+               {"single_length_max", fit.plan(context, 1).length_max},
+               {"fits", counts}});
+}
+
+void print_json(const ModelSource& source, const ModelOutline& outline, const Fit& fit,
+                const std::optional<MemoryPlan>& memory, std::size_t budget_bytes,
+                const std::vector<Choice>& choices, double bytes_per_s, const FitFlags& options) {
+  const std::string missing = missing_files_text(source, outline);
+  const Wanted wanted = wanted_of(options, outline.plan);
+  Json json = {{"model", source.name()},
+               {"model_type", outline.plan.family},
+               {"dtype", name_of(outline.activation)},
+               {"quantize", models::name_of(outline.geometry.load.quantize)},
+               {"lossless", outline.geometry.load.lossless},
+               {"kv_dtype", name_of(outline.geometry.kv_dtype)},
+               {"state_dtype", name_of(outline.geometry.state_dtype)},
+               {"budget_bytes", budget_bytes},
+               {"missing_files", missing.empty() ? Json() : Json(missing)},
+               {"page_tokens", outline.geometry.page_tokens},
+               {"kv_bytes_per_token", outline.geometry.kv_bytes_per_token},
+               {"window_kv_bytes", outline.geometry.window_kv_bytes},
+               {"state_bytes_per_sequence", outline.geometry.state_bytes_per_sequence},
+               {"parallel", options.parallel},
+               {"needed_tokens", wanted.tokens},
+               {"read_bytes_per_s", bytes_per_s > 0 ? Json(bytes_per_s) : Json()},
+               {"choices", choices_json(choices, bytes_per_s)},
+               {"runs", memory.has_value()}};
+  if (memory) add_plan(json, outline, fit, *memory, options.model.context);
   write_output(pretty_json(json));
 }
 
@@ -191,8 +427,12 @@ int fit_main(const FitFlags& options) {
   const Budget budget = budget_of(settings);
   const int threads = settings.threads > 0 ? settings.threads : kernels::usable_cpus().count;
   const Fit fit(outline, budget, threads, options.model.chunk_tokens);
-  const MemoryPlan memory = fit.plan(options.model.context, options.parallel);
-  (options.json ? print_json : print_text)(source, outline, fit, memory, options);
+  const auto memory = planned(fit, options.model.context, options.parallel);
+  const auto choices = choices_of(settings, outline, budget, threads, options);
+  const double rate = read_rate(settings, budget, choices);
+  (options.json ? print_json : print_text)(source, outline, fit, memory, budget.bytes, choices,
+                                           rate, options);
+  if (!memory) fit.plan(options.model.context, options.parallel);  // throws with the numbers
   return 0;
 }
 
@@ -206,6 +446,7 @@ Action describe_fit(CLI::App& cli) {
   cli.add_option("--parallel", options->parallel, "sequences that are to run at once")
       ->check(CLI::Range(1, Fit::sequences_max))
       ->capture_default_str();
+  cli.add_flag("-v,--verbose", options->verbose, "say how the engine divides the pools, too");
   cli.add_flag("--json", options->json, "print one JSON object");
   return [options] { return fit_main(*options); };
 }

@@ -100,6 +100,74 @@ std::string plain_text(const Table& table) {
   return out;
 }
 
+namespace {
+
+bool is_same_in_all(const Table& table, std::size_t column) {
+  if (table.rows.size() == 1 && table.columns[column].align == Align::right) return false;
+  const auto cell = [&](const std::vector<std::string>& row) {
+    return column < row.size() ? std::string_view(row[column]) : std::string_view();
+  };
+  return !table.columns[column].title.empty() &&
+         std::ranges::all_of(table.rows, [&](const auto& row) {
+           return !cell(row).empty() && cell(row) == cell(table.rows.front());
+         });
+}
+
+Table part_of(const Table& table, const std::vector<std::size_t>& chosen) {
+  Table part;
+  for (const std::size_t i : chosen) part.columns.push_back(table.columns[i]);
+  for (const auto& row : table.rows) {
+    part.rows.emplace_back();
+    for (const std::size_t i : chosen) {
+      part.rows.back().push_back(i < row.size() ? row[i] : std::string());
+    }
+  }
+  return part;
+}
+
+int width_of(std::string_view text) {
+  int width = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    width = std::max(width, columns(text.substr(at, end - at)));
+    at = end + 1;
+  }
+  return width;
+}
+
+}  // namespace
+
+std::string fitted_text(const Table& table, int width) {
+  std::string whole = plain_text(table);
+  if (width_of(whole) <= width || table.rows.empty()) return whole;
+  std::string text;
+  std::vector<std::size_t> varied;
+  int at = 0;
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    if (!is_same_in_all(table, i)) {
+      varied.push_back(i);
+      continue;
+    }
+    const std::string item = sanitized_line(table.columns[i].title + " " + table.rows.front()[i]);
+    const bool is_next = at > 0 && at + 2 + columns(item) < width;
+    if (at > 0) text += is_next ? ", " : ",\n";
+    text += item;
+    at = columns(item) + (is_next ? at + 2 : 0);
+  }
+  if (at > 0) text += "\n\n";
+  std::vector<std::size_t> block;
+  for (const std::size_t column : varied) {
+    std::vector<std::size_t> wider = block;
+    wider.push_back(column);
+    if (block.size() > 1 && width_of(plain_text(part_of(table, wider))) > width) {
+      text += plain_text(part_of(table, block)) + '\n';
+      wider = {varied.front(), column};
+    }
+    block = std::move(wider);
+  }
+  return block.empty() ? text : text + plain_text(part_of(table, block));
+}
+
 std::string pretty_json(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
 }

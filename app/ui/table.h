@@ -29,6 +29,12 @@ std::string markdown_text(const Table& table);
 /// Columns two spaces apart, titles first where there are any, no space at line ends.
 std::string plain_text(const Table& table);
 
+/// Plain text that no line of which is wider than `width` columns, as far as cells allow: where the
+/// whole is, columns that are the same in all rows (of a single row those of words) become a line
+/// of "title value" before it, and what is still too wide continues in blocks that begin with the
+/// first column.
+std::string fitted_text(const Table& table, int width);
+
 /// Indented by two, with a line break at the end; invalid UTF-8 (a folder's name) becomes U+FFFD.
 std::string pretty_json(const Json& json);
 

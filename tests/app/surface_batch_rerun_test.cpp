@@ -83,6 +83,64 @@ TEST_SUITE("app/surface_batch_rerun") {
     CHECK(answers(job.out) == wanted);
   }
 
+  TEST_CASE("killed again and again, lines of text and TSV end as those of an undisturbed run") {
+    std::string input = "name,place\n";
+    for (int i = 0; i < 300; ++i) {
+      input += i % 7 == 3    ? "\n"
+               : i % 50 == 9 ? "one field\n"
+                             : "Bob,room " + std::to_string(i) + "\n";
+    }
+    for (const std::string format : {"text", "tsv"}) {
+      const std::vector<std::string> words = {"--output-format", format, "--template",
+                                              "Where is {name}? In {place}."};
+      const BatchJob calm(input + "\n\n");
+      REQUIRE(calm.run(words).exit_code == 5);
+      const std::string wanted = content(calm.out);
+      CHECK(std::count(wanted.begin(), wanted.end(), '\n') == 303);
+      const BatchJob job(input + "\n\n");
+      const std::string options = "-n 8 --parallel 4 --output-format " + format +
+                                  " --template 'Where is {name}? In {place}.'";
+      std::mt19937 random(5);
+      std::size_t done = 0;
+      int cut_short = 0;
+      for (int round = 0; round < 5; ++round) {
+        const ToolResult killed = job.stop("KILL", done + random() % 40, options);
+        if (killed.exit_code == 128 + SIGKILL) ++cut_short;
+        if (round % 2 == 1) std::ofstream(job.out, std::ios::app) << "a torn li";
+        const std::string text = content(job.out);
+        done = static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+      }
+      CHECK(cut_short > 0);
+      CHECK(job.run(words).exit_code == 5);
+      CHECK(content(job.out) == wanted);
+      const ToolResult again = job.run(words);
+      CHECK(contains(again.err, "nothing left to do, 5 failed"));
+      CHECK(content(job.out) == wanted);
+      job.folder.write("in", input + "\n\nBob,hall\n\n");  // lines that were added
+      CHECK(job.run(words).exit_code == 5);
+      const std::string more = content(job.out);
+      CHECK(more.starts_with(wanted));
+      CHECK(std::count(more.begin(), more.end(), '\n') == 305);
+    }
+  }
+
+  TEST_CASE("another template or format is another job, and lines of text can't be forced") {
+    const BatchJob job("Hello\n");
+    const auto run = [&](const std::string& filling, const std::string& format, auto... more) {
+      return job.run({"--template", filling, "--output-format", format, more...});
+    };
+    REQUIRE(run("Say {}", "text").exit_code == 0);
+    CHECK(contains(run("Say: {}", "text").err, "--template is \"Say: {}\", was \"Say {}\""));
+    CHECK(contains(run("Say {}", "tsv").err, "--output-format is \"tsv\", was \"text\""));
+    for (const char* flag : {"--force", "--retry-failed"}) {
+      const ToolResult forced = run("Say {}", "text", std::string(flag));
+      CHECK(forced.exit_code == 2);
+      CHECK(contains(forced.err, "need --output-format jsonl"));
+    }
+    CHECK(contains(job.run({"--output-format", "tsv", "--order", "depth-first"}).err,
+                   "need --order file"));
+  }
+
   TEST_CASE("a signal stops the job with what is done, and says how to go on") {
     std::string endless;
     for (int i = 0; i < 500; ++i) endless += "tell me more\n";

@@ -42,6 +42,25 @@ TEST_SUITE("app/surface_batch") {
     CHECK(content(job.out) == before);
   }
 
+  TEST_CASE("lines of text and TSV are where the lines of the input are") {
+    const BatchJob job(
+        "{\"prompt\":\"Hello\"}\n\n{\"id\":\"n\",\"prompt\":\"x\",\"n\":2}\n"
+        "{\"id\":\"l\",\"body\":{\"prompt\":\"x\",\"logprobs\":1}}\n{\"prompt\":\"What is "
+        "red?\"}\n\n");
+    const ToolResult text = run_tool({.arguments = {"batch", job.in, "-o", "-", "-n", "8",
+                                                    "--output-format", "text", "--quiet"}});
+    CHECK(text.exit_code == 5);
+    const auto answer = [](const char* prompt) {
+      return run_tool({.arguments = {"run", "-n", "8", "-p", prompt}}).out;
+    };
+    CHECK(text.out == answer("Hello") + "\n\n\n" + answer("What is red?") + "\n");
+    REQUIRE(job.run({"--output-format", "tsv"}).exit_code == 5);
+    const std::string rows = content(job.out);
+    CHECK(rows.starts_with("line-1\t"));
+    CHECK(contains(rows, "\n\nn\t\terror\t\t\tinvalid_request: n: needs --output-format jsonl"));
+    CHECK(contains(rows, "\nl\t\terror\t\t\tinvalid_request: logprobs: needs"));
+  }
+
   TEST_CASE("a line's answer is that of hyb run, whatever its neighbours are") {
     const BatchJob job("Hello\nWhat is red?\nOne two three\n");
     REQUIRE(job.run().exit_code == 0);

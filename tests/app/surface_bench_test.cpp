@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <nlohmann/json.hpp>
 
+#include "app/ui/text.h"
 #include "core/base/json.h"
 #include "core/io/safetensors.h"
 #include "tests/app/run_tool.h"
@@ -83,10 +84,19 @@ TEST_SUITE("app/surface_bench") {
       CHECK(parse_json(line, "line").contains("avg_ts"));
     }
     CHECK(count == 2);
-    const ToolResult table = bench({"demo", "-p", "8", "-n", "0", "-r", "1"});
+    const std::vector<std::string> asked = {"demo", "-p", "8", "-n", "0", "-r", "1"};
+    const ToolResult plain = bench(asked);
+    CHECK(plain.out.starts_with("demo, granitemoehybrid"));
+    std::istringstream shown(plain.out);
+    for (std::string line; std::getline(shown, line);) CHECK(hyb::app::columns(line) <= 80);
+    std::vector<std::string> all = asked;
+    all.insert(all.end(), {"-o", "md"});
+    const ToolResult table = bench(all);
     CHECK(contains(table.out, "| model"));
-    CHECK(contains(table.out, "pp8"));
-    CHECK(contains(table.out, "±"));
+    for (const std::string& out : {plain.out, table.out}) {
+      CHECK(contains(out, "pp8"));
+      CHECK(contains(out, "±"));
+    }
   }
 
   TEST_CASE("synthetic weights in the formats that models are published in") {

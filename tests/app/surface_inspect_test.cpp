@@ -314,15 +314,57 @@ TEST_SUITE("app/surface_inspect") {
     const ToolResult text = hyb_tool({"fit", "granite-4.0-h-350m", "--memory", "2GiB"});
     CHECK(text.exit_code == 0);
     CHECK(contains(text.out, "sequences at once"));
-    CHECK(contains(text.out, "of sequences with drafts"));
+    CHECK(contains(text.out, "fits: 1 sequence of 32768 tokens\n"));
+    CHECK_FALSE(contains(text.out, "superblock"));
+    CHECK(contains(hyb_tool({"fit", "granite-4.0-h-350m", "--memory", "2GiB", "-v"}).out,
+                   "of sequences with drafts"));
+    CHECK_FALSE(contains(hyb_tool({"fit", "gemma-3-1b", "--memory", "2GiB"}).out, " -\n"));
     const ToolResult none =
         hyb_tool({"fit", "granite-4.0-h-tiny", "--memory", "1GB", "--lossless", "off"});
     CHECK(none.exit_code == 4);
-    CHECK(none.out == "");
+    CHECK(contains(none.out, "does not fit in 953.7 MiB\n"));
     CHECK(contains(none.err, "12.9 GiB"));
     CHECK(hyb_tool({"fit", "demo", "--memory", "lots"}).exit_code == 2);
     CHECK(hyb_tool({"fit", "qwen3-next-80b-a3b", "--memory", "500GiB", "--context", "300000"})
               .exit_code == 2);
+  }
+
+  TEST_CASE("fit: what each way of holding the weights needs is true, also where none fits") {
+    const std::string model = "lfm2-350m";
+    const auto fit = [&](const std::string& quantize, const std::string& memory) {
+      return hyb_tool({"fit", model, "--quantize", quantize, "--memory", memory, "--context",
+                       "4096", "--parallel", "3", "--json"});
+    };
+    const ToolResult none = fit("q8", "64MiB");
+    CHECK(none.exit_code == 4);
+    CHECK(contains(none.err, "the model does not fit"));
+    const Json small = parse_json(none.out, "fit");
+    CHECK(small["runs"] == false);
+    REQUIRE(small["choices"].size() == 3);
+    for (const Json& choice : small["choices"]) {
+      CAPTURE(choice.dump());
+      CHECK(choice["fits"] == false);
+      CHECK(choice["single_length_max"] == 0);
+      CHECK(choice["predicted_tokens_per_s"].get<double>() > 0);
+      const auto needs = choice["needs_bytes"].get<std::size_t>();
+      for (const bool is_enough : {true, false}) {
+        const std::size_t bytes =
+            is_enough ? needs : choice["weights_bytes"].get<std::size_t>() + (1 << 20);
+        const ToolResult result = fit(choice["quantize"], std::to_string(bytes) + "B");
+        const Json json = parse_json(result.out, "fit");
+        const bool fits =
+            json["runs"] == true && json["sequences"] == 3 && json["length_max"] == 4096;
+        CHECK(fits == is_enough);
+        for (const Json& other : json["choices"]) {
+          if (other["quantize"] == choice["quantize"]) CHECK(other["fits"] == is_enough);
+        }
+      }
+    }
+    const ToolResult many = hyb_tool(
+        {"fit", "granite-4.0-h-350m", "--memory", "2GiB", "-c", "200000", "--parallel", "200"});
+    CHECK(many.exit_code == 0);
+    CHECK(contains(many.out, "does not fit: 200 sequences of 200000 tokens each; what fits: "));
+    CHECK(contains(many.out, "longest single sequence: 200000 tokens\n"));
   }
 
   TEST_CASE("doctor says what there is, wherever it runs") {

@@ -317,7 +317,7 @@ TEST_SUITE("app/surface_lanes") {
       return run_tool({.arguments = all});
     };
     const std::string file = (folder.path() / "sweep.svg").string();
-    const ToolResult text = sweep({"--svg", file});
+    const ToolResult text = sweep({"--svg", file, "-o", "md"});
     CHECK_MESSAGE(text.exit_code == 0, text.err);
     for (const char* const part :
          {", 3 threads: 2 for answers, 1 for prompts\n", ", 3 threads\n", "| lanes ",

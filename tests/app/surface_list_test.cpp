@@ -112,11 +112,15 @@ TEST_SUITE("app/surface_list") {
     CHECK(find("org/gguf:Q8_0")["types"] == "Q8_0, F32");
     CHECK(json["presets"].size() >= 10);
     CHECK(json["presets"][0]["parameters"] > 1'000'000);
+    CHECK(json["presets"][0]["bf16_bytes"] > json["presets"][0]["q4_bytes"]);
+    CHECK(json["memory_bytes"] > 0);
 
     const ToolResult table = hub.list();
     CHECK(table.exit_code == 0);
     CHECK(contains(table.out, "org/whole"));
     CHECK(contains(table.out, "complete"));
+    CHECK(contains(table.out, "can't run\n"));  // short in the table, and why under it
+    CHECK(contains(table.out, "\norg/mute: no tokenizer.json\n"));
     CHECK(contains(table.out, "Hugging Face cache: " + hub.folder.path().string()));
     CHECK(contains(table.out, "granite-4.0-h-350m"));
   }

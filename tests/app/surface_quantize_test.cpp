@@ -43,7 +43,7 @@ TEST_SUITE("app/surface_quantize") {
         const std::string name = quantize == "none" ? "BF16" : quantize;
         const std::string fit_text = home.hyb(with("fit", false)).out;
         const std::string inspect_text = home.hyb(with("inspect", false)).out;
-        CHECK(contains(fit_text.substr(fit_text.find("weights")).substr(0, 60), name));
+        CHECK(contains(fit_text.substr(fit_text.find("\nweights ")).substr(0, 60), name));
         CHECK(contains(inspect_text, " in memory, " + name + "\n"));
       }
     }

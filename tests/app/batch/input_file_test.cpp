@@ -22,9 +22,10 @@ struct Written {
   explicit Written(const std::string& text) {
     std::ofstream(folder.path() / "in", std::ios::binary) << text;
   }
-  InputFile scan(std::optional<LineFormat> format = {}) const {
+  InputFile scan(std::optional<LineFormat> format = {},
+                 std::optional<LineTemplate> filling = {}) const {
     InputFile input = InputFile::open((folder.path() / "in").string(), folder.path());
-    input.scan(format);
+    input.scan(format, std::move(filling));
     return input;
   }
   TemporaryFolder folder;
@@ -64,6 +65,46 @@ TEST_SUITE("app/batch/input_file") {
     CHECK(
         mixed.scan(LineFormat::text).read(mixed.scan(LineFormat::text).lines()[1]).body["prompt"] ==
         "{\"prompt\":\"b\"}");
+  }
+
+  TEST_CASE("a template makes prompts of lines, of columns and of members") {
+    const auto prompts = [](const std::string& text, const char* filling,
+                            std::optional<LineFormat> format = {}) {
+      const InputFile input = Written(text).scan(format, LineTemplate(filling));
+      std::vector<std::string> found;
+      for (const InputLine& line : input.lines()) {
+        const RequestLine read = input.read(line);
+        found.push_back(read.failure ? "! " + read.failure->message
+                                     : read.body["prompt"].get<std::string>());
+      }
+      return found;
+    };
+    using Prompts = std::vector<std::string>;
+    CHECK(prompts("a, b\n\nc\r\n", "Say {}.") == Prompts{"Say a, b.", "Say c."});
+    CHECK(prompts("{\"a\":1}\n", "Say {}.", LineFormat::text) == Prompts{"Say {\"a\":1}."});
+    CHECK(prompts("\xEF\xBB\xBFt,u\r\n\n\"x, y\",z\r\nx\n", "{u}/{t}") ==
+          Prompts{"z/x, y", "! has 1 field, the header 2"});
+    CHECK(prompts("t\tu\nx, y\tz\n", "{u}/{t}") == Prompts{"z/x, y"});
+    CHECK(prompts("{\"t\":\"x\",\"max_tokens\":4}\n{\"u\":1}\n", "{t}") ==
+          Prompts{"x", "! --template: there is no member named t; it has: u"});
+    const Written object("{\"t\":\"x\",\"custom_id\":\"me\",\"max_tokens\":4,\"other\":1}\n");
+    const InputFile input = object.scan({}, LineTemplate("{t}"));
+    CHECK(ids(input) == std::vector<std::string>{"me"});
+    const RequestLine line = input.read(input.lines()[0]);
+    CHECK(line.body == Json{{"max_tokens", 4}, {"prompt", "x"}});
+    CHECK(line.columns.empty());
+  }
+
+  TEST_CASE("a template that does not fit is refused before anything runs") {
+    const auto refusal = [](const std::string& text, std::optional<LineFormat> format,
+                            std::optional<LineTemplate> filling) {
+      return error_text([&] { Written(text).scan(format, std::move(filling)); });
+    };
+    CHECK(contains(refusal("t,u\nx,y\n", {}, LineTemplate("{v}")), "the columns are: t, u"));
+    CHECK(contains(refusal("{\"t\":1}\n", {}, LineTemplate("{v}")), "it has: t"));
+    CHECK(contains(refusal("{\"t\":1}\n", {}, LineTemplate("{}")), "say {NAME}"));
+    CHECK(contains(refusal("a\n", LineFormat::text, LineTemplate("{v}")), "have no names"));
+    CHECK(contains(refusal("t,u\n", LineFormat::csv, {}), "--template says what prompt"));
   }
 
   TEST_CASE("the same custom_id twice is refused, with both lines") {

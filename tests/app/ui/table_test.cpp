@@ -27,6 +27,38 @@ TEST_SUITE("app/ui/table") {
     CHECK(plain_text({{{""}, {""}}, {{"k", "v"}}}) == "k  v\n");
   }
 
+  TEST_CASE("fitted to a width: what is the same goes first, what is too wide continues below") {
+    Table table{{{"model"}, {"test"}, {"t/s", Align::right}, {"GB/s", Align::right}, {"status"}},
+                {{"demo", "pp64", "12.5", "1.25", "ok"}, {"demo", "tg16", "3", "20.5", "ok"}}};
+    CHECK(fitted_text(table, 80) == plain_text(table));
+    CHECK(fitted_text(table, 20) ==
+          "model demo,\n"
+          "status ok\n"
+          "\n"
+          "test   t/s  GB/s\n"
+          "pp64  12.5  1.25\n"
+          "tg16     3  20.5\n");
+    CHECK(fitted_text(table, 12) ==
+          "model demo,\n"
+          "status ok\n"
+          "\n"
+          "test   t/s\n"
+          "pp64  12.5\n"
+          "tg16     3\n"
+          "\n"
+          "test  GB/s\n"
+          "pp64  1.25\n"
+          "tg16  20.5\n");
+    table.rows.pop_back();  // of a single row figures stay in their columns
+    CHECK(fitted_text(table, 24) ==
+          "model demo, test pp64,\n"
+          "status ok\n"
+          "\n"
+          " t/s  GB/s\n"
+          "12.5  1.25\n");
+    CHECK(fitted_text({{{"a"}}, {{"wide"}, {"wide"}}}, 2) == "a wide\n\n");
+  }
+
   TEST_CASE("cells stay one harmless line, rows no longer than the titles") {
     CHECK(plain_text({{{""}}, {{"a\nb\x1b[1m"}}}) == "a b\uFFFD[1m\n");
     CHECK_THROWS_AS(plain_text({{{"a"}}, {{"1", "2"}}}), hyb::Error);
