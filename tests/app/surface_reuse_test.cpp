@@ -67,9 +67,9 @@ TEST_SUITE("app/surface_reuse") {
     const DemoHome home;
     const ToolResult talk =
         home.chat(question + "What is in the blue bag?\n/stats\n" +
-                  "What is in the red box?\n/stats\n/regen\n/stats\n" +
+                  "What is in the red box?\n/stats\n/set seed 7\n/regen\n/stats\n" +
                   "/undo\nWhat is in the red box?\n/stats\n/edit 2 Is it?\n/stats\n" +
-                  "/goto 1\nAnd?\n/stats\n/goto 2\n/regen\n/stats\n" +
+                  "/goto 1\nAnd?\n/stats\n/goto 2\n/set seed 7\n/regen\n/stats\n" +
                   "/undo 2\nWho?\n/stats\n/goto 6\nSo?\n/stats\n/regen 2\n/stats\n");
     CHECK(talk.exit_code == 0);
     const auto found = reuses(talk.err);
@@ -90,7 +90,8 @@ TEST_SUITE("app/surface_reuse") {
 
   TEST_CASE("what is remembered changes no answer") {
     const DemoHome home;
-    const std::string talk = question + "What is in the blue bag?\nAnd the box?\n/regen\n" +
+    const std::string talk = question +
+                             "What is in the blue bag?\nAnd the box?\n/set seed 7\n/regen\n" +
                              "/fork\n/edit 1 Where is the coin?\n/goto 2\nAnd the coin?\n" +
                              "/goto main\n/undo 2\nWho is there?\n";
     const std::string on = home.chat(talk).out;
@@ -105,9 +106,9 @@ TEST_SUITE("app/surface_reuse") {
   TEST_CASE("a chat that goes on has the memory of its last turn and of the turn before") {
     const DemoHome home;
     const std::string first = question + "What is in the blue bag?\nWhat is in the red box?\n" +
-                              "/regen\n/edit 2 Is it?\n/fork f\n/goto 1\nAnd?\n";
+                              "/set seed 7\n/regen\n/edit 2 Is it?\n/fork f\n/goto 1\nAnd?\n";
     const std::string asked =
-        "So?\n/stats\n/regen\n/stats\n/goto 2\n/regen\n/stats\n" +
+        "So?\n/stats\n/set seed 7\n/regen\n/stats\n/goto 2\n/set seed 7\n/regen\n/stats\n" +
         std::string("/goto 3\nYes?\n/stats\n/goto main\n/undo 2\nHm?\n/stats\n");
     const ToolResult whole = home.chat(first + "/mem\n" + asked);
     home.chat(first, {"--session", "s"});
@@ -149,7 +150,8 @@ TEST_SUITE("app/surface_reuse") {
 
   TEST_CASE("an answer from an int8 snapshot says so, in chat, batch and replay") {
     const DemoHome home;
-    const std::string talk = question + "What is in the blue bag?\n/stats\n/regen\n/stats\n" +
+    const std::string talk = question +
+                             "What is in the blue bag?\n/stats\n/set seed 7\n/regen\n/stats\n" +
                              "/undo\nWhat is in the red box?\n/stats\n";
     const ToolResult exact = home.chat(talk), int8 = home.chat(talk, {"--snapshots", "int8"});
     CHECK(exact.exit_code == 0);

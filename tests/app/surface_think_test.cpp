@@ -248,7 +248,7 @@ TEST_SUITE("app/surface_think") {
                        .program = "script"})
           .out;
     };
-    CHECK(shown("") == "\x1b[2mA\x1b[m\x1b[2m</think>\x1b[mB\r\n");
+    CHECK(shown("") == "\x1b[2mA</think>\x1b[mB\r\n");
     CHECK(shown("NO_COLOR=1") == "A</think>B\r\n");
     CHECK(shown("", " --thoughts hide") == "B\r\n");
   }
