@@ -12,6 +12,7 @@
 
 #include "app/generation_config.h"
 #include "app/options.h"
+#include "app/sampling_options.h"
 #include "app/ui/table.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"
