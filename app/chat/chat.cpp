@@ -61,7 +61,7 @@ void Chat::go_on_with(SessionKeeper::Loaded loaded) {
   if (loaded.restored < known && loaded.remark.empty()) {
     notice(fmt::format("{} of it will be run again with the next message{}",
                        counted(known - loaded.restored, "token"),
-                       loaded.restored == 0 ? ": the file has no memory, see --session-size" : ""));
+                       loaded.restored == 0 ? ": the file has no memory" : ""));
   }
 }
 

@@ -154,6 +154,7 @@ class ChatLoop {
         continue;
       }
       if (event.kind == InputEvent::Kind::interrupted) {
+        if (std::chrono::steady_clock::now() - stopped_ < std::chrono::seconds(1)) continue;
         if (was_hinted_) return 128 + SIGINT;
         write_note("Ctrl-C again or Ctrl-D leaves; /help lists the commands\n");
         was_hinted_ = true;
@@ -168,8 +169,11 @@ class ChatLoop {
 
  private:
   /// By a signal, of which main makes the exit code; a person's Ctrl-C was for what was going on.
-  bool is_told_to_end() const {
-    if (stop_signal() == SIGINT && has_person_) clear_stop_signal();
+  bool is_told_to_end() {
+    if (stop_signal() == SIGINT && has_person_) {
+      clear_stop_signal();
+      stopped_ = std::chrono::steady_clock::now();
+    }
     return stop_signal() != 0;
   }
 
@@ -209,6 +213,8 @@ class ChatLoop {
   bool has_person_;
   bool has_editor_;
   bool was_hinted_ = false;
+  /// When Ctrl-C ended something; one more soon after was meant for that, too.
+  std::chrono::steady_clock::time_point stopped_ = {};
   int exit_code_ = 0;
 };
 

@@ -108,7 +108,7 @@ TEST_SUITE("app/surface_reuse") {
     const std::string first = question + "What is in the blue bag?\nWhat is in the red box?\n" +
                               "/set seed 7\n/regen\n/edit 2 Is it?\n/fork f\n/goto 1\nAnd?\n";
     const std::string asked =
-        "So?\n/stats\n/set seed 7\n/regen\n/stats\n/goto 2\n/set seed 7\n/regen\n/stats\n" +
+        "So?\n/stats\n/set seed 8\n/regen\n/stats\n/goto 2\n/set seed 9\n/regen\n/stats\n" +
         std::string("/goto 3\nYes?\n/stats\n/goto main\n/undo 2\nHm?\n/stats\n");
     const ToolResult whole = home.chat(first + "/mem\n" + asked);
     home.chat(first, {"--session", "s"});
