@@ -449,7 +449,7 @@ void Chat::comment(const Answer& answer) const {
                              "makes room",
                              length_max));
   }
-  if (config_.is_interactive) write_stderr("\n");  // between turns
+  if (config_.is_interactive) write_note("\n");  // between turns
 }
 
 }  // namespace hyb::app

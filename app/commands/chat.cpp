@@ -38,8 +38,8 @@ struct ChatFlags {
   std::optional<bool> shows_thoughts;
   HistoryMode history = HistoryMode::as_template;
   std::string session;
-  bool goes_on = false;      ///< --continue
-  bool names_model = false;  ///< MODEL is given
+  bool goes_on = false;                              ///< --continue
+  bool names_model = false, names_quantize = false;  ///< MODEL, --quantize is given
   std::uint64_t session_bytes = session_bytes_usual;
   std::string prompt;
   std::optional<double> idle_seconds;
@@ -95,7 +95,7 @@ void take_session(ChatFlags& options, const Environment& environment) {
   options.model.model = saved.record.model;
   TypeOptions& types = options.model.types;
   const auto quantize = saved.fingerprint.find("quantize");
-  if (quantize != saved.fingerprint.end() && types.quantize == QuantizeChoice::none) {
+  if (quantize != saved.fingerprint.end() && !options.names_quantize) {
     types.quantize = value_of(words::quantize, quantize->second).value_or(QuantizeChoice::none);
   }
 }
@@ -140,7 +140,7 @@ class ChatLoop {
   /// `first` is the first message, unless it is empty.
   int run(const std::string& first) {
     if (!first.empty()) {
-      if (has_person_) write_stderr(fmt::format("> {}\n", first));
+      if (has_person_) write_note(fmt::format("> {}\n", first));
       if (take({.text = first, .is_literal = true}) == Chat::Next::leave || is_told_to_end()) {
         return exit_code_;
       }
@@ -224,7 +224,6 @@ int chat_main(ChatFlags& options) {
   std::optional<StopAtOnce> nothing_to_lose(std::in_place);
   Session session = open_session(options, environment);
   add_tiers(session, options.tiers, environment);
-  nothing_to_lose.reset();
   const bool is_interactive = is_terminal(Stream::input);
   Engine& engine = session.engine();
   SnapshotIo snapshot_io = engine.snapshot_io();
@@ -242,10 +241,11 @@ int chat_main(ChatFlags& options) {
   chat.set_system(options.system);
   chat.set_think(options.think, "--think");
   const std::unique_ptr<Input> input = make_input(options, chat, environment);
-  std::optional<StopOnce> every_turn_counts;
-  if (is_interactive) every_turn_counts.emplace();
   if (is_interactive) greet(session);
   if (!options.session.empty()) chat.open(options.session);
+  nothing_to_lose.reset();
+  std::optional<StopOnce> every_turn_counts;
+  if (is_interactive) every_turn_counts.emplace();
   ChatLoop talk(engine, chat, *input, is_interactive, has_editor(environment));
   if (options.idle_seconds) talk.release_memory_after(*options.idle_seconds);
   const int exit_code = talk.run(options.prompt);
@@ -288,9 +288,11 @@ Action describe_chat(CLI::App& cli) {
       [options](const MemoryBudget& size) { options->session_bytes = session_bytes(size); },
       "most memory in a session file (64MiB): what has no room is run again when the chat is "
       "continued; text is always kept");
-  const CLI::Option *word = cli.get_option("model"), *flag = cli.get_option("--model");
-  return [options, word, flag] {
+  const CLI::Option *word = cli.get_option("model"), *flag = cli.get_option("--model"),
+                    *quantize = cli.get_option("--quantize");
+  return [options, word, flag, quantize] {
     options->names_model = word->count() + flag->count() > 0;
+    options->names_quantize = quantize->count() > 0;
     return chat_main(*options);
   };
 }

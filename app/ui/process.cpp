@@ -49,7 +49,9 @@ void on_stop(int signal) {
     ::_exit(128 + wanted);
   }
   const char* const note = stop_note.load();
+  const int error = errno;  // of the code that this interrupts
   if (note != nullptr) static_cast<void>(!::write(STDERR_FILENO, note, std::strlen(note)));
+  errno = error;
 }
 
 void on_change(int) { changes.fetch_add(1); }

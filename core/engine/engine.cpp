@@ -28,6 +28,7 @@ Engine::Engine(Runner& runner, const Tokenizer* tokenizer, const EngineOptions& 
       vocab_((check_engine(runner.capacity(), options), runner.capacity().vocab)),
       length_asked_(options.length_max),
       audits_(options.audit),
+      cuts_are_exact_(options.prefixes.pages_are_exact),
       now_(options.now),
       answers_(runner, options, [this] { carry_out(); }),
       steps_(answers_, now_, [this](const FailedStep& failed) { lanes_->fail(failed); }),
@@ -73,6 +74,7 @@ RequestId Engine::submit(Request request, Sink& sink) {
   check_fits(answers_.pool, std::ssize(request.prompt), length_max_, length_asked_);
   hyb::check(request,
              {.vocab = vocab_, .length_max = length_max_, .has_text = tokenizer_ != nullptr});
+  if (!cuts_are_exact_) request.chunk_time = {};  // where measured times would change an answer
   if (request.chunk_time.count() > 0) request.chunk_tokens = pace_.tokens_in(request.chunk_time);
   const RequestId id = requests_.add({.id = {},
                                       .request = std::move(request),

@@ -150,6 +150,7 @@ class Engine {
   const Tokenizer* tokenizer_;
   std::int32_t vocab_, length_asked_;
   bool audits_;
+  bool cuts_are_exact_;  ///< a prompt cut elsewhere gives the same bits
   std::function<Clock::time_point()> now_;
   Side answers_;
   StepPipeline steps_;

@@ -37,7 +37,8 @@ struct Request {
   /// limit.
   std::int32_t chunk_tokens = 0;
   /// What a step with its tokens is to take: chunks are as long as earlier steps say, from
-  /// ChunkPace::tokens_at_first on. For a person that may cancel it. 0: as long as steps can be.
+  /// ChunkPace::tokens_at_first on. For a person that may cancel it. 0, and where chunks of other
+  /// lengths may change a bit (PrefixCacheOptions::pages_are_exact): as long as steps can be.
   std::chrono::nanoseconds chunk_time{0};
   bool token_times = false;  ///< Completion::token_times is wanted
   /// False: leaves nothing in the prefix tree. It may still resume from what is there.

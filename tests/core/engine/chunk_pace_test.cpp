@@ -33,6 +33,17 @@ TEST_SUITE("core/engine/chunk_pace") {
     CHECK(pace.tokens_in(60ms) < pace.tokens_in(300ms));
   }
 
+  TEST_CASE("where a step alone takes longer than wanted, prompts keep half of their rate") {
+    ChunkPace pace;
+    for (int i = 0; i < 8; ++i) {
+      const std::int32_t tokens = pace.tokens_in(300ms);
+      pace.ran({.tokens = tokens, .seconds = 0.4 + 0.001 * tokens});
+    }
+    CHECK(pace.tokens_in(300ms) >= 384);
+    CHECK(pace.tokens_in(300ms) <= 800);
+    CHECK(pace.tokens_in(40ms) == ChunkPace::tokens_min);
+  }
+
   TEST_CASE("a slow machine runs a few tokens at least") {
     ChunkPace pace;
     pace.ran({.tokens = 16, .seconds = 100});
