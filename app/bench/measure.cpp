@@ -83,7 +83,24 @@ bool is_for_people(std::string_view format) { return format == "text" || format 
 
 std::string shown_text(const Table& table, std::string_view format) {
   return format == "md" ? markdown_text(table)
-                        : fitted_text(table, terminal_columns(Stream::output));
+                        : fitted_text(table, text_columns(read_environment()));
+}
+
+std::string early_end_text(std::span<const RequestRow> rows) {
+  std::int64_t tokens = 0, requested = 0;
+  for (const RequestRow& row : rows) {
+    if (row.test.dataset == Dataset::file) continue;  // whose lengths are limits
+    for (const Repetition& one : row.repetitions) {
+      for (const RequestRecord& record : one.records) {
+        if (!record.is_answered()) continue;
+        tokens += std::ssize(record.token_s);
+        requested += record.tokens_requested;
+      }
+    }
+  }
+  if (tokens >= requested) return "";
+  return fmt::format("answers ended early, with {} of {} tokens; --ignore-eos makes them whole",
+                     tokens, requested);
 }
 
 std::string doubt_text(std::span<const double> spreads, double load, int processors) {
@@ -337,6 +354,8 @@ std::vector<RequestRow> measure_all(RequestBench& bench, const ReportContext& sh
     print(rows.back());
   }
   output.finish();
+  const std::string early = early_end_text(rows);
+  if (!early.empty() && !showing.setting.ignore_eos) log::warning(early);
   if (is_for_people(showing.format)) {
     print_tables(showing.setting, rows, showing.format, showing.load);
   }
