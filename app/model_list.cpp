@@ -186,10 +186,13 @@ std::string model_list_text(const ModelList& list, int width) {
   const std::string cache = list.hub.empty()
                                 ? "no Hugging Face cache: HF_HUB_CACHE, HF_HOME and HOME are unset"
                                 : "Hugging Face cache: " + sanitized_line(list.hub.string());
-  return fitted_text(models, width) + troubles + '\n' + cache +
-         "\n\nconfigurations without weights, for fit, inspect and bench --random-weights; by "
-         "their\nweights alone they fit in " +
-         bytes_text(list.memory_bytes) + " or not:\n\n" + fitted_text(presets, width);
+  return fitted_text(models, width) + troubles + '\n' + cache + "\n\n" +
+         wrapped(
+             "configurations without weights, for fit, inspect and bench --random-weights; by "
+             "their weights alone they fit in " +
+                 bytes_text(list.memory_bytes) + " or not:",
+             width) +
+         "\n\n" + fitted_text(presets, width);
 }
 
 Json model_list_json(const ModelList& list) {

@@ -47,7 +47,7 @@ std::string ids_text(const std::vector<TokenId>& tokens, std::string_view separa
 /// A token's text on one line: as a JSON string, so that spaces show, with bytes that are no whole
 /// character as <0xC3>.
 std::string spelled(const Tokenizer& tokenizer, TokenId token) {
-  const std::string bytes = tokenizer.decode(std::span(&token, 1), false);
+  const std::string bytes = tokenizer.bytes_of(token);
   std::string text;
   for (std::size_t at = 0; at < bytes.size();) {
     const Utf8Unit unit = read_utf8(bytes, at);

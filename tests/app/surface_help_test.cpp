@@ -287,7 +287,7 @@ TEST_SUITE("app/surface_help") {
       CHECK(result.exit_code == 0);
       return longest_line(result.out);
     };
-    const std::vector<std::string> fit = {"fit",       "demo",  "--parallel", "9000",
+    const std::vector<std::string> fit = {"fit",       "demo",  "--parallel", "4000",
                                           "--context", "30000", "--memory",   "1GiB"};
     CHECK(longest_of(fit, "80") <= 80);
     CHECK(longest_of(fit, "200") > 80);
