@@ -309,6 +309,8 @@ void print_tables(const WorkloadSetting& setting, std::span<const RequestRow> ro
   });
   const std::string doubt = doubt_text(spreads, load, kernels::usable_cpus().count);
   if (!doubt.empty() && format == "text") write_stdout('\n' + doubt);
+  const std::string early = setting.ignore_eos ? "" : early_end_text(rows);
+  if (!early.empty() && format == "text") write_stdout('\n' + early + '\n');
 }
 
 /// What a run shows of its cases, and how.
@@ -354,8 +356,6 @@ std::vector<RequestRow> measure_all(RequestBench& bench, const ReportContext& sh
     print(rows.back());
   }
   output.finish();
-  const std::string early = early_end_text(rows);
-  if (!early.empty() && !showing.setting.ignore_eos) log::warning(early);
   if (is_for_people(showing.format)) {
     print_tables(showing.setting, rows, showing.format, showing.load);
   }
