@@ -8,6 +8,7 @@
 
 #include "app/cli_outline.h"
 #include "app/command_line.h"
+#include "app/ui/text.h"
 #include "core/base/error.h"
 #include "core/io/file.h"
 
@@ -23,13 +24,9 @@ std::size_t last_columns(const std::string& text) { return text.size() - (text.r
 
 /// Appends words to that line; where `width` is reached, lines go on after `indent` spaces.
 void append_words(std::string& text, std::string_view words, std::size_t indent, int width) {
-  for (bool is_first = true; !words.empty(); is_first = false) {
-    const std::string_view word = words.substr(0, words.find(' '));
-    words.remove_prefix(std::min(word.size() + 1, words.size()));
-    const bool has_room = last_columns(text) + 1 + word.size() <= static_cast<std::size_t>(width);
-    if (!is_first) text += has_room ? " " : '\n' + std::string(indent, ' ');
-    text += word;
-  }
+  WordWrap wrap(static_cast<int>(indent), static_cast<int>(last_columns(text)));
+  text += wrap.push(words, width);
+  text += wrap.flush();
 }
 
 std::string entry(const std::string& left, std::string_view about, int width) {

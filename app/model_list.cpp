@@ -13,7 +13,6 @@
 #include "app/model_source.h"
 #include "app/options.h"
 #include "app/ui/table.h"
-#include "app/ui/terminal.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"
 #include "core/io/file.h"
@@ -161,7 +160,7 @@ ModelList list_models(const Environment& environment) {
   return list;
 }
 
-std::string model_list_text(const ModelList& list) {
+std::string model_list_text(const ModelList& list, int width) {
   Table models = {
       .columns = {{"model"}, {"model_type"}, {"weights", Align::right}, {"types"}, {"state"}}};
   std::string troubles;
@@ -187,11 +186,13 @@ std::string model_list_text(const ModelList& list) {
   const std::string cache = list.hub.empty()
                                 ? "no Hugging Face cache: HF_HUB_CACHE, HF_HOME and HOME are unset"
                                 : "Hugging Face cache: " + sanitized_line(list.hub.string());
-  const int width = terminal_columns(Stream::output);
-  return fitted_text(models, width) + troubles + '\n' + cache +
-         "\n\nconfigurations without weights, for fit, inspect and bench --random-weights; by "
-         "their\nweights alone they fit in " +
-         bytes_text(list.memory_bytes) + " or not:\n\n" + fitted_text(presets, width);
+  return fitted_text(models, width) + troubles + '\n' + cache + "\n\n" +
+         wrapped(
+             "configurations without weights, for fit, inspect and bench --random-weights; by "
+             "their weights alone they fit in " +
+                 bytes_text(list.memory_bytes) + " or not:",
+             width) +
+         "\n\n" + fitted_text(presets, width);
 }
 
 Json model_list_json(const ModelList& list) {

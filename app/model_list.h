@@ -31,7 +31,7 @@ struct ModelList {
 /// Reads configurations and headers of weights, no weights.
 ModelList list_models(const Environment& environment);
 
-std::string model_list_text(const ModelList& list);
+std::string model_list_text(const ModelList& list, int columns);
 
 /// {"cache": folder, "models": [{"name", "model_type", "bytes", "types", "complete", "trouble"}],
 /// "presets": [{"name", "model_type", "parameters", "bf16_bytes", "q4_bytes"}], "memory_bytes"}

@@ -25,6 +25,7 @@
 #include "app/ui/process.h"
 #include "app/ui/progress.h"
 #include "app/ui/terminal.h"
+#include "app/ui/text.h"
 #include "app/version.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
@@ -340,6 +341,12 @@ bool OpenedJob::may_write() {
   return true;
 }
 
+std::string note_of(const BatchCounts& counts, std::chrono::steady_clock::time_point began) {
+  const std::chrono::duration<double> time = std::chrono::steady_clock::now() - began;
+  return fmt::format("{} failed, {:.0f} tokens/s", counts.failed,
+                     static_cast<double>(counts.tokens) / std::max(time.count(), 1e-3));
+}
+
 /// Runs what is left. The job is safe whatever happens here: the hint says how to go on.
 BatchReport answer(const BatchOptions& options, const RunSettings& settings, const InputFile& input,
                    OpenedJob& opened, const std::vector<std::uint32_t>& todo) {
@@ -358,6 +365,7 @@ BatchReport answer(const BatchOptions& options, const RunSettings& settings, con
                                .length_max = session.engine().length_max(),
                                .has_text = true}));
   ProgressLine line(environment, std::chrono::minutes(1));
+  const auto began = std::chrono::steady_clock::now();
   const auto total = static_cast<std::int64_t>(input.lines().size());
   const std::int64_t before = total - static_cast<std::int64_t>(todo.size());
   const auto warn = [&](const std::string& text) {
@@ -377,28 +385,27 @@ BatchReport answer(const BatchOptions& options, const RunSettings& settings, con
                                .warn = warn,
                                .is_stopped = is_stopped_waiting,
                                .may_write = [&] { return opened.may_write(); }});
-  BatchRunner runner(session.engine(), tokenizer, maker, input, writer,
-                     {.sequences_max = options.parallel,
-                      .ordered = options.ordered,
-                      .format = options.output_format,
-                      .model = session.source().name(),
-                      .progress =
-                          [&](const BatchCounts& counts) {
-                            idle.poll();
-                            if (!shows_progress) return;
-                            line.show({before + counts.done, total, before},
-                                      fmt::format("{} failed", counts.failed));
-                          },
-                      .warn = warn,
-                      .is_stopped = is_stopped});
+  BatchRunner runner(
+      session.engine(), tokenizer, maker, input, writer,
+      {.sequences_max = options.parallel,
+       .ordered = options.ordered,
+       .format = options.output_format,
+       .model = session.source().name(),
+       .progress =
+           [&](const BatchCounts& counts) {
+             idle.poll();
+             if (!shows_progress) return;
+             line.show({before + counts.done, total, before}, note_of(counts, began));
+           },
+       .warn = warn,
+       .is_stopped = is_stopped});
   BatchPlanner planner(
       maker, input, todo,
       {.order = options.order, .is_stopped = is_stopped, .progress = [&](std::int64_t lines) {
          writer.poll();
          if (shows_progress) line.show(fmt::format("planning, {} lines", lines));
        }});
-  BatchReport report;
-  report.is_planned = options.order == BatchOrder::depth_first;
+  BatchReport report{.counts = {}, .is_planned = options.order == BatchOrder::depth_first};
   for (auto lines = planner.next(); !lines.empty(); lines = planner.next()) {
     report.counts = runner.run(lines);
     if (is_stopped()) break;
@@ -427,7 +434,10 @@ std::string resume_text(const InputFile& input, const OutputFile& output) {
         "output; the command was: {}",
         input.name(), command);
   }
-  if (!input.is_piped()) return "resume with: " + command;
+  if (!input.is_piped()) {
+    return fmt::format("keep {} beside it; resume with: {}",
+                       sanitized_line(JobFile::beside(output.path()).string()), command);
+  }
   return fmt::format("resume with the same text in {} again: {}", input.name(), command);
 }
 

@@ -133,6 +133,7 @@ class LoadDriver final : public Sink {
       Request request = source_.request(i);
       request.token_times = true;
       record.prompt_tokens = static_cast<std::int32_t>(request.prompt.size());
+      record.tokens_requested = request.max_tokens;
       const RequestId id = engine_.submit(std::move(request), *this);
       active_[id] = i;
       source_.sent(i, id);

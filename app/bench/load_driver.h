@@ -37,6 +37,7 @@ struct RequestRecord {
   double ended_s = 0;    ///< when its answer was complete
   std::vector<double> token_s;  ///< when each token of the answer was there
   std::int32_t prompt_tokens = 0;
+  std::int32_t tokens_requested = 0;  ///< of the answer
   Usage usage;
   bool is_refused = false;  ///< the engine would not take it: it does not fit
   std::string error;        ///< why there is no answer; "": there is one

@@ -83,7 +83,24 @@ bool is_for_people(std::string_view format) { return format == "text" || format 
 
 std::string shown_text(const Table& table, std::string_view format) {
   return format == "md" ? markdown_text(table)
-                        : fitted_text(table, terminal_columns(Stream::output));
+                        : fitted_text(table, text_columns(read_environment()));
+}
+
+std::string early_end_text(std::span<const RequestRow> rows) {
+  std::int64_t tokens = 0, requested = 0;
+  for (const RequestRow& row : rows) {
+    if (row.test.dataset == Dataset::file) continue;  // whose lengths are limits
+    for (const Repetition& one : row.repetitions) {
+      for (const RequestRecord& record : one.records) {
+        if (!record.is_answered()) continue;
+        tokens += std::ssize(record.token_s);
+        requested += record.tokens_requested;
+      }
+    }
+  }
+  if (tokens >= requested) return "";
+  return fmt::format("answers ended early, with {} of {} tokens; --ignore-eos makes them whole",
+                     tokens, requested);
 }
 
 std::string doubt_text(std::span<const double> spreads, double load, int processors) {
@@ -292,6 +309,8 @@ void print_tables(const WorkloadSetting& setting, std::span<const RequestRow> ro
   });
   const std::string doubt = doubt_text(spreads, load, kernels::usable_cpus().count);
   if (!doubt.empty() && format == "text") write_stdout('\n' + doubt);
+  const std::string early = setting.ignore_eos ? "" : early_end_text(rows);
+  if (!early.empty() && format == "text") write_stdout('\n' + early + '\n');
 }
 
 /// What a run shows of its cases, and how.

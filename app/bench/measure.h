@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "app/bench/bench_options.h"
+#include "app/bench/request_metrics.h"
 #include "app/options.h"
 #include "app/run_settings.h"
 #include "app/ui/table.h"
@@ -37,6 +38,9 @@ std::string shown_text(const Table& table, std::string_view format);
 /// A line where figures mean little: the relative deviation of a row's repetitions is over a tenth,
 /// or others kept more than half of the processors busy when the run began. Empty: neither.
 std::string doubt_text(std::span<const double> spreads, double load, int processors);
+
+/// A line where answers have fewer tokens than were requested, else empty.
+std::string early_end_text(std::span<const RequestRow> rows);
 
 /// Leaves room next to the model for the buffer of the read probe. False: --memory is too little
 /// for both.

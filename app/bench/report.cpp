@@ -4,6 +4,7 @@
 #include <cmath>
 #include <initializer_list>
 #include <iterator>
+#include <tuple>
 #include <vector>
 
 #include <fmt/format.h>
@@ -309,6 +310,7 @@ RowFields latency_fields(const Latency& latency, const RequestMetrics& all,
     const std::string kind = fmt::format("{:g}", percentages[i]);
     fields.push_back(field("p" + kind, figures.percentiles[i])
                          .line(fmt::format("P{} {} (ms):", kind, latency.name)));
+    if (!figures.can_tell(percentages[i])) fields.back().label_text = "-";
   }
   return fields;
 }
@@ -603,15 +605,13 @@ Table request_table(const WorkloadSetting& setting, std::span<const RequestRow> 
 namespace {
 
 const RequestRow* none_of(const RequestRow& row, std::span<const RequestRow> rows) {
+  const auto setting = [](const RequestCase& test) {
+    return std::tuple(test.workload(), test.experiment(), test.condition, test.graphs,
+                      test.spec_acceptance, test.prompts);
+  };
   for (const RequestRow& other : rows) {
-    if (other.test.policy == no_policy && other.is_measured() &&
-        other.test.workload() == row.test.workload() &&
-        other.test.experiment() == row.test.experiment() &&
-        other.test.condition == row.test.condition && other.test.graphs == row.test.graphs &&
-        other.test.spec_acceptance == row.test.spec_acceptance &&
-        other.test.prompts == row.test.prompts) {
-      return &other;
-    }
+    const bool is_none = other.test.policy == no_policy && other.is_measured();
+    if (is_none && setting(other.test) == setting(row.test)) return &other;
   }
   return nullptr;
 }

@@ -185,7 +185,8 @@ RequestMetrics metrics_of(std::span<const RequestRecord> records, double duratio
   metrics.request_goodput = per_second(good);
   metrics.output_throughput = per_second(metrics.output_tokens);
   metrics.total_token_throughput = per_second(metrics.input_tokens + metrics.output_tokens);
-  metrics.output_tokens_per_s_max = best_second(records);
+  // Counted by whole seconds, which a short run has none of; no peak is below the mean.
+  metrics.output_tokens_per_s_max = std::max(best_second(records), metrics.output_throughput);
   metrics.requests_at_once_max = most_at_once(records);
 
   for (const Latency& latency : latencies) {

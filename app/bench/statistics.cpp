@@ -33,9 +33,14 @@ double percentile(std::span<const double> sorted, double percent) {
   return sorted[below] + share * (sorted[below + 1] - sorted[below]);
 }
 
+bool Distribution::can_tell(double percent) const {
+  const double beyond = std::min(percent, 100 - percent);
+  return beyond <= 0 || static_cast<double>(count) * beyond > 100 * (1 - 1e-9);
+}
+
 Distribution distribution_of(std::vector<double> values, std::span<const double> percentages) {
   std::sort(values.begin(), values.end());
-  Distribution all;
+  Distribution all = {.count = values.size()};
   if (!values.empty()) {
     const auto count = static_cast<double>(values.size());
     all.mean = std::accumulate(values.begin(), values.end(), 0.0) / count;

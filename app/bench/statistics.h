@@ -20,8 +20,12 @@ double percentile(std::span<const double> sorted, double percent);
 /// What vLLM says of a latency; all 0 where there are no values.
 struct Distribution {
   double mean = 0, median = 0;
-  double deviation = 0;             ///< of these values alone: over n
-  std::vector<double> percentiles;  ///< one per requested percentage
+  double deviation = 0;                  ///< of these values alone: over n
+  std::vector<double> percentiles = {};  ///< one per requested percentage
+  std::size_t count = 0;                 ///< of values
+
+  /// Whether at least one of the values lies beyond this percentile: P99 takes 100 of them.
+  bool can_tell(double percent) const;
 };
 
 Distribution distribution_of(std::vector<double> values, std::span<const double> percentages);

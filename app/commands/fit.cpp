@@ -323,7 +323,7 @@ void print_text(const ModelSource& source, const ModelOutline& outline, const Fi
                     bytes_text(geometry.state_bytes_per_sequence));
     if (!table.rows.empty()) text += '\n' + plain_text(table);
   }
-  write_output(text);
+  write_output(wrapped(text, text_columns(read_environment())));
 }
 
 /// What a superblock is to each of its views.

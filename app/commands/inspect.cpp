@@ -68,7 +68,9 @@ int inspect_main(const InspectFlags& options) {
     if (check) json["check"] = content_json(*check);
     write_output(pretty_json(json));
   } else {
-    write_output(inspection_text(all, list) + (check ? '\n' + content_text(*check) : ""));
+    const bool has_overview = all.has_defects || (!options.tensors && !check);
+    write_output(inspection_text(all, list, has_overview) +
+                 (check ? '\n' + content_text(*check) : ""));
   }
   if (all.is_partial) {
     log::error("the model can't be loaded: files are missing");

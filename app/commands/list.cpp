@@ -17,8 +17,10 @@ struct ListFlags {
 };
 
 int list_main(const ListFlags& options) {
-  const ModelList list = list_models(read_environment());
-  write_output(options.json ? pretty_json(model_list_json(list)) : model_list_text(list));
+  const Environment environment = read_environment();
+  const ModelList list = list_models(environment);
+  write_output(options.json ? pretty_json(model_list_json(list))
+                            : model_list_text(list, text_columns(environment)));
   return 0;
 }
 

@@ -12,6 +12,7 @@
 #include "app/ui/terminal.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"
+#include "core/text/unicode.h"
 
 namespace hyb::app {
 namespace {
@@ -43,9 +44,20 @@ std::string ids_text(const std::vector<TokenId>& tokens, std::string_view separa
   return text;
 }
 
-/// A token's text on one line: as a JSON string, so that spaces and halves of characters show.
+/// A token's text on one line: as a JSON string, so that spaces show, with bytes that are no whole
+/// character as <0xC3>.
 std::string spelled(const Tokenizer& tokenizer, TokenId token) {
-  return to_text(Json(tokenizer.decode(std::span(&token, 1), false)));
+  const std::string bytes = tokenizer.bytes_of(token);
+  std::string text;
+  for (std::size_t at = 0; at < bytes.size();) {
+    const Utf8Unit unit = read_utf8(bytes, at);
+    const bool is_whole = unit.kind == Utf8Unit::Kind::character;
+    for (const std::size_t end = at + unit.bytes; at < end; ++at) {
+      text += is_whole ? std::string(1, bytes[at])
+                       : fmt::format("<0x{:02X}>", static_cast<unsigned char>(bytes[at]));
+    }
+  }
+  return to_text(Json(text));
 }
 
 std::string output(const TokenizeFlags& options, const Tokenizer& tokenizer,

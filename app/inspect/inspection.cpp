@@ -373,7 +373,7 @@ Inspection inspect(const RunSettings& settings) {
   return all;
 }
 
-std::string inspection_text(const Inspection& all, TensorList list) {
+std::string inspection_text(const Inspection& all, TensorList list, bool has_overview) {
   const models::Plan& plan = all.outline.plan;
   const models::Geometry& geometry = all.outline.geometry;
   Table table = {.columns = {{}, {}}, .rows = {}};
@@ -419,7 +419,7 @@ std::string inspection_text(const Inspection& all, TensorList list) {
   add("tokenizer", all.tokenizer);
   add("chat template", all.chat_template);
   add("generation config", all.generation_config);
-  std::string text = plain_text(table);
+  std::string text = has_overview ? plain_text(table) : sanitized_line(all.name) + '\n';
   if (!all.lossless.empty() && list == TensorList::all) {
     text += '\n' + plain_text(lossless_table(all.lossless));
   }

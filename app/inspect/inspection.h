@@ -107,7 +107,7 @@ Inspection inspect(const RunSettings& settings);
 enum class TensorList : std::uint8_t { faults, unused, all };
 
 /// For people.
-std::string inspection_text(const Inspection& inspection, TensorList list);
+std::string inspection_text(const Inspection& inspection, TensorList list, bool has_overview);
 
 Json inspection_json(const Inspection& inspection, bool all_tensors);
 

@@ -16,6 +16,9 @@ namespace {
 constexpr std::string_view clear_line = "\r\x1b[K";
 constexpr std::chrono::milliseconds interval{100};
 
+/// Columns of a line; one is left free, since a full line makes some terminals wrap.
+int room() { return terminal_columns(Stream::error) - 1; }
+
 // Of the process, as stderr is: messages come from anywhere.
 std::atomic<bool> is_line_shown{false};
 
@@ -47,6 +50,16 @@ std::string time_left_text(const ProgressCount& count, std::chrono::nanoseconds 
   return duration_text(std::chrono::duration_cast<std::chrono::nanoseconds>(left)) + " left";
 }
 
+std::string bar_text(const ProgressCount& count, std::chrono::nanoseconds elapsed,
+                     std::string_view note, int columns_max) {
+  std::string text = fmt::format(" {}/{}", count.done, count.total);
+  const std::string left = time_left_text(count, elapsed);
+  for (const std::string_view more : {std::string_view(left), note}) {
+    if (!more.empty()) text.append("  ").append(more);
+  }
+  return progress_bar(count.done, count.total, columns_max - columns(text)) + text;
+}
+
 std::string message_text(std::string_view text) {
   if (is_line_shown.exchange(false)) write_stderr_as_is(clear_line);
   constexpr int name_columns = 14;  // "hyb: warning: "
@@ -70,9 +83,7 @@ bool ProgressLine::is_due() {
 }
 
 void ProgressLine::write(std::string_view text) {
-  // One column is left free: a full line makes some terminals wrap.
-  const int room = terminal_columns(Stream::error) - 1;
-  write_stderr_as_is(std::string(clear_line) + cut_to_columns(sanitized_line(text), room));
+  write_stderr_as_is(std::string(clear_line) + cut_to_columns(sanitized_line(text), room()));
   is_visible_ = true;
   is_line_shown = true;
 }
@@ -84,13 +95,7 @@ void ProgressLine::show(std::string_view text) {
 void ProgressLine::show(const ProgressCount& count, std::string_view note) {
   if (plain_every_.count() > 0) write_plain(count, note);
   if (!is_due()) return;
-  std::string text =
-      fmt::format("{} {}/{}", progress_bar(count.done, count.total, 30), count.done, count.total);
-  const std::string left = time_left_text(count, Clock::now() - started_);
-  for (const std::string_view more : {std::string_view(left), note}) {
-    if (!more.empty()) text.append("  ").append(more);
-  }
-  write(text);
+  write(bar_text(count, Clock::now() - started_, note, room()));
 }
 
 void ProgressLine::write_plain(const ProgressCount& count, std::string_view note) {

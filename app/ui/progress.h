@@ -23,6 +23,11 @@ struct ProgressCount {
 /// "3 min 05 s left" at this run's rate so far; empty: not known yet, or nothing is left.
 std::string time_left_text(const ProgressCount& count, std::chrono::nanoseconds elapsed);
 
+/// A bar, "done/total", the time that is left, and `note`, in `columns` in all where that is enough
+/// for a bar of 8.
+std::string bar_text(const ProgressCount& count, std::chrono::nanoseconds elapsed,
+                     std::string_view note, int columns);
+
 /// A person is not left waiting for an answer without a sign for longer.
 inline constexpr std::chrono::milliseconds patience{500};
 
@@ -48,7 +53,7 @@ class ProgressLine {
   /// Shows `text`, cut to the width of the terminal; control characters are replaced.
   void show(std::string_view text);
 
-  /// Shows a bar, "done/total", the time that is left, and `note`.
+  /// Shows bar_text() over the width of the terminal.
   void show(const ProgressCount& count, std::string_view note = {});
 
   /// Takes the line away; to be called before other text goes to stderr.

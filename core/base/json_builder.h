@@ -63,6 +63,9 @@ class JsonBuilder : public nlohmann::json_sax<Json> {
       const std::size_t at = text.find(lead);
       if (at < text.find(':')) text.remove_prefix(at + lead.size());
     }
+    // On the first line the byte says it all; a line of a file of requests has another number.
+    if (text.starts_with("line 1, "))
+      text.remove_prefix(std::min(text.find(": "), text.size() - 2) + 2);
     if (text.size() <= length_max) return std::string(text);
     return std::string(text.substr(0, length_max)) + " ...";
   }

@@ -148,7 +148,7 @@ TEST_SUITE("app/surface_batch_rerun") {
     const std::string options = "-n 300 --ignore-eos --parallel 4";
     const ToolResult stopped = job.stop("TERM", 0, options);
     CHECK(stopped.exit_code == 143);
-    CHECK(contains(stopped.err, "resume with: "));
+    CHECK(contains(stopped.err, ".job beside it; resume with: "));
     CHECK(contains(stopped.err, "done "));
     const auto before = answers(job.out);
     CHECK(before.size() < 500);

@@ -280,6 +280,21 @@ TEST_SUITE("app/surface_help") {
     }
   }
 
+  TEST_CASE("tables and verdicts take the columns that COLUMNS says") {
+    const auto longest_of = [](std::vector<std::string> command, const char* columns) {
+      const ToolResult result =
+          run_tool({.arguments = std::move(command), .environment = {{"COLUMNS", columns}}});
+      CHECK(result.exit_code == 0);
+      return longest_line(result.out);
+    };
+    const std::vector<std::string> fit = {"fit",       "demo",  "--parallel", "4000",
+                                          "--context", "30000", "--memory",   "1GiB"};
+    CHECK(longest_of(fit, "80") <= 80);
+    CHECK(longest_of(fit, "200") > 80);
+    CHECK(longest_of({"list"}, "80") <= 80);
+    CHECK(longest_of({"list"}, "40") < longest_of({"list"}, "80"));
+  }
+
   TEST_CASE("the man page is sound roff") {
     if (!has_program("groff")) return;
     const ToolResult page = run_shell("$HYB manual | groff -man -Tutf8 -ww | col -b");

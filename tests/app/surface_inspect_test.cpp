@@ -81,7 +81,9 @@ TEST_SUITE("app/surface_inspect") {
       CHECK(contains(text.out, word));
     }
     CHECK(!contains(text.out, "model.norm.weight"));
-    CHECK(contains(hyb_tool({"inspect", golden, "--tensors"}).out, "model.norm.weight"));
+    const std::string tensors = hyb_tool({"inspect", golden, "--tensors"}).out;
+    CHECK(contains(tensors, "model.norm.weight"));
+    CHECK(!contains(tensors, "keys and values"));  // the overview is not said again
     const Json json = json_of({"inspect", golden, "--tensors"});
     CHECK(json["tensors"]["missing"] == 0);
     CHECK(json["tensors"]["ok"] == json["tensor_list"].size());
@@ -264,6 +266,7 @@ TEST_SUITE("app/surface_inspect") {
       const ToolResult good = hyb_tool({"inspect", model, "--check"});
       CHECK(good.exit_code == 0);
       CHECK(contains(good.out, "no defects"));
+      CHECK(!contains(good.out, "keys and values"));
       CHECK(contains(good.out, "GB/s"));
     }
     const TemporaryFolder folder;

@@ -520,6 +520,9 @@ TEST_SUITE("app/surface_run") {
     CHECK(tool({"tokenize", "--json", "--lines", "--bare"}, "a\n\nb\n").out ==
           tool({"tokenize", "--json", "--bare", "-p", "a"}).out + "[]\n" +
               tool({"tokenize", "--json", "--bare", "-p", "b"}).out);
+    const std::string halves = tool({"tokenize", "--bare", "-p", "\u00e9"}).out;
+    CHECK(contains(halves, "\"<0xC3>\"\n"));
+    CHECK(contains(halves, "\"<0xA9>\"\n"));
     CHECK(tool({"tokenize", "--decode"}, "99999999").exit_code == 2);
     CHECK(tool({"tokenize", "--decode"}, "1 x").exit_code == 2);
     CHECK(tool({"tokenize", "--ids", "--json", "-p", "x"}).exit_code == 2);

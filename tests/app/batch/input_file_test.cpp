@@ -285,6 +285,8 @@ TEST_SUITE("app/batch/request_line") {
     }
     CHECK(parse_request_line("ab\xff", 2, LineFormat::text).failure->message ==
           "line 2 is not valid UTF-8 at byte 2");
+    const std::string broken = parse_request_line("{x", 6, LineFormat::jsonl).failure->message;
+    CHECK(broken.starts_with("line 6: not valid JSON at byte 2 (syntax error"));
     const std::string deep = std::string(100'000, '[');
     CHECK(failure(deep).starts_with("invalid_json: "));
   }

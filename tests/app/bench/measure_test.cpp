@@ -23,6 +23,23 @@ TEST_SUITE("app/bench/measure") {
     }
   }
 
+  TEST_CASE("answers that ended before the requested length are reported in one line") {
+    RequestRecord whole;
+    whole.token_s = {0.1, 0.2};
+    whole.tokens_requested = 2;
+    RequestRow row;
+    row.repetitions.resize(1);
+    row.repetitions.front().records = {whole};
+    CHECK(early_end_text(std::vector<RequestRow>{row}).empty());
+    RequestRecord refused;  // has no answer that could be short
+    refused.tokens_requested = 7;
+    row.repetitions.front().records.push_back(refused);
+    CHECK(early_end_text(std::vector<RequestRow>{row}).empty());
+    whole.tokens_requested = 9;
+    row.repetitions.front().records.push_back(whole);
+    CHECK(contains(early_end_text(std::vector<RequestRow>{row}), "with 4 of 11 tokens; --ignore"));
+  }
+
   TEST_CASE("a table is Markdown where that is the format, and else fits") {
     const Table table{{{"a"}, {"b"}}, {{"1", "2"}}};
     CHECK(shown_text(table, "md") == markdown_text(table));

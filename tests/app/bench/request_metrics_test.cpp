@@ -28,6 +28,8 @@ TEST_SUITE("app/bench/request_metrics") {
     const std::vector<RequestRecord> records = {answered(0.5, {1.0, 1.4, 1.6}),
                                                 answered(1.0, {1.7, 2.4, 2.6})};
     CHECK(metrics_of(records, 3, {}).output_tokens_per_s_max == 3);
+    // All of them in half a second are more in a second than there are.
+    CHECK(metrics_of(records, 0.5, {}).output_tokens_per_s_max == 12);
   }
 
   TEST_CASE("requests that touch without overlapping are not at once") {

@@ -10,6 +10,20 @@ namespace statistics_test {
 using namespace hyb::app;
 
 TEST_SUITE("app/bench/statistics") {
+  TEST_CASE("a percentile takes enough values for one to lie beyond it") {
+    const auto can_tell = [](std::size_t count, double percent) {
+      return Distribution{.count = count}.can_tell(percent);
+    };
+    CHECK_FALSE(can_tell(99, 99));
+    CHECK(can_tell(100, 99));
+    CHECK(can_tell(1000, 99.9));
+    CHECK_FALSE(can_tell(999, 99.9));
+    CHECK_FALSE(can_tell(19, 5));
+    CHECK(can_tell(20, 5));
+    CHECK(can_tell(1, 100));
+    CHECK(distribution_of({1, 2, 3}, {}).count == 3);
+  }
+
   TEST_CASE("mean and deviation of a sample") {
     const std::vector<double> values = {2, 4, 4, 4, 5, 5, 7, 9};
     CHECK(statistics_of(values).mean == 5);

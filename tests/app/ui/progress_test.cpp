@@ -32,6 +32,15 @@ TEST_SUITE("app/ui/progress") {
     CHECK(time_left_text({.done = 2000, .total = 2000, .before = 546}, 2s).empty());
   }
 
+  TEST_CASE("the bar takes the columns that its figures leave") {
+    const ProgressCount count = {.done = 5, .total = 10};
+    CHECK(bar_text(count, 3s, "0 failed", 43) == "[=====>    ]  50% 5/10  3 s left  0 failed");
+    for (const int columns : {44, 80, 200}) {
+      CHECK(bar_text(count, 3s, "0 failed", columns).size() == static_cast<std::size_t>(columns));
+    }
+    CHECK(bar_text(count, 3s, "0 failed", 10).ends_with("0 failed"));
+  }
+
   TEST_CASE("a stderr that cannot move its cursor gets nothing") {
     Environment environment;
     environment.term = "dumb";

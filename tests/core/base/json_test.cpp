@@ -45,7 +45,7 @@ TEST_SUITE("core/base/json") {
 
   TEST_CASE("a message gives the place and the reason, without the library's names, and is short") {
     CHECK(error_of("{\"a\":1") ==
-          "file: not valid JSON at byte 7 (line 1, column 7: syntax error while parsing object - "
+          "file: not valid JSON at byte 7 (syntax error while parsing object - "
           "unexpected end of input; expected '}')");
     CHECK(error_of("[1e999]") ==
           "file: not valid JSON at byte 6 (number overflow parsing '1e999')");
