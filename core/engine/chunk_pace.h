@@ -10,7 +10,7 @@
 namespace hyb {
 
 /// How many prompt tokens a step runs in a given time. A step takes some time whatever its tokens,
-/// which two steps of different lengths tell; by one alone all of it counts as the tokens', so that
+/// which two steps of different lengths show; by one alone all of it counts as the tokens', so that
 /// the next chunk is rather too short. Where the wanted time is less than twice that, chunks are
 /// longer, so that prompts are still read at half of the rate, but in no case more than four times.
 /// What was measured is noisy: a chunk has at most four times the tokens of the one before.
