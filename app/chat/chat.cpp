@@ -90,7 +90,7 @@ void Chat::show_last_exchange() const {
 }
 
 std::string Chat::kept_text() const {
-  const std::string& name = keeper_->kept_as();
+  const std::string name = keeper_->kept_as();
   if (name.empty()) return {};
   return name == last_session ? "kept: hyb chat --continue" : "kept: hyb chat --session " + name;
 }
@@ -390,8 +390,7 @@ Answer Chat::answer(const std::string& message, std::uint64_t seed_shift) {
   if (completion.reason == FinishReason::error) {
     throw Error(ErrorKind::runtime, "the answer broke off: " + completion.error);
   }
-  // Before its first token a stopped answer is none.
-  if (!given.was_stopped || !completion.tokens.empty()) keep(message, prompt.start, given);
+  keep(message, prompt.start, given);
   comment(given);
   return given;
 }
@@ -438,7 +437,7 @@ void Chat::comment(const Answer& answer) const {
   const auto length_max = session_->engine().length_max();
   const auto asked = settings_.options().max_tokens;
   if (answer.was_stopped && completion.tokens.empty()) {
-    notice("stopped before the answer began; the message was not added");
+    notice("stopped before the answer began; /regen answers it");
   } else {
     notice(status_line(answer, length_max, config_.utf8));
   }

@@ -47,9 +47,15 @@ struct ChatFlags {
   TierFlags tiers;
 };
 
-std::uint64_t session_bytes(const MemoryBudget& size) {
-  if (size.kind == MemoryBudget::Kind::bytes) return size.bytes;
-  throw Error(ErrorKind::usage, "--session-size: '" + size.text + "' is not a size like 64MiB");
+std::uint64_t session_bytes(const std::string& text) {
+  if (text == "0") return 0;
+  try {
+    const MemoryBudget size = parse_memory(text);
+    if (size.kind == MemoryBudget::Kind::bytes) return size.bytes;
+  } catch (const Error&) {  // not even a share
+  }
+  throw Error(ErrorKind::usage,
+              "--session-size: '" + text + "' is not a size like 64MiB, and not 0");
 }
 
 bool has_editor(const Environment& environment) {
@@ -283,11 +289,12 @@ Action describe_chat(CLI::App& cli) {
                  "start it; every turn is saved");
   cli.add_flag("--continue", options->goes_on, "continue the last chat that was given no name")
       ->excludes(cli.get_option("--session"));
-  add_size_option(
-      cli, "--session-size",
-      [options](const MemoryBudget& size) { options->session_bytes = session_bytes(size); },
-      "most memory in a session file (64MiB): what has no room is run again when the chat is "
-      "continued; text is always kept");
+  cli.add_option_function<std::string>(
+         "--session-size",
+         [options](const std::string& text) { options->session_bytes = session_bytes(text); },
+         "most memory in a session file (64MiB): what has no room is run again when the chat is "
+         "continued; text is always kept")
+      ->type_name("SIZE");
   const CLI::Option *word = cli.get_option("model"), *flag = cli.get_option("--model"),
                     *quantize = cli.get_option("--quantize");
   return [options, word, flag, quantize] {

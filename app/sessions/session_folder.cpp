@@ -319,6 +319,19 @@ void SessionFolder::rename(const std::string& name, const std::string& to) const
   }
 }
 
+void SessionFolder::set_last_aside() const {
+  if (!has(last_session)) return;
+  try {
+    const Conversation conversation = read(last_session).record.conversation;
+    std::int32_t turn = conversation.turns();
+    while (turn > 0 && is_unanswered(conversation.turn(turn).exchange)) --turn;
+    if (turn == 0) return;
+  } catch (const Error&) {  // what can't be read is not overwritten either
+  }
+  if (has(session_before_last)) remove(session_before_last);
+  rename(last_session, session_before_last);
+}
+
 namespace {
 
 std::string time_text(std::int64_t seconds) {

@@ -35,8 +35,10 @@ std::string record_text(const SessionRecord& record);
 /// that the vocabulary has them is for the caller to check.
 SessionRecord parse_record(const std::vector<std::string>& texts, const std::string& source);
 
-/// The name under which a chat without one is saved; the next such chat takes its place.
+/// The name under which a chat without one is saved, and the name that it has once another such
+/// chat has taken its place.
 inline constexpr const char* last_session = "last";
+inline constexpr const char* session_before_last = "last-1";
 
 /// Throws Error(usage) unless `name` is 1 to 64 letters, digits, "-", "_" and ".", and begins with
 /// a letter or digit.
@@ -83,6 +85,10 @@ class SessionFolder {
 
   /// The same; Error(usage) where the new name is none, or another session has it.
   void rename(const std::string& name, const std::string& to) const;
+
+  /// Renames last_session to session_before_last, in place of any other, where there is one that
+  /// has an answer.
+  void set_last_aside() const;
 
  private:
   std::filesystem::path folder_;

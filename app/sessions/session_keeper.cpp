@@ -95,6 +95,7 @@ void SessionKeeper::open_file(const std::string& name, const Conversation& conve
     return;
   }
   file_name_.clear();
+  if (!is_known && name == last_session) need_folder().set_last_aside();
   const SessionRecord all = record(conversation);
   writer_ = need_folder().create(name, {.fingerprint = origin_.fingerprint, .record = all});
   file_name_ = name;
@@ -140,7 +141,14 @@ void SessionKeeper::add_changes(const Conversation& conversation) {
 }
 
 void SessionKeeper::write(const std::string& name, const Saving& saving) {
-  if (writer_ && writer_->is_wasteful()) file_name_.clear();  // another file takes its place
+  if (writer_ && writer_->is_wasteful()) {
+    const std::string known = std::exchange(file_name_, {});  // another file takes its place
+    try {
+      open_file(name, saving.conversation);
+    } catch (const Error&) {
+      file_name_ = known;  // which goes on to grow
+    }
+  }
   open_file(name, saving.conversation);
   add_changes(saving.conversation);
   if (snapshot_io_ != nullptr && saving.tokens) {
@@ -168,10 +176,9 @@ std::string SessionKeeper::dated_name() const {
 
 std::string SessionKeeper::save(const Saving& saving, const std::string& name) {
   const std::string chosen = !name.empty() ? name : !name_.empty() ? name_ : dated_name();
-  if (chosen == last_session && name_ != last_session) {
-    throw Error(ErrorKind::usage, fmt::format("'{}' is taken over by the next chat without a name; "
-                                              "choose another",
-                                              last_session));
+  if (chosen != name_ && (chosen == last_session || chosen == session_before_last)) {
+    throw Error(ErrorKind::usage,
+                fmt::format("'{}' is taken over by chats without a name; choose another", chosen));
   }
   if (chosen != name_ && need_folder().has(chosen)) {
     throw Error(ErrorKind::usage,
@@ -280,7 +287,8 @@ void SessionKeeper::add_answer(std::string_view text) {
   written_ = now;
   keep([&](const std::string& name) {
     if (version_.value_or(version_of(name)) != version_of(name)) return false;  // said afterwards
-    writer_->add_draft(to_text({{"more", std::exchange(pending_, {})}}));
+    writer_->add_draft(to_text({{"more", pending_}}));
+    pending_.clear();
     return true;
   });
 }

@@ -88,8 +88,8 @@ class SessionKeeper {
   /// a new turn that this chat can add nothing to stays as it is.
   void close(const Saving& saving);
 
-  /// The name of the file that has the chat; "": there is none.
-  const std::string& kept_as() const { return file_name_; }
+  /// The name of the file that has the chat; "": there is none, or it could not be written.
+  std::string kept_as() const { return failure_.empty() ? file_name_ : std::string(); }
 
   /// Of all sessions; none where they cannot be listed.
   std::vector<std::string> names() const;

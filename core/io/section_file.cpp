@@ -124,7 +124,7 @@ void SectionLog::sync() {
 }
 
 SectionReader::SectionReader(const std::filesystem::path& path, const SectionFormat& format)
-    : file_(path) {
+    : file_(path), bytes_max_(format.bytes_max) {
   if (file_.size() < sizeof(Front)) fail("is too short for a file of this kind");
   Front front{};
   file_.read(0, std::as_writable_bytes(std::span(&front, 1)));
@@ -154,11 +154,13 @@ std::optional<SectionHead> SectionReader::next() {
     fail(fmt::format("is damaged: the checksum of the head at byte {} is wrong", position_));
   }
   if (head.length > rest - sizeof(Head)) return std::nullopt;
+  const bool is_open = !is_older_ && (head.kind & open_section) != 0;
+  if (!is_open && head.length > bytes_max_) fail("has a section that is larger than it may be");
   payload_begin_ = position_ + sizeof(Head);
   head_ = {.kind = head.kind, .number = head.number, .length = head.length};
   seed_ = sum_of(head);
   sum_ = head.sum;
-  if (!is_older_ && head.length == rest - sizeof(Head) && (head.kind & open_section) == 0) {
+  if (!is_older_ && head.length == rest - sizeof(Head) && !is_open) {
     std::vector<std::byte> last(static_cast<std::size_t>(head.length));
     file_.read(payload_begin_, last);
     if (payload_half(head, last) != (head.sum & low_half)) return std::nullopt;

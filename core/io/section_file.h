@@ -27,7 +27,8 @@ namespace hyb {
 struct SectionFormat {
   std::array<char, 8> magic;
   std::uint32_t version;
-  std::uint32_t older_version = 0;  ///< is read too; 0: none
+  std::uint32_t older_version = 0;              ///< is read too; 0: none
+  std::uint64_t bytes_max = ~std::uint64_t{0};  ///< of a payload, but of an open section
 };
 
 struct SectionHead {
@@ -104,6 +105,7 @@ class SectionReader {
  private:
   File file_;
   bool is_older_ = false;
+  std::uint64_t bytes_max_;
   std::uint64_t position_ = 0;  // of the next section's head
   SectionHead head_;
   std::uint64_t payload_begin_ = 0, seed_ = 0, sum_ = 0;

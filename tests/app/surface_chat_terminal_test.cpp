@@ -299,11 +299,13 @@ TEST_SUITE("app/surface_chat_terminal") {
     fixture.terminal.press("Enter");
     CHECK(fixture.terminal.shows("reading "));
     for (int i = 0; i < 3; ++i) fixture.terminal.press("C-c");
-    CHECK(fixture.terminal.shows("stopped before the answer began"));
+    CHECK(fixture.terminal.shows("stopped before the answer began; /regen answers it"));
     for (const std::string gone : {"reading ", "stopping", "exit code"}) {
       CAPTURE(gone);
       CHECK(fixture.terminal.hides(gone));
     }
+    fixture.terminal.enter("/checkpoints");
+    CHECK(fixture.terminal.shows("*main   a line of the message"));
     fixture.leaves_with("C-d", 0);
   }
 

@@ -149,8 +149,12 @@ TEST_SUITE("app/surface_sessions") {
     const ToolResult rest = home.chat("c\n", {"--session", "s"});
     CHECK(rest.err.empty());
     CHECK(begin + rest.out == whole);
-    CHECK(home.chat("", {"--session-size", "much"}).exit_code == 2);
-    CHECK(home.chat("", {"--session-size", "20%"}).exit_code == 2);
+    CHECK(home.chat("a\n", {"--session-size", "0"}).exit_code == 0);
+    for (const char* bad : {"much", "20%", "auto", "-1"}) {
+      const ToolResult refused = home.chat("", {"--session-size", bad});
+      CHECK(refused.exit_code == 2);
+      CHECK(contains(refused.err, "is not a size like 64MiB, and not 0"));
+    }
   }
 
   TEST_CASE("a name that is none has the nearest beside it; a session is renamed and exported") {

@@ -112,7 +112,6 @@ namespace {
 constexpr const char* other_sections = "is damaged: its sections are not those of a session";
 
 std::string text_of(const SectionReader& reader, const SectionHead& head) {
-  if (head.length > section_bytes_max) reader.fail("has a section that is larger than it may be");
   std::string text(static_cast<std::size_t>(head.length), '\0');
   reader.read(std::as_writable_bytes(std::span(text)));
   return text;
@@ -153,9 +152,10 @@ void read_memory(const SectionReader& reader, const SectionHead& head, SessionCo
     content.sequence.push_back(TokenId{static_cast<std::int32_t>(numbers.next())});
   }
   content.snapshots.clear();
-  for (std::uint32_t left = numbers.next(); left > 0; --left) {
+  for (std::uint32_t left = numbers.next(snapshots_max); left > 0; --left) {
     const std::int32_t length = numbers.next_length(content.sequence.size());
-    if (length == 0) numbers.fail();
+    const bool is_known = !content.snapshots.empty() && content.snapshots[0].length == length;
+    if (length == 0 || is_known) numbers.fail();
     const Precision precision{static_cast<std::uint8_t>(numbers.next(1))};
     const SnapshotPlace place{static_cast<std::uint8_t>(numbers.next(snapshot_places - 1))};
     content.snapshots.push_back({length, precision, place});

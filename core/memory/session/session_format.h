@@ -48,10 +48,18 @@ Json to_json(const SessionOutline& outline);
 /// Throws Error(model) that starts with `source` for anything else.
 SessionOutline session_outline_from(const Json& json, const std::string& source);
 
+/// Of one section, at most, but of a unit.
+inline constexpr std::uint64_t section_bytes_max = std::uint64_t{64} << 20;
+
+/// That a file has memory of.
+inline constexpr std::size_t snapshots_max = 2;
+
 /// Of version 1, which was written as a whole every turn, fingerprint and app are read, which come
 /// first in it.
-inline constexpr SectionFormat session_format{
-    .magic = {'H', 'Y', 'B', 'S', 'E', 'S', 'S', '\n'}, .version = 2, .older_version = 1};
+inline constexpr SectionFormat session_format{.magic = {'H', 'Y', 'B', 'S', 'E', 'S', 'S', '\n'},
+                                              .version = 2,
+                                              .older_version = 1,
+                                              .bytes_max = section_bytes_max};
 
 /// Kinds of sections of a session file: fingerprint comes first. Numbers are never reused; version
 /// 1 had 4, 5 and 7.
@@ -111,8 +119,5 @@ struct SessionContent {
 
 /// Throws Error(model) for what breaks the format.
 SessionContent read_content(SectionReader& reader);
-
-/// Of one section, at most, but of a unit.
-inline constexpr std::uint64_t section_bytes_max = std::uint64_t{64} << 20;
 
 }  // namespace hyb

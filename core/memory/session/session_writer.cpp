@@ -14,7 +14,6 @@ namespace hyb {
 namespace {
 
 constexpr std::uint64_t dead_bytes_max = std::uint64_t{512} << 10;
-constexpr std::size_t snapshots_max = 2;
 
 SessionContent content_of(const std::filesystem::path& path) {
   SectionReader reader(path, session_format);

@@ -86,6 +86,59 @@ TEST_SUITE("app/sessions/session_keeper") {
     CHECK(home.sessions().read("last").record.conversation.turns() == 4);
   }
 
+  TEST_CASE("the last chat is there until another one has an answer, and the one before it") {
+    const Home home;
+    const Exchange question{.message = "q", .answer_text = {}, .was_interrupted = true};
+    const auto turns = [&](const char* name) {
+      return home.sessions().read(name).record.conversation.turns();
+    };
+    SessionKeeper keeper = home.keeper("t", "m", true);
+    keeper.autosave({talk(3)});
+    for (int i = 0; i < 2; ++i) {  // left before an answer
+      SessionKeeper other = home.keeper("t", "m", true);
+      Conversation conversation;
+      other.begin_turn({conversation}, question);
+      CHECK(turns("last-1") == 3);
+      CHECK(turns("last") == 1);
+    }
+    keeper.autosave({talk(4)});  // side by side
+    CHECK(turns("last") == 4);
+    CHECK(turns("last-1") == 3);
+    keeper.autosave({talk(5)});  // its own file
+    CHECK(turns("last-1") == 3);
+    keeper.forget_name();
+    keeper.begin_turn({Conversation()}, question);
+    CHECK(turns("last-1") == 5);
+    CHECK_THROWS_AS(keeper.save({talk(1)}, "last-1"), Error);
+    CHECK(home.sessions().names() == std::vector<std::string>{"last", "last-1"});
+  }
+
+  TEST_CASE("what can't be rewritten is added to, and a chat that is not saved has no file") {
+    const QuietLog quiet;
+    const Home home;
+    SessionKeeper keeper = home.keeper();
+    keeper.save({talk(1)}, "a");
+    const Conversation before = talk(1);
+    keeper.begin_turn({before}, {.message = std::string(600'000, 'q'), .answer_text = {}});
+    const auto path = home.sessions().path_of("a");
+    const auto temporary = path.string() + ".new";
+    std::filesystem::create_directory(temporary);
+    keeper.autosave({talk(2)});
+    keeper.autosave({talk(3)});
+    CHECK(keeper.kept_as() == "a");
+    CHECK(home.sessions().read("a").record.conversation.turns() == 3);
+    CHECK(std::filesystem::file_size(path) > 600'000);
+    std::filesystem::remove(temporary);
+    keeper.autosave({talk(4)});
+    CHECK(std::filesystem::file_size(path) < 600'000);
+    CHECK(home.sessions().read("a").record.conversation.turns() == 4);
+    SessionKeeper other = home.keeper();
+    other.load("a");
+    other.save({talk(5)}, "");
+    keeper.autosave({talk(6)});
+    CHECK(keeper.kept_as() == "");
+  }
+
   TEST_CASE("no session is overwritten") {
     const Home home;
     SessionKeeper one = home.keeper(), other = home.keeper();

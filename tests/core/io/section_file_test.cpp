@@ -130,6 +130,21 @@ TEST_SUITE("core/io/section_file") {
     CHECK(contains(model_error([&] { read(folder.path() / "bad"); }), "head at byte 40 is wrong"));
   }
 
+  TEST_CASE("a section above the limit is refused before it is read, an open one is not") {
+    const TemporaryFolder folder;
+    const auto path = folder.path() / "f";
+    SectionFormat limited = format;
+    limited.bytes_max = 5000;
+    write(path, {{1 | open_section, 0, std::string(5001, 'x')}, {2, 0, std::string(5000, 'x')}});
+    SectionReader good(path, limited);
+    CHECK(good.next()->length == 5001);
+    CHECK(good.next()->length == 5000);
+    CHECK(!good.next());
+    write(path, {{2, 0, std::string(5001, 'x')}});
+    SectionReader bad(path, limited);
+    CHECK(contains(model_error([&] { bad.next(); }), "larger than it may be"));
+  }
+
   TEST_CASE("a file that grows: added sections are read, open ones may be overwritten") {
     const TemporaryFolder folder;
     const auto path = folder.path() / "f";

@@ -232,6 +232,22 @@ TEST_SUITE("core/memory/session_memory") {
     CHECK(world.pool.all_free());
   }
 
+  TEST_CASE("more snapshots than are saved, or one twice: refused before room is made for them") {
+    const TemporaryFolder folder;
+    SavedWorld old(folder.path() / "s");
+    const auto refusal_of = [&](const std::vector<std::uint32_t>& lengths) {
+      std::vector<std::uint32_t> numbers = {0, 3, 5, 5, 5, std::uint32_t(lengths.size())};
+      for (const std::uint32_t length : lengths) numbers.insert(numbers.end(), {length, 0, 0});
+      SessionWriter::create(old.path, text);
+      SectionLog log(old.path, std::filesystem::file_size(old.path));
+      log.add(8, 0, std::as_bytes(std::span(numbers)));
+      return refusal(old.path);
+    };
+    CHECK(refusal_of({3, 2}).empty());
+    CHECK(contains(refusal_of({3, 3}), "what it says of its memory can't be"));
+    CHECK(contains(refusal_of({3, 2, 1}), "what it says of its memory can't be"));
+  }
+
   TEST_CASE("sections that lie, under good checksums: refused, or snapshots that are sound") {
     const TemporaryFolder folder;
     SavedWorld old(folder.path() / "s");
