@@ -32,13 +32,21 @@ WeightCode code_of(Device device, const WeightSource& source, DType dtype, Quant
   return quantize == Quantize::q8 ? WeightCode::q8 : WeightCode::plain;
 }
 
+/// What makes rows a part of their own: their blocks, but on a card those that it keeps alone.
+const GgufBlock* part_blocks(Device device, const WeightStrip& strip) {
+  const GgufBlock* const block = strip.block;
+  if (block == nullptr || device == Device::cpu) return block;
+  return card_keeps(block->type) || block->type == GgufType::mxfp4 ? block : nullptr;
+}
+
 /// Whether rows of one matrix are in blocks of several types, in few enough runs.
-bool has_parts(const WeightSource& source, DType dtype) {
+bool has_parts(Device device, const WeightSource& source, DType dtype) {
   constexpr int parts_max = 8;
   if (dtype != DType::bf16 || source.experts != 1) return false;
   int parts = 1;
   for (std::size_t i = 1; i < source.strips.size(); ++i) {
-    parts += source.strips[i].block == source.strips[i - 1].block ? 0 : 1;
+    const GgufBlock* const before = part_blocks(device, source.strips[i - 1]);
+    parts += part_blocks(device, source.strips[i]) == before ? 0 : 1;
   }
   return parts > 1 && parts <= parts_max;
 }
@@ -73,7 +81,7 @@ Weight Weight::pack(Queue& queue, const WeightSource& source, DType dtype, Quant
           "weight: panels are BF16, F32 or F16");
   require(dtype == DType::bf16 || quantize == Quantize::none, "weight: codes are for BF16");
   source.check();
-  if (has_parts(source, dtype)) return pack_parts(queue, source, dtype, quantize);
+  if (has_parts(queue.device(), source, dtype)) return pack_parts(queue, source, dtype, quantize);
   const WeightCode code = code_of(queue.device(), source, dtype, quantize);
   const bool is_on_card = queue.device() == Device::cuda;
   if (is_on_card && card_makes(source, code, dtype)) {
@@ -111,8 +119,9 @@ Weight Weight::pack_parts(Queue& queue, const WeightSource& source, DType dtype,
   Weight weight(WeightCode::blocks, dtype, source);
   weight.format_ = queue.device() == Device::cpu ? WeightFormat::panels : WeightFormat::rows;
   for (auto begin = source.strips.begin(); begin != source.strips.end();) {
+    const GgufBlock* const blocks = part_blocks(queue.device(), *begin);
     const auto end = std::find_if(begin, source.strips.end(), [&](const WeightStrip& strip) {
-      return strip.block != begin->block;
+      return part_blocks(queue.device(), strip) != blocks;
     });
     const std::int64_t rows = (end - 1)->first + (end - 1)->rows - begin->first;
     WeightSource part(1, rows, source.columns);

@@ -447,6 +447,20 @@ std::int64_t stored_parameters(const WeightCheck& check, std::optional<DType> dt
   return count;
 }
 
+/// Whether these are gates or ups of a layer's experts and the two differ in type: as one matrix
+/// they are then not in blocks.
+bool is_of_mixed_experts(const CheckedWeight& checked, const WeightCheck& check) {
+  const WeightKey& key = checked.weight.key;
+  const bool is_gate = key.role == "moe.gate_stack";
+  if (!is_gate && key.role != "moe.up_stack") return false;
+  const std::string_view beside = is_gate ? "moe.up_stack" : "moe.gate_stack";
+  return std::ranges::any_of(check.weights, [&](const CheckedWeight& other) {
+    return other.weight.key.role == beside && other.weight.key.layer == key.layer &&
+           other.tensor.stored != nullptr &&
+           other.tensor.stored->block != checked.tensor.stored->block;
+  });
+}
+
 }  // namespace
 
 std::int64_t fp8_parameters(const Plan& plan, const Family& family, const TensorFiles& files) {
@@ -461,9 +475,11 @@ PackedBlocks packed_blocks(const Plan& plan, const Family& family, const TensorF
                            kernels::Device device) {
   PackedBlocks all;
   const std::string_view head = plan.tied_head ? "embed" : "head";
-  for (const CheckedWeight& checked : check_weights(plan, family, files).weights) {
+  const WeightCheck check = check_weights(plan, family, files);
+  for (const CheckedWeight& checked : check.weights) {
     const TensorInfo* const stored = checked.tensor.stored;
     if (checked.tensor.verdict != TensorVerdict::right || stored->block == nullptr) continue;
+    if (is_of_mixed_experts(checked, check)) continue;
     const GgufType type = stored->block->type;
     const bool is_on_card = device == kernels::Device::cuda;
     if (is_on_card ? !kernels::card_keeps(type)

@@ -128,10 +128,13 @@ class WeightLoader : public WeightVisitor {
         as.quantize == kernels::Quantize::q4) {
       return;
     }
-    const bool keeps_blocks =
-        packed.code() == kernels::WeightCode::blocks || packed.code() == kernels::WeightCode::mxfp4;
     bool is_rounded = false;
+    const kernels::Weight* part = packed.parts().empty() ? &packed : packed.parts().data();
+    std::int64_t end = packed.experts() * part->rows();
     for (const kernels::WeightStrip& strip : source.strips) {
+      while (strip.first >= end) end += (++part)->rows();
+      const bool keeps_blocks =
+          part->code() == kernels::WeightCode::blocks || part->code() == kernels::WeightCode::mxfp4;
       if (strip.block != nullptr ? keeps_blocks
                                  : strip.dtype != DType::f16 && strip.dtype != DType::f32) {
         continue;

@@ -313,23 +313,29 @@ __device__ __forceinline__ void multiply_pieces(SkinnyPieces<Groups, Chunks>& pi
       for (int g = 0; g < Groups; ++g) {
         const uint4 weight = levels_of_group<Code>(pieces.values[i][0][g], half, traits);
         const uint4 own = pieces.values[i][1][g];
-        float first[4] = {}, last[4] = {};
-        mma_bf16(first, {low.x, high.x, low.y, high.y}, weight.x, weight.y);
-        mma_bf16(has_sixteens<Code> ? last : first, {low.z, high.z, low.w, high.w}, weight.z,
-                 weight.w);
+        GroupScales scales[2];
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
           const int lane_of_row = lane % 4 * 8 + j * 4;
           uint2 words = {shuffle(own.x, lane_of_row), 0};
           if constexpr (has_second_word<Code>) words.y = shuffle(own.y, lane_of_row);
-          const GroupScales scales =
-              group_scales<Code>(words, range.first + i * range.step, half, traits);
+          scales[j] = group_scales<Code>(words, range.first + i * range.step, half, traits);
+        }
+        float part[4] = {};
+        mma_bf16(part, {low.x, high.x, low.y, high.y}, weight.x, weight.y);
+        if constexpr (has_sixteens<Code>) {
 #pragma unroll
-          for (int t = j; t < 4; t += 2) {
-            sums[g][t] += scales.scale * first[t];
-            if (has_sixteens<Code>) sums[g][t] += scales.other * last[t];
-            if (has_mins<Code>(traits)) sums[g][t] -= scales.other * x_sums[t];
+          for (int t = 0; t < 4; ++t) {
+            sums[g][t] += scales[t % 2].scale * part[t];
+            part[t] = 0.0F;
           }
+        }
+        mma_bf16(part, {low.z, high.z, low.w, high.w}, weight.z, weight.w);
+#pragma unroll
+        for (int t = 0; t < 4; ++t) {
+          const GroupScales& own_scales = scales[t % 2];
+          sums[g][t] += (has_sixteens<Code> ? own_scales.other : own_scales.scale) * part[t];
+          if (has_mins<Code>(traits)) sums[g][t] -= own_scales.other * x_sums[t];
         }
       }
     }

@@ -322,9 +322,9 @@ void run_small_batch_front(Stream& stream, const SmallBatchMoe& few) {
 namespace {
 
 constexpr int blocks_per_processor = 2;
-constexpr int group_chunks = 4;  ///< of a group's rows in flight
-
-using GroupPieces = SkinnyPieces<1, group_chunks>;
+/// Of a group's rows in flight; of 6 bits there are no registers for more.
+template <WeightCode Code>
+constexpr int group_chunks = Code == blocks6 ? 3 : 4;
 
 /// Columns of `inner` that a group of 8 rows of gate_up makes: 8, or with a gate 4 and their ups.
 __host__ __device__ inline int columns_of_group(const Activation& activation) {
@@ -392,7 +392,7 @@ __global__ void __launch_bounds__(small_batch_threads, blocks_per_processor)
   const SkinnyRange whole{.inner = p.expert_width, .first = warp_id(), .step = small_batch_warps};
   const bf16* const x = p.latent_in.data == nullptr ? p.normed : p.latent;
   const bool is_high = p.tokens > skinny_rows_max / 2;
-  GroupPieces pieces;
+  SkinnyPieces<1, group_chunks<Code>> pieces;
   ExpertGroup<Code> own(p, begin);
   const typename ExpertGroup<Code>::Row first[1] = {own.row};
   load_pieces(pieces, first, whole);
@@ -409,9 +409,9 @@ __global__ void __launch_bounds__(small_batch_threads, blocks_per_processor)
     float sums[1][4] = {};
     bool is_last = false;
 #pragma unroll 1
-    for (SkinnyRange range = whole; !is_last; range.first += group_chunks * range.step) {
+    for (SkinnyRange range = whole; !is_last; range.first += group_chunks<Code> * range.step) {
       SkinnyRange following = range;
-      following.first += group_chunks * range.step;
+      following.first += group_chunks<Code> * range.step;
       is_last = following.first * skinny_chunk >= range.inner;
       const typename ExpertGroup<Code>::Row rows[1] = {is_last ? next.row : own.row};
       if (is_last) following = {has_next ? whole.inner : 0, whole.first, whole.step};

@@ -56,7 +56,7 @@ struct RecurrentInputs {
   void for_each_piece(const Copy& copy) const {
     kernels::Tensor both = x;
     both.dims[1] += controls.dim(1);
-    if (both.columns(x.dim(1), 0).data == controls.data) return copy(both, 0);
+    if (x.empty() || both.columns(x.dim(1), 0).data == controls.data) return copy(both, 0);
     copy(x, 0);
     copy(controls, x.dim(1));
   }
@@ -113,9 +113,10 @@ struct Recurrence {
   /// What a ring has of drafts that were accepted.
   void advance(const PartMemory& memory, const PartCall& call) const {
     const ScratchFrame frame(call.scratch);
-    const kernels::Tensor none(nullptr, memory.rings.dtype, {0, widths.ring()});
-    scan_ring(memory, call,
-              {none.columns(0, widths.channels), none.columns(widths.channels, widths.controls)});
+    const auto none = [&](std::int64_t columns) {
+      return kernels::Tensor(nullptr, memory.rings.dtype, {0, columns});
+    };
+    scan_ring(memory, call, {none(widths.channels), none(widths.controls)});
   }
 
  private:

@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 
+#include "core/base/log.h"
 #include "models/weight_index.h"
 #include "tests/models/golden.h"
 #include "tests/models/mixed_gguf.h"
@@ -89,6 +90,26 @@ TEST_SUITE("cuda/gguf") {
       of_steps.add(steps, std::span(expected).first(steps.size()));
       CHECK(of_steps.relative_max() <= 1.5 * of_cpu.relative_max());
     }
+  }
+
+  TEST_CASE("rows of a matrix that a card does not keep are one part, and named as rounded") {
+    static std::string messages;
+    log::set_filter([](std::string_view text) { return messages += text, std::string(text); });
+    const hyb::testing::TemporaryFolder folder;
+    const auto path =
+        folder.write("m.gguf", mixed_gguf(false, {{"blk.0.attn_q.weight", GgufType::q2_k},
+                                                  {"blk.0.attn_k.weight", GgufType::q3_k},
+                                                  {"blk.0.attn_v.weight", GgufType::q5_k}}));
+    const Loaded card = load_file(path, DType::bf16, Device::cuda);
+    log::set_filter(nullptr);
+    const auto& attention =
+        std::get<AttentionWeights>(card.model.weights.layers[0].blocks[0].parts[0]);
+    REQUIRE(attention.qkv.parts().size() == 2);
+    CHECK(attention.qkv.parts()[0].code() == kernels::WeightCode::plain);
+    CHECK(attention.qkv.parts()[0].rows() == 384);
+    CHECK(
+        messages.find("weights: 1 of 5 matrices, Q2_K, Q3_K in the files, were rounded to bf16") !=
+        std::string::npos);
   }
 }
 

@@ -27,7 +27,7 @@ struct Case {
   Experts preferred = Experts::any;
   Strides strides = {};
   std::optional<CodedFormat> format = {};  ///< of all weights but the router and the gate
-  std::optional<CodedFormat> down_format = {};
+  std::optional<CodedFormat> down_format = {}, shared_format = {};  ///< the latter: none, format
 };
 
 using Score = Routing::Score;
@@ -489,8 +489,8 @@ struct Block {
         router(numbers.router),
         gate_up(numbers.gate_up, c.format),
         down(numbers.down, c.down_format),
-        shared_gate_up(numbers.shared_gate_up, c.format),
-        shared_down(numbers.shared_down, c.format),
+        shared_gate_up(numbers.shared_gate_up, c.shared_format ? c.shared_format : c.format),
+        shared_down(numbers.shared_down, c.shared_format ? c.shared_format : c.format),
         shared_gate(numbers.shared_gate),
         latent_in(numbers.latent_in, c.format),
         latent_out(numbers.latent_out, c.format),
@@ -816,18 +816,18 @@ TEST_SUITE("cuda/moe") {
     check_case(Expected(latent_case({WeightCode::q4}, 37)));
     c.down_format = CodedFormat{WeightCode::q4};
     check_case(Expected(c));
+    c = coded_case(blocks_of(GgufType::iq4_nl), 3);
+    c.shared_format = blocks_of(GgufType::q4_1);
+    check_case(Expected(c));
   }
 
   TEST_CASE("experts in codes, batch-invariant: a row's answer is its own") {
-    for (const CodedFormat& format : all_formats) {
-      check_invariance(coded_case(format, 300));
-    }
+    for (const CodedFormat& format : all_formats) check_invariance(coded_case(format, 300));
   }
 
   TEST_CASE("a shared expert's gate in codes") {
-    for (const WeightCode code : all_codes) {
+    for (const WeightCode code : all_codes)
       for (const Case& c : {few_tokens[4], many_tokens[7]}) check_coded_gate(c, code);
-    }
   }
 
   TEST_CASE("batch-invariant: a row's answer is its own") {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <random>
 #include <string>
 #include <string_view>
@@ -13,8 +14,9 @@
 namespace hyb::models::testing {
 
 /// A GGUF file of one layer, of llama or with experts of qwen3moe, whose matrices are random blocks
-/// of several types.
-inline std::string mixed_gguf(bool has_experts = false) {
+/// of several types; those whose names are here of these.
+inline std::string mixed_gguf(bool has_experts = false,
+                              const std::map<std::string_view, GgufType>& types = {}) {
   struct Tensor {
     std::string_view name;
     std::vector<std::uint64_t> dimensions;
@@ -40,6 +42,11 @@ inline std::string mixed_gguf(bool has_experts = false) {
       {"blk.0.ffn_down_exps.weight", {256, 256, 6}, GgufType::q6_k}};
   const std::vector<Tensor>& more = has_experts ? experts : dense;
   tensors.insert(tensors.end(), more.begin(), more.end());
+  for (Tensor& tensor : tensors) {
+    if (const auto other = types.find(tensor.name); other != types.end()) {
+      tensor.type = other->second;
+    }
+  }
 
   const std::string model = has_experts ? "qwen3moe" : "llama";
   hyb::testing::GgufBytes bytes;

@@ -285,6 +285,22 @@ TEST_SUITE("models/gguf_weights") {
     CHECK(exact.weights.packed_bytes ==
           packed_bytes(plan, kernels::Device::cpu, {.activation = DType::f32}));
   }
+
+  TEST_CASE("experts whose gates and ups are of two types are no blocks, and not counted as such") {
+    const hyb::testing::QuietLog quiet;
+    const hyb::testing::TemporaryFolder folder;
+    GgufFiles gguf(
+        folder.write("m.gguf", mixed_gguf(true, {{"blk.0.ffn_up_exps.weight", GgufType::q5_k}})));
+    const Config config = gguf_config(gguf);
+    TensorFiles files = TensorFiles::of_gguf(std::move(gguf));
+    const Plan plan = family_of(config).plan(config);
+    const PackedBlocks blocks = packed_blocks(plan, family_of(config), files);
+    CHECK(blocks.parameters == 64 * 256 + 512 * 256 + 256 * 256 + 6 * 256 * 256);
+    kernels::Queue queue(kernels::Device::cpu, {.threads = 2, .isa = {}});
+    const Model model = load_model(queue, config, files, {.blocks = blocks});
+    CHECK(packed_bytes(plan, kernels::Device::cpu, model.geometry.load) ==
+          model.weights.packed_bytes);
+  }
 }
 
 }  // namespace weights_test
