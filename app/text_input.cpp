@@ -55,14 +55,6 @@ bool is_like_path(std::string_view word) {
          std::any_of(std::begin(starts), std::end(starts), begins);
 }
 
-/// Whether the only word is a prompt: models have no spaces in their names, unless they are there,
-/// or it is a path.
-bool is_prompt(const std::string& word) {
-  std::error_code ignored;
-  return word == stdin_word || (word.find_first_of(white_space) != std::string::npos &&
-                                !is_like_path(word) && !std::filesystem::exists(word, ignored));
-}
-
 /// [MODEL] [PROMPT], or with -m [PROMPT].
 void take_words(const CLI::App& cli, TextInput& input, std::string& model) {
   if (cli.remaining_size() > 0) return;  // unknown options, whose values look like words
@@ -72,8 +64,11 @@ void take_words(const CLI::App& cli, TextInput& input, std::string& model) {
     throw Error(ErrorKind::usage, fmt::format("the model is given twice: as {} and with -m",
                                               quote_name(input.first_word)));
   }
+  const CLI::Option* const decode = cli.get_option_no_throw("--decode");
+  const bool are_ids = decode != nullptr && decode->count() > 0 &&
+                       input.first_word.find_first_not_of("0123456789,") == std::string::npos;
   const bool first_is_prompt =
-      has_first && !has_second && (has_flag || is_prompt(input.first_word));
+      has_first && !has_second && (has_flag || are_ids || is_prompt(input.first_word));
   if (has_first && !first_is_prompt) model = input.first_word;
   if (!first_is_prompt && !has_second) return;
   const std::string& prompt = first_is_prompt ? input.first_word : input.second_word;
@@ -86,6 +81,17 @@ void take_words(const CLI::App& cli, TextInput& input, std::string& model) {
 }
 
 }  // namespace
+
+bool is_prompt(const std::string& word) {
+  std::error_code ignored;
+  return word == stdin_word || (word.find_first_of(white_space) != std::string::npos &&
+                                !is_like_path(word) && !std::filesystem::exists(word, ignored));
+}
+
+std::string taken_word_text(const TextInput& input) {
+  const bool is_taken = !input.text && !input.file && !input.first_word.empty();
+  return is_taken ? quote_name(input.first_word) + " is taken for the model; " : "";
+}
 
 void add_text_input(CLI::App& cli, TextInput& input, std::string& model) {
   add_model_flag(cli, model);
@@ -110,7 +116,9 @@ std::string read_text(const TextInput& input) {
   const bool reads_stdin = !input.no_stdin && !is_terminal(Stream::input);
   if (!prompt && !reads_stdin) {
     throw Error(ErrorKind::usage,
-                "no text: give it with -p TEXT, with --prompt-file FILE, or through a pipe");
+                taken_word_text(input) +
+                    "no text: give it as the word after MODEL, with -p TEXT, with --prompt-file "
+                    "FILE, or through a pipe");
   }
   if (!reads_stdin) return *prompt;
   if (!prompt) {

@@ -21,6 +21,13 @@ struct TextInput {
 /// done, `model` and `input.text` hold what the words said. Both outlive `cli`.
 void add_text_input(CLI::App& cli, TextInput& input, std::string& model);
 
+/// Whether a word that may be a model is a prompt: models have no spaces in their names, unless
+/// they are there, or it is a path.
+bool is_prompt(const std::string& word);
+
+/// What to say first where there is no text, as the only word may have been meant as one.
+std::string taken_word_text(const TextInput& input);
+
 /// The text: of stdin and of the prompt, with an empty line between them where there are both; "-"
 /// as a prompt or a file is stdin alone. One line on stderr says so. stdin is not read where it is
 /// a terminal or --no-stdin is given. Waiting more than a second for it is reported on stderr.

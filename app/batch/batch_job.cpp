@@ -222,11 +222,16 @@ std::string force_text(const InputFile& input) {
       has_numbers ? "number" : "custom_id");
 }
 
-[[noreturn]] void refuse_job(const OutputFile& output, const std::string& difference,
-                             const std::string& advice) {
+/// Results other than JSONL are never continued by force.
+std::string or_force(const Json& job, const std::string& advice) {
+  return job["settings"].contains("output_format") ? "" : advice;
+}
+
+[[noreturn]] void refuse_job(const OutputFile& output, const Json& job,
+                             const std::string& difference, const std::string& advice) {
   throw Error(ErrorKind::usage,
-              fmt::format("{} belongs to another job: {}. Choose another output; {}",
-                          output.path().string(), difference, advice));
+              fmt::format("{} belongs to another job: {}. Choose another output{}",
+                          output.path().string(), difference, or_force(job, "; " + advice)));
 }
 
 constexpr const char* force_advice =
@@ -240,9 +245,9 @@ Json check_job(const std::filesystem::path& path, const OutputFile& output, cons
   auto was = JobFile::read(path);
   if (!was) {
     throw Error(ErrorKind::usage,
-                fmt::format("{} holds something and {} is missing: choose another output, or go on "
-                            "with --force; {}",
-                            output.path().string(), path.string(), force_text(input)));
+                fmt::format("{} holds something and {} is missing: choose another output{}",
+                            output.path().string(), path.string(),
+                            or_force(job, ", or go on with --force; " + force_text(input))));
   }
   const Json bytes = member(member(*was, "input"), "bytes");
   const Json hash = member(member(*was, "input"), "xxh3");
@@ -252,11 +257,11 @@ Json check_job(const std::filesystem::path& path, const OutputFile& output, cons
   }
   if (const std::string difference = job_difference(*was, job); !difference.empty()) {
     const bool has_input = member(member(*was, "input"), "xxh3") == member(job["input"], "xxh3");
-    refuse_job(output, difference, has_input ? force_advice : force_text(input));
+    refuse_job(output, job, difference, has_input ? force_advice : force_text(input));
   }
   Json weights = member(member(*was, "model"), "weights");
   const WeightsDifference difference = weights_difference(weights, job["model"]["weights"]);
-  if (!difference.text.empty()) refuse_job(output, difference.text, force_advice);
+  if (!difference.text.empty()) refuse_job(output, job, difference.text, force_advice);
   return difference.is_pending ? std::move(weights) : Json();
 }
 
@@ -333,7 +338,7 @@ bool OpenedJob::may_write() {
   known = weights_json(weights->files());
   const std::string difference = weights_difference(weights_before, known).text;
   if (!difference.empty()) {
-    refuse_job(output, difference + "; no result of this run was written", force_advice);
+    refuse_job(output, job, difference + "; no result of this run was written", force_advice);
   }
   weights.reset();
   weights_before = nullptr;

@@ -68,6 +68,11 @@ RequestLine failed(RequestLine line, const char* code, std::string message) {
   return line;
 }
 
+const char* code_of(const Error& error) {
+  const auto* line = dynamic_cast<const LineError*>(&error);
+  return line != nullptr ? line->code : "invalid_request";
+}
+
 /// The line's own name for itself. False: there is one that is no name.
 bool read_id(const Json& object, const char* key, std::string& id) {
   const Json* found = member_of(object, key);
@@ -217,7 +222,7 @@ RequestLine from_filled(Json object, RequestLine line, const LineTemplate& filli
   try {
     filling.fill_object(object);
   } catch (const Error& error) {
-    return failed(std::move(line), "invalid_request", error.what());
+    return failed(std::move(line), code_of(error), error.what());
   }
   RequestLine filled = from_object(std::move(object), std::move(line));
   filled.columns.clear();  // that it leaves some out is known
@@ -236,7 +241,7 @@ RequestLine parse_request_line(std::string_view line, std::int64_t number, LineF
       check_utf8(line, source);
       parsed.body["prompt"] = prompt_of(line, format, filling);
     } catch (const Error& error) {
-      return failed(std::move(parsed), "invalid_request", error.what());
+      return failed(std::move(parsed), code_of(error), error.what());
     }
     return parsed;
   }
@@ -476,7 +481,7 @@ void InputFile::scan(std::optional<LineFormat> format, std::optional<LineTemplat
       check_template(format_, filling_ ? &*filling_ : nullptr);
     }
     if (take_header(text, line_count_)) continue;
-    if (lines_.empty() && (is_guess || *format == LineFormat::jsonl)) {
+    if (lines_.empty() && !is_table(format_) && (is_guess || *format == LineFormat::jsonl)) {
       refuse_document(text, *format);
     }
     if (is_guess && *format == LineFormat::text && text.compare(first, 2, "{\"") == 0) {
@@ -489,6 +494,10 @@ void InputFile::scan(std::optional<LineFormat> format, std::optional<LineTemplat
                                                           : parse(text, line_count_);
     if (lines_.empty() && line.failure && line.failure->code == "missing_member") {
       throw Error(ErrorKind::usage, line.failure->message);
+    }
+    if (line.failure &&
+        line.failure->code == "open_quote") {  // the next line is not one of its own
+      fail(name_, fmt::format("line {}: {}", number, line.failure->message));
     }
     lines_.push_back({.id = hash_of(line.custom_id),
                       .offset = place.offset,

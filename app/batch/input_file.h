@@ -61,11 +61,9 @@ inline constexpr Words<LineFormat, 4> line_formats = {{{"jsonl", LineFormat::jso
                                                        {"csv", LineFormat::csv},
                                                        {"tsv", LineFormat::tsv}}};
 
-inline constexpr std::size_t line_bytes_max = std::size_t{16} << 20;
-
 /// Why a line cannot be answered: the `error` of its result.
 struct LineFailure {
-  /// invalid_json, invalid_request, missing_member, line_too_long or generation_failed
+  /// invalid_json, invalid_request, missing_member, open_quote, line_too_long, generation_failed
   std::string code;
   std::string message;
 };
@@ -121,7 +119,8 @@ class InputFile {
   /// Error(model) for a JSON array and for an object over many lines, unless the lines are text.
   /// With a template that has names, what is no JSONL is a table: of TSV where its first line, the
   /// header, has a tab, else of CSV. Throws Error(usage) where the header or the first object lacks
-  /// a name, and for names that lines of text do not have.
+  /// a name, and for names that lines of text do not have; Error(model) for CSV with a line break
+  /// inside quotes.
   void scan(std::optional<LineFormat> format, std::optional<LineTemplate> filling = {});
 
   LineFormat format() const { return format_; }

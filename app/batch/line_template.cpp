@@ -1,19 +1,21 @@
 #include "app/batch/line_template.h"
 
 #include <algorithm>
+#include <map>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.h"
 #include "core/base/strings.h"
 #include "core/text/unicode.h"
 
 namespace hyb::app {
 namespace {
 
-[[noreturn]] void refuse_line(const std::string& text) { throw Error(ErrorKind::usage, text); }
+[[noreturn]] void refuse_line(const std::string& text, const char* code = "invalid_request") {
+  throw LineError(code, text);
+}
 
 std::string listed(const std::vector<std::string>& names) {
   constexpr std::size_t names_max = 40;
@@ -69,14 +71,22 @@ void LineTemplate::set_header(const std::vector<std::string>& columns) {
   }
 }
 
-std::string LineTemplate::filled(const std::vector<std::string>& values) const {
+std::string LineTemplate::filled(const std::vector<std::string_view>& values) const {
+  std::size_t bytes = before_.size();
+  for (std::size_t i = 0; i < places_.size(); ++i)
+    bytes += values[i].size() + places_[i].after.size();
+  if (bytes > line_bytes_max) {
+    refuse_line(fmt::format("--template: makes a prompt of {} bytes, at most {} are read", bytes,
+                            line_bytes_max),
+                "line_too_long");
+  }
   std::string prompt = before_;
-  for (std::size_t i = 0; i < places_.size(); ++i) prompt += values[i] + places_[i].after;
+  for (std::size_t i = 0; i < places_.size(); ++i) (prompt += values[i]) += places_[i].after;
   return prompt;
 }
 
 std::string LineTemplate::of_text(std::string_view line) const {
-  return filled(std::vector<std::string>(places_.size(), std::string(line)));
+  return filled(std::vector<std::string_view>(places_.size(), line));
 }
 
 std::string LineTemplate::of_fields(const std::vector<std::string>& fields) const {
@@ -84,7 +94,7 @@ std::string LineTemplate::of_fields(const std::vector<std::string>& fields) cons
     refuse_line(
         fmt::format("has {}, the header {}", counted(std::ssize(fields), "field"), columns_));
   }
-  std::vector<std::string> values;
+  std::vector<std::string_view> values;
   for (const Place& place : places_) values.push_back(fields[place.column]);
   return filled(values);
 }
@@ -101,11 +111,15 @@ std::string LineTemplate::missing_member(const Json& object) const {
 }
 
 void LineTemplate::fill_object(Json& object) const {
-  std::vector<std::string> values;
+  std::map<std::string_view, std::string> texts;
+  std::vector<std::string_view> values;
   for (const Place& place : places_) {
     const Json& value = object.at(place.name);
     if (value.is_null()) refuse_line(fmt::format("--template: {} is null", excerpt(place.name)));
-    values.push_back(value.is_string() ? value.get<std::string>() : to_text(value));
+    if (!texts.contains(place.name)) {
+      texts[place.name] = value.is_string() ? value.get<std::string>() : to_text(value);
+    }
+    values.push_back(texts[place.name]);
   }
   for (const Place& place : places_) {
     if (place.name != "custom_id" && place.name != "id") object.erase(place.name);
@@ -125,15 +139,24 @@ std::vector<std::string> fields_of(std::string_view line, char separator) {
       while (true) {
         const std::size_t end = line.find('"', at + 1);
         if (end == std::string_view::npos) {
-          refuse_line("a quote does not end in its line; line breaks inside quotes are not read");
+          refuse_line(
+              "a quote does not end in its line, and line breaks inside quotes are not read: make "
+              "it "
+              "JSONL, an object a line, where \\n is one",
+              "open_quote");
         }
         fields.back() += line.substr(at + 1, end - at - 1);
         at = end;
         if (at + 1 >= line.size() || line[at + 1] != '"') break;
         fields.back() += line[at++];
       }
+      if (at + 1 < line.size() && line[at + 1] != separator) {
+        refuse_line("a field goes on after its closing quote");
+      }
     } else if (line[at] == separator) {
       fields.emplace_back();
+    } else if (has_quotes && line[at] == '"') {
+      refuse_line("a quote is inside a field that does not begin with one; write \"a \"\"b\"\"\"");
     } else {
       fields.back() += line[at];
     }

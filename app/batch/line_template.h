@@ -5,9 +5,19 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/error.h"
 #include "core/base/json.h"
 
 namespace hyb::app {
+
+inline constexpr std::size_t line_bytes_max = std::size_t{16} << 20;
+
+/// What keeps one line from being a prompt, or a table from being read; `code` as in LineFailure.
+struct LineError : Error {
+  LineError(const char* code_of, const std::string& text)
+      : Error(ErrorKind::usage, text), code(code_of) {}
+  const char* code;
+};
 
 /// --template: a prompt with places for what a line holds. {} is the whole line of text, {name} a
 /// column of a table or a member of a JSON object; {{ and }} are braces.
@@ -23,6 +33,7 @@ class LineTemplate {
   /// Finds the columns. Throws Error(usage) that lists them where a name is none or two of them.
   void set_header(const std::vector<std::string>& columns);
 
+  /// This and what follows throw LineError for a prompt of more than line_bytes_max.
   std::string of_text(std::string_view line) const;
   /// Of as many fields as the header has. Throws Error(usage) where there are more or fewer.
   std::string of_fields(const std::vector<std::string>& fields) const;
@@ -40,7 +51,7 @@ class LineTemplate {
     std::size_t column = 0;
   };
 
-  std::string filled(const std::vector<std::string>& values) const;
+  std::string filled(const std::vector<std::string_view>& values) const;
 
   std::string text_, before_;
   std::vector<Place> places_;
@@ -48,7 +59,7 @@ class LineTemplate {
 };
 
 /// The fields of a line of CSV (RFC 4180, without line breaks in quotes) or TSV (no quotes). Throws
-/// Error(usage) for a quote that does not end.
+/// LineError for a quote out of place, and with the code open_quote for one that does not end.
 std::vector<std::string> fields_of(std::string_view line, char separator);
 
 }  // namespace hyb::app

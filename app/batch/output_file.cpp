@@ -163,13 +163,14 @@ std::vector<ResultMark> OutputFile::recover_lines(const InputFile& input, Result
     }
     ++count;
     const bool is_result = next != input.lines().end() && next->number == count;
-    if (is_result) {
+    if (is_result && may_be_result_of(text, input.read(*next).custom_id, format)) {
       marks.push_back({.id = next->id, .failed = is_failed_line(text, format)});
       ++next;
-    } else if (text + "\n" != lines_between(input, format, count - 1, count + 1) ||
+    } else if (is_result || text + "\n" != lines_between(input, format, count - 1, count + 1) ||
                count > input.line_count()) {
       fail(ErrorKind::model, path_,
-           fmt::format("line {} is of no request of {}; move the file away", count, input.name()));
+           fmt::format("line {} is not of line {} of {}; move the file away", count, count,
+                       input.name()));
     }
   }
   const std::int64_t end =

@@ -1,5 +1,7 @@
 #include "app/batch/result_lines.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -73,7 +75,12 @@ std::string failed_line(const std::string& custom_id, const LineFailure& failure
 
 bool is_failed_line(std::string_view line, ResultFormat format) {
   if (format == ResultFormat::text) return line.empty();
-  return line.find(fmt::format("\t\t{}\t\t\t", tsv_failed)) == line.find('\t');
+  const std::size_t tab = std::min(line.find('\t'), line.size());
+  return line.substr(tab).starts_with(fmt::format("\t\t{}\t\t\t", tsv_failed));
+}
+
+bool may_be_result_of(std::string_view line, const std::string& custom_id, ResultFormat format) {
+  return format != ResultFormat::tsv || line.starts_with(escaped(custom_id, format) + '\t');
 }
 
 std::string lines_between(const InputFile& input, ResultFormat format, std::int64_t after,

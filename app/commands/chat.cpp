@@ -20,12 +20,14 @@
 #include "app/session.h"
 #include "app/sessions/session_keeper.h"
 #include "app/template_probe.h"
+#include "app/text_input.h"
 #include "app/ui/line_editor.h"
 #include "app/ui/process.h"
 #include "app/ui/progress.h"
 #include "app/ui/terminal.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/io/file.h"
 
 namespace hyb::app {
 namespace {
@@ -300,6 +302,10 @@ Action describe_chat(CLI::App& cli) {
   return [options, word, flag, quantize] {
     options->names_model = word->count() + flag->count() > 0;
     options->names_quantize = quantize->count() > 0;
+    if (word->count() > 0 && is_prompt(options->model.model)) {
+      throw Error(ErrorKind::usage, quote_name(options->model.model) +
+                                        " is taken for the model; -p TEXT is the first message");
+    }
     return chat_main(*options);
   };
 }

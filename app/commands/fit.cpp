@@ -411,7 +411,8 @@ void print_json(const ModelSource& source, const ModelOutline& outline, const Fi
                {"needed_tokens", wanted.tokens},
                {"read_bytes_per_s", bytes_per_s > 0 ? Json(bytes_per_s) : Json()},
                {"choices", choices_json(choices, bytes_per_s)},
-               {"runs", memory.has_value()}};
+               {"runs", memory.has_value()},
+               {"fits_as_asked", memory && wanted.fits(*memory)}};
   if (memory) add_plan(json, outline, fit, *memory, options.model.context);
   write_output(pretty_json(json));
 }
@@ -433,7 +434,8 @@ int fit_main(const FitFlags& options) {
   (options.json ? print_json : print_text)(source, outline, fit, memory, budget.bytes, choices,
                                            rate, options);
   if (!memory) fit.plan(options.model.context, options.parallel);  // throws with the numbers
-  return 0;
+  const bool fits = wanted_of(options, outline.plan).fits(*memory);
+  return fits ? 0 : static_cast<int>(ErrorKind::memory);  // the first line says no
 }
 
 Action describe_fit(CLI::App& cli) {

@@ -53,7 +53,9 @@ Json body_of(const RunFlags& options) {
     return body;
   }
   const std::string text = read_text(options.input);
-  if (text.empty()) throw Error(ErrorKind::usage, "the prompt is empty");
+  if (text.empty()) {
+    throw Error(ErrorKind::usage, taken_word_text(options.input) + "the prompt is empty");
+  }
   Json body = question_body(options.system, text);
   if (options.raw) body = Json::object({{"prompt", text}});
   return body;

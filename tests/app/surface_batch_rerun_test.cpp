@@ -131,7 +131,8 @@ TEST_SUITE("app/surface_batch_rerun") {
     };
     REQUIRE(run("Say {}", "text").exit_code == 0);
     CHECK(contains(run("Say: {}", "text").err, "--template is \"Say: {}\", was \"Say {}\""));
-    CHECK(contains(run("Say {}", "tsv").err, "--output-format is \"tsv\", was \"text\""));
+    CHECK(contains(run("Say {}", "tsv").err,
+                   "--output-format is \"tsv\", was \"text\". Choose another output\n"));
     for (const char* flag : {"--force", "--retry-failed"}) {
       const ToolResult forced = run("Say {}", "text", std::string(flag));
       CHECK(forced.exit_code == 2);

@@ -358,6 +358,8 @@ TEST_SUITE("app/surface_inspect") {
         const bool fits =
             json["runs"] == true && json["sequences"] == 3 && json["length_max"] == 4096;
         CHECK(fits == is_enough);
+        CHECK(json["fits_as_asked"] == fits);
+        CHECK(result.exit_code == (fits ? 0 : 4));
         for (const Json& other : json["choices"]) {
           if (other["quantize"] == choice["quantize"]) CHECK(other["fits"] == is_enough);
         }
@@ -365,7 +367,7 @@ TEST_SUITE("app/surface_inspect") {
     }
     const ToolResult many = hyb_tool(
         {"fit", "granite-4.0-h-350m", "--memory", "2GiB", "-c", "200000", "--parallel", "200"});
-    CHECK(many.exit_code == 0);
+    CHECK(many.exit_code == 4);
     CHECK(contains(many.out, "does not fit: 200 sequences of 200000 tokens each; what fits: "));
     CHECK(contains(many.out, "longest single sequence: 200000 tokens\n"));
   }

@@ -89,6 +89,15 @@ TEST_SUITE("app/surface_run") {
     CHECK(empty.exit_code == 2);
     CHECK(contains(empty.err, "empty"));
     CHECK(tool({"run"}, "").exit_code == 2);
+    for (const char* command : {"run", "render --no-stdin"}) {
+      CHECK(contains(run_shell(std::string("$HYB ") + command + " hello < /dev/null").err,
+                     "\"hello\" is taken for the model; "));
+    }
+    const ToolResult chat = tool({"chat", "What is 1 plus 1?"}, "");
+    CHECK(chat.exit_code == 2);
+    CHECK(contains(chat.err, "-p TEXT is the first message"));
+    CHECK(tool({"tokenize", "--decode", "275"}).out ==
+          tool({"tokenize", "--decode", "-p", "275"}).out);
   }
 
   TEST_CASE("the spellings that people bring give the same answer") {

@@ -84,9 +84,14 @@ TEST_SUITE("app/batch/input_file") {
     CHECK(prompts("{\"a\":1}\n", "Say {}.", LineFormat::text) == Prompts{"Say {\"a\":1}."});
     CHECK(prompts("\xEF\xBB\xBFt,u\r\n\n\"x, y\",z\r\nx\n", "{u}/{t}") ==
           Prompts{"z/x, y", "! has 1 field, the header 2"});
+    CHECK(prompts("q\n[\n", "{q}") == Prompts{"["});
     CHECK(prompts("t\tu\nx, y\tz\n", "{u}/{t}") == Prompts{"z/x, y"});
     CHECK(prompts("{\"t\":\"x\",\"max_tokens\":4}\n{\"u\":1}\n", "{t}") ==
           Prompts{"x", "! --template: there is no member named t; it has: u"});
+    const std::string long_line(line_bytes_max, 'a');
+    const LineTemplate dotted("{}.");
+    CHECK(parse_request_line(long_line, 1, LineFormat::text, &dotted).failure->code ==
+          "line_too_long");
     const Written object("{\"t\":\"x\",\"custom_id\":\"me\",\"max_tokens\":4,\"other\":1}\n");
     const InputFile input = object.scan({}, LineTemplate("{t}"));
     CHECK(ids(input) == std::vector<std::string>{"me"});
@@ -105,6 +110,8 @@ TEST_SUITE("app/batch/input_file") {
     CHECK(contains(refusal("{\"t\":1}\n", {}, LineTemplate("{}")), "say {NAME}"));
     CHECK(contains(refusal("a\n", LineFormat::text, LineTemplate("{v}")), "have no names"));
     CHECK(contains(refusal("t,u\n", LineFormat::csv, {}), "--template says what prompt"));
+    CHECK(contains(refusal("q\nx\n\"What is 1\nplus 2?\"\n", {}, LineTemplate("{q}")),
+                   "line 3: a quote does not end in its line"));
   }
 
   TEST_CASE("the same custom_id twice is refused, with both lines") {

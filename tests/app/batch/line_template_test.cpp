@@ -31,6 +31,9 @@ TEST_SUITE("app/batch/line_template") {
       CHECK(contains(refusal(text), "the brace at byte"));
     }
     CHECK(contains(refusal("{} {a}"), "has {} and names"));
+    const std::string half(line_bytes_max / 2, 'a');
+    CHECK(LineTemplate("{}{}").of_text(half).size() == line_bytes_max);
+    CHECK(contains(error_text([&] { LineTemplate("{} {}").of_text(half); }), "16777217 bytes"));
   }
 
   TEST_CASE("columns are found by the header, and lines have all of them") {
@@ -65,7 +68,9 @@ TEST_SUITE("app/batch/line_template") {
   TEST_CASE("fields of CSV may be quoted, those of TSV are as they are") {
     CHECK(fields_of("a,b,,", ',') == Fields{"a", "b", "", ""});
     CHECK(fields_of("", ',') == Fields{""});
-    CHECK(fields_of(R"("a,""b""",c"d,"")", ',') == Fields{"a,\"b\"", "c\"d", ""});
+    CHECK(fields_of(R"("a,""b""",cd,"")", ',') == Fields{"a,\"b\"", "cd", ""});
+    CHECK(contains(error_text([] { fields_of("\"x\"y", ','); }), "after its closing quote"));
+    CHECK(contains(error_text([] { fields_of("x,c\"d", ','); }), "does not begin with one"));
     CHECK(fields_of("\"a\tb,c", '\t') == Fields{"\"a", "b,c"});
     CHECK(contains(error_text([] { fields_of("x,\"a", ','); }), "a quote does not end"));
   }

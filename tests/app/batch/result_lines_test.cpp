@@ -52,6 +52,7 @@ TEST_SUITE("app/batch/result_lines") {
     const std::string failed = failed_line("x", failure, ResultFormat::tsv);
     CHECK(failed == "x\t\terror\t\t\tc: one\\ntwo\n");
     CHECK(is_failed_line(failed, ResultFormat::tsv));
+    CHECK_FALSE(is_failed_line("no tab", ResultFormat::tsv));
     for (const char* answer : {"", "error", "a\t\terror"}) {
       CHECK_FALSE(
           is_failed_line(answered_line("x", chat(answer), ResultFormat::tsv), ResultFormat::tsv));
@@ -86,12 +87,15 @@ TEST_SUITE("app/batch/result_lines") {
         CHECK(std::count(before.begin(), before.end(), '\n') == next - 1);
       }
     }
-    const auto refusal = [&](const std::string& text) {
+    const auto refusal = [&](const std::string& text, ResultFormat format = ResultFormat::text) {
       OutputFile output = OutputFile::open(folder.write("out", text));
-      return error_text([&] { output.recover_lines(input, ResultFormat::text); });
+      return error_text([&] { output.recover_lines(input, format); });
     };
-    CHECK(contains(refusal("x\nanswer\n"), "line 1 is of no request"));
-    CHECK(contains(refusal(whole(input, ResultFormat::text) + "\n"), "line 13 is of no request"));
+    CHECK(contains(refusal("x\nanswer\n"), "line 1 is not of line 1"));
+    CHECK(contains(refusal(whole(input, ResultFormat::text) + "\n"), "line 13 is not of line 13"));
+    std::string renamed = whole(input, ResultFormat::tsv);
+    renamed.replace(renamed.find("line-6"), 6, "line-9");
+    CHECK(contains(refusal(renamed, ResultFormat::tsv), "line 6 is not of line 6"));
   }
 }
 
