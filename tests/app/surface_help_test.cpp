@@ -169,7 +169,7 @@ TEST_SUITE("app/surface_help") {
       CHECK(lines_of(usual).size() <= 42);
       CHECK(!contains(all, "Options without a group"));
       for (const char* const noise :
-           {":INT", "TEXT:", "Excludes", "REQUIRED", "{", "(0x)", " in ["})
+           {":INT", "TEXT:", "Excludes", "REQUIRED", ":{", "(0x)", " in ["})
         CHECK(!contains(all, noise));
       for (const std::string& line : lines_of(all)) {
         const std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
