@@ -43,7 +43,7 @@ constexpr std::array command_helps = {
                 " --output --parallel --format --template --output-format --system --max-tokens "
                 "--temperature --ordered --retry-failed --validate --quantize --memory ",
                 {"hyb batch Qwen/Qwen3-0.6B requests.jsonl -o answers.jsonl",
-                 "hyb batch demo questions.txt -o answers.jsonl --max-tokens 64"}},
+                 "hyb batch demo questions.txt -o answers.txt --output-format text"}},
     CommandHelp{"bench",
                 " --n-prompt --n-gen --n-depth --batch --repetitions --output --plot --threads "
                 "--quantize --dataset-name --preset --max-concurrency ",
@@ -64,7 +64,7 @@ constexpr std::array command_helps = {
     CommandHelp{"doctor", "", {"hyb doctor", "hyb doctor --json"}},
     CommandHelp{"fit",
                 " --context --parallel --memory --quantize --dtype --kv-dtype --device --threads "
-                "--spec --draft-model --disaggregate --json ",
+                "--json --verbose ",
                 {"hyb fit granite-4.0-h-350m", "hyb fit qwen3.5-0.8b -c 32768 --memory 8GiB"}},
     CommandHelp{"inspect",
                 "",

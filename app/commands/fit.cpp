@@ -62,9 +62,8 @@ struct Wanted {
 
 Wanted wanted_of(const FitFlags& options, const models::Plan& plan) {
   constexpr std::int32_t usual = 4096;
-  const bool is_bounded = plan.has_rope() && plan.positions_max > 0;
   return {.tokens = options.model.context > 0 ? options.model.context
-                    : is_bounded              ? std::min(usual, plan.positions_max)
+                    : plan.positions_max > 0  ? std::min(usual, plan.positions_max)
                                               : usual,
           .sequences = options.parallel};
 }
