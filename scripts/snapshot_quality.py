@@ -115,11 +115,12 @@ def talk(groups, hyb, snapshots, folder):
     """Both later answers of each turn: the repeated one and the one after /regen."""
     for group in groups:
         chat = Chat(hyb, snapshots, str(folder))
-        for row in group:
+        for seed, row in enumerate(group):
             question = row["messages"][0]["content"]
             chat.answer(question)
             chat.say("/undo")
             yield row, *chat.answer(question)
+            chat.say(f"/set seed {seed}")  # a greedy answer is not given again without a change
             yield row, *chat.answer("/regen")
         chat.close()
 
