@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t automaton_states_max = 100'000;
 constexpr std::size_t automaton_edges_max = 400'000;
-constexpr std::size_t automaton_members_max = 4'000'000;  // of all sets of states: a bound of time
+constexpr std::size_t automaton_members_max = 500'000;  // of all sets of states: a bound of time
 
 [[noreturn]] void too_large(const std::string& source) {
   throw Error(ErrorKind::usage, source + ": a pattern or length takes an automaton of more than " +

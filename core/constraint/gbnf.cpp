@@ -88,7 +88,8 @@ class GbnfReader {
     const RuleGraph::Rule place = graph_.rule(target.index);
     skip(true);
     graph_.add(place.start, place.end, choice(0));
-    if (!at_end() && peek() != '\n' && peek() != '\r')
+    // After an empty last alternative the next rule's name is next.
+    if (!at_end() && peek() != '\n' && peek() != '\r' && !is_name(peek()))
       fail("unexpected '" + excerpt(text_.substr(at_)) + "'");
     skip(true);
   }

@@ -13,7 +13,7 @@ namespace hyb {
 namespace {
 
 constexpr std::int32_t never = std::numeric_limits<std::int32_t>::max();
-constexpr std::size_t grammar_edges_max = 2'000'000;
+constexpr std::size_t grammar_edges_max = 1'000'000;
 using Kind = RuleGraph::Kind;
 
 Grammar grammar_of(const CharAutomaton& language, const std::string& source) {

@@ -12,7 +12,7 @@ namespace {
 using X = Expression;
 using Facts = SchemaFacts;
 using Schemas = SchemaReader::Schemas;
-constexpr std::size_t schema_edges_max = 2'000'000;
+constexpr std::size_t schema_edges_max = 1'000'000;
 constexpr std::size_t schema_rules_max = 50'000;
 constexpr std::size_t regions_max = 64;
 
@@ -41,6 +41,7 @@ class SchemaWriter {
 
  private:
   static constexpr int indent_max = 40;
+  static constexpr std::int64_t places_max = 50'000;
 
   /// States of an object or array: what may come next, and how much there has been.
   using Places = std::map<std::pair<std::int64_t, std::int64_t>, std::int32_t>;
@@ -144,6 +145,8 @@ class SchemaWriter {
     const bool bounded = facts.items_max >= 0;
     const std::int64_t last = bounded ? facts.items_max : std::max(prefix, facts.items_min);
     if (facts.items_min > last) return;
+    if (last > places_max)
+      fail("arrays of more than " + std::to_string(places_max) + " items are not supported");
     if (facts.items_min == 0) graph_.add(from, to, X::text("[]"));
     // After i items; before the first one there is no comma.
     std::int32_t next = graph_.add_state();
@@ -233,6 +236,8 @@ class SchemaWriter {
           "key that is not declared may repeat");
     const bool counts = max >= 0 || min > static_cast<std::int64_t>(facts.required.size());
     if (min <= 0 && last_required == 0) graph_.add(from, to, X::text("{}"));
+    if (counts && (count + 1) * (std::max(max, count) + 1) > places_max)
+      fail("the keywords 'minProperties' and 'maxProperties' allow too many properties");
     Places expecting, after;  // the first property that may follow, and how many there were
     std::int32_t extra_key = -1;
     if (!regions.empty()) extra_key = add_extra_rule(regions);
