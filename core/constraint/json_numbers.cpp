@@ -109,7 +109,8 @@ CharAutomaton multiples_of(const Decimal& divisor, const std::string& source) {
   if (!divisor.negative && divisor.fraction.empty() && 0 < whole && whole <= 10'000)
     return CharAutomaton::of_multiples(whole);
   const std::size_t places = divisor.fraction.size();
-  if (divisor.negative || whole != 0 || divisor.fraction != std::string(places - 1, '0') + '1')
+  if (divisor.negative || whole != 0 || places == 0 ||
+      divisor.fraction != std::string(places - 1, '0') + '1')
     throw Error(ErrorKind::usage, source +
                                       ": the keyword 'multipleOf' is supported for whole "
                                       "numbers of at most 10000 and for 0.1, 0.01, ...");

@@ -104,6 +104,7 @@ TEST_SUITE("core/constraint/json_schema") {
     CHECK(allows_under(R"({"multipleOf":0.01})", "3.25"));
     CHECK_FALSE(allows_under(R"({"multipleOf":0.01})", "3.255"));
     CHECK(contains(refusal(R"({"multipleOf":0.3})"), "multipleOf"));
+    CHECK(contains(refusal(R"({"multipleOf":0})"), "multipleOf"));
   }
 
   TEST_CASE("lengths count characters, and escapes are one") {
