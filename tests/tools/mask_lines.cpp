@@ -1,4 +1,4 @@
-// Answers through constraints, for scripts/measure_masks.py and the cases of tests/core/constraint.
+// Answers through constraints, for measurements and for the cases of tests/core/constraint.
 //
 //   mask_lines [MODEL.gguf] < CASES
 //     Every line is {"schema": ...}, {"regex": TEXT} or {"gbnf": TEXT}, with "texts": [TEXT...].
