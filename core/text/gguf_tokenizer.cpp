@@ -30,7 +30,7 @@ enum class TokenKind : std::int64_t { normal = 1, unknown, control, user_defined
 constexpr std::string_view meta_space = "\xE2\x96\x81";  // ▁, SentencePiece's space
 
 // Patterns as published in tokenizer.json (llama.cpp rewrites them for its own engine).
-constexpr std::string_view gpt2_words =
+constexpr std::string_view words_of_gpt2 =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr std::string_view llama3_words =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
@@ -81,17 +81,17 @@ constexpr Words known_words[] = {
     {"llama4", gpt4o_words},
     {"kanana2", gpt4o_words},
     {"tekken", tekken_words, {}, true, true},
-    {"smollm", gpt2_words, one_digit},
-    {"starcoder", gpt2_words, one_digit},
-    {"refact", gpt2_words, one_digit},
-    {"command-r", gpt2_words, one_digit},
-    {"codeshell", gpt2_words, one_digit},
-    {"mellum2", gpt2_words, one_digit},
-    {"gpt-2", gpt2_words},
-    {"mpt", gpt2_words},
-    {"olmo", gpt2_words},
-    {"mellum", gpt2_words},
-    {"granite-docling", gpt2_words},
+    {"smollm", words_of_gpt2, one_digit},
+    {"starcoder", words_of_gpt2, one_digit},
+    {"refact", words_of_gpt2, one_digit},
+    {"command-r", words_of_gpt2, one_digit},
+    {"codeshell", words_of_gpt2, one_digit},
+    {"mellum2", words_of_gpt2, one_digit},
+    {"gpt-2", words_of_gpt2},
+    {"mpt", words_of_gpt2},
+    {"olmo", words_of_gpt2},
+    {"mellum", words_of_gpt2},
+    {"granite-docling", words_of_gpt2},
     {"tiny_aya", gpt4o_words, digit_groups},
     {"cohere2moe", gpt4o_words, digit_groups},
 };
