@@ -448,7 +448,7 @@ void Chat::comment(const Answer& answer) const {
                              "makes room",
                              length_max));
   }
-  if (config_.is_interactive) write_note("\n");  // between turns
+  if (config_.is_interactive) write_stderr("\n");  // between turns, quiet or not
 }
 
 }  // namespace hyb::app
