@@ -46,6 +46,7 @@ void write_half(std::byte* scales, std::int64_t i, float value) {
 }  // namespace
 
 const LevelTable& gguf_levels(GgufType type) { return levels_of(type).levels; }
+const std::array<std::uint8_t, 256>& gguf_codes(GgufType type) { return levels_of(type).codes; }
 
 CodedShape coded_shape(GgufType type, std::int64_t rows, std::int64_t columns) {
   return {.code = WeightCode::blocks,
@@ -82,7 +83,7 @@ void pack_gguf_block(const CodedShape& shape, const WeightRow& row, std::int64_t
       if (shape.has_mins) write_half(scales, Weight::panel_rows + n, groups.mins[at]);
     }
   }
-  const std::array<std::uint8_t, 256>& code_of = levels_of(shape.type).codes;
+  const std::array<std::uint8_t, 256>& code_of = gguf_codes(shape.type);
   for (std::int64_t k = 0; k < elements; ++k) {
     codes[k * Weight::panel_rows + n] =
         code_of[static_cast<std::uint8_t>(groups.levels[static_cast<std::size_t>(k)])];

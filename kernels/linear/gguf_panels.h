@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -10,6 +11,8 @@ namespace hyb::kernels {
 
 /// The levels of a type whose codes have up to 6 bits, by these.
 const LevelTable& gguf_levels(GgufType type);
+/// The other way round: codes by a level's lower 8 bits; of 8 bits sign and size.
+const std::array<std::uint8_t, 256>& gguf_codes(GgufType type);
 
 /// The panels of a type that has gguf_code_bits().
 CodedShape coded_shape(GgufType type, std::int64_t rows, std::int64_t columns);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "kernels/linear/gguf_panels.h"
 #include "kernels/linear/upload.h"
 
 namespace hyb::kernels {
@@ -16,13 +17,6 @@ bool has_table(GgufType type) { return type == GgufType::iq4_nl || type == GgufT
 /// The code of 0, of 4 to 6 bits without a table.
 int zero_of(GgufType type) {
   return has_table(type) || gguf_code_bits(type) == 8 ? 0 : -gguf_level(type, 0);
-}
-
-unsigned code_of(GgufType type, int level) {
-  if (!has_table(type)) return static_cast<unsigned>(level + zero_of(type));
-  unsigned code = 0;
-  while (gguf_level(type, code) != level) ++code;
-  return code;
 }
 
 /// Adds bits to the word of 32 bits at `at`.
@@ -45,7 +39,7 @@ void put_level(const GgufRowTraits& traits, GgufType type, std::int64_t k, int l
     codes[half * half_columns + q * 16 + group * 8 + place] = static_cast<std::byte>(level);
     return;
   }
-  const unsigned code = code_of(type, level);
+  const unsigned code = gguf_codes(type)[static_cast<std::uint8_t>(level)];
   const std::int64_t pair = i % 2 * 16, bit = traits.has_table != 0 ? i * 4 : pair + i / 2 * 4;
   put(codes + half * half_columns / 2 + q * 8 + group * 4, (code & 15U) << bit);
   if (traits.bits == 4) return;
@@ -55,10 +49,6 @@ void put_level(const GgufRowTraits& traits, GgufType type, std::int64_t k, int l
       code >> 4 << (pair + (traits.bits == 5 ? half % 2 * 8 + at : at * 2)));
 }
 
-void put_half(std::byte* words, std::int64_t at, float value) {
-  write_value(words, DType::f16, at, value);
-}
-
 /// Scales and minima of group i of a block that starts with column `first`.
 void put_scale(const GgufRowTraits& traits, const GgufGroups& groups, std::int64_t first,
                std::size_t i, std::byte* words) {
@@ -66,8 +56,8 @@ void put_scale(const GgufRowTraits& traits, const GgufGroups& groups, std::int64
   const std::int64_t in_half = half_columns / groups.group;
   std::byte* const second = words + std::int64_t{traits.second_at} * 4;
   if (traits.has_factors == 0) {
-    put_half(words, group, groups.scales[i]);
-    if (traits.has_mins != 0) put_half(second, group, groups.mins[i]);
+    write_value(words, DType::f16, group, groups.scales[i]);
+    if (traits.has_mins != 0) write_value(second, DType::f16, group, groups.mins[i]);
     return;
   }
   const std::int64_t step = traits.has_mins != 0 ? 4 : in_half;  // bytes of a half
@@ -75,8 +65,8 @@ void put_scale(const GgufRowTraits& traits, const GgufGroups& groups, std::int64
   factors[0] = static_cast<std::byte>(groups.factors[i]);
   if (traits.has_mins != 0) factors[in_half] = static_cast<std::byte>(groups.min_factors[i]);
   const std::int64_t unit = first / scale_unit_columns;
-  put_half(second, unit * 2, groups.scale);
-  if (traits.has_mins != 0) put_half(second, unit * 2 + 1, groups.min);
+  write_value(second, DType::f16, unit * 2, groups.scale);
+  if (traits.has_mins != 0) write_value(second, DType::f16, unit * 2 + 1, groups.min);
 }
 
 }  // namespace
