@@ -176,14 +176,8 @@ void check_case(const MambaStepCase& c, bool bias, bool replayed) {
       dt_bias(step.dt_bias), on_state(state), on_y(y);
   const DeviceTable on_read(c.read), on_write(c.write),
       on_tickets(std::vector<std::int32_t>(c.read.size(), 0));
-  const MambaStep op = {.convolution = {.x = x,
-                                        .weight = conv_weight,
-                                        .bias = bias ? Tensor(conv_bias) : Tensor(),
-                                        .windows = on_windows,
-                                        .span_begin = {},
-                                        .read_slot = {},
-                                        .write_slot = {},
-                                        .y = {}},
+  const Tensor used_bias = bias ? Tensor(conv_bias) : Tensor();
+  const MambaStep op = {.convolution = step_convolution(x, conv_weight, used_bias, on_windows, {}),
                         .recurrence = {.x = {},
                                        .dt = dt,
                                        .rate = rate,

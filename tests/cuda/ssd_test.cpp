@@ -283,14 +283,8 @@ struct Mixer {
   void run_steps(cuda::Stream& stream) {
     const DeviceTable slot({2}), semaphores({0});
     for (std::int64_t t = 0; t < tokens; ++t) {
-      cuda::mamba_step(stream, {.convolution = {.x = Tensor(x).rows(t, 1),
-                                                .weight = conv_weight,
-                                                .bias = conv_bias,
-                                                .windows = windows,
-                                                .span_begin = {},
-                                                .read_slot = {},
-                                                .write_slot = {},
-                                                .y = convolved},
+      cuda::mamba_step(stream, {.convolution = step_convolution(Tensor(x).rows(t, 1), conv_weight,
+                                                                conv_bias, windows, convolved),
                                 .recurrence = {.x = convolved,
                                                .dt = Tensor(dt).rows(t, 1),
                                                .rate = rate,

@@ -8,6 +8,19 @@ namespace hyb::kernels::testing {
 /// Slots of a test's windows and states.
 inline constexpr std::int64_t step_slots = 6;
 
+/// A step's convolution, which has the slots of the recurrence after it.
+inline CausalConv step_convolution(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                                   const Tensor& windows, const Tensor& y) {
+  return {.x = x,
+          .weight = weight,
+          .bias = bias,
+          .windows = windows,
+          .span_begin = {},
+          .read_slot = {},
+          .write_slot = {},
+          .y = y};
+}
+
 /// A step of delta_step; a row is one token of a sequence.
 struct DeltaStepCase {
   std::int64_t key_heads = 1, value_heads = 1, rows = 128, columns = 128, taps = 4;
@@ -38,14 +51,7 @@ struct DeltaStepInputs {
 
   DeltaStep op(const Table& read, const Table& write, const Table& semaphores,
                std::int64_t key_heads, bool tiled) const {
-    return {.convolution = {.x = x,
-                            .weight = conv_weight,
-                            .bias = conv_bias,
-                            .windows = windows,
-                            .span_begin = {},
-                            .read_slot = {},
-                            .write_slot = {},
-                            .y = convolved},
+    return {.convolution = step_convolution(x, conv_weight, conv_bias, windows, convolved),
             .recurrence = {.x = convolved,
                            .b = b,
                            .a = a,
@@ -91,14 +97,7 @@ struct MambaStepInputs {
         convolved(c.dtype, {c.tokens(), c.channels()}) {}
 
   MambaStep op(const Table& read, const Table& write, const Table& semaphores) const {
-    return {.convolution = {.x = x,
-                            .weight = conv_weight,
-                            .bias = conv_bias,
-                            .windows = windows,
-                            .span_begin = {},
-                            .read_slot = {},
-                            .write_slot = {},
-                            .y = convolved},
+    return {.convolution = step_convolution(x, conv_weight, conv_bias, windows, convolved),
             .recurrence = {.x = convolved,
                            .dt = dt,
                            .rate = rate,
