@@ -71,6 +71,9 @@ MemoryBudget parse_memory(const std::string& text, const char* flag) {
                                     "' is not a size like 8GiB, 500MB or 80%, and not auto");
 }
 
+namespace {
+
+/// Adds an option that takes a size.
 CLI::Option* add_size_option(CLI::App& cli, const char* name,
                              std::function<void(MemoryBudget)> take, const char* help) {
   return cli
@@ -82,6 +85,8 @@ CLI::Option* add_size_option(CLI::App& cli, const char* name,
           help)
       ->type_name("SIZE");
 }
+
+}  // namespace
 
 CLI::Validator in_range(const ParameterRange& range) {
   return {[range](const std::string& text) {

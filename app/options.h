@@ -40,10 +40,6 @@ struct MemoryBudget {
 /// letters.
 MemoryBudget parse_memory(const std::string& text, const char* flag = "--memory");
 
-/// Adds an option that takes a size.
-CLI::Option* add_size_option(CLI::App& cli, const char* name,
-                             std::function<void(MemoryBudget)> take, const char* help);
-
 /// What linear weights and experts become while they are loaded, or are published as.
 enum class QuantizeChoice : std::uint8_t { none, q8, q4, fp8, mxfp4 };
 

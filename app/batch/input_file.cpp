@@ -495,8 +495,8 @@ void InputFile::scan(std::optional<LineFormat> format, std::optional<LineTemplat
     if (lines_.empty() && line.failure && line.failure->code == "missing_member") {
       throw Error(ErrorKind::usage, line.failure->message);
     }
-    if (line.failure &&
-        line.failure->code == "open_quote") {  // the next line is not one of its own
+    if (line.failure && line.failure->code == "open_quote") {
+      // What follows the line is a part of it.
       fail(name_, fmt::format("line {}: {}", number, line.failure->message));
     }
     lines_.push_back({.id = hash_of(line.custom_id),

@@ -141,8 +141,7 @@ std::vector<std::string> fields_of(std::string_view line, char separator) {
         if (end == std::string_view::npos) {
           refuse_line(
               "a quote does not end in its line, and line breaks inside quotes are not read: make "
-              "it "
-              "JSONL, an object a line, where \\n is one",
+              "it JSONL, an object a line, where \\n is one",
               "open_quote");
         }
         fields.back() += line.substr(at + 1, end - at - 1);

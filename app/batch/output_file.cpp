@@ -163,7 +163,9 @@ std::vector<ResultMark> OutputFile::recover_lines(const InputFile& input, Result
     }
     ++count;
     const bool is_result = next != input.lines().end() && next->number == count;
-    if (is_result && may_be_result_of(text, input.read(*next).custom_id, format)) {
+    // A line of text names no request, and may be any one's result.
+    if (is_result &&
+        (format == ResultFormat::text || is_result_of(text, input.read(*next).custom_id))) {
       marks.push_back({.id = next->id, .failed = is_failed_line(text, format)});
       ++next;
     } else if (is_result || text + "\n" != lines_between(input, format, count - 1, count + 1) ||

@@ -79,8 +79,8 @@ bool is_failed_line(std::string_view line, ResultFormat format) {
   return line.substr(tab).starts_with(fmt::format("\t\t{}\t\t\t", tsv_failed));
 }
 
-bool may_be_result_of(std::string_view line, const std::string& custom_id, ResultFormat format) {
-  return format != ResultFormat::tsv || line.starts_with(escaped(custom_id, format) + '\t');
+bool is_result_of(std::string_view line, const std::string& custom_id) {
+  return line.starts_with(escaped(custom_id, ResultFormat::tsv) + '\t');
 }
 
 std::string lines_between(const InputFile& input, ResultFormat format, std::int64_t after,

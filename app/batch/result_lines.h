@@ -32,8 +32,8 @@ std::string failed_line(const std::string& custom_id, const LineFailure& failure
 /// Whether this line of text or TSV is of a line that failed; of text an empty answer counts, too.
 bool is_failed_line(std::string_view line, ResultFormat format);
 
-/// Whether this line of TSV names the request; lines of text name none, and any may be its result.
-bool may_be_result_of(std::string_view line, const std::string& custom_id, ResultFormat format);
+/// Whether this line of TSV names the request.
+bool is_result_of(std::string_view line, const std::string& custom_id);
 
 /// What the output has for the input's lines after number `after` and before number `before`, none
 /// of which is a request; of JSONL nothing.

@@ -118,6 +118,15 @@ std::string doubt_text(std::span<const double> spreads, double load, int process
   return text + (is_busy ? "; end other programs\n" : "; repeat more: -r 20\n");
 }
 
+namespace {
+
+void print_doubt(std::span<const double> spreads, double load) {
+  const std::string doubt = doubt_text(spreads, load, kernels::usable_cpus().count);
+  if (!doubt.empty()) write_stdout('\n' + doubt);
+}
+
+}  // namespace
+
 int measure_kernels(const BenchJob& job) {
   const double load = load_average();
   const std::vector<BenchCase> cases = kernel_cases(job.bench);
@@ -161,8 +170,7 @@ int measure_kernels(const BenchJob& job) {
     const auto spreads = spreads_of(rows, [](const Measurement& row) {
       return std::vector<double>(row.samples_ns.begin(), row.samples_ns.end());
     });
-    const std::string doubt = doubt_text(spreads, load, kernels::usable_cpus().count);
-    if (!doubt.empty()) write_stdout('\n' + doubt);
+    print_doubt(spreads, load);
   }
   if (!job.bench.svg.empty())
     write_atomically(job.bench.svg, svg_text(depth_plot(rows)), FileAccess::umask);
@@ -302,15 +310,15 @@ void print_tables(const WorkloadSetting& setting, std::span<const RequestRow> ro
   if (!policies.rows.empty()) write_stdout('\n' + shown_text(policies, format));
   const std::string verdict = lane_sweep_verdict(rows);
   if (!verdict.empty()) write_stdout('\n' + verdict);
+  if (format != "text") return;
   const auto spreads = spreads_of(rows, [](const RequestRow& row) {
     std::vector<double> rates;
     for (const Repetition& one : row.repetitions) rates.push_back(one.metrics.output_throughput);
     return rates;
   });
-  const std::string doubt = doubt_text(spreads, load, kernels::usable_cpus().count);
-  if (!doubt.empty() && format == "text") write_stdout('\n' + doubt);
+  print_doubt(spreads, load);
   const std::string early = setting.ignore_eos ? "" : early_end_text(rows);
-  if (!early.empty() && format == "text") write_stdout('\n' + early + '\n');
+  if (!early.empty()) write_stdout('\n' + early + '\n');
 }
 
 /// What a run shows of its cases, and how.

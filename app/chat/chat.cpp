@@ -267,7 +267,7 @@ std::vector<std::string> Chat::completions(std::string_view typed) const {
   return complete(typed, names);
 }
 
-/// All that an answer depends on, but for the seed.
+/// What is set and said for an answer; of the seed what /set says, without what /regen adds to it.
 std::string Chat::asked(std::int32_t turn, const std::string& message) {
   return fmt::format("{}\n{}\n{}\n{}\n{}", turn, name_of(prompts_.think()), settings_.set(""),
                      conversation_.system(), message);

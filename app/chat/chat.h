@@ -119,7 +119,7 @@ class Chat {
   PrefillAhead ahead_;
   ChatTotals totals_;
   std::optional<Answer> last_;
-  std::string last_asked_;        ///< all that this answer depended on, but for the seed
+  std::string last_asked_;        ///< what was set and said for this answer
   std::uint64_t seed_shift_ = 0;  ///< regenerations so far
 };
 

@@ -72,9 +72,9 @@ Wanted wanted_of(const FitFlags& options, const models::Plan& plan) {
 struct Choice {
   std::string quantize, weights;
   std::size_t weight_bytes = 0;
-  std::size_t needs =
-      0;              ///< of --memory, for what is wanted; MiBs less may do, as pools are divided
-  bool fits = false;  ///< within --memory
+  /// Of --memory, for what is wanted; MiBs less may do, as pools are divided.
+  std::size_t needs = 0;
+  bool fits = false;            ///< within --memory
   std::int32_t length_max = 0;  ///< of one sequence; 0: none fits
   double token_bytes = 0;       ///< read for a token of one answer
 };
@@ -193,11 +193,10 @@ std::string choices_text(const std::vector<Choice>& choices, const Wanted& wante
     }
     table.rows.back().push_back(one.weights);
   }
-  std::string text = plain_text(table) +
-                     fmt::format(
-                         "needs: --memory for {} of {}; longest: tokens of one; "
-                         "*: as given\n",
-                         counted(wanted.sequences, "sequence"), counted(wanted.tokens, "token"));
+  std::string text =
+      plain_text(table) +
+      fmt::format("needs: --memory for {} of {}; longest: tokens of one; *: as given\n",
+                  counted(wanted.sequences, "sequence"), counted(wanted.tokens, "token"));
   if (bytes_per_s > 0) {
     text += fmt::format("predicted: what reading {:.1f} GB/s allows one answer after {} tokens\n",
                         bytes_per_s / 1e9, predicted_position);

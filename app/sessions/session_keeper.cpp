@@ -286,7 +286,7 @@ void SessionKeeper::add_answer(std::string_view text) {
   if (!has_draft_ || now - written_ < pause) return;
   written_ = now;
   keep([&](const std::string& name) {
-    if (version_.value_or(version_of(name)) != version_of(name)) return false;  // said afterwards
+    if (version_ && *version_ != version_of(name)) return false;  // said afterwards
     writer_->add_draft(to_text({{"more", pending_}}));
     pending_.clear();
     return true;

@@ -50,13 +50,24 @@ std::string time_left_text(const ProgressCount& count, std::chrono::nanoseconds 
   return duration_text(std::chrono::duration_cast<std::chrono::nanoseconds>(left)) + " left";
 }
 
-std::string bar_text(const ProgressCount& count, std::chrono::nanoseconds elapsed,
-                     std::string_view note, int columns_max) {
-  std::string text = fmt::format(" {}/{}", count.done, count.total);
+namespace {
+
+/// With the time that is left and the note after it, where there are such.
+std::string with_more(std::string text, std::string_view separator, const ProgressCount& count,
+                      std::chrono::nanoseconds elapsed, std::string_view note) {
   const std::string left = time_left_text(count, elapsed);
   for (const std::string_view more : {std::string_view(left), note}) {
-    if (!more.empty()) text.append("  ").append(more);
+    if (!more.empty()) text.append(separator).append(more);
   }
+  return text;
+}
+
+}  // namespace
+
+std::string bar_text(const ProgressCount& count, std::chrono::nanoseconds elapsed,
+                     std::string_view note, int columns_max) {
+  const std::string text =
+      with_more(fmt::format(" {}/{}", count.done, count.total), "  ", count, elapsed, note);
   return progress_bar(count.done, count.total, columns_max - columns(text)) + text;
 }
 
@@ -102,12 +113,9 @@ void ProgressLine::write_plain(const ProgressCount& count, std::string_view note
   const Clock::time_point now = Clock::now();
   if (now < next_plain_) return;
   next_plain_ = now + plain_every_;
-  std::string text = fmt::format("{} of {} done", count.done, count.total);
-  const std::string left = time_left_text(count, now - started_);
-  for (const std::string_view more : {std::string_view(left), note}) {
-    if (!more.empty()) text.append(", ").append(more);
-  }
-  write_stderr(text + "\n");
+  write_stderr(with_more(fmt::format("{} of {} done", count.done, count.total), ", ", count,
+                         now - started_, note) +
+               "\n");
 }
 
 void ProgressLine::clear() {
