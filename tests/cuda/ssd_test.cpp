@@ -6,6 +6,7 @@
 #include "kernels/ops/recurrence.h"
 #include "kernels/ops/ssd.h"
 #include "tests/cuda/recurrent_support.h"
+#include "tests/kernels/ops/recurrent_step_case.h"
 
 namespace hyb::kernels::testing::ssd_test {
 
