@@ -99,10 +99,7 @@ constexpr std::array foreign_commands = {
         "hyb reads the folder that Hugging Face publishes; --quantize q8 or q4 packs the weights "
         "while loading"},
     Advice{" embed embeddings ", "hyb makes no embeddings"},
-    Advice{
-        " perplexity ppl eval evaluate ",
-        "hyb has no evaluation of texts; hyb run --json --logprobs N gives the log-probabilities "
-        "of an answer, hyb verify checks that answers are repeatable"},
+    Advice{" perplexity ppl evaluate ", "hyb eval MODEL FILE measures the perplexity of a text"},
 };
 
 template <typename Table>

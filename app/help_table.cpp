@@ -14,7 +14,7 @@ constexpr std::array option_groups = {
               "--verbose --output --parallel --format --output-format --template --order --ordered "
               "--ignore-fields --validate --force --retry-failed --history --no-history --session "
               "--continue --repetitions --plot --requests --prompts --length --policy --budget "
-              "--shape --report "},
+              "--shape --report --against --windows "},
     HelpGroup{"sampling", "How tokens are drawn, and where an answer ends",
               " --max-tokens --temperature --top-k --top-p --min-p --top-n-sigma "
               "--repetition-penalty --frequency-penalty --presence-penalty --seed --logit-bias "
@@ -62,6 +62,11 @@ constexpr std::array command_helps = {
                 {"eval \"$(hyb completion bash)\"",
                  "hyb completion fish > ~/.config/fish/completions/hyb.fish"}},
     CommandHelp{"doctor", "", {"hyb doctor", "hyb doctor --json"}},
+    CommandHelp{"eval",
+                " --against --context --windows --snapshots --quantize --dtype --kv-dtype --memory "
+                "--device --threads --json ",
+                {"hyb eval Qwen/Qwen3-0.6B book.txt",
+                 "hyb eval Qwen/Qwen3-0.6B book.txt --quantize q4 --against Qwen/Qwen3-0.6B"}},
     CommandHelp{"fit",
                 " --context --parallel --memory --quantize --dtype --kv-dtype --device --threads "
                 "--json --verbose ",

@@ -26,6 +26,7 @@ extern const Command bench_command;
 extern const Command chat_command;
 extern const Command completion_command;
 extern const Command doctor_command;
+extern const Command eval_command;
 extern const Command fit_command;
 extern const Command inspect_command;
 extern const Command list_command;

@@ -4,23 +4,12 @@
 #include <span>
 #include <vector>
 
+#include "app/verify/divergence.h"
 #include "app/verify/passages.h"
 #include "core/engine/runner.h"
 #include "core/memory/pool/memory_pool.h"
 
 namespace hyb::app {
-
-/// Kullback-Leibler divergence, in nats, of the distribution that `found` are the logits of from
-/// the one that `expected` are: sum over p * (log p - log q), in double. 0 where they are the same;
-/// never below 0. Infinite when a logit is NaN, or q is 0 where p is not.
-double divergence(std::span<const float> expected, std::span<const float> found);
-
-/// Divergences of many rows.
-struct DivergenceSummary {
-  std::int64_t rows = 0;
-  std::int64_t likeliest_differs = 0;     ///< rows whose likeliest token is another one
-  double mean = 0, p99 = 0, largest = 0;  ///< nats; p99: the smallest that 99 % of rows do not pass
-};
 
 /// How far the distributions of next tokens move when a sequence goes on from int8 snapshots of its
 /// recurrent state: the same tokens are run twice, once with the state as it is, once
@@ -37,21 +26,15 @@ class SnapshotCost {
   /// and Error(runtime) when a signal asked to stop.
   void measure(const Passage& passage, std::int32_t snapshots);
 
-  DivergenceSummary summary() const;
+  DivergenceSummary summary() const { return divergences_.summary(); }
 
  private:
-  struct Pair;
-
   std::vector<std::int32_t> random_cuts(std::int32_t tokens, std::int32_t snapshots);
-  void run(std::span<const TokenId> tokens, std::span<const std::int32_t> cuts);
-  void advance(Pair& pair, std::int32_t count, bool compares);
-  void compare(const StepResult& result);
 
   Runner* runner_;
   std::uint64_t seed_;
   MemoryPool pool_;
-  std::vector<double> divergences_;
-  std::int64_t likeliest_differs_ = 0;
+  Divergences divergences_;
 };
 
 }  // namespace hyb::app

@@ -95,9 +95,9 @@ std::size_t longest_line(const std::string& text) {
   return longest;
 }
 
-const std::vector<std::string> commands = {"batch",    "bench",    "chat",   "doctor", "fit",
-                                           "inspect",  "list",     "render", "replay", "run",
-                                           "sessions", "tokenize", "verify"};
+const std::vector<std::string> commands = {"batch", "bench",    "chat",     "doctor", "eval",
+                                           "fit",   "inspect",  "list",     "render", "replay",
+                                           "run",   "sessions", "tokenize", "verify"};
 
 }  // namespace
 
@@ -254,8 +254,7 @@ TEST_SUITE("app/surface_help") {
     CHECK(!contains(error({"run", "--seed", "abc"}), "--system"));
     CHECK(contains(error({"run", "-system", "x"}), "a system prompt is --system TEXT"));
     CHECK(contains(error({"-q"}), "a command is missing"));
-    CHECK(contains(error({"eval", "x.txt"}), "hyb has no evaluation of texts"));
-    CHECK(contains(error({"perplexity"}), "hyb has no evaluation of texts"));
+    CHECK(contains(error({"perplexity"}), "hyb eval MODEL FILE measures the perplexity"));
     CHECK(contains(error({"bench", "serve"}), "here options say what is measured"));
     CHECK(contains(error({"bench", "-o", "rows.json"}), "hyb bench -o json > FILE"));
     CHECK(contains(error({"batch"}), "the file of requests is missing"));

@@ -58,23 +58,6 @@ struct Opened {
 }  // namespace
 
 TEST_SUITE("app/verify/snapshot_cost") {
-  TEST_CASE("divergence of known distributions") {
-    const std::vector<float> half = {0, 0}, same = {5, 5};
-    const std::vector<float> quarter = {std::log(1.0F), std::log(3.0F)};
-    CHECK(divergence(half, same) == doctest::Approx(0.0).epsilon(1e-12));
-    CHECK(divergence(half, quarter) ==
-          doctest::Approx(0.5 * std::log(0.5 / 0.25) + 0.5 * std::log(0.5 / 0.75)).epsilon(1e-6));
-    CHECK(divergence(quarter, half) ==
-          doctest::Approx(0.25 * std::log(0.25 / 0.5) + 0.75 * std::log(0.75 / 0.5)).epsilon(1e-6));
-    const std::vector<float> large = {1e30F, 0}, gone = {0, -INFINITY};
-    CHECK(divergence(large, large) == 0);
-    CHECK(divergence(gone, gone) == 0);
-    CHECK(divergence(gone, half) == doctest::Approx(std::log(2.0)));
-    CHECK(std::isinf(divergence(half, gone)));
-    CHECK(std::isinf(divergence(half, std::vector<float>{NAN, 0})));
-    CHECK(std::isinf(divergence(std::vector<float>{NAN, 0}, half)));
-  }
-
   TEST_CASE("int8 snapshots move distributions a little") {
     for (const char* name : {"granite-dense-nope", "granite-mamba-only", "granite-moe-nope"}) {
       CAPTURE(name);

@@ -1,0 +1,297 @@
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/commands/commands.h"
+#include "app/environment.h"
+#include "app/eval/text_evaluation.h"
+#include "app/model_outline.h"
+#include "app/options.h"
+#include "app/prompt.h"
+#include "app/text_input.h"
+#include "app/ui/process.h"
+#include "app/ui/progress.h"
+#include "app/ui/table.h"
+#include "app/ui/terminal.h"
+#include "core/base/error.h"
+#include "core/base/strings.h"
+#include "core/io/file.h"
+#include "kernels/card.h"
+
+namespace hyb::app {
+namespace {
+
+constexpr std::size_t text_bytes_max = std::size_t{1} << 30;
+constexpr std::int32_t step_tokens_max = 512;
+/// Of the logits that a step leaves; their rows are fewer where a vocabulary is large.
+constexpr std::size_t logits_bytes_max = std::size_t{64} << 20;
+constexpr std::int32_t rows_min = 8, rows_max = 128;
+constexpr std::size_t worst_windows = 3;
+constexpr std::int32_t window_min = 4;
+constexpr std::size_t pool_bytes_min = std::size_t{8} << 20;
+
+struct EvalFlags {
+  ModelOptions model;
+  std::vector<std::string> names;
+  std::string against;
+  std::int32_t windows_max = 0;
+  Precision snapshots = Precision::exact;
+  bool json = false;
+};
+
+std::int32_t window_of(const BareModel& model, std::int32_t context) {
+  const models::Plan& plan = model.model.plan;
+  const std::int32_t window = context > 0 ? context : plan.positions_max;
+  if (window < window_min || (plan.has_rope() && window > plan.positions_max)) {
+    throw Error(ErrorKind::usage,
+                fmt::format("--context {}: a window has {} to {} tokens", context, window_min,
+                            plan.positions_max));
+  }
+  return window;
+}
+
+/// A model and what it takes to read windows with it.
+class OpenedModel {
+ public:
+  OpenedModel(const RunSettings& settings, std::int32_t context, Precision snapshots)
+      : bare_(open_bare(settings)),
+        window_(window_of(bare_, context)),
+        texts_(read_texts(settings.source)),
+        layout_(models::memory_layout_of(bare_.model.geometry, pools(snapshots))),
+        runner_(bare_.queue, bare_.model.plan, bare_.model.weights, bare_.model.geometry,
+                runner_options()),
+        pool_(runner_.capacity().memory) {}
+
+  std::string name() const { return bare_.settings.source.name(); }
+  std::int32_t window() const { return window_; }
+  std::int32_t vocab() const { return bare_.model.plan.vocab; }
+  bool has_states() const { return !bare_.model.geometry.pieces.empty(); }
+  const Tokenizer& tokenizer() const { return need_tokenizer(texts_, bare_.settings.source); }
+  std::size_t bytes() const {
+    return bare_.model.weights.bytes() + runner_.pool_bytes() + runner_.workspace_bytes();
+  }
+  Reader reader() { return {.runner = &runner_, .pool = &pool_}; }
+
+ private:
+  models::MemoryLayoutOptions pools(Precision snapshots) const {
+    const models::Geometry& geometry = bare_.model.geometry;
+    const auto pages = static_cast<std::size_t>(window_ / geometry.page_tokens + 2);
+    const bool is_packed = snapshots == Precision::int8;
+    const std::size_t sequence =
+        pages * geometry.page_bytes + 3 * geometry.slot_bytes +
+        (is_packed ? models::snapshot_layout(geometry).bytes : 0);
+    // Superblocks go to one view at a time: each view may have one that is nearly empty.
+    return {.pool_bytes = std::max(8 * sequence, pool_bytes_min),
+            .packed = is_packed,
+            .flat = {},
+            .handle_bytes_min = kernels::handle_bytes_min(bare_.queue.device())};
+  }
+
+  models::RunnerOptions runner_options() const {
+    const std::size_t row_bytes = static_cast<std::size_t>(vocab()) * sizeof(float);
+    const auto rows = static_cast<std::int32_t>(logits_bytes_max / row_bytes);
+    return {.memory = layout_,
+            .step_tokens = std::min(window_, step_tokens_max),
+            .sequences_max = 1,
+            .positions_max = window_,
+            .vocab_used = vocab(),
+            .mapping = bare_.settings.mapping,
+            .graphs = bare_.settings.graphs,
+            .step_samples = std::clamp(rows, rows_min, rows_max)};
+  }
+
+  BareModel bare_;
+  std::int32_t window_;
+  ModelTexts texts_;
+  models::ModelMemoryLayout layout_;
+  models::ModelRunner runner_;
+  MemoryPool pool_;
+};
+
+/// The model that --against names, as it is published, within the memory that is left.
+RunSettings reference_settings(const EvalFlags& options, const OpenedModel& model,
+                               const RunSettings& settings, const Environment& environment) {
+  ModelOptions wanted = options.model;
+  wanted.model = options.against;
+  wanted.types = {};
+  wanted.types.random_weights = options.model.types.random_weights;
+  RunSettings reference = resolve(wanted, environment);
+  reference.set_memory(settings.memory.bytes - std::min(settings.memory.bytes, model.bytes()));
+  return reference;
+}
+
+/// Probabilities of different tokens cannot be compared.
+void check_same_tokens(const TextWindows& windows, const TextWindows& others,
+                       const OpenedModel& model, const OpenedModel& reference) {
+  const bool same_size = model.vocab() == reference.vocab();
+  if (same_size && windows.tokens == others.tokens) return;
+  throw Error(ErrorKind::usage,
+              fmt::format("{} and {} have different vocabularies ({}): their probabilities cannot "
+                          "be compared",
+                          model.name(), reference.name(),
+                          same_size ? "they cut the text differently"
+                                    : fmt::format("{} and {} tokens", model.vocab(),
+                                                  reference.vocab())));
+}
+
+/// The windows that are farthest from the reference, the farthest first.
+std::vector<std::size_t> worst_of(const std::vector<double>& divergences) {
+  std::vector<std::size_t> order(divergences.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::ranges::greater(),
+                           [&](std::size_t i) { return divergences[i]; });
+  order.resize(std::min(order.size(), worst_windows));
+  return order;
+}
+
+std::string text_of(const Evaluation& found, const TextWindows& windows,
+                    const OpenedModel* reference) {
+  const auto perplexity = [](const Loss& loss) {
+    return fmt::format("{:.4f} ± {:.4f}", loss.perplexity(), loss.perplexity_error());
+  };
+  Table table = {.columns = {{""}, {""}}};
+  table.rows.push_back({"perplexity", perplexity(found.loss)});
+  table.rows.push_back({"of", fmt::format("{} of {}, {} scored", counted(found.windows, "window"),
+                                          counted(windows.length, "token"), found.loss.tokens)});
+  if (reference != nullptr) {
+    const DivergenceSummary& kl = found.divergence;
+    table.rows.push_back({"against", reference->name()});
+    table.rows.push_back({"its perplexity", perplexity(*found.reference_loss)});
+    table.rows.push_back({"KL divergence",
+                          fmt::format("mean {:.4g} ± {:.2g}, 99 % {:.4g}, largest {:.4g} nats",
+                                      kl.mean, kl.mean_error, kl.p99, kl.largest)});
+    table.rows.push_back(
+        {"same top token",
+         fmt::format("{:.2f} %", 100 * static_cast<double>(kl.rows - kl.likeliest_differs) /
+                                     static_cast<double>(kl.rows))});
+    std::string worst;
+    for (const std::size_t i : worst_of(found.window_divergence)) {
+      worst += fmt::format("{}{} (KL {:.3g})", worst.empty() ? "" : ", ", i + 1,
+                           found.window_divergence[i]);
+    }
+    table.rows.push_back({"worst windows", worst});
+  }
+  return plain_text(table);
+}
+
+Json json_of(const Evaluation& found, const TextWindows& windows, const OpenedModel& model,
+             const OpenedModel* reference, const EvalFlags& options) {
+  const auto loss = [](const Loss& of) {
+    return Json{{"perplexity", of.perplexity()},
+                {"perplexity_error", of.perplexity_error()},
+                {"mean_nll", of.mean()}};
+  };
+  Json json = {{"model", model.name()},
+               {"windows", found.windows},
+               {"window_tokens", windows.length},
+               {"scored_tokens", found.loss.tokens},
+               {"snapshots", word_of(words::snapshots, options.snapshots)}};
+  json.update(loss(found.loss));
+  if (reference == nullptr) return json;
+  const DivergenceSummary& kl = found.divergence;
+  Json worst = Json::array();
+  for (const std::size_t i : worst_of(found.window_divergence)) {
+    worst.push_back({{"window", i + 1}, {"kl_mean", found.window_divergence[i]}});
+  }
+  json["against"] = loss(*found.reference_loss);
+  json["against"].update({{"model", reference->name()},
+                          {"kl_mean", kl.mean},
+                          {"kl_mean_error", kl.mean_error},
+                          {"kl_p99", kl.p99},
+                          {"kl_max", kl.largest},
+                          {"top_token_agreement",
+                           static_cast<double>(kl.rows - kl.likeliest_differs) /
+                               static_cast<double>(kl.rows)},
+                          {"worst_windows", worst}});
+  return json;
+}
+
+int eval_main(const CLI::App& cli, const EvalFlags& options) {
+  if (options.names.empty()) {
+    throw Error(ErrorKind::usage, "the text is missing: hyb eval [MODEL] FILE; - reads stdin");
+  }
+  ModelOptions wanted = options.model;
+  if (options.names.size() == 2) {
+    if (cli.count("--model") > 0) {
+      throw Error(ErrorKind::usage, "the model is given twice: as a word and with -m");
+    }
+    wanted.model = options.names.front();
+  }
+  const StopAtOnce nothing_to_lose;
+  const Environment environment = read_environment();
+  const std::string& file = options.names.back();
+  const std::string text = file == "-" ? read_stdin() : read_text_file(file, text_bytes_max);
+  const RunSettings settings = resolve(wanted, environment);
+  OpenedModel model(settings, options.model.context, options.snapshots);
+  if (options.snapshots == Precision::int8 && !model.has_states()) {
+    throw Error(ErrorKind::usage, fmt::format("--snapshots int8: {} has no recurrent layers",
+                                              model.name()));
+  }
+  const TextWindows windows =
+      windows_of(model.tokenizer(), text, model.window(), options.windows_max);
+  std::optional<OpenedModel> reference;
+  if (!options.against.empty()) {
+    reference.emplace(reference_settings(options, model, settings, environment),
+                      model.window(), Precision::exact);
+    check_same_tokens(windows,
+                      windows_of(reference->tokenizer(), text, model.window(),
+                                 options.windows_max),
+                      model, *reference);
+  }
+  ProgressLine progress(environment);
+  std::optional<Reader> other;
+  if (reference) other = reference->reader();
+  const Evaluation found = evaluate(
+      windows, model.reader(), other ? &*other : nullptr,
+      {.through_snapshot = options.snapshots == Precision::int8, .progress = [&](std::int32_t done) {
+         progress.show(ProgressCount{.done = done, .total = windows.count()});
+       }});
+  progress.clear();
+  const OpenedModel* const shown = reference ? &*reference : nullptr;
+  write_output(options.json ? pretty_json(json_of(found, windows, model, shown, options))
+                            : text_of(found, windows, shown));
+  return 0;
+}
+
+Action describe_eval(CLI::App& cli) {
+  const auto options = std::make_shared<EvalFlags>();  // CLI11 keeps pointers into it
+  options->model.context = 512;
+  cli.add_option("files", options->names,
+                 "the model (default: demo) and the text (-: stdin)")
+      ->type_name("FILE")
+      ->option_text("[MODEL] FILE")
+      ->expected(0, 2);
+  add_model_flag(cli, options->model.model);
+  add_model_options(cli, options->model, false);
+  cli.get_option("--context")
+      ->description("tokens of a window, of which the second half is scored; 0: as many as the "
+                    "model has");
+  add_graphs_option(cli, options->model.graphs);
+  cli.add_option("--against", options->against,
+                 "compare with this model, or with the same one as published: --quantize, "
+                 "--kv-dtype and the other types are those of MODEL alone")
+      ->type_name("MODEL");
+  cli.add_option("--windows,--chunks", options->windows_max,
+                 "score only the first windows of the text; 0: all")
+      ->check(CLI::Range(0, 1 << 24))
+      ->capture_default_str();
+  add_choice(cli, "--snapshots", options->snapshots, words::snapshots,
+             "int8: each window goes on from an int8 snapshot of its recurrent states, taken at "
+             "its middle");
+  cli.add_flag("--json", options->json, "print one JSON object");
+  return [options, &cli] { return eval_main(cli, *options); };
+}
+
+}  // namespace
+
+const Command eval_command = {
+    "eval", "Measure how well a model predicts a text, and what a format costs", describe_eval};
+
+}  // namespace hyb::app
