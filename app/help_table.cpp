@@ -65,8 +65,8 @@ constexpr std::array command_helps = {
     CommandHelp{"eval",
                 " --against --context --windows --snapshots --quantize --dtype --kv-dtype --memory "
                 "--device --threads --json ",
-                {"hyb eval Qwen/Qwen3-0.6B book.txt",
-                 "hyb eval Qwen/Qwen3-0.6B book.txt --quantize q4 --against Qwen/Qwen3-0.6B"}},
+                {"hyb eval Qwen/Qwen3-0.6B novel.txt",
+                 "hyb eval Qwen/Qwen3-0.6B novel.txt --quantize q4 --against Qwen/Qwen3-0.6B"}},
     CommandHelp{"fit",
                 " --context --parallel --memory --quantize --dtype --kv-dtype --device --threads "
                 "--json --verbose ",

@@ -50,9 +50,8 @@ std::int32_t window_of(const BareModel& model, std::int32_t context) {
   const models::Plan& plan = model.model.plan;
   const std::int32_t window = context > 0 ? context : plan.positions_max;
   if (window < window_min || (plan.has_rope() && window > plan.positions_max)) {
-    throw Error(ErrorKind::usage,
-                fmt::format("--context {}: a window has {} to {} tokens", context, window_min,
-                            plan.positions_max));
+    throw Error(ErrorKind::usage, fmt::format("--context {}: a window has {} to {} tokens", context,
+                                              window_min, plan.positions_max));
   }
   return window;
 }
@@ -84,9 +83,8 @@ class OpenedModel {
     const models::Geometry& geometry = bare_.model.geometry;
     const auto pages = static_cast<std::size_t>(window_ / geometry.page_tokens + 2);
     const bool is_packed = snapshots == Precision::int8;
-    const std::size_t sequence =
-        pages * geometry.page_bytes + 3 * geometry.slot_bytes +
-        (is_packed ? models::snapshot_layout(geometry).bytes : 0);
+    const std::size_t sequence = pages * geometry.page_bytes + 3 * geometry.slot_bytes +
+                                 (is_packed ? models::snapshot_layout(geometry).bytes : 0);
     // Superblocks go to one view at a time: each view may have one that is nearly empty.
     return {.pool_bytes = std::max(8 * sequence, pool_bytes_min),
             .packed = is_packed,
@@ -132,13 +130,13 @@ void check_same_tokens(const TextWindows& windows, const TextWindows& others,
                        const OpenedModel& model, const OpenedModel& reference) {
   const bool same_size = model.vocab() == reference.vocab();
   if (same_size && windows.tokens == others.tokens) return;
-  throw Error(ErrorKind::usage,
-              fmt::format("{} and {} have different vocabularies ({}): their probabilities cannot "
-                          "be compared",
-                          model.name(), reference.name(),
-                          same_size ? "they cut the text differently"
-                                    : fmt::format("{} and {} tokens", model.vocab(),
-                                                  reference.vocab())));
+  throw Error(
+      ErrorKind::usage,
+      fmt::format("{} and {} have different vocabularies ({}): their probabilities cannot "
+                  "be compared",
+                  model.name(), reference.name(),
+                  same_size ? "they cut the text differently"
+                            : fmt::format("{} and {} tokens", model.vocab(), reference.vocab())));
 }
 
 /// The windows that are farthest from the reference, the farthest first.
@@ -164,8 +162,8 @@ std::string text_of(const Evaluation& found, const TextWindows& windows,
     const DivergenceSummary& kl = found.divergence;
     table.rows.push_back({"against", reference->name()});
     table.rows.push_back({"its perplexity", perplexity(*found.reference_loss)});
-    table.rows.push_back({"KL divergence",
-                          fmt::format("mean {:.4g} ± {:.2g}, 99 % {:.4g}, largest {:.4g} nats",
+    table.rows.push_back(
+        {"KL divergence", fmt::format("mean {:.4g} ± {:.2g}, 99 % {:.4g}, largest {:.4g} nats",
                                       kl.mean, kl.mean_error, kl.p99, kl.largest)});
     table.rows.push_back(
         {"same top token",
@@ -201,15 +199,15 @@ Json json_of(const Evaluation& found, const TextWindows& windows, const OpenedMo
     worst.push_back({{"window", i + 1}, {"kl_mean", found.window_divergence[i]}});
   }
   json["against"] = loss(*found.reference_loss);
-  json["against"].update({{"model", reference->name()},
-                          {"kl_mean", kl.mean},
-                          {"kl_mean_error", kl.mean_error},
-                          {"kl_p99", kl.p99},
-                          {"kl_max", kl.largest},
-                          {"top_token_agreement",
-                           static_cast<double>(kl.rows - kl.likeliest_differs) /
-                               static_cast<double>(kl.rows)},
-                          {"worst_windows", worst}});
+  json["against"].update(
+      {{"model", reference->name()},
+       {"kl_mean", kl.mean},
+       {"kl_mean_error", kl.mean_error},
+       {"kl_p99", kl.p99},
+       {"kl_max", kl.largest},
+       {"top_token_agreement",
+        static_cast<double>(kl.rows - kl.likeliest_differs) / static_cast<double>(kl.rows)},
+       {"worst_windows", worst}});
   return json;
 }
 
@@ -231,28 +229,28 @@ int eval_main(const CLI::App& cli, const EvalFlags& options) {
   const RunSettings settings = resolve(wanted, environment);
   OpenedModel model(settings, options.model.context, options.snapshots);
   if (options.snapshots == Precision::int8 && !model.has_states()) {
-    throw Error(ErrorKind::usage, fmt::format("--snapshots int8: {} has no recurrent layers",
-                                              model.name()));
+    throw Error(ErrorKind::usage,
+                fmt::format("--snapshots int8: {} has no recurrent layers", model.name()));
   }
   const TextWindows windows =
       windows_of(model.tokenizer(), text, model.window(), options.windows_max);
   std::optional<OpenedModel> reference;
   if (!options.against.empty()) {
-    reference.emplace(reference_settings(options, model, settings, environment),
-                      model.window(), Precision::exact);
+    reference.emplace(reference_settings(options, model, settings, environment), model.window(),
+                      Precision::exact);
     check_same_tokens(windows,
-                      windows_of(reference->tokenizer(), text, model.window(),
-                                 options.windows_max),
+                      windows_of(reference->tokenizer(), text, model.window(), options.windows_max),
                       model, *reference);
   }
   ProgressLine progress(environment);
   std::optional<Reader> other;
   if (reference) other = reference->reader();
-  const Evaluation found = evaluate(
-      windows, model.reader(), other ? &*other : nullptr,
-      {.through_snapshot = options.snapshots == Precision::int8, .progress = [&](std::int32_t done) {
-         progress.show(ProgressCount{.done = done, .total = windows.count()});
-       }});
+  const bool through_snapshot = options.snapshots == Precision::int8;
+  const Evaluation found =
+      evaluate(windows, model.reader(), other ? &*other : nullptr,
+               {.through_snapshot = through_snapshot, .progress = [&](std::int32_t done) {
+                  progress.show(ProgressCount{.done = done, .total = windows.count()});
+                }});
   progress.clear();
   const OpenedModel* const shown = reference ? &*reference : nullptr;
   write_output(options.json ? pretty_json(json_of(found, windows, model, shown, options))
@@ -263,16 +261,16 @@ int eval_main(const CLI::App& cli, const EvalFlags& options) {
 Action describe_eval(CLI::App& cli) {
   const auto options = std::make_shared<EvalFlags>();  // CLI11 keeps pointers into it
   options->model.context = 512;
-  cli.add_option("files", options->names,
-                 "the model (default: demo) and the text (-: stdin)")
+  cli.add_option("files", options->names, "the model (default: demo) and the text (-: stdin)")
       ->type_name("FILE")
       ->option_text("[MODEL] FILE")
       ->expected(0, 2);
   add_model_flag(cli, options->model.model);
   add_model_options(cli, options->model, false);
   cli.get_option("--context")
-      ->description("tokens of a window, of which the second half is scored; 0: as many as the "
-                    "model has");
+      ->description(
+          "tokens of a window, of which the second half is scored; 0: as many as the "
+          "model has");
   add_graphs_option(cli, options->model.graphs);
   cli.add_option("--against", options->against,
                  "compare with this model, or with the same one as published: --quantize, "

@@ -34,12 +34,12 @@ void SequenceReader::run(std::int32_t count, bool wants_logits) {
   if (!memory_.reserve(count)) need(std::optional<Memory>());
   Step step;
   step.keep_logits = wants_logits;
-  step.spans.push_back({.tokens = tokens_.subspan(static_cast<std::size_t>(begin),
-                                                  static_cast<std::size_t>(count)),
-                        .position = begin,
-                        .tables = memory_.tables(),
-                        .read_slot = memory_.read_slot(),
-                        .write_slot = memory_.write_slot()});
+  step.spans.push_back(
+      {.tokens = tokens_.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count)),
+       .position = begin,
+       .tables = memory_.tables(),
+       .read_slot = memory_.read_slot(),
+       .write_slot = memory_.write_slot()});
   for (std::int32_t row = 0; wants_logits && row < count; ++row) {
     step.spans.back().samples.push_back(
         {.token = row,

@@ -21,8 +21,8 @@ std::string text() {
   std::string all;
   for (const char* box : {"red", "blue", "green", "black"}) {
     for (const char* thing : {"coin", "key", "ring", "map"}) {
-      all += std::string("The ") + box + " box holds a " + thing + ". The bag holds a " + thing +
-             ". ";
+      all +=
+          std::string("The ") + box + " box holds a " + thing + ". The bag holds a " + thing + ". ";
     }
   }
   return all;
@@ -57,8 +57,8 @@ TEST_SUITE("app/surface_eval") {
 
   TEST_CASE("q4 is farther from the demo than q8, and the demo is not far from itself") {
     const auto divergence = [](const std::vector<std::string>& more) {
-      std::vector<std::string> arguments = {"-",         "-c",   "32",    "--windows", "4",
-                                            "--against", "demo", "--json"};
+      std::vector<std::string> arguments = {"-", "-c",        "32",   "--windows",
+                                            "4", "--against", "demo", "--json"};
       arguments.insert(arguments.end(), more.begin(), more.end());
       const Json json = json_of(eval(arguments));
       CHECK(json["windows"] == 4);

@@ -125,8 +125,7 @@ TEST_SUITE("app/eval/text_evaluation") {
     Opened model("qwen3_5-dense"), reference("qwen3_5-dense");
     const TextWindows windows = some_windows(model, 2);
     const Reader exact = reference.reader();
-    const Evaluation found =
-        evaluate(windows, model.reader(), &exact, {.through_snapshot = true});
+    const Evaluation found = evaluate(windows, model.reader(), &exact, {.through_snapshot = true});
     CHECK(found.divergence.mean > 0);
     CHECK(found.divergence.mean < 0.1);
   }
