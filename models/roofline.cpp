@@ -124,34 +124,33 @@ void Roofline::add_part(const auto& part, std::int64_t width) {
 }
 
 /// What is published as F8_E4M3 counts as that, spread over all weights; MXFP4 over experts; blocks
-/// over all but the head, which has its own.
+/// over all but these and the head, which has its own.
 void Roofline::count_published(const LoadOptions& load) {
   constexpr double fp8_bytes = 1 + 4.0 / 128, mxfp4_bytes = 4.25 / 8;
   expert_bytes_ = weight_bytes_;
   if (load.activation != DType::bf16) return;
   double routed = 0;
   for (const Experts& layer : experts_) routed += layer.parameters;
-  const auto share = [](std::int64_t parameters, double of) {
-    return of > 0 ? std::min(1.0, static_cast<double>(parameters) / of) : 0.0;
+  const auto share = [](double parameters, double of) {
+    return of > 0 ? std::clamp(parameters / of, 0.0, 1.0) : 0.0;
   };
+  const auto fixed = static_cast<double>(fixed_parameters_);
   if (load.quantize != kernels::Quantize::q4) {
-    const double all = static_cast<double>(fixed_parameters_) + routed;
-    weight_bytes_ += share(load.fp8_parameters, all) * (fp8_bytes - weight_bytes_);
-    expert_bytes_ = weight_bytes_;
+    weight_bytes_ += share(static_cast<double>(load.fp8_parameters), fixed + routed) *
+                     (fp8_bytes - weight_bytes_);
   }
-  expert_bytes_ += share(load.mxfp4_parameters, routed) * (mxfp4_bytes - expert_bytes_);
-  if (load.blocks.parameters == 0) return;
+  const double mxfp4 = share(static_cast<double>(load.mxfp4_parameters), routed);
   double parameters = static_cast<double>(load.blocks.parameters), bytes = load.blocks.bytes;
-  if (load.blocks.head_bytes > 0) {
+  if (parameters > 0 && load.blocks.head_bytes > 0) {
     head_bytes_ = load.blocks.head_bytes;
     parameters -= static_cast<double>(head_parameters_);
     bytes -= static_cast<double>(head_parameters_) * head_bytes_;
   }
-  if (parameters <= 0) return;
-  const double all = static_cast<double>(fixed_parameters_) + routed;
-  weight_bytes_ +=
-      share(static_cast<std::int64_t>(parameters), all) * (bytes / parameters - weight_bytes_);
-  expert_bytes_ = weight_bytes_;
+  if (parameters > 0) {
+    weight_bytes_ +=
+        share(parameters, fixed + (1 - mxfp4) * routed) * (bytes / parameters - weight_bytes_);
+  }
+  expert_bytes_ = weight_bytes_ + mxfp4 * (mxfp4_bytes - weight_bytes_);
 }
 
 double Roofline::experts_touched(double tokens) const {

@@ -82,6 +82,25 @@ TEST_SUITE("models/roofline") {
           2 * (active + head) + 2 * state + windows + 8192.0 * 1024);
   }
 
+  TEST_CASE("a file's MXFP4 experts and its blocks are counted apart") {
+    const Config config = preset("gpt-oss-20b", {});
+    const Plan plan = family_of(config).plan(config);
+    Geometry geometry = geometry_of(plan);
+    const double plain = decode(Roofline(plan, geometry)).bytes;
+    geometry.load.mxfp4_parameters = std::int64_t{1} << 40;  // all experts
+    const double mxfp4 = decode(Roofline(plan, geometry)).bytes;
+    const double routed = (plain - mxfp4) / (2 - 4.25 / 8);  // of one token
+    CHECK(routed == doctest::Approx(24.0 * 4 * 3 * 2880 * 2880));
+    constexpr double q8 = 34.0 / 32;
+    const double head = 201088.0 * 2880;
+    geometry.load.blocks = {.parameters = std::int64_t{2'000'000'000},  // the embedding, too
+                            .bytes = 2e9 * q8,
+                            .head_bytes = q8};
+    const double others =
+        static_cast<double>(Roofline(plan, geometry).active_parameters()) - routed + head;
+    CHECK(decode(Roofline(plan, geometry)).bytes == doctest::Approx(mxfp4 - others * (2 - q8)));
+  }
+
   TEST_CASE("a token reads what its layers see: windows, chunks, and keys of another layer again") {
     const auto kv_bytes = [](const std::string& name, std::int64_t position) {
       const Roofline of = roofline(name);
