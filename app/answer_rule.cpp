@@ -11,32 +11,33 @@
 #include "core/base/error.h"
 #include "core/base/strings.h"
 #include "core/io/file.h"
+#include "core/text/unicode.h"
 
 namespace hyb::app {
 namespace {
 
 using Form = AnswerRule::Form;
 
-constexpr auto forms = {"is a JSON schema", "is true or false", "is a text", "is a list of texts",
-                        "is a text"};
+constexpr auto form_texts = {"is a JSON schema", "is true or false", "is a text",
+                             "is a list of texts", "is a text"};
 
-struct Spelling {
+struct RuleField {
   std::string_view name;
   Form form;
 };
-constexpr auto fields = std::to_array<Spelling>({{"guided_json", Form::json_schema},
-                                                 {"guided_regex", Form::regex},
-                                                 {"guided_choice", Form::one_of},
-                                                 {"guided_grammar", Form::gbnf},
-                                                 {"json_schema", Form::json_schema},
-                                                 {"grammar", Form::gbnf}});
-constexpr auto members = std::to_array<Spelling>({{"json", Form::json_schema},
-                                                  {"regex", Form::regex},
-                                                  {"choice", Form::one_of},
-                                                  {"grammar", Form::gbnf},
-                                                  {"json_object", Form::json_object}});
+constexpr auto rule_fields = std::to_array<RuleField>({{"guided_json", Form::json_schema},
+                                                       {"guided_regex", Form::regex},
+                                                       {"guided_choice", Form::one_of},
+                                                       {"guided_grammar", Form::gbnf},
+                                                       {"json_schema", Form::json_schema},
+                                                       {"grammar", Form::gbnf}});
+constexpr auto output_members = std::to_array<RuleField>({{"json", Form::json_schema},
+                                                          {"regex", Form::regex},
+                                                          {"choice", Form::one_of},
+                                                          {"grammar", Form::gbnf},
+                                                          {"json_object", Form::json_object}});
 
-[[noreturn]] void refuse(const std::string& source, std::string_view rule, const Json& value) {
+[[noreturn]] void refuse_rule(const std::string& source, std::string_view rule, const Json& value) {
   throw Error(ErrorKind::usage,
               fmt::format("{}: {}, got {}", source, rule, excerpt(to_text(value))));
 }
@@ -58,12 +59,13 @@ AnswerRule rule_from(Form form, const std::string& source, Json value) {
       throw Error(ErrorKind::usage, error.what());
     }
   }
-  if (!is_of(form, value)) refuse(source, std::data(forms)[static_cast<int>(form)], value);
+  if (!is_of(form, value))
+    refuse_rule(source, std::data(form_texts)[static_cast<int>(form)], value);
   return {form, value.is_string() ? value.get<std::string>() : to_text(value), source};
 }
 
 /// Those found so far: at most one.
-struct Found {
+struct FoundRule {
   std::optional<AnswerRule> rule = {};
 
   void add(Form form, const std::string& source, const Json& value) {
@@ -76,46 +78,48 @@ struct Found {
   }
 };
 
-void add_response_format(const Json& format, Found& found) {
+void add_response_format(const Json& format, FoundRule& found) {
   const std::string source = "response_format";
   const Json type = format.is_object() ? format.value("type", Json()) : Json();
   if (type == "text") return;
   const Json* const named = type == "json_schema" ? member_of(format, "json_schema") : nullptr;
   const Json& holder = named != nullptr && named->is_object() ? *named : format;
   if (type == "json_schema" || (type == "json_object" && holder.contains("schema"))) {
-    if (member_of(holder, "schema") == nullptr) refuse(source, "has a json_schema.schema", format);
+    if (member_of(holder, "schema") == nullptr)
+      refuse_rule(source, "has a json_schema.schema", format);
     found.add(Form::json_schema, source, holder["schema"]);
   } else if (type == "json_object") {
     found.add(Form::json_object, source, true);
   } else {
-    refuse(source, R"(is of the type "text", "json_object" or "json_schema")", format);
+    refuse_rule(source, R"(is of the type "text", "json_object" or "json_schema")", format);
   }
 }
 
 }  // namespace
 
 std::optional<AnswerRule> rule_of(const Json& body) {
-  Found found;
+  FoundRule found;
   if (const Json* format = member_of(body, "response_format")) add_response_format(*format, found);
-  for (const auto& [name, form] : fields) {
+  for (const auto& [name, form] : rule_fields) {
     if (const Json* value = member_of(body, name)) found.add(form, std::string(name), *value);
   }
   const Json* const outputs = member_of(body, "structured_outputs");
   if (outputs == nullptr) return found.rule;
-  if (!outputs->is_object()) refuse("structured_outputs", "is an object", *outputs);
+  if (!outputs->is_object()) refuse_rule("structured_outputs", "is an object", *outputs);
   for (const auto& [name, value] : outputs->items()) {
-    const auto* const known = std::ranges::find(members, name, &Spelling::name);
-    if (known != members.end()) {
+    const auto* const known = std::ranges::find(output_members, name, &RuleField::name);
+    if (known != output_members.end()) {
       found.add(known->form, "structured_outputs." + name, value);
     } else if (!value.is_null() && value != false) {
-      refuse("structured_outputs", "has json, regex, choice, grammar or json_object", *outputs);
+      refuse_rule("structured_outputs", "has json, regex, choice, grammar or json_object",
+                  *outputs);
     }
   }
   return found.rule;
 }
 
 std::optional<AnswerRule> rule_of(const RuleFlags& flags) {
-  Found found;
+  FoundRule found;
   const auto text_of = [](const std::string& name) {
     return read_text_file(name, std::size_t{16} << 20);
   };
