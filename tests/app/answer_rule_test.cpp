@@ -54,7 +54,7 @@ TEST_SUITE("app/answer_rule") {
 
   TEST_CASE("what is wrong is named, and so are two that contradict") {
     for (const auto& [members, field] : std::initializer_list<std::pair<const char*, const char*>>{
-             {R"("response_format":"json")", "response_format: is an object"},
+             {R"("response_format":"json")", "response_format: is of the type"},
              {R"("response_format":{"type":"xml"})", "response_format: is of the type"},
              {R"("response_format":{"type":"json_schema","json_schema":{}})",
               "response_format: has"},

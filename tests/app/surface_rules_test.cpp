@@ -44,7 +44,7 @@ ToolResult run(std::vector<std::string> arguments, const std::string& input = {}
 }
 
 std::string said(const std::vector<std::string>& options) {
-  std::vector<std::string> all = {"run", "-p", "What is 12 plus 30?", "-n", "60"};
+  std::vector<std::string> all = {"run", "-p", "What is 12 plus 30?", "-n", "400"};
   all.insert(all.end(), options.begin(), options.end());
   const ToolResult result = run(all);
   CHECK_MESSAGE(result.exit_code == 0, result.err);
@@ -53,8 +53,8 @@ std::string said(const std::vector<std::string>& options) {
 
 std::string line(const std::string& id, const std::string& members) {
   return R"({"custom_id":")" + id + R"(","method":"POST","url":"/v1/chat/completions","body":{)" +
-         R"("messages":[{"role":"user","content":"What is 12 plus 30?"}],"max_tokens":60,)" +
-         members + "}}\n";
+         R"("messages":[{"role":"user","content":"What is 12 plus 30?"}],)" +
+         (contains(members, "max_tokens") ? "" : R"("max_tokens":400,)") + members + "}}\n";
 }
 
 std::map<std::string, Json> by_id(const BatchJob& job) {
@@ -180,7 +180,7 @@ TEST_SUITE("app/surface_rules") {
     const BatchJob job(input);
     const auto batch = [&](const std::string& rule, const std::vector<std::string>& options) {
       std::vector<std::string> all = {"batch", job.in,          "-o", job.out, "-n",
-                                      "60",    "--json-schema", rule};
+                                      "400",   "--json-schema", rule};
       all.insert(all.end(), options.begin(), options.end());
       return run(all);
     };
@@ -205,7 +205,7 @@ TEST_SUITE("app/surface_rules") {
       CHECK(fault(content_of(result, 1)) == "");
     }
     const ToolResult alone = run({"run", "--json-schema", schema, "-p", "What is 2 plus 30?", "-n",
-                                  "60", "--temperature", "0"});
+                                  "400", "--temperature", "0"});
     CHECK(alone.out == content_of(by_id(job)["4"]) + "\n");
     const ToolResult other = batch(R"({"type":"null"})", {});
     CHECK(other.exit_code == 2);  // another job's output
@@ -217,7 +217,7 @@ TEST_SUITE("app/surface_rules") {
       const BatchJob job(R"({"custom_id":"a","body":{"messages":[{"role":"user","content":"x"},)"
                          R"({"role":"assistant","content":)" +
                          Json(begun).dump() +
-                         R"(}],"continue_final_message":true,"max_tokens":60,"guided_json":)" +
+                         R"(}],"continue_final_message":true,"max_tokens":400,"guided_json":)" +
                          Json::parse(schema).dump() + "}}\n");
       job.run();
       return results(job.out).at(0);
