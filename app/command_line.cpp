@@ -57,9 +57,9 @@ constexpr std::array foreign_options = {
     Advice{" --mlock --mmap --no-mmap --numa ",
            "weights are read into memory once; leave it out (numactl chooses where hyb runs)"},
     Advice{" --n --best-of ", "several answers to a prompt are --json --choices N"},
-    Advice{
-        " --json-schema --grammar --grammar-file --response-format ",
-        "answers can't be bound to a grammar or a schema; say in the prompt what they look like"},
+    Advice{" --json-schema-file --grammar-file --response-format ",
+           "what an answer must be is --json-schema FILE, --json-object, --grammar FILE, --regex "
+           "or --one-of"},
     Advice{" -fa --flash-attn ", "attention never holds its whole matrix; there is no switch"},
     Advice{" -ctk -ctv --cache-type-k --cache-type-v ",
            "keys and values have one type: --kv-dtype bf16, f32 or fp8"},

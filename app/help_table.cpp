@@ -15,10 +15,12 @@ constexpr std::array option_groups = {
               "--ignore-fields --validate --force --retry-failed --history --no-history --session "
               "--continue --repetitions --plot --requests --prompts --length --policy --budget "
               "--shape --report --against --windows "},
-    HelpGroup{"sampling", "How tokens are drawn, and where an answer ends",
-              " --max-tokens --temperature --top-k --top-p --min-p --top-n-sigma "
-              "--repetition-penalty --frequency-penalty --presence-penalty --seed --logit-bias "
-              "--stop --ignore-eos --choices --logprobs "},
+    HelpGroup{
+        "sampling", "How tokens are drawn, and where an answer ends",
+        " --max-tokens --temperature --top-k --top-p --min-p --top-n-sigma "
+        "--repetition-penalty --frequency-penalty --presence-penalty --seed --logit-bias "
+        "--stop --ignore-eos --choices --logprobs --json-schema --json-object --regex --one-of "
+        "--grammar "},
     HelpGroup{"memory", "Memory, and the types that decide how much is needed",
               " --context --memory --dtype --quantize --kv-dtype --prefix-cache --disk-tier "
               "--session-size "},

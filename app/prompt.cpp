@@ -413,6 +413,10 @@ EncodedPrompt encode_chat(const ChatTemplate& chat_template, const Tokenizer& to
   const bool has_content = !rendered.pieces.empty() && opening.empty() &&
                            rendered.pieces.back().source == TextSource::assistant;
   encoded.start = {.may_think = !has_content, .opening = std::move(opening), .markers = markers};
+  if (has_content) {
+    const AnswerStart whole = {.may_think = true, .markers = markers};
+    encoded.start.begun = split_answer(rendered.pieces.back().text, whole).content;
+  }
   if (encoded.tokens.empty()) {
     throw Error(ErrorKind::model,
                 "the chat template makes an empty prompt of this conversation; hyb run --raw "

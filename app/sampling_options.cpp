@@ -69,6 +69,7 @@ void add_generation_options(CLI::App& cli, GenerationOptions& options) {
                  "end the answer before this text; may be repeated. In a thought it ends nothing")
       ->allow_extra_args(false);
   cli.add_flag("--ignore-eos", options.ignore_eos, "go on after the model's end-of-answer token");
+  add_rule_options(cli, options.rule);
 }
 
 SamplingParams sampling_of(const GenerationOptions& options, const Json& config) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "app/answer_rule.h"
 #include "core/base/json.h"
 #include "core/base/sampling.h"
 
@@ -24,6 +25,7 @@ struct GenerationOptions {
   std::vector<std::string> logit_bias;  ///< "ID=BIAS"
   std::vector<std::string> stop;
   bool ignore_eos = false;
+  RuleFlags rule;
 };
 
 /// Adds -n/--max-tokens, --temperature, --top-k, ... The options outlive `cli`.

@@ -176,8 +176,20 @@ class Session {
   /// End-of-answer tokens: generation_config, config and tokenizer_config together.
   const std::vector<TokenId>& stop_tokens() const { return texts_.stop_tokens; }
 
-  /// request_of() with this model's texts.
-  Request request(const GenerationOptions& options) const { return request_of(options, texts_); }
+  /// What answers may have to be, compiled for this model.
+  ConstraintCache& rules() {
+    if (!rules_) rules_.emplace(need_tokenizer(), stop_tokens(), model_.plan.vocab);
+    return *rules_;
+  }
+  /// request_of() with this model's texts, and with the options' rule.
+  Request request(const GenerationOptions& options) {
+    Request request = request_of(options, texts_);
+    if (const std::optional<AnswerRule> rule = rule_of(options.rule)) {
+      request.rule = rules().get(*rule);
+      request.stop = options.stop;  // those of the model's files end what has no rule
+    }
+    return request;
+  }
 
  private:
   /// A second card with the weights, for prompts.
@@ -220,6 +232,7 @@ class Session {
   bool is_disaggregated_ = false;              ///< whether the engine has that lane
   std::unique_ptr<DraftModel> draft_model_;    ///< null: there is none
   std::unique_ptr<TraceFile> trace_;
+  std::optional<ConstraintCache> rules_;  ///< once there is one
   std::unique_ptr<Engine> engine_;
   std::chrono::nanoseconds load_time_{0};
 };

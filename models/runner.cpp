@@ -505,7 +505,7 @@ void add_block(const Span& span, std::span<const TokenId> mask, Step& blocks) {
                                                  .write_slot = no_slot});
     if (i == 0) continue;
     token.samples = span.samples;
-    token.samples.front().draw += static_cast<std::uint64_t>(i - 1);
+    token.samples.front() = token.samples.front().later(static_cast<std::uint64_t>(i - 1));
   }
 }
 
@@ -578,8 +578,7 @@ std::vector<std::vector<SampledToken>> ModelRunner::draft_at_once(
   for (std::int32_t pass = 0; pass < drafts.front(); ++pass) {
     sample_params_.clear();
     for (const Span& span : std::span(step.spans).first(drafting(drafts, pass))) {
-      sample_params_.push_back(span.samples.front());
-      sample_params_.back().draw += static_cast<std::uint64_t>(pass);
+      sample_params_.push_back(span.samples.front().later(static_cast<std::uint64_t>(pass)));
     }
     draft_graphs_->stage_draws(pass, sample_params_);
   }
@@ -611,7 +610,7 @@ std::vector<std::vector<SampledToken>> ModelRunner::draft_by_passes(
       if (drawn.back()[at].finite) last[at] = drawn.back()[at].token;
       Span& span = step.spans[at];
       ++span.position;
-      ++span.samples.front().draw;
+      span.samples.front() = span.samples.front().later(1);
       span.ring = no_ring;
       span.ring_entries = 0;
     }

@@ -65,62 +65,10 @@ std::string resume_command(bool keeps_force) {
 
 bool is_stdout(const std::string& output) { return output == "-" || output == "/dev/stdout"; }
 
-namespace {
-
 SessionShape shape_of(const BatchOptions& options) {
   return {.sequences_max = options.parallel,
           .chunk_tokens = options.model.chunk_tokens,
           .prefers_throughput = true};
-}
-
-/// What a session of this model would take on.
-RequestLimits limits_of(const BatchOptions& options, const RunSettings& settings,
-                        const Tokenizer& tokenizer) {
-  const ModelOutline outline = outline_of(settings, {.sequences = options.parallel});
-  const MemoryPlan memory =
-      plan_memory(outline.plan, outline.geometry, budget_of(settings), settings.context,
-                  make_queue(settings).threads(), shape_of(options));
-  return {.vocab = std::min(tokenizer.size(), outline.plan.vocab),
-          .length_max = memory.length_max,
-          .has_text = true};
-}
-
-std::optional<LineFailure> failure_of(const RequestLine& line, RequestMaker& maker) {
-  if (line.failure) return line.failure;
-  try {
-    maker.make(line);
-    return std::nullopt;
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::usage && error.kind() != ErrorKind::model) throw;
-    return LineFailure{.code = "invalid_request", .message = error.what()};
-  }
-}
-
-}  // namespace
-
-int validate_batch(const BatchOptions& options) {
-  const StopAtOnce nothing_to_lose;
-  const InputFile input = scanned_input(options);
-  const RunSettings settings = resolve(options.model, read_environment());
-  const ModelSource& source = settings.source;
-  check_texts(options, input, source);
-  const ModelTexts texts = read_texts(source);
-  const Tokenizer& tokenizer = need_tokenizer(texts, source);
-  RequestMaker maker(tokenizer, texts.chat_template ? &*texts.chat_template : nullptr,
-                     terms_of(options, request_of(options.generation, texts),
-                              limits_of(options, settings, tokenizer)));
-  std::int64_t failed = 0;
-  for (const InputLine& place : input.lines()) {
-    const RequestLine line = input.read(place);
-    const auto failure = failure_of(line, maker);
-    for (const std::string& text : maker.take_warnings()) log::warning(text);
-    if (!failure) continue;
-    ++failed;
-    if (!write_stdout(failed_line(line.custom_id, *failure))) return failed_lines_exit;
-  }
-  write_stderr(
-      fmt::format("{}, {} would fail\n", counted(std::ssize(input.lines()), "line"), failed));
-  return failed > 0 ? failed_lines_exit : 0;
 }
 
 namespace {
@@ -178,6 +126,9 @@ Json job_of(const BatchOptions& options, const InputFile& input, const RunSettin
   }
   if (options.think) settings["think"] = *options.think;
   if (options.allow_special) settings["allow_special"] = true;
+  if (const auto rule = rule_of(options.generation.rule)) {
+    settings["rule"] = {{"form", static_cast<int>(rule->form)}, {"xxh3", hex(hash_of(rule->text))}};
+  }
   if (!options.ignored.empty()) settings["ignore_fields"] = options.ignored;
   if (options.prompt_template) settings["template"] = *options.prompt_template;
   if (options.output_format != ResultFormat::jsonl) {
@@ -368,11 +319,11 @@ BatchReport answer(const BatchOptions& options, const RunSettings& settings, con
                      terms_of(options, session.request(options.generation),
                               {.vocab = std::min(tokenizer.size(), session.model().plan.vocab),
                                .length_max = session.engine().length_max(),
-                               .has_text = true}));
+                               .has_text = true}),
+                     &session.rules());
   ProgressLine line(environment, std::chrono::minutes(1));
   const auto began = std::chrono::steady_clock::now();
-  const auto total = static_cast<std::int64_t>(input.lines().size());
-  const std::int64_t before = total - static_cast<std::int64_t>(todo.size());
+  const std::int64_t total = std::ssize(input.lines()), before = total - std::ssize(todo);
   const auto warn = [&](const std::string& text) {
     line.clear();
     log::warning(text);

@@ -43,6 +43,9 @@ struct BatchOptions {
 /// The exit code when results are errors.
 inline constexpr int failed_lines_exit = 5;
 
+/// Of the session that answers the lines.
+SessionShape shape_of(const BatchOptions& options);
+
 /// The input, opened and scanned.
 InputFile scanned_input(const BatchOptions& options);
 

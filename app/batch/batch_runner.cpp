@@ -99,6 +99,7 @@ struct BatchRunner::Active {
   AnswerStart start;
   Collector collector;
   std::int32_t max_tokens;  ///< of each answer; -1: what the context has room for
+  bool has_rule;
   RequestId request{};
 };
 
@@ -191,7 +192,8 @@ void BatchRunner::start(std::int64_t place, const PlannedLine& planned) {
                                         .kind = is_text ? AnswerKind::text : AnswerKind::chat,
                                         .start = std::move(answer_start),
                                         .collector = Collector(request.choices),
-                                        .max_tokens = request.max_tokens});
+                                        .max_tokens = request.max_tokens,
+                                        .has_rule = request.rule.get() != nullptr});
     active->request = engine_.submit(std::move(request), active->collector);
     active_.push_back(std::move(active));
   } catch (const Error& error) {
@@ -252,6 +254,7 @@ void BatchRunner::finish(const Active& active) {
   }
   for (const Completion& completion : active.collector.completions()) {
     if (is_cut(completion, active.max_tokens)) ++counts_.cut;
+    if (active.has_rule && completion.reason == FinishReason::length) ++counts_.cut_rules;
   }
   const Usage& usage = active.collector.completions().front().usage;  // choices share the prompt
   counts_.prompt_tokens += usage.prompt_tokens;
@@ -317,6 +320,10 @@ std::string summary_text(const BatchReport& report, bool details) {
     text += fmt::format("; {} ended at the {} of the context (max_tokens or -n ends them before)",
                         counted(counts.cut, "answer"), counted(report.length_max, "token"));
   }
+  if (counts.cut_rules > 0) {
+    text += fmt::format("; {} with a schema or grammar cut by a limit, so not whole",
+                        counted(counts.cut_rules, "answer"));
+  }
   if (report.tier_damage > 0) {
     text += fmt::format("; the {} gave back {} damaged: not used, computed again", report.tier_name,
                         counted(report.tier_damage, "piece"));
@@ -340,6 +347,7 @@ Json report_json(const BatchReport& report) {
                {"drafting_seconds", counts.speculation.drafting_seconds},
                {"from_int8_snapshots", counts.packed},
                {"ended_by_context", counts.cut},
+               {"rules_cut_by_limit", counts.cut_rules},
                {report.tier_name == "host tier" ? "damaged_in_host_tier" : "damaged_in_disk_tier",
                 report.tier_damage}};
   if (report.is_planned) {

@@ -88,6 +88,7 @@ struct BatchCounts {
   SpeculationStats speculation = {};
   std::int64_t packed = 0;         ///< answers from an int8 snapshot
   std::int64_t cut = 0;            ///< answers that ended because the context was full
+  std::int64_t cut_rules = 0;      ///< answers with a rule that a limit cut: they are not whole
   std::string first_failure = {};  ///< "custom_id: why", of the first line that failed
 };
 

@@ -20,7 +20,9 @@ namespace {
 const std::vector<std::string_view> obeyed_alone = words_of(
     "messages prompt model max_tokens max_completion_tokens n_predict stop stop_token_ids n "
     "logprobs top_logprobs logit_bias ignore_eos chat_template_kwargs tools documents "
-    "reasoning_effort enable_thinking thinking add_generation_prompt continue_final_message");
+    "reasoning_effort enable_thinking thinking add_generation_prompt continue_final_message "
+    "response_format structured_outputs guided_json guided_regex guided_choice guided_grammar "
+    "json_schema grammar allowed_token_ids min_tokens");
 
 /// They are about accounts and schedules, or qualify a field that is refused by itself.
 const std::vector<std::string_view> harmless = words_of(
@@ -87,11 +89,9 @@ constexpr auto neutral = std::to_array<NeutralValues>({
 
 /// What servers, or people, take for parameters and what is not obeyed with any value.
 const std::vector<std::string_view> refused = words_of(
-    "allowed_token_ids audio chat_template custom_logit_processor custom_params ebnf "
-    "guided_choice guided_grammar guided_json guided_regex images input instructions "
-    "json_schema logits_processors lora lora_path mm_processor_kwargs prompt_logprobs reasoning "
-    "regex samplers structural_tag structured_outputs suppress_tokens system top_a "
-    "truncate_prompt_tokens web_search_options");
+    "audio chat_template custom_logit_processor custom_params ebnf images input instructions "
+    "logits_processors lora lora_path mm_processor_kwargs prompt_logprobs reasoning regex samplers "
+    "structural_tag suppress_tokens system top_a truncate_prompt_tokens web_search_options");
 
 const std::vector<std::string_view> obeyed = [] {
   std::vector<std::string_view> names = obeyed_alone;

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "app/answer_rule.h"
 #include "app/batch/body_fields.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"
@@ -137,6 +138,15 @@ void take_stop_tokens(const Json& body, Request& request) {
   }
 }
 
+void take_allowed_tokens(const Json& body, Request& request) {
+  const Json* value = member_of(body, "allowed_token_ids");
+  if (value == nullptr) return;
+  if (!value->is_array()) refuse("allowed_token_ids", "is a list of token ids", *value);
+  for (const Json& id : *value) {
+    request.allowed.push_back(TokenId{int32_of("allowed_token_ids", id)});
+  }
+}
+
 void check_template_fields(const Json& body) {
   const auto is_object = [](const Json& item) { return item.is_object(); };
   for (const char* field : {"tools", "documents"}) {
@@ -184,7 +194,9 @@ void apply_body(const Json& body, Request& request) {
   take_logprobs(body, sampling);
   take_logit_bias(body, sampling);
   take(body, "n", request.choices);
+  take(body, "min_tokens", request.min_tokens);
   take_stop_tokens(body, request);
+  take_allowed_tokens(body, request);
 }
 
 Json template_variables(const Json& body) {
@@ -279,6 +291,10 @@ MadeRequest RequestMaker::make(RequestLine line) {
   warn_of(line);
   Request request = terms_.defaults;
   apply_body(line.body, request);
+  if (const std::optional<AnswerRule> rule = rule_of(line.body)) {
+    if (rules_ == nullptr) refuse(rule->source + ": answers are not bound here");
+    request.rule = rules_->get(*rule);
+  }
   EncodedPrompt prompt = encode(line);
   set_start(request, prompt.start);
   const auto length = prompt.tokens.size();

@@ -61,9 +61,14 @@ struct MadeRequest {
 /// Makes the engine's requests of a job's lines.
 class RequestMaker {
  public:
-  /// `chat_template` may be null; it and the tokenizer outlive this.
-  RequestMaker(const Tokenizer& tokenizer, const ChatTemplate* chat_template, JobTerms terms)
-      : tokenizer_(tokenizer), chat_template_(chat_template), terms_(std::move(terms)) {}
+  /// `chat_template` may be null, and `rules`, without which lines that say what their answer must
+  /// be fail; these and the tokenizer outlive this.
+  RequestMaker(const Tokenizer& tokenizer, const ChatTemplate* chat_template, JobTerms terms,
+               ConstraintCache* rules = nullptr)
+      : tokenizer_(tokenizer),
+        chat_template_(chat_template),
+        terms_(std::move(terms)),
+        rules_(rules) {}
 
   /// The request of a line that has no failure yet. Throws Error(usage) or Error(model) saying what
   /// is wrong with it: it can never run.
@@ -81,6 +86,7 @@ class RequestMaker {
   const Tokenizer& tokenizer_;
   const ChatTemplate* chat_template_;
   JobTerms terms_;
+  ConstraintCache* rules_;
   std::set<std::string> warned_;
   std::vector<std::string> warnings_;
 };

@@ -87,6 +87,7 @@ PreparedRequest prepare(const RunFlags& options, Session& session, const Json& b
   request.choices = options.choices;
   request.sampling.logprobs = options.logprobs;
   apply_body(body, request);
+  if (const auto rule = rule_of(body)) request.rule = session.rules().get(*rule);
   EncodedPrompt prompt = encode(options, session, body);
   set_start(request, prompt.start);
   request.prompt = std::move(prompt.tokens);
@@ -194,6 +195,8 @@ int run_main(const RunFlags& options) {
   Request asked;
   asked.choices = options.choices;
   apply_body(body, asked);  // what is wrong with it is known before weights are read
+  if (const auto rule = rule_of(options.generation.rule)) grammar_of(*rule);
+  if (const auto rule = rule_of(body)) grammar_of(*rule);
   if (asked.choices > 1 && !options.json) {
     throw Error(ErrorKind::usage, options.messages + ": n: more than one answer needs --json");
   }

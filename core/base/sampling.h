@@ -178,7 +178,23 @@ struct SampleRow {
   std::uint64_t draw = 0;  ///< counts the tokens drawn so far in this sequence: the random counter
   std::span<const TokenId> history = {};  ///< prompt and generated tokens, for the penalties
   std::int32_t prompt_tokens = 0;  ///< number of tokens at the start of history that are the prompt
+  /// A bit per token, the lowest of each word first, mask_words() of them: those that may be drawn.
+  /// Empty: all.
+  std::span<const std::uint32_t> mask = {};
+
+  /// That of a later draw of the same sequence, whose mask is not known.
+  SampleRow later(std::uint64_t draws) const {
+    SampleRow row = *this;
+    row.draw += draws;
+    if (draws > 0) row.mask = {};
+    return row;
+  }
 };
+
+/// Of a mask over `vocab` tokens.
+constexpr std::size_t mask_words(std::int32_t vocab) {
+  return (static_cast<std::size_t>(vocab) + 31) / 32;
+}
 
 struct TokenLogprob {
   TokenId token;

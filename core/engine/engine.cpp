@@ -80,6 +80,7 @@ RequestId Engine::submit(Request request, Sink& sink) {
                                       .request = std::move(request),
                                       .length_max = length_max_,
                                       .tokenizer = tokenizer_,
+                                      .vocab = vocab_,
                                       .submitted = now_()},
                                      sink);
   lanes_->add(requests_.choices(id));

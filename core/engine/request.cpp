@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <span>
 
 #include "core/base/error.h"
@@ -39,6 +40,29 @@ void check_message_ends(const Request& request) {
   }
 }
 
+void check_masks(const Request& request, const RequestLimits& limits) {
+  check_tokens("allowed_token_ids", request.allowed, limits.vocab);
+  if (request.min_tokens < 0) {
+    refuse(fmt::format("min_tokens is 0 or more: {}", request.min_tokens));
+  }
+  if (request.min_tokens > 0 && !request.stop.empty()) {
+    refuse("min_tokens holds stop tokens back, not stop strings: leave one of the two out");
+  }
+  Constraint* const rule = request.rule.get();
+  if (rule == nullptr) return;
+  if (!request.allowed.empty()) refuse("a rule of the answer and allowed_token_ids: give one");
+  const auto is_other = [&](TokenId token) { return !rule->vocabulary().is_end(token); };
+  if (!request.stop.empty() || std::ranges::any_of(request.stop_tokens, is_other)) {
+    refuse(
+        "an answer with a rule (a schema, a grammar, ...) ends where the rule says: leave out "
+        "stop strings and stop_token_ids");
+  }
+  const std::string& begun = request.start.begun;
+  if (!begun.empty() && !GrammarMatcher(*rule).accept_bytes(begun)) {
+    refuse("the rule of the answer allows no text that begins with the message to be continued");
+  }
+}
+
 }  // namespace
 
 void check(const Request& request, const RequestLimits& limits) {
@@ -72,6 +96,7 @@ void check(const Request& request, const RequestLimits& limits) {
     refuse("stop strings need a tokenizer, and the model has none; use stop tokens");
   }
   static_cast<void>(StopStrings{request.stop});  // throws where one cannot be used
+  check_masks(request, limits);
   check(request.sampling, limits.vocab);
 }
 

@@ -9,6 +9,7 @@
 
 #include "core/base/ids.h"
 #include "core/base/sampling.h"
+#include "core/engine/constraint_cache.h"
 #include "core/memory/prefix/prefix_tree.h"
 #include "core/text/answer_scanner.h"
 
@@ -25,7 +26,13 @@ struct Request {
   AnswerStart start;                 ///< those in thoughts and markers end nothing
   std::vector<TokenId> stop_tokens;  ///< the model's end-of-turn tokens; not part of the text
   bool ignore_eos = false;           ///< stop_tokens are ordinary tokens
-  std::int32_t choices = 1;          ///< n answers; choice i draws with seed + i
+  ConstraintCache::Use rule = {};    ///< of the answer, and where it ends: without stop strings
+  std::vector<TokenId> allowed =
+      {};                       ///< all that may be drawn; empty: all there are. Not beside a rule
+  std::int32_t min_tokens = 0;  ///< no stop token comes earlier, but where a rule has nothing else
+  /// Whether rows have masks, which what is drawn may decide.
+  bool is_bound() const { return rule.get() != nullptr || !allowed.empty() || min_tokens > 0; }
+  std::int32_t choices = 1;  ///< n answers; choice i draws with seed + i
 
   /// Lengths of the prompt, ascending, at which a message ends: later prompts are likely to start
   /// with the same tokens up to there, so a snapshot is wanted there.

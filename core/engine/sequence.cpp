@@ -27,6 +27,7 @@ Sequence::Sequence(const RequestTerms& terms, std::int32_t choice)
       choice_(choice),
       prompt_tokens_(static_cast<std::int32_t>(terms.request.prompt.size())),
       sampling_(terms.request.sampling),
+      masks_(terms.request, terms.tokenizer, terms.vocab),
       tokens_(terms.request.prompt),
       stop_search_(terms.stop) {
   sampling_.seed += static_cast<std::uint64_t>(choice);
@@ -156,7 +157,7 @@ void Sequence::follow(const std::optional<PrefixOwner>& prefix_owner) {
   if (prefix_owner) completion_.usage.waited_for_prefix = true;
 }
 
-void Sequence::fill(Span& span, std::int32_t count, std::int32_t cuts) const {
+void Sequence::fill(Span& span, std::int32_t count, std::int32_t cuts) {
   const auto [begin, read_slot, write_slot] = memory_.piece(cuts);
   span.tokens = std::span(tokens_).subspan(static_cast<std::size_t>(begin),
                                            static_cast<std::size_t>(count + drafts_));
@@ -171,12 +172,14 @@ void Sequence::fill(Span& span, std::int32_t count, std::int32_t cuts) const {
   span.samples.clear();
   if (begin + count < tokens() || terms_->request.prefill_only) return;
   for (std::int32_t drafts = 0; drafts <= drafts_; ++drafts) {
-    span.samples.push_back(sample_row_after(drafts));
+    span.samples.push_back(sample_row_in(tokens_, drafts));
     span.samples.back().token = count - 1 + drafts;
   }
+  masks_.clear();
+  masks_.set(span.samples, std::span(tokens_).last(static_cast<std::size_t>(drafts_)));
 }
 
-void Sequence::fill_branch(Span& span, std::int32_t branch) const {
+void Sequence::fill_branch(Span& span, std::int32_t branch) {
   const auto& [tokens, shared] = branches_.at(static_cast<std::size_t>(branch));
   const Memory::Branch& own = memory_.branch(branch);
   const auto known = static_cast<std::size_t>(this->tokens());
@@ -194,11 +197,13 @@ void Sequence::fill_branch(Span& span, std::int32_t branch) const {
     span.samples.push_back(sample_row_in(tokens, drafts));
     span.samples.back().token = drafts;
   }
+  masks_.set(span.samples, span.tokens.last(static_cast<std::size_t>(span.drafts)));
 }
 
 bool Sequence::is_predictable() const {
   if (pending() != 1 || holds_at_prompt_end_ || terms_->request.prefill_only) return false;
-  if (tokens() + 1 >= length_last() || has_penalties(sampling_)) return false;
+  if (tokens() + 1 >= length_last() || has_penalties(sampling_) || request().is_bound())
+    return false;
   return !is_cut_at(memory_.length() + 1);
 }
 
@@ -213,15 +218,11 @@ void Sequence::fill_next(Span& span) const {
   span.ring = no_ring;
   span.branch_ring = no_ring;
   span.ring_entries = 0;
-  span.samples.assign(1, sample_row_after(0));
+  span.samples.assign(1, sample_row_in(tokens_, 0));
   ++span.samples.back().draw;
 }
 
-/// As if this number of its drafts were drawn.
-SampleRow Sequence::sample_row_after(std::int32_t drafts) const {
-  return sample_row_in(tokens_, drafts);
-}
-
+/// As if this number of the drafts at the end of the tokens were drawn.
 SampleRow Sequence::sample_row_in(std::span<const TokenId> tokens, std::int32_t drafts) const {
   return {.token = 0,
           .params = &sampling_,
@@ -255,6 +256,12 @@ void Sequence::end_prefill(Clock::time_point now) {
 }
 
 std::string Sequence::accept(const SampledToken& sampled, Clock::time_point now) {
+  if (!sampled.finite && request().is_bound()) {
+    return fail(
+        fmt::format("no token that may follow can be drawn at position {}: the vocabulary "
+                    "lacks the bytes that the rule needs, or the logits are NaN",
+                    tokens() - 1));
+  }
   if (!sampled.finite) {
     return fail(fmt::format(
         "the model produced NaN logits at position {}: a weight is damaged or too large for this "
@@ -279,7 +286,12 @@ std::string Sequence::accept(const SampledToken& sampled, Clock::time_point now)
     completion_.events.push_back(
         {sampled.token, sampled.logprob, {sampled.top.begin(), sampled.top.end()}});
   }
-  if (is_stop_token(sampled.token)) return end(FinishReason::stop);
+  if (!masks_.accept(sampled.token)) {
+    return fail(
+        "the end of the thought and the start of the answer came in one token, and the "
+        "rule of the answer refuses the latter; answer without a thought (--think off)");
+  }
+  if (is_stop_token(sampled.token) || masks_.has_ended()) return end(FinishReason::stop);
 
   std::string text = text_ ? push_text(text_->push(sampled.token)) : std::string();
   if (stop_search_.found()) return text + end(FinishReason::stop);

@@ -11,6 +11,7 @@
 #include "core/engine/request.h"
 #include "core/engine/runner.h"
 #include "core/engine/stop_strings.h"
+#include "core/engine/token_masks.h"
 #include "core/memory/pool/memory_pool.h"
 #include "core/memory/prefix/prefix_cache.h"
 #include "core/text/tokenizer.h"
@@ -26,6 +27,7 @@ struct RequestTerms {
   StopStrings stop = {};
   std::int32_t length_max;
   const Tokenizer* tokenizer;  ///< null: no text
+  std::int32_t vocab = 0;
   Clock::time_point submitted;
 };
 
@@ -94,6 +96,7 @@ class Sequence {
   void set_drafts(std::span<const TokenId> drafts);
   std::int32_t drafts() const { return drafts_; }
   void drop_drafts();
+  const TokenMasks& masks() const { return masks_; }
   /// Drafts that may be drawn instead of those set before, whose first `shared` are those of an
   /// earlier path: they are dropped together.
   void add_branch(std::span<const TokenId> drafts, std::int32_t shared);
@@ -158,9 +161,9 @@ class Sequence {
 
   /// Makes `span` the next `count` pending tokens, after `cuts` of the cuts reserved in its memory,
   /// and its drafts after the last one; valid until the sequence changes.
-  void fill(Span& span, std::int32_t count, std::int32_t cuts = 0) const;
-  /// The same with a branch's drafts, after the one pending token.
-  void fill_branch(Span& span, std::int32_t branch) const;
+  void fill(Span& span, std::int32_t count, std::int32_t cuts = 0);
+  /// The same with a branch's drafts, after the one pending token. After fill() of the same step.
+  void fill_branch(Span& span, std::int32_t branch);
 
   /// While its last token runs: whether another token will be drawn and run, unless the next one
   /// ends the answer; no snapshot is wanted between the two, and its draw depends on nothing that
@@ -198,7 +201,6 @@ class Sequence {
 
  private:
   std::int32_t generated() const { return tokens() - prompt_tokens_; }
-  SampleRow sample_row_after(std::int32_t drafts) const;
   SampleRow sample_row_in(std::span<const TokenId> tokens, std::int32_t drafts) const;
   std::int32_t length_last() const;
   ReuseLimit reuse_limit() const;
@@ -211,6 +213,7 @@ class Sequence {
   std::int32_t choice_;
   std::int32_t prompt_tokens_;
   SamplingParams sampling_;
+  TokenMasks masks_;
   /// Instead of the drafts.
   struct Branch {
     std::vector<TokenId> tokens;  ///< the sequence's, and then the branch's

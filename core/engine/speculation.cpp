@@ -122,6 +122,9 @@ void Speculation::add_guesses(std::span<const Assignment> plan) {
   for (std::size_t i = 0; i < jobs_.size(); ++i) {
     DraftJob& job = jobs_[i];
     const Assignment& entry = plan[entries_[i]];
+    const std::size_t allowed = entry.sequence->masks().allowed(job.drafts);
+    job.drafts.resize(allowed);
+    if (allowed < job.likely.size()) job.likely.resize(allowed);
     std::vector<DraftPath> tree;
     if (!job.likely.empty()) {
       tree = tree_of(job.likely, tree_);
@@ -195,12 +198,14 @@ void Speculation::add_model_drafts(std::span<const Assignment> plan) {
     span.write_slot = no_slot;
   }
   if (tree_.branches > 1) want_alternatives();
-  const std::vector<std::vector<SampledToken>> drawn = model_drafts_(draft_step_);
+  std::vector<std::vector<SampledToken>> drawn = model_drafts_(draft_step_);
   require(drawn.size() == entries_.size(), "speculation: drafts of every sequence");
   std::vector<TokenId> tokens;
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     tokens.clear();
     for (const SampledToken& draft : drawn[i]) tokens.push_back(draft.token);
+    tokens.resize(plan[entries_[i]].sequence->masks().allowed(tokens));
+    drawn[i].resize(tokens.size());
     if (tree_.branches > 1 && !tokens.empty()) {
       trees_.push_back({entries_[i], tree_of(drawn[i], tree_)});
       tokens = trees_.back().paths.front().drafts;

@@ -15,7 +15,7 @@ bool fill_step(Step& step, std::span<const Assignment> plan, Speculation* specul
   step.draft_entries = speculation == nullptr || speculation->wants_entries(plan);
   bool all_answer = true;
   for (std::size_t i = 0; i < plan.size(); ++i) {
-    const Sequence& sequence = *plan[i].sequence;
+    Sequence& sequence = *plan[i].sequence;
     sequence.fill(step.spans[i], plan[i].tokens, plan[i].cuts);
     all_answer = all_answer && !sequence.is_unanswered();
   }

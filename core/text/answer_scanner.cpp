@@ -272,6 +272,12 @@ std::vector<AnswerScanner::Piece> AnswerScanner::push(std::string_view text) {
   return pieces;
 }
 
+bool AnswerScanner::may_answer() const {
+  if (place_ == Place::answer) return true;
+  if (!markers_.has_headers) return place_ == Place::begin && trim_left(held_).empty();
+  return place_ == Place::inside && part_ == AnswerPart::answer;
+}
+
 std::vector<AnswerScanner::Piece> AnswerScanner::finish() {
   std::vector<Piece> pieces;
   const std::string all = std::exchange(held_, {});

@@ -35,6 +35,7 @@ struct AnswerStart {
   /// begins one itself, or has none.
   std::string opening = {};
   ThoughtMarkers markers = {};
+  std::string begun = {};  ///< what the prompt has of the answer itself, which goes on with it
 };
 
 enum class AnswerPart : std::uint8_t {
@@ -70,6 +71,9 @@ class AnswerScanner {
 
   /// What is held back, at the end of the answer.
   std::vector<Piece> finish();
+
+  /// Whether the answer may begin here: no thought is open, nor a header.
+  bool may_answer() const;
 
  private:
   enum class Place : std::uint8_t {

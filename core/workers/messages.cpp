@@ -10,7 +10,7 @@ namespace hyb {
 namespace {
 
 constexpr std::uint32_t message_magic = 0x77627968;  // "hybw"
-constexpr std::uint16_t message_version = 4;
+constexpr std::uint16_t message_version = 5;
 
 /// The header as it is sent.
 struct RawMessageHeader {
@@ -142,10 +142,11 @@ void add_sample(MessageWriter& writer, const SampleRow& row) {
   writer.add(row.draw);
   writer.add_list(row.history);
   writer.add(row.prompt_tokens);
+  writer.add_list(row.mask);
 }
 
 /// Its row, parameters, counter and lengths of lists take at least as much.
-constexpr std::size_t sample_bytes_least = sizeof(SamplingNumbers) + 40;
+constexpr std::size_t sample_bytes_least = sizeof(SamplingNumbers) + 48;
 constexpr std::size_t span_bytes_least = 48;
 
 void add_span(MessageWriter& writer, const Span& span) {
@@ -252,6 +253,7 @@ OwnedStep::OwnedStep(const Message& message) {
       sample.draw = reader.take<std::uint64_t>();
       sample.history = tokens_.emplace_back(reader.take_list<TokenId>());
       sample.prompt_tokens = reader.take<std::int32_t>();
+      sample.mask = masks_.emplace_back(reader.take_list<std::uint32_t>());
       check_row(sample, span.tokens.size());
     }
     span.drafts = reader.take<std::int32_t>();

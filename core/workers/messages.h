@@ -63,6 +63,7 @@ class OwnedStep {
   std::deque<std::vector<TokenId>> tokens_;
   std::deque<std::vector<PageTable>> tables_;
   std::deque<SamplingParams> params_;
+  std::deque<std::vector<std::uint32_t>> masks_;
 };
 
 Message hello_message(const WorkerIdentity& identity);

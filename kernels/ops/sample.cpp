@@ -47,6 +47,8 @@ void check(const SampleRow& row, std::int32_t vocab) {
   const Check check_row("sample");
   check_row.that(row.prompt_tokens >= 0 && row.prompt_tokens <= std::ssize(row.history),
                  "prompt_tokens is within history", row.prompt_tokens);
+  check_row.that(row.mask.empty() || row.mask.size() == mask_words(vocab),
+                 "a mask has a bit per token", std::ssize(row.mask));
   if (!has_penalties(*row.params)) return;
   for (const TokenId token : row.history) {
     check_row.that(index(token) >= 0 && index(token) < vocab, "history is of the vocabulary",

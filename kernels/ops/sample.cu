@@ -9,6 +9,7 @@
 #include "kernels/cuda/routes.h"
 #include "kernels/cuda/semaphore.h"
 #include "kernels/cuda/vectors.h"
+#include "kernels/ops/logit_row.h"
 #include "kernels/ops/sampler.h"
 
 /// The passes over a row of logits that sampling consists of. Weights are summed as whole numbers,
@@ -17,58 +18,12 @@ namespace hyb::kernels::cuda {
 
 constexpr int sample_warps = 16;
 constexpr int sample_threads = sample_warps * warp_size;
-constexpr int sample_bins = 2048;
 constexpr int logit_batch = 16;  ///< of a thread, on their way together
 constexpr int logits_together = sample_threads * logit_batch;
 
-using Mass = unsigned long long;
 using Sums = SampleSums;
 using Candidate = SampleCandidate;
 constexpr int candidates_max = sample_candidates_max;
-
-/// 2^44: 2^19 weights of 1 fit, and a sum of a whole vocabulary is within 2^-26 of its weights'.
-constexpr float mass_of_one = 0x1p44F;
-
-/// Falls where the logit rises; 0 and -0 are one.
-__device__ __forceinline__ unsigned rank_key(float logit) {
-  const auto bits = std::bit_cast<unsigned>(logit + 0.0F);
-  return (bits >> 31) != 0 ? bits : ~(bits | 0x80000000U);
-}
-
-__device__ __forceinline__ float logit_of_key(unsigned key) {
-  return std::bit_cast<float>((key >> 31) != 0 ? key : ~key & 0x7fffffffU);
-}
-
-/// A row's logits, and how they become weights.
-struct LogitRow {
-  float* logits;
-  int count;
-  float largest = 0.0F, inverse_temperature = 1.0F;
-  float least = -std::numeric_limits<float>::max();  ///< what is below is out
-
-  __device__ bool is_out(float logit) const { return logit < least; }
-  __device__ float weight(float logit) const {
-    return expf((logit - largest) * inverse_temperature);
-  }
-  __device__ Mass mass(float logit) const { return static_cast<Mass>(weight(logit) * mass_of_one); }
-
-  /// Bins of equal distance from the largest; the last one is for what weighs nothing.
-  __device__ int bin(float logit) const {
-    constexpr float end = 31.0F;  // exp(-31) is less than 2^-44
-    const float distance = (largest - logit) * inverse_temperature;
-    if (!(distance < end)) return sample_bins - 1;
-    return static_cast<int>(distance * ((sample_bins - 2) / end));
-  }
-};
-
-/// What is searched: the likeliest first, of equals the lower ids.
-struct Cut {
-  unsigned key = 0xffffffffU;  ///< of the last one that is in
-  int id = 0x7fffffff;         ///< the last one that is in, of those with this key
-  __device__ bool has(unsigned other, int at) const {
-    return other < key || (other == key && at <= id);
-  }
-};
 
 /// Counts and masses of bins, from the likeliest on.
 struct Histogram {
@@ -167,7 +122,7 @@ __device__ __forceinline__ void each_logit(const LogitRow& row, int begin, int e
     float values[batch];
 #pragma unroll
     for (int i = 0; i < batch; ++i) {
-      values[i] = first + i * threads < end ? row.logits[first + i * threads] : -INFINITY;
+      values[i] = first + i * threads < end ? row.at(first + i * threads) : -INFINITY;
     }
 #pragma unroll
     for (int i = 0; i < batch; ++i) {
@@ -274,7 +229,7 @@ __device__ __forceinline__ int find_id_between(SampleShared& shared, const Logit
     bool is_found = false;
     for (int first = begin; first < end && !is_found; first += warp_size) {
       const int id = first + sample_lane();
-      const Mass through = before + warp_running(id < end ? value(id, row.logits[id]) : 0);
+      const Mass through = before + warp_running(id < end ? value(id, row.at(id)) : 0);
       const unsigned reached = ballot(through >= need);
       is_found = reached != 0;
       if (is_found && sample_lane() == std::countr_zero(reached)) shared.id[0] = id;
@@ -738,12 +693,13 @@ __device__ void finish(const Params& p, const SampleJob& job, const LogitRow& ro
 /// By the last of the row's blocks, which gets the ranks of the largest logit, before and after
 /// adjustments; false to the others.
 __device__ bool find_first_together(const Params& p, SampleShared& shared, const SampleJob& job,
-                                    const LogitRow& row, Mass& first, Mass& adjusted) {
+                                    LogitRow row, Mass& first, Mass& adjusted) {
   const int part = part_index(), parts = part_count();
   const int begin = part_begin(row, part), end = part_begin(row, part + 1);
   first = adjusted = find_first(shared, row, begin, end);
-  if (job.adjustments > 0) {
+  if (job.adjustments > 0 || job.mask != nullptr) {
     adjust(job, row.logits, begin, end);
+    row.mask = job.mask;
     adjusted = find_first(shared, row, begin, end);
   }
   SampleParts& found = p.tables.parts[blockIdx.x];
@@ -787,7 +743,7 @@ __global__ void __launch_bounds__(sample_threads, 1) sample_first_kernel(const P
       log_sum = find_logprobs(shared, row, job.by.logprobs, out);
       adjust(job, row.logits, 0, row.count);
     }
-    if (job.adjustments > 0) best = largest_of(adjusted);
+    best = largest_of(adjusted);
   }
   const bool is_drawn = best.is_finite && job.by.temperature >= temperature_min;
   if (threadIdx.x == 0) {
@@ -812,7 +768,8 @@ __global__ void __launch_bounds__(sample_threads, 1) sample_draw_kernel(const Pa
   LogitRow row{.logits = p.logits + blockIdx.x * p.stride,
                .count = p.vocab_used,
                .largest = found.largest,
-               .inverse_temperature = 1.0F / job.by.temperature};
+               .inverse_temperature = 1.0F / job.by.temperature,
+               .mask = job.mask};
   if (job.by.top_n_sigma > 0.0F) row.least = least_logit(shared, row, job.by.top_n_sigma);
   int token = 0;
   if (!draw_together(p, shared, row, job, token)) return;

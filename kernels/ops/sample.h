@@ -11,10 +11,10 @@
 namespace hyb::kernels {
 
 /// Chooses a token for every row of logits, as its parameters say, in the order of
-/// SamplingNumbers. Banned tokens drop out first. The repetition penalty is for tokens of the whole
-/// history (logit > 0 ? logit / penalty : logit * penalty), the frequency penalty times count and
-/// the presence penalty once for generated ones; biases come after them. Then one draw,
-/// Philox4x32-10 keyed by `seed` at counter `draw`.
+/// SamplingNumbers. Banned tokens drop out first, and those that a row's mask leaves out. The
+/// repetition penalty is for tokens of the whole history (logit > 0 ? logit / penalty : logit *
+/// penalty), the frequency penalty times count and the presence penalty once for generated ones;
+/// biases come after them. Then one draw, Philox4x32-10 keyed by `seed` at counter `draw`.
 ///
 /// shapes  logits [R,V]; rows may be strided; ids vocab_used..V-1 are padding, never read
 ///         rows, out [R]   workspace: sample_workspace_bytes

@@ -33,7 +33,7 @@ void apply_penalties(const SampleRow& row, std::span<float> logits,
 
 bool has_adjustments(const SampleRow& row) {
   const SamplingParams& params = *row.params;
-  return !params.banned.empty() || !params.bias.empty() ||
+  return !params.banned.empty() || !params.bias.empty() || !row.mask.empty() ||
          (has_penalties(params) && !row.history.empty());
 }
 
@@ -44,6 +44,10 @@ void adjust_logits(const SampleRow& row, std::span<float> logits, std::span<std:
   }
   for (const TokenId token : row.params->banned) {
     logits[static_cast<std::size_t>(index(token))] = -std::numeric_limits<float>::infinity();
+  }
+  for (std::size_t i = 0; !row.mask.empty() && i < logits.size(); ++i) {
+    const bool is_allowed = (row.mask[i / 32] >> (i % 32) & 1U) != 0;
+    if (!is_allowed) logits[i] = -std::numeric_limits<float>::infinity();
   }
 }
 

@@ -37,8 +37,8 @@ constexpr double uniform_draw(std::uint64_t seed, std::uint64_t draw) {
 /// True where a row's logits are not sampled as they are.
 bool has_adjustments(const SampleRow& row);
 
-/// Applies bans, penalties and biases to a copy of the row's logits. `counts` is scratch, one per
-/// logit, with any content.
+/// Applies bans, masks, penalties and biases to a copy of the row's logits. `counts` is scratch,
+/// one per logit, with any content.
 void adjust_logits(const SampleRow& row, std::span<float> logits, std::span<std::int32_t> counts);
 
 /// A token that may be chosen, with its logit or another number that rises with it.

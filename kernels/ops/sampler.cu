@@ -30,7 +30,7 @@ std::size_t candidates_bytes(std::int64_t rows) {
 }
 
 template <typename T>
-T* stage_table(Staging& staging, const std::vector<T>& values) {
+T* stage_table(Staging& staging, std::span<const T> values) {
   const Staged<T> place = staging.take<T>(std::ssize(values));
   std::copy(values.begin(), values.end(), place.host.begin());
   return place.device;
@@ -101,18 +101,26 @@ void Sampler::add(const SampleRow& row) {
                    .adjustment = nullptr,
                    .saved = nullptr,
                    .draw = uniform_draw(params.seed, row.draw),
+                   .mask = nullptr,
                    .is_wanted = true});
 }
 
 /// After the jobs, which need their addresses.
 void Sampler::stage_adjustments() {
-  const TokenAdjustment* adjustment = stage_table(staging_, adjustments_);
+  const TokenAdjustment* adjustment =
+      stage_table(staging_, std::span<const TokenAdjustment>(adjustments_));
   float* saved = staging_.take<float>(std::ssize(adjustments_)).device;
   for (SampleJob& job : jobs_) {
     job.adjustment = adjustment;
     job.saved = saved;
     adjustment += job.adjustments;
     saved += job.adjustments;
+  }
+}
+
+void Sampler::stage_masks(std::span<const SampleRow> rows) {
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (!rows[i].mask.empty()) jobs_[i].mask = stage_table(staging_, rows[i].mask);
   }
 }
 
@@ -131,6 +139,7 @@ void Sampler::stage(std::span<const SampleRow> rows, std::int64_t count, std::in
   staging_.clear();
   const Staged<SampleJob> place = staging_.take<SampleJob>(count);
   if (!adjustments_.empty()) stage_adjustments();
+  stage_masks(rows);
   const auto end = std::copy(jobs_.begin(), jobs_.end(), place.host.begin());
   std::fill(end, place.host.end(), SampleJob{});
   staged_ = place.device;

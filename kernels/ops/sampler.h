@@ -29,9 +29,10 @@ struct SampleJob {
   SamplingNumbers by;
   std::int32_t adjustments;
   const TokenAdjustment* adjustment;
-  float* saved;    ///< room for a logit per adjustment
-  double draw;     ///< uniform in [0, 1)
-  bool is_wanted;  ///< false: nothing is drawn, the token is 0
+  float* saved;          ///< room for a logit per adjustment
+  double draw;           ///< uniform in [0, 1)
+  const unsigned* mask;  ///< SampleRow's; null: all tokens
+  bool is_wanted;        ///< false: nothing is drawn, the token is 0
 };
 
 struct SampleCandidate {
@@ -99,6 +100,7 @@ class Sampler final : public DeviceSampler {
   /// The row's one adjustment of this token.
   TokenAdjustment& adjustment_of(TokenId token);
   void stage_adjustments();
+  void stage_masks(std::span<const SampleRow> rows);
 
   Stream& stream_;
   Staging staging_;

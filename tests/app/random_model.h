@@ -97,7 +97,9 @@ struct RandomHead {
 inline std::string mixed_requests() {
   const Json kinds = parse_json(R"([{"temperature":0},{"temperature":0.8,"seed":7},
       {"temperature":0.6,"seed":3,"frequency_penalty":0.7,"presence_penalty":0.4},
-      {"temperature":0,"stop":["e","an"]},{"temperature":0.9,"seed":5,"n":2}])",
+      {"temperature":0,"stop":["e","an"]},{"temperature":0.9,"seed":5,"n":2},
+      {"temperature":0.9,"seed":9,"guided_regex":"([a-f ]{2,9}[,.]){1,9}","n":2},
+      {"temperature":0,"response_format":{"type":"json_object"},"min_tokens":4}])",
                                 "kinds");
   std::string lines;
   for (std::size_t i = 0; i < 24; ++i) {

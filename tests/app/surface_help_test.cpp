@@ -247,8 +247,7 @@ TEST_SUITE("app/surface_help") {
     CHECK(contains(error({"run", "-mg", "0", "-p", "x"}), "-mg: CUDA_VISIBLE_DEVICES=N chooses"));
     CHECK(contains(error({"run", "--n", "2", "-p", "x"}), "are --json --choices N"));
     CHECK(contains(error({"run", "--mlock", "-p", "x"}), "weights are read into memory once"));
-    CHECK(
-        contains(error({"run", "--json-schema", "{}", "-p", "x"}), "can't be bound to a grammar"));
+    CHECK(contains(error({"run", "--grammar-file", "x", "-p", "x"}), "--grammar FILE, --regex"));
     CHECK(error({"run", "-p", "a", "-p", "b"}) ==
           "hyb: error: --prompt is given 2 times; it takes one value; see hyb run --help\n");
     CHECK(!contains(error({"run", "--seed", "abc"}), "--system"));

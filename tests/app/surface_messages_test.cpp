@@ -112,14 +112,14 @@ TEST_SUITE("app/surface_messages") {
         tool({"run", texts, "--messages", file, "-n", "6", "--ignore-eos", "--json"});
     CHECK(parse_json(run.out, "stdout")["usage"]["completion_tokens"] == 3);
     CHECK(contains(run.err, "body.json asks for the model \"another\"; "));
-    body["guided_json"] = Json::object();
+    body["bad_words"] = {"x"};
     folder.write("body.json", to_text(body));
     for (const char* command : {"run", "render"}) {
       const ToolResult refused = tool({command, texts, "--messages", file});
       CHECK(refused.exit_code == 2);
-      CHECK(contains(refused.err, "guided_json: is not obeyed"));
+      CHECK(contains(refused.err, "bad_words: only [] is obeyed"));
     }
-    body.erase("guided_json");
+    body.erase("bad_words");
     body["n"] = 2;
     folder.write("body.json", to_text(body));
     const ToolResult two = tool({"run", texts, "--messages", file});

@@ -102,6 +102,12 @@ std::vector<OwnRow> all_kinds(std::int32_t used, const std::vector<TokenId>& his
     rows[r].by.seed = 5 + r;
     rows[r].draw = r * 3;
     rows[r].prompt_tokens = static_cast<std::int32_t>(rows[r].history.size() / 2);
+    if (r % 3 == 1) continue;
+    std::vector<TokenId> allowed = {TokenId{used / 2}};  // alone: all but one are masked
+    for (std::int32_t i = 0; r % 3 == 0 && i < used; ++i) {
+      if (i * 7 % 5 < 2) allowed.push_back(TokenId{i});
+    }
+    rows[r].mask = mask_of(used, allowed);
   }
   return rows;
 }
@@ -158,7 +164,15 @@ TEST_SUITE("cuda/sample") {
         {.by = {.temperature = 1.0F, .top_p = 0.95F, .min_p = 0.01F, .seed = 7}},
         {.by = {.temperature = 0.5F, .top_k = 3, .seed = 8}},
         {.by = {.temperature = 4.0F, .top_n_sigma = 1.0F, .seed = 9}},
-        {.by = {.temperature = 4.0F, .top_p = 0.9F, .top_n_sigma = 1.5F, .seed = 10}}};
+        {.by = {.temperature = 4.0F, .top_p = 0.9F, .top_n_sigma = 1.5F, .seed = 10}},
+        {.by = {.temperature = 2.0F, .top_p = 0.9F, .seed = 11}},
+        {.by = {.temperature = 5.0F, .logprobs = 2, .seed = 12}}};
+    for (std::int32_t i = 10; i < 12; ++i) {  // of all blocks, and of one or two
+      std::vector<TokenId> allowed;
+      for (std::int32_t id = 5; id < used; id += i == 10 ? 3 : 8'000)
+        allowed.push_back(TokenId{id});
+      rows[static_cast<std::size_t>(i)].mask = mask_of(used, allowed);
+    }
     TestTensor logits = random_tensor(DType::f32, {std::ssize(rows), used}, 31, 2.0F);
     const auto set = [&](int row, int id, float logit) { logits.set(row * used + id, logit); };
     for (int id = 7; id < used; id += 8'190) set(7, id, 20.0F);

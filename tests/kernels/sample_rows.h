@@ -17,7 +17,18 @@ struct OwnRow {
   std::int32_t prompt_tokens = 0;
   std::vector<LogitBias> bias = {};
   std::vector<TokenId> banned = {};
+  std::vector<std::uint32_t> mask = {};
 };
+
+/// A mask of these tokens.
+inline std::vector<std::uint32_t> mask_of(std::int32_t vocab, std::span<const TokenId> tokens) {
+  std::vector<std::uint32_t> mask(mask_words(vocab));
+  for (const TokenId token : tokens) {
+    const auto at = static_cast<std::size_t>(index(token));
+    mask[at / 32] |= 1U << (at % 32);
+  }
+  return mask;
+}
 
 /// The rows as sample() takes them. `own` outlives it.
 class SampleRows {
@@ -29,7 +40,8 @@ class SampleRows {
       rows_.push_back({.params = &params,
                        .draw = row.draw,
                        .history = row.history,
-                       .prompt_tokens = row.prompt_tokens});
+                       .prompt_tokens = row.prompt_tokens,
+                       .mask = row.mask});
     }
   }
   operator std::span<const SampleRow>() const { return rows_; }

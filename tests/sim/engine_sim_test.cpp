@@ -17,6 +17,7 @@
 #include "tests/sim/late_runner.h"
 #include "tests/sim/listener.h"
 #include "tests/sim/random.h"
+#include "tests/sim/setting.h"
 #include "tests/sim/side_runner.h"
 #include "tests/sim/toy_model.h"
 #include "tests/sim/toy_runner.h"
@@ -48,6 +49,7 @@ struct EngineCounts {
   /// Steps of prompts while pages of theirs were copied, and such with changes of owners.
   std::int64_t steps_beside_copies = 0, changes_beside_copies = 0;
   std::int64_t side_steps = 0, side_failures = 0, preemptions = 0;
+  std::int64_t whole = 0;  ///< answers that came to the end of a rule
 };
 
 /// A random life of one engine: random pools, chunks and limits; prompts that begin like earlier
@@ -75,156 +77,14 @@ EngineCounts run_worker_scenario(std::uint64_t seed, WorkerBug bug = WorkerBug::
 /// sides, or fail.
 EngineCounts run_side_scenario(std::uint64_t seed, LinkBug bug = LinkBug::none);
 
+/// The same with requests that say which tokens may be drawn: alone, with asynchronous steps,
+/// drafts, lanes, workers, or two memories.
+EngineCounts run_mask_scenario(std::uint64_t seed, Bug bug = Bug::none);
+
 namespace {
 
 constexpr std::int64_t steps_max = 100'000;
 constexpr std::int32_t requests_max = 14;
-
-/// The sizes of one scenario.
-struct Setting {
-  ToyModel model;
-  Capacity capacity;
-  EngineOptions options;
-  const Tokenizer* tokenizer;
-  bool is_rough;  ///< steps and sinks fail
-  bool is_tight;  ///< so few pages and so long answers that sequences are preempted all the time
-};
-
-const FullAttention full_attention;
-
-/// Superblocks of 60 bytes that hold a few pages, slots or packed snapshots each.
-MemoryLayout elastic_layout(Random& random, const ToyModel& model, const FlatSizes& sizes) {
-  const auto cut = [&] {
-    static constexpr std::int32_t divisors[] = {1, 2, 3, 4, 5, 6};
-    return divisors[random.below(std::size(divisors))];
-  };
-  MemoryLayout layout;
-  layout.superblock_bytes = 60;
-  std::int32_t superblocks = 0;
-  if (model.attention) {
-    const std::int32_t pages = cut();
-    layout.page_tokens = sizes.page_tokens;
-    layout.groups = {{.kind = &full_attention,
-                      .page_bytes = static_cast<std::size_t>(60 / pages),
-                      .pages_per_superblock = pages}};
-    superblocks += (sizes.pages + pages - 1) / pages;
-  }
-  if (model.recurrence) {
-    const std::int32_t slots = cut(), packed = cut();
-    layout.slots = {.bytes = static_cast<std::size_t>(60 / slots), .per_superblock = slots};
-    layout.packed = {.bytes = static_cast<std::size_t>(60 / packed), .per_superblock = packed};
-    superblocks += (sizes.slots + slots - 1) / slots;
-  }
-  layout.superblocks = superblocks;
-  return layout;
-}
-
-Setting make_setting(Random& random) {
-  const std::int32_t kind = random.between(0, 7);
-  Setting setting = {.model = {.attention = kind != 0, .recurrence = kind != 1},
-                     .capacity = {},
-                     .options = {.length_max = random.between(2, 60),
-                                 .sequences_max = random.between(1, 10),
-                                 .chunk_tokens = random.between(1, 20)},
-                     .tokenizer = random.chance(70) ? &toy_tokenizer() : nullptr,
-                     .is_rough = random.chance(50),
-                     .is_tight = kind > 1 && random.chance(30)};
-  if (random.chance(20)) setting.model.nan_every = 60;
-  const bool attention = setting.model.attention;
-  FlatSizes sizes = {.pages = attention ? random.between(2, random.chance(50) ? 12 : 60) : 0,
-                     .slots = setting.model.recurrence ? random.between(1, 8) : 0,
-                     .page_tokens = attention ? random.between(1, 6) : 0};
-  setting.capacity = {.memory = {},
-                      .step_tokens = random.between(1, random.chance(30) ? 3 : 40),
-                      .sequences_max = random.between(1, 10),
-                      .vocab = setting.model.vocab,
-                      .step_spans = random.between(1, 16)};
-  if (setting.is_tight) {
-    sizes.page_tokens = random.between(1, 3);
-    sizes.pages = random.between(12, 24) / sizes.page_tokens;
-    sizes.slots = 8;
-    setting.capacity.sequences_max = 8;
-    setting.capacity.step_tokens = random.between(8, 20);
-    setting.options.sequences_max = 8;
-    setting.options.length_max = 40;
-  }
-  const bool is_elastic = random.chance(60);
-  setting.capacity.memory =
-      is_elastic ? elastic_layout(random, setting.model, sizes) : flat_layout(sizes);
-  PrefixCacheOptions& prefixes = setting.options.prefixes;
-  prefixes.enabled = random.chance(80);
-  if (is_elastic && random.chance(40)) prefixes.precision = Precision::int8;
-  if (random.chance(30)) prefixes.eviction = EvictionRule::lru;
-  prefixes.branch_tokens_min = random.between(1, 8);
-  setting.options.shared_tokens_min = random.between(1, 12);
-  setting.options.states_ahead = setting.options.length_max % 4;
-  return setting;
-}
-
-/// Room for drafts; the rest stays as it is.
-void add_drafts(Setting& setting, Random& random) {
-  MemoryLayout& memory = setting.capacity.memory;
-  setting.capacity.step_samples = setting.capacity.sequences_max + random.between(1, 20);
-  setting.capacity.step_tokens += random.between(0, 10);
-  static constexpr std::int32_t counts[] = {1, 3, 5, 7};
-  SpeculationOptions& speculation = setting.options.speculation;
-  speculation = {.is_on = true, .draft_steps = counts[random.below(std::size(counts))]};
-  if (random.chance(50)) {
-    setting.capacity.step_branches = random.between(0, 12);
-    setting.capacity.step_samples += random.between(0, 20);
-    setting.capacity.step_tokens += random.between(0, 40);
-    speculation.branches = random.between(2, 5);
-    speculation.rows = 1 + speculation.draft_steps + random.between(0, 20);
-  }
-  if (memory.slots.per_superblock == 0) return;
-  const std::int32_t rings = random.between(1, 4);
-  memory.rings = {.bytes = memory.superblock_bytes / static_cast<std::size_t>(rings),
-                  .per_superblock = rings};
-  memory.ring_tokens = random.between(1, drafts_max);
-  const std::int32_t superblocks = random.between(0, 3);
-  if (!memory.fixed_superblocks.empty()) memory.fixed_superblocks.back() += superblocks;
-  memory.superblocks += superblocks;
-}
-
-/// `earlier` begins the prompt: it is what another request may have left.
-Request make_request(Random& random, const Setting& setting, std::int32_t length_max,
-                     std::vector<TokenId> earlier) {
-  Request request;
-  const auto room = static_cast<std::size_t>(length_max) - 1;
-  earlier.resize(std::min(earlier.size(), room));
-  request.prompt = std::move(earlier);
-  const std::int32_t most = setting.is_tight ? 4 : 30;
-  const bool is_again = !request.prompt.empty() && random.chance(30);
-  const std::int32_t tokens = is_again ? 0 : random.between(request.prompt.empty() ? 1 : 0, most);
-  for (std::int32_t i = 0; i < tokens && request.prompt.size() < room; ++i) {
-    request.prompt.push_back(TokenId{random.between(0, setting.model.vocab - 1)});
-  }
-  const auto length = static_cast<std::int32_t>(request.prompt.size());
-  for (std::int32_t end = 1; end <= length; ++end) {
-    if (random.chance(4)) request.message_ends.push_back(end);
-  }
-  request.keep_snapshots = random.chance(90);
-  // As chats do, so that the same prompt again runs one token.
-  const std::int32_t said = request.message_ends.empty() ? 0 : request.message_ends.back();
-  if (random.chance(60) && length - 1 > said) request.message_ends.push_back(length - 1);
-  if (random.chance(15)) request.needed_later = random.between(0, length);
-  request.max_tokens = setting.is_tight || random.chance(30) ? -1 : random.between(1, 25);
-  request.choices = random.chance(60) ? 1 : random.between(2, 5);
-  request.sampling.temperature = random.chance(50) ? 0.0F : 1.0F;
-  request.sampling.seed = random.bits();
-  request.sampling.logprobs = random.chance(80) ? -1 : random.between(0, 3);
-  if (random.chance(setting.is_tight ? 20 : 70)) request.stop_tokens = {toy_end};
-  request.ignore_eos = random.chance(20);
-  request.prefill_only = request.choices == 1 && random.chance(6);
-  static const char* const stops[] = {"ab", "aa",   "bca", "aé",          "é",
-                                      "€a", "abba", "bab", "\xEF\xBF\xBD"};
-  if (setting.tokenizer != nullptr && random.chance(50)) {
-    for (int i = random.between(1, 3); i > 0; --i) {
-      request.stop.emplace_back(stops[random.below(std::size(stops))]);
-    }
-  }
-  return request;
-}
 
 /// Drafts what the naive model would draw, with some tokens wrong.
 class ToyDrafter final : public Drafter {
@@ -242,19 +102,18 @@ class ToyDrafter final : public Drafter {
     for (DraftJob& job : jobs) {
       require(prepared_.contains(job.sequence), "sim: a sequence is prepared before it has drafts");
       if (random_.chance(20)) continue;
-      SamplingParams sampling;
-      std::size_t prompt = 0;
-      for (const auto& [id, request] : *requests_) {
-        if (id != job.sequence.request) continue;
-        sampling = request.sampling;
-        prompt = request.prompt.size();
-      }
+      const Request& request =
+          std::ranges::find(*requests_, job.sequence.request, &std::pair<RequestId, Request>::first)
+              ->second;
+      SamplingParams sampling = request.sampling;
       sampling.seed += static_cast<std::uint64_t>(job.sequence.choice);
       NaiveToy naive(model_);
       for (const TokenId token : job.tokens) naive.push(token);
+      const std::span<const TokenId> answer = job.tokens.subspan(request.prompt.size());
       for (std::int32_t guess = 0; guess < job.guesses; ++guess) {
         std::vector<TokenId>& drafts = guess == 0 ? job.drafts : job.others.emplace_back();
-        drafts = guesses(naive, sampling, job.tokens.size() - prompt, random_.between(1, job.most));
+        drafts = guesses(naive, request, sampling, {answer.begin(), answer.end()},
+                         random_.between(1, job.most));
       }
     }
   }
@@ -264,13 +123,16 @@ class ToyDrafter final : public Drafter {
   void forget(const ArrivalOrder& sequence) override { prepared_.erase(sequence); }
 
  private:
-  std::vector<TokenId> guesses(NaiveToy naive, const SamplingParams& sampling, std::size_t drawn,
+  std::vector<TokenId> guesses(NaiveToy naive, const Request& request,
+                               const SamplingParams& sampling, std::vector<TokenId> answer,
                                std::int32_t most) {
     std::vector<TokenId> drafts;
     while (std::ssize(drafts) < most) {
-      TokenId token = sim::draw(model_, naive.output(), sampling, drawn++).token;
+      const std::vector<std::uint32_t> mask = naive_mask(request, answer);
+      TokenId token = sim::draw(model_, naive.output(), sampling, answer.size(), mask).token;
       if (random_.chance(20)) token = TokenId{random_.between(0, model_.vocab - 1)};
       drafts.push_back(token);
+      answer.push_back(token);
       naive.push(token);
     }
     return drafts;
@@ -287,8 +149,11 @@ class Scenario : private Listener {
  public:
   Scenario(std::uint64_t seed, Bug bug, bool checks_rules, std::optional<LateBug> late = {},
            bool drafts = false, std::optional<LaneBug> lanes = {},
-           std::optional<WorkerBug> workers = {}, std::optional<LinkBug> link = {})
+           std::optional<WorkerBug> workers = {}, std::optional<LinkBug> link = {},
+           bool masks = false)
       : random_(seed),
+        mask_random_(~seed + 4),
+        has_masks_(masks),
         setting_(make_setting(random_)),
         drafter_(setting_.model, asked_, seed + 1),
         has_drafts_(drafts && make_room_for_drafts(seed)),
@@ -397,6 +262,7 @@ class Scenario : private Listener {
   void submit() {
     Request request = make_request(random_, setting_, engine_.length_max(), earlier_tokens());
     request.token_times = is_late_;
+    if (has_masks_ && mask_random_.chance(70)) add_masks(mask_random_, request);
     const RequestId id = engine_.submit(request, *this);
     asked_.emplace_back(id, std::move(request));
   }
@@ -489,6 +355,16 @@ class Scenario : private Listener {
     if (got.tokens != expected.tokens) throw Violation("other tokens than the naive model's");
     if (got.text != expected.text) throw Violation("another text than the naive one");
     if (got.reason != expected.reason) throw Violation("another reason than the naive one");
+    if (request.rule.get() != nullptr && got.reason == FinishReason::stop) {
+      ++counts_.whole;
+      std::string bytes;
+      for (const TokenId token : got.tokens) {
+        if (token != toy_end) bytes += toy_tokenizer().bytes_of(token);
+      }
+      GrammarMatcher matcher(*request.rule.get());
+      const bool is_right = matcher.accept_bytes(bytes) && matcher.is_complete();
+      if (!is_right) throw Violation("a token outside of its mask was given");
+    }
     if (got.error.empty() != (got.reason != FinishReason::error)) throw Violation("error text");
   }
 
@@ -556,7 +432,8 @@ class Scenario : private Listener {
     return true;
   }
 
-  Random random_;
+  Random random_, mask_random_;
+  bool has_masks_;
   Setting setting_;
   std::vector<std::pair<RequestId, Request>> asked_;
   ToyDrafter drafter_;
@@ -616,6 +493,17 @@ EngineCounts run_worker_scenario(std::uint64_t seed, WorkerBug bug) {
 
 EngineCounts run_side_scenario(std::uint64_t seed, LinkBug bug) {
   return run_beside(seed, {}, {}, bug);
+}
+
+EngineCounts run_mask_scenario(std::uint64_t seed, Bug bug) {
+  const std::uint64_t kind = seed % 5;
+  const bool drafts = seed % 2 == 0;
+  if (bug == Bug::none && !drafts) bug = Bug::rejected_tokens_kept;
+  return Scenario(seed, bug, true, seed % 3 == 0 ? std::optional(LateBug::none) : std::nullopt,
+                  drafts, kind == 2 || kind == 3 ? std::optional(LaneBug::none) : std::nullopt,
+                  kind == 3 ? std::optional(WorkerBug::none) : std::nullopt,
+                  kind == 4 ? std::optional(LinkBug::none) : std::nullopt, true)
+      .run();
 }
 
 using namespace hyb;
@@ -902,6 +790,48 @@ TEST_SUITE("sim/sides") {
                               LinkBug::sides_exchanged}) {
       CAPTURE(name_of(bug));
       CHECK(any_seed_fails(1500, [&](std::uint64_t seed) { run_side_scenario(seed, bug); }));
+    }
+  }
+}
+
+TEST_SUITE("sim/masks") {
+  TEST_CASE("no token outside of its mask is given, on any way, and answers are the naive ones") {
+    const testing::QuietLog quiet;
+    EngineCounts sum;
+    const bool are_all = run_seeds(schedules(2000), [&](std::uint64_t seed) {
+      const EngineCounts counts = run_mask_scenario(seed);
+      sum.answers += counts.answers;
+      sum.whole += counts.whole;
+      sum.drafts += counts.drafts;
+      sum.branches_taken += counts.branches_taken;
+      sum.steps_ahead += counts.steps_ahead;
+      sum.lane_steps += counts.lane_steps;
+      sum.side_steps += counts.side_steps;
+      sum.preempted_tokens += counts.preempted_tokens;
+      sum.reused += counts.reused;
+    });
+    MESSAGE("answers " << sum.answers << ", of them whole by a rule " << sum.whole
+                       << ", drafts accepted " << sum.drafts.accepted << ", rejected "
+                       << sum.drafts.rejected << ", branches taken " << sum.branches_taken
+                       << ", begun early " << sum.steps_ahead << ", steps of a prompt lane "
+                       << sum.lane_steps << ", of a side " << sum.side_steps
+                       << ", preempted tokens " << sum.preempted_tokens << ", reused "
+                       << sum.reused);
+    if (!are_all) return;
+    CHECK(sum.whole > 1'000);
+    CHECK(sum.drafts.accepted > 1'000);
+    CHECK(sum.branches_taken > 50);
+    CHECK(sum.lane_steps > 1'000);
+    CHECK(sum.side_steps > 1'000);
+    CHECK(sum.preempted_tokens > 1'000);
+    CHECK(sum.reused > 1'000);
+  }
+
+  TEST_CASE("planted bugs are found") {
+    const testing::QuietLog quiet;
+    for (const Bug bug : {Bug::masks_ignored, Bug::masks_of_drafts_alike}) {
+      CAPTURE(name_of(bug));
+      CHECK(any_seed_fails(300, [&](std::uint64_t seed) { run_mask_scenario(seed, bug); }));
     }
   }
 }

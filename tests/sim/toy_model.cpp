@@ -19,14 +19,27 @@ std::uint64_t make_key(TokenId token, std::uint64_t attended, std::uint64_t recu
   return mix(mix(attended, static_cast<std::uint64_t>(index(token)) + 11), recurrent);
 }
 
+namespace {
+
+bool is_allowed(std::span<const std::uint32_t> mask, TokenId token) {
+  return mask.empty() || (mask[0] >> index(token) & 1U) != 0;
+}
+
+}  // namespace
+
 SampledToken draw(const ToyModel& model, std::uint64_t output, const SamplingParams& params,
-                  std::uint64_t count) {
+                  std::uint64_t count, std::span<const std::uint32_t> mask) {
   std::uint64_t number = mix(output, 5);
   if (params.temperature > 0.0F) number = mix(mix(number, params.seed), count);
   SampledToken sampled;
   sampled.token = TokenId{static_cast<std::int32_t>(number % static_cast<unsigned>(model.vocab))};
   sampled.finite =
       model.nan_every == 0 || mix(output, 6) % static_cast<unsigned>(model.nan_every) != 0;
+  std::int32_t tries = 0;
+  for (; tries < model.vocab && !is_allowed(mask, sampled.token); ++tries) {
+    sampled.token = TokenId{(index(sampled.token) + 1) % model.vocab};
+  }
+  sampled.finite = sampled.finite && tries < model.vocab;
   sampled.logprob = -static_cast<float>(output % 1024);
   for (std::int32_t i = 0; i < params.logprobs; ++i) {
     sampled.top.push_back({TokenId{i}, -static_cast<float>(mix(output, 7) % 1024)});
@@ -67,6 +80,38 @@ const Tokenizer& toy_tokenizer() {
   return tokenizer;
 }
 
+ConstraintCache& toy_rules() {
+  thread_local ConstraintCache rules(toy_tokenizer(), {toy_end}, ToyModel().vocab);
+  return rules;
+}
+
+std::vector<std::uint32_t> naive_mask(const Request& request, std::span<const TokenId> answer) {
+  Constraint* const rule = request.rule.get();
+  const bool can_end = rule != nullptr || !request.ignore_eos;
+  const bool is_short = can_end && std::ssize(answer) < request.min_tokens;
+  if (rule == nullptr && request.allowed.empty() && !is_short) return {};
+  std::string text;
+  for (const TokenId token : answer) text += toy_tokenizer().bytes_of(token);
+  const auto is_right = [&](TokenId token) {
+    if (rule == nullptr) {
+      return request.allowed.empty() ||
+             std::ranges::find(request.allowed, token) != request.allowed.end();
+    }
+    GrammarMatcher matcher(*rule);
+    if (!matcher.accept_bytes(text)) return false;
+    if (token == toy_end) return matcher.is_complete();
+    return matcher.accept_bytes(toy_tokenizer().bytes_of(token));
+  };
+  std::uint32_t all = 0, longer = 0;
+  for (std::int32_t i = 0; i < ToyModel().vocab; ++i) {
+    if (!is_right(TokenId{i})) continue;
+    all |= 1U << i;
+    const auto& ends = request.stop_tokens;
+    if (std::ranges::find(ends, TokenId{i}) == ends.end()) longer |= 1U << i;
+  }
+  return {is_short && longer != 0 ? longer : all};
+}
+
 PlainText cut_at_stop(std::string text, std::span<const std::string> stop) {
   std::size_t end = std::string::npos, begin = 0;
   for (const std::string& string : stop) {
@@ -103,14 +148,16 @@ ToyAnswer answer_of(const ToyModel& model, const Tokenizer* tokenizer, std::int3
       request.max_tokens < 0 ? room : std::min(room, static_cast<std::size_t>(request.max_tokens));
   ToyAnswer answer;
   for (;;) {
-    const SampledToken sampled = draw(model, naive.output(), sampling, answer.tokens.size());
+    const std::vector<std::uint32_t> mask = naive_mask(request, answer.tokens);
+    const SampledToken sampled = draw(model, naive.output(), sampling, answer.tokens.size(), mask);
     if (!sampled.finite) {
       answer.reason = FinishReason::error;
       break;
     }
     answer.tokens.push_back(sampled.token);
     naive.push(sampled.token);
-    if (is_stop_token(request, sampled.token)) {
+    const bool ends_rule = request.rule.get() != nullptr && sampled.token == toy_end;
+    if (is_stop_token(request, sampled.token) || ends_rule) {
       answer.reason = FinishReason::stop;
       break;
     }

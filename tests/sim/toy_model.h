@@ -45,8 +45,10 @@ std::uint64_t output_of(const ToyModel& model, std::int32_t positions, std::uint
   return output;
 }
 
+/// A token that the mask refuses becomes the next one that it allows; where there is none, the draw
+/// is not finite.
 SampledToken draw(const ToyModel& model, std::uint64_t output, const SamplingParams& params,
-                  std::uint64_t count);
+                  std::uint64_t count, std::span<const std::uint32_t> mask = {});
 
 /// The meaning of the model: one sequence, plain vectors, no pages, slots, chunks or steps.
 class NaiveToy {
@@ -65,6 +67,12 @@ class NaiveToy {
 const Tokenizer& toy_tokenizer();
 
 inline constexpr TokenId toy_end{10};
+
+/// Rules over its vocabulary, one such cache per thread.
+ConstraintCache& toy_rules();
+
+/// The mask of what may follow an answer's tokens, by the rule's bytes alone, token by token.
+std::vector<std::uint32_t> naive_mask(const Request& request, std::span<const TokenId> answer);
 
 /// A text cut before the stop string that is complete first (of those the longest), by plain
 /// search.

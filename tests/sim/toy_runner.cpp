@@ -7,41 +7,6 @@
 
 namespace hyb::sim {
 
-std::string name_of(Bug bug) {
-  static const char* const names[] = {"none",
-                                      "orders ignored",
-                                      "orders after spans",
-                                      "orders reversed",
-                                      "last order lost",
-                                      "copy turned round",
-                                      "copy has one row",
-                                      "reads write slot",
-                                      "writes read slot",
-                                      "fresh state not zero",
-                                      "chunk forgets state",
-                                      "rejected tokens kept",
-                                      "page edge off by one",
-                                      "neighbour's page table",
-                                      "neighbour's state",
-                                      "answers swapped",
-                                      "draw counter stuck",
-                                      "state one span old",
-                                      "last page of table stale",
-                                      "one accepted too many",
-                                      "ring off by one",
-                                      "ring not applied",
-                                      "ring forgotten",
-                                      "draft in state",
-                                      "keys of drafts kept",
-                                      "draws of drafts alike",
-                                      "orders before drafts lost",
-                                      "drafting writes back",
-                                      "drafting moves state",
-                                      "branch in sibling's page",
-                                      "loser's ring taken"};
-  return names[static_cast<int>(bug)];
-}
-
 namespace {
 
 std::size_t toy_units(const MemoryLayout& memory, ViewId view) {
@@ -380,12 +345,14 @@ void ToyRunner::run_span(const Step& step, const Span& planned, StepResult& resu
            span.samples[next_sample].token == static_cast<std::int32_t>(i);
          ++next_sample) {
       const SampleRow& row = span.samples[next_sample];
-      const std::uint64_t first = span.samples.front().draw;
+      const SampleRow& first = span.samples.front();
       const std::uint64_t count = bug_ == Bug::draw_counter_stuck      ? 0
-                                  : bug_ == Bug::draws_of_drafts_alike ? first
+                                  : bug_ == Bug::draws_of_drafts_alike ? first.draw
                                                                        : row.draw;
       const std::uint64_t output = output_of(model_, position + 1, state, key);
-      result.sampled.push_back(sim::draw(model_, output, *row.params, count));
+      auto mask = bug_ == Bug::masks_of_drafts_alike ? first.mask : row.mask;
+      if (bug_ == Bug::masks_ignored && row.draw > 2) mask = {};
+      result.sampled.push_back(sim::draw(model_, output, *row.params, count, mask));
     }
   }
   if (!model_.recurrence) return;
@@ -448,9 +415,9 @@ std::vector<std::vector<SampledToken>> ToyRunner::draft(const Step& step) {
       const std::int32_t written =
           bug_ == Bug::drafting_writes_back ? std::max(position - 1, 0) : position;
       if (model_.attention) row_at(span, written) = {true, position, TokenId{0}, 777};
-      const SampleRow& row = span.samples.front();
+      const SampleRow row = span.samples.front().later(static_cast<std::uint64_t>(i));
       SampledToken drawn = sim::draw(model_, output_of(model_, position + 1, state, key),
-                                     *row.params, row.draw + static_cast<std::uint64_t>(i));
+                                     *row.params, row.draw, row.mask);
       if (!drawn.finite) break;
       drawn.logprob = -0.5F;
       if (row.params->logprobs > 0) drawn.top = {{drawn.token, -0.5F}, {TokenId{3}, -1.5F}};

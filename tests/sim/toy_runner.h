@@ -56,6 +56,8 @@ enum class Bug {
   drafting_moves_state,       ///< the state is that after the token that has not run
   branch_in_siblings_page,    ///< a branch goes on in the pages of the sequence's own drafts
   losers_ring_taken,          ///< the rings of a branch and of the sequence's own drafts exchanged
+  masks_ignored,              ///< but those of the first tokens
+  masks_of_drafts_alike,      ///< what follows a draft has the mask of the first
 };
 
 std::string name_of(Bug bug);

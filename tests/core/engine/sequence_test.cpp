@@ -37,7 +37,7 @@ Request three_tokens() {
 
 SampledToken drew(std::int32_t token) { return {.token = TokenId{token}, .top = {}}; }
 
-Span span_of(const Sequence& sequence, std::int32_t tokens) {
+Span span_of(Sequence& sequence, std::int32_t tokens) {
   Span span;
   sequence.fill(span, tokens);
   return span;

@@ -226,7 +226,7 @@ TEST_SUITE("core/workers/messages") {
     const auto refusal = [](const Message& of) { return error_text([&] { read_any(of); }); };
     CHECK(contains(refusal(Message(3)), "ends within its header"));
     message[4] = std::byte{9};
-    CHECK(contains(refusal(message), "of version 9, this is version 4"));
+    CHECK(contains(refusal(message), "of version 9, this is version 5"));
     message = heartbeat_message(1);
     message[6] = std::byte{77};
     CHECK(contains(refusal(message), "no kind 77"));

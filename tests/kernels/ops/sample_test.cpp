@@ -311,6 +311,68 @@ TEST_SUITE("kernels/ops/sample") {
     }
   }
 
+  TEST_CASE("a mask is as if the other logits were minus infinity; logprobs stay the model's own") {
+    std::mt19937 random(29);
+    for (const Isa isa : available_isas()) {
+      for (const std::int32_t used : {1, 31, 32, 33, 64, 700}) {
+        CAPTURE(used);
+        const TestTensor logits = random_tensor(DType::f32, {1, used}, 31, 2.0F);
+        std::vector<float> values;
+        for (std::int32_t i = 0; i < used; ++i) values.push_back(logits.get(i));
+        const std::vector<TokenId> history = {TokenId{0}, TokenId{used / 2}, TokenId{used - 1}};
+        for (const std::int32_t kept : {1, 2, std::max(used / 3, 1), used}) {
+          std::vector<TokenId> tokens;
+          for (std::int32_t i = 0; i < used; ++i) {
+            const bool is_in = kept == used || (kept > 2 && random() % 3 == 0);
+            if (is_in) tokens.push_back(TokenId{i});
+          }
+          while (std::ssize(tokens) < std::min(kept, 2)) {
+            tokens.push_back(
+                TokenId{static_cast<std::int32_t>(random() % static_cast<unsigned>(used))});
+          }
+          std::vector<float> masked(values.size(), -INFINITY);
+          for (const TokenId token : tokens) {
+            masked[static_cast<std::size_t>(index(token))] =
+                values[static_cast<std::size_t>(index(token))];
+          }
+          for (const OwnRow& row :
+               std::vector<OwnRow>{greedy,
+                                   {.by = {.temperature = 1.0F}},
+                                   {.by = {.temperature = 2.0F, .top_k = 3}},
+                                   {.by = {.temperature = 1.5F, .top_p = 0.8F}},
+                                   {.by = {.temperature = 1.0F, .top_k = used, .min_p = 0.1F}},
+                                   {.by = {.temperature = 3.0F, .top_n_sigma = 1.0F}},
+                                   {.by = {.temperature = 1.0F, .repetition_penalty = 1.3F},
+                                   .history = history,
+                                   .bias = {{TokenId{0}, 3.0F}}}}) {
+            OwnRow bound = row;
+            bound.mask = mask_of(used, tokens);
+            bound.by.logprobs = 0;
+            for (std::uint64_t draw = 0; draw < 8; ++draw) {
+              bound.draw = draw;
+              OwnRow plain = row;
+              plain.draw = draw;
+              const SampledToken got = run_one(isa, values, bound);
+              REQUIRE(got.finite);
+              CHECK(index(got.token) == index(run_one(isa, masked, plain).token));
+              double total = 0;
+              for (const float value : values) total += std::exp(double{value});
+              CHECK(got.logprob ==
+                    doctest::Approx(double{values[static_cast<std::size_t>(index(got.token))]} -
+                                    std::log(total))
+                        .epsilon(1e-4));
+            }
+          }
+        }
+        OwnRow none = greedy;
+        none.mask = mask_of(used, {});
+        CHECK_FALSE(run_one(isa, values, none).finite);
+        none.mask.push_back(0);
+        CHECK_THROWS_AS(run_one(isa, values, none), Error);
+      }
+    }
+  }
+
   TEST_CASE("a row's token depends on nothing but the row: not on neighbours, not on threads") {
     constexpr std::int32_t vocab = 3001;
     for (const Isa isa : available_isas()) {

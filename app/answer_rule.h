@@ -1,0 +1,36 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/json.h"
+#include "core/engine/constraint_cache.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace hyb::app {
+
+/// What the command line says an answer must be; one of them at most.
+struct RuleFlags {
+  std::string json_schema;  ///< a file, or a JSON object
+  bool json_object = false;
+  std::string regex;
+  std::vector<std::string> one_of;
+  std::string grammar;  ///< a file
+};
+
+/// Adds --json-schema, --json-object, --regex, --one-of, --grammar. The flags outlive `cli`.
+void add_rule_options(CLI::App& cli, RuleFlags& flags);
+
+/// Nothing: none was given. Throws Error(usage) naming two that contradict, and Error(model) where
+/// a file can't be read.
+std::optional<AnswerRule> rule_of(const RuleFlags& flags);
+
+/// The same of a body, as OpenAI (response_format), vLLM (guided_*, structured_outputs) and
+/// llama.cpp (grammar, json_schema) spell it.
+std::optional<AnswerRule> rule_of(const Json& body);
+
+}  // namespace hyb::app

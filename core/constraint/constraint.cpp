@@ -1,0 +1,324 @@
+#include "core/constraint/constraint.h"
+
+#include <algorithm>
+
+#include "core/base/error.h"
+
+namespace hyb {
+namespace {
+
+constexpr std::size_t place_items_max = 2'000;     // of a place: more is an ambiguous grammar
+constexpr std::size_t mask_work_max = 40'000'000;  // items looked at for one mask or token
+using Kind = RuleGraph::Kind;
+
+std::size_t mixed(std::size_t hash, std::int32_t value) {
+  return (hash ^ static_cast<std::uint32_t>(value)) * 0x9E3779B97F4A7C15ULL + (hash >> 29);
+}
+
+void set_bit(std::span<std::uint32_t> mask, TokenId token) {
+  const auto bit = static_cast<std::uint32_t>(token);
+  mask[bit / 32] |= 1U << (bit % 32);
+}
+
+void clear_bit(std::span<std::uint32_t> mask, TokenId token) {
+  const auto bit = static_cast<std::uint32_t>(token);
+  mask[bit / 32] &= ~(1U << (bit % 32));
+}
+
+}  // namespace
+
+std::size_t Constraint::Hash::operator()(const Frame& frame) const {
+  return mixed(mixed(1, frame.below), frame.state);
+}
+
+std::size_t Constraint::Hash::operator()(const Place& place) const {
+  std::size_t hash = place.accepts ? 1 : 2;
+  for (const Item& item : place.items) hash = mixed(mixed(hash, item.frame), item.state);
+  return hash;
+}
+
+Constraint::Constraint(const Grammar& grammar, const VocabularyTrie& vocabulary,
+                       const Limits& limits)
+    : grammar_(grammar),
+      vocabulary_(vocabulary),
+      limits_(limits),
+      classes_(static_cast<std::size_t>(grammar.class_count())),
+      frames_{{-1, -1, 0}},
+      path_(vocabulary.longest_bytes() + 1) {}
+
+Constraint::PlaceId Constraint::start() {
+  work_ = 0;
+  found_.clear();
+  find({0, grammar_.start()});
+  return close();
+}
+
+Constraint::PlaceId Constraint::step(PlaceId place, std::string_view bytes) {
+  for (const char byte : bytes) {
+    if (place < 0) return dead;
+    place = step(place, static_cast<std::uint8_t>(byte));
+  }
+  return place;
+}
+
+Constraint::PlaceId Constraint::find_step(PlaceId from, std::uint8_t byte) {
+  found_.clear();
+  for (const Item& item : places_[static_cast<std::size_t>(from)]->items) {
+    const auto edges = grammar_.edges(item.state);
+    work_ += edges.size();
+    for (const Grammar::Edge& edge : edges) {
+      if (edge.kind == Kind::range && edge.low <= byte && byte <= edge.high)
+        find({item.frame, edge.to});
+    }
+  }
+  const PlaceId to = close();
+  steps_[static_cast<std::size_t>(from) * classes_ + grammar_.byte_class(byte)] = to;
+  return to;
+}
+
+void Constraint::find(Item item) {
+  const int depth = frames_[static_cast<std::size_t>(item.frame)].depth;
+  if (depth + grammar_.height(item.state) > Grammar::depth_max) return;
+  // Most places have a few items; a search among these is faster than a table.
+  work_ += found_.size();
+  if (std::find(found_.begin(), found_.end(), item) != found_.end()) return;
+  if (found_.size() >= place_items_max || work_ > mask_work_max) {
+    throw Error(ErrorKind::usage, grammar_.source() + ": too ambiguous: a text has more than " +
+                                      std::to_string(place_items_max) +
+                                      " readings, or they take too long to follow");
+  }
+  found_.push_back(item);
+}
+
+Constraint::PlaceId Constraint::close() {
+  Place place;
+  for (std::size_t i = 0; i < found_.size(); ++i) {
+    const Item item = found_[i];
+    const Frame frame = frames_[static_cast<std::size_t>(item.frame)];
+    if (grammar_.is_end(item.state)) {
+      if (item.frame == 0)
+        place.accepts = true;
+      else
+        find({frame.below, frame.state});
+      continue;
+    }
+    bool reads = false;
+    for (const Grammar::Edge& edge : grammar_.edges(item.state)) {
+      reads |= edge.kind == Kind::range;
+      if (edge.kind == Kind::empty) find({item.frame, edge.to});
+      if (edge.kind != Kind::call) continue;
+      if (grammar_.is_tail(edge.to))
+        find({item.frame, grammar_.rule_start(edge)});
+      else if (frame.depth + grammar_.height(edge.to) <= Grammar::depth_max)
+        find({frame_of(item.frame, edge.to), grammar_.rule_start(edge)});
+    }
+    const bool is_deep = frame.depth + Grammar::text_height >= Grammar::depth_max;
+    if (!is_deep) place.text = std::max(place.text, grammar_.text(item.state));
+    if (reads) place.items.push_back(item);
+  }
+  if (place.items.empty() && !place.accepts) return dead;
+  std::sort(place.items.begin(), place.items.end());
+  return id_of(std::move(place));
+}
+
+Constraint::PlaceId Constraint::id_of(Place place) {
+  const std::size_t bytes = place.items.size() * sizeof(Item) + classes_ * sizeof(PlaceId) + 96;
+  const auto [entry, is_new] =
+      place_ids_.try_emplace(std::move(place), static_cast<PlaceId>(places_.size()));
+  if (is_new) {
+    places_.push_back(&entry->first);
+    steps_.resize(steps_.size() + classes_, unknown);
+    bytes_ += bytes;
+  }
+  return entry->second;
+}
+
+std::int32_t Constraint::frame_of(std::int32_t below, std::int32_t state) {
+  const Frame frame{below, state, frames_[static_cast<std::size_t>(below)].depth + 1};
+  const auto [entry, is_new] =
+      frame_ids_.try_emplace(frame, static_cast<std::int32_t>(frames_.size()));
+  if (is_new) {
+    frames_.push_back(frame);
+    bytes_ += 4 * sizeof(Frame);
+  }
+  return entry->second;
+}
+
+std::span<const std::uint32_t> Constraint::mask(PlaceId place) {
+  const auto known = masks_.find(place);
+  if (known != masks_.end()) return known->second;
+  if ((masks_.size() + 1) * vocabulary_.words() * sizeof(std::uint32_t) > limits_.mask_bytes_max)
+    masks_.clear();
+  std::vector<std::uint32_t> mask(vocabulary_.words());
+  work_ = 0;
+  fill(place, mask);
+  return masks_[place] = std::move(mask);
+}
+
+void Constraint::fill(PlaceId place, std::span<std::uint32_t> mask) {
+  if (place < 0) return;
+  const bool accepts = places_[static_cast<std::size_t>(place)]->accepts;
+  const auto text = [&](PlaceId at) {
+    return at < 0 ? 0 : places_[static_cast<std::size_t>(at)]->text;
+  };
+  const auto longest = static_cast<int>(vocabulary_.text().longest);
+  // Where most characters may be followed by any text, tokens are taken away instead of added.
+  int free = 0;
+  for (std::uint8_t byte = 'a'; byte <= 'z'; ++byte) free += text(step(place, byte)) >= longest - 1;
+  const bool from_all = text(place) >= longest || free > 13;
+  if (from_all) std::ranges::copy(vocabulary_.text_mask(), mask.begin());
+  if (text(place) < longest) walk(place, vocabulary_.text(), from_all, mask);
+  walk(place, vocabulary_.other(), false, mask);
+  if (!accepts) return;
+  for (const TokenId token : vocabulary_.ends()) set_bit(mask, token);
+}
+
+void Constraint::walk(PlaceId place, const VocabularyTrie::Part& part, bool from_all,
+                      std::span<std::uint32_t> mask) {
+  path_[0] = place;
+  const std::size_t last = part.nodes.size() - 1;
+  const bool is_text = &part == &vocabulary_.text();
+  for (std::size_t i = 0; i < last;) {
+    const VocabularyTrie::Node& node = part.nodes[i];
+    const PlaceId next = step(path_[node.depth], node.byte);
+    const bool all =
+        is_text && next >= 0 && places_[static_cast<std::size_t>(next)]->text >= node.height;
+    // Of what begins so, all is known; or else what ends here.
+    const std::size_t end = next < 0 || all ? node.end : i + 1;
+    if ((next < 0) == from_all) {
+      for (std::size_t k = node.first; k < part.nodes[end].first; ++k) {
+        if (from_all)
+          clear_bit(mask, part.tokens[k]);
+        else
+          set_bit(mask, part.tokens[k]);
+      }
+    }
+    path_[node.depth + std::size_t{1}] = next;
+    i = end;
+  }
+}
+
+void Constraint::collect() {
+  if (bytes_ <= limits_.bytes_max) return;
+  std::vector<const Place*> old_places = std::move(places_);
+  const std::vector<Frame> old_frames = std::move(frames_);
+  const auto old_ids = std::move(place_ids_);  // owns what old_places point to
+  frames_ = {old_frames[0]};
+  frame_ids_.clear();
+  places_.clear();
+  place_ids_.clear();
+  steps_.clear();
+  masks_.clear();
+  bytes_ = 0;
+  std::vector<std::int32_t> frame_map(old_frames.size(), -1), place_map(old_places.size(), dead);
+  frame_map[0] = 0;
+  for (GrammarMatcher* matcher : matchers_) {
+    for (PlaceId& id : matcher->places_) {
+      if (id < 0) continue;
+      PlaceId& mapped = place_map[static_cast<std::size_t>(id)];
+      if (mapped == dead) {
+        Place place = *old_places[static_cast<std::size_t>(id)];
+        for (Item& item : place.items) {
+          std::vector<std::int32_t> chain;  // frames that are not yet there, from the top
+          for (std::int32_t f = item.frame; frame_map[static_cast<std::size_t>(f)] < 0;
+               f = old_frames[static_cast<std::size_t>(f)].below)
+            chain.push_back(f);
+          for (; !chain.empty(); chain.pop_back()) {
+            const Frame& frame = old_frames[static_cast<std::size_t>(chain.back())];
+            frame_map[static_cast<std::size_t>(chain.back())] =
+                frame_of(frame_map[static_cast<std::size_t>(frame.below)], frame.state);
+          }
+          item.frame = frame_map[static_cast<std::size_t>(item.frame)];
+        }
+        std::sort(place.items.begin(), place.items.end());
+        mapped = id_of(std::move(place));
+      }
+      id = mapped;
+    }
+  }
+}
+
+GrammarMatcher::GrammarMatcher(Constraint& constraint)
+    : constraint_(&constraint), places_{constraint.start()} {
+  constraint_->matchers_.insert(this);
+}
+
+GrammarMatcher::GrammarMatcher(const GrammarMatcher& other)
+    : constraint_(other.constraint_), places_(other.places_) {
+  constraint_->matchers_.insert(this);
+}
+
+GrammarMatcher& GrammarMatcher::operator=(const GrammarMatcher& other) {
+  if (this == &other) return *this;
+  constraint_->matchers_.erase(this);
+  constraint_ = other.constraint_;
+  places_ = other.places_;
+  constraint_->matchers_.insert(this);
+  return *this;
+}
+
+GrammarMatcher::~GrammarMatcher() { constraint_->matchers_.erase(this); }
+
+void GrammarMatcher::push(std::int32_t place) {
+  if (places_.size() > 2 * rollback_max)
+    places_.erase(places_.begin(), places_.end() - rollback_max);
+  places_.push_back(place);
+}
+
+bool GrammarMatcher::accept(TokenId token) {
+  if (constraint_->vocabulary_.is_end(token)) {
+    if (!is_complete()) return false;
+    push(ended);
+    return true;
+  }
+  const std::string_view bytes = constraint_->vocabulary_.bytes(token);
+  return !bytes.empty() && accept_bytes(bytes);
+}
+
+bool GrammarMatcher::accept_bytes(std::string_view bytes) {
+  constraint_->collect();
+  constraint_->work_ = 0;
+  const std::int32_t next = constraint_->step(places_.back(), bytes);
+  if (next < 0) return false;
+  push(next);
+  return true;
+}
+
+void GrammarMatcher::roll_back(std::size_t tokens) {
+  require(tokens <= rollback_max && tokens < places_.size(),
+          "roll_back() takes back accepted tokens");
+  places_.resize(places_.size() - tokens);
+}
+
+std::span<const std::uint32_t> GrammarMatcher::mask() {
+  constraint_->collect();
+  return constraint_->mask(places_.back());
+}
+
+bool GrammarMatcher::is_complete() const {
+  return places_.back() >= 0 &&
+         constraint_->places_[static_cast<std::size_t>(places_.back())]->accepts;
+}
+
+std::string GrammarMatcher::forced_bytes(std::size_t bytes_max) {
+  constraint_->collect();
+  constraint_->work_ = 0;
+  std::string bytes;
+  std::int32_t place = places_.back();
+  while (bytes.size() < bytes_max && place >= 0 &&
+         !constraint_->places_[static_cast<std::size_t>(place)]->accepts) {
+    int count = 0;
+    std::uint8_t only = 0;
+    for (int byte = 0; byte < 256 && count < 2; ++byte) {
+      if (constraint_->step(place, static_cast<std::uint8_t>(byte)) < 0) continue;
+      ++count;
+      only = static_cast<std::uint8_t>(byte);
+    }
+    if (count != 1) break;
+    bytes += static_cast<char>(only);
+    place = constraint_->step(place, only);
+  }
+  return bytes;
+}
+
+}  // namespace hyb

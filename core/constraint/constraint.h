@@ -1,0 +1,140 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "core/constraint/grammar.h"
+#include "core/constraint/vocabulary_trie.h"
+
+namespace hyb {
+
+class GrammarMatcher;
+
+/// A grammar over a vocabulary, made once for all answers that it binds. The places in an answer
+/// (sets of stacks of states) are numbered when they are first met, and so are the steps between
+/// them and their masks: whatever an answer has been through costs the others a look-up. Used by
+/// one thread at a time. Both arguments must outlive it, and it its matchers.
+class Constraint {
+ public:
+  struct Limits {
+    std::size_t bytes_max = std::size_t{64} << 20;       ///< of places and steps
+    std::size_t mask_bytes_max = std::size_t{64} << 20;  ///< at least one mask is kept
+  };
+
+  Constraint(const Grammar& grammar, const VocabularyTrie& vocabulary)
+      : Constraint(grammar, vocabulary, Limits{}) {}
+  Constraint(const Grammar& grammar, const VocabularyTrie& vocabulary, const Limits& limits);
+  Constraint(const Constraint&) = delete;
+  Constraint& operator=(const Constraint&) = delete;
+
+  const VocabularyTrie& vocabulary() const { return vocabulary_; }
+  std::size_t places() const { return places_.size(); }
+
+ private:
+  friend class GrammarMatcher;
+  using PlaceId = std::int32_t;
+  static constexpr PlaceId dead = -1, unknown = -2;
+
+  struct Frame {
+    std::int32_t below, state, depth;
+    bool operator==(const Frame&) const = default;
+  };
+  struct Item {
+    std::int32_t frame, state;
+    auto operator<=>(const Item&) const = default;
+  };
+  struct Place {
+    std::vector<Item> items;  // in order; their states read bytes
+    bool accepts = false;
+    int text = 0;  // any text of at most this many characters can follow
+    bool operator==(const Place& other) const {
+      return accepts == other.accepts && items == other.items;
+    }
+  };
+  struct Hash {
+    std::size_t operator()(const Frame& frame) const;
+    std::size_t operator()(const Place& place) const;
+  };
+
+  PlaceId start();
+  PlaceId step(PlaceId place, std::uint8_t byte) {
+    const std::size_t at = static_cast<std::size_t>(place) * classes_ + grammar_.byte_class(byte);
+    return steps_[at] == unknown ? find_step(place, byte) : steps_[at];
+  }
+  PlaceId step(PlaceId place, std::string_view bytes);
+  PlaceId find_step(PlaceId place, std::uint8_t byte);
+  /// The place of what is in `found_` and what follows of it without a byte.
+  PlaceId close();
+  void find(Item item);
+  PlaceId id_of(Place place);
+  std::int32_t frame_of(std::int32_t below, std::int32_t state);
+  std::span<const std::uint32_t> mask(PlaceId place);
+  void fill(PlaceId place, std::span<std::uint32_t> mask);
+  void walk(PlaceId place, const VocabularyTrie::Part& part, bool from_all,
+            std::span<std::uint32_t> mask);
+  /// Drops the places in which no matcher is or was, where they take too much memory.
+  void collect();
+
+  const Grammar& grammar_;
+  const VocabularyTrie& vocabulary_;
+  Limits limits_;
+  std::size_t classes_;
+  std::vector<Frame> frames_;
+  std::unordered_map<Frame, std::int32_t, Hash> frame_ids_;
+  std::vector<const Place*> places_;  // the keys of place_ids_
+  std::unordered_map<Place, PlaceId, Hash> place_ids_;
+  std::vector<PlaceId> steps_;  // by place and class of byte
+  std::unordered_map<PlaceId, std::vector<std::uint32_t>> masks_;
+  std::size_t bytes_ = 0;
+  std::size_t work_ = 0;
+  std::vector<Item> found_;    // by close()
+  std::vector<PlaceId> path_;  // by walk()
+  std::set<GrammarMatcher*> matchers_;
+};
+
+/// Where one answer is in its constraint. Cheap to copy: for several answers of one prompt, reuse,
+/// and drafts.
+class GrammarMatcher {
+ public:
+  static constexpr std::size_t rollback_max = 128;
+
+  explicit GrammarMatcher(Constraint& constraint);
+  GrammarMatcher(const GrammarMatcher& other);
+  GrammarMatcher& operator=(const GrammarMatcher& other);
+  ~GrammarMatcher();
+
+  /// Goes on by a token, or by the end of the answer; false, and nothing changes: the grammar does
+  /// not allow it here. After the end nothing is allowed.
+  bool accept(TokenId token);
+  /// Goes on by bytes; nothing changes unless all are allowed. Undone as one token.
+  bool accept_bytes(std::string_view bytes);
+  /// Takes back the last tokens, at most `rollback_max`.
+  void roll_back(std::size_t tokens);
+  /// One bit per token, the lowest of each word first: the tokens that accept() takes. Valid until
+  /// the constraint is used again. All zero only after the end, or where the vocabulary lacks the
+  /// bytes that are needed.
+  std::span<const std::uint32_t> mask();
+  /// The grammar may end here.
+  bool is_complete() const;
+  /// An end token was accepted.
+  bool has_ended() const { return places_.back() == ended; }
+  /// The bytes that must follow whatever is drawn, at most `bytes_max`.
+  std::string forced_bytes(std::size_t bytes_max);
+
+ private:
+  friend class Constraint;
+  static constexpr std::int32_t ended = -3;
+
+  void push(std::int32_t place);
+
+  Constraint* constraint_;
+  std::vector<std::int32_t> places_;  // after each of the last tokens
+};
+
+}  // namespace hyb

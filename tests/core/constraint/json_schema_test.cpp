@@ -1,0 +1,183 @@
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <random>
+#include <sstream>
+
+#include "core/base/json.h"
+#include "tests/core/constraint/answers.h"
+#include "tests/support/error_text.h"
+#include "tests/support/tokenizer_text.h"
+
+namespace json_schema_test {
+
+using namespace hyb;
+using testing::contains;
+using testing::error_text;
+
+namespace {
+
+Grammar grammar(const std::string& schema) {
+  return Grammar::from_json_schema(parse_json(schema, "schema", {.depth_max = 600}), "s");
+}
+
+bool allows_under(const std::string& schema, std::string_view text) {
+  return allows(grammar(schema), text);
+}
+
+std::string refusal(const std::string& schema) {
+  return error_text([&] { grammar(schema); });
+}
+
+}  // namespace
+
+TEST_SUITE("core/constraint/json_schema") {
+  // Cases of the JSON-Schema-Test-Suite (MIT licence, github.com/json-schema-org), as published in
+  // the source package of jsonschema 4.26.0 with the values written by Python's json.dumps.
+  // `error`: what names the keyword that is not enforced. `spelled`: valid values that are spelled
+  // otherwise than answers are.
+  TEST_CASE("the suite of draft 2020-12") {
+    std::istringstream file(testing::read_test_file("core/constraint/draft2020_12.jsonl"));
+    int cases = 0, refused = 0;
+    for (std::string line; std::getline(file, line);) {
+      const Json row = parse_json(line, "draft2020_12.jsonl");
+      CAPTURE(row["case"].get<std::string>());
+      if (row.contains("error")) {
+        const std::string error =
+            error_text([&] { Grammar::from_json_schema(row["schema"], "s"); });
+        CHECK(contains(error, row["error"].get<std::string>()));
+        ++refused;
+        continue;
+      }
+      const Grammar rules = Grammar::from_json_schema(row["schema"], "s");
+      for (const char* kind : {"valid", "invalid", "spelled"}) {
+        if (!row.contains(kind)) continue;
+        for (const Json& text : row[kind]) {
+          CAPTURE(text.get<std::string>());
+          CHECK(allows(rules, text.get<std::string>()) == (kind == std::string("valid")));
+          ++cases;
+        }
+      }
+    }
+    CHECK(cases > 900);
+    CHECK(refused > 80);
+  }
+
+  TEST_CASE("ranges of numbers agree with arithmetic") {
+    std::mt19937 random(4);
+    const auto number = [&](int digits) {
+      std::string text = random() % 2 ? "-" : "";
+      text += std::to_string(random() % (random() % 2 ? 12 : 1200));
+      if (digits > 0 && random() % 2) text += "." + std::to_string(random() % 30);
+      return text;
+    };
+    for (int round = 0; round < 150; ++round) {
+      const bool whole = random() % 2;
+      const std::string low = number(1), high = number(1);
+      const bool strict_low = random() % 2, strict_high = random() % 2;
+      const std::string schema =
+          std::string("{\"type\":\"") + (whole ? "integer" : "number") + "\",\"" +
+          (strict_low ? "exclusiveMinimum" : "minimum") + "\":" + low + ",\"" +
+          (strict_high ? "exclusiveMaximum" : "maximum") + "\":" + high + "}";
+      CAPTURE(schema);
+      std::optional<Grammar> rules;
+      try {
+        rules = grammar(schema);
+      } catch (const Error&) {
+      }
+      std::vector<std::string> values{low, high, "0", "-0.5", "1200"};
+      for (int i = 0; i < 60; ++i) values.push_back(number(whole ? 0 : 1));
+      for (const std::string& text : values) {
+        CAPTURE(text);
+        const double value = std::stod(text), a = std::stod(low), b = std::stod(high);
+        const bool fits = (strict_low ? value > a : value >= a) &&
+                          (strict_high ? value < b : value <= b) && !(whole && contains(text, "."));
+        // Zero is spelled without a sign, unless negative numbers are allowed.
+        if (value == 0 && text[0] == '-') continue;
+        CHECK((rules && allows(*rules, text)) == fits);
+      }
+    }
+    CHECK(allows_under(R"({"type":"integer","multipleOf":7,"minimum":10})", "14"));
+    CHECK_FALSE(allows_under(R"({"type":"integer","multipleOf":7,"minimum":10})", "7"));
+    CHECK_FALSE(allows_under(R"({"type":"integer","multipleOf":7,"minimum":10})", "15"));
+    CHECK(allows_under(R"({"multipleOf":0.01})", "3.25"));
+    CHECK_FALSE(allows_under(R"({"multipleOf":0.01})", "3.255"));
+    CHECK(contains(refusal(R"({"multipleOf":0.3})"), "multipleOf"));
+    CHECK(contains(refusal(R"({"multipleOf":0})"), "multipleOf"));
+  }
+
+  TEST_CASE("lengths count characters, and escapes are one") {
+    const std::string schema = R"({"type":"string","minLength":2,"maxLength":3})";
+    CHECK(allows_under(schema, "\"é😀\""));
+    CHECK(allows_under(schema, R"("\n\u00e9\ud83d\ude00")"));
+    CHECK_FALSE(allows_under(schema, "\"é\""));
+    CHECK_FALSE(allows_under(schema, "\"abcd\""));
+    CHECK_FALSE(allows_under(schema, R"("\ud83d\ud83d")"));
+    CHECK_FALSE(allows_under(schema, "\"ab\n\""));
+    CHECK_FALSE(allows_under(schema, "\"\xC3\x28\""));
+    CHECK(allows_under(R"({"type":"string","maxLength":65535})",
+                       "\"" + std::string(65535, 'x') + '"'));
+  }
+
+  TEST_CASE("an object has its properties in order, others after them, and bounded white space") {
+    const std::string schema =
+        R"({"type":"object","properties":{"a":{"type":"integer"},"b":{}},"required":["b"]})";
+    CHECK(allows_under(schema, R"({"a":1,"b":[true,null]})"));
+    CHECK(allows_under(schema, "{\n  \"a\": 1,\n  \"b\": {\"x\": []},\n  \"c\": 2\n}"));
+    CHECK_FALSE(allows_under(schema, R"({"b":1,"a":1})"));
+    CHECK_FALSE(allows_under(schema, R"({"a":1})"));
+    CHECK_FALSE(allows_under(schema, R"({"b":1,})"));
+    CHECK_FALSE(allows_under(schema, R"({"b":1  ,"c":1})"));
+    CHECK_FALSE(allows_under(schema, R"({"b":1,"c":1,"a":"x"})"));
+    CHECK_FALSE(allows_under(schema, R"({"b":1,"\u0061":"x"})"));
+    const std::string counted =
+        R"({"type":"object","properties":{"a":true,"b":true,"c":true},"additionalProperties":false,
+            "minProperties":2,"maxProperties":2})";
+    CHECK(allows_under(counted, R"({"a":1,"c":1})"));
+    CHECK_FALSE(allows_under(counted, R"({"a":1})"));
+    CHECK_FALSE(allows_under(counted, R"({"a":1,"b":1,"c":1})"));
+  }
+
+  TEST_CASE("what is not enforced is an error that names it") {
+    CHECK(contains(refusal(R"({"not":{}})"), "keyword 'not'"));
+    CHECK(contains(refusal(R"({"items":{"uniqueItems":true}})"), "keyword 'uniqueItems'"));
+    CHECK(contains(refusal(R"({"format":"colour"})"), "'format' does not know 'colour'"));
+    CHECK(contains(refusal(R"x({"pattern":"(?=a)"})x"), "look-around"));
+    CHECK(contains(refusal(R"({"$ref":"http://x/y"})"), "'http://x/y' is not within"));
+    CHECK(contains(refusal(R"({"$ref":"#/nothing"})"), "there is no '#/nothing'"));
+    CHECK(contains(refusal(R"({"oneOf":[{"type":"number"},{"minimum":3}]})"), "'oneOf'"));
+    CHECK(contains(refusal(R"({"type":"text"})"), "there is no type \"text\""));
+    CHECK(refusal(R"({"x-mine":{"not":{}},"title":"t","deprecated":true})").empty());
+  }
+
+  TEST_CASE("loops, contradictions and sizes end in errors") {
+    CHECK(contains(refusal(R"({"$ref":"#"})"), "leads back"));
+    CHECK(contains(refusal(R"({"anyOf":[{"$ref":"#"},{"type":"null"}]})"), "leads back"));
+    CHECK(contains(refusal(R"({"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]})"),
+                   "no text is allowed"));
+    CHECK(contains(refusal(R"({"type":"integer","minimum":3,"maximum":2})"), "no text is allowed"));
+    CHECK(contains(refusal(R"({"type":"string","maxLength":1000000})"), "100000 states"));
+    CHECK(contains(refusal(R"({"pattern":"(a|b)*a(a|b){30}"})"), "states"));
+    CHECK(contains(refusal(R"({"type":"array","minItems":1000000000})"), "50000 items"));
+    std::string deep = "{}";
+    for (int i = 0; i < 290; ++i) deep = R"({"type":"array","minItems":1,"items":)" + deep + "}";
+    CHECK(contains(refusal(deep), "nests deeper"));
+    std::string wide = R"({"allOf":[)";
+    for (int i = 0; i < 12; ++i)
+      wide += std::string(i ? "," : "") + R"({"anyOf":[{"minLength":1},{"minLength":2}]})";
+    CHECK(contains(refusal(wide + "]}"), "too many alternatives"));
+  }
+
+  TEST_CASE("one of several objects, by a key whose values differ") {
+    const std::string schema = R"({"oneOf":[
+        {"type":"object","properties":{"kind":{"const":"a"},"n":{"type":"integer"}},
+         "required":["kind","n"],"additionalProperties":false},
+        {"type":"object","properties":{"kind":{"const":"b"}},"required":["kind"]}]})";
+    CHECK(allows_under(schema, R"({"kind":"a","n":1})"));
+    CHECK(allows_under(schema, R"({"kind":"b","n":"x"})"));
+    CHECK_FALSE(allows_under(schema, R"({"kind":"a","n":"x"})"));
+  }
+}
+
+}  // namespace json_schema_test
