@@ -12,7 +12,8 @@ constexpr std::array option_groups = {
               " --model --prompt --prompt-file --no-stdin --messages --system --system-file "
               "--chat-template --think --thoughts --raw --allow-special --truncate --json "
               "--verbose --output --parallel --format --output-format --template --order --ordered "
-              "--ignore-fields --validate --force --retry-failed --history --no-history --session "
+              "--ignore-fields --validate --part --merge --force --retry-failed --history "
+              "--no-history --session "
               "--continue --repetitions --plot --requests --prompts --length --policy --budget "
               "--shape --report --against --windows "},
     HelpGroup{

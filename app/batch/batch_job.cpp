@@ -130,6 +130,7 @@ Json job_of(const BatchOptions& options, const InputFile& input, const RunSettin
     settings["rule"] = {{"form", static_cast<int>(rule->form)}, {"xxh3", hex(hash_of(rule->text))}};
   }
   if (!options.ignored.empty()) settings["ignore_fields"] = options.ignored;
+  if (options.part) settings["part"] = options.part->text();
   if (options.prompt_template) settings["template"] = *options.prompt_template;
   if (options.output_format != ResultFormat::jsonl) {
     settings["output_format"] = word_of(result_formats, options.output_format);
@@ -202,7 +203,8 @@ Json check_job(const std::filesystem::path& path, const OutputFile& output, cons
   }
   const Json bytes = member(member(*was, "input"), "bytes");
   const Json hash = member(member(*was, "input"), "xxh3");
-  if (bytes.is_number_unsigned() && hash.is_string() &&
+  // A part of more lines is another part.
+  if (!job["settings"].contains("part") && bytes.is_number_unsigned() && hash.is_string() &&
       input.begins_with(bytes.get<std::uint64_t>(), hash.get<std::string>())) {
     for (const char* key : {"bytes", "lines", "xxh3"}) (*was)["input"][key] = job["input"][key];
   }
@@ -474,6 +476,7 @@ InputFile scanned_input(const BatchOptions& options) {
   std::optional<LineTemplate> filling;
   if (options.prompt_template) filling.emplace(*options.prompt_template);
   input.scan(options.format, std::move(filling));
+  if (options.part) keep_part(input, *options.part);
   return input;
 }
 

@@ -8,6 +8,7 @@
 
 #include "app/batch/batch_runner.h"
 #include "app/batch/input_file.h"
+#include "app/batch/parts.h"
 #include "app/batch/request_maker.h"
 #include "app/model_source.h"
 #include "app/options.h"
@@ -32,6 +33,7 @@ struct BatchOptions {
   Think think;
   bool raw = false, allow_special = false;
   std::vector<std::string> ignored;  ///< fields of bodies
+  std::optional<Part> part;          ///< of the input's lines; none: all
   Truncate truncate = Truncate::refuse;
   std::int32_t parallel = 16;
   BatchOrder order = BatchOrder::depth_first;

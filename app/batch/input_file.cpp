@@ -525,6 +525,11 @@ void InputFile::refuse_duplicates() const {
                           name_, one.number, other.number, Json(read(one).custom_id).dump()));
 }
 
+void InputFile::keep_lines(std::span<const std::uint32_t> kept) {
+  for (std::size_t i = 0; i < kept.size(); ++i) lines_[i] = lines_[kept[i]];
+  lines_.resize(kept.size());
+}
+
 RequestLine InputFile::read(const InputLine& line) const {
   file_.check_unchanged();
   if (line.bytes > line_bytes_max) return too_long_line(line.bytes, line.number);

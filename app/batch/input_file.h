@@ -123,6 +123,9 @@ class InputFile {
   /// inside quotes.
   void scan(std::optional<LineFormat> format, std::optional<LineTemplate> filling = {});
 
+  /// Forgets all lines but these, as indices of lines(), ascending.
+  void keep_lines(std::span<const std::uint32_t> kept);
+
   LineFormat format() const { return format_; }
   std::span<const InputLine> lines() const { return lines_; }
   /// Of all lines, blank ones and a header too.

@@ -15,11 +15,19 @@ namespace {
 
 struct BatchFlags {
   BatchOptions job;
-  std::vector<std::string> names;  ///< [MODEL] IN
+  std::vector<std::string> names;  ///< [MODEL] IN, or outputs to merge
   std::optional<BatchOrder> order;
+  std::string part;
+  bool merges = false;
 };
 
+constexpr int names_max = 9999;
+
 int batch_main(const CLI::App& cli, const BatchFlags& options) {
+  if (options.merges) {
+    if (options.job.output.empty()) throw Error(ErrorKind::usage, "--merge needs -o ALL");
+    return merge_parts(options.names, options.job.output);
+  }
   if (options.names.empty()) {
     throw Error(ErrorKind::usage,
                 "the file of requests is missing: hyb batch [MODEL] IN -o OUT; - reads stdin");
@@ -27,10 +35,20 @@ int batch_main(const CLI::App& cli, const BatchFlags& options) {
   if (options.names.size() == 2 && cli.count("--model") > 0) {
     throw Error(ErrorKind::usage, "the model is given twice: as a word and with -m");
   }
+  if (options.names.size() > 2) {
+    throw Error(ErrorKind::usage,
+                "hyb batch takes [MODEL] IN; several outputs are put together with --merge");
+  }
   BatchOptions job = options.job;
   job.input = options.names.back();
   if (options.names.size() == 2) job.model.model = options.names.front();
   const bool is_jsonl = job.output_format == ResultFormat::jsonl;
+  if (!options.part.empty()) job.part = Part::of(options.part);
+  if (job.part && !is_jsonl) {
+    throw Error(ErrorKind::usage,
+                "--part needs --output-format jsonl: other results say by their place alone what "
+                "they are of");
+  }
   if (!is_jsonl && (job.retry_failed || job.force)) {
     throw Error(ErrorKind::usage,
                 "--retry-failed and --force need --output-format jsonl: other results say by their "
@@ -65,7 +83,14 @@ void add_job_options(CLI::App& cli, BatchFlags& options) {
                  "the model (default: demo) and the file of requests (-: stdin; a pipe will do)")
       ->type_name("FILE")
       ->option_text("[MODEL] IN")
-      ->expected(0, 2);
+      ->expected(0, names_max);
+  cli.add_option("--part", options.part,
+                 "answer only part K of N of the lines, as 3/16; prompts that begin alike stay "
+                 "together")
+      ->type_name("K/N");
+  cli.add_flag("--merge", options.merges,
+               "put outputs of all parts together, in the order of the input: hyb batch --merge "
+               "OUT... -o ALL");
   cli.add_option("-o,--output", options.job.output,
                  "file for the results (-: stdout); a rerun continues it. OUT.job, beside it, says "
                  "what the results are of")
