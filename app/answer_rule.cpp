@@ -139,7 +139,7 @@ std::optional<AnswerRule> rule_of(const RuleFlags& flags) {
 void add_rule_options(CLI::App& cli, RuleFlags& flags) {
   cli.add_option("--json-schema", flags.json_schema,
                  "the answer is JSON of this schema: a file, or the schema itself")
-      ->type_name("FILE|JSON");
+      ->type_name("FILE");
   cli.add_flag("--json-object", flags.json_object, "the answer is a JSON object");
   cli.add_option("--regex", flags.regex, "the whole answer matches this regular expression");
   cli.add_option("--one-of", flags.one_of,

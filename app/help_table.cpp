@@ -42,11 +42,12 @@ constexpr std::array option_groups = {
 
 constexpr std::array command_helps = {
     CommandHelp{"hyb", " --help --version ", {"hyb chat", "hyb run \"What is 12 plus 30?\""}},
-    CommandHelp{"batch",
-                " --output --parallel --format --template --output-format --system --max-tokens "
-                "--temperature --ordered --retry-failed --validate --quantize --memory ",
-                {"hyb batch Qwen/Qwen3-0.6B requests.jsonl -o answers.jsonl",
-                 "hyb batch demo questions.txt -o answers.txt --output-format text"}},
+    CommandHelp{
+        "batch",
+        " --output --parallel --format --template --output-format --system --max-tokens "
+        "--temperature --json-schema --ordered --retry-failed --validate --quantize --memory ",
+        {"hyb batch Qwen/Qwen3-0.6B requests.jsonl -o answers.jsonl",
+         "hyb batch demo questions.txt -o answers.txt --output-format text"}},
     CommandHelp{"bench",
                 " --n-prompt --n-gen --n-depth --batch --repetitions --output --plot --threads "
                 "--quantize --dataset-name --preset --max-concurrency ",
@@ -92,7 +93,7 @@ constexpr std::array command_helps = {
     CommandHelp{
         "run",
         " --prompt --prompt-file --messages --system --max-tokens --temperature --seed --think "
-        "--json --context --quantize --device ",
+        "--json-schema --json --context --quantize --device ",
         {"hyb run \"What is 12 plus 30?\"",
          "git diff | hyb run Qwen/Qwen3-0.6B \"Summarise this patch.\""}},
     CommandHelp{"sessions", "", {"hyb sessions", "hyb sessions show last"}},

@@ -178,7 +178,7 @@ class Session {
 
   /// What answers may have to be, compiled for this model.
   ConstraintCache& rules() {
-    if (!rules_) rules_.emplace(need_tokenizer(), stop_tokens(), model_.plan.vocab);
+    if (!rules_) rules_.emplace(need_tokenizer(), stop_tokens(), vocab_used());
     return *rules_;
   }
   /// request_of() with this model's texts, and with the options' rule.

@@ -57,7 +57,7 @@ endforeach()
 # compiles little for its short form.
 if(HYB_SANITIZE STREQUAL "thread")
   file(GLOB_RECURSE threaded CONFIGURE_DEPENDS core/base/*.cpp core/io/*.cpp core/memory/*.cpp
-    core/engine/*.cpp core/workers/*.cpp tests/core/workers/*_test.cpp
+    core/engine/*.cpp core/constraint/*.cpp core/workers/*.cpp tests/core/workers/*_test.cpp
     tests/sim/*_model.cpp tests/sim/*_runner.cpp tests/sim/named_units.cpp)
   file(GLOB threaded_text core/text/*.cpp)
   list(FILTER threaded_text EXCLUDE REGEX "/(chat_template|message_forms)\\.cpp$")

@@ -47,7 +47,6 @@ int validate_batch(const BatchOptions& options) {
   const Tokenizer& tokenizer = need_tokenizer(texts, source);
   const RequestLimits limits = limits_of(options, settings, tokenizer);
   ConstraintCache rules(tokenizer, texts.stop_tokens, limits.vocab);
-  if (const auto rule = rule_of(options.generation.rule)) grammar_of(*rule);
   RequestMaker maker(tokenizer, texts.chat_template ? &*texts.chat_template : nullptr,
                      terms_of(options, request_of(options.generation, texts), limits), &rules);
   std::int64_t failed = 0;

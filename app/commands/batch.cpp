@@ -40,6 +40,7 @@ int batch_main(const CLI::App& cli, const BatchFlags& options) {
                 "hyb batch takes [MODEL] IN; several outputs are put together with --merge");
   }
   BatchOptions job = options.job;
+  if (const auto rule = rule_of(job.generation.rule)) grammar_of(*rule);
   job.input = options.names.back();
   if (options.names.size() == 2) job.model.model = options.names.front();
   const bool is_jsonl = job.output_format == ResultFormat::jsonl;

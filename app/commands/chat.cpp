@@ -227,6 +227,7 @@ class ChatLoop {
 };
 
 int chat_main(ChatFlags& options) {
+  if (const auto rule = rule_of(options.generation.rule)) grammar_of(*rule);
   const Environment environment = read_environment();
   take_session(options, environment);
   std::optional<StopAtOnce> nothing_to_lose(std::in_place);

@@ -114,6 +114,11 @@ TEST_SUITE("app/surface_rules") {
     CHECK(contains(wrong({"--json-object", "--regex", "a"}), "--json-object and --regex both"));
     CHECK(contains(wrong({"--regex", "a+", "--stop", "b"}), "leave out stop strings"));
     CHECK(run({"run", "-p", "x", "--grammar", "/nonexistent"}).exit_code == 3);
+    const TemporaryFolder folder;
+    const std::string in = folder.write("in", "x").string(), out = in + ".out";
+    CHECK(run({"chat", "--regex", "("}, "x\n").exit_code == 2);
+    CHECK(run({"batch", in, "-o", out, "--regex", "("}).exit_code == 2);
+    CHECK_FALSE(std::filesystem::exists(out));
   }
 
   TEST_CASE("every field of a body that binds is obeyed, or its line fails and names it") {

@@ -303,6 +303,34 @@ TEST_SUITE("cuda/sample") {
     CHECK_THROWS_AS(answers(), Error);
   }
 
+  TEST_CASE("masks are those of the round, whether or not the one before had some") {
+    Queue card(Device::cuda, {.threads = 1, .isa = {}});
+    constexpr std::int32_t used = 70;
+    const auto sampler = make_device_sampler(card, 4);
+    const DeviceTensor logits(random_tensor(DType::f32, {3, used}, 5)),
+        tokens(TestTensor(DType::i32, {3}));
+    const std::vector<OwnRow> free(3, OwnRow{.by = {.temperature = 0.0F}});
+    std::vector<OwnRow> bound = free;
+    for (std::size_t r = 0; r < 3; ++r) {
+      if (r != 1)
+        bound[r].mask = mask_of(used, std::vector{TokenId{static_cast<std::int32_t>(33 * r)}});
+    }
+    const auto draw = [&](const std::vector<OwnRow>& rows) {
+      const SampleRows given(rows);
+      sampler->stage(given, 3, used);
+      sampler->draw(logits, used, tokens);
+      sampler->ask(tokens);
+      std::vector<int> ids;
+      for (const SampledToken& token : sampler->answers()) ids.push_back(index(token.token));
+      return ids;
+    };
+    const std::vector<int> first = draw(free);
+    CHECK(draw(bound) == std::vector<int>{0, first[1], 66});
+    CHECK(draw(free) == first);
+    bound[0].mask.push_back(0);
+    CHECK_THROWS_AS(draw(bound), Error);
+  }
+
   TEST_CASE("draws follow the softmax") {
     const TestTensor logits = random_tensor(DType::f32, {200, 5}, 1);
     TestTensor same = logits;
