@@ -30,6 +30,7 @@ struct BatchOptions {
   std::optional<std::string> prompt_template;        ///< as LineTemplate
   std::string system;
   Think think;
+  Json tools = nullptr;  ///< of lines that are chats and have none
   bool raw = false, allow_special = false;
   std::vector<std::string> ignored;  ///< fields of bodies
   Truncate truncate = Truncate::refuse;
