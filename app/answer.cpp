@@ -8,7 +8,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "app/digest.h"
 #include "app/options.h"
+#include "app/tools.h"
 #include "app/ui/process.h"
 #include "app/ui/terminal.h"
 #include "app/ui/text.h"
@@ -92,19 +94,30 @@ Json with_lists(Json logprobs, const Completion& completion, const Tokenizer& to
   return logprobs;
 }
 
-Json message_json(const Completion& completion, const AnswerStart& start) {
-  SplitAnswer split = split_answer(completion.text, start);
+Json message_json(const ResponseHead& head, std::size_t index, SplitAnswer split) {
   if (!split.content.empty() && !split.call.empty()) split.content += "\n\n";
   Json message = {{"role", "assistant"}, {"content", split.content + split.call}};
   if (split.reasoning) message["reasoning_content"] = std::move(*split.reasoning);
+  if (split.calls.empty()) return message;
+  if (message["content"] == "") message["content"] = nullptr;
+  for (std::size_t i = 0; i < split.calls.size(); ++i) {
+    const auto& [name, arguments] = split.calls[i];
+    const Hash128 id = hash_of(fmt::format("{} {} {}", head.id, index, i));
+    message["tool_calls"].push_back({{"id", "call_" + hex(id).substr(0, 24)},
+                                     {"type", "function"},
+                                     {"function", {{"name", name}, {"arguments", arguments}}}});
+  }
   return message;
 }
 
 Json choice_json(const ResponseHead& head, std::size_t index, const Completion& completion,
                  const Tokenizer& tokenizer) {
   Json choice = {{"index", index}};
+  bool calls = false;
   if (head.kind == AnswerKind::chat) {
-    choice["message"] = message_json(completion, head.start);
+    SplitAnswer split = split_answer(completion.text, head.start);
+    calls = !split.calls.empty() && completion.reason == FinishReason::stop;
+    choice["message"] = message_json(head, index, std::move(split));
   } else {
     choice["text"] = completion.text;
   }
@@ -112,7 +125,7 @@ Json choice_json(const ResponseHead& head, std::size_t index, const Completion& 
   choice["logprobs"] = head.kind == AnswerKind::chat
                            ? std::move(logprobs)
                            : with_lists(std::move(logprobs), completion, tokenizer);
-  choice["finish_reason"] = name_of(completion.reason);
+  choice["finish_reason"] = calls ? "tool_calls" : name_of(completion.reason);
   return choice;
 }
 
@@ -180,16 +193,13 @@ class StdoutSink : public Sink {
         has_thought_(view.start.may_think && !view.start.opening.empty()),
         is_behind_thought_(has_thought_),
         scanner_(view.start),
+        calls_(view.start.calls),
         heard_(view.heard) {}
 
   void on_text(RequestId, std::int32_t, std::string_view text) override {
     if (heard_) heard_(text);
-    if (scans()) {
-      show(scanner_.push(text));
-    } else {
-      write(shown(std::exchange(opening_, {})));
-      write(shown(text));
-    }
+    if (!opening_.empty()) write(shown(std::exchange(opening_, {})));
+    scans() ? show(scanner_.push(text)) : write(shown(text));
   }
 
   void on_finish(RequestId, std::int32_t, const Completion& completion) override {
@@ -213,7 +223,8 @@ class StdoutSink : public Sink {
 
  private:
   bool scans() const {
-    return thoughts_ == ThoughtView::dimmed || thoughts_ == ThoughtView::hidden;
+    return thoughts_ == ThoughtView::dimmed || thoughts_ == ThoughtView::hidden ||
+           calls_.form != nullptr;
   }
 
   std::string shown(std::string_view text) {
@@ -223,16 +234,36 @@ class StdoutSink : public Sink {
   void show(const std::vector<AnswerScanner::Piece>& pieces) {
     for (const auto& [text, part] : pieces) {
       const bool is_said = part == AnswerPart::answer || part == AnswerPart::call;
-      if (thoughts_ == ThoughtView::dimmed) {
-        write(shown(text), !is_said);
+      if (part == AnswerPart::call && calls_.form != nullptr) {
+        show_calls(text);
+      } else if (thoughts_ != ThoughtView::hidden) {
+        const bool is_dim = thoughts_ == ThoughtView::dimmed && !is_said;
+        write(shown(is_said ? behind_call(text) : text), is_dim);
       } else if (is_said) {
         has_call_ = has_call_ || part == AnswerPart::call;
-        write(shown(begun(text)));
+        write(shown(behind_call(begun(text))));
       } else {
         has_thought_ = true;
         is_behind_thought_ = !has_call_;
       }
     }
+  }
+
+  /// Each on a line.
+  void show_calls(std::string_view text) {
+    has_answer_ = is_behind_call_ = true;
+    is_behind_thought_ = false;
+    for (const ToolCall& call : calls_in(text, calls_)) {
+      write_through(wrap_.flush(), wrapped_is_dim_);
+      write(shown((has_text_ && !ends_line_ ? "\n" : "") + call_text(call) + "\n"));
+    }
+  }
+
+  /// White space between calls is left out.
+  std::string_view behind_call(std::string_view text) {
+    if (is_behind_call_) text = trim_left(text);
+    is_behind_call_ = is_behind_call_ && text.empty();
+    return text;
   }
 
   /// As split_answer() joins them. An answer without a thought is as the model gave it; after one,
@@ -273,7 +304,9 @@ class StdoutSink : public Sink {
   bool is_behind_thought_;   ///< what is said next is the first after one, or after a header
   bool has_call_ = false;    ///< nothing is taken out of it but its channel
   bool has_answer_ = false;  ///< something other than the thought came
+  bool is_behind_call_ = false;
   AnswerScanner scanner_;
+  CallTerms calls_;
   std::function<void(std::string_view)> heard_;
   Sanitizer sanitizer_;
   bool ends_line_ = false;

@@ -35,6 +35,8 @@ std::string drafts_text(const SpeculationStats& stats);
 
 /// A chat.completion or text_completion object with one choice per completion. A chat's thought is
 /// its message's reasoning_content, next to the content; an answer without one has no such key.
+/// Calls are its tool_calls, their ids made of the response's; the finish_reason of an answer with
+/// some that ended by itself is tool_calls, and its content is null where calls are all of it.
 /// Log-probabilities are in the chat form ({"content": [...]}) for both kinds; `bytes` are a
 /// token's own, also where they are a part of a character only. A completion's have OpenAI's lists
 /// beside it: tokens, token_logprobs, top_logprobs (the drawn token is always among them) and

@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "app/tools.h"
 #include "core/base/error.h"
 #include "core/base/strings.h"
 #include "core/io/file.h"
@@ -99,6 +100,7 @@ void add_response_format(const Json& format, FoundRule& found) {
 
 std::optional<AnswerRule> rule_of(const Json& body) {
   FoundRule found;
+  if (const auto calls = call_schema(body)) found.add(Form::json_schema, "tool_choice", *calls);
   if (const Json* format = member_of(body, "response_format")) add_response_format(*format, found);
   for (const auto& [name, form] : rule_fields) {
     if (const Json* value = member_of(body, name)) found.add(form, std::string(name), *value);

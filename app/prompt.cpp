@@ -10,6 +10,7 @@
 
 #include "app/generation_config.h"
 #include "app/text_input.h"
+#include "app/tools.h"
 #include "app/ui/process.h"
 #include "app/ui/terminal.h"
 #include "core/base/error.h"
@@ -156,16 +157,9 @@ void need_chat_template(const ModelSource& source) {
 namespace {
 
 /// A member of tool_calls. The arguments stay what the model wrote.
-Json tool_call_of(std::string_view call) {
-  constexpr std::string_view begin = "to=", space = "functions.", end = "<|message|>";
-  const std::size_t at = std::min(call.find(begin), call.size() - begin.size());
-  std::string_view name = call.substr(at + begin.size());
-  name = name.substr(0, name.find_first_of(" \t\r\n<"));
-  if (name.starts_with(space)) name.remove_prefix(space.size());
-  const std::size_t header = call.find(end);
-  const std::string_view arguments =
-      header == std::string_view::npos ? "" : call.substr(header + end.size());
-  return {{"type", "function"}, {"function", {{"name", name}, {"arguments", arguments}}}};
+Json tool_call_of(std::string_view message) {
+  const ToolCall call = harmony_call(message);
+  return {{"type", "function"}, {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
 }
 
 }  // namespace
@@ -383,6 +377,7 @@ void set_start(Request& request, const AnswerStart& start) {
   const bool ends_a_thought = !start.markers.has_headers;  // with headers it ends every message
   if (ends_a_thought && std::ranges::any_of(request.stop, spells_end)) return;
   request.start = start;
+  request.start.calls = {};  // stop strings count in calls as in other text
 }
 
 EncodedPrompt encode_chat(const ChatTemplate& chat_template, const Tokenizer& tokenizer,
@@ -412,7 +407,10 @@ EncodedPrompt encode_chat(const ChatTemplate& chat_template, const Tokenizer& to
   // Where the content of an answer goes on, no thought begins.
   const bool has_content = !rendered.pieces.empty() && opening.empty() &&
                            rendered.pieces.back().source == TextSource::assistant;
-  encoded.start = {.may_think = !has_content, .opening = std::move(opening), .markers = markers};
+  encoded.start = {.may_think = !has_content,
+                   .opening = std::move(opening),
+                   .markers = markers,
+                   .calls = call_terms(prompt, chat_template, tokenizer)};
   if (has_content) {
     const AnswerStart whole = {.may_think = true, .markers = markers};
     encoded.start.begun = split_answer(rendered.pieces.back().text, whole).content;

@@ -72,6 +72,8 @@ struct ChatPrompt {
   Json messages;   ///< array of {role, content, ...}
   Json variables;  ///< object: tools, add_generation_prompt, chat_template_kwargs, ...
   std::span<const OwnTurn> own_turns = {};  ///< in the order of the assistant messages they answer
+  Json tools = nullptr;   ///< whose calls are found in the answer, in OpenAI's form; null: none
+  bool is_bound = false;  ///< the answer is nothing but calls, see call_schema()
 };
 
 /// A prompt as the engine takes it.

@@ -125,6 +125,7 @@ Json job_of(const BatchOptions& options, const InputFile& input, const RunSettin
     settings["snapshots"] = word_of(words::snapshots, resolved.reuse.snapshots);
   }
   if (options.think) settings["think"] = *options.think;
+  if (!options.tools.is_null()) settings["tools"] = hex(hash_of(to_text(options.tools)));
   if (options.allow_special) settings["allow_special"] = true;
   if (const auto rule = rule_of(options.generation.rule)) {
     settings["rule"] = {{"form", static_cast<int>(rule->form)}, {"xxh3", hex(hash_of(rule->text))}};
@@ -502,6 +503,7 @@ JobTerms terms_of(const BatchOptions& options, Request defaults, RequestLimits l
           .model = options.model.model,
           .system = options.system,
           .think = options.think,
+          .tools = options.tools,
           .raw = options.raw,
           .allow_special = options.allow_special,
           .ignored = options.ignored,

@@ -31,6 +31,7 @@ struct BatchOptions {
   std::optional<std::string> prompt_template;        ///< as LineTemplate
   std::string system;
   Think think;
+  Json tools = nullptr;  ///< of lines that are chats and have none
   bool raw = false, allow_special = false;
   std::vector<std::string> ignored;  ///< fields of bodies
   std::optional<Part> part;          ///< of the input's lines; none: all

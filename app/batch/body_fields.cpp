@@ -19,7 +19,7 @@ namespace {
 /// Their values are read where they are used. The other fields that are obeyed are `parameters`.
 const std::vector<std::string_view> obeyed_alone = words_of(
     "messages prompt model max_tokens max_completion_tokens n_predict stop stop_token_ids n "
-    "logprobs top_logprobs logit_bias ignore_eos chat_template_kwargs tools documents "
+    "logprobs top_logprobs logit_bias ignore_eos chat_template_kwargs tools tool_choice documents "
     "reasoning_effort enable_thinking thinking add_generation_prompt continue_final_message "
     "response_format structured_outputs guided_json guided_regex guided_choice guided_grammar "
     "json_schema grammar allowed_token_ids min_tokens");
@@ -40,7 +40,6 @@ struct NeutralValues {
 
 constexpr auto neutral = std::to_array<NeutralValues>({
     {"response_format", R"([{"type":"text"}])"},
-    {"tool_choice", R"(["auto","none"])"},
     {"parallel_tool_calls", "[true]"},
     {"function_call", R"(["auto","none"])"},
     {"modalities", R"([["text"]])"},

@@ -9,6 +9,7 @@
 
 #include "app/answer_rule.h"
 #include "app/batch/body_fields.h"
+#include "app/tools.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"
 #include "core/base/sampling.h"
@@ -149,12 +150,12 @@ void take_allowed_tokens(const Json& body, Request& request) {
 
 void check_template_fields(const Json& body) {
   const auto is_object = [](const Json& item) { return item.is_object(); };
-  for (const char* field : {"tools", "documents"}) {
-    const Json* value = member_of(body, field);
-    if (value == nullptr) continue;
-    const bool is_good = value->is_array() && std::all_of(value->begin(), value->end(), is_object);
-    if (!is_good) refuse(field, "is a list of objects", *value);
+  if (const Json* documents = member_of(body, "documents")) {
+    const bool is_good = documents->is_array() && std::ranges::all_of(*documents, is_object);
+    if (!is_good) refuse("documents", "is a list of objects", *documents);
   }
+  if (const Json* tools = member_of(body, "tools")) check_tools(*tools, "tools");
+  static_cast<void>(call_schema(body));
   const Json* arguments = member_of(body, "chat_template_kwargs");
   if (arguments != nullptr && !arguments->is_object()) {
     refuse("chat_template_kwargs", "is an object", *arguments);
@@ -201,10 +202,8 @@ void apply_body(const Json& body, Request& request) {
 
 Json template_variables(const Json& body) {
   Json variables = Json::object();
-  const Json* choice = member_of(body, "tool_choice");
   for (const char* field : {"tools", "documents", "chat_template_kwargs", "reasoning_effort",
                             "add_generation_prompt", "continue_final_message"}) {
-    if (field == std::string_view("tools") && choice != nullptr && *choice == "none") continue;
     if (const Json* value = member_of(body, field)) variables[field] = *value;
   }
   return variables;
@@ -212,10 +211,17 @@ Json template_variables(const Json& body) {
 
 namespace {
 
+/// As in vLLM the tools are in the prompt all the same, which so begins as that of other turns.
+bool calls_nothing(const Json& body) {
+  const Json* choice = member_of(body, "tool_choice");
+  return choice != nullptr && *choice == "none";
+}
+
 void check_is_read(const Json& body, const Json& variables, const ChatTemplate& chat_template) {
   for (const char* field : {"tools", "documents", "reasoning_effort"}) {
     const auto found = variables.find(field);
     if (found == variables.end() || found->empty() || chat_template.reads(field)) continue;
+    if (field == std::string_view("tools") && calls_nothing(body)) continue;
     refuse(field, "the model's chat template does not read it, so it would change nothing", *found);
   }
   if (!think_of(body) || chat_template.reads("enable_thinking") ||
@@ -235,11 +241,31 @@ ChatPrompt chat_prompt(const Json& body, Json messages, Think think,
   check_is_read(body, variables, chat_template);
   if (const Think own = think_of(body)) think = own;
   variables.update(think_variables(think));
-  return {.messages = std::move(messages), .variables = std::move(variables)};
+  const Json* tools = calls_nothing(body) ? nullptr : member_of(body, "tools");
+  return {.messages = std::move(messages),
+          .variables = std::move(variables),
+          .tools = tools != nullptr ? *tools : Json(),
+          .is_bound = call_schema(body).has_value()};
 }
+
+namespace {
+
+bool has_strict_tool(const Json& body) {
+  const Json* tools = member_of(body, "tools");
+  return tools != nullptr && std::ranges::any_of(*tools, [](const Json& tool) {
+           return tool.at("function").value("strict", Json()) == true;
+         });
+}
+
+}  // namespace
 
 std::vector<std::string> unread_arguments(const Json& body, const ChatTemplate& chat_template) {
   std::vector<std::string> unread;
+  if (has_strict_tool(body) && !call_schema(body)) {
+    unread.push_back(
+        "tools: strict binds arguments only beside a tool_choice that is \"required\" or a "
+        "function");
+  }
   const Json* arguments = member_of(body, "chat_template_kwargs");
   if (arguments == nullptr || !arguments->is_object()) return unread;
   for (const auto& [name, value] : arguments->items()) {
@@ -289,6 +315,9 @@ void refuse_chat_fields(const Json& body) {
 MadeRequest RequestMaker::make(RequestLine line) {
   for (const std::string& field : terms_.ignored) line.body.erase(field);
   warn_of(line);
+  const bool is_chat =
+      line.form == RequestForm::messages || (line.form == RequestForm::prompt && !terms_.raw);
+  if (is_chat) add_tools(line.body, terms_.tools);
   Request request = terms_.defaults;
   apply_body(line.body, request);
   if (const std::optional<AnswerRule> rule = rule_of(line.body)) {

@@ -33,7 +33,8 @@ Json template_variables(const Json& body);
 ChatPrompt chat_prompt(const Json& body, Json messages, Think think,
                        const ChatTemplate& chat_template);
 
-/// A warning for each of chat_template_kwargs that the template never reads.
+/// A warning for each of chat_template_kwargs that the template never reads, and where tools are
+/// strict and their arguments are not bound.
 std::vector<std::string> unread_arguments(const Json& body, const ChatTemplate& chat_template);
 
 /// The model that the body asks for, quoted, where it is another than `model`.
@@ -46,6 +47,7 @@ struct JobTerms {
   std::string model = {};   ///< as the user named it
   std::string system = {};  ///< for lines that are only a prompt; may be empty
   Think think = {};         ///< of lines that are chats and say nothing of it themselves
+  Json tools = nullptr;     ///< of lines that are chats and have none
   bool raw = false;  ///< lines that are only a prompt are continued without the chat template
   bool allow_special = false;             ///< control tokens in texts to be continued become tokens
   std::vector<std::string> ignored = {};  ///< fields that are read as if lines did not have them

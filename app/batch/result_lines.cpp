@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/digest.h"
+#include "app/tools.h"
 
 namespace hyb::app {
 namespace {
@@ -53,8 +54,13 @@ std::string answered_line(const std::string& custom_id, const Json& body, Result
   const Json* const message = member_of(choice, "message");
   const Json* const text = message != nullptr ? member_of(*message, "content")  // null: empty
                                               : member_of(choice, "text");
-  const std::string answer =
-      text == nullptr ? "" : escaped(text->get_ref<const std::string&>(), format);
+  std::string all = text == nullptr ? "" : text->get<std::string>();
+  const Json* const calls = message != nullptr ? member_of(*message, "tool_calls") : nullptr;
+  for (const Json& call : calls != nullptr ? *calls : Json::array()) {
+    const Json& function = call.at("function");
+    all += (all.empty() ? "" : "\n") + call_text({function.at("name"), function.at("arguments")});
+  }
+  const std::string answer = escaped(all, format);
   if (format == ResultFormat::text) return answer + "\n";
   const Json& usage = body.at("usage");
   return fmt::format("{}\t{}\t{}\t{}\t{}\t\n", escaped(custom_id, format), answer,

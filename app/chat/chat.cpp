@@ -21,7 +21,8 @@ Chat::Chat(Session& session, SessionKeeper& keeper, const GenerationOptions& opt
       keeper_(&keeper),
       config_(config),
       settings_(options, session.generation_config(), session.model().plan.vocab),
-      prompts_(session.need_chat_template(), session.need_tokenizer(), config.history),
+      prompts_(session.need_chat_template(), session.need_tokenizer(), config.history,
+               config.tools),
       ahead_(session.engine()) {}
 
 void Chat::set_system(const std::string& text) {

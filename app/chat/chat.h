@@ -25,6 +25,7 @@ struct ChatConfig {
   bool utf8 = false;
   bool has_editor = false;  ///< an entry can begin with a draft, see Chat::draft()
   HistoryMode history = HistoryMode::as_template;
+  Json tools = nullptr;  ///< that the model may call; null: none
 };
 
 /// A conversation with a model: entries in, answers to stdout, all else to stderr. Errors leave the

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "app/tools.h"
 #include "app/ui/table.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"
@@ -30,12 +31,16 @@ void append(std::vector<TokenId>& tokens, std::span<const TokenId> more) {
 }  // namespace
 
 ChatPrompts::ChatPrompts(const ChatTemplate& chat_template, const Tokenizer& tokenizer,
-                         HistoryMode mode)
+                         HistoryMode mode, Json tools)
     : chat_template_(chat_template),
       tokenizer_(tokenizer),
       mode_(mode),
+      tools_(std::move(tools)),
       thoughts_{.markers = thought_markers_of(tokenizer),
                 .takes_reasoning = takes_reasoning(chat_template, tokenizer)} {
+  if (!tools_.is_null() && !chat_template.reads("tools")) {
+    throw Error(ErrorKind::usage, "--tools: the model's chat template does not read tools");
+  }
   set_think({});
   if (mode_ == HistoryMode::as_template) return;
   Conversation probe;
@@ -43,13 +48,20 @@ ChatPrompts::ChatPrompts(const ChatTemplate& chat_template, const Tokenizer& tok
   lead(probe, probe.here(), "b");
 }
 
+ChatPrompt ChatPrompts::asked(Json messages, Think think) const {
+  ChatPrompt prompt{
+      .messages = std::move(messages), .variables = think_variables(think), .tools = tools_};
+  add_tools(prompt.variables, tools_);
+  return prompt;
+}
+
 EncodedPrompt ChatPrompts::rendered(const Conversation& conversation, std::int32_t turn,
                                     const Question& question) const {
   const std::vector<OwnTurn> own_turns = conversation.own_turns(turn);
-  return encode_chat(chat_template_, tokenizer_,
-                     {.messages = conversation.messages(turn, question.message, thoughts_),
-                      .variables = think_variables(question.think),
-                      .own_turns = own_turns});
+  ChatPrompt prompt =
+      asked(conversation.messages(turn, question.message, thoughts_), question.think);
+  prompt.own_turns = own_turns;
+  return encode_chat(chat_template_, tokenizer_, prompt);
 }
 
 EncodedPrompt ChatPrompts::encoded_lead(const Conversation& conversation, std::int32_t turn,
@@ -59,8 +71,7 @@ EncodedPrompt ChatPrompts::encoded_lead(const Conversation& conversation, std::i
     if (past["role"] == "assistant") past["content"] = plain_answer;
   }
   const Rendered rendered =
-      render_chat(chat_template_, tokenizer_,
-                  {.messages = messages, .variables = think_variables(question.think)});
+      render_chat(chat_template_, tokenizer_, asked(std::move(messages), question.think));
   const std::span<const RenderedPiece> pieces(rendered.pieces);
   std::size_t answered = pieces.size();
   while (answered > 0 && pieces[answered - 1].source != TextSource::assistant) --answered;
@@ -73,7 +84,8 @@ EncodedPrompt ChatPrompts::encoded_lead(const Conversation& conversation, std::i
   EncodedPrompt encoded{.tokens = encode_pieces(tokenizer_, behind),
                         .start = {.may_think = true,
                                   .opening = opening_of(rendered, thoughts_.markers),
-                                  .markers = thoughts_.markers}};
+                                  .markers = thoughts_.markers,
+                                  .calls = call_terms(asked({}, {}), chat_template_, tokenizer_)}};
   std::size_t asked = 0;  // a template may leave nothing of a message, such as a mere "/think"
   for (std::size_t i = 0; i < behind.size(); ++i) {
     if (behind[i].source == TextSource::person) asked = i;

@@ -24,9 +24,11 @@ enum class HistoryMode : std::uint8_t {
 /// either mode.
 class ChatPrompts {
  public:
-  /// Template and tokenizer outlive this. Throws Error(model) when past turns are to be preserved
-  /// and the template shows no past answers, so that what is between them is unknown.
-  ChatPrompts(const ChatTemplate& chat_template, const Tokenizer& tokenizer, HistoryMode mode);
+  /// Template and tokenizer outlive this. `tools`: in OpenAI's form, or null. Throws Error(model)
+  /// when past turns are to be preserved and the template shows no past answers, so that what is
+  /// between them is unknown.
+  ChatPrompts(const ChatTemplate& chat_template, const Tokenizer& tokenizer, HistoryMode mode,
+              Json tools = nullptr);
 
   HistoryMode mode() const { return mode_; }
 
@@ -58,6 +60,7 @@ class ChatPrompts {
     Think think;
   };
 
+  ChatPrompt asked(Json messages, Think think) const;
   EncodedPrompt made(const Conversation& conversation, std::int32_t turn,
                      const Question& question) const;
   EncodedPrompt rendered(const Conversation& conversation, std::int32_t turn,
@@ -74,6 +77,7 @@ class ChatPrompts {
   const ChatTemplate& chat_template_;
   const Tokenizer& tokenizer_;
   HistoryMode mode_;
+  Json tools_;
   PastThoughts thoughts_;
   Think think_ = {};
   std::int32_t transient_tokens_ = 0;  ///< at the end of a prompt, gone from the next turn's

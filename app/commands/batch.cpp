@@ -8,6 +8,7 @@
 #include "app/commands/commands.h"
 #include "app/options.h"
 #include "app/session.h"
+#include "app/tools.h"
 #include "core/base/error.h"
 
 namespace hyb::app {
@@ -164,6 +165,7 @@ Action describe_batch(CLI::App& cli) {
   add_tier_options(cli, options->job.tiers);
   add_generation_options(cli, options->job.generation);
   add_system_option(cli, options->job.system, "the system prompt of lines that are only a prompt");
+  add_tools_option(cli, options->job.tools);
   add_think_option(cli, options->job.think);
   cli.add_flag("--raw", options->job.raw,
                "continue lines that are only a prompt as they are, without the chat template");

@@ -21,6 +21,7 @@
 #include "app/sessions/session_keeper.h"
 #include "app/template_probe.h"
 #include "app/text_input.h"
+#include "app/tools.h"
 #include "app/ui/line_editor.h"
 #include "app/ui/process.h"
 #include "app/ui/progress.h"
@@ -37,6 +38,7 @@ struct ChatFlags {
   GenerationOptions generation;
   std::string system;
   Think think;
+  Json tools = nullptr;
   std::optional<bool> shows_thoughts;
   HistoryMode history = HistoryMode::as_template;
   std::string session;
@@ -246,7 +248,8 @@ int chat_main(ChatFlags& options) {
              .has_colour = wants_colour(Stream::error, environment),
              .utf8 = environment.utf8,
              .has_editor = has_editor(environment),
-             .history = options.history});
+             .history = options.history,
+             .tools = options.tools});
   chat.set_system(options.system);
   chat.set_think(options.think, "--think");
   const std::unique_ptr<Input> input = make_input(options, chat, environment);
@@ -277,6 +280,7 @@ Action describe_chat(CLI::App& cli) {
   add_generation_options(cli, options->generation);
   add_tier_options(cli, options->tiers);
   add_system_option(cli, options->system, "the system prompt");
+  add_tools_option(cli, options->tools);
   add_think_option(cli, options->think);
   add_thoughts_option(cli, options->shows_thoughts);
   static constexpr Words<HistoryMode, 2> histories = {

@@ -18,6 +18,7 @@
 #include "app/session.h"
 #include "app/template_probe.h"
 #include "app/text_input.h"
+#include "app/tools.h"
 #include "app/ui/process.h"
 #include "app/ui/terminal.h"
 #include "core/base/error.h"
@@ -34,6 +35,7 @@ struct RunFlags {
   TextInput input;
   std::string system;
   std::string messages;
+  Json tools = nullptr;
   Truncate truncate = Truncate::refuse;
   Think think;
   std::optional<bool> shows_thoughts;
@@ -50,6 +52,7 @@ Json body_of(const RunFlags& options) {
   if (!options.messages.empty()) {
     Json body = read_messages(options.messages);
     check_think_alone(options.think, body, options.messages);
+    add_tools(body, options.tools);
     return body;
   }
   const std::string text = read_text(options.input);
@@ -57,6 +60,7 @@ Json body_of(const RunFlags& options) {
     throw Error(ErrorKind::usage, taken_word_text(options.input) + "the prompt is empty");
   }
   Json body = question_body(options.system, text);
+  add_tools(body, options.tools);
   if (options.raw) body = Json::object({{"prompt", text}});
   return body;
 }
@@ -180,6 +184,7 @@ void check(const RunFlags& options) {
   refuse(options.logprobs >= 0 && !options.json, "--logprobs needs --json");
   refuse(options.raw && !options.system.empty(), "--system needs a chat: leave --raw out");
   refuse(options.raw && !options.messages.empty(), "--messages needs a chat: leave --raw out");
+  refuse(options.raw && !options.tools.is_null(), "--tools needs a chat: leave --raw out");
   refuse(options.raw && options.think.has_value(), "--think needs a chat: leave --raw out");
   refuse(options.raw && options.shows_thoughts.has_value(),
          "--thoughts needs a chat: plain text has no marked thought");
@@ -247,6 +252,7 @@ Action describe_run(CLI::App& cli) {
       ->excludes(cli.get_option("--system-file"))
       ->excludes(cli.get_option("--prompt"))
       ->excludes(cli.get_option("--prompt-file"));
+  add_tools_option(cli, options->tools);
   add_think_option(cli, options->think);
   add_thoughts_option(cli, options->shows_thoughts);
   cli.add_flag("--raw", options->raw, "continue the text as it is, without the chat template");

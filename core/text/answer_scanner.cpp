@@ -1,6 +1,7 @@
 #include "core/text/answer_scanner.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "core/base/strings.h"
@@ -52,6 +53,16 @@ bool is_part_of_marker(std::string_view text) {
   const auto may_be = [&](std::string_view marker) { return marker.starts_with(text); };
   return may_be(header_end) || may_be(channel_begin) || may_be(type_begin) || may_be(role_begin) ||
          std::any_of(std::begin(message_ends), std::end(message_ends), may_be);
+}
+
+/// Where a message ends, or may end once there is more text; at least the text's end.
+std::size_t message_end(std::string_view text, std::size_t from) {
+  std::size_t at = text.find('<', from);
+  while (at != std::string_view::npos && !is_break(text.substr(at)) &&
+         !is_part_of_marker(text.substr(at))) {
+    at = text.find('<', at + 1);
+  }
+  return std::min(at, text.size());
 }
 
 /// A header of harmony, as far as a text has it. Positions are bytes of the text.
@@ -183,6 +194,7 @@ std::size_t begun_marker(std::string_view text, std::string_view marker) {
 
 AnswerScanner::AnswerScanner(const AnswerStart& start)
     : markers_(start.markers),
+      form_(start.calls.form),
       place_(start.may_think ? Place::begin : Place::answer),
       part_(AnswerPart::thought) {
   if (!start.may_think) return;
@@ -209,12 +221,7 @@ bool AnswerScanner::begin_thought(std::string_view& rest, std::vector<Piece>& pi
 
 bool AnswerScanner::go_inside(std::string_view& rest, std::vector<Piece>& pieces) {
   if (markers_.has_headers) {
-    std::size_t at = rest.find("<");
-    while (at != std::string_view::npos && !is_break(rest.substr(at)) &&
-           !is_part_of_marker(rest.substr(at))) {
-      at = rest.find("<", at + 1);
-    }
-    take(rest, std::min(at, rest.size()), part_, pieces);
+    take(rest, message_end(rest, 0), part_, pieces);
     if (rest.empty() || !is_break(rest)) return false;
     place_ = Place::begin;
     return true;
@@ -233,9 +240,23 @@ bool AnswerScanner::go_inside(std::string_view& rest, std::vector<Piece>& pieces
 bool AnswerScanner::read_header(std::string_view& rest, std::vector<Piece>& pieces) {
   const Header header = HeaderReader(rest).read();
   if (header.state == Header::State::open) return false;
-  place_ = Place::inside;
   part_ = header.part();
-  if (part_ == AnswerPart::call) {
+  const bool is_call = part_ == AnswerPart::call;
+  if (is_call && form_ != nullptr) {
+    const std::size_t end = message_end(rest, header.end);
+    if (!is_ended_ && !is_break(rest.substr(end))) return false;
+    const std::string_view message = rest.substr(header.role_end, end - header.role_end);
+    const CallReading reading = read_call(message, *form_);
+    if (reading.state == CallReading::State::whole &&
+        trim(message.substr(reading.length)).empty()) {
+      take(rest, header.role_end, AnswerPart::marker, pieces);
+      take(rest, message.size(), AnswerPart::call, pieces);
+      return true;
+    }
+    part_ = AnswerPart::answer;
+  }
+  place_ = Place::inside;
+  if (is_call) {
     take(rest, header.role_end, AnswerPart::marker, pieces);
     const std::size_t channel_bytes = header.channel_end - header.channel_at;
     const std::size_t before = channel_bytes == 0 ? 0 : header.channel_at - header.role_end;
@@ -245,6 +266,26 @@ bool AnswerScanner::read_header(std::string_view& rest, std::vector<Piece>& piec
   } else {
     take(rest, header.end, AnswerPart::marker, pieces);
   }
+  return true;
+}
+
+bool AnswerScanner::read_answer(std::string_view& rest, std::vector<Piece>& pieces) {
+  if (form_ == nullptr || markers_.has_headers) {
+    take(rest, rest.size(), AnswerPart::answer, pieces);
+    return false;
+  }
+  const std::size_t begin = rest.find(form_->begin);
+  if (begin == std::string_view::npos) {
+    take(rest, rest.size() - begun_marker(rest, form_->begin), AnswerPart::answer, pieces);
+    return false;
+  }
+  take(rest, begin, AnswerPart::answer, pieces);
+  const CallReading reading = read_call(rest, *form_);
+  if (reading.state == CallReading::State::open) return false;
+  const bool is_call = reading.state == CallReading::State::whole;
+  take(rest, is_call ? reading.length : form_->begin.size(),
+       is_call ? AnswerPart::call : AnswerPart::answer, pieces);
+  if (form_->begin.empty()) form_ = nullptr;  // that was all of it
   return true;
 }
 
@@ -259,8 +300,7 @@ bool AnswerScanner::step(std::string_view& rest, std::vector<Piece>& pieces) {
     case Place::answer:
       break;
   }
-  take(rest, rest.size(), AnswerPart::answer, pieces);
-  return false;
+  return read_answer(rest, pieces);
 }
 
 std::vector<AnswerScanner::Piece> AnswerScanner::push(std::string_view text) {
@@ -282,11 +322,15 @@ std::vector<AnswerScanner::Piece> AnswerScanner::finish() {
   std::vector<Piece> pieces;
   const std::string all = std::exchange(held_, {});
   std::string_view rest = all;
-  AnswerPart part = place_ == Place::begin ? AnswerPart::answer : part_;
+  is_ended_ = true;
+  if (markers_.has_headers && place_ == Place::begin) read_header(rest, pieces);
+  const bool is_said = place_ == Place::begin || place_ == Place::answer;
+  AnswerPart part = is_said ? AnswerPart::answer : part_;
   if (markers_.has_headers) {
     const bool is_header = place_ == Place::begin && HeaderReader(rest).read().end > 0;
     if (is_header) part = AnswerPart::marker;
-  } else if (const std::string_view word = trim_left(rest); word.starts_with(markers_.begin)) {
+  } else if (const std::string_view word = trim_left(rest);
+             place_ != Place::answer && word.starts_with(markers_.begin)) {
     part = AnswerPart::thought;  // its name is not whole
     take(rest, rest.size() - word.size() + markers_.begin.size(), AnswerPart::marker, pieces);
   }
@@ -319,6 +363,7 @@ SplitAnswer split_answer(std::string_view text, const AnswerStart& start) {
   std::vector<AnswerScanner::Piece> pieces = scanner.push(text);
   for (AnswerScanner::Piece& piece : scanner.finish()) pieces.push_back(std::move(piece));
   Joined thoughts, content, call;
+  std::vector<ToolCall> calls;
   bool has_thought = start.may_think && !start.opening.empty();
   bool is_first = !has_thought;  // an answer without any marker is as the model gave it
   std::optional<AnswerPart> last;
@@ -338,12 +383,19 @@ SplitAnswer split_answer(std::string_view text, const AnswerStart& start) {
         content.add(piece.text, goes_on);
         break;
       case AnswerPart::call:
-        call.add(piece.text, goes_on || !call.empty());
+        if (start.calls.form == nullptr) {
+          call.add(piece.text, goes_on || !call.empty());
+          break;
+        }
+        content.trim_end();
+        std::ranges::move(calls_in(piece.text, start.calls), std::back_inserter(calls));
         break;
     }
   }
-  SplitAnswer split{
-      .reasoning = {}, .content = content.take(), .call = std::string(trim_left(call.take()))};
+  SplitAnswer split{.reasoning = {},
+                    .content = content.take(),
+                    .call = std::string(trim_left(call.take())),
+                    .calls = std::move(calls)};
   if (has_thought) split.reasoning = std::string(trim(thoughts.take()));
   return split;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/text/tokenizer.h"
+#include "core/text/tool_calls.h"
 
 namespace hyb {
 
@@ -36,13 +37,16 @@ struct AnswerStart {
   std::string opening = {};
   ThoughtMarkers markers = {};
   std::string begun = {};  ///< what the prompt has of the answer itself, which goes on with it
+  CallTerms calls = {};  ///< without a form, calls are text, and those of harmony AnswerPart::call
 };
 
 enum class AnswerPart : std::uint8_t {
   thought,
   marker,  ///< of a thought, and of harmony all headers
   answer,  ///< what is said to the reader
-  call     ///< of harmony, to a tool: "to=NAME json<|message|>ARGUMENTS", the channel left out
+  /// To a tool, as calls_in() reads it. Of harmony, and without a form: any message to a tool,
+  /// "to=NAME json<|message|>ARGUMENTS", the channel left out.
+  call
 };
 
 /// Takes an answer apart while its text streams in.
@@ -56,6 +60,9 @@ enum class AnswerPart : std::uint8_t {
 /// role that is not the assistant's thoughts too; all others (final, commentary without recipient,
 /// no channel) are the answer. A header that the answer ends in is a marker; text where a header
 /// should be is a message.
+///
+/// Where AnswerStart has a form of calls, whole calls in the answer are pieces of their own. One
+/// that is malformed or cut off is the answer.
 class AnswerScanner {
  public:
   explicit AnswerScanner(const AnswerStart& start);
@@ -66,7 +73,7 @@ class AnswerScanner {
   };
 
   /// All pieces together are all texts together, and how these are cut makes no difference. What
-  /// may become a marker, or a header of at most 256 bytes, is held back until it is known.
+  /// may become a marker, a call, or a header of at most 256 bytes, is held back until it is known.
   std::vector<Piece> push(std::string_view text);
 
   /// What is held back, at the end of the answer.
@@ -87,19 +94,23 @@ class AnswerScanner {
   bool begin_thought(std::string_view& rest, std::vector<Piece>& pieces);
   bool go_inside(std::string_view& rest, std::vector<Piece>& pieces);
   bool read_header(std::string_view& rest, std::vector<Piece>& pieces);
+  bool read_answer(std::string_view& rest, std::vector<Piece>& pieces);
 
   ThoughtMarkers markers_;
+  const CallForm* form_;
+  bool is_ended_ = false;  ///< nothing follows what is held back
   Place place_;
   AnswerPart part_;  ///< of what is inside
   std::string held_;
 };
 
 /// A whole answer, taken apart. Several thoughts, and several messages to the reader, are joined by
-/// an empty line; white space around thoughts and before the content is left out.
+/// an empty line; white space around thoughts and calls and before the content is left out.
 struct SplitAnswer {
   std::optional<std::string> reasoning;  ///< nothing: the answer has no thought
   std::string content;                   ///< empty where the answer was cut off in its thought
-  std::string call;                      ///< to a tool, as AnswerPart says; empty: none
+  std::string call;                      ///< of harmony, where AnswerStart has no form; empty: none
+  std::vector<ToolCall> calls = {};
 };
 
 SplitAnswer split_answer(std::string_view text, const AnswerStart& start);

@@ -160,6 +160,10 @@ bool ChatTemplate::reads(const std::string& variable) const {
   return !is_for_other && parts_->parsed.names.contains(variable);
 }
 
+const CallForm* ChatTemplate::call_form() const {
+  return parts_->with_tools ? parts_->with_tools->call_form() : parts_->need_forms().call_form();
+}
+
 Rendered ChatTemplate::render(const Json& messages, const Json& variables,
                               const RenderLimits& limits, std::optional<std::tm> now) const {
   check_object(variables);

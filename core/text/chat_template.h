@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/base/json.h"
+#include "core/text/tool_calls.h"
 
 namespace hyb {
 
@@ -63,6 +64,9 @@ class ChatTemplate {
   /// Whether an expression of it names the variable, so that it may change a prompt. The template
   /// for conversations with tools counts for `tools`.
   bool reads(const std::string& variable) const;
+
+  /// How conversations with tools show a past call; null: not at all, or in no form of ours.
+  const CallForm* call_form() const;
 
   /// `messages`: array of objects as in the OpenAI API, in any of the forms that MessageForms fits
   /// to the template. `variables`: an object (or null) of everything else: tools, documents,

@@ -14,6 +14,7 @@ namespace {
 constexpr const char* odd_word = "qzxvj";
 constexpr const char* second_odd_word = "qzxvk";
 constexpr const char* odd_key = "qzxvl";
+constexpr const char* tool_name = "lookup";
 
 Json said(const std::string& role, Json content) {
   return {{"role", role}, {"content", std::move(content)}};
@@ -22,9 +23,9 @@ Json said(const std::string& role, Json content) {
 /// A call whose arguments are found in both places where templates look for them.
 Json calling_message(const Json& arguments) {
   Json call = {{"id", "call00001"}, {"type", "function"}};  // some want nine characters
-  call["name"] = "lookup";
+  call["name"] = tool_name;
   call["arguments"] = arguments;
-  call["function"] = {{"name", "lookup"}, {"arguments", arguments}};
+  call["function"] = {{"name", tool_name}, {"arguments", arguments}};
   Json message = said("assistant", "");
   message["tool_calls"] = Json::array({std::move(call)});
   return message;
@@ -33,7 +34,7 @@ Json calling_message(const Json& arguments) {
 Json tool_message(Json content) {
   Json message = said("tool", std::move(content));
   message["tool_call_id"] = "call00001";
-  message["name"] = "lookup";
+  message["name"] = tool_name;
   return message;
 }
 
@@ -159,11 +160,16 @@ MessageForms::MessageForms(const Trial& trial) {
   }
   const Json arguments = {{odd_word, second_odd_word}};
   const std::string written = std::string("{\"") + odd_word + "\": \"" + second_odd_word + "\"}";
-  shows_text_arguments_ = shows(text_of_call(trial, written), written);
-  const auto object = text_of_call(trial, arguments);
+  const auto text = text_of_call(trial, written), object = text_of_call(trial, arguments);
+  shows_text_arguments_ = shows(text, written);
   shows_object_arguments_ =
       shows(object, odd_word) && shows(object, second_odd_word) &&
       !shows(object, std::string("'") + odd_word + "': ");  // as Python prints it
+  call_form_ = call_form_in(text.value_or(""), tool_name);
+  if (call_form_ == nullptr) {  // a text may be shown in the braces of another form
+    call_form_ = call_form_in(object.value_or(""), tool_name);
+    if (call_form_ != nullptr) shows_text_arguments_ = false;
+  }
   reads_reasoning_ =
       !shows_thought(trial, "reasoning_content") && shows_thought(trial, "reasoning");
 }

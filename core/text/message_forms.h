@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "core/base/json.h"
+#include "core/text/tool_calls.h"
 
 namespace hyb {
 
@@ -34,6 +35,9 @@ class MessageForms {
   /// What is no message is returned as it is.
   Json fitted(const Json& messages) const;
 
+  /// How the template shows a past call; null: not at all, or in no form of ours.
+  const CallForm* call_form() const { return call_form_; }
+
  private:
   enum class Content : std::uint8_t { text, list, any };
 
@@ -47,6 +51,7 @@ class MessageForms {
   bool shows_text_arguments_ = false;
   bool shows_object_arguments_ = false;
   bool reads_reasoning_ = false;
+  const CallForm* call_form_ = nullptr;
 };
 
 }  // namespace hyb

@@ -51,8 +51,6 @@ TEST_SUITE("app/batch/check_fields") {
         {"n_probs", "3"},
         {"reasoning_format", R"("none")"},
         // OpenAI
-        {"tool_choice", R"("required")"},
-        {"tool_choice", R"({"type":"function","function":{"name":"f"}})"},
         {"add_special_tokens", "false"},
         {"functions", R"([{"name":"f"}])"},
         {"function_call", R"({"name":"f"})"},

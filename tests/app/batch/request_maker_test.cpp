@@ -126,7 +126,15 @@ TEST_SUITE("app/batch/body_fields") {
         parse_json(R"({"messages":[],"tools":[1],"chat_template_kwargs":{"a":1}})", "body");
     CHECK(template_variables(body) ==
           parse_json(R"({"tools":[1],"chat_template_kwargs":{"a":1}})", "v"));
-    CHECK(template_variables(parse_json(R"({"tools":[1],"tool_choice":"none"})", "body")).empty());
+    // As in vLLM: the prompt is that of other turns, and calls are text.
+    const char* const uncalled = R"({"tools":[1],"tool_choice":"none"})";
+    CHECK(template_variables(parse_json(uncalled, "body")).contains("tools"));
+    const ChatTemplate parsed = ChatTemplate::parse("{{ tools }}", "t");
+    const auto tools = [&](const char* text) {
+      return chat_prompt(parse_json(text, "body"), Json::array(), {}, parsed).tools;
+    };
+    CHECK(tools(uncalled).is_null());
+    CHECK(tools(R"({"tools":[1],"tool_choice":"auto"})") == Json::array({1}));
   }
 
   TEST_CASE("what a template never reads is refused, and its own arguments are reported") {

@@ -173,6 +173,52 @@ TEST_SUITE("core/text/message_forms") {
     CHECK(text_of(as_either, call_with(object)) == R"({"a": 1})");
   }
 
+  TEST_CASE("the form of calls is the one that the template shows past ones in") {
+    const std::map<std::string, std::string> begins = {{"qwen35", "<tool_call> <function="},
+                                                       {"nemotron3", "<tool_call> <function="},
+                                                       {"granite4", "<tool_call> "},
+                                                       {"falcon_h1", "<tool_call> "},
+                                                       {"lfm2", "<|tool_call_start|> "},
+                                                       {"harmony", "to= "},
+                                                       {"nemotron2", "<TOOLCALL> "},
+                                                       {"jamba", "<tool_calls> "},
+                                                       {"granite_fixture", ""},
+                                                       {"kimi2", ""},
+                                                       {"chatml", ""},
+                                                       {"granite33", ""}};
+    const auto told = [](const ChatTemplate& chat_template) {
+      const CallForm* const form = chat_template.call_form();
+      return form == nullptr ? std::string()
+                             : std::string(form->begin) + " " + std::string(form->before_name);
+    };
+    for (const auto& [name, begin] : begins) {
+      CAPTURE(name);
+      CHECK(told(golden_template(name)) == begin);
+    }
+    // As in the templates of GLM and Gemma 4; where the latter puts a text between its braces, it
+    // gets an object.
+    const std::string calls = "{% for m in messages %}{% for c in m.tool_calls or [] %}";
+    const std::string end = "{% endfor %}{% endfor %}";
+    CHECK(told(ChatTemplate::parse(
+              calls +
+                  "<tool_call>{{ c.function.name }}\n{% for k, v in c.function.arguments.items() "
+                  "%}<arg_key>{{ k }}</arg_key>\n<arg_value>{{ v }}</arg_value>\n{% endfor %}"
+                  "</tool_call>" +
+                  end,
+              "pairs")) == "<tool_call> ");
+    const ChatTemplate gemma = ChatTemplate::parse(
+        calls +
+            "<|tool_call>call:{{ c.function.name }}{ {%- if c.function.arguments is string %}{{ "
+            "c.function.arguments }}{% else %}{% for k, v in c.function.arguments.items() %}{{ k "
+            "}}:<|\"|>{{ v }}<|\"|>{% endfor %}{% endif %}}<tool_call|>" +
+            end,
+        "gemma");
+    CHECK(told(gemma) == "<|tool_call> call:");
+    const Json asked = json(R"([{"role": "user", "content": "x"}, {"role": "assistant",
+        "tool_calls": [{"function": {"name": "f", "arguments": "{\"a\": \"b\"}"}}]}])");
+    CHECK(gemma.render(asked, nullptr).text() == "<|tool_call>call:f{a:<|\"|>b<|\"|>}<tool_call|>");
+  }
+
   TEST_CASE("thoughts go where the template reads them") {
     for (const char* given : {"reasoning_content", "thinking", "reasoning"}) {
       for (const char* read : {"reasoning_content", "thinking", "reasoning"}) {
