@@ -127,7 +127,8 @@ Choice choice_of(std::string quantize, const ModelOutline& outline, const Budget
                              .bytes};
 }
 
-/// The command's own way of holding the weights, and the others that the model has.
+/// The command's own way of holding the weights, and the others that the model has and that make
+/// them smaller: what a file has in few bits stays as it is.
 std::vector<Choice> choices_of(const RunSettings& settings, const ModelOutline& outline,
                                const Budget& budget, int threads, const FitFlags& options) {
   std::vector<Choice> choices;
@@ -146,6 +147,10 @@ std::vector<Choice> choices_of(const RunSettings& settings, const ModelOutline& 
     try {
       ModelOutline its = outline_of(other, {.sequences = options.parallel});
       sample_lossless(other, its);
+      const bool is_smaller =
+          choices.empty() ||
+          weight_bytes(its.plan, budget.device, its.geometry.load) < choices.front().weight_bytes;
+      if (!is_smaller) continue;
       choices.push_back(choice_of(std::string(word), its, budget, threads, options));
     } catch (const Error& error) {  // of types that do not go together there is nothing to say
       if (error.kind() == ErrorKind::runtime) throw;
@@ -154,14 +159,17 @@ std::vector<Choice> choices_of(const RunSettings& settings, const ModelOutline& 
   return choices;
 }
 
-/// Bytes that the device reads in a second; 0: not known, or what a token reads is so little that
-/// other things take the time.
+/// Bytes that the device reads in a second; 0: not known, or of no use: nothing fits, or what a
+/// token reads is so little that other things take the time.
 double read_rate(const RunSettings& settings, const Budget& budget,
                  const std::vector<Choice>& choices) {
   constexpr double token_bytes_min = 64e6;
-  constexpr std::size_t probed_bytes = std::size_t{256} << 20;
+  constexpr std::size_t probed_min = std::size_t{64} << 20, probed_max = 2 * probed_min;
   if (choices.empty() || choices.front().token_bytes < token_bytes_min) return 0;
+  if (std::ranges::none_of(choices, [](const Choice& one) { return one.length_max > 0; })) return 0;
   if (budget.rates.bytes_per_s > 0) return budget.rates.bytes_per_s;
+  const std::size_t probed_bytes = std::min(probed_max, budget.bytes / 4);
+  if (probed_bytes < probed_min) return 0;
   try {
     kernels::Queue queue = make_queue(settings);
     kernels::ReadProbe probe(queue, probed_bytes);

@@ -63,7 +63,7 @@ TEST_SUITE("app/surface_gguf") {
                                     "/.ollama/models/blobs/sha256-ddd"));
     const ToolResult unknown = run("tiny:2m");
     CHECK(unknown.exit_code == 3);
-    CHECK(contains(unknown.err, "manifests/registry.ollama.ai/library/tiny/2m"));
+    CHECK(contains(unknown.err, "\"tiny:2m\": not found; the nearest is tiny:1m; "));
   }
 
   TEST_CASE("commands that look at a model") {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,14 @@ TEST_SUITE("app/surface_sessions") {
     const ToolResult listed = home.hyb({"sessions", "list"});
     CHECK(listed.exit_code == 0);
     CHECK(contains(listed.out, "s        "));
+    std::istringstream narrow(
+        run_tool({.arguments = {"sessions"},
+                  .environment = {{"XDG_DATA_HOME", home.folder.path()}, {"COLUMNS", "60"}}})
+            .out);
+    for (std::string line; std::getline(narrow, line);) {
+      const bool is_path = contains(line, fixture);  // a cell is never cut
+      CHECK((line.size() <= 60 || is_path));
+    }
     const Json json = parse_json(home.hyb({"sessions", "--json"}).out, "list");
     REQUIRE(json.size() == 1);
     CHECK(json[0]["name"] == "s");

@@ -196,6 +196,19 @@ TEST_SUITE("app/sessions/session_keeper") {
           record_text({.model = "", .conversation = conversation}));
   }
 
+  TEST_CASE("what was read before is not read again, unless the file has changed since") {
+    const Home home;
+    home.keeper().save({talk(2)}, "a");
+    SavedSession known = home.sessions().read("a");
+    known.record.conversation = talk(3);
+    SessionKeeper keeper = home.keeper();
+    Conversation conversation = keeper.load("a", known).conversation;
+    CHECK(messages(conversation) == messages(talk(3)));
+    conversation.add({.message = "more", .answer = {}, .answer_text = "of it"});
+    keeper.autosave({conversation});
+    CHECK(home.keeper().load("a", known).conversation.turns() == 3);  // 2, and the new one
+  }
+
   TEST_CASE("a session of the older form is read, and is of the present one after a turn") {
     const Home home;
     std::filesystem::create_directories(home.path());
