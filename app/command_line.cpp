@@ -200,7 +200,8 @@ std::string about_no_command(const CLI::App& cli, const std::vector<std::string>
     return fmt::format("{} comes after a command: hyb run {} ... answers a prompt, hyb chat talks",
                        name, name);
   }
-  return word == unknown.end() ? "a command is missing" : about_command(cli, *word);
+  return word == unknown.end() ? "a command is missing: hyb chat talks, hyb run \"PROMPT\" answers"
+                               : about_command(cli, *word);
 }
 
 /// What nothing took, in the order typed; CLI11's own texts reverse some.

@@ -80,6 +80,21 @@ void say_taken(const std::string& name, const StoredGguf& stored) {
                         stored.note));
 }
 
+/// Models in the folder that `name` would be in, by its path there.
+std::vector<std::string> models_beside(const std::string& name) {
+  const std::string folder = name.substr(0, name.rfind('/') + 1);  // npos + 1 is 0
+  std::vector<std::string> models;
+  std::error_code ignored;
+  for (std::filesystem::directory_iterator entry(folder.empty() ? "." : folder, ignored), end;
+       !ignored && entry != end; entry.increment(ignored)) {
+    const std::filesystem::path& path = entry->path();
+    if (path.extension() == ".gguf" || is_listed(path / "config.json")) {
+      models.push_back(folder + path.filename().string());
+    }
+  }
+  return models;
+}
+
 /// The names nearest to one that is nowhere, of few other letters or with the same beginning, at
 /// most three; empty: none is near. Presets have no org.
 std::string nearest_text(const std::string& name, const HubEnvironment& hub) {
@@ -87,6 +102,7 @@ std::string nearest_text(const std::string& name, const HubEnvironment& hub) {
   if (name.size() > letters_max) return {};
   const std::string whole = in_small_letters(name), last = whole.substr(whole.find('/') + 1);
   std::vector<std::string> known = preset_names();
+  std::ranges::move(models_beside(name), std::back_inserter(known));
   std::ranges::move(models_in_hub(hub_folder(hub)), std::back_inserter(known));
   for (const StoredGguf& stored : stored_ggufs(hub)) known.push_back(stored.name);
   std::vector<std::pair<std::size_t, std::string>> near;

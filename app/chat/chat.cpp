@@ -131,7 +131,7 @@ void Chat::load(const std::string& name) {
 
 void Chat::notice(std::string_view text) const {
   if (!config_.is_interactive || !log::is_shown(log::Level::info)) return;
-  const std::string line = fitted_to_stderr(sanitized(text));
+  const std::string line = fitted_to(Stream::error, sanitized(text));
   write_stderr_as_is(config_.has_colour ? "\x1b[2m" + line + "\x1b[m\n" : line + '\n');
 }
 

@@ -9,7 +9,6 @@
 #include "app/sessions/session_folder.h"
 #include "app/ui/table.h"
 #include "app/ui/terminal.h"
-#include "app/ui/text.h"
 #include "core/base/error.h"
 
 namespace hyb::app {
@@ -29,13 +28,12 @@ SessionFolder folder_of(const Environment& environment) {
 int sessions_main(const SessionsFlags& options) {
   const Environment environment = read_environment();
   const SessionFolder folder = folder_of(environment);
-  const int width = text_columns(environment);
   if (options.action == "list") {
     if (!options.names.empty()) {
       throw Error(ErrorKind::usage, "sessions list: takes no name; see hyb sessions show");
     }
     write_output(options.json ? pretty_json(session_list_json(folder))
-                              : session_list_text(folder, width));
+                              : session_list_text(folder, text_columns(environment)));
     return 0;
   }
   if (options.names.empty()) {
@@ -57,8 +55,7 @@ int sessions_main(const SessionsFlags& options) {
     } else if (options.json) {
       write_output(to_text(transcript_json(folder.read(name).record)) + "\n");
     } else {
-      const std::string text = transcript(folder.read(name).record.conversation);
-      write_output(is_terminal(Stream::output) ? wrapped(text, width) : text);
+      write_output(fitted_to(Stream::output, transcript(folder.read(name).record.conversation)));
     }
   }
   return 0;

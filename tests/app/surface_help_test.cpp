@@ -278,7 +278,7 @@ TEST_SUITE("app/surface_help") {
           "hyb: error: --prompt is given 2 times; it takes one value; see hyb run --help\n");
     CHECK(!contains(error({"run", "--seed", "abc"}), "--system"));
     CHECK(contains(error({"run", "-system", "x"}), "a system prompt is --system TEXT"));
-    CHECK(contains(error({"-q"}), "a command is missing"));
+    CHECK(contains(error({"-q"}), "a command is missing: hyb chat talks"));
     CHECK(contains(error({"eval", "x.txt"}), "hyb has no evaluation of texts"));
     CHECK(contains(error({"perplexity"}), "hyb has no evaluation of texts"));
     CHECK(contains(error({"bench", "serve"}), "here options say what is measured"));

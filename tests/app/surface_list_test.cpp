@@ -160,6 +160,15 @@ TEST_SUITE("app/surface_list") {
       CAPTURE(name);
       CHECK(contains(error(name), "not found; the nearest are granite-4.0-"));
     }
+    const TemporaryFolder here;
+    here.write("me/demo/config.json", "{}");
+    here.write("me/other/notes.txt", "");
+    CHECK(
+        contains(run_tool({.arguments = {"-c", "cd " + here.path().string() + "; $HYB run me/dem"},
+                           .environment = {{"HYB", HYB_BINARY}, {"HOME", here.path()}},
+                           .program = "/bin/sh"})
+                     .err,
+                 "not found; the nearest is me/demo; "));
     CHECK(contains(error("hf.co/org/z:Q8_0"), "; hf download org/z fetches it"));
     const std::string looked = error("qwen3.5-0.9b", {"--log-level", "debug"});
     CHECK(contains(looked, (hub.folder.path() / ".lmstudio/models").string()));

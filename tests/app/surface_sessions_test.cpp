@@ -70,7 +70,13 @@ TEST_SUITE("app/surface_sessions") {
     const ToolResult shown = home.hyb({"sessions", "show", "s"});
     CHECK(shown.out.starts_with("user: hello\n\nassistant: "));
     CHECK(contains(shown.out, "user: once more\n"));
-    CHECK(home.hyb({"sessions", "rm", "s"}).exit_code == 0);
+    home.chat("seven words that go beyond the edge\n", {"--session", "t"});
+    const ToolResult wrapped = run_tool(
+        {.arguments = {"-qec", "stty cols 30; " HYB_BINARY " sessions show t", "/dev/null"},
+         .environment = {{"XDG_DATA_HOME", home.folder.path()}},
+         .program = "script"});
+    CHECK(contains(wrapped.out, "user: seven words that go\r\nbeyond the edge\r\n"));
+    CHECK(home.hyb({"sessions", "rm", "s", "t"}).exit_code == 0);
     CHECK(home.hyb({"sessions"}).out == "no sessions\n");
     CHECK(home.hyb({"sessions", "rm", "s"}).exit_code == 2);
     CHECK(home.hyb({"sessions", "show", "s"}).exit_code == 2);

@@ -263,7 +263,7 @@ TEST_SUITE("app/sessions/session_keeper") {
     SessionKeeper other = home.keeper();
     CHECK(contains(model_error([&] { other.open("a"); }), "hyb sessions rm a"));
     CHECK(other.name().empty());
-    CHECK(contains(other.list_text(), "can't be read"));
+    CHECK(contains(other.list_text(80), "can't be read"));
     home.sessions().remove("a");
     CHECK_FALSE(std::filesystem::exists(path));
     CHECK(other.open("a").conversation.turns() == 0);
