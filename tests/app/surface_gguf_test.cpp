@@ -80,6 +80,14 @@ TEST_SUITE("app/surface_gguf") {
       CAPTURE(command.front());
       CHECK(home.hyb(command).exit_code == 0);
     }
+    const auto choices = [&](const std::string& file) {
+      return parse_json(home.hyb({"fit", file, "--json"}).out, "fit")["choices"];
+    };
+    CHECK(choices(home.file).size() == 3);
+    const Json packed =
+        choices(home.folder.write("p/p.gguf", tiny_gguf(1, {}, 0, {}, true)).string());
+    REQUIRE(packed.size() == 1);  // nothing makes it smaller
+    CHECK(packed[0]["weights"] == "Q8_0");
     const Json list = parse_json(home.hyb({"list", "--json"}).out, "list");
     bool is_listed = false;
     for (const Json& model : list["models"]) {
