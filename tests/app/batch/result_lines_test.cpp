@@ -47,7 +47,7 @@ TEST_SUITE("app/batch/result_lines") {
     const Json completion = {{"choices", {{{"text", "t"}, {"finish_reason", "length"}}}},
                              {"usage", {{"prompt_tokens", 1}, {"completion_tokens", 1}}}};
     CHECK(answered_line("x", completion, ResultFormat::text) == "t\n");
-    const LineFailure failure = {.code = "c", .message = "one\ntwo"};
+    const LineFailure failure = {.fault = LineFault::json, .message = "one\ntwo"};
     CHECK(failed_line("x", failure, ResultFormat::text) == "\n");
     const std::string failed = failed_line("x", failure, ResultFormat::tsv);
     CHECK(failed == "x\t\terror\t\t\tinvalid_json: one\\ntwo\n");
