@@ -100,7 +100,8 @@ std::vector<std::string> models_beside(const std::string& name) {
 std::string nearest_text(const std::string& name, const HubEnvironment& hub) {
   constexpr std::size_t letters_max = 64, names_max = 3, beginning = 4;
   if (name.size() > letters_max) return {};
-  const std::string whole = in_small_letters(name), last = whole.substr(whole.find('/') + 1);
+  const std::string whole = in_small_letters(std::string(without_hub_host(name)));
+  const std::string last = whole.substr(whole.rfind('/') + 1);
   std::vector<std::string> known = preset_names();
   std::ranges::move(models_beside(name), std::back_inserter(known));
   std::ranges::move(models_in_hub(hub_folder(hub)), std::back_inserter(known));

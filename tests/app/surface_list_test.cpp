@@ -156,15 +156,15 @@ TEST_SUITE("app/surface_list") {
           "hyb: error: model \"ibm-granite/Granite-4.0-H-350m\": not found; hf download "
           "ibm-granite/Granite-4.0-H-350m fetches it; hyb fit granite-4.0-h-350m shows whether it "
           "would fit; hyb list shows what is there\n");
-    for (const auto* const name : {"granite", "Granite4-H:Q4_K_M", "hf.co/ibm/granite-tiny:Q8_0"}) {
+    for (const std::string name : {"granite", "Granite4-H:Q4_K_M", "hf.co/ibm/granite-tiny:Q8_0"}) {
       CAPTURE(name);
-      CHECK(contains(error(name), "not found; the nearest are granite-4.0-"));
+      CHECK(contains(error(name), "; the nearest are granite-"));
     }
     const TemporaryFolder here;
     here.write("me/demo/config.json", "{}");
     here.write("me/other/notes.txt", "");
     CHECK(
-        contains(run_tool({.arguments = {"-c", "cd " + here.path().string() + "; $HYB run me/dem"},
+        contains(run_tool({.arguments = {"-c", "cd " + here.path().string() + "; $HYB fit me/dem"},
                            .environment = {{"HYB", HYB_BINARY}, {"HOME", here.path()}},
                            .program = "/bin/sh"})
                      .err,
