@@ -159,16 +159,15 @@ std::vector<Choice> choices_of(const RunSettings& settings, const ModelOutline& 
   return choices;
 }
 
-/// Bytes that the device reads in a second; 0: not known, or of no use: nothing fits, or what a
-/// token reads is so little that other things take the time.
+/// Bytes that the device reads in a second; 0: not known, or what a token reads is so little that
+/// other things take the time.
 double read_rate(const RunSettings& settings, const Budget& budget,
                  const std::vector<Choice>& choices) {
   constexpr double token_bytes_min = 64e6;
-  constexpr std::size_t probed_min = std::size_t{64} << 20, probed_max = 2 * probed_min;
+  constexpr std::size_t probed_min = std::size_t{32} << 20, probed_max = 4 * probed_min;
   if (choices.empty() || choices.front().token_bytes < token_bytes_min) return 0;
-  if (std::ranges::none_of(choices, [](const Choice& one) { return one.length_max > 0; })) return 0;
   if (budget.rates.bytes_per_s > 0) return budget.rates.bytes_per_s;
-  const std::size_t probed_bytes = std::min(probed_max, budget.bytes / 4);
+  const std::size_t probed_bytes = std::min(probed_max, budget.bytes);
   if (probed_bytes < probed_min) return 0;
   try {
     kernels::Queue queue = make_queue(settings);
