@@ -62,7 +62,10 @@ OptionOutline option_outline(const CLI::Option& option, const CommandHelp& comma
   outline.choices = choices_in(type);
   if (option.get_items_expected_max() > 0) outline.value = value_name(type);
   outline.takes_file = outline.value == "FILE" || outline.value == "MODEL";
-  if (!outline.choices.empty()) outline.value = fmt::format("{}", fmt::join(outline.choices, "|"));
+  if (!outline.choices.empty()) {
+    (outline.names.empty() ? outline.positional : outline.value) =
+        fmt::format("{}", fmt::join(outline.choices, "|"));
+  }
   outline.is_list = option.get_items_expected_max() > 1;
   outline.help = option.get_description();
   outline.short_help = outline.help.substr(0, outline.help.find(". "));

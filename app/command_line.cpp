@@ -197,7 +197,8 @@ std::string about_no_command(const CLI::App& cli, const std::vector<std::string>
     return fmt::format("{} comes after a command: hyb run {} ... answers a prompt, hyb chat talks",
                        name, name);
   }
-  return word == unknown.end() ? "a command is missing" : about_command(cli, *word);
+  return word == unknown.end() ? "a command is missing: hyb chat talks, hyb run \"PROMPT\" answers"
+                               : about_command(cli, *word);
 }
 
 /// What nothing took, in the order typed; CLI11's own texts reverse some.
@@ -242,6 +243,14 @@ const CLI::App& typed_command(const CLI::App& cli) {
 std::vector<std::string> command_words(int argc, const char* const* argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
   const std::string command = first_command(words);
+  const auto has = [&](const char* word) {
+    return std::ranges::count(words, std::string(word)) > 0;
+  };
+  if (command == "bench" && has("-b") && has("-ub")) {  // a command line of llama-bench
+    throw Error(ErrorKind::usage,
+                "-b: counts sequences at once, and llama-bench's -b means nothing here: -ub alone "
+                "bounds a step; --batch N measures N sequences");
+  }
   for (std::size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
     std::string& word = words[i];
     if (word == "--color" && !(i + 1 < words.size() && value_of(colours, words[i + 1]))) {

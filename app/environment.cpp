@@ -3,7 +3,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <cctype>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -31,9 +30,8 @@ bool is_on(const char* name) {
   return value && *value != "0";
 }
 
-bool names_utf8(std::string locale) {
-  std::transform(locale.begin(), locale.end(), locale.begin(),
-                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+bool names_utf8(const std::string& name) {
+  const std::string locale = in_small_letters(name);
   return locale.find("utf-8") != std::string::npos || locale.find("utf8") != std::string::npos;
 }
 

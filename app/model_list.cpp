@@ -6,7 +6,6 @@
 #include <set>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "app/model_outline.h"
@@ -15,6 +14,7 @@
 #include "app/ui/table.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"
+#include "core/base/strings.h"
 #include "core/io/file.h"
 #include "core/io/gguf.h"
 #include "core/io/gguf_stores.h"
@@ -22,6 +22,7 @@
 #include "core/io/tensor_files.h"
 #include "models/families.h"
 #include "models/gguf.h"
+#include "models/published_formats.h"
 #include "models/weight_index.h"
 
 namespace hyb::app {
@@ -93,15 +94,12 @@ ListedModel cached_model(const std::string& name, const Environment& environment
 
 /// The types of a file's tensors, those with the most bytes first.
 std::string types_of(const GgufFiles& files) {
-  std::map<std::string_view, std::uint64_t> bytes;
+  std::map<std::string_view, double> bytes;
   for (const GgufTensor* tensor : files.tensors()) {
     const GgufBlock* const block = gguf_block(tensor->type);
-    bytes[block == nullptr ? "others" : block->name] += tensor->bytes;
+    bytes[block == nullptr ? "others" : block->name] += static_cast<double>(tensor->bytes);
   }
-  std::vector<std::string_view> names;
-  for (const auto& [name, unused] : bytes) names.push_back(name);
-  std::ranges::stable_sort(names, std::greater<>(), [&](auto name) { return bytes.at(name); });
-  return fmt::format("{}", fmt::join(names, ", "));
+  return names_by_size(bytes);
 }
 
 ListedModel stored_model(const StoredGguf& stored) {
@@ -124,12 +122,15 @@ ListedModel preset_model(const std::string& name, const Environment& environment
   const models::Config config = ModelSource::find(name, environment).config();
   const models::Family& family = models::family_of(config);
   const models::Plan plan = family.plan(config);
-  models::LoadOptions q4;
+  models::LoadOptions published;
+  published.mxfp4_parameters = models::mxfp4_parameters(plan, family, config);
+  models::LoadOptions q4 = published;
   q4.quantize = kernels::Quantize::q4;
   return {.name = name,
           .model_type = config.model_type(),
-          .bytes = weight_bytes(plan, kernels::Device::cpu, {}),
+          .bytes = weight_bytes(plan, kernels::Device::cpu, published),
           .q4_bytes = weight_bytes(plan, kernels::Device::cpu, q4),
+          .types = weights_name(published),
           .parameters = models::parameters(models::required_weights(plan, family))};
 }
 
@@ -173,12 +174,13 @@ std::string model_list_text(const ModelList& list, int width) {
   if (!troubles.empty()) troubles = "\nwhat can't run:\n" + troubles;
   Table presets = {.columns = {{"preset"},
                                {"params", Align::right},
-                               {"bf16", Align::right},
+                               {"weights", Align::right},
+                               {"types"},
                                {"q4", Align::right},
                                {"fits here"}}};
   for (const ListedModel& preset : list.presets) {
     presets.rows.push_back({preset.name, parameters_text(preset.parameters),
-                            bytes_text(preset.bytes), bytes_text(preset.q4_bytes),
+                            bytes_text(preset.bytes), preset.types, bytes_text(preset.q4_bytes),
                             preset.bytes < list.memory_bytes      ? "yes"
                             : preset.q4_bytes < list.memory_bytes ? "as q4"
                                                                   : "no"});
@@ -209,7 +211,8 @@ Json model_list_json(const ModelList& list) {
     presets.push_back({{"name", preset.name},
                        {"model_type", preset.model_type},
                        {"parameters", preset.parameters},
-                       {"bf16_bytes", preset.bytes},
+                       {"types", preset.types},
+                       {"bytes", preset.bytes},
                        {"q4_bytes", preset.q4_bytes}});
   }
   return {{"cache", list.hub.string()},

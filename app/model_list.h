@@ -14,9 +14,9 @@ namespace hyb::app {
 struct ListedModel {
   std::string name;
   std::string model_type = {};  ///< of config.json; empty: it can't be read
-  std::uint64_t bytes = 0;      ///< of the weights that are there; of a preset as bf16
+  std::uint64_t bytes = 0;      ///< of the weights that are there; of a preset as published
   std::uint64_t q4_bytes = 0;   ///< of a preset
-  std::string types = {};       ///< of the tensors of a GGUF file: "Q4_K, Q6_K, F32"
+  std::string types = {};       ///< of a GGUF file or preset: "Q4_K, Q6_K, F32"
   std::int64_t parameters = 0;  ///< of a preset
   std::string trouble = {};     ///< why hyb can't run it; empty: it can
 };
@@ -34,7 +34,7 @@ ModelList list_models(const Environment& environment);
 std::string model_list_text(const ModelList& list, int columns);
 
 /// {"cache": folder, "models": [{"name", "model_type", "bytes", "types", "complete", "trouble"}],
-/// "presets": [{"name", "model_type", "parameters", "bf16_bytes", "q4_bytes"}], "memory_bytes"}
+/// "presets": [{"name", "model_type", "parameters", "types", "bytes", "q4_bytes"}], "memory_bytes"}
 Json model_list_json(const ModelList& list);
 
 }  // namespace hyb::app

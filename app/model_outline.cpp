@@ -188,7 +188,7 @@ std::string kv_text(const models::Geometry& geometry) {
 }
 
 std::string weights_name(const models::LoadOptions& load) {
-  if (load.blocks.parameters > 0) return "GGUF";
+  if (load.blocks.parameters > 0) return load.blocks.types;
   if (load.quantize != kernels::Quantize::none) return std::string(models::name_of(load.quantize));
   if (load.activation != DType::bf16) return load.f16_share > 0 ? "F16" : "F32";
   if (load.fp8_parameters > 0) return "FP8";

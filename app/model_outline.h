@@ -34,8 +34,8 @@ std::optional<ModelSource> head_of(const RunSettings& settings);
 /// As --kv-dtype says it: f32, bf16 or fp8.
 std::string kv_dtype_name(DType dtype);
 
-/// What linear weights are in memory: BF16, F16, F32, FP8, q8 or q4; of several published types the
-/// one that is named first in: FP8, F16, others.
+/// What linear weights are in memory: BF16, F16, F32, FP8, q8 or q4, or the types of a GGUF file;
+/// of several published types the one that is named first in: FP8, F16, others.
 std::string weights_name(const models::LoadOptions& load);
 
 /// "4.0 KiB per token", "2.0 KiB per token, 1.5 MiB per sequence in windows".

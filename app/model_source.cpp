@@ -80,51 +80,73 @@ void say_taken(const std::string& name, const StoredGguf& stored) {
                         stored.note));
 }
 
-/// The names nearest to one that is nowhere, at most three; empty: none is near.
+/// Models in the folder that `name` would be in, by its path there.
+std::vector<std::string> models_beside(const std::string& name) {
+  const std::string folder = name.substr(0, name.rfind('/') + 1);  // npos + 1 is 0
+  std::vector<std::string> models;
+  std::error_code ignored;
+  for (std::filesystem::directory_iterator entry(folder.empty() ? "." : folder, ignored), end;
+       !ignored && entry != end; entry.increment(ignored)) {
+    const std::filesystem::path& path = entry->path();
+    if (path.extension() == ".gguf" || is_listed(path / "config.json")) {
+      models.push_back(folder + path.filename().string());
+    }
+  }
+  return models;
+}
+
+/// The names nearest to one that is nowhere, of few other letters or with the same beginning, at
+/// most three; empty: none is near. Presets have no org.
 std::string nearest_text(const std::string& name, const HubEnvironment& hub) {
-  constexpr std::size_t letters_max = 64, names_max = 3;
+  constexpr std::size_t letters_max = 64, names_max = 3, beginning = 4;
   if (name.size() > letters_max) return {};
+  const std::string whole = in_small_letters(std::string(without_hub_host(name)));
+  const std::string last = whole.substr(whole.rfind('/') + 1);
   std::vector<std::string> known = preset_names();
+  std::ranges::move(models_beside(name), std::back_inserter(known));
   std::ranges::move(models_in_hub(hub_folder(hub)), std::back_inserter(known));
   for (const StoredGguf& stored : stored_ggufs(hub)) known.push_back(stored.name);
   std::vector<std::pair<std::size_t, std::string>> near;
   for (std::string& one : known) {
-    const std::size_t distance = edit_distance(name, one);
-    if (distance <= name.size() / 2) near.emplace_back(distance, std::move(one));
+    const std::string there = in_small_letters(one);
+    const std::string& word = there.find('/') == std::string::npos ? last : whole;
+    const std::size_t distance = edit_distance(word, there);
+    const bool begins_alike = word.compare(0, beginning, there, 0, beginning) == 0;
+    if (begins_alike || distance <= word.size() / 2) near.emplace_back(distance, std::move(one));
   }
   std::ranges::sort(near);
   near.resize(std::min(near.size(), names_max));
   const auto names = std::views::values(near);
-  return near.empty() ? "" : fmt::format("the nearest are {}; ", fmt::join(names, ", "));
+  if (near.empty()) return {};
+  return fmt::format("; the nearest {} {}", near.size() == 1 ? "is" : "are",
+                     fmt::join(names, ", "));
 }
 
 /// The preset that has the sizes of org/name; empty: none.
 std::string preset_of(const std::string& name) {
-  std::string last = name.substr(name.find('/') + 1);
-  last = last.substr(0, last.find('@'));
-  std::ranges::transform(last, last.begin(),
-                         [](unsigned char letter) { return std::tolower(letter); });
+  std::string last = in_small_letters(name.substr(name.rfind('/') + 1));
+  last = last.substr(0, last.find_first_of("@:"));
   return embedded(preset_file(last)) ? last : "";
 }
 
 /// What fetches org/name; empty: it is no such name.
-std::string download_text(const std::string& name) {
+std::string download_text(std::string_view name) {
+  name = without_hub_host(name);
+  name = name.substr(0, name.find_first_of("@:"));
   const bool is_of_hub = std::ranges::count(name, '/') == 1 && !name.ends_with(".gguf");
-  return is_of_hub
-             ? fmt::format("; hf download {} fetches it", name.substr(0, name.find_first_of("@:")))
-             : "";
+  return is_of_hub ? fmt::format("; hf download {} fetches it", name) : "";
 }
 
-/// What to do about a name that is nowhere; empty: it has no form of a name.
-std::string unknown_text(const std::string& name, const HubEnvironment& hub) {
-  const std::vector<std::string> places = gguf_places(name, hub);
-  if (places.empty()) return {};
+/// Of a name that is nowhere: what is near, and how to fetch it.
+[[noreturn]] void refuse_unknown(const std::string& name, const HubEnvironment& hub,
+                                 const std::vector<std::string>& gguf_places) {
+  log::debug(fmt::format("looked for {} in this folder, {}, {}", name, hub_folder(hub).string(),
+                         fmt::join(gguf_places, ", ")));
   const std::string preset = preset_of(name);
-  return fmt::format("; for GGUF files looked in {}; {}hyb list shows all{}",
-                     fmt::join(places, ", "),
-                     preset.empty() ? nearest_text(name, hub)
-                                    : fmt::format("hyb fit {} shows what would fit; ", preset),
-                     download_text(name));
+  const std::string sizes = fmt::format("; hyb fit {} shows whether it would fit", preset);
+  refuse_model(name, fmt::format("not found{}{}{}; hyb list shows what is there",
+                                 preset.empty() ? nearest_text(name, hub) : "", download_text(name),
+                                 preset.empty() ? "" : sizes));
 }
 
 }  // namespace
@@ -157,12 +179,11 @@ ModelSource ModelSource::find(const std::string& name, const Environment& enviro
     source.gguf_ = stored->file;
     if (stored->file != name) say_taken(name, *stored);
   } else {
-    try {
-      source.folder_ = find_model_folder(name, environment.hub);
-    } catch (const Error& error) {
-      if (is_path || find_hub_snapshot(name, environment.hub)) throw;  // found, and not whole
-      throw Error(error.kind(), error.what() + unknown_text(name, environment.hub));
+    const std::vector<std::string> places = gguf_places(name, environment.hub);
+    if (!is_path && !places.empty() && !find_hub_snapshot(name, environment.hub)) {
+      refuse_unknown(name, environment.hub, places);
     }
+    source.folder_ = find_model_folder(name, environment.hub);
   }
   return source;
 }

@@ -21,9 +21,9 @@ class ModelSource {
  public:
   /// `name`: "demo", a folder, org/name[@revision] in the Hugging Face cache, a preset's name, or
   /// what find_gguf() takes; a line of log says which file that was.
-  /// Throws Error(model) listing what was looked for. `chat_template`: a file to take it from, or
-  /// the name of one of the model's own, which comes first unless a slash says that it is a file;
-  /// empty: the model's default.
+  /// Throws Error(model) that says what is near where it is nowhere. `chat_template`: a file to
+  /// take it from, or the name of one of the model's own, which comes first unless a slash says
+  /// that it is a file; empty: the model's default.
   static ModelSource find(const std::string& name, const Environment& environment,
                           const std::string& chat_template = {});
 

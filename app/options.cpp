@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "app/text_input.h"
 #include "core/base/error.h"
 #include "core/base/sampling.h"
 #include "core/base/strings.h"
@@ -246,8 +247,10 @@ CLI::Option* add_system_option(CLI::App& cli, std::string& system, const std::st
   CLI::Option* const option = cli.add_option("--system,--system-prompt", system, help);
   cli.add_option_function<std::string>(
          "--system-file",
-         [&system](const std::string& file) { system = read_text_file(file, bytes_max); },
-         "file that holds the system prompt")
+         [&system](const std::string& file) {
+           system = file == "-" ? read_stdin() : read_text_file(file, bytes_max);
+         },
+         "file that holds the system prompt (-: stdin)")
       ->type_name("FILE")
       ->excludes(option);
   return option;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -16,8 +17,9 @@ namespace hyb::models {
 /// What a GGUF file has in blocks and memory, too (kernels/linear/gguf_blocks.h).
 struct PackedBlocks {
   std::int64_t parameters = 0;
-  double bytes = 0;       ///< that they take
-  double head_bytes = 0;  ///< of one parameter of the head, or of a tied embedding; 0: it is not
+  double bytes = 0;        ///< that they take
+  double head_bytes = 0;   ///< of one parameter of the head, or of a tied embedding; 0: it is not
+  std::string types = {};  ///< "Q4_K, Q6_K", that of the most bytes first
 };
 
 /// How weights are stored in memory.

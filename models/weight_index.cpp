@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <functional>
+#include <map>
 #include <numeric>
 #include <unordered_set>
 #include <utility>
@@ -11,6 +12,7 @@
 #include <fmt/ranges.h>
 
 #include "core/base/error.h"
+#include "core/base/strings.h"
 #include "core/io/file.h"
 #include "kernels/linear/gguf_blocks.h"
 #include "kernels/linear/gguf_panels.h"
@@ -474,6 +476,7 @@ std::int64_t mxfp4_parameters(const Plan& plan, const Family& family, const Tens
 PackedBlocks packed_blocks(const Plan& plan, const Family& family, const TensorFiles& files,
                            kernels::Device device) {
   PackedBlocks all;
+  std::map<std::string_view, double> types;
   const std::string_view head = plan.tied_head ? "embed" : "head";
   const WeightCheck check = check_weights(plan, family, files);
   for (const CheckedWeight& checked : check.weights) {
@@ -494,8 +497,10 @@ PackedBlocks packed_blocks(const Plan& plan, const Family& family, const TensorF
     const std::int64_t parameters = elements(checked.weight.shape);
     all.parameters += parameters;
     all.bytes += static_cast<double>(parameters) * bytes;
+    types[stored->block->name] += static_cast<double>(parameters) * bytes;
     if (checked.weight.key.role == head) all.head_bytes = bytes;
   }
+  all.types = names_by_size(types);
   return all;
 }
 

@@ -543,8 +543,9 @@ int run_batch(const BatchOptions& options) {
     opened.save();
   }
   if (const std::int64_t left = total - before - report.counts.done; left > 0) {
-    write_stderr(fmt::format("done {}, left {}; {}\n", before + report.counts.done, left,
-                             resume_text(input, opened.output)));
+    (opened.output.is_closed() ? write_note : write_stderr)(  // `head` closes it on purpose
+        fmt::format("done {}, left {}; {}\n", before + report.counts.done, left,
+                    resume_text(input, opened.output)));
     if (opened.output.is_closed()) return static_cast<int>(ErrorKind::runtime);
   } else {
     write_note(summary_text(report, options.verbose));

@@ -198,7 +198,8 @@ void BatchRunner::start(std::int64_t place, const PlannedLine& planned) {
     active_.push_back(std::move(active));
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::usage && error.kind() != ErrorKind::model) throw;
-    fail(place, planned.line, line.custom_id, {.code = "invalid_request", .message = error.what()});
+    fail(place, planned.line, line.custom_id,
+         {.fault = LineFault::request, .message = error.what()});
   }
   for (const std::string& text : maker_.take_warnings()) options_.warn(text);
 }
@@ -248,7 +249,7 @@ void BatchRunner::finish(const Active& active) {
     counts_.tokens += completion.usage.completion_tokens;
     if (completion.reason == FinishReason::error) {
       fail(active.place, active.line, active.custom_id,
-           {.code = "generation_failed", .message = completion.error});
+           {.fault = LineFault::generation, .message = completion.error});
       return;
     }
   }

@@ -63,14 +63,14 @@ bool LineReader::next(LinePlace& place, std::string& text) {
 
 namespace {
 
-RequestLine failed(RequestLine line, const char* code, std::string message) {
-  line.failure = {.code = code, .message = std::move(message)};
+RequestLine failed(RequestLine line, LineFault fault, std::string message) {
+  line.failure = {.fault = fault, .message = std::move(message)};
   return line;
 }
 
-const char* code_of(const Error& error) {
+LineFault fault_of(const Error& error) {
   const auto* line = dynamic_cast<const LineError*>(&error);
-  return line != nullptr ? line->code : "invalid_request";
+  return line != nullptr ? line->fault : LineFault::request;
 }
 
 /// The line's own name for itself. False: there is one that is no name.
@@ -127,7 +127,7 @@ bool is_path(const Json& url) {
 RequestLine from_object(Json object, RequestLine line) {
   const char* key = member_of(object, "custom_id") != nullptr ? "custom_id" : "id";
   if (!read_id(object, key, line.custom_id)) {
-    return failed(std::move(line), "invalid_request",
+    return failed(std::move(line), LineFault::request,
                   std::string(key) + " is a text that is not empty");
   }
   const bool is_openai = member_of(object, "body") != nullptr;
@@ -137,10 +137,10 @@ RequestLine from_object(Json object, RequestLine line) {
     object.erase("url");
   }
   if (std::string problem = endpoint_problem(object); !problem.empty()) {
-    return failed(std::move(line), "invalid_request", std::move(problem));
+    return failed(std::move(line), LineFault::request, std::move(problem));
   }
   if (is_openai && !object["body"].is_object()) {
-    return failed(std::move(line), "invalid_request", "body is an object");
+    return failed(std::move(line), LineFault::request, "body is an object");
   }
   Json body = is_openai ? object["body"] : object;
   if (!is_openai) {
@@ -148,7 +148,7 @@ RequestLine from_object(Json object, RequestLine line) {
   }
   const bool has_messages = member_of(body, "messages") != nullptr;
   if (has_messages == (member_of(body, "prompt") != nullptr)) {
-    return failed(std::move(line), "invalid_request",
+    return failed(std::move(line), LineFault::request,
                   has_messages ? "there are messages and a prompt; which is meant?"
                   : member_of(body, "input") != nullptr
                       ? "input: is of embeddings or responses; only messages and prompts are "
@@ -159,7 +159,7 @@ RequestLine from_object(Json object, RequestLine line) {
   const RequestForm prompted = is_api ? RequestForm::completion : RequestForm::prompt;
   line.form = has_messages ? RequestForm::messages : prompted;
   if (std::string problem = body_problem(object, line.form); !problem.empty()) {
-    return failed(std::move(line), "invalid_request", std::move(problem));
+    return failed(std::move(line), LineFault::request, std::move(problem));
   }
   if (!is_api) {
     for (const auto& [name, value] : body.items()) {
@@ -217,12 +217,12 @@ std::string prompt_of(std::string_view line, LineFormat format, const LineTempla
 /// What a template makes of it.
 RequestLine from_filled(Json object, RequestLine line, const LineTemplate& filling) {
   if (std::string missing = filling.missing_member(object); !missing.empty()) {
-    return failed(std::move(line), "missing_member", std::move(missing));
+    return failed(std::move(line), LineFault::member, std::move(missing));
   }
   try {
     filling.fill_object(object);
   } catch (const Error& error) {
-    return failed(std::move(line), code_of(error), error.what());
+    return failed(std::move(line), fault_of(error), error.what());
   }
   RequestLine filled = from_object(std::move(object), std::move(line));
   filled.columns.clear();  // that it leaves some out is known
@@ -241,25 +241,25 @@ RequestLine parse_request_line(std::string_view line, std::int64_t number, LineF
       check_utf8(line, source);
       parsed.body["prompt"] = prompt_of(line, format, filling);
     } catch (const Error& error) {
-      return failed(std::move(parsed), code_of(error), error.what());
+      return failed(std::move(parsed), fault_of(error), error.what());
     }
     return parsed;
   }
   try {
     Json object = parse_json(line, source);
     if (!object.is_object()) {
-      return failed(std::move(parsed), "invalid_request", source + " is no JSON object");
+      return failed(std::move(parsed), LineFault::request, source + " is no JSON object");
     }
     if (filling == nullptr) return from_object(std::move(object), std::move(parsed));
     return from_filled(std::move(object), std::move(parsed), *filling);
   } catch (const Error& error) {
-    return failed(std::move(parsed), "invalid_json", error.what());
+    return failed(std::move(parsed), LineFault::json, error.what());
   }
 }
 
 RequestLine too_long_line(std::uint64_t bytes, std::int64_t number) {
   return failed(
-      {.custom_id = fmt::format("line-{}", number)}, "line_too_long",
+      {.custom_id = fmt::format("line-{}", number)}, LineFault::length,
       fmt::format("line {} has {} bytes, at most {} are read", number, bytes, line_bytes_max));
 }
 
@@ -492,10 +492,10 @@ void InputFile::scan(std::optional<LineFormat> format, std::optional<LineTemplat
     }
     const RequestLine line = place.bytes > line_bytes_max ? too_long_line(place.bytes, line_count_)
                                                           : parse(text, line_count_);
-    if (lines_.empty() && line.failure && line.failure->code == "missing_member") {
+    if (lines_.empty() && line.failure && line.failure->fault == LineFault::member) {
       throw Error(ErrorKind::usage, line.failure->message);
     }
-    if (line.failure && line.failure->code == "open_quote") {
+    if (line.failure && line.failure->fault == LineFault::quote) {
       // What follows the line is a part of it.
       fail(name_, fmt::format("line {}: {}", number, line.failure->message));
     }

@@ -61,10 +61,9 @@ inline constexpr Words<LineFormat, 4> line_formats = {{{"jsonl", LineFormat::jso
                                                        {"csv", LineFormat::csv},
                                                        {"tsv", LineFormat::tsv}}};
 
-/// Why a line cannot be answered: the `error` of its result.
+/// The `error` of a line's result.
 struct LineFailure {
-  /// invalid_json, invalid_request, missing_member, open_quote, line_too_long, generation_failed
-  std::string code;
+  LineFault fault;
   std::string message;
 };
 

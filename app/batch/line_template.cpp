@@ -13,8 +13,8 @@
 namespace hyb::app {
 namespace {
 
-[[noreturn]] void refuse_line(const std::string& text, const char* code = "invalid_request") {
-  throw LineError(code, text);
+[[noreturn]] void refuse_line(const std::string& text, LineFault fault = LineFault::request) {
+  throw LineError(fault, text);
 }
 
 std::string listed(const std::vector<std::string>& names) {
@@ -78,7 +78,7 @@ std::string LineTemplate::filled(const std::vector<std::string_view>& values) co
   if (bytes > line_bytes_max) {
     refuse_line(fmt::format("--template: makes a prompt of {} bytes, at most {} are read", bytes,
                             line_bytes_max),
-                "line_too_long");
+                LineFault::length);
   }
   std::string prompt = before_;
   for (std::size_t i = 0; i < places_.size(); ++i) (prompt += values[i]) += places_[i].after;
@@ -142,7 +142,7 @@ std::vector<std::string> fields_of(std::string_view line, char separator) {
           refuse_line(
               "a quote does not end in its line, and line breaks inside quotes are not read: make "
               "it JSONL, an object a line, where \\n is one",
-              "open_quote");
+              LineFault::quote);
         }
         fields.back() += line.substr(at + 1, end - at - 1);
         at = end;

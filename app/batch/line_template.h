@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "app/words.h"
 #include "core/base/error.h"
 #include "core/base/json.h"
 
@@ -12,11 +14,28 @@ namespace hyb::app {
 
 inline constexpr std::size_t line_bytes_max = std::size_t{16} << 20;
 
-/// What keeps one line from being a prompt, or a table from being read; `code` as in LineFailure.
+/// Why a line cannot be answered: `error.code` of its result.
+enum class LineFault : std::uint8_t {
+  json,
+  request,
+  member,  ///< --template names one that the line lacks
+  quote,   ///< one that does not end: the line goes on in the next one
+  length,
+  generation
+};
+
+inline constexpr Words<LineFault, 6> line_faults = {{{"invalid_json", LineFault::json},
+                                                     {"invalid_request", LineFault::request},
+                                                     {"missing_member", LineFault::member},
+                                                     {"open_quote", LineFault::quote},
+                                                     {"line_too_long", LineFault::length},
+                                                     {"generation_failed", LineFault::generation}}};
+
+/// What keeps one line from being a prompt, or a table from being read.
 struct LineError : Error {
-  LineError(const char* code_of, const std::string& text)
-      : Error(ErrorKind::usage, text), code(code_of) {}
-  const char* code;
+  LineError(LineFault its_fault, const std::string& text)
+      : Error(ErrorKind::usage, text), fault(its_fault) {}
+  LineFault fault;
 };
 
 /// --template: a prompt with places for what a line holds. {} is the whole line of text, {name} a
@@ -59,7 +78,7 @@ class LineTemplate {
 };
 
 /// The fields of a line of CSV (RFC 4180, without line breaks in quotes) or TSV (no quotes). Throws
-/// LineError for a quote out of place, and with the code open_quote for one that does not end.
+/// LineError for a quote out of place, and with LineFault::quote for one that does not end.
 std::vector<std::string> fields_of(std::string_view line, char separator);
 
 }  // namespace hyb::app

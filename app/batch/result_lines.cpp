@@ -72,11 +72,12 @@ std::string answered_line(const std::string& custom_id, const Json& body, Result
 std::string failed_line(const std::string& custom_id, const LineFailure& failure,
                         ResultFormat format) {
   if (format == ResultFormat::text) return "\n";
+  const std::string_view code = word_of(line_faults, failure.fault);
   if (format == ResultFormat::tsv) {
     return fmt::format("{}\t\t{}\t\t\t{}\n", escaped(custom_id, format), tsv_failed,
-                       escaped(fmt::format("{}: {}", failure.code, failure.message), format));
+                       escaped(fmt::format("{}: {}", code, failure.message), format));
   }
-  return line_of(custom_id, nullptr, {{"code", failure.code}, {"message", failure.message}});
+  return line_of(custom_id, nullptr, {{"code", code}, {"message", failure.message}});
 }
 
 bool is_failed_line(std::string_view line, ResultFormat format) {

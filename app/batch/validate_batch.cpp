@@ -31,7 +31,7 @@ std::optional<LineFailure> failure_of(const RequestLine& line, RequestMaker& mak
     return std::nullopt;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::usage && error.kind() != ErrorKind::model) throw;
-    return LineFailure{.code = "invalid_request", .message = error.what()};
+    return LineFailure{.fault = LineFault::request, .message = error.what()};
   }
 }
 

@@ -12,6 +12,7 @@
 #include "app/bench/simulated_policy.h"
 #include "app/options.h"
 #include "core/base/error.h"
+#include "core/base/log.h"
 
 namespace hyb::app {
 namespace {
@@ -49,8 +50,8 @@ struct Bounds {
 };
 
 constexpr Bounds unchecked = {0, 0};
-/// What llama-bench's -b usually says are tokens, not sequences.
 constexpr double batches_max = 1024;
+constexpr const char* other_batch = "llama-bench's -b is -u here";
 
 constexpr Bounds between(double least, double most) { return {least, most}; }
 
@@ -214,8 +215,10 @@ std::vector<std::int32_t> counts_of(const O& options, ListField field) {
   if (!flag.bounds.are_checked()) return counts;
   for (const std::int32_t count : counts) {
     if (count < flag.bounds.least || count > flag.bounds.most) {
-      throw Error(ErrorKind::usage, fmt::format("{}: {} is not from {} to {}", flag_name(flag),
-                                                count, flag.bounds.least, flag.bounds.most));
+      throw Error(ErrorKind::usage,
+                  fmt::format("{}: {} is not from {} to {}{}{}", flag_name(flag), count,
+                              flag.bounds.least, flag.bounds.most, field == &O::batches ? "; " : "",
+                              field == &O::batches ? other_batch : ""));
     }
   }
   return counts;
@@ -287,6 +290,9 @@ std::vector<BenchCase> kernel_cases(const BenchOptions& options) {
   if (grid.batches != std::vector<std::int32_t>{1} &&
       std::none_of(cases.begin(), cases.end(), generates)) {
     throw Error(ErrorKind::usage, "-b: counts sequences that generate at once; -n or -pg is 0");
+  }
+  if (const auto most = std::ranges::max(grid.batches); most > 1) {
+    log::info(fmt::format("-b {} counts sequences at once; {}", most, other_batch));
   }
   return cases;
 }

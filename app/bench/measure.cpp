@@ -352,7 +352,9 @@ std::vector<RequestRow> measure_all(RequestBench& bench, const ReportContext& sh
   const auto print = [&](const RequestRow& row) {
     showing.progress.clear();
     output.add(request_row_json(showing.setting, row));
-    if (is_for_people(showing.format)) write_stdout(request_row_text(showing.setting, row) + '\n');
+    if (is_for_people(showing.format)) {
+      write_stdout(fitted_to(Stream::output, request_row_text(showing.setting, row) + '\n'));
+    }
   };
   if (interleaved) {
     rows = bench.run_interleaved(showing.cases, announce);

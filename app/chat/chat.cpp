@@ -35,10 +35,10 @@ void Chat::set_think(Think think, std::string_view source) {
   prompts_.set_think(think);
 }
 
-void Chat::open(const std::string& name) {
+void Chat::open(const std::string& name, std::optional<SavedSession> known) {
   const std::string system = conversation_.system();
   const Think think = prompts_.think();
-  go_on_with(keeper_->open(name));
+  go_on_with(keeper_->open(name, std::move(known)));
   if (!system.empty()) conversation_.set_system(system);
   if (think) prompts_.set_think(think);
 }
@@ -132,7 +132,7 @@ void Chat::load(const std::string& name) {
 
 void Chat::notice(std::string_view text) const {
   if (!config_.is_interactive || !log::is_shown(log::Level::info)) return;
-  const std::string line = fitted_to_stderr(sanitized(text));
+  const std::string line = fitted_to(Stream::error, sanitized(text));
   write_stderr_as_is(config_.has_colour ? "\x1b[2m" + line + "\x1b[m\n" : line + '\n');
 }
 
@@ -187,7 +187,7 @@ Chat::Next Chat::execute(const SlashCommand& command) {
       load(command.argument);
       break;
     case Kind::sessions:
-      write_stderr(keeper_->list_text());
+      write_stderr(keeper_->list_text(terminal_columns(Stream::error)));
       break;
     case Kind::read:
       read(command.argument);
@@ -386,12 +386,14 @@ Answer Chat::answer(const std::string& message, std::uint64_t seed_shift) {
                                  .was_interrupted = true,
                                  .opening = prompt.start.opening,
                                  .think = prompts_.think()});
-  const Answer given = stream_answer(session_->engine(), std::move(request), view);
-  const Completion& completion = given.completion;
-  if (completion.reason == FinishReason::error) {
-    throw Error(ErrorKind::runtime, "the answer broke off: " + completion.error);
-  }
+  Answer given = stream_answer(session_->engine(), std::move(request), view);
+  const bool has_failed = given.completion.reason == FinishReason::error;
+  given.was_stopped = given.was_stopped || has_failed;  // what there is of it stays
   keep(message, prompt.start, given);
+  if (has_failed) {
+    throw Error(ErrorKind::runtime, "the answer broke off: " + given.completion.error +
+                                        "; the message is kept, /regen answers it again");
+  }
   comment(given);
   return given;
 }

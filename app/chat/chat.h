@@ -44,9 +44,9 @@ class Chat {
   void set_think(Think think, std::string_view source);
 
   /// Continues the saved chat of the name, or starts one. System prompt and choice of thinking
-  /// are those of its last turn, but where they were set before. Throws Error(model) when it is
-  /// damaged.
-  void open(const std::string& name);
+  /// are those of its last turn, but where they were set before. `known`: as SessionKeeper::open().
+  /// Throws Error(model) when it is damaged.
+  void open(const std::string& name, std::optional<SavedSession> known);
 
   /// Saves what changed since the last turn.
   void close();

@@ -329,7 +329,11 @@ std::string Settings::set(std::string_view argument) {
   const auto [spelling, value] = split(argument);
   const std::string_view name = setting_of(spelling);
   if (name.empty() && !spelling.empty()) {
-    const std::string_view near = nearest_name(spelled(spelling), names);
+    std::vector<std::string> known = names;
+    for (const Parameter& parameter : sampling_parameters) {
+      known.push_back(spelled(parameter.more_flags));
+    }
+    const std::string_view near = setting_of(nearest_name(spelled(spelling), known));
     throw Error(ErrorKind::usage,
                 fmt::format("/set: no '{}'{}; there are {}", spelling,
                             near.empty() ? "" : fmt::format(", did you mean {}?", near),

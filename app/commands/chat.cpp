@@ -93,21 +93,22 @@ SessionKeeper make_keeper(const ChatFlags& options, Session& session,
 }
 
 /// A session brings its model, as it was loaded, unless another one is named.
-void take_session(ChatFlags& options, const Environment& environment) {
+std::optional<SavedSession> take_session(ChatFlags& options, const Environment& environment) {
   if (options.goes_on) options.session = last_session;
-  if (options.session.empty()) return;
+  if (options.session.empty()) return {};
   check_session_name(options.session);
   const std::optional<SessionFolder> folder = session_folder(environment);
-  if (!folder) return;
+  if (!folder) return {};
   if (options.goes_on) folder->need(options.session);
-  if (options.names_model || !folder->has(options.session)) return;
-  const SavedSession saved = folder->read(options.session);
+  if (options.names_model || !folder->has(options.session)) return {};
+  SavedSession saved = folder->read(options.session);
   options.model.model = saved.record.model;
   TypeOptions& types = options.model.types;
   const auto quantize = saved.fingerprint.find("quantize");
   if (quantize != saved.fingerprint.end() && !options.names_quantize) {
     types.quantize = value_of(words::quantize, quantize->second).value_or(QuantizeChoice::none);
   }
+  return saved;
 }
 
 /// What can be refused without reading weights is refused first.
@@ -231,7 +232,7 @@ class ChatLoop {
 int chat_main(ChatFlags& options) {
   if (const auto rule = rule_of(options.generation.rule)) grammar_of(*rule);
   const Environment environment = read_environment();
-  take_session(options, environment);
+  std::optional<SavedSession> saved = take_session(options, environment);
   std::optional<StopAtOnce> nothing_to_lose(std::in_place);
   Session session = open_session(options, environment);
   add_tiers(session, options.tiers, environment);
@@ -254,7 +255,7 @@ int chat_main(ChatFlags& options) {
   chat.set_think(options.think, "--think");
   const std::unique_ptr<Input> input = make_input(options, chat, environment);
   if (is_interactive) greet(session);
-  if (!options.session.empty()) chat.open(options.session);
+  if (!options.session.empty()) chat.open(options.session, std::move(saved));
   nothing_to_lose.reset();
   std::optional<StopOnce> every_turn_counts;
   if (is_interactive) every_turn_counts.emplace();

@@ -127,7 +127,8 @@ Choice choice_of(std::string quantize, const ModelOutline& outline, const Budget
                              .bytes};
 }
 
-/// The command's own way of holding the weights, and the others that the model has.
+/// The command's own way of holding the weights, and the others that the model has and that make
+/// them smaller: what a file has in few bits stays as it is.
 std::vector<Choice> choices_of(const RunSettings& settings, const ModelOutline& outline,
                                const Budget& budget, int threads, const FitFlags& options) {
   std::vector<Choice> choices;
@@ -146,6 +147,10 @@ std::vector<Choice> choices_of(const RunSettings& settings, const ModelOutline& 
     try {
       ModelOutline its = outline_of(other, {.sequences = options.parallel});
       sample_lossless(other, its);
+      const bool is_smaller =
+          choices.empty() ||
+          weight_bytes(its.plan, budget.device, its.geometry.load) < choices.front().weight_bytes;
+      if (!is_smaller) continue;
       choices.push_back(choice_of(std::string(word), its, budget, threads, options));
     } catch (const Error& error) {  // of types that do not go together there is nothing to say
       if (error.kind() == ErrorKind::runtime) throw;
@@ -159,9 +164,11 @@ std::vector<Choice> choices_of(const RunSettings& settings, const ModelOutline& 
 double read_rate(const RunSettings& settings, const Budget& budget,
                  const std::vector<Choice>& choices) {
   constexpr double token_bytes_min = 64e6;
-  constexpr std::size_t probed_bytes = std::size_t{256} << 20;
+  constexpr std::size_t probed_min = std::size_t{32} << 20, probed_max = 4 * probed_min;
   if (choices.empty() || choices.front().token_bytes < token_bytes_min) return 0;
   if (budget.rates.bytes_per_s > 0) return budget.rates.bytes_per_s;
+  const std::size_t probed_bytes = std::min(probed_max, budget.bytes);
+  if (probed_bytes < probed_min) return 0;
   try {
     kernels::Queue queue = make_queue(settings);
     kernels::ReadProbe probe(queue, probed_bytes);

@@ -26,12 +26,14 @@ SessionFolder folder_of(const Environment& environment) {
 }
 
 int sessions_main(const SessionsFlags& options) {
-  const SessionFolder folder = folder_of(read_environment());
+  const Environment environment = read_environment();
+  const SessionFolder folder = folder_of(environment);
   if (options.action == "list") {
     if (!options.names.empty()) {
       throw Error(ErrorKind::usage, "sessions list: takes no name; see hyb sessions show");
     }
-    write_output(options.json ? pretty_json(session_list_json(folder)) : session_list_text(folder));
+    write_output(options.json ? pretty_json(session_list_json(folder))
+                              : session_list_text(folder, text_columns(environment)));
     return 0;
   }
   if (options.names.empty()) {
@@ -53,7 +55,7 @@ int sessions_main(const SessionsFlags& options) {
     } else if (options.json) {
       write_output(to_text(transcript_json(folder.read(name).record)) + "\n");
     } else {
-      write_output(transcript(folder.read(name).record.conversation));
+      write_output(fitted_to(Stream::output, transcript(folder.read(name).record.conversation)));
     }
   }
   return 0;

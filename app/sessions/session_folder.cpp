@@ -1,7 +1,10 @@
 #include "app/sessions/session_folder.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <ctime>
 #include <limits>
 #include <system_error>
@@ -238,6 +241,18 @@ bool SessionFolder::has(const std::string& name) const {
   return type != std::filesystem::file_type::not_found;
 }
 
+FileVersion SessionFolder::version_of(const std::string& name) const {
+  struct stat about {};
+  const std::filesystem::path path = path_of(name);
+  if (::stat(path.c_str(), &about) != 0) {
+    if (errno == ENOENT) return {};
+    fail_to_look(path, std::error_code(errno, std::generic_category()));
+  }
+  return {.file = about.st_ino,
+          .changed_ns = about.st_mtim.tv_sec * std::int64_t{1'000'000'000} + about.st_mtim.tv_nsec,
+          .bytes = about.st_size};
+}
+
 std::vector<std::string> SessionFolder::names() const {
   std::vector<std::string> names;
   std::error_code error;
@@ -267,11 +282,17 @@ SavedSession SessionFolder::read(const std::string& name) const {
   const std::filesystem::path path = path_of(name);
   need(name);
   try {
-    SessionText text = read_session(path);
-    return {.fingerprint = std::move(text.fingerprint),
-            .record = parse_record(text.app, path.string()),
-            .has_draft = text.drafts > 0,
-            .is_older = text.is_older};
+    const FileVersion version = version_of(name);
+    SessionContent content = open_session(path);
+    const SessionText& text = content.text;
+    SavedSession saved = {.fingerprint = text.fingerprint,
+                          .record = parse_record(text.app, path.string()),
+                          .has_draft = text.drafts > 0,
+                          .is_older = text.is_older,
+                          .version = version};
+    content.text.app.clear();
+    saved.content = std::move(content);
+    return saved;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::model) throw;
     throw Error(ErrorKind::model, std::string(error.what()) + "; hyb sessions rm " + name);
@@ -290,11 +311,6 @@ SessionWriter SessionFolder::create(const std::string& name, const SavedSession&
   }
   return SessionWriter::create(
       path, {.fingerprint = session.fingerprint, .app = {record_text(session.record)}});
-}
-
-SessionTransfer SessionFolder::restore(const std::string& name, const Fingerprint& here,
-                                       SnapshotIo& snapshot_io) const {
-  return restore_session(path_of(name), here, snapshot_io);
 }
 
 void SessionFolder::remove(const std::string& name) const {
@@ -368,7 +384,7 @@ void for_each(const SessionFolder& folder, Use use, Damaged damaged) {
 
 }  // namespace
 
-std::string session_list_text(const SessionFolder& folder) {
+std::string session_list_text(const SessionFolder& folder, int width) {
   Table table{.columns = {{"session"},
                           {"turns", Align::right},
                           {"tokens", Align::right},
@@ -386,7 +402,7 @@ std::string session_list_text(const SessionFolder& folder) {
       [&](const std::string& name, std::uintmax_t bytes, const std::string&) {
         table.rows.push_back({name, "", "", bytes_text(bytes), "", "can't be read"});
       });
-  return table.rows.empty() ? "no sessions\n" : plain_text(table);
+  return table.rows.empty() ? "no sessions\n" : fitted_text(table, width);
 }
 
 Json session_list_json(const SessionFolder& folder) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -44,12 +45,22 @@ inline constexpr const char* session_before_last = "last-1";
 /// a letter or digit.
 void check_session_name(const std::string& name);
 
+/// Distinguishes a file from another one of the same name.
+struct FileVersion {
+  std::uint64_t file = 0;
+  std::int64_t changed_ns = 0;
+  std::int64_t bytes = 0;
+  auto operator<=>(const FileVersion&) const = default;
+};
+
 /// A session read from its file.
 struct SavedSession {
   Fingerprint fingerprint;
   SessionRecord record;
-  bool has_draft = false;  ///< its last turn was not answered to the end when its process was
-  bool is_older = false;   ///< of a form that nothing is added to
+  bool has_draft = false;       ///< its last turn was not answered to the end when its process was
+  bool is_older = false;        ///< of a form that nothing is added to
+  SessionContent content = {};  ///< without its texts
+  FileVersion version = {};     ///< before it was read
 };
 
 /// Where sessions lie: one file each, NAME.session; the folder is made when the first one is saved,
@@ -61,6 +72,9 @@ class SessionFolder {
   std::filesystem::path path_of(const std::string& name) const;
   /// Throws Error(runtime) where that can't be seen.
   bool has(const std::string& name) const;
+
+  /// Of no file 0. Throws as has().
+  FileVersion version_of(const std::string& name) const;
 
   /// Every name, sorted; none where there is no folder. Throws Error(runtime) as has().
   std::vector<std::string> names() const;
@@ -74,11 +88,6 @@ class SessionFolder {
 
   /// Begins a file in place of any other, at once and durably. Throws Error(runtime).
   SessionWriter create(const std::string& name, const SavedSession& session) const;
-
-  /// Puts the memory of a session back into the engine; `here` is what the file's fingerprint has
-  /// to be equal to.
-  SessionTransfer restore(const std::string& name, const Fingerprint& here,
-                          SnapshotIo& snapshot_io) const;
 
   /// Throws Error(usage) as need(), Error(runtime) when it can't be removed.
   void remove(const std::string& name) const;
@@ -95,8 +104,8 @@ class SessionFolder {
 };
 
 /// A table of all sessions: name, turns, tokens of the last answer's prompt and answer, bytes of
-/// the file, when it was saved, with which model; of a damaged one, why it can't be read.
-std::string session_list_text(const SessionFolder& folder);
+/// the file, when it was saved, with which model; as fitted_text() has it.
+std::string session_list_text(const SessionFolder& folder, int width);
 
 /// The same as an array of objects.
 Json session_list_json(const SessionFolder& folder);

@@ -1,11 +1,7 @@
 #include "app/sessions/session_keeper.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <utility>
@@ -62,19 +58,6 @@ const SessionFolder& SessionKeeper::need_folder() const {
   throw Error(ErrorKind::usage, "sessions: there is no place for them; set HOME or XDG_DATA_HOME");
 }
 
-SessionKeeper::Version SessionKeeper::version_of(const std::string& name) const {
-  struct stat about {};
-  const std::filesystem::path path = need_folder().path_of(name);
-  if (::stat(path.c_str(), &about) != 0) {
-    if (errno == ENOENT) return {};
-    throw Error(ErrorKind::runtime,
-                fmt::format("{}: can't be looked at: {}", path.string(), std::strerror(errno)));
-  }
-  return {.file = about.st_ino,
-          .changed_ns = about.st_mtim.tv_sec * std::int64_t{1'000'000'000} + about.st_mtim.tv_nsec,
-          .bytes = about.st_size};
-}
-
 SessionRecord SessionKeeper::record(const Conversation& conversation) const {
   return {.model = origin_.model, .saved_s = std::time(nullptr), .conversation = conversation};
 }
@@ -82,7 +65,7 @@ SessionRecord SessionKeeper::record(const Conversation& conversation) const {
 /// Goes on with the file of this name if it is the chat's and no other chat has written there
 /// since; else begins one.
 void SessionKeeper::open_file(const std::string& name, const Conversation& conversation) {
-  const Version version = version_of(name);
+  const FileVersion version = need_folder().version_of(name);
   const bool is_known = version_.value_or(version) == version;
   if (name == name_ && !is_known) {
     throw Error(ErrorKind::runtime,
@@ -91,7 +74,7 @@ void SessionKeeper::open_file(const std::string& name, const Conversation& conve
                             name));
   }
   if (name == file_name_ && is_known && conversation.turns() >= turns_) {
-    if (!writer_) writer_.emplace(need_folder().path_of(name));
+    if (!writer_) writer_.emplace(need_folder().path_of(name), content_);
     return;
   }
   file_name_.clear();
@@ -189,15 +172,16 @@ std::string SessionKeeper::save(const Saving& saving, const std::string& name) {
   write(chosen, saving);
   name_ = chosen;
   version_.reset();
-  version_ = version_of(chosen);
+  version_ = need_folder().version_of(chosen);
   failure_.clear();
   return chosen;
 }
 
-SessionKeeper::Loaded SessionKeeper::load(const std::string& name) {
+SessionKeeper::Loaded SessionKeeper::load(const std::string& name,
+                                          std::optional<SavedSession> known) {
   check_session_name(name);
-  const Version version = version_of(name);
-  SavedSession saved = need_folder().read(name);
+  const bool is_known = known && known->version == need_folder().version_of(name);
+  SavedSession saved = is_known ? *std::move(known) : need_folder().read(name);
   Loaded loaded{.conversation = std::move(saved.record.conversation), .remark = {}};
   const bool has_same_ids =
       value_of(saved.fingerprint, "tokenizer") == value_of(origin_.fingerprint, "tokenizer");
@@ -216,28 +200,31 @@ SessionKeeper::Loaded SessionKeeper::load(const std::string& name) {
   }
   forget_name();
   if (loaded.remark.empty()) {
-    restore(name, loaded);
+    restore(name, saved, loaded);
     if (!saved.is_older) file_name_ = name;
+    content_ = std::move(saved.content);
   }
   set_known(loaded.conversation);
   has_draft_ = saved.has_draft;
   turns_ -= has_draft_ ? 1 : 0;
   name_ = name;
-  version_ = version;
+  version_ = saved.version;
   failure_.clear();
   return loaded;
 }
 
-void SessionKeeper::restore(const std::string& name, Loaded& loaded) {
+void SessionKeeper::restore(const std::string& name, const SavedSession& saved, Loaded& loaded) {
   if (snapshot_io_ == nullptr) return;
-  const SessionTransfer restored = need_folder().restore(name, origin_.fingerprint, *snapshot_io_);
+  const SessionTransfer restored = restore_session(need_folder().path_of(name), origin_.fingerprint,
+                                                   *snapshot_io_, saved.content);
   loaded.restored = restored.length;
   if (restored.refused.empty()) return;
   loaded.remark = fmt::format("{}; the conversation is prefilled again", restored.refused);
 }
 
-SessionKeeper::Loaded SessionKeeper::open(const std::string& name) {
-  if (need_folder().has(name)) return load(name);
+SessionKeeper::Loaded SessionKeeper::open(const std::string& name,
+                                          std::optional<SavedSession> known) {
+  if (need_folder().has(name)) return load(name, std::move(known));
   forget_name();
   name_ = name;
   return {};
@@ -251,7 +238,7 @@ void SessionKeeper::keep(Write write) {
   try {
     if (!write(name)) return;
     version_.reset();
-    version_ = version_of(name);
+    version_ = need_folder().version_of(name);
     failure_.clear();
   } catch (const Error& error) {
     if (std::exchange(failure_, error.what()) == failure_) return;
@@ -286,7 +273,7 @@ void SessionKeeper::add_answer(std::string_view text) {
   if (!has_draft_ || now - written_ < pause) return;
   written_ = now;
   keep([&](const std::string& name) {
-    if (version_ && *version_ != version_of(name)) return false;  // said afterwards
+    if (version_ && *version_ != need_folder().version_of(name)) return false;  // said afterwards
     writer_->add_draft(to_text({{"more", pending_}}));
     pending_.clear();
     return true;
@@ -320,11 +307,13 @@ std::vector<std::string> SessionKeeper::names() const {
   }
 }
 
-std::string SessionKeeper::list_text() const { return session_list_text(need_folder()); }
+std::string SessionKeeper::list_text(int width) const {
+  return session_list_text(need_folder(), width);
+}
 
 void SessionKeeper::forget_name() {
   name_.clear();
-  version_ = Version();
+  version_ = FileVersion();
   file_name_.clear();
   writer_.reset();
   turns_ = shown_turns_ = 0;

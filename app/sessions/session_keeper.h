@@ -67,12 +67,12 @@ class SessionKeeper {
     std::int32_t restored = 0;  ///< tokens that need not be run again
   };
 
-  /// Reads it; the chat has its name from then on. Throws Error(model) for a file that is missing
-  /// or damaged; the chat's name is then as before.
-  Loaded load(const std::string& name);
+  /// Reads it, but where `known` is what it still is; the chat has its name from then on. Throws
+  /// Error(model) for a file that is missing or damaged; the chat's name is then as before.
+  Loaded load(const std::string& name, std::optional<SavedSession> known = {});
 
   /// Loads it if it is there; else the chat gets the name and nothing was said.
-  Loaded open(const std::string& name);
+  Loaded open(const std::string& name, std::optional<SavedSession> known = {});
 
   /// Before a turn: its question, an exchange without an answer. A failure is warned of once; the
   /// next turn tries again.
@@ -95,23 +95,13 @@ class SessionKeeper {
   std::vector<std::string> names() const;
 
   /// A table of all sessions.
-  std::string list_text() const;
+  std::string list_text(int width) const;
 
   /// The chat has no name any more: a new conversation has begun.
   void forget_name();
 
  private:
-  /// Distinguishes a file from another one of the same name.
-  struct Version {
-    std::uint64_t file = 0;
-    std::int64_t changed_ns = 0;
-    std::int64_t bytes = 0;
-    auto operator<=>(const Version&) const = default;
-  };
-
   const SessionFolder& need_folder() const;
-  /// Throws Error(runtime) where that can't be seen.
-  Version version_of(const std::string& name) const;
   SessionRecord record(const Conversation& conversation) const;
   void open_file(const std::string& name, const Conversation& conversation);
   std::map<std::string, std::string> head(const Conversation& conversation) const;
@@ -121,7 +111,7 @@ class SessionKeeper {
   void write(const std::string& name, const Saving& saving);
   template <typename Write>
   void keep(Write write);
-  void restore(const std::string& name, Loaded& loaded);
+  void restore(const std::string& name, const SavedSession& saved, Loaded& loaded);
   std::string dated_name() const;
 
   std::optional<SessionFolder> folder_;
@@ -132,9 +122,10 @@ class SessionKeeper {
   std::string failure_;  ///< of saving, which was warned of; empty: saving works
   std::string name_;
   /// Of the file as this chat knows it. Empty: it wrote the file and could not look at it then.
-  std::optional<Version> version_ = Version();
+  std::optional<FileVersion> version_ = FileVersion();
   std::string file_name_;                     ///< of the file that has the chat, which is added to
   std::optional<SessionWriter> writer_;       ///< of that; empty: it was only read
+  SessionContent content_;                    ///< as it was read then
   std::map<std::string, std::string> head_;   ///< as that file has it, by member
   std::int32_t turns_ = 0, shown_turns_ = 0;  ///< that it has, without and with its draft
   bool has_draft_ = false;                    ///< its last turn is one that add_changes() replaces

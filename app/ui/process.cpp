@@ -186,7 +186,9 @@ bool write_stdout(const char* text, unsigned long size) {
 
 bool write_stdout(std::string_view text) { return write_stdout(text.data(), text.size()); }
 
-void write_stderr(std::string_view text) { write_stderr_as_is(fitted_to_stderr(sanitized(text))); }
+void write_stderr(std::string_view text) {
+  write_stderr_as_is(fitted_to(Stream::error, sanitized(text)));
+}
 void write_note(std::string_view text) {
   if (log::is_shown(log::Level::info)) write_stderr(text);
 }

@@ -74,7 +74,7 @@ std::string bar_text(const ProgressCount& count, std::chrono::nanoseconds elapse
 std::string message_text(std::string_view text) {
   if (is_line_shown.exchange(false)) write_stderr_as_is(clear_line);
   constexpr int name_columns = 14;  // "hyb: warning: "
-  return fitted_to_stderr(sanitized_line(text), name_columns);
+  return fitted_to(Stream::error, sanitized_line(text), name_columns);
 }
 
 ProgressLine::ProgressLine(const Environment& environment, std::chrono::nanoseconds plain_every,

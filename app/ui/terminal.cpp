@@ -65,9 +65,9 @@ int terminal_rows(Stream stream) {
   return size.ws_row;
 }
 
-std::string fitted_to_stderr(std::string text, int columns_before) {
-  if (!is_terminal(Stream::error)) return text;
-  return wrapped(text, terminal_columns(Stream::error), columns_before);
+std::string fitted_to(Stream stream, std::string text, int columns_before) {
+  if (!is_terminal(stream)) return text;
+  return wrapped(text, terminal_columns(stream), columns_before);
 }
 
 bool input_ready(int timeout_ms) {

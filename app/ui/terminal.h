@@ -23,9 +23,9 @@ int text_columns(const Environment& environment);
 /// Rows likewise; the default is 24.
 int terminal_rows(Stream stream);
 
-/// Where stderr is a terminal, wrapped at its width (see wrapped()); else as it is. Something of
-/// `columns_before` is in front of it.
-std::string fitted_to_stderr(std::string text, int columns_before = 0);
+/// Where the stream is a terminal, wrapped at its width (see wrapped()); else as it is. Something
+/// of `columns_before` is in front of it.
+std::string fitted_to(Stream stream, std::string text, int columns_before = 0);
 
 /// Waits until stdin has input or has ended. False: the time is over, or a signal came.
 bool input_ready(int timeout_ms);

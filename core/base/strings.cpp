@@ -1,7 +1,11 @@
 #include "core/base/strings.h"
 
+#include <functional>
 #include <numeric>
 #include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace hyb {
 
@@ -12,6 +16,20 @@ std::vector<std::string_view> words_of(std::string_view text) {
     text.remove_prefix(std::min(words.back().size() + 1, text.size()));
   }
   return words;
+}
+
+std::string in_small_letters(std::string text) {
+  for (char& letter : text) {
+    if (letter >= 'A' && letter <= 'Z') letter += 'a' - 'A';
+  }
+  return text;
+}
+
+std::string names_by_size(const std::map<std::string_view, double>& sizes) {
+  std::vector<std::string_view> names;
+  for (const auto& [name, unused] : sizes) names.push_back(name);
+  std::ranges::stable_sort(names, std::greater<>(), [&](auto name) { return sizes.at(name); });
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -34,6 +35,12 @@ std::optional<T> parse_number(std::string_view text) {
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
 }
+
+/// ASCII letters alone.
+std::string in_small_letters(std::string text);
+
+/// "largest, smaller".
+std::string names_by_size(const std::map<std::string_view, double>& sizes);
 
 /// The words of a text in which one space is between two.
 std::vector<std::string_view> words_of(std::string_view text);

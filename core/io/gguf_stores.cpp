@@ -15,6 +15,7 @@
 
 #include "core/base/error.h"
 #include "core/base/json.h"
+#include "core/base/strings.h"
 #include "core/io/file.h"
 #include "core/io/gguf.h"
 
@@ -22,12 +23,6 @@ namespace hyb {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
 
 /// Sorted; none where it is no folder.
 std::vector<fs::path> entries_of(const fs::path& folder) {
@@ -38,7 +33,9 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
   return paths;
 }
 
-bool is_gguf_name(const fs::path& path) { return lower(path.extension().string()) == ".gguf"; }
+bool is_gguf_name(const fs::path& path) {
+  return in_small_letters(path.extension().string()) == ".gguf";
+}
 
 bool begins_as_gguf(const fs::path& path) {
   try {
@@ -54,7 +51,7 @@ bool begins_as_gguf(const fs::path& path) {
 
 /// What lies beside models, by its name.
 bool is_beside_model(const fs::path& file) {
-  const std::string name = lower(file.filename().string());
+  const std::string name = in_small_letters(file.filename().string());
   constexpr const char* marks[] = {"mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-"};
   return std::any_of(std::begin(marks), std::end(marks),
                      [&](const char* mark) { return name.find(mark) != std::string::npos; });
@@ -127,8 +124,8 @@ struct Name {
 
 /// Whether `tag` is a word of the path, before a '-' or '.', or is the file's name.
 bool has_tag(const fs::path& path, const std::string& tag) {
-  const std::string text = lower(path.string()), wanted = lower(tag);
-  if (lower(path.filename().string()) == wanted) return true;
+  const std::string text = in_small_letters(path.string()), wanted = in_small_letters(tag);
+  if (in_small_letters(path.filename().string()) == wanted) return true;
   for (std::size_t at = text.find(wanted); at != std::string::npos;
        at = text.find(wanted, at + 1)) {
     const std::size_t end = at + wanted.size();
@@ -221,7 +218,9 @@ std::optional<fs::path> pick(const Name& name, Candidates from) {
     for (const fs::path& file : from.files) {
       if (has_tag(file.lexically_relative(from.root), tag)) fitting.push_back(file);
     }
-    const auto is_last = [&](const fs::path& file) { return lower(tag_of(file)) == lower(tag); };
+    const auto is_last = [&](const fs::path& file) {
+      return in_small_letters(tag_of(file)) == in_small_letters(tag);
+    };
     if (std::ranges::any_of(fitting, is_last)) std::erase_if(fitting, std::not_fn(is_last));
     return fitting;
   };
@@ -335,37 +334,18 @@ std::optional<StoredGguf> in_ollama(const Name& name, const HubEnvironment& envi
   return std::nullopt;
 }
 
-/// The stores besides the Hugging Face cache, and what is looked for in ollama's.
-std::vector<std::string> places_of(const Name& name, const HubEnvironment& environment) {
-  std::vector<std::string> places;
-  for (const fs::path& root : lm_studio_folders(environment)) places.push_back(root.string());
-  if (const fs::path root = llama_cpp_folder(environment); !root.empty()) {
-    places.push_back(root.string());
-  }
-  for (const fs::path& root : ollama_folders(environment)) {
-    places.push_back((root / "manifests" / ollama_manifest(name)).string());
-  }
-  return places;
-}
-
-/// For a name that is nowhere, but perhaps with another tag.
-[[noreturn]] void refuse_unknown(const Name& name, const std::vector<Candidates>& others,
-                                 const HubEnvironment& environment) {
-  std::vector<std::string> tags, looked = {fs::absolute(name.typed).string()};
+/// Where there are files of another tag.
+void refuse_tag(const Name& name, const std::vector<Candidates>& others) {
+  std::vector<std::string> tags;
   for (const Candidates& there : others) {
     for (const fs::path& file : there.files) {
       const bool is_only = std::ranges::count(there.files, tag_of(file), tag_of) == 1;
       tags.push_back(is_only ? tag_of(file) : file.filename().string());
     }
   }
-  if (!tags.empty()) {
-    refuse_model(name.typed, fmt::format("no file of it is {}; there are {}", quote_name(name.tag),
-                                         fmt::join(tags, ", ")));
-  }
-  if (const fs::path hub = hub_folder(environment); !hub.empty()) looked.push_back(hub.string());
-  std::ranges::move(places_of(name, environment), std::back_inserter(looked));
-  refuse_model(name.typed, fmt::format("not found: looked for {}; nothing is downloaded",
-                                       fmt::join(looked, ", ")));
+  if (tags.empty()) return;
+  refuse_model(name.typed, fmt::format("no file of it is {}; there are {}", quote_name(name.tag),
+                                       fmt::join(tags, ", ")));
 }
 
 std::optional<StoredGguf> find_stored(const Name& name, const HubEnvironment& environment) {
@@ -381,9 +361,7 @@ std::optional<StoredGguf> find_stored(const Name& name, const HubEnvironment& en
     }
   }
   if (auto stored = in_ollama(name, environment)) return stored;
-  if (!name.tag.empty() || (name.is_of_hub && !snapshot)) {
-    refuse_unknown(name, others, environment);
-  }
+  if (!name.tag.empty()) refuse_tag(name, others);
   return std::nullopt;
 }
 
@@ -427,8 +405,16 @@ std::optional<StoredGguf> find_gguf(std::string_view model, const HubEnvironment
 
 std::vector<std::string> gguf_places(std::string_view model, const HubEnvironment& environment) {
   const Name name(model);
-  return name.can_be_path && name.parts <= 3 ? places_of(name, environment)
-                                             : std::vector<std::string>();
+  std::vector<std::string> places;
+  if (!name.can_be_path || name.parts > 3) return places;
+  for (const fs::path& root : lm_studio_folders(environment)) places.push_back(root.string());
+  if (const fs::path root = llama_cpp_folder(environment); !root.empty()) {
+    places.push_back(root.string());
+  }
+  for (const fs::path& root : ollama_folders(environment)) {
+    places.push_back((root / "manifests" / ollama_manifest(name)).string());
+  }
+  return places;
 }
 
 std::vector<StoredGguf> stored_ggufs(const HubEnvironment& environment) {

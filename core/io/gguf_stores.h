@@ -35,8 +35,8 @@ struct StoredGguf {
 /// What exists as a path is never looked up as a name, and without a TAG a snapshot in the Hugging
 /// Face cache that has safetensors is no GGUF file, whatever other stores have. Parts of vision
 /// (mmproj), importance matrices and drafts beside a model are passed over. Throws Error(model):
-/// several files fit (it lists them); a name with ':' that is nowhere (it lists where it looked); a
-/// model of ollama's that is no GGUF file or not complete.
+/// several files fit, or none has the TAG (it lists those that are there); a model of ollama's that
+/// is no GGUF file or not complete.
 std::optional<StoredGguf> find_gguf(std::string_view model, const HubEnvironment& environment);
 
 /// Where find_gguf() looks besides the Hugging Face cache; empty: `model` has no form of a name.

@@ -163,8 +163,7 @@ fs::path find_in_hub(std::string_view model, const HubEnvironment& environment) 
   }
   const fs::path repository = name.repository_in(hub);
   if (!is_folder(repository)) {
-    refuse_model(model, fmt::format("not found: looked for {} and {}; nothing is downloaded",
-                                    fs::absolute(fs::path(model)).string(), repository.string()));
+    refuse_model(model, "not found");
   }
   fs::path snapshot = snapshot_of(model, repository, name.revision);
   report_outside_links(snapshot, hub);

@@ -57,8 +57,8 @@ std::optional<std::filesystem::path> find_hub_snapshot(std::string_view model,
 /// The folder of a model, which holds a readable config.json: `model` is a folder, or
 /// `org/name[@revision]` (also `name[@revision]`) in the Hugging Face cache; no network access.
 /// The revision is a branch or tag (default main), a commit, or its first 7 or more digits.
-/// Throws Error(model) that lists where it looked: no such folder, no such model or revision in the
-/// cache, an ambiguous commit prefix, a link whose target was never downloaded.
+/// Throws Error(model): no such folder, no such model or revision in the cache, an ambiguous commit
+/// prefix, a link whose target was never downloaded.
 std::filesystem::path find_model_folder(std::string_view model, const HubEnvironment& environment);
 
 }  // namespace hyb

@@ -1,9 +1,9 @@
 #include "core/text/added_tokens.h"
 
 #include <algorithm>
-#include <cctype>
 
 #include "core/base/error.h"
+#include "core/base/strings.h"
 #include "core/text/unicode.h"
 
 namespace hyb {
@@ -111,9 +111,7 @@ bool is_white(std::string_view spelling) {
 
 bool names_turn(std::string_view spelling) {
   if (spelling == "<s>" || spelling == "</s>") return true;
-  std::string lower(spelling);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  const std::string lower = in_small_letters(std::string(spelling));
   return std::any_of(std::begin(turn_words), std::end(turn_words),
                      [&](std::string_view word) { return lower.find(word) != std::string::npos; });
 }

@@ -312,6 +312,9 @@ TEST_SUITE("app/surface_batch") {
         "(yes tell me more | head -300 | $HYB batch - -o - -n 50; echo $? >&2) | head -1");
     CHECK(std::count(closed.out.begin(), closed.out.end(), '\n') == 1);
     CHECK(contains(closed.err, "results went to stdout, and can't be continued\n1\n"));
+    CHECK(
+        run_shell("(yes hi | head -300 | $HYB batch - -o - -n 9 -q; echo $? >&2) | head -1").err ==
+        "1\n");
     CHECK(run_tool({.arguments = {"batch", job.in, "-o", "-", "--retry-failed"}}).exit_code == 2);
 
     const std::string options = " -n 8 --threads 1 -o ";

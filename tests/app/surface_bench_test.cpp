@@ -30,7 +30,7 @@ ToolResult bench(std::vector<std::string> arguments) {
 
 /// The rows of `-o json`.
 Json rows(std::vector<std::string> arguments) {
-  arguments.insert(arguments.end(), {"-o", "json"});
+  arguments.insert(arguments.end(), {"-o", "json", "-q"});
   const ToolResult result = bench(std::move(arguments));
   CHECK(result.exit_code == 0);
   CHECK(result.err == "");

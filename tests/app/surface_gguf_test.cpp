@@ -63,7 +63,7 @@ TEST_SUITE("app/surface_gguf") {
                                     "/.ollama/models/blobs/sha256-ddd"));
     const ToolResult unknown = run("tiny:2m");
     CHECK(unknown.exit_code == 3);
-    CHECK(contains(unknown.err, "manifests/registry.ollama.ai/library/tiny/2m"));
+    CHECK(contains(unknown.err, "\"tiny:2m\": not found; the nearest is tiny:1m; "));
   }
 
   TEST_CASE("commands that look at a model") {
@@ -79,6 +79,17 @@ TEST_SUITE("app/surface_gguf") {
           {"render", home.file, "ab"}}) {
       CAPTURE(command.front());
       CHECK(home.hyb(command).exit_code == 0);
+    }
+    const auto choices = [&](const std::string& file) {
+      return parse_json(home.hyb({"fit", file, "--json"}).out, "fit")["choices"];
+    };
+    CHECK(choices(home.file).size() == 3);
+    const Json packed =
+        choices(home.folder.write("p/p.gguf", tiny_gguf(1, {}, 0, {}, true)).string());
+    for (const Json& choice : packed) {
+      CHECK(choice["weights"] == "Q8_0");
+      const bool is_plain = choice["quantize"] == "none";
+      CHECK((is_plain || choice["weights_bytes"] < packed[0]["weights_bytes"]));
     }
     const Json list = parse_json(home.hyb({"list", "--json"}).out, "list");
     bool is_listed = false;

@@ -102,6 +102,31 @@ const std::vector<std::string> commands = {"batch", "bench",    "chat",     "doc
 }  // namespace
 
 TEST_SUITE("app/surface_help") {
+  TEST_CASE("what llama-bench means by -b never silently counts sequences") {
+    const auto bench = [](std::vector<std::string> arguments) {
+      arguments.insert(arguments.begin(), "bench");
+      return run_tool({.arguments = std::move(arguments)});
+    };
+    const ToolResult pasted = bench({"demo", "-b", "2", "-ub", "512", "-p", "16", "-n", "4"});
+    CHECK(pasted.exit_code == 2);
+    CHECK(contains(pasted.err, "-ub alone bounds a step; --batch N measures N sequences"));
+    const ToolResult alone = bench({"demo", "-b", "1,2", "-p", "0", "-n", "4", "-r", "1"});
+    CHECK(alone.exit_code == 0);
+    CHECK(contains(alone.err, "-b 2 counts sequences at once; llama-bench's -b is -u here"));
+    const ToolResult named =
+        bench({"demo", "--batch", "1", "-ub", "64", "-p", "16", "-n", "4", "-r", "1"});
+    CHECK(named.exit_code == 0);
+    CHECK_FALSE(contains(named.err, "llama-bench"));
+  }
+
+  TEST_CASE("the help says which words a command takes") {
+    CHECK(contains(output_of({"completion", "--help"}), "Usage: hyb completion bash|zsh|fish"));
+    const std::string sessions = output_of({"sessions", "--help"});
+    CHECK(contains(sessions, "Usage: hyb sessions [list|show|rename|rm] "));
+    CHECK(contains(sessions, "\n  list|show|rename|rm"));
+    CHECK(contains(output_of({"manual"}), "list|show|rename|rm"));
+  }
+
   TEST_CASE("bash completes commands, options, values and files") {
     const ToolResult checked = run_shell("$HYB completion bash | bash -n");
     CHECK(checked.exit_code == 0);
@@ -252,7 +277,7 @@ TEST_SUITE("app/surface_help") {
           "hyb: error: --prompt is given 2 times; it takes one value; see hyb run --help\n");
     CHECK(!contains(error({"run", "--seed", "abc"}), "--system"));
     CHECK(contains(error({"run", "-system", "x"}), "a system prompt is --system TEXT"));
-    CHECK(contains(error({"-q"}), "a command is missing"));
+    CHECK(contains(error({"-q"}), "a command is missing: hyb chat talks"));
     CHECK(contains(error({"perplexity"}), "hyb eval MODEL FILE measures the perplexity"));
     CHECK(contains(error({"bench", "serve"}), "here options say what is measured"));
     CHECK(contains(error({"bench", "-o", "rows.json"}), "hyb bench -o json > FILE"));

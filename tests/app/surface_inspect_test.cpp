@@ -327,6 +327,9 @@ TEST_SUITE("app/surface_inspect") {
     CHECK(none.exit_code == 4);
     CHECK(contains(none.out, "does not fit in 953.7 MiB\n"));
     CHECK(contains(none.err, "12.9 GiB"));
+    CHECK(contains(none.out, "predicted"));
+    CHECK_FALSE(contains(hyb_tool({"fit", "granite-4.0-h-tiny", "--memory", "16MiB"}).out,
+                         "predicted"));  // no more memory is read than it may take
     CHECK(hyb_tool({"fit", "demo", "--memory", "lots"}).exit_code == 2);
     CHECK(hyb_tool({"fit", "qwen3-next-80b-a3b", "--memory", "500GiB", "--context", "300000"})
               .exit_code == 2);

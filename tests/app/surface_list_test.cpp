@@ -112,7 +112,15 @@ TEST_SUITE("app/surface_list") {
     CHECK(find("org/gguf:Q8_0")["types"] == "Q8_0, F32");
     CHECK(json["presets"].size() >= 10);
     CHECK(json["presets"][0]["parameters"] > 1'000'000);
-    CHECK(json["presets"][0]["bf16_bytes"] > json["presets"][0]["q4_bytes"]);
+    for (const Json& preset : json["presets"]) {
+      const double bits = 8 * preset["bytes"].get<double>() / preset["parameters"].get<double>();
+      const bool is_mxfp4 = contains(preset["name"].get<std::string>(), "gpt-oss");
+      CAPTURE(preset["name"]);
+      CHECK(preset["types"] == (is_mxfp4 ? "MXFP4" : "BF16"));
+      CHECK(bits > (is_mxfp4 ? 4 : 15));
+      CHECK(bits < (is_mxfp4 ? 6 : 18));
+      CHECK(preset["bytes"] > preset["q4_bytes"]);
+    }
     CHECK(json["memory_bytes"] > 0);
 
     const ToolResult table = hub.list();
@@ -125,30 +133,46 @@ TEST_SUITE("app/surface_list") {
     CHECK(contains(table.out, "granite-4.0-h-350m"));
   }
 
-  TEST_CASE("a name that is nowhere: where it was looked for, what is near, how to fetch it") {
+  TEST_CASE("a name that is nowhere: what is near, how to fetch it, and no more") {
     const Hub hub;
     hub.add("org--whole", "granite-dense-nope");
-    const auto error = [&](const std::string& name) {
-      const ToolResult result = run_tool({.arguments = {"inspect", name},
+    const auto error = [&](const std::string& name, const std::vector<std::string>& more = {}) {
+      std::vector<std::string> arguments = {"inspect", name};
+      arguments.insert(arguments.end(), more.begin(), more.end());
+      const ToolResult result = run_tool({.arguments = std::move(arguments),
                                           .environment = {{"HF_HUB_CACHE", hub.folder.path()},
                                                           {"OLLAMA_MODELS", "/o"},
                                                           {"HOME", hub.folder.path()}}});
       CHECK(result.exit_code == 3);
       return result.err;
     };
-    const std::string word = error("qwen3.5-0.9b");
-    CHECK(contains(word, (hub.folder.path() / ".lmstudio/models").string()));
-    CHECK(contains(word, "/o/manifests/registry.ollama.ai/library/qwen3.5-0.9b"));
-    CHECK(contains(word, "the nearest are qwen3.5-0.8b, "));
-    CHECK(contains(word, "hyb list shows all"));
-    CHECK_FALSE(contains(word, "hf download"));
-    CHECK_FALSE(contains(word, "granite-4.0-h-350m"));
-    const std::string name = error("org/while@v2");
-    CHECK(contains(name, "the nearest are org/whole"));
-    CHECK(contains(name, "hf download org/while fetches it"));
-    const std::string preset = error("ibm-granite/Granite-4.0-H-350m");
-    CHECK(contains(preset, "hyb fit granite-4.0-h-350m shows what would fit"));
-    CHECK(contains(preset, "hf download ibm-granite/Granite-4.0-H-350m fetches it"));
+    CHECK(error("qwen3.5-0.9b") ==
+          "hyb: error: model \"qwen3.5-0.9b\": not found; the nearest are qwen3.5-0.8b, "
+          "qwen3-0.6b, qwen3.5-27b; hyb list shows what is there\n");
+    CHECK(error("org/while@v2") ==
+          "hyb: error: model \"org/while@v2\": not found; the nearest is org/whole; hf download "
+          "org/while fetches it; hyb list shows what is there\n");
+    CHECK(error("ibm-granite/Granite-4.0-H-350m") ==
+          "hyb: error: model \"ibm-granite/Granite-4.0-H-350m\": not found; hf download "
+          "ibm-granite/Granite-4.0-H-350m fetches it; hyb fit granite-4.0-h-350m shows whether it "
+          "would fit; hyb list shows what is there\n");
+    for (const std::string name : {"granite", "Granite4-H:Q4_K_M", "hf.co/ibm/granite-tiny:Q8_0"}) {
+      CAPTURE(name);
+      CHECK(contains(error(name), "; the nearest are granite-"));
+    }
+    const TemporaryFolder here;
+    here.write("me/demo/config.json", "{}");
+    here.write("me/other/notes.txt", "");
+    CHECK(
+        contains(run_tool({.arguments = {"-c", "cd " + here.path().string() + "; $HYB fit me/dem"},
+                           .environment = {{"HYB", HYB_BINARY}, {"HOME", here.path()}},
+                           .program = "/bin/sh"})
+                     .err,
+                 "not found; the nearest is me/demo; "));
+    CHECK(contains(error("hf.co/org/z:Q8_0"), "; hf download org/z fetches it"));
+    const std::string looked = error("qwen3.5-0.9b", {"--log-level", "debug"});
+    CHECK(contains(looked, (hub.folder.path() / ".lmstudio/models").string()));
+    CHECK(contains(looked, "/o/manifests/registry.ollama.ai/library/qwen3.5-0.9b"));
     const std::string path = error("/tmp/nowhere/x.gguf");
     CHECK(contains(path, "no such file or folder"));
     CHECK_FALSE(contains(path, "hyb list"));

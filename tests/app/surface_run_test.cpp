@@ -115,6 +115,8 @@ TEST_SUITE("app/surface_run") {
         {"run", "-p", "Hello", "-n", "8", "-sys", "Be brief", "--memory", "1gb", "--color"},
         {"--color", "never", "run", "-p", "Hello", "-n", "8", "-sys", "Be brief"},
     };
+    const ToolResult piped = run_shell("$HYB run demo Hello -n 8 --system-file -", "Be brief");
+    CHECK(piped.out == answer);
     for (const auto& arguments : spellings) {
       CAPTURE(arguments[1]);
       const ToolResult result = tool(arguments);
@@ -375,6 +377,18 @@ TEST_SUITE("app/surface_run") {
       CHECK(contains(verified.out, "FAILED  logits are numbers"));
       exchange_bytes(weights, at, good);
     }
+    // The message of a chat is kept, and answered when that can be done.
+    const Home home;
+    const std::size_t at = place_in_file(weights, "model.norm.weight");
+    const std::string good = exchange_bytes(weights, at, "\xc0\x7f");
+    const ToolResult failed = home.chat(folder.path().string(), "Hello\n", {"--session", "s"});
+    CHECK(failed.exit_code == 1);
+    CHECK(contains(failed.err, "NaN logits"));
+    CHECK(contains(failed.err, "; the message is kept, /regen answers it again"));
+    exchange_bytes(weights, at, good);
+    CHECK(home.hyb({"sessions", "show", "s"}).out == "user: Hello\n\nassistant (stopped): \n");
+    const std::string answer = home.chat(folder.path().string(), "Hello\n").out;
+    CHECK(home.chat(folder.path().string(), "/regen\n", {"--session", "s"}).out == answer);
     CHECK(tool({"run", folder.path().string(), "-n", "4", "-p", "Hello"}).exit_code == 0);
   }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -53,7 +54,15 @@ TEST_SUITE("app/surface_sessions") {
     home.chat("hello\nonce more\n", {"--session", "s"});
     const ToolResult listed = home.hyb({"sessions", "list"});
     CHECK(listed.exit_code == 0);
-    CHECK(contains(listed.out, "s        "));
+    CHECK(contains(listed.out, "session s, "));  // one is no table
+    std::istringstream narrow(
+        run_tool({.arguments = {"sessions"},
+                  .environment = {{"XDG_DATA_HOME", home.folder.path()}, {"COLUMNS", "60"}}})
+            .out);
+    for (std::string line; std::getline(narrow, line);) {
+      const bool is_path = contains(line, fixture);  // a cell is never cut
+      CHECK((line.size() <= 60 || is_path));
+    }
     const Json json = parse_json(home.hyb({"sessions", "--json"}).out, "list");
     REQUIRE(json.size() == 1);
     CHECK(json[0]["name"] == "s");
@@ -61,7 +70,13 @@ TEST_SUITE("app/surface_sessions") {
     const ToolResult shown = home.hyb({"sessions", "show", "s"});
     CHECK(shown.out.starts_with("user: hello\n\nassistant: "));
     CHECK(contains(shown.out, "user: once more\n"));
-    CHECK(home.hyb({"sessions", "rm", "s"}).exit_code == 0);
+    home.chat("seven words that go beyond the edge\n", {"--session", "t"});
+    const ToolResult wrapped = run_tool(
+        {.arguments = {"-qec", "stty cols 30; " HYB_BINARY " sessions show t", "/dev/null"},
+         .environment = {{"XDG_DATA_HOME", home.folder.path()}},
+         .program = "script"});
+    CHECK(contains(wrapped.out, "user: seven words that go\r\nbeyond the edge\r\n"));
+    CHECK(home.hyb({"sessions", "rm", "s", "t"}).exit_code == 0);
     CHECK(home.hyb({"sessions"}).out == "no sessions\n");
     CHECK(home.hyb({"sessions", "rm", "s"}).exit_code == 2);
     CHECK(home.hyb({"sessions", "show", "s"}).exit_code == 2);

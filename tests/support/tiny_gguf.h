@@ -30,8 +30,10 @@ inline std::vector<std::string> byte_letters() {
 /// A model of architecture llama with random weights of `seed` in F32, one layer, 258 byte-level
 /// tokens of which the last ends answers, and a chat template. `key` is written with `value` in
 /// place of the usual one. `unread` names one more tensor, of a type that the format has no more.
+/// `is_packed`: the matrices are zeros in Q8_0.
 inline std::string tiny_gguf(std::uint32_t seed, const std::string& key = {},
-                             std::uint32_t value = 0, const std::string& unread = {}) {
+                             std::uint32_t value = 0, const std::string& unread = {},
+                             bool is_packed = false) {
   constexpr std::uint64_t width = 32, inner = 64, vocabulary = 258;
   std::vector<std::string> tokens = byte_letters();
   tokens.insert(tokens.end(), {"ab", "<|im_end|>"});
@@ -71,15 +73,24 @@ inline std::string tiny_gguf(std::uint32_t seed, const std::string& key = {},
   const auto elements = [](const std::vector<std::uint64_t>& shape) {
     return std::accumulate(shape.begin(), shape.end(), std::uint64_t{1}, std::multiplies<>());
   };
+  const auto in_blocks = [&](const std::vector<std::uint64_t>& shape) {
+    return is_packed && shape.size() == 2 ? elements(shape) / 32 * 34 : 0;
+  };
   std::uint64_t offset = 0;
   for (const auto& [name, shape] : tensors) {
-    file.tensor(name, shape, 0, offset);
-    offset += (4 * elements(shape) + 31) / 32 * 32;
+    const std::uint64_t packed = in_blocks(shape),
+                        bytes = packed > 0 ? packed : 4 * elements(shape);
+    file.tensor(name, shape, packed > 0 ? 8 : 0, offset);
+    offset += (bytes + 31) / 32 * 32;
   }
   if (!unread.empty()) file.tensor(unread, {width}, 4, offset);
   std::mt19937 random(seed);
   for (const auto& [name, shape] : tensors) {
     file.pad();
+    if (const std::uint64_t packed = in_blocks(shape); packed > 0) {
+      file.raw(std::string(packed, '\0'));
+      continue;
+    }
     for (std::uint64_t i = 0; i < elements(shape); ++i) {
       file.add(static_cast<float>(random() % 2001) / 2000.0F - 0.5F);
     }

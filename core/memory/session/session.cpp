@@ -15,9 +15,9 @@
 
 namespace hyb {
 
-SessionText read_session(const std::filesystem::path& path) {
+SessionContent open_session(const std::filesystem::path& path) {
   SectionReader reader(path, session_format);
-  return read_content(reader).text;
+  return read_content(reader);
 }
 
 namespace {
@@ -25,10 +25,8 @@ namespace {
 /// Restores from a session file. Every member throws Error(model) for what it refuses.
 class SessionLoader {
  public:
-  SessionLoader(const std::filesystem::path& path, SnapshotIo& snapshot_io)
-      : reader_(path, session_format),
-        snapshot_io_(&snapshot_io),
-        content_(read_content(reader_)) {}
+  SessionLoader(const std::filesystem::path& path, SessionContent content, SnapshotIo& snapshot_io)
+      : reader_(path, session_format), snapshot_io_(&snapshot_io), content_(std::move(content)) {}
 
   SessionTransfer restore(const Fingerprint& here) {
     const std::string differs = difference(here, content_.text.fingerprint);
@@ -152,9 +150,10 @@ class SessionLoader {
 }  // namespace
 
 SessionTransfer restore_session(const std::filesystem::path& path, const Fingerprint& here,
-                                SnapshotIo& snapshot_io) {
+                                SnapshotIo& snapshot_io,
+                                const std::optional<SessionContent>& content) {
   try {
-    return SessionLoader(path, snapshot_io).restore(here);
+    return SessionLoader(path, content ? *content : open_session(path), snapshot_io).restore(here);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::model) throw;
     return {.refused = error.what()};

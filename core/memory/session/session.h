@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "core/memory/prefix/snapshot_io.h"
@@ -9,11 +10,16 @@
 
 namespace hyb {
 
-/// Reads the text of a session, even where the bytes of its units are damaged. The caller checks
+/// Reads a session but for the bytes of its units, which may be damaged. The caller checks
 /// whether it fits the model at hand: the text is usable with any model, the memory with one.
 /// Throws Error(model) that starts with the path for a file that is missing, of another kind or
 /// version, or damaged in its text.
-SessionText read_session(const std::filesystem::path& path);
+SessionContent open_session(const std::filesystem::path& path);
+
+/// Its text alone.
+inline SessionText read_session(const std::filesystem::path& path) {
+  return open_session(path).text;
+}
 
 /// The result of saving or restoring the memory of a session. A file that is missing, damaged or of
 /// another model is an expected outcome of restoring: nothing of it is used.
@@ -28,8 +34,10 @@ struct SessionTransfer {
 /// Puts the snapshots of a session back into the prefix tree: a prompt that starts with their
 /// tokens resumes from them. The fingerprint of the file has to equal `here`. Others are evicted
 /// for them where the pool has no room. A snapshot with a damaged unit is left out, as that whose
-/// place was being taken by another when the writer was killed. Between steps.
+/// place was being taken by another when the writer was killed. `content` is the file's, as it is
+/// or was; none: it is read. Between steps.
 SessionTransfer restore_session(const std::filesystem::path& path, const Fingerprint& here,
-                                SnapshotIo& snapshot_io);
+                                SnapshotIo& snapshot_io,
+                                const std::optional<SessionContent>& content = {});
 
 }  // namespace hyb

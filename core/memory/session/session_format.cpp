@@ -176,6 +176,7 @@ void read_memory(const SectionReader& reader, const SectionHead& head, SessionCo
 
 SessionContent read_content(SectionReader& reader) {
   SessionContent content;
+  std::uint64_t draft_bytes = 0;
   SessionText& text = content.text;
   text.is_older = reader.is_older();
   for (bool is_first = true; const std::optional<SectionHead> head = reader.next();
@@ -192,8 +193,10 @@ SessionContent read_content(SectionReader& reader) {
       const bool is_draft = kind == SessionSection::draft;
       if (!is_draft) text.app.resize(text.app.size() - text.drafts);
       text.drafts = is_draft ? text.drafts + 1 : 0;
-      text.app.push_back(text_of(reader, *head));
+      draft_bytes = is_draft ? draft_bytes + head->length : 0;
       content.text_bytes += is_draft ? 0 : head->length;
+      if (content.text_bytes + draft_bytes > text_bytes_max) reader.fail("has too much text");
+      text.app.push_back(text_of(reader, *head));
       if (text.is_older) return content;  // nothing of its memory fits this version
     } else if (kind == SessionSection::outline) {
       content.outline = text_of(reader, *head);

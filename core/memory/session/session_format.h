@@ -51,6 +51,9 @@ SessionOutline session_outline_from(const Json& json, const std::string& source)
 /// Of one section, at most, but of a unit.
 inline constexpr std::uint64_t section_bytes_max = std::uint64_t{64} << 20;
 
+/// Of all texts that a file has, at most: a writer stops long before.
+inline constexpr std::uint64_t text_bytes_max = 2 * section_bytes_max;
+
 /// That a file has memory of.
 inline constexpr std::size_t snapshots_max = 2;
 

@@ -15,11 +15,10 @@ namespace {
 
 constexpr std::uint64_t dead_bytes_max = std::uint64_t{512} << 10;
 
-SessionContent content_of(const std::filesystem::path& path) {
-  SectionReader reader(path, session_format);
-  SessionContent content = read_content(reader);
-  if (content.text.is_older) reader.fail("is of an older version, to which nothing is added");
-  return content;
+SessionContent checked(SessionContent content, const std::filesystem::path& path) {
+  if (!content.text.is_older) return content;
+  throw Error(ErrorKind::model,
+              path.string() + ": is of an older version, to which nothing is added");
 }
 
 std::uint32_t number_of(SessionSection kind) { return static_cast<std::uint32_t>(kind); }
@@ -50,12 +49,15 @@ SessionWriter SessionWriter::create(const std::filesystem::path& path, const Ses
   return SessionWriter(path);
 }
 
-SessionWriter::SessionWriter(const std::filesystem::path& path)
-    : content_(content_of(path)), log_(path, content_.end) {
+SessionWriter::SessionWriter(const std::filesystem::path& path, SessionContent content)
+    : content_(checked(std::move(content), path)), log_(path, content_.end) {
   content_.text.app.clear();
 }
 
 void SessionWriter::add_text(SessionSection kind, std::string_view text) {
+  if (content_.text_bytes + text.size() > section_bytes_max) {
+    throw Error(ErrorKind::runtime, "session: it has so much text that no more can be saved");
+  }
   log_.add(number_of(kind), 0, section_of(text));
   if (kind == SessionSection::draft) return;
   content_.text_bytes += text.size();

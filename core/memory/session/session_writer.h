@@ -30,8 +30,11 @@ class SessionWriter {
   /// A new file with this text, in place of any other; readable by its owner only.
   static SessionWriter create(const std::filesystem::path& path, const SessionText& text);
 
-  /// Goes on with a file of the present version. Throws Error(model) as read_session().
-  explicit SessionWriter(const std::filesystem::path& path);
+  /// Goes on with a file of the present version. Throws Error(model) as open_session().
+  explicit SessionWriter(const std::filesystem::path& path)
+      : SessionWriter(path, open_session(path)) {}
+  /// The same of a file whose content is known.
+  SessionWriter(const std::filesystem::path& path, SessionContent content);
 
   /// Durable when it returns.
   void add(std::string_view app) { add_text(SessionSection::app, app); }

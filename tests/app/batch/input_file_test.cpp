@@ -57,7 +57,7 @@ TEST_SUITE("app/batch/input_file") {
     const InputFile input = jsonl.scan();
     CHECK(input.format() == LineFormat::jsonl);
     CHECK(ids(input) == std::vector<std::string>{"x", "line-3", "line-4"});
-    CHECK(input.read(input.lines()[1]).failure->code == "invalid_json");
+    CHECK(input.read(input.lines()[1]).failure->fault == LineFault::json);
 
     const Written mixed("broken\n{\"prompt\":\"b\"}\n");
     CHECK(contains(error_text([&] { mixed.scan(); }), "line 2 looks like JSON"));
@@ -90,8 +90,8 @@ TEST_SUITE("app/batch/input_file") {
           Prompts{"x", "! --template: there is no member named t; it has: u"});
     const std::string long_line(line_bytes_max, 'a');
     const LineTemplate dotted("{}.");
-    CHECK(parse_request_line(long_line, 1, LineFormat::text, &dotted).failure->code ==
-          "line_too_long");
+    CHECK(parse_request_line(long_line, 1, LineFormat::text, &dotted).failure->fault ==
+          LineFault::length);
     const Written object("{\"t\":\"x\",\"custom_id\":\"me\",\"max_tokens\":4,\"other\":1}\n");
     const InputFile input = object.scan({}, LineTemplate("{t}"));
     CHECK(ids(input) == std::vector<std::string>{"me"});
@@ -131,7 +131,7 @@ TEST_SUITE("app/batch/input_file") {
                           "\"}\n{\"prompt\":\"b\"}\n");
     const InputFile input = written.scan();
     REQUIRE(input.lines().size() == 3);
-    CHECK(input.read(input.lines()[1]).failure->code == "line_too_long");
+    CHECK(input.read(input.lines()[1]).failure->fault == LineFault::length);
     CHECK(input.read(input.lines()[2]).body["prompt"] == "b");
   }
 
@@ -205,7 +205,8 @@ RequestLine jsonl(std::string_view line) { return parse_request_line(line, 7, Li
 
 std::string failure(std::string_view line) {
   const RequestLine parsed = jsonl(line);
-  return parsed.failure ? parsed.failure->code + ": " + parsed.failure->message : "";
+  if (!parsed.failure) return "";
+  return std::string(word_of(line_faults, parsed.failure->fault)) + ": " + parsed.failure->message;
 }
 
 }  // namespace

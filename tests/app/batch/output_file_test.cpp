@@ -28,7 +28,7 @@ namespace {
 std::string line(int i, bool failed = false) {
   const std::string id = "r-" + std::to_string(i);
   return failed
-             ? failed_line(id, {.code = "c", .message = "m"})
+             ? failed_line(id, {.fault = LineFault::json, .message = "m"})
              : answered_line(id, Json{{"text", std::string(static_cast<std::size_t>(i) % 7, 'x')}});
 }
 

@@ -28,7 +28,7 @@ std::string whole(const InputFile& input, ResultFormat format) {
   for (std::size_t i = 0; i < input.lines().size(); ++i) {
     const std::int64_t number = input.lines()[i].number;
     const std::string id = "line-" + std::to_string(number);
-    out += i % 4 == 1 ? failed_line(id, {.code = "c", .message = "m\tn"}, format)
+    out += i % 4 == 1 ? failed_line(id, {.fault = LineFault::json, .message = "m\tn"}, format)
                       : answered_line(id, chat("a\nb\t" + id), format);
     out += lines_between(
         input, format, number,
@@ -47,10 +47,10 @@ TEST_SUITE("app/batch/result_lines") {
     const Json completion = {{"choices", {{{"text", "t"}, {"finish_reason", "length"}}}},
                              {"usage", {{"prompt_tokens", 1}, {"completion_tokens", 1}}}};
     CHECK(answered_line("x", completion, ResultFormat::text) == "t\n");
-    const LineFailure failure = {.code = "c", .message = "one\ntwo"};
+    const LineFailure failure = {.fault = LineFault::json, .message = "one\ntwo"};
     CHECK(failed_line("x", failure, ResultFormat::text) == "\n");
     const std::string failed = failed_line("x", failure, ResultFormat::tsv);
-    CHECK(failed == "x\t\terror\t\t\tc: one\\ntwo\n");
+    CHECK(failed == "x\t\terror\t\t\tinvalid_json: one\\ntwo\n");
     CHECK(is_failed_line(failed, ResultFormat::tsv));
     CHECK_FALSE(is_failed_line("no tab", ResultFormat::tsv));
     for (const char* answer : {"", "error", "a\t\terror"}) {

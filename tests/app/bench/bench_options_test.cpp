@@ -132,7 +132,7 @@ TEST_SUITE("app/bench/bench_options") {
         {{"--num-prompts", "4"},
          "--num-prompts: is for requests: name them with --dataset-name or --preset"},
         {{"-b", "0"}, "-b: 0 is not from 1 to 1024"},
-        {{"-b", "2048"}, "-b: 2048 is not from 1 to 1024"},
+        {{"-b", "2048"}, "-b: 2048 is not from 1 to 1024; llama-bench's -b is -u here"},
         {{"-p", "0", "-n", "0"}, "bench: nothing to measure"},
         {{"-n", "0", "-b", "2"}, "-b: counts sequences"},
     };

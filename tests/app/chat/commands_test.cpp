@@ -167,6 +167,7 @@ TEST_SUITE("app/chat/settings") {
       return std::string();
     };
     CHECK(contains(refused("temprature 1"), "did you mean temperature?"));
+    CHECK(contains(refused("tmp 1"), "did you mean temperature?"));
     CHECK(contains(refused("thnk on"), "did you mean think?"));
     CHECK_FALSE(contains(refused("colour red"), "did you mean"));
   }

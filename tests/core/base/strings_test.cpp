@@ -31,6 +31,12 @@ TEST_SUITE("core/base/strings") {
     CHECK(nearest_name("run", {}) == "");
   }
 
+  TEST_CASE("small letters, and names in the order of their sizes") {
+    CHECK(in_small_letters("Qwen3-\xc3\x84") == "qwen3-\xc3\x84");
+    CHECK(names_by_size({}).empty());
+    CHECK(names_by_size({{"F32", 1}, {"Q4_K", 9}, {"Q6_K", 3}}) == "Q4_K, Q6_K, F32");
+  }
+
   TEST_CASE("counts have the noun's number") {
     CHECK(counted(0, "line") == "0 lines");
     CHECK(counted(1, "line") == "1 line");

@@ -1,6 +1,7 @@
 #include "core/memory/session/session_writer.h"
 
 #include <algorithm>
+#include <fstream>
 #include <random>
 #include <string>
 #include <vector>
@@ -83,6 +84,32 @@ std::vector<std::int32_t> restored_lengths(const std::filesystem::path& path,
 }  // namespace
 
 TEST_SUITE("core/memory/session_writer") {
+  TEST_CASE("no more text is read than a session can have, however little room it takes on disk") {
+    const TemporaryFolder folder;
+    const std::filesystem::path path = folder.path() / "s";
+    SessionWriter::create(path, text);
+    const std::string start = bytes_of(path);
+    constexpr std::size_t section = section_bytes_max, head_bytes = 24;
+    {
+      SectionLog log(path, start.size());
+      log.add(static_cast<std::uint32_t>(SessionSection::app), 0, std::vector<std::byte>(section));
+    }
+    const std::string head = bytes_of(path).substr(start.size(), head_bytes);
+    std::filesystem::resize_file(path, start.size());
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    for (std::size_t i = 0; i < 40; ++i) {
+      file.seekp(static_cast<std::streamoff>(start.size() + i * (section + head_bytes)));
+      file << head;
+    }
+    file.close();
+    std::filesystem::resize_file(path, start.size() + 40 * (section + head_bytes));
+    CHECK(contains(model_error([&] { read_session(path); }), "s: has too much text"));
+    SessionWriter writer = SessionWriter::create(path, text);
+    CHECK_THROWS_AS(writer.add(std::string(section, ' ')), Error);  // "head" is there as well
+    writer.add("more");
+    CHECK(read_session(path).app == std::vector<std::string>{"head", "more"});
+  }
+
   TEST_CASE("text is read as it was added; a draft stays until something takes its place") {
     const TemporaryFolder folder;
     const auto path = folder.path() / "s";
