@@ -30,8 +30,8 @@ Grammar grammar_of(const AnswerRule& rule) {
 namespace {
 
 /// Of places and of masks of each constraint.
-constexpr Constraint::Limits limits = {.bytes_max = std::size_t{32} << 20,
-                                       .mask_bytes_max = std::size_t{16} << 20};
+constexpr Constraint::Limits limits = {.bytes_max = std::size_t{16} << 20,
+                                       .mask_bytes_max = std::size_t{8} << 20};
 
 }  // namespace
 

@@ -61,7 +61,7 @@ class ConstraintCache {
     Entry* entry_ = nullptr;
   };
 
-  static constexpr std::ptrdiff_t unused_max = 16;
+  static constexpr std::ptrdiff_t unused_max = 8;
 
   /// `ends` end an answer; tokens from `vocab` on are never drawn. The tokenizer outlives this.
   ConstraintCache(const Tokenizer& tokenizer, std::vector<TokenId> ends, std::int32_t vocab)
