@@ -201,3 +201,5 @@ endif()
 
 add_executable(hyb_tokenize_lines EXCLUDE_FROM_ALL tests/tools/tokenize_lines.cpp)
 target_link_libraries(hyb_tokenize_lines PRIVATE hyb_core)
+add_executable(hyb_mask_lines EXCLUDE_FROM_ALL tests/tools/mask_lines.cpp)
+target_link_libraries(hyb_mask_lines PRIVATE hyb_core)

@@ -1,6 +1,7 @@
 #include "core/constraint/constraint.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "core/base/error.h"
 
@@ -9,20 +10,15 @@ namespace {
 
 constexpr std::size_t place_items_max = 2'000;     // of a place: more is an ambiguous grammar
 constexpr std::size_t mask_work_max = 40'000'000;  // items looked at for one mask or token
-using Kind = RuleGraph::Kind;
+using Kind = Grammar::Kind;
 
 std::size_t mixed(std::size_t hash, std::int32_t value) {
   return (hash ^ static_cast<std::uint32_t>(value)) * 0x9E3779B97F4A7C15ULL + (hash >> 29);
 }
 
-void set_bit(std::span<std::uint32_t> mask, TokenId token) {
+void set_bit(std::span<std::uint32_t> mask, TokenId token, bool value) {
   const auto bit = static_cast<std::uint32_t>(token);
-  mask[bit / 32] |= 1U << (bit % 32);
-}
-
-void clear_bit(std::span<std::uint32_t> mask, TokenId token) {
-  const auto bit = static_cast<std::uint32_t>(token);
-  mask[bit / 32] &= ~(1U << (bit % 32));
+  mask[bit / 32] = (mask[bit / 32] & ~(1U << (bit % 32))) | std::uint32_t{value} << (bit % 32);
 }
 
 }  // namespace
@@ -63,7 +59,7 @@ Constraint::PlaceId Constraint::step(PlaceId place, std::string_view bytes) {
 
 Constraint::PlaceId Constraint::find_step(PlaceId from, std::uint8_t byte) {
   found_.clear();
-  for (const Item& item : places_[static_cast<std::size_t>(from)]->items) {
+  for (const Item& item : places_[index(from)]->items) {
     const auto edges = grammar_.edges(item.state);
     work_ += edges.size();
     for (const Grammar::Edge& edge : edges) {
@@ -72,12 +68,12 @@ Constraint::PlaceId Constraint::find_step(PlaceId from, std::uint8_t byte) {
     }
   }
   const PlaceId to = close();
-  steps_[static_cast<std::size_t>(from) * classes_ + grammar_.byte_class(byte)] = to;
+  steps_[index(from) * classes_ + grammar_.byte_class(byte)] = to;
   return to;
 }
 
 void Constraint::find(Item item) {
-  const int depth = frames_[static_cast<std::size_t>(item.frame)].depth;
+  const int depth = frames_[index(item.frame)].depth;
   if (depth + grammar_.height(item.state) > Grammar::depth_max) return;
   // Most places have a few items; a search among these is faster than a table.
   work_ += found_.size();
@@ -94,18 +90,16 @@ Constraint::PlaceId Constraint::close() {
   Place place;
   for (std::size_t i = 0; i < found_.size(); ++i) {
     const Item item = found_[i];
-    const Frame frame = frames_[static_cast<std::size_t>(item.frame)];
+    const Frame frame = frames_[index(item.frame)];
     if (grammar_.is_end(item.state)) {
       if (item.frame == 0)
         place.accepts = true;
       else
         find({frame.below, frame.state});
-      continue;
     }
     bool reads = false;
     for (const Grammar::Edge& edge : grammar_.edges(item.state)) {
       reads |= edge.kind == Kind::range;
-      if (edge.kind == Kind::empty) find({item.frame, edge.to});
       if (edge.kind != Kind::call) continue;
       if (grammar_.is_tail(edge.to))
         find({item.frame, grammar_.rule_start(edge)});
@@ -113,7 +107,8 @@ Constraint::PlaceId Constraint::close() {
         find({frame_of(item.frame, edge.to), grammar_.rule_start(edge)});
     }
     const bool is_deep = frame.depth + Grammar::text_height >= Grammar::depth_max;
-    if (!is_deep) place.text = std::max(place.text, grammar_.text(item.state));
+    for (std::size_t kind = 0; kind < place.text.size() && !is_deep; ++kind)
+      place.text[kind] = std::max(place.text[kind], grammar_.text(item.state, kind));
     if (reads) place.items.push_back(item);
   }
   if (place.items.empty() && !place.accepts) return dead;
@@ -134,7 +129,7 @@ Constraint::PlaceId Constraint::id_of(Place place) {
 }
 
 std::int32_t Constraint::frame_of(std::int32_t below, std::int32_t state) {
-  const Frame frame{below, state, frames_[static_cast<std::size_t>(below)].depth + 1};
+  const Frame frame{below, state, frames_[index(below)].depth + 1};
   const auto [entry, is_new] =
       frame_ids_.try_emplace(frame, static_cast<std::int32_t>(frames_.size()));
   if (is_new) {
@@ -157,41 +152,35 @@ std::span<const std::uint32_t> Constraint::mask(PlaceId place) {
 
 void Constraint::fill(PlaceId place, std::span<std::uint32_t> mask) {
   if (place < 0) return;
-  const bool accepts = places_[static_cast<std::size_t>(place)]->accepts;
-  const auto text = [&](PlaceId at) {
-    return at < 0 ? 0 : places_[static_cast<std::size_t>(at)]->text;
-  };
-  const auto longest = static_cast<int>(vocabulary_.text().longest);
-  // Where most characters may be followed by any text, tokens are taken away instead of added.
-  int free = 0;
-  for (std::uint8_t byte = 'a'; byte <= 'z'; ++byte) free += text(step(place, byte)) >= longest - 1;
-  const bool from_all = text(place) >= longest || free > 13;
-  if (from_all) std::ranges::copy(vocabulary_.text_mask(), mask.begin());
-  if (text(place) < longest) walk(place, vocabulary_.text(), from_all, mask);
-  walk(place, vocabulary_.other(), false, mask);
+  const bool accepts = places_[index(place)]->accepts;
+  for (const auto kind : {VocabularyTrie::word, VocabularyTrie::text, VocabularyTrie::other})
+    walk(place, kind, mask);
   if (!accepts) return;
-  for (const TokenId token : vocabulary_.ends()) set_bit(mask, token);
+  for (const TokenId token : vocabulary_.ends()) set_bit(mask, token, true);
 }
 
-void Constraint::walk(PlaceId place, const VocabularyTrie::Part& part, bool from_all,
-                      std::span<std::uint32_t> mask) {
+void Constraint::walk(PlaceId place, VocabularyTrie::Kind kind, std::span<std::uint32_t> mask) {
+  const VocabularyTrie::Part& part = vocabulary_.part(kind);
+  const auto longest = static_cast<int>(part.longest);
+  // Where most characters may be followed by any others, tokens are taken away instead of added.
+  int free = 0;
+  for (std::uint8_t byte = 'a'; byte <= 'z' && kind != VocabularyTrie::other; ++byte)
+    free += text(step(place, byte), kind) >= longest - 1;
+  const bool is_all = text(place, kind) >= longest && kind != VocabularyTrie::other;
+  const bool from_all = is_all || free > 13;
+  for (std::size_t i = 0; i < mask.size() && from_all; ++i) mask[i] |= part.mask[i];
+  if (is_all) return;
   path_[0] = place;
   const std::size_t last = part.nodes.size() - 1;
-  const bool is_text = &part == &vocabulary_.text();
   for (std::size_t i = 0; i < last;) {
     const VocabularyTrie::Node& node = part.nodes[i];
     const PlaceId next = step(path_[node.depth], node.byte);
-    const bool all =
-        is_text && next >= 0 && places_[static_cast<std::size_t>(next)]->text >= node.height;
+    const bool all = kind != VocabularyTrie::other && next >= 0 && text(next, kind) >= node.height;
     // Of what begins so, all is known; or else what ends here.
     const std::size_t end = next < 0 || all ? node.end : i + 1;
     if ((next < 0) == from_all) {
-      for (std::size_t k = node.first; k < part.nodes[end].first; ++k) {
-        if (from_all)
-          clear_bit(mask, part.tokens[k]);
-        else
-          set_bit(mask, part.tokens[k]);
-      }
+      for (std::size_t k = node.first; k < part.nodes[end].first; ++k)
+        set_bit(mask, part.tokens[k], !from_all);
     }
     path_[node.depth + std::size_t{1}] = next;
     i = end;
@@ -200,40 +189,27 @@ void Constraint::walk(PlaceId place, const VocabularyTrie::Part& part, bool from
 
 void Constraint::collect() {
   if (bytes_ <= limits_.bytes_max) return;
-  std::vector<const Place*> old_places = std::move(places_);
-  const std::vector<Frame> old_frames = std::move(frames_);
-  const auto old_ids = std::move(place_ids_);  // owns what old_places point to
-  frames_ = {old_frames[0]};
+  const std::vector<Frame> frames = std::exchange(frames_, {frames_[0]});
+  const std::vector<const Place*> places = std::exchange(places_, {});
+  const auto owner = std::exchange(place_ids_, {});
   frame_ids_.clear();
-  places_.clear();
-  place_ids_.clear();
   steps_.clear();
   masks_.clear();
   bytes_ = 0;
-  std::vector<std::int32_t> frame_map(old_frames.size(), -1), place_map(old_places.size(), dead);
-  frame_map[0] = 0;
+  std::vector<std::int32_t> frame_ids(frames.size(), -1);
+  frame_ids[0] = 0;
+  const std::function<std::int32_t(std::int32_t)> kept = [&](std::int32_t frame) {
+    std::int32_t& id = frame_ids[index(frame)];
+    if (id < 0) id = frame_of(kept(frames[index(frame)].below), frames[index(frame)].state);
+    return id;
+  };
   for (GrammarMatcher* matcher : matchers_) {
     for (PlaceId& id : matcher->places_) {
       if (id < 0) continue;
-      PlaceId& mapped = place_map[static_cast<std::size_t>(id)];
-      if (mapped == dead) {
-        Place place = *old_places[static_cast<std::size_t>(id)];
-        for (Item& item : place.items) {
-          std::vector<std::int32_t> chain;  // frames that are not yet there, from the top
-          for (std::int32_t f = item.frame; frame_map[static_cast<std::size_t>(f)] < 0;
-               f = old_frames[static_cast<std::size_t>(f)].below)
-            chain.push_back(f);
-          for (; !chain.empty(); chain.pop_back()) {
-            const Frame& frame = old_frames[static_cast<std::size_t>(chain.back())];
-            frame_map[static_cast<std::size_t>(chain.back())] =
-                frame_of(frame_map[static_cast<std::size_t>(frame.below)], frame.state);
-          }
-          item.frame = frame_map[static_cast<std::size_t>(item.frame)];
-        }
-        std::sort(place.items.begin(), place.items.end());
-        mapped = id_of(std::move(place));
-      }
-      id = mapped;
+      Place place = *places[index(id)];
+      for (Item& item : place.items) item.frame = kept(item.frame);
+      std::ranges::sort(place.items);
+      id = id_of(std::move(place));
     }
   }
 }
@@ -296,8 +272,7 @@ std::span<const std::uint32_t> GrammarMatcher::mask() {
 }
 
 bool GrammarMatcher::is_complete() const {
-  return places_.back() >= 0 &&
-         constraint_->places_[static_cast<std::size_t>(places_.back())]->accepts;
+  return places_.back() >= 0 && constraint_->places_[Constraint::index(places_.back())]->accepts;
 }
 
 std::string GrammarMatcher::forced_bytes(std::size_t bytes_max) {
@@ -306,7 +281,7 @@ std::string GrammarMatcher::forced_bytes(std::size_t bytes_max) {
   std::string bytes;
   std::int32_t place = places_.back();
   while (bytes.size() < bytes_max && place >= 0 &&
-         !constraint_->places_[static_cast<std::size_t>(place)]->accepts) {
+         !constraint_->places_[Constraint::index(place)]->accepts) {
     int count = 0;
     std::uint8_t only = 0;
     for (int byte = 0; byte < 256 && count < 2; ++byte) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <set>
@@ -52,7 +53,8 @@ class Constraint {
   struct Place {
     std::vector<Item> items;  // in order; their states read bytes
     bool accepts = false;
-    int text = 0;  // any text of at most this many characters can follow
+    // Any characters of words, or of text, at most this many, can follow.
+    std::array<int, VocabularyTrie::kinds> text{};
     bool operator==(const Place& other) const {
       return accepts == other.accepts && items == other.items;
     }
@@ -62,9 +64,10 @@ class Constraint {
     std::size_t operator()(const Place& place) const;
   };
 
+  static std::size_t index(std::int32_t id) { return static_cast<std::size_t>(id); }
   PlaceId start();
   PlaceId step(PlaceId place, std::uint8_t byte) {
-    const std::size_t at = static_cast<std::size_t>(place) * classes_ + grammar_.byte_class(byte);
+    const std::size_t at = index(place) * classes_ + grammar_.byte_class(byte);
     return steps_[at] == unknown ? find_step(place, byte) : steps_[at];
   }
   PlaceId step(PlaceId place, std::string_view bytes);
@@ -76,8 +79,10 @@ class Constraint {
   std::int32_t frame_of(std::int32_t below, std::int32_t state);
   std::span<const std::uint32_t> mask(PlaceId place);
   void fill(PlaceId place, std::span<std::uint32_t> mask);
-  void walk(PlaceId place, const VocabularyTrie::Part& part, bool from_all,
-            std::span<std::uint32_t> mask);
+  void walk(PlaceId place, VocabularyTrie::Kind kind, std::span<std::uint32_t> mask);
+  int text(PlaceId place, VocabularyTrie::Kind kind) const {
+    return place < 0 || kind == VocabularyTrie::other ? 0 : places_[index(place)]->text[kind];
+  }
   /// Drops the places in which no matcher is or was, where they take too much memory.
   void collect();
 

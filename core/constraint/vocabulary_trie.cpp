@@ -1,6 +1,7 @@
 #include "core/constraint/vocabulary_trie.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include "core/base/error.h"
 #include "core/text/unicode.h"
@@ -10,37 +11,38 @@ namespace {
 
 constexpr std::size_t token_bytes_max = 4096;
 
-/// Characters of a token of the text part; 0: it belongs to the other one.
-std::size_t text_characters(std::string_view bytes) {
-  if (!is_well_formed(bytes)) return 0;
-  std::size_t count = 0;
+VocabularyTrie::Kind kind_of(std::string_view bytes) {
+  if (!is_well_formed(bytes)) return VocabularyTrie::other;
+  std::size_t characters = 0;
+  bool is_word = true;
   for (const char c : bytes) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == '"' || c == '\\' || c == 0x7F) return 0;
-    count += (c & 0xC0) != 0x80;
+    if (static_cast<unsigned char>(c) < 0x20 || c == '"' || c == '\\' || c == 0x7F)
+      return VocabularyTrie::other;
+    characters += (c & 0xC0) != 0x80;
+    is_word = is_word && std::isalnum(static_cast<unsigned char>(c));
   }
-  return count <= VocabularyTrie::text_max ? count : 0;
+  if (characters > VocabularyTrie::text_max) return VocabularyTrie::other;
+  return is_word ? VocabularyTrie::word : VocabularyTrie::text;
 }
 
 }  // namespace
 
 VocabularyTrie::VocabularyTrie(std::vector<std::string> bytes, std::span<const TokenId> ends)
-    : bytes_(std::move(bytes)), ends_(ends.begin(), ends.end()), text_mask_(words()) {
+    : bytes_(std::move(bytes)), ends_(ends.begin(), ends.end()) {
   for (const TokenId token : ends_) {
     require(static_cast<std::size_t>(token) < bytes_.size(),
             "an end of answers is a token of the vocabulary");
     bytes_[static_cast<std::size_t>(token)].clear();
   }
-  std::vector<TokenId> text, other;
+  std::array<std::vector<TokenId>, 3> tokens;
   for (std::size_t i = 0; i < bytes_.size(); ++i) {
     if (bytes_[i].size() > token_bytes_max) bytes_[i].clear();
     if (bytes_[i].empty()) continue;
     longest_bytes_ = std::max(longest_bytes_, bytes_[i].size());
-    const bool is_text = text_characters(bytes_[i]) > 0;
-    (is_text ? text : other).push_back(static_cast<TokenId>(i));
-    if (is_text) text_mask_[i / 32] |= 1U << (i % 32);
+    tokens[kind_of(bytes_[i])].push_back(static_cast<TokenId>(i));
   }
-  text_ = build(std::move(text));
-  other_ = build(std::move(other));
+  for (std::size_t kind = 0; kind < parts_.size(); ++kind)
+    parts_[kind] = build(std::move(tokens[kind]));
 }
 
 std::string_view VocabularyTrie::bytes(TokenId token) const {
@@ -74,19 +76,24 @@ VocabularyTrie::Part VocabularyTrie::build(std::vector<TokenId> tokens) const {
     }
   };
   for (std::size_t k = 0; k < tokens.size(); ++k) {
-    const std::string_view text = bytes(tokens[k]);
+    const std::string_view token = bytes(tokens[k]);
     std::size_t shared = 0;
-    while (shared < path.size() && shared < text.size() &&
-           nodes[path[shared]].byte == static_cast<std::uint8_t>(text[shared]))
+    while (shared < path.size() && shared < token.size() &&
+           nodes[path[shared]].byte == static_cast<std::uint8_t>(token[shared]))
       ++shared;
     close_to(shared);
-    for (std::size_t i = shared; i < text.size(); ++i) {
+    for (std::size_t i = shared; i < token.size(); ++i) {
       path.push_back(nodes.size());
       nodes.push_back({0, static_cast<std::uint32_t>(k), static_cast<std::uint16_t>(i),
-                       static_cast<std::uint8_t>(text[i]), 0});
+                       static_cast<std::uint8_t>(token[i]), 0});
     }
   }
   close_to(0);
+  part.mask.resize(words());
+  for (const TokenId id : tokens) {
+    const auto bit = static_cast<std::uint32_t>(id);
+    part.mask[bit / 32] |= 1U << (bit % 32);
+  }
   nodes.push_back({0, static_cast<std::uint32_t>(tokens.size()), 0, 0, 0});
   part.tokens = std::move(tokens);
   return part;

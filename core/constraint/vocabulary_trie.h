@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -24,8 +25,14 @@ class VocabularyTrie {
   struct Part {
     std::vector<Node> nodes;
     std::vector<TokenId> tokens;
-    std::size_t longest = 0;  ///< characters
+    std::size_t longest = 0;          ///< characters
+    std::vector<std::uint32_t> mask;  ///< of all tokens
   };
+  /// Most of a vocabulary are words of at most `text_max` ASCII letters and digits, and other text
+  /// of at most `text_max` whole characters without quotes, backslashes and control characters:
+  /// where any word or text is allowed, none of these is looked at.
+  enum Kind : std::uint8_t { word, text, other };
+  static constexpr int kinds = 2;  ///< that a place may allow all of
 
   /// `bytes`: of each token; empty: one that no text has (special tokens, holes). `ends`: the
   /// tokens that end an answer; their bytes do not count.
@@ -38,11 +45,7 @@ class VocabularyTrie {
   std::size_t words() const { return (bytes_.size() + 31) / 32; }  ///< of a mask
   std::size_t longest_bytes() const { return longest_bytes_; }
 
-  /// Tokens of at most `text_max` whole characters without quotes, backslashes and control
-  /// characters, which are most of a vocabulary: where any text is allowed, none is looked at.
-  const Part& text() const { return text_; }
-  const Part& other() const { return other_; }
-  std::span<const std::uint32_t> text_mask() const { return text_mask_; }  ///< all of text()
+  const Part& part(Kind kind) const { return parts_[kind]; }
   static constexpr std::size_t text_max = 16;
 
  private:
@@ -50,8 +53,7 @@ class VocabularyTrie {
 
   std::vector<std::string> bytes_;
   std::vector<TokenId> ends_;
-  Part text_, other_;
-  std::vector<std::uint32_t> text_mask_;
+  std::array<Part, 3> parts_;
   std::size_t longest_bytes_ = 0;
 };
 

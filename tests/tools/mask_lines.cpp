@@ -4,7 +4,9 @@
 //     Every line is {"schema": ...}, {"regex": TEXT} or {"gbnf": TEXT}, with "texts": [TEXT...].
 //     Writes one line each: {"allowed": [BOOL...]}, or {"error": ...}. With a model also the times
 //     of the compilation and of the mask before each of its tokens, in microseconds of processor
-//     time: {"compile": ..., "masks": [...]}; constraints are made for each line.
+//     time, and the tokens: {"compile": ..., "masks": [...], "tokens": [...]}; constraints are made
+//     for each line. A line with "draws": COUNT also gets as many answers that are drawn from the
+//     masks alone, rather what ends something: {"drawn": [TEXT or, where it did not end, null]}.
 
 #include <time.h>
 
@@ -13,6 +15,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <random>
 #include <string>
 
 #include "core/base/error.h"
@@ -51,14 +54,42 @@ Grammar grammar_of(const Json& row) {
   return Grammar::from_json_schema(row["schema"], "schema");
 }
 
+/// An answer drawn from the masks; null: it takes more than `tokens_max` tokens.
+Json drawn_answer(Constraint& constraint, const VocabularyTrie& vocabulary, std::mt19937& random) {
+  static constexpr int tokens_max = 400;
+  static constexpr std::string_view ends = "\"]}";
+  GrammarMatcher matcher(constraint);
+  std::string text;
+  for (int i = 0; i < tokens_max && !matcher.has_ended(); ++i) {
+    const auto mask = matcher.mask();
+    std::vector<TokenId> allowed, ending;
+    for (std::int32_t token = 0; token < vocabulary.size(); ++token) {
+      if (!(mask[static_cast<std::size_t>(token) / 32] >> (token % 32) & 1U)) continue;
+      const std::string_view bytes = vocabulary.bytes(TokenId{token});
+      allowed.push_back(TokenId{token});
+      if (bytes.empty() || (bytes.size() == 1 && ends.find(bytes[0]) != ends.npos))
+        ending.push_back(TokenId{token});
+    }
+    if (allowed.empty()) throw Error(ErrorKind::runtime, "an answer is stuck: " + text);
+    const auto& from = ending.empty() || random() % 3 != 0 ? allowed : ending;
+    const TokenId token = from[random() % from.size()];
+    text += vocabulary.bytes(token);
+    matcher.accept(token);
+  }
+  return matcher.has_ended() ? Json(text) : Json();
+}
+
 Json answer(const Json& row, const VocabularyTrie& vocabulary, const Tokenizer* tokenizer) {
   Json out;
   const double start = microseconds();
   const Grammar grammar = grammar_of(row);
   Constraint constraint(grammar, vocabulary);
   const double compiled = microseconds() - start;
-  Json allowed = Json::array(), masks = Json::array();
-  for (const Json& text : row["texts"]) {
+  Json allowed = Json::array(), masks = Json::array(), ids = Json::array();
+  std::mt19937 random(7);
+  for (int i = row.value("draws", 0); i > 0; --i)
+    out["drawn"].push_back(drawn_answer(constraint, vocabulary, random));
+  for (const Json& text : row.value("texts", Json::array())) {
     GrammarMatcher matcher(constraint);
     const auto bytes = text.get<std::string>();
     std::vector<TokenId> tokens;
@@ -67,6 +98,7 @@ Json answer(const Json& row, const VocabularyTrie& vocabulary, const Tokenizer* 
     } else {
       for (const char c : bytes) tokens.push_back(TokenId{static_cast<unsigned char>(c)});
     }
+    for (const TokenId token : tokens) ids.push_back(static_cast<std::int32_t>(token));
     bool fits = true;
     for (std::size_t i = 0; i <= tokens.size() && fits; ++i) {
       const TokenId token = i < tokens.size() ? tokens[i] : vocabulary.ends()[0];
@@ -83,6 +115,7 @@ Json answer(const Json& row, const VocabularyTrie& vocabulary, const Tokenizer* 
   if (tokenizer) {
     out["compile"] = compiled;
     out["masks"] = masks;
+    out["tokens"] = ids;
   }
   return out;
 }
@@ -95,9 +128,12 @@ int main(int argc, char** argv) {
     if (argc > 1) tokenizer = Tokenizer::from_gguf(GgufFiles(argv[1]).metadata());
     const double start = microseconds();
     const VocabularyTrie vocabulary = vocabulary_of(tokenizer ? &*tokenizer : nullptr);
-    std::fprintf(stderr, "vocabulary: %d tokens, %.1f ms, %zu text nodes, %zu others\n",
-                 vocabulary.size(), (microseconds() - start) / 1e3, vocabulary.text().nodes.size(),
-                 vocabulary.other().nodes.size());
+    std::fprintf(stderr,
+                 "vocabulary: %d tokens, %.1f ms, %zu nodes of words, %zu of text, %zu others\n",
+                 vocabulary.size(), (microseconds() - start) / 1e3,
+                 vocabulary.part(VocabularyTrie::word).nodes.size(),
+                 vocabulary.part(VocabularyTrie::text).nodes.size(),
+                 vocabulary.part(VocabularyTrie::other).nodes.size());
     for (std::string line; std::getline(std::cin, line);) {
       Json out;
       try {

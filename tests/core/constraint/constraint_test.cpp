@@ -2,10 +2,13 @@
 
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <random>
 
 #include "tests/core/constraint/answers.h"
+#include "tests/fuzz/constraint_target.h"
 #include "tests/support/error_text.h"
+#include "tests/support/tokenizer_text.h"
 
 namespace constraint_test {
 
@@ -196,6 +199,18 @@ TEST_SUITE("core/constraint/constraint") {
       for (int i = 0; i < 200; ++i) matcher.accept_bytes("x");
     });
     CHECK(contains(error, "g: too ambiguous"));
+  }
+
+  TEST_CASE("what the fuzzer found is followed, or refused in words (scripts/fuzz.sh)") {
+    std::size_t files = 0;
+    const std::filesystem::path folder = HYB_TESTS_DIR "/fuzz/constraint";
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      const std::string name = entry.path().filename().string();
+      CAPTURE(name);
+      CHECK(testing::try_constraint(testing::read_test_file("fuzz/constraint/" + name)));
+      ++files;
+    }
+    CHECK(files > 50);
   }
 
   TEST_CASE("long answers of any JSON stay within the memory that was given") {

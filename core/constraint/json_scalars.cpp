@@ -1,0 +1,141 @@
+#include "core/constraint/json_scalars.h"
+
+#include <array>
+#include <charconv>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+#include "core/base/strings.h"
+#include "core/constraint/regex.h"
+
+namespace hyb {
+namespace {
+
+using Id = Expressions::Id;
+
+constexpr std::size_t digits_max = 60;
+
+/// A number without an exponent, as short as it can be.
+std::string decimal_of(const Json& number, const Expressions& expressions) {
+  std::string text = to_text(number);
+  if (number.is_number_float()) {
+    std::array<char, 400> digits{};
+    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(),
+                                   number.get<double>(), std::chars_format::fixed);
+    text.assign(digits.data(), end.ptr);
+  }
+  if (text.size() > digits_max)
+    throw Error(ErrorKind::usage, expressions.source() + ": the limit " + to_text(number) +
+                                      " is not supported: it has more than " +
+                                      std::to_string(digits_max) + " digits");
+  return text;
+}
+
+/// Regular expression of the numbers without a sign that are larger than `bound`, or equal to it.
+std::string magnitudes_from(std::string bound, bool strict) {
+  const std::size_t whole = std::min(bound.find('.'), bound.size());
+  const auto count = [](std::size_t n) { return "[0-9]{" + std::to_string(n) + "}"; };
+  // More digits before the point.
+  std::string result = "[1-9]" + count(bound[0] == '0' ? 0 : whole) + "[0-9]*(\\.[0-9]+)?";
+  // A larger digit after the same ones.
+  for (std::size_t i = 0; i < bound.size(); ++i) {
+    if (i == whole || bound[i] == '9') continue;
+    result += "|" + bound.substr(0, i) + '[' + static_cast<char>(bound[i] + 1) + "-9]";
+    result += i < whole ? count(whole - i - 1) + "(\\.[0-9]+)?" : "[0-9]*";
+  }
+  // The same digits, and any after them.
+  if (strict)
+    result += "|" + bound + (whole == bound.size() ? "\\." : "") + "[0-9]*[1-9][0-9]*";
+  else
+    result += "|" + bound + (whole == bound.size() ? "(\\.[0-9]+)?" : "[0-9]*");
+  return result;
+}
+
+std::map<std::string_view, std::string> format_table() {
+  const std::string date =
+      "([1-9][0-9]{3}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|"
+      "02-(0[1-9]|1[0-9]|2[0-8]))|([1-9][0-9](0[48]|[2468][048]|[13579][26])|"
+      "([2468][048]|[13579][26])00)-02-29)";
+  const std::string time =
+      "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,9})?([zZ]|[+-]([01][0-9]|2[0-3]):[0-5]["
+      "0-9])";
+  const std::string label = "[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?";
+  const std::string byte = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
+  const std::string ipv4 = byte + "(\\." + byte + "){3}";
+  const std::string h = "[0-9A-Fa-f]{1,4}", g = "(" + h + ":)",
+                    tail = "(" + h + ":" + h + "|" + ipv4 + ")";
+  std::string ipv6 = g + "{6}" + tail + "|::" + g + "{5}" + tail;
+  for (int before = 1; before <= 5; ++before) {
+    const std::string n = std::to_string(before - 1), m = std::to_string(5 - before);
+    ipv6 += "|(" + g + "{0," + n + "}" + h + ")?::" + g + "{" + m + "}" + tail;
+  }
+  ipv6 += "|(" + g + "{0,5}" + h + ")?::" + h + "|(" + g + "{0,6}" + h + ")?::";
+  const std::string hex = "%[0-9A-Fa-f]{2}", pchar = "([A-Za-z0-9._~!$&'()*+,;=:@-]|" + hex + ")";
+  const std::string host = "([A-Za-z0-9._~!$&'()*+,;=-]|" + hex + ")*";
+  const std::string user = "(([A-Za-z0-9._~!$&'()*+,;=:-]|" + hex + ")*@)?";
+  const std::string path = "(/" + pchar + "*)*", rest = "([/?]|" + pchar + ")*";
+  const std::string uri = "[A-Za-z][A-Za-z0-9+.-]*:(//" + user + host + "(:[0-9]*)?" + path +
+                          "|/(" + pchar + "+" + path + ")?|" + pchar + "+" + path + ")(\\?" + rest +
+                          ")?(#" + rest + ")?";
+  const std::string clock = "T([0-9]+H([0-9]+M([0-9]+S)?)?|[0-9]+M([0-9]+S)?|[0-9]+S)";
+  const std::string days = "([0-9]+Y([0-9]+M([0-9]+D)?)?|[0-9]+M([0-9]+D)?|[0-9]+D)";
+  return {{"date", date},
+          {"time", time},
+          {"date-time", date + "[tT]" + time},
+          {"duration", "P(" + days + "(" + clock + ")?|" + clock + "|[0-9]+W)"},
+          {"email", "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*@" +
+                        label + "(\\." + label + ")*"},
+          {"hostname", label + "(\\." + label + "){0,3}"},
+          {"ipv4", ipv4},
+          {"ipv6", ipv6},
+          {"uri", uri},
+          {"uuid", "[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"}};
+}
+
+}  // namespace
+
+std::string_view regex_of_format(std::string_view format) {
+  static const std::map<std::string_view, std::string> table = format_table();
+  const auto found = table.find(format);
+  return found == table.end() ? std::string_view() : std::string_view(found->second);
+}
+
+Id number_spellings(bool integer, bool plain, Expressions& expressions) {
+  std::string regex = "-?(0|[1-9][0-9]*)";
+  if (!integer) regex += "(\\.[0-9]+)?";
+  if (!integer && !plain) regex += "([eE][+-]?[0-9]{1,2})?";
+  return read_regex(regex, expressions);
+}
+
+Id numbers_from(const Json& bound, bool strict, Expressions& expressions) {
+  std::string text = decimal_of(bound, expressions);
+  const bool is_zero = text.find_first_not_of("-0.") == std::string::npos;
+  if (is_zero) text = "0";
+  if (!text.starts_with('-')) {
+    const std::string zero = is_zero && !strict ? "|-0(\\.0+)?" : "";
+    return read_regex(magnitudes_from(text, strict) + zero, expressions);
+  }
+  // All without a sign, and what has one but is not beyond the bound.
+  const Id beyond = read_regex("-(" + magnitudes_from(text.substr(1), !strict) + ")", expressions);
+  return expressions.complement(beyond);
+}
+
+Id multiples_of(const Json& divisor, Expressions& expressions) {
+  const std::string text = decimal_of(divisor, expressions);
+  const auto whole =
+      parse_number<int>(text.ends_with(".0") ? text.substr(0, text.size() - 2) : text);
+  if (whole && 0 < *whole && *whole <= 10'000) {
+    const Id sign = expressions.repeat(expressions.text("-"), 0, 1);
+    return expressions.sequence(sign, expressions.multiples(*whole, 0));
+  }
+  if (!text.starts_with("0.") || text.substr(2).find_first_not_of('0') != text.size() - 3 ||
+      !text.ends_with('1'))
+    throw Error(ErrorKind::usage, expressions.source() +
+                                      ": the keyword 'multipleOf' is supported for whole "
+                                      "numbers of at most 10000 and for 0.1, 0.01, ...");
+  const std::string places = std::to_string(text.size() - 2);
+  return read_regex("-?(0|[1-9][0-9]*)(\\.[0-9]{1," + places + "}0*)?", expressions);
+}
+
+}  // namespace hyb

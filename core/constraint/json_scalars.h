@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "core/base/json.h"
+#include "core/constraint/expression.h"
+
+namespace hyb {
+
+/// Regular expression of the whole texts of a `format` of JSON schema; empty: not known. Stricter
+/// than the standards where these are of no use to an answer: years have four digits from 1000 on,
+/// there are no leap seconds, quoted local parts, comments or addresses in brackets.
+std::string_view regex_of_format(std::string_view format);
+
+/// JSON's numbers, spelled without exponents where `plain`.
+Expressions::Id number_spellings(bool integer, bool plain, Expressions& expressions);
+
+/// The plain spellings of numbers >= `bound`; without it where `strict`. Throws Error(usage) for
+/// bounds of more than 60 digits.
+Expressions::Id numbers_from(const Json& bound, bool strict, Expressions& expressions);
+
+/// The plain spellings of the multiples of a number: a whole one of at most 10,000, or 0.1, 0.01
+/// and so on. Throws Error(usage) for others.
+Expressions::Id multiples_of(const Json& divisor, Expressions& expressions);
+
+}  // namespace hyb
