@@ -237,7 +237,7 @@ void Chat::show_think(const std::string& argument) {
 
 void Chat::set(const std::string& argument) {
   const std::size_t end = argument.find_first_of(" \t=");
-  const std::string_view name = setting_of(std::string_view(argument).substr(0, end));
+  const std::string_view name = setting_named(std::string_view(argument).substr(0, end));
   if (name == "think") {
     const std::size_t value = argument.find_first_not_of(" \t=", end);
     return show_think(

@@ -171,7 +171,7 @@ std::vector<std::string> arguments_of(Kind kind, const std::string& typed,
   const std::size_t space = typed.find(' ');
   if (space == std::string::npos) return setting_names();
   const std::string name = typed.substr(0, space + 1);
-  if (setting_of(typed.substr(0, space)) != think_setting) return {name + "default"};
+  if (setting_named(typed.substr(0, space)) != think_setting) return {name + "default"};
   std::vector<std::string> values;
   for (const std::string& value : switches) values.push_back(name + value);
   return values;
@@ -307,7 +307,7 @@ std::pair<std::string_view, std::string_view> split(std::string_view text) {
 
 }  // namespace
 
-std::string_view setting_of(std::string_view spelling) {
+std::string_view setting_named(std::string_view spelling) {
   const std::string name = spelled(spelling);
   if (name.empty()) return {};
   for (const Parameter& parameter : sampling_parameters) {
@@ -327,13 +327,13 @@ Settings::Settings(GenerationOptions options, const Json& generation_config, std
 std::string Settings::set(std::string_view argument) {
   const std::vector<std::string> names = setting_names();
   const auto [spelling, value] = split(argument);
-  const std::string_view name = setting_of(spelling);
+  const std::string_view name = setting_named(spelling);
   if (name.empty() && !spelling.empty()) {
     std::vector<std::string> known = names;
     for (const Parameter& parameter : sampling_parameters) {
       known.push_back(spelled(parameter.more_flags));
     }
-    const std::string_view near = setting_of(nearest_name(spelled(spelling), known));
+    const std::string_view near = setting_named(nearest_name(spelled(spelling), known));
     throw Error(ErrorKind::usage,
                 fmt::format("/set: no '{}'{}; there are {}", spelling,
                             near.empty() ? "" : fmt::format(", did you mean {}?", near),

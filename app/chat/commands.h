@@ -86,7 +86,7 @@ class Settings {
 };
 
 /// The setting that is spelled so, or as one of its flags; empty: there is none. "think" is one.
-std::string_view setting_of(std::string_view spelling);
+std::string_view setting_named(std::string_view spelling);
 
 /// One line about an answer: "34 tokens · 41 tok/s · first after 0.3 s · 1.2k of 32k", without a
 /// line break; in plain ASCII unless `utf8`. k is 1024 tokens; length_max are in the last place.

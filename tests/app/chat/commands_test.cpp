@@ -157,7 +157,7 @@ TEST_SUITE("app/chat/settings") {
     CHECK(contains(settings.set("-s 7"), "seed                 7"));
     CHECK(contains(settings.set("n 9"), "max_tokens           9"));
     CHECK(contains(settings.set("n -1"), "no limit"));
-    CHECK(setting_of("think") == "think");
+    CHECK(setting_named("think") == "think");
     const auto refused = [&](const char* argument) {
       try {
         settings.set(argument);
