@@ -201,18 +201,37 @@ std::vector<PartOutput> whole_job(std::span<const std::string> names) {
   return all;
 }
 
-InputFile input_of(const Json& job) {
-  const Json& said = job.at("input");
-  const auto name = said.at("name").get<std::string>();
-  InputFile input = InputFile::open(name, "/tmp");
-  if (hex(input.hash()) != said.at("xxh3").get<std::string>()) {
-    refuse_output(name, "was changed since its parts were answered");
+/// The input of the parts, by the path that they were given, else beside the first output.
+InputFile input_of(const PartOutput& part) {
+  const Json said = member(part.job, "input");
+  const Json name = member(said, "name"), hash = member(said, "xxh3");
+  const Json format = member(said, "format");
+  const auto read_as = format.is_string() ? value_of(line_formats, format.get<std::string>())
+                                          : std::optional<LineFormat>();
+  if (!name.is_string() || !hash.is_string() || !read_as) {
+    refuse_output(part.name, "its job file is damaged: it says nothing of an input");
   }
-  const auto format = value_of(line_formats, said.at("format").get<std::string>());
-  const Json filling = member(job.at("settings"), "template");
+  std::filesystem::path path = name.get<std::string>();
+  const std::filesystem::path beside =
+      std::filesystem::path(part.name).parent_path() / path.filename();
+  std::error_code absent;
+  if (!std::filesystem::exists(path, absent)) {
+    if (!std::filesystem::exists(beside, absent)) {
+      refuse_output(part.name,
+                    fmt::format("its input {} is neither here nor beside it: merge where "
+                                "the parts were answered",
+                                path.string()));
+    }
+    path = beside;
+  }
+  InputFile input = InputFile::open(path.string(), "/tmp");
+  if (hex(input.hash()) != hash.get<std::string>()) {
+    refuse_output(path.string(), "was changed since its parts were answered");
+  }
+  const Json filling = member(member(part.job, "settings"), "template");
   std::optional<LineTemplate> lines;
   if (filling.is_string()) lines.emplace(filling.get<std::string>());
-  input.scan(format, std::move(lines));
+  input.scan(read_as, std::move(lines));
   return input;
 }
 
@@ -233,6 +252,7 @@ std::int64_t find_results(const PartOutput& output, const File& file,
   std::int64_t failed = 0;
   for (std::int64_t number = 1; reader.next(place, text); ++number) {
     const std::optional<ResultMark> mark = read_result(text);
+    if (!mark && !place.is_terminated) break;  // torn by a kill: its line has no result
     if (!mark) refuse_output(output.name, fmt::format("line {} is not a result", number));
     const auto line = lines.find(mark->id);
     if (line == lines.end() || parts[line->second] != output.part.number) {
@@ -272,7 +292,7 @@ int merge_parts(std::span<const std::string> outputs, const std::string& target)
     refuse_output(target, "holds something: choose another output");
   }
   const std::vector<PartOutput> parts = whole_job(outputs);
-  const InputFile input = input_of(parts.front().job);
+  const InputFile input = input_of(parts.front());
   const std::vector<std::int32_t> part_of_line =
       split_lines(input, static_cast<std::int32_t>(parts.size()));
   std::map<Hash128, std::size_t> lines;

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
 #include <memory>
@@ -27,6 +28,11 @@ constexpr int names_max = 9999;
 int batch_main(const CLI::App& cli, const BatchFlags& options) {
   if (options.merges) {
     if (options.job.output.empty()) throw Error(ErrorKind::usage, "--merge needs -o ALL");
+    for (const char* other : {"--part", "--model", "--validate", "--force", "--retry-failed"}) {
+      if (cli.count(other) > 0) {
+        throw Error(ErrorKind::usage, fmt::format("--merge answers nothing: leave {} out", other));
+      }
+    }
     return merge_parts(options.names, options.job.output);
   }
   if (options.names.empty()) {

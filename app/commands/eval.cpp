@@ -226,6 +226,18 @@ int eval_main(const CLI::App& cli, const EvalFlags& options) {
   const Environment environment = read_environment();
   const std::string& file = options.names.back();
   const std::string text = file == "-" ? read_stdin() : read_text_file(file, text_bytes_max);
+  check_utf8(text, file);
+  if (text.find('\0') != std::string::npos) {
+    throw Error(ErrorKind::usage, file + ": is no text: it has NUL bytes");
+  }
+  // No token is longer than a text, so no window is longer than its bytes and a token before them.
+  if (const auto context = static_cast<std::size_t>(options.model.context);
+      context > text.size() + 1) {
+    throw Error(ErrorKind::usage,
+                fmt::format("the text has {}, fewer than a window has tokens ({}): give a longer "
+                            "text or a smaller --context",
+                            counted(std::ssize(text), "byte"), context));
+  }
   const RunSettings settings = resolve(wanted, environment);
   OpenedModel model(settings, options.model.context, options.snapshots);
   if (options.snapshots == Precision::int8 && !model.has_states()) {

@@ -102,8 +102,15 @@ TEST_SUITE("app/surface_batch_parts") {
     CHECK(contains(error_with(first), "out-2: lacks "));
     CHECK(contains(error_with(whole + first), "is a second result of the same line"));
     CHECK(contains(error_with(whole + content(job.output(1))), "is not a result of part 2/4"));
-    CHECK(contains(error_with(whole + "{\"torn"), "is not a result"));
+    CHECK(contains(error_with(whole + "{}\n"), "is not a result"));
+    // The last line was torn by a kill: the part is not finished.
+    CHECK(contains(error_with(whole.substr(0, whole.size() - 20)),
+                   "lacks 1 result of part 2/4: repeat the command that made it"));
     job.folder.write("out-2", whole);
+    const std::string described = content(job.output(2) + ".job");
+    job.folder.write("out-2.job", R"({"settings":{"part":"1/1"}})");
+    CHECK(contains(error({job.output(2)}), "its job file is damaged"));
+    job.folder.write("out-2.job", described);
 
     std::filesystem::remove(job.output(3));
     std::filesystem::remove(job.output(3) + ".job");
@@ -116,6 +123,20 @@ TEST_SUITE("app/surface_batch_parts") {
     CHECK(contains(grown.err, "belongs to another job"));
   }
 
+  TEST_CASE("outputs that were moved with their input are merged") {
+    const PartsOfJob job(many_lines(20));
+    const std::string there = "cd " + job.folder.path().string() + " && ";
+    CHECK(run_shell(there + "$HYB batch in --part 1/1 -o out-1 --threads 1").exit_code == 0);
+    const ToolResult merged = run_shell("$HYB batch --merge " + job.output(1) + " -o " + job.out);
+    CHECK(merged.exit_code == 0);
+    CHECK(results(job.out).size() == 20);
+    std::filesystem::remove(job.in);
+    const ToolResult alone =
+        run_shell("$HYB batch --merge " + job.output(1) + " -o " + job.out + "-2");
+    CHECK(alone.exit_code == 2);
+    CHECK(contains(alone.err, "its input in is neither here nor beside it"));
+  }
+
   TEST_CASE("what cannot be split is refused") {
     const PartsOfJob job(many_lines(4));
     CHECK(contains(run_shell("cat " + job.in + " | $HYB batch --part 1/2 - -o " + job.out).err,
@@ -126,6 +147,9 @@ TEST_SUITE("app/surface_batch_parts") {
     CHECK(contains(run_tool({.arguments = {"batch", "a", "b", "c", "-o", "d"}}).err,
                    "are put together with --merge"));
     CHECK(contains(run_tool({.arguments = {"batch", "--merge", "a"}}).err, "--merge needs -o"));
+    CHECK(
+        contains(run_tool({.arguments = {"batch", "--merge", "a", "-o", "b", "--part", "1/2"}}).err,
+                 "--merge answers nothing: leave --part out"));
   }
 }
 

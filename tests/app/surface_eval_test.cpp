@@ -82,6 +82,14 @@ TEST_SUITE("app/surface_eval") {
                    "tokenizer.json"));
     CHECK(contains(eval({"-", "-c", "32", "--against", golden + "granite-dense-nope"}).err,
                    "different vocabularies (1200 and 271 tokens)"));
+    const auto of_text = [](const std::string& input) {
+      const ToolResult result = run_tool({.arguments = {"eval", "-", "-c", "4"}, .input = input});
+      CHECK(result.exit_code != 0);
+      return result.err;
+    };
+    CHECK(contains(of_text("a\xff\xfe not UTF-8 at all"), "UTF-8"));
+    CHECK(contains(of_text(std::string("NUL \0 within a text", 20)), "it has NUL bytes"));
+    CHECK(contains(of_text("ab"), "the text has 2 bytes, fewer than a window"));
     CHECK(contains(eval({"demo", "no-such-file"}).err, "no-such-file"));
   }
 }
