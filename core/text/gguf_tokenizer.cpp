@@ -305,12 +305,13 @@ class Builder {
       const bool is_llama3 =
           std::find(tokens_.begin(), tokens_.end(), "<|begin_of_text|>") != tokens_.end() &&
           tokens_.size() >= 128'000;
-      if (!is_llama3) {
+      const bool is_lfm2 = keys_.text("general.architecture") == "lfm2";
+      if (!is_llama3 && !is_lfm2) {
         fail(key,
              "it does not say how text is cut into words, as files of before May 2024 don't; "
              "convert the model again with a newer llama.cpp, or get a newer file");
       }
-      name = "llama-bpe";
+      name = is_lfm2 ? "lfm2" : "llama-bpe";
     }
     const auto found = std::find_if(std::begin(known_words), std::end(known_words),
                                     [&](const Words& words) { return words.name == name; });

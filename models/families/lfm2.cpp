@@ -104,6 +104,10 @@ GgufConfig gguf_common(const GgufKeys& k, const char* model_type) {
   config.set("layer_types", gguf_mixer_kinds(k, "conv", "full_attention"));
   config.set("conv_L_cache", k.integer("shortconv.l_cache"));
   config.set("block_auto_adjust_ff_dim", false);
+  // ollama's key may be the width before it was adjusted.
+  if (const GgufTensor* const gate = k.any_tensor("ffn_gate.weight")) {
+    config.set("intermediate_size", gate->shape.front());
+  }
   return config;
 }
 

@@ -241,6 +241,7 @@ constexpr TensorName gguf_own_names[] = {
     {"delta.conv_weight", "blk.{}.ssm_conv1d.weight"},
     {"delta.rate", "blk.{}.ssm_a"},
     {"delta.dt_bias", "blk.{}.ssm_dt.bias"},
+    {"delta.dt_bias", "blk.{}.ssm_dt"},  // as ollama spells it
     {"delta.norm", "blk.{}.ssm_norm.weight"},
     {"delta.out_proj", "blk.{}.ssm_out.weight"},
 };

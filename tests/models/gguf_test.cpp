@@ -262,6 +262,27 @@ TEST_SUITE("models/gguf") {
                    "ollama's first form of gpt-oss is not supported; pull the model again"));
   }
 
+  TEST_CASE("ollama's spelling of delta nets and of LFM2 is the same model") {
+    const auto same_model = [](const std::string& fixture, const std::string& bytes) {
+      const TemporaryFolder folder;
+      Loaded ours =
+          load_file(golden_folder / fixture / "model.gguf", DType::f32, kernels::best_isa());
+      Loaded ollamas =
+          load_file(folder.write("model.gguf", bytes), DType::f32, kernels::best_isa());
+      const Golden golden(fixture);
+      CHECK(ollamas.run(golden.prompts.back(), 0) == ours.run(golden.prompts.back(), 0));
+    };
+    same_model("qwen3_5-dense", renamed("qwen3_5-dense", [](std::string name) {
+                 const auto found = name.find("ssm_dt.bias");
+                 return found == std::string::npos ? name : name.substr(0, found) + "ssm_dt";
+               }));
+    // The width before it was adjusted, and the norm's usual name.
+    same_model(
+        "lfm2-dense",
+        with_number(renamed("lfm2-dense", one("token_embd_norm.weight", "output_norm.weight")),
+                    "lfm2.feed_forward_length", 4096));
+  }
+
   TEST_CASE("keys and tensors that are missing or disagree are errors by name") {
     const std::string qwen2 = renamed("qwen2", same);
     CHECK(qwen2 == content(golden_folder / "qwen2" / "model.gguf"));

@@ -35,6 +35,7 @@ constexpr int normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5
 /// The keys of a tokenizer, and the bytes that they are views of.
 class Keys {
  public:
+  std::string architecture = "llama";
   std::string model = "gpt2";
   std::optional<std::string> pre = "gpt-2";
   std::vector<std::string> tokens;
@@ -54,9 +55,10 @@ class Keys {
 
   const GgufMetadata& metadata() {
     GgufBytes bytes;
-    bytes.begin(0, 1 + (pre ? 1 : 0) + (tokens.empty() ? 0 : 1) + (kinds.empty() ? 0 : 1) +
+    bytes.begin(0, 2 + (pre ? 1 : 0) + (tokens.empty() ? 0 : 1) + (kinds.empty() ? 0 : 1) +
                        (scores.empty() ? 0 : 1) + (merges.empty() ? 0 : 1) + numbers.size() +
                        unsigned_numbers.size() + lists.size() + flags.size());
+    bytes.key("general.architecture", architecture);
     bytes.key("tokenizer.ggml.model", model);
     if (pre) bytes.key("tokenizer.ggml.pre", *pre);
     if (!tokens.empty()) bytes.list("tokenizer.ggml.tokens", tokens);
@@ -338,6 +340,9 @@ TEST_SUITE("core/text/gguf_tokenizer") {
     keys.scores.clear();
     keys.merges = {"a b"};
     CHECK(contains(model_error([&] { keys.tokenizer(); }), "does not say how text is cut"));
+    keys.architecture = "lfm2";
+    CHECK(encoded(keys.tokenizer(), "ab") == std::vector<TokenId>{TokenId{2}});
+    keys.architecture = "llama";
     keys.tokens[127'999] = "<|begin_of_text|>";
     keys.kinds[127'999] = control;
     CHECK(encoded(keys.tokenizer(), "ab") == std::vector<TokenId>{TokenId{2}});
