@@ -98,12 +98,16 @@ std::int64_t published_parameters(const RunSettings& settings, const models::Con
                              : count(plan, family, config);
 }
 
-/// Of a GGUF file, what stays in its blocks.
+/// What stays in blocks of a GGUF file or in groups: by the files, else by what config.json says.
 models::PackedBlocks packed_blocks(const RunSettings& settings, const models::Config& config,
                                    const models::Plan& plan, DType activation) {
-  if (activation != DType::bf16 || !has_files(settings)) return {};
-  return models::packed_blocks(plan, models::family_of(config), settings.source.tensors(),
-                               settings.device);
+  if (activation != DType::bf16 || settings.types.random_weights) return {};
+  const models::Family& family = models::family_of(config);
+  if (has_files(settings)) {
+    return models::packed_blocks(plan, family, settings.source.tensors(), settings.device);
+  }
+  const bool is_on_card = settings.device == kernels::Device::cuda;
+  return is_on_card ? models::PackedBlocks() : models::published_groups(plan, family, config);
 }
 
 /// Of what stays F16 in memory: by the files, else by what config.json says.
@@ -188,7 +192,7 @@ std::string kv_text(const models::Geometry& geometry) {
 }
 
 std::string weights_name(const models::LoadOptions& load) {
-  if (load.blocks.parameters > 0) return "GGUF";
+  if (load.blocks.parameters > 0) return load.blocks.are_groups ? "groups as published" : "GGUF";
   if (load.quantize != kernels::Quantize::none) return std::string(models::name_of(load.quantize));
   if (load.activation != DType::bf16) return load.f16_share > 0 ? "F16" : "F32";
   if (load.fp8_parameters > 0) return "FP8";

@@ -16,8 +16,9 @@ namespace hyb::models {
 /// What a GGUF file has in blocks and memory, too (kernels/linear/gguf_blocks.h).
 struct PackedBlocks {
   std::int64_t parameters = 0;
-  double bytes = 0;       ///< that they take
-  double head_bytes = 0;  ///< of one parameter of the head, or of a tied embedding; 0: it is not
+  double bytes = 0;         ///< that they take
+  bool are_groups = false;  ///< of safetensors files (published_groups.h), not of GGUF's blocks
+  double head_bytes = 0;    ///< of one parameter of the head, or of a tied embedding; 0: it is not
 };
 
 /// How weights are stored in memory.
