@@ -44,8 +44,8 @@ class GroupChecker {
   void demand(const TensorInfo& tensor, DType dtype, const Shape& shape) {
     if (!tensor.fault.empty()) return refuse(tensor, tensor.fault);
     if (tensor.dtype == dtype && tensor.shape == shape) return;
-    refuse(tensor, fmt::format("config.json asks for {} [{}]", name_of(dtype),
-                               fmt::join(shape, ", ")));
+    refuse(tensor,
+           fmt::format("config.json asks for {} [{}]", name_of(dtype), fmt::join(shape, ", ")));
   }
 
   /// The first of these that is there.
@@ -218,11 +218,14 @@ GroupCheck check_groups(GroupSpelling spelling, const TensorInfo& stored, std::i
   const bool is_awq = spelling == GroupSpelling::awq;
   const bool is_turned = is_awq || spelling == GroupSpelling::gptq;
   if (columns % in_word != 0 || (is_turned && rows % in_word != 0)) {
-    checker.refuse(stored, fmt::format("a matrix of [{}, {}] has no whole words of 8 codes", rows,
-                                       columns));
+    checker.refuse(
+        stored, fmt::format("a matrix of [{}, {}] has no whole words of 8 codes", rows, columns));
   }
   const std::int64_t words = columns / in_word;
-  checker.demand(stored, is_nvfp4 ? DType::u8 : is_int8 ? DType::i8 : DType::i32,
+  checker.demand(stored,
+                 is_nvfp4  ? DType::u8
+                 : is_int8 ? DType::i8
+                           : DType::i32,
                  is_nvfp4    ? Shape{rows, columns / 2}
                  : is_int8   ? Shape{rows, columns}
                  : is_awq    ? Shape{columns, rows / in_word}
@@ -246,8 +249,8 @@ GroupCheck check_groups(GroupSpelling spelling, const TensorInfo& stored, std::i
   }
   const bool fits = count > 0 && columns % count == 0 && columns / count % in_word == 0;
   if (!fits || (is_nvfp4 && columns / count != nvfp4_group)) {
-    checker.refuse(*scales, fmt::format("its {} groups do not divide {} columns into eights", count,
-                                        columns));
+    checker.refuse(
+        *scales, fmt::format("its {} groups do not divide {} columns into eights", count, columns));
   }
   if (checker.check.wrong != nullptr) return std::move(checker.check);
   groups.scales = scales->name;
@@ -279,8 +282,8 @@ GroupCheck check_groups(GroupSpelling spelling, const TensorInfo& stored, std::i
 }
 
 kernels::WeightSource read_groups(const PublishedGroups& groups, const std::string& codes,
-                                  std::int64_t rows, std::int64_t columns,
-                                  const TensorFiles& files, std::vector<std::byte>& made) {
+                                  std::int64_t rows, std::int64_t columns, const TensorFiles& files,
+                                  std::vector<std::byte>& made) {
   check_order(groups, columns, files);
   check_shape(groups, rows, columns, files);
   const TensorView stored = files.view(codes), scales = files.view(groups.scales);
@@ -300,15 +303,14 @@ kernels::WeightSource read_groups(const PublishedGroups& groups, const std::stri
   const bool makes_zeros = !groups.zeros.empty() && !is_int8;
   const std::int64_t turned_bytes = is_turned ? rows * columns / 2 : 0;
   const std::int64_t scale_bytes = is_turned ? rows * count * size : 0;
-  made.resize(static_cast<std::size_t>(turned_bytes + scale_bytes +
-                                       (makes_zeros ? rows * count : 0)));
+  made.resize(
+      static_cast<std::size_t>(turned_bytes + scale_bytes + (makes_zeros ? rows * count : 0)));
   const std::span<std::byte> room = made;
   if (is_turned) {
     turn_codes(groups.spelling, stored.bytes.data(), rows, columns, room.data());
     std::byte* const turned = room.data() + turned_bytes;
     for (std::int64_t i = 0; i < rows * count; ++i) {
-      std::memcpy(turned + i * size,
-                  scales.bytes.data() + (i % count * rows + i / count) * size,
+      std::memcpy(turned + i * size, scales.bytes.data() + (i % count * rows + i / count) * size,
                   static_cast<std::size_t>(size));
     }
     numbers = room.first(static_cast<std::size_t>(turned_bytes));

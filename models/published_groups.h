@@ -61,7 +61,7 @@ GroupCheck check_groups(GroupSpelling spelling, const TensorInfo& stored, std::i
 /// outlives it. Throws Error(model), naming the tensor, for scales that are not finite (of NVFP4:
 /// below 0, too), columns that are not in the order of their groups, and a shape that is another.
 kernels::WeightSource read_groups(const PublishedGroups& groups, const std::string& codes,
-                                  std::int64_t rows, std::int64_t columns,
-                                  const TensorFiles& files, std::vector<std::byte>& made);
+                                  std::int64_t rows, std::int64_t columns, const TensorFiles& files,
+                                  std::vector<std::byte>& made);
 
 }  // namespace hyb::models

@@ -34,7 +34,8 @@ class Respelled {
     file.map();
     for (const TensorInfo& info : file.tensors()) {
       const auto bytes = file.view(info.name).value().bytes;
-      tensors[info.name] = {std::string(info.dtype_name()), info.shape,
+      tensors[info.name] = {std::string(info.dtype_name()),
+                            info.shape,
                             {reinterpret_cast<const char*>(bytes.data()), bytes.size()}};
     }
     config = parse_json(content(golden_.folder / "config.json"), name, {.python_numbers = true});
@@ -49,9 +50,8 @@ class Respelled {
     for (const auto& [name, tensor] : tensors) {
       const std::size_t begin = data.size();
       data += tensor.bytes;
-      header[name] = {{"dtype", tensor.dtype},
-                      {"shape", tensor.shape},
-                      {"data_offsets", {begin, data.size()}}};
+      header[name] = {
+          {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {begin, data.size()}}};
     }
     folder_.write("model.safetensors", safetensors_bytes(to_text(header), data));
     folder_.write("config.json", to_text(config));
@@ -170,8 +170,10 @@ void to_awq(Respelled& model) {
         awq_order);
     model.tensors[module + "scales"] = turned(m.scales, 2);
   });
-  model.config["quantization_config"] = {{"quant_method", "awq"},   {"bits", 4},
-                                         {"group_size", 32},        {"zero_point", true},
+  model.config["quantization_config"] = {{"quant_method", "awq"},
+                                         {"bits", 4},
+                                         {"group_size", 32},
+                                         {"zero_point", true},
                                          {"version", "gemm"}};
 }
 
@@ -198,10 +200,8 @@ void to_gptq(Respelled& model, int zeros_below) {
     model.tensors[module + "g_idx"] = order;
   });
   const char* const format = zeros_below > 0 ? "gptq" : "gptq_v2";
-  model.config["quantization_config"] = {{"quant_method", "gptq"},
-                                         {"bits", 4},
-                                         {"desc_act", false},
-                                         {"checkpoint_format", format}};
+  model.config["quantization_config"] = {
+      {"quant_method", "gptq"}, {"bits", 4}, {"desc_act", false}, {"checkpoint_format", format}};
 }
 
 void to_int8(Respelled& model) {
@@ -312,19 +312,17 @@ TEST_SUITE("models/published_groups") {
                      model.tensors[module + "weight_scale"].bytes.replace(6, 2, "\xc0\x7f");
                    }),
                    "o_proj.weight_scale\": scale 3 is not finite"));
-    CHECK(contains(error_with([&](Respelled& model) {
-                     model.tensors.erase(module + "weight_scale");
-                   }),
-                   "it has no weight_scale"));
-    CHECK(contains(error_with([&](Respelled& model) {
-                     model.tensors[module + "weight_shape"].bytes[0] ^= 1;
-                   }),
-                   "its codes are of [64, 64]"));
-    CHECK(contains(error_with([&](Respelled& model) {
-                     model.tensors[module + "weight_scale"] = {"BF16", {64, 3},
-                                                               std::string(384, '\1')};
-                   }),
-                   "3 groups do not divide 64 columns"));
+    CHECK(contains(
+        error_with([&](Respelled& model) { model.tensors.erase(module + "weight_scale"); }),
+        "it has no weight_scale"));
+    CHECK(contains(
+        error_with([&](Respelled& model) { model.tensors[module + "weight_shape"].bytes[0] ^= 1; }),
+        "its codes are of [64, 64]"));
+    CHECK(contains(
+        error_with([&](Respelled& model) {
+          model.tensors[module + "weight_scale"] = {"BF16", {64, 3}, std::string(384, '\1')};
+        }),
+        "3 groups do not divide 64 columns"));
     CHECK(contains(error_with([&](Respelled& model) {
                      model.tensors[module + "weight_zero_point"].shape = {2, 8};
                    }),
