@@ -60,23 +60,27 @@ class GroupChecker {
     return nullptr;
   }
 
-  /// What says again which columns and how many there are.
-  void find_extras(std::int64_t columns) {
-    if (const TensorInfo* order = find({"g_idx", "weight_g_idx"}, false)) {
-      check.groups.order = order->name;
-      demand(*order, DType::i32, {columns});
-    }
-    if (const TensorInfo* shape = find({"weight_shape"}, false)) {
-      check.groups.shape = shape->name;
-      demand(*shape, DType::i64, {2});
-    }
-  }
-
  private:
   const TensorInfo& stored_;
   const TensorFiles& files_;
   std::string module_;  // with its dot
 };
+
+void demand_codes(GroupChecker& checker, const TensorInfo& stored, std::int64_t rows,
+                  std::int64_t columns) {
+  switch (checker.check.groups.spelling) {
+    case GroupSpelling::packed:
+      return checker.demand(stored, DType::i32, {rows, columns / in_word});
+    case GroupSpelling::nvfp4:
+      return checker.demand(stored, DType::u8, {rows, columns / 2});
+    case GroupSpelling::int8:
+      return checker.demand(stored, DType::i8, {rows, columns});
+    case GroupSpelling::awq:
+      return checker.demand(stored, DType::i32, {columns, rows / in_word});
+    case GroupSpelling::gptq:
+      return checker.demand(stored, DType::i32, {columns / in_word, rows});
+  }
+}
 
 /// Word `word` of packed ones, its code `i` from the low end.
 unsigned code_in(const std::byte* words, std::int64_t word, std::int64_t i) {
@@ -133,17 +137,6 @@ void check_order(const PublishedGroups& groups, std::int64_t columns, const Tens
     fail(groups.order,
          "columns in the order of their activations (desc_act) are not read; quantise with "
          "desc_act false, or use another folder of this model");
-  }
-}
-
-void check_shape(const PublishedGroups& groups, std::int64_t rows, std::int64_t columns,
-                 const TensorFiles& files) {
-  if (groups.shape.empty()) return;
-  const TensorView shape = files.view(groups.shape);
-  const auto n = number_in<std::int64_t>(shape, 0), k = number_in<std::int64_t>(shape, 1);
-  if (n != rows || k != columns) {
-    fail(groups.shape,
-         fmt::format("says [{}, {}], its codes are of [{}, {}]", n, k, rows, columns));
   }
 }
 
@@ -215,22 +208,12 @@ GroupCheck check_groups(GroupSpelling spelling, const TensorInfo& stored, std::i
   GroupChecker checker(spelling, stored, files);
   PublishedGroups& groups = checker.check.groups;
   const bool is_nvfp4 = spelling == GroupSpelling::nvfp4, is_int8 = spelling == GroupSpelling::int8;
-  const bool is_awq = spelling == GroupSpelling::awq;
-  const bool is_turned = is_awq || spelling == GroupSpelling::gptq;
+  const bool is_turned = spelling == GroupSpelling::awq || spelling == GroupSpelling::gptq;
   if (columns % in_word != 0 || (is_turned && rows % in_word != 0)) {
     checker.refuse(
         stored, fmt::format("a matrix of [{}, {}] has no whole words of 8 codes", rows, columns));
   }
-  const std::int64_t words = columns / in_word;
-  checker.demand(stored,
-                 is_nvfp4  ? DType::u8
-                 : is_int8 ? DType::i8
-                           : DType::i32,
-                 is_nvfp4    ? Shape{rows, columns / 2}
-                 : is_int8   ? Shape{rows, columns}
-                 : is_awq    ? Shape{columns, rows / in_word}
-                 : is_turned ? Shape{words, rows}
-                             : Shape{rows, words});
+  demand_codes(checker, stored, rows, columns);
   const TensorInfo* const scales = checker.find({is_turned ? "scales" : "weight_scale"}, true);
   if (scales == nullptr || checker.check.wrong != nullptr) return std::move(checker.check);
 
@@ -256,7 +239,11 @@ GroupCheck check_groups(GroupSpelling spelling, const TensorInfo& stored, std::i
   groups.scales = scales->name;
   groups.group = columns / count;
 
-  checker.find_extras(columns);
+  checker.find({"weight_shape"}, false);  // what the shape of the codes says
+  if (const TensorInfo* order = checker.find({"g_idx", "weight_g_idx"}, false)) {
+    groups.order = order->name;
+    checker.demand(*order, DType::i32, {columns});
+  }
   if (is_nvfp4) {
     const TensorInfo* const unit = checker.find({"weight_scale_2", "weight_global_scale"}, true);
     if (unit != nullptr) {
@@ -285,7 +272,6 @@ kernels::WeightSource read_groups(const PublishedGroups& groups, const std::stri
                                   std::int64_t rows, std::int64_t columns, const TensorFiles& files,
                                   std::vector<std::byte>& made) {
   check_order(groups, columns, files);
-  check_shape(groups, rows, columns, files);
   const TensorView stored = files.view(codes), scales = files.view(groups.scales);
   check_scales(groups.scales, scales);
   const bool is_int8 = groups.spelling == GroupSpelling::int8;

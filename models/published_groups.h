@@ -33,7 +33,7 @@ struct PublishedGroups {
   kernels::GroupCodes codes = {};   ///< what becomes of them in memory
   std::int32_t zeros_below = 0;     ///< how much less than the zero points GPTQ's file has
   std::string scales, zeros, unit;  ///< unit: the f32 of NVFP4
-  std::string order, shape;         ///< order: the group of each column
+  std::string order;                ///< the group of each column
 };
 
 /// What belongs to a matrix in groups, and the first fault of these tensors or of its own.
@@ -59,7 +59,7 @@ GroupCheck check_groups(GroupSpelling spelling, const TensorInfo& stored, std::i
 
 /// The matrix, read from mapped files; what has to be put in order first is put into `made`, which
 /// outlives it. Throws Error(model), naming the tensor, for scales that are not finite (of NVFP4:
-/// below 0, too), columns that are not in the order of their groups, and a shape that is another.
+/// below 0, too), and columns that are not in the order of their groups.
 kernels::WeightSource read_groups(const PublishedGroups& groups, const std::string& codes,
                                   std::int64_t rows, std::int64_t columns, const TensorFiles& files,
                                   std::vector<std::byte>& made);
