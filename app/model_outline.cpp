@@ -98,12 +98,16 @@ std::int64_t published_parameters(const RunSettings& settings, const models::Con
                              : count(plan, family, config);
 }
 
-/// Of a GGUF file, what stays in its blocks.
+/// What stays in blocks of a GGUF file or in groups: by the files, else by what config.json says.
 models::PackedBlocks packed_blocks(const RunSettings& settings, const models::Config& config,
                                    const models::Plan& plan, DType activation) {
-  if (activation != DType::bf16 || !has_files(settings)) return {};
-  return models::packed_blocks(plan, models::family_of(config), settings.source.tensors(),
-                               settings.device);
+  if (activation != DType::bf16 || settings.types.random_weights) return {};
+  const models::Family& family = models::family_of(config);
+  if (has_files(settings)) {
+    return models::packed_blocks(plan, family, settings.source.tensors(), settings.device);
+  }
+  const bool is_on_card = settings.device == kernels::Device::cuda;
+  return is_on_card ? models::PackedBlocks() : models::published_groups(plan, family, config);
 }
 
 /// Of what stays F16 in memory: by the files, else by what config.json says.

@@ -26,6 +26,7 @@ WeightCode code_of(Device device, const WeightSource& source, DType dtype, Quant
     }
     if (card_keeps(block->type)) return WeightCode::blocks;
   }
+  if (device == Device::cpu && source.groups()) return WeightCode::groups;
   if (quantize == Quantize::q4) return WeightCode::q4;
   if (source.is_all(DType::f8_e4m3)) return WeightCode::fp8;
   if (quantize == Quantize::bits12) return WeightCode::bits12;
@@ -93,6 +94,10 @@ Weight Weight::pack(Queue& queue, const WeightSource& source, DType dtype, Quant
   }
   Weight weight(code, dtype, source);
   if (code == WeightCode::blocks) weight.type_ = source.block()->type;
+  if (code == WeightCode::groups) {
+    weight.groups_ = *source.groups();
+    weight.type_ = weight.groups_.levels;
+  }
   if (weight.code_ == WeightCode::bits12) {
     if (weight.pack_bits12(queue, source)) return weight;
     weight.code_ = WeightCode::plain;
@@ -177,7 +182,9 @@ void Weight::pack_codes(Queue& queue, const WeightSource& source) {
     upload_codes(queue, source, shape, owned_.data());
     return;
   }
-  group_ = code_ == WeightCode::blocks ? gguf_group(type_) : group_of(code_, source);
+  group_ = code_ == WeightCode::blocks   ? gguf_group(type_)
+           : code_ == WeightCode::groups ? groups_.group
+                                         : group_of(code_, source);
   format_ = WeightFormat::panels;
   const CodedShape shape = coded_shape(*this);
   owned_ = Buffer(queue.device(), static_cast<std::size_t>(experts_ * shape.expert_bytes()));

@@ -45,6 +45,7 @@ class Weight {
   ///   plain  rounded to `dtype`   fp8  nothing: code and scale are the published ones
   ///   mxfp4  nothing; a scale of 2^-127 may count as zero
   ///   blocks nothing: what read_gguf_values() gives, bit for bit
+  ///   groups nothing without zero points; with them products in f32 are rounded
   ///   q8, q4 as quantize() says (linear/quantize.h), times its group's largest size
   /// A scale that is no finite number makes its numbers NaN.
   static Weight pack(Queue& queue, const WeightSource& source, DType dtype,
@@ -61,6 +62,8 @@ class Weight {
   std::int64_t group() const { return group_; }
   /// Of a weight in blocks.
   GgufType type() const { return type_; }
+  /// Of a weight in groups.
+  const GroupCodes& groups() const { return groups_; }
   /// Where rows are in blocks of several types: a weight for each run of rows, from the top. Only
   /// rows(), columns(), dtypes, owned_bytes(), read_row() and linear() take such a weight.
   std::span<const Weight> parts() const { return parts_; }
@@ -104,6 +107,7 @@ class Weight {
   Buffer owned_;
   Buffer patches_;
   GgufType type_ = GgufType::f32;
+  GroupCodes groups_;
   std::vector<Weight> parts_;
 };
 

@@ -28,15 +28,38 @@ void check_bytes(DType dtype, std::int64_t rows, std::int64_t columns, std::int6
   }
 }
 
+/// Codes of groups: whole bytes and groups, so that nothing is filled up.
+void check_groups(DType dtype, std::int64_t rows, std::int64_t columns, std::size_t bytes,
+                  const WeightScales& scales) {
+  const std::int64_t group = scales.column_block;
+  require(scales.row_block == 1 && !scales.bytes.empty(),
+          "weight: groups are of rows, with scales");
+  if (group < 8 || group % 8 != 0 || columns % group != 0) {
+    throw Error(ErrorKind::model, fmt::format("weight: {} columns are no groups of {} columns, of "
+                                              "which 8, 16, 24 ... are read",
+                                              columns, group));
+  }
+  const std::int64_t groups = columns / group;
+  const bool is_nvfp4 = dtype == DType::u8 && scales.dtype == DType::f8_e4m3;
+  require(is_nvfp4 ? scales.zeros.empty() : is_scale(scales.dtype) && scales.unit == 1,
+          "weight: groups have scales of F32, BF16 or F16, or of E4M3 with a unit");
+  check_bytes(dtype, rows, columns, dtype == DType::u8 ? columns / 2 : columns, bytes);
+  check_bytes(scales.dtype, rows, groups, row_bytes_of(scales.dtype, groups), scales.bytes.size());
+  if (!scales.zeros.empty()) check_bytes(DType::i8, rows, groups, groups, scales.zeros.size());
+}
+
 void check_strip(DType dtype, std::int64_t rows, std::int64_t columns, std::size_t bytes,
                  const WeightScales& scales) {
-  const bool is_mxfp4 = dtype == DType::u8;
+  require(rows >= 1 && columns >= 1, "weight: at least one expert, row and column");
+  const bool is_mxfp4 = dtype == DType::u8 && scales.dtype == DType::u8;
+  if (dtype == DType::i8 || (dtype == DType::u8 && !is_mxfp4)) {
+    return check_groups(dtype, rows, columns, bytes, scales);
+  }
   if (!is_scale(dtype) && dtype != DType::f8_e4m3 && !is_mxfp4) {
     throw Error(ErrorKind::model,
                 fmt::format("weight: the type is F32, BF16, F16, F8_E4M3 or U8 (MXFP4), got {}",
                             name_of(dtype)));
   }
-  require(rows >= 1 && columns >= 1, "weight: at least one expert, row and column");
   check_bytes(dtype, rows, columns, row_bytes_of(dtype, columns), bytes);
   if (is_mxfp4) {
     const std::int64_t groups = (columns - 1) / mxfp4_group + 1;
@@ -73,10 +96,11 @@ std::int64_t block_row_bytes(const GgufBlock& block, std::int64_t columns) {
 
 /// Bytes from the first of a strip's rows to row `at`.
 std::int64_t offset_of(const WeightStrip& strip, std::int64_t at, std::int64_t columns) {
-  const std::int64_t row_bytes = strip.block != nullptr ? block_row_bytes(*strip.block, columns)
-                                 : strip.column_step > 0
-                                     ? static_cast<std::int64_t>(size_of(strip.dtype))
-                                     : row_bytes_of(strip.dtype, columns);
+  const std::int64_t row_bytes =
+      strip.block != nullptr  ? block_row_bytes(*strip.block, columns)
+      : strip.column_step > 0 ? static_cast<std::int64_t>(size_of(strip.dtype))
+      : strip.is_grouped() && strip.dtype == DType::u8 ? columns / 2
+                                                       : row_bytes_of(strip.dtype, columns);
   return at * strip.row_step * row_bytes;
 }
 
@@ -189,17 +213,37 @@ WeightRow WeightSource::row(std::int64_t row) const {
                      .block = strip.block};
   if (!scales.bytes.empty()) {
     const std::int64_t blocks = (columns - 1) / scales.column_block + 1;
-    found.scales = scales.bytes.data() + (strip.scales_row + at * strip.row_step) /
-                                             scales.row_block * blocks *
-                                             static_cast<std::int64_t>(size_of(scales.dtype));
+    const std::int64_t first = (strip.scales_row + at * strip.row_step) / scales.row_block * blocks;
+    found.scales = scales.bytes.data() + first * static_cast<std::int64_t>(size_of(scales.dtype));
+    if (!scales.zeros.empty()) found.zeros = scales.zeros.data() + first;
+    found.unit = scales.unit;
   }
   return found;
 }
 
 bool WeightSource::is_all(DType dtype) const {
   return std::all_of(strips.begin(), strips.end(), [dtype](const WeightStrip& s) {
-    return s.dtype == dtype && s.block == nullptr;
+    return s.dtype == dtype && s.block == nullptr && !s.is_grouped();
   });
+}
+
+std::optional<GroupCodes> WeightSource::groups() const {
+  constexpr std::int64_t group_max = 1024;
+  const auto levels_of = [](const WeightStrip& s) {
+    if (s.dtype == DType::i8) return GgufType::q8_0;
+    return s.scales.dtype == DType::f8_e4m3 ? GgufType::mxfp4 : GgufType::q4_0;
+  };
+  if (strips.empty()) return std::nullopt;
+  const WeightStrip& first = strips.front();
+  GroupCodes codes = {levels_of(first), first.scales.dtype, false, group_max};
+  for (const WeightStrip& strip : strips) {
+    if (!strip.is_grouped() || levels_of(strip) != codes.levels) return std::nullopt;
+    if (strip.scales.dtype != codes.scales) codes.scales = DType::f32;
+    codes.has_zeros |= !strip.scales.zeros.empty();
+    const std::int64_t block = strip.scales.column_block;
+    if (block < columns) codes.group = std::gcd(codes.group, block);
+  }
+  return codes;
 }
 
 const GgufBlock* WeightSource::block() const {

@@ -122,6 +122,7 @@ std::vector<Layer> read_layers(const Config& c, const Config& own, Attention att
 DraftLayer dflash_of(const Config& c, const Plan& plan) {
   const Config own = c.object(Keys{dflash_key}).value_or(Config::from_text("{}", "dflash_config"));
   refuse_quantized(c);
+  refuse_words(c);
   refuse_other_kinds(c, own);
   check_model(c, plan);
   if (plan.altup) c.fail("architectures", "a model with several residual streams has no head");

@@ -101,6 +101,7 @@ DraftLayer eagle3_of(const Config& c, const Plan& plan) {
   if (!is_eagle3(c)) c.fail("architectures", "is no EAGLE-3 head's, nor is there draft_vocab_size");
   check_architecture(c);
   refuse_quantized(c);
+  refuse_words(c);
   refuse_variants(c);
   check_sizes(c, plan);
   if (plan.altup) c.fail("architectures", "a model with several residual streams has no head");

@@ -22,6 +22,9 @@ struct PackedBlocks {
   std::string types = {};  ///< "Q4_K, Q6_K", that of the most bytes first
 };
 
+/// What weights of safetensors files in groups (published_groups.h) are called among the types.
+inline constexpr const char* groups_name = "groups as published";
+
 /// How weights are stored in memory.
 struct LoadOptions {
   DType activation = DType::bf16;  ///< bf16 or f32: what weights are packed for

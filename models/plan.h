@@ -156,6 +156,7 @@ struct Plan {
   DType weight_dtype = DType::bf16;  ///< what config.json says the weights are
   DType state_dtype = DType::f32;    ///< of the recurrent matrices
   std::int32_t positions_max = 0;    ///< max_position_embeddings; 0: not stated
+  std::int32_t zeros_below = 0;      ///< how much less than its zero points GPTQ's file has
   std::vector<Layer> layers;
   std::optional<LayerInputs> layer_inputs = {};
   std::optional<AltUp> altup = {};

@@ -104,11 +104,12 @@ std::optional<Format> common_format(const Config& quantization) {
   if (method == "modelopt") return format_of_algorithm(quantization.s("quant_algo", "unknown"));
   if (method == "mxfp4") return format_of_algorithm("MXFP4");
   if (method == "compressed-tensors") return compressed_format(quantization);
-  if (method == "gptq" || method == "awq") {
+  if (method == "gptq" || method == "awq" || method == "auto-round") {
     const double bits = quantization.f({"bits", "w_bit"}, 4);
     const bool has_zeros = quantization.b("zero_point", true);
-    return integers(method == "awq" ? "AWQ" : "GPTQ", bits,
-                    quantization.f({"group_size", "q_group_size"}, 128), has_zeros ? bits : 0);
+    const char* const name = method == "awq" ? "AWQ" : method == "gptq" ? "GPTQ" : "AutoRound";
+    return integers(name, bits, quantization.f({"group_size", "q_group_size"}, 128),
+                    has_zeros ? bits : 0);
   }
   if (method == "bitsandbytes") {
     if (quantization.b("load_in_8bit", false)) return Format{"8-bit bitsandbytes", 8};
@@ -261,6 +262,22 @@ PublishedTypes published_types(const Plan& plan, const Family& family, const Con
                                                         : plan.weight_dtype;
               });
   return types;
+}
+
+PackedBlocks published_groups(const Plan& plan, const Family& family, const Config& config) {
+  const std::optional<Config> quantization = config.quantization();
+  PackedBlocks all;
+  if (!quantization) return all;
+  const std::string_view head = plan.tied_head ? "embed" : "head";
+  each_format(plan, family, PublishedFormats(*quantization),
+              [&](const RequiredWeight& weight, const Format* format) {
+                if (!format || format->name == "FP8" || format->name == "MXFP4") return;
+                all.types = groups_name;
+                all.parameters += parameters_of(weight);
+                all.bytes += static_cast<double>(parameters_of(weight)) * format->bits / 8;
+                if (weight.key.role == head) all.head_bytes = format->bits / 8;
+              });
+  return all;
 }
 
 std::optional<PublishedSize> published_size(const Plan& plan, const Family& family,

@@ -9,6 +9,7 @@
 
 #include "models/config.h"
 #include "models/families.h"
+#include "models/geometry.h"
 #include "models/plan.h"
 
 namespace hyb::models {
@@ -23,6 +24,9 @@ std::int64_t fp8_parameters(const Plan& plan, const Family& family, const Config
 
 /// The same of MXFP4.
 std::int64_t mxfp4_parameters(const Plan& plan, const Family& family, const Config& config);
+
+/// The same of numbers in groups (published_groups.h), and the bytes that they take in memory.
+PackedBlocks published_groups(const Plan& plan, const Family& family, const Config& config);
 
 /// How every weight is published, by role and layer: as F8_E4M3, u8 (MXFP4), or as the plan says.
 using PublishedTypes = std::map<std::pair<std::string_view, std::int32_t>, DType>;

@@ -15,8 +15,6 @@
 #include "core/base/strings.h"
 #include "core/io/file.h"
 #include "kernels/linear/gguf_blocks.h"
-#include "kernels/linear/gguf_panels.h"
-#include "kernels/linear/gguf_rows.h"
 #include "kernels/weight_source.h"
 #include "models/draft_head.h"
 #include "models/families/gguf.h"
@@ -54,6 +52,15 @@ bool matches(std::string_view pattern, std::string_view name) {
     pattern.remove_prefix(place + 2);
   }
   return name == pattern;
+}
+
+/// The first of these that there is, as it is or in groups.
+const TensorInfo* find_any(const std::vector<std::string>& names, const TensorFiles& files) {
+  for (const std::string& name : names) {
+    if (const TensorInfo* found = files.find(name)) return found;
+    if (const TensorInfo* found = find_codes(name, files)) return found;
+  }
+  return nullptr;
 }
 
 /// Lists the weights of a plan; the family says under which names, and in which layout.
@@ -125,8 +132,7 @@ class WeightLister : public WeightVisitor {
     for (const TensorName& name : family_.names) {
       if (name.role == role) spell(name, expert, names);
     }
-    return std::any_of(names.begin(), names.end(),
-                       [&](const std::string& name) { return files_->find(name) != nullptr; });
+    return find_any(names, *files_) != nullptr;
   }
 
   void add(std::string_view role, Shape shape, std::int32_t expert = -1) {
@@ -171,6 +177,12 @@ std::vector<RequiredWeight> required_weights(const Plan& plan, const Family& fam
   return weights;
 }
 
+bool RequiredWeight::is_matrix() const {
+  const std::string_view role = key.role;
+  return shape.size() >= 2 && !role.ends_with("conv_weight") && !role.ends_with("_bias") &&
+         role != "conv.weight";
+}
+
 std::string_view role_of(const Family& family, std::string_view name) {
   for (const TensorName& known : family.names) {
     if (!known.name.starts_with('*')) {
@@ -188,8 +200,9 @@ std::string_view role_of(const Family& family, std::string_view name) {
 
 bool has_draft_layer(const Family& family, const TensorFiles& files) {
   const std::vector<std::string_view> stored = files.names();
-  return std::any_of(stored.begin(), stored.end(),
-                     [&](std::string_view name) { return role_of(family, name) == "draft.fc"; });
+  return std::any_of(stored.begin(), stored.end(), [&](std::string_view name) {
+    return role_of(family, plain_name(name)) == "draft.fc";
+  });
 }
 
 std::int64_t parameters(const std::vector<RequiredWeight>& weights) {
@@ -221,13 +234,6 @@ bool is_plain(DType dtype) {
   return dtype == DType::bf16 || dtype == DType::f16 || dtype == DType::f32;
 }
 
-/// Whether it is packed as a matrix.
-bool is_matrix(const RequiredWeight& weight) {
-  const std::string_view role = weight.key.role;
-  return weight.shape.size() >= 2 && !role.ends_with("conv_weight") && !role.ends_with("_bias") &&
-         role != "conv.weight";
-}
-
 constexpr std::string_view blocks_end = "_blocks";
 
 /// Groups of 32 numbers of E2M1, as bytes.
@@ -246,13 +252,6 @@ std::vector<std::string> scale_names(const TensorInfo& stored) {
   if (stored.dtype == DType::f8_e4m3) return {stored.name + "_scale_inv", stored.name + "_scale"};
   if (!is_mxfp4(stored)) return {};
   return {stored.name.substr(0, stored.name.size() - blocks_end.size()) + "_scales"};
-}
-
-const TensorInfo* find_any(const std::vector<std::string>& names, const TensorFiles& files) {
-  for (const std::string& name : names) {
-    if (const TensorInfo* found = files.find(name)) return found;
-  }
-  return nullptr;
 }
 
 CheckedTensor wrong(const TensorInfo& stored, std::string fault) {
@@ -278,7 +277,7 @@ CheckedTensor check_in_gguf(const RequiredWeight& weight, const TensorInfo& stor
     return wrong(stored, "the file's keys ask for " + shown(weight.shape));
   }
   const bool is_read = stored.block != nullptr
-                           ? kernels::is_gguf_coded(stored.block->type) && is_matrix(weight)
+                           ? kernels::is_gguf_coded(stored.block->type) && weight.is_matrix()
                            : is_plain(stored.dtype);
   if (!is_read) return wrong(stored, "this type is not read here");
   return {TensorVerdict::right, &stored};
@@ -290,7 +289,7 @@ CheckedTensor check_stored(const RequiredWeight& weight, const TensorInfo& store
   if (!stored.fault.empty()) return wrong(stored, stored.fault);
   const Shape shape = has_blocks ? mxfp4_shape(weight.shape) : weight.shape;
   if (stored.shape != shape) return wrong(stored, "config.json asks for " + shown(shape));
-  const bool takes_codes = is_matrix(weight) && !weight.key.role.ends_with("_transposed");
+  const bool takes_codes = weight.is_matrix() && !weight.key.role.ends_with("_transposed");
   if (!is_plain(stored.dtype) && !((is_fp8 || has_blocks) && takes_codes)) {
     return wrong(stored, "BF16, F16 and F32 are read, of matrices F8_E4M3 and MXFP4");
   }
@@ -299,28 +298,51 @@ CheckedTensor check_stored(const RequiredWeight& weight, const TensorInfo& store
   return {TensorVerdict::right, &stored};
 }
 
-CheckedWeight check(RequiredWeight weight, const TensorFiles& files) {
+/// Of a matrix in groups; nullopt: it is not.
+std::optional<CheckedWeight> check_in_groups(const RequiredWeight& weight, const TensorInfo& stored,
+                                             const Plan& plan, const TensorFiles& files) {
+  const bool takes_groups =
+      weight.is_matrix() && weight.shape.size() == 2 && !weight.key.role.ends_with("_transposed");
+  if (!takes_groups || !stored.fault.empty()) return std::nullopt;
+  const std::int64_t rows = weight.shape[0], columns = weight.shape[1];
+  const std::optional<GroupSpelling> spelling = spelling_of(stored, rows);
+  if (!spelling) return std::nullopt;
+  GroupCheck found = check_groups(*spelling, stored, rows, columns, files);
+  CheckedWeight checked = {weight, {TensorVerdict::right, &stored}};
+  if (found.wrong == &stored) checked.tensor = wrong(stored, std::move(found.fault));
+  for (const TensorInfo* const beside : found.beside) {
+    checked.beside.push_back(beside == found.wrong ? wrong(*beside, found.fault)
+                                                   : CheckedTensor{TensorVerdict::right, beside});
+  }
+  if (found.wrong != nullptr) return checked;
+  if (*spelling == GroupSpelling::gptq) found.groups.zeros_below = plan.zeros_below;
+  checked.groups = std::move(found.groups);
+  return checked;
+}
+
+CheckedWeight check(RequiredWeight weight, const Plan& plan, const TensorFiles& files) {
   const TensorInfo* const stored = find_any(weight.names, files);
   if (stored == nullptr) return {std::move(weight), {TensorVerdict::missing, nullptr}};
   if (files.are_gguf()) {
     CheckedTensor tensor = check_in_gguf(weight, *stored);
     return {std::move(weight), std::move(tensor)};
   }
+  if (auto checked = check_in_groups(weight, *stored, plan, files)) return std::move(*checked);
   const TensorInfo* const scales = find_any(scale_names(*stored), files);
   CheckedTensor tensor = check_stored(weight, *stored, scales);
   CheckedWeight checked = {std::move(weight), std::move(tensor)};
   if (scales == nullptr) return checked;
   checked.scales = scales_layout(*scales, *stored);
   if (checked.scales) {
-    checked.scale_tensor = CheckedTensor{TensorVerdict::right, scales};
+    checked.beside.push_back({TensorVerdict::right, scales});
   } else if (is_mxfp4(*stored)) {
-    checked.scale_tensor = wrong(
-        *scales, fmt::format("no U8 scales of {}, one for each 16 bytes", shown(stored->shape)));
+    checked.beside.push_back(wrong(
+        *scales, fmt::format("no U8 scales of {}, one for each 16 bytes", shown(stored->shape))));
   } else {
-    checked.scale_tensor =
+    checked.beside.push_back(
         wrong(*scales, fmt::format("no BF16, F16 or F32 scales of {}, of its rows or of blocks of "
                                    "128 x 128",
-                                   shown(stored->shape)));
+                                   shown(stored->shape))));
   }
   return checked;
 }
@@ -340,7 +362,7 @@ CheckedTensor check_other_in_gguf(const TensorInfo& stored) {
 CheckedTensor check_other(const Plan& plan, const Family& family, const TensorFiles& files,
                           const TensorInfo& stored) {
   if (is_known_unused(plan, family, stored.name)) return {TensorVerdict::unused, &stored};
-  const std::string_view role = role_of(family, stored.name);
+  const std::string_view role = role_of(family, plain_name(stored.name));
   if (role.empty() && files.are_gguf()) return check_other_in_gguf(stored);
   if (role.empty()) return {TensorVerdict::extra, &stored};
   return wrong(stored, fmt::format("a {} for which {} has no place; one of the two belongs to "
@@ -403,7 +425,8 @@ bool is_of_draft_block(const Plan& plan, const Family& family, std::string_view 
 bool is_known_unused(const Plan& plan, const Family& family, std::string_view name) {
   if (is_of_draft_block(plan, family, name)) return true;
   if (plan.tied_head && role_of(family, name) == "head") return true;  // load_model compares it
-  for (const std::string_view end : {".input_scale", "activation_scale", ".k_scale", ".v_scale"}) {
+  for (const std::string_view end :
+       {".input_scale", ".input_global_scale", "activation_scale", ".k_scale", ".v_scale"}) {
     if (name.ends_with(end)) return true;
   }
   return std::any_of(family.unused.begin(), family.unused.end(),
@@ -414,101 +437,15 @@ WeightCheck check_weights(const Plan& plan, const Family& family, const TensorFi
   WeightCheck all;
   std::unordered_set<std::string_view> used;
   for (RequiredWeight& weight : required_weights(plan, family, &files)) {
-    const CheckedWeight& checked = all.weights.emplace_back(check(std::move(weight), files));
+    const CheckedWeight& checked = all.weights.emplace_back(check(std::move(weight), plan, files));
     if (checked.tensor.stored != nullptr) used.insert(checked.tensor.stored->name);
-    if (checked.scale_tensor) used.insert(checked.scale_tensor->stored->name);
+    for (const CheckedTensor& beside : checked.beside) used.insert(beside.stored->name);
   }
   for (const std::string_view name : files.names()) {
     if (used.contains(name)) continue;
     all.others.push_back(check_other(plan, family, files, *files.find(name)));
   }
   return all;
-}
-
-namespace {
-
-bool is_block_of(const TensorInfo& stored, GgufType type) {
-  return stored.block != nullptr && stored.block->type == type;
-}
-
-/// Whether a tensor is of this type, as safetensors or GGUF files have it.
-bool is_stored_as(const TensorInfo& stored, DType dtype) {
-  if (stored.block != nullptr) return dtype == DType::u8 && is_block_of(stored, GgufType::mxfp4);
-  return stored.dtype == dtype;
-}
-
-/// Parameters of the matrices that the files have as this type, or as any.
-std::int64_t stored_parameters(const WeightCheck& check, std::optional<DType> dtype) {
-  std::int64_t count = 0;
-  for (const CheckedWeight& checked : check.weights) {
-    const TensorInfo* const stored = checked.tensor.stored;
-    if (checked.tensor.verdict != TensorVerdict::right || !is_matrix(checked.weight)) continue;
-    if (dtype && !is_stored_as(*stored, *dtype)) continue;
-    count += elements(checked.weight.shape);
-  }
-  return count;
-}
-
-/// Whether these are gates or ups of a layer's experts and the two differ in type: as one matrix
-/// they are then not in blocks.
-bool is_of_mixed_experts(const CheckedWeight& checked, const WeightCheck& check) {
-  const WeightKey& key = checked.weight.key;
-  const bool is_gate = key.role == "moe.gate_stack";
-  if (!is_gate && key.role != "moe.up_stack") return false;
-  const std::string_view beside = is_gate ? "moe.up_stack" : "moe.gate_stack";
-  return std::ranges::any_of(check.weights, [&](const CheckedWeight& other) {
-    return other.weight.key.role == beside && other.weight.key.layer == key.layer &&
-           other.tensor.stored != nullptr &&
-           other.tensor.stored->block != checked.tensor.stored->block;
-  });
-}
-
-}  // namespace
-
-std::int64_t fp8_parameters(const Plan& plan, const Family& family, const TensorFiles& files) {
-  return stored_parameters(check_weights(plan, family, files), DType::f8_e4m3);
-}
-
-std::int64_t mxfp4_parameters(const Plan& plan, const Family& family, const TensorFiles& files) {
-  return stored_parameters(check_weights(plan, family, files), DType::u8);
-}
-
-PackedBlocks packed_blocks(const Plan& plan, const Family& family, const TensorFiles& files,
-                           kernels::Device device) {
-  PackedBlocks all;
-  std::map<std::string_view, double> types;
-  const std::string_view head = plan.tied_head ? "embed" : "head";
-  const WeightCheck check = check_weights(plan, family, files);
-  for (const CheckedWeight& checked : check.weights) {
-    const TensorInfo* const stored = checked.tensor.stored;
-    if (checked.tensor.verdict != TensorVerdict::right || stored->block == nullptr) continue;
-    if (is_of_mixed_experts(checked, check)) continue;
-    const GgufType type = stored->block->type;
-    const bool is_on_card = device == kernels::Device::cuda;
-    if (is_on_card ? !kernels::card_keeps(type)
-                   : kernels::gguf_code_bits(type) == 0 || type == GgufType::mxfp4) {
-      continue;
-    }
-    const std::int64_t rows = kernels::Weight::panel_rows, columns = checked.weight.shape.back();
-    const std::int64_t of_rows = is_on_card
-                                     ? kernels::GgufRowsShape{type, rows, columns}.expert_bytes()
-                                     : kernels::coded_shape(type, rows, columns).panel_bytes();
-    const double bytes = static_cast<double>(of_rows) / static_cast<double>(rows * columns);
-    const std::int64_t parameters = elements(checked.weight.shape);
-    all.parameters += parameters;
-    all.bytes += static_cast<double>(parameters) * bytes;
-    types[stored->block->name] += static_cast<double>(parameters) * bytes;
-    if (checked.weight.key.role == head) all.head_bytes = bytes;
-  }
-  all.types = names_by_size(types);
-  return all;
-}
-
-double f16_share(const Plan& plan, const Family& family, const TensorFiles& files) {
-  const WeightCheck check = check_weights(plan, family, files);
-  const std::int64_t all = stored_parameters(check, std::nullopt);
-  const std::int64_t halves = stored_parameters(check, DType::f16);
-  return all > 0 ? static_cast<double>(halves) / static_cast<double>(all) : 0.0;
 }
 
 namespace {
@@ -540,15 +477,16 @@ WeightIndex::WeightIndex(const Plan& plan, const Family& family, const TensorFil
     : files_(&files) {
   const WeightCheck check = check_weights(plan, family, files);
   std::vector<const RequiredWeight*> missing;
-  for (const auto& [weight, tensor, scale_tensor, scales] : check.weights) {
+  for (const auto& [weight, tensor, beside, scales, groups] : check.weights) {
     refuse_wrong(tensor, files);
-    if (scale_tensor) refuse_wrong(*scale_tensor, files);
+    for (const CheckedTensor& one : beside) refuse_wrong(one, files);
     if (tensor.verdict == TensorVerdict::missing) {
       missing.push_back(&weight);
       continue;
     }
     names_.emplace(weight.key, tensor.stored->name);
     if (scales) scales_.emplace(weight.key, *scales);
+    if (groups) groups_.emplace(weight.key, *groups);
   }
   refuse_missing(missing, files);
   for (const CheckedTensor& tensor : check.others) {
@@ -560,6 +498,11 @@ WeightIndex::WeightIndex(const Plan& plan, const Family& family, const TensorFil
 const StoredScales* WeightIndex::scales(const WeightKey& key) const {
   const auto found = scales_.find(key);
   return found == scales_.end() ? nullptr : &found->second;
+}
+
+const PublishedGroups* WeightIndex::groups(const WeightKey& key) const {
+  const auto found = groups_.find(key);
+  return found == groups_.end() ? nullptr : &found->second;
 }
 
 const std::string& WeightIndex::name(const WeightKey& key) const {

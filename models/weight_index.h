@@ -12,6 +12,7 @@
 #include "models/families.h"
 #include "models/geometry.h"
 #include "models/plan.h"
+#include "models/published_groups.h"
 
 namespace hyb::models {
 
@@ -30,6 +31,9 @@ struct RequiredWeight {
   WeightKey key;
   std::vector<std::string> names;  ///< spellings in use, in order of preference
   std::vector<std::int64_t> shape;
+
+  /// Whether it is packed as a matrix.
+  bool is_matrix() const;
 };
 
 /// Every tensor the plan needs, in layer order. The head is not listed when it is tied. Of two
@@ -75,8 +79,9 @@ struct CheckedTensor {
 struct CheckedWeight {
   RequiredWeight weight;
   CheckedTensor tensor;
-  std::optional<CheckedTensor> scale_tensor = {};  ///< where F8_E4M3 or MXFP4 has one
-  std::optional<StoredScales> scales = {};         ///< where that is right
+  std::vector<CheckedTensor> beside = {};      ///< its scales and what else belongs to codes
+  std::optional<StoredScales> scales = {};     ///< of F8_E4M3 or MXFP4, where they are right
+  std::optional<PublishedGroups> groups = {};  ///< of a matrix in groups, where they are
 };
 
 /// Decides whether a model can be loaded, for the loader and for reports before it. The files
@@ -89,9 +94,10 @@ struct WeightCheck {
 /// Right is a weight of the plan's shape in BF16, F16 or F32; a matrix in F8_E4M3, too, with scales
 /// in P_scale or P_scale_inv ([], [1]: of all; [out], [out, 1]: of rows; or of blocks of 128 x
 /// 128), P being the weight's name; or in MXFP4, as U8 [..., groups of 32, 16], with scales [...,
-/// groups] of U8, P_blocks and P_scales. Scales of experts in one tensor have the expert as first
-/// dimension. A tensor whose name is one of the family's, but which the plan does not need, is
-/// wrong as well. Throws Error(model) as required_weights does.
+/// groups] of U8, P_blocks and P_scales; or in groups as published_groups.h says. Scales of experts
+/// in one tensor have the expert as first dimension. A tensor whose name is one of the family's,
+/// but which the plan does not need, is wrong as well. Throws Error(model) as required_weights
+/// does.
 WeightCheck check_weights(const Plan& plan, const Family& family, const TensorFiles& files);
 
 /// The plan's parameters that the files have as F8_E4M3. Throws as required_weights does.
@@ -126,6 +132,8 @@ class WeightIndex {
 
   /// Of a weight that is there; nullptr: it has none.
   const StoredScales* scales(const WeightKey& key) const;
+  const PublishedGroups* groups(const WeightKey& key) const;
+  const TensorFiles& files() const { return *files_; }
   TensorView scales_view(const StoredScales& scales) const { return files_->view(scales.name); }
 
   /// Releases the physical pages of a weight that was packed.
@@ -138,6 +146,7 @@ class WeightIndex {
   const TensorFiles* files_;
   std::map<WeightKey, std::string> names_;
   std::map<WeightKey, StoredScales> scales_;
+  std::map<WeightKey, PublishedGroups> groups_;
   std::vector<std::string> extra_;
 };
 

@@ -32,6 +32,10 @@ kernels::WeightSource FileWeights::matrix(const WeightKey& key, std::int64_t exp
     require(!transposed, "weights: blocks are of rows");
     return {*view.block, experts, rows, columns, view.bytes};
   }
+  if (const PublishedGroups* const groups = index_.groups(key)) {
+    require(experts == 1 && !transposed, "weights: groups are of rows of one matrix");
+    return read_groups(*groups, index_.name(key), rows, columns, index_.files(), made_[key]);
+  }
   const StoredScales* const scales = index_.scales(key);
   const std::size_t expert_bytes = view.bytes.size() / static_cast<std::size_t>(experts);
   kernels::WeightSource source(experts, rows, columns);
@@ -55,7 +59,10 @@ kernels::WeightSource FileWeights::matrix(const WeightKey& key, std::int64_t exp
   return source;
 }
 
-void FileWeights::release(const WeightKey& key) { index_.drop(key); }
+void FileWeights::release(const WeightKey& key) {
+  made_.erase(key);
+  index_.drop(key);
+}
 
 std::vector<float> FileWeights::vector(const WeightKey& key, std::int64_t count) {
   const TensorView view = index_.view(key);

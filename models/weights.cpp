@@ -91,7 +91,8 @@ class WeightLoader : public WeightVisitor {
     const kernels::WeightSource from_a = a.source(), from_b = b.source();
     return packed_as(packing_a, from_a) == packed_as(packing_b, from_b) &&
            (options_.activation != DType::bf16 ||
-            from_a.is_all(DType::f8_e4m3) == from_b.is_all(DType::f8_e4m3));
+            (from_a.is_all(DType::f8_e4m3) == from_b.is_all(DType::f8_e4m3) &&
+             from_a.groups().has_value() == from_b.groups().has_value()));
   }
 
   /// Moves the buffers of small tensors to the weights, and their byte count.
@@ -136,11 +137,14 @@ class WeightLoader : public WeightVisitor {
       const bool keeps_blocks =
           part->code() == kernels::WeightCode::blocks || part->code() == kernels::WeightCode::mxfp4;
       if (strip.block != nullptr ? keeps_blocks
+          : strip.is_grouped()   ? part->code() == kernels::WeightCode::groups
                                  : strip.dtype != DType::f16 && strip.dtype != DType::f32) {
         continue;
       }
       is_rounded = true;
-      rounded_types_.emplace(strip.block != nullptr ? strip.block->name : name_of(strip.dtype));
+      rounded_types_.emplace(strip.block != nullptr ? strip.block->name
+                             : strip.is_grouped()   ? "numbers in groups"
+                                                    : name_of(strip.dtype));
     }
     rounded_ += is_rounded ? 1 : 0;
   }
@@ -198,7 +202,7 @@ class WeightLoader : public WeightVisitor {
   const LoadCalls& calls_;
   std::vector<kernels::Buffer> vectors_;
   std::size_t packed_bytes_ = 0;
-  std::array<std::int64_t, 7> matrices_ = {};  ///< as Weights has them
+  std::array<std::int64_t, 8> matrices_ = {};  ///< as Weights has them
   std::int64_t packed_ = 0, rounded_ = 0;      ///< matrices
   std::set<std::string, std::less<>> rounded_types_;
   std::int64_t patches_ = 0;
@@ -307,7 +311,7 @@ class LosslessSampler : public WeightVisitor {
     const bool has_blocks = std::any_of(source.strips.begin(), source.strips.end(),
                                         [](const auto& strip) { return strip.block != nullptr; });
     if (as.quantize == kernels::Quantize::bits12 && !source.is_all(DType::f8_e4m3) &&
-        !source.is_all(DType::u8) && !has_blocks) {
+        !source.is_all(DType::u8) && !source.groups() && !has_blocks) {
       matrices.push_back({.layer = layer(),
                           .role = std::string(rows.stored().front().first),
                           .experts = rows.experts(),

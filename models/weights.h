@@ -57,6 +57,7 @@ class FileWeights : public WeightProvider {
 
  private:
   const WeightIndex& index_;
+  std::map<WeightKey, std::vector<std::byte>> made_;  ///< of read_groups, until released
 };
 
 /// Synthetic weights of bf16 or f16, or as a quantised model is published, from a seed, for speed
@@ -130,7 +131,7 @@ struct Weights {
   std::optional<DraftWeights> draft;          ///< as Plan::draft
   std::vector<kernels::Buffer> vectors;       ///< of the small tensors, on the queue's device
   std::size_t packed_bytes = 0;               ///< what packing copied, padding included
-  std::array<std::int64_t, 7> matrices = {};  ///< how many are stored by each WeightCode
+  std::array<std::int64_t, 8> matrices = {};  ///< how many are stored by each WeightCode
 
   /// All memory that they take of the queue's device.
   std::size_t bytes() const;

@@ -15,7 +15,7 @@ import numpy
 
 shard_limit = 4 * 10**9
 write_piece = 1 << 24
-sizes = {"F32": 4, "BF16": 2, "F16": 2, "F8_E4M3": 1, "U8": 1}
+sizes = {"F32": 4, "BF16": 2, "F16": 2, "F8_E4M3": 1, "U8": 1, "I32": 4, "I64": 8}
 
 
 def to_bf16(values):
@@ -162,6 +162,8 @@ def read_safetensors(path):
         "BF16": numpy.uint16,
         "F16": numpy.float16,
         "F32": numpy.float32,
+        "I32": numpy.int32,
+        "I64": numpy.int64,
         "F8_E4M3": numpy.uint8,
         "U8": numpy.uint8,
         "BOOL": numpy.uint8,

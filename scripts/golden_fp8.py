@@ -1,4 +1,6 @@
-"""The golden fixtures with FP8 weights, in the three forms that are published."""
+"""The golden fixtures with weights of 8 and 4 bits, in forms that are published."""
+
+import dataclasses
 
 import golden_bamba
 import golden_lfm2
@@ -119,7 +121,79 @@ moe_wide = golden_qwen.nested(
 qwen_kept = ("in_proj_ba", "in_proj_b.", "in_proj_a.", "visual")
 nemotron_kept = ("layers.2.mixer", "layers.3.mixer")
 
+int4_config = {
+    "config_groups": {
+        "group_0": {
+            "input_activations": None,
+            "targets": ["Linear"],
+            "weights": {
+                "actorder": None,
+                "group_size": 32,
+                "num_bits": 4,
+                "strategy": "group",
+                "symmetric": False,
+                "type": "int",
+            },
+        }
+    },
+    "format": "pack-quantized",
+    "ignore": ["lm_head", "re:.*in_proj_[ab]$", "re:.*visual.*", "mtp.fc"],
+    "quant_method": "compressed-tensors",
+}
+
+# All widths are whole groups of 32.
+int4_dense = golden_qwen.nested(
+    "qwen3_5",
+    golden_qwen.text_of(
+        "qwen3_5_text",
+        ["linear_attention", "full_attention"],
+        hidden_size=64,
+        intermediate_size=96,
+        vocab_size=97,
+    ),
+)
+
+nvfp4_moe = golden_nemotron.moe | {
+    "moe_intermediate_size": 32,
+    "moe_shared_expert_intermediate_size": 48,
+    "vocab_size": 131,
+}
+nvfp4_eights = ("in_proj", "out_proj", "shared_experts")
+nvfp4 = Scheme("nvfp4", {}, kept=("layers.3.mixer",), taken=("lm_head",), eights=nvfp4_eights)
+
+
+def mixed_precision(config, scheme):
+    """What ModelOpt says of each layer, in hf_quant_config.json alone."""
+    layers = {}
+    for name, shape, _ in golden_nemotron.plan_of(config).tensors():
+        if scheme.takes(name, shape):
+            eight = any(part in name for part in scheme.eights)
+            algorithm = {"quant_algo": "FP8" if eight else "W4A16_NVFP4"}
+            layers[name.removesuffix(".weight")] = algorithm
+    quantization = {"quant_algo": "MIXED_PRECISION", "quantized_layers": layers}
+    return {"producer": {"name": "modelopt", "version": "0.40.0"}, "quantization": quantization}
+
+
 fixtures = {
+    "qwen3_5-int4": fp8_recipe(
+        int4_dense,
+        Scheme(
+            "int4",
+            int4_config,
+            kept=qwen_kept,
+            asymmetric=("self_attn", "mtp", "gate_proj", "up_proj"),
+            channels=("down_proj",),
+        ),
+        lengths=(1, 3, 33),
+        extra=tuple(golden_qwen.mtp_tensors(int4_dense)),
+    ),
+    "nemotron-nvfp4": recipe(
+        nvfp4_moe,
+        quantise=dataclasses.replace(
+            nvfp4, files={"hf_quant_config.json": mixed_precision(nvfp4_moe, nvfp4)}
+        ),
+        lengths=(1, 3, 33),
+    ),
     "nemotron-fp8": fp8_recipe(
         golden_nemotron.moe | {"vocab_size": 131},
         Scheme(

@@ -18,15 +18,21 @@ never += (".gate.weight", "shared_expert_gate", "mtp.fc")
 
 @dataclasses.dataclass(frozen=True)
 class Scheme:
-    """kind: "block", "tensor", "channel", or "mxfp4" of experts in one tensor; kept: parts of names
-    that stay bf16; scale_dtype: BF16 or F32; scale_shape: of a tensor's one scale; files: name ->
-    JSON; config: what config.json gets as quantization_config; beside: more tensors for a quantised
-    linear; kv: k_scale, v_scale.
+    """kind: "block", "tensor", "channel", "mxfp4" of experts in one tensor, "int4", or "nvfp4" with
+    the linears of `eights` in FP8; taken: parts of names that are quantised though most keep them;
+    asymmetric, channels: of int4, parts of names that have zero points, or a scale for a row; kept:
+    parts of names that stay bf16; scale_dtype: BF16 or F32; scale_shape: of a tensor's one scale;
+    files: name -> JSON; config: what config.json gets as quantization_config; beside: more tensors
+    for a quantised linear; kv: k_scale, v_scale.
     """
 
     kind: str
     config: dict
     kept: tuple = ()
+    taken: tuple = ()
+    eights: tuple = ()
+    asymmetric: tuple = ()
+    channels: tuple = ()
     scale_dtype: str = "F32"
     scale_shape: tuple = ()
     input_scales: bool = False
@@ -36,7 +42,9 @@ class Scheme:
     def takes(self, name, shape):
         if self.kind == "mxfp4":
             return name.endswith(("experts.gate_up_proj", "experts.down_proj"))
-        if len(shape) < 2 or any(part in name for part in (*never, *self.kept)):
+        if len(shape) < 2 or any(
+            part in name for part in (*never, *self.kept) if part not in self.taken
+        ):
             return False
         return len(shape) == 2 or "experts" in name
 
@@ -79,6 +87,35 @@ def pack(values, scheme, rng):
     return fp8.to_e4m3(uneven / of(scales)), stored
 
 
+int4_group = 32
+
+
+def int4_entries(name, values, scheme, rng):
+    has = lambda parts: any(part in name for part in parts)
+    group = values.shape[1] if has(scheme.channels) else int4_group
+    groups = (len(values), values.shape[1] // group)
+    uneven = values * (2.0 ** rng.uniform(-1, 1, groups)).repeat(group, 1)
+    symmetric = not has(scheme.asymmetric)
+    scales, code = fp8.to_int4(uneven, group, symmetric)
+    stored, scales = rounded_scale(scales, "BF16")
+    codes, zeros = code(scales)
+    yield entry(name + "_packed", "I32", fp8.packed(codes))
+    yield entry(name + "_scale", "BF16", stored)
+    yield entry(name + "_shape", "I64", numpy.array(values.shape, numpy.int64))
+    if not symmetric:
+        words = numpy.ascontiguousarray(fp8.packed(numpy.ascontiguousarray(zeros.T)).T)
+        yield entry(name + "_zero_point", "I32", words)
+
+
+def nvfp4_entries(name, values, rng):
+    groups = (len(values), values.shape[1] // fp8.nvfp4_group)
+    uneven = values * (2.0 ** rng.uniform(-1, 1, groups)).repeat(fp8.nvfp4_group, 1)
+    codes, scales, whole = fp8.to_nvfp4(uneven)
+    yield entry(name, "U8", codes)
+    yield entry(name + "_scale", "F8_E4M3", scales)
+    yield entry(name + "_scale_2", "F32", numpy.array(whole, numpy.float32))
+
+
 def entry(name, dtype, array):
     return name, dtype, array.shape, array.nbytes, lambda: array
 
@@ -98,6 +135,12 @@ def quantised(entries, scheme):
             uneven = (2.0 ** rng.uniform(-2, 2, groups)).repeat(fp8.mxfp4_group, 1)
             for end, codes in zip(("_blocks", "_scales"), fp8.to_mxfp4(values * uneven)):
                 found.append(entry(name + end, "U8", codes))
+            continue
+        if scheme.kind == "int4":
+            found.extend(int4_entries(name, fp8.plain(array), scheme, rng))
+            continue
+        if scheme.kind == "nvfp4" and not any(part in name for part in scheme.eights):
+            found.extend(nvfp4_entries(name, fp8.plain(array), rng))
             continue
         codes, scales = pack(fp8.plain(array), scheme, rng)
         end = "_scale_inv" if scheme.kind == "block" else "_scale"

@@ -1,10 +1,12 @@
-"""FP8 and MXFP4 as published folders store them: values, scales, and how they are distinguished.
-Needs numpy.
+"""FP8 and formats of 4 bits as published folders store them: values, scales, and how they are
+distinguished. Needs numpy.
 
 Which format a linear has is decided by the tensors of its name: `weight_scale_inv` (2-D, one scale
 for each 128 x 128 block; 3-D for stacked experts), `weight_scale` of rank 0 or [1] (one for all),
 or `weight_scale` [out, 1] (one for each row). MXFP4 is of experts: P_blocks [E, out, groups, 16],
-two codes in a byte, with P_scales [E, out, groups], means P [E, in, out].
+two codes in a byte, with P_scales [E, out, groups], means P [E, in, out]. NVFP4 is P.weight with
+P.weight_scale (E4M3, of 16 inputs) and P.weight_scale_2; int4 is P.weight_packed (I32, eight codes
+from the low end) with P.weight_scale [out, groups] and, packed along the rows, P.weight_zero_point.
 """
 
 import numpy
@@ -78,16 +80,85 @@ def from_mxfp4(blocks, scales):
     return groups.reshape(*blocks.shape[:2], -1).swapaxes(1, 2)
 
 
+nvfp4_group = 16
+
+
+def to_nvfp4(values):
+    """[out, in] as codes, scales of 16 inputs, and the scale of all."""
+    groups = values.reshape(len(values), -1, nvfp4_group)
+    largest_of = numpy.abs(groups).max(-1)
+    whole = numpy.float32(largest_of.max() / mxfp4_levels.max() / largest)
+    scales = to_e4m3(largest_of / mxfp4_levels.max() / whole)
+    levels = groups / numpy.maximum(table[scales] * whole, 1e-30)[..., None]
+    code = numpy.abs(levels[..., None] - mxfp4_levels).argmin(-1).astype(numpy.uint8)
+    code = code.reshape(values.shape)
+    return code[:, 0::2] | code[:, 1::2] << 4, scales, whole
+
+
+def from_nvfp4(codes, scales, whole):
+    levels = mxfp4_levels[numpy.stack([codes & 15, codes >> 4], -1).reshape(len(codes), -1)]
+    return levels * (plain(scales) * whole).repeat(nvfp4_group, 1)
+
+
+def packed(codes):
+    """Eight codes of 4 bits in an I32, from the low end; the last one is filled up."""
+    rows = numpy.pad(codes, ((0, 0), (0, -codes.shape[1] % 8))).astype(numpy.uint32)
+    words = rows.reshape(len(codes), -1, 8) << numpy.arange(0, 32, 4, dtype=numpy.uint32)
+    return words.sum(-1, dtype=numpy.uint32).view(numpy.int32)
+
+
+def unpacked(words, count):
+    shifts = numpy.arange(0, 32, 4, dtype=numpy.uint32)
+    codes = words.view(numpy.uint32)[..., None] >> shifts & 15
+    return codes.reshape(len(words), -1)[:, :count]
+
+
+def to_int4(values, group, symmetric):
+    """[out, in] as codes, scales to be rounded, and zero points by the rounded scales."""
+    groups = values.reshape(len(values), -1, group)
+    low, high = numpy.minimum(groups.min(-1), 0), numpy.maximum(groups.max(-1), 0)
+    scales = numpy.maximum(-low, high) / 7.5 if symmetric else (high - low) / 15
+
+    def code(scales):
+        zeros = numpy.clip((-low / scales).round(), 0, 15)
+        zeros = numpy.full(scales.shape, 8) if symmetric else zeros
+        codes = numpy.clip((groups / scales[..., None]).round() + zeros[..., None], 0, 15)
+        return codes.reshape(values.shape), zeros
+
+    return scales, code
+
+
+def from_int4(tensors, module):
+    """The values of module + "_packed"."""
+    scales = plain(tensors[module + "_scale"])
+    rows, columns = tensors[module + "_shape"]
+    zeros = tensors.get(module + "_zero_point")
+    zeros = 8 if zeros is None else unpacked(numpy.ascontiguousarray(zeros.T), rows).T
+    codes = unpacked(tensors[module + "_packed"], columns).astype(numpy.float64)
+    group = columns // scales.shape[1]
+    wide = lambda each: numpy.broadcast_to(each, scales.shape).repeat(group, 1)
+    return (codes - wide(zeros)) * wide(scales)
+
+
 def dequantised(tensors):
     """name -> float64 values; the scales are gone."""
     found = {}
     for name, array in tensors.items():
-        is_scale = name.endswith(("_scale", "_scale_inv", "_scales"))
+        is_scale = name.endswith(("_scale", "_scale_inv", "_scales", "_scale_2"))
+        is_scale = is_scale or name.endswith(("weight_zero_point", "weight_shape"))
         if name.endswith(idle_ends) or (is_scale and not name.endswith(own_ends)):
             continue
         if name.endswith("_blocks"):
             whole = name.removesuffix("_blocks")
             found[whole] = from_mxfp4(array, tensors[whole + "_scales"])
+            continue
+        if name.endswith("weight_packed"):
+            whole = name.removesuffix("_packed")
+            found[whole] = from_int4(tensors, whole)
+            continue
+        if name + "_scale_2" in tensors:
+            scales = tensors[name + "_scale"], tensors[name + "_scale_2"]
+            found[name] = from_nvfp4(array, *scales)
             continue
         value = plain(array)
         if name + "_scale_inv" in tensors:

@@ -102,7 +102,7 @@ TensorCheck check_tensors(const models::Plan& plan, const models::Family& family
   for (const models::CheckedWeight& weight : found.weights) {
     const bool is_missing = weight.tensor.verdict == TensorVerdict::missing;
     check.rows.push_back(is_missing ? missing_row(weight.weight) : row_of(weight.tensor));
-    if (weight.scale_tensor) check.rows.push_back(row_of(*weight.scale_tensor));
+    for (const models::CheckedTensor& beside : weight.beside) check.rows.push_back(row_of(beside));
   }
   for (const models::CheckedTensor& other : found.others) check.rows.push_back(row_of(other));
   for (const std::string_view name : files.names()) {

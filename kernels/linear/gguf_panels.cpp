@@ -97,6 +97,12 @@ void read_gguf_row(const CodedShape& shape, const std::byte* panel, std::int64_t
     const std::byte* const units = panel + k / scale_unit_columns * shape.units_bytes();
     const auto scale_at = [&](std::int64_t i) {
       if (shape.scales == ScaleType::f16) return published_value(scales, DType::f16, i);
+      if (shape.scales == ScaleType::bf16) return published_value(scales, DType::bf16, i);
+      if (shape.scales == ScaleType::f32) return published_value(scales, DType::f32, i);
+      if (shape.scales == ScaleType::e4m3) {
+        return published_value(scales, DType::f8_e4m3, i) *
+               (published_value(panel, DType::f32, i) / 256);  // e4m3_unit
+      }
       return published_value(units, DType::f16, i) *
              static_cast<float>(std::to_integer<std::int8_t>(scales[i]));
     };
@@ -104,7 +110,12 @@ void read_gguf_row(const CodedShape& shape, const std::byte* panel, std::int64_t
     const float level = shape.bits == 8 ? code == 0x80 ? -128.0F : level_of(WeightCode::q8, code)
                                         : to_float(bf16{gguf_levels(shape.type)[code]});
     out[k] = scale_at(n) * level;
-    if (shape.has_mins) out[k] -= scale_at(Weight::panel_rows + n);
+    if (shape.has_zeros) {
+      const std::byte* const zeros = scales + shape.scales_bytes() - Weight::panel_rows;
+      out[k] -= scale_at(n) * published_value(zeros, DType::i8, n);
+    } else if (shape.has_mins) {
+      out[k] -= scale_at(Weight::panel_rows + n);
+    }
   }
 }
 

@@ -12,9 +12,10 @@ namespace hyb::kernels::cuda {
 
 /// How products read WeightCode::blocks, by the bits of their codes: a kernel for each. What
 /// differs between types of as many bits are GgufRowTraits, which are the same for a whole kernel.
-inline constexpr WeightCode blocks4 = WeightCode::blocks, blocks5 = WeightCode{7},
-                            blocks6 = WeightCode{8}, blocks8 = WeightCode{9};
-constexpr bool is_blocks(WeightCode code) { return code >= WeightCode::blocks; }
+/// The numbers are those of no other code.
+inline constexpr WeightCode blocks4 = WeightCode::blocks, blocks5 = WeightCode{16},
+                            blocks6 = WeightCode{17}, blocks8 = WeightCode{18};
+constexpr bool is_blocks(WeightCode code) { return code == WeightCode::blocks || code >= blocks5; }
 /// Whether a lane's 16 codes are 8 bytes (and upper bits apart), else 16.
 template <WeightCode Code>
 inline constexpr bool packs_nibbles = has_nibbles(Code) || (is_blocks(Code) && Code != blocks8);

@@ -327,6 +327,39 @@ void pack_quantized(const CodedPanel& panel, std::int64_t g) {
   put_codes(panel, g, groups.codes.data());
 }
 
+/// Published codes, scales and zero points as they are.
+void pack_groups(const CodedPanel& panel, std::int64_t g) {
+  const CodedShape& shape = panel.shape;
+  const std::int64_t first = g * shape.group;
+  std::byte* const scales = panel.group(g);
+  for (std::int64_t n = 0; n < panel.count; ++n) {
+    const WeightRow& row = panel.rows[static_cast<std::size_t>(n)];
+    const std::int64_t at = first / row.column_block;
+    if (shape.scales == ScaleType::e4m3) {
+      scales[n] = row.scales[at];
+      write_value(panel.out, DType::f32, n, row.unit * e4m3_unit);
+    } else {
+      const DType type = shape.scales == ScaleType::f16    ? DType::f16
+                         : shape.scales == ScaleType::bf16 ? DType::bf16
+                                                           : DType::f32;
+      write_value(scales, type, n, scale_value(row.scales, row.scale_dtype, at));
+    }
+    if (row.zeros != nullptr) scales[shape.scales_bytes() - panel_rows + n] = row.zeros[at];
+  }
+  std::array<std::uint8_t, 8 * panel_rows> codes = {};
+  for (std::int64_t k = 0; k < columns_of(shape, g); k += 8) {
+    for (std::int64_t i = 0; i < 8 * panel.count; ++i) {
+      const std::int64_t n = i / 8, column = first + k + i % 8;
+      const std::byte* const bytes = panel.rows[static_cast<std::size_t>(n)].bytes;
+      codes[static_cast<std::size_t>(i % 8 * panel_rows + n)] =
+          shape.bits == 8 ? gguf_codes(shape.type)[std::to_integer<std::uint8_t>(bytes[column])]
+                          : mxfp4_code(bytes, column);
+    }
+    put_eight(shape.bits, codes.data(),
+              scales + shape.scales_bytes() + k / 8 * shape.eight_bytes());
+  }
+}
+
 void pack_blocks(const CodedPanel& panel) {
   const CodedShape& shape = panel.shape;
   const std::int64_t elements = panel.rows[0].block->elements;
@@ -356,10 +389,28 @@ CodedShape coded_shape(WeightCode code, std::int64_t rows, std::int64_t columns,
                                                 : ScaleType::bf16};
 }
 
+CodedShape coded_shape(const GroupCodes& codes, std::int64_t rows, std::int64_t columns) {
+  return {.code = WeightCode::groups,
+          .panels = (rows + panel_rows - 1) / panel_rows,
+          .columns = columns,
+          .group = codes.group,
+          .type = codes.levels,
+          .bits = gguf_code_bits(codes.levels),
+          .scales = codes.scales == DType::f8_e4m3 ? ScaleType::e4m3
+                    : codes.scales == DType::f16   ? ScaleType::f16
+                    : codes.scales == DType::bf16  ? ScaleType::bf16
+                                                   : ScaleType::f32,
+          .has_mins = codes.has_zeros,
+          .has_zeros = codes.has_zeros};
+}
+
 CodedShape coded_shape(const Weight& weight) {
   require(weight.parts().empty(), "weight: each of several parts has its own panels");
   if (weight.code() == WeightCode::blocks) {
     return coded_shape(weight.type(), weight.rows(), weight.columns());
+  }
+  if (weight.code() == WeightCode::groups) {
+    return coded_shape(weight.groups(), weight.rows(), weight.columns());
   }
   return coded_shape(weight.code(), weight.rows(), weight.columns(), weight.group());
 }
@@ -399,6 +450,8 @@ void pack_coded_panels(Queue& queue, const WeightSource& source, const CodedShap
       for (std::int64_t g = 0; g < shape.groups(); ++g) {
         if (source.is_random()) {
           pack_random(panel, g);
+        } else if (shape.code == WeightCode::groups) {
+          pack_groups(panel, g);
         } else if (shape.code == WeightCode::fp8) {
           pack_fp8(panel, g);
         } else if (shape.code == WeightCode::mxfp4) {
@@ -427,7 +480,9 @@ std::uint8_t code_at(const CodedShape& shape, const std::byte* panel, std::int64
 }
 
 void read_coded_row(const CodedShape& shape, const std::byte* panel, std::int64_t n, float* out) {
-  if (shape.code == WeightCode::blocks) return read_gguf_row(shape, panel, n, out);
+  if (shape.code == WeightCode::blocks || shape.code == WeightCode::groups) {
+    return read_gguf_row(shape, panel, n, out);
+  }
   const DType type = shape.code == WeightCode::fp8     ? DType::f32
                      : shape.code == WeightCode::mxfp4 ? DType::u8
                                                        : DType::bf16;

@@ -82,7 +82,8 @@ constexpr std::int64_t place_in_chunk(std::int64_t k) {
 /// The layout of the panels of a weight with codes. A panel is 64 outputs by all columns, as
 /// groups of columns one after another: first the group's 64 scales (and then its 64 minima), then
 /// its columns by eights, the last one filled up with codes of 0. Where scales are whole numbers,
-/// what they count comes first: for every 256 columns 64 f16 (and 64 of the minima). Eight columns
+/// what they count comes first: for every 256 columns 64 f16 (and 64 of the minima); where they are
+/// E4M3, 64 f32. Eight columns
 /// k of 16 outputs n are
 ///   8 bits  128 bytes  [k/4][n%16/4][k/2%2][n%4][k%2]: a lane's low and high 8 bytes, each
 ///                      widened to 16 bits, are two vectors of pairs of k
@@ -99,13 +100,16 @@ struct CodedShape {
   std::int64_t bits = 8;          ///< of a code: 4, 5, 6 or 8
   ScaleType scales = ScaleType::bf16;
   bool has_mins = false;
+  bool has_zeros = false;  ///< with has_mins: zero points instead of minima, a signed byte each
 
   std::int64_t scale_bytes() const {
     if (scales == ScaleType::f32) return 4;
-    return scales == ScaleType::e8m0 || scales == ScaleType::factors ? 1 : 2;
+    return scales == ScaleType::bf16 || scales == ScaleType::f16 ? 2 : 1;
   }
   /// Of a group, with the minima.
-  std::int64_t scales_bytes() const { return vectors() * scale_bytes() * Weight::panel_rows; }
+  std::int64_t scales_bytes() const {
+    return (has_zeros ? scale_bytes() + 1 : vectors() * scale_bytes()) * Weight::panel_rows;
+  }
   /// Of 256 columns, with the minima.
   std::int64_t units_bytes() const {
     return scales == ScaleType::factors ? vectors() * 2 * Weight::panel_rows : 0;
@@ -115,6 +119,7 @@ struct CodedShape {
   std::int64_t groups() const { return (columns + group - 1) / group; }
   /// From the panel's start to its first group.
   std::int64_t groups_offset() const {
+    if (scales == ScaleType::e4m3) return 4 * Weight::panel_rows;
     return (columns + scale_unit_columns - 1) / scale_unit_columns * units_bytes();
   }
   std::int64_t group_bytes() const { return scales_bytes() + group / 8 * eight_bytes(); }
@@ -134,6 +139,8 @@ inline std::int64_t columns_of(const CodedShape& shape, std::int64_t g) {
 
 CodedShape coded_shape(WeightCode code, std::int64_t rows, std::int64_t columns,
                        std::int64_t group);
+
+CodedShape coded_shape(const GroupCodes& codes, std::int64_t rows, std::int64_t columns);
 
 /// Of a weight in panels.
 CodedShape coded_shape(const Weight& weight);

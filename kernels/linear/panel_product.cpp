@@ -51,7 +51,8 @@ alignas(64) constexpr LevelTable q4_table = nibble_levels(WeightCode::q4);
 alignas(64) constexpr LevelTable mxfp4_table = nibble_levels(WeightCode::mxfp4);
 
 const void* table_of(WeightCode code, GgufType type) {
-  if (code == WeightCode::blocks && gguf_code_bits(type) < 8) return gguf_levels(type).data();
+  const bool has_type = code == WeightCode::blocks || code == WeightCode::groups;
+  if (has_type && gguf_code_bits(type) < 8) return gguf_levels(type).data();
   if (code == WeightCode::q4) return q4_table.data();
   if (code == WeightCode::mxfp4) return mxfp4_table.data();
   return code == WeightCode::fp8 ? &fp8_levels : &q8_table;

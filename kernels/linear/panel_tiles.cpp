@@ -74,6 +74,12 @@ float scale_of(const CodedTile& tile, const std::byte* scales, const std::byte* 
     std::memcpy(&unit, units + n * 2, sizeof(unit));
     return to_float(unit) * static_cast<float>(std::to_integer<std::int8_t>(scales[n]));
   }
+  if (tile.scales == ScaleType::e4m3) {
+    float unit;
+    std::memcpy(&unit, units + n * 4, sizeof(unit));
+    const unsigned bits = std::to_integer<unsigned>(scales[n]) << 7;
+    return unit * to_float(f16{static_cast<std::uint16_t>(bits)});
+  }
   if (tile.scales == ScaleType::f16) {
     f16 scale;
     std::memcpy(&scale, scales + n * 2, sizeof(scale));
@@ -127,9 +133,13 @@ void coded_tile_plain(const CodedTile& tile) {
         static_cast<const std::byte*>(tile.units) + k / scale_unit_columns * tile.units_bytes;
     for (std::int64_t i = 0; i < tile.count * 64; ++i) {
       const int n = static_cast<int>(i % 64);
-      tile.sums[i] += scale_of(tile, group, units, n) * sums[i];
+      const float scale = scale_of(tile, group, units, n);
+      tile.sums[i] += scale * sums[i];
       if (!tile.has_mins) continue;
-      tile.sums[i] -= scale_of(tile, group, units, 64 + n) * tile.row_sums[i / 64][k / tile.group];
+      const auto zero = static_cast<std::int8_t>(group[tile.scales_bytes - 64 + n]);
+      const float min =
+          tile.has_zeros ? scale * static_cast<float>(zero) : scale_of(tile, group, units, 64 + n);
+      tile.sums[i] -= min * tile.row_sums[i / 64][k / tile.group];
     }
   }
 }

@@ -53,9 +53,12 @@ void panel_row_avx2(const PanelRow& row);
 void panel_row_plain(const PanelRow& row);
 
 /// How a group's scales are stored. factors: as a signed byte, which counts an f16 that
-/// scale_unit_columns columns share; the product is exact in f32.
-enum class ScaleType : std::uint8_t { f32, bf16, e8m0, f16, factors };
+/// scale_unit_columns columns share; the product is exact in f32. e4m3: as a byte of E4M3 from 0 to
+/// 448, times an f32 of the row that is stored e4m3_unit times as large.
+enum class ScaleType : std::uint8_t { f32, bf16, e8m0, f16, factors, e4m3 };
 constexpr std::int64_t scale_unit_columns = 256;
+/// Bits of E4M3, put where an f16 has them, are the number over 2^8; E2M1's levels are doubled.
+constexpr float e4m3_unit = 128;
 
 /// One panel of codes times a few rows of bf16 over a run of k that starts and ends with a group or
 /// with K:
@@ -64,6 +67,7 @@ constexpr std::int64_t scale_unit_columns = 256;
 ///                scale[g][n] * (sum over k of g of rows[r][k] * level[k][n])
 ///                - min[g][n] * (sum over k of g of rows[r][k])                          n = 0..63
 ///
+/// With zero points a minimum is scale[g][n] * zero[g][n].
 /// A group's sum is one chain over ascending k (pairs of k) from 0, and so are the groups',
 /// whatever `count` is and wherever the levels come from; what minima are multiplied with is given.
 struct CodedTile {
@@ -76,7 +80,9 @@ struct CodedTile {
   std::int64_t scales_bytes;  ///< of a group, with the minima
   ScaleType scales;
   bool has_mins;
-  const void* units;             ///< of `factors`: of the run's first scale_unit_columns columns
+  bool has_zeros;                ///< with has_mins; 64 signed bytes at the end of a group's scales
+  const void* units;             ///< of `factors`: of the run's first scale_unit_columns columns;
+                                 ///< of e4m3 all of K's
   std::int64_t units_bytes;      ///< from there to the next ones
   const float* const* row_sums;  ///< with minima: `count` pointers to the sums of the rows' groups
   std::int64_t bits;             ///< of a code: 4, 5, 6 or 8

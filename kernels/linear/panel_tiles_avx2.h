@@ -392,6 +392,12 @@ inline __m256 scales_of(ScaleType type, const std::byte* scales, const std::byte
       return _mm256_mul_ps(_mm256_cvtph_ps(halves(units)),
                            _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(factors)));
     }
+    case ScaleType::e4m3: {
+      const __m128i codes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(scales + n));
+      const __m128i bits = _mm_slli_epi16(_mm_cvtepu8_epi16(codes), 7);
+      return _mm256_mul_ps(_mm256_loadu_ps(reinterpret_cast<const float*>(units) + n),
+                           _mm256_cvtph_ps(bits));
+    }
     case ScaleType::bf16:
       break;
   }
@@ -406,9 +412,14 @@ void add_group(const CodedTile& tile, const std::byte* scales, const float* sums
       static_cast<const std::byte*>(tile.units) + first / scale_unit_columns * tile.units_bytes;
   for (std::int64_t n = 0; n < 64; n += 8) {
     const __m256 scale = scales_of(tile.scales, scales, units, n);
-    const __m256 min = tile.has_mins ? scales_of(tile.scales, scales + tile.scales_bytes / 2,
-                                                 units + tile.units_bytes / 2, n)
-                                     : _mm256_setzero_ps();
+    __m256 min = _mm256_setzero_ps();
+    if (tile.has_zeros) {
+      const auto* const zeros =
+          reinterpret_cast<const __m128i*>(scales + tile.scales_bytes - 64 + n);
+      min = _mm256_mul_ps(scale, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(zeros))));
+    } else if (tile.has_mins) {
+      min = scales_of(tile.scales, scales + tile.scales_bytes / 2, units + tile.units_bytes / 2, n);
+    }
     for (std::int64_t r = 0; r < tile.count; ++r) {
       float* const home = tile.sums + r * 64 + n;
       const __m256 before = is_first ? _mm256_setzero_ps() : _mm256_loadu_ps(home);

@@ -231,6 +231,11 @@ inline __attribute__((always_inline)) __m512 scales_of(ScaleType type, const std
       return _mm512_mul_ps(_mm512_cvtph_ps(halves(units)),
                            _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(factors))));
     }
+    case ScaleType::e4m3: {
+      const auto* const codes = reinterpret_cast<const __m128i*>(scales + c * 16);
+      const __m256i bits = _mm256_slli_epi16(_mm256_cvtepu8_epi16(_mm_loadu_si128(codes)), 7);
+      return _mm512_mul_ps(_mm512_loadu_ps(units + c * 64), _mm512_cvtph_ps(bits));
+    }
     case ScaleType::bf16:
       break;
   }
@@ -252,7 +257,13 @@ inline __attribute__((always_inline)) void add_scaled(const CodedTile& tile,
     const __m512 scale = scales_of(tile.scales, scales, units, c);
     __m512 min;
     if constexpr (has_mins) {
-      min = scales_of(tile.scales, scales + tile.scales_bytes / 2, units + tile.units_bytes / 2, c);
+      const auto* const zeros =
+          reinterpret_cast<const __m128i*>(scales + tile.scales_bytes - 64 + c * 16);
+      min = tile.has_zeros
+                ? _mm512_mul_ps(scale,
+                                _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(zeros))))
+                : scales_of(tile.scales, scales + tile.scales_bytes / 2,
+                            units + tile.units_bytes / 2, c);
     }
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {

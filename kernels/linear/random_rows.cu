@@ -160,6 +160,7 @@ void (*codes_kernel_of(WeightCode code))(CodesParams) {
     case WeightCode::bits12:
     case WeightCode::plain:
     case WeightCode::blocks:
+    case WeightCode::groups:
       break;
   }
   return codes_kernel<WeightCode::bits12>;

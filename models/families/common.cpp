@@ -61,6 +61,13 @@ std::int32_t read_positions(const Config& config) {
   return stated;
 }
 
+/// What GPTQ's files have less than the zero points: as its first packer wrote them.
+std::int32_t zeros_below(const Config& config) {
+  const std::optional<Config> quantization = config.quantization();
+  if (!quantization) return 0;
+  return quantization->is_text("checkpoint_format", "gptq_v2") ? 0 : 1;
+}
+
 }  // namespace
 
 Plan read_plan(const Config& config, const Keys& norm_eps) {
@@ -73,6 +80,7 @@ Plan read_plan(const Config& config, const Keys& norm_eps) {
           .tied_head = config.b("tie_word_embeddings", false),
           .weight_dtype = config.dtype({"dtype", "torch_dtype"}, DType::bf16),
           .positions_max = read_positions(config),
+          .zeros_below = zeros_below(config),
           .layers = {}};
 }
 
@@ -380,7 +388,9 @@ void check(const Config& config, const Moe& moe) {
 
 namespace {
 
-constexpr const char* advice = "use the folder with bf16 or FP8 weights";
+constexpr const char* advice =
+    "use a folder of this model in bf16, FP8, NVFP4, compressed-tensors, AWQ or GPTQ, or a GGUF "
+    "file";
 
 [[noreturn]] void refuse(const Config& quantization, std::string_view key,
                          const std::string& format) {
@@ -397,9 +407,51 @@ void check_blocks(const Config& quantization) {
   refuse(quantization, key, fmt::format("fp8 in blocks of {}", fmt::join(sizes, " x ")));
 }
 
-/// Scales of tensors, or of rows.
 bool is_read(const std::string& algorithm) {
-  return algorithm == "FP8" || algorithm == "FP8_PER_CHANNEL_PER_TOKEN";
+  return algorithm == "FP8" || algorithm == "FP8_PER_CHANNEL_PER_TOKEN" || algorithm == "NVFP4" ||
+         algorithm == "W4A16_NVFP4";
+}
+
+/// Whole numbers of another size are refused by name; the tensors' shapes decide.
+void check_bits(const Config& config, const Keys& keys, std::int32_t read, const char* method) {
+  const std::int32_t bits = config.i(keys, read);
+  if (bits != read) refuse(config, keys.spellings.front(), fmt::format("{}-bit {}", bits, method));
+}
+
+void check_compressed_group(const Config& group, const std::string& format) {
+  const bool is_packed = format == "pack-quantized", is_int8 = format == "int-quantized";
+  if (format == "float-quantized" || format == "nvfp4-pack-quantized") return;
+  if (!is_packed && !is_int8) refuse(group, "format", "compressed-tensors " + format);
+  const std::optional<Config> weights = group.object("weights");
+  if (!weights) return;
+  check_bits(*weights, "num_bits", is_packed ? 4 : 8, "compressed-tensors");
+  if (weights->is_text("actorder", "group")) {
+    refuse(*weights, "actorder", "columns in the order of their activations");
+  }
+}
+
+void check_gptq(const Config& quantization) {
+  check_bits(quantization, "bits", 4, "GPTQ");
+  if (quantization.b("desc_act", false) && !quantization.b("static_groups", false)) {
+    refuse(quantization, "desc_act", "columns in the order of their activations");
+  }
+  const std::string format = quantization.s("checkpoint_format", "gptq");
+  if (!format.starts_with("gptq")) refuse(quantization, "checkpoint_format", "gptq " + format);
+}
+
+void check_awq(const Config& quantization) {
+  check_bits(quantization, {"bits", "w_bit"}, 4, "AWQ");
+  const std::string version = quantization.s("version", "gemm");
+  if (version != "gemm" && version != "GEMM") refuse(quantization, "version", "awq " + version);
+}
+
+/// AutoRound writes what GPTQ or AWQ would.
+void check_auto_round(const Config& quantization) {
+  check_bits(quantization, "bits", 4, "AutoRound");
+  const std::string packing = quantization.s("packing_format", "unknown");
+  if (packing != "auto_round:auto_gptq" && packing != "auto_round:auto_awq") {
+    refuse(quantization, "packing_format", "auto-round " + packing);
+  }
 }
 
 void check_layers(const Config& quantization) {
@@ -422,7 +474,12 @@ void check_modelopt(const Config& quantization) {
 
 void check_compressed_tensors(const Config& quantization) {
   const std::string format = quantization.s("format", "unknown");
-  if (format != "float-quantized") refuse(quantization, "format", "compressed-tensors " + format);
+  const auto groups = quantization.has("config_groups") ? quantization.objects("config_groups")
+                                                        : decltype(quantization.objects("")){};
+  if (groups.empty()) return check_compressed_group(quantization, format);
+  for (const auto& [name, group] : groups) {
+    check_compressed_group(group, group.s("format", format));
+  }
 }
 
 }  // namespace
@@ -436,7 +493,20 @@ void refuse_quantized(const Config& config) {
   if (method == "mxfp4" && config.model_type() == "gpt_oss") return;
   if (method == "modelopt") return check_modelopt(*quantization);
   if (method == "compressed-tensors") return check_compressed_tensors(*quantization);
-  refuse(*quantization, "quant_method", method);
+  if (method == "gptq") return check_gptq(*quantization);
+  if (method == "awq") return check_awq(*quantization);
+  if (method == "auto-round") return check_auto_round(*quantization);
+  const bool is_mlx = method == "unknown" && quantization->has("bits");
+  refuse(*quantization, "quant_method", is_mlx ? "MLX" : method);
+}
+
+void refuse_words(const Config& config) {
+  const std::optional<Config> quantization = config.quantization();
+  if (!quantization) return;
+  const std::string method = quantization->s("quant_method", "unknown");
+  if (method == "gptq" || method == "awq" || method == "auto-round") {
+    refuse(*quantization, "quant_method", method);
+  }
 }
 
 }  // namespace hyb::models

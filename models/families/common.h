@@ -80,9 +80,13 @@ float read_norm_eps(const Config& config, const Keys& keys);
 DType read_state_dtype(const Config& config, std::string_view key);
 
 /// Refuses quantised weights by the name of their method, but for F8_E4M3 as `fp8` (blocks of 128 x
-/// 128, or none), `modelopt` (FP8 for all or for some layers) and `compressed-tensors` (of tensors
-/// or channels) write it, and `mxfp4` of gpt-oss. How a weight is stored, the files alone decide.
+/// 128, or none), `modelopt` and `compressed-tensors` (of tensors or channels) write it, NVFP4 of
+/// both, whole numbers of 4 and 8 bits of `compressed-tensors`, of 4 bits of `gptq`, `awq` and
+/// `auto-round`, and `mxfp4` of gpt-oss. How a weight is stored, the files alone decide.
 void refuse_quantized(const Config& config);
+
+/// Refuses GPTQ, AWQ and AutoRound, which heads that draft are not published in.
+void refuse_words(const Config& config);
 
 /// Refuses a key whose value is not `supported`; absent is fine.
 void demand_flag(const Config& config, std::string_view key, bool supported);

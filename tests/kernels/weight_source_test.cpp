@@ -93,6 +93,23 @@ TEST_SUITE("kernels/weight_source") {
     source.append(DType::f8_e4m3, 20, tensor.codes, tensor.published());
   }
 
+  TEST_CASE("groups that do not divide a row, or have other bytes, are model errors") {
+    const std::vector<std::byte> codes(4 * 48), scales(4 * 6 * 2), few(3);
+    const auto append = [&](std::int64_t columns, std::int64_t group, WeightScales published) {
+      published.dtype = DType::f16;
+      published.column_block = group;
+      const auto half = static_cast<std::size_t>(4 * columns / 2);
+      WeightSource(1, 4, columns).append(DType::u8, 4, std::span(codes).first(half), published);
+    };
+    const std::span<const std::byte> all(scales);
+    CHECK_NOTHROW(append(96, 16, {.bytes = all}));
+    CHECK_THROWS_AS(append(96, 20, {.bytes = all}), Error);
+    CHECK_THROWS_AS(append(96, 4, {.bytes = all}), Error);
+    CHECK_THROWS_AS(append(80, 16, {.bytes = all}), Error);
+    CHECK_THROWS_AS(append(96, 32, {.bytes = all}), Error);
+    CHECK_THROWS_AS(append(96, 16, {.bytes = all, .zeros = few}), Error);
+  }
+
   TEST_CASE("F8_E4M3 is exact, subnormals too, also where denormals are flushed") {
     Queue queue(Device::cpu, {.threads = 1, .isa = {}});
     std::vector<float> values(256);

@@ -63,6 +63,44 @@ struct PublishedMatrix {
   WeightSource source;
 };
 
+/// Published numbers in groups of columns: u8 or i8 codes, scales of any type, zero points.
+struct GroupedMatrix {
+  GroupedMatrix(DType type, DType scale_type, bool has_zeros, std::int64_t group,
+                std::int64_t experts, std::int64_t rows, std::int64_t columns, unsigned seed)
+      : source(experts, rows, columns) {
+    std::mt19937 engine(seed);
+    const std::int64_t all = experts * rows, groups = columns / group;
+    codes.resize(static_cast<std::size_t>(all * (type == DType::u8 ? columns / 2 : columns)));
+    for (std::byte& code : codes) code = static_cast<std::byte>(engine() & 0xffU);
+    scales.resize(static_cast<std::size_t>(all * groups) * size_of(scale_type));
+    for (std::int64_t i = 0; i < all * groups; ++i) {
+      if (scale_type == DType::f8_e4m3) {  // from 0 on, with subnormals
+        scales[static_cast<std::size_t>(i)] = static_cast<std::byte>(engine() % 0x7f);
+      } else {
+        write_value(scales.data(), scale_type, i, 0.001F * static_cast<float>(1 + engine() % 50));
+      }
+    }
+    if (has_zeros) zeros.resize(static_cast<std::size_t>(all * groups));
+    for (std::byte& zero : zeros)
+      zero = static_cast<std::byte>(static_cast<int>(engine() % 17) - 8);
+    source.append(type, all, codes,
+                  {.dtype = scale_type,
+                   .bytes = scales,
+                   .column_block = group,
+                   .zeros = zeros,
+                   .unit = scale_type == DType::f8_e4m3 ? 0.0003F : 1.0F});
+  }
+
+  std::vector<float> row(std::int64_t n) const {
+    std::vector<float> values(static_cast<std::size_t>(source.columns));
+    read_numbers(source.row(n), 0, values);
+    return values;
+  }
+
+  std::vector<std::byte> codes, scales, zeros;
+  WeightSource source;
+};
+
 /// A code, and where it is fp8 the blocks of its published scales, as far as there are rows and
 /// columns.
 struct CodedFormat {
@@ -171,7 +209,8 @@ inline constexpr WeightCode all_codes[] = {WeightCode::fp8, WeightCode::q8, Weig
                                            WeightCode::mxfp4};
 
 inline const char* name_of(WeightCode code) {
-  constexpr const char* names[] = {"plain", "fp8", "q8", "q4", "bits12", "mxfp4", "blocks"};
+  constexpr const char* names[] = {"plain",  "fp8",   "q8",     "q4",
+                                   "bits12", "mxfp4", "blocks", "groups"};
   return names[static_cast<int>(code)];
 }
 

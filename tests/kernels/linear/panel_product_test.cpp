@@ -136,6 +136,104 @@ TEST_SUITE("kernels/linear/coded_product") {
     }
   }
 
+  TEST_CASE("published groups are kept in their bytes, and every route multiplies their numbers") {
+    struct Format {
+      DType type, scales;
+      bool has_zeros;
+      std::int64_t group, columns;
+      double bits;  // of a number, with its share of scales
+    };
+    constexpr std::int64_t outputs = 70, rows_max = 40;
+    for (const Format& format : {Format{DType::u8, DType::bf16, false, 32, 96, 4.5},
+                                 Format{DType::u8, DType::f16, true, 128, 256, 4.1875},
+                                 Format{DType::u8, DType::bf16, true, 64, 2048, 4.375},
+                                 Format{DType::u8, DType::f32, true, 24, 72, 9},
+                                 Format{DType::u8, DType::bf16, false, 2304, 2304, 4.03},
+                                 Format{DType::u8, DType::f8_e4m3, false, 16, 1056, 4.54},
+                                 Format{DType::i8, DType::bf16, false, 320, 320, 8.05},
+                                 Format{DType::i8, DType::f32, true, 128, 128, 8.3125}}) {
+      CAPTURE(hyb::name_of(format.type));
+      CAPTURE(hyb::name_of(format.scales));
+      CAPTURE(format.group);
+      const GroupedMatrix matrix(format.type, format.scales, format.has_zeros, format.group, 1,
+                                 outputs, format.columns, 3);
+      const TestTensor x = random_tensor(DType::bf16, {rows_max, format.columns}, 4);
+      for (const Isa isa : available_isas()) {
+        CAPTURE(kernels::testing::name_of(isa));
+        Queue queue = test_queue(isa, 2);
+        const Weight weight = Weight::pack(queue, matrix.source, DType::bf16, Quantize::q4);
+        REQUIRE(weight.code() == WeightCode::groups);
+        const auto numbers = static_cast<double>(128 * format.columns);  // of two panels
+        CHECK(static_cast<double>(weight.owned_bytes()) * 8 <= numbers * format.bits);
+        TestTensor y(DType::f32, {rows_max, outputs}), alone(DType::f32, {rows_max, outputs});
+        linear(queue, {.x = x, .weight = &weight, .y = y});
+        for (std::int64_t t = 0, count = 1; t < rows_max; t += count, count = count % 7 + 2) {
+          count = std::min(count, rows_max - t);
+          linear(
+              queue,
+              {.x = x.view().rows(t, count), .weight = &weight, .y = alone.view().rows(t, count)});
+        }
+        CHECK(same_bytes(y, alone));
+        double worst = 0;
+        std::vector<float> read(static_cast<std::size_t>(format.columns));
+        for (std::int64_t n = 0; n < outputs; ++n) {
+          const std::vector<float> values = matrix.row(n);
+          weight.read_row(0, n, read);
+          double largest = 0, worst_value = 0;
+          for (std::size_t k = 0; k < values.size(); ++k) {
+            const auto value = static_cast<double>(values[k]);
+            largest = std::max(largest, std::fabs(value));
+            worst_value = std::max(worst_value, std::fabs(static_cast<double>(read[k]) - value));
+          }
+          CHECK(worst_value <= (format.has_zeros ? largest * 0x1p-20 : 0.0));
+          for (std::int64_t t = 0; t < rows_max; ++t) {
+            double sum = 0, sizes = 0;
+            for (std::int64_t k = 0; k < format.columns; ++k) {
+              const auto number = static_cast<double>(x.get(t * format.columns + k));
+              sum += number * static_cast<double>(values[static_cast<std::size_t>(k)]);
+              sizes += std::fabs(number) * largest;
+            }
+            const double bound = static_cast<double>(format.columns + 4) * 0x1p-22 * sizes;
+            worst = std::max(worst, std::fabs(y.get(t * outputs + n) - sum) / bound);
+          }
+        }
+        CHECK(worst <= 1.0);
+      }
+    }
+  }
+
+  TEST_CASE("rows of several matrices in groups are one weight, and each expert has its own") {
+    Queue queue = test_queue(best_isa(), 2);
+    const GroupedMatrix a(DType::u8, DType::bf16, true, 128, 1, 40, 256, 5);
+    const GroupedMatrix b(DType::u8, DType::f16, false, 32, 1, 40, 256, 6);
+    WeightSource both(2, 40, 256);
+    both.append(b.source, 20, 20);
+    both.append(a.source, 0, 20, 2);
+    both.append(a.source, 0, 40);
+    const Weight weight = Weight::pack(queue, both, DType::bf16);
+    REQUIRE(weight.code() == WeightCode::groups);
+    CHECK(weight.group() == 32);
+    std::vector<float> row(256);
+    const auto is_row = [&](std::int64_t e, std::int64_t n, const GroupedMatrix& of,
+                            std::int64_t from) {
+      weight.read_row(e, n, row);
+      const std::vector<float> values = of.row(from);
+      for (std::size_t k = 0; k < row.size(); ++k) {
+        CHECK(row[k] == doctest::Approx(values[k]).epsilon(1e-6));
+      }
+    };
+    is_row(0, 3, b, 23);
+    is_row(0, 23, a, 6);
+    is_row(1, 39, a, 39);
+    // With numbers of another kind they are plain.
+    const std::vector<float> plain(256, 0.5F);
+    WeightSource mixed(1, 41, 256);
+    mixed.append(a.source, 0, 40);
+    mixed.append(DType::f32, 1, std::as_bytes(std::span(plain)));
+    CHECK(Weight::pack(queue, mixed, DType::bf16).code() == WeightCode::plain);
+    CHECK(Weight::pack(queue, a.source, DType::f32).code() == WeightCode::plain);
+  }
+
   TEST_CASE("infinity and NaN in x and in scales reach y, and stay in their row or column") {
     for (const Isa isa : available_isas()) {
       Queue queue = test_queue(isa, 1);

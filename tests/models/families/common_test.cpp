@@ -71,21 +71,53 @@ TEST_SUITE("models/families/quantization") {
       const char *quantization, *key, *refused;
     };
     for (const auto& [quantization, key, refused] :
-         {Case{R"({"quant_method":"gptq"})", "quant_method", "gptq"},
-          Case{R"({"quant_method":"awq"})", "quant_method", "awq"},
+         {Case{R"({"quant_method":"gptq","bits":8})", "bits", "8-bit GPTQ"},
+          Case{R"({"quant_method":"gptq","desc_act":true})", "desc_act",
+               "columns in the order of their activations"},
+          Case{R"({"quant_method":"gptq","checkpoint_format":"marlin"})", "checkpoint_format",
+               "gptq marlin"},
+          Case{R"({"quant_method":"awq","w_bit":3})", "bits", "3-bit AWQ"},
+          Case{R"({"quant_method":"awq","version":"gemv"})", "version", "awq gemv"},
+          Case{R"({"quant_method":"auto-round","packing_format":"auto_round:exllamav2"})",
+               "packing_format", "auto-round auto_round:exllamav2"},
+          Case{R"({"quant_method":"exl3"})", "quant_method", "exl3"},
+          Case{R"({"quant_method":"hqq"})", "quant_method", "hqq"},
+          Case{R"({"bits":4,"group_size":64})", "quant_method", "MLX"},
           Case{R"({"quant_method":"bitsandbytes"})", "quant_method", "bitsandbytes"},
           Case{R"({"quant_method":"mxfp4"})", "quant_method", "mxfp4"},
           Case{"{}", "quant_method", "unknown"},
           Case{R"({"quant_method":"modelopt"})", "quant_algo", "modelopt unknown"},
-          Case{R"({"quant_method":"modelopt","quant_algo":"NVFP4"})", "quant_algo",
-               "modelopt NVFP4"},
-          Case{R"({"quant_method":"compressed-tensors","format":"pack-quantized"})", "format",
-               "compressed-tensors pack-quantized"},
+          Case{R"({"quant_method":"modelopt","quant_algo":"NVFP4_AWQ"})", "quant_algo",
+               "modelopt NVFP4_AWQ"},
+          Case{R"({"quant_method":"compressed-tensors","format":"marlin-24"})", "format",
+               "compressed-tensors marlin-24"},
+          Case{R"({"quant_method":"compressed-tensors","format":"pack-quantized",
+                   "config_groups":{"g":{"weights":{"num_bits":8}}}})",
+               "config_groups.\"g\".weights.num_bits", "8-bit compressed-tensors"},
           Case{R"({"quant_method":"fp8","weight_block_size":[64,128]})", "weight_block_size",
                "fp8 in blocks of 64 x 128"}}) {
       CHECK(error_of(quantization) ==
             "config.json: quantization_config." + std::string(key) + ": weights quantised by \"" +
-                refused + "\" are not supported; use the folder with bf16 or FP8 weights");
+                refused +
+                "\" are not supported; use a folder of this model in bf16, FP8, NVFP4, "
+                "compressed-tensors, AWQ or GPTQ, or a GGUF file");
+    }
+  }
+
+  TEST_CASE("4 and 8 bits in groups are read as their methods write them") {
+    for (const char* quantization :
+         {R"({"quant_method":"gptq","bits":4,"desc_act":false,"checkpoint_format":"gptq_v2"})",
+          R"({"quant_method":"gptq","bits":4,"desc_act":true,"static_groups":true})",
+          R"({"quant_method":"awq","bits":4,"version":"gemm"})",
+          R"({"quant_method":"auto-round","bits":4,"packing_format":"auto_round:auto_gptq"})",
+          R"({"quant_method":"modelopt","quant_algo":"NVFP4"})",
+          R"({"quant_method":"compressed-tensors","format":"nvfp4-pack-quantized"})",
+          R"({"quant_method":"compressed-tensors","format":"pack-quantized",
+              "config_groups":{"g":{"weights":{"num_bits":4,"group_size":128}}}})",
+          R"({"quant_method":"compressed-tensors","format":"mixed-precision","config_groups":{
+              "a":{"format":"int-quantized","weights":{"num_bits":8}},
+              "b":{"format":"float-quantized"}}})"}) {
+      CHECK(error_of(quantization) == "");
     }
   }
 
@@ -101,16 +133,17 @@ TEST_SUITE("models/families/quantization") {
     CHECK(error_of(R"({"quant_method":"modelopt","quant_algo":null})") == "");
   }
 
-  TEST_CASE("of mixed precisions those are read that are FP8 or none") {
+  TEST_CASE("of mixed precisions those are read that are FP8, NVFP4 or none") {
     CHECK(mixed("{}") == "");
     CHECK(mixed(R"({"a.q_proj":{"quant_algo":"FP8"},"a.k_proj":{"quant_algo":"NONE"},
                     "a.v_proj":{"quant_algo":null},"a.o_proj":null})") == "");
-    CHECK(mixed(R"({"a.q_proj":{"quant_algo":"FP8"},
-                    "a.experts.0.up_proj":{"quant_algo":"NVFP4","group_size":16}})") ==
-          "config.json: quantization_config.quantized_layers: \"a.experts.0.up_proj\" is quantised "
-          "by \"NVFP4\", which is not supported; use the folder with bf16 or FP8 weights");
-    CHECK(contains(mixed(R"({"lm_head":{"quant_algo":"W4A16_NVFP4"}})"),
-                   "\"lm_head\" is quantised by \"W4A16_NVFP4\""));
+    CHECK(
+        mixed(R"({"a.q_proj":{"quant_algo":"FP8"},
+                    "a.experts.0.up_proj":{"quant_algo":"W4A8_AWQ","group_size":16}})") ==
+        "config.json: quantization_config.quantized_layers: \"a.experts.0.up_proj\" is quantised "
+        "by \"W4A8_AWQ\", which is not supported; use a folder of this model in bf16, FP8, NVFP4, "
+        "compressed-tensors, AWQ or GPTQ, or a GGUF file");
+    CHECK(mixed(R"({"lm_head":{"quant_algo":"W4A16_NVFP4"}})") == "");
     CHECK(contains(error_of(R"({"quant_method":"modelopt","quant_algo":"MIXED_PRECISION"})"),
                    "quantization_config.quantized_layers: is missing"));
     CHECK(contains(mixed("[]"), "quantized_layers: must be an object"));
@@ -146,13 +179,13 @@ TEST_SUITE("models/families/quantization") {
     const auto error_of = [](const Requantised& model) {
       return model_error([&] { model.logits(DType::f32); });
     };
-    const Requantised nvfp4([](Json& config, Json& modelopt) {
+    const Requantised other([](Json& config, Json& modelopt) {
       config.erase("quantization_config");
-      modelopt["quantization"]["quant_algo"] = "NVFP4";
+      modelopt["quantization"]["quant_algo"] = "MXFP8";
     });
-    CHECK(contains(error_of(nvfp4),
+    CHECK(contains(error_of(other),
                    "hf_quant_config.json: quantization.quant_algo: weights "
-                   "quantised by \"modelopt NVFP4\" are not supported"));
+                   "quantised by \"modelopt MXFP8\" are not supported"));
     const Requantised stranger([](Json& config, Json& modelopt) {
       config.erase("quantization_config");
       modelopt["producer"]["name"] = "another";
@@ -164,7 +197,7 @@ TEST_SUITE("models/families/quantization") {
     });
     CHECK(contains(error_of(empty), "hf_quant_config.json: quantization: is missing"));
     const Requantised both(
-        [](Json&, Json& modelopt) { modelopt["quantization"]["quant_algo"] = "NVFP4"; });
+        [](Json&, Json& modelopt) { modelopt["quantization"]["quant_algo"] = "MXFP8"; });
     CHECK(error_of(both) == "");
   }
 }
