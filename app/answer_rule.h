@@ -15,11 +15,11 @@ namespace hyb::app {
 
 /// What the command line says an answer must be; one of them at most.
 struct RuleFlags {
-  std::optional<std::string> json_schema;  ///< a file, or JSON
+  std::optional<std::string> json_schema = {};  ///< a file, or JSON
   bool json_object = false;
-  std::optional<std::string> regex;
-  std::vector<std::string> one_of;
-  std::optional<std::string> grammar;  ///< a file
+  std::optional<std::string> regex = {};
+  std::vector<std::string> one_of = {};
+  std::optional<std::string> grammar = {};  ///< a file
 };
 
 /// Adds --json-schema, --json-object, --regex, --one-of, --grammar. The flags outlive `cli`.
