@@ -157,7 +157,7 @@ TEST_SUITE("app/surface_rules") {
 
   TEST_CASE("every field of a body that binds is obeyed, or its line fails and names it") {
     const BatchJob job(
-        line("json", R"("guided_json":{"type":"object","maxProperties":0})") +
+        line("json", R"("guided_json":{"type":"object","additionalProperties":false})") +
         line("outputs", R"("structured_outputs":{"json":{"const":{"a":[1,true]}}})") +
         line("schema", R"("json_schema":)" + Json::parse(schema).dump()) +
         line("grammar", R"("grammar":"root ::= [a-c] [a-c]?")") +
