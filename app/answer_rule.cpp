@@ -53,6 +53,10 @@ bool is_of(Form form, const Json& value) {
 
 /// A schema may be a text that holds one.
 AnswerRule rule_from(Form form, const std::string& source, Json value) {
+  if (value == "") {
+    throw Error(ErrorKind::usage,
+                source + ": is empty, so it says nothing of the answer; leave it out for any text");
+  }
   if (form == Form::json_schema && value.is_string()) {
     try {
       value = parse_json(value.get<std::string>(), source);
@@ -70,7 +74,7 @@ struct FoundRule {
   std::optional<AnswerRule> rule = {};
 
   void add(Form form, const std::string& source, const Json& value) {
-    if (value.is_null() || value == "" || (form == Form::json_object && value == false)) return;
+    if (value.is_null() || (form == Form::json_object && value == false)) return;
     AnswerRule next = rule_from(form, source, value);
     if (!rule) return rule.emplace(std::move(next)), void();
     throw Error(ErrorKind::usage,
@@ -92,7 +96,9 @@ void add_response_format(const Json& format, FoundRule& found) {
   } else if (type == "json_object") {
     found.add(Form::json_object, source, true);
   } else {
-    refuse_rule(source, R"(is of the type "text", "json_object" or "json_schema")", format);
+    refuse_rule(source,
+                R"(is {"type":"text"}, {"type":"json_object"} or {"type":"json_schema",...})",
+                format);
   }
 }
 
@@ -125,16 +131,16 @@ std::optional<AnswerRule> rule_of(const RuleFlags& flags) {
   const auto text_of = [](const std::string& name) {
     return read_text_file(name, std::size_t{16} << 20);
   };
-  const std::string& schema = flags.json_schema;
-  if (trim_left(schema).starts_with('{')) {
-    found.add(Form::json_schema, "--json-schema", schema);
-  } else if (!schema.empty()) {
-    found.add(Form::json_schema, schema, text_of(schema));
+  if (const std::string schema = flags.json_schema.value_or(""); flags.json_schema) {
+    const bool is_text =
+        schema.empty() || trim_left(schema).starts_with('{') || Json::accept(schema);
+    found.add(Form::json_schema, is_text ? "--json-schema" : schema,
+              is_text ? schema : text_of(schema));
   }
   found.add(Form::json_object, "--json-object", flags.json_object);
-  found.add(Form::regex, "--regex", flags.regex);
+  if (flags.regex) found.add(Form::regex, "--regex", *flags.regex);
   if (!flags.one_of.empty()) found.add(Form::one_of, "--one-of", flags.one_of);
-  if (!flags.grammar.empty()) found.add(Form::gbnf, flags.grammar, text_of(flags.grammar));
+  if (flags.grammar) found.add(Form::gbnf, *flags.grammar, text_of(*flags.grammar));
   return found.rule;
 }
 

@@ -15,18 +15,18 @@ namespace hyb::app {
 
 /// What the command line says an answer must be; one of them at most.
 struct RuleFlags {
-  std::string json_schema;  ///< a file, or a JSON object
+  std::optional<std::string> json_schema = {};  ///< a file, or JSON
   bool json_object = false;
-  std::string regex;
-  std::vector<std::string> one_of;
-  std::string grammar;  ///< a file
+  std::optional<std::string> regex = {};
+  std::vector<std::string> one_of = {};
+  std::optional<std::string> grammar = {};  ///< a file
 };
 
 /// Adds --json-schema, --json-object, --regex, --one-of, --grammar. The flags outlive `cli`.
 void add_rule_options(CLI::App& cli, RuleFlags& flags);
 
-/// Nothing: none was given. Throws Error(usage) naming two that contradict, and Error(model) where
-/// a file can't be read.
+/// Nothing: none was given. Throws Error(usage) naming two that contradict, or one that is empty,
+/// and Error(model) where a file can't be read.
 std::optional<AnswerRule> rule_of(const RuleFlags& flags);
 
 /// The same of a body, as OpenAI (response_format), vLLM (guided_*, structured_outputs) and

@@ -181,11 +181,16 @@ class Session {
     if (!rules_) rules_.emplace(need_tokenizer(), stop_tokens(), vocab_used());
     return *rules_;
   }
-  /// request_of() with this model's texts, and with the options' rule.
+  /// request_of() with this model's texts, and with the options' rule, which is read at the first
+  /// call and stays.
   Request request(const GenerationOptions& options) {
     Request request = request_of(options, texts_);
-    if (const std::optional<AnswerRule> rule = rule_of(options.rule)) {
-      request.rule = rules().get(*rule);
+    if (!own_rule_) {
+      const std::optional<AnswerRule> rule = rule_of(options.rule);
+      own_rule_ = rule ? rules().get(*rule) : ConstraintCache::Use();
+    }
+    if (own_rule_->get() != nullptr) {
+      request.rule = *own_rule_;
       request.stop = options.stop;  // those of the model's files end what has no rule
     }
     return request;
@@ -232,7 +237,8 @@ class Session {
   bool is_disaggregated_ = false;              ///< whether the engine has that lane
   std::unique_ptr<DraftModel> draft_model_;    ///< null: there is none
   std::unique_ptr<TraceFile> trace_;
-  std::optional<ConstraintCache> rules_;  ///< once there is one
+  std::optional<ConstraintCache> rules_;          ///< once there is one
+  std::optional<ConstraintCache::Use> own_rule_;  ///< of the options
   std::unique_ptr<Engine> engine_;
   std::chrono::nanoseconds load_time_{0};
 };

@@ -142,7 +142,8 @@ void take_stop_tokens(const Json& body, Request& request) {
 void take_allowed_tokens(const Json& body, Request& request) {
   const Json* value = member_of(body, "allowed_token_ids");
   if (value == nullptr) return;
-  if (!value->is_array()) refuse("allowed_token_ids", "is a list of token ids", *value);
+  const bool is_list = value->is_array() && !value->empty();
+  if (!is_list) refuse("allowed_token_ids", "is a list of one token id or more", *value);
   for (const Json& id : *value) {
     request.allowed.push_back(TokenId{int32_of("allowed_token_ids", id)});
   }

@@ -126,11 +126,17 @@ void fail_on_error(const Completion& completion) {
 void stream(const RunFlags& options, Session& session, PreparedRequest prepared) {
   AnswerView view = stdout_view(read_environment(), options.shows_thoughts);
   view.start = std::move(prepared.start);
+  const bool has_rule = prepared.request.rule.get() != nullptr;
   const Answer answer = stream_answer(session.engine(), std::move(prepared.request), view);
   if (options.verbose) {
     write_stderr(statistics(answer, session));
   }
   fail_on_error(answer.completion);
+  if (has_rule && answer.completion.reason == FinishReason::length) {
+    log::warning(
+        "the answer is cut by a limit, so it is not what its rule says as a whole; more tokens "
+        "(-n) let it end");
+  }
 }
 
 std::string unique_id() {

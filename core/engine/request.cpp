@@ -58,7 +58,8 @@ void check_masks(const Request& request, const RequestLimits& limits) {
         "stop strings and stop_token_ids");
   }
   const std::string& begun = request.start.begun;
-  if (!begun.empty() && !GrammarMatcher(*rule).accept_bytes(begun)) {
+  GrammarMatcher matcher(*rule);  // throws where the rule is too ambiguous from the start
+  if (!begun.empty() && !matcher.accept_bytes(begun)) {
     refuse("the rule of the answer allows no text that begins with the message to be continued");
   }
 }

@@ -256,6 +256,7 @@ void Sequence::end_prefill(Clock::time_point now) {
 }
 
 std::string Sequence::accept(const SampledToken& sampled, Clock::time_point now) {
+  if (!sampled.finite && !masks_.error().empty()) return fail(masks_.error());
   if (!sampled.finite && request().is_bound()) {
     return fail(
         fmt::format("no token that may follow can be drawn at position {}: the vocabulary "
@@ -287,6 +288,7 @@ std::string Sequence::accept(const SampledToken& sampled, Clock::time_point now)
         {sampled.token, sampled.logprob, {sampled.top.begin(), sampled.top.end()}});
   }
   if (!masks_.accept(sampled.token)) {
+    if (!masks_.error().empty()) return fail(masks_.error());
     return fail(
         "the end of the thought and the start of the answer came in one token, and the "
         "rule of the answer refuses the latter; answer without a thought (--think off)");

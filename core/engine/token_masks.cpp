@@ -34,7 +34,22 @@ TokenMasks::TokenMasks(const Request& request, const Tokenizer* tokenizer, std::
   }
 }
 
+/// What a rule throws ends its answer alone, not the step.
+template <typename Call>
+bool TokenMasks::follows(State& state, const Call& call) {
+  try {
+    return state.error.empty() && call();
+  } catch (const Error& error) {
+    state.error = error.what();
+    return false;
+  }
+}
+
 bool TokenMasks::advance(State& state, TokenId token) const {
+  return follows(state, [&] { return follow(state, token); });
+}
+
+bool TokenMasks::follow(State& state, TokenId token) const {
   if (!state.matcher) return true;
   if (!state.scanner) return state.matcher->accept(token);
   const bool is_free = !state.scanner->may_answer();
@@ -57,9 +72,12 @@ void TokenMasks::set(std::span<SampleRow> rows, std::span<const TokenId> drafts)
   State state = now_;
   for (std::size_t i = 0; i <= drafts.size(); ++i) {
     if (i >= first) rows[i - first].mask = mask(state, rows[i - first].draw);
-    // What follows a draft that is refused is never reached.
-    if (i < drafts.size() && !advance(state, drafts[i])) return;
+    if (i == drafts.size() || advance(state, drafts[i])) continue;
+    // What follows a draft that is refused is never reached. One that can't be followed now may be
+    // later, since places are kept: then the rows after it end the answer.
+    if (state.error.empty()) break;
   }
+  if (!state.error.empty()) error_ = state.error;
 }
 
 std::size_t TokenMasks::allowed(std::span<const TokenId> drafts) const {
@@ -76,8 +94,12 @@ std::span<const std::uint32_t> TokenMasks::mask(State& state, std::uint64_t draw
   std::vector<std::uint32_t>& mask = masks_[used_++];
   const bool is_free = state.scanner && !state.scanner->may_answer();
   if (state.matcher && !is_free) {
-    const std::span<const std::uint32_t> own = state.matcher->mask();
-    mask.assign(own.begin(), own.end());
+    const bool is_known = follows(state, [&] {
+      const std::span<const std::uint32_t> own = state.matcher->mask();
+      mask.assign(own.begin(), own.end());
+      return true;
+    });
+    if (!is_known) return mask.assign(all_.size(), 0), mask;
     if (state.scanner && thought_begin_) set_bit(mask, *thought_begin_, true);
   } else {
     mask = all_;

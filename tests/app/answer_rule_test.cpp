@@ -30,7 +30,7 @@ TEST_SUITE("app/answer_rule") {
           R"("schema":{"type":"object"}}})",
           R"("response_format":{"type":"json_schema","schema":{"type":"object"}})",
           R"("response_format":{"type":"json_object","schema":{"type":"object"}})",
-          R"("guided_json":{"type":"object"},"grammar":"")",
+          R"("guided_json":{"type":"object"},"grammar":null)",
           R"("guided_json":"{\"type\":\"object\"}")",
           R"("structured_outputs":{"json":{"type":"object"},"regex":null})",
           R"("json_schema":{"type":"object"},"response_format":{"type":"text"})"}) {
@@ -54,8 +54,15 @@ TEST_SUITE("app/answer_rule") {
 
   TEST_CASE("what is wrong is named, and so are two that contradict") {
     for (const auto& [members, field] : std::initializer_list<std::pair<const char*, const char*>>{
-             {R"("response_format":"json")", "response_format: is of the type"},
-             {R"("response_format":{"type":"xml"})", "response_format: is of the type"},
+             {R"("response_format":"text")", R"(response_format: is {"type":"text"})"},
+             {R"("response_format":{"type":"xml"})", R"(response_format: is {"type":"text"})"},
+             {R"("grammar":"")", "grammar: is empty"},
+             {R"("guided_json":"")", "guided_json: is empty"},
+             {R"("guided_json":" ")", "guided_json"},
+             {R"("guided_regex":"")", "guided_regex: is empty"},
+             {R"("structured_outputs":{"regex":""})", "structured_outputs.regex: is empty"},
+             {R"("response_format":{"type":"json_schema","json_schema":{"schema":""}})",
+              "response_format: is empty"},
              {R"("response_format":{"type":"json_schema","json_schema":{}})",
               "response_format: has"},
              {R"("guided_json":"{")", "guided_json"},
@@ -93,6 +100,25 @@ TEST_SUITE("app/answer_rule") {
     CHECK(rule_of(flags)->form == Form::gbnf);
     flags.grammar = "/nonexistent";
     CHECK_THROWS_AS(rule_of(flags), Error);
+    flags = {};
+    flags.json_schema = "true";
+    CHECK(rule_of(flags)->text == "true");
+    flags.json_schema = "[]";
+    CHECK(error_text([&] { rule_of(flags); }).starts_with("--json-schema: is a JSON schema"));
+    flags.json_schema = "\"x\"";
+    CHECK(error_text([&] { rule_of(flags); }).starts_with("--json-schema"));
+  }
+
+  TEST_CASE("an empty flag or file is an error, not the lack of a rule") {
+    const TemporaryFolder folder;
+    const std::string empty = folder.write("empty", "").string();
+    const auto error_of = [](const RuleFlags& flags) {
+      return error_text([&] { rule_of(flags); });
+    };
+    CHECK(error_of({.json_schema = ""}).starts_with("--json-schema: is empty"));
+    CHECK(error_of({.regex = ""}).starts_with("--regex: is empty"));
+    CHECK(error_of({.json_schema = empty}).starts_with(empty + ": is empty"));
+    CHECK(error_of({.grammar = empty}).starts_with(empty + ": is empty"));
   }
 }
 

@@ -10,6 +10,7 @@
 #include "models/families.h"
 #include "tests/support/byte_runner.h"
 #include "tests/support/error_text.h"
+#include "tests/support/files.h"
 
 namespace app_session_test {
 
@@ -465,6 +466,19 @@ TEST_SUITE("app/fit") {
     CHECK(lanes(8, 0, 7) == std::pair(1, 7));
     CHECK(lanes(0, 2, 3) == std::pair(2, 3));
     CHECK(!resolve(plain_weights("demo"), {}).lanes.has_value());
+  }
+
+  TEST_CASE("the options' rule is read once") {
+    const testing::TemporaryFolder folder;
+    GenerationOptions options;
+    options.rule.grammar = folder.write("g", "root ::= [a]").string();
+    ModelOptions demo = plain_weights("demo");
+    demo.context = 200;
+    Session session = Session::open(resolve(demo, {}), {});
+    const Constraint* const first = session.request(options).rule.get();
+    CHECK(first != nullptr);
+    std::filesystem::remove(*options.rule.grammar);
+    CHECK(session.request(options).rule.get() == first);
   }
 
   TEST_CASE("weights in 12 bits take what samples of the files say") {

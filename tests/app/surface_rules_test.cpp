@@ -10,6 +10,7 @@
 #include "core/base/json.h"
 #include "tests/app/batch_results.h"
 #include "tests/app/run_tool.h"
+#include "tests/support/ambiguous_grammar.h"
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
 
@@ -92,9 +93,39 @@ TEST_SUITE("app/surface_rules") {
     CHECK(fault(said({"--json-schema", folder.write("s.json", schema).string()})) == "");
     const auto grammar = folder.write("g", "root ::= \"<\" root \">\" | [a-c]+ \".\"");
     CHECK(std::regex_match(said({"--grammar", grammar.string()}), std::regex("<*[a-c]+\\.>*")));
-    CHECK(said({"--json-object", "--regex", ""}).starts_with("{"));
+    CHECK(said({"--json-object"}).starts_with("{"));
     const ToolResult chat = run({"chat", "--regex", "[a-z]{3}!"}, "Hello\nWhat is red?\n");
     CHECK(std::regex_match(chat.out, std::regex("[a-z]{3}!\n+[a-z]{3}!\n+")));
+  }
+
+  TEST_CASE("an answer that a limit cuts is not what its rule says, which is said") {
+    const auto cut = [](std::vector<std::string> options) {
+      options.insert(options.begin(), {"run", "-p", "x", "-n", "3"});
+      return run(options);
+    };
+    const ToolResult bound = cut({"--regex", "a{100}"});
+    CHECK(bound.exit_code == 0);
+    CHECK(contains(bound.err, "the answer is cut by a limit"));
+    CHECK(std::count(bound.err.begin(), bound.err.end(), '\n') == 1);
+    CHECK(cut({"--regex", "a{100}", "--json"}).err == "");  // it has a finish_reason
+    CHECK(cut({}).err == "");
+  }
+
+  TEST_CASE("a grammar that can't be followed fails its line, and no other") {
+    const std::string rule = R"("grammar":)" + Json(ambiguous_grammar()).dump();
+    const BatchJob job(line("free", R"("max_tokens":30)") + line("ambiguous", rule) +
+                       line("bound", R"("guided_regex":"[0-9]{40}")"));
+    for (const std::vector<std::string>& options :
+         std::vector<std::vector<std::string>>{{}, {"--disaggregate"}, {"--spec", "ngram"}}) {
+      CAPTURE(options);
+      std::filesystem::remove(job.out);
+      const ToolResult ran = job.run(options);
+      CHECK(ran.exit_code == 5);
+      std::map<std::string, Json> all = by_id(job);
+      CHECK(contains(to_text(all["ambiguous"]["error"]), "grammar: too ambiguous"));
+      CHECK(content_of(all["free"]) != "");
+      CHECK(content_of(all["bound"]).size() == 40);
+    }
   }
 
   TEST_CASE("what is wrong with a rule is one line, before a weight is read") {
@@ -111,6 +142,9 @@ TEST_SUITE("app/surface_rules") {
     CHECK(contains(wrong({"--json-schema", R"({"enum":[]})"}), "--json-schema"));
     CHECK(contains(wrong({"--json-schema", "{"}), "--json-schema"));
     CHECK(contains(wrong({"--regex", "(a"}), "--regex"));
+    CHECK(contains(wrong({"--regex", ""}), "--regex: is empty"));
+    CHECK(contains(wrong({"--json-schema", ""}), "--json-schema: is empty"));
+    CHECK(contains(wrong({"--json-schema", "[]"}), "--json-schema: is a JSON schema"));
     CHECK(contains(wrong({"--json-object", "--regex", "a"}), "--json-object and --regex both"));
     CHECK(contains(wrong({"--regex", "a+", "--stop", "b"}), "leave out stop strings"));
     CHECK(run({"run", "-p", "x", "--grammar", "/nonexistent"}).exit_code == 3);
@@ -123,7 +157,7 @@ TEST_SUITE("app/surface_rules") {
 
   TEST_CASE("every field of a body that binds is obeyed, or its line fails and names it") {
     const BatchJob job(
-        line("json", R"("guided_json":{"type":"object","maxProperties":0})") +
+        line("json", R"("guided_json":{"type":"object","additionalProperties":false})") +
         line("outputs", R"("structured_outputs":{"json":{"const":{"a":[1,true]}}})") +
         line("schema", R"("json_schema":)" + Json::parse(schema).dump()) +
         line("grammar", R"("grammar":"root ::= [a-c] [a-c]?")") +

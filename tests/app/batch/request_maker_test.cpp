@@ -102,6 +102,7 @@ TEST_SUITE("app/batch/body_fields") {
         {R"({"ignore_eos":1})", "ignore_eos"},
         {R"({"min_tokens":"5"})", "min_tokens"},
         {R"({"allowed_token_ids":["x"]})", "allowed_token_ids"},
+        {R"({"allowed_token_ids":[]})", "allowed_token_ids"},
         {R"({"tool_choice":"required"})", "tool_choice"},
         {R"({"tools":{}})", "tools"},
         {R"({"tools":["f"]})", "tools"},

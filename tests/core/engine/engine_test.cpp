@@ -7,6 +7,7 @@
 #include "core/base/error.h"
 #include "tests/sim/listener.h"
 #include "tests/sim/toy_model.h"
+#include "tests/support/ambiguous_grammar.h"
 
 namespace engine_test {
 
@@ -134,6 +135,34 @@ struct GrowingBench {
 }  // namespace
 
 TEST_SUITE("core/engine/engine") {
+  TEST_CASE("a rule that can't be followed ends its own answers, and no other") {
+    for (const bool drafts : {false, true}) {
+      const ToyModel model;
+      ToyRunner runner(plenty, model);
+      Engine engine(runner, &toy_tokenizer(),
+                    {.length_max = 100,
+                     .chunk_tokens = 8,
+                     .speculation = {.is_on = drafts, .draft_steps = drafts ? 4 : 0},
+                     .audit = true});
+      Request bound = request_of(5, 40);
+      bound.stop_tokens = {toy_end};
+      bound.choices = 2;
+      bound.rule = toy_rules().get(
+          {.form = AnswerRule::Form::gbnf, .text = testing::ambiguous_grammar(), .source = "rule"});
+      Listener sink;
+      const RequestId ambiguous = engine.submit(bound, sink);
+      const RequestId free = engine.submit(request_of(9, 40), sink);
+      while (!engine.idle()) engine.step();
+      for (const int choice : {0, 1}) {
+        const Completion end = *sink.find(ambiguous, choice)->completion;
+        CHECK(end.reason == FinishReason::error);
+        CHECK(end.error.starts_with("rule: too ambiguous"));
+        CHECK(end.text.starts_with("aaa"));
+      }
+      CHECK(sink.find(free, 0)->completion->tokens.size() == 40);
+    }
+  }
+
   TEST_CASE("a request whose prompt is known finds memory that was ordered while others answered") {
     const Request request = request_of(12, 4);
     for (const std::int32_t states : {0, 3}) {

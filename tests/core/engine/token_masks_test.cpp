@@ -7,6 +7,7 @@
 
 #include "core/engine/request.h"
 #include "tests/sim/toy_model.h"
+#include "tests/support/ambiguous_grammar.h"
 #include "tests/support/error_text.h"
 #include "tests/support/tokenizer_text.h"
 
@@ -161,6 +162,29 @@ TEST_SUITE("core/engine/token_masks") {
     CHECK(masks_of(masks)[0] == Ids{2});
     request.start.begun = "b";
     CHECK(contains(error_text([&] { check(request, {vocab, 20, true}); }), "to be continued"));
+  }
+
+  TEST_CASE("a rule that can't be followed ends its own answer") {
+    Request request;
+    request.prompt = {TokenId{1}};
+    request.rule = sim::toy_rules().get(
+        {.form = AnswerRule::Form::gbnf, .text = ambiguous_grammar(), .source = "rule"});
+    TokenMasks masks(request, nullptr, vocab);
+    const std::vector<TokenId> drafts(12, TokenId{0});
+    const std::size_t known = masks.allowed(drafts);
+    CHECK(known >= 8);
+    CHECK(known < 12);
+    CHECK(masks.error().empty());  // none of that was drawn
+    const std::vector<Ids> all = masks_of(masks, drafts);
+    CHECK(all[0] == Ids{0, 14});
+    CHECK(all[12].empty());
+    CHECK(contains(masks.error(), "rule: too ambiguous"));
+    masks.clear();
+    CHECK(masks.error().empty());
+    std::size_t drawn = 0;
+    while (masks.accept(TokenId{0})) ++drawn;
+    CHECK(drawn == known);
+    CHECK(contains(masks.error(), "rule: too ambiguous"));
   }
 
   TEST_CASE("clashes are errors that say what to leave out") {
