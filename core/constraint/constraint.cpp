@@ -23,13 +23,9 @@ void set_bit(std::span<std::uint32_t> mask, TokenId token, bool value) {
 
 }  // namespace
 
-std::size_t Constraint::Hash::operator()(const Frame& frame) const {
-  return mixed(mixed(1, frame.below), frame.state);
-}
-
-std::size_t Constraint::Hash::operator()(const Place& place) const {
-  std::size_t hash = place.accepts ? 1 : 2;
-  for (const Item& item : place.items) hash = mixed(mixed(hash, item.frame), item.state);
+std::size_t Constraint::Hash::operator()(std::span<const Item> items) const {
+  std::size_t hash = 1;
+  for (const Item& item : items) hash = mixed(mixed(hash, item.frame), item.state);
   return hash;
 }
 
@@ -39,8 +35,9 @@ Constraint::Constraint(const Grammar& grammar, const VocabularyTrie& vocabulary,
       vocabulary_(vocabulary),
       limits_(limits),
       classes_(static_cast<std::size_t>(grammar.class_count())),
-      frames_{{-1, -1, 0}},
-      path_(vocabulary.longest_bytes() + 1) {}
+      path_(vocabulary.longest_bytes() + 1) {
+  id_of(Frame());
+}
 
 Constraint::PlaceId Constraint::start() {
   work_ = 0;
@@ -73,8 +70,7 @@ Constraint::PlaceId Constraint::find_step(PlaceId from, std::uint8_t byte) {
 }
 
 void Constraint::find(Item item) {
-  const int depth = frames_[index(item.frame)].depth;
-  if (depth + grammar_.height(item.state) > Grammar::depth_max) return;
+  if (frame(item.frame).depth + grammar_.height(item.state) > Grammar::depth_max) return;
   // Most places have a few items; a search among these is faster than a table.
   work_ += found_.size();
   if (std::find(found_.begin(), found_.end(), item) != found_.end()) return;
@@ -86,16 +82,29 @@ void Constraint::find(Item item) {
   found_.push_back(item);
 }
 
+void Constraint::call(Item site, std::int32_t start) {
+  const int depth = frame(site.frame).depth + 1;
+  const auto is_same = [&](const Call& call) {
+    return call.start == start && call.frame.depth == depth;
+  };
+  auto call = std::ranges::find_if(calls_, is_same);
+  if (call == calls_.end()) call = calls_.insert(call, {start, {{}, depth}});
+  work_ += calls_.size();
+  call->frame.returns.push_back(site);
+  if (call->ended) find(site);
+  find({static_cast<std::int32_t>(calls_.begin() - call) - 1, start});
+}
+
 Constraint::PlaceId Constraint::close() {
   Place place;
+  calls_.clear();
   for (std::size_t i = 0; i < found_.size(); ++i) {
     const Item item = found_[i];
-    const Frame frame = frames_[index(item.frame)];
+    const int depth = frame(item.frame).depth;
     if (grammar_.is_end(item.state)) {
-      if (item.frame == 0)
-        place.accepts = true;
-      else
-        find({frame.below, frame.state});
+      place.accepts |= item.frame == 0;
+      if (item.frame < 0) calls_[index(-1 - item.frame)].ended = true;
+      for (const Item& site : frame(item.frame).returns) find(site);
     }
     bool reads = false;
     for (const Grammar::Edge& edge : grammar_.edges(item.state)) {
@@ -103,17 +112,35 @@ Constraint::PlaceId Constraint::close() {
       if (edge.kind != Kind::call) continue;
       if (grammar_.is_tail(edge.to))
         find({item.frame, grammar_.rule_start(edge)});
-      else if (frame.depth + grammar_.height(edge.to) <= Grammar::depth_max)
-        find({frame_of(item.frame, edge.to), grammar_.rule_start(edge)});
+      else if (depth + grammar_.height(edge.to) <= Grammar::depth_max)
+        call({item.frame, edge.to}, grammar_.rule_start(edge));
     }
-    const bool is_deep = frame.depth + Grammar::text_height >= Grammar::depth_max;
+    const bool is_deep = depth + Grammar::text_height >= Grammar::depth_max;
     for (std::size_t kind = 0; kind < place.text.size() && !is_deep; ++kind)
       place.text[kind] = std::max(place.text[kind], grammar_.text(item.state, kind));
     if (reads) place.items.push_back(item);
   }
   if (place.items.empty() && !place.accepts) return dead;
-  std::sort(place.items.begin(), place.items.end());
+  renumber(place.items, [&](std::int32_t id) { return id_of_call(id); });
   return id_of(std::move(place));
+}
+
+template <typename Renumber>
+void Constraint::renumber(std::vector<Item>& items, Renumber&& id) {
+  for (Item& item : items) item.frame = id(item.frame);
+  std::ranges::sort(items);
+  items.erase(std::unique(items.begin(), items.end()), items.end());
+}
+
+std::int32_t Constraint::id_of_call(std::int32_t id) {
+  if (id >= 0) return id;
+  Call& call = calls_[index(-1 - id)];
+  if (call.id < 0) {
+    // Returns are in frames that are less deep.
+    renumber(call.frame.returns, [&](std::int32_t site) { return id_of_call(site); });
+    call.id = id_of(call.frame);
+  }
+  return call.id;
 }
 
 Constraint::PlaceId Constraint::id_of(Place place) {
@@ -128,13 +155,13 @@ Constraint::PlaceId Constraint::id_of(Place place) {
   return entry->second;
 }
 
-std::int32_t Constraint::frame_of(std::int32_t below, std::int32_t state) {
-  const Frame frame{below, state, frames_[index(below)].depth + 1};
+std::int32_t Constraint::id_of(Frame frame) {
+  const std::size_t bytes = frame.returns.size() * sizeof(Item) + sizeof(Frame) + 48;
   const auto [entry, is_new] =
-      frame_ids_.try_emplace(frame, static_cast<std::int32_t>(frames_.size()));
+      frame_ids_.try_emplace(std::move(frame), static_cast<std::int32_t>(frames_.size()));
   if (is_new) {
-    frames_.push_back(frame);
-    bytes_ += 4 * sizeof(Frame);
+    frames_.push_back(&entry->first);
+    bytes_ += bytes;
   }
   return entry->second;
 }
@@ -189,26 +216,27 @@ void Constraint::walk(PlaceId place, VocabularyTrie::Kind kind, std::span<std::u
 
 void Constraint::collect() {
   if (bytes_ <= limits_.bytes_max) return;
-  const std::vector<Frame> frames = std::exchange(frames_, {frames_[0]});
+  const std::vector<const Frame*> frames = std::exchange(frames_, {});
   const std::vector<const Place*> places = std::exchange(places_, {});
   const auto owner = std::exchange(place_ids_, {});
-  frame_ids_.clear();
+  const auto frame_owner = std::exchange(frame_ids_, {});
   steps_.clear();
   masks_.clear();
   bytes_ = 0;
   std::vector<std::int32_t> frame_ids(frames.size(), -1);
-  frame_ids[0] = 0;
+  frame_ids[0] = id_of(Frame());
   const std::function<std::int32_t(std::int32_t)> kept = [&](std::int32_t frame) {
     std::int32_t& id = frame_ids[index(frame)];
-    if (id < 0) id = frame_of(kept(frames[index(frame)].below), frames[index(frame)].state);
-    return id;
+    if (id >= 0) return id;
+    Frame moved = *frames[index(frame)];
+    renumber(moved.returns, kept);
+    return id = id_of(std::move(moved));
   };
   for (GrammarMatcher* matcher : matchers_) {
     for (PlaceId& id : matcher->places_) {
       if (id < 0) continue;
       Place place = *places[index(id)];
-      for (Item& item : place.items) item.frame = kept(item.frame);
-      std::ranges::sort(place.items);
+      renumber(place.items, kept);
       id = id_of(std::move(place));
     }
   }

@@ -42,13 +42,22 @@ class Constraint {
   using PlaceId = std::int32_t;
   static constexpr PlaceId dead = -1, unknown = -2;
 
-  struct Frame {
-    std::int32_t below, state, depth;
-    bool operator==(const Frame&) const = default;
-  };
   struct Item {
     std::int32_t frame, state;
     auto operator<=>(const Item&) const = default;
+  };
+  /// All calls of a rule at one byte and depth: they share what is read until the rule ends.
+  struct Frame {
+    std::vector<Item> returns;  // in order: where the answer goes on then
+    int depth = 0;
+    bool operator==(const Frame&) const = default;
+  };
+  /// A frame while close() finds its returns; in items it is -1 - its index.
+  struct Call {
+    std::int32_t start;
+    Frame frame;
+    bool ended = false;
+    std::int32_t id = -1;
   };
   struct Place {
     std::vector<Item> items;  // in order; their states read bytes
@@ -60,8 +69,9 @@ class Constraint {
     }
   };
   struct Hash {
-    std::size_t operator()(const Frame& frame) const;
-    std::size_t operator()(const Place& place) const;
+    std::size_t operator()(std::span<const Item> items) const;
+    std::size_t operator()(const Frame& frame) const { return (*this)(frame.returns); }
+    std::size_t operator()(const Place& place) const { return (*this)(place.items); }
   };
 
   static std::size_t index(std::int32_t id) { return static_cast<std::size_t>(id); }
@@ -75,8 +85,16 @@ class Constraint {
   /// The place of what is in `found_` and what follows of it without a byte.
   PlaceId close();
   void find(Item item);
+  void call(Item site, std::int32_t start);
+  const Frame& frame(std::int32_t id) const {
+    return id < 0 ? calls_[index(-1 - id)].frame : *frames_[index(id)];
+  }
   PlaceId id_of(Place place);
-  std::int32_t frame_of(std::int32_t below, std::int32_t state);
+  std::int32_t id_of(Frame frame);
+  std::int32_t id_of_call(std::int32_t id);
+  /// Gives the frames of items other numbers.
+  template <typename Renumber>
+  static void renumber(std::vector<Item>& items, Renumber&& id);
   std::span<const std::uint32_t> mask(PlaceId place);
   void fill(PlaceId place, std::span<std::uint32_t> mask);
   void walk(PlaceId place, VocabularyTrie::Kind kind, std::span<std::uint32_t> mask);
@@ -90,7 +108,7 @@ class Constraint {
   const VocabularyTrie& vocabulary_;
   Limits limits_;
   std::size_t classes_;
-  std::vector<Frame> frames_;
+  std::vector<const Frame*> frames_;  // the keys of frame_ids_
   std::unordered_map<Frame, std::int32_t, Hash> frame_ids_;
   std::vector<const Place*> places_;  // the keys of place_ids_
   std::unordered_map<Place, PlaceId, Hash> place_ids_;
@@ -99,6 +117,7 @@ class Constraint {
   std::size_t bytes_ = 0;
   std::size_t work_ = 0;
   std::vector<Item> found_;    // by close()
+  std::vector<Call> calls_;    // likewise
   std::vector<PlaceId> path_;  // by walk()
   std::set<GrammarMatcher*> matchers_;
 };

@@ -2,6 +2,8 @@
 
 #include <array>
 #include <charconv>
+#include <cmath>
+#include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -15,22 +17,6 @@ namespace {
 using Id = Expressions::Id;
 
 constexpr std::size_t digits_max = 60;
-
-/// A number without an exponent, as short as it can be.
-std::string decimal_of(const Json& number, const Expressions& expressions) {
-  std::string text = to_text(number);
-  if (number.is_number_float()) {
-    std::array<char, 400> digits{};
-    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(),
-                                   number.get<double>(), std::chars_format::fixed);
-    text.assign(digits.data(), end.ptr);
-  }
-  if (text.size() > digits_max)
-    throw Error(ErrorKind::usage, expressions.source() + ": the limit " + to_text(number) +
-                                      " is not supported: it has more than " +
-                                      std::to_string(digits_max) + " digits");
-  return text;
-}
 
 /// Regular expression of the numbers without a sign that are larger than `bound`, or equal to it.
 std::string magnitudes_from(std::string bound, bool strict) {
@@ -101,9 +87,46 @@ std::string_view regex_of_format(std::string_view format) {
   return found == table.end() ? std::string_view() : std::string_view(found->second);
 }
 
-Id number_spellings(bool integer, bool plain, Expressions& expressions) {
-  std::string regex = "-?(0|[1-9][0-9]*)";
-  if (!integer) regex += "(\\.[0-9]+)?";
+std::string decimal_of(const Json& number, const Expressions& expressions) {
+  std::string text = to_text(number);
+  if (number.is_number_float()) {
+    std::array<char, 400> digits{};
+    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(),
+                                   number.get<double>(), std::chars_format::fixed);
+    text.assign(digits.data(), end.ptr);
+  }
+  if (text.size() > digits_max)
+    throw Error(ErrorKind::usage, expressions.source() + ": the limit " + to_text(number) +
+                                      " is not supported: it has more than " +
+                                      std::to_string(digits_max) + " digits");
+  return text;
+}
+
+std::string exact_text(const Json& value, const Expressions& expressions) {
+  if (value.is_structured())
+    for (const Json& part : value) exact_text(part, expressions);
+  if (value.is_number_float() && std::abs(value.get<double>()) >= 0x1p63)
+    throw Error(ErrorKind::usage, expressions.source() + ": the number " + to_text(value) +
+                                      " in 'enum' or 'const' is not supported: it takes more "
+                                      "than 64 bits");
+  return to_text(value);
+}
+
+std::string unescaped(std::string_view text) {
+  std::string result;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool is_escape = text[i] == '%' && i + 2 < text.size();
+    const std::string digits(text.substr(i + 1 < text.size() ? i + 1 : i, 2));
+    result += is_escape ? static_cast<char>(std::strtol(digits.c_str(), nullptr, 16)) : text[i];
+    if (is_escape) i += 2;
+  }
+  return result;
+}
+
+Id number_spellings(bool integer, bool plain, std::size_t digits, Expressions& expressions) {
+  const std::string more = digits ? "{0," + std::to_string(digits - 1) + "}" : "*";
+  std::string regex = "-?(0|[1-9][0-9]" + more + ")";
+  if (!integer) regex += "(\\.[0-9][0-9]" + more + ")?";
   if (!integer && !plain) regex += "([eE][+-]?[0-9]{1,2})?";
   return read_regex(regex, expressions);
 }
@@ -135,7 +158,7 @@ Id multiples_of(const Json& divisor, Expressions& expressions) {
                                       ": the keyword 'multipleOf' is supported for whole "
                                       "numbers of at most 10000 and for 0.1, 0.01, ...");
   const std::string places = std::to_string(text.size() - 2);
-  return read_regex("-?(0|[1-9][0-9]*)(\\.[0-9]{1," + places + "}0*)?", expressions);
+  return read_regex("-?(0|[1-9][0-9]*)(\\.[0-9]{1," + places + "})?", expressions);
 }
 
 }  // namespace hyb

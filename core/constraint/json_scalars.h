@@ -13,8 +13,23 @@ namespace hyb {
 /// there are no leap seconds, quoted local parts, comments or addresses in brackets.
 std::string_view regex_of_format(std::string_view format);
 
-/// JSON's numbers, spelled without exponents where `plain`.
-Expressions::Id number_spellings(bool integer, bool plain, Expressions& expressions);
+/// A value of 'enum' or 'const' as it is written there. Throws Error(usage) for numbers whose
+/// digits are not known any more: those beyond 64 bits.
+std::string exact_text(const Json& value, const Expressions& expressions);
+
+/// Text without the %XX of references.
+std::string unescaped(std::string_view text);
+
+/// A number without an exponent, as short as it can be. Throws Error(usage) for more than 60
+/// digits.
+std::string decimal_of(const Json& number, const Expressions& expressions);
+
+constexpr std::size_t number_digits = 16;
+
+/// JSON's numbers, spelled without exponents where `plain`, of at most `digits` before and after
+/// the point; 0: of any number.
+Expressions::Id number_spellings(bool integer, bool plain, std::size_t digits,
+                                 Expressions& expressions);
 
 /// The plain spellings of numbers >= `bound`; without it where `strict`. Throws Error(usage) for
 /// bounds of more than 60 digits.

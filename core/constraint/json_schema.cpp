@@ -3,6 +3,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 #include "core/base/error.h"
 #include "core/constraint/grammar.h"
@@ -17,13 +18,11 @@ using Id = Expressions::Id;
 /// Schemas that hold together for one value.
 using Schemas = std::vector<const Json*>;
 
-constexpr std::size_t schema_work_max = 20'000;  // ways to satisfy a value, over all
-constexpr std::size_t alternatives_max = 500;
+constexpr std::size_t schema_work_max = 100'000'000;  // comparisons, less than a second
+constexpr std::size_t way_work = 5'000;               // of a way to satisfy a value
+constexpr std::size_t alternatives_max = 500, schema_rules_max = 50'000, regions_max = 64;
 constexpr std::size_t references_max = 200;  // on the way to one value
-constexpr std::size_t schema_rules_max = 50'000;
-constexpr std::size_t regions_max = 64;
-constexpr int compared_depth_max = 4;
-constexpr int indent_max = 40;
+constexpr int compared_depth_max = 4, indent_max = 40;
 
 bool holds(const Schemas& values, const Json& value) {
   return std::ranges::any_of(values, [&](const Json* other) { return *other == value; });
@@ -90,6 +89,7 @@ class SchemaReader {
         {"integer", integer}, {"number", number},   {"string", string}};
     unsigned result = all_types;
     for (const Json* type : all(schemas, "type", array | string)) {
+      spend(type->size());
       const Json names = type->is_array() ? *type : Json::array({*type});
       unsigned types = 0;
       for (const Json& name : names) {
@@ -115,8 +115,10 @@ class SchemaReader {
     }
     for (const Json* value : all(schemas, "const")) lists.push_back({value});
     if (lists.empty()) return std::nullopt;
-    for (const Schemas& list : lists)
-      std::erase_if(lists[0], [&](const Json* value) { return !holds(list, *value); });
+    for (std::size_t i = 0; i < lists.size(); ++i) {
+      spend(lists[i].size() * (i > 0 ? lists[0].size() : 1));
+      if (i > 0) std::erase_if(lists[0], [&](const Json* v) { return !holds(lists[i], *v); });
+    }
     return lists[0];
   }
 
@@ -146,7 +148,8 @@ class SchemaReader {
       std::vector<Id> texts;
       for (const Json* value : *values) {
         if (type_of(*value) == type)
-          texts.push_back(x_.text(type == string ? value->get<std::string>() : to_text(*value)));
+          texts.push_back(
+              x_.text(type == string ? value->get<std::string>() : exact_text(*value, x_)));
       }
       language = x_.both(language, x_.choice(std::move(texts)));
     }
@@ -160,6 +163,7 @@ class SchemaReader {
     for (const Json* schema : schemas) {
       const std::size_t before = result.size();
       const Json* properties = find(*schema, "properties", object);
+      spend(properties ? properties->size() : 0);
       if (properties && properties->contains(key)) result.push_back(&properties->at(key));
       if (const Json* patterns = find(*schema, "patternProperties", object)) {
         for (const auto& [regex, of_pattern] : patterns->items())
@@ -192,6 +196,7 @@ class SchemaReader {
       for (const Json& name : *names) {
         if (!name.is_string()) fail("the keyword 'required' needs names");
         const auto text = name.get<std::string>();
+        spend(result.size());
         if (std::ranges::find(result, text) == result.end()) result.push_back(text);
       }
     }
@@ -210,6 +215,7 @@ class SchemaReader {
   std::vector<Schemas> alternatives(const Json& schema) {
     if (schema.is_boolean()) return std::vector<Schemas>(schema.get<bool>() ? 1 : 0);
     if (!schema.is_object()) fail("a schema is an object, true or false, not " + to_text(schema));
+    spend(schema.size());
     check_keywords(schema);
     if (std::ranges::find(open_, &schema) != open_.end())
       fail("a '$ref' leads back to its own schema before it describes a value");
@@ -237,8 +243,8 @@ class SchemaReader {
     std::vector<Schemas> result;
     for (const Schemas& one : a) {
       for (const Schemas& other : b) {
-        if (++work_ > schema_work_max || result.size() > alternatives_max)
-          fail("the schema has too many alternatives or references");
+        spend(way_work);
+        if (result.size() > alternatives_max) fail("the schema has too many alternatives");
         Schemas both = one;
         for (const Json* schema : other)
           if (std::ranges::find(one, schema) == one.end()) both.push_back(schema);
@@ -251,16 +257,8 @@ class SchemaReader {
   const Json& target(const std::string& reference) const {
     if (reference != "#" && !reference.starts_with("#/"))
       fail("'$ref': '" + reference + "' is not within the document; only '#' and '#/...' are read");
-    std::string pointer;
-    for (std::size_t i = 1; i < reference.size(); ++i) {
-      const bool is_escape = reference[i] == '%' && i + 2 < reference.size();
-      const long byte =
-          is_escape ? std::strtol(reference.substr(i + 1, 2).c_str(), nullptr, 16) : 0;
-      pointer += is_escape ? static_cast<char>(byte) : reference[i];
-      if (is_escape) i += 2;
-    }
     try {
-      return document_.at(Json::json_pointer(pointer));
+      return document_.at(Json::json_pointer(unescaped(reference.substr(1))));
     } catch (const Json::exception&) {
       fail("'$ref': there is no '" + reference + "'");
     }
@@ -270,7 +268,7 @@ class SchemaReader {
     static constexpr std::string_view refused =
         " not if then else contains minContains maxContains dependencies dependentRequired "
         "dependentSchemas unevaluatedProperties unevaluatedItems $dynamicRef $recursiveRef "
-        "additionalItems nullable uniqueItems minProperties maxProperties ";
+        "additionalItems nullable uniqueItems maxProperties ";
     for (const auto& [key, value] : schema.items()) {
       // These say nothing alone.
       if ((key == "then" || key == "else") && !schema.contains("if")) continue;
@@ -279,6 +277,12 @@ class SchemaReader {
       if (refused.find(" " + key + " ") != refused.npos || (key == "$id" && &schema != &document_))
         fail("the keyword '" + key + "' is not supported");
     }
+  }
+
+  void spend(std::size_t work) const {
+    work_ += work;
+    if (work_ > schema_work_max)
+      fail("the schema has too many alternatives, references, properties or values");
   }
 
   Id strings(const Schemas& schemas) {
@@ -309,7 +313,15 @@ class SchemaReader {
       restrictions.push_back(multiples_of(*divisor, x_));
     const bool is_integer = !(types(schemas) & fraction);
     if (restrictions.empty() && !is_integer && values(schemas)) return X::any;
-    Id language = number_spellings(is_integer, !restrictions.empty(), x_);
+    // Bounds and values say themselves how many digits they take.
+    std::size_t digits = values(schemas) ? 0 : number_digits;
+    for (const char* bound : {"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"})
+      for (const Json* value : all(schemas, bound, number))
+        if (decimal_of(*value, x_).size() >= number_digits) digits = 0;
+    // Remainders times digits are too many states.
+    for (const Json* divisor : all(schemas, "multipleOf", number))
+      if (*divisor > 100) digits = 0;
+    Id language = number_spellings(is_integer, !restrictions.empty(), digits, x_);
     for (const Id restriction : restrictions) language = x_.both(language, restriction);
     return language;
   }
@@ -333,9 +345,8 @@ class SchemaReader {
   }
 
   bool disjoint(const Schemas& a, const Schemas& b, int depth) {
-    if (++work_ > schema_work_max)
-      fail("the schema has too many alternatives to compare for 'oneOf'");
     const auto values_a = values(a), values_b = values(b);
+    spend(way_work + (values_a && values_b ? values_a->size() * values_b->size() : 0));
     if (values_a && values_b)
       return std::ranges::none_of(*values_a, [&](const Json* v) { return holds(*values_b, *v); });
     const unsigned shared = types(a) & types(b);
@@ -367,7 +378,7 @@ class SchemaReader {
   Expressions& x_;
   Schemas open_;  // those whose alternatives are being looked for
   bool is_comparing_ = false;
-  std::size_t work_ = 0;
+  mutable std::size_t work_ = 0;
 };
 
 /// Writes the rules of a schema's values: a rule for each set of schemas that hold together.
@@ -431,7 +442,7 @@ class SchemaWriter {
     for (const Json* value : values.value_or(Schemas())) {
       if (!(SchemaReader::type_of(*value) & types & (array | object))) continue;
       check_has_no_parts(way, value->is_array());
-      choices.push_back(x_.bytes(to_text(*value)));
+      choices.push_back(x_.bytes(exact_text(*value, x_)));
     }
     return x_.choice(std::move(choices));
   }
@@ -439,8 +450,8 @@ class SchemaWriter {
   void check_has_no_parts(const Schemas& way, bool is_array) const {
     const std::vector<const char*> keywords =
         is_array ? std::vector{"prefixItems", "items", "minItems", "maxItems"}
-                 : std::vector{"properties", "patternProperties", "additionalProperties",
-                               "propertyNames", "required"};
+                 : std::vector{"properties",    "patternProperties", "additionalProperties",
+                               "propertyNames", "required",          "minProperties"};
     for (const char* keyword : keywords)
       if (!reader_.all(way, keyword).empty())
         reader_.fail("objects and arrays in 'enum' or 'const' beside the keyword '" +
@@ -474,17 +485,17 @@ class SchemaWriter {
   }
 
   std::vector<Property> properties_of(const Schemas& way) {
-    const std::vector<std::string> required = reader_.required(way);
+    const std::vector<std::string> names = reader_.required(way);
+    const std::set<std::string> required(names.begin(), names.end());
     std::vector<Property> properties;
     std::map<std::string, bool> known;
     const auto add = [&](const std::string& name) {
       if (std::exchange(known[name], true)) return;
-      const bool is_required = std::ranges::find(required, name) != required.end();
-      properties.push_back({name, reader_.of_key(way, name), is_required});
+      properties.push_back({name, reader_.of_key(way, name), required.contains(name)});
     };
     for (const Json* declared : reader_.all(way, "properties", object))
       for (const auto& [name, schema] : declared->items()) add(name);
-    for (const std::string& name : required) add(name);
+    for (const std::string& name : names) add(name);
     return properties;
   }
 
@@ -526,6 +537,10 @@ class SchemaWriter {
 
   Id object_of(const Schemas& way) {
     const std::vector<Property> properties = properties_of(way);
+    const int min = reader_.limits(way, "minProperties", "minProperties").min;
+    if (min >
+        std::max<std::ptrdiff_t>(1, std::ranges::count(properties, true, &Property::required)))
+      reader_.fail("the keyword 'minProperties' is supported up to 1 and the count of 'required'");
     std::vector<Id> extras;
     for (const Region& region : regions_of(way, properties))
       extras.push_back(member(x_.whole(region.keys), region.schemas));
@@ -544,7 +559,7 @@ class SchemaWriter {
       next = x_.choice({own, skips ? rule("further properties", next) : X::nothing});
       rest = x_.choice({may_end ? close("}") : X::nothing, with_space(",", next)});
     }
-    return x_.choice({may_end ? x_.bytes("{}") : X::nothing, with_space("{", next)});
+    return x_.choice({may_end && min == 0 ? x_.bytes("{}") : X::nothing, with_space("{", next)});
   }
 
   Expressions& x_;

@@ -186,7 +186,11 @@ class RegexReader : public PatternReader {
       if (begins_repetition()) fail("an anchor is repeated");
       return anchor;
     }
-    if (take("[")) return char_class();
+    if (take("[")) {
+      // An empty class in JavaScript, a bracket in Python.
+      if (peek(peek() == '^' ? 1 : 0) == ']') fail("a class begins with ']'; write \\]");
+      return char_class();
+    }
     if (take(".")) return expressions_.chars(line_end_set.complement());
     if (take("\\")) return expressions_.chars(set_of_escape(false));
     if (!take("(")) return expressions_.one(next_code_point(text_, at_));

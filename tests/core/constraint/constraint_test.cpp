@@ -189,14 +189,19 @@ TEST_SUITE("core/constraint/constraint") {
     }
   }
 
-  TEST_CASE("an ambiguous grammar ends in an error, not in the end of memory") {
+  TEST_CASE("calls that go on differently share their frames, and too many readings are an error") {
     const VocabularyTrie vocabulary = byte_vocabulary();
-    const Grammar grammar =
-        Grammar::from_gbnf("root ::= \"x\" root \"b\" | \"x\" root \"c\" \"c\"? | \"x\"", "g");
+    for (const char* text : {"root ::= \"x\" root \"b\" | \"x\" root \"c\" | \"d\"",
+                             "root ::= \"x\" r? \"b\" | \"x\" r? \"c\"\nr ::= root | \"d\""}) {
+      const Grammar grammar = Grammar::from_gbnf(text, "g");
+      CHECK(allows(grammar,
+                   std::string(100, 'x') + "d" + std::string(50, 'b') + std::string(50, 'c')));
+    }
+    const Grammar grammar = Grammar::from_gbnf("root ::= [ab]* \"a\" [ab]{2500}", "g");
     Constraint constraint(grammar, vocabulary);
     GrammarMatcher matcher(constraint);
     const std::string error = error_text([&] {
-      for (int i = 0; i < 200; ++i) matcher.accept_bytes("x");
+      for (int i = 0; i < 2500; ++i) matcher.accept_bytes("a");
     });
     CHECK(contains(error, "g: too ambiguous"));
   }

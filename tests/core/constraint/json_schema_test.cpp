@@ -136,7 +136,11 @@ TEST_SUITE("core/constraint/json_schema") {
   TEST_CASE("what is not enforced is an error that names it") {
     CHECK(contains(refusal(R"({"not":{}})"), "keyword 'not'"));
     CHECK(contains(refusal(R"({"items":{"uniqueItems":true}})"), "keyword 'uniqueItems'"));
-    CHECK(contains(refusal(R"({"minProperties":1})"), "keyword 'minProperties'"));
+    CHECK(contains(refusal(R"({"minProperties":2})"), "keyword 'minProperties'"));
+    CHECK(refusal(R"({"minProperties":2,"required":["a","b"]})").empty());
+    CHECK(contains(refusal(R"({"enum":[[12345678901234567890123]]})"), "1.2345678901234568e+22"));
+    CHECK(contains(refusal(R"({"const":-12345678901234567890123})"), "64 bits"));
+    CHECK(allows_under(R"({"const":18446744073709551615})", "18446744073709551615"));
     CHECK(contains(refusal(R"({"format":"colour"})"), "'format' does not know 'colour'"));
     CHECK(contains(refusal(R"x({"pattern":"(?=a)"})x"), "look-around"));
     CHECK(contains(refusal(R"({"$ref":"http://x/y"})"), "'http://x/y' is not within"));
@@ -162,6 +166,49 @@ TEST_SUITE("core/constraint/json_schema") {
     for (int i = 0; i < 12; ++i)
       wide += std::string(i ? "," : "") + R"({"anyOf":[{"minLength":1},{"minLength":2}]})";
     CHECK(contains(refusal(wide + "]}"), "too many alternatives"));
+  }
+
+  TEST_CASE("hundreds of thousands of properties and values end in an error") {
+    std::string properties, values = "[0";
+    for (int i = 0; i < 200'000; ++i) {
+      properties += (i ? ",\"k" : "\"k") + std::to_string(i) + "\":{}";
+      values += "," + std::to_string(i);
+    }
+    const std::string list = "{\"enum\":" + values + "]}";
+    CHECK(contains(refusal("{\"properties\":{" + properties + "}}"), "too many"));
+    CHECK(contains(refusal("{\"allOf\":[" + list + "," + list + "]}"), "too many"));
+  }
+
+  TEST_CASE("numbers have at most 16 digits on each side, unless limits or values have more") {
+    const std::string digits(16, '7');
+    for (const char* type : {"integer", "number"}) {
+      const std::string schema = std::string("{\"type\":\"") + type + "\"}";
+      CHECK(allows_under(schema, "-" + digits));
+      CHECK_FALSE(allows_under(schema, digits + "7"));
+    }
+    CHECK(allows_under("{}", digits + "." + digits + "e10"));
+    CHECK_FALSE(allows_under("{}", "1." + digits + "7"));
+    CHECK(allows_under(R"({"type":"integer","exclusiveMinimum":9999999999999999})",
+                       "10000000000000000"));
+    CHECK(
+        allows_under(R"({"type":"integer","const":18446744073709551615})", "18446744073709551615"));
+    CHECK(allows_under(R"({"minimum":1e-20})", "0.00000000000000000002"));
+    CHECK_FALSE(allows_under(R"({"minimum":0.5,"maximum":1.0})", "0.5" + digits));
+    CHECK(allows_under(R"({"type":"integer","multipleOf":1000})", "12000"));
+    CHECK(refusal(R"({"type":"integer","multipleOf":100,"minimum":0})").empty());
+    CHECK_FALSE(allows_under(R"({"multipleOf":0.1})", "1.50"));
+  }
+
+  TEST_CASE("alternatives that begin alike, of the schema itself, nest to the limit of depth") {
+    std::string options = R"({"type":"integer"})", text = "1";
+    for (const char* name : {"add", "sub", "mul"})
+      options += R"(,{"type":"object","properties":{"left":{"$ref":"#"},"right":{"$ref":"#"},")" +
+                 std::string(name) + R"(":{"const":1}},"required":["left","right",")" + name +
+                 R"("],"additionalProperties":false})";
+    for (int i = 0; i < 100; ++i)
+      text = R"({"left":)" + text + R"(,"right":2,")" + (i % 2 ? "sub" : "mul") + R"(":1})";
+    CHECK(allows_under("{\"anyOf\":[" + options + "]}", text));
+    CHECK_FALSE(allows_under("{\"anyOf\":[" + options + "]}", text + "}"));
   }
 
   TEST_CASE("texts and values one after the other, and alternatives of them") {
