@@ -136,7 +136,7 @@ class CardDayTest(unittest.TestCase):
             run = subprocess.run(f"{HYB} {line.removeprefix('hyb ')}", shell=True, cwd=top,
                                  capture_output=True, text=True,
                                  env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
-            self.assertRegex(run.stderr, "^hyb: error: (cuda|--device cuda): ", line)
+            self.assertRegex(run.stderr, "(?m)^hyb: error: (cuda|--device cuda): ", line)
         doctor = subprocess.run([HYB, "doctor", "--json"], capture_output=True)
         self.assertEqual(doctor.returncode, 0)
 
