@@ -87,7 +87,7 @@ TEST_SUITE("app/surface_limits") {
             doctest::skip(is_sanitized)) {
     const ToolResult result = run_tool(
         {.arguments = {std::string(HYB_TESTS_DIR) + "/../scripts/measure_limits.py", HYB_BINARY,
-                       "demo", "--pool-memory", "32MB", "--beside", "24MB", "--disk-tier", "4MB",
+                       "demo", "--pool-memory", "32MB", "--beside", "26MB", "--disk-tier", "4MB",
                        "--requests", "200", "--tokens", "1000", "--option=--threads", "--option=2"},
          .program = "python3",
          .time_max = std::chrono::seconds(300)});
