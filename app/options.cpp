@@ -131,6 +131,16 @@ void add_model_flag(CLI::App& cli, std::string& model) {
   cli.add_option("-m,--model", model, "the model; the same as the word MODEL")->type_name("MODEL");
 }
 
+const std::string& take_file_word(const CLI::App& cli, const std::vector<std::string>& words,
+                                  std::string& model) {
+  if (words.size() == 1) return words.front();
+  if (cli.count("--model") > 0) {
+    throw Error(ErrorKind::usage, "the model is given twice: as a word and with -m");
+  }
+  model = words.front();
+  return words.back();
+}
+
 void add_model_option(CLI::App& cli, std::string& model, const std::string& help) {
   add_model_flag(cli, model);
   cli.add_option("model", model, help)

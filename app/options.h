@@ -177,6 +177,11 @@ inline constexpr const char* model_help =
 /// Adds -m/--model. `model` outlives `cli`.
 void add_model_flag(CLI::App& cli, std::string& model);
 
+/// Of the words [MODEL] FILE, one or two of them: returns FILE, and changes `model` where there is
+/// a MODEL. Throws Error(usage) where -m is given beside it.
+const std::string& take_file_word(const CLI::App& cli, const std::vector<std::string>& words,
+                                  std::string& model);
+
 /// Adds -m/--model and MODEL (positional, optional), of which one at most may be given.
 void add_model_option(CLI::App& cli, std::string& model, const std::string& help);
 

@@ -304,15 +304,14 @@ int merge_parts(std::span<const std::string> outputs, const std::string& target)
     files.push_back(std::make_unique<File>(part.name));
     failed += find_results(part, *files.back(), lines, part_of_line, places);
   }
-  for (const PartOutput& part : parts) {
-    std::int64_t left = 0;
-    for (std::size_t i = 0; i < places.size(); ++i) {
-      left += part_of_line[i] == part.part.number && places[i].bytes == 0 ? 1 : 0;
-    }
-    if (left > 0) {
-      refuse_output(part.name, fmt::format("lacks {} of part {}: repeat the command that made it",
-                                           counted(left, "result"), part.part.text()));
-    }
+  std::vector<std::int64_t> left(parts.size());
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    if (places[i].bytes == 0) ++left[static_cast<std::size_t>(part_of_line[i] - 1)];
+  }
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (left[i] == 0) continue;
+    refuse_output(parts[i].name, fmt::format("lacks {} of part {}: repeat the command that made it",
+                                             counted(left[i], "result"), parts[i].part.text()));
   }
   if (is_stdout(target)) {
     write_results(places, [](std::string_view line) { write_output(line); });

@@ -39,17 +39,13 @@ int batch_main(const CLI::App& cli, const BatchFlags& options) {
     throw Error(ErrorKind::usage,
                 "the file of requests is missing: hyb batch [MODEL] IN -o OUT; - reads stdin");
   }
-  if (options.names.size() == 2 && cli.count("--model") > 0) {
-    throw Error(ErrorKind::usage, "the model is given twice: as a word and with -m");
-  }
   if (options.names.size() > 2) {
     throw Error(ErrorKind::usage,
                 "hyb batch takes [MODEL] IN; several outputs are put together with --merge");
   }
   BatchOptions job = options.job;
   if (const auto rule = rule_of(job.generation.rule)) grammar_of(*rule);
-  job.input = options.names.back();
-  if (options.names.size() == 2) job.model.model = options.names.front();
+  job.input = take_file_word(cli, options.names, job.model.model);
   const bool is_jsonl = job.output_format == ResultFormat::jsonl;
   if (!options.part.empty()) job.part = Part::of(options.part);
   if (job.part && !is_jsonl) {

@@ -216,15 +216,9 @@ int eval_main(const CLI::App& cli, const EvalFlags& options) {
     throw Error(ErrorKind::usage, "the text is missing: hyb eval [MODEL] FILE; - reads stdin");
   }
   ModelOptions wanted = options.model;
-  if (options.names.size() == 2) {
-    if (cli.count("--model") > 0) {
-      throw Error(ErrorKind::usage, "the model is given twice: as a word and with -m");
-    }
-    wanted.model = options.names.front();
-  }
+  const std::string& file = take_file_word(cli, options.names, wanted.model);
   const StopAtOnce nothing_to_lose;
   const Environment environment = read_environment();
-  const std::string& file = options.names.back();
   const std::string text = file == "-" ? read_stdin() : read_text_file(file, text_bytes_max);
   check_utf8(text, file);
   if (text.find('\0') != std::string::npos) {
