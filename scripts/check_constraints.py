@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
-"""Answers drawn from the masks of random schemas, checked by Python's jsonschema.
+"""Answers that random schemas bind, checked by Python's jsonschema.
 
     scripts/check_constraints.py --tool BUILD/hyb_mask_lines [--schemas 500] [--seed 1] [MODEL.gguf]
+    scripts/check_constraints.py --hyb BUILD/hyb [--schemas 500] [--seed 1] [--raw] [MODEL]
 
-The drawing stands for a model that knows nothing. All answers that end by themselves must parse and
-validate; schemas that are refused are counted by what their error says.
+The first form draws from the masks, as a model does that knows nothing; the second has a model
+answer at temperature 1, by `hyb batch`. All answers that end by themselves must parse and validate;
+schemas that are refused are counted by what their error says.
 """
 
 import argparse
 import collections
 import json
 import random
+import pathlib
 import subprocess
+import tempfile
 
 import jsonschema
 
@@ -87,9 +91,53 @@ def schema(rng, depth):
     return {"array": array, "object": obj}.get(name, lambda *_: {"type": name})(rng, depth)
 
 
+def draw(options, schemas):
+    """A row for each schema: `error`, or `drawn` answers; null: cut off."""
+    lines = "\n".join(json.dumps({"schema": one, "draws": 4}) for one in schemas)
+    run = subprocess.run([options.tool] + ([options.model] if options.model else []), input=lines,
+                         capture_output=True, text=True, check=True)
+    return [json.loads(line) for line in run.stdout.splitlines()]
+
+
+def answer(options, schemas):
+    """The same, answered by a model."""
+    with tempfile.TemporaryDirectory() as folder:
+        asked, answered = pathlib.Path(folder, "asked.jsonl"), pathlib.Path(folder, "answers.jsonl")
+        question = "Make up some data as JSON, a short one."
+        prompt = {"prompt": question} if options.raw else {
+            "messages": [{"role": "user", "content": question}]}
+        url = "/v1/completions" if options.raw else "/v1/chat/completions"
+        asked.write_text("".join(json.dumps({
+            "custom_id": str(i), "method": "POST", "url": url, "body": prompt | {
+                "max_tokens": 160, "temperature": 1.0, "top_p": 1.0, "seed": options.seed + i,
+                "response_format": {"type": "json_schema",
+                                    "json_schema": {"name": "data", "schema": one}}}}) + "\n"
+            for i, one in enumerate(schemas)))
+        run = subprocess.run([options.hyb, "batch"] + ([options.model] if options.model else []) +
+                             [asked, "-o", answered, "--parallel", "8"], capture_output=True, text=True)
+        if not answered.exists():
+            raise SystemExit(run.stderr)
+        print(run.stderr.strip().splitlines()[-1])
+        rows = [None] * len(schemas)
+        for line in answered.read_text().splitlines():
+            result = json.loads(line)
+            if result.get("error"):
+                row = {"error": result["error"]["message"]}
+            else:
+                choice = result["response"]["body"]["choices"][0]
+                whole = choice["finish_reason"] == "stop"
+                text = choice["text"] if options.raw else choice["message"]["content"]
+                row = {"drawn": [text if whole else None]}
+            rows[int(result["custom_id"])] = row
+        return rows
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--tool", required=True)
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--tool")
+    source.add_argument("--hyb")
+    parser.add_argument("--raw", action="store_true", help="the model has no chat template")
     parser.add_argument("--schemas", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("model", nargs="?")
@@ -99,12 +147,9 @@ def main():
         "anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]}}, "required": ["v"],
             "additionalProperties": False}
     schemas = [schema(rng, 3) | {"$defs": {"node": node}} for _ in range(options.schemas)]
-    lines = "\n".join(json.dumps({"schema": s, "draws": 4}) for s in schemas)
-    run = subprocess.run([options.tool] + ([options.model] if options.model else []), input=lines,
-                         capture_output=True, text=True, check=True)
+    rows = draw(options, schemas) if options.tool else answer(options, schemas)
     counts, wrong = collections.Counter(), 0
-    for one, line in zip(schemas, run.stdout.splitlines(), strict=True):
-        row = json.loads(line)
+    for one, row in zip(schemas, rows, strict=True):
         if "error" in row:
             counts["refused: " + row["error"][:70]] += 1
             continue

@@ -122,6 +122,10 @@ void Speculation::add_guesses(std::span<const Assignment> plan) {
   for (std::size_t i = 0; i < jobs_.size(); ++i) {
     DraftJob& job = jobs_[i];
     const Assignment& entry = plan[entries_[i]];
+    if (auto forced = entry.sequence->masks().forced(job.most); !forced.empty()) {
+      job = {.sequence = job.sequence, .tokens = job.tokens, .most = job.most};
+      job.drafts = std::move(forced);
+    }
     const std::size_t allowed = entry.sequence->masks().allowed(job.drafts);
     job.drafts.resize(allowed);
     if (allowed < job.likely.size()) job.likely.resize(allowed);

@@ -9,6 +9,8 @@
 namespace hyb {
 namespace {
 
+constexpr std::size_t forced_bytes_a_token = 8;  ///< of most at least
+
 void set_bit(std::span<std::uint32_t> mask, TokenId token, bool is_set) {
   const auto at = static_cast<std::size_t>(index(token));
   const std::uint32_t bit = 1U << (at % 32);
@@ -86,6 +88,19 @@ std::size_t TokenMasks::allowed(std::span<const TokenId> drafts) const {
   const auto refused =
       std::ranges::find_if(drafts, [&](TokenId token) { return !advance(state, token); });
   return static_cast<std::size_t>(refused - drafts.begin());
+}
+
+std::vector<TokenId> TokenMasks::forced(std::int32_t most) const {
+  if (!now_.matcher || now_.scanner || tokenizer_ == nullptr || most <= 0) return {};
+  State state = now_;
+  std::vector<TokenId> tokens;
+  follows(state, [&] {
+    const auto bytes_max = static_cast<std::size_t>(most) * forced_bytes_a_token;
+    tokens = tokenizer_->encode(state.matcher->forced_bytes(bytes_max), {});
+    return true;
+  });
+  tokens.resize(std::min(allowed(tokens), static_cast<std::size_t>(most)));
+  return tokens;
 }
 
 /// After `drawn` tokens.

@@ -33,6 +33,9 @@ class TokenMasks {
   void set(std::span<SampleRow> rows, std::span<const TokenId> drafts);
   /// The drafts before the first that would be refused.
   std::size_t allowed(std::span<const TokenId> drafts) const;
+  /// The bytes that the rule leaves no choice about, as the tokenizer cuts them: at most this many
+  /// tokens. The model may cut them in another way, so these are drafts.
+  std::vector<TokenId> forced(std::int32_t most) const;
 
   /// Goes on by a drawn token. False: it came with the end of a thought, and the rule refuses it,
   /// or error() says why.
