@@ -1,5 +1,6 @@
 #include "app/tools.h"
 
+#include <algorithm>
 #include <set>
 
 #include <fmt/format.h>
@@ -63,7 +64,140 @@ void move_references(Json& schema, const std::string& place) {
   }
 }
 
+/// The schema of a list of calls of these tools, each {"name": ..., "arguments": {...}}.
+Json list_of_calls(const Json& tools) {
+  Json calls = Json::array(), schemas = Json::object();
+  for (const Json& tool : tools) {
+    const Json& called = tool.at("function");
+    const std::string key = std::to_string(calls.size()), place = "#/$defs/" + key;
+    const Json* parameters = member_of(called, "parameters");
+    Json& schema = schemas[key] = parameters == nullptr ? Json::object() : *parameters;
+    if (!schema.contains("type")) schema["type"] = "object";
+    move_references(schema, place);
+    calls.push_back({{"type", "object"},
+                     {"properties",
+                      {{"name", {{"const", called.at("name")}}}, {"arguments", {{"$ref", place}}}}},
+                     {"required", {"name", "arguments"}},
+                     {"additionalProperties", false}});
+  }
+  return {{"type", "array"}, {"minItems", 1}, {"items", {{"anyOf", calls}}}, {"$defs", schemas}};
+}
+
+/// The parts of a tagged call's value, which is text or JSON. A value that may be text is not bound
+/// further, so what would bind it is refused.
+Json tagged_value(const Json& parameters, const std::string& key, const CallForm& form) {
+  const Json& properties = parameters.at("properties");
+  const Json* schema = &properties.at(key);
+  const std::string definitions = "#/$defs/";
+  for (int depth = 0; depth < 9 && schema->is_object() && schema->contains("$ref"); ++depth) {
+    const std::string to = schema->value("$ref", "");
+    const Json* known = member_of(parameters, "$defs");
+    if (!to.starts_with(definitions) || known == nullptr) break;
+    const Json* found = member_of(*known, to.substr(definitions.size()));
+    if (found == nullptr) break;
+    schema = found;
+  }
+  if (const Json* values = member_of(*schema, "enum")) {
+    Json options = Json::array();
+    for (const Json& value : *values)
+      options.push_back(value.is_string() ? value : Json(to_text(value)));
+    return {{"options", options}};
+  }
+  std::string types;
+  for (const char* keyword : {"type", "anyOf", "oneOf"}) {
+    if (const Json* found = member_of(*schema, keyword)) types += to_text(*found);
+  }
+  if (!types.empty() && types.find("\"string\"") == std::string::npos) {
+    Json bound = *schema;
+    if (const Json* known = member_of(parameters, "$defs")) bound["$defs"] = *known;
+    return {{"schema", bound}};
+  }
+  for (const char* keyword : {"pattern", "format", "minLength", "maxLength", "const", "allOf"}) {
+    if (to_text(*schema).find(fmt::format("\"{}\":", keyword)) == std::string::npos) continue;
+    throw Error(ErrorKind::usage,
+                fmt::format("tools: {}: the keyword '{}' of a text is not enforced in the model's "
+                            "form of calls; leave it out, or strict",
+                            key, keyword));
+  }
+  return {{"until", form.after_value}};
+}
+
+/// One call of a form that is not JSON as a whole.
+Json call_parts(const Json& function, const CallForm& form) {
+  const bool is_tagged = form.body == CallForm::Body::tagged;
+  const std::string line = is_tagged ? "\n" : "";
+  const std::string name = function.at("name");
+  const std::string head = form.before_name.empty() ? "" : line + std::string(form.before_name);
+  const Json* parameters = member_of(function, "parameters");
+  const Json any = {{"type", "object"}};
+  Json parts = Json::array();
+  parts.push_back(
+      Json{{"text", fmt::format("{}{}{}{}{}", form.begin, head, name, form.after_name, line)}});
+  if (!is_tagged) {
+    parts[0]["schema"] = parameters == nullptr ? any : *parameters;
+  } else if (parameters == nullptr) {
+    parts[0]["until"] = form.close.empty() ? form.end : form.close;
+  } else {
+    const std::string around = form.before_value.empty() ? line : "";
+    const Json required = parameters->value("required", Json::array());
+    const Json properties = parameters->value("properties", Json::object());
+    for (const auto& [key, schema] : properties.items()) {
+      Json part = tagged_value(*parameters, key, form);
+      part["text"] =
+          fmt::format("{}{}{}\n{}", form.before_key, key, form.after_key, form.before_value);
+      part["after"] = fmt::format("{}{}\n", around, form.after_value);
+      part["optional"] = std::ranges::find(required, Json(key)) == required.end();
+      parts.push_back(std::move(part));
+    }
+  }
+  const std::string close = form.close.empty() ? "" : std::string(form.close) + line;
+  parts.push_back({{"text", close + std::string(form.end)}});
+  return parts;
+}
+
+/// Text, and calls in the form; tools without parameters may be called with any.
+AnswerRule rule_of_calls(const Json& tools, const CallForm& form) {
+  Json alternatives = Json::array();
+  if (form.body == CallForm::Body::list) {
+    const bool is_alone = form.begin == "<tool_call>";
+    const std::string line = is_alone ? "\n" : "";
+    const Json all = list_of_calls(tools);
+    Json one = all["items"];
+    one["$defs"] = all["$defs"];
+    const Json call = {{"text", std::string(form.begin) + line},
+                       {"schema", is_alone ? one : all},
+                       {"after", line + std::string(form.end)}};
+    alternatives.push_back(Json::array({call}));
+  } else {
+    for (const Json& tool : tools) alternatives.push_back(call_parts(tool["function"], form));
+  }
+  return {.form = AnswerRule::Form::calls,
+          .text = to_text(Json{{"begin", form.begin}, {"alternatives", alternatives}}),
+          .source = "tools"};
+}
+
 }  // namespace
+
+std::string bind_calls(Request& request, const CallTerms& terms, ConstraintCache* rules) {
+  Json tools = parse_json(terms.tools, "tools", {.depth_max = 256});
+  bool is_strict = false;
+  for (Json& tool : tools) {
+    Json& function = tool["function"];
+    if (function.value("strict", Json()) == true) {
+      is_strict = true;
+    } else {
+      function.erase("parameters");
+    }
+  }
+  if (!is_strict || request.rule.get() != nullptr) return {};
+  const bool can_bind = terms.form != nullptr && terms.form->body != CallForm::Body::harmony;
+  if (!can_bind || rules == nullptr || !request.stop.empty() || !request.allowed.empty()) {
+    return "tools: strict does not bind arguments beside stop strings or allowed_token_ids, nor of "
+           "a model whose form of calls is not known or is harmony's";
+  }
+  request.rule = rules->get(rule_of_calls(tools, *terms.form));
+  return {};
+}
 
 std::optional<Json> call_schema(const Json& body) {
   const Json* choice = member_of(body, "tool_choice");
@@ -76,25 +210,13 @@ std::optional<Json> call_schema(const Json& body) {
   if (name == nullptr && *choice != "required") {
     refuse(R"(is "auto", "none", "required" or {"type":"function","function":{"name":...}})");
   }
-  Json calls = Json::array(), schemas = Json::object();
   const Json* tools = member_of(body, "tools");
+  Json called = Json::array();
   for (const Json& tool : tools == nullptr ? Json::array() : *tools) {
-    const Json& called = tool.at("function");
-    if (name != nullptr && called.at("name") != *name) continue;
-    const std::string key = std::to_string(calls.size()), place = "#/$defs/" + key;
-    const Json* parameters = member_of(called, "parameters");
-    Json& schema = schemas[key] = parameters == nullptr ? Json::object() : *parameters;
-    if (!schema.contains("type")) schema["type"] = "object";
-    move_references(schema, place);
-    calls.push_back({{"type", "object"},
-                     {"properties",
-                      {{"name", {{"const", called.at("name")}}}, {"arguments", {{"$ref", place}}}}},
-                     {"required", {"name", "arguments"}},
-                     {"additionalProperties", false}});
+    if (name == nullptr || tool.at("function").at("name") == *name) called.push_back(tool);
   }
-  if (calls.empty()) refuse("tools has no function for it");
-  Json all = {
-      {"type", "array"}, {"minItems", 1}, {"items", {{"anyOf", calls}}}, {"$defs", schemas}};
+  if (called.empty()) refuse("tools has no function for it");
+  Json all = list_of_calls(called);
   if (name != nullptr) all["maxItems"] = 1;
   return all;
 }

@@ -5,6 +5,7 @@
 
 #include "app/prompt.h"
 #include "core/base/json.h"
+#include "core/engine/request.h"
 #include "core/text/chat_template.h"
 #include "core/text/tokenizer.h"
 #include "core/text/tool_calls.h"
@@ -35,6 +36,11 @@ std::optional<Json> call_schema(const Json& body);
 /// bound.
 CallTerms call_terms(const ChatPrompt& prompt, const ChatTemplate& chat_template,
                      const Tokenizer& tokenizer);
+
+/// Binds the arguments of calls of tools that are `strict`: the answer may be text and calls.
+/// Nothing changes where a rule binds it already. Returns a warning where it can't be done; else
+/// nothing. Throws Error(usage) that names a keyword that is not enforced in the model's form.
+std::string bind_calls(Request& request, const CallTerms& terms, ConstraintCache* rules);
 
 /// For people: call get_weather({"city": "Paris"})
 std::string call_text(const ToolCall& call);

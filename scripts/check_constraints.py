@@ -114,7 +114,8 @@ def answer(options, schemas):
                                     "json_schema": {"name": "data", "schema": one}}}}) + "\n"
             for i, one in enumerate(schemas)))
         run = subprocess.run([options.hyb, "batch"] + ([options.model] if options.model else []) +
-                             [asked, "-o", answered, "--parallel", "8"], capture_output=True, text=True)
+                             [asked, "-o", answered, "--parallel", "8"],
+                             capture_output=True, text=True)
         if not answered.exists():
             raise SystemExit(run.stderr)
         print(run.stderr.strip().splitlines()[-1])

@@ -249,24 +249,8 @@ ChatPrompt chat_prompt(const Json& body, Json messages, Think think,
           .is_bound = call_schema(body).has_value()};
 }
 
-namespace {
-
-bool has_strict_tool(const Json& body) {
-  const Json* tools = member_of(body, "tools");
-  return tools != nullptr && std::ranges::any_of(*tools, [](const Json& tool) {
-           return tool.at("function").value("strict", Json()) == true;
-         });
-}
-
-}  // namespace
-
 std::vector<std::string> unread_arguments(const Json& body, const ChatTemplate& chat_template) {
   std::vector<std::string> unread;
-  if (has_strict_tool(body) && !call_schema(body)) {
-    unread.push_back(
-        "tools: strict binds arguments only beside a tool_choice that is \"required\" or a "
-        "function");
-  }
   const Json* arguments = member_of(body, "chat_template_kwargs");
   if (arguments == nullptr || !arguments->is_object()) return unread;
   for (const auto& [name, value] : arguments->items()) {
@@ -327,6 +311,7 @@ MadeRequest RequestMaker::make(RequestLine line) {
   }
   EncodedPrompt prompt = encode(line);
   set_start(request, prompt.start);
+  if (const auto text = bind_calls(request, prompt.start.calls, rules_); !text.empty()) warn(text);
   const auto length = prompt.tokens.size();
   request.prompt = std::move(prompt.tokens);
   fit_prompt(request.prompt, terms_.limits.length_max - 1, terms_.truncate);

@@ -33,8 +33,7 @@ Json template_variables(const Json& body);
 ChatPrompt chat_prompt(const Json& body, Json messages, Think think,
                        const ChatTemplate& chat_template);
 
-/// A warning for each of chat_template_kwargs that the template never reads, and where tools are
-/// strict and their arguments are not bound.
+/// A warning for each of chat_template_kwargs that the template never reads.
 std::vector<std::string> unread_arguments(const Json& body, const ChatTemplate& chat_template);
 
 /// The model that the body asks for, quoted, where it is another than `model`.

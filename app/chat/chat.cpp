@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "app/tools.h"
 #include "app/ui/process.h"
 #include "app/ui/terminal.h"
 #include "app/ui/text.h"
@@ -370,6 +371,8 @@ Answer Chat::answer(const std::string& message, std::uint64_t seed_shift) {
   Request request = session_->request(settings_.options());
   EncodedPrompt prompt = prompt_for(message);
   set_start(request, prompt.start);
+  const std::string unbound = bind_calls(request, prompt.start.calls, &session_->rules());
+  if (!unbound.empty()) log::warning(unbound);
   request.prompt = std::move(prompt.tokens);
   request.message_ends = std::move(prompt.message_ends);
   // For /regen, which then runs the last token alone.

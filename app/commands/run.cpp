@@ -95,6 +95,8 @@ PreparedRequest prepare(const RunFlags& options, Session& session, const Json& b
   if (const auto rule = rule_of(body)) request.rule = session.rules().get(*rule);
   EncodedPrompt prompt = encode(options, session, body);
   set_start(request, prompt.start);
+  const std::string unbound = bind_calls(request, prompt.start.calls, &session.rules());
+  if (!unbound.empty()) log::warning(unbound);
   request.prompt = std::move(prompt.tokens);
   const auto length = request.prompt.size();
   fit_prompt(request.prompt, session.engine().length_max() - 1, options.truncate);

@@ -23,7 +23,7 @@
 namespace hyb::app {
 namespace {
 
-constexpr std::int64_t form = 1;
+constexpr std::int64_t folder_form = 1;
 
 Json ids_json(const std::vector<TokenId>& tokens) {
   Json ids = Json::array();
@@ -135,7 +135,7 @@ Json head_json(const SessionRecord& record) {
   const Conversation& conversation = record.conversation;
   Json branches = Json::object();
   for (const auto& [name, turn] : conversation.branches()) branches[name] = turn;
-  return {{"chat", form},
+  return {{"chat", folder_form},
           {"model", record.model},
           {"saved", record.saved_s},
           {"system", conversation.system()},
@@ -178,7 +178,7 @@ SessionRecord parse_record(const std::vector<std::string>& texts, const std::str
   Json json = parse_json(texts.empty() ? "" : texts.front(), source);
   const Reading reading(json, source);
   for (std::size_t i = 1; i < texts.size(); ++i) apply(json, texts[i], source);
-  if (reading.number("chat", Reading::int32_max) != form) {
+  if (reading.number("chat", Reading::int32_max) != folder_form) {
     reading.fail("was saved by another version of hyb");
   }
   SessionRecord record{

@@ -22,14 +22,13 @@ class Grammar {
   /// JSON that a schema (draft 2020-12) allows; see the README for what is enforced and how it is
   /// spelled. A keyword that is not enforced is an error that names it.
   static Grammar from_json_schema(const Json& schema, const std::string& source);
-  /// Texts and JSON values, one after the other, of one of the alternatives. A part is a text, and
-  /// then a value that a schema allows where there is one, which must outlive the call only.
-  struct Part {
-    std::string text;
-    const Json* schema = nullptr;
-  };
-  static Grammar from_parts(std::span<const std::vector<Part>> alternatives,
-                            const std::string& source);
+  /// One of the alternatives: lists of parts that follow one another. A part is an object: `text`,
+  /// as it is, then a value, then the text `after`. The value is JSON that `schema` allows, one of
+  /// the texts of `options`, or any bytes that do not hold the text `until`. The whole part may
+  /// lack where `optional` is true. With `begin`, with which all alternatives begin, any number of
+  /// them, and between them any bytes that do not hold it.
+  static Grammar from_parts(const Json& alternatives, const std::string& source,
+                            const std::string& begin = {});
   static Grammar json_object(const std::string& source);  ///< any JSON object
   /// Texts that match as a whole (regex.h).
   static Grammar from_regex(std::string_view regex, const std::string& source);

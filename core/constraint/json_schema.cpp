@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "core/constraint/grammar.h"
 #include "core/constraint/json_scalars.h"
+#include "core/constraint/json_schema.h"
 #include "core/constraint/regex.h"
 
 namespace hyb {
@@ -22,7 +23,7 @@ constexpr std::size_t schema_work_max = 100'000'000;  // comparisons, less than 
 constexpr std::size_t way_work = 5'000;               // of a way to satisfy a value
 constexpr std::size_t alternatives_max = 500, schema_rules_max = 50'000, regions_max = 64;
 constexpr std::size_t references_max = 200;  // on the way to one value
-constexpr int compared_depth_max = 4, indent_max = 40;
+constexpr int compared_depth_max = 4;
 
 bool holds(const Schemas& values, const Json& value) {
   return std::ranges::any_of(values, [&](const Json* other) { return *other == value; });
@@ -573,28 +574,13 @@ class SchemaWriter {
 
 }  // namespace
 
-Grammar Grammar::from_json_schema(const Json& schema, const std::string& source) {
-  const std::vector<Part> alternative{{"", &schema}};
-  return from_parts({{alternative}}, source);
+Expressions::Id schema_rules(const Json& schema, Expressions& expressions,
+                             std::vector<Grammar::Rule>& rules) {
+  return SchemaWriter(schema, expressions, rules).write();
 }
 
-Grammar Grammar::from_parts(std::span<const std::vector<Part>> alternatives,
-                            const std::string& source) {
-  Expressions x(source);
-  const Id blanks = x.repeat(x.choice({x.bytes(" "), x.bytes("\t")}), 0, indent_max);
-  const Id line = x.sequence(x.bytes("\n"), blanks);
-  std::vector<Rule> rules{{"white space", x.whole(x.choice({X::empty, x.bytes(" "), line}))}};
-  std::vector<Id> choices;
-  for (const std::vector<Part>& alternative : alternatives) {
-    Id parts = X::empty;
-    for (const auto& [text, schema] : alternative) {
-      const Id value = schema ? SchemaWriter(*schema, x, rules).write() : X::empty;
-      parts = x.sequence({parts, x.bytes(text), value});
-    }
-    choices.push_back(parts);
-  }
-  rules.push_back({"root", x.choice(std::move(choices))});
-  return Grammar(x, std::move(rules), Spelling::json);
+Grammar Grammar::from_json_schema(const Json& schema, const std::string& source) {
+  return from_parts(Json::array({Json::array({Json{{"schema", schema}}})}), source);
 }
 
 }  // namespace hyb

@@ -21,6 +21,9 @@ Grammar grammar_of(const AnswerRule& rule) {
       return Grammar::from_regex(rule.text, rule.source);
     case AnswerRule::Form::one_of:
       return Grammar::one_of(json().get<std::vector<std::string>>(), rule.source);
+    case AnswerRule::Form::calls:
+      return Grammar::from_parts(json().at("alternatives"), rule.source,
+                                 json().at("begin").get<std::string>());
     case AnswerRule::Form::gbnf:
       break;
   }

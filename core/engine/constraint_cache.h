@@ -16,10 +16,12 @@ class Tokenizer;
 
 /// What an answer must be, as it was written.
 struct AnswerRule {
-  enum class Form : std::uint8_t { json_schema, json_object, regex, one_of, gbnf };
+  enum class Form : std::uint8_t { json_schema, json_object, regex, one_of, gbnf, calls };
 
   Form form = Form::json_object;
-  std::string text = {};    ///< of one_of: a JSON list of texts
+  /// Of one_of: a JSON list of texts; of calls: {"begin": ..., "alternatives": ...} as in
+  /// Grammar::from_parts().
+  std::string text = {};
   std::string source = {};  ///< where it was written: errors begin with it
 };
 

@@ -96,7 +96,9 @@ std::vector<TokenId> TokenMasks::forced(std::int32_t most) const {
   std::vector<TokenId> tokens;
   follows(state, [&] {
     const auto bytes_max = static_cast<std::size_t>(most) * forced_bytes_a_token;
-    tokens = tokenizer_->encode(state.matcher->forced_bytes(bytes_max), {});
+    const std::string bytes = state.matcher->forced_bytes(bytes_max);
+    // A single one, as a comma, is most often drawn together with what may follow it.
+    if (bytes.size() > 1) tokens = tokenizer_->encode(bytes, {});
     return true;
   });
   tokens.resize(std::min(allowed(tokens), static_cast<std::size_t>(most)));

@@ -251,6 +251,22 @@ TEST_SUITE("app/surface_rules") {
     CHECK(contains(other.err, "rule"));
   }
 
+  TEST_CASE("what a schema forces is drafted, and changes no answer") {
+    const auto answer = [](const std::string& spec) {
+      const ToolResult ran =
+          run({"run", "--json", "-p", "What is 2 plus 30?", "-n", "60", "--temperature", "0",
+               "--spec", spec, "--draft-steps", "5", "--json-schema",
+               R"({"type":"object","properties":{"the number of guests":{"type":"boolean"}},)"
+               R"("required":["the number of guests"],"additionalProperties":false})"});
+      REQUIRE_MESSAGE(ran.exit_code == 0, ran.err);
+      return Json::parse(ran.out);
+    };
+    const Json plain = answer("off"), drafted = answer("ngram");
+    CHECK(drafted["choices"] == plain["choices"]);
+    const Json& usage = drafted["usage"];
+    CHECK(usage["completion_tokens_details"]["accepted_prediction_tokens"] > 3);
+  }
+
   TEST_CASE("a message that is continued is bound as a whole") {
     const auto continued = [](const std::string& begun) {
       const BatchJob job(R"({"custom_id":"a","body":{"messages":[{"role":"user","content":"x"},)"

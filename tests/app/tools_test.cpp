@@ -88,6 +88,87 @@ TEST_SUITE("app/tools") {
     const ChatPrompt none{.messages = {}, .variables = {}};
     CHECK(call_terms(none, family_template("qwen35"), with({})).form == nullptr);
   }
+
+  TEST_CASE("the arguments of strict tools are bound in the model's own form, other text is free") {
+    const Json tools = json(R"([{"function": {"name": "f", "strict": true, "parameters": {
+        "type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"},
+        "unit": {"$ref": "#/$defs/unit"}}, "required": ["city", "unit"],
+        "additionalProperties": false, "$defs": {"unit": {"enum": ["C", "F"]}}}}},
+        {"function": {"name": "g", "parameters": {"properties": {"x": {"type": "null"}}}}}])");
+    const Tokenizer tokenizer = with({});
+    ConstraintCache rules(tokenizer, {TokenId{0}}, static_cast<std::int32_t>(tokenizer.size()));
+    const auto bound = [&](const char* call, const Json& of) {
+      Request request;
+      const CallTerms terms = {.form = call_form_in(call, "f"), .tools = to_text(of)};
+      REQUIRE(terms.form != nullptr);
+      const std::string unbound = bind_calls(request, terms, &rules);
+      CHECK(unbound.empty());
+      return request;
+    };
+    struct Case {
+      const char *right, *wrong, *other;
+    };
+    for (const auto& [right, wrong, other] : std::initializer_list<Case>{
+             {"<tool_call>\n{\"name\": \"f\", \"arguments\": {\"city\": \"Rome\", \"days\": 2, "
+              "\"unit\": \"C\"}}\n</tool_call>",
+              "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"city\": 1",
+              "<tool_call>\n{\"name\": \"g\", \"arguments\": {\"y\": 1}}\n</tool_call>"},
+             {"<tool_call>\n<function=f>\n<parameter=city>\nRome\n</"
+              "parameter>\n<parameter=days>\n2\n"
+              "</parameter>\n<parameter=unit>\nC\n</parameter>\n</function>\n</tool_call>",
+              "<tool_call>\n<function=f>\n<parameter=city>\nRome\n</"
+              "parameter>\n<parameter=unit>\nK",
+              "<tool_call>\n<function=g>\n<parameter=y>\n1\n</parameter>\n</function>\n</"
+              "tool_call>"},
+             {"<tool_call>f\n<arg_key>city</arg_key>\n<arg_value>Rome</arg_value>\n<arg_key>days"
+              "</arg_key>\n<arg_value>2</arg_value>\n<arg_key>unit</arg_key>\n<arg_value>C"
+              "</arg_value>\n</tool_call>",
+              "<tool_call>f\n<arg_key>days</arg_key>",
+              "<tool_call>g\n<arg_key>y</arg_key>\n<arg_value>1</arg_value>\n</tool_call>"},
+             {"<|tool_call_start|>[{\"name\": \"f\", \"arguments\": {\"city\": \"Rome\", \"days\": "
+              "2, "
+              "\"unit\": \"C\"}}]<|tool_call_end|>",
+              "<|tool_call_start|>[{\"name\": \"f\", \"arguments\": {\"days\"",
+              "<|tool_call_start|>[{\"name\": \"g\", \"arguments\": {\"y\": 1}}]<|tool_call_end|>"},
+             {"<|tool_call>call:f{\"city\": \"Rome\", \"days\": 2, \"unit\": \"C\"}<tool_call|>",
+              "<|tool_call>call:f{\"city\": \"Rome\", \"days\": 2.5",
+              "<|tool_call>call:g{\"y\": 1}<tool_call|>"},
+             {"[TOOL_CALLS]f[ARGS]{\"city\": \"Rome\", \"days\": 2, \"unit\": \"C\"}",
+              "[TOOL_CALLS]h", "[TOOL_CALLS]g[ARGS]{\"y\": 1}"}}) {
+      CAPTURE(right);
+      const Request request = bound(right, tools);
+      const auto allows = [&](const std::string& text) {
+        GrammarMatcher matcher(*request.rule.get());
+        return matcher.accept_bytes(text) ? 1 + matcher.is_complete() : 0;
+      };
+      CHECK(allows(right) == 2);
+      CHECK(allows("I look, and < no call: ") == 2);
+      CHECK(allows(std::string("x ") + right + other + " y") == 2);
+      CHECK(allows(wrong) == 0);
+      CHECK(allows(std::string(right).substr(0, std::string(right).find("Rome"))) == 1);
+      const std::vector<ToolCall> calls =
+          calls_in(right, {.form = call_form_in(right, "f"), .tools = to_text(tools)});
+      REQUIRE(calls.size() == 1);
+      CHECK(json(calls[0].arguments) == json(R"({"city": "Rome", "days": 2, "unit": "C"})"));
+    }
+
+    const auto with_city = [&](const char* schema) {
+      Json changed = tools;
+      changed[0]["function"]["parameters"]["properties"]["city"] = json(schema);
+      return changed;
+    };
+    const char* tagged = "<tool_call>\n<function=f>\n</function>\n</tool_call>";
+    CHECK(contains(
+        error_text([&] { bound(tagged, with_city(R"({"type": "string", "pattern": "a"})")); }),
+        "tools: city: the keyword 'pattern'"));
+    bound(tagged, with_city(R"({"type": ["string", "null"]})"));
+    Request request;
+    CHECK(bind_calls(request, {.tools = to_text(tools)}, &rules).starts_with("tools: strict"));
+    const CallTerms terms = {.form = call_form_in(tagged, "f"), .tools = to_text(tools)};
+    request.stop = {"x"};
+    CHECK(bind_calls(request, terms, &rules).starts_with("tools: strict"));
+    CHECK(request.rule.get() == nullptr);
+  }
 }
 
 }  // namespace tools_test

@@ -212,14 +212,28 @@ TEST_SUITE("core/constraint/json_schema") {
   }
 
   TEST_CASE("texts and values one after the other, and alternatives of them") {
-    const Json number = Json{{"type", "integer"}}, text = Json{{"type", "string"}};
-    const std::vector<std::vector<Grammar::Part>> alternatives{
-        {{"<call>", &number}, {" and ", &text}, {"</call>"}}, {{"none"}}};
+    const Json alternatives = Json::parse(R"([
+        [{"text":"<call>","schema":{"type":"integer"}},
+         {"text":" and ","schema":{"type":"string"},"after":"</call>"}], [{"text":"none"}]])");
     const Grammar parts = Grammar::from_parts(alternatives, "s");
     CHECK(allows(parts, "<call>12 and \"a\\n\"</call>"));
     CHECK(allows(parts, "none"));
     CHECK_FALSE(allows(parts, "<call>1.5 and \"a\"</call>"));
     CHECK_FALSE(allows(parts, "<call>12</call>"));
+
+    const Json tagged = Json::parse(R"([[{"text":"<f>"},
+        {"text":"<k>","options":["a","b<"],"after":"</k>","optional":true},
+        {"text":"<v>","until":"</v>","after":"</v>"},{"text":"</f>"}]])");
+    const Grammar between = Grammar::from_parts(tagged, "s", "<f>");
+    for (const char* text :
+         {"", "any text, even <f and <k>", "<f><v></v></f>", "é <f><k>b<</k><v>a </ v></v></f> x",
+          "<f><v>1</v></f><f><k>a</k><v>\n</v></f>", "<<f><v><f></v></f><"}) {
+      CHECK_MESSAGE(allows(between, text), text);
+    }
+    for (const char* text : {"<f>", "a<f>b", "<f><k>c</k><v></v></f>", "<f><v></v><k>a</k></f>",
+                             "<f><v></v></v></f>", "<f><k>a</k></f>"}) {
+      CHECK_FALSE_MESSAGE(allows(between, text), text);
+    }
   }
 
   TEST_CASE("one of several objects, by a key whose values differ") {

@@ -89,6 +89,25 @@ TEST_SUITE("core/engine/token_masks") {
     CHECK(row[0].mask.empty());
   }
 
+  TEST_CASE("what a rule leaves no choice about is cut by the tokenizer, up to the first choice") {
+    const Request request = bound_by("abca(b|c)");
+    TokenMasks masks(request, &sim::toy_tokenizer(), vocab);
+    CHECK(masks.forced(7) == std::vector{TokenId{0}, TokenId{1}, TokenId{2}, TokenId{0}});
+    CHECK(masks.forced(2) == std::vector{TokenId{0}, TokenId{1}});
+    CHECK(masks.forced(0).empty());
+    REQUIRE(masks.accept(TokenId{3}));
+    CHECK(masks.forced(7) == std::vector{TokenId{2}, TokenId{0}});
+    REQUIRE(masks.accept(TokenId{2}));
+    CHECK(masks.forced(7).empty());  // a single byte
+    REQUIRE(masks.accept(TokenId{0}));
+    CHECK(masks.forced(7).empty());  // a choice
+    CHECK(TokenMasks(request, nullptr, vocab).forced(7).empty());
+    const Request free;
+    CHECK(TokenMasks(free, &sim::toy_tokenizer(), vocab).forced(7).empty());
+    CHECK(TokenMasks(bound_by("aé"), &sim::toy_tokenizer(), vocab).forced(2) ==
+          std::vector{TokenId{0}, TokenId{5}});
+  }
+
   TEST_CASE("allowed tokens and least lengths are masks; where a rule ends there is nothing else") {
     Request request;
     request.allowed = {TokenId{1}, TokenId{10}};
