@@ -11,6 +11,7 @@
 #include "app/digest.h"
 #include "app/options.h"
 #include "app/tools.h"
+#include "app/ui/markdown.h"
 #include "app/ui/process.h"
 #include "app/ui/terminal.h"
 #include "app/ui/text.h"
@@ -188,6 +189,7 @@ class StdoutSink : public Sink {
       : progress_(&progress),
         sanitizes_(view.sanitizes),
         wraps_(view.wraps),
+        shows_markdown_(view.shows_markdown),
         thoughts_(view.thoughts),
         opening_(view.thoughts == ThoughtView::whole ? view.start.opening : ""),
         has_thought_(view.start.may_think && !view.start.opening.empty()),
@@ -205,7 +207,7 @@ class StdoutSink : public Sink {
   void on_finish(RequestId, std::int32_t, const Completion& completion) override {
     if (scans()) show(scanner_.finish());
     if (sanitizes_) write(sanitizer_.flush());
-    write_through(wrap_.flush(), wrapped_is_dim_);
+    write_rest();
     // An answer without text is a line too: readers may count lines. An error is no answer.
     if (!ends_line_ && (has_text_ || completion.reason != FinishReason::error)) write("\n");
     answer_.completion = completion;
@@ -224,7 +226,7 @@ class StdoutSink : public Sink {
  private:
   bool scans() const {
     return thoughts_ == ThoughtView::dimmed || thoughts_ == ThoughtView::hidden ||
-           calls_.form != nullptr;
+           calls_.form != nullptr || shows_markdown_;
   }
 
   std::string shown(std::string_view text) {
@@ -237,8 +239,10 @@ class StdoutSink : public Sink {
       if (part == AnswerPart::call && calls_.form != nullptr) {
         show_calls(text);
       } else if (thoughts_ != ThoughtView::hidden) {
-        const bool is_dim = thoughts_ == ThoughtView::dimmed && !is_said;
-        write(shown(is_said ? behind_call(text) : text), is_dim);
+        const bool is_dim = thoughts_ == ThoughtView::dimmed;
+        write(shown(is_said ? behind_call(text) : text), is_said  ? Text::said
+                                                         : is_dim ? Text::dim
+                                                                  : Text::other);
       } else if (is_said) {
         has_call_ = has_call_ || part == AnswerPart::call;
         write(shown(behind_call(begun(text))));
@@ -254,8 +258,8 @@ class StdoutSink : public Sink {
     has_answer_ = is_behind_call_ = true;
     is_behind_thought_ = false;
     for (const ToolCall& call : calls_in(text, calls_)) {
-      write_through(wrap_.flush(), wrapped_is_dim_);
-      write(shown((has_text_ && !ends_line_ ? "\n" : "") + call_text(call) + "\n"));
+      write_rest();
+      write(shown((has_text_ && !ends_line_ ? "\n" : "") + call_text(call) + "\n"), Text::other);
     }
   }
 
@@ -276,11 +280,23 @@ class StdoutSink : public Sink {
     return std::string(is_next ? "\n\n" : "").append(text);
   }
 
+  enum class Text : std::uint8_t { said, other, dim };
+
   /// Each text ends what it began: however the program ends, the terminal is not left dim.
-  void write(const std::string& text, bool is_dim = false) {
-    if (!wraps_) return write_through(text, is_dim);
-    if (std::exchange(wrapped_is_dim_, is_dim) != is_dim) write_through(wrap_.flush(), !is_dim);
-    write_through(wrap_.push(text, terminal_columns(Stream::output)), is_dim);
+  void write(const std::string& text, Text kind = Text::said) {
+    if (!wraps_ && !shows_markdown_) return write_through(text, kind == Text::dim);
+    if (kind != waiting_) write_rest();
+    waiting_ = kind;
+    const int columns = terminal_columns(Stream::output);
+    const bool is_marked = shows_markdown_ && kind == Text::said;
+    write_through(is_marked ? markdown_.push(text, columns) : wrap_.push(text, columns),
+                  kind == Text::dim);
+  }
+
+  /// What was held back.
+  void write_rest() {
+    write_through(markdown_.flush(), false);
+    write_through(wrap_.flush(), waiting_ == Text::dim);
   }
 
   void write_through(const std::string& text, bool is_dim) {
@@ -295,9 +311,10 @@ class StdoutSink : public Sink {
 
   ProgressLine* progress_;
   bool sanitizes_;
-  bool wraps_;
+  bool wraps_, shows_markdown_;
   WordWrap wrap_;
-  bool wrapped_is_dim_ = false;  ///< what wrap_ holds back
+  MarkdownView markdown_;
+  Text waiting_ = Text::said;  ///< what these hold back
   ThoughtView thoughts_;
   std::string opening_;  ///< still to be written before the answer
   bool has_thought_;

@@ -87,8 +87,9 @@ enum class ThoughtView : std::uint8_t {
 
 /// How an answer's text is shown.
 struct AnswerView {
-  bool sanitizes = false;  ///< made harmless to a terminal
-  bool wraps = false;      ///< at words, to the width of stdout's terminal
+  bool sanitizes = false;       ///< made harmless to a terminal
+  bool wraps = false;           ///< at words, to the width of stdout's terminal
+  bool shows_markdown = false;  ///< the answer itself as what its marks mean; implies wraps
   ThoughtView thoughts = ThoughtView::plain;
   AnswerStart start = {};
   std::function<void(std::string_view)> heard = {};  ///< called with the text as the model gives it

@@ -24,7 +24,7 @@ std::size_t last_columns(const std::string& text) { return text.size() - (text.r
 
 /// Appends words to that line; where `width` is reached, lines go on after `indent` spaces.
 void append_words(std::string& text, std::string_view words, std::size_t indent, int width) {
-  WordWrap wrap(static_cast<int>(indent), static_cast<int>(last_columns(text)));
+  WordWrap wrap(std::string(indent, ' '), static_cast<int>(last_columns(text)));
   text += wrap.push(words, width);
   text += wrap.flush();
 }

@@ -10,7 +10,8 @@ namespace {
 constexpr std::array option_groups = {
     HelpGroup{"input", "Input and output",
               " --model --prompt --prompt-file --no-stdin --messages --system --system-file "
-              "--chat-template --tools --think --thoughts --raw --allow-special --truncate --json "
+              "--chat-template --tools --think --thoughts --markdown --raw --allow-special "
+              "--truncate --json "
               "--verbose --output --parallel --format --output-format --template --order --ordered "
               "--ignore-fields --validate --part --merge --force --retry-failed --history "
               "--no-history --session "

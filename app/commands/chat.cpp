@@ -40,6 +40,7 @@ struct ChatFlags {
   Think think;
   Json tools = nullptr;
   std::optional<bool> shows_thoughts;
+  std::optional<bool> shows_markdown;
   HistoryMode history = HistoryMode::as_template;
   std::string session;
   bool goes_on = false;                              ///< --continue
@@ -229,6 +230,13 @@ class ChatLoop {
   int exit_code_ = 0;
 };
 
+AnswerView chat_view(const ChatFlags& options, const Environment& environment) {
+  AnswerView view = stdout_view(environment, options.shows_thoughts);
+  const bool has_looks = is_terminal(Stream::output) && wants_colour(Stream::output, environment);
+  view.shows_markdown = options.shows_markdown.value_or(has_looks);
+  return view;
+}
+
 int chat_main(ChatFlags& options) {
   if (const auto rule = rule_of(options.generation.rule)) grammar_of(*rule);
   const Environment environment = read_environment();
@@ -245,7 +253,7 @@ int chat_main(ChatFlags& options) {
   SessionKeeper keeper = make_keeper(options, session, environment, is_interactive, snapshot_io);
   Chat chat(session, keeper, options.generation,
             {.is_interactive = is_interactive && is_terminal(Stream::error),
-             .view = stdout_view(environment, options.shows_thoughts),
+             .view = chat_view(options, environment),
              .has_colour = wants_colour(Stream::error, environment),
              .utf8 = environment.utf8,
              .has_editor = has_editor(environment),
@@ -284,6 +292,11 @@ Action describe_chat(CLI::App& cli) {
   add_tools_option(cli, options->tools);
   add_think_option(cli, options->think);
   add_thoughts_option(cli, options->shows_thoughts);
+  static constexpr Words<std::optional<bool>, 3> markdown = {
+      {{"auto", std::nullopt}, {"on", true}, {"off", false}}};
+  add_choice(cli, "--markdown", options->shows_markdown, markdown,
+             "show what answers mark up as headings, lists, tables, code, or the marks. auto: on a "
+             "terminal with colours. Saved chats have the text as it was given");
   static constexpr Words<HistoryMode, 2> histories = {
       {{"template", HistoryMode::as_template}, {"preserve", HistoryMode::preserve}}};
   add_choice(

@@ -121,6 +121,13 @@ int columns(std::string_view text) {
   return sum;
 }
 
+WordWrap::WordWrap(std::string prefix, int column) : prefix_(std::move(prefix)), column_(column) {
+  std::string visible = prefix_;
+  for (std::size_t at = visible.find('\x1b'); at < visible.size(); at = visible.find('\x1b'))
+    visible.erase(at, visible.find('m', at) + 1 - at);
+  indent_ = columns(visible);
+}
+
 void WordWrap::place_word() {
   if (word_.empty()) return;
   const int needed = spaces_columns_ + word_columns_;
@@ -129,7 +136,7 @@ void WordWrap::place_word() {
     column_ += needed;
     while (column_ > columns_) column_ -= columns_;
   } else {
-    out_.append("\n").append(static_cast<std::size_t>(indent_), ' ').append(word_);
+    out_.append("\n").append(prefix_).append(word_);
     column_ = indent_ + word_columns_;
   }
   word_.clear();
@@ -139,6 +146,13 @@ void WordWrap::place_word() {
 
 void WordWrap::take(std::string_view grapheme) {
   constexpr int tab_columns = 8;
+  if (is_escape_ || grapheme == "\x1b") {
+    is_escape_ = grapheme != "m";
+    escapes_ += grapheme;
+    // One that ends what began belongs to what is before it.
+    if (escapes_ == "\x1b[m") word_ += std::exchange(escapes_, {});
+    return;
+  }
   if (grapheme == "\n" || grapheme == " " || grapheme == "\t") {
     place_word();
     is_long_ = false;
@@ -155,7 +169,7 @@ void WordWrap::take(std::string_view grapheme) {
     const int width = grapheme_columns(grapheme);
     if (width > 1 || is_wide_) place_word();
     is_wide_ = width > 1;
-    word_ += grapheme;
+    word_.append(std::exchange(escapes_, {})).append(grapheme);
     word_columns_ += width;
     is_long_ = is_long_ || word_columns_ + indent_ > columns_;
     if (is_long_) place_word();
@@ -179,6 +193,7 @@ std::string WordWrap::push(std::string_view text, int columns) {
 
 std::string WordWrap::flush() {
   if (!rest_.empty()) take(std::exchange(rest_, {}));
+  word_ += std::exchange(escapes_, {});
   place_word();
   column_ += std::exchange(spaces_columns_, 0);
   return std::exchange(out_, {}) + std::exchange(spaces_, {});
@@ -203,7 +218,8 @@ std::string wrapped(std::string_view text, int columns_max, int column) {
   std::string out;
   while (!text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n'));
-    WordWrap wrap(hanging_indent(line, columns_max), column);
+    const auto indent = static_cast<std::size_t>(hanging_indent(line, columns_max));
+    WordWrap wrap(std::string(indent, ' '), column);
     out += wrap.push(line, columns_max);
     out += wrap.flush();
     if (line.size() < text.size()) out += '\n';

@@ -48,11 +48,12 @@ std::size_t previous_grapheme(std::string_view text, std::size_t at);
 
 /// Begins a new line before a word that has no room in this one, while text comes. Words are parted
 /// by white space, wide characters anywhere; what is longer than a line is cut by the terminal.
-/// Nothing is left out but the white space at which a line was broken.
+/// Nothing is left out but the white space at which a line was broken. Escape sequences that end in
+/// "m" take no room.
 class WordWrap {
  public:
-  /// `indent`: columns before every line that this begins.
-  explicit WordWrap(int indent = 0, int column = 0) : indent_(indent), column_(column) {}
+  /// `prefix`: before every line that this begins.
+  explicit WordWrap(std::string prefix = {}, int column = 0);
 
   /// As much as is decided: the last word waits for what follows. A line has `columns`.
   std::string push(std::string_view text, int columns);
@@ -64,13 +65,16 @@ class WordWrap {
   void take(std::string_view grapheme);
   void place_word();
 
-  int indent_, column_;
+  std::string prefix_;
+  int indent_, column_;  ///< columns of the prefix, and in the line
   int columns_ = 80;
   std::string rest_;  ///< begins a grapheme that may go on
   std::string spaces_, word_;
+  std::string escapes_;  ///< before the next character of the word
   int spaces_columns_ = 0, word_columns_ = 0;
-  bool is_wide_ = false;  ///< the word is one wide character
-  bool is_long_ = false;  ///< what has no space yet is longer than a line
+  bool is_escape_ = false;  ///< within a sequence
+  bool is_wide_ = false;    ///< the word is one wide character
+  bool is_long_ = false;    ///< what has no space yet is longer than a line
   std::string out_;
 };
 
