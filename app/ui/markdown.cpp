@@ -442,7 +442,7 @@ bool MarkdownView::begin_marked_line(std::size_t indent, std::string_view rest, 
   return true;
 }
 
-/// The line's text begins behind `marked` bytes, which are shown as `first`. Lines into which it is
+/// The line's text begins after `marked` bytes, which are shown as `first`. Lines into which it is
 /// broken begin with the prefix.
 void MarkdownView::begin_text(std::string_view first, std::string_view prefix, std::size_t marked,
                               unsigned looks) {

@@ -45,9 +45,16 @@ void adjust_logits(const SampleRow& row, std::span<float> logits, std::span<std:
   for (const TokenId token : row.params->banned) {
     logits[static_cast<std::size_t>(index(token))] = -std::numeric_limits<float>::infinity();
   }
-  for (std::size_t i = 0; !row.mask.empty() && i < logits.size(); ++i) {
-    const bool is_allowed = (row.mask[i / 32] >> (i % 32) & 1U) != 0;
-    if (!is_allowed) logits[i] = -std::numeric_limits<float>::infinity();
+  // Most words allow all of their tokens or none.
+  for (std::size_t word = 0; word < row.mask.size() && word * 32 < logits.size(); ++word) {
+    const auto tokens =
+        logits.subspan(word * 32, std::min<std::size_t>(32, logits.size() - word * 32));
+    const std::uint32_t mask = row.mask[word];
+    if (mask == ~0U) continue;
+    if (mask == 0) std::ranges::fill(tokens, -std::numeric_limits<float>::infinity());
+    for (std::size_t i = 0; mask != 0 && i < tokens.size(); ++i) {
+      if ((mask >> i & 1U) == 0) tokens[i] = -std::numeric_limits<float>::infinity();
+    }
   }
 }
 
