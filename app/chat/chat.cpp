@@ -121,8 +121,28 @@ BranchTokens Chat::branch_tokens() const {
 }
 
 void Chat::save(const std::string& name) {
+  if (name.ends_with(".md")) {
+    write_transcript(conversation_, name);
+    return notice("what was said is in " + name);
+  }
   const std::string chosen = keeper_->save(saving(), name);
   notice(fmt::format("saved as {}; --session {} continues it", chosen, chosen));
+}
+
+/// By OSC 52, which terminals pass on or not, also from another machine.
+void Chat::copy() const {
+  const std::int32_t here = conversation_.here();
+  if (here == 0) throw Error(ErrorKind::usage, "/copy: nothing has been said yet");
+  if (!config_.is_interactive) throw Error(ErrorKind::usage, "/copy: needs a terminal");
+  const Exchange& exchange = conversation_.turn(here).exchange;
+  const std::string text = split_answer(exchange.answer_text,
+                                        {.may_think = true,
+                                         .opening = exchange.opening,
+                                         .markers = thought_markers_of(session_->need_tokenizer())})
+                               .content;
+  write_stderr_as_is("\x1b]52;c;" + base64(text) + "\a");
+  notice(fmt::format("the answer was sent to the terminal, for its clipboard: {}",
+                     bytes_text(text.size())));
 }
 
 void Chat::load(const std::string& name) {
@@ -183,6 +203,9 @@ Chat::Next Chat::execute(const SlashCommand& command) {
       break;
     case Kind::save:
       save(command.argument);
+      break;
+    case Kind::copy:
+      copy();
       break;
     case Kind::load:
       load(command.argument);

@@ -87,6 +87,7 @@ class Chat {
   Next regenerate(std::int32_t count);
   void go_on_with(SessionKeeper::Loaded loaded);
   void save(const std::string& name);
+  void copy() const;
   void load(const std::string& name);
   void show_system(const std::string& argument);
   void show_think(const std::string& argument);

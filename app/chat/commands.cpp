@@ -70,8 +70,10 @@ constexpr std::array command_rows = {
         "continue in another branch, or after turn N; 0 is the beginning"},
     Row{Kind::checkpoints, ArgKind::nothing, "/checkpoints", "",
         "all turns and branches, and what is remembered of each"},
-    Row{Kind::save, ArgKind::text, "/save [NAME]", "",
-        "save the chat; from then on every turn is saved"},
+    Row{Kind::save, ArgKind::text, "/save [NAME|FILE.md]", "",
+        "save the chat, from then on after every turn; or what was said as Markdown, once"},
+    Row{Kind::copy, ArgKind::nothing, "/copy", "",
+        "have the terminal copy the last answer to the clipboard"},
     Row{Kind::load, ArgKind::text, "/load NAME", "", "continue a saved chat"},
     Row{Kind::sessions, ArgKind::nothing, "/sessions", "", "the saved chats"},
     Row{Kind::memory, ArgKind::nothing, "/mem", "", "what memory is used for"},
@@ -117,7 +119,7 @@ SlashCommand parse_slash_command(std::string_view text) {
   const std::string_view argument = trim(text.substr(end));
   const Row& row = row_of(name);
   if (row.arg == ArgKind::nothing && !argument.empty()) {
-    throw Error(ErrorKind::usage, fmt::format("{}: arg no argument, got '{}'", name, argument));
+    throw Error(ErrorKind::usage, fmt::format("{}: takes no argument, got '{}'", name, argument));
   }
   SlashCommand command{.kind = row.kind, .argument = std::string(argument)};
   if (row.arg == ArgKind::count && !argument.empty()) command.count = count_of(name, argument);

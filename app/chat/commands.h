@@ -32,6 +32,7 @@ struct SlashCommand {
     go_to,
     checkpoints,
     save,
+    copy,
     load,
     sessions,
     read,

@@ -423,19 +423,47 @@ Json session_list_json(const SessionFolder& folder) {
   return list;
 }
 
-std::string transcript(const Conversation& conversation) {
-  std::string text;
-  const auto add = [&](const char* who, const std::string& said) {
-    text.append(text.empty() ? "" : "\n").append(who).append(": ").append(said);
-    if (!said.ends_with('\n')) text += '\n';
-  };
-  if (!conversation.system().empty()) add("system", conversation.system());
+namespace {
+
+/// Each with its role, in order.
+std::vector<std::pair<std::string, std::string>> said(const Conversation& conversation) {
+  std::vector<std::pair<std::string, std::string>> all;
+  if (!conversation.system().empty()) all.emplace_back("system", conversation.system());
   for (const std::int32_t turn : conversation.path(conversation.here())) {
     const Exchange& exchange = conversation.turn(turn).exchange;
-    add("user", exchange.message);
-    add(exchange.was_interrupted ? "assistant (stopped)" : "assistant", exchange.answer_text);
+    all.emplace_back("user", exchange.message);
+    all.emplace_back(exchange.was_interrupted ? "assistant (stopped)" : "assistant",
+                     exchange.answer_text);
   }
-  return text;
+  for (auto& [role, text] : all) {
+    if (!text.ends_with('\n')) text += '\n';
+  }
+  return all;
+}
+
+constexpr std::string_view markdown_title = "# Chat\n";
+
+}  // namespace
+
+std::string transcript(const Conversation& conversation) {
+  std::string all;
+  for (const auto& [role, text] : said(conversation)) {
+    all.append(all.empty() ? "" : "\n").append(role).append(": ").append(text);
+  }
+  return all;
+}
+
+void write_transcript(const Conversation& conversation, const std::filesystem::path& path) {
+  std::string all(markdown_title);
+  for (const auto& [role, text] : said(conversation)) {
+    all.append("\n## ").append(role).append("\n\n").append(text);
+  }
+  const bool is_ours = !std::filesystem::exists(path) ||
+                       read_text_file(path, std::size_t{64} << 20).starts_with(markdown_title);
+  if (!is_ours) {
+    throw Error(ErrorKind::usage, path.string() + ": is there and is no chat; give another name");
+  }
+  write_atomically(path, all, FileAccess::umask);
 }
 
 Json transcript_json(const SessionRecord& record) {

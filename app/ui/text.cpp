@@ -92,6 +92,21 @@ std::size_t next_grapheme(std::string_view text, std::size_t at) {
   return at;
 }
 
+std::string base64(std::string_view bytes) {
+  constexpr std::string_view digits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  for (std::size_t at = 0; at < bytes.size(); at += 3) {
+    const std::string_view three = bytes.substr(at, 3);
+    std::uint32_t bits = 0;
+    for (std::size_t i = 0; i < 3; ++i)
+      bits = bits << 8 | (i < three.size() ? static_cast<unsigned char>(three[i]) : 0U);
+    for (std::size_t i = 0; i < 4; ++i)
+      out += i <= three.size() ? digits[bits >> (18 - 6 * i) & 63U] : '=';
+  }
+  return out;
+}
+
 std::size_t previous_grapheme(std::string_view text, std::size_t at) {
   // Whether two characters belong together depends on what precedes them, so this starts from
   // a sure boundary: a line break, or a run of ASCII, or far enough away.

@@ -36,6 +36,9 @@ std::string sanitized_line(std::string_view text);
 /// Whether Sanitizer replaces this character wherever it occurs.
 bool is_unsafe(char32_t code_point);
 
+/// RFC 4648, with padding.
+std::string base64(std::string_view bytes);
+
 /// Columns that a terminal needs for well-formed UTF-8 without control characters: each grapheme
 /// cluster is as wide as its widest character, and two wide where it asks for emoji presentation.
 int columns(std::string_view text);

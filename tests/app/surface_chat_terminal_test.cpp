@@ -135,8 +135,10 @@ TEST_SUITE("app/surface_chat_terminal") {
     CHECK(fixture.terminal.shows("8 tokens · first after "));
     CHECK(fixture.terminal.shows("\n\n>"));
     CHECK(fixture.terminal.shows("max_tokens = 8"));
+    fixture.terminal.enter("/copy");
+    CHECK(fixture.terminal.shows("the answer was sent to the terminal"));
     fixture.leaves_with("C-d", 0);
-    CHECK(fixture.history() == "hällo 漢字\n");
+    CHECK(fixture.history() == "hällo 漢字\n/copy\n");
     struct stat about {};
     REQUIRE(::stat((fixture.home.path() / "state" / "hyb" / "history").c_str(), &about) == 0);
     CHECK((about.st_mode & 0777U) == 0600);

@@ -167,6 +167,23 @@ TEST_SUITE("app/surface_chat") {
     }
   }
 
+  TEST_CASE("/save FILE.md writes what was said; another file of that name is left alone") {
+    const TemporaryFolder folder;
+    const std::string file = (folder.path() / "said.md").string();
+    const ToolResult result =
+        chat("hello\n/save " + file + "\nonce more\n/save " + file + "\n", {"-n", "8"});
+    CHECK(result.exit_code == 0);
+    const std::string written = content(file);
+    CHECK(written.starts_with("# Chat\n\n## user\n\nhello\n\n## assistant\n\n"));
+    CHECK(contains(written, "\n## user\n\nonce more\n\n## assistant\n\n"));
+    const std::string other = folder.write("other.md", "# Mine\n").string();
+    const ToolResult refused = chat("hello\n/save " + other + "\n/copy\n", {"-n", "8"});
+    CHECK(refused.exit_code != 0);
+    CHECK(contains(refused.err, "other.md: is there and is no chat"));
+    CHECK(contains(refused.err, "/copy: needs a terminal"));
+    CHECK(content(other) == "# Mine\n");
+  }
+
   TEST_CASE("commands talk on stderr") {
     const ToolResult result = chat("a\n/stats\n/help\n/set\n/exit\nnot read\n", {"-n", "3"});
     CHECK(result.exit_code == 0);

@@ -37,6 +37,14 @@ bool is_harmless(const std::string& text) {
 }  // namespace
 
 TEST_SUITE("app/ui/sanitizer") {
+  TEST_CASE("bytes as base64 (the examples of RFC 4648)") {
+    const std::vector<std::string> expected = {"",         "Zg==",     "Zm8=",    "Zm9v",
+                                               "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"};
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      CHECK(base64(std::string_view("foobar").substr(0, i)) == expected[i]);
+    CHECK(base64("\xff\xfe") == "//4=");
+  }
+
   TEST_CASE("plain text, line breaks, tabs and other scripts stay as they are") {
     const std::string text = "a\tb\nδ 漢字 שלום 👩‍👩‍👧 é\u200F\u00A0";
     CHECK(sanitized(text) == text);
