@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 
 #include "app/help.h"
+#include "core/base/error.h"
 #include "core/base/strings.h"
 
 namespace hyb::app {
@@ -422,6 +423,12 @@ constexpr std::array environment_variables = {
     ManEntry{"XDG_DATA_HOME", "holds hyb/sessions, the saved chats; else ~/.local/share"},
     ManEntry{"NO_COLOR, CLICOLOR_FORCE, FORCE_COLOR", "switch colors off or on"}};
 
+constexpr std::array files_of_users = {
+    ManEntry{"~/.cache/huggingface/hub", "models that were downloaded; nothing is written there"},
+    ManEntry{"~/.local/share/hyb/sessions/NAME.session", "a saved chat, for its owner alone"},
+    ManEntry{"~/.local/state/hyb/history", "what was typed in chats"},
+    ManEntry{"OUT.job", "beside a batch's results: what they are of"}};
+
 template <typename Entries>
 std::string section(const char* title, const Entries& entries) {
   std::string text = fmt::format(".SH {}\n", title);
@@ -431,28 +438,68 @@ std::string section(const char* title, const Entries& entries) {
   return text;
 }
 
+std::string page_head(const std::string& name, std::string_view about, const std::string& version) {
+  std::string title;
+  std::ranges::transform(name, std::back_inserter(title), toupper);
+  return fmt::format(
+      ".TH \"{}\" 1 \"\" \"{}\" \"User Commands\"\n.SH NAME\n{} \\- {}\n.SH SYNOPSIS\n",
+      roff(title), roff(version), roff(name), roff(about));
+}
+
+std::string examples_of(const std::string& command) {
+  std::string text = ".SH EXAMPLES\n";
+  for (const std::string_view example : command_help(command).examples)
+    text += fmt::format(".PP\n.nf\n.RS\n{}\n.RE\n.fi\n", roff(example));
+  return text;
+}
+
+constexpr const char* model_text =
+    ".PP\n\\fIMODEL\\fR is a folder, a GGUF file, org/name[@revision][:TAG] in the Hugging Face "
+    "cache, a name of ollama's, or demo, the small model inside the binary, which is the "
+    "default.\n";
+
+std::string command_page(const CommandOutline& command, const std::string& version) {
+  std::string text = page_head("hyb-" + command.name, command.about, version);
+  text += ".B hyb " + roff(command.name) + "\n";
+  for (const OptionOutline& option : command.options) {
+    if (option.names.empty()) text += "\\fI" + roff(option.positional) + "\\fR\n";
+  }
+  text += "[\\fIOPTION\\fR]...\n.SH DESCRIPTION\n" + roff(command.about) + ".\n" + model_text;
+  text += ".SH OPTIONS\n" + option_entries(command);
+  for (const CommandOutline& sub : command.commands) {
+    text += fmt::format(".SS hyb {} {}\n{}\n{}", roff(command.name), roff(sub.name),
+                        roff(sub.about), option_entries(sub));
+  }
+  return text + examples_of(command.name) + section("EXIT STATUS", exit_codes) +
+         ".SH SEE ALSO\n.BR hyb (1)\n";
+}
+
 }  // namespace
 
-std::string man_page(const CommandOutline& root, const std::string& version) {
-  std::string text = fmt::format(
-      ".TH HYB 1 \"\" \"{}\" \"User Commands\"\n"
-      ".SH NAME\nhyb \\- run hybrid language models on one machine\n"
-      ".SH SYNOPSIS\n.B hyb\n\\fICOMMAND\\fR [\\fIOPTION\\fR]...\n"
-      ".SH DESCRIPTION\n"
+std::string man_page(const CommandOutline& root, const std::string& command,
+                     const std::string& version) {
+  const std::vector<std::string> names = names_of(root.commands);
+  if (!command.empty()) {
+    const auto found = std::ranges::find(root.commands, command, &CommandOutline::name);
+    if (found != root.commands.end()) return command_page(*found, version);
+    throw Error(ErrorKind::usage,
+                fmt::format("manual: no command {}; there are {}", command, spaced(names, ", ")));
+  }
+  std::string text = page_head("hyb", "run hybrid language models on one machine", version);
+  text += ".B hyb\n\\fICOMMAND\\fR [\\fIOPTION\\fR]...\n.SH DESCRIPTION\n";
+  text +=
       "Answers prompts with models that mix attention and recurrent layers, from the folder that "
       "Hugging Face publishes or from a GGUF file. Answers and data go to stdout, all else to "
-      "stderr.\n"
-      ".PP\n\\fIMODEL\\fR is a folder, a GGUF file, org/name[@revision][:TAG] in the Hugging Face "
-      "cache, a name of ollama's, or demo, the small model inside the binary, which is the "
-      "default.\n",
-      roff(version));
-  text += ".SH OPTIONS\n" + option_entries(root) + ".SH COMMANDS\n";
-  for_each_command(root, "", [&](const std::string& path, const CommandOutline& command) {
-    if (path.empty()) return;
-    text +=
-        fmt::format(".SS hyb {}\n{}\n{}", roff(path), roff(command.about), option_entries(command));
-  });
-  return text + section("EXIT STATUS", exit_codes) + section("ENVIRONMENT", environment_variables);
+      "stderr.\n";
+  text += model_text + std::string(".SH COMMANDS\n");
+  std::string pages;
+  for (const CommandOutline& one : root.commands) {
+    text += fmt::format(".TP\n.BR hyb\\-{} (1)\n{}\n", roff(one.name), roff(one.about));
+    pages += fmt::format("{}.BR hyb\\-{} (1)", pages.empty() ? "" : ",\n", roff(one.name));
+  }
+  return text + ".SH OPTIONS\n" + option_entries(root) + examples_of("hyb") +
+         section("ENVIRONMENT", environment_variables) + section("FILES", files_of_users) +
+         section("EXIT STATUS", exit_codes) + ".SH SEE ALSO\n" + pages + "\n";
 }
 
 }  // namespace hyb::app

@@ -60,7 +60,9 @@ std::string bash_completion(const CommandOutline& root);
 std::string zsh_completion(const CommandOutline& root);
 std::string fish_completion(const CommandOutline& root);
 
-/// hyb(1) in roff with the man macros. `version` is what --version prints.
-std::string man_page(const CommandOutline& root, const std::string& version);
+/// hyb(1), or with the name of a command hyb-COMMAND(1), in roff with the man macros. `version` is
+/// what --version prints. Throws Error(usage) where there is no such command.
+std::string man_page(const CommandOutline& root, const std::string& command,
+                     const std::string& version);
 
 }  // namespace hyb::app

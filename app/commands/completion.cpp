@@ -32,8 +32,10 @@ Action describe_completion(CLI::App& cli) {
 }
 
 Action describe_manual(CLI::App& cli) {
-  return [&cli] {
-    write_stdout(man_page(outline_above(cli), version_text()));
+  const auto command = std::make_shared<std::string>();  // CLI11 keeps pointers into it
+  cli.add_option("command", *command, "the command that the page is about; default: hyb itself");
+  return [command, &cli] {
+    write_stdout(man_page(outline_above(cli), *command, version_text()));
     return 0;
   };
 }
@@ -42,7 +44,7 @@ Action describe_manual(CLI::App& cli) {
 
 const Command completion_command = {"completion", "Print a completion script for a shell",
                                     describe_completion, "Installation"};
-const Command manual_command = {"manual", "Print this help as a man page (roff)", describe_manual,
-                                "Installation"};
+const Command manual_command = {"manual", "Print a man page (roff): hyb(1), hyb-run(1), ...",
+                                describe_manual, "Installation"};
 
 }  // namespace hyb::app

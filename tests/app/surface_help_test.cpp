@@ -124,7 +124,7 @@ TEST_SUITE("app/surface_help") {
     const std::string sessions = output_of({"sessions", "--help"});
     CHECK(contains(sessions, "Usage: hyb sessions [list|show|rename|rm] "));
     CHECK(contains(sessions, "\n  list|show|rename|rm"));
-    CHECK(contains(output_of({"manual"}), "list|show|rename|rm"));
+    CHECK(contains(output_of({"manual", "sessions"}), "list|show|rename|rm"));
   }
 
   TEST_CASE("bash completes commands, options, values and files") {
@@ -155,14 +155,17 @@ TEST_SUITE("app/surface_help") {
     const std::string fish = output_of({"completion", "fish"});
     for (const std::string& command : commands) {
       CAPTURE(command);
-      CHECK(contains(man, "\n.SS hyb " + command + "\n"));
+      CHECK(contains(man, "\n.BR hyb\\-" + command + " (1)\n"));
+      const std::string page = output_of({"manual", command});
+      for (const char* title : {"SYNOPSIS", "EXAMPLES", "EXIT STATUS", "SEE ALSO"})
+        CHECK(contains(page, std::string(".SH ") + title + "\n"));
       const std::vector<std::string> options = options_in_help(command);
       CHECK(options.size() >= 2);
       for (const std::string& option : options) {
         CAPTURE(option);
         std::string escaped;
         for (const char letter : option) escaped += letter == '-' ? "\\-" : std::string(1, letter);
-        CHECK(contains(man, "\\fB" + escaped + "\\fR"));
+        CHECK(contains(page, "\\fB" + escaped + "\\fR"));
         CHECK(contains(bash, option));
         CHECK(contains(zsh, "'*" + option));
         CHECK(contains(fish, "__fish_seen_subcommand_from " + command + "'"));
@@ -171,7 +174,11 @@ TEST_SUITE("app/surface_help") {
     }
     CHECK(contains(fish, "-l device -x -a 'auto cpu cuda'"));
     CHECK(contains(zsh, ":auto|cpu|cuda:(auto cpu cuda)'"));
-    CHECK(contains(man, ".SH EXIT STATUS\n"));
+    for (const char* title : {"ENVIRONMENT", "FILES", "EXIT STATUS"})
+      CHECK(contains(man, std::string(".SH ") + title + "\n"));
+    const ToolResult none = run_tool({.arguments = {"manual", "nosuch"}});
+    CHECK(none.exit_code == 2);
+    CHECK(contains(none.err, "manual: no command nosuch; there are batch"));
     CHECK(zsh.starts_with("#compdef hyb\n"));
     for (const char* const shell : {"zsh", "fish"}) {
       if (!has_program(shell)) continue;
@@ -320,12 +327,15 @@ TEST_SUITE("app/surface_help") {
 
   TEST_CASE("the man page is sound roff") {
     if (!has_program("groff")) return;
-    const ToolResult page = run_shell("$HYB manual | groff -man -Tutf8 -ww | col -b");
-    CHECK(page.exit_code == 0);
-    CHECK(page.err == "");
-    CHECK(contains(page.out, "HYB(1)"));
-    CHECK(contains(page.out, "--file FILE"));
-    CHECK(contains(page.out, "hyb bench compare"));
+    for (const char* name : {"", "run", "bench"}) {
+      const ToolResult page =
+          run_shell(std::string("$HYB manual ") + name + " | groff -man -Tutf8 -ww | col -b");
+      CHECK(page.exit_code == 0);
+      CHECK(page.err == "");
+      CHECK(contains(page.out, name[0] == 0     ? "HYB(1)"
+                               : name[0] == 'r' ? "--file FILE"
+                                                : "hyb bench compare"));
+    }
   }
 }
 
