@@ -1,52 +1,34 @@
 #include "kernels/linear/gguf_panels.h"
 
-#include <array>
+#include <cstring>
 #include <vector>
 
+#include "kernels/linear/eight_codes.h"
 #include "kernels/linear/gguf_blocks.h"
 #include "kernels/weight_source.h"
 
 namespace hyb::kernels {
 namespace {
 
-/// Levels of a type by their codes, as gguf_levels() has them, and the other way round.
-struct BlockLevels {
-  LevelTable levels;
-  std::array<std::uint8_t, 256> codes;  ///< by a level's lower 8 bits
+void write_half(std::byte* scales, std::int64_t i, f16 value) {
+  std::memcpy(scales + i * 2, &value, sizeof(value));
+}
 
-  explicit BlockLevels(GgufType type) : levels(), codes() {
-    for (std::size_t i = 0; i < codes.size(); ++i) {  // sign and size, of Q8_0
-      codes[i] = static_cast<std::uint8_t>(i <= 128 ? i : 0x80U | (256 - i));
-    }
-    const int bits = gguf_code_bits(type);
-    if (bits < 4 || bits > 6) return;
-    for (std::size_t i = levels.size(); i-- > 0;) {  // down, so that the lowest code is taken
-      const int level = gguf_level(type, static_cast<unsigned>(i));
-      levels[i] = to_bf16(static_cast<float>(level)).bits;
-      codes[static_cast<std::uint8_t>(level)] = static_cast<std::uint8_t>(i);
-    }
-  }
-};
+}  // namespace
 
-const BlockLevels& levels_of(GgufType type) {
-  static const std::vector<BlockLevels> all = [] {
-    std::vector<BlockLevels> made;
-    for (std::uint32_t i = 0; i <= static_cast<std::uint32_t>(GgufType::q2_0); ++i) {
-      made.emplace_back(static_cast<GgufType>(i));
+const LevelTable& gguf_levels(GgufType type) {
+  static const std::vector<LevelTable> all = [] {
+    std::vector<LevelTable> made(static_cast<std::size_t>(GgufType::q2_0) + 1);
+    for (std::size_t t = 0; t < made.size(); ++t) {
+      for (unsigned code = 0; code < made[t].size(); ++code) {
+        const int level = gguf_level(static_cast<GgufType>(t), code);
+        made[t][code] = to_bf16(static_cast<float>(level)).bits;
+      }
     }
     return made;
   }();
   return all[static_cast<std::size_t>(type)];
 }
-
-void write_half(std::byte* scales, std::int64_t i, float value) {
-  write_value(scales, DType::f16, i, value);
-}
-
-}  // namespace
-
-const LevelTable& gguf_levels(GgufType type) { return levels_of(type).levels; }
-const std::array<std::uint8_t, 256>& gguf_codes(GgufType type) { return levels_of(type).codes; }
 
 CodedShape coded_shape(GgufType type, std::int64_t rows, std::int64_t columns) {
   return {.code = WeightCode::blocks,
@@ -60,33 +42,34 @@ CodedShape coded_shape(GgufType type, std::int64_t rows, std::int64_t columns) {
 }
 
 void pack_gguf_block(const CodedShape& shape, const WeightRow& row, std::int64_t b,
-                     std::byte* panel, std::int64_t n, std::uint8_t* codes) {
-  const std::int64_t elements = row.block->elements;
+                     std::byte* panel, std::int64_t n) {
+  const std::int64_t groups_of_block = row.block->elements / shape.group;
+  const std::byte* const block = row.bytes + b * row.block->bytes;
   GgufGroups groups;
-  read_gguf_block(shape.type, row.bytes + b * row.block->bytes, groups);
+  read_stored_block(row.block->type, block, groups);
   const bool has_factors = shape.scales == ScaleType::factors;
   if (has_factors) {
     write_half(panel + b * shape.units_bytes(), n, groups.scale);
     if (shape.has_mins)
       write_half(panel + b * shape.units_bytes(), Weight::panel_rows + n, groups.min);
   }
-  for (std::int64_t i = 0; i < elements / shape.group; ++i) {
-    const std::int64_t group = b * (elements / shape.group) + i;
-    std::byte* const scales = panel + shape.groups_offset() + group * shape.group_bytes();
+  const std::int64_t eights = shape.group / 8;
+  for (std::int64_t i = 0; i < groups_of_block; ++i) {
+    std::byte* const scales =
+        panel + shape.groups_offset() + (b * groups_of_block + i) * shape.group_bytes();
     const auto at = static_cast<std::size_t>(i);
-    if (has_factors) {
+    if (shape.scales == ScaleType::e8m0) {
+      scales[n] = block[0];
+    } else if (has_factors) {
       scales[n] = static_cast<std::byte>(groups.factors[at]);
       if (shape.has_mins)
         scales[Weight::panel_rows + n] = static_cast<std::byte>(groups.min_factors[at]);
     } else {
-      write_half(scales, n, groups.scales[at]);
-      if (shape.has_mins) write_half(scales, Weight::panel_rows + n, groups.mins[at]);
+      write_half(scales, n, groups.scale);
+      if (shape.has_mins) write_half(scales, Weight::panel_rows + n, groups.min);
     }
-  }
-  const std::array<std::uint8_t, 256>& code_of = gguf_codes(shape.type);
-  for (std::int64_t k = 0; k < elements; ++k) {
-    codes[k * Weight::panel_rows + n] =
-        code_of[static_cast<std::uint8_t>(groups.levels[static_cast<std::size_t>(k)])];
+    put_codes(shape.bits, groups.codes.data() + i * eights, eights, n,
+              scales + shape.scales_bytes());
   }
 }
 
