@@ -10,8 +10,11 @@
 namespace hyb::kernels {
 namespace {
 
-void write_half(std::byte* scales, std::int64_t i, f16 value) {
-  std::memcpy(scales + i * 2, &value, sizeof(value));
+/// Scale n of a panel's rows, and its minimum.
+void write_halves(std::byte* scales, std::int64_t n, const GgufGroups& groups, bool has_mins) {
+  std::memcpy(scales + n * 2, &groups.scale, sizeof(groups.scale));
+  if (!has_mins) return;
+  std::memcpy(scales + (Weight::panel_rows + n) * 2, &groups.min, sizeof(groups.min));
 }
 
 }  // namespace
@@ -41,35 +44,34 @@ CodedShape coded_shape(GgufType type, std::int64_t rows, std::int64_t columns) {
           .has_mins = has_gguf_mins(type)};
 }
 
-void pack_gguf_block(const CodedShape& shape, const WeightRow& row, std::int64_t b,
-                     std::byte* panel, std::int64_t n) {
-  const std::int64_t groups_of_block = row.block->elements / shape.group;
-  const std::byte* const block = row.bytes + b * row.block->bytes;
-  GgufGroups groups;
-  read_stored_block(row.block->type, block, groups);
+void pack_gguf_blocks(const CodedShape& shape, const WeightRow& row, std::int64_t first,
+                      std::int64_t count, std::byte* panel, std::int64_t n) {
+  const std::int64_t in_block = row.block->elements / shape.group, eights = shape.group / 8;
+  const std::int64_t group_bytes = shape.group_bytes(), scales_bytes = shape.scales_bytes();
   const bool has_factors = shape.scales == ScaleType::factors;
-  if (has_factors) {
-    write_half(panel + b * shape.units_bytes(), n, groups.scale);
-    if (shape.has_mins)
-      write_half(panel + b * shape.units_bytes(), Weight::panel_rows + n, groups.min);
-  }
-  const std::int64_t eights = shape.group / 8;
-  for (std::int64_t i = 0; i < groups_of_block; ++i) {
-    std::byte* const scales =
-        panel + shape.groups_offset() + (b * groups_of_block + i) * shape.group_bytes();
-    const auto at = static_cast<std::size_t>(i);
-    if (shape.scales == ScaleType::e8m0) {
-      scales[n] = block[0];
-    } else if (has_factors) {
-      scales[n] = static_cast<std::byte>(groups.factors[at]);
-      if (shape.has_mins)
-        scales[Weight::panel_rows + n] = static_cast<std::byte>(groups.min_factors[at]);
-    } else {
-      write_half(scales, n, groups.scale);
-      if (shape.has_mins) write_half(scales, Weight::panel_rows + n, groups.min);
+  const std::byte* block = row.bytes + first * row.block->bytes;
+  std::byte* scales = panel + shape.groups_offset() + first * in_block * group_bytes;
+  std::byte* units = panel + first * shape.units_bytes();
+  GgufGroups groups;
+  for (std::int64_t b = 0; b < count; ++b) {
+    read_stored_block(row.block->type, block, groups);
+    if (has_factors) write_halves(units, n, groups, shape.has_mins);
+    for (std::int64_t i = 0; i < in_block; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      if (has_factors) {
+        scales[n] = static_cast<std::byte>(groups.factors[at]);
+        if (shape.has_mins)
+          scales[Weight::panel_rows + n] = static_cast<std::byte>(groups.min_factors[at]);
+      } else if (shape.scales == ScaleType::e8m0) {
+        scales[n] = block[0];
+      } else {
+        write_halves(scales, n, groups, shape.has_mins);
+      }
+      put_codes(shape.bits, groups.codes.data() + i * eights, eights, n, scales + scales_bytes);
+      scales += group_bytes;
     }
-    put_codes(shape.bits, groups.codes.data() + i * eights, eights, n,
-              scales + shape.scales_bytes());
+    block += row.block->bytes;
+    units += shape.units_bytes();
   }
 }
 

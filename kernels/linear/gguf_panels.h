@@ -14,10 +14,10 @@ const LevelTable& gguf_levels(GgufType type);
 /// The panels of a type that has gguf_code_bits().
 CodedShape coded_shape(GgufType type, std::int64_t rows, std::int64_t columns);
 
-/// Block b of a row, which is row n of the panel, with its scales and minima. What the panel has
+/// Blocks of a row, which is row n of the panel, with their scales and minima. What the panel has
 /// of the row is zeros before.
-void pack_gguf_block(const CodedShape& shape, const WeightRow& row, std::int64_t b,
-                     std::byte* panel, std::int64_t n);
+void pack_gguf_blocks(const CodedShape& shape, const WeightRow& row, std::int64_t first,
+                      std::int64_t count, std::byte* panel, std::int64_t n);
 
 /// As read_coded_row().
 void read_gguf_row(const CodedShape& shape, const std::byte* panel, std::int64_t n, float* out);

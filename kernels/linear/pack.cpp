@@ -252,10 +252,6 @@ void pack_mxfp4(const CodedPanel& panel, std::int64_t g) {
   std::byte* const scales = panel.group(g);
   for (std::int64_t n = 0; n < panel.count; ++n) {
     const WeightRow& row = panel.rows[static_cast<std::size_t>(n)];
-    if (row.block != nullptr) {
-      pack_gguf_block(shape, row, g, panel.out, n);
-      continue;
-    }
     scales[n] = row.scales[g];
     for (std::int64_t k = 0; k < columns; k += 8) {
       const EightCodes codes = nibbles_of(row.bytes, first + k);
@@ -327,10 +323,12 @@ void pack_groups(const CodedPanel& panel, std::int64_t g) {
 
 void pack_blocks(const CodedPanel& panel) {
   const CodedShape& shape = panel.shape;
-  const std::int64_t blocks = shape.columns / panel.rows[0].block->elements;
-  for (std::int64_t b = 0; b < blocks; ++b) {
+  const std::int64_t elements = panel.rows[0].block->elements, blocks = shape.columns / elements;
+  const std::int64_t at_once = GgufGroups::elements_max / elements;
+  for (std::int64_t b = 0; b < blocks; b += at_once) {
     for (std::int64_t n = 0; n < panel.count; ++n) {
-      pack_gguf_block(shape, panel.rows[static_cast<std::size_t>(n)], b, panel.out, n);
+      pack_gguf_blocks(shape, panel.rows[static_cast<std::size_t>(n)], b,
+                       std::min(at_once, blocks - b), panel.out, n);
     }
   }
 }
@@ -403,7 +401,8 @@ void pack_coded_panels(Queue& queue, const WeightSource& source, const CodedShap
             source.row(i / shape.panels * source.rows + row + n);
       }
       std::memset(panel.out, 0, static_cast<std::size_t>(shape.panel_bytes()));
-      if (shape.code == WeightCode::blocks) {
+      const bool has_blocks = panel.rows[0].block != nullptr;
+      if (shape.code == WeightCode::blocks || (shape.code == WeightCode::mxfp4 && has_blocks)) {
         pack_blocks(panel);
         continue;
       }
