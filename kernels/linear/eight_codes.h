@@ -40,43 +40,54 @@ constexpr std::uint32_t pairs_of(EightCodes codes) {
   return static_cast<std::uint32_t>(even | odd << 16);
 }
 
+/// Codes of groups of columns, eight after eight; the groups of a panel are `group_bytes` apart.
+struct CodeGroups {
+  const EightCodes* codes;
+  std::int64_t count = 1;        ///< of groups
+  std::int64_t eights = 1;       ///< of a group
+  std::int64_t group_bytes = 0;  ///< where there are several
+};
+
 /// put_codes() of codes of `bits` bits.
 template <int bits>
-void put_codes(const EightCodes* codes, std::int64_t count, std::int64_t n, std::byte* eights) {
-  constexpr int upper_bits = bits > 4 ? bits - 4 : 1;
+void put_codes(const CodeGroups& groups, std::int64_t n, std::byte* eights) {
+  constexpr bool has_upper = bits > 4 && bits < 8;
+  constexpr std::int64_t eight_bytes = bits * Weight::panel_rows;
+  const std::int64_t from_lower = bits < 8 ? n * 4 : place_of(8, n, 0).byte;
   const CodePlace place = upper_place(bits, n / 16 * 16, 0);
-  std::byte* upper = eights + place.byte / 4 * 4 + n % 16 * 4;
+  const std::int64_t from_upper = place.byte / 4 * 4 + n % 16 * 4;
   const auto upper_shift = place.byte % 4 * 8 + place.shift;
-  std::byte* lower = eights + (bits < 8 ? n * 4 : place_of(8, n, 0).byte);
-  for (std::int64_t i = 0; i < count; ++i) {
-    if constexpr (bits == 8) {
-      for (std::int64_t k = 0; k < 8; k += 2) {
-        const auto pair = static_cast<std::uint16_t>(codes[i] >> (k * 8));
-        std::memcpy(lower + place_of(8, 0, k).byte, &pair, sizeof(pair));
+  const EightCodes* codes = groups.codes;
+  for (std::int64_t g = 0; g < groups.count; ++g) {
+    std::byte* eight = eights + g * groups.group_bytes;
+    for (std::int64_t i = 0; i < groups.eights; ++i, ++codes, eight += eight_bytes) {
+      if constexpr (bits == 8) {
+        for (std::int64_t k = 0; k < 8; k += 2) {
+          const auto pair = static_cast<std::uint16_t>(*codes >> (k * 8));
+          std::memcpy(eight + from_lower + place_of(8, 0, k).byte, &pair, sizeof(pair));
+        }
+      } else {
+        const std::uint32_t word = pairs_of<4, 0>(*codes);
+        std::memcpy(eight + from_lower, &word, sizeof(word));
       }
-    } else {
-      const std::uint32_t word = pairs_of<4, 0>(codes[i]);
-      std::memcpy(lower, &word, sizeof(word));
+      if constexpr (has_upper) {
+        std::uint32_t word;
+        std::memcpy(&word, eight + from_upper, sizeof(word));
+        word |= pairs_of<bits - 4, 4>(*codes) << upper_shift;
+        std::memcpy(eight + from_upper, &word, sizeof(word));
+      }
     }
-    if constexpr (bits > 4 && bits < 8) {
-      std::uint32_t word;
-      std::memcpy(&word, upper, sizeof(word));
-      word |= pairs_of<upper_bits, 4>(codes[i]) << upper_shift;
-      std::memcpy(upper, &word, sizeof(word));
-      upper += bits * Weight::panel_rows;
-    }
-    lower += bits * Weight::panel_rows;
   }
 }
 
-/// Writes codes of `bits` bits to row n of a panel, eight columns after eight, where of codes of
-/// 5 and 6 bits zeros are.
-inline void put_codes(std::int64_t bits, const EightCodes* codes, std::int64_t count,
-                      std::int64_t n, std::byte* eights) {
-  if (bits == 4) return put_codes<4>(codes, count, n, eights);
-  if (bits == 5) return put_codes<5>(codes, count, n, eights);
-  if (bits == 6) return put_codes<6>(codes, count, n, eights);
-  put_codes<8>(codes, count, n, eights);
+/// Writes codes of `bits` bits to row n of a panel, from the first group's first eight columns on;
+/// where codes have 5 or 6 bits zeros are there.
+inline void put_codes(std::int64_t bits, const CodeGroups& groups, std::int64_t n,
+                      std::byte* eights) {
+  if (bits == 4) return put_codes<4>(groups, n, eights);
+  if (bits == 5) return put_codes<5>(groups, n, eights);
+  if (bits == 6) return put_codes<6>(groups, n, eights);
+  put_codes<8>(groups, n, eights);
 }
 
 /// Up to eight bytes from `first` on, then zeros.

@@ -55,6 +55,8 @@ void pack_gguf_blocks(const CodedShape& shape, const WeightRow& row, std::int64_
   GgufGroups groups;
   for (std::int64_t b = 0; b < count; ++b) {
     read_stored_block(row.block->type, block, groups);
+    put_codes(shape.bits, {groups.codes.data(), in_block, eights, group_bytes}, n,
+              scales + scales_bytes);
     if (has_factors) write_halves(units, n, groups, shape.has_mins);
     for (std::int64_t i = 0; i < in_block; ++i) {
       const auto at = static_cast<std::size_t>(i);
@@ -67,7 +69,6 @@ void pack_gguf_blocks(const CodedShape& shape, const WeightRow& row, std::int64_
       } else {
         write_halves(scales, n, groups, shape.has_mins);
       }
-      put_codes(shape.bits, groups.codes.data() + i * eights, eights, n, scales + scales_bytes);
       scales += group_bytes;
     }
     block += row.block->bytes;

@@ -219,7 +219,7 @@ void pack_fp8(const CodedPanel& panel, std::int64_t g) {
     for (std::int64_t k = 0; k < columns; k += 8) {
       const EightCodes codes =
           bytes_of(row.bytes, first + k, std::min<std::int64_t>(8, columns - k));
-      put_codes<8>(&codes, 1, n, scales + shape.scales_bytes() + k / 8 * shape.eight_bytes());
+      put_codes<8>({&codes}, n, scales + shape.scales_bytes() + k / 8 * shape.eight_bytes());
     }
   }
 }
@@ -255,7 +255,7 @@ void pack_mxfp4(const CodedPanel& panel, std::int64_t g) {
     scales[n] = row.scales[g];
     for (std::int64_t k = 0; k < columns; k += 8) {
       const EightCodes codes = nibbles_of(row.bytes, first + k);
-      put_codes<4>(&codes, 1, n, scales + shape.scales_bytes() + k / 8 * shape.eight_bytes());
+      put_codes<4>({&codes}, n, scales + shape.scales_bytes() + k / 8 * shape.eight_bytes());
     }
   }
 }
@@ -315,7 +315,7 @@ void pack_groups(const CodedPanel& panel, std::int64_t g) {
     for (std::int64_t k = 0; k < columns_of(shape, g); k += 8) {
       const EightCodes codes = shape.bits == 8 ? signs_and_sizes(bytes_of(row.bytes, first + k, 8))
                                                : nibbles_of(row.bytes, first + k);
-      put_codes(shape.bits, &codes, 1, n,
+      put_codes(shape.bits, {&codes}, n,
                 scales + shape.scales_bytes() + k / 8 * shape.eight_bytes());
     }
   }
@@ -327,8 +327,13 @@ void pack_blocks(const CodedPanel& panel) {
   const std::int64_t at_once = GgufGroups::elements_max / elements;
   for (std::int64_t b = 0; b < blocks; b += at_once) {
     for (std::int64_t n = 0; n < panel.count; ++n) {
-      pack_gguf_blocks(shape, panel.rows[static_cast<std::size_t>(n)], b,
-                       std::min(at_once, blocks - b), panel.out, n);
+      const WeightRow& row = panel.rows[static_cast<std::size_t>(n)];
+      // Rows are far apart: no processor foresees as many.
+      const std::byte* const next = row.bytes + (b + at_once) * row.block->bytes;
+      for (std::int64_t i = 0; i < at_once * row.block->bytes; i += 64) {
+        _mm_prefetch(reinterpret_cast<const char*>(next + i), _MM_HINT_T0);
+      }
+      pack_gguf_blocks(shape, row, b, std::min(at_once, blocks - b), panel.out, n);
     }
   }
 }

@@ -67,7 +67,7 @@ constexpr std::string_view cohere2_trunks[] = {"model"};
 
 GgufConfig gguf_config(const GgufKeys& k) {
   GgufConfig config = gguf_common_config(k, "cohere2");
-  set_gguf_windows(k, config, 4);
+  set_gguf_windows(k, config, 4, k.integer("attention.sliding_window"));
   config.set("layer_norm_eps", k.real("attention.layer_norm_epsilon"));
   config.set("logit_scale", k.real("logit_scale"));
   return config;

@@ -280,7 +280,7 @@ GgufConfig gguf_common_config(const GgufKeys& k, std::string_view model_type,
 }
 
 void set_gguf_gemma_layers(const GgufKeys& k, GgufConfig& config) {
-  set_gguf_windows(k, config, 1);
+  set_gguf_windows(k, config, 5, k.integer("attention.sliding_window"));
   config.set_window_rope(k.real("rope.freq_base_swa", 10000.0));
   if (k.has("final_logit_softcapping")) {
     config.set("final_logit_softcapping", k.real("final_logit_softcapping"));

@@ -81,7 +81,7 @@ GgufConfig gguf_config(const GgufKeys& k) {
   set_gguf_granite_factors(k, config);
   constexpr const char* windows = "attention.sliding_window_pattern";
   if (!k.has(windows)) k.missing(windows);
-  set_gguf_windows(k, config, 4);
+  set_gguf_windows(k, config, 4, k.integer("attention.sliding_window"));
   if (has_experts) {
     set_gguf_experts(k, config, "num_local_experts", "intermediate_size");
     config.set("shared_intermediate_size", k.integer("expert_shared_feed_forward_length", 0));
