@@ -424,6 +424,13 @@ TEST_SUITE("models/gguf") {
                  "sliding_window_pattern\": it is missing"));
     CHECK(config_in(renamed("ministral3", one("mistral3.attention.temperature_scale", "other")))
               .model_type() == "llama");
+    for (const std::string name : {"cohere2", "granite_swa", "gemma3n", "gemma4"}) {
+      const std::string fixture = name == "granite_swa" ? "granite-swa-moe"
+                                  : name == "gemma4"    ? "gemma4-moe"
+                                                        : name;
+      CHECK(contains(fault(fixture, name + ".attention.sliding_window", "other"),
+                     "attention.sliding_window\": it is missing"));
+    }
     CHECK(contains(fault("ministral3", "mistral3.rope.scaling.type", "other"),
                    "beside mistral3.attention.temperature_scale it must be yarn"));
     CHECK(contains(fault("llama4-odd", "llama4.vocab_size", "llama4.attention.sliding_window"),
@@ -433,6 +440,11 @@ TEST_SUITE("models/gguf") {
     CHECK(contains(
         error_of(with_number(renamed("gemma4-moe", same), "gemma4.rope.dimension_count_swa", 8)),
         "must be 16, as gemma4.attention.key_length_swa"));
+  }
+
+  TEST_CASE("a factor beside a weight is refused") {
+    CHECK(contains(error_of(renamed("llama-3", one("rope_freqs.weight", "blk.0.ffn_up.scale"))),
+                   "tensor \"blk.0.ffn_up.scale\" is a factor of blk.0.ffn_up.weight"));
   }
 
   TEST_CASE("other architectures are refused by name, with what to do") {
