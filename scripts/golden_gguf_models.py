@@ -17,12 +17,13 @@ import tempfile
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden"
 # The smaller one of a family's fixtures where both show the same.
 FIXTURES = [
-    "cohere2", "falcon-h1-groups", "gemma2-odd", "gemma3-odd", "gemma3n", "gemma4-moe",
-    "gemma4-shared", "gpt-oss", "granite-attention-moe", "granite-groups", "granite-llama",
-    "granite-moe-rope-untied", "granite-swa-moe", "lfm2-dense", "lfm2-moe", "llama-3",
-    "llama-old", "llama4-odd", "mellum-yarn", "ministral3", "nemotron-grouped", "nemotron-latent",
-    "nemotron-moe", "qwen2", "qwen3-dense", "qwen3-moe", "qwen3-next-odd", "qwen3_5-dense",
-    "qwen3_5-moe", "qwen3_5-moe-text"]
+    "cohere2", "gemma3n", "gemma4-moe", "gemma4-shared", "granite-swa-moe", "llama4-odd",
+    "ministral3",
+    "falcon-h1-groups", "gemma2-odd", "gemma3-odd", "gpt-oss", "granite-attention-moe",
+    "granite-groups", "granite-llama", "granite-moe-rope-untied", "lfm2-dense", "lfm2-moe",
+    "llama-3", "llama-old", "mellum-yarn", "nemotron-grouped", "nemotron-latent", "nemotron-moe",
+    "qwen2", "qwen3-dense", "qwen3-moe", "qwen3-next-odd", "qwen3_5-dense", "qwen3_5-moe",
+    "qwen3_5-moe-text"]
 
 
 def byte_alphabet():
