@@ -21,7 +21,8 @@ class GgufKeys;
 ///   embed [vocab,H]  final_norm [H]  head [vocab,H]        model-wide, no layer index
 ///   layer_inputs.embed [rows,layers*width]  layer_inputs.projection [layers*width,H]
 ///   layer_inputs.norm [width]                              with layer_inputs, no layer index
-///   altup.projection, altup.output [H,H]                   with altup, indexed by stream - 1
+///   altup.projection, altup.output [H,H]                   with altup, indexed by stream - 1;
+///   or of all streams: altup.projections, altup.outputs [streams-1,H,H], no layer index
 ///   altup.router_norm, altup.scale [H]  altup.router [n,H]  altup.prediction [n*n,n]
 ///   altup.correction [n,n]                                 of a layer, with altup
 ///   low_rank.left [rank,H]  low_rank.right [H,rank]  low_rank.norm [H]     with low_rank

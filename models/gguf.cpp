@@ -24,10 +24,6 @@ std::vector<const GgufArchitecture*> gguf_architectures() {
   return all;
 }
 
-/// Architectures of families whose models are read from folders alone.
-constexpr std::string_view only_in_folders[] = {"cohere2",     "gemma3n", "gemma4",
-                                                "granite_swa", "llama4",  "mistral3"};
-
 const GgufArchitecture* find_architecture(std::string_view name) {
   const std::vector<const GgufArchitecture*> all = gguf_architectures();
   const auto found = std::ranges::find(all, name, &GgufArchitecture::name);
@@ -79,15 +75,11 @@ Config gguf_config(const GgufFiles& files) {
   if (known == nullptr) {
     std::vector<std::string_view> names;
     for (const GgufArchitecture* one : gguf_architectures()) names.push_back(one->name);
-    const bool is_in_folders =
-        std::ranges::find(only_in_folders, *architecture) != std::end(only_in_folders);
-    refuse_gguf(files,
-                fmt::format("the architecture {} is not read from GGUF files; {}. Of GGUF files {} "
-                            "are read",
-                            quote_name(*architecture),
-                            is_in_folders ? "give the folder of the same model's safetensors"
-                                          : "hyb does not run such models in any form",
-                            fmt::join(names, ", ")));
+    refuse_gguf(
+        files,
+        fmt::format("the architecture {} is not read from GGUF files, of which {} are; if hyb "
+                    "has the model's family, give the folder of its safetensors",
+                    quote_name(*architecture), fmt::join(names, ", ")));
   }
   GgufConfig config = known->config(GgufKeys(files, *architecture));
   config.set(gguf_key, std::string(*architecture).c_str());

@@ -434,16 +434,6 @@ AltUpWeights visit_altup(const AltUp& altup, std::int64_t width, WeightVisitor& 
   return weights;
 }
 
-/// Their index counts the streams.
-void visit_streams(const Plan& plan, WeightVisitor& visitor, Weights& weights) {
-  for (std::int32_t i = 0; i + 1 < plan.altup->streams; ++i) {
-    visitor.set_layer(i);
-    weights.stream_projections.push_back(
-        visitor.matrix("altup.projection", plan.width, plan.width));
-    weights.stream_outputs.push_back(visitor.matrix("altup.output", plan.width, plan.width));
-  }
-}
-
 /// Tokens that have no row of their own take the first.
 kernels::Weight visit_inputs_embed(const Plan& plan, WeightVisitor& visitor) {
   const std::int64_t width = plan.layer_inputs_width(), own = plan.layer_inputs->vocab;
@@ -523,7 +513,12 @@ Weights visit_weights(const Plan& plan, WeightVisitor& visitor, WeightsOf of) {
     weights.inputs_projection = visitor.matrix("layer_inputs.projection", all, plan.width);
     weights.inputs_norm = visitor.vector("layer_inputs.norm", plan.layer_inputs->width);
   }
-  if (plan.altup) visit_streams(plan, visitor, weights);
+  if (plan.altup) {
+    const std::int64_t others = plan.altup->streams - 1;
+    weights.stream_projections =
+        visitor.matrices("altup.projections", "altup.projection", others, plan.width);
+    weights.stream_outputs = visitor.matrices("altup.outputs", "altup.output", others, plan.width);
+  }
   for (std::size_t i = 0; i < plan.layers.size(); ++i) {
     visitor.set_layer(static_cast<std::int32_t>(i));
     weights.layers.push_back(visit_layer(plan, plan.layers[i], visitor));

@@ -17,6 +17,8 @@ import tempfile
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden"
 # The smaller one of a family's fixtures where both show the same.
 FIXTURES = [
+    "cohere2", "gemma3n", "gemma4-moe", "gemma4-shared", "granite-swa-moe", "llama4-odd",
+    "ministral3",
     "falcon-h1-groups", "gemma2-odd", "gemma3-odd", "gpt-oss", "granite-attention-moe",
     "granite-groups", "granite-llama", "granite-moe-rope-untied", "lfm2-dense", "lfm2-moe",
     "llama-3", "llama-old", "mellum-yarn", "nemotron-grouped", "nemotron-latent", "nemotron-moe",
@@ -64,6 +66,7 @@ def convert(folder, target):
     from conversion.base import ModelBase, ModelType, get_model_architecture
     hparams = ModelBase.load_hparams(folder, False)
     kind = conversion.get_model_class(get_model_architecture(hparams, ModelType.TEXT))
+    kind = getattr(kind, "Ministral3Model", kind)  # Mistral 3's is one around it
     own = type(kind.__name__, (kind,), {"model_arch": kind.model_arch,
                                         "set_vocab": made_up_vocabulary,
                                         "_create_vocab_sentencepiece": made_up_rows})
@@ -77,6 +80,8 @@ def convert(folder, target):
         model = own(seen, outtype(hparams, gguf), target)
         if "mamba_head_dim" in hparams:  # Nemotron's class checks by another's key only
             model.hparams["mamba_d_head"] = hparams["mamba_head_dim"]
+        if hparams["model_type"] == "cohere2":  # as published ones say
+            model.hparams["rotary_pct"] = 1.0
         model.write()
 
 

@@ -13,6 +13,9 @@ namespace {
 constexpr std::array<std::int8_t, 16> e2m1_levels = {0, 1,  2,  3,  4,  6,  8,  12,
                                                      0, -1, -2, -3, -4, -6, -8, -12};
 
+/// A byte in all eight places.
+constexpr EightCodes each(unsigned byte) { return 0x0101010101010101U * EightCodes{byte}; }
+
 /// The bytes of a block, by their place in it.
 class Bytes {
  public:
@@ -21,47 +24,39 @@ class Bytes {
   unsigned operator[](int i) const { return std::to_integer<unsigned>(at_[i]); }
   int signed_at(int i) const { return static_cast<std::int8_t>(at_[i]); }
   unsigned u16(int i) const { return (*this)[i] | (*this)[i + 1] << 8; }
-  std::uint32_t u32(int i) const { return u16(i) | std::uint32_t{u16(i + 2)} << 16; }
-  float half(int i) const { return to_float(f16{static_cast<std::uint16_t>(u16(i))}); }
-  /// Nibble e of blocks whose first half of elements is in the low halves of bytes from `first` on.
-  unsigned nibble(int first, int e, int half) const {
-    return (*this)[first + e % half] >> (e / half * 4) & 15U;
+  f16 half(int i) const { return {static_cast<std::uint16_t>(u16(i))}; }
+  EightCodes eight(int i) const {
+    EightCodes bytes;
+    std::memcpy(&bytes, at_ + i, sizeof(bytes));
+    return bytes;
+  }
+  /// Elements e to e + 7 of blocks whose first half of elements is in the low halves of bytes from
+  /// `first` on.
+  EightCodes nibbles(int first, int e, int half) const {
+    return eight(first + e % half) >> (e / half * 4) & each(15);
   }
 
  private:
   const std::byte* at_;
 };
 
-std::int8_t level(unsigned code, int zero = 0) {
-  return static_cast<std::int8_t>(static_cast<int>(code) - zero);
+/// Bit i of a byte as byte i.
+EightCodes bits_of(unsigned byte) {
+  const EightCodes apart = each(byte) & 0x8040201008040201U;
+  return (apart + each(0x7f)) >> 7 & each(1);
 }
 
-template <typename LevelOf>
-void fill_levels(GgufGroups& out, int elements, const LevelOf& level_of) {
-  for (int e = 0; e < elements; ++e) out.levels[static_cast<std::size_t>(e)] = level_of(e);
-}
-
-template <typename ScaleOf>
-void fill_scales(GgufGroups& out, int groups, const ScaleOf& scale_of) {
-  for (int i = 0; i < groups; ++i) out.scales[static_cast<std::size_t>(i)] = scale_of(i);
-}
-
-/// Of a block with one scale, whose groups have whole numbers.
-template <typename FactorOf>
-void fill_factors(GgufGroups& out, float scale, int groups, const FactorOf& factor_of) {
-  out.scale = scale;
-  for (std::size_t i = 0; i < static_cast<std::size_t>(groups); ++i) {
-    out.factors[i] = static_cast<std::int8_t>(factor_of(static_cast<int>(i)));
-    out.scales[i] = scale * static_cast<float>(out.factors[i]);
-  }
+/// `codes_from(e)`: those of elements e to e + 7.
+template <typename CodesFrom>
+void fill_codes(GgufGroups& out, int elements, const CodesFrom& codes_from) {
+  for (int e = 0; e < elements; e += 8) out.codes[static_cast<std::size_t>(e / 8)] = codes_from(e);
 }
 
 template <typename FactorOf>
-void fill_min_factors(GgufGroups& out, float min, int groups, const FactorOf& factor_of) {
-  out.min = min;
-  for (std::size_t i = 0; i < static_cast<std::size_t>(groups); ++i) {
-    out.min_factors[i] = static_cast<std::int8_t>(factor_of(static_cast<int>(i)));
-    out.mins[i] = min * static_cast<float>(out.min_factors[i]);
+void fill_factors(std::array<std::int8_t, GgufGroups::groups_max>& out, int groups,
+                  const FactorOf& factor_of) {
+  for (int i = 0; i < groups; ++i) {
+    out[static_cast<std::size_t>(i)] = static_cast<std::int8_t>(factor_of(i));
   }
 }
 
@@ -71,53 +66,55 @@ void read_nibbles(GgufType type, Bytes block, GgufGroups& out) {
   const bool has_min = type == GgufType::q4_1 || type == GgufType::q5_1;
   const bool has_fifth = type == GgufType::q5_0 || type == GgufType::q5_1;
   const int header = has_min ? 4 : 2;
-  const std::uint32_t fifth = has_fifth ? block.u32(header) : 0;
   const int nibbles = header + (has_fifth ? 4 : 0);
-  const int zero = has_min ? 0 : has_fifth ? 16 : 8;
-  out.scales[0] = block.half(0);
-  if (has_min) out.mins[0] = -block.half(2);
-  fill_levels(out, 32, [&](int e) {
-    const unsigned code = block.nibble(nibbles, e, 16) | (fifth >> e & 1U) << 4;
-    return type == GgufType::iq4_nl ? iq4_levels[code] : level(code, zero);
+  out.scale = block.half(0);
+  if (has_min) out.min = {static_cast<std::uint16_t>(block.half(2).bits ^ 0x8000U)};
+  fill_codes(out, 32, [&](int e) {
+    const EightCodes fifth = has_fifth ? bits_of(block[header + e / 8]) : 0;
+    return block.nibbles(nibbles, e, 16) | fifth << 4;
   });
 }
 
 void read_q8_0(Bytes block, GgufGroups& out) {
-  out.scales[0] = block.half(0);
-  fill_levels(out, 32, [&](int e) { return static_cast<std::int8_t>(block.signed_at(2 + e)); });
+  out.scale = block.half(0);
+  fill_codes(out, 32, [&](int e) { return signs_and_sizes(block.eight(2 + e)); });
 }
 
 void read_q2_k(Bytes block, GgufGroups& out) {
-  fill_factors(out, block.half(80), 16, [&](int i) { return block[i] & 15U; });
-  fill_min_factors(out, block.half(82), 16, [&](int i) { return block[i] >> 4; });
-  fill_levels(out, 256, [&](int e) {
-    return level(block[16 + e / 128 * 32 + e % 32] >> (e % 128 / 32 * 2) & 3U);
+  out.scale = block.half(80);
+  fill_factors(out.factors, 16, [&](int i) { return block[i] & 15U; });
+  out.min = block.half(82);
+  fill_factors(out.min_factors, 16, [&](int i) { return block[i] >> 4; });
+  fill_codes(out, 256, [&](int e) {
+    return block.eight(16 + e / 128 * 32 + e % 32) >> (e % 128 / 32 * 2) & each(3);
   });
 }
 
 void read_q3_k(Bytes block, GgufGroups& out) {
   constexpr int low = 32, scales = 96;
-  fill_factors(out, block.half(108), 16, [&](int i) {
+  out.scale = block.half(108);
+  fill_factors(out.factors, 16, [&](int i) {
     const unsigned code = (block[scales + i % 8] >> (i / 8 * 4) & 15U) |
                           (block[scales + 8 + i % 4] >> (i / 4 * 2) & 3U) << 4;
     return static_cast<int>(code) - 32;
   });
-  fill_levels(out, 256, [&](int e) {
+  fill_codes(out, 256, [&](int e) {
     const int half = e / 128, part = e % 128 / 32, column = e % 32;
-    const unsigned code = block[low + half * 32 + column] >> (part * 2) & 3U;
-    const bool has_third = (block[column] >> (half * 4 + part) & 1U) != 0;
-    return level(code, has_third ? 0 : 4);
+    const EightCodes third = block.eight(column) >> (half * 4 + part) & each(1);
+    return (block.eight(low + half * 32 + column) >> (part * 2) & each(3)) | third << 2;
   });
 }
 
 /// Six bits of scale and of minimum for each of eight groups, in twelve bytes of Q4_K and Q5_K.
 void read_six_bits(Bytes block, GgufGroups& out) {
   constexpr int first = 4;
-  fill_factors(out, block.half(0), 8, [&](int i) {
+  out.scale = block.half(0);
+  fill_factors(out.factors, 8, [&](int i) {
     return i < 4 ? block[first + i] & 63U
                  : (block[first + i + 4] & 15U) | block[first + i - 4] >> 6 << 4;
   });
-  fill_min_factors(out, block.half(2), 8, [&](int i) {
+  out.min = block.half(2);
+  fill_factors(out.min_factors, 8, [&](int i) {
     return i < 4 ? block[first + i + 4] & 63U
                  : block[first + i + 4] >> 4 | block[first + i] >> 6 << 4;
   });
@@ -125,35 +122,35 @@ void read_six_bits(Bytes block, GgufGroups& out) {
 
 void read_q4_k(Bytes block, GgufGroups& out) {
   read_six_bits(block, out);
-  fill_levels(out, 256, [&](int e) { return level(block.nibble(16 + e / 64 * 32, e % 64, 32)); });
+  fill_codes(out, 256, [&](int e) { return block.nibbles(16 + e / 64 * 32, e % 64, 32); });
 }
 
 void read_q5_k(Bytes block, GgufGroups& out) {
   read_six_bits(block, out);
-  fill_levels(out, 256, [&](int e) {
-    return level(block.nibble(48 + e / 64 * 32, e % 64, 32) | (block[16 + e % 32] >> (e / 32) & 1U)
-                                                                  << 4);
+  fill_codes(out, 256, [&](int e) {
+    const EightCodes fifth = block.eight(16 + e % 32) >> (e / 32) & each(1);
+    return block.nibbles(48 + e / 64 * 32, e % 64, 32) | fifth << 4;
   });
 }
 
 void read_q6_k(Bytes block, GgufGroups& out) {
-  fill_factors(out, block.half(208), 16, [&](int i) { return block.signed_at(192 + i); });
-  fill_levels(out, 256, [&](int e) {
+  out.scale = block.half(208);
+  fill_factors(out.factors, 16, [&](int i) { return block.signed_at(192 + i); });
+  fill_codes(out, 256, [&](int e) {
     const int half = e / 128, part = e % 128 / 32, column = e % 32;
-    const unsigned low = block[half * 64 + part % 2 * 32 + column] >> (part / 2 * 4) & 15U;
-    const unsigned high = block[128 + half * 32 + column] >> (part * 2) & 3U;
-    return level(low | high << 4, 32);
+    const EightCodes high = block.eight(128 + half * 32 + column) >> (part * 2) & each(3);
+    return block.nibbles(half * 64, e % 128, 64) | high << 4;
   });
 }
 
 void read_iq4_xs(Bytes block, GgufGroups& out) {
   const unsigned high = block.u16(2);
-  fill_factors(out, block.half(0), 8, [&](int i) {
+  out.scale = block.half(0);
+  fill_factors(out.factors, 8, [&](int i) {
     const unsigned code = (block[4 + i / 2] >> (i % 2 * 4) & 15U) | (high >> (i * 2) & 3U) << 4;
     return static_cast<int>(code) - 32;
   });
-  fill_levels(out, 256,
-              [&](int e) { return iq4_levels[block.nibble(8 + e / 32 * 16, e % 32, 16)]; });
+  fill_codes(out, 256, [&](int e) { return block.nibbles(8 + e / 32 * 16, e % 32, 16); });
 }
 
 /// Half of 2^(exponent - 127), since levels are twice their numbers.
@@ -163,8 +160,7 @@ float half_power(unsigned exponent) {
 }
 
 void read_mxfp4(Bytes block, GgufGroups& out) {
-  out.scales[0] = half_power(block[0]);
-  fill_levels(out, 32, [&](int e) { return e2m1_levels[block.nibble(1, e, 16)]; });
+  fill_codes(out, 32, [&](int e) { return block.nibbles(1, e, 16); });
 }
 
 /// Half of an unsigned number of 4 bits of exponent and 3 of mantissa; 0 where that is all ones.
@@ -177,40 +173,49 @@ float half_ue4m3(unsigned code) {
 }
 
 void read_nvfp4(Bytes block, GgufGroups& out) {
-  fill_scales(out, 4, [&](int i) { return half_ue4m3(block[i]); });
-  fill_levels(out, 64, [&](int e) { return e2m1_levels[block.nibble(4 + e / 16 * 8, e % 16, 8)]; });
+  fill_codes(out, 64, [&](int e) { return block.nibbles(4 + e / 16 * 8, e % 16, 8); });
 }
 
 /// Five levels of -1, 0 and 1 in a byte: digits of a number to the base of three.
 void read_tq1_0(Bytes block, GgufGroups& out) {
-  constexpr std::array<unsigned, 5> powers = {1, 3, 9, 27, 81};
-  fill_scales(out, 2, [&](int) { return block.half(52); });
-  fill_levels(out, 256, [&](int e) {
-    const auto [at, digit] = e < 160   ? std::pair(e % 32, e / 32)
-                             : e < 240 ? std::pair(32 + (e - 160) % 16, (e - 160) / 16)
-                                       : std::pair(48 + (e - 240) % 4, (e - 240) / 4);
-    const unsigned shifted = block[at] * powers[static_cast<std::size_t>(digit)] & 255U;
-    return level(shifted * 3 >> 8, 1);
+  static constexpr std::array<unsigned, 5> powers = {1, 3, 9, 27, 81};
+  out.scale = block.half(52);
+  const auto digits = [](EightCodes bytes, std::size_t digit) {
+    constexpr EightCodes every_second = 0x00ff00ff00ff00ffU;
+    const auto of_second = [&](EightCodes numbers) {
+      return ((numbers & every_second) * powers[digit] & every_second) * 3 >> 8 & every_second;
+    };
+    return of_second(bytes) | of_second(bytes >> 8) << 8;
+  };
+  fill_codes(out, 256, [&](int e) {
+    if (e < 160) return digits(block.eight(e % 32), static_cast<std::size_t>(e / 32));
+    if (e < 240) return digits(block.eight(32 + e % 16), static_cast<std::size_t>((e - 160) / 16));
+    const EightCodes four = block.eight(44) >> 32;  // elements 240 to 243 and so on
+    const auto digit = static_cast<std::size_t>((e - 240) / 4);
+    return digits(four, digit) | digits(four, digit + 1) << 32;
   });
 }
 
 void read_tq2_0(Bytes block, GgufGroups& out) {
-  fill_scales(out, 2, [&](int) { return block.half(64); });
-  fill_levels(out, 256, [&](int e) {
-    return level(block[e / 128 * 32 + e % 32] >> (e % 128 / 32 * 2) & 3U, 1);
+  out.scale = block.half(64);
+  fill_codes(out, 256, [&](int e) {
+    return block.eight(e / 128 * 32 + e % 32) >> (e % 128 / 32 * 2) & each(3);
   });
 }
 
 void read_q1_0(Bytes block, GgufGroups& out) {
-  out.scales[0] = block.half(0);
-  fill_levels(out, 128, [&](int e) {
-    return static_cast<std::int8_t>((block[2 + e / 8] >> (e % 8) & 1U) != 0 ? 1 : -1);
-  });
+  out.scale = block.half(0);
+  fill_codes(out, 128, [&](int e) { return bits_of(block[2 + e / 8]); });
 }
 
 void read_q2_0(Bytes block, GgufGroups& out) {
-  out.scales[0] = block.half(0);
-  fill_levels(out, 64, [&](int e) { return level(block[2 + e / 4] >> (e % 4 * 2) & 3U, 1); });
+  out.scale = block.half(0);
+  fill_codes(out, 64, [&](int e) {
+    EightCodes bits = block.u16(2 + e / 4);
+    bits = (bits | bits << 24) & 0x000000ff000000ffU;
+    bits = (bits | bits << 12) & 0x000f000f000f000fU;
+    return (bits | bits << 6) & each(3);
+  });
 }
 
 }  // namespace
@@ -264,10 +269,15 @@ int gguf_code_bits(GgufType type) {
 
 int gguf_level(GgufType type, unsigned code) {
   switch (type) {
+    case GgufType::q8_0:
+      return code == 0x80  ? -128
+             : code > 0x80 ? 128 - static_cast<int>(code)
+                           : static_cast<int>(code);
     case GgufType::iq4_nl:
     case GgufType::iq4_xs:
       return iq4_levels[code % 16];
     case GgufType::mxfp4:
+    case GgufType::nvfp4:
       return e2m1_levels[code % 16];
     case GgufType::q1_0:
       return code % 16 == 0 ? -1 : 1;
@@ -288,7 +298,7 @@ int gguf_level(GgufType type, unsigned code) {
   }
 }
 
-void read_gguf_block(GgufType type, const std::byte* block, GgufGroups& out) {
+void read_stored_block(GgufType type, const std::byte* block, GgufGroups& out) {
   out.group = gguf_group(type);
   out.has_mins = has_gguf_mins(type);
   switch (const Bytes bytes(block); type) {
@@ -329,15 +339,53 @@ void read_gguf_block(GgufType type, const std::byte* block, GgufGroups& out) {
   }
 }
 
+namespace {
+
+/// gguf_level() of all codes.
+const std::array<std::int8_t, 256>& levels_of(GgufType type) {
+  constexpr std::size_t types = static_cast<std::size_t>(GgufType::q2_0) + 1;
+  static const std::array<std::array<std::int8_t, 256>, types> all = [] {
+    std::array<std::array<std::int8_t, 256>, types> made;
+    for (std::size_t t = 0; t < types; ++t) {
+      for (unsigned code = 0; code < 256; ++code) {
+        made[t][code] = static_cast<std::int8_t>(gguf_level(static_cast<GgufType>(t), code));
+      }
+    }
+    return made;
+  }();
+  return all[static_cast<std::size_t>(type)];
+}
+
+}  // namespace
+
+void read_gguf_block(GgufType type, const std::byte* block, GgufGroups& out) {
+  read_stored_block(type, block, out);
+  const bool has_factors = has_gguf_factors(type);
+  const Bytes bytes(block);
+  for (int i = 0;
+       i * out.group < static_cast<int>(gguf_block(static_cast<std::uint32_t>(type))->elements);
+       ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    if (type == GgufType::mxfp4 || type == GgufType::nvfp4) {
+      out.scales[at] = type == GgufType::mxfp4 ? half_power(bytes[0]) : half_ue4m3(bytes[i]);
+      continue;
+    }
+    out.scales[at] = to_float(out.scale) * (has_factors ? static_cast<float>(out.factors[at]) : 1);
+    if (!out.has_mins) continue;
+    out.mins[at] = to_float(out.min) * (has_factors ? static_cast<float>(out.min_factors[at]) : 1);
+  }
+}
+
 void read_gguf_values(GgufType type, const std::byte* blocks, std::span<float> out) {
   const GgufBlock& block = *gguf_block(static_cast<std::uint32_t>(type));
   require(out.size() % block.elements == 0, "gguf: whole blocks");
+  const std::array<std::int8_t, 256>& levels = levels_of(type);
   GgufGroups groups;
   for (; !out.empty(); out = out.subspan(block.elements), blocks += block.bytes) {
     read_gguf_block(type, blocks, groups);
     for (std::size_t e = 0; e < block.elements; ++e) {
       const std::size_t i = e / static_cast<std::size_t>(groups.group);
-      const float product = groups.scales[i] * static_cast<float>(groups.levels[e]);
+      const float product = groups.scales[i] * static_cast<float>(levels[groups.code(e)]);
       out[e] = groups.has_mins ? product - groups.mins[i] : product;
     }
   }

@@ -1,52 +1,37 @@
 #include "kernels/linear/gguf_panels.h"
 
-#include <array>
+#include <cstring>
 #include <vector>
 
+#include "kernels/linear/eight_codes.h"
 #include "kernels/linear/gguf_blocks.h"
 #include "kernels/weight_source.h"
 
 namespace hyb::kernels {
 namespace {
 
-/// Levels of a type by their codes, as gguf_levels() has them, and the other way round.
-struct BlockLevels {
-  LevelTable levels;
-  std::array<std::uint8_t, 256> codes;  ///< by a level's lower 8 bits
+/// Scale n of a panel's rows, and its minimum.
+void write_halves(std::byte* scales, std::int64_t n, const GgufGroups& groups, bool has_mins) {
+  std::memcpy(scales + n * 2, &groups.scale, sizeof(groups.scale));
+  if (!has_mins) return;
+  std::memcpy(scales + (Weight::panel_rows + n) * 2, &groups.min, sizeof(groups.min));
+}
 
-  explicit BlockLevels(GgufType type) : levels(), codes() {
-    for (std::size_t i = 0; i < codes.size(); ++i) {  // sign and size, of Q8_0
-      codes[i] = static_cast<std::uint8_t>(i <= 128 ? i : 0x80U | (256 - i));
-    }
-    const int bits = gguf_code_bits(type);
-    if (bits < 4 || bits > 6) return;
-    for (std::size_t i = levels.size(); i-- > 0;) {  // down, so that the lowest code is taken
-      const int level = gguf_level(type, static_cast<unsigned>(i));
-      levels[i] = to_bf16(static_cast<float>(level)).bits;
-      codes[static_cast<std::uint8_t>(level)] = static_cast<std::uint8_t>(i);
-    }
-  }
-};
+}  // namespace
 
-const BlockLevels& levels_of(GgufType type) {
-  static const std::vector<BlockLevels> all = [] {
-    std::vector<BlockLevels> made;
-    for (std::uint32_t i = 0; i <= static_cast<std::uint32_t>(GgufType::q2_0); ++i) {
-      made.emplace_back(static_cast<GgufType>(i));
+const LevelTable& gguf_levels(GgufType type) {
+  static const std::vector<LevelTable> all = [] {
+    std::vector<LevelTable> made(static_cast<std::size_t>(GgufType::q2_0) + 1);
+    for (std::size_t t = 0; t < made.size(); ++t) {
+      for (unsigned code = 0; code < made[t].size(); ++code) {
+        const int level = gguf_level(static_cast<GgufType>(t), code);
+        made[t][code] = to_bf16(static_cast<float>(level)).bits;
+      }
     }
     return made;
   }();
   return all[static_cast<std::size_t>(type)];
 }
-
-void write_half(std::byte* scales, std::int64_t i, float value) {
-  write_value(scales, DType::f16, i, value);
-}
-
-}  // namespace
-
-const LevelTable& gguf_levels(GgufType type) { return levels_of(type).levels; }
-const std::array<std::uint8_t, 256>& gguf_codes(GgufType type) { return levels_of(type).codes; }
 
 CodedShape coded_shape(GgufType type, std::int64_t rows, std::int64_t columns) {
   return {.code = WeightCode::blocks,
@@ -59,34 +44,35 @@ CodedShape coded_shape(GgufType type, std::int64_t rows, std::int64_t columns) {
           .has_mins = has_gguf_mins(type)};
 }
 
-void pack_gguf_block(const CodedShape& shape, const WeightRow& row, std::int64_t b,
-                     std::byte* panel, std::int64_t n, std::uint8_t* codes) {
-  const std::int64_t elements = row.block->elements;
-  GgufGroups groups;
-  read_gguf_block(shape.type, row.bytes + b * row.block->bytes, groups);
+void pack_gguf_blocks(const CodedShape& shape, const WeightRow& row, std::int64_t first,
+                      std::int64_t count, std::byte* panel, std::int64_t n) {
+  const std::int64_t in_block = row.block->elements / shape.group, eights = shape.group / 8;
+  const std::int64_t group_bytes = shape.group_bytes(), scales_bytes = shape.scales_bytes();
   const bool has_factors = shape.scales == ScaleType::factors;
-  if (has_factors) {
-    write_half(panel + b * shape.units_bytes(), n, groups.scale);
-    if (shape.has_mins)
-      write_half(panel + b * shape.units_bytes(), Weight::panel_rows + n, groups.min);
-  }
-  for (std::int64_t i = 0; i < elements / shape.group; ++i) {
-    const std::int64_t group = b * (elements / shape.group) + i;
-    std::byte* const scales = panel + shape.groups_offset() + group * shape.group_bytes();
-    const auto at = static_cast<std::size_t>(i);
-    if (has_factors) {
-      scales[n] = static_cast<std::byte>(groups.factors[at]);
-      if (shape.has_mins)
-        scales[Weight::panel_rows + n] = static_cast<std::byte>(groups.min_factors[at]);
-    } else {
-      write_half(scales, n, groups.scales[at]);
-      if (shape.has_mins) write_half(scales, Weight::panel_rows + n, groups.mins[at]);
+  const std::byte* block = row.bytes + first * row.block->bytes;
+  std::byte* scales = panel + shape.groups_offset() + first * in_block * group_bytes;
+  std::byte* units = panel + first * shape.units_bytes();
+  GgufGroups groups;
+  for (std::int64_t b = 0; b < count; ++b) {
+    read_stored_block(row.block->type, block, groups);
+    put_codes(shape.bits, {groups.codes.data(), in_block, eights, group_bytes}, n,
+              scales + scales_bytes);
+    if (has_factors) write_halves(units, n, groups, shape.has_mins);
+    for (std::int64_t i = 0; i < in_block; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      if (has_factors) {
+        scales[n] = static_cast<std::byte>(groups.factors[at]);
+        if (shape.has_mins)
+          scales[Weight::panel_rows + n] = static_cast<std::byte>(groups.min_factors[at]);
+      } else if (shape.scales == ScaleType::e8m0) {
+        scales[n] = block[0];
+      } else {
+        write_halves(scales, n, groups, shape.has_mins);
+      }
+      scales += group_bytes;
     }
-  }
-  const std::array<std::uint8_t, 256>& code_of = gguf_codes(shape.type);
-  for (std::int64_t k = 0; k < elements; ++k) {
-    codes[k * Weight::panel_rows + n] =
-        code_of[static_cast<std::uint8_t>(groups.levels[static_cast<std::size_t>(k)])];
+    block += row.block->bytes;
+    units += shape.units_bytes();
   }
 }
 

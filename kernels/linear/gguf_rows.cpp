@@ -27,19 +27,19 @@ void put(std::byte* at, std::uint32_t bits) {
   std::memcpy(at, &word, sizeof(word));
 }
 
-/// Column k of a row, as its level says.
-void put_level(const GgufRowTraits& traits, GgufType type, std::int64_t k, int level,
-               std::byte* codes, std::byte* words) {
+/// Column k of a row.
+void put_code(const GgufRowTraits& traits, GgufType type, std::int64_t k, unsigned code,
+              std::byte* codes, std::byte* words) {
   const std::int64_t half = k / half_columns, group = k % half_columns / 32, in = k % 32;
   const bool sixteens = traits.bits == 6;
   const std::int64_t q = sixteens ? in % 16 / 4 : in / 8;
   const std::int64_t i = sixteens ? in / 16 * 4 + in % 4 : in % 8;
   if (traits.bits == 8) {
     const std::int64_t place = i / 4 * 4 + i % 2 * 2 + i % 4 / 2;
-    codes[half * half_columns + q * 16 + group * 8 + place] = static_cast<std::byte>(level);
+    codes[half * half_columns + q * 16 + group * 8 + place] =
+        static_cast<std::byte>(gguf_level(type, code));
     return;
   }
-  const unsigned code = gguf_codes(type)[static_cast<std::uint8_t>(level)];
   const std::int64_t pair = i % 2 * 16, bit = traits.has_table != 0 ? i * 4 : pair + i / 2 * 4;
   put(codes + half * half_columns / 2 + q * 8 + group * 4, (code & 15U) << bit);
   if (traits.bits == 4) return;
@@ -65,8 +65,8 @@ void put_scale(const GgufRowTraits& traits, const GgufGroups& groups, std::int64
   factors[0] = static_cast<std::byte>(groups.factors[i]);
   if (traits.has_mins != 0) factors[in_half] = static_cast<std::byte>(groups.min_factors[i]);
   const std::int64_t unit = first / scale_unit_columns;
-  write_value(second, DType::f16, unit * 2, groups.scale);
-  if (traits.has_mins != 0) write_value(second, DType::f16, unit * 2 + 1, groups.min);
+  write_value(second, DType::f16, unit * 2, to_float(groups.scale));
+  if (traits.has_mins != 0) write_value(second, DType::f16, unit * 2 + 1, to_float(groups.min));
 }
 
 }  // namespace
@@ -114,8 +114,8 @@ void write_gguf_row(const GgufRowsShape& shape, const WeightRow& row, std::byte*
       put_scale(traits, groups, first, i, words);
     }
     for (std::size_t k = 0; k < row.block->elements; ++k) {
-      put_level(traits, shape.type, first + static_cast<std::int64_t>(k), groups.levels[k], codes,
-                words);
+      put_code(traits, shape.type, first + static_cast<std::int64_t>(k), groups.code(k), codes,
+               words);
     }
   }
 }

@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "kernels/linear/codes.h"
-#include "kernels/linear/gguf_blocks.h"
+#include "kernels/linear/eight_codes.h"
 #include "kernels/linear/gguf_panels.h"
 #include "kernels/linear/quantize.h"
 #include "kernels/weight_source.h"
@@ -163,26 +163,6 @@ namespace {
 constexpr std::int64_t fp8_group = CodedRowsShape::chunk_columns;
 constexpr std::int64_t fp8_group_of_rows = 1024;
 
-/// Where a code lies within eight columns: one of 8 bits, or the lower 4 of another.
-struct CodePlace {
-  std::int64_t byte;
-  int shift;
-};
-
-CodePlace place_of(std::int64_t bits, std::int64_t n, std::int64_t k) {
-  const std::int64_t pair = k / 2;
-  if (bits < 8) return {n * 4 + k % 2 * 2 + pair / 2, static_cast<int>(pair % 2) * 4};
-  return {n / 16 * 128 + k / 4 * 64 + n % 16 / 4 * 16 + pair % 2 * 8 + n % 4 * 2 + k % 2, 0};
-}
-
-/// Where the bits above the lower 4 lie.
-CodePlace upper_place(std::int64_t bits, std::int64_t n, std::int64_t k) {
-  constexpr std::int64_t lower_bytes = 4 * panel_rows;
-  const std::int64_t at = (bits - 4) * (n / 16 * 4 + k / 2);
-  return {lower_bytes + at / 16 * panel_rows + n % 16 * 4 + k % 2 * 2 + at % 16 / 8,
-          static_cast<int>(at % 8)};
-}
-
 /// The rows of a panel; those past the last one are empty.
 using PanelRows = std::array<WeightRow, panel_rows>;
 
@@ -197,10 +177,9 @@ struct CodedPanel {
   }
 };
 
-/// Writes the codes of eight columns, [8][64], where zeros are; vectors of the compiler's for codes
-/// of 4 bits.
+/// Writes the codes of eight columns, [8][64], of 4 or 8 bits; vectors of the compiler's for 4.
 void put_eight(std::int64_t bits, const std::uint8_t* codes, std::byte* eight) {
-  if (bits < 8) {
+  if (bits == 4) {
     std::array<std::uint32_t, panel_rows> words = {};
     for (std::size_t k = 0; k < 8; ++k) {
       for (std::size_t n = 0; n < words.size(); ++n) {
@@ -208,19 +187,17 @@ void put_eight(std::int64_t bits, const std::uint8_t* codes, std::byte* eight) {
       }
     }
     std::memcpy(eight, words.data(), sizeof(words));
-    if (bits == 4) return;
+    return;
   }
   for (std::int64_t n = 0; n < panel_rows; ++n) {
     for (std::int64_t k = 0; k < 8; ++k) {
-      const CodePlace place = bits < 8 ? upper_place(bits, n, k) : place_of(bits, n, k);
-      const unsigned code = codes[k * panel_rows + n];
-      eight[place.byte] |= static_cast<std::byte>((bits < 8 ? code >> 4 : code) << place.shift);
+      eight[place_of(bits, n, k).byte] = static_cast<std::byte>(codes[k * panel_rows + n]);
     }
   }
 }
 
 /// Writes the codes of a group, [columns][64], of which the last eight are filled up.
-void put_codes(const CodedPanel& panel, std::int64_t g, const std::uint8_t* codes) {
+void put_group(const CodedPanel& panel, std::int64_t g, const std::uint8_t* codes) {
   const CodedShape& shape = panel.shape;
   std::byte* const eights = panel.group(g) + shape.scales_bytes();
   for (std::int64_t k = 0; k < columns_of(shape, g); k += 8) {
@@ -239,10 +216,10 @@ void pack_fp8(const CodedPanel& panel, std::int64_t g) {
                                               : published_value(row.scales, row.scale_dtype,
                                                                 first / row.column_block);
     std::memcpy(scales + n * 4, &scale, sizeof(scale));
-    std::byte* const eights = scales + shape.scales_bytes();
-    for (std::int64_t k = 0; k < columns; ++k) {
-      eights[k / 8 * shape.eight_bytes() + place_of(shape.bits, n, k % 8).byte] =
-          row.bytes[first + k];
+    for (std::int64_t k = 0; k < columns; k += 8) {
+      const EightCodes codes =
+          bytes_of(row.bytes, first + k, std::min<std::int64_t>(8, columns - k));
+      put_codes<8>({&codes}, n, scales + shape.scales_bytes() + k / 8 * shape.eight_bytes());
     }
   }
 }
@@ -272,25 +249,15 @@ void gather(const CodedPanel& panel, std::int64_t first, std::int64_t columns, f
 void pack_mxfp4(const CodedPanel& panel, std::int64_t g) {
   const CodedShape& shape = panel.shape;
   const std::int64_t first = g * shape.group, columns = columns_of(shape, g);
-  std::array<std::uint8_t, quantize_group* panel_rows> codes = {};
   std::byte* const scales = panel.group(g);
   for (std::int64_t n = 0; n < panel.count; ++n) {
     const WeightRow& row = panel.rows[static_cast<std::size_t>(n)];
-    if (row.block != nullptr) {  // the exponent, then its own order of nibbles
-      const std::byte* const block = row.bytes + g * row.block->bytes;
-      scales[n] = block[0];
-      for (std::int64_t k = 0; k < columns; ++k) {
-        codes[static_cast<std::size_t>(k * panel_rows + n)] =
-            static_cast<std::uint8_t>(block[1 + k % 16] >> (k / 16 * 4) & std::byte{15});
-      }
-      continue;
-    }
     scales[n] = row.scales[g];
-    for (std::int64_t k = 0; k < columns; ++k) {
-      codes[static_cast<std::size_t>(k * panel_rows + n)] = mxfp4_code(row.bytes, first + k);
+    for (std::int64_t k = 0; k < columns; k += 8) {
+      const EightCodes codes = nibbles_of(row.bytes, first + k);
+      put_codes<4>({&codes}, n, scales + shape.scales_bytes() + k / 8 * shape.eight_bytes());
     }
   }
-  put_codes(panel, g, codes.data());
 }
 
 /// Codes and scales of numbers that are made up.
@@ -311,7 +278,7 @@ void pack_random(const CodedPanel& panel, std::int64_t g) {
           random_code(shape.code, coding, numbers.drawn(first + k));
     }
   }
-  put_codes(panel, g, codes.data());
+  put_group(panel, g, codes.data());
 }
 
 void pack_quantized(const CodedPanel& panel, std::int64_t g) {
@@ -324,7 +291,7 @@ void pack_quantized(const CodedPanel& panel, std::int64_t g) {
   std::byte* const scales = panel.group(g);
   std::memcpy(scales, groups.scales.data(), sizeof(groups.scales));
   std::fill(groups.codes.begin() + columns * panel_rows, groups.codes.end(), zero_code(shape.code));
-  put_codes(panel, g, groups.codes.data());
+  put_group(panel, g, groups.codes.data());
 }
 
 /// Published codes, scales and zero points as they are.
@@ -345,32 +312,28 @@ void pack_groups(const CodedPanel& panel, std::int64_t g) {
       write_value(scales, type, n, scale_value(row.scales, row.scale_dtype, at));
     }
     if (row.zeros != nullptr) scales[shape.scales_bytes() - panel_rows + n] = row.zeros[at];
-  }
-  std::array<std::uint8_t, 8 * panel_rows> codes = {};
-  for (std::int64_t k = 0; k < columns_of(shape, g); k += 8) {
-    for (std::int64_t i = 0; i < 8 * panel.count; ++i) {
-      const std::int64_t n = i / 8, column = first + k + i % 8;
-      const std::byte* const bytes = panel.rows[static_cast<std::size_t>(n)].bytes;
-      codes[static_cast<std::size_t>(i % 8 * panel_rows + n)] =
-          shape.bits == 8 ? gguf_codes(shape.type)[std::to_integer<std::uint8_t>(bytes[column])]
-                          : mxfp4_code(bytes, column);
+    for (std::int64_t k = 0; k < columns_of(shape, g); k += 8) {
+      const EightCodes codes = shape.bits == 8 ? signs_and_sizes(bytes_of(row.bytes, first + k, 8))
+                                               : nibbles_of(row.bytes, first + k);
+      put_codes(shape.bits, {&codes}, n,
+                scales + shape.scales_bytes() + k / 8 * shape.eight_bytes());
     }
-    put_eight(shape.bits, codes.data(),
-              scales + shape.scales_bytes() + k / 8 * shape.eight_bytes());
   }
 }
 
 void pack_blocks(const CodedPanel& panel) {
   const CodedShape& shape = panel.shape;
-  const std::int64_t elements = panel.rows[0].block->elements;
-  std::array<std::uint8_t, GgufGroups::elements_max* panel_rows> codes = {};
-  for (std::int64_t b = 0; b < shape.columns / elements; ++b) {
+  const std::int64_t elements = panel.rows[0].block->elements, blocks = shape.columns / elements;
+  const std::int64_t at_once = GgufGroups::elements_max / elements;
+  for (std::int64_t b = 0; b < blocks; b += at_once) {
     for (std::int64_t n = 0; n < panel.count; ++n) {
-      pack_gguf_block(shape, panel.rows[static_cast<std::size_t>(n)], b, panel.out, n,
-                      codes.data());
-    }
-    for (std::int64_t k = 0; k < elements; k += shape.group) {
-      put_codes(panel, (b * elements + k) / shape.group, codes.data() + k * panel_rows);
+      const WeightRow& row = panel.rows[static_cast<std::size_t>(n)];
+      // Rows are far apart: no processor foresees as many.
+      const std::byte* const next = row.bytes + (b + at_once) * row.block->bytes;
+      for (std::int64_t i = 0; i < at_once * row.block->bytes; i += 64) {
+        _mm_prefetch(reinterpret_cast<const char*>(next + i), _MM_HINT_T0);
+      }
+      pack_gguf_blocks(shape, row, b, std::min(at_once, blocks - b), panel.out, n);
     }
   }
 }
@@ -443,7 +406,8 @@ void pack_coded_panels(Queue& queue, const WeightSource& source, const CodedShap
             source.row(i / shape.panels * source.rows + row + n);
       }
       std::memset(panel.out, 0, static_cast<std::size_t>(shape.panel_bytes()));
-      if (shape.code == WeightCode::blocks) {
+      const bool has_blocks = panel.rows[0].block != nullptr;
+      if (shape.code == WeightCode::blocks || (shape.code == WeightCode::mxfp4 && has_blocks)) {
         pack_blocks(panel);
         continue;
       }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "models/families/common.h"
+#include "models/families/gguf.h"
 
 namespace hyb::models {
 namespace {
@@ -64,11 +65,25 @@ Plan plan_cohere2(const Config& given) {
 constexpr std::string_view cohere2_types[] = {"cohere2"};
 constexpr std::string_view cohere2_trunks[] = {"model"};
 
+GgufConfig gguf_config(const GgufKeys& k) {
+  GgufConfig config = gguf_common_config(k, "cohere2");
+  set_gguf_windows(k, config, 4, k.integer("attention.sliding_window"));
+  config.set("layer_norm_eps", k.real("attention.layer_norm_epsilon"));
+  config.set("logit_scale", k.real("logit_scale"));
+  return config;
+}
+
+constexpr GgufArchitecture architectures[] = {
+    {.name = "cohere2",
+     .config = gguf_config,
+     .family = {.plan = plan_cohere2, .names = gguf_names}}};
+
 }  // namespace
 
 const Family cohere2 = {.model_types = cohere2_types,
                         .plan = plan_cohere2,
                         .names = trunk_names,
-                        .trunks = cohere2_trunks};
+                        .trunks = cohere2_trunks,
+                        .gguf = table_of<architectures>};
 
 }  // namespace hyb::models

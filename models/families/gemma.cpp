@@ -131,11 +131,7 @@ GgufConfig gguf_gemma3_config(const GgufKeys& k) {
   return config;
 }
 
-constexpr TensorName gguf_post_norms[] = {
-    {"block0.post_norm", "blk.{}.post_attention_norm.weight"},
-    {"block1.post_norm", "blk.{}.post_ffw_norm.weight"},
-};
-constexpr auto gguf_gemma_names = joined(gguf_names, gguf_post_norms);
+constexpr auto gguf_gemma_names = joined(gguf_names, gguf_post_norm_names);
 
 template <Plan (*plan)(const Config&)>
 constexpr Family gguf_family = {.plan = [](const Config& c) { return with_whole_norms(plan(c)); },

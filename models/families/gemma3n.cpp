@@ -3,12 +3,14 @@
 // gates of which only the largest count in the first layers, an embedding for every layer, and keys
 // and values that the last layers read from an earlier one.
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <cmath>
 #include <numbers>
 
 #include "kernels/ops/altup.h"
 #include "models/families/common.h"
+#include "models/families/gguf.h"
 
 namespace hyb::models {
 namespace {
@@ -138,9 +140,58 @@ constexpr std::string_view trunks[] = {"model", "model.language_model"};
 constexpr std::string_view unused[] = {"model.vision_tower.", "model.embed_vision.",
                                        "model.audio_tower.", "model.embed_audio."};
 
+/// The file has the deviations that config.json's shares come to; -inf: the gate is not sparse.
+Json gguf_sparsity(const GgufKeys& k) {
+  constexpr const char* key = "activation_sparsity_scale";
+  if (!k.has(key)) k.missing(key);
+  Json shares = Json::array();
+  for (const double deviations : k.files().metadata().reals(k.name(key))) {
+    if (std::isnan(deviations)) k.fail(key, "a number is not one");
+    shares.push_back(0.5 * std::erfc(-deviations / std::sqrt(2.0)));
+  }
+  return shares;
+}
+
+GgufConfig gguf_config(const GgufKeys& k) {
+  GgufConfig config = gguf_common_config(k, "gemma3n_text");
+  set_gguf_gemma_layers(k, config);
+  config.set("intermediate_size", k.each_block("feed_forward_length"));
+  config.set("activation_sparsity_pattern", gguf_sparsity(k));
+  config.set("altup_num_inputs", k.integer("altup.num_inputs"));
+  config.set("altup_active_idx", k.integer("altup.active_idx"));
+  const GgufTensor* const left = k.tensor_of(0, "laurel_l.weight");
+  if (left == nullptr || left->shape.empty()) {
+    refuse_gguf(k.files(), "it has no blk.0.laurel_l.weight");
+  }
+  config.set("laurel_rank", left->shape.front());
+  return config;
+}
+
+constexpr TensorName gguf_own_names[] = {
+    {"altup.projections", "altup_proj.weight"},
+    {"altup.outputs", "altup_unembd_proj.weight"},
+    {"altup.router_norm", "blk.{}.altup_router_norm.weight"},
+    {"altup.scale", "blk.{}.altup_correct_scale.weight"},
+    {"altup.router", "blk.{}.altup_router.weight"},
+    {"altup.prediction", "blk.{}.altup_predict_coef.weight"},
+    {"altup.correction", "blk.{}.altup_correct_coef.weight"},
+    {"low_rank.left", "blk.{}.laurel_l.weight"},
+    {"low_rank.right", "blk.{}.laurel_r.weight"},
+    {"low_rank.norm", "blk.{}.laurel_post_norm.weight"},
+};
+constexpr auto gguf_all_names =
+    joined(gguf_names, gguf_post_norm_names, gguf_input_names, gguf_own_names);
+
+constexpr GgufArchitecture architectures[] = {
+    {.name = "gemma3n", .config = gguf_config, .family = {.plan = plan, .names = gguf_all_names}}};
+
 }  // namespace
 
-const Family gemma3n = {
-    .model_types = model_types, .plan = plan, .names = names, .trunks = trunks, .unused = unused};
+const Family gemma3n = {.model_types = model_types,
+                        .plan = plan,
+                        .names = names,
+                        .trunks = trunks,
+                        .unused = unused,
+                        .gguf = table_of<architectures>};
 
 }  // namespace hyb::models

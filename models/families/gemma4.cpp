@@ -4,6 +4,7 @@
 // last layers read the keys and values of an earlier one, and every layer has an embedding of its
 // own. 26B-A4B has experts beside the feed-forward, each with norms of its own.
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <charconv>
 #include <optional>
@@ -13,6 +14,7 @@
 
 #include "core/io/file.h"
 #include "models/families/common.h"
+#include "models/families/gguf.h"
 
 namespace hyb::models {
 namespace {
@@ -190,9 +192,70 @@ constexpr std::string_view trunks[] = {"model", "model.language_model"};
 constexpr std::string_view unused[] = {"model.vision_tower.", "model.embed_vision.",
                                        "model.audio_tower.", "model.embed_audio."};
 
+/// Heads of full layers are the file's usual ones, those with windows have lengths of their own.
+GgufConfig gguf_config(const GgufKeys& k) {
+  GgufConfig config = gguf_common_config(k, "gemma4_text");
+  set_gguf_gemma_layers(k, config);
+  const std::int64_t head_dim = k.integer("attention.key_length_swa");
+  config.set("head_dim", head_dim);
+  for (const char* key : {"attention.value_length_swa", "rope.dimension_count_swa"}) {
+    if (k.integer(key, head_dim) != head_dim) {
+      k.fail(key, fmt::format("must be {}, as {}", head_dim, k.name("attention.key_length_swa")));
+    }
+  }
+  const std::vector<std::int64_t> kv_heads = k.each_block("attention.head_count_kv");
+  const std::vector<std::int64_t> windows = k.each_block("attention.sliding_window_pattern");
+  Json full_heads = Json::object();
+  for (std::size_t i = 0; i < windows.size(); ++i) {
+    const bool is_last = i + 1 == windows.size();  // which is full, whatever is stated
+    if (windows[i] != 0 && !is_last) {
+      config.set("num_key_value_heads", kv_heads[i]);
+      continue;
+    }
+    full_heads[std::to_string(i)] = {{"head_dim", gguf_head_dim(k)},
+                                     {"num_key_value_heads", kv_heads[i]}};
+    const auto layer = static_cast<std::int64_t>(i);
+    if (full_heads.size() == 1) {
+      config.set("attention_k_eq_v", k.tensor_of(layer, "attn_v.weight") == nullptr);
+    }
+  }
+  config.set(layer_values_key, std::move(full_heads));
+  const std::vector<std::int64_t> widths = k.each_block("feed_forward_length");
+  config.set("intermediate_size", widths.front());
+  config.set("use_double_wide_mlp", widths.back() != widths.front());
+  if (k.integer("expert_count", 0) == 0) return config;
+  config.set("enable_moe_block", true);
+  set_gguf_experts(k, config, "num_experts", "moe_intermediate_size");
+  config.set("top_k_experts", k.uniform("expert_used_count"));
+  return config;
+}
+
+constexpr TensorName gguf_own_names[] = {
+    {"block1.factor", "blk.{}.layer_output_scale.weight"},
+    {"block2.factor", "blk.{}.layer_output_scale.weight"},
+    {"part0.norm", "blk.{}.ffn_norm.weight"},
+    {"part0.post_norm", "blk.{}.post_ffw_norm_1.weight"},
+    {"part1.norm", "blk.{}.pre_ffw_norm_2.weight"},
+    {"part1.post_norm", "blk.{}.post_ffw_norm_2.weight"},
+    {"moe.router_norm", "blk.{}.ffn_gate_inp.scale"},
+    {"moe.expert_scale", "blk.{}.ffn_down_exps.scale"},
+};
+constexpr auto gguf_all_names =
+    joined(gguf_names, gguf_post_norm_names, gguf_input_names, gguf_expert_names, gguf_own_names);
+
+constexpr GgufArchitecture architectures[] = {
+    {.name = "gemma4",
+     .config = gguf_config,
+     .family = {.plan = [](const Config& c) { return with_separate_experts(plan(c)); },
+                .names = gguf_all_names}}};
+
 }  // namespace
 
-const Family gemma4 = {
-    .model_types = model_types, .plan = plan, .names = names, .trunks = trunks, .unused = unused};
+const Family gemma4 = {.model_types = model_types,
+                       .plan = plan,
+                       .names = names,
+                       .trunks = trunks,
+                       .unused = unused,
+                       .gguf = table_of<architectures>};
 
 }  // namespace hyb::models

@@ -279,6 +279,19 @@ GgufConfig gguf_common_config(const GgufKeys& k, std::string_view model_type,
   return config;
 }
 
+void set_gguf_gemma_layers(const GgufKeys& k, GgufConfig& config) {
+  set_gguf_windows(k, config, 5, k.integer("attention.sliding_window"));
+  config.set_window_rope(k.real("rope.freq_base_swa", 10000.0));
+  if (k.has("final_logit_softcapping")) {
+    config.set("final_logit_softcapping", k.real("final_logit_softcapping"));
+  }
+  config.set("num_kv_shared_layers", k.integer("attention.shared_kv_layers", 0));
+  config.set("hidden_size_per_layer_input", k.integer("embedding_length_per_layer_input", 0));
+  if (const GgufTensor* const embed = k.tensor("per_layer_token_embd.weight")) {
+    config.set("vocab_size_per_layer_input", embed->shape.empty() ? 0 : embed->shape.front());
+  }
+}
+
 void set_gguf_granite_factors(const GgufKeys& k, GgufConfig& config) {
   const std::pair<const char*, const char*> factors[] = {
       {"attention.scale", "attention_multiplier"},

@@ -127,6 +127,10 @@ void set_gguf_experts(const GgufKeys& keys, GgufConfig& config, std::string_view
 GgufConfig gguf_common_config(const GgufKeys& keys, std::string_view model_type,
                               std::string_view scaling = "linear");
 
+/// Of Gemma 3n and 4: windows, keys that layers share, embeddings per layer, the limit of logits,
+/// and the rope of layers with windows.
+void set_gguf_gemma_layers(const GgufKeys& keys, GgufConfig& config);
+
 /// The four factors of Granite's families.
 void set_gguf_granite_factors(const GgufKeys& keys, GgufConfig& config);
 
@@ -214,6 +218,20 @@ inline constexpr TensorName gguf_expert_names[] = {
     {"moe.shared_down", "blk.{}.ffn_down_shexp.weight"},
     {"moe.shared_expert_gate", "blk.{}.ffn_gate_inp_shexp.weight"},
     {"moe.correction_bias", "blk.{}.exp_probs_b.bias"},
+};
+
+/// Gemma's second norms, and its layers' own embedding of the tokens.
+inline constexpr TensorName gguf_post_norm_names[] = {
+    {"block0.post_norm", "blk.{}.post_attention_norm.weight"},
+    {"block1.post_norm", "blk.{}.post_ffw_norm.weight"},
+};
+inline constexpr TensorName gguf_input_names[] = {
+    {"block2.post_norm", "blk.{}.post_norm.weight"},
+    {"layer_input.gate", "blk.{}.inp_gate.weight"},
+    {"layer_input.projection", "blk.{}.proj.weight"},
+    {"layer_inputs.embed", "per_layer_token_embd.weight"},
+    {"layer_inputs.projection", "per_layer_model_proj.weight"},
+    {"layer_inputs.norm", "per_layer_proj_norm.weight"},
 };
 
 /// A draft layer, which is one more block.

@@ -1,8 +1,10 @@
 // Granite with sliding windows, dense or with experts: Granite's layers, most of them with a
 // window, a sink per head, and in every layer a rope of its own or none.
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "models/families/common.h"
+#include "models/families/gguf.h"
 
 namespace hyb::models {
 namespace {
@@ -73,8 +75,48 @@ constexpr TensorName own_names[] = {
 constexpr auto names = joined(llama_names, own_names);
 constexpr std::string_view model_types[] = {"granite_swa", "granitemoe_swa"};
 
+GgufConfig gguf_config(const GgufKeys& k) {
+  const bool has_experts = k.integer("expert_count", 0) > 0;
+  GgufConfig config = gguf_common_config(k, has_experts ? "granitemoe_swa" : "granite_swa");
+  set_gguf_granite_factors(k, config);
+  constexpr const char* windows = "attention.sliding_window_pattern";
+  if (!k.has(windows)) k.missing(windows);
+  set_gguf_windows(k, config, 4, k.integer("attention.sliding_window"));
+  if (has_experts) {
+    set_gguf_experts(k, config, "num_local_experts", "intermediate_size");
+    config.set("shared_intermediate_size", k.integer("expert_shared_feed_forward_length", 0));
+  }
+  Json thetas = Json::array();
+  for (const std::int64_t has_rope : k.per_layer("attention.rope_pattern")) {
+    thetas.push_back(has_rope != 0 ? k.real("rope.freq_base", 10000.0) : 0.0);
+  }
+  if (!thetas.empty()) config.set("layer_rope_theta", std::move(thetas));
+  return config;
+}
+
+/// Gate and up of the shared expert are one tensor.
+constexpr TensorName gguf_own_names[] = {
+    {"attention.sinks", "blk.{}.attn_sinks.weight"},
+    {"moe.router", "blk.{}.ffn_gate_inp.weight"},
+    {"moe.gate_stack", "blk.{}.ffn_gate_exps.weight"},
+    {"moe.up_stack", "blk.{}.ffn_up_exps.weight"},
+    {"moe.gate_up", "blk.{}.ffn_gate_up_exps.weight"},
+    {"moe.down", "blk.{}.ffn_down_exps.weight"},
+    {"moe.shared_gate_up", "blk.{}.ffn_up_shexp.weight"},
+    {"moe.shared_down", "blk.{}.ffn_down_shexp.weight"},
+};
+constexpr auto gguf_all_names = joined(gguf_names, gguf_own_names);
+
+constexpr GgufArchitecture architectures[] = {
+    {.name = "granite_swa",
+     .config = gguf_config,
+     .family = {
+         .plan = [](const Config& c) { return with_separate_experts(with_neighbours(plan(c))); },
+         .names = gguf_all_names}}};
+
 }  // namespace
 
-const Family granite_swa = {.model_types = model_types, .plan = plan, .names = names};
+const Family granite_swa = {
+    .model_types = model_types, .plan = plan, .names = names, .gguf = table_of<architectures>};
 
 }  // namespace hyb::models

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "models/families/common.h"
+#include "models/families/gguf.h"
 
 namespace hyb::models {
 namespace {
@@ -117,9 +118,43 @@ constexpr std::string_view model_types[] = {"llama4", "llama4_text"};
 constexpr std::string_view trunks[] = {"model", "language_model.model"};
 constexpr std::string_view unused[] = {"vision_model.", "multi_modal_projector."};
 
+/// Chunks, layers without rope and the queries' factor are not in the file: they are Llama 4's.
+GgufConfig gguf_config(const GgufKeys& k) {
+  constexpr std::int64_t experts_without_norm = 128;  // Maverick
+  GgufConfig config = gguf_common_config(k, "llama4_text");
+  for (const char* key :
+       {"attention.sliding_window", "attention.sliding_window_pattern", "rope.freq_base_swa"}) {
+    if (k.has(key)) k.fail(key, "only Scout's and Maverick's layers are supported");
+  }
+  config.set("intermediate_size_mlp", k.uniform("feed_forward_length"));
+  set_gguf_experts(k, config, "num_local_experts", "intermediate_size");
+  config.set("interleave_moe_layer_step", k.integer("interleave_moe_layer_step"));
+  config.set("use_qk_norm", k.integer("expert_count") != experts_without_norm);
+  return config;
+}
+
+Plan gguf_plan(const Config& c) {
+  Plan p = with_separate_experts(plan(c));
+  change_parts(p.layers, [](auto& part) {
+    if constexpr (requires { part.transposed; }) part.transposed = false;
+  });
+  return p;
+}
+
+constexpr auto gguf_own_names = joined(gguf_names, gguf_expert_names);
+
+constexpr GgufArchitecture architectures[] = {
+    {.name = "llama4",
+     .config = gguf_config,
+     .family = {.plan = gguf_plan, .names = gguf_own_names}}};
+
 }  // namespace
 
-const Family llama4 = {
-    .model_types = model_types, .plan = plan, .names = names, .trunks = trunks, .unused = unused};
+const Family llama4 = {.model_types = model_types,
+                       .plan = plan,
+                       .names = names,
+                       .trunks = trunks,
+                       .unused = unused,
+                       .gguf = table_of<architectures>};
 
 }  // namespace hyb::models

@@ -1,10 +1,12 @@
 // Ministral 3 (also the text part of mistral3): Llama's layers, and queries that grow with the
 // position, so that attention stays sharp beyond the positions of the training.
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <optional>
 
 #include "models/families/common.h"
+#include "models/families/gguf.h"
 
 namespace hyb::models {
 namespace {
@@ -41,9 +43,36 @@ constexpr std::string_view trunks[] = {"model", "model.language_model", "languag
 constexpr std::string_view unused[] = {"vision_tower.", "multi_modal_projector.",
                                        "model.vision_tower.", "model.multi_modal_projector."};
 
+constexpr const char* scale_key = "attention.temperature_scale";
+
+/// Mistral Small 3 is written so, too: its layers are Llama's.
+GgufConfig gguf_config(const GgufKeys& k) {
+  refuse_gguf_experts(k);
+  if (!k.has(scale_key)) return gguf_common_config(k, "llama");
+  GgufConfig config = gguf_common_config(k, "ministral3");
+  if (k.text("rope.scaling.type", "none") != "yarn") {
+    k.fail("rope.scaling.type", fmt::format("beside {} it must be yarn", k.name(scale_key)));
+  }
+  config.set_rope("llama_4_scaling_beta", k.real(scale_key));
+  return config;
+}
+
+constexpr GgufArchitecture architectures[] = {
+    {.name = "mistral3",
+     .config = gguf_config,
+     .family = {.plan =
+                    [](const Config& c) {
+                      return with_neighbours(c.model_type() == "llama" ? llama.plan(c) : plan(c));
+                    },
+                .names = gguf_names}}};
+
 }  // namespace
 
-const Family ministral3 = {
-    .model_types = model_types, .plan = plan, .names = names, .trunks = trunks, .unused = unused};
+const Family ministral3 = {.model_types = model_types,
+                           .plan = plan,
+                           .names = names,
+                           .trunks = trunks,
+                           .unused = unused,
+                           .gguf = table_of<architectures>};
 
 }  // namespace hyb::models

@@ -62,6 +62,27 @@ kernels::Weight WeightVisitor::stacked(
   return pack(all, packing);
 }
 
+std::vector<kernels::Weight> WeightVisitor::matrices(std::string_view whole, std::string_view each,
+                                                     std::int64_t count, std::int64_t width) {
+  std::vector<kernels::Weight> weights;
+  set_layer(0);
+  if (is_fused(each, whole)) {
+    for (std::int32_t i = 0; i < count; ++i) {
+      set_layer(i);
+      weights.push_back(matrix(each, width, width));
+    }
+    return weights;
+  }
+  set_layer(-1);
+  const StoredMatrix all = stored_experts(whole, count, width, width);
+  for (std::int64_t i = 0; i < count; ++i) {
+    MatrixRows rows(width);
+    rows.append(all, i * width, width);
+    weights.push_back(pack(rows));
+  }
+  return weights;
+}
+
 kernels::Tensor WeightVisitor::vector(std::string_view role, std::int64_t count,
                                       std::int64_t times) {
   const Small tensor = {.role = role, .shape = {count}, .times = times};

@@ -115,6 +115,11 @@ class WeightVisitor {
   kernels::Weight stacked(std::initializer_list<std::pair<std::string_view, std::int64_t>> matrices,
                           std::int64_t columns, Packing packing = Packing::linear);
 
+  /// Matrices [width, width]: of one tensor [count, width, width] under `whole`, or each its own
+  /// under `each`, which the index of a layer counts.
+  std::vector<kernels::Weight> matrices(std::string_view whole, std::string_view each,
+                                        std::int64_t count, std::int64_t width);
+
   /// A small tensor [count] as f32, `times` times one after the other: [times * count].
   kernels::Tensor vector(std::string_view role, std::int64_t count, std::int64_t times = 1);
   /// A small tensor [count] as f32, every number times `factor`.
