@@ -113,6 +113,7 @@ extern const Family lfm2;
 extern const Family lfm3;
 extern const Family llama;
 extern const Family llama4;
+extern const Family mamba2;
 extern const Family mellum;
 extern const Family ministral3;
 extern const Family nemotron_h;

@@ -33,6 +33,7 @@ families = {
     "nemotron_h": (plans.nemotron, "backbone.", False),
     "bamba": (plans.bamba, "model.", False),
     "falcon_h1": (plans.falcon_h1, "model.", False),
+    "mamba2": (plans.mamba2, "backbone.", False),
     "qwen3_next": (qwen.qwen3_next, "model.", False),
     "qwen3_5": (qwen.qwen3_5, "model.language_model.", False),
     "qwen3_5_text": (qwen.qwen3_5, "model.", False),

@@ -282,4 +282,23 @@ inline constexpr TensorName mamba_names[] = {
     {"ssd.out_proj", "model.layers.{}.mamba.out_proj.weight"},
 };
 
+/// Layers of one block as Mamba, Mamba-2 and Nemotron-H spell them.
+inline constexpr TensorName mixer_names[] = {
+    {"embed", "*.embeddings.weight"},
+    {"final_norm", "*.norm_f.weight"},
+    {"head", "lm_head.weight"},
+    {"block0.norm", "*.layers.{}.norm.weight"},
+};
+/// Mamba-2 in them.
+inline constexpr TensorName ssd_mixer_names[] = {
+    {"ssd.in_proj", "*.layers.{}.mixer.in_proj.weight"},
+    {"ssd.conv_weight", "*.layers.{}.mixer.conv1d.weight"},
+    {"ssd.conv_bias", "*.layers.{}.mixer.conv1d.bias"},
+    {"ssd.a_log", "*.layers.{}.mixer.A_log"},
+    {"ssd.d", "*.layers.{}.mixer.D"},
+    {"ssd.dt_bias", "*.layers.{}.mixer.dt_bias"},
+    {"ssd.norm", "*.layers.{}.mixer.norm.weight"},
+    {"ssd.out_proj", "*.layers.{}.mixer.out_proj.weight"},
+};
+
 }  // namespace hyb::models
