@@ -1,4 +1,4 @@
-"""The golden fixtures of the pure recurrent families: mamba2."""
+"""The golden fixtures of mamba, mamba2, falcon_mamba and jamba."""
 
 from golden_recipe import recipe
 
@@ -57,7 +57,122 @@ mamba2_odd = {
     "vocab_size": 157,
 }
 
+mamba = {
+    "architectures": ["MambaForCausalLM"],
+    "bos_token_id": 0,
+    "conv_kernel": 4,
+    "eos_token_id": 0,
+    "expand": 2,
+    "hidden_act": "silu",
+    "hidden_size": 40,
+    "initializer_range": 0.1,
+    "intermediate_size": 80,
+    "layer_norm_epsilon": 1e-05,
+    "model_type": "mamba",
+    "num_hidden_layers": 4,
+    "pad_token_id": 0,
+    "rescale_prenorm_residual": False,
+    "residual_in_fp32": True,
+    "state_size": 16,
+    "time_step_floor": 0.0001,
+    "time_step_init_scheme": "random",
+    "time_step_max": 0.1,
+    "time_step_min": 0.001,
+    "time_step_rank": 3,
+    "time_step_scale": 1.0,
+    "torch_dtype": "bfloat16",
+    "use_bias": False,
+    "use_cache": True,
+    "use_conv_bias": True,
+    "vocab_size": 131,
+}
+
+mamba_odd = {
+    **mamba,
+    "conv_kernel": 3,
+    "hidden_size": 36,
+    "intermediate_size": 69,
+    "num_hidden_layers": 3,
+    "residual_in_fp32": False,
+    "state_size": 19,
+    "tie_word_embeddings": False,
+    "time_step_rank": "auto",
+    "use_conv_bias": False,
+    "vocab_size": 157,
+}
+
+# As published, where the width is not `expand` times the hidden size.
+falcon_mamba = {
+    **mamba,
+    "architectures": ["FalconMambaForCausalLM"],
+    "expand": 16,
+    "mixer_rms_eps": 1e-06,
+    "model_type": "falcon_mamba",
+    "num_hidden_layers": 3,
+    "tie_word_embeddings": False,
+}
+
+jamba = {
+    "architectures": ["JambaForCausalLM"],
+    "attn_layer_offset": 2,
+    "attn_layer_period": 4,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "expert_layer_offset": 1,
+    "expert_layer_period": 2,
+    "hidden_act": "silu",
+    "hidden_size": 40,
+    "initializer_range": 0.02,
+    "intermediate_size": 56,
+    "mamba_conv_bias": True,
+    "mamba_d_conv": 4,
+    "mamba_d_state": 16,
+    "mamba_dt_rank": 5,
+    "mamba_expand": 2,
+    "mamba_proj_bias": False,
+    "max_position_embeddings": 512,
+    "model_type": "jamba",
+    "num_attention_heads": 4,
+    "num_experts": 5,
+    "num_experts_per_tok": 2,
+    "num_hidden_layers": 4,
+    "num_key_value_heads": 2,
+    "num_logits_to_keep": 1,
+    "pad_token_id": 0,
+    "rms_norm_eps": 1e-06,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+    "use_cache": True,
+    "use_mamba_kernels": True,
+    "vocab_size": 131,
+}
+
+# Attention first, no experts, tied.
+jamba_dense = {
+    **jamba,
+    "attn_layer_offset": 0,
+    "attn_layer_period": 3,
+    "hidden_size": 36,
+    "intermediate_size": 45,
+    "mamba_conv_bias": False,
+    "mamba_d_conv": 3,
+    "mamba_d_state": 11,
+    "mamba_dt_rank": "auto",
+    "mamba_expand": 3,
+    "num_attention_heads": 3,
+    "num_experts": 1,
+    "num_experts_per_tok": 1,
+    "num_key_value_heads": 1,
+    "tie_word_embeddings": True,
+    "vocab_size": 157,
+}
+
 fixtures = {
+    "mamba": recipe(mamba, lengths=(1, 3, 4, 17, 33)),
+    "mamba-odd": recipe(mamba_odd, lengths=(1, 2, 3, 9, 33), shards=2),
+    "falcon-mamba": recipe(falcon_mamba, lengths=(1, 3, 4, 17, 33)),
+    "jamba": recipe(jamba, lengths=(1, 3, 4, 17, 33)),
+    "jamba-dense": recipe(jamba_dense, lengths=(1, 2, 3, 9, 33), shards=2),
     "mamba2": recipe(mamba2, lengths=(1, 3, 4, 17, 33)),
     "mamba2-odd": recipe(mamba2_odd, lengths=(1, 2, 3, 9, 33), shards=2),
 }

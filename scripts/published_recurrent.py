@@ -1,4 +1,4 @@
-"""As published_configs.py: checkpoints of Bamba and of purely recurrent families."""
+"""As published_configs.py: checkpoints of Bamba, Mamba and Jamba."""
 
 bambas = {
     "bamba-9b": {
@@ -32,6 +32,42 @@ bambas = {
     }
 }
 
+
+
+def jamba(**keys):
+    config = {
+        "model_type": "jamba",
+        "architectures": ["JambaForCausalLM"],
+        "hidden_size": 4096,
+        "num_hidden_layers": 32,
+        "attn_layer_period": 8,
+        "attn_layer_offset": 4,
+        "expert_layer_period": 2,
+        "expert_layer_offset": 1,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "mamba_d_state": 16,
+        "mamba_d_conv": 4,
+        "mamba_expand": 2,
+        "mamba_dt_rank": 256,
+        "mamba_conv_bias": True,
+        "mamba_proj_bias": False,
+        "intermediate_size": 14336,
+        "num_experts": 16,
+        "num_experts_per_tok": 2,
+        "hidden_act": "silu",
+        "rms_norm_eps": 1e-06,
+        "tie_word_embeddings": False,
+        "vocab_size": 65536,
+        "max_position_embeddings": 262144,
+        "torch_dtype": "bfloat16",
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    }
+    config.update(keys)
+    return config
+
+
 configs = {
     "mamba-codestral-7b": {
         "model_type": "mamba2",
@@ -59,9 +95,48 @@ configs = {
         "bos_token_id": 0,
         "eos_token_id": 0,
     },
+    "falcon-mamba-7b": {
+        "model_type": "falcon_mamba",
+        "architectures": ["FalconMambaForCausalLM"],
+        "hidden_size": 4096,
+        "num_hidden_layers": 64,
+        "intermediate_size": 8192,
+        "expand": 16,
+        "state_size": 16,
+        "conv_kernel": 4,
+        "time_step_rank": 256,
+        "use_conv_bias": True,
+        "use_bias": False,
+        "residual_in_fp32": True,
+        "mixer_rms_eps": 1e-06,
+        "hidden_act": "silu",
+        "layer_norm_epsilon": 1e-05,
+        "tie_word_embeddings": False,
+        "vocab_size": 65024,
+        "torch_dtype": "bfloat16",
+        "bos_token_id": 0,
+        "eos_token_id": 11,
+    },
+    "jamba-1.5-mini": jamba(),
+    "jamba-reasoning-3b": jamba(
+        hidden_size=2560,
+        num_hidden_layers=28,
+        attn_layer_period=14,
+        attn_layer_offset=7,
+        num_attention_heads=20,
+        num_key_value_heads=1,
+        mamba_dt_rank=160,
+        intermediate_size=8192,
+        num_experts=1,
+        num_experts_per_tok=1,
+        tie_word_embeddings=True,
+    ),
 }
 
 # Billions of parameters, MiB of state in f32 and in bf16, KV bytes.
 figures = {
     "mamba-codestral-7b": (7.29, 259.8, 131.8, 0),
+    "falcon-mamba-7b": (7.27, 35.0, 19.0, 0),
+    "jamba-1.5-mini": (51.57, 15.3, 8.3, 16384),
+    "jamba-reasoning-3b": (None, 8.9, 4.8, 1024),
 }

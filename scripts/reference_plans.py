@@ -321,25 +321,6 @@ def nemotron(c, prefix, fused):
     return plan_with(c, prefix, layers, eps=eps, **names)
 
 
-def mixers(c, prefix, mixer_of):
-    """A model of layers with one mixer each, mixer_of(at, eps); as Mamba spells all around it."""
-    eps = c["layer_norm_epsilon"]
-    layers = []
-    for i in range(c["num_hidden_layers"]):
-        at = f"{prefix}layers.{i}."
-        layers.append([Block(at + "norm.weight", [mixer_of(at + "mixer.", eps)])])
-    names = {"embed": prefix + "embeddings.weight", "final_norm": prefix + "norm_f.weight"}
-    return plan_with(c, prefix, layers, eps=eps, **names)
-
-
-def mamba2(c, prefix, fused):
-    sizes = {"heads": "num_heads", "width": "head_dim", "groups": "n_groups"}
-    sizes.update(states="state_size", taps="conv_kernel", conv_bias="use_conv_bias")
-    options = {option: c[key] for option, key in sizes.items()}
-    options["limits"] = limits_of(c)
-    return mixers(c, prefix, lambda at, eps: Ssd(c["hidden_size"], at, eps=eps, **options))
-
-
 def bamba(c, prefix, fused):
     hidden, eps = c["hidden_size"], c["rms_norm_eps"]
     head_dim = c.get("head_dim") or hidden // c["num_attention_heads"]

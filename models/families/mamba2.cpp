@@ -1,7 +1,9 @@
 // Mamba-2 alone: layers of one mixer each, neither attention nor feed-forwards.
 #include <fmt/format.h>
 
-#include "models/families/common.h"
+#include <algorithm>
+
+#include "models/families/gguf.h"
 
 namespace hyb::models {
 namespace {
@@ -19,8 +21,8 @@ Ssd read_ssd(const Config& c, std::int32_t width) {
   check(c, ssd);
   const std::int64_t inner = std::int64_t{width} * c.i("expand", 2, {1, 64});
   if (inner != ssd.inner()) {
-    c.fail("expand", fmt::format("x hidden_size is {}, but num_heads x head_dim is {}", inner,
-                                 ssd.inner()));
+    c.fail("expand",
+           fmt::format("x hidden_size is {}, but num_heads x head_dim is {}", inner, ssd.inner()));
   }
   return ssd;
 }
@@ -40,13 +42,33 @@ Plan plan(const Config& c) {
   return p;
 }
 
-constexpr auto names = joined(mixer_names, ssd_mixer_names);
+constexpr TensorName own_names[] = {{"embed", "*.embedding.weight"}};
+constexpr auto names = joined(mixer_names, ssd_mixer_names, own_names);
 constexpr std::string_view model_types[] = {"mamba2"};
 constexpr std::string_view trunks[] = {"backbone"};
 
+/// The converter demands `expand` times hidden_size channels, too.
+GgufConfig gguf_config(const GgufKeys& k) {
+  GgufConfig config = gguf_mixer_config(k, "mamba2");
+  const GgufSsmHeads heads = gguf_ssm_heads(k);
+  config.set("num_heads", heads.count);
+  config.set("head_dim", heads.width);
+  config.set("n_groups", k.integer("ssm.group_count"));
+  const std::int64_t width = std::max<std::int64_t>(k.integer("embedding_length"), 1);
+  config.set("expand", heads.count * heads.width / width);
+  return config;
+}
+
+constexpr auto gguf_all_names = joined(gguf_names, gguf_mamba_names);
+constexpr GgufArchitecture architectures[] = {
+    {.name = "mamba2", .config = gguf_config, .family = {.plan = plan, .names = gguf_all_names}}};
+
 }  // namespace
 
-const Family mamba2 = {
-    .model_types = model_types, .plan = plan, .names = names, .trunks = trunks};
+const Family mamba2 = {.model_types = model_types,
+                       .plan = plan,
+                       .names = names,
+                       .trunks = trunks,
+                       .gguf = table_of<architectures>};
 
 }  // namespace hyb::models
