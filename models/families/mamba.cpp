@@ -22,6 +22,7 @@ std::int32_t read_channels(const Config& c, std::int32_t width) {
 Plan plan(const Config& c) {
   demand(c, "hidden_act", "silu");
   demand_flag(c, "use_bias", false);
+  demand_flag(c, "rms_norm", true);
   Plan p = read_plan(c, "layer_norm_epsilon");
   p.tied_head = c.b("tie_word_embeddings", true);
   S6 s6 = {.channels = read_channels(c, p.width),

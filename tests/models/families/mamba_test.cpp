@@ -59,6 +59,7 @@ TEST_SUITE("models/families/mamba") {
 
   TEST_CASE("what is not supported is named") {
     CHECK(contains(error_of("use_bias", "true"), "use_bias"));
+    CHECK(contains(error_of("rms_norm", "false"), "rms_norm"));
     CHECK(contains(error_of("hidden_act", "\"gelu\""), "\"gelu\""));
     CHECK(contains(error_of("state_size", "257"), "states of Mamba-1"));
     CHECK(contains(error_of("conv_kernel", "5"), "conv_kernel"));
