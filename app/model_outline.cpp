@@ -158,6 +158,12 @@ models::Plan read_plan(const RunSettings& settings, const models::Config& config
   return plan;
 }
 
+[[noreturn]] void fail_without_keys(const std::string& model) {
+  throw Error(ErrorKind::usage, "--kv-dtype: " + model +
+                                    " has no attention, so no keys and values; leave it out "
+                                    "(--state-dtype is the type of its states)");
+}
+
 }  // namespace
 
 std::optional<ModelSource> head_of(const RunSettings& settings) {
@@ -276,6 +282,7 @@ ModelOutline outline_of(const RunSettings& settings, const WeightUse& use) {
                                       " has none; fp8, q8 and q4 are for all linear weights");
   }
   models::Geometry geometry = models::geometry_of(plan, sizes);
+  if (types.kv && geometry.pages.empty()) fail_without_keys(source.name());
   if (may_be_lossless(types, activation, quantize, sizes.blocks.parameters > 0)) {
     sizes.lossless =
         types.lossless ? *types.lossless : wants_lossless(settings, plan, geometry.load, use);

@@ -38,6 +38,10 @@ class GgufKeys;
 ///   with biases            attention.o_bias [H]             with output_bias
 ///   ssd.in_proj [projection,H] rows z|x|B|C|dt  ssd.conv_weight [conv_dim,1,K]  ssd.conv_bias
 ///   ssd.a_log or ssd.rate, ssd.d, ssd.dt_bias [heads]  ssd.norm [inner]  ssd.out_proj [H,inner]
+///   s6.in_proj [2*channels,H] rows x|z  s6.conv_weight [channels,1,K]  s6.conv_bias, s6.d,
+///   s6.dt_bias [channels]  s6.x_proj [R+2N,channels] rows dt|B|C  s6.dt_proj [channels,R]
+///   s6.a_log or s6.rate [channels,N]  s6.out_proj [H,channels]
+///   s6.dt_norm [R]  s6.b_norm, s6.c_norm [N]               with weighted norms
 ///   delta.qkvz [conv_dim+values,H], per key head rows q|k|v|z, and delta.ba [2*value_heads,H], per
 ///   key head rows b|a; or
 ///   delta.qkv [conv_dim,H] rows q|k|v, delta.z [values,H], delta.b and delta.a [value_heads,H]
@@ -110,10 +114,13 @@ extern const Family gpt_oss;
 extern const Family granite;
 extern const Family granite_swa;
 extern const Family granite_hybrid;
+extern const Family jamba;
 extern const Family lfm2;
 extern const Family lfm3;
 extern const Family llama;
 extern const Family llama4;
+extern const Family mamba;
+extern const Family mamba2;
 extern const Family mellum;
 extern const Family ministral3;
 extern const Family nemotron_h;

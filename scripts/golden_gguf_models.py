@@ -23,7 +23,7 @@ FIXTURES = [
     "granite-groups", "granite-llama", "granite-moe-rope-untied", "lfm2-dense", "lfm2-moe",
     "llama-3", "llama-old", "mellum-yarn", "nemotron-grouped", "nemotron-latent", "nemotron-moe",
     "qwen2", "qwen3-dense", "qwen3-moe", "qwen3-next-odd", "qwen3_5-dense", "qwen3_5-moe",
-    "qwen3_5-moe-text"]
+    "qwen3_5-moe-text", "falcon-mamba", "jamba", "mamba", "mamba2"]
 
 
 def byte_alphabet():

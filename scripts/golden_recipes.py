@@ -7,6 +7,7 @@ import golden_granite
 import golden_lfm2
 import golden_lfm3
 import golden_llama
+import golden_mamba
 import golden_nemotron
 import golden_qwen
 import golden_windows
@@ -20,6 +21,7 @@ families = (
     golden_lfm3,
     golden_falcon,
     golden_llama,
+    golden_mamba,
     golden_windows,
     golden_fp8,
 )

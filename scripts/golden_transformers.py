@@ -32,6 +32,10 @@ classes = {
     "nemotron_h": "NemotronHForCausalLM",
     "bamba": "BambaForCausalLM",
     "falcon_h1": "FalconH1ForCausalLM",
+    "mamba": "MambaForCausalLM",
+    "mamba2": "Mamba2ForCausalLM",
+    "falcon_mamba": "FalconMambaForCausalLM",
+    "jamba": "JambaForCausalLM",
     "qwen3_next": "Qwen3NextForCausalLM",
     "qwen3_5": "Qwen3_5ForCausalLM",
     "qwen3_5_text": "Qwen3_5ForCausalLM",
@@ -91,8 +95,9 @@ def residual_stream(model, ids):
     stream = []
     enter = lambda _, args, kwargs: stream.append((args or tuple(kwargs.values()))[0].clone())
     leave = lambda _, __, out: stream.append((out[0] if isinstance(out, tuple) else out).clone())
-    hooks = [model.model.layers[0].register_forward_pre_hook(enter, with_kwargs=True)]
-    hooks += [layer.register_forward_hook(leave) for layer in model.model.layers]
+    layers = model.base_model.layers
+    hooks = [layers[0].register_forward_pre_hook(enter, with_kwargs=True)]
+    hooks += [layer.register_forward_hook(leave) for layer in layers]
     model(ids, use_cache=False)
     for hook in hooks:
         hook.remove()

@@ -15,6 +15,7 @@ import published_configs
 import reference_families
 from reference_attention import Attention
 from reference_delta import Delta
+from reference_s6 import S6
 from reference_short_conv import ShortConv
 from reference_ssd import Ssd
 
@@ -25,6 +26,8 @@ def state_of(part):
     """(elements of the recurrent matrices, elements of the window) of one part."""
     if isinstance(part, Ssd):
         return part.inner * part.states, part.conv_channels * (part.taps - 1)
+    if isinstance(part, S6):
+        return part.channels * part.states, part.channels * (part.taps - 1)
     if isinstance(part, Delta):
         matrices = part.value_heads * part.key_dim * part.value_dim
         return matrices, part.conv_channels * (part.taps - 1)

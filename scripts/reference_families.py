@@ -2,6 +2,7 @@
 
 import reference_plans as plans
 import reference_plans_qwen as qwen
+import reference_plans_recurrent as recurrent
 import reference_plans_windows as windows
 
 # model_type -> (plan of a config, default prefix of the tensors, are experts one tensor by default)
@@ -33,6 +34,10 @@ families = {
     "nemotron_h": (plans.nemotron, "backbone.", False),
     "bamba": (plans.bamba, "model.", False),
     "falcon_h1": (plans.falcon_h1, "model.", False),
+    "mamba": (recurrent.mamba, "backbone.", False),
+    "falcon_mamba": (recurrent.mamba, "backbone.", False),
+    "jamba": (recurrent.jamba, "model.", False),
+    "mamba2": (recurrent.mamba2, "backbone.", False),
     "qwen3_next": (qwen.qwen3_next, "model.", False),
     "qwen3_5": (qwen.qwen3_5, "model.language_model.", False),
     "qwen3_5_text": (qwen.qwen3_5, "model.", False),

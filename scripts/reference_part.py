@@ -34,6 +34,8 @@ terms = {
     "conv_bias": "the bias of the convolution is zero",
     "gated_norm_groups": "the gated norm takes all channels as one group",
     "gated_norm_order": "the gated norm gates first where it norms first, and the reverse",
+    "selection_norms": "dt, B and C of Mamba-1 are not normalised",
+    "selection_norm_weights": "the weights of their norms are one",
     "ssd_groups": "every head reads B and C of group 0",
     "past": "attention sees the current token only",
     "window": "attention sees all positions before its own",

@@ -279,8 +279,9 @@ RequestBenchOptions bench_options_of(Session& session, const BenchJob& job,
                                .scramble = options.scramble};
   if (first.dataset == Dataset::trace) {
     bench.trace = scaled_trace(read_trace(options.path), options.scale_down);
-    bench.predict =
-        reuse_predictor(job.model.model, session.model().geometry.kv_dtype, environment);
+    const models::Geometry& geometry = session.model().geometry;
+    bench.predict = reuse_predictor(
+        job.model.model, geometry.pages.empty() ? DType::bf16 : geometry.kv_dtype, environment);
   }
   return bench;
 }

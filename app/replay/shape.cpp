@@ -188,7 +188,8 @@ ReplayShape shape_of_config(const std::string& name, const ShapeOptions& options
   ModelOptions model;
   model.model = name;
   model.device = kernels::Device::cpu;  // no size depends on it
-  model.types = {.activation = DType::bf16, .kv = options.kv_dtype, .state = options.state_dtype};
+  model.types = {.activation = DType::bf16, .state = options.state_dtype};
+  if (options.kv_dtype != DType::bf16) model.types.kv = options.kv_dtype;
   const ModelOutline outline = outline_of(resolve(model, environment));
   const models::Geometry& geometry = outline.geometry;
   ReplayShape shape = {

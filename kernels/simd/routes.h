@@ -252,6 +252,16 @@ struct SsdShare : RecurrenceShare<T, S> {
   float dt_min = 0.0F, dt_max = 0.0F;
 };
 
+/// Of an S6: of every span, the share of the vectors of channels. A channel is a head of one row.
+template <typename T, typename S>
+struct S6Share : RecurrenceShare<T, S> {
+  const T* dt = nullptr;
+  const T* b = nullptr;
+  const T* c = nullptr;
+  const float* d = nullptr;
+  std::int64_t dt_stride = 0, b_stride = 0, c_stride = 0, channels = 0;
+};
+
 /// Reads all bytes (a multiple of 1024); the answer depends on each, so that none is left out.
 std::uint64_t read_all_avx512(const std::byte* bytes, std::size_t count);
 std::uint64_t read_all_avx2(const std::byte* bytes, std::size_t count);

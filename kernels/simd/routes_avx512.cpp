@@ -11,6 +11,7 @@
 #include "kernels/ops/gated_norm_simd.h"
 #include "kernels/ops/pack_snapshot_simd.h"
 #include "kernels/ops/rms_norm_simd.h"
+#include "kernels/ops/s6_simd.h"
 #include "kernels/ops/sample_simd.h"
 #include "kernels/ops/ssd_simd.h"
 #include "kernels/probe_avx512.h"

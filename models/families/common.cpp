@@ -15,6 +15,7 @@
 #include "kernels/ops/attention.h"
 #include "kernels/ops/delta_rule.h"
 #include "kernels/ops/moe_route.h"
+#include "kernels/ops/s6.h"
 #include "kernels/ops/ssd.h"
 
 namespace hyb::models {
@@ -267,6 +268,11 @@ Attention read_attention(const Config& config, std::int32_t head_dim) {
   return attention;
 }
 
+std::int32_t read_step_rank(const Config& config, std::string_view key) {
+  if (config.has(Keys{key}) && !config.is_text(Keys{key}, "auto")) return config.i(Keys{key});
+  return (config.i("hidden_size") + 15) / 16;
+}
+
 void read_time_step_limit(const Config& config, const Keys& keys, Ssd& ssd) {
   for (const std::string_view key : keys.spellings) {
     if (!config.has(Keys{key})) continue;
@@ -367,6 +373,13 @@ void check(const Config& config, const DeltaNet& delta) {
   demand_width(config, "linear key heads x key dim", std::int64_t{delta.key_heads} * delta.key_dim);
   demand_width(config, "linear value heads x value dim",
                std::int64_t{delta.value_heads} * delta.value_dim);
+}
+
+void check(const Config& config, const S6& s6) {
+  demand_width(config, "channels of Mamba-1", s6.channels);
+  demand_width(config, "channels x states of Mamba-1", std::int64_t{s6.channels} * s6.state_dim);
+  demand_width(config, "rank of Mamba-1's time steps", s6.dt_rank);
+  demand_at_most(config, "states of Mamba-1", s6.state_dim, kernels::s6_columns_max);
 }
 
 void check(const Config& config, const Moe& moe) {

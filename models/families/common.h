@@ -150,6 +150,9 @@ MambaChannels expanded_channels(const Config& config, std::int32_t width);
 /// Mamba-2 as Granite and Bamba describe it: mamba_n_heads, mamba_d_head (or "auto"), ...
 Ssd read_mamba(const Config& config, const MambaChannels& inner);
 
+/// The rank of Mamba-1's time steps under `key`; "auto" or absent: a 16th of hidden_size.
+std::int32_t read_step_rank(const Config& config, std::string_view key);
+
 /// Fills dt_min and dt_max from a pair of numbers; absent: no limit.
 void read_time_step_limit(const Config& config, const Keys& keys, Ssd& ssd);
 
@@ -157,6 +160,7 @@ void read_time_step_limit(const Config& config, const Keys& keys, Ssd& ssd);
 void check(const Config& config, const Attention& attention);
 void check(const Config& config, const Ssd& ssd);
 void check(const Config& config, const DeltaNet& delta);
+void check(const Config& config, const S6& s6);
 void check(const Config& config, const Moe& moe);
 
 template <typename Table>
@@ -280,6 +284,25 @@ inline constexpr TensorName mamba_names[] = {
     {"ssd.dt_bias", "model.layers.{}.mamba.dt_bias"},
     {"ssd.norm", "model.layers.{}.mamba.norm.weight"},
     {"ssd.out_proj", "model.layers.{}.mamba.out_proj.weight"},
+};
+
+/// Layers of one block as Mamba, Mamba-2 and Nemotron-H spell them.
+inline constexpr TensorName mixer_names[] = {
+    {"embed", "*.embeddings.weight"},
+    {"final_norm", "*.norm_f.weight"},
+    {"head", "lm_head.weight"},
+    {"block0.norm", "*.layers.{}.norm.weight"},
+};
+/// Mamba-2 in them.
+inline constexpr TensorName ssd_mixer_names[] = {
+    {"ssd.in_proj", "*.layers.{}.mixer.in_proj.weight"},
+    {"ssd.conv_weight", "*.layers.{}.mixer.conv1d.weight"},
+    {"ssd.conv_bias", "*.layers.{}.mixer.conv1d.bias"},
+    {"ssd.a_log", "*.layers.{}.mixer.A_log"},
+    {"ssd.d", "*.layers.{}.mixer.D"},
+    {"ssd.dt_bias", "*.layers.{}.mixer.dt_bias"},
+    {"ssd.norm", "*.layers.{}.mixer.norm.weight"},
+    {"ssd.out_proj", "*.layers.{}.mixer.out_proj.weight"},
 };
 
 }  // namespace hyb::models

@@ -335,6 +335,20 @@ std::int64_t set_gguf_mamba(const GgufKeys& k, GgufConfig& config) {
   return heads.count * heads.width;
 }
 
+GgufConfig gguf_mixer_config(const GgufKeys& k, std::string_view model_type) {
+  GgufConfig config(model_type);
+  config.set("torch_dtype", "bfloat16");
+  config.set("vocab_size", gguf_vocabulary(k));
+  config.set("hidden_size", k.integer("embedding_length"));
+  config.set("num_hidden_layers", gguf_layers(k));
+  config.set("layer_norm_epsilon", k.real("attention.layer_norm_rms_epsilon"));
+  config.set("tie_word_embeddings", !k.has_tensor("output.weight"));
+  config.set("state_size", k.integer("ssm.state_size"));
+  config.set("conv_kernel", k.integer("ssm.conv_kernel"));
+  config.set("use_conv_bias", k.any_tensor("ssm_conv1d.bias") != nullptr);
+  return config;
+}
+
 void refuse_gguf_experts(const GgufKeys& k) {
   if (k.integer("expert_count", 0) == 0) return;
   k.fail("expert_count", "experts of this architecture are not supported");

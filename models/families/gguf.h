@@ -148,6 +148,9 @@ std::vector<std::string> gguf_mixer_kinds(const GgufKeys& keys, const char* recu
 /// Mamba-2 as read_mamba reads it, but for the number of channels; returns that.
 std::int64_t set_gguf_mamba(const GgufKeys& keys, GgufConfig& config);
 
+/// What mamba and mamba2, which have neither heads of attention nor feed-forwards, have alike.
+GgufConfig gguf_mixer_config(const GgufKeys& keys, std::string_view model_type);
+
 /// Of architectures whose files may have experts that hyb has no family for.
 void refuse_gguf_experts(const GgufKeys& keys);
 
@@ -205,6 +208,22 @@ inline constexpr TensorName gguf_mamba_names[] = {
     {"ssd.dt_bias", "blk.{}.ssm_dt.bias"},
     {"ssd.norm", "blk.{}.ssm_norm.weight"},
     {"ssd.out_proj", "blk.{}.ssm_out.weight"},
+};
+
+/// Mamba-1.
+inline constexpr TensorName gguf_s6_names[] = {
+    {"s6.in_proj", "blk.{}.ssm_in.weight"},
+    {"s6.conv_weight", "blk.{}.ssm_conv1d.weight"},
+    {"s6.conv_bias", "blk.{}.ssm_conv1d.bias"},
+    {"s6.x_proj", "blk.{}.ssm_x.weight"},
+    {"s6.dt_proj", "blk.{}.ssm_dt.weight"},
+    {"s6.dt_bias", "blk.{}.ssm_dt.bias"},
+    {"s6.rate", "blk.{}.ssm_a"},
+    {"s6.d", "blk.{}.ssm_d"},
+    {"s6.out_proj", "blk.{}.ssm_out.weight"},
+    {"s6.dt_norm", "blk.{}.ssm_dt_norm.weight"},
+    {"s6.b_norm", "blk.{}.ssm_b_norm.weight"},
+    {"s6.c_norm", "blk.{}.ssm_c_norm.weight"},
 };
 
 inline constexpr TensorName gguf_expert_names[] = {

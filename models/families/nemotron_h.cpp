@@ -148,25 +148,13 @@ std::optional<DraftLayer> draft(const Config& c) {
   return DraftLayer{.layers = {{{{.parts = {attention}}}}, {{{.parts = {read_moe(c)}}}}}};
 }
 
-constexpr TensorName names[] = {
-    {"embed", "*.embeddings.weight"},
+constexpr TensorName own_names[] = {
     {"embed", "*.embed_tokens.weight"},
-    {"final_norm", "*.norm_f.weight"},
-    {"head", "lm_head.weight"},
     {"head", "language_model.lm_head.weight"},
-    {"block0.norm", "*.layers.{}.norm.weight"},
     {"attention.q", "*.layers.{}.mixer.q_proj.weight"},
     {"attention.k", "*.layers.{}.mixer.k_proj.weight"},
     {"attention.v", "*.layers.{}.mixer.v_proj.weight"},
     {"attention.o", "*.layers.{}.mixer.o_proj.weight"},
-    {"ssd.in_proj", "*.layers.{}.mixer.in_proj.weight"},
-    {"ssd.conv_weight", "*.layers.{}.mixer.conv1d.weight"},
-    {"ssd.conv_bias", "*.layers.{}.mixer.conv1d.bias"},
-    {"ssd.a_log", "*.layers.{}.mixer.A_log"},
-    {"ssd.d", "*.layers.{}.mixer.D"},
-    {"ssd.dt_bias", "*.layers.{}.mixer.dt_bias"},
-    {"ssd.norm", "*.layers.{}.mixer.norm.weight"},
-    {"ssd.out_proj", "*.layers.{}.mixer.out_proj.weight"},
     {"mlp.up", "*.layers.{}.mixer.up_proj.weight"},
     {"mlp.down", "*.layers.{}.mixer.down_proj.weight"},
     {"moe.router", "*.layers.{}.mixer.gate.weight"},
@@ -188,6 +176,7 @@ constexpr TensorName names[] = {
     {"draft.norm", "mtp.layers.1.final_layernorm.weight"},
     {"draft.norm", "language_model.mtp.layers.1.final_layernorm.weight"},
 };
+constexpr auto names = joined(mixer_names, ssd_mixer_names, own_names);
 constexpr std::string_view model_types[] = {"nemotron_h"};
 // Newer tools write "model" where the published files have "backbone".
 constexpr std::string_view trunks[] = {"backbone", "model", "language_model.backbone"};

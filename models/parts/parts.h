@@ -9,6 +9,7 @@
 #include "models/parts/layer_input.h"
 #include "models/parts/mlp.h"
 #include "models/parts/moe.h"
+#include "models/parts/s6.h"
 #include "models/parts/short_conv.h"
 #include "models/parts/ssd.h"
 
@@ -36,7 +37,7 @@ struct PartList {
 };
 
 /// All parts there are.
-using AllParts = PartList<Attention, Ssd, DeltaNet, ShortConv, Mlp, Moe, LayerInput>;
+using AllParts = PartList<Attention, Ssd, DeltaNet, ShortConv, Mlp, Moe, LayerInput, S6>;
 
 using Part = AllParts::Part;
 using PartWeights = AllParts::Weights;  ///< of the same index

@@ -96,10 +96,12 @@ kernels::Tensor WeightVisitor::scaled_vector(std::string_view role, std::int64_t
 }
 
 kernels::Tensor WeightVisitor::rates(std::string_view rate, std::string_view log,
-                                     std::int64_t count) {
+                                     std::int64_t count, std::int64_t columns) {
   const bool is_log = is_fused(log, rate);
-  const Small tensor = {.role = is_log ? log : rate, .shape = {count}, .is_log = is_log};
-  return {visit_small({&tensor, 1}), DType::f32, {count}};
+  Small tensor = {.role = is_log ? log : rate, .shape = {count}, .is_log = is_log};
+  if (columns == 0) return {visit_small({&tensor, 1}), DType::f32, {count}};
+  tensor.shape.push_back(columns);
+  return {visit_small({&tensor, 1}), DType::f32, {count, columns}};
 }
 
 kernels::Tensor WeightVisitor::vectors(

@@ -124,9 +124,10 @@ class WeightVisitor {
   kernels::Tensor vector(std::string_view role, std::int64_t count, std::int64_t times = 1);
   /// A small tensor [count] as f32, every number times `factor`.
   kernels::Tensor scaled_vector(std::string_view role, std::int64_t count, float factor);
-  /// Decays of heads [count], below 0: stored as they are under `rate`, or `log` has the logarithm
-  /// of what they take away.
-  kernels::Tensor rates(std::string_view rate, std::string_view log, std::int64_t count);
+  /// Decays of heads [count], or of their columns [count, columns], below 0: stored as they are
+  /// under `rate`, or `log` has the logarithm of what they take away.
+  kernels::Tensor rates(std::string_view rate, std::string_view log, std::int64_t count,
+                        std::int64_t columns = 0);
   /// Small tensors one after the other, as one: role and count of each.
   kernels::Tensor vectors(std::initializer_list<std::pair<std::string_view, std::int64_t>> tensors);
   /// A small tensor [rows, columns] as f32.

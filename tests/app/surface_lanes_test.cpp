@@ -28,9 +28,17 @@ namespace {
 
 /// One model of each kind of recurrence (SSD alone and beside attention, gated delta net with a
 /// draft layer, short convolution), and of those with windows and with layers that share keys.
-const std::vector<std::string> models = {
-    "falcon-h1-groups", "granite-mamba-only", "granite-moe-nope", "gemma3n", "lfm2-moe", "lfm3",
-    "nemotron-latent",  "qwen3-next-odd",     "qwen3_5-text",     "gpt-oss"};
+const std::vector<std::string> models = {"falcon-h1-groups",
+                                         "granite-mamba-only",
+                                         "granite-moe-nope",
+                                         "gemma3n",
+                                         "jamba",
+                                         "lfm2-moe",
+                                         "lfm3",
+                                         "nemotron-latent",
+                                         "qwen3-next-odd",
+                                         "qwen3_5-text",
+                                         "gpt-oss"};
 
 }  // namespace
 

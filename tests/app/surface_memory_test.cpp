@@ -148,6 +148,14 @@ TEST_SUITE("app/surface_kv_dtype") {
     }
   }
 
+  TEST_CASE("a model without attention has no keys and values to choose a type of") {
+    const Home home;
+    const ToolResult fit = home.hyb({"fit", "mamba-codestral-7b", "--kv-dtype", "fp8"});
+    CHECK(fit.exit_code == 2);
+    CHECK(contains(fit.err, "--kv-dtype: mamba-codestral-7b has no attention"));
+    CHECK(home.json({"fit", "mamba-codestral-7b", "--json"})["kv_bytes_per_token"] == 0);
+  }
+
   TEST_CASE("a batch goes on with the type that it began with, and with no other") {
     const Home home;
     const std::string in = (home.folder.path() / "in.txt").string();

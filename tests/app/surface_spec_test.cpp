@@ -28,8 +28,8 @@ const std::vector<std::string> drafting_models = {"nemotron-latent", "nemotron-m
                                                   "qwen3-next-odd", "qwen3_5-moe", "qwen3_5-text"};
 
 /// One model of each kind of recurrence, which need not have a draft layer.
-const std::vector<std::string> recurrent_models = {"falcon-h1-groups", "granite-moe-nope",
-                                                   "lfm2-moe", "qwen3-next-odd"};
+const std::vector<std::string> recurrent_models = {
+    "falcon-h1-groups", "granite-moe-nope", "jamba", "lfm2-moe", "mamba2", "qwen3-next-odd"};
 
 /// Models for which there are heads here: without recurrent layers, some with windows, and
 /// with Mamba-2, a delta net (which has a draft layer, too) and short convolutions.
