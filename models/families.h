@@ -31,7 +31,7 @@ class GgufKeys;
 ///   attention.q [heads*head_dim,H] (with output_gate twice the rows: per head [q | gate])
 ///   attention.gate [heads,H]                               with head_gate
 ///   attention.k, attention.v [kv_heads*head_dim,H]  attention.o [H,heads*head_dim]
-///   attention.q_norm, attention.k_norm [head_dim]          with qk_norm
+///   attention.q_norm, attention.k_norm [head_dim], or of all heads with whole_norm: with qk_norm
 ///   attention.sinks [heads]                                with sinks
 ///   attention.q_bias [heads*head_dim]  attention.k_bias, attention.v_bias [kv_heads*head_dim]
 ///   with biases            attention.o_bias [H]             with output_bias
@@ -39,10 +39,13 @@ class GgufKeys;
 ///   ssd.a_log or ssd.rate, ssd.d, ssd.dt_bias [heads]  ssd.norm [inner]  ssd.out_proj [H,inner]
 ///   delta.qkvz [conv_dim+values,H], per key head rows q|k|v|z, and delta.ba [2*value_heads,H], per
 ///   key head rows b|a; or
-///   delta.qkv [conv_dim,H] rows q|k|v, delta.z [values,H], delta.b and delta.a [value_heads,H]
-///   delta.conv_weight [conv_dim,1,K]  delta.a_log or delta.rate, delta.dt_bias
-///   [value_heads], rate being -exp(a_log)
+///   delta.qkv [conv_dim,H] rows q|k|v, or delta.q, delta.k and delta.v
+///   delta.z [values,H]  delta.b and delta.a [value_heads,H]
+///   delta.conv_weight [conv_dim,1,K], or delta.q_conv, delta.k_conv and delta.v_conv
+///   delta.a_log or delta.rate, delta.dt_bias [value_heads], rate being -exp(a_log)
 ///   delta.norm [value_dim], of every head  delta.out_proj [H,values]
+///   lightning.qkv [3*inner,H], per head rows q|k|v  lightning.gate [inner,H]
+///   lightning.norm [inner]  lightning.out_proj [H,inner]
 ///   conv.in_proj [3*channels,H] rows B|C|x  conv.weight [channels,1,K]
 ///   conv.out_proj [H,channels]
 ///   mlp.gate_up [2S,H] rows gate|up, or mlp.gate and mlp.up [S,H]  mlp.down [H,S]
@@ -114,8 +117,10 @@ extern const Family lfm3;
 extern const Family llama;
 extern const Family llama4;
 extern const Family mellum;
+extern const Family minimax;
 extern const Family ministral3;
 extern const Family nemotron_h;
+extern const Family olmo_hybrid;
 extern const Family qwen2;
 extern const Family qwen3;
 extern const Family qwen3_5;

@@ -7,7 +7,9 @@ import golden_granite
 import golden_lfm2
 import golden_lfm3
 import golden_llama
+import golden_minimax
 import golden_nemotron
+import golden_olmo
 import golden_qwen
 import golden_windows
 
@@ -21,6 +23,8 @@ families = (
     golden_falcon,
     golden_llama,
     golden_windows,
+    golden_olmo,
+    golden_minimax,
     golden_fp8,
 )
 fixtures = {name: one for family in families for name, one in family.fixtures.items()}

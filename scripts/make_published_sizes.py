@@ -15,6 +15,7 @@ import published_configs
 import reference_families
 from reference_attention import Attention
 from reference_delta import Delta
+from reference_lightning import Lightning
 from reference_short_conv import ShortConv
 from reference_ssd import Ssd
 
@@ -28,6 +29,8 @@ def state_of(part):
     if isinstance(part, Delta):
         matrices = part.value_heads * part.key_dim * part.value_dim
         return matrices, part.conv_channels * (part.taps - 1)
+    if isinstance(part, Lightning):  # with the window of a convolution that takes one token alone
+        return part.inner * part.head_dim, 3 * part.inner
     if isinstance(part, ShortConv):
         return 0, part.hidden * (part.taps - 1)
     return 0, 0

@@ -8,6 +8,8 @@ sequence (f32 or bf16, convolution windows in bf16 both times) and KV bytes per 
 import os
 
 import checkpoint_files
+import published_linear
+from published_linear import bambas
 
 presets = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "models", "presets")
 
@@ -183,38 +185,6 @@ qwens = {
     "qwen3.5-397b-a17b": qwen3_5("qwen3_5_moe", 4096, 60, 32, 2, 64, **experts(512, 10, 1024)),
 }
 
-bambas = {
-    "bamba-9b": {
-        "model_type": "bamba",
-        "architectures": ["BambaForCausalLM"],
-        "hidden_size": 4096,
-        "num_hidden_layers": 32,
-        "attn_layer_indices": [9, 18, 27],
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
-        "mamba_n_heads": 128,
-        "mamba_d_head": 64,
-        "mamba_n_groups": 1,
-        "mamba_d_state": 128,
-        "mamba_d_conv": 4,
-        "mamba_expand": 2,
-        "mamba_chunk_size": 256,
-        "mamba_conv_bias": True,
-        "mamba_proj_bias": False,
-        "intermediate_size": 14336,
-        "hidden_act": "silu",
-        "attention_bias": False,
-        "rope_theta": 10000.0,
-        "rms_norm_eps": 1e-05,
-        "tie_word_embeddings": False,
-        "vocab_size": 128256,
-        "max_position_embeddings": 262144,
-        "torch_dtype": "bfloat16",
-        "bos_token_id": 128000,
-        "eos_token_id": 128001,
-    }
-}
-
 # Without the keys that decide no shape and are not known here: token ids, the position limit.
 falcons = {
     "falcon-h1-0.5b": {
@@ -351,7 +321,6 @@ lfm2s = {
         "dtype": "bfloat16",
     },
 }
-
 
 
 def llama(kind, model_type, width, layers, heads, **keys):
@@ -804,6 +773,7 @@ windows = {
 }
 
 configs = {**nemotrons, **qwens, **bambas, **falcons, **lfm2s, **llamas, **windows}
+configs.update(published_linear.configs)
 
 figures = {
     "nemotron-h-8b": known(8.10, 97.4, 49.4, 16384),
@@ -850,6 +820,7 @@ figures = {
     "gemma-4-12b": known(None, 0.0, 0.0, 16384),
     "gemma-4-26b-a4b": known(None, 0.0, 0.0, 20480),
     "gemma-4-31b": known(30.70, 0.0, 0.0, 81920),
+    **{name: known(*row) for name, row in published_linear.figures.items()},
 }
 
 # Counts in the headers of published NVFP4 folders. In the first, experts, shared experts and the

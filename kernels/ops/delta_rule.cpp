@@ -29,7 +29,8 @@ void step(const DeltaRuleShare<T, S>& job, std::int64_t token, std::int64_t head
   normalize(job, job.k_of(token, key_head), 1.0F, k);
   const float raw = to_float(job.a[token * job.a_stride + head]) + job.dt_bias[head];
   const float keep = std::exp(job.rate[head] * softplus(raw));
-  const float beta = 1.0F / (1.0F + std::exp(-to_float(job.b[token * job.b_stride + head])));
+  const float beta =
+      job.beta_scale / (1.0F + std::exp(-to_float(job.b[token * job.b_stride + head])));
   const T* const v = job.v_of(token, head);
   for (std::int64_t i = 0; i < job.rows; ++i) {
     for (std::int64_t j = 0; j < job.columns; ++j) {
@@ -67,6 +68,7 @@ DeltaRuleShare<T, S> share_of(const DeltaRule& op, const RecurrenceShare<T, S>& 
   job.key_heads = op.key_heads;
   job.value_heads = op.state.dim(1);
   job.tiled = op.tiled;
+  job.beta_scale = op.beta_scale;
   job.q_scale = 1.0F / std::sqrt(static_cast<float>(job.rows));
   job.eps = delta_rule_eps;
   return job;

@@ -16,7 +16,7 @@ inline constexpr float delta_rule_eps = 1e-6F;               ///< added to the s
 /// length, q' also times Dk^-0.5:
 ///
 ///   q'   = q / sqrt(sum q^2 + 1e-6) / sqrt(Dk)        k' = k / sqrt(sum k^2 + 1e-6)
-///   beta = sigmoid(b[t,h])       keep = exp(rate[h] * softplus(a[t,h] + dt_bias[h]))
+///   beta = beta_scale * sigmoid(b[t,h])       keep = exp(rate[h] * softplus(a[t,h] + dt_bias[h]))
 ///   d    = beta * (v - keep * S^T k')
 ///   S   <- keep * S + k' (outer) d                    softplus(v) = v where v > 20
 ///   y[t,h,:] = S^T q'
@@ -46,6 +46,7 @@ struct DeltaRule {
   bool token_by_token = false;  ///< a card takes no faster way, whose bits are others
   std::int64_t key_heads = 1;
   bool tiled = false;  ///< of the heads of values, as GGUF files have them
+  float beta_scale = 1.0F;
 };
 
 void delta_rule(Queue& queue, const DeltaRule& op);

@@ -100,7 +100,7 @@ void load_gates(const DeltaRuleShare<T, S>& job, Chunk chunk, std::int64_t head,
   const Vec rate = broadcast(job.rate[head]);
   const Vec bias = broadcast(job.dt_bias[head]);
   for (int t = 0; t < chunk.tokens; t += lanes) {
-    store(out.beta + t, sigmoid(load(b + t)));
+    store(out.beta + t, broadcast(job.beta_scale) * sigmoid(load(b + t)));
     store(out.keep + t, exp(rate * softplus(load(a + t) + bias)));
   }
 }

@@ -131,6 +131,7 @@ struct DeltaRuleShare : RecurrenceShare<T, S> {
   std::int64_t b_stride = 0, a_stride = 0;
   std::int64_t key_heads = 0, value_heads = 0;
   bool tiled = false;
+  float beta_scale = 1.0F;
   float q_scale = 0.0F;  ///< Dk^-0.5
   float eps = 0.0F;      ///< added to the squares of a q or k
 
@@ -180,7 +181,7 @@ struct GatedNormRows {
   std::int64_t rows, x_stride, gate_stride, y_stride;
   std::int64_t slices, width;  ///< a row is `slices` slices of `width`
   float eps;
-  bool norm_first;
+  bool norm_first, sigmoid_gate;
 };
 
 /// Some rows of one piece, in the slot and packed.

@@ -36,7 +36,13 @@ InputRows input_rows(const DeltaNet& part, WeightVisitor& visitor, std::int64_t 
                      visitor.stored("delta.qkvz", part.conv_dim() + part.values(), width),
                      part.key_heads, {part.key_dim, part.key_dim, values, values});
   } else {
-    rows.qkvz.append(visitor.stored("delta.qkv", part.conv_dim(), width));
+    if (visitor.is_fused("delta.qkv", "delta.q")) {
+      rows.qkvz.append(visitor.stored("delta.qkv", part.conv_dim(), width));
+    } else {
+      rows.qkvz.append(visitor.stored("delta.q", part.keys(), width));
+      rows.qkvz.append(visitor.stored("delta.k", part.keys(), width));
+      rows.qkvz.append(visitor.stored("delta.v", part.values(), width));
+    }
     rows.qkvz.append(visitor.stored("delta.z", part.values(), width));
   }
   if (visitor.is_fused("delta.ba", "delta.b")) {
@@ -48,6 +54,16 @@ InputRows input_rows(const DeltaNet& part, WeightVisitor& visitor, std::int64_t 
     rows.ba.append(visitor.stored("delta.a", part.value_heads, width));
   }
   return rows;
+}
+
+Tensor read_taps(const DeltaNet& part, WeightVisitor& visitor) {
+  if (visitor.is_fused("delta.conv_weight", "delta.q_conv")) {
+    return visitor.taps({{"delta.conv_weight", part.conv_dim()}}, part.conv_width);
+  }
+  return visitor.taps({{"delta.q_conv", part.keys()},
+                       {"delta.k_conv", part.keys()},
+                       {"delta.v_conv", part.values()}},
+                      part.conv_width);
 }
 
 /// Rows of all inputs begin where a vector of a card's loads may.
@@ -85,6 +101,7 @@ Recurrence<kernels::DeltaRule> recurrence_of(const DeltaNet& part, const DeltaNe
   op.dt_bias = weights.dt_bias;
   op.key_heads = part.key_heads;
   op.tiled = part.tiled;
+  op.beta_scale = part.beta_scale;
   return {.widths = part.widths(),
           .conv_weight = weights.conv_weight,
           .conv_bias = {},
@@ -105,7 +122,7 @@ DeltaNetWeights DeltaNet::weights(WeightVisitor& visitor, std::int64_t width) co
     weights.ba = visitor.pack(rows.ba, Packing::activation);
   }
   weights.in_proj = visitor.pack(rows.qkvz);
-  weights.conv_weight = visitor.taps("delta.conv_weight", conv_dim(), conv_width);
+  weights.conv_weight = read_taps(*this, visitor);
   weights.rate = visitor.rates("delta.rate", "delta.a_log", heads);
   weights.dt_bias = visitor.vector("delta.dt_bias", heads);
   weights.norm = visitor.vector("delta.norm", value_dim, heads);
@@ -136,8 +153,9 @@ PartWork DeltaNet::work() const {
 PartText DeltaNet::text() const {
   return {.kind = "delta",
           .text = fmt::format("gated delta net, {} value heads, {} key heads, {} x {}, "
-                              "convolution of {}",
-                              value_heads, key_heads, key_dim, value_dim, conv_width)};
+                              "convolution of {}{}",
+                              value_heads, key_heads, key_dim, value_dim, conv_width,
+                              beta_scale == 1.0F ? "" : fmt::format(", beta x {}", beta_scale))};
 }
 
 std::size_t DeltaNet::scratch_bytes(const StepSetting& setting) const {
@@ -168,7 +186,7 @@ void DeltaNet::run(const DeltaNetWeights& weights, const PartMemory& memory,
            convolved, mixed);
   kernels::project(call.queue, {.x = mixed,
                                 .norm = {.weight = weights.norm,
-                                         .eps = call.norm_eps,
+                                         .eps = norm_eps > 0 ? norm_eps : call.norm_eps,
                                          .gate = inputs.columns(conv_dim(), values()),
                                          .groups = heads,
                                          .norm_first = true},

@@ -25,6 +25,8 @@ struct DeltaNet {
   std::int32_t value_dim;  ///< per head
   std::int32_t conv_width;
   bool tiled = false;  ///< value head v goes with key head v % key_heads
+  float beta_scale = 1.0F;
+  float norm_eps = 0.0F;  ///< of the norm before out_proj; 0: the model's
   float output_scale = 1.0F;
 
   using Weights = DeltaNetWeights;

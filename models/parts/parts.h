@@ -7,6 +7,7 @@
 #include "models/parts/attention.h"
 #include "models/parts/delta_net.h"
 #include "models/parts/layer_input.h"
+#include "models/parts/lightning.h"
 #include "models/parts/mlp.h"
 #include "models/parts/moe.h"
 #include "models/parts/short_conv.h"
@@ -36,7 +37,7 @@ struct PartList {
 };
 
 /// All parts there are.
-using AllParts = PartList<Attention, Ssd, DeltaNet, ShortConv, Mlp, Moe, LayerInput>;
+using AllParts = PartList<Attention, Ssd, DeltaNet, ShortConv, Lightning, Mlp, Moe, LayerInput>;
 
 using Part = AllParts::Part;
 using PartWeights = AllParts::Weights;  ///< of the same index

@@ -134,7 +134,9 @@ struct Recurrence {
                                       .recurrence = op,
                                       .semaphores = memory.semaphores.rows(0, y.dim(0))};
     ops.recurrence.x = convolved;
-    set_controls(ops.recurrence, inputs.controls);
+    // Of time steps that are constant any numbers are made.
+    set_controls(ops.recurrence,
+                 widths.controls > 0 ? inputs.controls : inputs.x.columns(0, op.rate.dim(0)));
     ops.recurrence.state = memory.states;
     ops.recurrence.span_begin = spans.span_begin;
     ops.recurrence.read_slot = spans.read_slot;

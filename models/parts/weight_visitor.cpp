@@ -92,6 +92,12 @@ kernels::Tensor WeightVisitor::vectors(
   return {visit_small(all), DType::f32, {sum}};
 }
 
+kernels::Tensor WeightVisitor::constants(std::vector<float> numbers,
+                                         std::initializer_list<std::int64_t> shape) {
+  const Small tensor = {.role = {}, .shape = shape, .constants = std::move(numbers)};
+  return {visit_small({&tensor, 1}), DType::f32, shape};
+}
+
 kernels::Tensor WeightVisitor::small_matrix(std::string_view role, std::int64_t rows,
                                             std::int64_t columns) {
   const Small tensor = {.role = role, .shape = {rows, columns}};
@@ -127,10 +133,15 @@ std::vector<float> WeightVisitor::joined(std::span<const Small> tensors,
   return all;
 }
 
-kernels::Tensor WeightVisitor::taps(std::string_view role, std::int64_t channels,
-                                    std::int64_t width) {
-  const Small tensor = {.role = role, .shape = {channels, 1, width}};
-  return {visit_small({&tensor, 1}), DType::f32, {channels, width}};
+kernels::Tensor WeightVisitor::taps(
+    std::initializer_list<std::pair<std::string_view, std::int64_t>> tensors, std::int64_t width) {
+  std::vector<Small> all;
+  std::int64_t sum = 0;
+  for (const auto& [role, channels] : tensors) {
+    all.push_back({.role = role, .shape = {channels, 1, width}});
+    sum += channels;
+  }
+  return {visit_small(all), DType::f32, {sum, width}};
 }
 
 }  // namespace hyb::models

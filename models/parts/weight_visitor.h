@@ -124,6 +124,8 @@ class WeightVisitor {
   kernels::Tensor rates(std::string_view rate, std::string_view log, std::int64_t count);
   /// Small tensors one after the other, as one: role and count of each.
   kernels::Tensor vectors(std::initializer_list<std::pair<std::string_view, std::int64_t>> tensors);
+  /// Numbers that no file has, as f32.
+  kernels::Tensor constants(std::vector<float> numbers, std::initializer_list<std::int64_t> shape);
   /// A small tensor [rows, columns] as f32.
   kernels::Tensor small_matrix(std::string_view role, std::int64_t rows, std::int64_t columns);
   /// A small tensor [experts, count] as f32. `alternating`: of a row the numbers at even places
@@ -133,8 +135,10 @@ class WeightVisitor {
   /// Two of them, side by side: [experts, 2 * count].
   kernels::Tensor expert_vectors(std::string_view left, std::string_view right,
                                  std::int64_t experts, std::int64_t count);
-  /// The taps of a convolution, stored as [channels, 1, width], as f32 [channels, width].
-  kernels::Tensor taps(std::string_view role, std::int64_t channels, std::int64_t width);
+  /// The taps of a convolution, stored as [channels, 1, width] in one tensor or in several, as f32
+  /// [all channels, width]: role and channels of each.
+  kernels::Tensor taps(std::initializer_list<std::pair<std::string_view, std::int64_t>> tensors,
+                       std::int64_t width);
 
  protected:
   struct Matrix {
@@ -154,6 +158,7 @@ class WeightVisitor {
     bool alternating = false;  ///< as expert_vectors has it
     float factor = 1.0F;       ///< on every number
     bool is_log = false;       ///< -exp(number) is meant
+    std::vector<float> constants = {};  ///< in no file, of no role; else empty
 
     std::int64_t count() const {  ///< of the tensor
       std::int64_t numbers = 1;

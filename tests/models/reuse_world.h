@@ -256,8 +256,10 @@ inline const std::vector<std::string> reuse_folders = {"granite-dense-rope",
                                                        "lfm2-moe",
                                                        "lfm3",
                                                        "llama4",
+                                                       "minimax",
                                                        "nemotron-latent",
                                                        "nemotron-moe",
+                                                       "olmo-hybrid",
                                                        "qwen3-next",
                                                        "qwen3_5-moe"};
 

@@ -11,6 +11,7 @@ namespace hyb::kernels::testing {
 struct DeltaShape {
   std::int64_t tokens, key_heads, value_heads, rows, columns;
   bool tiled = false;
+  float beta_scale = 1.0F;
 
   std::int64_t line() const { return 2 * key_heads * rows + value_heads * columns; }
   std::int64_t inner() const { return value_heads * columns; }
@@ -46,7 +47,8 @@ struct DeltaInputs {
             .y = y.view().rows(first, tokens),
             .token_by_token = true,
             .key_heads = s.key_heads,
-            .tiled = s.tiled};
+            .tiled = s.tiled,
+            .beta_scale = s.beta_scale};
   }
   void run(Queue& queue, const Table& begin, const Table& read, const Table& write,
            std::int64_t first = 0) const {
@@ -100,7 +102,7 @@ inline std::vector<double> recur(const DeltaInputs& in, std::vector<double>& sta
       const auto k = normalized(q_at + s.key_heads * s.rows, 1.0);
       const std::int64_t v_at = t * s.line() + 2 * s.key_heads * s.rows + h * s.columns;
       const double beta =
-          1 / (1 + std::exp(-static_cast<double>(in.ba.get(t * 2 * s.value_heads + h))));
+          s.beta_scale / (1 + std::exp(-static_cast<double>(in.ba.get(t * 2 * s.value_heads + h))));
       const double raw =
           static_cast<double>(in.ba.get((t * 2 + 1) * s.value_heads + h)) + in.dt_bias.get(h);
       const double soft = raw > 20.0 ? raw : std::log1p(std::exp(raw));
