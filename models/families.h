@@ -43,7 +43,13 @@ class GgufKeys;
 ///   delta.z [values,H]  delta.b and delta.a [value_heads,H]
 ///   delta.conv_weight [conv_dim,1,K], or delta.q_conv, delta.k_conv and delta.v_conv
 ///   delta.a_log or delta.rate, delta.dt_bias [value_heads], rate being -exp(a_log)
+///   with a rank delta.a_a and delta.z_a [rank,H]  delta.a_b [value_heads*key_dim,rank]
+///   delta.z_b [values,rank]  delta.dt_bias [value_heads*key_dim]
 ///   delta.norm [value_dim], of every head  delta.out_proj [H,values]
+///   mla.q [heads*query,H], or mla.q_a [rank,H], mla.q_norm [rank] and mla.q_b [heads*query,rank]:
+///   per head rows plain|turned
+///   mla.kv_a [latent+turned,H]  mla.kv_norm [latent]  mla.o [H,heads*value]
+///   mla.kv_b [heads*(plain+value),latent], per head rows plain|value
 ///   lightning.qkv [3*inner,H], per head rows q|k|v  lightning.gate [inner,H]
 ///   lightning.norm [inner]  lightning.out_proj [H,inner]
 ///   conv.in_proj [3*channels,H] rows B|C|x  conv.weight [channels,1,K]
@@ -112,6 +118,7 @@ extern const Family gpt_oss;
 extern const Family granite;
 extern const Family granite_swa;
 extern const Family granite_hybrid;
+extern const Family kimi_linear;
 extern const Family lfm2;
 extern const Family lfm3;
 extern const Family llama;

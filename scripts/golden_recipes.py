@@ -4,6 +4,7 @@ import golden_bamba
 import golden_falcon
 import golden_fp8
 import golden_granite
+import golden_kimi
 import golden_lfm2
 import golden_lfm3
 import golden_llama
@@ -25,6 +26,7 @@ families = (
     golden_windows,
     golden_olmo,
     golden_minimax,
+    golden_kimi,
     golden_fp8,
 )
 fixtures = {name: one for family in families for name, one in family.fixtures.items()}

@@ -40,6 +40,7 @@ classes = {
     "lfm2": "Lfm2ForCausalLM",
     "lfm2_moe": "Lfm2MoeForCausalLM",
     "lfm3": "Lfm3ForCausalLM",
+    "kimi_linear": "KimiLinearForCausalLM",
     "minimax": "MiniMaxForCausalLM",
     "olmo_hybrid": "OlmoHybridForCausalLM",
     "ministral3": "Ministral3ForCausalLM",

@@ -34,6 +34,50 @@ bambas = {
 
 # Of OLMo Hybrid as transformers' configuration class has it for the published checkpoint.
 configs = {
+    # In whose lists layers are counted from 1.
+    "kimi-linear-48b-a3b": {
+        "model_type": "kimi_linear",
+        "architectures": ["KimiLinearForCausalLM"],
+        "hidden_size": 2304,
+        "num_hidden_layers": 27,
+        "linear_attn_config": {
+            "full_attn_layers": [4, 8, 12, 16, 20, 24, 27],
+            "head_dim": 128,
+            "kda_layers": [i for i in range(1, 27) if i % 4],
+            "num_heads": 32,
+            "short_conv_kernel_size": 4,
+        },
+        "num_attention_heads": 32,
+        "num_key_value_heads": 32,
+        "q_lora_rank": None,
+        "kv_lora_rank": 512,
+        "qk_nope_head_dim": 128,
+        "qk_rope_head_dim": 64,
+        "v_head_dim": 128,
+        "mla_use_nope": True,
+        "first_k_dense_replace": 1,
+        "intermediate_size": 9216,
+        "moe_intermediate_size": 1024,
+        "moe_layer_freq": 1,
+        "num_experts": 256,
+        "num_experts_per_token": 8,
+        "num_shared_experts": 1,
+        "num_expert_group": 1,
+        "topk_group": 1,
+        "use_grouped_topk": True,
+        "moe_router_activation_func": "sigmoid",
+        "moe_renormalize": True,
+        "routed_scaling_factor": 2.446,
+        "hidden_act": "silu",
+        "rms_norm_eps": 1e-05,
+        "tie_word_embeddings": False,
+        "vocab_size": 163840,
+        "model_max_length": 1048576,
+        "bos_token_id": 163584,
+        "eos_token_id": 163586,
+        "pad_token_id": 163839,
+        "dtype": "bfloat16",
+    },
     "minimax-text-01": {
         "model_type": "minimax_text_01",
         "architectures": ["MiniMaxText01ForCausalLM"],
@@ -93,6 +137,7 @@ configs = {
 
 # Arguments of published_configs.known.
 figures = {
+    "kimi-linear-48b-a3b": (None, 41.4, 21.4, 8064),
     "minimax-text-01": (None, 283.3, 143.3, 40960),
     "olmo-hybrid-7b": (None, 52.2, 26.9, 122880),
 }

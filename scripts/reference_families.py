@@ -39,6 +39,7 @@ families = {
     "qwen3_5_text": (qwen.qwen3_5, "model.", False),
     "qwen3_5_moe": (qwen.qwen3_5, "model.language_model.", True),
     "qwen3_5_moe_text": (qwen.qwen3_5, "model.", True),
+    "kimi_linear": (linear.kimi_linear, "model.", False),
     "minimax": (linear.minimax, "model.", False),
     "minimax_text_01": (linear.minimax, "model.", False),
     "olmo_hybrid": (qwen.olmo_hybrid, "model.", False),

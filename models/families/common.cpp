@@ -14,6 +14,7 @@
 #include "kernels/floats.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/delta_rule.h"
+#include "kernels/ops/latent_attention.h"
 #include "kernels/ops/moe_route.h"
 #include "kernels/ops/ssd.h"
 
@@ -367,6 +368,17 @@ void check(const Config& config, const DeltaNet& delta) {
   demand_width(config, "linear key heads x key dim", std::int64_t{delta.key_heads} * delta.key_dim);
   demand_width(config, "linear value heads x value dim",
                std::int64_t{delta.value_heads} * delta.value_dim);
+}
+
+void check(const Config& config, const Mla& mla) {
+  demand_at_most(config, "kv_lora_rank + qk_rope_head_dim", mla.row_width(),
+                 kernels::latent_width_max);
+  for (const std::int64_t width : {mla.latents(), mla.queries(), mla.values()}) {
+    demand_width(config, "num_attention_heads x what each has", width);
+  }
+  if (mla.turned_dim % 2 != 0) {
+    config.fail("qk_rope_head_dim", fmt::format("must be even, is {}", mla.turned_dim));
+  }
 }
 
 void check(const Config& config, const Moe& moe) {

@@ -158,6 +158,7 @@ void check(const Config& config, const Attention& attention);
 void check(const Config& config, const Ssd& ssd);
 void check(const Config& config, const DeltaNet& delta);
 void check(const Config& config, const Moe& moe);
+void check(const Config& config, const Mla& mla);
 
 template <typename Table>
 inline constexpr std::size_t length_of = std::extent_v<Table>;

@@ -8,6 +8,7 @@
 #include "models/parts/delta_net.h"
 #include "models/parts/layer_input.h"
 #include "models/parts/lightning.h"
+#include "models/parts/mla.h"
 #include "models/parts/mlp.h"
 #include "models/parts/moe.h"
 #include "models/parts/short_conv.h"
@@ -37,7 +38,8 @@ struct PartList {
 };
 
 /// All parts there are.
-using AllParts = PartList<Attention, Ssd, DeltaNet, ShortConv, Lightning, Mlp, Moe, LayerInput>;
+using AllParts =
+    PartList<Attention, Mla, Ssd, DeltaNet, ShortConv, Lightning, Mlp, Moe, LayerInput>;
 
 using Part = AllParts::Part;
 using PartWeights = AllParts::Weights;  ///< of the same index

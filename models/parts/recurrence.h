@@ -81,9 +81,9 @@ struct RecurrentWidths {
 
 inline void set_controls(kernels::Ssd& op, const kernels::Tensor& dt) { op.dt = dt; }
 inline void set_controls(kernels::DeltaRule& op, const kernels::Tensor& ba) {
-  const std::int64_t heads = ba.dim(1) / 2;
+  const std::int64_t heads = op.rate.dim(0);
   op.b = ba.columns(0, heads);
-  op.a = ba.columns(heads, heads);
+  op.a = ba.columns(heads, ba.dim(1) - heads);
 }
 
 /// A part's convolution and recurrence between its projections. Op is the recurrence's.

@@ -1,6 +1,10 @@
 #include "models/parts/weight_visitor.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "core/base/error.h"
 
 namespace hyb::models {
 
@@ -24,6 +28,32 @@ void MatrixRows::append_alternating(const StoredMatrix& from, std::int64_t first
   if (from.source.strips.empty()) return;
   source_.append(from.source, first, count / 2, 2);
   source_.append(from.source, first + 1, count / 2, 2);
+}
+
+void MatrixRows::append_transposed(const StoredMatrix& from, std::int64_t first,
+                                   std::int64_t count) {
+  rows_ += from.source.columns;
+  note(from);
+  if (from.source.strips.empty()) return;
+  const kernels::WeightStrip strip = from.source.strip_of(first);
+  require(first + count <= strip.first + strip.rows, "weights: what is transposed is one tensor");
+  if (strip.random) {
+    // Any numbers will do.
+    return source_.append({*strip.random, 1, from.source.columns, count}, 0, from.source.columns);
+  }
+  const kernels::WeightRow row = from.source.row(first);
+  const bool is_plain =
+      strip.dtype == DType::f32 || strip.dtype == DType::bf16 || strip.dtype == DType::f16;
+  if (!is_plain || !row.is_stored_as(strip.dtype)) {
+    throw Error(ErrorKind::model,
+                fmt::format("weights: {} is read by its columns, and must be F32, "
+                            "BF16 or F16",
+                            from.role));
+  }
+  const std::size_t row_bytes =
+      static_cast<std::size_t>(from.source.columns) * size_of(strip.dtype);
+  source_.append_transposed(strip.dtype, from.source.columns,
+                            {row.bytes, static_cast<std::size_t>(count) * row_bytes});
 }
 
 void MatrixRows::append_alternating(const StoredMatrix& from) {
@@ -75,10 +105,10 @@ kernels::Tensor WeightVisitor::scaled_vector(std::string_view role, std::int64_t
 }
 
 kernels::Tensor WeightVisitor::rates(std::string_view rate, std::string_view log,
-                                     std::int64_t count) {
+                                     std::vector<std::int64_t> shape) {
   const bool is_log = is_fused(log, rate);
-  const Small tensor = {.role = is_log ? log : rate, .shape = {count}, .is_log = is_log};
-  return {visit_small({&tensor, 1}), DType::f32, {count}};
+  const Small tensor = {.role = is_log ? log : rate, .shape = std::move(shape), .is_log = is_log};
+  return {visit_small({&tensor, 1}), DType::f32, {tensor.count()}};
 }
 
 kernels::Tensor WeightVisitor::vectors(

@@ -32,6 +32,9 @@ class MatrixRows {
   void append(const MatrixRows& from);
   /// Of `count` rows from `first` on, first those at even places, then the others.
   void append_alternating(const StoredMatrix& from, std::int64_t first, std::int64_t count);
+  /// Columns of `count` rows of another one as rows of this one, which is as wide. Throws
+  /// Error(model) unless they are published as F32, BF16 or F16.
+  void append_transposed(const StoredMatrix& from, std::int64_t first, std::int64_t count);
   /// All of each expert: first the rows at even places, then the others.
   void append_alternating(const StoredMatrix& from);
 
@@ -121,7 +124,12 @@ class WeightVisitor {
   kernels::Tensor scaled_vector(std::string_view role, std::int64_t count, float factor);
   /// Decays of heads [count], below 0: stored as they are under `rate`, or `log` has the logarithm
   /// of what they take away.
-  kernels::Tensor rates(std::string_view rate, std::string_view log, std::int64_t count);
+  kernels::Tensor rates(std::string_view rate, std::string_view log, std::int64_t count) {
+    return rates(rate, log, std::vector<std::int64_t>{count});
+  }
+  /// The same, stored as a tensor of another shape.
+  kernels::Tensor rates(std::string_view rate, std::string_view log,
+                        std::vector<std::int64_t> shape);
   /// Small tensors one after the other, as one: role and count of each.
   kernels::Tensor vectors(std::initializer_list<std::pair<std::string_view, std::int64_t>> tensors);
   /// Numbers that no file has, as f32.

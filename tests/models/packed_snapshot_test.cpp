@@ -25,15 +25,11 @@ namespace {
 
 constexpr std::int32_t tokens_max = 160;
 constexpr std::int32_t known_tokens = 53;  ///< of the prompts, from a snapshot
-const char* const names[] = {"granite-dense-rope",
-                             "granite-mamba-only",
-                             "granite-moe-nope",
-                             "granite-groups",
-                             "lfm2-dense",
-                             "nemotron-dense",
-                             "qwen3_5-dense",
-                             "lfm3",
-                             "minimax"};
+const char* const names[] = {"granite-dense-rope", "granite-mamba-only",
+                             "granite-moe-nope",   "granite-groups",
+                             "lfm2-dense",         "nemotron-dense",
+                             "qwen3_5-dense",      "lfm3",
+                             "kimi-linear",        "minimax"};
 
 /// What an answer is made of: tokens, the bits of their log-probabilities, and what was reused.
 struct Answer {

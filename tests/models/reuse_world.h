@@ -251,6 +251,7 @@ inline const std::vector<std::string> reuse_folders = {"granite-dense-rope",
                                                        "granite-mamba-only",
                                                        "granite-attention-only",
                                                        "granite-groups",
+                                                       "kimi-linear",
                                                        "bamba-1",
                                                        "falcon-h1-groups",
                                                        "lfm2-moe",
@@ -265,7 +266,7 @@ inline const std::vector<std::string> reuse_folders = {"granite-dense-rope",
 
 inline const GeometryOptions fp8_pages = {.activation = DType::bf16, .kv = DType::f8_e4m3};
 /// Without and with norms of q and k; without recurrence.
-inline const std::vector<std::string> fp8_folders = {"granite-dense-rope", "granite-attention-only",
-                                                     "qwen3_5-moe", "lfm2-moe"};
+inline const std::vector<std::string> fp8_folders = {
+    "granite-dense-rope", "kimi-linear", "granite-attention-only", "qwen3_5-moe", "lfm2-moe"};
 
 }  // namespace hyb::models::testing
