@@ -14,6 +14,7 @@
 #include "kernels/ops/kv_clear.h"
 #include "kernels/ops/layer_norm.h"
 #include "kernels/ops/rms_norm.h"
+#include "kernels/ops/scale_columns.h"
 #include "kernels/ops/shift_rows.h"
 #include "kernels/transfer.h"
 #include "models/parts/recurrence.h"
@@ -116,11 +117,6 @@ std::size_t activation_bytes(const Plan& plan, const StepSetting& setting) {
          std::max(part_max + head + draft_bytes(plan, setting), inputs);
 }
 
-StepSetting setting_of(const Plan& plan, kernels::Device device, DType activation,
-                       const StepLimits& limits) {
-  return {.device = device, .activation = activation, .width = plan.width, .limits = limits};
-}
-
 void run_part(const Part& part, const PartWeights& weights, const PartMemory& memory,
               const PartCall& call) {
   std::visit(
@@ -219,7 +215,7 @@ Decoder::Decoder(kernels::Queue& queue, const Plan& plan, const Weights& weights
       draft_hidden_(queue.device(), draft_hidden_bytes(plan, geometry.activation_dtype, limits)),
       row_numbers_(queue.device(), row_number_bytes(plan, limits)),
       zeros_(queue.device(), zeros_bytes(plan, geometry.activation_dtype)) {
-  const StepSetting setting = setting_of(plan, queue.device(), geometry.activation_dtype, limits);
+  const StepSetting setting = {queue.device(), geometry.activation_dtype, plan.width, limits};
   scratch_ = Scratch(queue.device(), activation_bytes(plan, setting));
   for (const std::size_t bytes : workspace_sizes(plan, setting)) {
     workspaces_.emplace_back(queue.device(), bytes);
@@ -244,7 +240,7 @@ std::size_t Decoder::scratch_bytes() const {
 
 std::size_t Decoder::scratch_bytes(const Plan& plan, kernels::Device device, DType activation,
                                    const StepLimits& limits) {
-  const StepSetting setting = setting_of(plan, device, activation, limits);
+  const StepSetting setting = {device, activation, plan.width, limits};
   std::size_t bytes = activation_bytes(plan, setting) + semaphore_bytes(limits) +
                       draft_hidden_bytes(plan, activation, limits) +
                       row_number_bytes(plan, limits) + zeros_bytes(plan, activation);
@@ -305,10 +301,16 @@ PartCall Decoder::input_of(const Block& block, const BlockWeights& weights,
                    .add = !block.post_norm,
                    .layer_inputs = streams.inputs};
   if (block.norms_parts) return call;
-  if (block.parts.size() > 1 || block.norm == Norm::layer || block.low_rank > 0) {
+  if (block.parts.size() > 1 || block.norm == Norm::layer || block.low_rank > 0 ||
+      block.carried_norm > 0) {
     // No part may see what another one adds.
     norm_rows(block.norm, weights.norm, streams.residual, streams.normed);
     call.x = streams.normed;
+    if (block.carried_norm > 0) {
+      const kernels::ColumnSegment all = {plan_.width, block.carried_norm};
+      norm_rows(block.norm, weights.norm, streams.residual, streams.residual);
+      kernels::scale_columns(queue_, {.x = streams.residual, .segments = {&all, 1}});
+    }
   } else {
     call.norm = norm_of(block.norm, weights.norm, streams.norm_eps);
   }
@@ -495,11 +497,7 @@ Tensor Decoder::run(const StepTables& tables, const Tensor& sample_rows, bool dr
   const Tensor out = logits(plan_.altup ? unite(streams) : streams.residual, sample_rows);
   draft_entry_seconds_ = 0;
   if (!plan_.draft) return out;
-  if (draft_entries) {
-    write_draft_entries(tables, streams);
-  } else {
-    clear_draft_entries(tables, streams);
-  }
+  draft_entries ? write_draft_entries(tables, streams) : clear_draft_entries(tables, streams);
   return out;
 }
 

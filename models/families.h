@@ -32,7 +32,7 @@ class GgufKeys;
 ///   attention.q [heads*head_dim,H] (with output_gate twice the rows: per head [q | gate])
 ///   attention.gate [heads,H]                               with head_gate
 ///   attention.k, attention.v [kv_heads*head_dim,H]  attention.o [H,heads*head_dim]
-///   attention.q_norm, attention.k_norm [head_dim]          with qk_norm
+///   attention.q_norm, attention.k_norm [head_dim], or of all heads with whole_norm: with qk_norm
 ///   attention.sinks [heads]                                with sinks
 ///   attention.q_bias [heads*head_dim]  attention.k_bias, attention.v_bias [kv_heads*head_dim]
 ///   with biases            attention.o_bias [H]             with output_bias
@@ -44,10 +44,19 @@ class GgufKeys;
 ///   s6.dt_norm [R]  s6.b_norm, s6.c_norm [N]               with weighted norms
 ///   delta.qkvz [conv_dim+values,H], per key head rows q|k|v|z, and delta.ba [2*value_heads,H], per
 ///   key head rows b|a; or
-///   delta.qkv [conv_dim,H] rows q|k|v, delta.z [values,H], delta.b and delta.a [value_heads,H]
-///   delta.conv_weight [conv_dim,1,K]  delta.a_log or delta.rate, delta.dt_bias
-///   [value_heads], rate being -exp(a_log)
+///   delta.qkv [conv_dim,H] rows q|k|v, or delta.q, delta.k and delta.v
+///   delta.z [values,H]  delta.b and delta.a [value_heads,H]
+///   delta.conv_weight [conv_dim,1,K], or delta.q_conv, delta.k_conv and delta.v_conv
+///   delta.a_log or delta.rate, delta.dt_bias [value_heads], rate being -exp(a_log)
+///   with a rank delta.a_a and delta.z_a [rank,H]  delta.a_b [value_heads*key_dim,rank]
+///   delta.z_b [values,rank]  delta.dt_bias [value_heads*key_dim]
 ///   delta.norm [value_dim], of every head  delta.out_proj [H,values]
+///   mla.q [heads*query,H], or mla.q_a [rank,H], mla.q_norm [rank] and mla.q_b [heads*query,rank]:
+///   per head rows plain|turned
+///   mla.kv_a [latent+turned,H]  mla.kv_norm [latent]  mla.o [H,heads*value]
+///   mla.kv_b [heads*(plain+value),latent], per head rows plain|value
+///   lightning.qkv [3*inner,H], per head rows q|k|v  lightning.gate [inner,H]
+///   lightning.norm [inner]  lightning.out_proj [H,inner]
 ///   conv.in_proj [3*channels,H] rows B|C|x  conv.weight [channels,1,K]
 ///   conv.out_proj [H,channels]
 ///   mlp.gate_up [2S,H] rows gate|up, or mlp.gate and mlp.up [S,H]  mlp.down [H,S]
@@ -115,6 +124,7 @@ extern const Family granite;
 extern const Family granite_swa;
 extern const Family granite_hybrid;
 extern const Family jamba;
+extern const Family kimi_linear;
 extern const Family lfm2;
 extern const Family lfm3;
 extern const Family llama;
@@ -122,8 +132,10 @@ extern const Family llama4;
 extern const Family mamba;
 extern const Family mamba2;
 extern const Family mellum;
+extern const Family minimax;
 extern const Family ministral3;
 extern const Family nemotron_h;
+extern const Family olmo_hybrid;
 extern const Family qwen2;
 extern const Family qwen3;
 extern const Family qwen3_5;

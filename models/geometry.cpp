@@ -85,9 +85,11 @@ Reach reach_of(const KvShape& kv) {
 
 void add_pages(Geometry& geometry, const Place& at, const KvShape& kv) {
   divided({Division::heads, kv.query_heads, kv.head_dim}, geometry.ranks, at, "query heads");
-  const RankHeads heads = divided({Division::groups, kv.kv_heads, std::int64_t{2} * kv.head_dim},
-                                  geometry.ranks, at, "key and value heads");
-  const std::size_t elements = product({2, heads.kept, kv.head_dim});
+  const std::int32_t sides = kv.are_latents ? 1 : 2;  // keys, and values
+  const RankHeads heads =
+      divided({Division::groups, kv.kv_heads, std::int64_t{sides} * kv.head_dim}, geometry.ranks,
+              at, "key and value heads");
+  const std::size_t elements = product({sides, heads.kept, kv.head_dim});
   const std::size_t page_bytes = product(
       {static_cast<std::int64_t>(elements), geometry.page_tokens, bytes_of(geometry.kv_dtype)});
   geometry.pages.push_back({.layer = at.layer,

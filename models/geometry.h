@@ -91,7 +91,7 @@ struct PageLayout {
   std::int32_t part;      ///< index in Block::parts
   std::int32_t kv_heads;  ///< of a rank
   std::int32_t head_dim;
-  std::int64_t elements_per_token;  ///< keys and values: 2 * kv_heads * head_dim
+  std::int64_t elements_per_token;  ///< keys and values: 2 * kv_heads * head_dim; latents: head_dim
   std::size_t page_bytes;           ///< elements_per_token * page_tokens * size of the kv dtype
   Reach reach = {};
   RankHeads heads = {};  ///< width: their numbers of one token; hidden states count as one head

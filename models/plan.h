@@ -17,6 +17,8 @@ namespace hyb::models {
 /// h += post_norm(that sum), and with a factor, one trained number, h *= factor afterwards. Where
 /// parts have norms of their own, the sum is that of post_i(part_i(norm_i(h))), all rms.
 ///
+/// With a carried norm, a factor, h = factor * norm(h) + the sum, the norm being rms.
+///
 /// With a low-rank residual (LAuReL), n being norm(h) and the norm here rms,
 /// h = (h + n + norm(right * left * n)) * sqrt(1/2) after all that.
 struct Block {
@@ -24,6 +26,7 @@ struct Block {
   std::vector<Part> parts;
   std::optional<Norm> post_norm = {};
   bool has_factor = false;    ///< of a block with a post norm
+  float carried_norm = 0.0F;  ///< of a block without a post norm; 0: none
   bool norms_parts = false;   ///< of a block with a post norm whose own norm is none
   std::int32_t low_rank = 0;  ///< inner width of the low-rank residual; 0: none
   /// With Plan::altup, of a layer's last block, which has a post norm and no norm: it reads the

@@ -104,7 +104,9 @@ class WeightLister : public WeightVisitor {
   }
 
   float* visit_small(std::span<const Small> tensors) override {
-    for (const Small& tensor : tensors) add(tensor.role, tensor.shape);
+    for (const Small& tensor : tensors) {
+      if (tensor.constants.empty()) add(tensor.role, tensor.shape);
+    }
     return nullptr;
   }
 

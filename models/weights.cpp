@@ -162,6 +162,10 @@ class WeightLoader : public WeightVisitor {
   float* visit_small(std::span<const Small> tensors) override {
     std::vector<std::vector<float>> each;
     for (const Small& tensor : tensors) {
+      if (!tensor.constants.empty()) {
+        each.push_back(tensor.constants);
+        continue;
+      }
       const WeightKey key{.role = tensor.role, .layer = layer()};
       std::vector<float> once = provider_.vector(key, tensor.count());
       provider_.release(key);

@@ -4,11 +4,14 @@ import golden_bamba
 import golden_falcon
 import golden_fp8
 import golden_granite
+import golden_kimi
 import golden_lfm2
 import golden_lfm3
 import golden_llama
 import golden_mamba
+import golden_minimax
 import golden_nemotron
+import golden_olmo
 import golden_qwen
 import golden_windows
 
@@ -23,6 +26,9 @@ families = (
     golden_llama,
     golden_mamba,
     golden_windows,
+    golden_olmo,
+    golden_minimax,
+    golden_kimi,
     golden_fp8,
 )
 fixtures = {name: one for family in families for name, one in family.fixtures.items()}

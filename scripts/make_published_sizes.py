@@ -15,6 +15,8 @@ import published_configs
 import reference_families
 from reference_attention import Attention
 from reference_delta import Delta
+from reference_kimi import Mla
+from reference_lightning import Lightning
 from reference_s6 import S6
 from reference_short_conv import ShortConv
 from reference_ssd import Ssd
@@ -31,6 +33,8 @@ def state_of(part):
     if isinstance(part, Delta):
         matrices = part.value_heads * part.key_dim * part.value_dim
         return matrices, part.conv_channels * (part.taps - 1)
+    if isinstance(part, Lightning):  # with the window of a convolution that takes one token alone
+        return part.inner * part.head_dim, 3 * part.inner
     if isinstance(part, ShortConv):
         return 0, part.hidden * (part.taps - 1)
     return 0, 0
@@ -43,17 +47,19 @@ def sizes_of(config):
     attention = [part for part in parts if isinstance(part, Attention)]
     states = [state_of(part) for part in parts]
     matrices, windows = (sum(column) for column in zip(*states))
+    latents = [part for part in parts if isinstance(part, Mla)]
     return {
         "parameters": sum(math.prod(shape) for _, shape, _ in tensors),
         "tensors": len(tensors),
         "layers": len(plan.layers),
-        "attention_layers": sum(part.kv_of is None for part in attention),
+        "attention_layers": sum(part.kv_of is None for part in attention) + len(latents),
         "recurrent_layers": sum(any(each) for each in states),
         "kv_bytes_per_token": sum(
             4 * part.kv_heads * part.head_dim
             for part in attention
             if part.kv_of is None and not (part.window or part.chunk)
-        ),
+        )
+        + sum(2 * (part.latent + part.turned_dim) for part in latents),
         "state_bytes_f32": 4 * matrices + 2 * windows,
         "state_bytes_bf16": 2 * matrices + 2 * windows,
     }

@@ -65,6 +65,8 @@ def main():
     silent += ["vision_config", "audio_config"]
     rows = {}
     for name, config in given_configs():
+        if config["model_type"] not in transformers.CONFIG_MAPPING:
+            continue
         changes = patch(config, saved(config))
         rows[name] = [op for op in changes if not any(f"/{key}" in op["path"] for key in silent)]
     text = ",\n".join(f" {json.dumps(name)}: {json.dumps(ops)}" for name, ops in rows.items())

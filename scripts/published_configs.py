@@ -8,6 +8,7 @@ sequence (f32 or bf16, convolution windows in bf16 both times) and KV bytes per 
 import os
 
 import checkpoint_files
+import published_linear
 import published_recurrent as recurrent
 
 presets = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "models", "presets")
@@ -320,7 +321,6 @@ lfm2s = {
         "dtype": "bfloat16",
     },
 }
-
 
 
 def llama(kind, model_type, width, layers, heads, **keys):
@@ -774,6 +774,7 @@ windows = {
 
 configs = {**nemotrons, **qwens, **recurrent.bambas, **falcons, **lfm2s, **llamas, **windows}
 configs.update(recurrent.configs)
+configs.update(published_linear.configs)
 
 figures = {
     "nemotron-h-8b": known(8.10, 97.4, 49.4, 16384),
@@ -821,6 +822,7 @@ figures = {
     "gemma-4-26b-a4b": known(None, 0.0, 0.0, 20480),
     "gemma-4-31b": known(30.70, 0.0, 0.0, 81920),
     **{name: known(*figures) for name, figures in recurrent.figures.items()},
+    **{name: known(*row) for name, row in published_linear.figures.items()},
 }
 
 # Counts in the headers of published NVFP4 folders. In the first, experts, shared experts and the

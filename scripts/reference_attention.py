@@ -10,7 +10,8 @@ class Attention(Part):
     """Options: heads, kv_heads, head_dim; theta, rope_dims (0: no rope) and scaling (rope_speeds);
     qk_norm: None, "rms" or "rms_1p" (weight 1 + w), with eps; gated: q_proj holds q and gate,
     head by head; head_gate: one gate per head, from a matrix of its own; multiplier: the
-    scale where it is not head_dim^-0.5; window: positions that a token sees, its own
+    scale where it is not head_dim^-0.5; whole_norm: qk_norm is of all heads of q, or of k,
+    together; window: positions that a token sees, its own
     included, None for all; chunk: None, or keys before the last multiple of it are not seen;
     sinks: one more score per head, whose value is zero; score_cap: None, or scores are cap *
     tanh(score / cap); value_norm: v is normalised, without a weight; keys_are_values: v is k
@@ -39,7 +40,7 @@ class Attention(Part):
     sinks, score_cap, value_norm, keys_are_values, kv_of = False, None, False, False, None
     biases, head_gate = False, False
     query_beta, query_period, query_offset = 0.0, 1, 0
-    chunk, neighbours, late_norm = None, False, False
+    chunk, neighbours, late_norm, whole_norm = None, False, False, False
 
     def tensors(self):
         width, kv_width = self.heads * self.head_dim, self.kv_heads * self.head_dim
@@ -51,9 +52,9 @@ class Attention(Part):
         yield self.name["o"], (self.hidden, width), "linear"
         if self.qk_norm:
             kind = "norm_1p" if self.qk_norm == "rms_1p" else "norm"
-            yield self.name["q_norm"], (self.head_dim,), kind
+            yield self.name["q_norm"], (width if self.whole_norm else self.head_dim,), kind
             if self.kv_of is None:
-                yield self.name["k_norm"], (self.head_dim,), kind
+                yield self.name["k_norm"], (kv_width if self.whole_norm else self.head_dim,), kind
         if self.head_gate:
             yield self.name["gate"], (self.heads, self.hidden), "linear"
         if self.sinks:
@@ -71,6 +72,7 @@ class Attention(Part):
             found += ["rope"] if self.rope_dims == self.head_dim else ["rope", "partial_rope"]
         found += ["rope_scaling"] if self.scaling else []
         found += ["qk_norm", "qk_norm_weights"] if self.qk_norm else []
+        found += ["whole_norm"] if self.whole_norm else []
         found += ["window"] if self.window else []
         found += ["chunk"] if self.chunk else []
         found += ["late_norm"] if self.late_norm else []
@@ -89,7 +91,10 @@ class Attention(Part):
         if not self.qk_norm or not model.has("qk_norm", layer):
             return x
         weight = self.get(model, role) + (1.0 if self.qk_norm == "rms_1p" else 0.0)
-        return rms(x, weight if model.has("qk_norm_weights", layer) else 1.0, self.eps)
+        weight = weight if model.has("qk_norm_weights", layer) else 1.0
+        if self.whole_norm and model.has("whole_norm", layer):
+            return rms(x.reshape(len(x), -1), weight, self.eps).reshape(x.shape)
+        return rms(x, weight.reshape(-1, x.shape[2]) if self.whole_norm else weight, self.eps)
 
     def project(self, model, layer, role, x):
         y = self.apply(model, role, x)

@@ -9,12 +9,17 @@ from reference_part import Part
 class Delta(Part):
     """Options: key_heads, value_heads, key_dim, value_dim, taps, eps; grouped: the rows of two
     projections are ordered key head by key head (q, k, v, z and b, a of its value heads), else
-    there are four projections, each in plain order."""
+    there are four projections, each in plain order; separate: of these that of q, k and v is
+    three, and so is the convolution; beta_scale: beta times this."""
+
+    separate, beta_scale = False, 1.0
 
     names = {
         "qkvz": "in_proj_qkvz.weight",
         "ba": "in_proj_ba.weight",
         "qkv": "in_proj_qkv.weight",
+        **{role: role + "_proj.weight" for role in "qkv"},
+        **{role + "_conv": role + "_conv1d.weight" for role in "qkv"},
         "z": "in_proj_z.weight",
         "b": "in_proj_b.weight",
         "a": "in_proj_a.weight",
@@ -37,17 +42,28 @@ class Delta(Part):
     def conv_channels(self):
         return 2 * self.key_width + self.value_width
 
+    def widths(self):
+        return zip("qkv", (self.key_width, self.key_width, self.value_width))
+
     def tensors(self):
         if self.grouped:
             rows = self.conv_channels + self.value_width
             yield self.name["qkvz"], (rows, self.hidden), "linear"
             yield self.name["ba"], (2 * self.value_heads, self.hidden), "linear"
         else:
-            yield self.name["qkv"], (self.conv_channels, self.hidden), "linear"
+            if self.separate:
+                for role, width in self.widths():
+                    yield self.name[role], (width, self.hidden), "linear"
+            else:
+                yield self.name["qkv"], (self.conv_channels, self.hidden), "linear"
             yield self.name["z"], (self.value_width, self.hidden), "linear"
             yield self.name["b"], (self.value_heads, self.hidden), "linear"
             yield self.name["a"], (self.value_heads, self.hidden), "linear"
-        yield self.name["conv"], (self.conv_channels, 1, self.taps), "linear"
+        if self.separate:
+            for role, width in self.widths():
+                yield self.name[role + "_conv"], (width, 1, self.taps), "linear"
+        else:
+            yield self.name["conv"], (self.conv_channels, 1, self.taps), "linear"
         yield self.name["a_log"], (self.value_heads,), "a_log"
         yield self.name["dt_bias"], (self.value_heads,), "dt_bias"
         yield self.name["norm"], (self.value_dim,), "norm"
@@ -55,8 +71,12 @@ class Delta(Part):
 
     def terms(self):
         found = ["state", "decay", "conv", "dt_bias", "gate", "gated_norm_weight", "beta"]
-        found += ["correction", "l2_norm"]
+        found += ["correction", "l2_norm"] + ["beta_scale"] * (self.beta_scale != 1.0)
         return found + (["key_heads"] if 1 < self.key_heads < self.value_heads else [])
+
+    @property
+    def inputs(self):
+        return "qkv" if self.separate else ["qkv"]
 
     def nothing(self):
         window = numpy.zeros((self.taps - 1, self.conv_channels))
@@ -66,7 +86,8 @@ class Delta(Part):
     def project(self, model, u):
         """qkv [T, conv_channels], z [T, value heads, Dv], b and a [T, value heads]."""
         if not self.grouped:
-            qkv, z, b, a = (self.apply(model, role, u) for role in ("qkv", "z", "b", "a"))
+            qkv = numpy.concatenate([self.apply(model, role, u) for role in self.inputs], -1)
+            z, b, a = (self.apply(model, role, u) for role in ("z", "b", "a"))
             return qkv, z.reshape(len(u), self.value_heads, -1), b, a
         ratio = self.value_heads // self.key_heads
         qkvz = self.apply(model, "qkvz", u).reshape(len(u), self.key_heads, -1)
@@ -107,12 +128,15 @@ class Delta(Part):
 
     def run(self, model, layer, u, memory, start):
         qkv, z, b, a = self.project(model, u)
-        taps = self.get(model, "conv")[:, 0]
+        convs = [role + "_conv" for role in "qkv"] if self.separate else ["conv"]
+        taps = numpy.concatenate([self.get(model, role)[:, 0] for role in convs])
         if not model.has("conv", layer):
             taps = taps * (numpy.arange(self.taps) == self.taps - 1)
         qkv, memory["window"] = causal_conv(qkv, taps, memory["window"])
         q, k, v = self.heads_of(model, layer, silu(qkv))
         beta = sigmoid(b) if model.has("beta", layer) else numpy.ones_like(b)
+        if model.has("beta_scale", layer):
+            beta = beta * self.beta_scale
         if model.has("dt_bias", layer):
             a = a + self.get(model, "dt_bias")
         log_decay = -numpy.exp(self.get(model, "a_log")) * softplus(a)

@@ -1,6 +1,7 @@
 """Which family a config.json belongs to, and its plan."""
 
 import reference_plans as plans
+import reference_plans_linear as linear
 import reference_plans_qwen as qwen
 import reference_plans_recurrent as recurrent
 import reference_plans_windows as windows
@@ -43,6 +44,10 @@ families = {
     "qwen3_5_text": (qwen.qwen3_5, "model.", False),
     "qwen3_5_moe": (qwen.qwen3_5, "model.language_model.", True),
     "qwen3_5_moe_text": (qwen.qwen3_5, "model.", True),
+    "kimi_linear": (linear.kimi_linear, "model.", False),
+    "minimax": (linear.minimax, "model.", False),
+    "minimax_text_01": (linear.minimax, "model.", False),
+    "olmo_hybrid": (qwen.olmo_hybrid, "model.", False),
     "lfm2": (qwen.lfm2, "model.", False),
     "lfm2_moe": (qwen.lfm2, "model.", False),
     "lfm3": (windows.lfm3, "model.", False),

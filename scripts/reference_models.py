@@ -91,6 +91,8 @@ class Model:
             if names:
                 y = self.norm(names[1], y, weighs)
             branch = branch + scale * part.factor(self, layer, "out") * y
+        if block.carried and self.has("carried_norm", layer):
+            h = u * (block.carried if self.has("carried_factor", layer) else 1.0)
         if block.post_norm and self.has("post_norm", layer):
             branch = self.norm(block.post_norm, branch, weighs)
         h = h + branch
@@ -225,6 +227,10 @@ class Model:
                     found.setdefault(term, []).append(layer)
             if any(block.low_rank for block in blocks):
                 found.setdefault("low_rank", []).append(layer)
+            if any(block.carried for block in blocks):
+                found.setdefault("carried_norm", []).append(layer)
+            if any((block.carried or 1.0) != 1.0 for block in blocks):
+                found.setdefault("carried_factor", []).append(layer)
             if any(block.post_norm for block in blocks):
                 found.setdefault("post_norm", []).append(layer)
             if any(block.factor for block in blocks) and layer + 1 < len(self.plan.layers):

@@ -32,6 +32,7 @@ class Block:
     parts: list
     post_norm: str | None = None
     factor: str | None = None
+    carried: float | None = None  # h = carried * norm(h) + the sum
     part_norms: list | None = None  # of every part the names of its norms, before and after
     low_rank: LowRank | None = None
     to_others: bool = False

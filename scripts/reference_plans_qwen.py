@@ -1,8 +1,8 @@
-"""Plans of the Qwen families and of LFM2; see reference_plans.py."""
+"""Plans of the Qwen families, of LFM2 and of OLMo Hybrid; see reference_plans.py."""
 
 from reference_delta import Delta
 from reference_ffn import Mlp, Moe
-from reference_plans import attention_of, first, kinds_of, pair, plan_with, rope_of
+from reference_plans import Block, attention_of, first, kinds_of, pair, plan_with, rope_of
 from reference_short_conv import ShortConv
 
 
@@ -171,3 +171,53 @@ def lfm2(c, prefix, fused):
     head = "lm_head.weight" if is_tied is False else None
     final_norm = prefix + "embedding_norm.weight"
     return plan_with(c, prefix, layers, eps=eps, final_norm=final_norm, head=head)
+
+
+def olmo_theta(c):
+    """None: no positions, as a null says wherever it is; not so where nothing is said."""
+    rope = c.get("rope_parameters") or {}
+    return rope.get("rope_theta", c.get("rope_theta", 10000.0))
+
+
+def olmo_delta(c, hidden, at):
+    own = {"norm": "o_norm.weight", "out": "o_proj.weight"}
+    own.update({"z": "g_proj.weight", "b": "b_proj.weight", "a": "a_proj.weight"})
+    heads = c["num_attention_heads"]
+    key_heads = c.get("linear_num_key_heads") or heads
+    key_dim = c.get("linear_key_head_dim") or int(0.75 * hidden / key_heads)
+    return Delta(
+        hidden,
+        at,
+        own,
+        key_heads=key_heads,
+        value_heads=c.get("linear_num_value_heads") or heads,
+        key_dim=key_dim,
+        value_dim=c.get("linear_value_head_dim") or 2 * key_dim,
+        taps=c.get("linear_conv_kernel_dim", 4),
+        eps=1e-5,
+        grouped=False,
+        separate=True,
+        beta_scale=2.0 if c.get("linear_allow_neg_eigval", True) else 1.0,
+    )
+
+
+def olmo_hybrid(c, prefix, fused):
+    """Norms before delta nets and the feed-forwards beside them, after attention and those."""
+    hidden, eps = c["hidden_size"], c["rms_norm_eps"]
+    head_dim = c.get("head_dim") or hidden // c["num_attention_heads"]
+    has_rope = olmo_theta(c) is not None
+    own = {"head_dim": head_dim, "qk_norm": "rms", "whole_norm": True, "eps": eps}
+    layers = []
+    for i, kind in enumerate(qwen_kinds(c)):
+        at = f"{prefix}layers.{i}."
+        ffn = Mlp(hidden, at + "mlp.", width=c["intermediate_size"])
+        if kind == "mamba":
+            delta = olmo_delta(c, hidden, at + "linear_attn.")
+            layers.append(pair(at, delta, ffn, ("attention_layer_norm", "feedforward_layer_norm")))
+            continue
+        rope = rope_of(c, head_dim) if has_rope else {}
+        attention = attention_of(c, hidden, at + "self_attn.", **own, **rope)
+        norms = ("post_attention_layernorm.weight", "post_feedforward_layernorm.weight")
+        parts = zip((attention, ffn), norms)
+        layers.append([Block(None, [part], post_norm=at + norm) for part, norm in parts])
+    return plan_with(c, prefix, layers)

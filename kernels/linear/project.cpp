@@ -56,7 +56,8 @@ void apply(Queue& queue, const InputNorm& norm, const Tensor& x, const Tensor& y
                      .y = y,
                      .eps = norm.eps,
                      .groups = norm.groups,
-                     .norm_first = norm.norm_first});
+                     .norm_first = norm.norm_first,
+                     .sigmoid_gate = norm.sigmoid_gate});
 }
 
 void project(Queue& queue, const Project& op) {

@@ -7,7 +7,7 @@ namespace {
 
 /// Whether the norm goes into the product's own load of x.
 bool norm_is_fused(const Stream& stream, const Project& op, const void* weight) {
-  return !stream.batch_invariant() && op.x.dim(0) <= gemv_tokens_max &&
+  return !stream.batch_invariant() && !op.norm.sigmoid_gate && op.x.dim(0) <= gemv_tokens_max &&
          takes_matrices(op, op.x, weight) &&
          (op.norm.gate.empty() ||
           is_vector_aligned(op.norm.gate.as<bf16>(), op.norm.gate.row_stride)) &&
@@ -49,7 +49,8 @@ void apply(Stream& stream, const InputNorm& norm, const Tensor& x, const Tensor&
                             .y = y,
                             .eps = norm.eps,
                             .groups = norm.groups,
-                            .norm_first = norm.norm_first});
+                            .norm_first = norm.norm_first,
+                            .sigmoid_gate = norm.sigmoid_gate});
 }
 
 void project(Stream& stream, const Project& op) {

@@ -15,10 +15,11 @@ namespace hyb::kernels {
 struct InputNorm {
   Tensor weight = {};  ///< [K] f32
   float eps = 1e-5F;
-  bool one_plus = false;    ///< as in RmsNorm
-  Tensor gate = {};         ///< [T,K], as in GatedNorm
-  std::int64_t groups = 1;  ///< as in GatedNorm
-  bool norm_first = false;  ///< as in GatedNorm
+  bool one_plus = false;      ///< as in RmsNorm
+  Tensor gate = {};           ///< [T,K], as in GatedNorm
+  std::int64_t groups = 1;    ///< as in GatedNorm
+  bool norm_first = false;    ///< as in GatedNorm
+  bool sigmoid_gate = false;  ///< as in GatedNorm
 
   bool empty() const { return weight.empty(); }
 };

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "core/base/error.h"
 #include "kernels/cuda/routes.h"
 #include "kernels/ops/check.h"
 #include "kernels/ops/recurrence.h"
@@ -19,6 +20,15 @@ void normalize(const DeltaRuleShare<T, S>& job, const T* values, float scale, fl
   for (std::int64_t i = 0; i < job.rows; ++i) out[i] = to_float(values[i]) * factor;
 }
 
+/// What a token leaves of one row of a head's state, or of all of them.
+template <typename T, typename S>
+float keep_of(const DeltaRuleShare<T, S>& job, std::int64_t token, std::int64_t head,
+              std::int64_t row) {
+  const float raw = to_float(job.a_of(token, head)[row]) + job.dt_bias_of(head)[row];
+  if (job.decay_floor == 0.0F) return std::exp(job.rate[head] * softplus(raw));
+  return std::exp(job.decay_floor / (1.0F + std::exp(job.rate[head] * raw)));
+}
+
 /// The token's step for one head whose state is `state`.
 template <typename T, typename S>
 void step(const DeltaRuleShare<T, S>& job, std::int64_t token, std::int64_t head, S* state) {
@@ -27,20 +37,25 @@ void step(const DeltaRuleShare<T, S>& job, std::int64_t token, std::int64_t head
   const std::int64_t key_head = job.key_head_of(head);
   normalize(job, job.q_of(token, key_head), job.q_scale, q);
   normalize(job, job.k_of(token, key_head), 1.0F, k);
-  const float raw = to_float(job.a[token * job.a_stride + head]) + job.dt_bias[head];
-  const float keep = std::exp(job.rate[head] * softplus(raw));
-  const float beta = 1.0F / (1.0F + std::exp(-to_float(job.b[token * job.b_stride + head])));
+  float keeps[delta_rule_columns_max], read_k[delta_rule_columns_max];
+  for (std::int64_t i = 0; i < job.rows; ++i) {
+    keeps[i] = i == 0 || job.per_channel ? keep_of(job, token, head, i) : keeps[0];
+    read_k[i] = job.per_channel ? keeps[i] * k[i] : k[i];
+  }
+  const float keep = job.per_channel ? 1.0F : keeps[0];
+  const float beta =
+      job.beta_scale / (1.0F + std::exp(-to_float(job.b[token * job.b_stride + head])));
   const T* const v = job.v_of(token, head);
   for (std::int64_t i = 0; i < job.rows; ++i) {
     for (std::int64_t j = 0; j < job.columns; ++j) {
-      read[j] += to_float(state[i * job.columns + j]) * k[i];
+      read[j] += to_float(state[i * job.columns + j]) * read_k[i];
     }
   }
   for (std::int64_t i = 0; i < job.rows; ++i) {
     for (std::int64_t j = 0; j < job.columns; ++j) {
       S& cell = state[i * job.columns + j];
       const float change = beta * (to_float(v[j]) - keep * read[j]);
-      const float next = keep * to_float(cell) + k[i] * change;
+      const float next = keeps[i] * to_float(cell) + k[i] * change;
       cell = from_float<S>(next);
       answer[j] += next * q[i];
     }
@@ -67,6 +82,9 @@ DeltaRuleShare<T, S> share_of(const DeltaRule& op, const RecurrenceShare<T, S>& 
   job.key_heads = op.key_heads;
   job.value_heads = op.state.dim(1);
   job.tiled = op.tiled;
+  job.beta_scale = op.beta_scale;
+  job.per_channel = op.per_channel;
+  job.decay_floor = op.decay_floor;
   job.q_scale = 1.0F / std::sqrt(static_cast<float>(job.rows));
   job.eps = delta_rule_eps;
   return job;
@@ -75,6 +93,9 @@ DeltaRuleShare<T, S> share_of(const DeltaRule& op, const RecurrenceShare<T, S>& 
 }  // namespace
 
 void check_shapes(const Check& check, const DeltaRule& op) {
+  if (op.per_channel && !check.reads_tables()) {
+    throw Error(ErrorKind::usage, "decays per channel run on the CPU only so far: --device cpu");
+  }
   check.activations(op.x, "x");
   check.that(op.x.rank == 2, "x is a matrix", op.x.rank);
   check.that(op.state.rank == 4, "state is [S,value_heads,Dk,Dv]", op.state.rank);
@@ -86,9 +107,12 @@ void check_shapes(const Check& check, const DeltaRule& op) {
              op.key_heads);
   check.tensor(op.x, "x", op.x.dtype, {tokens, 2 * op.key_heads * rows + heads * columns});
   check.tensor(op.b, "b", op.x.dtype, {tokens, heads});
-  check.tensor(op.a, "a", op.x.dtype, {tokens, heads});
+  const std::int64_t decays = op.per_channel ? heads * rows : heads;
+  check.tensor(op.a, "a", op.x.dtype, {tokens, decays});
   check.tensor(op.rate, "rate", DType::f32, {heads});
-  check.tensor(op.dt_bias, "dt_bias", DType::f32, {heads});
+  check.tensor(op.dt_bias, "dt_bias", DType::f32, {decays});
+  check.that(op.decay_floor <= 0.0F && (op.per_channel || op.decay_floor == 0.0F),
+             "decay_floor is below 0, per_channel", static_cast<std::int64_t>(op.decay_floor));
   check.activations(op.state, "state");
   check.tensor(op.state, "state", op.state.dtype, {slots, heads, rows, columns});
   check.tensor(op.y, "y", op.x.dtype, {tokens, heads * columns});

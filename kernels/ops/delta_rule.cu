@@ -93,7 +93,7 @@ __device__ __forceinline__ void make_tokens(const Params<T, S>& p, const Share& 
     const float b = to_float(p.b[(token + i) * p.b_stride + share.head]);
     shared.product[i] = product;
     shared.keep[i] = expf(log_keep(a, p.dt_bias[share.head], p.rate[share.head]));
-    shared.beta[i] = write_strength(b);
+    shared.beta[i] = write_strength(b, p.beta_scale);
   }
 }
 

@@ -21,6 +21,7 @@ struct DeltaRuleParams : RecurrenceParams<T, S> {
   int key_heads;
   bool tiled;     ///< as DeltaRule has it
   float q_scale;  ///< Dk^-0.5
+  float beta_scale;
 
   /// Where the q of a head's key head starts in a row of x; k is k_distance() after it.
   __host__ __device__ std::int64_t q_of(int head) const {
@@ -43,7 +44,9 @@ struct DeltaRuleParams : RecurrenceParams<T, S> {
 __device__ __forceinline__ float log_keep(float a, float dt_bias, float rate) {
   return rate * softplus(a + dt_bias);
 }
-__device__ __forceinline__ float write_strength(float b) { return 1.0F / (1.0F + expf(-b)); }
+__device__ __forceinline__ float write_strength(float b, float scale) {
+  return scale / (1.0F + expf(-b));
+}
 
 template <typename T, typename S>
 DeltaRuleParams<T, S> delta_rule_params(const DeltaRule& op) {
@@ -54,7 +57,8 @@ DeltaRuleParams<T, S> delta_rule_params(const DeltaRule& op) {
           op.a.row_stride,
           static_cast<int>(op.key_heads),
           op.tiled,
-          1.0F / std::sqrt(static_cast<float>(op.state.dim(2)))};
+          1.0F / std::sqrt(static_cast<float>(op.state.dim(2))),
+          op.beta_scale};
 }
 
 // What a warp does to its strip of a head's state, token by token: the same instructions for a

@@ -16,10 +16,15 @@ inline constexpr float delta_rule_eps = 1e-6F;               ///< added to the s
 /// length, q' also times Dk^-0.5:
 ///
 ///   q'   = q / sqrt(sum q^2 + 1e-6) / sqrt(Dk)        k' = k / sqrt(sum k^2 + 1e-6)
-///   beta = sigmoid(b[t,h])       keep = exp(rate[h] * softplus(a[t,h] + dt_bias[h]))
+///   beta = beta_scale * sigmoid(b[t,h])       keep = exp(rate[h] * softplus(a[t,h] + dt_bias[h]))
 ///   d    = beta * (v - keep * S^T k')
 ///   S   <- keep * S + k' (outer) d                    softplus(v) = v where v > 20
 ///   y[t,h,:] = S^T q'
+///
+/// With per_channel (Kimi delta attention) every row i of a state has a decay of its own, by
+/// a[t,h,i] + dt_bias[h,i], so that keep * S is diag(keep) S; with a decay_floor f, below 0,
+///
+///   keep = exp(f * sigmoid(-rate[h] * (a + dt_bias)))
 ///
 /// A row of `x` is [q: key_heads*Dk | k: key_heads*Dk | v: value_heads*Dv], as causal_conv leaves
 /// it. Span r starts from the state in slot read_slot[r] (no_slot: zeros) and leaves its last state
@@ -28,7 +33,8 @@ inline constexpr float delta_rule_eps = 1e-6F;               ///< added to the s
 /// and has at most discarded_tokens_max tokens (draft_ring.h).
 ///
 /// shapes  x [T, 2*key_heads*Dk + value_heads*Dv]   b, a [T,value_heads]
-///         rate, dt_bias [value_heads]   state [S,value_heads,Dk,Dv], row_stride from slot to slot
+///         rate, dt_bias [value_heads], or per_channel a [T,value_heads*Dk] and dt_bias
+///         [value_heads*Dk]   state [S,value_heads,Dk,Dv], row_stride from slot to slot
 ///         y [T, value_heads*Dv]   span_begin [R+1]   read_slot, write_slot [R]; all slots in
 ///         write_slot different, and none is read by another span but the next one; rows of x, b,
 ///         a, y may be strided; Dk and Dv are at most 256; key_heads divides value_heads
@@ -46,6 +52,9 @@ struct DeltaRule {
   bool token_by_token = false;  ///< a card takes no faster way, whose bits are others
   std::int64_t key_heads = 1;
   bool tiled = false;  ///< of the heads of values, as GGUF files have them
+  float beta_scale = 1.0F;
+  bool per_channel = false;  ///< not on a card, where it is Error(usage)
+  float decay_floor = 0.0F;  ///< per_channel alone; 0: none
 };
 
 void delta_rule(Queue& queue, const DeltaRule& op);

@@ -94,7 +94,7 @@ __device__ __forceinline__ void make_gates(const DeltaChunkParams& p, int head,
     const std::int64_t token = chunk.first + t;
     const float exact = log_keep(to_float(p.a[token * p.a_stride + head]), bias, rate);
     logs[i] = exact < log_decay_min ? log_decay_min : exact;
-    betas[i] = write_strength(to_float(p.b[token * p.b_stride + head]));
+    betas[i] = write_strength(to_float(p.b[token * p.b_stride + head]), p.beta_scale);
   }
   float sum = logs[0] + logs[1];
 #pragma unroll

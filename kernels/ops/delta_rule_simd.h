@@ -9,7 +9,8 @@
 ///   m = S^T k   n = S^T q   d = beta (v - keep m)   y = keep n + (k.q) d   S <- keep S + k d^T
 ///
 /// and the state that one token leaves is read for the next one in the same pass. What one column
-/// goes through is the same for any cut and any strip.
+/// goes through is the same for any cut and any strip. Where every row has a decay of its own,
+/// diag(keep) k and diag(keep) q find m and n, which are not scaled then.
 namespace hyb::kernels {
 namespace delta_rule_simd {
 namespace {
@@ -37,11 +38,31 @@ struct ChunkGates {
   alignas(64) float keep[chunk_tokens];
 };
 
+/// Of a head whose rows have decays of their own, over a chunk: these, and times them k and q.
+struct ChunkDecays {
+  alignas(64) float keep[chunk_tokens * rows_max];
+  alignas(64) float k[chunk_tokens * rows_max];
+  alignas(64) float q[chunk_tokens * rows_max];
+};
+struct NoDecays {};
+
+template <bool Channels>
 struct ChunkInputs {
   ChunkKeys keys;
   ChunkGates gates;
+  std::conditional_t<Channels, ChunkDecays, NoDecays> decays;
   std::int64_t keys_token = -1, key_head = -1;  ///< what `keys` are of
   std::int64_t gates_token = -1, head = -1;
+
+  /// What finds what the state has for a token's k and q.
+  const float* find_k(int t) const {
+    if constexpr (Channels) return decays.k + t * keys.stride;
+    return keys.k + t * keys.stride;
+  }
+  const float* find_q(int t) const {
+    if constexpr (Channels) return decays.q + t * keys.stride;
+    return keys.q + t * keys.stride;
+  }
 };
 
 struct Chunk {
@@ -91,23 +112,42 @@ void load_keys(const DeltaRuleShare<T, S>& job, Chunk chunk, std::int64_t key_he
 }
 
 template <typename T, typename S>
-void load_gates(const DeltaRuleShare<T, S>& job, Chunk chunk, std::int64_t head, ChunkGates& out) {
-  alignas(64) float a[chunk_tokens] = {}, b[chunk_tokens] = {};
+void load_decays(const DeltaRuleShare<T, S>& job, Chunk chunk, std::int64_t head,
+                 const ChunkKeys& keys, ChunkDecays& out) {
+  const Vec rate = broadcast(job.rate[head]), floor = broadcast(job.decay_floor);
+  const float* const bias = job.dt_bias_of(head);
   for (int t = 0; t < chunk.tokens; ++t) {
-    a[t] = scalar(job.a[(chunk.first + t) * job.a_stride + head]);
-    b[t] = scalar(job.b[(chunk.first + t) * job.b_stride + head]);
-  }
-  const Vec rate = broadcast(job.rate[head]);
-  const Vec bias = broadcast(job.dt_bias[head]);
-  for (int t = 0; t < chunk.tokens; t += lanes) {
-    store(out.beta + t, sigmoid(load(b + t)));
-    store(out.keep + t, exp(rate * softplus(load(a + t) + bias)));
+    const T* const a = job.a_of(chunk.first + t, head);
+    each_vector(job.rows, [&](std::int64_t i, auto part) {
+      const std::int64_t at = t * keys.stride + i;
+      const Vec raw = load(a + i, part) + load(bias + i, part);
+      const Vec keep = exp(job.decay_floor == 0.0F ? rate * softplus(raw)
+                                                   : floor * sigmoid(zeros() - rate * raw));
+      store(out.keep + at, keep);
+      store(out.k + at, keep * load(keys.k + at));
+      store(out.q + at, keep * load(keys.q + at));
+    });
   }
 }
 
 template <typename T, typename S>
+void load_gates(const DeltaRuleShare<T, S>& job, Chunk chunk, std::int64_t head, ChunkGates& out) {
+  alignas(64) float a[chunk_tokens] = {}, b[chunk_tokens] = {};
+  for (int t = 0; t < chunk.tokens; ++t) {
+    if (!job.per_channel) a[t] = scalar(job.a[(chunk.first + t) * job.a_stride + head]);
+    b[t] = scalar(job.b[(chunk.first + t) * job.b_stride + head]);
+  }
+  const Vec rate = broadcast(job.rate[head]);
+  const Vec bias = broadcast(job.dt_bias_of(head)[0]);
+  for (int t = 0; t < chunk.tokens; t += lanes) {
+    store(out.beta + t, broadcast(job.beta_scale) * sigmoid(load(b + t)));
+    store(out.keep + t, exp(rate * softplus(load(a + t) + bias)));
+  }
+}
+
+template <bool Channels, typename T, typename S>
 void load_inputs(const DeltaRuleShare<T, S>& job, Chunk chunk, std::int64_t head,
-                 ChunkInputs& inputs) {
+                 ChunkInputs<Channels>& inputs) {
   const std::int64_t key_head = job.key_head_of(head);
   if (inputs.keys_token != chunk.first || inputs.key_head != key_head) {
     load_keys(job, chunk, key_head, inputs.keys);
@@ -116,6 +156,7 @@ void load_inputs(const DeltaRuleShare<T, S>& job, Chunk chunk, std::int64_t head
   }
   if (inputs.gates_token != chunk.first || inputs.head != head) {
     load_gates(job, chunk, head, inputs.gates);
+    if constexpr (Channels) load_decays(job, chunk, head, inputs.keys, inputs.decays);
     inputs.gates_token = chunk.first;
     inputs.head = head;
   }
@@ -146,37 +187,42 @@ Found<V> find(const From* from, std::int64_t stride, std::int64_t rows, const fl
 
 /// What a token does to the state. Passed by value: what is read through a reference may be what a
 /// store to the tile has changed, and is read again.
-template <int V>
+template <int V, bool Channels>
 struct Change {
   Vec keep, delta[V];
-  const float* k;
+  const float *k, *keeps;  ///< keeps: of the rows
 
+  [[gnu::always_inline]] Vec keep_of(std::int64_t row) const {
+    return Channels ? broadcast(keeps[row]) : keep;
+  }
   template <typename S>
-  [[gnu::always_inline]] Vec apply(Vec s, Vec key, int v) const {
-    return as_stored<S>(fma(s, keep, key * delta[v]));
+  [[gnu::always_inline]] Vec apply(Vec s, Vec kept, Vec key, int v) const {
+    return as_stored<S>(fma(s, kept, key * delta[v]));
   }
 };
 
-template <int V, typename S, typename From, typename To>
-void update(const From* from, To* to, std::int64_t stride, std::int64_t rows, Change<V> change) {
+template <int V, typename S, bool Channels, typename From, typename To>
+void update(const From* from, To* to, std::int64_t stride, std::int64_t rows,
+            Change<V, Channels> change) {
   for (std::int64_t i = 0; i < rows; ++i, from += stride, to += stride) {
-    const Vec key = broadcast(change.k[i]);
+    const Vec key = broadcast(change.k[i]), kept = change.keep_of(i);
     for (int v = 0; v < V; ++v) {
-      store(to + v * lanes, change.template apply<S>(load(from + v * lanes), key, v));
+      store(to + v * lanes, change.template apply<S>(load(from + v * lanes), kept, key, v));
     }
   }
 }
 
 /// The change of one token, and what the next one finds.
-template <int V, typename S>
-Found<V> update_and_find(float* tile, std::int64_t rows, Change<V> change, const float* k,
+template <int V, typename S, bool Channels>
+Found<V> update_and_find(float* tile, std::int64_t rows, Change<V, Channels> change, const float* k,
                          const float* q) {
   Found<V> found;
   for (int v = 0; v < V; ++v) found.by_k[v] = found.by_q[v] = zeros();
   for (std::int64_t i = 0; i < rows; ++i, tile += V * lanes) {
+    const Vec kept = change.keep_of(i);
     const Vec old_key = broadcast(change.k[i]), key = broadcast(k[i]), query = broadcast(q[i]);
     for (int v = 0; v < V; ++v) {
-      const Vec s = change.template apply<S>(load(tile + v * lanes), old_key, v);
+      const Vec s = change.template apply<S>(load(tile + v * lanes), kept, old_key, v);
       store(tile + v * lanes, s);
       found.by_k[v] = fma(s, key, found.by_k[v]);
       found.by_q[v] = fma(s, query, found.by_q[v]);
@@ -186,12 +232,14 @@ Found<V> update_and_find(float* tile, std::int64_t rows, Change<V> change, const
 }
 
 /// Writes y of the chunk's token `t`; how the state changes.
-template <int V, typename T, typename S>
-Change<V> answer(const DeltaRuleShare<T, S>& job, Chunk chunk, const ChunkInputs& inputs, int t,
-                 const Strip<S>& strip, const Found<V>& found) {
-  Change<V> change;
-  change.keep = broadcast(inputs.gates.keep[t]);
+template <int V, bool Channels, typename T, typename S>
+Change<V, Channels> answer(const DeltaRuleShare<T, S>& job, Chunk chunk,
+                           const ChunkInputs<Channels>& inputs, int t, const Strip<S>& strip,
+                           const Found<V>& found) {
+  Change<V, Channels> change;
+  change.keep = broadcast(Channels ? 1.0F : inputs.gates.keep[t]);
   change.k = inputs.keys.k + t * inputs.keys.stride;
+  if constexpr (Channels) change.keeps = inputs.decays.keep + t * inputs.keys.stride;
   const Vec beta = broadcast(inputs.gates.beta[t]), product = broadcast(inputs.keys.products[t]);
   const T* const v_row = job.v_of(chunk.first + t, strip.head) + strip.column;
   T* const y = job.y + (chunk.first + t) * job.y_stride + strip.head * job.columns + strip.column;
@@ -213,28 +261,27 @@ Change<V> answer(const DeltaRuleShare<T, S>& job, Chunk chunk, const ChunkInputs
 }
 
 /// One token, from memory to memory; all V vectors of the strip are full.
-template <int V, typename T, typename S>
+template <int V, bool Channels, typename T, typename S>
 void run_token(const DeltaRuleShare<T, S>& job, std::int64_t token, const Strip<S>& strip,
-               ChunkInputs& inputs) {
+               ChunkInputs<Channels>& inputs) {
   const Chunk chunk = {token, 1};
   load_inputs(job, chunk, strip.head, inputs);
   const Found<V> found =
-      find<V, true>(strip.from, job.columns, job.rows, inputs.keys.k, inputs.keys.q);
-  const Change<V> change = answer<V>(job, chunk, inputs, 0, strip, found);
+      find<V, true>(strip.from, job.columns, job.rows, inputs.find_k(0), inputs.find_q(0));
+  const auto change = answer<V>(job, chunk, inputs, 0, strip, found);
   if (strip.to == nullptr) return;
   update<V, S>(strip.from, strip.to, job.columns, job.rows, change);
 }
 
-template <int V, typename T, typename S>
+template <int V, bool Channels, typename T, typename S>
 void run_chunk(const DeltaRuleShare<T, S>& job, Chunk chunk, const Strip<S>& strip,
-               const ChunkInputs& inputs, float* tile) {
-  const ChunkKeys& keys = inputs.keys;
-  Found<V> found = find<V, false>(tile, V * lanes, job.rows, keys.k, keys.q);
+               const ChunkInputs<Channels>& inputs, float* tile) {
+  Found<V> found = find<V, false>(tile, V * lanes, job.rows, inputs.find_k(0), inputs.find_q(0));
   for (int t = 0;; ++t) {
-    const Change<V> change = answer<V>(job, chunk, inputs, t, strip, found);
+    const auto change = answer<V>(job, chunk, inputs, t, strip, found);
     if (t + 1 == chunk.tokens) return update<V, S>(tile, tile, V * lanes, job.rows, change);
-    const std::int64_t next = (t + 1) * keys.stride;
-    found = update_and_find<V, S>(tile, job.rows, change, keys.k + next, keys.q + next);
+    found =
+        update_and_find<V, S>(tile, job.rows, change, inputs.find_k(t + 1), inputs.find_q(t + 1));
   }
 }
 
@@ -249,9 +296,9 @@ void each_cell(std::int64_t rows, std::int64_t row_stride, std::int64_t columns,
 }
 
 /// A span over a strip of at most V vectors.
-template <int V, typename T, typename S>
+template <int V, bool Channels, typename T, typename S>
 void run_tile(const DeltaRuleShare<T, S>& job, std::int64_t span, const Strip<S>& strip,
-              ChunkInputs& inputs) {
+              ChunkInputs<Channels>& inputs) {
   alignas(64) float tile[rows_max * V * lanes];
   if (strip.from == nullptr || strip.columns < V * lanes) {
     for (std::int64_t i = 0; i < job.rows * V * lanes; i += lanes) store(tile + i, zeros());
@@ -276,9 +323,9 @@ void run_tile(const DeltaRuleShare<T, S>& job, std::int64_t span, const Strip<S>
 }
 
 /// As many of the strip's vectors as one call takes; how many these are.
-template <typename T, typename S>
+template <bool Channels, typename T, typename S>
 std::int64_t run_some(const DeltaRuleShare<T, S>& job, std::int64_t span, Strip<S> strip,
-                      ChunkInputs& inputs) {
+                      ChunkInputs<Channels>& inputs) {
   const std::int64_t token = job.span_begin[span], full = strip.columns / lanes;
   if (strip.from != nullptr && job.span_begin[span + 1] == token + 1 && full > 0) {
     const auto run = [&]<int V>() {
@@ -306,14 +353,14 @@ std::int64_t run_some(const DeltaRuleShare<T, S>& job, std::int64_t span, Strip<
   return vectors;
 }
 
-template <typename T, typename S>
+template <bool Channels, typename T, typename S>
 void run_share(const DeltaRuleShare<T, S>& job) {
   const std::int64_t per_head = (job.columns + lanes - 1) / lanes;
   const std::int64_t items = job.value_heads * per_head;  // vectors of columns
   const std::int64_t begin = items * job.thread / job.threads;
   const std::int64_t end = items * (job.thread + 1) / job.threads;
   if (begin == end) return;
-  ChunkInputs inputs;
+  ChunkInputs<Channels> inputs;
   for (std::int64_t span = 0; span < job.spans; ++span) {
     const std::int32_t slot = job.read_slot[span];
     const S* const from = slot < 0 ? nullptr : job.state + slot * job.slot_stride;
@@ -338,7 +385,10 @@ void run_share(const DeltaRuleShare<T, S>& job) {
 
 template <typename T, typename S>
 struct VectorRoute<vector_isa, DeltaRuleShare<T, S>> {
-  static void run(const DeltaRuleShare<T, S>& job) { delta_rule_simd::run_share(job); }
+  static void run(const DeltaRuleShare<T, S>& job) {
+    job.per_channel ? delta_rule_simd::run_share<true>(job)
+                    : delta_rule_simd::run_share<false>(job);
+  }
 };
 template struct VectorRoute<vector_isa, DeltaRuleShare<float, float>>;
 template struct VectorRoute<vector_isa, DeltaRuleShare<float, bf16>>;

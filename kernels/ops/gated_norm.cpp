@@ -17,20 +17,21 @@ void check(const GatedNorm& op) {
   check.that(op.groups >= 1 && op.x.dim(1) % op.groups == 0, "groups divides H", op.groups);
   check.tensor(op.gate, "gate", op.x.dtype, {op.x.dim(0), op.x.dim(1)});
   check.tensor(op.weight, "weight", DType::f32, {op.x.dim(1)});
+  check.that(op.norm_first || !op.sigmoid_gate, "a sigmoid comes after the norm", 1);
   check.tensor(op.y, "y", op.x.dtype, {op.x.dim(0), op.x.dim(1)});
 }
 
 template <typename T>
-float silu(T gate) {
+float open(const GatedNormRows<T>& job, T gate) {
   const float z = to_float(gate);
-  return z / (1.0F + std::exp(-z));
+  return (job.sigmoid_gate ? 1.0F : z) / (1.0F + std::exp(-z));
 }
 
 /// The columns of one slice.
 template <typename T>
 void norm_slice(const GatedNormRows<T>& job, const T* x, const T* gate, const float* weight, T* y) {
-  const auto before = [&](std::int64_t i) { return job.norm_first ? 1.0F : silu(gate[i]); };
-  const auto after = [&](std::int64_t i) { return job.norm_first ? silu(gate[i]) : 1.0F; };
+  const auto before = [&](std::int64_t i) { return job.norm_first ? 1.0F : open(job, gate[i]); };
+  const auto after = [&](std::int64_t i) { return job.norm_first ? open(job, gate[i]) : 1.0F; };
   float squares = 0.0F;
   for (std::int64_t i = 0; i < job.width; ++i) {
     const float u = to_float(x[i]) * before(i);
@@ -71,7 +72,8 @@ void gated_norm(Queue& queue, const GatedNorm& op) {
                                  .slices = op.groups,
                                  .width = op.x.dim(1) / op.groups,
                                  .eps = op.eps,
-                                 .norm_first = op.norm_first});
+                                 .norm_first = op.norm_first,
+                                 .sigmoid_gate = op.sigmoid_gate});
     });
   });
 }

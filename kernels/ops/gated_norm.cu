@@ -14,7 +14,7 @@ struct Params {
   std::int64_t x_stride, gate_stride, y_stride, slices;
   int slices_per_row, width;
   float eps;
-  bool norm_first;
+  bool norm_first, sigmoid_gate;
 };
 
 /// Within (width + 16) * 2^-24 + 2^-19 of the exact answer, relatively, not counting the rounding
@@ -31,7 +31,8 @@ __global__ void __launch_bounds__(norm_threads, 4) gated_norm_kernel(const Param
   const auto apply_gate = [&](int i, float(&values)[vector_size<T>]) {
     float z[vector_size<T>];
     load_values<Aligned>(gate + i, p.width - i, z);
-    for (int j = 0; j < vector_size<T>; ++j) values[j] *= silu(z[j]);
+    for (int j = 0; j < vector_size<T>; ++j)
+      values[j] *= p.sigmoid_gate ? sigmoid(z[j]) : silu(z[j]);
   };
   const auto load = [&](int i, float(&values)[vector_size<T>]) {
     load_values<Aligned>(x + i, p.width - i, values);
@@ -60,7 +61,8 @@ void run(Stream& stream, const GatedNorm& op) {
                             .slices_per_row = static_cast<int>(op.groups),
                             .width = static_cast<int>(op.x.dim(1) / op.groups),
                             .eps = op.eps,
-                            .norm_first = op.norm_first};
+                            .norm_first = op.norm_first,
+                            .sigmoid_gate = op.sigmoid_gate};
   const bool is_aligned = params.width % vector_size<T> == 0 &&
                           is_vector_aligned(params.x, params.x_stride) &&
                           is_vector_aligned(params.gate, params.gate_stride) &&

@@ -17,6 +17,8 @@ namespace hyb::kernels {
 ///
 ///   y[t,i] = x[t,i] * (mean over i's slice of x^2 + eps)^(-1/2) * weight[i] * silu(gate[t,i])
 ///
+/// With sigmoid_gate it is sigmoid(gate[t,i]) in place of the silu; the norm comes first then.
+///
 /// shapes  x, gate, y [T,H]; rows may be strided   weight [H]
 /// types   x, gate, y: f32 or bf16, the same   weight: f32
 /// numbers all in f32, rounded once when y is written
@@ -26,6 +28,7 @@ struct GatedNorm {
   float eps = 1e-5F;
   std::int64_t groups = 1;
   bool norm_first = false;
+  bool sigmoid_gate = false;
 };
 
 void gated_norm(Queue& queue, const GatedNorm& op);

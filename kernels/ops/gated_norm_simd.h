@@ -15,7 +15,7 @@ constexpr std::int64_t waiting_max = 8192;
   return broadcast(1.0F / _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(mean))));
 }
 
-template <typename T>
+template <bool Sigmoid, typename T>
 void norm_then_gate(const T* x, const T* gate, const float* weight, T* y, std::int64_t width,
                     float eps) {
   Vec squares = zeros();
@@ -26,7 +26,8 @@ void norm_then_gate(const T* x, const T* gate, const float* weight, T* y, std::i
   const Vec scale = inverse_root(squares, width, eps);
   each_vector(width, [&](std::int64_t i, auto part) {
     const Vec normed = load(x + i, part) * scale * load(weight + i, part);
-    store(y + i, normed * silu(load(gate + i, part)), part);
+    const Vec z = load(gate + i, part);
+    store(y + i, normed * (Sigmoid ? sigmoid(z) : silu(z)), part);
   });
 }
 
@@ -53,7 +54,9 @@ void gate_then_norm(const T* x, const T* gate, const float* weight, T* y, std::i
 
 template <typename T>
 void norm_rows(const GatedNormRows<T>& job) {
-  const auto norm_slice = job.norm_first ? norm_then_gate<T> : gate_then_norm<T>;
+  const auto norm_slice = job.sigmoid_gate ? norm_then_gate<true, T>
+                          : job.norm_first ? norm_then_gate<false, T>
+                                           : gate_then_norm<T>;
   for (std::int64_t row = 0; row < job.rows; ++row) {
     for (std::int64_t slice = 0; slice < job.slices; ++slice) {
       const std::int64_t at = slice * job.width;

@@ -197,7 +197,8 @@ __global__ void __launch_bounds__(block_threads) delta_step_kernel(const DeltaPa
                            p.q_scale, shared.query, shared.key);
     if (thread == 0) shared.product[0] = product;
   }
-  DeltaGates gates = {write_strength(to_float(b)), expf(log_keep(to_float(a), bias, rate)), 0.0F};
+  DeltaGates gates = {write_strength(to_float(b), p.beta_scale),
+                      expf(log_keep(to_float(a), bias, rate)), 0.0F};
   sync_block();
   gates.product = shared.product[0];
   if (columns > 0) {

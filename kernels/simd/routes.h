@@ -85,6 +85,26 @@ struct RoutesOf {
 template <typename K>
 using KvOperand = std::conditional_t<std::is_same_v<K, e4m3>, bf16, K>;
 
+/// Some heads of one token over the rows of latents that its sequence has.
+template <typename T, typename K>
+struct LatentRows {
+  const T *turned, *latent;  ///< of the first head
+  T* y;
+  std::int64_t turned_stride;  ///< from head to head
+  const K* pages;
+  std::int64_t page_stride;
+  const std::int32_t* page_table;
+  std::int64_t position;  ///< of the token
+  std::int64_t page_tokens, heads, turned_width, latent_width;
+  float scale;
+
+  const K* row_at(std::int64_t at) const {
+    return pages + page_table[at / page_tokens] * page_stride +
+           at % page_tokens * (turned_width + latent_width);
+  }
+};
+inline constexpr std::int64_t latent_heads_max = 4;
+
 inline constexpr std::int64_t conv_width_max = 4, short_conv_width_max = 7;
 
 /// What causal_conv and short_conv have in common, for channels begin .. end-1 in every span. The
@@ -131,11 +151,20 @@ struct DeltaRuleShare : RecurrenceShare<T, S> {
   std::int64_t b_stride = 0, a_stride = 0;
   std::int64_t key_heads = 0, value_heads = 0;
   bool tiled = false;
+  float beta_scale = 1.0F;
+  bool per_channel = false;
+  float decay_floor = 0.0F;
   float q_scale = 0.0F;  ///< Dk^-0.5
   float eps = 0.0F;      ///< added to the squares of a q or k
 
   std::int64_t key_head_of(std::int64_t head) const {
     return tiled ? head % key_heads : head / (value_heads / key_heads);
+  }
+  const T* a_of(std::int64_t token, std::int64_t head) const {
+    return a + token * a_stride + head * (per_channel ? this->rows : 1);
+  }
+  const float* dt_bias_of(std::int64_t head) const {
+    return this->dt_bias + head * (per_channel ? this->rows : 1);
   }
   /// Of all heads in the order of their key heads.
   std::int64_t head_at(std::int64_t place) const {
@@ -180,7 +209,7 @@ struct GatedNormRows {
   std::int64_t rows, x_stride, gate_stride, y_stride;
   std::int64_t slices, width;  ///< a row is `slices` slices of `width`
   float eps;
-  bool norm_first;
+  bool norm_first, sigmoid_gate;
 };
 
 /// Some rows of one piece, in the slot and packed.

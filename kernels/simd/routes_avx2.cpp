@@ -9,6 +9,7 @@
 #include "kernels/ops/delta_rule_simd.h"
 #include "kernels/ops/gated_activation_simd.h"
 #include "kernels/ops/gated_norm_simd.h"
+#include "kernels/ops/latent_attention_simd.h"
 #include "kernels/ops/pack_snapshot_simd.h"
 #include "kernels/ops/rms_norm_simd.h"
 #include "kernels/ops/s6_simd.h"

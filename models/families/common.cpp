@@ -14,6 +14,7 @@
 #include "kernels/floats.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/delta_rule.h"
+#include "kernels/ops/latent_attention.h"
 #include "kernels/ops/moe_route.h"
 #include "kernels/ops/s6.h"
 #include "kernels/ops/ssd.h"
@@ -380,6 +381,17 @@ void check(const Config& config, const S6& s6) {
   demand_width(config, "channels x states of Mamba-1", std::int64_t{s6.channels} * s6.state_dim);
   demand_width(config, "rank of Mamba-1's time steps", s6.dt_rank);
   demand_at_most(config, "states of Mamba-1", s6.state_dim, kernels::s6_columns_max);
+}
+
+void check(const Config& config, const Mla& mla) {
+  demand_at_most(config, "kv_lora_rank + qk_rope_head_dim", mla.row_width(),
+                 kernels::latent_width_max);
+  for (const std::int64_t width : {mla.latents(), mla.queries(), mla.values()}) {
+    demand_width(config, "num_attention_heads x what each has", width);
+  }
+  if (mla.turned_dim % 2 != 0) {
+    config.fail("qk_rope_head_dim", fmt::format("must be even, is {}", mla.turned_dim));
+  }
 }
 
 void check(const Config& config, const Moe& moe) {

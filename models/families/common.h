@@ -162,6 +162,7 @@ void check(const Config& config, const Ssd& ssd);
 void check(const Config& config, const DeltaNet& delta);
 void check(const Config& config, const S6& s6);
 void check(const Config& config, const Moe& moe);
+void check(const Config& config, const Mla& mla);
 
 template <typename Table>
 inline constexpr std::size_t length_of = std::extent_v<Table>;

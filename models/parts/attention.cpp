@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/attention_step.h"
+#include "kernels/ops/rms_norm.h"
 
 namespace hyb::models {
 
@@ -44,8 +45,8 @@ kernels::RopeKvWrite write_of(const Attention& part, const AttentionWeights& wei
           .rotary_dim = part.rope ? part.rope->rotary_dim : 0,
           .theta = part.rope ? part.rope->theta : 1.0,
           .frequencies = frequencies_of(part.rope),
-          .q_norm = weights.q_norm,
-          .k_norm = weights.k_norm,
+          .q_norm = part.whole_norm ? Tensor() : weights.q_norm,
+          .k_norm = part.whole_norm ? Tensor() : weights.k_norm,
           .norm_eps = call.norm_eps,
           .norm_one_plus = part.qk_norm == Norm::rms_1p,
           .value_norm = part.value_norm && part.kv_of < 0,
@@ -98,6 +99,14 @@ void pack_qkv(const Attention& part, WeightVisitor& visitor, std::int64_t width,
   weights.qkv = visitor.pack(rows);
 }
 
+void norm_all_heads(const Attention& part, const AttentionWeights& weights, const PartCall& call,
+                    const Tensor& projected) {
+  const Tensor q = projected.columns(0, part.inner());
+  const Tensor k = projected.columns(part.inner(), part.kv_width());
+  kernels::rms_norm(call.queue, {.x = q, .weight = weights.q_norm, .y = q, .eps = call.norm_eps});
+  kernels::rms_norm(call.queue, {.x = k, .weight = weights.k_norm, .y = k, .eps = call.norm_eps});
+}
+
 }  // namespace
 
 AttentionWeights Attention::weights(WeightVisitor& visitor, std::int64_t width) const {
@@ -105,9 +114,13 @@ AttentionWeights Attention::weights(WeightVisitor& visitor, std::int64_t width) 
   pack_qkv(*this, visitor, reads_pairs ? 2 * width : width, weights);
   weights.o = visitor.matrix("attention.o", width, inner());
   if (qk_norm) {
-    weights.q_norm = visitor.vector("attention.q_norm", head_dim);
-    if (kv_of < 0) weights.k_norm = visitor.vector("attention.k_norm", head_dim);
+    weights.q_norm = visitor.vector("attention.q_norm", whole_norm ? inner() : head_dim);
+    if (kv_of < 0) {
+      weights.k_norm = visitor.vector("attention.k_norm", whole_norm ? kv_width() : head_dim);
+    }
   }
+  require(!whole_norm || (qk_norm == Norm::rms && kv_of < 0 && !has_keys_alone),
+          "attention: a norm over all heads");
   if (sinks) weights.sinks = visitor.vector("attention.sinks", heads);
   if (biases) {
     require(gate_width() == 0 && kv_of < 0 && !keys_are_values, "attention: biases of q, k and v");
@@ -135,7 +148,7 @@ PartText Attention::text() const {
   if (value_norm) text += ", v norm";
   if (keys_are_values) text += ", v is k";
   if (kv_of >= 0) text += fmt::format(", keys and values of layer {}", kv_of);
-  if (qk_norm) text += ", q/k norm";
+  if (qk_norm) text += whole_norm ? ", q/k norm over all heads" : ", q/k norm";
   if (output_gate) text += ", output gate";
   if (head_gate) text += ", gate per head";
   if (biases) text += output_bias ? ", biases" : ", biases of q, k and v";
@@ -188,6 +201,7 @@ void Attention::run(const AttentionWeights& weights, const PartMemory& memory,
                                 .y = projected,
                                 .normed = call.normed,
                                 .bias = weights.qkv_bias});
+  if (whole_norm) norm_all_heads(*this, weights, call, projected);
 
   const kernels::RopeKvWrite write =
       write_of(*this, weights, memory, call, projected.columns(0, qkv_width()));

@@ -28,7 +28,7 @@ struct Rope {
 struct AttentionWeights {
   kernels::Weight qkv,
       o;                             ///< qkv: rows q | k | v, and with a gate | gate
-  kernels::Tensor q_norm, k_norm;    ///< [head_dim], with qk_norm
+  kernels::Tensor q_norm, k_norm;    ///< [head_dim], of whole_norm [q or k], with qk_norm
   kernels::Tensor sinks;             ///< [heads], with sinks
   kernels::Weight kv;                ///< rows k | v of qkv once more, with has_keys_alone
   kernels::Tensor qkv_bias, o_bias;  ///< of the rows of qkv, and of o
@@ -42,6 +42,7 @@ struct Attention {
   float scale;                           ///< factor on q.k
   std::optional<Rope> rope;              ///< none: no positional encoding
   std::optional<Norm> qk_norm;           ///< per-head norm of q and k
+  bool whole_norm = false;               ///< qk_norm, rms, is of all heads of q and of k together
   bool weightless_norm = false;          ///< per-head norm of q and k, without weights
   std::int32_t window = 0;               ///< positions that a token sees, its own included; 0: all
   std::int32_t chunk = 0;                ///< positions before the last multiple of it are not seen

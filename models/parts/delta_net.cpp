@@ -27,6 +27,16 @@ struct InputRows {
   MatrixRows qkvz, ba;
 };
 
+/// All inputs of one with a rank.
+void append_low_rank(const DeltaNet& part, WeightVisitor& visitor, std::int64_t width,
+                     MatrixRows& rows) {
+  rows.append(visitor.stored("delta.q", part.keys(), width));
+  rows.append(visitor.stored("delta.k", part.keys(), width));
+  rows.append(visitor.stored("delta.v", part.values(), width));
+  rows.append(visitor.stored("delta.a_a", part.rank, width));
+  rows.append(visitor.stored("delta.z_a", part.rank, width));
+}
+
 /// Qwen3-Next stores qkvz and ba, key head by key head; its GGUF files so only ba.
 InputRows input_rows(const DeltaNet& part, WeightVisitor& visitor, std::int64_t width) {
   InputRows rows(width);
@@ -36,7 +46,13 @@ InputRows input_rows(const DeltaNet& part, WeightVisitor& visitor, std::int64_t 
                      visitor.stored("delta.qkvz", part.conv_dim() + part.values(), width),
                      part.key_heads, {part.key_dim, part.key_dim, values, values});
   } else {
-    rows.qkvz.append(visitor.stored("delta.qkv", part.conv_dim(), width));
+    if (visitor.is_fused("delta.qkv", "delta.q")) {
+      rows.qkvz.append(visitor.stored("delta.qkv", part.conv_dim(), width));
+    } else {
+      rows.qkvz.append(visitor.stored("delta.q", part.keys(), width));
+      rows.qkvz.append(visitor.stored("delta.k", part.keys(), width));
+      rows.qkvz.append(visitor.stored("delta.v", part.values(), width));
+    }
     rows.qkvz.append(visitor.stored("delta.z", part.values(), width));
   }
   if (visitor.is_fused("delta.ba", "delta.b")) {
@@ -48,6 +64,16 @@ InputRows input_rows(const DeltaNet& part, WeightVisitor& visitor, std::int64_t 
     rows.ba.append(visitor.stored("delta.a", part.value_heads, width));
   }
   return rows;
+}
+
+Tensor read_taps(const DeltaNet& part, WeightVisitor& visitor) {
+  if (visitor.is_fused("delta.conv_weight", "delta.q_conv")) {
+    return visitor.taps({{"delta.conv_weight", part.conv_dim()}}, part.conv_width);
+  }
+  return visitor.taps({{"delta.q_conv", part.keys()},
+                       {"delta.k_conv", part.keys()},
+                       {"delta.v_conv", part.values()}},
+                      part.conv_width);
 }
 
 /// Rows of all inputs begin where a vector of a card's loads may.
@@ -79,12 +105,53 @@ void project_inputs(const DeltaNet& part, const DeltaNetWeights& weights, const 
                                 .y = inputs.columns(qkvz, part.inputs() - qkvz)});
 }
 
+/// What the recurrence is controlled by, b | a, and what its answers meet.
+struct Gates {
+  Tensor controls, z;
+};
+
+Gates gates_of(const DeltaNet& part, const Tensor& inputs) {
+  const std::int64_t heads = part.value_heads, z = part.conv_dim();
+  return {.controls = inputs.columns(z + part.values(), 2 * heads),
+          .z = inputs.columns(z, part.values())};
+}
+
+/// With a rank.
+Gates make_gates(const DeltaNet& part, const DeltaNetWeights& weights, const PartCall& call,
+                 const Tensor& inputs) {
+  const std::int64_t heads = part.value_heads, decays = part.decays();
+  const Tensor made =
+      call.scratch.take(inputs.dtype, {inputs.dim(0), heads + decays + part.values()});
+  const bool has_norm = !call.norm.empty();
+  kernels::project(call.queue, {.x = call.x,
+                                .norm = call.norm,
+                                .weight = &weights.in_proj,
+                                .y = inputs,
+                                .keep_normed = has_norm,
+                                .normed = call.normed});
+  kernels::project(
+      call.queue,
+      {.x = has_norm ? call.normed : call.x, .weight = &*weights.ba, .y = made.columns(0, heads)});
+  const Gates gates = {.controls = made.columns(0, heads + decays),
+                       .z = made.columns(heads + decays, part.values())};
+  kernels::project(call.queue, {.x = inputs.columns(part.conv_dim(), part.rank),
+                                .weight = &weights.a_b,
+                                .y = made.columns(heads, decays)});
+  kernels::project(call.queue, {.x = inputs.columns(part.conv_dim() + part.rank, part.rank),
+                                .weight = &weights.z_b,
+                                .y = gates.z});
+  return gates;
+}
+
 Recurrence<kernels::DeltaRule> recurrence_of(const DeltaNet& part, const DeltaNetWeights& weights) {
   kernels::DeltaRule op;
   op.rate = weights.rate;
   op.dt_bias = weights.dt_bias;
   op.key_heads = part.key_heads;
   op.tiled = part.tiled;
+  op.beta_scale = part.beta_scale;
+  op.per_channel = part.rank > 0;
+  op.decay_floor = part.decay_floor;
   return {.widths = part.widths(),
           .conv_weight = weights.conv_weight,
           .conv_bias = {},
@@ -98,16 +165,23 @@ Recurrence<kernels::DeltaRule> recurrence_of(const DeltaNet& part, const DeltaNe
 DeltaNetWeights DeltaNet::weights(WeightVisitor& visitor, std::int64_t width) const {
   DeltaNetWeights weights;
   const std::int64_t heads = value_heads;
-  InputRows rows = input_rows(*this, visitor, width);
-  if (visitor.pack_alike(rows.qkvz, Packing::linear, rows.ba, Packing::activation)) {
+  InputRows rows(width);
+  if (rank > 0) {
+    append_low_rank(*this, visitor, width, rows.qkvz);
+    weights.a_b = visitor.matrix("delta.a_b", decays(), rank);
+    weights.z_b = visitor.matrix("delta.z_b", values(), rank);
+    weights.ba = visitor.matrix("delta.b", heads, width, Packing::activation);
+  } else if (rows = input_rows(*this, visitor, width);
+             visitor.pack_alike(rows.qkvz, Packing::linear, rows.ba, Packing::activation)) {
     rows.qkvz.append(rows.ba);
   } else {
     weights.ba = visitor.pack(rows.ba, Packing::activation);
   }
   weights.in_proj = visitor.pack(rows.qkvz);
-  weights.conv_weight = visitor.taps("delta.conv_weight", conv_dim(), conv_width);
-  weights.rate = visitor.rates("delta.rate", "delta.a_log", heads);
-  weights.dt_bias = visitor.vector("delta.dt_bias", heads);
+  weights.conv_weight = read_taps(*this, visitor);
+  weights.rate = rank > 0 ? visitor.rates("delta.rate", "delta.a_log", {1, 1, heads, 1})
+                          : visitor.rates("delta.rate", "delta.a_log", heads);
+  weights.dt_bias = visitor.vector("delta.dt_bias", decays());
   weights.norm = visitor.vector("delta.norm", value_dim, heads);
   weights.out_proj = visitor.matrix("delta.out_proj", width, values());
   return weights;
@@ -116,7 +190,8 @@ DeltaNetWeights DeltaNet::weights(WeightVisitor& visitor, std::int64_t width) co
 MemoryShape DeltaNet::memory() const {
   const HeadNumbers q = {Division::groups, key_heads, key_dim}, k = q;
   const HeadNumbers v = {Division::heads, value_heads, value_dim};
-  const HeadNumbers b = {Division::heads, value_heads, 1}, a = b;
+  const HeadNumbers b = {Division::heads, value_heads, 1};
+  const HeadNumbers a = {Division::heads, value_heads, decays() / value_heads};
   return {.state = StateShape{.channels = {q, k, v},
                               .conv_width = conv_width,
                               .heads = value_heads,
@@ -135,16 +210,23 @@ PartWork DeltaNet::work() const {
 
 PartText DeltaNet::text() const {
   return {.kind = "delta",
-          .text = fmt::format("gated delta net, {} value heads, {} key heads, {} x {}, "
-                              "convolution of {}",
-                              value_heads, key_heads, key_dim, value_dim, conv_width)};
+          .text = fmt::format("{}, {} value heads, {} key heads, {} x {}, "
+                              "convolution of {}{}",
+                              rank > 0 ? "Kimi delta attention" : "gated delta net", value_heads,
+                              key_heads, key_dim, value_dim, conv_width,
+                              beta_scale == 1.0F ? "" : fmt::format(", beta x {}", beta_scale))};
 }
 
 std::size_t DeltaNet::scratch_bytes(const StepSetting& setting) const {
-  return widths().scratch_bytes(setting, padded_inputs(*this));
+  const std::int64_t made = rank > 0 ? value_heads + decays() + values() : 0;
+  return widths().scratch_bytes(setting, padded_inputs(*this)) +
+         Scratch::space(setting.activation, setting.limits.step_tokens, made);
 }
 
 std::size_t DeltaNet::workspace_bytes(const StepSetting& setting) const {
+  if (rank > 0 && setting.device != kernels::Device::cpu) {
+    throw Error(ErrorKind::usage, "Kimi delta attention runs on the CPU only so far: --device cpu");
+  }
   return kernels::delta_rule_workspace_bytes(setting.device, setting.limits.step_tokens,
                                              setting.limits.spans, value_heads);
 }
@@ -160,18 +242,23 @@ void DeltaNet::run(const DeltaNetWeights& weights, const PartMemory& memory,
   const Tensor convolved = call.scratch.take(dtype, {tokens, conv_dim()});
   const Tensor mixed = call.scratch.take(dtype, {tokens, values()});
 
-  project_inputs(*this, weights, call, inputs);
+  Gates gates;
+  if (rank > 0) {
+    gates = make_gates(*this, weights, call, inputs);
+  } else {
+    project_inputs(*this, weights, call, inputs);
+    gates = gates_of(*this, inputs);
+  }
   recurrence_of(*this, weights)
-      .run(memory, call,
-           {.x = inputs.columns(0, conv_dim()),
-            .controls = inputs.columns(conv_dim() + values(), 2 * heads)},
+      .run(memory, call, {.x = inputs.columns(0, conv_dim()), .controls = gates.controls},
            convolved, mixed);
   kernels::project(call.queue, {.x = mixed,
                                 .norm = {.weight = weights.norm,
-                                         .eps = call.norm_eps,
-                                         .gate = inputs.columns(conv_dim(), values()),
+                                         .eps = norm_eps > 0 ? norm_eps : call.norm_eps,
+                                         .gate = gates.z,
                                          .groups = heads,
-                                         .norm_first = true},
+                                         .norm_first = true,
+                                         .sigmoid_gate = rank > 0},
                                 .weight = &weights.out_proj,
                                 .y = call.residual,
                                 .normed = mixed,

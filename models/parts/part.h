@@ -44,6 +44,7 @@ struct KvShape {
   std::int32_t head_dim;
   std::int32_t window = 0, chunk = 0;  ///< 0: every token; one of them at most
   std::int32_t query_heads = 0;        ///< that read them: those of a rank share its kv heads
+  bool are_latents = false;            ///< keys alone, which values are made of, too
 };
 
 /// What a sequence keeps of all its tokens, in a size that does not grow.

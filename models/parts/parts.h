@@ -7,6 +7,8 @@
 #include "models/parts/attention.h"
 #include "models/parts/delta_net.h"
 #include "models/parts/layer_input.h"
+#include "models/parts/lightning.h"
+#include "models/parts/mla.h"
 #include "models/parts/mlp.h"
 #include "models/parts/moe.h"
 #include "models/parts/s6.h"
@@ -37,7 +39,8 @@ struct PartList {
 };
 
 /// All parts there are.
-using AllParts = PartList<Attention, Ssd, DeltaNet, ShortConv, Mlp, Moe, LayerInput, S6>;
+using AllParts =
+    PartList<Attention, Mla, Ssd, DeltaNet, ShortConv, Lightning, Mlp, Moe, LayerInput, S6>;
 
 using Part = AllParts::Part;
 using PartWeights = AllParts::Weights;  ///< of the same index

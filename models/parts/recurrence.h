@@ -81,9 +81,9 @@ struct RecurrentWidths {
 
 inline void set_controls(kernels::Ssd& op, const kernels::Tensor& dt) { op.dt = dt; }
 inline void set_controls(kernels::DeltaRule& op, const kernels::Tensor& ba) {
-  const std::int64_t heads = ba.dim(1) / 2;
+  const std::int64_t heads = op.rate.dim(0);
   op.b = ba.columns(0, heads);
-  op.a = ba.columns(heads, heads);
+  op.a = ba.columns(heads, ba.dim(1) - heads);
 }
 
 /// A part's convolution and recurrence between its projections. Op is the recurrence's.
@@ -134,7 +134,9 @@ struct Recurrence {
                                       .recurrence = op,
                                       .semaphores = memory.semaphores.rows(0, y.dim(0))};
     ops.recurrence.x = convolved;
-    set_controls(ops.recurrence, inputs.controls);
+    // Of time steps that are constant any numbers are made.
+    set_controls(ops.recurrence,
+                 widths.controls > 0 ? inputs.controls : inputs.x.columns(0, op.rate.dim(0)));
     ops.recurrence.state = memory.states;
     ops.recurrence.span_begin = spans.span_begin;
     ops.recurrence.read_slot = spans.read_slot;

@@ -71,7 +71,7 @@ Recurrence<Scan> recurrence_of(const S6& part, const S6Weights& weights, Scratch
 S6Weights S6::weights(WeightVisitor& visitor, std::int64_t width) const {
   S6Weights weights;
   weights.in_proj = visitor.matrix("s6.in_proj", 2 * std::int64_t{channels}, width);
-  weights.conv_weight = visitor.taps("s6.conv_weight", channels, conv_width);
+  weights.conv_weight = visitor.taps({{"s6.conv_weight", channels}}, conv_width);
   if (conv_bias) weights.conv_bias = visitor.vector("s6.conv_bias", channels);
   weights.x_proj = visitor.matrix("s6.x_proj", selected(), channels);
   if (norms == S6Norms::weighted) {
@@ -81,7 +81,9 @@ S6Weights S6::weights(WeightVisitor& visitor, std::int64_t width) const {
   }
   weights.dt_proj = visitor.matrix("s6.dt_proj", channels, dt_rank);
   weights.dt_bias = visitor.vector("s6.dt_bias", channels);
-  weights.rate = visitor.rates("s6.rate", "s6.a_log", channels, state_dim);
+  const kernels::Tensor rates =
+      visitor.rates("s6.rate", "s6.a_log", std::vector<std::int64_t>{channels, state_dim});
+  weights.rate = {rates.data, DType::f32, {channels, state_dim}};
   weights.d = visitor.vector("s6.d", channels);
   weights.out_proj = visitor.matrix("s6.out_proj", width, channels);
   return weights;

@@ -73,7 +73,7 @@ void mix(const ShortConv& part, const ShortConvWeights& weights, const PartMemor
 ShortConvWeights ShortConv::weights(WeightVisitor& visitor, std::int64_t width) const {
   ShortConvWeights weights;
   weights.in_proj = visitor.matrix("conv.in_proj", 3 * std::int64_t{channels}, width);
-  weights.conv_weight = visitor.taps("conv.weight", channels, conv_width);
+  weights.conv_weight = visitor.taps({{"conv.weight", channels}}, conv_width);
   weights.out_proj = visitor.matrix("conv.out_proj", width, channels);
   return weights;
 }

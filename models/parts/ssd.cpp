@@ -47,7 +47,7 @@ void scale_projection(const Ssd& part, const PartCall& call, const Tensor& proje
 SsdWeights Ssd::weights(WeightVisitor& visitor, std::int64_t width) const {
   SsdWeights weights;
   weights.in_proj = visitor.matrix("ssd.in_proj", projection(), width);
-  weights.conv_weight = visitor.taps("ssd.conv_weight", conv_dim(), conv_width);
+  weights.conv_weight = visitor.taps({{"ssd.conv_weight", conv_dim()}}, conv_width);
   if (conv_bias) weights.conv_bias = visitor.vector("ssd.conv_bias", conv_dim());
   weights.rate = visitor.rates("ssd.rate", "ssd.a_log", heads);
   weights.d = visitor.vector("ssd.d", heads);

@@ -1,6 +1,10 @@
 #include "models/parts/weight_visitor.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "core/base/error.h"
 
 namespace hyb::models {
 
@@ -24,6 +28,32 @@ void MatrixRows::append_alternating(const StoredMatrix& from, std::int64_t first
   if (from.source.strips.empty()) return;
   source_.append(from.source, first, count / 2, 2);
   source_.append(from.source, first + 1, count / 2, 2);
+}
+
+void MatrixRows::append_transposed(const StoredMatrix& from, std::int64_t first,
+                                   std::int64_t count) {
+  rows_ += from.source.columns;
+  note(from);
+  if (from.source.strips.empty()) return;
+  const kernels::WeightStrip strip = from.source.strip_of(first);
+  require(first + count <= strip.first + strip.rows, "weights: what is transposed is one tensor");
+  if (strip.random) {
+    // Any numbers will do.
+    return source_.append({*strip.random, 1, from.source.columns, count}, 0, from.source.columns);
+  }
+  const kernels::WeightRow row = from.source.row(first);
+  const bool is_plain =
+      strip.dtype == DType::f32 || strip.dtype == DType::bf16 || strip.dtype == DType::f16;
+  if (!is_plain || !row.is_stored_as(strip.dtype)) {
+    throw Error(ErrorKind::model,
+                fmt::format("weights: {} is read by its columns, and must be F32, "
+                            "BF16 or F16",
+                            from.role));
+  }
+  const std::size_t row_bytes =
+      static_cast<std::size_t>(from.source.columns) * size_of(strip.dtype);
+  source_.append_transposed(strip.dtype, from.source.columns,
+                            {row.bytes, static_cast<std::size_t>(count) * row_bytes});
 }
 
 void MatrixRows::append_alternating(const StoredMatrix& from) {
@@ -96,12 +126,10 @@ kernels::Tensor WeightVisitor::scaled_vector(std::string_view role, std::int64_t
 }
 
 kernels::Tensor WeightVisitor::rates(std::string_view rate, std::string_view log,
-                                     std::int64_t count, std::int64_t columns) {
+                                     std::vector<std::int64_t> shape) {
   const bool is_log = is_fused(log, rate);
-  Small tensor = {.role = is_log ? log : rate, .shape = {count}, .is_log = is_log};
-  if (columns == 0) return {visit_small({&tensor, 1}), DType::f32, {count}};
-  tensor.shape.push_back(columns);
-  return {visit_small({&tensor, 1}), DType::f32, {count, columns}};
+  const Small tensor = {.role = is_log ? log : rate, .shape = std::move(shape), .is_log = is_log};
+  return {visit_small({&tensor, 1}), DType::f32, {tensor.count()}};
 }
 
 kernels::Tensor WeightVisitor::vectors(
@@ -113,6 +141,12 @@ kernels::Tensor WeightVisitor::vectors(
     sum += count;
   }
   return {visit_small(all), DType::f32, {sum}};
+}
+
+kernels::Tensor WeightVisitor::constants(std::vector<float> numbers,
+                                         std::initializer_list<std::int64_t> shape) {
+  const Small tensor = {.role = {}, .shape = shape, .constants = std::move(numbers)};
+  return {visit_small({&tensor, 1}), DType::f32, shape};
 }
 
 kernels::Tensor WeightVisitor::small_matrix(std::string_view role, std::int64_t rows,
@@ -150,10 +184,15 @@ std::vector<float> WeightVisitor::joined(std::span<const Small> tensors,
   return all;
 }
 
-kernels::Tensor WeightVisitor::taps(std::string_view role, std::int64_t channels,
-                                    std::int64_t width) {
-  const Small tensor = {.role = role, .shape = {channels, 1, width}};
-  return {visit_small({&tensor, 1}), DType::f32, {channels, width}};
+kernels::Tensor WeightVisitor::taps(
+    std::initializer_list<std::pair<std::string_view, std::int64_t>> tensors, std::int64_t width) {
+  std::vector<Small> all;
+  std::int64_t sum = 0;
+  for (const auto& [role, channels] : tensors) {
+    all.push_back({.role = role, .shape = {channels, 1, width}});
+    sum += channels;
+  }
+  return {visit_small(all), DType::f32, {sum, width}};
 }
 
 }  // namespace hyb::models

@@ -32,6 +32,9 @@ class MatrixRows {
   void append(const MatrixRows& from);
   /// Of `count` rows from `first` on, first those at even places, then the others.
   void append_alternating(const StoredMatrix& from, std::int64_t first, std::int64_t count);
+  /// Columns of `count` rows of another one as rows of this one, which is as wide. Throws
+  /// Error(model) unless they are published as F32, BF16 or F16.
+  void append_transposed(const StoredMatrix& from, std::int64_t first, std::int64_t count);
   /// All of each expert: first the rows at even places, then the others.
   void append_alternating(const StoredMatrix& from);
 
@@ -124,12 +127,18 @@ class WeightVisitor {
   kernels::Tensor vector(std::string_view role, std::int64_t count, std::int64_t times = 1);
   /// A small tensor [count] as f32, every number times `factor`.
   kernels::Tensor scaled_vector(std::string_view role, std::int64_t count, float factor);
-  /// Decays of heads [count], or of their columns [count, columns], below 0: stored as they are
-  /// under `rate`, or `log` has the logarithm of what they take away.
-  kernels::Tensor rates(std::string_view rate, std::string_view log, std::int64_t count,
-                        std::int64_t columns = 0);
+  /// Decays of heads [count], below 0: stored as they are under `rate`, or `log` has the logarithm
+  /// of what they take away.
+  kernels::Tensor rates(std::string_view rate, std::string_view log, std::int64_t count) {
+    return rates(rate, log, std::vector<std::int64_t>{count});
+  }
+  /// The same, stored as a tensor of another shape.
+  kernels::Tensor rates(std::string_view rate, std::string_view log,
+                        std::vector<std::int64_t> shape);
   /// Small tensors one after the other, as one: role and count of each.
   kernels::Tensor vectors(std::initializer_list<std::pair<std::string_view, std::int64_t>> tensors);
+  /// Numbers that no file has, as f32.
+  kernels::Tensor constants(std::vector<float> numbers, std::initializer_list<std::int64_t> shape);
   /// A small tensor [rows, columns] as f32.
   kernels::Tensor small_matrix(std::string_view role, std::int64_t rows, std::int64_t columns);
   /// A small tensor [experts, count] as f32. `alternating`: of a row the numbers at even places
@@ -139,8 +148,10 @@ class WeightVisitor {
   /// Two of them, side by side: [experts, 2 * count].
   kernels::Tensor expert_vectors(std::string_view left, std::string_view right,
                                  std::int64_t experts, std::int64_t count);
-  /// The taps of a convolution, stored as [channels, 1, width], as f32 [channels, width].
-  kernels::Tensor taps(std::string_view role, std::int64_t channels, std::int64_t width);
+  /// The taps of a convolution, stored as [channels, 1, width] in one tensor or in several, as f32
+  /// [all channels, width]: role and channels of each.
+  kernels::Tensor taps(std::initializer_list<std::pair<std::string_view, std::int64_t>> tensors,
+                       std::int64_t width);
 
  protected:
   struct Matrix {
@@ -160,6 +171,7 @@ class WeightVisitor {
     bool alternating = false;  ///< as expert_vectors has it
     float factor = 1.0F;       ///< on every number
     bool is_log = false;       ///< -exp(number) is meant
+    std::vector<float> constants = {};  ///< in no file, of no role; else empty
 
     std::int64_t count() const {  ///< of the tensor
       std::int64_t numbers = 1;

@@ -18,6 +18,7 @@ struct DeltaCase {
   std::int64_t key_heads = 1, value_heads = 1, rows = 64, columns = 32;
   DType dtype = b16, state = f32;
   bool tiled = false;
+  float beta_scale = 1.0F;
   ChainedSpans spans = {};
   Strides strides = {};
 
@@ -33,9 +34,10 @@ struct DeltaCase {
 constexpr std::int64_t delta_slots = 10;
 
 DeltaInputs DeltaCase::inputs(std::int64_t spare_tokens) const {
-  return DeltaInputs(
-      dtype, {spans.begins.back() + spare_tokens, key_heads, value_heads, rows, columns, tiled},
-      delta_slots, state, strides);
+  return DeltaInputs(dtype,
+                     {spans.begins.back() + spare_tokens, key_heads, value_heads, rows, columns,
+                      tiled, beta_scale},
+                     delta_slots, state, strides);
 }
 
 /// The plain loop; y and state of `in` become its answer.
@@ -65,7 +67,8 @@ RecurrentAnswer run_route(const DeltaRoute& route, const DeltaCase& c, const Del
                         .write_slot = write,
                         .y = y,
                         .key_heads = c.key_heads,
-                        .tiled = c.tiled};
+                        .tiled = c.tiled,
+                        .beta_scale = c.beta_scale};
   run_or_replay(stream, replayed, [&] { route(stream, op); });
   CHECK(x.fetch().everything() == in.x.everything());
   CHECK(ba.fetch().everything() == in.ba.everything());
@@ -92,7 +95,8 @@ RecurrentAnswer run_apart(const DeltaRoute& route, const DeltaCase& c, const Del
                    .write_slot = write,
                    .y = Tensor(y).rows(first, tokens),
                    .key_heads = c.key_heads,
-                   .tiled = c.tiled});
+                   .tiled = c.tiled,
+                   .beta_scale = c.beta_scale});
     stream.wait();
   });
   return {y.fetch(), state.fetch()};
@@ -148,7 +152,12 @@ const DeltaCase cases[] = {
      .spans = {{0, 6}, {3}, {2}},
      .strides = {1, 0}},
     {.value_heads = 2, .spans = {{0, 5, 9, 12, 13}, {1, 4, 3, 5}, {4, -1, -1, 5}}},  // drafts
-    {.key_heads = 2, .value_heads = 4, .rows = 32, .tiled = true, .spans = {{0, 6}, {3}, {2}}},
+    {.key_heads = 2,
+     .value_heads = 4,
+     .rows = 32,
+     .tiled = true,
+     .beta_scale = 2.0F,
+     .spans = {{0, 6}, {3}, {2}}},
 };
 
 void scan(cuda::Stream& stream, const DeltaRule& op) { cuda::delta_rule_scan(stream, op); }
@@ -325,7 +334,11 @@ const DeltaCase chunked_cases[] = {
     {.key_heads = 2, .value_heads = 2, .columns = 96, .spans = {{0, 48}, {-1}, {5}}},
     {.rows = 128, .spans = {{0, 17}, {1}, {2}}},
     {.spans = {{0, 63, 127, 191, 192}, {0, 1, 2, 3}, {0, 1, 2, 3}}},
-    {.key_heads = 2, .value_heads = 4, .tiled = true, .spans = {{0, 70}, {3}, {2}}},
+    {.key_heads = 2,
+     .value_heads = 4,
+     .tiled = true,
+     .beta_scale = 2.0F,
+     .spans = {{0, 70}, {3}, {2}}},
 };
 
 TEST_SUITE("cuda/delta_rule_chunked") {

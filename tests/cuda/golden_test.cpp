@@ -19,7 +19,7 @@ std::vector<std::string> chosen_fixtures() {
           "qwen3-next-fp8", "nemotron-fp8",     "qwen3-next-f16",  "gpt-oss",
           "granite-swa",    "gemma2",           "gemma3",          "gemma4-shared",
           "lfm3",           "ministral3",       "llama4",          "cohere2",
-          "gemma4-moe",     "gemma3n"};
+          "gemma4-moe",     "gemma3n",          "olmo-hybrid",     "minimax"};
 }
 
 Loaded on_card(const Golden& golden, const GeometryOptions& options, bool batch_invariant) {

@@ -171,9 +171,10 @@ const GatedCase gated_cases[] = {{5, 768, 1, {}},     {3, 256, 4, {8, 0}},   {3,
                                  {4, 130, 2, {3, 1}}, {2, 2048, 1, {16, 8}}, {3, 3000, 2, {5, 0}},
                                  {9, 96, 3, {8, 8}},  {2, 512, 4, {8, 0}}};
 
-void check_norm(const GatedCase& c, DType dtype, bool norm_first) {
+void check_norm(const GatedCase& c, DType dtype, bool norm_first, bool sigmoid_gate = false) {
   CAPTURE(c.width);
   CAPTURE(norm_first);
+  CAPTURE(sigmoid_gate);
   const auto x = random_tensor(dtype, {c.tokens, c.width}, 1, 3.0F, c.strides);
   const auto gate = random_tensor(dtype, {c.tokens, c.width}, 2, 3.0F, c.strides);
   const auto weight = random_tensor(DType::f32, {c.width}, 3);
@@ -185,7 +186,8 @@ void check_norm(const GatedCase& c, DType dtype, bool norm_first) {
                      .weight = weight,
                      .y = expected,
                      .groups = c.groups,
-                     .norm_first = norm_first});
+                     .norm_first = norm_first,
+                     .sigmoid_gate = sigmoid_gate});
 
   cuda::Stream stream;
   const DeviceTensor on_x(x), on_gate(gate), on_weight(weight), on_y(y);
@@ -195,7 +197,8 @@ void check_norm(const GatedCase& c, DType dtype, bool norm_first) {
                               .weight = on_weight,
                               .y = to,
                               .groups = c.groups,
-                              .norm_first = norm_first});
+                              .norm_first = norm_first,
+                              .sigmoid_gate = sigmoid_gate});
   };
   norm(on_y);
   stream.wait();
@@ -218,6 +221,7 @@ TEST_SUITE("cuda/gated_norm") {
         for (const GatedCase& c : gated_cases) {
           check_norm(c, dtype, false);
           check_norm(c, dtype, true);
+          check_norm(c, dtype, true, true);
         }
       }
     });

@@ -95,7 +95,8 @@ struct OnDevice {
             .write_slot = write,
             .y = y,
             .key_heads = key_heads,
-            .tiled = tiled};
+            .tiled = tiled,
+            .beta_scale = tiled ? 2.0F : 1.0F};
   }
 
   DeviceTensor x, b, a, conv_weight, conv_bias, windows, rate, dt_bias, state, y, convolved;

@@ -33,7 +33,9 @@ const char* const names[] = {"granite-dense-rope",
                              "nemotron-dense",
                              "qwen3_5-dense",
                              "lfm3",
-                             "jamba"};
+                             "jamba",
+                             "kimi-linear",
+                             "minimax"};
 
 /// What an answer is made of: tokens, the bits of their log-probabilities, and what was reused.
 struct Answer {

@@ -252,20 +252,23 @@ inline const std::vector<std::string> reuse_folders = {"granite-dense-rope",
                                                        "granite-attention-only",
                                                        "granite-groups",
                                                        "jamba",
+                                                       "kimi-linear",
                                                        "bamba-1",
                                                        "falcon-h1-groups",
                                                        "lfm2-moe",
                                                        "lfm3",
                                                        "llama4",
                                                        "mamba2",
+                                                       "minimax",
                                                        "nemotron-latent",
                                                        "nemotron-moe",
+                                                       "olmo-hybrid",
                                                        "qwen3-next",
                                                        "qwen3_5-moe"};
 
 inline const GeometryOptions fp8_pages = {.activation = DType::bf16, .kv = DType::f8_e4m3};
 /// Without and with norms of q and k; without recurrence.
-inline const std::vector<std::string> fp8_folders = {"granite-dense-rope", "granite-attention-only",
-                                                     "qwen3_5-moe", "lfm2-moe"};
+inline const std::vector<std::string> fp8_folders = {
+    "granite-dense-rope", "kimi-linear", "granite-attention-only", "qwen3_5-moe", "lfm2-moe"};
 
 }  // namespace hyb::models::testing

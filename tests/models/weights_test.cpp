@@ -64,7 +64,8 @@ TEST_SUITE("models/packed_bytes") {
     kernels::Queue queue(kernels::Device::cpu, {.threads = 2, .isa = {}});
     for (const char* name :
          {"granite-moe-rope-untied", "granite-dense-nope", "nemotron-latent", "qwen3_5-moe",
-          "lfm2-moe", "lfm3", "falcon-h1-groups", "falcon-h1-plain"}) {
+          "lfm2-moe", "lfm3", "falcon-h1-groups", "falcon-h1-plain", "olmo-hybrid-odd",
+          "kimi-linear-odd", "minimax-odd"}) {
       for (const kernels::Quantize quantize :
            {kernels::Quantize::none, kernels::Quantize::q8, kernels::Quantize::q4}) {
         CAPTURE(name);

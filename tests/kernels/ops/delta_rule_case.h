@@ -11,8 +11,12 @@ namespace hyb::kernels::testing {
 struct DeltaShape {
   std::int64_t tokens, key_heads, value_heads, rows, columns;
   bool tiled = false;
+  float beta_scale = 1.0F;
+  bool per_channel = false;
+  float decay_floor = 0.0F;
 
   std::int64_t line() const { return 2 * key_heads * rows + value_heads * columns; }
+  std::int64_t decays() const { return per_channel ? value_heads * rows : value_heads; }
   std::int64_t inner() const { return value_heads * columns; }
   std::int64_t slot_size() const { return value_heads * rows * columns; }
 };
@@ -23,9 +27,9 @@ struct DeltaInputs {
               Strides strides = {5, 1})
       : s(shape),
         x(random_tensor(dtype, {s.tokens, s.line()}, 1, 1.0F, strides)),
-        ba(random_tensor(dtype, {s.tokens, 2 * s.value_heads}, 2, 1.5F, {7, 1})),
+        ba(random_tensor(dtype, {s.tokens, s.value_heads + s.decays()}, 2, 1.5F, {7, 1})),
         rate(random_rates(s.value_heads, 3)),
-        dt_bias(random_tensor(DType::f32, {s.value_heads}, 4, 1.0F)),
+        dt_bias(random_tensor(DType::f32, {s.decays()}, 4, 1.0F)),
         state(random_tensor(state_dtype, {slots, s.value_heads, s.rows, s.columns}, 5, 0.5F,
                             {strides.row_padding * 2, strides.offset})),
         y(dtype, {s.tokens, s.inner()}, strides) {}
@@ -36,7 +40,7 @@ struct DeltaInputs {
     const Tensor both = ba.view().rows(first, tokens);
     return {.x = x.view().rows(first, tokens),
             .b = both.columns(0, s.value_heads),
-            .a = both.columns(s.value_heads, s.value_heads),
+            .a = both.columns(s.value_heads, s.decays()),
             .rate = rate,
             .dt_bias = dt_bias,
             .state = state,
@@ -46,15 +50,18 @@ struct DeltaInputs {
             .y = y.view().rows(first, tokens),
             .token_by_token = true,
             .key_heads = s.key_heads,
-            .tiled = s.tiled};
+            .tiled = s.tiled,
+            .beta_scale = s.beta_scale,
+            .per_channel = s.per_channel,
+            .decay_floor = s.decay_floor};
   }
   void run(Queue& queue, const Table& begin, const Table& read, const Table& write,
            std::int64_t first = 0) const {
     delta_rule(queue, op(begin, read, write, first, begin.values().back()));
   }
 
-  void set_all_b(float value) { set_half(0, value); }
-  void set_all_a(float value) { set_half(s.value_heads, value); }
+  void set_all_b(float value) { set_half(0, s.value_heads, value); }
+  void set_all_a(float value) { set_half(s.value_heads, s.decays(), value); }
 
   std::vector<double> state_of(std::int64_t slot) const {
     std::vector<double> values;
@@ -68,10 +75,10 @@ struct DeltaInputs {
   TestTensor x, ba, rate, dt_bias, state, y;
 
  private:
-  void set_half(std::int64_t first, float value) {
+  void set_half(std::int64_t first, std::int64_t count, float value) {
     for (std::int64_t t = 0; t < s.tokens; ++t) {
-      for (std::int64_t h = 0; h < s.value_heads; ++h) {
-        ba.set(t * 2 * s.value_heads + first + h, value);
+      for (std::int64_t i = 0; i < count; ++i) {
+        ba.set(t * (s.value_heads + s.decays()) + first + i, value);
       }
     }
   }
@@ -99,18 +106,22 @@ inline std::vector<double> recur(const DeltaInputs& in, std::vector<double>& sta
       const auto q = normalized(q_at, 1 / std::sqrt(static_cast<double>(s.rows)));
       const auto k = normalized(q_at + s.key_heads * s.rows, 1.0);
       const std::int64_t v_at = t * s.line() + 2 * s.key_heads * s.rows + h * s.columns;
-      const double beta =
-          1 / (1 + std::exp(-static_cast<double>(in.ba.get(t * 2 * s.value_heads + h))));
-      const double raw =
-          static_cast<double>(in.ba.get((t * 2 + 1) * s.value_heads + h)) + in.dt_bias.get(h);
-      const double soft = raw > 20.0 ? raw : std::log1p(std::exp(raw));
-      const double decay = std::exp(in.rate.get(h) * soft);
+      const std::int64_t ba_at = t * (s.value_heads + s.decays());
+      const double beta = s.beta_scale / (1 + std::exp(-static_cast<double>(in.ba.get(ba_at + h))));
+      const auto decay = [&](std::int64_t row) {
+        const std::int64_t at = s.per_channel ? h * s.rows + row : h;
+        const double raw = static_cast<double>(in.ba.get(ba_at + s.value_heads + at)) +
+                           static_cast<double>(in.dt_bias.get(at));
+        const double soft = raw > 20.0 ? raw : std::log1p(std::exp(raw));
+        if (s.decay_floor == 0.0F) return std::exp(in.rate.get(h) * soft);
+        return std::exp(s.decay_floor / (1 + std::exp(in.rate.get(h) * raw)));
+      };
       for (std::int64_t j = 0; j < s.columns; ++j) {
         const auto cell = [&](std::int64_t i) -> double& {
           return state[static_cast<std::size_t>((h * s.rows + i) * s.columns + j)];
         };
         double memory = 0, answer = 0;
-        for (std::int64_t i = 0; i < s.rows; ++i) cell(i) *= decay;
+        for (std::int64_t i = 0; i < s.rows; ++i) cell(i) *= decay(i);
         for (std::int64_t i = 0; i < s.rows; ++i)
           memory += cell(i) * k[static_cast<std::size_t>(i)];
         const double delta = beta * (in.x.get(v_at + j) - memory);

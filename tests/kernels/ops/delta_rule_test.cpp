@@ -15,9 +15,19 @@ namespace {
 
 constexpr DType f32 = DType::f32, b16 = DType::bf16;
 
-const DeltaShape shapes[] = {{19, 2, 4, 16, 32},  {7, 3, 3, 20, 20}, {35, 1, 2, 128, 128},
-                             {3, 1, 3, 256, 256}, {2, 1, 1, 1, 1},   {18, 2, 2, 33, 100},
-                             {1, 1, 2, 128, 128}, {5, 1, 1, 24, 48}, {19, 2, 6, 16, 20, true}};
+const DeltaShape shapes[] = {{19, 2, 4, 16, 32},
+                             {7, 3, 3, 20, 20},
+                             {35, 1, 2, 128, 128},
+                             {3, 1, 3, 256, 256},
+                             {2, 1, 1, 1, 1},
+                             {18, 2, 2, 33, 100},
+                             {1, 1, 2, 128, 128},
+                             {5, 1, 1, 24, 48},
+                             {19, 2, 6, 16, 20, true},
+                             {35, 2, 2, 24, 48, false, 2.0F},
+                             {19, 2, 2, 16, 32, false, 1.0F, true},
+                             {35, 1, 1, 128, 128, false, 1.0F, true, -5.0F},
+                             {18, 3, 3, 33, 20, false, 2.0F, true, -1.5F}};
 
 /// |actual - wanted| in terms of |wanted| and of the largest wanted.
 void check_close(const TestTensor& actual, const std::vector<double>& wanted, double relative,

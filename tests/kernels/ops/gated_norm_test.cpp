@@ -19,14 +19,15 @@ constexpr Case cases[] = {{1, 1536, 1},  {4, 96, 4},   {3, 33, 1},   {7, 2 * 50,
                           {33, 3072, 1}, {2, 8192, 1}, {1, 8209, 1}, {1, 20000, 1}};
 
 std::vector<double> expected(const TestTensor& x, const TestTensor& gate, const TestTensor& weight,
-                             const Case& c, double eps, bool norm_first) {
+                             const Case& c, double eps, bool norm_first, bool sigmoid) {
   std::vector<double> y;
   const std::int64_t width = c.width / c.groups;
   for (std::int64_t begin = 0; begin < x.size(); begin += width) {
     double squares = 0;
     std::vector<double> product;
     for (std::int64_t i = begin; i < begin + width; ++i) {
-      const double z = gate.get(i), u = x.get(i) * z / (1.0 + std::exp(-z));
+      const double z = gate.get(i);
+      const double u = x.get(i) * (sigmoid ? 1.0 : z) / (1.0 + std::exp(-z));
       product.push_back(u);
       squares += norm_first ? static_cast<double>(x.get(i)) * x.get(i) : u * u;
     }
@@ -43,7 +44,8 @@ TEST_SUITE("kernels/ops/gated_norm") {
     for (const Isa isa : available_isas()) {
       for (const DType dtype : {DType::f32, DType::bf16}) {
         for (const Case& c : cases) {
-          for (const bool norm_first : {false, true}) {
+          for (const auto& [norm_first, sigmoid] :
+               {std::pair(false, false), std::pair(true, false), std::pair(true, true)}) {
             CAPTURE(name_of(isa));
             CAPTURE(c.width);
             CAPTURE(norm_first);
@@ -60,11 +62,12 @@ TEST_SUITE("kernels/ops/gated_norm") {
                                .y = y,
                                .eps = 1e-5F,
                                .groups = c.groups,
-                               .norm_first = norm_first});
+                               .norm_first = norm_first,
+                               .sigmoid_gate = sigmoid});
             CHECK(y.guards_intact());
             CHECK(x.everything() == x_before);
             CHECK(gate.everything() == gate_before);
-            const auto want = expected(x, gate, weight, c, 1e-5, norm_first);
+            const auto want = expected(x, gate, weight, c, 1e-5, norm_first, sigmoid);
             const double f32_bound = 3e-6 + 1e-9 * static_cast<double>(c.width);
             const double bound = dtype == DType::bf16 ? 0.00391 : f32_bound;
             for (std::int64_t i = 0; i < y.size(); ++i) {

@@ -1,0 +1,164 @@
+#include "kernels/ops/latent_attention.h"
+
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "core/base/error.h"
+#include "kernels/ops/check.h"
+#include "kernels/simd/routes.h"
+#include "kernels/visit.h"
+
+namespace hyb::kernels {
+namespace {
+
+constexpr AttentionReach all_rows = {}, own_row = {.window = 1};
+
+void refuse_card(const Queue& queue) {
+  if (queue.device() == Device::cpu) return;
+  throw Error(ErrorKind::usage, "latent attention runs on the CPU only so far: --device cpu");
+}
+
+/// What both ops say of pages and tables alike.
+template <typename Op>
+void check_pages(const Check& check, const Op& op, std::int64_t tokens, std::int64_t width,
+                 const AttentionReach& reach) {
+  const std::int64_t pages_max = op.pages_of_layer.dim(0);
+  check.that(width >= 1 && width <= latent_width_max, "a row has at most 1024 numbers", width);
+  check.that(op.page_tokens >= 1, "page_tokens is positive", op.page_tokens);
+  check.keys_and_values(op.pages_of_layer, "pages_of_layer");
+  check.tensor(op.pages_of_layer, "pages_of_layer", op.pages_of_layer.dtype,
+               {pages_max, op.page_tokens * width});
+  check.spans(op.span_begin, tokens);
+  check.page_tables(op.span_begin, op.position, op.page_begin, op.pages, op.page_tokens, pages_max,
+                    reach);
+}
+
+/// body(token, its position, its span's page table) of tokens from `begin` on.
+template <typename Op, typename Body>
+void each_position(const Op& op, std::int64_t begin, std::int64_t end, const Body& body) {
+  const auto* const span_begin = op.span_begin.template as<std::int32_t>();
+  std::int64_t span = 0;
+  for (std::int64_t token = begin; token < end; ++token) {
+    while (span_begin[span + 1] <= token) ++span;
+    body(token, op.position.template as<std::int32_t>()[span] + token - span_begin[span],
+         op.pages.template as<std::int32_t>() + op.page_begin.template as<std::int32_t>()[span]);
+  }
+}
+
+/// Of a head, as attention's plain loop.
+template <typename T, typename K>
+void attend_head(const LatentRows<T, K>& job, std::int64_t head) {
+  const T* const turned = job.turned + head * job.turned_stride;
+  const T* const latent = job.latent + head * job.latent_width;
+  std::array<float, latent_width_max> sums{};
+  float largest = -std::numeric_limits<float>::infinity(), weights = 0.0F;
+  for (std::int64_t position = 0; position <= job.position; ++position) {
+    const K* const row = job.row_at(position);
+    const K* const values = row + job.turned_width;
+    float dot = 0.0F;
+    for (std::int64_t i = 0; i < job.turned_width; ++i)
+      dot += to_float(turned[i]) * to_float(row[i]);
+    for (std::int64_t i = 0; i < job.latent_width; ++i) {
+      dot += to_float(latent[i]) * to_float(values[i]);
+    }
+    const float score = dot * job.scale, next = std::fmax(largest, score);
+    const float shrink = std::exp(largest - next), weight = std::exp(score - next);
+    weights = weights * shrink + weight;
+    for (std::int64_t i = 0; i < job.latent_width; ++i) {
+      float& sum = sums[static_cast<std::size_t>(i)];
+      sum = sum * shrink + weight * to_float(values[i]);
+    }
+    largest = next;
+  }
+  T* const y = job.y + head * job.latent_width;
+  for (std::int64_t i = 0; i < job.latent_width; ++i) {
+    y[i] = from_float<T>(sums[static_cast<std::size_t>(i)] / weights);
+  }
+}
+
+template <typename T, typename K>
+void attend(Isa isa, const LatentRows<T, K>& job) {
+  if constexpr (!std::is_same_v<K, e4m3>) {
+    if (run_vectors(isa, job)) return;
+  }
+  for (std::int64_t head = 0; head < job.heads; ++head) attend_head(job, head);
+}
+
+void check(const LatentAttention& op) {
+  const Check check("latent_attention");
+  check.activations(op.latent, "latent");
+  check.that(op.heads >= 1, "heads is positive", op.heads);
+  const std::int64_t tokens = op.latent.dim(0), width = op.heads * op.latent_width;
+  check.tensor(op.latent, "latent", op.latent.dtype, {tokens, width});
+  check.tensor(op.y, "y", op.latent.dtype, {tokens, width});
+  check.that(op.y.data != op.latent.data, "y is not latent", 0);
+  const std::int64_t stride = op.turned.dim(1) / op.heads;
+  check.tensor(op.turned, "turned", op.latent.dtype, {tokens, stride * op.heads});
+  check.that(op.turned_width >= 0 && op.turned_width <= stride, "turned is within its stride",
+             op.turned_width);
+  check_pages(check, op, tokens, op.turned_width + op.latent_width, all_rows);
+}
+
+}  // namespace
+
+void latent_write(Queue& queue, const LatentWrite& op) {
+  refuse_card(queue);
+  const Check check("latent_write");
+  check.activations(op.rows, "rows");
+  const std::int64_t width = op.rows.dim(1);
+  check_pages(check, op, op.rows.dim(0), width, own_row);
+  share(queue, op.rows.dim(0), 1, width, [&](std::int64_t begin, std::int64_t end) {
+    visit_float(op.rows.dtype, [&]<typename T>(Tag<T>) {
+      visit_kv(op.pages_of_layer.dtype, [&]<typename K>(Tag<K>) {
+        each_position(op, begin, end, [&](std::int64_t token, std::int64_t at, const auto* table) {
+          const T* const from = op.rows.row<T>(token);
+          K* const to =
+              op.pages_of_layer.row<K>(table[at / op.page_tokens]) + at % op.page_tokens * width;
+          for (std::int64_t i = 0; i < width; ++i) to[i] = from_float<K>(to_float(from[i]));
+        });
+      });
+    });
+  });
+}
+
+void latent_attention(Queue& queue, const LatentAttention& op) {
+  refuse_card(queue);
+  check(op);
+  // Some heads of a token: as many as a vector route takes at once.
+  const std::int64_t pieces = (op.heads + latent_heads_max - 1) / latent_heads_max;
+  const std::int64_t stride = op.turned.dim(1) / op.heads;
+  const std::int64_t keys = op.pages.dim(0) * op.page_tokens;
+  const auto heads_at = [&](std::int64_t item) { return item % pieces * latent_heads_max; };
+  share(queue, op.latent.dim(0) * pieces, 1, latent_heads_max * op.latent_width * keys,
+        [&](std::int64_t begin, std::int64_t end) {
+          visit_float(op.latent.dtype, [&]<typename T>(Tag<T>) {
+            visit_kv(op.pages_of_layer.dtype, [&]<typename K>(Tag<K>) {
+              const auto first = begin / pieces, last = (end + pieces - 1) / pieces;
+              each_position(
+                  op, first, last, [&](std::int64_t token, std::int64_t at, const auto* table) {
+                    for (std::int64_t item = std::max(begin, token * pieces);
+                         item < std::min(end, (token + 1) * pieces); ++item) {
+                      const std::int64_t head = heads_at(item);
+                      attend<T, K>(queue.isa(),
+                                   {.turned = op.turned.row<T>(token) + head * stride,
+                                    .latent = op.latent.row<T>(token) + head * op.latent_width,
+                                    .y = op.y.row<T>(token) + head * op.latent_width,
+                                    .turned_stride = stride,
+                                    .pages = op.pages_of_layer.as<K>(),
+                                    .page_stride = op.pages_of_layer.row_stride,
+                                    .page_table = table,
+                                    .position = at,
+                                    .page_tokens = op.page_tokens,
+                                    .heads = std::min(latent_heads_max, op.heads - head),
+                                    .turned_width = op.turned_width,
+                                    .latent_width = op.latent_width,
+                                    .scale = op.scale});
+                    }
+                  });
+            });
+          });
+        });
+}
+
+}  // namespace hyb::kernels

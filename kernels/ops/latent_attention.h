@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/queue.h"
+#include "kernels/tensor.h"
+
+namespace hyb::kernels {
+
+inline constexpr std::int64_t latent_width_max = 1024;
+
+/// Pages of latents: of every token one row [turned | latent] that all heads read, `turned` numbers
+/// that rope turns and `latent` that keys and values are made of. A page is its tokens' rows, one
+/// after the other; a page may be copied as bytes, and rows that no token has reached yet are never
+/// read. On the CPU only: on a card Error(usage).
+///
+/// Puts a step's rows into the pages of one layer, at the places that kv_write takes.
+///
+/// shapes  rows [T, width]; rows may be strided   pages_of_layer [pages, page_tokens*width],
+///         row_stride from page to page   tables as in kv_write
+/// types   rows: f32 or bf16   pages_of_layer: f32, bf16 or F8_E4M3   tables: i32
+/// numbers as kv_write rounds them
+/// writes  the named places, nothing else; no two tokens may share a place
+struct LatentWrite {
+  Tensor rows, pages_of_layer, span_begin, position, page_begin, pages;
+  std::int64_t page_tokens = 16;
+};
+
+void latent_write(Queue& queue, const LatentWrite& op);
+
+/// Causal softmax attention of a step's queries over these rows c:
+///
+///   s[p]     = scale * (turned[t,h] . c[p, :turned] + latent[t,h] . c[p, turned:])   p = 0 .. own
+///   y[t,h,:] = sum_p softmax_p(s) * c[p, turned:]
+///
+/// shapes  turned [T, heads*stride], each head's numbers first in its `stride`
+///         latent, y [T, heads*latent_width]; rows may be strided   pages and tables as above, with
+///         width = turned_width + latent_width, at most latent_width_max
+/// types   turned, latent, y: f32 or bf16, the same   pages_of_layer as above   tables: i32
+/// numbers scores, weights and sums in f32, y rounded once. Keys are taken in tiles counted from
+///         position 0: an answer depends on no other query of the step, and on no thread. The
+///         vector routes are for pages of f32 and bf16
+/// writes  y; y may not alias the queries
+struct LatentAttention {
+  Tensor turned, latent, pages_of_layer, span_begin, position, page_begin, pages, y;
+  std::int64_t heads = 0, turned_width = 0, latent_width = 0, page_tokens = 16;
+  float scale = 1.0F;
+};
+
+void latent_attention(Queue& queue, const LatentAttention& op);
+
+}  // namespace hyb::kernels

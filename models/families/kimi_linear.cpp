@@ -1,0 +1,170 @@
+// Kimi Linear: Kimi delta attention, three layers to one of attention by latents without positions;
+// experts in all but the first layers.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "models/families/common.h"
+
+namespace hyb::models {
+namespace {
+
+/// By the lists of linear_attn_config, which count from 1.
+std::vector<MixerKind> read_mixers(const Config& c) {
+  if (c.has("layer_types")) return mixer_kinds(c, {"linear_attention"});
+  const std::int32_t layers = layer_count(c);
+  const auto place = [](std::int32_t layer) { return static_cast<std::size_t>(layer); };
+  std::vector<MixerKind> kinds(place(layers), MixerKind::recurrent);
+  const std::optional<Config> linear = c.object("linear_attn_config");
+  if (!linear || !linear->has("full_attn_layers") || !linear->has("kda_layers")) {
+    for (std::int32_t i = 4; i < layers; i += 4) kinds[place(i)] = MixerKind::attention;
+    return kinds;
+  }
+  std::vector<int> named(place(layers), 0);
+  for (const std::int32_t layer : linear->integers("kda_layers", {1, layers})) {
+    ++named[place(layer - 1)];
+  }
+  for (const std::int32_t layer : linear->integers("full_attn_layers", {1, layers})) {
+    ++named[place(layer - 1)];
+    kinds[place(layer - 1)] = MixerKind::attention;
+  }
+  const auto wrong = std::ranges::find_if(named, [](int count) { return count != 1; });
+  if (wrong != named.end()) {
+    linear->fail("kda_layers", fmt::format("and full_attn_layers name layer {} {} times, not once",
+                                           wrong - named.begin() + 1, *wrong));
+  }
+  return kinds;
+}
+
+DeltaNet read_delta(const Config& c, float norm_eps) {
+  const std::optional<Config> linear = c.object("linear_attn_config");
+  const auto read = [&](const char* key, const char* inner, std::int32_t fallback, IntRange range) {
+    return linear && linear->has(inner) ? linear->i(inner, range) : c.i(key, fallback, range);
+  };
+  const std::int32_t heads = read("linear_num_heads", "num_heads", 32, dimension_range);
+  const std::int32_t head_dim = read("linear_head_dim", "head_dim", 128, dimension_range);
+  const DeltaNet delta = {
+      .key_heads = heads,
+      .value_heads = heads,
+      .key_dim = head_dim,
+      .value_dim = head_dim,
+      .conv_width = read("linear_conv_kernel_dim", "short_conv_kernel_size", 4, {2, 4}),
+      .norm_eps = norm_eps,
+      .rank = head_dim,
+  };
+  check(c, delta);
+  return delta;
+}
+
+Mla read_latents(const Config& c) {
+  const std::int32_t heads = c.i("num_attention_heads");
+  if (c.i("num_key_value_heads", heads) != heads) {
+    c.fail("num_key_value_heads", fmt::format("is not {}, the number of heads", heads));
+  }
+  if (!c.b("mla_use_nope", true)) c.fail("mla_use_nope", "false is not supported, only true");
+  const Mla mla = {.heads = heads,
+                   .plain_dim = c.i("qk_nope_head_dim", 128),
+                   .turned_dim = c.i("qk_rope_head_dim", 64),
+                   .value_dim = c.i("v_head_dim", 128),
+                   .latent = c.i("kv_lora_rank", 512),
+                   .q_rank = c.has("q_lora_rank") ? c.i("q_lora_rank") : 0,
+                   .scale = static_cast<float>(1.0 / std::sqrt(c.i("qk_nope_head_dim", 128) +
+                                                               c.i("qk_rope_head_dim", 64)))};
+  check(c, mla);
+  return mla;
+}
+
+Moe read_moe(const Config& c) {
+  const std::int32_t hidden = c.i("moe_intermediate_size");
+  const Moe moe = {
+      .experts = c.i({"num_experts", "num_local_experts"}, IntRange{1, 8192}),
+      .active = c.i({"num_experts_per_token", "num_experts_per_tok"}, 8),
+      .hidden = hidden,
+      .score = RouterScore::sigmoid,
+      .renormalize = c.b({"moe_renormalize", "norm_topk_prob"}, true),
+      .renormalize_epsilon = 1e-20F,
+      .correction_bias = true,
+      .router_f32 = true,
+      .scale = static_cast<float>(c.f("routed_scaling_factor", 2.446)),
+      .groups = c.i({"num_expert_group", "n_group"}, 1),
+      .active_groups = c.i("topk_group", 1),
+      .shared_hidden = hidden * c.i({"num_shared_experts", "n_shared_experts"}, 1, {1, 64}),
+  };
+  check(c, moe);
+  return moe;
+}
+
+std::vector<bool> read_sparse(const Config& c) {
+  if (c.has("mlp_layer_types")) return sparse_mlp_types(c);
+  if (c.i("moe_layer_freq", 1) != 1) c.fail("moe_layer_freq", "is not supported, only 1");
+  const std::int32_t dense = c.i("first_k_dense_replace", 1, count_range);
+  std::vector<bool> sparse;
+  for (std::int32_t layer = 0; layer < layer_count(c); ++layer) sparse.push_back(layer >= dense);
+  return sparse;
+}
+
+Plan plan(const Config& c) {
+  demand(c, "hidden_act", "silu");
+  demand_flag(c, "attention_bias", false);
+  demand(c, "moe_router_activation_func", "sigmoid");
+  demand_flag(c, "use_grouped_topk", true);
+  Plan p = read_plan(c, "rms_norm_eps");
+  if (p.positions_max == 0) p.positions_max = c.i("model_max_length", 0, count_range);
+  const DeltaNet delta = read_delta(c, p.norm_eps);
+  const Mla mla = read_latents(c);
+  const std::vector<MixerKind> mixers = read_mixers(c);
+  const std::vector<bool> sparse = read_sparse(c);
+  for (std::size_t layer = 0; layer < mixers.size(); ++layer) {
+    const bool is_full = mixers[layer] == MixerKind::attention;
+    const Part mixer = is_full ? Part(mla) : Part(delta);
+    const Part feed_forward =
+        sparse[layer] ? Part(read_moe(c)) : Part(Mlp{.hidden = c.i("intermediate_size")});
+    p.layers.push_back({{{.parts = {mixer}}, {.parts = {feed_forward}}}});
+  }
+  return p;
+}
+
+constexpr TensorName own_names[] = {
+    {"mla.q", "*.layers.{}.self_attn.q_proj.weight"},
+    {"mla.q_a", "*.layers.{}.self_attn.q_a_proj.weight"},
+    {"mla.q_norm", "*.layers.{}.self_attn.q_a_layernorm.weight"},
+    {"mla.q_b", "*.layers.{}.self_attn.q_b_proj.weight"},
+    {"mla.kv_a", "*.layers.{}.self_attn.kv_a_proj_with_mqa.weight"},
+    {"mla.kv_norm", "*.layers.{}.self_attn.kv_a_layernorm.weight"},
+    {"mla.kv_b", "*.layers.{}.self_attn.kv_b_proj.weight"},
+    {"mla.o", "*.layers.{}.self_attn.o_proj.weight"},
+    {"delta.q", "*.layers.{}.self_attn.q_proj.weight"},
+    {"delta.k", "*.layers.{}.self_attn.k_proj.weight"},
+    {"delta.v", "*.layers.{}.self_attn.v_proj.weight"},
+    {"delta.q_conv", "*.layers.{}.self_attn.q_conv1d.weight"},
+    {"delta.k_conv", "*.layers.{}.self_attn.k_conv1d.weight"},
+    {"delta.v_conv", "*.layers.{}.self_attn.v_conv1d.weight"},
+    {"delta.a_a", "*.layers.{}.self_attn.f_a_proj.weight"},
+    {"delta.a_b", "*.layers.{}.self_attn.f_b_proj.weight"},
+    {"delta.z_a", "*.layers.{}.self_attn.g_a_proj.weight"},
+    {"delta.z_b", "*.layers.{}.self_attn.g_b_proj.weight"},
+    {"delta.b", "*.layers.{}.self_attn.b_proj.weight"},
+    {"delta.a_log", "*.layers.{}.self_attn.A_log"},
+    {"delta.dt_bias", "*.layers.{}.self_attn.dt_bias"},
+    {"delta.norm", "*.layers.{}.self_attn.o_norm.weight"},
+    {"delta.out_proj", "*.layers.{}.self_attn.o_proj.weight"},
+    {"moe.router", "*.layers.{}.block_sparse_moe.gate.weight"},
+    {"moe.correction_bias", "*.layers.{}.block_sparse_moe.gate.e_score_correction_bias"},
+    {"moe.expert_gate", "*.layers.{}.block_sparse_moe.experts.{}.w1.weight"},
+    {"moe.expert_up", "*.layers.{}.block_sparse_moe.experts.{}.w3.weight"},
+    {"moe.expert_down", "*.layers.{}.block_sparse_moe.experts.{}.w2.weight"},
+    {"moe.shared_gate", "*.layers.{}.block_sparse_moe.shared_experts.gate_proj.weight"},
+    {"moe.shared_up", "*.layers.{}.block_sparse_moe.shared_experts.up_proj.weight"},
+    {"moe.shared_down", "*.layers.{}.block_sparse_moe.shared_experts.down_proj.weight"},
+};
+constexpr auto names = joined(own_names, model_names, layer_names, second_norm_names);
+constexpr std::string_view model_types[] = {"kimi_linear"};
+
+}  // namespace
+
+const Family kimi_linear = {.model_types = model_types, .plan = plan, .names = names};
+
+}  // namespace hyb::models

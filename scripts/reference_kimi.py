@@ -1,0 +1,146 @@
+"""Kimi delta attention and attention by latents (MLA)."""
+
+import numpy
+
+from reference_delta import Delta
+from reference_math import causal_conv, rms, sigmoid, silu, softmax, softplus
+from reference_part import Part
+
+
+class Kda(Delta):
+    """A delta net whose rows of a state decay each at its own pace. Options as Delta's, as many
+    key heads as value heads; rank: of what decays and the gate, a sigmoid, are made by."""
+
+    names = {
+        **Delta.names,
+        "a_a": "f_a_proj.weight",
+        "a_b": "f_b_proj.weight",
+        "z_a": "g_a_proj.weight",
+        "z_b": "g_b_proj.weight",
+        "b": "b_proj.weight",
+        "norm": "o_norm.weight",
+        "out": "o_proj.weight",
+    }
+    grouped, separate = False, True
+
+    def tensors(self):
+        decays = self.value_heads * self.key_dim
+        for role, width in self.widths():
+            yield self.name[role], (width, self.hidden), "linear"
+        for role, width in self.widths():
+            yield self.name[role + "_conv"], (width, 1, self.taps), "linear"
+        for role, width in (("a", decays), ("z", self.value_width)):
+            yield self.name[role + "_a"], (self.rank, self.hidden), "linear"
+            yield self.name[role + "_b"], (width, self.rank), "linear"
+        yield self.name["b"], (self.value_heads, self.hidden), "linear"
+        yield self.name["a_log"], (1, 1, self.value_heads, 1), "a_log"
+        yield self.name["dt_bias"], (decays,), "dt_bias_f32"
+        yield self.name["norm"], (self.value_dim,), "norm"
+        yield self.name["out"], (self.hidden, self.value_width), "linear"
+
+    def terms(self):
+        return super().terms() + ["decay_channels"]
+
+    def recur(self, model, layer, q, k, v, beta, log_decay, memory):
+        """log_decay [T, heads, Dk]."""
+        s, o = memory["s"], numpy.empty_like(v)
+        for t in range(len(v)):
+            if not model.has("state", layer):
+                s = numpy.zeros_like(s)
+            if model.has("decay", layer):
+                s = numpy.exp(log_decay[t])[:, :, None] * s
+            known = numpy.einsum("hkv,hk->hv", s, k[t]) * model.has("correction", layer)
+            s = s + k[t][:, :, None] * (beta[t][:, None] * (v[t] - known))[:, None, :]
+            o[t] = numpy.einsum("hkv,hk->hv", s, q[t])
+        memory["s"] = s
+        return o
+
+    def run(self, model, layer, u, memory, start):
+        qkv = numpy.concatenate([self.apply(model, role, u) for role in "qkv"], -1)
+        taps = numpy.concatenate([self.get(model, role + "_conv")[:, 0] for role in "qkv"])
+        if not model.has("conv", layer):
+            taps = taps * (numpy.arange(self.taps) == self.taps - 1)
+        qkv, memory["window"] = causal_conv(qkv, taps, memory["window"])
+        q, k, v = self.heads_of(model, layer, silu(qkv))
+        b = self.apply(model, "b", u)
+        beta = sigmoid(b) if model.has("beta", layer) else numpy.ones_like(b)
+        a, z = (
+            self.apply(model, role + "_a", u) @ self.get(model, role + "_b").T for role in "az"
+        )
+        if model.has("dt_bias", layer):
+            a = a + self.get(model, "dt_bias")
+        a = a.reshape(len(u), self.value_heads, self.key_dim)
+        if not model.has("decay_channels", layer):
+            a = a.mean(-1, keepdims=True) + numpy.zeros_like(a)
+        log_decay = -numpy.exp(self.get(model, "a_log"))[0] * softplus(a)
+        o = self.recur(model, layer, q, k, v, beta, log_decay, memory)
+        weight = self.get(model, "norm") if model.has("gated_norm_weight", layer) else 1.0
+        o = rms(o, weight, self.eps)
+        if model.has("gate", layer):
+            o = o * sigmoid(z.reshape(o.shape))
+        return self.apply(model, "out", o.reshape(len(u), -1))
+
+
+class Mla(Part):
+    """Options: heads, plain_dim and turned_dim (of queries and keys, the latter alike for all
+    heads), value_dim, latent; q_rank: None, or queries are made of q_rank normed numbers; eps."""
+
+    names = {
+        "q": "q_proj.weight",
+        "q_a": "q_a_proj.weight",
+        "q_norm": "q_a_layernorm.weight",
+        "q_b": "q_b_proj.weight",
+        "kv_a": "kv_a_proj_with_mqa.weight",
+        "kv_norm": "kv_a_layernorm.weight",
+        "kv_b": "kv_b_proj.weight",
+        "o": "o_proj.weight",
+    }
+    q_rank, eps = None, 1e-6
+
+    def tensors(self):
+        width = self.heads * (self.plain_dim + self.turned_dim)
+        if self.q_rank:
+            yield self.name["q_a"], (self.q_rank, self.hidden), "linear"
+            yield self.name["q_norm"], (self.q_rank,), "norm"
+            yield self.name["q_b"], (width, self.q_rank), "linear"
+        else:
+            yield self.name["q"], (width, self.hidden), "linear"
+        yield self.name["kv_a"], (self.latent + self.turned_dim, self.hidden), "linear"
+        yield self.name["kv_norm"], (self.latent,), "norm"
+        both = self.plain_dim + self.value_dim
+        yield self.name["kv_b"], (self.heads * both, self.latent), "linear"
+        yield self.name["o"], (self.hidden, self.heads * self.value_dim), "linear"
+
+    def terms(self):
+        return ["past", "latent_norm", "turned_keys"]
+
+    def nothing(self):
+        return {"rows": numpy.zeros((0, self.latent + self.turned_dim))}
+
+    def run(self, model, layer, u, memory, start):
+        low = self.apply(model, "kv_a", u)
+        own, turned = low[:, : self.latent], low[:, self.latent :]
+        if model.has("latent_norm", layer):
+            own = rms(own, self.get(model, "kv_norm"), self.eps)
+        if not model.has("turned_keys", layer):
+            turned = numpy.zeros_like(turned)
+        memory["rows"] = numpy.concatenate([memory["rows"], numpy.concatenate([own, turned], -1)])
+        rows = memory["rows"]
+        kv = (rows[:, : self.latent] @ self.get(model, "kv_b").T).reshape(len(rows), self.heads, -1)
+        k, v = kv[..., : self.plain_dim], kv[..., self.plain_dim :]
+        same = numpy.repeat(rows[:, None, self.latent :], self.heads, 1)
+        k = numpy.concatenate([k, same], -1)
+        if self.q_rank:
+            q = rms(self.apply(model, "q_a", u), self.get(model, "q_norm"), self.eps)
+            q = self.apply(model, "q_b", q)
+        else:
+            q = self.apply(model, "q", u)
+        q = q.reshape(len(u), self.heads, -1)
+        scores = numpy.einsum("qhd,khd->hqk", q, k) * q.shape[-1] ** -0.5
+        positions, keys = start + numpy.arange(len(u)), numpy.arange(len(rows))
+        seen = keys <= positions[:, None]
+        if not model.has("past", layer):
+            seen = keys == positions[:, None]
+        weights = softmax(numpy.where(seen, scores, -numpy.inf))
+        mixed = numpy.einsum("hqk,khd->qhd", weights, v)
+        return self.apply(model, "o", mixed.reshape(len(u), -1))
