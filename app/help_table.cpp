@@ -16,7 +16,7 @@ constexpr std::array option_groups = {
               "--ignore-fields --validate --part --merge --force --retry-failed --history "
               "--no-history --session "
               "--continue --repetitions --plot --requests --prompts --length --policy --budget "
-              "--shape --report --against --windows "},
+              "--shape --report --against --windows --calibrate "},
     HelpGroup{
         "sampling", "How tokens are drawn, and where an answer ends",
         " --max-tokens --temperature --top-k --top-p --min-p --top-n-sigma "
@@ -82,6 +82,10 @@ constexpr std::array command_helps = {
                  "hyb inspect qwen3.5-0.8b --quantize q4"}},
     CommandHelp{"list", "", {"hyb list", "hyb list --json"}},
     CommandHelp{"manual", "", {"hyb manual run | man -l -", "hyb manual > hyb.1"}},
+    CommandHelp{"quantize",
+                " --output --format --calibrate --windows --threads ",
+                {"hyb quantize Qwen/Qwen3-0.6B -o qwen3-0.6b-int4",
+                 "hyb quantize Qwen/Qwen3-0.6B -o qwen3-nvfp4 --format nvfp4"}},
     CommandHelp{"render",
                 "",
                 {"hyb render \"What is 12 plus 30?\" --system \"Be short.\"",

@@ -380,8 +380,8 @@ void check_loadable(const ModelSource& source, const RunSettings& settings) {
 
 models::Model load_weights_of(const RunSettings& settings, const ModelOutline& outline,
                               kernels::Queue& queue, const models::MakeRoom& make_room,
-                              ProgressLine* progress) {
-  models::LoadCalls calls = {.make_room = make_room};
+                              ProgressLine* progress, const models::PackedCall& packed) {
+  models::LoadCalls calls = {.make_room = make_room, .loaded = {}, .packed = packed};
   const std::string all =
       bytes_text(weight_bytes(outline.plan, settings.device, outline.geometry.load));
   if (progress != nullptr) {
@@ -406,7 +406,8 @@ std::size_t BareModel::runner_bytes(const models::RunnerOptions& options) const 
          options.memory.layout.store_bytes();
 }
 
-BareModel open_bare(const RunSettings& settings, const WeightUse& use) {
+BareModel open_bare(const RunSettings& settings, const WeightUse& use,
+                    const models::PackedCall& packed) {
   const std::size_t budget = settings.memory.bytes;
   ModelOutline outline = outline_of(settings, use);
   check_loadable(settings.source, settings);
@@ -423,7 +424,7 @@ BareModel open_bare(const RunSettings& settings, const WeightUse& use) {
                             smaller.empty() ? "" : "; ", smaller));
   }
   kernels::Queue queue = make_queue(settings);
-  models::Model model = load_weights_of(settings, outline, queue);
+  models::Model model = load_weights_of(settings, outline, queue, {}, nullptr, packed);
   return {.settings = settings,
           .outline = std::move(outline),
           .queue = std::move(queue),

@@ -101,7 +101,8 @@ void check_loadable(const ModelSource& source, const RunSettings& settings);
 /// with the numbers, where they have no room.
 models::Model load_weights_of(const RunSettings& settings, const ModelOutline& outline,
                               kernels::Queue& queue, const models::MakeRoom& make_room = {},
-                              ProgressLine* progress = nullptr);
+                              ProgressLine* progress = nullptr,
+                              const models::PackedCall& packed = {});
 
 /// A model without an engine, for commands that drive a runner themselves.
 struct BareModel {
@@ -115,6 +116,7 @@ struct BareModel {
 };
 
 /// Throws Error(memory) before a weight is read when the weights alone are over the budget.
-BareModel open_bare(const RunSettings& settings, const WeightUse& use = {});
+BareModel open_bare(const RunSettings& settings, const WeightUse& use = {},
+                    const models::PackedCall& packed = {});
 
 }  // namespace hyb::app

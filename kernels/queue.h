@@ -12,6 +12,7 @@ namespace hyb::kernels {
 namespace cuda {
 class Stream;
 }
+class InputObserver;
 
 struct QueueOptions {
   int threads = 0;  ///< 0: as many as this process may use (affinity mask, cgroup cpu.max)
@@ -45,6 +46,9 @@ class Queue {
   void make_current() const;
   /// Of a queue on a card.
   cuda::Stream& stream() { return *stream_; }
+  /// What is shown the inputs of products on the CPU (linear/input_observer.h); null: nothing.
+  InputObserver* observer() const { return observer_; }
+  void set_observer(InputObserver* observer) { observer_ = observer; }
 
   /// Calls body(thread, threads) once on every thread and waits for all. The body must not throw.
   template <typename Body>
@@ -82,6 +86,7 @@ class Queue {
   Isa isa_;
   bool batch_invariant_;
   int card_;
+  InputObserver* observer_ = nullptr;
   std::unique_ptr<ThreadPool> pool_;
   std::unique_ptr<cuda::Stream, void (*)(cuda::Stream*)> stream_;  // a card's, where built
 };

@@ -66,11 +66,20 @@ class GroupChecker {
   std::string module_;  // with its dot
 };
 
+/// Whether packed codes have 8 bits.
+bool is_wide(GroupSpelling spelling, const TensorInfo& stored, std::int64_t rows,
+             std::int64_t columns) {
+  return spelling == GroupSpelling::packed && stored.shape == Shape{rows, columns / 4};
+}
+
 void demand_codes(GroupChecker& checker, const TensorInfo& stored, std::int64_t rows,
                   std::int64_t columns) {
-  switch (checker.check.groups.spelling) {
+  const GroupSpelling spelling = checker.check.groups.spelling;
+  switch (spelling) {
     case GroupSpelling::packed:
-      return checker.demand(stored, DType::i32, {rows, columns / in_word});
+      return checker.demand(
+          stored, DType::i32,
+          {rows, columns / (is_wide(spelling, stored, rows, columns) ? 4 : in_word)});
     case GroupSpelling::nvfp4:
       return checker.demand(stored, DType::u8, {rows, columns / 2});
     case GroupSpelling::int8:
@@ -207,7 +216,9 @@ GroupCheck check_groups(GroupSpelling spelling, const TensorInfo& stored, std::i
                         std::int64_t columns, const TensorFiles& files) {
   GroupChecker checker(spelling, stored, files);
   PublishedGroups& groups = checker.check.groups;
-  const bool is_nvfp4 = spelling == GroupSpelling::nvfp4, is_int8 = spelling == GroupSpelling::int8;
+  const bool is_packed8 = is_wide(spelling, stored, rows, columns);
+  const bool is_nvfp4 = spelling == GroupSpelling::nvfp4;
+  const bool is_int8 = spelling == GroupSpelling::int8 || is_packed8;
   const bool is_turned = spelling == GroupSpelling::awq || spelling == GroupSpelling::gptq;
   if (columns % in_word != 0 || (is_turned && rows % in_word != 0)) {
     checker.refuse(
@@ -253,6 +264,7 @@ GroupCheck check_groups(GroupSpelling spelling, const TensorInfo& stored, std::i
   } else if (const TensorInfo* zeros =
                  checker.find({is_turned ? "qzeros" : "weight_zero_point"}, is_turned)) {
     groups.zeros = zeros->name;
+    if (is_packed8) checker.refuse(*zeros, "zero points of 8 packed bits are not read");
     checker.demand(*zeros, is_int8 ? DType::i8 : DType::i32,
                    is_int8     ? shape
                    : is_turned ? Shape{count, rows / in_word}
@@ -274,7 +286,7 @@ kernels::WeightSource read_groups(const PublishedGroups& groups, const std::stri
   check_order(groups, columns, files);
   const TensorView stored = files.view(codes), scales = files.view(groups.scales);
   check_scales(groups.scales, scales);
-  const bool is_int8 = groups.spelling == GroupSpelling::int8;
+  const bool is_int8 = groups.codes.levels == GgufType::q8_0;
   const bool is_turned =
       groups.spelling == GroupSpelling::awq || groups.spelling == GroupSpelling::gptq;
   const std::int64_t count = columns / groups.group;
@@ -302,6 +314,12 @@ kernels::WeightSource read_groups(const PublishedGroups& groups, const std::stri
     numbers = room.first(static_cast<std::size_t>(turned_bytes));
     published.bytes =
         room.subspan(static_cast<std::size_t>(turned_bytes), static_cast<std::size_t>(scale_bytes));
+  }
+  if (is_int8 && groups.spelling == GroupSpelling::packed) {  // its codes count from -128
+    made.resize(stored.bytes.size());
+    std::ranges::transform(stored.bytes, made.begin(),
+                           [](std::byte code) { return code ^ std::byte{0x80}; });
+    numbers = made;
   }
   if (makes_zeros) {
     const auto zeros = room.last(static_cast<std::size_t>(rows * count));

@@ -16,7 +16,8 @@ namespace hyb::models {
 /// without ".weight"; G is columns / group.
 ///   packed  compressed-tensors pack-quantized: P.weight_packed I32 [rows, columns / 8], of eight
 ///           codes from the low end, P.weight_scale [rows, G], P.weight_zero_point I32 [rows / 8,
-///           G] (rows rounded up), packed along the rows; without it the zero point is 8
+///           G] (rows rounded up), packed along the rows; without it the zero point is 8. Or [rows,
+///           columns / 4], of four codes of 8 bits, without zero points: that of all is 128
 ///   nvfp4   P.weight U8 [rows, columns / 2] with P.weight_scale E4M3 [rows, columns / 16] and
 ///           P.weight_scale_2 F32 (ModelOpt); or P.weight_packed with P.weight_global_scale, by
 ///           which scales are divided (compressed-tensors)

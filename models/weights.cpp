@@ -82,6 +82,7 @@ class WeightLoader : public WeightVisitor {
       provider_.release({.role = role, .layer = layer(), .expert = expert});
     }
     if (calls_.loaded) calls_.loaded(packed_bytes_);
+    if (calls_.packed) calls_.packed(packed, layer(), rows);
     return packed;
   }
 

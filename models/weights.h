@@ -23,6 +23,9 @@
 
 namespace hyb::models {
 
+class MatrixRows;
+class WeightVisitor;
+
 /// The source of a model's numbers: its files, or a generator.
 class WeightProvider {
  public:
@@ -149,10 +152,15 @@ Weights visit_weights(const Plan& plan, WeightVisitor& visitor, WeightsOf of = W
 /// more. False: there is nothing to free.
 using MakeRoom = std::function<bool()>;
 
-/// What loading calls meanwhile; either may be empty.
+/// Is shown every weight of a model once it is packed. Its bytes stay where they are.
+using PackedCall =
+    std::function<void(const kernels::Weight& weight, std::int32_t layer, const MatrixRows& rows)>;
+
+/// What loading calls meanwhile; each may be empty.
 struct LoadCalls {
   MakeRoom make_room = {};
   std::function<void(std::size_t bytes)> loaded = {};  ///< all matrices so far take these bytes
+  PackedCall packed = {};
 };
 
 /// Reads every weight the plan needs, packs it, and releases the source pages one by one. Where

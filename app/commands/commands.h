@@ -31,6 +31,7 @@ extern const Command fit_command;
 extern const Command inspect_command;
 extern const Command list_command;
 extern const Command manual_command;
+extern const Command quantize_command;
 extern const Command render_command;
 extern const Command replay_command;
 extern const Command run_command;

@@ -11,8 +11,8 @@
 
 #include "app/commands/commands.h"
 #include "app/environment.h"
+#include "app/eval/opened_model.h"
 #include "app/eval/text_evaluation.h"
-#include "app/model_outline.h"
 #include "app/options.h"
 #include "app/prompt.h"
 #include "app/text_input.h"
@@ -23,19 +23,11 @@
 #include "core/base/error.h"
 #include "core/base/strings.h"
 #include "core/io/file.h"
-#include "kernels/card.h"
 
 namespace hyb::app {
 namespace {
 
-constexpr std::size_t text_bytes_max = std::size_t{1} << 30;
-constexpr std::int32_t step_tokens_max = 512;
-/// Of the logits that a step leaves; their rows are fewer where a vocabulary is large.
-constexpr std::size_t logits_bytes_max = std::size_t{64} << 20;
-constexpr std::int32_t rows_min = 8, rows_max = 128;
 constexpr std::size_t worst_windows = 3;
-constexpr std::int32_t window_min = 4;
-constexpr std::size_t pool_bytes_min = std::size_t{8} << 20;
 
 struct EvalFlags {
   ModelOptions model;
@@ -44,73 +36,6 @@ struct EvalFlags {
   std::int32_t windows_max = 0;
   Precision snapshots = Precision::exact;
   bool json = false;
-};
-
-std::int32_t window_of(const BareModel& model, std::int32_t context) {
-  const models::Plan& plan = model.model.plan;
-  const std::int32_t window = context > 0 ? context : plan.positions_max;
-  if (window < window_min || (plan.has_rope() && window > plan.positions_max)) {
-    throw Error(ErrorKind::usage, fmt::format("--context {}: a window has {} to {} tokens", context,
-                                              window_min, plan.positions_max));
-  }
-  return window;
-}
-
-/// A model and what it takes to read windows with it.
-class OpenedModel {
- public:
-  OpenedModel(const RunSettings& settings, std::int32_t context, Precision snapshots)
-      : bare_(open_bare(settings)),
-        window_(window_of(bare_, context)),
-        texts_(read_texts(settings.source)),
-        layout_(models::memory_layout_of(bare_.model.geometry, pools(snapshots))),
-        runner_(bare_.queue, bare_.model.plan, bare_.model.weights, bare_.model.geometry,
-                runner_options()),
-        pool_(runner_.capacity().memory) {}
-
-  std::string name() const { return bare_.settings.source.name(); }
-  std::int32_t window() const { return window_; }
-  std::int32_t vocab() const { return bare_.model.plan.vocab; }
-  bool has_states() const { return !bare_.model.geometry.pieces.empty(); }
-  const Tokenizer& tokenizer() const { return need_tokenizer(texts_, bare_.settings.source); }
-  std::size_t bytes() const {
-    return bare_.model.weights.bytes() + runner_.pool_bytes() + runner_.workspace_bytes();
-  }
-  Reader reader() { return {.runner = &runner_, .pool = &pool_}; }
-
- private:
-  models::MemoryLayoutOptions pools(Precision snapshots) const {
-    const models::Geometry& geometry = bare_.model.geometry;
-    const auto pages = static_cast<std::size_t>(window_ / geometry.page_tokens + 2);
-    const bool is_packed = snapshots == Precision::int8;
-    const std::size_t sequence = pages * geometry.page_bytes + 3 * geometry.slot_bytes +
-                                 (is_packed ? models::snapshot_layout(geometry).bytes : 0);
-    // Superblocks go to one view at a time: each view may have one that is nearly empty.
-    return {.pool_bytes = std::max(8 * sequence, pool_bytes_min),
-            .packed = is_packed,
-            .flat = {},
-            .handle_bytes_min = kernels::handle_bytes_min(bare_.queue.device())};
-  }
-
-  models::RunnerOptions runner_options() const {
-    const std::size_t row_bytes = static_cast<std::size_t>(vocab()) * sizeof(float);
-    const auto rows = static_cast<std::int32_t>(logits_bytes_max / row_bytes);
-    return {.memory = layout_,
-            .step_tokens = std::min(window_, step_tokens_max),
-            .sequences_max = 1,
-            .positions_max = window_,
-            .vocab_used = vocab(),
-            .mapping = bare_.settings.mapping,
-            .graphs = bare_.settings.graphs,
-            .step_samples = std::clamp(rows, rows_min, rows_max)};
-  }
-
-  BareModel bare_;
-  std::int32_t window_;
-  ModelTexts texts_;
-  models::ModelMemoryLayout layout_;
-  models::ModelRunner runner_;
-  MemoryPool pool_;
 };
 
 /// The model that --against names, as it is published, within the memory that is left.
@@ -219,11 +144,7 @@ int eval_main(const CLI::App& cli, const EvalFlags& options) {
   const std::string& file = take_file_word(cli, options.names, wanted.model);
   const StopAtOnce nothing_to_lose;
   const Environment environment = read_environment();
-  const std::string text = file == "-" ? read_stdin() : read_text_file(file, text_bytes_max);
-  check_utf8(text, file);
-  if (text.find('\0') != std::string::npos) {
-    throw Error(ErrorKind::usage, file + ": is no text: it has NUL bytes");
-  }
+  const std::string text = read_evaluated(file);
   // No token is longer than a text, so no window is longer than its bytes and a token before them.
   if (const auto context = static_cast<std::size_t>(options.model.context);
       context > text.size() + 1) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/routes.h"
+#include "kernels/linear/input_observer.h"
 #include "kernels/linear/panel_product.h"
 #include "kernels/ops/check.h"
 
@@ -60,6 +61,14 @@ void linear(Queue& queue, const Linear& op) {
   if (on_card(queue, [&](auto& stream) { cuda::linear(stream, op); })) return;
   const std::int64_t rows = op.x.dim(0);
   if (rows == 0) return;
+  if (queue.observer() != nullptr) {
+    queue.observer()->see(queue,
+                          {.weight = *op.weight,
+                           .expert = op.expert,
+                           .dtype = op.x.dtype,
+                           .rows = rows,
+                           .row = [&](std::int64_t i) { return op.x.rows(i, 1).as<std::byte>(); }});
+  }
   if (each_part(op, [&](const Linear& part) { linear(queue, part); })) return;
   const WeightProduct product(queue, *op.weight, op.x.dtype, op.x.as<std::byte>(), rows,
                               op.x.row_stride * static_cast<std::int64_t>(size_of(op.x.dtype)));

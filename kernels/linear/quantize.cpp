@@ -100,10 +100,11 @@ void store_q4(const float* values, const Lanes& inverse, QuantizedGroups& groups
 }
 
 void quantize_q4(const float* values, QuantizedGroups& groups) {
-  /// Of the scale that makes the largest element the largest level. With 13 of them normal weights'
-  /// error would be 7.53 % of their size instead of 7.57 %, with 4 it is 7.66 %.
-  constexpr std::array<float, 6> candidates = {0.86F, 0.92F, 0.98F, 1.04F, 1.1F, 1.16F};
-  constexpr float least = 0.85F, most = 1.2F;
+  /// Of the scale that makes the largest element the largest level; below 0 it becomes the smallest
+  /// one. Chosen one after the other, each as the best beside those before it. Normal weights'
+  /// error is 7.51 % of their size; with 30 of both signs it would be 7.46 %.
+  constexpr std::array<float, 6> candidates = {1.0F, 1.2F, 0.96F, 1.04F, 1.16F, -1.28F};
+  constexpr float least = 0.85F, most = 1.4F;
   Lanes largest = largest_of(values), scale, rounded, inverse, error, fitted;
   for (float& s : largest) s /= static_cast<float>(q4_levels.back());
   Lanes best, best_error, best_fitted;
@@ -119,10 +120,9 @@ void quantize_q4(const float* values, QuantizedGroups& groups) {
       const float ratio = largest[n] != 0.0F ? fitted[n] / largest[n] : 1.0F;
       best[n] = is_better ? rounded[n] : best[n];
       best_error[n] = is_better ? error[n] : best_error[n];
-      best_fitted[n] = is_better ? (ratio < least  ? least
-                                    : ratio > most ? most
-                                                   : ratio)
-                                 : best_fitted[n];
+      const float size = std::fabs(ratio);
+      const float bounded = size < least ? least : size > most ? most : size;
+      best_fitted[n] = is_better ? std::copysign(bounded, ratio) : best_fitted[n];
     }
   }
   round_scale(best, rounded, inverse);

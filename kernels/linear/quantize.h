@@ -26,7 +26,7 @@ inline constexpr double q4_error = 1 - 0.85 * 99 / 127 * (1 - 0x1p-8);
 ///       group's largest; normal weights by 0.5 % of their size
 ///   q4  of a few scales around the one that makes the element of largest size the largest level,
 ///       and one fitted to the best of them, that with the least squared error: an element is off
-///       by at most q4_error of the group's largest; normal weights by 7.6 % of their size
+///       by at most q4_error of the group's largest; normal weights by 7.5 % of their size
 /// Any element that is no finite number makes its group NaN; a group of zeros stays zeros.
 void quantize(WeightCode code, const float* values, QuantizedGroups& groups);
 

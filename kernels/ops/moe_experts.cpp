@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/linear/input_observer.h"
 #include "kernels/linear/panel_product.h"
 #include "kernels/ops/check.h"
 
@@ -127,6 +128,22 @@ std::int64_t group_by_expert(const MoeExperts& op, const MoeExpertsShape& shape,
   return visited;
 }
 
+/// row(i): of place i.
+void show_inputs(Queue& queue, const MoeExperts& op, const Weight& weight,
+                 const ExpertsWorkspace& work, std::int64_t visited,
+                 const std::function<const std::byte*(std::int64_t)>& row) {
+  if (queue.observer() == nullptr) return;
+  for (std::int64_t v = 0; v < visited; ++v) {
+    const std::int32_t e = work.visited[v];
+    const std::int32_t first = work.first_place[e];
+    queue.observer()->see(queue, {.weight = weight,
+                                  .expert = e,
+                                  .dtype = op.x.dtype,
+                                  .rows = work.first_place[e + 1] - first,
+                                  .row = [&](std::int64_t i) { return row(first + i); }});
+  }
+}
+
 /// The part of expert e's bias that is of a panel; null: none.
 const float* bias_of(const Tensor& bias, const WeightProduct& product, std::int64_t e,
                      std::int64_t panel) {
@@ -140,6 +157,8 @@ void multiply_gate_up(Queue& queue, const MoeExperts& op, const ExpertsWorkspace
   const std::int64_t x_bytes = op.x.row_stride * value_bytes;
   const WeightProduct product(queue, *op.gate_up, op.x.dtype, op.x.as<std::byte>(), op.x.dim(0),
                               x_bytes);
+  show_inputs(queue, op, *op.gate_up, work, visited,
+              [&](std::int64_t i) { return op.x.as<std::byte>() + work.token[i] * x_bytes; });
   const std::int64_t inner_bytes = op.gate_up->rows() * value_bytes;
   const std::int64_t items = visited * product.panels();
   const std::int64_t bytes = product.panel_bytes() * product.panels() * op.chosen.size();
@@ -221,8 +240,11 @@ void moe_experts(Queue& queue, const MoeExperts& op) {
   gated_activation(
       queue, {.x = inner, .y = inner.columns(0, shape.intermediate), .activation = op.activation});
 
-  const WeightProduct product(queue, *op.down, op.x.dtype, work.inner, places,
-                              op.gate_up->rows() * static_cast<std::int64_t>(size_of(op.x.dtype)));
+  const std::int64_t inner_bytes =
+      op.gate_up->rows() * static_cast<std::int64_t>(size_of(op.x.dtype));
+  show_inputs(queue, op, *op.down, work, visited,
+              [&](std::int64_t i) { return work.inner + i * inner_bytes; });
+  const WeightProduct product(queue, *op.down, op.x.dtype, work.inner, places, inner_bytes);
   const std::int64_t bytes = product.panel_bytes() * product.panels() * places;
   parallel_product(queue, product.panels(), bytes, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t panel = begin; panel < end; ++panel) {

@@ -449,7 +449,8 @@ void check_compressed_group(const Config& group, const std::string& format) {
   if (!is_packed && !is_int8) refuse(group, "format", "compressed-tensors " + format);
   const std::optional<Config> weights = group.object("weights");
   if (!weights) return;
-  check_bits(*weights, "num_bits", is_packed ? 4 : 8, "compressed-tensors");
+  const bool is_wide = is_int8 || weights->i("num_bits", 4) == 8;
+  check_bits(*weights, "num_bits", is_wide ? 8 : 4, "compressed-tensors");
   if (weights->is_text("actorder", "group")) {
     refuse(*weights, "actorder", "columns in the order of their activations");
   }

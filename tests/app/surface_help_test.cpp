@@ -95,9 +95,9 @@ std::size_t longest_line(const std::string& text) {
   return longest;
 }
 
-const std::vector<std::string> commands = {"batch", "bench",    "chat",     "doctor", "eval",
-                                           "fit",   "inspect",  "list",     "render", "replay",
-                                           "run",   "sessions", "tokenize", "verify"};
+const std::vector<std::string> commands = {"batch",  "bench",   "chat",     "doctor",   "eval",
+                                           "fit",    "inspect", "list",     "quantize", "render",
+                                           "replay", "run",     "sessions", "tokenize", "verify"};
 
 }  // namespace
 

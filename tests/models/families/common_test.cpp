@@ -92,8 +92,8 @@ TEST_SUITE("models/families/quantization") {
           Case{R"({"quant_method":"compressed-tensors","format":"marlin-24"})", "format",
                "compressed-tensors marlin-24"},
           Case{R"({"quant_method":"compressed-tensors","format":"pack-quantized",
-                   "config_groups":{"g":{"weights":{"num_bits":8}}}})",
-               "config_groups.\"g\".weights.num_bits", "8-bit compressed-tensors"},
+                   "config_groups":{"g":{"weights":{"num_bits":3}}}})",
+               "config_groups.\"g\".weights.num_bits", "3-bit compressed-tensors"},
           Case{R"({"quant_method":"fp8","weight_block_size":[64,128]})", "weight_block_size",
                "fp8 in blocks of 64 x 128"}}) {
       CHECK(error_of(quantization) ==

@@ -1,0 +1,76 @@
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "core/base/json.h"
+#include "tests/app/run_tool.h"
+#include "tests/support/error_text.h"
+#include "tests/support/files.h"
+
+namespace surface_quantized_folder_test {
+
+using namespace hyb;
+using namespace hyb::testing;
+
+namespace {
+
+ToolResult quantize(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "quantize");
+  return run_tool({.arguments = std::move(arguments)});
+}
+
+double divergence_of(const std::string& folder, const std::string& text) {
+  const ToolResult result =
+      run_tool({.arguments = {"eval", folder, "-", "-c", "64", "--against", "demo", "--json"},
+                .input = text});
+  CAPTURE(result.err);
+  REQUIRE(result.exit_code == 0);
+  return parse_json(result.out, "stdout")["against"]["kl_mean"].get<double>();
+}
+
+}  // namespace
+
+TEST_SUITE("app/surface_quantized_folder") {
+  TEST_CASE("the demo in groups is a model, nearer to the demo with its own text") {
+    const TemporaryFolder to;
+    std::string text;
+    for (int i = 1; i < 100; ++i) {
+      text += "What is " + std::to_string(i % 40) + " plus " + std::to_string(i % 7) + "? It is " +
+              std::to_string(i % 40 + i % 7) + ". ";
+    }
+    const std::string file = to.write("text.txt", text).string();
+    const auto folder = [&](const char* name) { return (to.path() / name).string(); };
+    const ToolResult plain = quantize({"demo", "-o", folder("plain"), "--calibrate", "off"});
+    CHECK(plain.exit_code == 0);
+    CHECK(contains(plain.err, "in int4-g128 (4.1"));
+    CHECK(contains(plain.err, "as published: "));
+    CHECK(contains(plain.err, "experts that are in one tensor (14)"));
+    CHECK(quantize({"demo", "-o", folder("own"), "--calibrate", file}).exit_code == 0);
+    CHECK(quantize({"demo", "-o", folder("eights"), "--format", "int8"}).exit_code == 0);
+    CHECK(divergence_of(folder("own"), text) < divergence_of(folder("plain"), text));
+    CHECK(divergence_of(folder("eights"), text) < 0.1 * divergence_of(folder("own"), text));
+    const ToolResult again = quantize({"demo", "-o", folder("own")});
+    CHECK(again.exit_code == 2);
+    CHECK(contains(again.err, "is not empty: give a folder that is empty"));
+    CHECK(contains(quantize({folder("own"), "-o", folder("twice")}).err, "is quantised already"));
+  }
+
+  TEST_CASE("what it takes is said") {
+    const TemporaryFolder to;
+    const std::string out = (to.path() / "out").string();
+    CHECK(contains(quantize({"demo"}).err, "--output is required"));
+    const std::string few = to.write("few.txt", "What?").string();
+    CHECK(contains(quantize({"demo", "-o", out, "--calibrate", few}).err, "fewer than 16"));
+    CHECK(quantize({"demo", "-o", out, "--calibrate", "off"}).exit_code == 0);  // nothing is left
+    CHECK(contains(quantize({"demo", "-o", "x", "--format", "q4"}).err, "int4-g32"));
+    const std::string none = (to.path() / "none").string();
+    CHECK(contains(quantize({"granite-4.0-h-tiny", "-o", none}).err,
+                   "the configuration of a published model, without weights"));
+    CHECK(!std::filesystem::exists(none));
+  }
+}
+
+}  // namespace surface_quantized_folder_test
