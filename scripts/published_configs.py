@@ -773,8 +773,7 @@ windows = {
 }
 
 configs = {**nemotrons, **qwens, **recurrent.bambas, **falcons, **lfm2s, **llamas, **windows}
-configs.update(recurrent.configs)
-configs.update(published_linear.configs)
+configs.update({**recurrent.configs, **published_linear.configs})
 
 figures = {
     "nemotron-h-8b": known(8.10, 97.4, 49.4, 16384),
@@ -821,8 +820,7 @@ figures = {
     "gemma-4-12b": known(None, 0.0, 0.0, 16384),
     "gemma-4-26b-a4b": known(None, 0.0, 0.0, 20480),
     "gemma-4-31b": known(30.70, 0.0, 0.0, 81920),
-    **{name: known(*figures) for name, figures in recurrent.figures.items()},
-    **{name: known(*row) for name, row in published_linear.figures.items()},
+    **{name: known(*row) for name, row in {**recurrent.figures, **published_linear.figures}.items()},
 }
 
 # Counts in the headers of published NVFP4 folders. In the first, experts, shared experts and the

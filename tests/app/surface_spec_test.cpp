@@ -29,7 +29,8 @@ const std::vector<std::string> drafting_models = {"nemotron-latent", "nemotron-m
 
 /// One model of each kind of recurrence, which need not have a draft layer.
 const std::vector<std::string> recurrent_models = {
-    "falcon-h1-groups", "granite-moe-nope", "jamba", "lfm2-moe", "mamba2", "qwen3-next-odd"};
+    "falcon-h1-groups", "granite-moe-nope", "jamba",       "kimi-linear",   "lfm2-moe",
+    "mamba2",           "minimax",          "olmo-hybrid", "qwen3-next-odd"};
 
 /// Models for which there are heads here: without recurrent layers, some with windows, and
 /// with Mamba-2, a delta net (which has a draft layer, too) and short convolutions.
@@ -43,10 +44,17 @@ const std::vector<std::string> models_with_blocks = {"gpt-oss", "granite-moe-nop
 /// A model and another one that drafts for it: Mamba-2, delta nets, short convolutions and windows,
 /// each as either.
 const std::vector<std::pair<std::string, std::string>> drafted_by_another = {
-    {"falcon-h1-groups", "qwen3_5-text"},    {"nemotron-dense", "lfm2-moe"},
-    {"qwen3_5-text", "granite-swa-moe"},     {"qwen3-next-odd", "granite-moe-nope"},
-    {"lfm2-moe", "qwen3-next-odd"},          {"lfm3", "gpt-oss"},
-    {"granite-swa-moe", "falcon-h1-groups"}, {"gpt-oss", "lfm3"}};
+    {"falcon-h1-groups", "qwen3_5-text"},
+    {"nemotron-dense", "lfm2-moe"},
+    {"qwen3_5-text", "granite-swa-moe"},
+    {"qwen3-next-odd", "granite-moe-nope"},
+    {"lfm2-moe", "qwen3-next-odd"},
+    {"lfm3", "gpt-oss"},
+    {"granite-swa-moe", "falcon-h1-groups"},
+    {"gpt-oss", "lfm3"},
+    {"olmo-hybrid", "minimax"},
+    {"minimax", "kimi-linear"},
+    {"kimi-linear", "olmo-hybrid"}};
 
 /// One model of each of these kinds.
 const std::vector<std::string> self_drafting_models = {"granite-moe-nope", "qwen3_5-text",
