@@ -8,7 +8,7 @@ sequence (f32 or bf16, convolution windows in bf16 both times) and KV bytes per 
 import os
 
 import checkpoint_files
-import published_linear
+import published_linear as linear
 import published_recurrent as recurrent
 
 presets = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "models", "presets")
@@ -773,7 +773,7 @@ windows = {
 }
 
 configs = {**nemotrons, **qwens, **recurrent.bambas, **falcons, **lfm2s, **llamas, **windows}
-configs.update({**recurrent.configs, **published_linear.configs})
+configs.update({**recurrent.configs, **linear.configs})
 
 figures = {
     "nemotron-h-8b": known(8.10, 97.4, 49.4, 16384),
@@ -820,7 +820,7 @@ figures = {
     "gemma-4-12b": known(None, 0.0, 0.0, 16384),
     "gemma-4-26b-a4b": known(None, 0.0, 0.0, 20480),
     "gemma-4-31b": known(30.70, 0.0, 0.0, 81920),
-    **{name: known(*row) for name, row in {**recurrent.figures, **published_linear.figures}.items()},
+    **{name: known(*row) for name, row in {**recurrent.figures, **linear.figures}.items()},
 }
 
 # Counts in the headers of published NVFP4 folders. In the first, experts, shared experts and the
