@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 #include <string>
+#include <vector>
 
 #include "app/bench/report.h"
 
@@ -23,6 +26,7 @@ Plot depth_plot(std::span<const Measurement> rows) {
                .x_title = "tokens in memory",
                .y_title = "tokens/s"};
   const bool names_graphs = varies_in_graphs(rows);
+  double least = 0, most = 0;
   for (const Measurement& row : rows) {
     if (!row.is_measured()) continue;
     BenchCase test = row.test;
@@ -30,14 +34,25 @@ Plot depth_plot(std::span<const Measurement> rows) {
     std::string name = test.name();
     if (test.batch > 1) name += fmt::format(", batch {}", test.batch);
     if (names_graphs) name += ", " + graphs_text(test.graphs);
-    double tokens_per_s = 0;
+    std::vector<double> rates;
     for (const std::int64_t elapsed : row.samples_ns) {
-      tokens_per_s += static_cast<double>(test.tokens()) * 1e9 / static_cast<double>(elapsed);
+      rates.push_back(static_cast<double>(test.tokens()) * 1e9 / static_cast<double>(elapsed));
     }
+    const auto count = static_cast<double>(rates.size());
+    const double mean = std::accumulate(rates.begin(), rates.end(), 0.0) / count;
+    double squares = 0;
+    for (const double rate : rates) squares += (rate - mean) * (rate - mean);
+    const double deviation = count > 1 ? std::sqrt(squares / (count - 1)) : 0;
     line_of(plot, name)
-        .points.emplace_back(row.test.depth,
-                             tokens_per_s / static_cast<double>(row.samples_ns.size()));
+        .points.push_back({.x = static_cast<double>(row.test.depth),
+                           .y = mean,
+                           .error = deviation,
+                           .label = fmt::format("{:.{}f}", mean, mean < 100 ? 1 : 0)});
+    least = least == 0 ? mean : std::min(least, mean);
+    most = std::max(most, mean);
   }
+  // Prompts and answers are an order of magnitude apart.
+  plot.is_y_logarithmic = most > 8 * least;
   sort_points(plot);
   return plot;
 }
@@ -51,7 +66,7 @@ Plot load_plot(std::span<const RequestRow> rows) {
     if (!row.is_measured()) continue;
     const RequestMetrics all = pooled_metrics(row, {.percentages = {}, .goals = {}});
     line_of(plot, line_name(row, names_graphs))
-        .points.emplace_back(all.output_throughput, all.e2el_ms.median);
+        .points.push_back({all.output_throughput, all.e2el_ms.median});
   }
   sort_points(plot);
   return plot;
@@ -69,9 +84,11 @@ Plot lane_plot(std::span<const RequestRow> rows) {
     const RequestMetrics all = pooled_metrics(row, {.percentages = {}, .goals = {}});
     PlotLine& line = line_of(
         plot, names_work ? row.test.lanes + ", " + line_name(row, names_graphs) : row.test.lanes);
-    line.points.emplace_back(tokens_per_s_of_user(all), all.output_throughput);
-    line.labels.push_back(row.test.is_closed_loop() ? std::to_string(row.test.concurrency)
-                                                    : fmt::format("{:g}/s", row.test.request_rate));
+    line.points.push_back({.x = tokens_per_s_of_user(all),
+                           .y = all.output_throughput,
+                           .label = row.test.is_closed_loop()
+                                        ? std::to_string(row.test.concurrency)
+                                        : fmt::format("{:g}/s", row.test.request_rate)});
   }
   return plot;
 }
@@ -96,7 +113,7 @@ Plot hit_rate_plot(std::span<const RequestRow> rows) {
     for (const RequestRecord* record : records) {
       prompts += record->prompt_tokens;
       reused += record->usage.reused_tokens;
-      line.points.emplace_back(record->started_s, 100 * reused / std::max(prompts, 1.0));
+      line.points.push_back({record->started_s, 100 * reused / std::max(prompts, 1.0)});
     }
   }
   return plot;

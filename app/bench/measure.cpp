@@ -66,6 +66,12 @@ std::string kernels_text(const BenchSetting& setting, std::span<const Measuremen
                      setting.build_commit, shown_text(table, "text"));
 }
 
+void write_plot(const std::string& path, Plot plot, const BenchSetting& setting) {
+  plot.notes = {model_text(setting), fmt::format("{}; hyb {}, {}", machine_text(setting),
+                                                 setting.build_commit, utc_now())};
+  write_atomically(path, svg_text(plot), FileAccess::umask);
+}
+
 /// Of each row, what `values` gives for it.
 template <typename Rows, typename Values>
 std::vector<double> spreads_of(const Rows& rows, Values&& values) {
@@ -172,8 +178,7 @@ int measure_kernels(const BenchJob& job) {
     });
     print_doubt(spreads, load);
   }
-  if (!job.bench.svg.empty())
-    write_atomically(job.bench.svg, svg_text(depth_plot(rows)), FileAccess::umask);
+  if (!job.bench.svg.empty()) write_plot(job.bench.svg, depth_plot(rows), setting);
   for (const Measurement& row : rows) {
     if (row.is_measured()) return 0;
   }
@@ -421,11 +426,11 @@ int measure_requests(const BenchJob& job) {
   if (!job.bench.svg.empty()) {
     const bool is_trace = cases.front().dataset == Dataset::trace;
     const bool is_sweep = varies(cases, [](const RequestCase& test) { return test.lanes; });
-    write_atomically(job.bench.svg,
-                     svg_text(is_sweep   ? lane_plot(rows)
-                              : is_trace ? hit_rate_plot(rows)
-                                         : load_plot(rows)),
-                     FileAccess::umask);
+    write_plot(job.bench.svg,
+               is_sweep   ? lane_plot(rows)
+               : is_trace ? hit_rate_plot(rows)
+                          : load_plot(rows),
+               setting.model);
   }
   for (const RequestRow& row : rows) {
     if (row.is_measured()) return 0;

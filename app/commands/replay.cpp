@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "app/bench/bench_setting.h"
 #include "app/commands/commands.h"
 #include "app/environment.h"
 #include "app/options.h"
@@ -20,6 +21,7 @@
 #include "app/ui/svg_plot.h"
 #include "app/ui/table.h"
 #include "app/ui/terminal.h"
+#include "app/version.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/strings.h"
@@ -64,11 +66,12 @@ Plot plot_of(const ReplayFlags& options, const ReplayShape& shape,
   Plot plot = {.title = fmt::format("Prompt tokens reused: {}, {}", options.trace, shape.name),
                .x_title = "budget, GB",
                .y_title = "token hit rate, %",
-               .is_x_logarithmic = true};
+               .is_x_logarithmic = true,
+               .notes = {fmt::format("{}, {}", version_text(), utc_now())}};
   for (const ReplayRun& run : runs) {
     line_of(plot, label_of(run.options))
-        .points.emplace_back(static_cast<double>(run.options.budget_bytes) / 1e9,
-                             100 * run.hit_rate());
+        .points.push_back(
+            {static_cast<double>(run.options.budget_bytes) / 1e9, 100 * run.hit_rate()});
   }
   sort_points(plot);
   return plot;

@@ -18,7 +18,7 @@
 namespace hyb::app {
 namespace {
 
-constexpr std::string_view mark = "\"\"\"";
+constexpr std::string_view block_mark = "\"\"\"";
 
 std::string_view without_space_at_end(std::string_view text) {
   const std::size_t last = text.find_last_not_of(" \t\n");
@@ -27,9 +27,9 @@ std::string_view without_space_at_end(std::string_view text) {
 
 std::optional<Entry> finish_marked(std::string_view text) {
   text = without_space_at_end(text);
-  if (text.size() < 2 * mark.size() || !text.ends_with(mark)) return std::nullopt;
-  text.remove_prefix(mark.size());
-  text.remove_suffix(mark.size());
+  if (text.size() < 2 * block_mark.size() || !text.ends_with(block_mark)) return std::nullopt;
+  text.remove_prefix(block_mark.size());
+  text.remove_suffix(block_mark.size());
   // The marks may be on lines of their own.
   if (text.starts_with('\n')) text.remove_prefix(1);
   if (text.ends_with('\n')) text.remove_suffix(1);
@@ -39,21 +39,21 @@ std::optional<Entry> finish_marked(std::string_view text) {
 }  // namespace
 
 std::optional<Entry> finish_entry(std::string_view text) {
-  if (text.starts_with(mark)) return finish_marked(text);
+  if (text.starts_with(block_mark)) return finish_marked(text);
   if (text.ends_with('\\')) return std::nullopt;
   return Entry{std::string(text)};
 }
 
 std::string continued(std::string text) {
-  if (text.ends_with('\\') && !text.starts_with(mark)) text.pop_back();
+  if (text.ends_with('\\') && !text.starts_with(block_mark)) text.pop_back();
   return text += '\n';
 }
 
 std::string as_entry(const std::string& text) {
-  const bool is_plain = !text.ends_with('\\') && !text.starts_with(mark);
-  const bool can_be_marked = text.find(mark) == std::string::npos && !text.ends_with('"');
+  const bool is_plain = !text.ends_with('\\') && !text.starts_with(block_mark);
+  const bool can_be_marked = text.find(block_mark) == std::string::npos && !text.ends_with('"');
   if (is_plain || !can_be_marked) return text;
-  return std::string(mark) + '\n' + text + '\n' + std::string(mark);
+  return std::string(block_mark) + '\n' + text + '\n' + std::string(block_mark);
 }
 
 namespace {

@@ -17,8 +17,8 @@ constexpr std::string_view punctuation = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~";
 
 constexpr unsigned bit(Look look) { return static_cast<unsigned>(look); }
 
-bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n'; }
-bool is_word(char c) {
+bool is_white(char c) { return c == ' ' || c == '\t' || c == '\n'; }
+bool is_letter(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || static_cast<unsigned char>(c) >= 0x80;
 }
 
@@ -54,9 +54,9 @@ std::string styled(const StyledText& run) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = next_grapheme(text, at);
     const std::string_view grapheme = text.substr(at, end - at);
-    const bool is_alone = is_space(grapheme[0]) || columns(grapheme) > 1;
+    const bool is_alone = is_white(grapheme[0]) || columns(grapheme) > 1;
     if (is_alone) end_word();
-    is_space(grapheme[0]) ? out += grapheme : word += grapheme;
+    is_white(grapheme[0]) ? out += grapheme : word += grapheme;
     if (is_alone) end_word();
     at = end;
   }
@@ -114,8 +114,8 @@ class InlineReader {
       add(code, looks | bit(Look::code));
       return end + length;
     }
-    const bool is_inside = mark == '_' && is_word(at > 0 ? text_[at - 1] : before_);
-    if (is_space(text_[begin]) || is_inside || length > 3 || (mark == '~' && length != 2))
+    const bool is_inside = mark == '_' && is_letter(at > 0 ? text_[at - 1] : before_);
+    if (is_white(text_[begin]) || is_inside || length > 3 || (mark == '~' && length != 2))
       return as_text(at, length, looks);
     const std::size_t end = closing(begin, mark, length);
     if (end == std::string_view::npos) return std::nullopt;
@@ -164,8 +164,8 @@ class InlineReader {
       }
       const std::size_t run = run_length(text_, at), end = at + run;
       if (end == text_.size() && !is_whole_) return std::string_view::npos;
-      const bool is_behind_space = is_space(text_[at - 1]);
-      const bool is_inside = c == '_' && end < text_.size() && is_word(text_[end]);
+      const bool is_behind_space = is_white(text_[at - 1]);
+      const bool is_inside = c == '_' && end < text_.size() && is_letter(text_[end]);
       if (c == mark && run == length && (mark == '`' || !(is_behind_space || is_inside))) return at;
       const std::size_t code = c == '`' && mark != '`' ? closing(end, c, run) : end;
       if (code == std::string_view::npos && !is_whole_) return code;  // it may yet end
@@ -296,7 +296,7 @@ std::string highlighted(std::string_view line, std::string_view language) {
   };
   while (at < line.size()) {
     const char c = line[at];
-    const bool is_first = at == 0 || is_space(line[at - 1]) || is_known;
+    const bool is_first = at == 0 || is_white(line[at - 1]) || is_known;
     if (is_known && line.substr(at).starts_with(known->comment) && is_first) {
       paint(line.size(), "\x1b[2m");
     } else if (c == '"' || c == '\'' || c == '`') {
@@ -304,9 +304,9 @@ std::string highlighted(std::string_view line, std::string_view language) {
       while (end < line.size() && line[end] != c) end += line[end] == '\\' ? 2 : 1;
       // An apostrophe without a partner is none.
       end < line.size() ? paint(end + 1 - at, "\x1b[32m") : paint(1, nullptr);
-    } else if (is_word(c) || c == '_') {
+    } else if (is_letter(c) || c == '_') {
       std::size_t end = at;
-      while (end < line.size() && (is_word(line[end]) || line[end] == '_')) ++end;
+      while (end < line.size() && (is_letter(line[end]) || line[end] == '_')) ++end;
       const std::string word = " " + std::string(line.substr(at, end - at)) + " ";
       const bool is_number = std::isdigit(static_cast<unsigned char>(c)) != 0;
       const bool is_keyword = is_known && known->keywords.find(word) != std::string_view::npos;

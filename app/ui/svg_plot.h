@@ -1,25 +1,31 @@
 #pragma once
 
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace hyb::app {
 
+struct PlotPoint {
+  double x, y;
+  double error = 0;        ///< y may as well be this much more or less; 0: not known
+  std::string label = {};  ///< beside it; empty: none
+};
+
 /// A line of a plot, through its points in their order.
 struct PlotLine {
   std::string name;
-  std::vector<std::pair<double, double>> points;
-  std::vector<std::string> labels = {};  ///< beside the points; empty: none
+  std::vector<PlotPoint> points;
 };
 
-/// A plot with a logarithmic or linear x axis and a y axis from 0.
+/// A plot with logarithmic or linear axes; a linear y axis begins at 0.
 struct Plot {
   std::string title;
   std::string x_title;
   std::string y_title;
   bool is_x_logarithmic = false;  ///< every x is above 0
+  bool is_y_logarithmic = false;  ///< every y is above 0
   std::vector<PlotLine> lines = {};
+  std::vector<std::string> notes = {};  ///< below it: what was measured, where and when
 };
 
 /// The line of that name, the last one where it is new.

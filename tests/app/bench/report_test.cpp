@@ -137,7 +137,7 @@ TEST_SUITE("app/bench/report") {
     REQUIRE(plot.lines.size() == 2);
     CHECK(plot.lines[0].name == "pp100, eager");
     CHECK(plot.lines[1].name == "pp100, full");
-    CHECK(plot.lines[1].points[0].second == doctest::Approx(200));
+    CHECK(plot.lines[1].points[0].y == doctest::Approx(200));
     CHECK(depth_plot(std::span(rows).first(1)).lines[0].name == "pp100");
   }
 }
@@ -337,7 +337,7 @@ TEST_SUITE("app/bench/request_report") {
     CHECK(table.columns[0].title == "policy");
     CHECK(policy_table(std::vector<RequestRow>{faster}).rows.empty());
     CHECK(hit_rate_plot(rows).lines.size() == 2);
-    CHECK(hit_rate_plot(rows).lines[0].points.back().second == Approx(40));
+    CHECK(hit_rate_plot(rows).lines[0].points.back().y == Approx(40));
   }
 
   TEST_CASE("modes of graphs and conditions: compared with none of the same, and named") {
@@ -438,12 +438,13 @@ TEST_SUITE("app/bench/request_report") {
     REQUIRE(plot.lines.size() == 2);
     CHECK(plot.lines[0].name == "colocated");
     CHECK(plot.lines[1].name == "disaggregated");
-    CHECK(plot.lines[1].labels == std::vector<std::string>{"1", "2"});
     REQUIRE(plot.lines[1].points.size() == 2);
-    CHECK(plot.lines[0].points[1].first == Approx(4.0 / 3));
-    CHECK(plot.lines[0].points[1].second == Approx(8.0 / 3));
-    CHECK(plot.lines[1].points[1].first == Approx(8.0 / 3));
-    CHECK(plot.lines[1].points[1].second == Approx(8.0 / 6));
+    CHECK(plot.lines[1].points[0].label == "1");
+    CHECK(plot.lines[1].points[1].label == "2");
+    CHECK(plot.lines[0].points[1].x == Approx(4.0 / 3));
+    CHECK(plot.lines[0].points[1].y == Approx(8.0 / 3));
+    CHECK(plot.lines[1].points[1].x == Approx(8.0 / 3));
+    CHECK(plot.lines[1].points[1].y == Approx(8.0 / 6));
     CHECK(lane_sweep_verdict(rows) ==
           "random 10+2, closed loop, 1 at once: tokens/s of the device: both 2.67; of a user: both "
           "1.33\n"

@@ -33,7 +33,7 @@ TEST_SUITE("app/replay/svg_plot") {
         svg_text({.title = "",
                   .x_title = "",
                   .y_title = "",
-                  .lines = {{.name = "one", .points = {{3, 1}, {1, 2}}, .labels = {"a<", "b"}}}});
+                  .lines = {{.name = "one", .points = {{3, 1, 0, "a<"}, {1, 2, 0, "b"}}}}});
     CHECK(contains(svg, "stroke-width=\"2\""));
     CHECK(contains(svg, "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>"));
     CHECK(contains(svg, ">a&lt;</text>"));
@@ -43,7 +43,7 @@ TEST_SUITE("app/replay/svg_plot") {
 
   TEST_CASE("a linear axis has a few round ticks, whatever was measured") {
     PlotLine line = {.name = "many", .points = {}};
-    for (int i = 0; i < 200; ++i) line.points.emplace_back(3.14159 + 0.1 * i, 1);
+    for (int i = 0; i < 200; ++i) line.points.push_back({3.14159 + 0.1 * i, 1});
     const std::string svg = svg_text({.title = "", .x_title = "", .y_title = "", .lines = {line}});
     std::size_t ticks = 0;
     for (std::size_t at = svg.find("v5\""); at != std::string::npos;
@@ -53,6 +53,22 @@ TEST_SUITE("app/replay/svg_plot") {
     CHECK(ticks == 4);
     for (const char* const tick : {">5<", ">10<", ">15<", ">20<"}) CHECK(contains(svg, tick));
     CHECK_FALSE(contains(svg, "3.14159"));
+  }
+
+  TEST_CASE("a logarithmic y axis has round ends; points have errors, the plot notes") {
+    const std::string svg = svg_text({.title = "",
+                                      .x_title = "",
+                                      .y_title = "",
+                                      .is_y_logarithmic = true,
+                                      .lines = {{"one", {{0, 30, 10}, {1, 900, 100}}}},
+                                      .notes = {"model <x>", "today"}});
+    for (const char* tick : {">20<", ">50<", ">100<", ">200<", ">500<", ">1000<"})
+      CHECK(contains(svg, tick));
+    for (const char* none : {">10<", ">2000<", ">0<"}) CHECK_FALSE(contains(svg, none));
+    CHECK(contains(svg, "V420.0m-3 0h6"));  // 30 - 10 is the end of the axis
+    CHECK(contains(svg, "viewBox=\"0 0 860 510\""));
+    CHECK(contains(svg, "y=\"483\" font-size=\"11\" fill=\"#555\">model &lt;x&gt;</text>"));
+    CHECK(contains(svg, ">today</text>"));
   }
 
   TEST_CASE("nothing to show is still a file") {
