@@ -60,7 +60,7 @@ TEST_SUITE("app/replay/svg_plot") {
                                       .x_title = "",
                                       .y_title = "",
                                       .is_y_logarithmic = true,
-                                      .lines = {{"one", {{0, 30, 10}, {1, 900, 100}}}},
+                                      .lines = {{"one", {{1, 30, 10}, {3, 900, 100}}}},
                                       .notes = {"model <x>", "today"}});
     for (const char* tick : {">20<", ">50<", ">100<", ">200<", ">500<", ">1000<"})
       CHECK(contains(svg, tick));
