@@ -174,7 +174,7 @@ std::string svg_text(const Plot& plot) {
   out += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
                      (left + right) / 2, bottom + 45, escaped(plot.x_title));
   out += fmt::format(
-      "<text transform=\"translate(20 {}) rotate(-90)\" text-anchor=\"middle\">{}</text>\n",
+      "<text transform=\"translate(12 {}) rotate(-90)\" text-anchor=\"middle\">{}</text>\n",
       (plot_top + bottom) / 2, escaped(plot.y_title));
   for (std::size_t i = 0; i < plot.lines.size(); ++i) out += line_text(plot.lines[i], i, axes);
   for (std::size_t i = 0; i < plot.notes.size(); ++i) {
