@@ -83,42 +83,82 @@ Json list_of_calls(const Json& tools) {
   return {{"type", "array"}, {"minItems", 1}, {"items", {{"anyOf", calls}}}, {"$defs", schemas}};
 }
 
-/// The parts of a tagged call's value, which is text or JSON. A value that may be text is not bound
-/// further, so what would bind it is refused.
-Json tagged_value(const Json& parameters, const std::string& key, const CallForm& form) {
-  const Json& properties = parameters.at("properties");
-  const Json* schema = &properties.at(key);
+/// What a tagged call's parameters may say; throws Error(usage) that names anything else.
+[[noreturn]] void refuse_keyword(const std::string& place, const std::string& keyword) {
+  throw Error(ErrorKind::usage,
+              fmt::format("tools: {}: '{}' is not enforced in the model's form of calls; leave it "
+                          "out, or strict",
+                          place, keyword));
+}
+
+void check_keywords(const Json& schema, const std::string& place,
+                    std::initializer_list<std::string_view> enforced) {
+  if (!schema.is_object()) refuse_keyword(place, excerpt(to_text(schema)));
+  for (const auto& [keyword, value] : schema.items()) {
+    const auto notes = {"title", "description", "default", "examples", "$defs", "$schema"};
+    if (std::ranges::count(notes, keyword) + std::ranges::count(enforced, keyword) == 0)
+      refuse_keyword(place, keyword);
+  }
+}
+
+/// A schema, or the one in $defs that it stands for.
+const Json& resolved(const Json& schema, const Json& root, const std::string& place) {
   const std::string definitions = "#/$defs/";
-  for (int depth = 0; depth < 9 && schema->is_object() && schema->contains("$ref"); ++depth) {
-    const std::string to = schema->value("$ref", "");
-    const Json* known = member_of(parameters, "$defs");
-    if (!to.starts_with(definitions) || known == nullptr) break;
-    const Json* found = member_of(*known, to.substr(definitions.size()));
+  const Json* at = &schema;
+  for (int depth = 0; depth < 9; ++depth) {
+    const Json* to = member_of(*at, "$ref");
+    if (to == nullptr) return *at;
+    const std::string name = to->is_string() ? to->get<std::string>() : "";
+    const Json* known = member_of(root, "$defs");
+    const Json* found = known == nullptr || !name.starts_with(definitions)
+                            ? nullptr
+                            : member_of(*known, name.substr(definitions.size()));
     if (found == nullptr) break;
-    schema = found;
+    at = found;
   }
-  if (const Json* values = member_of(*schema, "enum")) {
-    Json options = Json::array();
-    for (const Json& value : *values)
-      options.push_back(value.is_string() ? value : Json(to_text(value)));
-    return {{"options", options}};
+  refuse_keyword(place, "$ref");
+}
+
+/// The value of a tagged call's key, which is text or JSON: a part of Grammar::from_parts().
+Json tagged_value(const Json& parameters, const std::string& key, const CallForm& form) {
+  const Json& schema = resolved(parameters.at("properties").at(key), parameters, key);
+  if (!schema.is_object()) refuse_keyword(key, excerpt(to_text(schema)));
+  // Texts and other constants, alone or as alternatives.
+  Json ways = Json::array({schema});
+  bool has_ways = false;
+  for (const char* keyword : {"anyOf", "oneOf"}) {
+    const Json* found = member_of(schema, keyword);
+    if (found == nullptr || !found->is_array()) continue;
+    ways = *found;
+    has_ways = true;
   }
-  std::string types;
-  for (const char* keyword : {"type", "anyOf", "oneOf"}) {
-    if (const Json* found = member_of(*schema, keyword)) types += to_text(*found);
+  Json options = Json::array();
+  bool is_closed = true, may_be_text = false;
+  for (const Json& unresolved : ways) {
+    const Json& way = resolved(unresolved, parameters, key);
+    const Json* type = member_of(way, "type");
+    if (const Json* values = member_of(way, "enum"); values != nullptr && values->is_array()) {
+      check_keywords(way, key, {"type", "enum"});
+      for (const Json& value : *values)
+        options.push_back(value.is_string() ? value : Json(to_text(value)));
+    } else if (type != nullptr && *type == "null") {
+      options.push_back("null");
+    } else {
+      is_closed = false;
+    }
+    may_be_text =
+        may_be_text || type == nullptr || to_text(*type).find("\"string\"") != std::string::npos;
   }
-  if (!types.empty() && types.find("\"string\"") == std::string::npos) {
-    Json bound = *schema;
+  if (has_ways && (is_closed || may_be_text))
+    check_keywords(schema, key, {"type", "anyOf", "oneOf"});
+  if (is_closed) return {{"options", options}};
+  if (!may_be_text) {
+    Json bound = schema;
     if (const Json* known = member_of(parameters, "$defs")) bound["$defs"] = *known;
     return {{"schema", bound}};
   }
-  for (const char* keyword : {"pattern", "format", "minLength", "maxLength", "const", "allOf"}) {
-    if (to_text(*schema).find(fmt::format("\"{}\":", keyword)) == std::string::npos) continue;
-    throw Error(ErrorKind::usage,
-                fmt::format("tools: {}: the keyword '{}' of a text is not enforced in the model's "
-                            "form of calls; leave it out, or strict",
-                            key, keyword));
-  }
+  // Whatever is written is a text: nothing else may be asked of it.
+  for (const Json& way : ways) check_keywords(resolved(way, parameters, key), key, {"type"});
   return {{"until", form.after_value}};
 }
 
@@ -128,21 +168,33 @@ Json call_parts(const Json& function, const CallForm& form) {
   const std::string line = is_tagged ? "\n" : "";
   const std::string name = function.at("name");
   const std::string head = form.before_name.empty() ? "" : line + std::string(form.before_name);
-  const Json* parameters = member_of(function, "parameters");
-  const Json any = {{"type", "object"}};
+  const Json* given = member_of(function, "parameters");
   Json parts = Json::array();
   parts.push_back(
       Json{{"text", fmt::format("{}{}{}{}{}", form.begin, head, name, form.after_name, line)}});
+  Json parameters = given == nullptr ? Json::object() : *given;
   if (!is_tagged) {
-    parts[0]["schema"] = parameters == nullptr ? any : *parameters;
-  } else if (parameters == nullptr) {
-    parts[0]["until"] = form.close.empty() ? form.end : form.close;
+    if (!parameters.contains("type")) parameters["type"] = "object";
+    parts[0]["schema"] = parameters;
   } else {
+    parameters = resolved(parameters, parameters, name);
+    if (const Json* known = given == nullptr ? nullptr : member_of(*given, "$defs"))
+      parameters["$defs"] = *known;
+    check_keywords(parameters, name, {"type", "properties", "required", "additionalProperties"});
+    const Json properties = parameters.value("properties", Json::object());
+    const Json required = parameters.value("required", Json::array());
+    if (!properties.is_object()) refuse_keyword(name, "properties");
+    if (!required.is_array()) refuse_keyword(name, "required");
+    for (const Json& key : required) {
+      if (!key.is_string() || !properties.contains(key.get<std::string>()))
+        refuse_keyword(name, "required");
+    }
+    // Any arguments.
+    if (properties.empty() && parameters.value("additionalProperties", Json()) != false)
+      parts[0]["until"] = form.close.empty() ? form.end : form.close;
     const std::string around = form.before_value.empty() ? line : "";
-    const Json required = parameters->value("required", Json::array());
-    const Json properties = parameters->value("properties", Json::object());
     for (const auto& [key, schema] : properties.items()) {
-      Json part = tagged_value(*parameters, key, form);
+      Json part = tagged_value(parameters, key, form);
       part["text"] =
           fmt::format("{}{}{}\n{}", form.before_key, key, form.after_key, form.before_value);
       part["after"] = fmt::format("{}{}\n", around, form.after_value);

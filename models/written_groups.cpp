@@ -75,7 +75,7 @@ class MatrixLister : public WeightVisitor {
   kernels::Weight pack(const MatrixRows& rows, Packing packing) override {
     for (const auto& [role, expert] : rows.stored()) {
       PlannedMatrix& matrix = matrices[place_.at({role, layer(), expert})];
-      matrix.is_linear = matrix.is_linear && packing == Packing::linear;
+      matrix.is_linear = matrix.is_linear && packing == Packing::linear && !rows.is_turned();
       // Experts are packed as one weight, but each runs for itself.
       matrix.joined = packs_ + std::max(expert, 0);
     }

@@ -140,6 +140,7 @@ void Chat::copy() const {
                                          .opening = exchange.opening,
                                          .markers = thought_markers_of(session_->need_tokenizer())})
                                .content;
+  if (text.empty()) throw Error(ErrorKind::usage, "/copy: the last answer is empty");
   write_stderr_as_is("\x1b]52;c;" + base64(text) + "\a");
   notice(fmt::format("the answer was sent to the terminal, for its clipboard: {}",
                      bytes_text(text.size())));

@@ -59,7 +59,8 @@ void calibrate(const QuantizeFlags& options, const std::string& text,
   wanted.types.lossless = false;
   const RunSettings settings = resolve(wanted, environment);
   const models::Plan plan = models::plan_of(settings.source.config(), false);
-  OpenedModel model(settings, std::min(window_tokens, plan.positions_max), Precision::exact,
+  const std::int32_t positions = plan.positions_max > 0 ? plan.positions_max : window_tokens;
+  OpenedModel model(settings, std::min(window_tokens, positions), Precision::exact,
                     moments.packed_call());
   const auto tokens = std::ssize(model.tokenizer().encode(text, {.add_special_tokens = true}));
   if (tokens < window_tokens_min) {

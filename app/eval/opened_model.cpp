@@ -19,14 +19,17 @@ constexpr std::int32_t step_tokens_max = 512;
 constexpr std::size_t logits_bytes_max = std::size_t{64} << 20;
 constexpr std::int32_t rows_min = 8, rows_max = 128;
 constexpr std::int32_t window_min = 4;
+constexpr std::int32_t window_usual = 512;  ///< where a model does not state its positions
 constexpr std::size_t pool_bytes_min = std::size_t{8} << 20;
 
 std::int32_t window_of(const BareModel& model, std::int32_t context) {
   const models::Plan& plan = model.model.plan;
-  const std::int32_t window = context > 0 ? context : plan.positions_max;
-  if (window < window_min || (plan.has_rope() && window > plan.positions_max)) {
-    throw Error(ErrorKind::usage, fmt::format("--context {}: a window has {} to {} tokens", context,
-                                              window_min, plan.positions_max));
+  const bool is_stated = plan.positions_max > 0;
+  const std::int32_t window = context > 0 ? context : is_stated ? plan.positions_max : window_usual;
+  if (window < window_min || (is_stated && plan.has_rope() && window > plan.positions_max)) {
+    throw Error(ErrorKind::usage,
+                fmt::format("--context {}: a window has {} tokens at least{}", context, window_min,
+                            is_stated ? fmt::format(", {} at most", plan.positions_max) : ""));
   }
   return window;
 }

@@ -182,6 +182,17 @@ void QuantizedFolder::plan_shards(std::size_t shard_bytes) {
   }
 }
 
+namespace {
+
+/// But for the job's file, of which only the beginning may be there.
+bool holds_other_files(const fs::path& folder, std::error_code& error) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
+    if (entry.path().filename() != std::string(job_file) + ".new") return true;
+  return false;
+}
+
+}  // namespace
+
 void QuantizedFolder::claim(const fs::path& folder, std::string_view job) {
   folder_ = folder;
   std::error_code error;
@@ -197,7 +208,7 @@ void QuantizedFolder::claim(const fs::path& folder, std::string_view job) {
                               "folder, or remove this one",
                               folder.string(), job_file));
     }
-  } else if (fs::directory_iterator(folder, error) != fs::directory_iterator() || error) {
+  } else if (holds_other_files(folder, error) || error) {
     throw Error(ErrorKind::usage,
                 fmt::format("{} {}: give a folder that is empty, or not there yet", folder.string(),
                             error ? "can't be read" : "is not empty"));
@@ -263,6 +274,8 @@ void QuantizedFolder::write_shard(const Shard& shard, kernels::Queue& queue,
 
 void QuantizedFolder::write(kernels::Queue& queue, const Importance& importance,
                             const std::function<void(std::size_t)>& progress) {
+  // Calibration took its time: another command may have written there since.
+  claim(fs::path(folder_), std::string(job_));
   if (!is_listed(folder_ / job_file)) {
     write_atomically(folder_ / job_file, job_, FileAccess::umask);
   }
@@ -325,6 +338,11 @@ std::string QuantizedFolder::config_text() const {
       {"quant_method", "compressed-tensors"}, {"format", written.spelling()},
       {"quantization_status", "compressed"},  {"config_groups", {{"group_0", group}}},
       {"ignore", std::move(ignored)},         {"kv_cache_scheme", Json()}};
+  Json config = parse_json(config_, "config.json");
+  if (config.contains("quantization_config")) {  // null
+    config["quantization_config"] = quantization;
+    return to_text(config) + "\n";
+  }
   const std::size_t end = config_.rfind('}');
   require(end != std::string::npos, "quantize: config.json is an object");
   return fmt::format("{},\n  \"quantization_config\": {}\n}}\n",

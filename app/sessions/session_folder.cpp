@@ -441,7 +441,7 @@ std::vector<std::pair<std::string, std::string>> said(const Conversation& conver
   return all;
 }
 
-constexpr std::string_view markdown_title = "# Chat\n";
+constexpr std::string_view markdown_title = "<!-- written by hyb chat -->\n# Chat\n";
 
 }  // namespace
 
@@ -458,7 +458,8 @@ void write_transcript(const Conversation& conversation, const std::filesystem::p
   for (const auto& [role, text] : said(conversation)) {
     all.append("\n## ").append(role).append("\n\n").append(text);
   }
-  const bool is_ours = !std::filesystem::exists(path) ||
+  std::error_code failed;  // then writing fails, too, and says why
+  const bool is_ours = !std::filesystem::exists(path, failed) ||
                        read_text_file(path, std::size_t{64} << 20).starts_with(markdown_title);
   if (!is_ours) {
     throw Error(ErrorKind::usage, path.string() + ": is there and is no chat; give another name");

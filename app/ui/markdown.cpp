@@ -337,7 +337,7 @@ std::string MarkdownView::flush() {
   if (!line_.empty() || block_ == Block::text) {
     const bool is_code = !fence_.empty();
     take_line_end();
-    if (!is_code && out_.ends_with('\n')) out_.pop_back();
+    if (!is_code && fence_.empty() && out_.ends_with('\n')) out_.pop_back();
   }
   show_table();
   if (!std::exchange(fence_, {}).empty()) show_line("");
@@ -488,7 +488,7 @@ void MarkdownView::show_table() {
   std::vector<std::vector<std::string>> cells;
   for (const std::string& row : rows) cells.push_back(cells_of(row));
   const std::size_t count = cells[0].size();
-  const bool is_table = cells.size() > 1 && is_delimiter(cells[1]);
+  const bool is_table = cells.size() > 1 && cells[1].size() == count && is_delimiter(cells[1]);
   std::vector<int> widths(count, 0);
   std::vector<std::vector<Cell>> shown;
   for (std::size_t i = 0; is_table && i < cells.size(); ++i) {

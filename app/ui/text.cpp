@@ -162,7 +162,7 @@ void WordWrap::place_word() {
 void WordWrap::take(std::string_view grapheme) {
   constexpr int tab_columns = 8;
   if (is_escape_ || grapheme == "\x1b") {
-    is_escape_ = grapheme != "m";
+    is_escape_ = !grapheme.starts_with('m');  // a combining character may follow it
     escapes_ += grapheme;
     // One that ends what began belongs to what is before it.
     if (escapes_ == "\x1b[m") word_ += std::exchange(escapes_, {});

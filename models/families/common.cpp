@@ -383,9 +383,13 @@ void check(const Config& config, const S6& s6) {
   demand_at_most(config, "states of Mamba-1", s6.state_dim, kernels::s6_columns_max);
 }
 
+/// Each head has weights of its own.
+constexpr std::int32_t mla_heads_max = 1024;
+
 void check(const Config& config, const Mla& mla) {
   demand_at_most(config, "kv_lora_rank + qk_rope_head_dim", mla.row_width(),
                  kernels::latent_width_max);
+  demand_at_most(config, "num_attention_heads", mla.heads, mla_heads_max);
   for (const std::int64_t width : {mla.latents(), mla.queries(), mla.values()}) {
     demand_width(config, "num_attention_heads x what each has", width);
   }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "kernels/ops/ssd.h"
 #include "models/families/common.h"
 
 namespace hyb::models {
@@ -54,6 +55,9 @@ Attention read_softmax(const Config& c) {
   Attention attention = read_attention(c, read_head_dim(c));
   const std::int32_t dims = c.i("rotary_dim", attention.head_dim, IntRange{2, attention.head_dim});
   attention.rope = read_rope(c, dims, 1.0, 1e6);
+  if (c.has("rotary_dim") && attention.rope->rotary_dim != dims) {
+    c.fail("rotary_dim", "is there beside a partial_rotary_factor; keep one of them");
+  }
   return attention;
 }
 
@@ -63,6 +67,10 @@ Lightning read_lightning(const Config& c, const Attention& attention, std::int32
     c.fail("num_attention_heads", fmt::format("{} is not supported, only powers of two, whose "
                                               "rates follow one rule",
                                               attention.heads));
+  }
+  if (attention.head_dim > kernels::ssd_columns_max) {
+    c.fail("head_dim", fmt::format("is {}, at most {} is supported by lightning attention",
+                                   attention.head_dim, kernels::ssd_columns_max));
   }
   return {.heads = attention.heads,
           .head_dim = attention.head_dim,

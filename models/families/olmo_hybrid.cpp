@@ -45,6 +45,9 @@ DeltaNet read_delta(const Config& c, std::int32_t width) {
   const std::int32_t key_heads = c.i("linear_num_key_heads", heads);
   const auto three_quarters = static_cast<std::int32_t>(std::int64_t{width} * 3 / 4 / key_heads);
   const std::int32_t key_dim = c.i("linear_key_head_dim", three_quarters);
+  if (key_dim < 1) {
+    c.fail("linear_num_key_heads", "leaves heads of no width; give linear_key_head_dim");
+  }
   const DeltaNet delta = {
       .key_heads = key_heads,
       .value_heads = c.i("linear_num_value_heads", heads),

@@ -34,6 +34,7 @@ void MatrixRows::append_transposed(const StoredMatrix& from, std::int64_t first,
                                    std::int64_t count) {
   rows_ += from.source.columns;
   note(from);
+  is_turned_ = true;
   if (from.source.strips.empty()) return;
   const kernels::WeightStrip strip = from.source.strip_of(first);
   require(first + count <= strip.first + strip.rows, "weights: what is transposed is one tensor");
@@ -70,6 +71,7 @@ void MatrixRows::append_alternating(const StoredMatrix& from) {
 void MatrixRows::append(const MatrixRows& from) {
   rows_ += from.rows_;
   stored_.insert(stored_.end(), from.stored_.begin(), from.stored_.end());
+  is_turned_ = is_turned_ || from.is_turned_;
   if (!from.source_.strips.empty()) source_.append(from.source(), 0, from.rows_);
 }
 

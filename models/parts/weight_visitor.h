@@ -45,6 +45,8 @@ class MatrixRows {
 
   /// Role and expert of the tensors that rows were taken from.
   const std::vector<std::pair<std::string_view, std::int32_t>>& stored() const { return stored_; }
+  /// Some rows are columns of a tensor, which therefore has no groups along its own rows.
+  bool is_turned() const { return is_turned_; }
 
  private:
   void note(const StoredMatrix& from);
@@ -53,6 +55,7 @@ class MatrixRows {
   std::int64_t rows_ = 0;
   kernels::WeightSource source_;
   std::vector<std::pair<std::string_view, std::int32_t>> stored_;
+  bool is_turned_ = false;
 };
 
 /// How a matrix is kept in memory.

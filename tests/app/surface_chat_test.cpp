@@ -174,14 +174,19 @@ TEST_SUITE("app/surface_chat") {
         chat("hello\n/save " + file + "\nonce more\n/save " + file + "\n", {"-n", "8"});
     CHECK(result.exit_code == 0);
     const std::string written = content(file);
-    CHECK(written.starts_with("# Chat\n\n## user\n\nhello\n\n## assistant\n\n"));
+    CHECK(written.starts_with(
+        "<!-- written by hyb chat -->\n# Chat\n\n## user\n\nhello\n\n## assistant\n\n"));
     CHECK(contains(written, "\n## user\n\nonce more\n\n## assistant\n\n"));
-    const std::string other = folder.write("other.md", "# Mine\n").string();
+    const std::string other = folder.write("other.md", "# Chat\n").string();
     const ToolResult refused = chat("hello\n/save " + other + "\n/copy\n", {"-n", "8"});
     CHECK(refused.exit_code != 0);
     CHECK(contains(refused.err, "other.md: is there and is no chat"));
     CHECK(contains(refused.err, "/copy: needs a terminal"));
-    CHECK(content(other) == "# Mine\n");
+    CHECK(content(other) == "# Chat\n");
+    const std::string long_name = (folder.path() / std::string(300, 'a')).string() + ".md";
+    const ToolResult goes_on = chat("hello\n/save " + long_name + "\nonce more\n", {"-n", "8"});
+    CHECK(contains(goes_on.err, "File name too long"));
+    CHECK(lines(goes_on.out) == lines(chat("hello\nonce more\n", {"-n", "8"}).out));
   }
 
   TEST_CASE("commands talk on stderr") {

@@ -77,7 +77,7 @@ TEST_SUITE("app/surface_eval") {
     CHECK(contains(eval({}).err, "the text is missing"));
     CHECK(contains(eval({"demo", "-", "-m", "demo"}).err, "the model is given twice"));
     CHECK(contains(eval({"-", "-c", "4096"}).err, "give a longer text or a smaller --context"));
-    CHECK(contains(eval({"-", "-c", "3"}).err, "a window has 4 to"));
+    CHECK(contains(eval({"-", "-c", "3"}).err, "a window has 4 tokens at least"));
     CHECK(contains(eval({"-", "-c", "32", "--against", golden + "granite-odd"}).err,
                    "tokenizer.json"));
     CHECK(contains(eval({"-", "-c", "32", "--against", golden + "granite-dense-nope"}).err,

@@ -158,10 +158,44 @@ TEST_SUITE("app/tools") {
       return changed;
     };
     const char* tagged = "<tool_call>\n<function=f>\n</function>\n</tool_call>";
-    CHECK(contains(
-        error_text([&] { bound(tagged, with_city(R"({"type": "string", "pattern": "a"})")); }),
-        "tools: city: the keyword 'pattern'"));
-    bound(tagged, with_city(R"({"type": ["string", "null"]})"));
+    const auto refusal = [&](const Json& of) { return error_text([&] { bound(tagged, of); }); };
+    for (const auto& [schema, keyword] : std::initializer_list<std::pair<const char*, const char*>>{
+             {R"({"type": "string", "pattern": "a"})", "'pattern'"},
+             {R"({"anyOf": [{"type": "string", "minLength": 1}, {"type": "null"}]})",
+              "'minLength'"},
+             {R"({"$ref": "#/definitions/unit"})", "'$ref'"},
+             {R"({"$ref": 3})", "'$ref'"},
+             {"3", "'3'"}}) {
+      CAPTURE(schema);
+      CHECK(contains(refusal(with_city(schema)), std::string("tools: city: ") + keyword));
+    }
+    for (const auto& [keyword, value] :
+         std::initializer_list<std::pair<const char*, const char*>>{{"properties", "[1]"},
+                                                                    {"required", "3"},
+                                                                    {"required", R"(["nosuch"])"},
+                                                                    {"anyOf", "[]"}}) {
+      Json changed = tools;
+      changed[0]["function"]["parameters"][keyword] = json(value);
+      CHECK(contains(refusal(changed), "tools: f: '" + std::string(keyword) + "'"));
+    }
+    const auto allows_city = [&](const char* schema, const std::string& city) {
+      const Request request = bound(tagged, with_city(schema));
+      GrammarMatcher matcher(*request.rule.get());
+      return matcher.accept_bytes("<tool_call>\n<function=f>\n<parameter=city>\n" + city +
+                                  "\n</parameter>\n");
+    };
+    const char* literal = R"({"anyOf": [{"type": "string", "enum": ["x"]}, {"type": "null"}]})";
+    CHECK(allows_city(literal, "x"));
+    CHECK(allows_city(literal, "null"));
+    CHECK_FALSE(allows_city(literal, "y"));
+    CHECK(allows_city(R"({"type": ["string", "null"]})", "any"));
+    CHECK_FALSE(allows_city(R"({"anyOf": [{"type": "integer"}, {"type": "null"}]})", "any"));
+    Json open = tools;
+    open[0]["function"]["parameters"] = json(R"({"type": "object"})");
+    const Request any = bound(tagged, open);
+    CHECK(GrammarMatcher(*any.rule.get())
+              .accept_bytes(
+                  "<tool_call>\n<function=f>\n<parameter=q>\n1\n</parameter>\n</function>"));
     Request request;
     CHECK(bind_calls(request, {.tools = to_text(tools)}, &rules).starts_with("tools: strict"));
     const CallTerms terms = {.form = call_form_in(tagged, "f"), .tools = to_text(tools)};

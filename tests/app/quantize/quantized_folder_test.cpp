@@ -178,6 +178,20 @@ TEST_SUITE("app/quantized_folder") {
     }
   }
 
+  TEST_CASE("what is read by its columns stays plain: MLA's keys and values of latents") {
+    const TemporaryFolder to;
+    write(golden_folder / "kimi-linear", to.path(), int8);
+    const TensorFiles files(to.path());
+    std::size_t plain = 0, packed = 0;
+    for (const std::string_view name : files.names()) {
+      plain += name.ends_with("kv_b_proj.weight") ? 1 : 0;
+      packed += name.ends_with("o_proj.weight_packed") ? 1 : 0;
+      CHECK_FALSE(name.ends_with("kv_b_proj.weight_packed"));
+    }
+    CHECK(plain > 0);
+    CHECK(packed > 0);
+  }
+
   TEST_CASE("joined matrices share a unit, as engines that join them want") {
     Altered altered(golden_folder / "qwen3-dense");
     for (const char* large : {"self_attn.k_proj", "mlp.up_proj"}) {

@@ -109,7 +109,7 @@ TEST_SUITE("app/replay/shape_option") {
     check("jamba-reasoning-3b", 8.9, 4.8, 1024);
     check("kimi-linear-48b-a3b", 41.4, 21.4, 8064);
     check("mamba-codestral-7b", 259.8, 131.8, 0);
-    check("minimax-text-01", 280, 140, 40960);
+    check("minimax-text-01", 283.28, 143.28, 40960);  // 280 and 140 of states, and a token's inputs
     check("nemotron-3-nano-4b", 79.9, 40.5, 16384);
     check("nemotron-3-super-120b-a12b", 162.3, 82.3, 8192);
     check("nemotron-h-8b", 97.4, 49.4, 16384);

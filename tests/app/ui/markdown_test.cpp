@@ -78,6 +78,9 @@ TEST_SUITE("app/ui/markdown") {
       const std::string out = plain(shown(text));
       CHECK(out == (std::string(text) == "> " ? "▌ " : text));
     }
+    CHECK(shown("| a | b | c |\n|---|\n| 1 | 2 | 3 |\n") ==
+          "| a | b | c |\n|---|\n| 1 | 2 | 3 |\n");
+    CHECK(plain(shown("a\n```python", 9)) == "a\n── python \n─────────\n");
     CHECK(shown("| a |\n|---|\n| a long cell |\n", 10) == "| a |\n|---|\n| a long cell |\n");
   }
 

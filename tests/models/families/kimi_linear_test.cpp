@@ -86,6 +86,13 @@ TEST_SUITE("models/families/kimi_linear") {
                    "moe_router_activation_func: \"softmax\" is not supported"));
     CHECK(contains(error_of("num_key_value_heads", "8"), "num_key_value_heads: is not 32"));
     CHECK(contains(error_of("kv_lora_rank", "2048"), "at most 1024 is supported"));
+    CHECK(contains(model_error([] {
+                     plan_of(published, {{"num_attention_heads", "65536"},
+                                         {"num_key_value_heads", "65536"},
+                                         {"qk_nope_head_dim", "1"},
+                                         {"v_head_dim", "1"}});
+                   }),
+                   "at most 1024 is supported"));
     CHECK(contains(error_of("hidden_act", "\"gelu\""), "hidden_act"));
     CHECK(contains(error_of("linear_attn_config",
                             R"({"kda_layers":[1,2],"full_attn_layers":[2],"num_heads":32,)"

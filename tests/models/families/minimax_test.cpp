@@ -66,6 +66,11 @@ TEST_SUITE("models/families/minimax") {
     CHECK(std::holds_alternative<Lightning>(mixer(plan, 1)));
   }
 
+  TEST_CASE("heads that lightning attention does not take, and rope's width given twice") {
+    CHECK(contains(error_of("head_dim", "320"), "head_dim: is 320, at most 256 is supported"));
+    CHECK(contains(error_of("partial_rotary_factor", "0.5"), "rotary_dim: is there beside"));
+  }
+
   TEST_CASE("rates and taps are in no file") {
     std::size_t small = 0;
     for (const RequiredWeight& weight : required_weights(plan_of(published), minimax)) {

@@ -44,6 +44,15 @@ TEST_SUITE("models/families/olmo_hybrid") {
     }
   }
 
+  TEST_CASE("heads without a width are refused") {
+    CHECK(contains(model_error([] {
+                     plan_of(published, {{"linear_key_head_dim", ""},
+                                         {"linear_num_key_heads", "3840"},
+                                         {"linear_num_value_heads", "3840"}});
+                   }),
+                   "linear_num_key_heads: leaves heads of no width"));
+  }
+
   TEST_CASE("what is not said is what transformers takes") {
     const Plan unsaid = plan_of(published, {{"layer_types", ""},
                                             {"num_key_value_heads", ""},
