@@ -93,20 +93,6 @@ void report_extra(const WeightIndex& index, const TensorFiles& files) {
                   named.size() < extra.size() ? ", ..." : ""));
 }
 
-/// llama.cpp multiplies what a weight gives with the factor beside it, as it writes NVFP4.
-void refuse_factors(const WeightIndex& index, const TensorFiles& files) {
-  constexpr std::string_view end = ".scale";
-  for (const std::string& name : index.extra()) {
-    if (!name.ends_with(end)) continue;
-    const std::string weight = name.substr(0, name.size() - end.size()) + ".weight";
-    if (files.find(weight) == nullptr) continue;
-    throw Error(ErrorKind::model,
-                fmt::format("{}: tensor {} is a factor of {}, which is not read from GGUF files; "
-                            "take the folder of NVFP4 or a file of another type",
-                            files.path_of(name).string(), quote_name(name), weight));
-  }
-}
-
 /// A stored head must equal the embedding where config.json says that they are tied.
 void check_tied_head(const Plan& plan, const Family& family, const TensorFiles& files,
                      const WeightIndex& index) {
@@ -157,7 +143,6 @@ Model load_model(kernels::Queue& queue, const Config& config, TensorFiles& files
   Plan plan =
       plan_with_head(config, head == nullptr ? nullptr : &head->config, options.with_drafts);
   const WeightIndex index(plan, family, files);
-  refuse_factors(index, files);
   report_extra(index, files);
   files.map();
   check_tied_head(plan, family, files, index);
