@@ -157,7 +157,7 @@ Json tagged_value(const Json& parameters, const std::string& key, const CallForm
     if (const Json* known = member_of(parameters, "$defs")) bound["$defs"] = *known;
     return {{"schema", bound}};
   }
-  // Whatever is written is a text: nothing else may be asked of it.
+  // Whatever is written is a text: nothing else can be demanded of it.
   for (const Json& way : ways) check_keywords(resolved(way, parameters, key), key, {"type"});
   return {{"until", form.after_value}};
 }
