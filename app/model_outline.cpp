@@ -54,16 +54,15 @@ bool leave_little_memory(const RunSettings& settings, const models::Plan& plan,
          share_of_weights * static_cast<double>(settings.memory.bytes);
 }
 
-/// Whether weights of these types may be in 12 bits, by default not where the files have blocks
-/// that stay. Throws Error(usage) where --lossless on means nothing.
-bool may_be_lossless(const TypeOptions& types, DType activation, kernels::Quantize quantize,
-                     bool has_blocks) {
+/// Whether weights of these types may be in 12 bits; where files have codes that stay, what they
+/// publish in bf16 beside these. Throws Error(usage) where --lossless on means nothing.
+bool may_be_lossless(const TypeOptions& types, DType activation, kernels::Quantize quantize) {
   const bool is_asked = types.lossless.value_or(false);
   const auto refuse = [&](const char* text) {
     if (!is_asked) return false;
     throw Error(ErrorKind::usage, std::string("--lossless on: ") + text);
   };
-  if (!types.lossless.value_or(!has_blocks)) return false;
+  if (!types.lossless.value_or(true)) return false;
   if (quantize != kernels::Quantize::none) return refuse("leave out --quantize, or this");
   if (activation != DType::bf16) {
     return refuse("is for bf16 weights, these are kept as f16 or f32; --dtype bf16 rounds them");
@@ -283,7 +282,7 @@ ModelOutline outline_of(const RunSettings& settings, const WeightUse& use) {
   }
   models::Geometry geometry = models::geometry_of(plan, sizes);
   if (types.kv && geometry.pages.empty()) fail_without_keys(source.name());
-  if (may_be_lossless(types, activation, quantize, sizes.blocks.parameters > 0)) {
+  if (may_be_lossless(types, activation, quantize)) {
     sizes.lossless =
         types.lossless ? *types.lossless : wants_lossless(settings, plan, geometry.load, use);
     geometry.load.lossless = sizes.lossless;

@@ -26,6 +26,7 @@ CodedKernel coded_kernel(Isa isa, WeightCode code, GgufType type);
 /// Columns of K whose levels stay in the second-level cache (128 KB) while all rows pass by: a
 /// multiple of every group.
 constexpr std::int64_t coded_run = 1024;
+constexpr std::int64_t coded_smallest_group = 8;
 /// Rows whose sums are kept on the stack (48 KB) when K needs several runs.
 constexpr std::int64_t coded_rows_waiting = 192;
 
@@ -53,6 +54,7 @@ inline CodedTile coded_tile(const CodedKernel& kernel, const CodedShape& shape,
           .has_lowest = shape.code == WeightCode::blocks || shape.code == WeightCode::groups,
           .table = kernel.table,
           .levels = nullptr,
+          .read_scales = nullptr,
           .sums = nullptr,
           .first = true};
 }
@@ -125,9 +127,11 @@ void coded_product(const CodedKernel& kernel, const CodedShape& shape, const std
   }
   alignas(64) std::array<float, coded_rows_waiting * 64> sums;
   alignas(64) std::array<std::byte, coded_run * 128> levels;
+  alignas(64) std::array<float, coded_run / coded_smallest_group * 128> scales;
   CodedTile tile = coded_tile(kernel, shape, panel);
   TileRows tile_rows(tile);
   tile.levels = levels.data();
+  tile.read_scales = scales.data();
   const std::int64_t passes = (count + coded_rows_waiting - 1) / coded_rows_waiting;
   for (std::int64_t pass = 0; pass < passes; ++pass) {
     const std::int64_t begin = count * pass / passes;

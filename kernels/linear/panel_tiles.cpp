@@ -96,9 +96,27 @@ float scale_of(const CodedTile& tile, const std::byte* scales, const std::byte* 
   return to_float(scale);
 }
 
+void read_scales(const CodedTile& tile) {
+  float* out = tile.read_scales;
+  const auto* group = static_cast<const std::byte*>(tile.groups);
+  for (std::int64_t k = 0; k < tile.columns; k += tile.group, group += tile.group_bytes) {
+    const auto* const units =
+        static_cast<const std::byte*>(tile.units) + k / scale_unit_columns * tile.units_bytes;
+    for (int n = 0; n < 64; ++n) {
+      out[n] = scale_of(tile, group, units, n);
+      if (!tile.has_mins) continue;
+      const auto zero = static_cast<std::int8_t>(group[tile.scales_bytes - 64 + n]);
+      out[64 + n] =
+          tile.has_zeros ? out[n] * static_cast<float>(zero) : scale_of(tile, group, units, 64 + n);
+    }
+    out += tile.read_scales_per_group();
+  }
+}
+
 }  // namespace
 
 void read_levels_plain(const CodedTile& tile) {
+  read_scales(tile);
   const std::int64_t eight_bytes = tile.bits * 64;
   auto* const levels = static_cast<std::uint16_t*>(tile.levels);
   for (std::int64_t k = 0; k < (tile.columns + 1) / 2 * 2; ++k) {
@@ -112,9 +130,8 @@ void read_levels_plain(const CodedTile& tile) {
 }
 
 void coded_tile_plain(const CodedTile& tile) {
-  const auto* group = static_cast<const std::byte*>(tile.groups);
   for (std::int64_t i = 0; tile.first && i < tile.count * 64; ++i) tile.sums[i] = 0.0F;
-  for (std::int64_t k = 0; k < tile.columns; k += tile.group, group += tile.group_bytes) {
+  for (std::int64_t k = 0; k < tile.columns; k += tile.group) {
     const void* rows[panel_tile_rows];
     float sums[panel_tile_rows * 64];
     for (std::int64_t r = 0; r < tile.count; ++r) {
@@ -129,17 +146,11 @@ void coded_tile_plain(const CodedTile& tile) {
                            .first = true,
                            .prefetch = nullptr,
                            .prefetch_lines = 0});
-    const auto* const units =
-        static_cast<const std::byte*>(tile.units) + k / scale_unit_columns * tile.units_bytes;
+    const float* const scales = tile.read_scales + k / tile.group * tile.read_scales_per_group();
     for (std::int64_t i = 0; i < tile.count * 64; ++i) {
-      const int n = static_cast<int>(i % 64);
-      const float scale = scale_of(tile, group, units, n);
-      tile.sums[i] += scale * sums[i];
+      tile.sums[i] += scales[i % 64] * sums[i];
       if (!tile.has_mins) continue;
-      const auto zero = static_cast<std::int8_t>(group[tile.scales_bytes - 64 + n]);
-      const float min =
-          tile.has_zeros ? scale * static_cast<float>(zero) : scale_of(tile, group, units, 64 + n);
-      tile.sums[i] -= min * tile.row_sums[i / 64][k / tile.group];
+      tile.sums[i] -= scales[64 + i % 64] * tile.row_sums[i / 64][k / tile.group];
     }
   }
 }

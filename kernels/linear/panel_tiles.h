@@ -88,17 +88,21 @@ struct CodedTile {
   std::int64_t bits;             ///< of a code: 4, 5, 6 or 8
   bool has_lowest;               ///< of 8 bits: the sign alone is -128, and not zero
   const void* table;             ///< of levels, as codes.h makes them: LevelTable or byte_levels
-  void* levels;  ///< room for the run's levels as a panel of bf16: [ceil(columns/2)][64][2]
-  float* sums;   ///< [count][64]
+  void* levels;        ///< room for the run's levels as a panel of bf16: [ceil(columns/2)][64][2]
+  float* read_scales;  ///< room for the run's scales and minima in f32: [groups][64, or with minima
+                       ///< 128]
+  float* sums;         ///< [count][64]
   bool first;
+
+  std::int64_t read_scales_per_group() const { return has_mins ? 128 : 64; }
 };
 
-/// Writes `levels`, reads neither rows nor sums.
+/// Writes `levels` and `read_scales`, reads neither rows nor sums.
 void read_levels_avx512(const CodedTile& tile);
 void read_levels_avx2(const CodedTile& tile);
 void read_levels_plain(const CodedTile& tile);
 
-/// Writes `sums`, from levels that have been read.
+/// Writes `sums`, from levels and scales that have been read.
 void coded_tile_avx512(const CodedTile& tile);
 void coded_tile_avx2(const CodedTile& tile);
 void coded_tile_plain(const CodedTile& tile);

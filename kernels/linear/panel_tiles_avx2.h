@@ -404,28 +404,44 @@ inline __m256 scales_of(ScaleType type, const std::byte* scales, const std::byte
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves(scales)), 16));
 }
 
-/// tile.sums += scale * sums - min * row sums, or = if column `first` of the run is K's first.
-void add_group(const CodedTile& tile, const std::byte* scales, const float* sums,
-               std::int64_t first) {
-  const bool is_first = tile.first && first == 0;
-  const auto* const units =
-      static_cast<const std::byte*>(tile.units) + first / scale_unit_columns * tile.units_bytes;
-  for (std::int64_t n = 0; n < 64; n += 8) {
-    const __m256 scale = scales_of(tile.scales, scales, units, n);
-    __m256 min = _mm256_setzero_ps();
-    if (tile.has_zeros) {
-      const auto* const zeros =
-          reinterpret_cast<const __m128i*>(scales + tile.scales_bytes - 64 + n);
-      min = _mm256_mul_ps(scale, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(zeros))));
-    } else if (tile.has_mins) {
-      min = scales_of(tile.scales, scales + tile.scales_bytes / 2, units + tile.units_bytes / 2, n);
+/// The scales and minima of all groups of the run, as f32.
+void read_scales(const CodedTile& tile) {
+  float* out = tile.read_scales;
+  const auto* group = static_cast<const std::byte*>(tile.groups);
+  for (std::int64_t first = 0; first < tile.columns; first += tile.group) {
+    const auto* const units =
+        static_cast<const std::byte*>(tile.units) + first / scale_unit_columns * tile.units_bytes;
+    for (std::int64_t n = 0; n < 64; n += 8) {
+      const __m256 scale = scales_of(tile.scales, group, units, n);
+      _mm256_storeu_ps(out + n, scale);
+      if (tile.has_zeros) {
+        const std::byte* const zeros = group + tile.scales_bytes - 64 + n;
+        const __m128i codes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(zeros));
+        _mm256_storeu_ps(out + 64 + n,
+                         _mm256_mul_ps(scale, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes))));
+      } else if (tile.has_mins) {
+        _mm256_storeu_ps(out + 64 + n, scales_of(tile.scales, group + tile.scales_bytes / 2,
+                                                 units + tile.units_bytes / 2, n));
+      }
     }
+    out += tile.read_scales_per_group();
+    group += tile.group_bytes;
+  }
+}
+
+/// tile.sums += scale * sums - min * row sums, or = if `group` of the run is K's first.
+void add_group(const CodedTile& tile, const float* sums, std::int64_t group) {
+  const bool is_first = tile.first && group == 0;
+  const float* const scales = tile.read_scales + group * tile.read_scales_per_group();
+  for (std::int64_t n = 0; n < 64; n += 8) {
+    const __m256 scale = _mm256_loadu_ps(scales + n);
+    const __m256 min = tile.has_mins ? _mm256_loadu_ps(scales + 64 + n) : _mm256_setzero_ps();
     for (std::int64_t r = 0; r < tile.count; ++r) {
       float* const home = tile.sums + r * 64 + n;
       const __m256 before = is_first ? _mm256_setzero_ps() : _mm256_loadu_ps(home);
       __m256 sum = _mm256_fmadd_ps(scale, _mm256_loadu_ps(sums + r * 64 + n), before);
       if (tile.has_mins) {
-        sum = _mm256_fnmadd_ps(min, _mm256_set1_ps(tile.row_sums[r][first / tile.group]), sum);
+        sum = _mm256_fnmadd_ps(min, _mm256_set1_ps(tile.row_sums[r][group]), sum);
       }
       _mm256_storeu_ps(home, sum);
     }
@@ -435,6 +451,7 @@ void add_group(const CodedTile& tile, const std::byte* scales, const float* sums
 }  // namespace
 
 void read_levels_avx2(const CodedTile& tile) {
+  read_scales(tile);
   if (tile.bits == 4) return read_levels<Nibbles>(tile);
   if (tile.bits == 5) return read_levels<Planes<5>>(tile);
   if (tile.bits == 6) return read_levels<Planes<6>>(tile);
@@ -442,9 +459,8 @@ void read_levels_avx2(const CodedTile& tile) {
 }
 
 void coded_tile_avx2(const CodedTile& tile) {
-  const auto* group = static_cast<const std::byte*>(tile.groups);
   alignas(32) float sums[panel_tile_rows * 64];
-  for (std::int64_t k = 0; k < tile.columns; k += tile.group, group += tile.group_bytes) {
+  for (std::int64_t k = 0; k < tile.columns; k += tile.group) {
     const void* rows[panel_tile_rows];
     for (std::int64_t r = 0; r < tile.count; ++r) {
       rows[r] = static_cast<const std::byte*>(tile.rows[r]) + k * 2;
@@ -459,7 +475,7 @@ void coded_tile_avx2(const CodedTile& tile) {
                           .first = true,
                           .prefetch = levels,
                           .prefetch_lines = 0});
-    add_group(tile, group, sums, k);
+    add_group(tile, sums, k / tile.group);
   }
 }
 

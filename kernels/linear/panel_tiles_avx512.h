@@ -242,29 +242,54 @@ inline __attribute__((always_inline)) __m512 scales_of(ScaleType type, const std
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves(scales)), 16));
 }
 
+/// Scales and minima of a group that starts with column `first` of the run, from its codes.
+struct GroupScales {
+  const CodedTile& tile;
+  const std::byte* scales;
+  const std::byte* units;
+
+  GroupScales(const CodedTile& of, const std::byte* group, std::int64_t first)
+      : tile(of),
+        scales(group),
+        units(static_cast<const std::byte*>(of.units) +
+              first / scale_unit_columns * of.units_bytes) {}
+
+  inline __attribute__((always_inline)) __m512 scale(int c) const {
+    return scales_of(tile.scales, scales, units, c);
+  }
+  inline __attribute__((always_inline)) __m512 min(int c, __m512 scale) const {
+    if (tile.has_zeros) {
+      const auto* const zeros =
+          reinterpret_cast<const __m128i*>(scales + tile.scales_bytes - 64 + c * 16);
+      return _mm512_mul_ps(scale, _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(zeros))));
+    }
+    return scales_of(tile.scales, scales + tile.scales_bytes / 2, units + tile.units_bytes / 2, c);
+  }
+};
+
+/// The same, as read_levels has read them.
+struct ReadScales {
+  const float* of;
+  inline __attribute__((always_inline)) __m512 scale(int c) const {
+    return _mm512_loadu_ps(of + c * 16);
+  }
+  inline __attribute__((always_inline)) __m512 min(int c, __m512 /*scale*/) const {
+    return _mm512_loadu_ps(of + 64 + c * 16);
+  }
+};
+
 /// tile.sums += scale * sums - min * row sums, or = if column `first` of the run is K's first.
-template <int R, bool has_mins>
-inline __attribute__((always_inline)) void add_scaled(const CodedTile& tile,
-                                                      const std::byte* scales,
+template <int R, bool has_mins, typename Scales>
+inline __attribute__((always_inline)) void add_scaled(const CodedTile& tile, const Scales& scales,
                                                       const CodedSums<R>& sums,
                                                       std::int64_t first) {
   const bool is_first = tile.first && first == 0;
-  const auto* const units =
-      static_cast<const std::byte*>(tile.units) + first / scale_unit_columns * tile.units_bytes;
   const std::int64_t group = has_mins ? first / tile.group : 0;
 #pragma GCC unroll 4
   for (int c = 0; c < 4; ++c) {
-    const __m512 scale = scales_of(tile.scales, scales, units, c);
+    const __m512 scale = scales.scale(c);
     __m512 min;
-    if constexpr (has_mins) {
-      const auto* const zeros =
-          reinterpret_cast<const __m128i*>(scales + tile.scales_bytes - 64 + c * 16);
-      min = tile.has_zeros
-                ? _mm512_mul_ps(scale,
-                                _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(zeros))))
-                : scales_of(tile.scales, scales + tile.scales_bytes / 2,
-                            units + tile.units_bytes / 2, c);
-    }
+    if constexpr (has_mins) min = scales.min(c, scale);
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
       float* const home = tile.sums + r * 64 + c * 16;
@@ -278,8 +303,8 @@ inline __attribute__((always_inline)) void add_scaled(const CodedTile& tile,
   }
 }
 
-template <int R>
-inline __attribute__((always_inline)) void add_group(const CodedTile& tile, const std::byte* scales,
+template <int R, typename Scales>
+inline __attribute__((always_inline)) void add_group(const CodedTile& tile, const Scales& scales,
                                                      const CodedSums<R>& sums, std::int64_t first) {
   tile.has_mins ? add_scaled<R, true>(tile, scales, sums, first)
                 : add_scaled<R, false>(tile, scales, sums, first);
@@ -434,7 +459,7 @@ void few(const CodedTile& tile) {
       multiply_eight<R>(sums, codes, eight, rows, k, k + 8);
     }
     if (k < end) multiply_eight<R>(sums, codes, eight, rows, k, end);
-    add_group<R>(tile, group, sums, first);
+    add_group<R>(tile, GroupScales(tile, group, first), sums, first);
     group += tile.group_bytes;
   }
 }
@@ -443,10 +468,19 @@ template <typename Codes>
 void read_levels(const CodedTile& tile) {
   const Codes codes(tile.table);
   auto* out = static_cast<std::byte*>(tile.levels);
+  float* out_scales = tile.read_scales;
   const auto* group = static_cast<const std::byte*>(tile.groups);
   for (std::int64_t first = 0; first < tile.columns; first += tile.group) {
     const std::int64_t left = tile.columns - first;
     const std::int64_t columns = left < tile.group ? left : tile.group;
+    const GroupScales scales(tile, group, first);
+#pragma GCC unroll 4
+    for (int c = 0; c < 4; ++c) {
+      const __m512 scale = scales.scale(c);
+      _mm512_storeu_ps(out_scales + c * 16, scale);
+      if (tile.has_mins) _mm512_storeu_ps(out_scales + 64 + c * 16, scales.min(c, scale));
+    }
+    out_scales += tile.read_scales_per_group();
     const std::byte* eight = group + tile.scales_bytes;
     for (std::int64_t k = 0; k < columns; k += 8, eight += Codes::eight_bytes) {
       const int pairs = columns - k >= 8 ? 4 : static_cast<int>((columns - k + 1) / 2);
@@ -469,7 +503,7 @@ void from_levels(const CodedTile& tile) {
 #pragma GCC unroll 6
   for (int r = 0; r < R; ++r) rows[r] = static_cast<const std::byte*>(tile.rows[r]);
   const auto* word = static_cast<const std::byte*>(tile.levels);
-  const auto* group = static_cast<const std::byte*>(tile.groups);
+  const float* scales = tile.read_scales;
   for (std::int64_t first = 0; first < tile.columns; first += tile.group) {
     CodedSums<R> sums;
     clear(sums);
@@ -499,8 +533,8 @@ void from_levels(const CodedTile& tile) {
       step([k](const std::byte* row)
                __attribute__((always_inline)) { return pair_of(row, k, k + 1); });
     }
-    add_group<R>(tile, group, sums, first);
-    group += tile.group_bytes;
+    add_group<R>(tile, ReadScales{scales}, sums, first);
+    scales += tile.read_scales_per_group();
   }
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/base/json.h"
+#include "kernels/device.h"
 #include "tests/app/run_tool.h"
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
@@ -56,6 +57,13 @@ TEST_SUITE("app/surface_quantized_folder") {
     CHECK(again.exit_code == 2);
     CHECK(contains(again.err, "is not empty: give a folder that is empty"));
     CHECK(contains(quantize({folder("own"), "-o", folder("twice")}).err, "is quantised already"));
+    if (kernels::best_isa() == kernels::Isa::plain) return;
+    const auto weight_bytes = [&](const char* lossless) {
+      const ToolResult inspect =
+          run_tool({.arguments = {"inspect", folder("plain"), "--json", "--lossless", lossless}});
+      return parse_json(inspect.out, "stdout")["weights_bytes"].get<std::int64_t>();
+    };
+    CHECK(weight_bytes("auto") < weight_bytes("off"));  // what stays bf16 takes 12 bits
   }
 
   TEST_CASE("what it takes is said") {
