@@ -11,7 +11,7 @@
 #include "core/base/log.h"
 #include "core/io/file.h"
 #include "kernels/transfer.h"
-#include "models/eagle3.h"
+#include "models/drafting/eagle3.h"
 #include "models/published_formats.h"
 #include "models/weight_index.h"
 

@@ -6,7 +6,7 @@
 #include "core/io/tensor_files.h"
 #include "kernels/queue.h"
 #include "models/config.h"
-#include "models/draft_head.h"
+#include "models/drafting/head.h"
 #include "models/families.h"
 #include "models/geometry.h"
 #include "models/plan.h"

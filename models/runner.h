@@ -8,7 +8,7 @@
 #include "core/engine/runner.h"
 #include "kernels/ops/device_sampler.h"
 #include "models/decoder.h"
-#include "models/draft_graphs.h"
+#include "models/drafting/graphs.h"
 #include "models/steps.h"
 
 namespace hyb::models {

@@ -16,7 +16,7 @@
 #include "core/io/file.h"
 #include "kernels/linear/gguf_blocks.h"
 #include "kernels/weight_source.h"
-#include "models/draft_head.h"
+#include "models/drafting/head.h"
 #include "models/families/gguf.h"
 #include "models/weights.h"
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/base/log.h"
-#include "models/draft_head.h"
+#include "models/drafting/head.h"
 #include "models/families/common.h"
 #include "models/families/gguf.h"
 

@@ -1,6 +1,6 @@
 // Qwen 2 and 2.5: Llama's layers with biases of q, k and v. Published models see everything: none
 // turns its windows on.
-#include "models/draft_head.h"
+#include "models/drafting/head.h"
 #include "models/families/common.h"
 #include "models/families/gguf.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "models/draft_head.h"
+#include "models/drafting/head.h"
 #include "models/families/common.h"
 #include "models/families/gguf.h"
 

@@ -1,4 +1,4 @@
-#include "models/dflash.h"
+#include "models/drafting/dflash.h"
 
 #include "tests/models/heads.h"
 
@@ -35,7 +35,7 @@ const Attention& attention_of(const DraftLayer& draft, std::size_t layer) {
 
 }  // namespace
 
-TEST_SUITE("models/dflash") {
+TEST_SUITE("models/drafting/dflash") {
   TEST_CASE("config.json says which layers are read and what the head's own see") {
     const DraftLayer draft = read_head(Json::object());
     CHECK(draft.dflash->taps == std::vector<std::int32_t>{2, 7, 21});

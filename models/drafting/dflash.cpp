@@ -1,4 +1,4 @@
-#include "models/dflash.h"
+#include "models/drafting/dflash.h"
 
 #include <algorithm>
 #include <string>

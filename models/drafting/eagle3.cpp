@@ -1,4 +1,4 @@
-#include "models/eagle3.h"
+#include "models/drafting/eagle3.h"
 
 #include <algorithm>
 #include <array>

@@ -1,9 +1,9 @@
-#include "models/draft_head.h"
+#include "models/drafting/head.h"
 
 #include <fmt/format.h>
 
-#include "models/dflash.h"
-#include "models/eagle3.h"
+#include "models/drafting/dflash.h"
+#include "models/drafting/eagle3.h"
 
 namespace hyb::models {
 

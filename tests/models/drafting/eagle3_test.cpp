@@ -1,4 +1,4 @@
-#include "models/eagle3.h"
+#include "models/drafting/eagle3.h"
 
 #include "tests/models/heads.h"
 
@@ -33,7 +33,7 @@ std::string head_error(const Json& values) {
 
 }  // namespace
 
-TEST_SUITE("models/eagle3") {
+TEST_SUITE("models/drafting/eagle3") {
   TEST_CASE("config.json says how the head is made and which layers it reads") {
     using Taps = std::vector<std::int32_t>;
     const DraftLayer head = read_head(Json::object());

@@ -1,4 +1,4 @@
-#include "models/draft_graphs.h"
+#include "models/drafting/graphs.h"
 
 namespace hyb::models {
 
