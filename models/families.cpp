@@ -10,6 +10,7 @@
 
 #include "core/base/strings.h"
 #include "core/io/file.h"
+#include "models/drafting/head.h"
 #include "models/gguf.h"
 
 namespace hyb::models {
@@ -44,6 +45,7 @@ std::span<const Family* const> families() {
 
 Plan plan_of(const Config& config, bool with_drafts) {
   const Family& family = family_of(config);
+  refuse_head(config);
   Plan plan = family.plan(config);
   if (with_drafts && family.draft != nullptr) plan.draft = family.draft(config);
   return plan;

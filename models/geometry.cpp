@@ -205,7 +205,7 @@ Geometry geometry_of(const Plan& plan, const GeometryOptions& options) {
   for (std::int32_t l = 0; l < drafting; ++l) {
     add_layer(geometry, layers + l, plan.draft->layers[static_cast<std::size_t>(l)]);
   }
-  if (plan.draft->dflash) return geometry;
+  if (!plan.draft->runs_in_passes()) return geometry;
   // A position's hidden state, which the next one's entry is made of: a window of one.
   if (!has_slots) {
     add_hidden_pages(geometry, layers + drafting, plan.width);

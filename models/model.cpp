@@ -151,13 +151,13 @@ Model load_model(kernels::Queue& queue, const Config& config, TensorFiles& files
     return model_of(queue, std::move(plan), provider, options, calls, {});
   }
   TensorFiles& head_files = head->files.value();
-  const HeadKind kind = plan.draft->eagle ? HeadKind::eagle3 : HeadKind::dflash;
+  const HeadKind kind = plan.draft->eagle() != nullptr ? HeadKind::eagle3 : HeadKind::dflash;
   const WeightIndex head_index(plan, head_family(kind), head_files);
   refuse_extra(head_index, head_files, kind);
   head_files.map();
   check_embedding(head_files, index.view({"embed"}));
   std::vector<std::int32_t> columns;
-  if (plan.draft->eagle) columns = eagle3_columns(plan, head_files);
+  if (plan.draft->eagle() != nullptr) columns = eagle3_columns(plan, head_files);
   FilesWithHead provider(index, head_index, static_cast<std::int32_t>(plan.layers.size()));
   return model_of(queue, std::move(plan), provider, options, calls, columns);
 }
@@ -179,7 +179,7 @@ Model random_model(kernels::Queue& queue, const Config& config, std::uint64_t se
   RandomWeights provider(seed, plan.weight_dtype == DType::f16 ? DType::f16 : DType::bf16,
                          published_types(plan, family_of(config), config));
   std::vector<std::int32_t> columns;
-  if (head != nullptr && plan.draft->eagle) columns = spread_eagle3_columns(plan);
+  if (head != nullptr && plan.draft->eagle() != nullptr) columns = spread_eagle3_columns(plan);
   const auto start = std::chrono::steady_clock::now();
   Model model = model_of(queue, std::move(plan), provider, options, calls, columns);
   report_made(model.weights, seed, start);

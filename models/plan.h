@@ -1,10 +1,12 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "core/base/dtype.h"
@@ -74,6 +76,21 @@ struct AltUp {
   bool operator==(const AltUp&) const = default;
 };
 
+/// A draft layer that the checkpoint of a model has (multi-token prediction): the hidden state of a
+/// position, after the final norm, and the token drawn there become the input of one more layer, in
+/// some files of two, which says the token after that:
+///
+///   x = fc * [norm(embedding of the token) | norm(hidden of the position before it)]
+///   hidden = norm(x after these layers)     logits = the model's head
+///
+/// A further draft has this hidden for the model's. That the model's is taken after its final norm
+/// is how the servers run the checkpoints that have such layers: of Qwen's vLLM and llama.cpp,
+/// whose acceptance rose by it, of Nemotron's vLLM, SGLang and NVIDIA's own TensorRT-LLM.
+struct Mtp {
+  static constexpr std::array<std::int32_t, 0> taps = {};
+  bool operator==(const Mtp&) const = default;
+};
+
 /// A draft layer of the kind EAGLE-3, which has files, a head and mostly a vocabulary of its own.
 /// With h_i what enters layer i of the model, at the position before the token:
 ///
@@ -114,30 +131,28 @@ struct Dflash {
   bool operator==(const Dflash&) const = default;
 };
 
-/// What of the checkpoint drafts (multi-token prediction): the hidden state of a position, after
-/// the final norm, and the token drawn there become the input of one more layer, in some files of
-/// two, which says the token after that:
-///
-///   x = fc * [norm(embedding of the token) | norm(hidden of the position before it)]
-///   hidden = norm(x after these layers)     logits = the model's head
-///
-/// A further draft has this hidden for the model's. That the model's is taken after its final norm
-/// is how the servers run the checkpoints that have such layers: of Qwen's vLLM and llama.cpp,
-/// whose acceptance rose by it, of Nemotron's vLLM, SGLang and NVIDIA's own TensorRT-LLM.
+/// What drafts beside a model. drafting/drafter.h runs it, each kind in a file of its own.
 struct DraftLayer {
   Norm norm = Norm::rms;           ///< of all three norms
   std::vector<Layer> layers = {};  ///< the first block is attention alone; of Dflash each one's
-  std::optional<Eagle3> eagle = {};
-  std::optional<Dflash> dflash = {};  ///< not both
+  std::variant<Mtp, Eagle3, Dflash> kind = Mtp{};
 
   /// Whether it is published apart from its model, as a head.
-  bool is_apart() const { return eagle || dflash; }
+  bool is_apart() const { return !std::holds_alternative<Mtp>(kind); }
   /// The layers of the model whose input it reads; empty: none.
   std::span<const std::int32_t> taps() const {
-    if (dflash) return dflash->taps;
-    if (eagle) return eagle->taps;
-    return {};
+    return std::visit([](const auto& known) { return std::span<const std::int32_t>(known.taps); },
+                      kind);
   }
+  /// Those of other kinds are null.
+  const Eagle3* eagle() const { return std::get_if<Eagle3>(&kind); }
+  const Dflash* dflash() const { return std::get_if<Dflash>(&kind); }
+  /// The token that stands for those to be guessed, where a whole block is guessed at once.
+  std::optional<std::int32_t> block_mask() const {
+    return dflash() == nullptr ? std::nullopt : std::optional(dflash()->mask);
+  }
+  /// Else it drafts token by token, each from the hidden state of the one before.
+  bool runs_in_passes() const { return !block_mask(); }
 
   bool operator==(const DraftLayer&) const = default;
 };

@@ -33,8 +33,8 @@ std::int32_t step_samples(const RunnerOptions& options) {
   return std::max(options.sequences_max, options.step_samples);
 }
 
-bool drafts_in_blocks(const Plan& plan) { return plan.draft && plan.draft->dflash; }
-bool drafts_in_passes(const Plan& plan) { return plan.draft && !plan.draft->dflash; }
+bool drafts_in_blocks(const Plan& plan) { return plan.draft && !plan.draft->runs_in_passes(); }
+bool drafts_in_passes(const Plan& plan) { return plan.draft && plan.draft->runs_in_passes(); }
 
 /// Spans of a step, branches included, or of blocks of drafts, each of whose tokens is one.
 std::int32_t staged_spans(const Plan& plan, const Geometry& geometry,
@@ -513,7 +513,7 @@ void add_block(const Span& span, std::span<const TokenId> mask, Step& blocks) {
 
 /// All drafts of a sequence at once, of as many sequences as a step has rows for.
 std::vector<std::vector<SampledToken>> ModelRunner::draft_blocks(const Step& step) {
-  const std::array mask = {TokenId{plan_.draft->dflash->mask}};
+  const std::array mask = {TokenId{plan_.draft->block_mask().value()}};
   const std::int32_t most = std::min(options_.step_tokens, step_samples(options_));
   std::vector<std::vector<SampledToken>> drafts(step.spans.size());
   for (std::size_t first = 0, end = 0; first < step.spans.size(); first = end) {
@@ -525,7 +525,7 @@ std::vector<std::vector<SampledToken>> ModelRunner::draft_blocks(const Step& ste
     const StepStaging::Staged staged = staging_.stage_blocks(blocks);
     add_rows(blocks);
     const std::vector<SampledToken> drawn =
-        draw_now(decoder_.draft_blocks(staged.tables, staged.sample_rows));
+        draw_now(decoder_.draft(staged.tables, staged.sample_rows, false));
     std::size_t row = 0;
     for (std::size_t i = first; i < end; ++i) {
       for (std::int32_t made = 0; made < step.spans[i].drafts; ++made, ++row) {

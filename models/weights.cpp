@@ -478,7 +478,7 @@ DraftWeights visit_draft(const Plan& plan, const DraftLayer& draft, WeightVisito
   const auto first = static_cast<std::int32_t>(plan.layers.size());
   visitor.set_layer(first);
   DraftWeights weights;
-  if (!draft.dflash) {
+  if (draft.runs_in_passes()) {
     weights.embedding_norm = visitor.vector("draft.embedding_norm", plan.width);
   }
   weights.hidden_norm = visitor.vector("draft.hidden_norm", plan.width);
@@ -489,8 +489,8 @@ DraftWeights visit_draft(const Plan& plan, const DraftLayer& draft, WeightVisito
     weights.layers.push_back(visit_layer(plan, draft.layers[i], visitor));
   }
   weights.norm = visitor.vector("draft.norm", plan.width);
-  if (draft.eagle) {
-    weights.head = visitor.matrix("draft.head", draft.eagle->vocab, plan.width, Packing::head);
+  if (const Eagle3* const eagle = draft.eagle()) {
+    weights.head = visitor.matrix("draft.head", eagle->vocab, plan.width, Packing::head);
   }
   return weights;
 }
@@ -573,7 +573,7 @@ std::size_t vector_bytes(const Plan& plan) {
   const LoadOptions options;
   ByteCounter counter(kernels::Device::cpu, options);
   visit_weights(plan, counter);
-  const bool has_columns = plan.draft && plan.draft->eagle;
+  const bool has_columns = plan.draft && plan.draft->eagle() != nullptr;
   const auto columns = has_columns ? static_cast<std::size_t>(plan.vocab) : std::size_t{0};
   return counter.vector_bytes() + columns * sizeof(std::int32_t);
 }

@@ -8,9 +8,14 @@
 #include <fmt/ranges.h>
 
 #include "core/io/file.h"
+#include "kernels/linear/project.h"
+#include "kernels/ops/gather.h"
 #include "models/families/common.h"
 
 namespace hyb::models {
+
+using kernels::Tensor;
+
 namespace {
 
 constexpr std::string_view dflash_architecture = "DFlashDraftModel";
@@ -136,13 +141,13 @@ DraftLayer dflash_of(const Config& c, const Plan& plan) {
   };
   constexpr const char* cap = "final_logit_softcapping";
   return {.layers = read_layers(c, own, attention),
-          .dflash = Dflash{.taps = read_taps(c, own, static_cast<std::int32_t>(plan.layers.size())),
-                           .block = number("block_size", {2, 1024}),
-                           .mask = number("mask_token_id", {0, plan.vocab - 1}),
-                           .norm_eps = read_norm_eps(c, "rms_norm_eps"),
-                           .embedding_scale = read_number(c, own, "input_embedding_scale"),
-                           .logits_scale = read_number(c, own, "output_multiplier"),
-                           .logits_cap = read_cap(holder_of(c, own, cap), cap, 0.0)}};
+          .kind = Dflash{.taps = read_taps(c, own, static_cast<std::int32_t>(plan.layers.size())),
+                         .block = number("block_size", {2, 1024}),
+                         .mask = number("mask_token_id", {0, plan.vocab - 1}),
+                         .norm_eps = read_norm_eps(c, "rms_norm_eps"),
+                         .embedding_scale = read_number(c, own, "input_embedding_scale"),
+                         .logits_scale = read_number(c, own, "output_multiplier"),
+                         .logits_cap = read_cap(holder_of(c, own, cap), cap, 0.0)}};
 }
 
 namespace {
@@ -175,5 +180,54 @@ const Family dflash_head = {.model_types = {},
                             .trunks = dflash_trunks,
                             .draft_trunks = dflash_trunks,
                             .unused = dflash_unused};
+
+namespace {
+
+class DflashDrafter : public Drafter {
+ public:
+  DflashDrafter(LayerRunner& layers, const Dflash& kind)
+      : Drafter(layers, kind.norm_eps), kind_(kind) {}
+
+  /// Of all layers, made of what the model's left; no token's is made of another's.
+  void write_entries(const StepTables& tables, const Streams& streams) override {
+    const ScratchFrame frame(layers_.scratch());
+    kernels::project(queue_, {.x = streams.taps, .weight = &weights().fc, .y = streams.normed});
+    kernels::apply(queue_, norm_of(plan().norm, weights().hidden_norm, norm_eps_), streams.normed,
+                   streams.normed);
+    const PartCall call = layers_.plain_call(tables, streams.normed, norm_eps_);
+    Ordinals ordinals = layers_.draft_ordinals();
+    for (std::size_t layer = 0; layer < plan().layers.size(); ++layer) {
+      write_keys(layer, call, ordinals);
+    }
+  }
+
+  Tensor draft(const StepTables& tables, const Tensor& sample_rows, bool /*is_further*/) override {
+    Streams streams = layers_.take_streams(tables.tokens.dim(0), false);
+    streams.norm_eps = norm_eps_;
+    kernels::embed(queue_, {.weight = &layers_.weights().embed,
+                            .tokens = tables.tokens,
+                            .y = streams.residual,
+                            .scale = kind_.embedding_scale});
+    Ordinals ordinals = layers_.draft_ordinals();
+    for (std::size_t layer = 0; layer < plan().layers.size(); ++layer) {
+      layers_.run_layer(plan().layers[layer], weights().layers[layer], tables, streams, ordinals);
+    }
+    const Tensor last =
+        layers_.scratch().take(layers_.activation(), {sample_rows.dim(0), layers_.plan().width});
+    kernels::gather_rows(queue_, {.x = streams.residual, .rows = sample_rows, .y = last});
+    return layers_.head_logits(layers_.weights().output(), last,
+                               norm_of(plan().norm, weights().norm, norm_eps_), kind_.logits_scale,
+                               kind_.logits_cap);
+  }
+
+ private:
+  const Dflash& kind_;
+};
+
+}  // namespace
+
+std::unique_ptr<Drafter> make_dflash_drafter(LayerRunner& layers, const Dflash& kind) {
+  return std::make_unique<DflashDrafter>(layers, kind);
+}
 
 }  // namespace hyb::models

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <memory>
+
 #include "models/config.h"
+#include "models/drafting/drafter.h"
 #include "models/families.h"
 #include "models/plan.h"
 
@@ -22,5 +25,8 @@ DraftLayer dflash_of(const Config& config, const Plan& plan);
 
 /// The names of its tensors; of no model_type.
 extern const Family dflash_head;
+
+/// Runs them. `kind` is the plan's.
+std::unique_ptr<Drafter> make_dflash_drafter(LayerRunner& layers, const Dflash& kind);
 
 }  // namespace hyb::models

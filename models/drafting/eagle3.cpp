@@ -10,9 +10,15 @@
 
 #include "core/base/error.h"
 #include "core/io/file.h"
+#include "kernels/linear/project.h"
+#include "kernels/ops/gather.h"
+#include "models/drafting/pass_drafter.h"
 #include "models/families/common.h"
 
 namespace hyb::models {
+
+using kernels::Tensor;
+
 namespace {
 
 constexpr std::array<std::string_view, 2> architectures = {"LlamaForCausalLMEagle3",
@@ -111,10 +117,10 @@ DraftLayer eagle3_of(const Config& c, const Plan& plan) {
   attention.reads_pairs = true;
   const Mlp mlp = {.hidden = c.i("intermediate_size")};
   return {.layers = {{{{.norm = Norm::none, .parts = {attention}}, {.parts = {mlp}}}}},
-          .eagle = Eagle3{.taps = read_taps(c, static_cast<std::int32_t>(plan.layers.size())),
-                          .vocab = c.i("draft_vocab_size", plan.vocab, {1, plan.vocab}),
-                          .norm_eps = read_norm_eps(c, "rms_norm_eps"),
-                          .adds_to_normed = c.b("norm_before_residual", false)}};
+          .kind = Eagle3{.taps = read_taps(c, static_cast<std::int32_t>(plan.layers.size())),
+                         .vocab = c.i("draft_vocab_size", plan.vocab, {1, plan.vocab}),
+                         .norm_eps = read_norm_eps(c, "rms_norm_eps"),
+                         .adds_to_normed = c.b("norm_before_residual", false)}};
 }
 
 namespace {
@@ -153,11 +159,11 @@ constexpr std::string_view unused[] = {"d2t", "t2d", "embed_tokens."};
 }
 
 std::vector<std::int64_t> read_offsets(const Plan& plan, const TensorFiles& files) {
-  const auto count = static_cast<std::size_t>(plan.draft->eagle->vocab);
+  const auto count = static_cast<std::size_t>(plan.draft->eagle()->vocab);
   std::vector<std::int64_t> offsets(count, 0);
   const TensorInfo* const stored = files.find("d2t");
   if (stored == nullptr) {
-    if (plan.draft->eagle->vocab == plan.vocab) return offsets;
+    if (plan.draft->eagle()->vocab == plan.vocab) return offsets;
     throw Error(ErrorKind::model,
                 fmt::format("{}: without tensor d2t nothing says which tokens the {} of the head "
                             "are",
@@ -165,7 +171,7 @@ std::vector<std::int64_t> read_offsets(const Plan& plan, const TensorFiles& file
   }
   const bool is_right = stored->fault.empty() &&
                         (stored->dtype == DType::i64 || stored->dtype == DType::i32) &&
-                        stored->shape == std::vector<std::int64_t>{plan.draft->eagle->vocab};
+                        stored->shape == std::vector<std::int64_t>{plan.draft->eagle()->vocab};
   if (!is_right) fail(files, "d2t", fmt::format("it is not [{}] of I64 or I32", count));
   const TensorView view = files.view("d2t");
   for (std::size_t i = 0; i < count; ++i) {
@@ -222,12 +228,75 @@ std::vector<std::int32_t> eagle3_columns(const Plan& plan, const TensorFiles& fi
 }
 
 std::vector<std::int32_t> spread_eagle3_columns(const Plan& plan) {
-  const std::int64_t count = plan.draft->eagle->vocab;
+  const std::int64_t count = plan.draft->eagle()->vocab;
   std::vector<std::int32_t> columns(static_cast<std::size_t>(plan.vocab), -1);
   for (std::int64_t i = 0; i < count; ++i) {
     columns[static_cast<std::size_t>(i * plan.vocab / count)] = static_cast<std::int32_t>(i);
   }
   return columns;
+}
+
+namespace {
+
+class Eagle3Drafter : public PassDrafter {
+ public:
+  Eagle3Drafter(LayerRunner& layers, const StepLimits& limits, const Eagle3& kind)
+      : PassDrafter(layers, limits, kind.norm_eps), kind_(kind) {}
+
+ protected:
+  void find_hidden(const Streams& streams) override {
+    kernels::project(queue_, {.x = streams.taps, .weight = &weights().fc, .y = streams.normed});
+  }
+
+  /// The layer reads the pairs themselves; the hidden states are its residual stream.
+  void join(const StepTables& tables, const Tensor& hidden, const Tensor& pairs,
+            const Streams& streams) override {
+    if (hidden.data != streams.residual.data) layers_.copy_rows(hidden, streams.residual);
+    make_pairs(tables, 1.0F, streams.residual, pairs);
+    if (!kind_.adds_to_normed) return;
+    kernels::apply(queue_, hidden_norm(), streams.residual, streams.residual);
+  }
+
+  PartCall first_input(const StepTables& tables, const Tensor& pairs,
+                       const Streams& streams) override {
+    PartCall call = PassDrafter::first_input(tables, pairs, streams);
+    call.x = pairs;
+    return call;
+  }
+
+  void run_layers(const StepTables& tables, const Tensor& pairs, const Streams& streams) override {
+    Ordinals ordinals = layers_.draft_ordinals();
+    const Layer& layer = plan().layers.front();
+    const LayerWeights& own = weights().layers.front();
+    layers_.run_first_part(layer.blocks.front(), own.blocks.front(),
+                           first_input(tables, pairs, streams), ordinals);
+    layers_.run_block(layer.blocks.back(), own.blocks.back(), tables, streams, ordinals);
+  }
+
+  Tensor logits(const Streams& streams, const Tensor& sample_rows, const Tensor& last,
+                const Tensor& kept) override {
+    const std::int64_t rows = sample_rows.dim(0);
+    const Tensor out = layers_.scratch().take(DType::f32, {rows, layers_.plan().vocab});
+    const Tensor own = layers_.scratch().take(DType::f32, {rows, kind_.vocab});
+    kernels::gather_rows(queue_, {.x = streams.residual, .rows = sample_rows, .y = kept});
+    kernels::project(queue_, {.x = kept,
+                              .norm = norm_of(plan().norm, weights().norm, norm_eps_),
+                              .weight = &weights().head,
+                              .y = own,
+                              .normed = last});
+    kernels::spread_columns(queue_, {.x = own, .from = weights().columns, .y = out});
+    return out;
+  }
+
+ private:
+  const Eagle3& kind_;
+};
+
+}  // namespace
+
+std::unique_ptr<Drafter> make_eagle3_drafter(LayerRunner& layers, const StepLimits& limits,
+                                             const Eagle3& kind) {
+  return std::make_unique<Eagle3Drafter>(layers, limits, kind);
 }
 
 }  // namespace hyb::models

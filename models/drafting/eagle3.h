@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "core/io/tensor_files.h"
 #include "models/config.h"
+#include "models/drafting/drafter.h"
 #include "models/families.h"
 #include "models/plan.h"
 
@@ -37,5 +39,9 @@ std::vector<std::int32_t> eagle3_columns(const Plan& plan, const TensorFiles& fi
 
 /// The same of a head with made-up weights: tokens spread over the vocabulary.
 std::vector<std::int32_t> spread_eagle3_columns(const Plan& plan);
+
+/// Runs it. `kind` is the plan's.
+std::unique_ptr<Drafter> make_eagle3_drafter(LayerRunner& layers, const StepLimits& limits,
+                                             const Eagle3& kind);
 
 }  // namespace hyb::models

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "core/base/log.h"
-#include "models/drafting/head.h"
 #include "models/families/common.h"
 #include "models/families/gguf.h"
 
@@ -11,7 +10,6 @@ namespace hyb::models {
 namespace {
 
 Plan plan(const Config& c) {
-  refuse_head(c);
   Plan p = read_plan(c, "rms_norm_eps");
   Attention attention = read_attention(c, read_head_dim(c));
   attention.rope = read_rope(c, attention.head_dim, 1.0);

@@ -1,6 +1,5 @@
 // Qwen 2 and 2.5: Llama's layers with biases of q, k and v. Published models see everything: none
 // turns its windows on.
-#include "models/drafting/head.h"
 #include "models/families/common.h"
 #include "models/families/gguf.h"
 
@@ -8,7 +7,6 @@ namespace hyb::models {
 namespace {
 
 Plan plan(const Config& c) {
-  refuse_head(c);
   demand_flag(c, "use_sliding_window", false);
   demand_flag(c, "use_mrope", false);
   if (c.has("layer_types")) mixer_kinds(c, {});  // refuses layers with windows

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "models/drafting/head.h"
 #include "models/families/common.h"
 #include "models/families/gguf.h"
 
@@ -28,7 +27,6 @@ std::vector<std::int32_t> read_windows(const Config& c) {
 }
 
 Plan plan(const Config& c) {
-  refuse_head(c);
   demand(c, "hidden_act", "silu");
   demand_flag(c, "attention_bias", false);
   Plan p = read_plan(c, "rms_norm_eps");

@@ -361,7 +361,7 @@ inline PlainRun plain_run(DraftWorld& world, std::int32_t prompt, std::int32_t c
     auto& own = run.drafts[static_cast<std::size_t>(at)];
     for (std::int32_t drafts = draft_ring_tokens; drafts > 0; --drafts) {
       std::vector<DraftRow>& guesses = own[static_cast<std::size_t>(drafts)];
-      if (!world.model.plan.draft->dflash && drafts < draft_ring_tokens) {
+      if (world.model.plan.draft->runs_in_passes() && drafts < draft_ring_tokens) {
         guesses.assign(own.back().begin(), own.back().begin() + drafts);
       } else if (std::ranges::find(draft_counts, drafts) != std::end(draft_counts)) {
         guesses = world.draft({{.memory = &*memory,

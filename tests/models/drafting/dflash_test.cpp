@@ -38,11 +38,11 @@ const Attention& attention_of(const DraftLayer& draft, std::size_t layer) {
 TEST_SUITE("models/drafting/dflash") {
   TEST_CASE("config.json says which layers are read and what the head's own see") {
     const DraftLayer draft = read_head(Json::object());
-    CHECK(draft.dflash->taps == std::vector<std::int32_t>{2, 7, 21});
-    CHECK(draft.dflash->block == 16);
-    CHECK(draft.dflash->mask == 248077);
-    CHECK(draft.dflash->embedding_scale == 1.0F);
-    CHECK(draft.dflash->logits_cap == 0.0F);
+    CHECK(draft.dflash()->taps == std::vector<std::int32_t>{2, 7, 21});
+    CHECK(draft.dflash()->block == 16);
+    CHECK(draft.dflash()->mask == 248077);
+    CHECK(draft.dflash()->embedding_scale == 1.0F);
+    CHECK(draft.dflash()->logits_cap == 0.0F);
     CHECK(attention_of(draft, 0).sees_block);
     CHECK(attention_of(draft, 0).window == 0);
     CHECK(!attention_of(draft, 1).sees_block);
@@ -54,10 +54,10 @@ TEST_SUITE("models/drafting/dflash") {
                                            {"output_multiplier", 0.25},
                                            {"final_logit_softcapping", 20.0},
                                            {"input_embedding_scale", 2.0}}}});
-    CHECK(scaled.dflash->block == 8);
-    CHECK(scaled.dflash->logits_scale == 0.25F);
-    CHECK(scaled.dflash->logits_cap == 20.0F);
-    CHECK(scaled.dflash->embedding_scale == 2.0F);
+    CHECK(scaled.dflash()->block == 8);
+    CHECK(scaled.dflash()->logits_scale == 0.25F);
+    CHECK(scaled.dflash()->logits_cap == 20.0F);
+    CHECK(scaled.dflash()->embedding_scale == 2.0F);
   }
 
   TEST_CASE("what is not verified is refused by its name") {

@@ -37,18 +37,18 @@ TEST_SUITE("models/drafting/eagle3") {
   TEST_CASE("config.json says how the head is made and which layers it reads") {
     using Taps = std::vector<std::int32_t>;
     const DraftLayer head = read_head(Json::object());
-    CHECK(head.eagle->taps == Taps{2, 12, 21});
-    CHECK(head.eagle->vocab == 32000);
-    CHECK(!head.eagle->adds_to_normed);
+    CHECK(head.eagle()->taps == Taps{2, 12, 21});
+    CHECK(head.eagle()->vocab == 32000);
+    CHECK(!head.eagle()->adds_to_normed);
     CHECK(std::get<Attention>(head.layers[0].blocks[0].parts[0]).rope->theta == 10000.0);
-    CHECK(read_head({{"draft_vocab_size", nullptr}}).eagle->vocab == 248320);
-    CHECK(read_head({{"norm_before_residual", true}}).eagle->adds_to_normed);
+    CHECK(read_head({{"draft_vocab_size", nullptr}}).eagle()->vocab == 248320);
+    CHECK(read_head({{"norm_before_residual", true}}).eagle()->adds_to_normed);
     const std::string key = "eagle_aux_hidden_state_layer_ids";
-    CHECK(read_head({{key, {1, 5, 20}}}).eagle->taps == Taps{1, 5, 20});
-    CHECK(read_head({{"eagle_config", {{key, {1, 5, 20}}}}}).eagle->taps == Taps{2, 6, 21});
-    CHECK(read_head({{"eagle_config", {{key, Json::array()}}}}).eagle->taps == Taps{2, 12, 21});
+    CHECK(read_head({{key, {1, 5, 20}}}).eagle()->taps == Taps{1, 5, 20});
+    CHECK(read_head({{"eagle_config", {{key, {1, 5, 20}}}}}).eagle()->taps == Taps{2, 6, 21});
+    CHECK(read_head({{"eagle_config", {{key, Json::array()}}}}).eagle()->taps == Taps{2, 12, 21});
     for (const char* architecture : {"Eagle3LlamaForCausalLM", "LlamaForCausalLM"}) {
-      CHECK(read_head({{"architectures", {architecture}}}).eagle->vocab == 32000);
+      CHECK(read_head({{"architectures", {architecture}}}).eagle()->vocab == 32000);
     }
   }
 

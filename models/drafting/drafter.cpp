@@ -1,0 +1,95 @@
+#include "models/drafting/drafter.h"
+
+#include "kernels/ops/kv_clear.h"
+#include "models/drafting/dflash.h"
+#include "models/drafting/eagle3.h"
+#include "models/drafting/mtp.h"
+#include "models/drafting/pass_drafter.h"
+
+namespace hyb::models {
+
+namespace {
+
+/// Of parts whose keys can be written without attention.
+void write_part_keys(const Part& part, const PartWeights& weights, const PartMemory& memory,
+                     const PartCall& call) {
+  std::visit(
+      [&](const auto& known) {
+        using Known = std::decay_t<decltype(known)>;
+        if constexpr (requires(const typename Known::Weights& own) {
+                        known.write_keys(own, memory, call);
+                      }) {
+          known.write_keys(std::get<typename Known::Weights>(weights), memory, call);
+        } else {
+          require(false, "decoder: a draft layer begins with attention");
+        }
+      },
+      part);
+}
+
+/// Of any part: where it has keys and values, those of all tokens become zeros.
+void clear_keys(kernels::Queue& queue, const Part& part, const PartMemory& memory,
+                const StepTables& tables) {
+  const auto shape = std::visit([](const auto& known) { return known.memory().kv; }, part);
+  if (!shape) return;
+  kernels::kv_clear(queue, {.pages_of_layer = memory.pages,
+                            .span_begin = tables.span_begin,
+                            .position = tables.position,
+                            .page_begin = tables.page_begin[memory.page_group],
+                            .pages = tables.pages,
+                            .tokens = tables.tokens.dim(0),
+                            .kv_heads = shape->kv_heads,
+                            .head_dim = shape->head_dim,
+                            .page_tokens = memory.page_tokens});
+}
+
+}  // namespace
+
+Drafter::Drafter(LayerRunner& layers, float norm_eps)
+    : layers_(layers), queue_(layers.queue()), norm_eps_(norm_eps) {}
+
+std::size_t Drafter::bytes(const Plan& plan, const StepSetting& setting) {
+  return plan.draft && plan.draft->runs_in_passes() ? PassDrafter::bytes(plan, setting) : 0;
+}
+
+std::size_t Drafter::scratch_bytes(const Plan& plan, const StepSetting& setting) {
+  return plan.draft && plan.draft->runs_in_passes() ? PassDrafter::scratch_bytes(plan, setting) : 0;
+}
+
+void Drafter::write_keys(std::size_t layer, const PartCall& call, Ordinals& ordinals) const {
+  const Part& part = plan().layers[layer].blocks.front().parts.front();
+  write_part_keys(part, weights().layers[layer].blocks.front().parts.front(),
+                  layers_.memory_of(part, ordinals), call);
+}
+
+void Drafter::clear_entries(const StepTables& tables, const Streams& /*streams*/) {
+  Ordinals ordinals = layers_.draft_ordinals();
+  for (const Layer& layer : plan().layers) {
+    for (const Block& block : layer.blocks) {
+      for (const Part& part : block.parts) {
+        clear_keys(queue_, part, layers_.memory_of(part, ordinals), tables);
+      }
+    }
+  }
+}
+
+void Drafter::advance(const StepTables& /*tables*/) {}
+
+std::unique_ptr<Drafter> make_drafter(LayerRunner& layers, const StepLimits& limits) {
+  struct Make {
+    LayerRunner& layers;
+    const StepLimits& limits;
+    std::unique_ptr<Drafter> operator()(const Mtp&) const {
+      return make_mtp_drafter(layers, limits);
+    }
+    std::unique_ptr<Drafter> operator()(const Eagle3& kind) const {
+      return make_eagle3_drafter(layers, limits, kind);
+    }
+    std::unique_ptr<Drafter> operator()(const Dflash& kind) const {
+      return make_dflash_drafter(layers, kind);
+    }
+  };
+  return std::visit(Make{layers, limits}, layers.plan().draft->kind);
+}
+
+}  // namespace hyb::models

@@ -1,0 +1,56 @@
+#include "models/drafting/mtp.h"
+
+#include "kernels/linear/project.h"
+#include "kernels/ops/gather.h"
+#include "models/drafting/pass_drafter.h"
+
+namespace hyb::models {
+
+using kernels::Tensor;
+
+namespace {
+
+class MtpDrafter : public PassDrafter {
+ public:
+  MtpDrafter(LayerRunner& layers, const StepLimits& limits)
+      : PassDrafter(layers, limits, layers.plan().norm_eps) {}
+
+ protected:
+  void find_hidden(const Streams& streams) override {
+    const Plan& model = layers_.plan();
+    kernels::apply(queue_, norm_of(model.final_norm, layers_.weights().final_norm, model.norm_eps),
+                   streams.residual, streams.normed);
+  }
+
+  void join(const StepTables& tables, const Tensor& hidden, const Tensor& pairs,
+            const Streams& streams) override {
+    make_pairs(tables, embedding_scale(layers_.plan(), layers_.activation()), hidden, pairs);
+    kernels::project(queue_, {.x = pairs, .weight = &weights().fc, .y = streams.residual});
+  }
+
+  void run_layers(const StepTables& tables, const Tensor& /*pairs*/,
+                  const Streams& streams) override {
+    Ordinals ordinals = layers_.draft_ordinals();
+    for (std::size_t layer = 0; layer < weights().layers.size(); ++layer) {
+      layers_.run_layer(plan().layers[layer], weights().layers[layer], tables, streams, ordinals);
+    }
+  }
+
+  Tensor logits(const Streams& streams, const Tensor& sample_rows, const Tensor& last,
+                const Tensor& kept) override {
+    const Plan& model = layers_.plan();
+    kernels::gather_rows(queue_, {.x = streams.residual, .rows = sample_rows, .y = last});
+    kernels::apply(queue_, norm_of(plan().norm, weights().norm, norm_eps_), last, kept);
+    const bool has_copy = weights().head.rows() > 0;
+    return layers_.head_logits(has_copy ? weights().head : layers_.weights().output(), kept, {},
+                               model.logits_scale, model.logits_cap);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Drafter> make_mtp_drafter(LayerRunner& layers, const StepLimits& limits) {
+  return std::make_unique<MtpDrafter>(layers, limits);
+}
+
+}  // namespace hyb::models
