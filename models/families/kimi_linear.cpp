@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <vector>
 
@@ -53,57 +52,11 @@ DeltaNet read_delta(const Config& c, float norm_eps) {
       .value_dim = head_dim,
       .conv_width = read("linear_conv_kernel_dim", "short_conv_kernel_size", 4, {2, 4}),
       .norm_eps = norm_eps,
+      .per_channel = true,
       .rank = head_dim,
   };
   check(c, delta);
   return delta;
-}
-
-Mla read_latents(const Config& c) {
-  const std::int32_t heads = c.i("num_attention_heads");
-  if (c.i("num_key_value_heads", heads) != heads) {
-    c.fail("num_key_value_heads", fmt::format("is not {}, the number of heads", heads));
-  }
-  if (!c.b("mla_use_nope", true)) c.fail("mla_use_nope", "false is not supported, only true");
-  const Mla mla = {.heads = heads,
-                   .plain_dim = c.i("qk_nope_head_dim", 128),
-                   .turned_dim = c.i("qk_rope_head_dim", 64),
-                   .value_dim = c.i("v_head_dim", 128),
-                   .latent = c.i("kv_lora_rank", 512),
-                   .q_rank = c.has("q_lora_rank") ? c.i("q_lora_rank") : 0,
-                   .scale = static_cast<float>(1.0 / std::sqrt(c.i("qk_nope_head_dim", 128) +
-                                                               c.i("qk_rope_head_dim", 64)))};
-  check(c, mla);
-  return mla;
-}
-
-Moe read_moe(const Config& c) {
-  const std::int32_t hidden = c.i("moe_intermediate_size");
-  const Moe moe = {
-      .experts = c.i({"num_experts", "num_local_experts"}, IntRange{1, 8192}),
-      .active = c.i({"num_experts_per_token", "num_experts_per_tok"}, 8),
-      .hidden = hidden,
-      .score = RouterScore::sigmoid,
-      .renormalize = c.b({"moe_renormalize", "norm_topk_prob"}, true),
-      .renormalize_epsilon = 1e-20F,
-      .correction_bias = true,
-      .router_f32 = true,
-      .scale = static_cast<float>(c.f("routed_scaling_factor", 2.446)),
-      .groups = c.i({"num_expert_group", "n_group"}, 1),
-      .active_groups = c.i("topk_group", 1),
-      .shared_hidden = hidden * c.i({"num_shared_experts", "n_shared_experts"}, 1, {1, 64}),
-  };
-  check(c, moe);
-  return moe;
-}
-
-std::vector<bool> read_sparse(const Config& c) {
-  if (c.has("mlp_layer_types")) return sparse_mlp_types(c);
-  if (c.i("moe_layer_freq", 1) != 1) c.fail("moe_layer_freq", "is not supported, only 1");
-  const std::int32_t dense = c.i("first_k_dense_replace", 1, count_range);
-  std::vector<bool> sparse;
-  for (std::int32_t layer = 0; layer < layer_count(c); ++layer) sparse.push_back(layer >= dense);
-  return sparse;
 }
 
 Plan plan(const Config& c) {
@@ -114,14 +67,15 @@ Plan plan(const Config& c) {
   Plan p = read_plan(c, "rms_norm_eps");
   if (p.positions_max == 0) p.positions_max = c.i("model_max_length", 0, count_range);
   const DeltaNet delta = read_delta(c, p.norm_eps);
-  const Mla mla = read_latents(c);
+  if (!c.b("mla_use_nope", true)) c.fail("mla_use_nope", "false is not supported, only true");
+  const Mla mla = read_mla(c);
   const std::vector<MixerKind> mixers = read_mixers(c);
-  const std::vector<bool> sparse = read_sparse(c);
+  const std::vector<bool> sparse = sparse_after_first(c, 1);
   for (std::size_t layer = 0; layer < mixers.size(); ++layer) {
     const bool is_full = mixers[layer] == MixerKind::attention;
     const Part mixer = is_full ? Part(mla) : Part(delta);
-    const Part feed_forward =
-        sparse[layer] ? Part(read_moe(c)) : Part(Mlp{.hidden = c.i("intermediate_size")});
+    const Part feed_forward = sparse[layer] ? Part(read_grouped_experts(c, {.scale = 2.446}))
+                                            : Part(Mlp{.hidden = c.i("intermediate_size")});
     p.layers.push_back({{{.parts = {mixer}}, {.parts = {feed_forward}}}});
   }
   return p;

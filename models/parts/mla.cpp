@@ -56,6 +56,7 @@ MlaWeights Mla::weights(WeightVisitor& visitor, std::int64_t width) const {
     append_queries(*this, rows, visitor.stored("mla.q", queries(), width));
   }
   append_turned_first(*this, rows, visitor.stored("mla.kv_a", row_width(), width), 0, latent);
+  if (head_gate) rows.append(visitor.stored("mla.gate", heads, width));
   weights.in_proj = visitor.pack(rows);
   weights.kv_norm = visitor.vector("mla.kv_norm", latent);
   const std::int64_t both = plain_dim + value_dim;
@@ -80,6 +81,7 @@ PartText Mla::text() const {
   if (q_rank > 0) text += fmt::format(", queries of {}", q_rank);
   text += rope ? fmt::format(", rope over {} dims, theta {}", rope->rotary_dim, rope->theta)
                : ", no positions";
+  if (head_gate) text += ", gate per head";
   return {.kind = "mla", .text = std::move(text)};
 }
 
@@ -108,11 +110,11 @@ void Mla::run(const MlaWeights& weights, const PartMemory& memory, const PartCal
                                 .weight = &weights.in_proj,
                                 .y = projected,
                                 .normed = call.normed});
-  const Tensor row = projected.columns(projection() - row_width(), row_width());
+  const Tensor row = projected.columns(first_queries(), row_width());
   const Tensor own = row.columns(turned_dim, latent);
   kernels::rms_norm(call.queue, {.x = own, .weight = weights.kv_norm, .y = own, .eps = norm_eps});
   turn(*this, call, row, 1);
-  Tensor q = projected.columns(0, projection() - row_width());
+  Tensor q = projected.columns(0, first_queries());
   if (q_rank > 0) {
     const Tensor low = q;
     q = take(queries());
@@ -137,19 +139,23 @@ void Mla::run(const MlaWeights& weights, const PartMemory& memory, const PartCal
                                      .page_begin = tables.page_begin[memory.page_group],
                                      .pages = tables.pages,
                                      .page_tokens = memory.page_tokens});
-  kernels::latent_attention(call.queue, {.turned = q,
-                                         .latent = to_latent,
-                                         .pages_of_layer = memory.pages,
-                                         .span_begin = tables.span_begin,
-                                         .position = tables.position,
-                                         .page_begin = tables.page_begin[memory.page_group],
-                                         .pages = tables.pages,
-                                         .y = found,
-                                         .heads = heads,
-                                         .turned_width = turned_dim,
-                                         .latent_width = latent,
-                                         .page_tokens = memory.page_tokens,
-                                         .scale = scale});
+  kernels::latent_attention(
+      call.queue,
+      {.turned = q,
+       .latent = to_latent,
+       .pages_of_layer = memory.pages,
+       .span_begin = tables.span_begin,
+       .position = tables.position,
+       .page_begin = tables.page_begin[memory.page_group],
+       .pages = tables.pages,
+       .y = found,
+       .heads = heads,
+       .turned_width = turned_dim,
+       .latent_width = latent,
+       .page_tokens = memory.page_tokens,
+       .scale = scale,
+       .gate =
+           head_gate ? projected.columns(first_queries() + row_width(), gate_width()) : Tensor()});
   for (std::int64_t h = 0; h < heads; ++h) {
     kernels::linear(call.queue, {.x = found.columns(h * latent, latent),
                                  .weight = &weights.to_values[static_cast<std::size_t>(h)],
