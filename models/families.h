@@ -55,7 +55,8 @@ class GgufKeys;
 ///   mla.q [heads*query,H], or mla.q_a [rank,H], mla.q_norm [rank] and mla.q_b [heads*query,rank]:
 ///   per head rows plain|turned
 ///   mla.kv_a [latent+turned,H]  mla.kv_norm [latent]  mla.o [H,heads*value]
-///   mla.kv_b [heads*(plain+value),latent], per head rows plain|value
+///   mla.kv_b [heads*(plain+value),latent], per head rows plain|value, or mla.k_b
+///   [heads,latent,plain] and mla.v_b [heads,value,latent]
 ///   mla.gate [heads,H]                                     with head_gate
 ///   lightning.qkv [3*inner,H], per head rows q|k|v  lightning.gate [inner,H]
 ///   lightning.norm [inner]  lightning.out_proj [H,inner]; with a rope lightning.qkv rows are of

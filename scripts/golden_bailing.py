@@ -53,7 +53,7 @@ delta = {
     "short_conv_kernel_size": 4,
 }
 
-# As transformers writes it, odd sizes, another floor, limits of gates and ups, one of them of shared
+# As transformers writes it, odd sizes, another floor, limits of gates and ups, one of shared
 # experts alone.
 delta_odd = {
     **delta,

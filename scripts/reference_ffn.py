@@ -93,9 +93,9 @@ class Moe(Part):
     expert; score: "none", "softmax" (over all) or "sigmoid"; norm: None, "softmax" over
     the chosen, or what is added to the sum that divides them; bias: kind of the tensor that is
     added to choose; groups, top_groups; scale; latent (0: none); shared: an Mlp or None;
-    shared_gated; activation: "silu" or "gelu_tanh", of kind "fused"; limit: as an Mlp's; normed_router: it reads the
-    residual stream with a norm of its own, and every expert has a factor. A name with {} is
-    one tensor for each expert."""
+    shared_gated; activation: "silu" or "gelu_tanh", of kind "fused"; limit: as an Mlp's, or of
+    kind "clamped"; normed_router: it reads the residual stream with a norm of its own, and every
+    expert has a factor. A name with {} is one tensor for each expert."""
 
     names = {"router": "gate.weight"}
     router_kind, score, norm, bias, groups, top_groups = "linear", "none", None, None, 1, 1

@@ -60,11 +60,21 @@ MlaWeights Mla::weights(WeightVisitor& visitor, std::int64_t width) const {
   weights.in_proj = visitor.pack(rows);
   weights.kv_norm = visitor.vector("mla.kv_norm", latent);
   const std::int64_t both = plain_dim + value_dim;
-  const StoredMatrix kv_b = visitor.stored("mla.kv_b", heads * both, latent);
+  // GGUF files have what this makes of it.
+  const bool is_whole = visitor.is_fused("mla.kv_b", "mla.k_b");
+  const StoredMatrix k_b = is_whole ? visitor.stored("mla.kv_b", heads * both, latent)
+                                    : visitor.stored_experts("mla.k_b", heads, latent, plain_dim);
+  const StoredMatrix v_b =
+      is_whole ? k_b : visitor.stored_experts("mla.v_b", heads, value_dim, latent);
   for (std::int64_t h = 0; h < heads; ++h) {
     MatrixRows to_latent(plain_dim), to_values(latent);
-    to_latent.append_transposed(kv_b, h * both, plain_dim);
-    to_values.append(kv_b, h * both + plain_dim, value_dim);
+    if (is_whole) {
+      to_latent.append_transposed(k_b, h * both, plain_dim);
+      to_values.append(v_b, h * both + plain_dim, value_dim);
+    } else {
+      to_latent.append(k_b, h * latent, latent);
+      to_values.append(v_b, h * value_dim, value_dim);
+    }
     weights.to_latent.push_back(visitor.pack(to_latent));
     weights.to_values.push_back(visitor.pack(to_values));
   }
