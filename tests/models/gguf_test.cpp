@@ -192,6 +192,13 @@ TEST_SUITE("models/gguf") {
     }
   }
 
+  TEST_CASE("a file of Mamba says how many positions it was trained on") {
+    for (const char* name : {"mamba", "mamba2", "falcon-mamba"}) {
+      GgufFiles files(golden_folder / name / "model.gguf");
+      CHECK(plan_of(gguf_config(files), false).positions_max > 0);
+    }
+  }
+
   TEST_CASE("the draft layer in a file guesses as the float64 reference does") {
     for (const std::string name :
          {"qwen3_5-dense", "qwen3-next-odd", "nemotron-moe", "nemotron-latent"}) {
