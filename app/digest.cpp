@@ -66,8 +66,8 @@ void add_tensor(const TensorFiles& files, std::string_view name, Hasher& hasher)
 
 Hash128 model_identity(const ModelSource& source, bool with_tensors) {
   Hasher hasher;
-  for (const char* file :
-       {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"}) {
+  for (const std::string& file : {std::string("config.json"), std::string("generation_config.json"),
+                                  source.tokenizer_file(), std::string("tokenizer_config.json")}) {
     hasher.add_part(file);
     hasher.add_part(source.read(file).value_or(""));
   }
@@ -86,7 +86,7 @@ Hash128 model_identity(const ModelSource& source, bool with_tensors) {
 
 Hash128 tokenizer_identity(const ModelSource& source) {
   if (const auto gguf = source.gguf()) return hash_of(std::to_string(gguf->header_checksum()));
-  return hash_of(source.read("tokenizer.json").value_or(""));
+  return hash_of(source.read(source.tokenizer_file()).value_or(""));
 }
 
 }  // namespace hyb::app

@@ -83,7 +83,7 @@ ListedModel cached_model(const std::string& name, const Environment& environment
     model.model_type = config.model_type();
     model.trouble = add_folder(*snapshot, model);
     if (!is_supported(model.model_type)) model.trouble = "model_type is not supported";
-    if (model.trouble.empty() && !source.read("tokenizer.json")) {
+    if (model.trouble.empty() && !source.read(source.tokenizer_file())) {
       model.trouble = "no tokenizer.json";
     }
   } catch (const Error& error) {

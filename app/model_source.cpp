@@ -31,6 +31,8 @@
 namespace hyb::app {
 namespace {
 
+constexpr const char* tiktoken_file = "tiktoken.model";  // Kimi's
+
 std::optional<std::string_view> embedded(const std::string& name) {
   for (const EmbeddedFile& file : embedded_files()) {
     if (file.name == name) return file.bytes();
@@ -225,11 +227,19 @@ models::Config ModelSource::config() const {
 
 std::optional<Tokenizer> ModelSource::tokenizer() const {
   if (gguf_) return Tokenizer::from_gguf(GgufFiles(*gguf_).metadata());
-  const auto text = read("tokenizer.json");
+  const std::string file = tokenizer_file();
+  const auto text = read(file);
   if (!text) return std::nullopt;
-  return Tokenizer::from_json(*text, path_of("tokenizer.json"),
-                              read("tokenizer_config.json").value_or(""),
-                              path_of("tokenizer_config.json"));
+  return (file == tiktoken_file ? Tokenizer::from_tiktoken : Tokenizer::from_json)(
+      *text, path_of(file), read("tokenizer_config.json").value_or(""),
+      path_of("tokenizer_config.json"));
+}
+
+std::string ModelSource::tokenizer_file() const {
+  constexpr const char* usual = "tokenizer.json";
+  const bool is_other =
+      folder_ && !is_listed(*folder_ / usual) && is_listed(*folder_ / tiktoken_file);
+  return is_other ? tiktoken_file : usual;
 }
 
 std::size_t ModelSource::tokenizer_bytes() const {
@@ -242,8 +252,10 @@ std::size_t ModelSource::tokenizer_bytes() const {
     return 11 * bytes;
   }
   std::error_code ignored;  // one of the demo is no file, and small
-  const std::uintmax_t file = std::filesystem::file_size(path_of("tokenizer.json"), ignored);
-  return ignored ? 0 : 4 * static_cast<std::size_t>(file);
+  const std::string name = tokenizer_file();
+  const std::uintmax_t file = std::filesystem::file_size(path_of(name), ignored);
+  // Merges are in no tiktoken.model: their tables have several times its bytes.
+  return ignored ? 0 : (name == tiktoken_file ? 32 : 4) * static_cast<std::size_t>(file);
 }
 
 /// Where the flags of the whole model and of its text part differ, head and embedding are apart

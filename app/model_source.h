@@ -51,6 +51,8 @@ class ModelSource {
   models::Config config() const;
   /// nullopt: there is none. Throws Error(model) as Tokenizer::from_json() and from_gguf().
   std::optional<Tokenizer> tokenizer() const;
+  /// "tokenizer.json", or "tiktoken.model" where a folder has only that.
+  std::string tokenizer_file() const;
   /// The most memory that it takes, as peaks of Pss show: three to four times its file, or six to
   /// eleven times the texts of a GGUF file's tokens and merges, of 16 bytes more each.
   std::size_t tokenizer_bytes() const;

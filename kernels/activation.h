@@ -15,6 +15,9 @@ enum class ActivationFunction : std::uint8_t {
   /// Of gpt-oss, always gated: f(v) = g / (1 + exp(-alpha * g)), g = min(v, limit); its factor is
   /// min(max(up, -limit), limit) + 1.
   clamped_swiglu,
+  /// Of Ling 3.0, always gated: f(v) = min(silu(v), limit); its factor is min(max(up, -limit),
+  /// limit).
+  limited_silu,
 };
 
 /// Null for a value that is no function: no op takes it.
@@ -28,6 +31,8 @@ constexpr const char* name_of(ActivationFunction function) {
       return "gelu_tanh";
     case ActivationFunction::clamped_swiglu:
       return "clamped swiglu";
+    case ActivationFunction::limited_silu:
+      return "limited silu";
   }
   return nullptr;
 }
@@ -36,8 +41,13 @@ constexpr const char* name_of(ActivationFunction function) {
 struct Activation {
   ActivationFunction function = ActivationFunction::silu;
   bool gated = true;
-  float alpha = 1.702F, limit = 7.0F;  ///< of clamped_swiglu, as gpt-oss has them
+  float alpha = 1.702F;  ///< of clamped_swiglu, as gpt-oss has it
+  float limit = 7.0F;    ///< of the same, and of limited_silu
 
+  constexpr bool is_limited() const {
+    return function == ActivationFunction::clamped_swiglu ||
+           function == ActivationFunction::limited_silu;
+  }
   /// Columns of x for each column of y.
   constexpr std::int64_t inputs() const { return gated ? 2 : 1; }
   friend constexpr bool operator==(const Activation&, const Activation&) = default;

@@ -36,10 +36,11 @@ const Family* nearest_family(std::string_view wanted) {
 
 std::span<const Family* const> families() {
   static constexpr std::array table = {
-      &bamba,      &cohere2,    &falcon_h1,   &gemma2,         &gemma3, &gemma3n,     &gemma4,
-      &gpt_oss,    &granite,    &granite_swa, &granite_hybrid, &jamba,  &kimi_linear, &lfm2,
-      &lfm3,       &llama,      &llama4,      &mamba,          &mamba2, &mellum,      &minimax,
-      &ministral3, &nemotron_h, &olmo_hybrid, &qwen2,          &qwen3,  &qwen3_5,     &qwen3_next};
+      &bailing_hybrid, &bamba,       &cohere2, &falcon_h1, &gemma2,      &gemma3,
+      &gemma3n,        &gemma4,      &gpt_oss, &granite,   &granite_swa, &granite_hybrid,
+      &jamba,          &kimi_linear, &lfm2,    &lfm3,      &llama,       &llama4,
+      &mamba,          &mamba2,      &mellum,  &minimax,   &ministral3,  &nemotron_h,
+      &olmo_hybrid,    &qwen2,       &qwen3,   &qwen3_5,   &qwen3_next};
   return table;
 }
 

@@ -48,24 +48,25 @@ class GgufKeys;
 ///   delta.z [values,H]  delta.b and delta.a [value_heads,H]
 ///   delta.conv_weight [conv_dim,1,K], or delta.q_conv, delta.k_conv and delta.v_conv
 ///   delta.a_log or delta.rate, delta.dt_bias [value_heads], rate being -exp(a_log)
-///   with a rank delta.a_a and delta.z_a [rank,H]  delta.a_b [value_heads*key_dim,rank]
-///   delta.z_b [values,rank]  delta.dt_bias [value_heads*key_dim]
+///   per_channel delta.a [value_heads*key_dim,H], or with a rank delta.a_a and delta.z_a [rank,H]
+///   delta.a_b [value_heads*key_dim,rank]  delta.z_b [values,rank]
+///   delta.dt_bias [value_heads*key_dim]
 ///   delta.norm [value_dim], of every head  delta.out_proj [H,values]
 ///   mla.q [heads*query,H], or mla.q_a [rank,H], mla.q_norm [rank] and mla.q_b [heads*query,rank]:
 ///   per head rows plain|turned
 ///   mla.kv_a [latent+turned,H]  mla.kv_norm [latent]  mla.o [H,heads*value]
-///   mla.kv_b [heads*(plain+value),latent], per head rows plain|value
+///   mla.kv_b [heads*(plain+value),latent], per head rows plain|value, or mla.k_b
+///   [heads,latent,plain] and mla.v_b [heads,value,latent]
+///   mla.gate [heads,H]                                     with head_gate
 ///   lightning.qkv [3*inner,H], per head rows q|k|v  lightning.gate [inner,H]
-///   lightning.norm [inner]  lightning.out_proj [H,inner]
-///   conv.in_proj [3*channels,H] rows B|C|x  conv.weight [channels,1,K]
-///   conv.out_proj [H,channels]
-///   mlp.gate_up [2S,H] rows gate|up, or mlp.gate and mlp.up [S,H]  mlp.down [H,S]
-///   layer_input.gate [width,H]  layer_input.projection [H,width]
-///   moe.router [E,H]  moe.correction_bias [E]
-///   moe.gate_up [E,2I,L] rows gate|up and moe.down [E,L,I], or one tensor per expert:
-///   moe.expert_gate, moe.expert_up [I,L] and moe.expert_down [L,I]
-///   with separate also moe.gate_stack and moe.up_stack [E,I,L] for moe.gate_up, their biases being
-///   moe.gate_bias and moe.up_bias [E,I]
+///   lightning.norm [inner]  lightning.out_proj [H,inner]; with a rope lightning.qkv rows are of
+///   all heads q|k|v  lightning.q_norm, lightning.k_norm [head_dim] conv.in_proj [3*channels,H]
+///   rows B|C|x  conv.weight [channels,1,K] conv.out_proj [H,channels] mlp.gate_up [2S,H] rows
+///   gate|up, or mlp.gate and mlp.up [S,H]  mlp.down [H,S] layer_input.gate [width,H]
+///   layer_input.projection [H,width] moe.router [E,H]  moe.correction_bias [E] moe.gate_up
+///   [E,2I,L] rows gate|up and moe.down [E,L,I], or one tensor per expert: moe.expert_gate,
+///   moe.expert_up [I,L] and moe.expert_down [L,I] with separate also moe.gate_stack and
+///   moe.up_stack [E,I,L] for moe.gate_up, their biases being moe.gate_bias and moe.up_bias [E,I]
 ///   with alternating moe.gate_up [E,2I,L] rows gate, up, gate, ... and moe.down [E,L,I], or
 ///   moe.gate_up_transposed [E,L,2I] and moe.down_transposed [E,I,L]
 ///   moe.router_bias [E]  moe.gate_up_bias [E,2I], as the rows  moe.down_bias [E,L]  with biases
@@ -99,6 +100,8 @@ struct Family {
   std::optional<DraftLayer> (*draft)(const Config&) = nullptr;
   /// Prefixes of tensors that are known and not used: draft layers, vision.
   std::span<const std::string_view> unused = {};
+  /// Layers after the last one of the plan are of drafts, and not used.
+  bool drafts_follow = false;
   /// How GGUF files have its models; null: they are read from folders alone.
   std::span<const GgufArchitecture> (*gguf)() = nullptr;
 };
@@ -112,6 +115,7 @@ struct GgufArchitecture {
 };
 
 /// One line per family, sorted by name.
+extern const Family bailing_hybrid;
 extern const Family bamba;
 extern const Family cohere2;
 extern const Family falcon_h1;

@@ -414,8 +414,8 @@ bool is_of_draft_block(const Plan& plan, const Family& family, std::string_view 
       std::any_of(family.names.begin(), family.names.end(), [](const TensorName& known) {
         return known.role == "draft.fc" && known.name.find("{}") != std::string_view::npos;
       });
-  constexpr std::string_view start = "blk.";
-  if (!counts_on || !name.starts_with(start)) return false;
+  const std::string_view start = family.drafts_follow ? "model.layers." : "blk.";
+  if (!(counts_on || family.drafts_follow) || !name.starts_with(start)) return false;
   std::size_t block = 0;
   const char* const first = name.data() + start.size();
   const auto read = std::from_chars(first, name.data() + name.size(), block);

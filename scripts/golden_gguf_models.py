@@ -23,7 +23,7 @@ FIXTURES = [
     "granite-groups", "granite-llama", "granite-moe-rope-untied", "lfm2-dense", "lfm2-moe",
     "llama-3", "llama-old", "mellum-yarn", "nemotron-grouped", "nemotron-latent", "nemotron-moe",
     "qwen2", "qwen3-dense", "qwen3-moe", "qwen3-next-odd", "qwen3_5-dense", "qwen3_5-moe",
-    "qwen3_5-moe-text", "falcon-mamba", "jamba", "mamba", "mamba2"]
+    "qwen3_5-moe-text", "falcon-mamba", "jamba", "kimi-linear", "mamba", "mamba2", "minimax-text"]
 
 
 def byte_alphabet():
@@ -69,6 +69,7 @@ def convert(folder, target):
     kind = getattr(kind, "Ministral3Model", kind)  # Mistral 3's is one around it
     own = type(kind.__name__, (kind,), {"model_arch": kind.model_arch,
                                         "set_vocab": made_up_vocabulary,
+                                        "_get_suppress_tokens": lambda model: None,
                                         "_create_vocab_sentencepiece": made_up_rows})
     with torch.inference_mode(), tempfile.TemporaryDirectory() as parent:
         seen = pathlib.Path(parent) / folder.name  # its name goes into the file

@@ -57,7 +57,38 @@ odd = {
     "vocab_size": 137,
 }
 
+# As published first, with every eighth layer one of attention, as GGUF files have it.
+text = {
+    **{key: value for key, value in usual.items() if "_factor" not in key and key != "layer_types"},
+    "architectures": ["MiniMaxText01ForCausalLM"],
+    "model_type": "minimax_text_01",
+    "attn_type_list": [0] * 7 + [1],
+    "hidden_size": 24,
+    "intermediate_size": 12,
+    "num_attention_heads": 2,
+    "num_hidden_layers": 8,
+    "num_key_value_heads": 1,
+    "num_local_experts": 3,
+    "postnorm": True,
+    "rope_theta": 10000.0,
+    "rotary_dim": 12,
+    "shared_intermediate_size": 0,
+    **{f"layernorm_{part}_{end}": value
+       for part in ("full_attention", "linear_attention", "mlp")
+       for end, value in (("alpha", 1.25), ("beta", 1.0))},
+}
+text.pop("rope_parameters")
+# transformers' spelling of them.
+text_peer = {
+    "model_type": "minimax",
+    "architectures": ["MiniMaxForCausalLM"],
+    "layer_types": [linear] * 7 + [full],
+    **{f"{part}_alpha_factor": 1.25 for part in ("full_attn", "linear_attn", "mlp")},
+    **{f"{part}_beta_factor": 1.0 for part in ("full_attn", "linear_attn", "mlp")},
+}
+
 fixtures = {
+    "minimax-text": recipe(text, lengths=(1, 3, 17, 33), peer=text_peer),
     "minimax": recipe(usual, lengths=(1, 3, 17, 33)),
     "minimax-odd": recipe(odd, lengths=(1, 2, 16, 33), shards=2),
 }

@@ -1,5 +1,6 @@
 """The golden fixtures of all families: name -> recipe (golden_recipe.recipe)."""
 
+import golden_bailing
 import golden_bamba
 import golden_falcon
 import golden_fp8
@@ -29,6 +30,7 @@ families = (
     golden_olmo,
     golden_minimax,
     golden_kimi,
+    golden_bailing,
     golden_fp8,
 )
 fixtures = {name: one for family in families for name, one in family.fixtures.items()}

@@ -6,6 +6,7 @@ import tempfile
 import numpy
 
 import checkpoint_files
+import ling_peer
 import quantised_weights
 
 # model_type -> class of transformers; configs with text_config are read by the class of the text.
@@ -81,7 +82,9 @@ def load(folder, dtype):
     transformers.utils.logging.disable_progress_bar()
     torch.set_num_threads(1)
     config = checkpoint_files.read_json(os.path.join(folder, "config.json"))
-    kind = getattr(transformers, classes[config["model_type"]])
+    is_ling = config["model_type"] == "bailing_hybrid"
+    kind = ling_peer.model_class(config) if is_ling else None
+    kind = kind or getattr(transformers, classes[config["model_type"]])
     model, info = kind.from_pretrained(
         folder, dtype=dtype, output_loading_info=True, experts_implementation="eager"
     )

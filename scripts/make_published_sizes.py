@@ -34,7 +34,7 @@ def state_of(part):
         matrices = part.value_heads * part.key_dim * part.value_dim
         return matrices, part.conv_channels * (part.taps - 1)
     if isinstance(part, Lightning):  # with the window of a convolution that takes one token alone
-        return part.inner * part.head_dim, 3 * part.inner
+        return part.inner * part.head_dim, 0 if part.rope_dims else 3 * part.inner
     if isinstance(part, ShortConv):
         return 0, part.hidden * (part.taps - 1)
     return 0, 0

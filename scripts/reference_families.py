@@ -44,6 +44,7 @@ families = {
     "qwen3_5_text": (qwen.qwen3_5, "model.", False),
     "qwen3_5_moe": (qwen.qwen3_5, "model.language_model.", True),
     "qwen3_5_moe_text": (qwen.qwen3_5, "model.", True),
+    "bailing_hybrid": (linear.bailing_hybrid, "model.", False),
     "kimi_linear": (linear.kimi_linear, "model.", False),
     "minimax": (linear.minimax, "model.", False),
     "minimax_text_01": (linear.minimax, "model.", False),
@@ -75,11 +76,11 @@ def plan_of(config, prefix=None, fused=None):
 def plan_for(config, names):
     """The plan of a model whose files hold tensors of these names: it gives the prefix and how
     experts are stored."""
-    ends = ("embed_tokens.weight", "embeddings.weight")
+    ends = ("embed_tokens.weight", "word_embeddings.weight", "embeddings.weight")
     prefix = None
     for name in names:
         for end in ends:
-            if name.endswith(end) and not name.startswith("mtp."):
+            if prefix is None and name.endswith(end) and not name.startswith("mtp."):
                 prefix = name.removesuffix(end)
     is_fused = any(name.endswith("experts.gate_up_proj") for name in names)
     is_granite = config.get("model_type") == "granitemoehybrid"

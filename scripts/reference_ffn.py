@@ -7,6 +7,11 @@ import numpy
 from reference_math import gelu_tanh, rms, sigmoid, silu, softmax
 from reference_part import Part
 
+def limited(gate, up, limit):
+    """gate is activated; 0: no limit."""
+    return numpy.minimum(gate, limit) * numpy.clip(up, -limit, limit) if limit else gate * up
+
+
 activations = {"gelu_tanh": gelu_tanh, "silu": silu}
 
 
@@ -14,7 +19,8 @@ class Mlp(Part):
     """Options: width; kind: "gated" (gate, up, down), "fused" (gate and up rows in one tensor, gate
     first) or "relu2" (up, down); activation of the gate: "silu" or "gelu_tanh"; term: what switches
     it off; sparsity (of kind "gated"): the share of gates that a normal distribution would have
-    below the cutoff, which is subtracted from all; what is left of them is positive, or zero.
+    below the cutoff, which is subtracted from all; what is left of them is positive, or zero;
+    limit (of kind "gated"): of the silu of gates, and of the size of ups; 0: none.
     Factor: "gate" (of kind "gated")."""
 
     names = {
@@ -23,7 +29,7 @@ class Mlp(Part):
         "gate_up": "input_linear.weight",
         "down": "down_proj.weight",
     }
-    kind, activation, term, sparsity = "gated", "silu", "mlp", 0.0
+    kind, activation, term, sparsity, limit = "gated", "silu", "mlp", 0.0, 0.0
 
     def tensors(self):
         if self.kind == "fused":
@@ -35,7 +41,8 @@ class Mlp(Part):
         yield self.name["down"], (self.hidden, self.width), "linear"
 
     def terms(self):
-        return [self.term] + (["sparse_gate"] if self.sparsity else [])
+        found = [self.term] + (["sparse_gate"] if self.sparsity else [])
+        return found + (["silu_limit"] if self.limit else [])
 
     def sparse(self, gate):
         deviations = statistics.NormalDist().inv_cdf(self.sparsity)
@@ -52,7 +59,8 @@ class Mlp(Part):
             gate = self.apply(model, "gate", u) * self.factor(model, layer, "gate")
             if self.sparsity and model.has("sparse_gate", layer):
                 gate = self.sparse(gate)
-            wide = activations[self.activation](gate) * self.apply(model, "up", u)
+            gate, up = activations[self.activation](gate), self.apply(model, "up", u)
+            wide = limited(gate, up, self.limit if model.has("silu_limit", layer) else 0)
         else:
             wide = numpy.maximum(self.apply(model, "up", u), 0) ** 2
         return self.apply(model, "down", wide)
@@ -85,14 +93,14 @@ class Moe(Part):
     expert; score: "none", "softmax" (over all) or "sigmoid"; norm: None, "softmax" over
     the chosen, or what is added to the sum that divides them; bias: kind of the tensor that is
     added to choose; groups, top_groups; scale; latent (0: none); shared: an Mlp or None;
-    shared_gated; activation: "silu" or "gelu_tanh", of kind "fused"; normed_router: it reads the
-    residual stream with a norm of its own, and every expert has a factor. A name with {} is
-    one tensor for each expert."""
+    shared_gated; activation: "silu" or "gelu_tanh", of kind "fused"; limit: as an Mlp's, or of
+    kind "clamped"; normed_router: it reads the residual stream with a norm of its own, and every
+    expert has a factor. A name with {} is one tensor for each expert."""
 
     names = {"router": "gate.weight"}
     router_kind, score, norm, bias, groups, top_groups = "linear", "none", None, None, 1, 1
     scale, latent, shared, shared_gated = 1.0, 0, None, False
-    activation, normed_router = "silu", False
+    activation, normed_router, limit = "silu", False, 0.0
 
     def tensors(self):
         inside = self.latent or self.hidden
@@ -135,6 +143,8 @@ class Moe(Part):
         if self.kind == "clamped":
             found += ["expert_bias", "router_logit_bias"]
             found += ["swiglu_limit", "swiglu_alpha", "swiglu_one"]
+        elif self.limit and "silu_limit" not in found:
+            found.append("silu_limit")
         found += ["router_bias"] if self.bias else []
         found += ["router_groups"] if self.top_groups < self.groups else []
         # Of a normed router a norm comes afterwards, which takes any common factor away.
@@ -237,6 +247,7 @@ class Moe(Part):
             first = numpy.concatenate([self.stacked(model, role) for role in ("gate", "up")], 1)
         else:
             first = self.stacked(model, "gate_up" if self.kind == "fused" else "up")
+        limit = self.limit if model.has("silu_limit", layer) else 0
         out = numpy.zeros_like(x)
         for t in range(len(x)):
             for expert, weight in zip(chosen[t], share[t]):
@@ -245,6 +256,7 @@ class Moe(Part):
                     wide = numpy.maximum(wide, 0) ** 2
                 else:
                     gate, up = numpy.split(wide, 2)
-                    wide = (gelu_tanh if self.activation == "gelu_tanh" else silu)(gate) * up
+                    gate = activations[self.activation](gate)
+                    wide = limited(gate, up, limit)
                 out[t] += weight * (narrow[expert] @ wide)
         return self.apply(model, "latent_out", out) if self.latent else out

@@ -3,25 +3,28 @@
 import numpy
 
 from reference_delta import Delta
-from reference_math import causal_conv, rms, sigmoid, silu, softmax, softplus
+from reference_math import causal_conv, rms, rope_speeds, rotate, sigmoid, silu, softmax, softplus
 from reference_part import Part
 
 
 class Kda(Delta):
     """A delta net whose rows of a state decay each at its own pace. Options as Delta's, as many
-    key heads as value heads; rank: of what decays and the gate, a sigmoid, are made by."""
+    key heads as value heads; rank: of what decays and the gate, a sigmoid, are made by; None: of
+    the input; floor: the lowest logarithm of a decay, 0: none."""
 
     names = {
         **Delta.names,
         "a_a": "f_a_proj.weight",
         "a_b": "f_b_proj.weight",
+        "a": "f_proj.weight",
+        "z": "g_proj.weight",
         "z_a": "g_a_proj.weight",
         "z_b": "g_b_proj.weight",
         "b": "b_proj.weight",
         "norm": "o_norm.weight",
         "out": "o_proj.weight",
     }
-    grouped, separate = False, True
+    grouped, separate, rank, floor = False, True, None, 0.0
 
     def tensors(self):
         decays = self.value_heads * self.key_dim
@@ -30,16 +33,25 @@ class Kda(Delta):
         for role, width in self.widths():
             yield self.name[role + "_conv"], (width, 1, self.taps), "linear"
         for role, width in (("a", decays), ("z", self.value_width)):
+            if not self.rank:
+                yield self.name[role], (width, self.hidden), "linear"
+                continue
             yield self.name[role + "_a"], (self.rank, self.hidden), "linear"
             yield self.name[role + "_b"], (width, self.rank), "linear"
         yield self.name["b"], (self.value_heads, self.hidden), "linear"
-        yield self.name["a_log"], (1, 1, self.value_heads, 1), "a_log"
+        heads = (1, 1, self.value_heads, 1) if self.rank else (self.value_heads,)
+        yield self.name["a_log"], heads, "a_log"
         yield self.name["dt_bias"], (decays,), "dt_bias_f32"
         yield self.name["norm"], (self.value_dim,), "norm"
         yield self.name["out"], (self.hidden, self.value_width), "linear"
 
     def terms(self):
-        return super().terms() + ["decay_channels"]
+        return super().terms() + ["decay_channels"] + (["decay_floor"] if self.floor else [])
+
+    def wide(self, model, role, u):
+        if not self.rank:
+            return self.apply(model, role, u)
+        return self.apply(model, role + "_a", u) @ self.get(model, role + "_b").T
 
     def recur(self, model, layer, q, k, v, beta, log_decay, memory):
         """log_decay [T, heads, Dk]."""
@@ -64,15 +76,16 @@ class Kda(Delta):
         q, k, v = self.heads_of(model, layer, silu(qkv))
         b = self.apply(model, "b", u)
         beta = sigmoid(b) if model.has("beta", layer) else numpy.ones_like(b)
-        a, z = (
-            self.apply(model, role + "_a", u) @ self.get(model, role + "_b").T for role in "az"
-        )
+        a, z = (self.wide(model, role, u) for role in "az")
         if model.has("dt_bias", layer):
             a = a + self.get(model, "dt_bias")
         a = a.reshape(len(u), self.value_heads, self.key_dim)
         if not model.has("decay_channels", layer):
             a = a.mean(-1, keepdims=True) + numpy.zeros_like(a)
-        log_decay = -numpy.exp(self.get(model, "a_log"))[0] * softplus(a)
+        rate = numpy.exp(self.get(model, "a_log")).reshape(-1, 1)
+        log_decay = -rate * softplus(a)
+        if self.floor and model.has("decay_floor", layer):
+            log_decay = self.floor * sigmoid(rate * a)
         o = self.recur(model, layer, q, k, v, beta, log_decay, memory)
         weight = self.get(model, "norm") if model.has("gated_norm_weight", layer) else 1.0
         o = rms(o, weight, self.eps)
@@ -83,7 +96,9 @@ class Kda(Delta):
 
 class Mla(Part):
     """Options: heads, plain_dim and turned_dim (of queries and keys, the latter alike for all
-    heads), value_dim, latent; q_rank: None, or queries are made of q_rank normed numbers; eps."""
+    heads), value_dim, latent; q_rank: None, or queries are made of q_rank normed numbers; eps;
+    theta: of a rope over the turned ones, None: none, of pairs of neighbours or of halves; gated:
+    every head's values times a sigmoid."""
 
     names = {
         "q": "q_proj.weight",
@@ -93,9 +108,10 @@ class Mla(Part):
         "kv_a": "kv_a_proj_with_mqa.weight",
         "kv_norm": "kv_a_layernorm.weight",
         "kv_b": "kv_b_proj.weight",
+        "gate": "g_proj.weight",
         "o": "o_proj.weight",
     }
-    q_rank, eps = None, 1e-6
+    q_rank, eps, theta, neighbours, gated = None, 1e-6, None, True, False
 
     def tensors(self):
         width = self.heads * (self.plain_dim + self.turned_dim)
@@ -109,10 +125,22 @@ class Mla(Part):
         yield self.name["kv_norm"], (self.latent,), "norm"
         both = self.plain_dim + self.value_dim
         yield self.name["kv_b"], (self.heads * both, self.latent), "linear"
+        if self.gated:
+            yield self.name["gate"], (self.heads, self.hidden), "linear"
         yield self.name["o"], (self.hidden, self.heads * self.value_dim), "linear"
 
     def terms(self):
-        return ["past", "latent_norm", "turned_keys"]
+        found = ["turned_queries"] if self.theta else []
+        found += ["latent_gate"] if self.gated else []
+        return found + ["past", "latent_norm", "turned_keys"]
+
+    def turn(self, model, layer, x, positions):
+        """x [T, heads, turned_dim]."""
+        if not self.theta or not model.has("turned_queries", layer):
+            return x
+        if self.neighbours:
+            x = numpy.concatenate([x[..., 0::2], x[..., 1::2]], -1)
+        return rotate(x, positions, rope_speeds(self.theta, self.turned_dim, None)[0])
 
     def nothing(self):
         return {"rows": numpy.zeros((0, self.latent + self.turned_dim))}
@@ -124,6 +152,8 @@ class Mla(Part):
             own = rms(own, self.get(model, "kv_norm"), self.eps)
         if not model.has("turned_keys", layer):
             turned = numpy.zeros_like(turned)
+        positions = start + numpy.arange(len(u))
+        turned = self.turn(model, layer, turned[:, None], positions)[:, 0]
         memory["rows"] = numpy.concatenate([memory["rows"], numpy.concatenate([own, turned], -1)])
         rows = memory["rows"]
         kv = (rows[:, : self.latent] @ self.get(model, "kv_b").T).reshape(len(rows), self.heads, -1)
@@ -136,11 +166,15 @@ class Mla(Part):
         else:
             q = self.apply(model, "q", u)
         q = q.reshape(len(u), self.heads, -1)
+        turned = self.turn(model, layer, q[..., self.plain_dim :], positions)
+        q = numpy.concatenate([q[..., : self.plain_dim], turned], -1)
         scores = numpy.einsum("qhd,khd->hqk", q, k) * q.shape[-1] ** -0.5
-        positions, keys = start + numpy.arange(len(u)), numpy.arange(len(rows))
+        keys = numpy.arange(len(rows))
         seen = keys <= positions[:, None]
         if not model.has("past", layer):
             seen = keys == positions[:, None]
         weights = softmax(numpy.where(seen, scores, -numpy.inf))
         mixed = numpy.einsum("hqk,khd->qhd", weights, v)
+        if self.gated and model.has("latent_gate", layer):
+            mixed = mixed * sigmoid(self.apply(model, "gate", u))[..., None]
         return self.apply(model, "o", mixed.reshape(len(u), -1))

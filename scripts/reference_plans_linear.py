@@ -95,18 +95,23 @@ def kimi_moe(c, hidden, at):
     )
 
 
+def latents_of(c, hidden, at, **options):
+    return Mla(
+        hidden,
+        at,
+        heads=c["num_attention_heads"],
+        plain_dim=c["qk_nope_head_dim"],
+        turned_dim=c["qk_rope_head_dim"],
+        value_dim=c["v_head_dim"],
+        latent=c["kv_lora_rank"],
+        q_rank=c.get("q_lora_rank"),
+        **options,
+    )
+
+
 def kimi_mixer(c, kind, hidden, at):
     if kind == "attention":
-        return Mla(
-            hidden,
-            at,
-            heads=c["num_attention_heads"],
-            plain_dim=c["qk_nope_head_dim"],
-            turned_dim=c["qk_rope_head_dim"],
-            value_dim=c["v_head_dim"],
-            latent=c["kv_lora_rank"],
-            q_rank=c.get("q_lora_rank"),
-        )
+        return latents_of(c, hidden, at)
     own = c["linear_attn_config"]
     heads, dim = own["num_heads"], own["head_dim"]
     sizes = {"key_heads": heads, "value_heads": heads, "key_dim": dim, "value_dim": dim}
@@ -125,3 +130,79 @@ def kimi_linear(c, prefix, fused):
             ffn = kimi_moe(c, hidden, at + "block_sparse_moe.")
         layers.append(pair(at, kimi_mixer(c, kind, hidden, at + "self_attn."), ffn))
     return plan_with(c, prefix, layers)
+
+
+def ling_mixer(c, i, is_full, hidden, at):
+    theta, is_delta = float(c["rope_theta"]), "short_conv_kernel_size" in c
+    heads, dim = c["num_attention_heads"], c["head_dim"]
+    if is_full:
+        rope = {"theta": theta, "neighbours": c.get("rope_interleave", True)}
+        return latents_of(c, hidden, at, names={"o": "dense.weight"}, gated=is_delta, **rope)
+    if is_delta:
+        sizes = {"key_heads": heads, "value_heads": heads, "key_dim": dim, "value_dim": dim}
+        floor = float(c["kda_lower_bound"]) if c.get("kda_safe_gate", True) else 0.0
+        taps = c["short_conv_kernel_size"]
+        return Kda(hidden, at, **sizes, taps=taps, floor=floor, eps=c["rms_norm_eps"])
+    names = {
+        "qkv": "query_key_value.weight",
+        "q_norm": "query_layernorm.weight",
+        "k_norm": "key_layernorm.weight",
+        "gate": "g_proj.weight",
+        "norm": "g_norm.weight",
+        "out": "dense.weight",
+    }
+    return Lightning(
+        hidden,
+        at,
+        names,
+        heads=heads,
+        head_dim=dim,
+        pace=1 - (i - 1) / (c["num_hidden_layers"] - 1) + 1e-5,
+        eps=c["rms_norm_eps"],
+        rope_dims=int(dim * c["partial_rotary_factor"]),
+        theta=theta,
+        groups=c["group_norm_size"],
+    )
+
+
+def ling_moe(c, i, hidden, at):
+    names = {role: f"experts.{{}}.{role}_proj.weight" for role in ("gate", "up", "down")}
+    names["bias"] = "gate.expert_bias"
+    limit, shared_limit = (
+        float((c.get(key) or [0.0] * (i + 1))[i])
+        for key in ("expert_swiglu_limit_list", "share_expert_swiglu_limit_list")
+    )
+    width = c["moe_intermediate_size"]
+    own = {"width": width * c["num_shared_experts"], "term": "shared_mlp", "limit": shared_limit}
+    return Moe(
+        hidden,
+        at,
+        names,
+        kind="gated",
+        experts=c["num_experts"],
+        top_k=c["num_experts_per_tok"],
+        width=width,
+        score="sigmoid",
+        norm=1e-20 if c.get("norm_topk_prob", True) else None,
+        bias="select_f32",
+        router_kind="linear_f32",
+        groups=c["n_group"],
+        top_groups=c["topk_group"],
+        scale=float(c["routed_scaling_factor"]),
+        limit=limit,
+        shared=Mlp(hidden, at + "shared_experts.", **own),
+    )
+
+
+def bailing_hybrid(c, prefix, fused):
+    hidden, layers = c["hidden_size"], []
+    kinds = c.get("layer_types")
+    for i in range(c["num_hidden_layers"]):
+        at = f"{prefix}layers.{i}."
+        is_full = kinds[i] == "full_attention" if kinds else (i + 1) % c["layer_group_size"] == 0
+        if i < c["first_k_dense_replace"]:
+            ffn = Mlp(hidden, at + "mlp.", width=c["intermediate_size"])
+        else:
+            ffn = ling_moe(c, i, hidden, at + "mlp.")
+        layers.append(pair(at, ling_mixer(c, i, is_full, hidden, at + "attention."), ffn))
+    return plan_with(c, prefix, layers, embed=prefix + "word_embeddings.weight")

@@ -98,11 +98,11 @@ Json settings_of(const BatchOptions& options, const RunSettings& settings) {
 /// The hash of each small file that makes the model's answers; those that are not there are null.
 Json texts_of(const ModelSource& source) {
   Json texts = Json::object();
-  const auto add = [&](const char* name, const std::optional<std::string>& text) {
+  const auto add = [&](const std::string& name, const std::optional<std::string>& text) {
     texts[name] = text ? Json(hex(hash_of(*text))) : Json();
   };
-  for (const char* file :
-       {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"}) {
+  for (const std::string& file : {std::string("config.json"), std::string("generation_config.json"),
+                                  source.tokenizer_file(), std::string("tokenizer_config.json")}) {
     add(file, source.read(file));
   }
   for (const auto& [name, found] : {std::pair("chat template", source.chat_template()),

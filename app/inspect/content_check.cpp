@@ -190,7 +190,7 @@ void check_named_tokens(const ModelSource& source, const Tokenizer& tokenizer,
 }  // namespace
 
 void check_tokenizer(const ModelSource& source, const models::Plan& plan, ContentCheck& check) {
-  const char* const file = source.is_gguf() ? "the tokenizer" : "tokenizer.json";
+  const std::string file = source.is_gguf() ? "the tokenizer" : source.tokenizer_file();
   try {
     const ModelTexts texts = read_texts(source);
     if (!texts.tokenizer) {

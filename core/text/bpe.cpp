@@ -42,10 +42,10 @@ std::size_t MergeTable::slot_of(std::uint64_t pair) const {
   return slot;
 }
 
-void MergeTable::add(TokenId left, TokenId right, TokenId merged) {
+void MergeTable::add(TokenId left, TokenId right, TokenId merged, bool as_before) {
   const std::uint64_t pair = pair_of(left, right);
-  slots_[slot_of(pair)] = {pair, static_cast<Rank>(merged_.size())};
-  merged_.push_back(merged);
+  if (!as_before) merged_.push_back(merged);
+  slots_[slot_of(pair)] = {pair, static_cast<Rank>(merged_.size()) - 1};
 }
 
 MergeTable::Rank MergeTable::rank(TokenId left, TokenId right) const {
@@ -302,12 +302,15 @@ void Bpe::read_merges(const TokenizerFile& file) {
     return *token;
   };
   joins_.reserve(file.merges.size() / 8);
+  std::optional<TokenId> before;
   for (const TokenizerFile::Merge& merge : file.merges) {
     const std::string_view left = file.left(merge);
     const std::string_view right = file.right(merge);
     const TokenId first = find(left, merge);
     const TokenId second = find(right, merge);
-    merges_.add(first, second, find(file.both(merge), merge));
+    const TokenId both = find(file.both(merge), merge);
+    merges_.add(first, second, both, file.equal_ranks && before == both);
+    before = both;
     joins_.insert(join_of(code_point_before(left, left.size()), first_code_point(right)));
   }
 }

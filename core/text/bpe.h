@@ -23,8 +23,9 @@ class MergeTable {
 
   explicit MergeTable(std::size_t merges);
 
-  /// Ranks count up from 0 with every call. A repeated pair takes the later rank.
-  void add(TokenId left, TokenId right, TokenId merged);
+  /// Ranks count up from 0 with every call, `as_before`: but this one, which makes the same token.
+  /// A repeated pair takes the later rank.
+  void add(TokenId left, TokenId right, TokenId merged, bool as_before = false);
 
   /// Lower ranks merge first; `none` when the pair does not merge.
   Rank rank(TokenId left, TokenId right) const;

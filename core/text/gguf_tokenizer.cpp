@@ -19,6 +19,7 @@
 #include "core/base/log.h"
 #include "core/base/strings.h"
 #include "core/io/file.h"
+#include "core/text/tiktoken.h"
 #include "core/text/unicode.h"
 
 namespace hyb {
@@ -80,6 +81,8 @@ constexpr Words known_words[] = {
     {"gpt-4o", gpt4o_words},
     {"llama4", gpt4o_words},
     {"kanana2", gpt4o_words},
+    {"minimax-m2", gpt4o_words},
+    {"kimi-k2", kimi_words, {}, true},
     {"tekken", tekken_words, {}, true, true},
     {"smollm", words_of_gpt2, one_digit},
     {"starcoder", words_of_gpt2, one_digit},

@@ -4,6 +4,7 @@
 
 #include "core/io/gguf.h"
 #include "core/text/gguf_tokenizer.h"
+#include "core/text/tiktoken.h"
 #include "core/text/tokenizer_parts.h"
 #include "core/text/unicode.h"
 
@@ -78,6 +79,15 @@ Tokenizer Tokenizer::from_json(std::string_view tokenizer_json, std::string_view
                                std::string_view config_source) {
   auto parts = std::make_unique<Parts>(read_tokenizer_json(tokenizer_json, source));
   if (!tokenizer_config_json.empty()) parts->read_names(tokenizer_config_json, config_source);
+  return Tokenizer(std::move(parts));
+}
+
+Tokenizer Tokenizer::from_tiktoken(std::string_view model, std::string_view source,
+                                   std::string_view tokenizer_config_json,
+                                   std::string_view config_source) {
+  auto parts =
+      std::make_unique<Parts>(read_tiktoken(model, source, tokenizer_config_json, config_source));
+  parts->read_names(tokenizer_config_json, config_source);
   return Tokenizer(std::move(parts));
 }
 

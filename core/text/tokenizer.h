@@ -41,6 +41,11 @@ class Tokenizer {
                              std::string_view tokenizer_config_json = {},
                              std::string_view config_source = "tokenizer_config.json");
 
+  /// The same of a tiktoken.model, whose tokenizer_config.json must be there (tiktoken.h).
+  static Tokenizer from_tiktoken(std::string_view model, std::string_view source,
+                                 std::string_view tokenizer_config_json,
+                                 std::string_view config_source);
+
   /// The tokenizer of a GGUF file. Throws Error(model) as tokenizer_of() (gguf_tokenizer.h).
   static Tokenizer from_gguf(const GgufMetadata& keys);
 

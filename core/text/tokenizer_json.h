@@ -56,6 +56,7 @@ struct TokenizerFile {
   std::string merge_texts;
   std::vector<Merge> merges;  ///< model.merges, spelled "a b" or ["a", "b"], in the file's order
   Json rest;                  ///< the whole file with both tables empty
+  bool equal_ranks = false;   ///< neighbours among the merges that make one token have one rank
 
   std::string_view left(const Merge& merge) const;
   std::string_view right(const Merge& merge) const;

@@ -32,6 +32,7 @@ __device__ __forceinline__ float activated(const Activation& activation, float v
       return kept * kept;
     }
     case ActivationFunction::silu:
+    case ActivationFunction::limited_silu:
       exponent = -value;
       break;
     case ActivationFunction::gelu_tanh:
@@ -42,14 +43,18 @@ __device__ __forceinline__ float activated(const Activation& activation, float v
       exponent = -activation.alpha * above;
       break;
   }
-  return above / (1.0F + expf(exponent));
+  const float result = above / (1.0F + expf(exponent));
+  const bool is_above =
+      activation.function == ActivationFunction::limited_silu && result > activation.limit;
+  return is_above ? activation.limit : result;
 }
 
 /// What a gated activation multiplies with.
 __device__ __forceinline__ float factor_of(const Activation& activation, float up) {
-  if (activation.function != ActivationFunction::clamped_swiglu) return up;
+  if (!activation.is_limited()) return up;
   const float limit = activation.limit;
-  return (up > limit ? limit : up < -limit ? -limit : up) + 1.0F;
+  const float kept = up > limit ? limit : up < -limit ? -limit : up;
+  return activation.function == ActivationFunction::clamped_swiglu ? kept + 1.0F : kept;
 }
 
 /// activated(value), times the factor where the activation is gated.

@@ -38,14 +38,19 @@ float activated(const Activation& activation, float value) {
       const float kept = value > activation.limit ? activation.limit : value;
       return kept / (1.0F + std::exp(-activation.alpha * kept));
     }
+    case ActivationFunction::limited_silu: {
+      const float silu = value / (1.0F + std::exp(-value));
+      return silu > activation.limit ? activation.limit : silu;
+    }
   }
   throw Error(ErrorKind::runtime, "gated_activation: a function that does not exist");
 }
 
 /// What a gated activation multiplies with; NaN stays NaN.
 float factor_of(const Activation& activation, float up) {
-  if (activation.function != ActivationFunction::clamped_swiglu) return up;
-  return std::clamp(up, -activation.limit, activation.limit) + 1.0F;
+  if (!activation.is_limited()) return up;
+  const float kept = std::clamp(up, -activation.limit, activation.limit);
+  return activation.function == ActivationFunction::clamped_swiglu ? kept + 1.0F : kept;
 }
 
 template <typename T>

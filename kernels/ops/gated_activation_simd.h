@@ -38,6 +38,16 @@ void activate_clamped_swiglu(const ActivationRow<T>& row) {
   });
 }
 
+/// NaN stays NaN.
+template <typename T>
+void activate_limited_silu(const ActivationRow<T>& row) {
+  const Vec highest = broadcast(row.activation.limit), lowest = broadcast(-row.activation.limit);
+  each_vector(row.count, [&](std::int64_t i, auto part) {
+    const Vec gate = smaller(highest, silu(load(row.x + i, part)));
+    store(row.y + i, gate * smaller(highest, larger(lowest, load(row.up + i, part))), part);
+  });
+}
+
 template <typename T>
 void activate(const ActivationRow<T>& row) {
   switch (row.activation.function) {
@@ -49,6 +59,8 @@ void activate(const ActivationRow<T>& row) {
       return activate(row, [](Vec value) { return gelu_tanh(value); });
     case ActivationFunction::clamped_swiglu:
       return activate_clamped_swiglu(row);
+    case ActivationFunction::limited_silu:
+      return activate_limited_silu(row);
   }
   __builtin_trap();
 }

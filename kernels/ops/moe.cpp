@@ -137,7 +137,7 @@ void add_shared(Queue& queue, const Moe& op, const Tensor& x, const Tensor& wide
   project(queue, {.x = x,
                   .weight = op.shared_gate_up,
                   .y = room.shared,
-                  .activation = op.activation,
+                  .activation = op.shared_activation.value_or(op.activation),
                   .product = room.shared_product});
   if (op.shared_gate == nullptr) {
     linear(queue,

@@ -14,7 +14,7 @@ void multiply_shared(Stream& stream, const Moe& op, const Tensor& x, const MoeRo
   project(stream, {.x = x,
                    .weight = op.shared_gate_up,
                    .y = room.shared,
-                   .activation = op.activation,
+                   .activation = op.shared_activation.value_or(op.activation),
                    .product = room.shared_product});
   if (op.shared_gate == nullptr) {
     linear(stream,

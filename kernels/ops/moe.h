@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "kernels/linear/project.h"
 #include "kernels/ops/gated_activation.h"
@@ -58,6 +59,8 @@ struct Moe {
   bool weighs_input = false;  ///< k is 1, and no expert is latent; rounded to the type of x
   Tensor router_x = {}, expert_scale = {};  ///< [T,H] as x, [E] f32, or empty; with router_x no
                                             ///< shared expert has a gate
+  std::optional<Activation> shared_activation = {};  ///< where the shared expert has another one,
+                                                     ///< gated alike
   bool add = true;  ///< else y = scale * routed, of experts that are neither shared nor latent
 };
 

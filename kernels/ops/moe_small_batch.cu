@@ -746,7 +746,7 @@ SmallBatchMoe small_batch_of(const Moe& op, const MoeRoom& room) {
 
 bool small_batch_takes(const Stream& stream, const Moe& op, const MoeShape& shape) {
   return !stream.batch_invariant() && !op.weighs_input && op.router_x.empty() && op.add &&
-         shape.tokens <= small_batch_tokens_max &&
+         !op.shared_activation && shape.tokens <= small_batch_tokens_max &&
          shape.tokens * shape.active <= small_batch_visits_max &&
          shape.tokens * op.norm.groups <= norm_slices_max &&
          shape.experts <= small_batch_experts_max && takes_vectors(op.x) &&

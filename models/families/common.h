@@ -156,6 +156,21 @@ std::int32_t read_step_rank(const Config& config, std::string_view key);
 /// Fills dt_min and dt_max from a pair of numbers; absent: no limit.
 void read_time_step_limit(const Config& config, const Keys& keys, Ssd& ssd);
 
+/// Attention by latents as DeepSeek spells it, without a rope.
+Mla read_mla(const Config& config);
+
+/// What experts in groups are where config.json does not say it.
+struct GroupedExperts {
+  double scale;
+  std::int32_t groups = 1, active_groups = 1;
+};
+/// DeepSeek's router: by sigmoids with a bias on the choice, of some groups, beside shared experts.
+Moe read_grouped_experts(const Config& config, const GroupedExperts& usual);
+
+/// For every layer whether it has experts: by mlp_layer_types, or all after the first
+/// first_k_dense_replace ones.
+std::vector<bool> sparse_after_first(const Config& config, std::int32_t usual_dense);
+
 /// The rules that every part obeys: products small enough for 32 bits, heads that divide.
 void check(const Config& config, const Attention& attention);
 void check(const Config& config, const Ssd& ssd);

@@ -346,6 +346,7 @@ GgufConfig gguf_mixer_config(const GgufKeys& k, std::string_view model_type) {
   config.set("state_size", k.integer("ssm.state_size"));
   config.set("conv_kernel", k.integer("ssm.conv_kernel"));
   config.set("use_conv_bias", k.any_tensor("ssm_conv1d.bias") != nullptr);
+  config.set("max_position_embeddings", k.integer("context_length", 0));
   return config;
 }
 

@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <vector>
 
-#include "models/families/common.h"
+#include "models/families/gguf.h"
 
 namespace hyb::models {
 namespace {
@@ -53,57 +52,11 @@ DeltaNet read_delta(const Config& c, float norm_eps) {
       .value_dim = head_dim,
       .conv_width = read("linear_conv_kernel_dim", "short_conv_kernel_size", 4, {2, 4}),
       .norm_eps = norm_eps,
+      .per_channel = true,
       .rank = head_dim,
   };
   check(c, delta);
   return delta;
-}
-
-Mla read_latents(const Config& c) {
-  const std::int32_t heads = c.i("num_attention_heads");
-  if (c.i("num_key_value_heads", heads) != heads) {
-    c.fail("num_key_value_heads", fmt::format("is not {}, the number of heads", heads));
-  }
-  if (!c.b("mla_use_nope", true)) c.fail("mla_use_nope", "false is not supported, only true");
-  const Mla mla = {.heads = heads,
-                   .plain_dim = c.i("qk_nope_head_dim", 128),
-                   .turned_dim = c.i("qk_rope_head_dim", 64),
-                   .value_dim = c.i("v_head_dim", 128),
-                   .latent = c.i("kv_lora_rank", 512),
-                   .q_rank = c.has("q_lora_rank") ? c.i("q_lora_rank") : 0,
-                   .scale = static_cast<float>(1.0 / std::sqrt(c.i("qk_nope_head_dim", 128) +
-                                                               c.i("qk_rope_head_dim", 64)))};
-  check(c, mla);
-  return mla;
-}
-
-Moe read_moe(const Config& c) {
-  const std::int32_t hidden = c.i("moe_intermediate_size");
-  const Moe moe = {
-      .experts = c.i({"num_experts", "num_local_experts"}, IntRange{1, 8192}),
-      .active = c.i({"num_experts_per_token", "num_experts_per_tok"}, 8),
-      .hidden = hidden,
-      .score = RouterScore::sigmoid,
-      .renormalize = c.b({"moe_renormalize", "norm_topk_prob"}, true),
-      .renormalize_epsilon = 1e-20F,
-      .correction_bias = true,
-      .router_f32 = true,
-      .scale = static_cast<float>(c.f("routed_scaling_factor", 2.446)),
-      .groups = c.i({"num_expert_group", "n_group"}, 1),
-      .active_groups = c.i("topk_group", 1),
-      .shared_hidden = hidden * c.i({"num_shared_experts", "n_shared_experts"}, 1, {1, 64}),
-  };
-  check(c, moe);
-  return moe;
-}
-
-std::vector<bool> read_sparse(const Config& c) {
-  if (c.has("mlp_layer_types")) return sparse_mlp_types(c);
-  if (c.i("moe_layer_freq", 1) != 1) c.fail("moe_layer_freq", "is not supported, only 1");
-  const std::int32_t dense = c.i("first_k_dense_replace", 1, count_range);
-  std::vector<bool> sparse;
-  for (std::int32_t layer = 0; layer < layer_count(c); ++layer) sparse.push_back(layer >= dense);
-  return sparse;
 }
 
 Plan plan(const Config& c) {
@@ -114,14 +67,15 @@ Plan plan(const Config& c) {
   Plan p = read_plan(c, "rms_norm_eps");
   if (p.positions_max == 0) p.positions_max = c.i("model_max_length", 0, count_range);
   const DeltaNet delta = read_delta(c, p.norm_eps);
-  const Mla mla = read_latents(c);
+  if (!c.b("mla_use_nope", true)) c.fail("mla_use_nope", "false is not supported, only true");
+  const Mla mla = read_mla(c);
   const std::vector<MixerKind> mixers = read_mixers(c);
-  const std::vector<bool> sparse = read_sparse(c);
+  const std::vector<bool> sparse = sparse_after_first(c, 1);
   for (std::size_t layer = 0; layer < mixers.size(); ++layer) {
     const bool is_full = mixers[layer] == MixerKind::attention;
     const Part mixer = is_full ? Part(mla) : Part(delta);
-    const Part feed_forward =
-        sparse[layer] ? Part(read_moe(c)) : Part(Mlp{.hidden = c.i("intermediate_size")});
+    const Part feed_forward = sparse[layer] ? Part(read_grouped_experts(c, {.scale = 2.446}))
+                                            : Part(Mlp{.hidden = c.i("intermediate_size")});
     p.layers.push_back({{{.parts = {mixer}}, {.parts = {feed_forward}}}});
   }
   return p;
@@ -163,8 +117,80 @@ constexpr TensorName own_names[] = {
 constexpr auto names = joined(own_names, model_names, layer_names, second_norm_names);
 constexpr std::string_view model_types[] = {"kimi_linear"};
 
+GgufConfig gguf_config(const GgufKeys& k) {
+  if (k.integer("expert_gating_func", 2) != 2) {
+    k.fail("expert_gating_func", "only 2, a sigmoid, is supported");
+  }
+  GgufConfig config("kimi_linear");
+  config.set("torch_dtype", "bfloat16");
+  config.set("vocab_size", gguf_vocabulary(k));
+  config.set("hidden_size", k.integer("embedding_length"));
+  config.set("num_hidden_layers", gguf_layers(k));
+  config.set("max_position_embeddings", k.integer("context_length"));
+  config.set("rms_norm_eps", k.real("attention.layer_norm_rms_epsilon"));
+  config.set("tie_word_embeddings", !k.has_tensor("output.weight"));
+  config.set("layer_types", gguf_mixer_kinds(k, "linear_attention", "full_attention"));
+  const std::int64_t heads = k.uniform("attention.head_count");
+  const std::int64_t turned = k.integer("rope.dimension_count");
+  config.set("num_attention_heads", heads);
+  config.set("qk_rope_head_dim", turned);
+  config.set("qk_nope_head_dim", k.integer("attention.key_length_mla") - turned);
+  config.set("v_head_dim", k.integer("attention.value_length_mla"));
+  config.set("kv_lora_rank", k.integer("attention.kv_lora_rank"));
+  constexpr const char* rank = "attention.q_lora_rank";
+  if (k.has(rank)) config.set("q_lora_rank", k.integer(rank));
+  config.set("linear_num_heads", heads);
+  config.set("linear_head_dim", k.integer("kda.head_dim"));
+  config.set("linear_conv_kernel_dim", k.integer("ssm.conv_kernel"));
+  config.set("intermediate_size", k.uniform("feed_forward_length"));
+  set_gguf_experts(k, config, "num_experts", "moe_intermediate_size");
+  config.set("num_shared_experts", k.integer("expert_shared_count"));
+  config.set("first_k_dense_replace", k.integer("leading_dense_block_count", 0));
+  config.set("routed_scaling_factor", k.real("expert_weights_scale", 1.0));
+  config.set("moe_renormalize", k.flag("expert_weights_norm", true));
+  config.set("n_group", k.integer("expert_group_count", 1));
+  config.set("topk_group", k.integer("expert_group_used_count", 1));
+  return config;
+}
+
+Plan gguf_plan(const Config& c) { return with_separate_experts(plan(c)); }
+
+constexpr TensorName own_gguf_names[] = {
+    {"mla.q", "blk.{}.attn_q.weight"},
+    {"mla.q_a", "blk.{}.attn_q_a.weight"},
+    {"mla.q_norm", "blk.{}.attn_q_a_norm.weight"},
+    {"mla.q_b", "blk.{}.attn_q_b.weight"},
+    {"mla.kv_a", "blk.{}.attn_kv_a_mqa.weight"},
+    {"mla.kv_norm", "blk.{}.attn_kv_a_norm.weight"},
+    {"mla.kv_b", "blk.{}.attn_kv_b.weight"},
+    {"mla.k_b", "blk.{}.attn_k_b.weight"},
+    {"mla.v_b", "blk.{}.attn_v_b.weight"},
+    {"mla.o", "blk.{}.attn_output.weight"},
+    {"delta.q", "blk.{}.attn_q.weight"},
+    {"delta.k", "blk.{}.attn_k.weight"},
+    {"delta.v", "blk.{}.attn_v.weight"},
+    {"delta.q_conv", "blk.{}.ssm_conv1d_q.weight"},
+    {"delta.k_conv", "blk.{}.ssm_conv1d_k.weight"},
+    {"delta.v_conv", "blk.{}.ssm_conv1d_v.weight"},
+    {"delta.a_a", "blk.{}.ssm_f_a.weight"},
+    {"delta.a_b", "blk.{}.ssm_f_b.weight"},
+    {"delta.z_a", "blk.{}.ssm_g_a.weight"},
+    {"delta.z_b", "blk.{}.ssm_g_b.weight"},
+    {"delta.b", "blk.{}.ssm_beta.weight"},
+    {"delta.rate", "blk.{}.ssm_a"},
+    {"delta.dt_bias", "blk.{}.ssm_dt.bias"},
+    {"delta.norm", "blk.{}.ssm_norm.weight"},
+    {"delta.out_proj", "blk.{}.attn_output.weight"},
+};
+constexpr auto gguf_all_names = joined(own_gguf_names, gguf_names, gguf_expert_names);
+constexpr GgufArchitecture architectures[] = {
+    {.name = "kimi-linear",
+     .config = gguf_config,
+     .family = {.plan = gguf_plan, .names = gguf_all_names}}};
+
 }  // namespace
 
-const Family kimi_linear = {.model_types = model_types, .plan = plan, .names = names};
+const Family kimi_linear = {
+    .model_types = model_types, .plan = plan, .names = names, .gguf = table_of<architectures>};
 
 }  // namespace hyb::models

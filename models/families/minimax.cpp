@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/ops/ssd.h"
-#include "models/families/common.h"
+#include "models/families/gguf.h"
 
 namespace hyb::models {
 namespace {
@@ -139,8 +139,44 @@ constexpr auto names = joined(own_names, model_names, attention_names, second_no
                               router_names, stacked_expert_names);
 constexpr std::string_view model_types[] = {"minimax", "minimax_m1", "minimax_text_01"};
 
+/// llama.cpp's converter takes files of one alpha alone, whose betas are 1.
+GgufConfig gguf_config(const GgufKeys& k) {
+  GgufConfig config = gguf_common_config(k, "minimax_text_01");
+  const std::int64_t interval = k.integer("full_attention_interval", 8);
+  if (interval < 1) k.fail("full_attention_interval", "must be above 0");
+  const std::vector<std::int64_t> recurrent = k.per_layer("attention.recurrent_layers");
+  std::vector<std::int64_t> kinds;
+  for (std::int64_t layer = 0; layer < gguf_layers(k); ++layer) {
+    const auto at = static_cast<std::size_t>(layer);
+    const bool is_listed = at < recurrent.size();
+    kinds.push_back(is_listed ? recurrent[at] == 0 : (layer + 1) % interval == 0);
+  }
+  config.set("attn_type_list", kinds);
+  for (const char* part : {"full_attention", "linear_attention", "mlp"}) {
+    config.set(fmt::format("layernorm_{}_alpha", part), k.real("residual_scale"));
+  }
+  config.set("postnorm", true);
+  set_gguf_experts(k, config, "num_local_experts", "intermediate_size");
+  return config;
+}
+
+Plan gguf_plan(const Config& c) { return with_separate_experts(plan(c)); }
+
+constexpr TensorName own_gguf_names[] = {
+    {"lightning.qkv", "blk.{}.attn_qkv.weight"},
+    {"lightning.gate", "blk.{}.attn_gate.weight"},
+    {"lightning.norm", "blk.{}.attn_norm_2.weight"},
+    {"lightning.out_proj", "blk.{}.attn_output.weight"},
+};
+constexpr auto gguf_all_names = joined(own_gguf_names, gguf_names, gguf_expert_names);
+constexpr GgufArchitecture architectures[] = {
+    {.name = "minimax-01",
+     .config = gguf_config,
+     .family = {.plan = gguf_plan, .names = gguf_all_names}}};
+
 }  // namespace
 
-const Family minimax = {.model_types = model_types, .plan = plan, .names = names};
+const Family minimax = {
+    .model_types = model_types, .plan = plan, .names = names, .gguf = table_of<architectures>};
 
 }  // namespace hyb::models

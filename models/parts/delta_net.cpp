@@ -27,14 +27,21 @@ struct InputRows {
   MatrixRows qkvz, ba;
 };
 
-/// All inputs of one with a rank.
-void append_low_rank(const DeltaNet& part, WeightVisitor& visitor, std::int64_t width,
-                     MatrixRows& rows) {
+/// All that is made of the input, of Kimi delta attention, and what makes a and z.
+void pack_per_channel(const DeltaNet& part, WeightVisitor& visitor, std::int64_t width,
+                      MatrixRows& rows, DeltaNetWeights& weights) {
   rows.append(visitor.stored("delta.q", part.keys(), width));
   rows.append(visitor.stored("delta.k", part.keys(), width));
   rows.append(visitor.stored("delta.v", part.values(), width));
-  rows.append(visitor.stored("delta.a_a", part.rank, width));
-  rows.append(visitor.stored("delta.z_a", part.rank, width));
+  if (part.rank > 0) {
+    rows.append(visitor.stored("delta.a_a", part.rank, width));
+    rows.append(visitor.stored("delta.z_a", part.rank, width));
+    weights.a_b = visitor.matrix("delta.a_b", part.decays(), part.rank);
+    weights.z_b = visitor.matrix("delta.z_b", part.values(), part.rank);
+  } else {
+    weights.a_b = visitor.stacked({{"delta.a", part.decays()}, {"delta.z", part.values()}}, width);
+  }
+  weights.ba = visitor.matrix("delta.b", part.value_heads, width, Packing::activation);
 }
 
 /// Qwen3-Next stores qkvz and ba, key head by key head; its GGUF files so only ba.
@@ -116,7 +123,7 @@ Gates gates_of(const DeltaNet& part, const Tensor& inputs) {
           .z = inputs.columns(z, part.values())};
 }
 
-/// With a rank.
+/// Of Kimi delta attention.
 Gates make_gates(const DeltaNet& part, const DeltaNetWeights& weights, const PartCall& call,
                  const Tensor& inputs) {
   const std::int64_t heads = part.value_heads, decays = part.decays();
@@ -129,11 +136,16 @@ Gates make_gates(const DeltaNet& part, const DeltaNetWeights& weights, const Par
                                 .y = inputs,
                                 .keep_normed = has_norm,
                                 .normed = call.normed});
-  kernels::project(
-      call.queue,
-      {.x = has_norm ? call.normed : call.x, .weight = &*weights.ba, .y = made.columns(0, heads)});
+  const Tensor x = has_norm ? call.normed : call.x;
+  kernels::project(call.queue, {.x = x, .weight = &*weights.ba, .y = made.columns(0, heads)});
   const Gates gates = {.controls = made.columns(0, heads + decays),
                        .z = made.columns(heads + decays, part.values())};
+  if (part.rank == 0) {
+    kernels::project(
+        call.queue,
+        {.x = x, .weight = &weights.a_b, .y = made.columns(heads, decays + part.values())});
+    return gates;
+  }
   kernels::project(call.queue, {.x = inputs.columns(part.conv_dim(), part.rank),
                                 .weight = &weights.a_b,
                                 .y = made.columns(heads, decays)});
@@ -150,7 +162,7 @@ Recurrence<kernels::DeltaRule> recurrence_of(const DeltaNet& part, const DeltaNe
   op.key_heads = part.key_heads;
   op.tiled = part.tiled;
   op.beta_scale = part.beta_scale;
-  op.per_channel = part.rank > 0;
+  op.per_channel = part.per_channel;
   op.decay_floor = part.decay_floor;
   return {.widths = part.widths(),
           .conv_weight = weights.conv_weight,
@@ -166,11 +178,8 @@ DeltaNetWeights DeltaNet::weights(WeightVisitor& visitor, std::int64_t width) co
   DeltaNetWeights weights;
   const std::int64_t heads = value_heads;
   InputRows rows(width);
-  if (rank > 0) {
-    append_low_rank(*this, visitor, width, rows.qkvz);
-    weights.a_b = visitor.matrix("delta.a_b", decays(), rank);
-    weights.z_b = visitor.matrix("delta.z_b", values(), rank);
-    weights.ba = visitor.matrix("delta.b", heads, width, Packing::activation);
+  if (per_channel) {
+    pack_per_channel(*this, visitor, width, rows.qkvz, weights);
   } else if (rows = input_rows(*this, visitor, width);
              visitor.pack_alike(rows.qkvz, Packing::linear, rows.ba, Packing::activation)) {
     rows.qkvz.append(rows.ba);
@@ -212,19 +221,19 @@ PartText DeltaNet::text() const {
   return {.kind = "delta",
           .text = fmt::format("{}, {} value heads, {} key heads, {} x {}, "
                               "convolution of {}{}",
-                              rank > 0 ? "Kimi delta attention" : "gated delta net", value_heads,
+                              per_channel ? "Kimi delta attention" : "gated delta net", value_heads,
                               key_heads, key_dim, value_dim, conv_width,
                               beta_scale == 1.0F ? "" : fmt::format(", beta x {}", beta_scale))};
 }
 
 std::size_t DeltaNet::scratch_bytes(const StepSetting& setting) const {
-  const std::int64_t made = rank > 0 ? value_heads + decays() + values() : 0;
+  const std::int64_t made = per_channel ? value_heads + decays() + values() : 0;
   return widths().scratch_bytes(setting, padded_inputs(*this)) +
          Scratch::space(setting.activation, setting.limits.step_tokens, made);
 }
 
 std::size_t DeltaNet::workspace_bytes(const StepSetting& setting) const {
-  if (rank > 0 && setting.device != kernels::Device::cpu) {
+  if (per_channel && setting.device != kernels::Device::cpu) {
     throw Error(ErrorKind::usage, "Kimi delta attention runs on the CPU only so far: --device cpu");
   }
   return kernels::delta_rule_workspace_bytes(setting.device, setting.limits.step_tokens,
@@ -243,7 +252,7 @@ void DeltaNet::run(const DeltaNetWeights& weights, const PartMemory& memory,
   const Tensor mixed = call.scratch.take(dtype, {tokens, values()});
 
   Gates gates;
-  if (rank > 0) {
+  if (per_channel) {
     gates = make_gates(*this, weights, call, inputs);
   } else {
     project_inputs(*this, weights, call, inputs);
@@ -258,7 +267,7 @@ void DeltaNet::run(const DeltaNetWeights& weights, const PartMemory& memory,
                                          .gate = gates.z,
                                          .groups = heads,
                                          .norm_first = true,
-                                         .sigmoid_gate = rank > 0},
+                                         .sigmoid_gate = per_channel},
                                 .weight = &weights.out_proj,
                                 .y = call.residual,
                                 .normed = mixed,

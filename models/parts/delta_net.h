@@ -10,11 +10,11 @@ namespace hyb::models {
 
 struct DeltaNetWeights {
   kernels::Weight in_proj;  ///< rows q | k | v | z of all heads, and b | a
-  /// b | a where they are of another format: where the others have codes, they stay plain. With a
-  /// rank b alone.
+  /// b | a where they are of another format: where the others have codes, they stay plain.
+  /// per_channel b alone.
   std::optional<kernels::Weight> ba;
   kernels::Weight out_proj;
-  kernels::Weight a_b, z_b;  ///< with a rank: to a, and to z
+  kernels::Weight a_b, z_b;  ///< per_channel: to a, and to z; without a rank a_b to both
   kernels::Tensor conv_weight, rate, dt_bias;
   kernels::Tensor norm;  ///< [values], the same for every head
 };
@@ -29,9 +29,10 @@ struct DeltaNet {
   bool tiled = false;  ///< value head v goes with key head v % key_heads
   float beta_scale = 1.0F;
   float norm_eps = 0.0F;  ///< of the norm before out_proj; 0: the model's
-  /// Of Kimi delta attention, whose rows of a state decay each at its own pace: inner width of what
-  /// a is made by, and z, whose gate is a sigmoid; 0: another one. Not tiled.
-  std::int32_t rank = 0;
+  /// Kimi delta attention: rows of a state decay each at its own pace, and the gate is a sigmoid.
+  /// Not tiled.
+  bool per_channel = false;
+  std::int32_t rank = 0;     ///< per_channel: a and z are made of as many numbers; 0: of the input
   float decay_floor = 0.0F;  ///< as in kernels::DeltaRule
   float output_scale = 1.0F;
 
@@ -48,10 +49,10 @@ struct DeltaNet {
   std::int32_t keys() const { return key_heads * key_dim; }
   std::int32_t values() const { return value_heads * value_dim; }
   std::int32_t conv_dim() const { return 2 * keys() + values(); }
-  std::int32_t decays() const { return rank > 0 ? value_heads * key_dim : value_heads; }
-  /// q | k | v | z | b | a; with a rank q | k | v | what a | and z are made by
+  std::int32_t decays() const { return per_channel ? value_heads * key_dim : value_heads; }
+  /// q | k | v | z | b | a; per_channel q | k | v, with a rank | what a | and z are made of
   std::int32_t inputs() const {
-    return conv_dim() + (rank > 0 ? 2 * rank : values() + 2 * value_heads);
+    return conv_dim() + (per_channel ? 2 * rank : values() + 2 * value_heads);
   }
   /// Of q k v, b a and y.
   RecurrentWidths widths() const { return {conv_dim(), value_heads + decays(), values()}; }

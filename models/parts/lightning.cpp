@@ -5,13 +5,29 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/ops/rms_norm.h"
+
 namespace hyb::models {
 
 using kernels::Tensor;
 
 namespace {
 
-constexpr std::int32_t conv_width = 2;
+std::int32_t conv_width(const Lightning& part) { return part.rope ? 1 : 2; }
+
+/// Of all heads of q or k.
+void norm_and_turn(const Lightning& part, const Tensor& weight, const PartCall& call,
+                   const Tensor& x) {
+  kernels::rms_norm(call.queue,
+                    {.x = x, .weight = weight, .y = x, .eps = part.norm_eps, .heads = part.heads});
+  kernels::rope(call.queue, {.x = x,
+                             .position_of_row = call.tables.position_of_row,
+                             .heads = part.heads,
+                             .head_dim = part.head_dim,
+                             .rotary_dim = part.rope->rotary_dim,
+                             .theta = part.rope->theta,
+                             .frequencies = part.rope->frequencies});
+}
 
 Recurrence<kernels::Ssd> recurrence_of(const Lightning& part, const LightningWeights& weights) {
   kernels::Ssd op;
@@ -52,12 +68,20 @@ LightningWeights Lightning::weights(WeightVisitor& visitor, std::int64_t width) 
   const StoredMatrix qkv = visitor.stored("lightning.qkv", 3 * std::int64_t{inner()}, width);
   MatrixRows rows(width);
   rows.append(visitor.stored("lightning.gate", inner(), width));
-  for (const std::int64_t piece : {2, 1, 0}) {  // of the rows of each head
-    for (std::int64_t h = 0; h < heads; ++h) rows.append(qkv, (3 * h + piece) * head_dim, head_dim);
+  for (const std::int64_t piece : {2, 1, 0}) {
+    for (std::int64_t h = 0; h < heads; ++h) {
+      const std::int64_t place = rope ? piece * heads + h : 3 * h + piece;
+      rows.append(qkv, place * head_dim, head_dim);
+    }
   }
   weights.in_proj = visitor.pack(rows);
-  const std::int64_t channels = widths().channels;
-  weights.taps = visitor.constants(taps(channels), {channels, conv_width});
+  if (rope) {
+    weights.q_norm = visitor.vector("lightning.q_norm", head_dim);
+    weights.k_norm = visitor.vector("lightning.k_norm", head_dim);
+  } else {
+    const std::int64_t channels = widths().channels;
+    weights.taps = visitor.constants(taps(channels), {channels, conv_width(*this)});
+  }
   weights.rate = visitor.constants(rates(*this), {heads});
   weights.zeros =
       visitor.constants(std::vector<float>(static_cast<std::size_t>(heads), 0.0F), {heads});
@@ -69,7 +93,7 @@ LightningWeights Lightning::weights(WeightVisitor& visitor, std::int64_t width) 
 MemoryShape Lightning::memory() const {
   const HeadNumbers v = {Division::heads, heads, head_dim}, k = v, q = v;
   return {.state = StateShape{.channels = {v, k, q},
-                              .conv_width = conv_width,
+                              .conv_width = conv_width(*this),
                               .heads = heads,
                               .rows = head_dim,
                               .columns = head_dim}};
@@ -82,8 +106,12 @@ PartWork Lightning::work() const {
 }
 
 PartText Lightning::text() const {
-  return {.kind = "lightning",
-          .text = fmt::format("lightning attention, {} heads x {}", heads, head_dim)};
+  std::string text = fmt::format("lightning attention, {} heads x {}", heads, head_dim);
+  if (rope) {
+    text += fmt::format(", q/k norm, rope over {} dims, theta {}, norm in {} groups",
+                        rope->rotary_dim, rope->theta, norm_groups);
+  }
+  return {.kind = "lightning", .text = std::move(text)};
 }
 
 std::size_t Lightning::scratch_bytes(const StepSetting& setting) const {
@@ -107,15 +135,24 @@ void Lightning::run(const LightningWeights& weights, const PartMemory& memory,
                                 .weight = &weights.in_proj,
                                 .y = projected,
                                 .normed = call.normed});
+  if (rope) {
+    norm_and_turn(*this, weights.k_norm, call,
+                  projected.columns(2 * std::int64_t{inner()}, inner()));
+    norm_and_turn(*this, weights.q_norm, call,
+                  projected.columns(3 * std::int64_t{inner()}, inner()));
+  }
   recurrence_of(*this, weights)
       .run(memory, call,
            {.x = projected.columns(inner(), channels),
             .controls = projected.columns(inner() + channels, 0)},
            convolved, mixed);
+  // Of y without that factor on q.
+  const float eps = rope ? norm_eps * static_cast<float>(head_dim) : norm_eps;
   kernels::project(call.queue, {.x = mixed,
                                 .norm = {.weight = weights.norm,
-                                         .eps = norm_eps,
+                                         .eps = eps,
                                          .gate = projected.columns(0, inner()),
+                                         .groups = norm_groups,
                                          .norm_first = true,
                                          .sigmoid_gate = true},
                                 .weight = &weights.out_proj,

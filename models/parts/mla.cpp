@@ -56,14 +56,25 @@ MlaWeights Mla::weights(WeightVisitor& visitor, std::int64_t width) const {
     append_queries(*this, rows, visitor.stored("mla.q", queries(), width));
   }
   append_turned_first(*this, rows, visitor.stored("mla.kv_a", row_width(), width), 0, latent);
+  if (head_gate) rows.append(visitor.stored("mla.gate", heads, width));
   weights.in_proj = visitor.pack(rows);
   weights.kv_norm = visitor.vector("mla.kv_norm", latent);
   const std::int64_t both = plain_dim + value_dim;
-  const StoredMatrix kv_b = visitor.stored("mla.kv_b", heads * both, latent);
+  // GGUF files have what this makes of it.
+  const bool is_whole = visitor.is_fused("mla.kv_b", "mla.k_b");
+  const StoredMatrix k_b = is_whole ? visitor.stored("mla.kv_b", heads * both, latent)
+                                    : visitor.stored_experts("mla.k_b", heads, latent, plain_dim);
+  const StoredMatrix v_b =
+      is_whole ? k_b : visitor.stored_experts("mla.v_b", heads, value_dim, latent);
   for (std::int64_t h = 0; h < heads; ++h) {
     MatrixRows to_latent(plain_dim), to_values(latent);
-    to_latent.append_transposed(kv_b, h * both, plain_dim);
-    to_values.append(kv_b, h * both + plain_dim, value_dim);
+    if (is_whole) {
+      to_latent.append_transposed(k_b, h * both, plain_dim);
+      to_values.append(v_b, h * both + plain_dim, value_dim);
+    } else {
+      to_latent.append(k_b, h * latent, latent);
+      to_values.append(v_b, h * value_dim, value_dim);
+    }
     weights.to_latent.push_back(visitor.pack(to_latent));
     weights.to_values.push_back(visitor.pack(to_values));
   }
@@ -80,6 +91,7 @@ PartText Mla::text() const {
   if (q_rank > 0) text += fmt::format(", queries of {}", q_rank);
   text += rope ? fmt::format(", rope over {} dims, theta {}", rope->rotary_dim, rope->theta)
                : ", no positions";
+  if (head_gate) text += ", gate per head";
   return {.kind = "mla", .text = std::move(text)};
 }
 
@@ -108,11 +120,11 @@ void Mla::run(const MlaWeights& weights, const PartMemory& memory, const PartCal
                                 .weight = &weights.in_proj,
                                 .y = projected,
                                 .normed = call.normed});
-  const Tensor row = projected.columns(projection() - row_width(), row_width());
+  const Tensor row = projected.columns(first_queries(), row_width());
   const Tensor own = row.columns(turned_dim, latent);
   kernels::rms_norm(call.queue, {.x = own, .weight = weights.kv_norm, .y = own, .eps = norm_eps});
   turn(*this, call, row, 1);
-  Tensor q = projected.columns(0, projection() - row_width());
+  Tensor q = projected.columns(0, first_queries());
   if (q_rank > 0) {
     const Tensor low = q;
     q = take(queries());
@@ -137,19 +149,23 @@ void Mla::run(const MlaWeights& weights, const PartMemory& memory, const PartCal
                                      .page_begin = tables.page_begin[memory.page_group],
                                      .pages = tables.pages,
                                      .page_tokens = memory.page_tokens});
-  kernels::latent_attention(call.queue, {.turned = q,
-                                         .latent = to_latent,
-                                         .pages_of_layer = memory.pages,
-                                         .span_begin = tables.span_begin,
-                                         .position = tables.position,
-                                         .page_begin = tables.page_begin[memory.page_group],
-                                         .pages = tables.pages,
-                                         .y = found,
-                                         .heads = heads,
-                                         .turned_width = turned_dim,
-                                         .latent_width = latent,
-                                         .page_tokens = memory.page_tokens,
-                                         .scale = scale});
+  kernels::latent_attention(
+      call.queue,
+      {.turned = q,
+       .latent = to_latent,
+       .pages_of_layer = memory.pages,
+       .span_begin = tables.span_begin,
+       .position = tables.position,
+       .page_begin = tables.page_begin[memory.page_group],
+       .pages = tables.pages,
+       .y = found,
+       .heads = heads,
+       .turned_width = turned_dim,
+       .latent_width = latent,
+       .page_tokens = memory.page_tokens,
+       .scale = scale,
+       .gate =
+           head_gate ? projected.columns(first_queries() + row_width(), gate_width()) : Tensor()});
   for (std::int64_t h = 0; h < heads; ++h) {
     kernels::linear(call.queue, {.x = found.columns(h * latent, latent),
                                  .weight = &weights.to_values[static_cast<std::size_t>(h)],

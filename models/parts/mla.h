@@ -9,8 +9,9 @@
 namespace hyb::models {
 
 struct MlaWeights {
-  kernels::Weight in_proj;  ///< rows of q, or of what q is made of; then of a token's row of pages
-  kernels::Weight q_b;      ///< with q_rank: rows of q
+  /// Rows of q, or of what q is made of; then of a token's row of pages; with a gate | gate.
+  kernels::Weight in_proj;
+  kernels::Weight q_b;  ///< with q_rank: rows of q
   kernels::Weight o;
   /// Of each head: from its query to one for latents, and from what that finds to its values.
   std::vector<kernels::Weight> to_latent, to_values;
@@ -30,6 +31,7 @@ struct Mla {
   float scale;
   std::optional<Rope> rope = {};
   float norm_eps = 1e-6F;  ///< of both norms
+  bool head_gate = false;  ///< a head's values times the sigmoid of its gate
   float output_scale = 1.0F;
 
   using Weights = MlaWeights;
@@ -49,7 +51,9 @@ struct Mla {
   std::int64_t latents() const { return std::int64_t{heads} * latent; }
   std::int64_t values() const { return std::int64_t{heads} * value_dim; }
   std::int32_t row_width() const { return turned_dim + latent; }
-  std::int64_t projection() const { return (q_rank > 0 ? q_rank : queries()) + row_width(); }
+  std::int64_t first_queries() const { return q_rank > 0 ? q_rank : queries(); }
+  std::int64_t gate_width() const { return head_gate ? heads : 0; }
+  std::int64_t projection() const { return first_queries() + row_width() + gate_width(); }
 
   bool operator==(const Mla&) const = default;
 };

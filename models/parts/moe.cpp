@@ -140,6 +140,7 @@ PartText Moe::text() const {
   if (groups > 1) text += fmt::format(", of {} of {} groups", active_groups, groups);
   if (latent > 0) text += fmt::format(", latent {}", latent);
   if (shared_hidden > 0) text += fmt::format(", shared expert {} wide", shared_hidden);
+  if (shared_activation) text += ", " + activation_text(*shared_activation);
   if (biases) text += ", biases";
   if (weighs_input) text += ", weighed inputs";
   if (router_norm) text += ", router with a norm";
@@ -192,6 +193,7 @@ void Moe::run(const MoeWeights& weights, const PartMemory& memory, const PartCal
                             .weighs_input = weighs_input,
                             .router_x = router_x,
                             .expert_scale = weights.expert_scale,
+                            .shared_activation = shared_activation,
                             .add = call.add});
 }
 

@@ -38,6 +38,7 @@ struct Moe {
   std::int32_t active_groups = 1;  ///< groups that experts may be chosen from
   std::int32_t latent = 0;         ///< width that experts work on (0: the full width)
   kernels::Activation activation = {};
+  std::optional<kernels::Activation> shared_activation = {};  ///< where it is another one
   std::int32_t shared_hidden = 0;  ///< of an expert that every token goes through (0: none)
   bool shared_gate = false;        ///< shared expert times sigmoid(gate . x)
   bool biases = false;             ///< of the router's logits and of the experts' products

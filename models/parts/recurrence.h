@@ -86,7 +86,8 @@ inline void set_controls(kernels::DeltaRule& op, const kernels::Tensor& ba) {
   op.a = ba.columns(heads, ba.dim(1) - heads);
 }
 
-/// A part's convolution and recurrence between its projections. Op is the recurrence's.
+/// A part's convolution and recurrence between its projections; without taps the recurrence alone.
+/// Op is the recurrence's.
 template <typename Op>
 struct Recurrence {
   RecurrentWidths widths;
@@ -98,11 +99,13 @@ struct Recurrence {
   /// The step's tokens, to y; `convolved` [T, channels] is room to work in.
   void run(const PartMemory& memory, const PartCall& call, const RecurrentInputs& inputs,
            const kernels::Tensor& convolved, const kernels::Tensor& y) const {
+    RecurrentSpans spans = RecurrentSpans::without_ring(call.tables);
+    spans.token_by_token = call.tables.single_tokens;
     const auto ops = [&](std::int64_t tokens) {
-      return ops_of(memory, RecurrentSpans::without_ring(call.tables), inputs.rows(0, tokens),
-                    convolved.rows(0, tokens), y.rows(0, tokens));
+      return ops_of(memory, spans, inputs.rows(0, tokens), convolved.rows(0, tokens),
+                    y.rows(0, tokens));
     };
-    if (call.tables.single_tokens) return step(call.queue, ops(y.dim(0)));
+    if (call.tables.single_tokens && has_taps()) return step(call.queue, ops(y.dim(0)));
     run_spans(
         call, y, [&](std::int64_t tokens) { run_ops(call.queue, ops(tokens)); },
         [&](std::int64_t first, std::int64_t tokens) {
@@ -120,6 +123,8 @@ struct Recurrence {
   }
 
  private:
+  bool has_taps() const { return !conv_weight.empty(); }
+
   kernels::RecurrentStep<Op> ops_of(const PartMemory& memory, const RecurrentSpans& spans,
                                     const RecurrentInputs& inputs, const kernels::Tensor& convolved,
                                     const kernels::Tensor& y) const {
@@ -133,7 +138,7 @@ struct Recurrence {
                                                       .y = convolved},
                                       .recurrence = op,
                                       .semaphores = memory.semaphores.rows(0, y.dim(0))};
-    ops.recurrence.x = convolved;
+    ops.recurrence.x = has_taps() ? convolved : inputs.x;
     // Of time steps that are constant any numbers are made.
     set_controls(ops.recurrence,
                  widths.controls > 0 ? inputs.controls : inputs.x.columns(0, op.rate.dim(0)));
@@ -148,7 +153,7 @@ struct Recurrence {
   }
 
   void run_ops(kernels::Queue& queue, const kernels::RecurrentStep<Op>& ops) const {
-    kernels::causal_conv(queue, ops.convolution);
+    if (has_taps()) kernels::causal_conv(queue, ops.convolution);
     scan(queue, ops.recurrence);
   }
 

@@ -16,6 +16,7 @@
 #include "tests/app/chat/chat_texts.h"
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
+#include "tests/support/tokenizer_text.h"
 
 namespace prompt_test {
 
@@ -135,6 +136,15 @@ TEST_SUITE("app/model_texts") {
     CHECK(stop_ids(folder) == std::vector<int>{0});
     folder.write("tokenizer_config.json", "{}");
     CHECK(contains(folder.error(), "config.json: eos_token_id 1250 is no token"));
+  }
+
+  TEST_CASE("a tiktoken.model is the tokenizer of a folder without a tokenizer.json") {
+    TextFolder folder;
+    folder.write("tiktoken.model", read_test_file("core/text/fixtures/tiktoken.model"));
+    folder.write("tokenizer_config.json", R"({"tokenizer_class":"TikTokenTokenizer"})");
+    CHECK(!folder.read().tokenizer->find("<|reserved_token_600|>"));
+    std::filesystem::remove(folder.path() / "tokenizer.json");
+    CHECK(folder.read().tokenizer.value().find("<|reserved_token_600|>"));
   }
 
   TEST_CASE("a link to a file that was never downloaded is an error, not an absent file") {

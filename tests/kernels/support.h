@@ -223,8 +223,10 @@ inline constexpr Activation plain_relu2 = {ActivationFunction::relu2, false};
 inline constexpr Activation gated_gelu = {ActivationFunction::gelu_tanh, true};
 inline constexpr Activation plain_gelu = {ActivationFunction::gelu_tanh, false};
 inline constexpr Activation clamped_swiglu = {ActivationFunction::clamped_swiglu, true, 1.5F, 2.5F};
-inline constexpr Activation all_activations[] = {gated_silu, plain_silu, gated_relu2,   plain_relu2,
-                                                 gated_gelu, plain_gelu, clamped_swiglu};
+inline constexpr Activation limited_silu = {ActivationFunction::limited_silu, true, 0.0F, 1.25F};
+inline constexpr Activation all_activations[] = {gated_silu,     plain_silu,  gated_relu2,
+                                                 plain_relu2,    gated_gelu,  plain_gelu,
+                                                 clamped_swiglu, limited_silu};
 
 /// What no route has: every op refuses it.
 inline constexpr Activation unknown_activation = {static_cast<ActivationFunction>(99), false};
@@ -242,6 +244,8 @@ inline double activated(const Activation& activation, double value, double up) {
     case ActivationFunction::gelu_tanh:
       return factor * value /
              (1 + std::exp(-1.5957691216057308 * value * (1 + 0.044715 * value * value)));
+    case ActivationFunction::limited_silu:
+      return std::clamp(up, -limit, limit) * std::min(value / (1 + std::exp(-value)), limit);
     case ActivationFunction::clamped_swiglu:
       value = std::min(value, limit);
       return (std::clamp(up, -limit, limit) + 1) * value /

@@ -50,6 +50,8 @@ const std::map<std::string, Expected> expected = {
     {"mamba2", {.bound = 1e-5}},
     {"falcon-mamba", {.bound = 1e-5}},
     {"jamba", {.bound = 1e-5}},
+    {"kimi-linear", {.bound = 1e-5}},
+    {"minimax-text", {}},
     // Heads of values come in another order, so do the columns of the output's sums.
     {"qwen3_5-dense", {.bound = 1e-5}},
     {"qwen3_5-moe", {.bound = 1e-5}},
@@ -187,6 +189,13 @@ TEST_SUITE("models/gguf") {
         if (wanted.bound == 0) CHECK(are_equal);
         CHECK(distance.relative_max() <= wanted.bound);
       }
+    }
+  }
+
+  TEST_CASE("a file of Mamba says how many positions it was trained on") {
+    for (const char* name : {"mamba", "mamba2", "falcon-mamba"}) {
+      GgufFiles files(golden_folder / name / "model.gguf");
+      CHECK(plan_of(gguf_config(files), false).positions_max > 0);
     }
   }
 

@@ -35,6 +35,7 @@ const char* const names[] = {"granite-dense-rope",
                              "lfm3",
                              "jamba",
                              "kimi-linear",
+                             "bailing-lightning",
                              "minimax"};
 
 /// What an answer is made of: tokens, the bits of their log-probabilities, and what was reused.

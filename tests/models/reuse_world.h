@@ -247,7 +247,9 @@ class ReuseFolder {
 
 /// One of each: with both kinds of memory, without attention, without recurrence, with groups, with
 /// windows, with chunks.
-inline const std::vector<std::string> reuse_folders = {"granite-dense-rope",
+inline const std::vector<std::string> reuse_folders = {"bailing-delta",
+                                                       "bailing-lightning",
+                                                       "granite-dense-rope",
                                                        "granite-mamba-only",
                                                        "granite-attention-only",
                                                        "granite-groups",
@@ -268,7 +270,8 @@ inline const std::vector<std::string> reuse_folders = {"granite-dense-rope",
 
 inline const GeometryOptions fp8_pages = {.activation = DType::bf16, .kv = DType::f8_e4m3};
 /// Without and with norms of q and k; without recurrence.
-inline const std::vector<std::string> fp8_folders = {
-    "granite-dense-rope", "kimi-linear", "granite-attention-only", "qwen3_5-moe", "lfm2-moe"};
+inline const std::vector<std::string> fp8_folders = {"granite-dense-rope", "bailing-delta",
+                                                     "kimi-linear",        "granite-attention-only",
+                                                     "qwen3_5-moe",        "lfm2-moe"};
 
 }  // namespace hyb::models::testing

@@ -20,7 +20,8 @@ namespace {
 const char* const fixture_names[] = {
     "granite-moe-nope", "bamba-1",     "falcon-h1-norm", "qwen3_5-dense",
     "qwen3-next",       "lfm2-dense",  "lfm3",           "jamba",
-    "olmo-hybrid",      "kimi-linear", "minimax"};
+    "olmo-hybrid",      "kimi-linear", "minimax",        "bailing-delta",
+    "bailing-lightning"};
 
 ChainBench bench_of(const char* name, DType activation, int threads, kernels::Isa isa) {
   return ChainBench(

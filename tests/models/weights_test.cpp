@@ -65,7 +65,7 @@ TEST_SUITE("models/packed_bytes") {
     for (const char* name :
          {"granite-moe-rope-untied", "granite-dense-nope", "nemotron-latent", "qwen3_5-moe",
           "lfm2-moe", "lfm3", "falcon-h1-groups", "falcon-h1-plain", "olmo-hybrid-odd",
-          "kimi-linear-odd", "minimax-odd"}) {
+          "kimi-linear-odd", "minimax-odd", "bailing-delta-odd", "bailing-lightning"}) {
       for (const kernels::Quantize quantize :
            {kernels::Quantize::none, kernels::Quantize::q8, kernels::Quantize::q4}) {
         CAPTURE(name);

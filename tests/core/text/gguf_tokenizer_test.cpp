@@ -14,6 +14,7 @@
 
 #include "core/io/gguf.h"
 #include "core/text/gguf_tokenizer.h"
+#include "core/text/tiktoken.h"
 #include "core/text/tokenizer.h"
 #include "core/text/unicode.h"
 #include "tests/fuzz/gguf_target.h"
@@ -194,12 +195,17 @@ Keys sentence_piece_keys(std::uint32_t seed) {
 TEST_SUITE("core/text/gguf_tokenizer") {
   TEST_CASE("a byte-level tokenizer is the one that its tokenizer.json describes") {
     const std::pair<std::string, std::string> kinds[] = {
-        {"gpt2", "gpt-2"},    {"llama3", "llama-bpe"}, {"qwen2", "qwen2"},  {"qwen35", "qwen35"},
-        {"gpt-4o", "gpt-4o"}, {"tekken", "tekken"},    {"digits", "smollm"}};
+        {"gpt2", "gpt-2"},    {"llama3", "llama-bpe"},  {"qwen2", "qwen2"},
+        {"qwen35", "qwen35"}, {"gpt-4o", "gpt-4o"},     {"tekken", "tekken"},
+        {"digits", "smollm"}, {"gpt-4o", "minimax-m2"}, {"kimi", "kimi-k2"}};
     for (const auto& [fixture, pre] : kinds) {
       CAPTURE(fixture);
       auto json = nlohmann::json::parse(read_test_file("core/text/fixtures/" + fixture + ".json"));
       json["normalizer"] = nullptr;  // files of Qwen have one, llama.cpp and GGUF files have none
+      if (pre == "kimi-k2") {
+        json["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = kimi_words;
+        json["model"]["ignore_merges"] = true;
+      }
       Keys keys = keys_of(json, pre);
       const Tokenizer from_gguf = keys.tokenizer();
       const Tokenizer from_json = Tokenizer::from_json(json.dump(), "tokenizer.json");

@@ -175,7 +175,7 @@ TEST_SUITE("kernels/ops/gated_activation") {
       Activation plain = clamped_swiglu;
       plain.gated = false;
       CHECK_THROWS_WITH_AS(gated_activation(queue, {.x = x, .y = y, .activation = plain}),
-                           "gated_activation: clamped swiglu is gated, got 0", Error);
+                           "gated_activation: an activation with a limit is gated, got 0", Error);
     }
   }
 
