@@ -22,6 +22,7 @@
 #include "kernels/ops/recurrent_step.h"
 #include "kernels/ops/rms_norm.h"
 #include "kernels/ops/rope_kv_write.h"
+#include "kernels/ops/s6.h"
 #include "kernels/ops/sample.h"
 #include "kernels/ops/scale_columns.h"
 #include "kernels/ops/shift_rows.h"
@@ -113,6 +114,9 @@ void mamba_step(Stream& stream, const MambaStep& op);
 /// bf16 goes in chunks, where a bf16 state is rounded at the ends of spans only, and cuts change
 /// the answer within the bounds that are stated at the kernel.
 void ssd(Stream& stream, const Ssd& op);
+
+/// Spans without tokens may come after the others. The bits of any other cut of a sequence.
+void s6(Stream& stream, const S6& op);
 
 /// Spans without tokens may come after the others. f32, batch_invariant(), token_by_token, few
 /// tokens and short spans among longer ones go token by token, with the bits of any other cut and
