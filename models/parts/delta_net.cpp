@@ -224,11 +224,9 @@ std::size_t DeltaNet::scratch_bytes(const StepSetting& setting) const {
 }
 
 std::size_t DeltaNet::workspace_bytes(const StepSetting& setting) const {
-  if (rank > 0 && setting.device != kernels::Device::cpu) {
-    throw Error(ErrorKind::usage, "Kimi delta attention runs on the CPU only so far: --device cpu");
-  }
   return kernels::delta_rule_workspace_bytes(setting.device, setting.limits.step_tokens,
-                                             setting.limits.spans, value_heads);
+                                             setting.limits.spans, value_heads,
+                                             decays() > value_heads ? key_dim : 0);
 }
 
 void DeltaNet::run(const DeltaNetWeights& weights, const PartMemory& memory,
