@@ -73,7 +73,7 @@ void attend_head(const LatentRows<T, K>& job, std::int64_t head) {
   }
   T* const y = job.y + head * job.latent_width;
   for (std::int64_t i = 0; i < job.latent_width; ++i) {
-    y[i] = from_float<T>(sums[static_cast<std::size_t>(i)] / weights);
+    y[i] = from_float<T>(sums[static_cast<std::size_t>(i)] / weights * job.factors[head]);
   }
 }
 
@@ -97,7 +97,22 @@ void check(const LatentAttention& op) {
   check.tensor(op.turned, "turned", op.latent.dtype, {tokens, stride * op.heads});
   check.that(op.turned_width >= 0 && op.turned_width <= stride, "turned is within its stride",
              op.turned_width);
+  if (!op.gate.empty()) check.tensor(op.gate, "gate", op.latent.dtype, {tokens, op.heads});
   check_pages(check, op, tokens, op.turned_width + op.latent_width, all_rows);
+}
+
+/// What y of some heads of a token is multiplied by.
+template <typename T>
+std::array<float, latent_heads_max> factors_of(const LatentAttention& op, std::int64_t token,
+                                               std::int64_t head, std::int64_t heads) {
+  std::array<float, latent_heads_max> factors;
+  factors.fill(1.0F);
+  if (op.gate.empty()) return factors;
+  const T* const gate = op.gate.row<T>(token) + head;
+  for (std::int64_t i = 0; i < heads; ++i) {
+    factors[static_cast<std::size_t>(i)] = 1.0F / (1.0F + std::exp(-to_float(gate[i])));
+  }
+  return factors;
 }
 
 }  // namespace
@@ -140,6 +155,8 @@ void latent_attention(Queue& queue, const LatentAttention& op) {
                     for (std::int64_t item = std::max(begin, token * pieces);
                          item < std::min(end, (token + 1) * pieces); ++item) {
                       const std::int64_t head = heads_at(item);
+                      const std::int64_t heads = std::min(latent_heads_max, op.heads - head);
+                      const auto factors = factors_of<T>(op, token, head, heads);
                       attend<T, K>(queue.isa(),
                                    {.turned = op.turned.row<T>(token) + head * stride,
                                     .latent = op.latent.row<T>(token) + head * op.latent_width,
@@ -150,10 +167,11 @@ void latent_attention(Queue& queue, const LatentAttention& op) {
                                     .page_table = table,
                                     .position = at,
                                     .page_tokens = op.page_tokens,
-                                    .heads = std::min(latent_heads_max, op.heads - head),
+                                    .heads = heads,
                                     .turned_width = op.turned_width,
                                     .latent_width = op.latent_width,
-                                    .scale = op.scale});
+                                    .scale = op.scale,
+                                    .factors = factors.data()});
                     }
                   });
             });

@@ -31,12 +31,13 @@ void latent_write(Queue& queue, const LatentWrite& op);
 /// Causal softmax attention of a step's queries over these rows c:
 ///
 ///   s[p]     = scale * (turned[t,h] . c[p, :turned] + latent[t,h] . c[p, turned:])   p = 0 .. own
-///   y[t,h,:] = sum_p softmax_p(s) * c[p, turned:]
+///   y[t,h,:] = sum_p softmax_p(s) * c[p, turned:], with a gate times sigmoid(gate[t,h])
 ///
 /// shapes  turned [T, heads*stride], each head's numbers first in its `stride`
+///         gate [T, heads] or empty
 ///         latent, y [T, heads*latent_width]; rows may be strided   pages and tables as above, with
 ///         width = turned_width + latent_width, at most latent_width_max
-/// types   turned, latent, y: f32 or bf16, the same   pages_of_layer as above   tables: i32
+/// types   turned, latent, gate, y: f32 or bf16, the same   pages_of_layer as above   tables: i32
 /// numbers scores, weights and sums in f32, y rounded once. Keys are taken in tiles counted from
 ///         position 0: an answer depends on no other query of the step, and on no thread. The
 ///         vector routes are for pages of f32 and bf16
@@ -45,6 +46,7 @@ struct LatentAttention {
   Tensor turned, latent, pages_of_layer, span_begin, position, page_begin, pages, y;
   std::int64_t heads = 0, turned_width = 0, latent_width = 0, page_tokens = 16;
   float scale = 1.0F;
+  Tensor gate = {};
 };
 
 void latent_attention(Queue& queue, const LatentAttention& op);

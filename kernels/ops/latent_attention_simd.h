@@ -87,7 +87,7 @@ void attend(const LatentRows<T, K>& job) {
     });
   }
   for (int h = 0; h < H; ++h) {
-    const Vec whole = broadcast(1.0F / sums.weights[h]);
+    const Vec whole = broadcast(1.0F / sums.weights[h] * job.factors[h]);
     T* const y = job.y + h * job.latent_width;
     each_vector(job.latent_width, [&](std::int64_t i, auto part) {
       store(y + i, load(sums.values[h] + i, part) * whole, part);
@@ -103,6 +103,7 @@ void run(LatentRows<T, K> job) {
     job.turned += taken * job.turned_stride;
     job.latent += taken * job.latent_width;
     job.y += taken * job.latent_width;
+    job.factors += taken;
     job.heads -= taken;
   }
 }

@@ -97,6 +97,7 @@ struct LatentRows {
   std::int64_t position;  ///< of the token
   std::int64_t page_tokens, heads, turned_width, latent_width;
   float scale;
+  const float* factors;  ///< on each head's y
 
   const K* row_at(std::int64_t at) const {
     return pages + page_table[at / page_tokens] * page_stride +

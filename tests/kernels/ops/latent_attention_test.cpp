@@ -29,6 +29,7 @@ struct World {
         rows(random_tensor(dtype, {tokens, s.turned + s.latent}, 1, 1.0F, {3, 1})),
         turned(random_tensor(dtype, {tokens, s.heads * (s.turned + s.plain)}, 2, 1.0F, {1, 0})),
         latent(random_tensor(dtype, {tokens, s.heads * s.latent}, 3, 0.5F, {5, 2})),
+        gate(random_tensor(dtype, {tokens, s.heads}, 4, 2.0F, {2, 1})),
         y(dtype, {tokens, s.heads * s.latent}, {7, 1}),
         pages(kv, {9, page_tokens * (s.turned + s.latent)}, {4, 0}) {}
 
@@ -62,7 +63,8 @@ struct World {
             .turned_width = s.turned,
             .latent_width = s.latent,
             .page_tokens = page_tokens,
-            .scale = 0.3F};
+            .scale = 0.3F,
+            .gate = has_gate() ? gate.view().rows(begin, count) : Tensor()};
   }
 
   /// Both sequences in one call.
@@ -78,6 +80,8 @@ struct World {
     latent_attention(queue, attention(0, tokens, spans, positions, begins, table));
   }
 
+  bool has_gate() const { return s.heads != 5; }
+
   /// A row's number as pages have it.
   double kept(std::int64_t token, std::int64_t i) const {
     TestTensor one(pages.view().dtype, {1, 1});
@@ -86,7 +90,7 @@ struct World {
   }
 
   Shape s;
-  TestTensor rows, turned, latent, y, pages;
+  TestTensor rows, turned, latent, gate, y, pages;
 };
 
 /// Of one token and head, in doubles.
@@ -107,10 +111,12 @@ std::vector<double> expected(const World& w, std::int64_t token, std::int64_t he
     weights.push_back(std::exp(0.3 * score));
     sum += weights.back();
   }
+  const double factor =
+      w.has_gate() ? 1 / (1 + std::exp(-w.gate.get(token * w.s.heads + head))) : 1.0;
   for (std::int64_t i = 0; i < w.s.latent; ++i) {
     for (std::size_t k = 0; k < weights.size(); ++k) {
       y[static_cast<std::size_t>(i)] +=
-          weights[k] / sum * w.kept(first + static_cast<std::int64_t>(k), w.s.turned + i);
+          weights[k] * factor / sum * w.kept(first + static_cast<std::int64_t>(k), w.s.turned + i);
     }
   }
   return y;
