@@ -15,6 +15,7 @@
 #include "kernels/ops/gated_activation.h"
 #include "kernels/ops/gated_norm.h"
 #include "kernels/ops/gather.h"
+#include "kernels/ops/latent_attention.h"
 #include "kernels/ops/layer_norm.h"
 #include "kernels/ops/moe.h"
 #include "kernels/ops/moe_route.h"
@@ -107,6 +108,16 @@ void attention_step(Stream& stream, const RopeKvWrite& write, const Attention& r
 /// As kernels::attention_workspace_bytes, for the device.
 std::size_t attention_workspace_bytes(std::int64_t tokens, std::int64_t heads,
                                       std::int64_t head_dim, std::int64_t positions);
+
+void rope(Stream& stream, const Rope& op);
+/// Spans without tokens may come after the others; rows after the last span are not written, by
+/// either. Pages as on the CPU.
+void latent_write(Stream& stream, const LatentWrite& op);
+/// The bits of an answer are as attention's, and so are scale and workspace. bf16 over pages of
+/// bf16 or F8_E4M3 with latents of up to 512 and up to 64 turned numbers, whole eights, goes
+/// through the matrix instructions. y is rounded before and after the gate.
+void latent_attention(Stream& stream, const LatentAttention& op);
+std::size_t latent_workspace_bytes(std::int64_t tokens, std::int64_t heads, std::int64_t positions);
 
 void mamba_step(Stream& stream, const MambaStep& op);
 /// Spans without tokens may come after the others. f32, batch_invariant(), token_by_token and steps
