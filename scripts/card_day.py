@@ -91,7 +91,8 @@ def suites(name, seconds, listed, **more_jobs):
 
 
 def sanitizer(seconds):
-    wanted = "cuda/conformance,cuda/rms_norm,cuda/mamba_step,cuda/delta_step,cuda/moe_route"
+    wanted = ("cuda/conformance,cuda/rms_norm,cuda/mamba_step,cuda/delta_step,cuda/s6,"
+              "cuda/latent_attention,cuda/moe_route")
     return Stage("sanitizer", seconds, {
         tool: ["compute-sanitizer", f"--tool={tool}", "--error-exitcode=9", "--print-limit=20",
                "hyb_tests_cuda", f"-ts={wanted}"]

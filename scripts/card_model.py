@@ -3,7 +3,6 @@
 
     scripts/card_model.py --card h200 --preset qwen3-next-80b-a3b --weights fp8 --batch 1 --json
     scripts/card_model.py --preset granite-4.0-h-tiny --prefill 32768 --slowest 10
-    scripts/card_model.py --preset qwen3-next-80b-a3b --weights fp8 --drafts 3   # of a draft layer
     scripts/card_model.py --preset qwen3-next-80b-a3b --weights fp8 --drafts 4+2 # and a branch of 2
     scripts/card_model.py --table          # every workload of tests/gpu/predictions.tsv
     scripts/card_model.py --check          # exit status 1 where one is over 3 % below that file
@@ -245,7 +244,7 @@ def attention_work(name, loop, launch, step):
     heads = step["attention_width"] / int(head.group(1)) if head else 1
     kv_heads = kv_width / int(head.group(1)) if head else 1
     rows = heads / kv_heads  # that share keys
-    padding = math.ceil(rows / 16) * 16 / rows if step["decode"] else 1
+    padding = math.ceil(rows / 16) * 16 / rows if head and step["decode"] else 1
     pairs = (step["tokens"] * step["position"] if step["decode"]
              else step["tokens"] * (step["position"] + step["tokens"] / 2))
     rows_bytes = 8 * step["tokens"] * step["attention_width"]
@@ -276,16 +275,16 @@ def chunk_work(name, loop, launch, step):
     if loop["tensor"]:
         work.add_loop(loop, flops / (loop["tensor"] * FLOPS_OF_MMA))
         work.instructions += BODY * bodies * warps * (loop["instructions"] - loop["loop"])
+    if "channels" in name:  # pairs of near tokens: 36 instructions for four channels of one
+        work.instructions += launch["blocks"] * warps * 136 / 32 * numbers[0] / 4 * 36
     return work
 
 
 def scan_work(loop, launch, step):
-    """A recurrence token by token, its state in registers: of drafts, after those of the step
-    before that were right."""
+    """A recurrence token by token: of drafts, after those of the step before that were right."""
     state, spans = step["state_layer_bytes"], step["spans"]  # each span reads it, some write it
     rows = step["tokens"] + spans * (ACCEPTED - 1)
-    # The grid has two pieces of each span; the second one's blocks have nothing to do.
-    blocks = launch["blocks"] / 2
+    blocks = launch["blocks"] / 2  # of two pieces of each span the second has nothing to do
     body = BODY * loop["instructions"] * blocks * launch["threads"] / 32
     return Work(memory=(spans + step["sequences"]) * state, blocks=blocks,
                 instructions=body + rows * step["token_flops"] / 2 / 32,
@@ -293,8 +292,9 @@ def scan_work(loop, launch, step):
 
 
 def other_work(name, loop, launch, step):
-    if name.startswith(("mamba_step", "delta_step")):
-        body = BODY * loop["instructions"] * launch["blocks"] * launch["threads"] / 32
+    if name.startswith(("mamba_step", "delta_step", "s6_kernel")):
+        later = 34 * (step["tokens"] / step["sequences"] - 1)  # instructions of s6 for a token
+        body = BODY * (loop["instructions"] + later) * launch["blocks"] * launch["threads"] / 32
         state = step["sequences"] * step["state_layer_bytes"]  # all of it in registers at once
         return Work(memory=2 * state, instructions=body, flight=state / launch["blocks"])
     visits = step["tokens"] * max(1, step["active"])
@@ -315,7 +315,7 @@ def work_of(name, loop, launch, step):
         return Work(memory=4 * step["tokens"] * weights[0]["columns"])
     if weights:
         return weight_work(name, loop, launch, step, weights)
-    if name.startswith("attention"):
+    if name.startswith(("attention", "latent_attention")):
         return attention_work(name, loop, launch, step)
     if name.startswith(("ssd_segment", "ssd_chunk", "delta_rule_chunk", "delta_rule_solve")):
         return chunk_work(name, loop, launch, step)

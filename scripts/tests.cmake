@@ -157,7 +157,7 @@ if(HYB_CUDA_KIND STREQUAL "EMULATED")
     set_tests_properties(card_units/${suite} PROPERTIES ENVIRONMENT HYB_EMULATED_UNIT=2097152)
   endforeach()
   emulated_test(checked_accesses hyb_tests_cuda_checked
-    -ts=cuda_emulator/checked,cuda/delta_*,cuda/mamba_step,cuda/moe_route,cuda/project,cuda/rms_norm,cuda/sample)
+    -ts=cuda_emulator/checked,cuda/delta_*,cuda/latent_attention,cuda/mamba_step,cuda/s6,cuda/moe_route,cuda/project,cuda/rms_norm,cuda/sample)
   emulated_test(card_predictions ${PROJECT_SOURCE_DIR}/scripts/card_model.py
     --steps $<TARGET_FILE:card_steps> --check)
   emulated_test(cuda_syntax ${PROJECT_SOURCE_DIR}/scripts/cuda_syntax.sh)

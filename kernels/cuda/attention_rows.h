@@ -88,6 +88,7 @@ struct AttentionShape {
   static constexpr int threads = RowWarps * ColumnWarps * warp_size;
   static constexpr int scores = tile_keys / 8 / ColumnWarps;  ///< columns of a warp, in eights
   static constexpr int sums = HeadDim / 8 / ColumnWarps;
+  static constexpr int value_dim = HeadDim;
   /// Addresses of copies are computed again for every item: there are no registers to hold them.
   static constexpr bool forgets_addresses = HeadDim == 256 && sums >= 16;
 };
@@ -161,7 +162,7 @@ __device__ __forceinline__ std::int64_t place_of_key(const Params& p, const Atte
                                                      int kv_head, int key, const KeyWalk& walk) {
   if (key < walk.begin || key >= walk.end) return 0;
   const std::int64_t page = p.pages[tile.page_begin + key / p.layout.page_tokens];
-  return page * p.page_stride + p.layout.key(kv_head, key % p.layout.page_tokens);
+  return page * p.page_stride + p.key(kv_head, key % p.layout.page_tokens);
 }
 
 /// Copies the queries of a tile of rows, asynchronously, zeros where there is no row.
@@ -231,7 +232,8 @@ __device__ __forceinline__ void score_keys(AttentionShared<S>& shared, KeyTile<S
   for (auto& eight : scores) {
     for (float& score : eight) score = 0.0F;
   }
-#pragma unroll
+  // All at once, but for rows of latents, whose addresses would take too many registers.
+#pragma unroll(S::head_dim > 256 ? 4 : S::head_dim / 16)
   for (int k = 0; k < S::head_dim / 16; ++k) {
     std::uint32_t q[4];
     ldmatrix_x4(q, shared.queries.at(warp_row + lane % 16, k * 2 + lane / 16));
@@ -398,7 +400,7 @@ __device__ __forceinline__ void write_partials(const Params& p, const AttentionT
   for (int i = 0; i < 2; ++i) {
     const int row = warp_row + lane / 4 + i * 8;
     if (row >= tile.rows) continue;
-    float* const to = partial_of<S::head_dim>(p, tile, kv_head, run, row);
+    float* const to = partial_of<S::value_dim>(p, tile, kv_head, run, row);
 #pragma unroll
     for (int n = 0; n < S::sums; ++n) {
       const uint2 pair = {std::bit_cast<unsigned>(part.sums[n][2 * i]),
@@ -406,8 +408,8 @@ __device__ __forceinline__ void write_partials(const Params& p, const AttentionT
       store8(to + (column_warp * S::sums + n) * 8 + lane % 4 * 2, pair);
     }
     if (column_warp == 0 && lane % 4 == 0) {
-      to[S::head_dim] = part.weights[2 * i];
-      to[S::head_dim + 1] = part.largest[i];
+      to[S::value_dim] = part.weights[2 * i];
+      to[S::value_dim + 1] = part.largest[i];
     }
   }
 }

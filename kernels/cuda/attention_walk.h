@@ -165,14 +165,15 @@ __device__ __forceinline__ void write_rows(const Params& p, const AttentionTile&
   }
 }
 
-/// The block's tile of a grid (tiles of rows, kv heads, parts of the runs), where there is one.
+/// The block's tile of a grid (tiles of rows, kv heads, parts of the runs), where there is one:
+/// walk_block(run_ends) walks its keys as walk_keys does.
 /// Within 2^-8 * sum_p w_p |v_p| + 2^-8 |y| of the plain loop, w being the weights after softmax,
 /// not counting the error of f32 scores: weights are rounded to bf16 before they are multiplied by
 /// values and are summed as rounded. Values past a row's own position must be finite where they
 /// share a tile with it: they are multiplied by zero.
-template <typename S, typename Params, typename Rows>
-__device__ __forceinline__ void attend_tile(const Params& p, const Rows& rows,
-                                            AttentionShared<S>& shared) {
+template <typename S, typename Params, typename WalkBlock>
+__device__ __forceinline__ void attend_tile(const Params& p, AttentionShared<S>& shared,
+                                            WalkBlock walk_block) {
   const int kv_head = static_cast<int>(blockIdx.y);
   const std::int64_t semaphore = static_cast<std::int64_t>(blockIdx.x) * gridDim.y + blockIdx.y;
   if (!find_tile(p, S::rows, blockIdx.x, shared.search)) return;
@@ -191,16 +192,14 @@ __device__ __forceinline__ void attend_tile(const Params& p, const Rows& rows,
   if (walk.parts == 1) {
     RowSums<S> total;
     total.clear();
-    walk_keys<S>(p, kv_head, rows, shared,
-                 [&](int, const RowSums<S>& part) { merge(total, part, p.scale); });
+    walk_block([&](int, const RowSums<S>& part) { merge(total, part, p.scale); });
     return write_rows<S>(p, tile, kv_head, total);
   }
-  walk_keys<S>(p, kv_head, rows, shared, [&](int run, const RowSums<S>& part) {
-    write_partials<S>(p, tile, kv_head, run, part);
-  });
+  walk_block(
+      [&](int run, const RowSums<S>& part) { write_partials<S>(p, tile, kv_head, run, part); });
   if (p.merges_apart) return;
   if (is_last_of(walk.parts, p.semaphores + semaphore, shared.is_last)) {
-    merge_partials<S::head_dim, 4>(p, tile, kv_head, walk, thread, S::threads);
+    merge_partials<S::value_dim, 4>(p, tile, kv_head, walk, thread, S::threads);
   }
 }
 
@@ -234,9 +233,9 @@ inline std::int64_t tile_dim(std::int64_t head_dim) {
   return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
 }
 
-/// The op's workspace as semaphores and partials.
+/// The op's workspace as semaphores and partials of `dim` dimensions.
 template <typename Params>
-void set_workspace(const Attention& op, Params& params) {
+void set_workspace(const Attention& op, std::int64_t dim, Params& params) {
   constexpr std::int64_t semaphores_bytes = semaphores_max * sizeof(unsigned);
   if (op.workspace.empty()) return;
   auto* const bytes = static_cast<std::byte*>(op.workspace.data);
@@ -244,8 +243,8 @@ void set_workspace(const Attention& op, Params& params) {
       op.workspace.size() * static_cast<std::int64_t>(size_of(op.workspace.dtype));
   params.semaphores = reinterpret_cast<unsigned*>(bytes);
   params.partials = reinterpret_cast<float*>(bytes + semaphores_bytes);
-  params.partials_max = std::max<std::int64_t>(0, size - semaphores_bytes) /
-                        (partial_floats(tile_dim(op.head_dim)) * 4);
+  params.partials_max =
+      std::max<std::int64_t>(0, size - semaphores_bytes) / (partial_floats(dim) * 4);
 }
 
 /// The most runs that a span can have.
@@ -286,8 +285,8 @@ void launch_tiles(Stream& stream, void (*kernel)(Params), Params params, std::in
   const AttentionParams<bf16, typename S::Kv>& merged = params;
   launch(
       stream,
-      {.blocks = grid(pieces(S::rows * S::head_dim / 4, merge_threads)), .threads = merge_threads},
-      attention_merge_kernel<S::head_dim, S::rows, typename S::Kv>, merged);
+      {.blocks = grid(pieces(S::rows * S::value_dim / 4, merge_threads)), .threads = merge_threads},
+      attention_merge_kernel<S::value_dim, S::rows, typename S::Kv>, merged);
 }
 
 }  // namespace hyb::kernels::cuda

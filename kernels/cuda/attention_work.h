@@ -9,6 +9,7 @@
 #include "kernels/cuda/tables.h"
 #include "kernels/cuda/vectors.h"
 #include "kernels/ops/attention.h"
+#include "kernels/simd/routes.h"
 
 namespace hyb::kernels::cuda {
 
@@ -31,6 +32,10 @@ struct RowGate {
 /// What all routes read. Row r of a span and kv head is query head r % group of token r / group.
 template <typename T, typename K>
 struct AttentionParams {
+  using Activation = T;
+  using Kv = K;
+  using Query = KvOperand<K>;  ///< as which queries meet keys in the plain route
+
   const T* q;
   const K* arena;
   T* y;
@@ -54,6 +59,14 @@ struct AttentionParams {
   int parts = 1;              ///< among which a tile's runs are shared, if it has as many
   bool merges_apart = false;  ///< partials are merged by a kernel of its own
 
+  /// Numbers of a key, where one lies in its page, and from its start to its values.
+  __device__ int key_dim() const { return layout.head_dim; }
+  __device__ std::int64_t key(int kv_head, int place) const { return layout.key(kv_head, place); }
+  __device__ std::int64_t value_offset() const { return layout.value_offset(); }
+  /// Number d of a token's query head.
+  __device__ float query(int token, int head, int d) const {
+    return to_float(q[token * q_stride + static_cast<std::int64_t>(head) * layout.head_dim + d]);
+  }
   /// The first key that a row at position `own` attends to.
   __device__ int first_key(int own) const {
     const int in_window = own < window ? 0 : own - window + 1;

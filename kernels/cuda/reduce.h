@@ -23,12 +23,12 @@ __device__ __forceinline__ void fold_sums(float (&values)[Count]) {
   if constexpr (Half > 1) fold_sums<Half / 2, Bits / 2>(values);
 }
 
-/// `Count` sums over the warp at once (a power of two, at most 32), each in the order of warp_sum:
-/// lane l gets sum l * Count / 32. `values` is used up.
-template <int Count>
+/// `Count` sums at once (a power of two, at most Lanes) over each segment of `Lanes` lanes, each in
+/// the order of warp_sum: lane l of a segment gets sum l * Count / Lanes. `values` is used up.
+template <int Lanes = warp_size, int Count>
 __device__ __forceinline__ float warp_sums(float (&values)[Count]) {
-  if constexpr (Count > 1) fold_sums<Count / 2, warp_size / 2>(values);
-  for (int bits = warp_size / 2 / Count; bits > 0; bits /= 2) {
+  if constexpr (Count > 1) fold_sums<Count / 2, Lanes / 2>(values);
+  for (int bits = Lanes / 2 / Count; bits > 0; bits /= 2) {
     values[0] += shuffle_xor(values[0], bits);
   }
   return values[0];

@@ -15,6 +15,7 @@
 #include "kernels/ops/gated_activation.h"
 #include "kernels/ops/gated_norm.h"
 #include "kernels/ops/gather.h"
+#include "kernels/ops/latent_attention.h"
 #include "kernels/ops/layer_norm.h"
 #include "kernels/ops/moe.h"
 #include "kernels/ops/moe_route.h"
@@ -22,6 +23,7 @@
 #include "kernels/ops/recurrent_step.h"
 #include "kernels/ops/rms_norm.h"
 #include "kernels/ops/rope_kv_write.h"
+#include "kernels/ops/s6.h"
 #include "kernels/ops/sample.h"
 #include "kernels/ops/scale_columns.h"
 #include "kernels/ops/shift_rows.h"
@@ -107,12 +109,25 @@ void attention_step(Stream& stream, const RopeKvWrite& write, const Attention& r
 std::size_t attention_workspace_bytes(std::int64_t tokens, std::int64_t heads,
                                       std::int64_t head_dim, std::int64_t positions);
 
+void rope(Stream& stream, const Rope& op);
+/// Spans without tokens may come after the others; rows after the last span are not written, by
+/// either. Pages as on the CPU.
+void latent_write(Stream& stream, const LatentWrite& op);
+/// The bits of an answer are as attention's, and so are scale and workspace. bf16 over pages of
+/// bf16 or F8_E4M3 with latents of up to 512 and up to 64 turned numbers, whole eights, goes
+/// through the matrix instructions. y is rounded before and after the gate.
+void latent_attention(Stream& stream, const LatentAttention& op);
+std::size_t latent_workspace_bytes(std::int64_t tokens, std::int64_t heads, std::int64_t positions);
+
 void mamba_step(Stream& stream, const MambaStep& op);
 /// Spans without tokens may come after the others. f32, batch_invariant(), token_by_token and steps
 /// of mostly short spans go token by token, with the bits of any other cut and of mamba_step; else
 /// bf16 goes in chunks, where a bf16 state is rounded at the ends of spans only, and cuts change
 /// the answer within the bounds that are stated at the kernel.
 void ssd(Stream& stream, const Ssd& op);
+
+/// Spans without tokens may come after the others. The bits of any other cut of a sequence.
+void s6(Stream& stream, const S6& op);
 
 /// Spans without tokens may come after the others. f32, batch_invariant(), token_by_token, few
 /// tokens and short spans among longer ones go token by token, with the bits of any other cut and

@@ -135,7 +135,8 @@ __global__ void __launch_bounds__(S::threads, S::head_dim == 64 ? 4 : 1)
   let_next_kernel_start();
   prefetch_norms(p.rope);
   wait_for_previous_kernel();
-  attend_tile<S>(p, rows, shared);
+  attend_tile<S>(p, shared,
+                 [&](auto run_ends) { walk_keys<S>(p, rows.kv_head, rows, shared, run_ends); });
 }
 
 template <typename S>
@@ -146,7 +147,7 @@ void run(Stream& stream, const Attention& op, const RopeKvWrite& write) {
       attention_params<bf16, typename S::Kv>(op);
   params.written = op.pages_of_layer.as<typename S::Kv>();
   params.rope = rope_params<Params<S>::pairs_max>(write, true);
-  set_workspace(op, params);
+  set_workspace(op, tile_dim(op.head_dim), params);
   const std::int64_t tiles = op.q.dim(0) * pieces(params.group, S::rows);
   launch_tiles<S, Shared<S>>(stream, attention_step_kernel<S>, params, tiles, runs_max(op), 1,
                              INT64_MAX);

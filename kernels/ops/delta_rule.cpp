@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "core/base/error.h"
 #include "kernels/cuda/routes.h"
 #include "kernels/ops/check.h"
 #include "kernels/ops/recurrence.h"
@@ -93,9 +92,6 @@ DeltaRuleShare<T, S> share_of(const DeltaRule& op, const RecurrenceShare<T, S>& 
 }  // namespace
 
 void check_shapes(const Check& check, const DeltaRule& op) {
-  if (op.per_channel && !check.reads_tables()) {
-    throw Error(ErrorKind::usage, "decays per channel run on the CPU only so far: --device cpu");
-  }
   check.activations(op.x, "x");
   check.that(op.x.rank == 2, "x is a matrix", op.x.rank);
   check.that(op.state.rank == 4, "state is [S,value_heads,Dk,Dv]", op.state.rank);
@@ -128,10 +124,10 @@ void delta_rule(Queue& queue, const DeltaRule& op) {
 }
 
 std::size_t delta_rule_workspace_bytes(Device device, std::int64_t tokens, std::int64_t spans,
-                                       std::int64_t value_heads) {
+                                       std::int64_t value_heads, std::int64_t channels) {
   if (device == Device::cpu) return 0;
   return static_cast<std::size_t>(
-      delta_chunk_bytes(delta_chunk_places(tokens, spans), value_heads));
+      delta_chunk_bytes(delta_chunk_places(tokens, spans), value_heads, channels));
 }
 
 }  // namespace hyb::kernels

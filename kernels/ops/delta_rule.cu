@@ -32,14 +32,23 @@ constexpr std::int64_t blocks_full = 264;
 
 template <typename T, typename S>
 struct Params : DeltaRuleParams<T, S> {
-  bool x_is_aligned, state_is_aligned;
+  bool x_is_aligned, a_is_aligned, state_is_aligned;
   int tokens_max;  ///< of a chain; longer ones are skipped
 };
 
+/// Decays of rows: as they come, and what they leave of the current tokens' rows.
+template <typename T, int Rows>
+struct alignas(16) SharedKeeps {
+  SharedArray<SharedArray<T, Rows>, 2 * stage_tokens> raw;
+  SharedArray<SharedArray<float, Rows>, stage_tokens> keeps;
+};
+struct NoKeeps {};
+
 /// Tokens' q and k as they come, of which one stage is filled while the other is used; and the
 /// current ones as the tile wants them.
-template <typename T, int V>
-struct alignas(16) Shared {
+template <typename T, int V, bool PerChannel>
+struct alignas(16) Shared
+    : std::conditional_t<PerChannel, SharedKeeps<T, V * delta_row_lanes>, NoKeeps> {
   static constexpr int rows = V * delta_row_lanes;
 
   SharedArray<SharedArray<T, rows>, 2 * stage_tokens> raw_q, raw_k;
@@ -65,35 +74,55 @@ __device__ __forceinline__ void copy_row(SharedArray<T, Length>& to, const T* fr
   }
 }
 
-/// Copies the q and k of the tokens from `token` on, warp by warp.
-template <typename T, typename S, int V>
+/// Copies the q and k of the tokens from `token` on, warp by warp, and their decays per channel.
+template <typename T, typename S, int V, bool PerChannel>
 __device__ __forceinline__ void copy_tokens(const Params<T, S>& p, const Share& share, int token,
-                                            int stage, Shared<T, V>& shared) {
+                                            int stage, Shared<T, V, PerChannel>& shared) {
   const int warp = static_cast<int>(threadIdx.x) / warp_size;
   for (int i = warp; i < stage_tokens && token + i < share.last_token; i += share.warps) {
     const T* const q = p.x + (token + i) * p.x_stride + p.q_of(share.head);
     copy_row(shared.raw_q[stage * stage_tokens + i], q, p.rows, p.x_is_aligned);
     copy_row(shared.raw_k[stage * stage_tokens + i], q + p.k_distance(), p.rows, p.x_is_aligned);
+    if constexpr (PerChannel) {
+      copy_row(shared.raw[stage * stage_tokens + i],
+               p.a + (token + i) * p.a_stride + std::int64_t{share.head} * p.rows, p.rows,
+               p.a_is_aligned);
+    }
   }
   cp_async_commit();
 }
 
 /// The copied tokens' keys, queries and gates.
-template <typename T, typename S, int V>
+template <typename T, typename S, int V, bool PerChannel>
 __device__ __forceinline__ void make_tokens(const Params<T, S>& p, const Share& share, int token,
-                                            int stage, Shared<T, V>& shared) {
+                                            int stage, Shared<T, V, PerChannel>& shared) {
   const int warp = static_cast<int>(threadIdx.x) / warp_size;
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
   for (int i = warp; i < stage_tokens && token + i < share.last_token; i += share.warps) {
     const int from = stage * stage_tokens + i;
+    const float rate = p.rate[share.head];
+    const auto keep_of = [&](int, int row) {
+      if constexpr (PerChannel) {
+        float& keep = shared.keeps[i][row];
+        keep = row >= p.rows ? 0.0F
+                             : expf(log_keep(to_float(shared.raw[from][row]),
+                                             p.dt_bias[std::int64_t{share.head} * p.rows + row],
+                                             rate, p.decay_floor));
+        return keep;
+      } else {
+        return 1.0F;
+      }
+    };
     const float product = delta_normalize<V>(&shared.raw_q[from][0], &shared.raw_k[from][0], p.rows,
-                                             p.q_scale, shared.q[i], shared.k[i]);
+                                             p.q_scale, shared.q[i], shared.k[i], keep_of);
     if (lane != 0) continue;
-    const float a = to_float(p.a[(token + i) * p.a_stride + share.head]);
     const float b = to_float(p.b[(token + i) * p.b_stride + share.head]);
     shared.product[i] = product;
-    shared.keep[i] = expf(log_keep(a, p.dt_bias[share.head], p.rate[share.head]));
     shared.beta[i] = write_strength(b, p.beta_scale);
+    if constexpr (!PerChannel) {
+      const float a = to_float(p.a[(token + i) * p.a_stride + share.head]);
+      shared.keep[i] = expf(log_keep(a, p.dt_bias[share.head], rate));
+    }
   }
 }
 
@@ -108,10 +137,10 @@ constexpr int blocks_min = V == 4   ? 6
 /// in registers from its first token to its last; the block, which is that of the chain's first
 /// span, shares what the tokens bring. Sums over rows in f32 in a fixed order: within
 /// (Dk + 16) * 2^-23 of the sum of their terms' magnitudes, for every token.
-template <typename T, typename S, int V>
+template <typename T, typename S, int V, bool PerChannel>
 __global__ void __launch_bounds__(block_warps_max* warp_size, blocks_min<V>)
     delta_rule_scan_kernel(const Params<T, S> p) {
-  auto& shared = dynamic_shared<Shared<T, V>>();
+  auto& shared = dynamic_shared<Shared<T, V, PerChannel>>();
   const int warp = static_cast<int>(threadIdx.x) / warp_size;
   const int spans = static_cast<int>(gridDim.y);
   Share share;
@@ -130,7 +159,7 @@ __global__ void __launch_bounds__(block_warps_max* warp_size, blocks_min<V>)
   if (share.last_token - share.first_token > p.tokens_max) return;
 
   const DeltaStrip strip = {p.rows, p.columns - first_column, p.columns,
-                            p.state_is_aligned && p.rows == Shared<T, V>::rows};
+                            p.state_is_aligned && p.rows == Shared<T, V, PerChannel>::rows};
   const bool works = strip.columns > 0;
   const std::int64_t at = p.state_of(share.head) + first_column;
   const std::int64_t from = span.read_slot;
@@ -164,9 +193,12 @@ __global__ void __launch_bounds__(block_warps_max* warp_size, blocks_min<V>)
       for (; t < stop; ++t, y += p.y_stride) {
         v += p.x_stride;
         const float next = has_column && t + 1 < left ? to_float(*v) : 0.0F;
-        const DeltaGates gates = {shared.beta[t], shared.keep[t], shared.product[t]};
-        const float answer =
-            tile.template advance<S>(&shared.k[t][0], &shared.q[t][0], gates, value);
+        const DeltaGates gates = {shared.beta[t], PerChannel ? 1.0F : shared.keep[t],
+                                  shared.product[t]};
+        const float* keeps = nullptr;
+        if constexpr (PerChannel) keeps = &shared.keeps[t][0];
+        const float answer = tile.template advance<S, PerChannel>(&shared.k[t][0], &shared.q[t][0],
+                                                                  gates, value, keeps);
         if (writes) *y = rounded<T>(answer);
         value = next;
       }
@@ -182,9 +214,11 @@ __global__ void __launch_bounds__(block_warps_max* warp_size, blocks_min<V>)
 
 template <typename T, typename S>
 void run(Stream& stream, const DeltaRule& op, int tokens_max) {
-  Params<T, S> params = {delta_rule_params<T, S>(op), false, false, tokens_max};
+  Params<T, S> params = {delta_rule_params<T, S>(op), false, false, false, tokens_max};
   params.x_is_aligned =
       is_vector_aligned(params.x, params.x_stride) && params.rows % vector_size<T> == 0;
+  params.a_is_aligned =
+      is_vector_aligned(params.a, params.a_stride) && params.rows % vector_size<T> == 0;
   params.state_is_aligned = has_fours(params.state, params.state_stride, params.columns);
   const std::int64_t tokens = op.x.dim(0), spans = op.read_slot.dim(0);
   const auto blocks = [&](int warps) {
@@ -193,12 +227,12 @@ void run(Stream& stream, const DeltaRule& op, int tokens_max) {
   // A few short spans would leave most of the card idle in large blocks.
   const bool is_small = tokens <= 4 * spans && blocks(block_warps_max) * spans < blocks_full;
   const int warps = is_small ? 1 : block_warps_max;
-  visit_delta_rows(params.rows, [&](auto lane_rows) {
+  visit_delta_rows(op, [&](auto lane_rows, auto per_channel) {
     launch(stream,
            {.blocks = dim3(blocks(warps), static_cast<unsigned>(spans)),
             .threads = static_cast<unsigned>(warps * warp_size),
-            .shared_bytes = sizeof(Shared<T, lane_rows>)},
-           delta_rule_scan_kernel<T, S, lane_rows>, params);
+            .shared_bytes = sizeof(Shared<T, lane_rows, per_channel>)},
+           delta_rule_scan_kernel<T, S, lane_rows, per_channel>, params);
   });
 }
 

@@ -21,7 +21,7 @@ struct DeltaRuleParams : RecurrenceParams<T, S> {
   int key_heads;
   bool tiled;     ///< as DeltaRule has it
   float q_scale;  ///< Dk^-0.5
-  float beta_scale;
+  float beta_scale, decay_floor;
 
   /// Where the q of a head's key head starts in a row of x; k is k_distance() after it.
   __host__ __device__ std::int64_t q_of(int head) const {
@@ -40,9 +40,11 @@ struct DeltaRuleParams : RecurrenceParams<T, S> {
   }
 };
 
-/// The logarithm of what a token leaves of the state: never above 0; NaN stays NaN.
-__device__ __forceinline__ float log_keep(float a, float dt_bias, float rate) {
-  return rate * softplus(a + dt_bias);
+/// The logarithm of what a token leaves of the state, or of a row of it: never above 0; NaN stays
+/// NaN.
+__device__ __forceinline__ float log_keep(float a, float dt_bias, float rate, float floor = 0.0F) {
+  const float raw = a + dt_bias;
+  return floor == 0.0F ? rate * softplus(raw) : floor / (1.0F + expf(rate * raw));
 }
 __device__ __forceinline__ float write_strength(float b, float scale) {
   return scale / (1.0F + expf(-b));
@@ -58,7 +60,8 @@ DeltaRuleParams<T, S> delta_rule_params(const DeltaRule& op) {
           static_cast<int>(op.key_heads),
           op.tiled,
           1.0F / std::sqrt(static_cast<float>(op.state.dim(2))),
-          op.beta_scale};
+          op.beta_scale,
+          op.decay_floor};
 }
 
 // What a warp does to its strip of a head's state, token by token: the same instructions for a
@@ -148,16 +151,22 @@ struct DeltaTile {
 
   /// One token: k and q normalized, in shared memory with zeros past their rows, `value` of the
   /// lane's own column. The state moves on, as one of type S keeps it; y of the own column comes
-  /// back in the upper four row lanes.
-  template <typename S>
+  /// back in the upper four row lanes. With keeps, which are of its rows, q is multiplied by them.
+  template <typename S, bool HasKeeps = false>
   __device__ __forceinline__ float advance(const float* k, const float* q, const DeltaGates& gates,
-                                           float value) {
+                                           float value, const float* keeps = nullptr) {
     float sums[2 * delta_lane_columns] = {};
 #pragma unroll
     for (int i = 0; i < V; i += 4) {
       float key[4], query[4];
       unpack(load16(k + row_of(i)), key);
       unpack(load16(q + row_of(i)), query);
+      if constexpr (HasKeeps) {
+        float keep[4];
+        unpack(load16(keeps + row_of(i)), keep);
+#pragma unroll
+        for (int r = 0; r < 4; ++r) key[r] *= keep[r];
+      }
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
 #pragma unroll
@@ -168,7 +177,7 @@ struct DeltaTile {
         }
       }
     }
-    const float kept = gates.keep * delta_row_sums(sums);
+    const float kept = HasKeeps ? delta_row_sums(sums) : gates.keep * delta_row_sums(sums);
     const float own = gates.beta * (value - kept);  // of use in the lower four lanes only
     float delta[delta_lane_columns];
 #pragma unroll
@@ -177,16 +186,18 @@ struct DeltaTile {
     }
     const float of_column =
         shuffle(own, delta_row_lane() % delta_lane_columns, full_warp, delta_row_lanes);
-    if constexpr (V > 16) sync_warp();  // or the compiler keeps all keys, and spills
+    // Or the compiler keeps all keys, and spills.
+    if constexpr (V > 16 || HasKeeps) sync_warp();
 #pragma unroll
     for (int i = 0; i < V; i += 4) {
-      float key[4];
+      float key[4], keep[4] = {gates.keep, gates.keep, gates.keep, gates.keep};
       unpack(load16(k + row_of(i)), key);
+      if constexpr (HasKeeps) unpack(load16(keeps + row_of(i)), keep);
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
 #pragma unroll
         for (int j = 0; j < delta_lane_columns; ++j) {
-          const float next = fmaf(cells[i + r][j], gates.keep, key[r] * delta[j]);
+          const float next = fmaf(cells[i + r][j], keep[r], key[r] * delta[j]);
           cells[i + r][j] = to_float(rounded<S>(next));
         }
       }
@@ -211,10 +222,11 @@ struct DeltaTile {
 };
 
 /// A token's q and k, as a warp makes them for the tile: `q` and `k` may be in shared memory; V*8
-/// numbers of each are written, zeros past the rows. Returns k'q' in every lane.
-template <int V, typename T, typename Out>
+/// numbers of each are written, zeros past the rows, q times keep(i, row). Returns k'q' in every
+/// lane.
+template <int V, typename T, typename Out, typename Keep>
 __device__ __forceinline__ float delta_normalize(const T* q, const T* k, int rows, float q_scale,
-                                                 Out& q_out, Out& k_out) {
+                                                 Out& q_out, Out& k_out, Keep&& keep) {
   constexpr int each = V * delta_row_lanes / warp_size;
   static_assert(each * warp_size == V * delta_row_lanes);
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
@@ -234,19 +246,26 @@ __device__ __forceinline__ float delta_normalize(const T* q, const T* k, int row
     query[i] *= q_factor;
     key[i] *= k_factor;
     products = fmaf(query[i], key[i], products);
-    q_out[i * warp_size + lane] = query[i];
+    q_out[i * warp_size + lane] = query[i] * keep(i, i * warp_size + lane);
     k_out[i * warp_size + lane] = key[i];
   }
   return warp_sum(products);
 }
 
-/// Calls body with the number of rows per lane that `rows` need.
+/// Calls body with the number of rows per lane that an op needs, and whether it has decays per
+/// channel, of which there are wide kernels only.
 template <typename Body>
-void visit_delta_rows(std::int64_t rows, Body&& body) {
-  if (rows <= 32) return body(std::integral_constant<int, 4>{});
-  if (rows <= 64) return body(std::integral_constant<int, 8>{});
-  if (rows <= 128) return body(std::integral_constant<int, 16>{});
-  body(std::integral_constant<int, 32>{});
+void visit_delta_rows(const DeltaRule& op, Body&& body) {
+  const std::int64_t rows = op.state.dim(2);
+  const auto call = [&]<int V>() {
+    if (op.per_channel && V >= 16)
+      return body(std::integral_constant<int, V>{}, std::bool_constant<V >= 16>{});
+    body(std::integral_constant<int, V>{}, std::false_type{});
+  };
+  if (rows <= 32 && !op.per_channel) return call.template operator()<4>();
+  if (rows <= 64 && !op.per_channel) return call.template operator()<8>();
+  if (rows <= 128) return call.template operator()<16>();
+  call.template operator()<32>();
 }
 
 }  // namespace hyb::kernels::cuda

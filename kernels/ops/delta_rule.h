@@ -53,7 +53,7 @@ struct DeltaRule {
   std::int64_t key_heads = 1;
   bool tiled = false;  ///< of the heads of values, as GGUF files have them
   float beta_scale = 1.0F;
-  bool per_channel = false;  ///< not on a card, where it is Error(usage)
+  bool per_channel = false;
   float decay_floor = 0.0F;  ///< per_channel alone; 0: none
 };
 
@@ -63,8 +63,9 @@ class Check;
 /// The rules for shapes and types; the tables aside.
 void check_shapes(const Check& check, const DeltaRule& op);
 
-/// The most that a call with at most `tokens` tokens and `spans` spans can use: on the CPU none.
+/// The most that a call with at most `tokens` tokens and `spans` spans can use, with decays per
+/// channel of `channels` rows (0: per head): on the CPU none.
 std::size_t delta_rule_workspace_bytes(Device device, std::int64_t tokens, std::int64_t spans,
-                                       std::int64_t value_heads);
+                                       std::int64_t value_heads, std::int64_t channels = 0);
 
 }  // namespace hyb::kernels

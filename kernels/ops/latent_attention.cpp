@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/base/error.h"
+#include "kernels/cuda/routes.h"
 #include "kernels/ops/check.h"
 #include "kernels/simd/routes.h"
 #include "kernels/visit.h"
@@ -13,11 +13,6 @@ namespace hyb::kernels {
 namespace {
 
 constexpr AttentionReach all_rows = {}, own_row = {.window = 1};
-
-void refuse_card(const Queue& queue) {
-  if (queue.device() == Device::cpu) return;
-  throw Error(ErrorKind::usage, "latent attention runs on the CPU only so far: --device cpu");
-}
 
 /// What both ops say of pages and tables alike.
 template <typename Op>
@@ -85,8 +80,8 @@ void attend(Isa isa, const LatentRows<T, K>& job) {
   for (std::int64_t head = 0; head < job.heads; ++head) attend_head(job, head);
 }
 
-void check(const LatentAttention& op) {
-  const Check check("latent_attention");
+void check(const LatentAttention& op, Device device) {
+  const Check check("latent_attention", device);
   check.activations(op.latent, "latent");
   check.that(op.heads >= 1, "heads is positive", op.heads);
   const std::int64_t tokens = op.latent.dim(0), width = op.heads * op.latent_width;
@@ -118,11 +113,11 @@ std::array<float, latent_heads_max> factors_of(const LatentAttention& op, std::i
 }  // namespace
 
 void latent_write(Queue& queue, const LatentWrite& op) {
-  refuse_card(queue);
-  const Check check("latent_write");
+  const Check check("latent_write", queue.device());
   check.activations(op.rows, "rows");
   const std::int64_t width = op.rows.dim(1);
   check_pages(check, op, op.rows.dim(0), width, own_row);
+  if (on_card(queue, [&](auto& stream) { cuda::latent_write(stream, op); })) return;
   share(queue, op.rows.dim(0), 1, width, [&](std::int64_t begin, std::int64_t end) {
     visit_float(op.rows.dtype, [&]<typename T>(Tag<T>) {
       visit_kv(op.pages_of_layer.dtype, [&]<typename K>(Tag<K>) {
@@ -138,8 +133,8 @@ void latent_write(Queue& queue, const LatentWrite& op) {
 }
 
 void latent_attention(Queue& queue, const LatentAttention& op) {
-  refuse_card(queue);
-  check(op);
+  check(op, queue.device());
+  if (on_card(queue, [&](auto& stream) { cuda::latent_attention(stream, op); })) return;
   // Some heads of a token: as many as a vector route takes at once.
   const std::int64_t pieces = (op.heads + latent_heads_max - 1) / latent_heads_max;
   const std::int64_t stride = op.turned.dim(1) / op.heads;
@@ -177,6 +172,14 @@ void latent_attention(Queue& queue, const LatentAttention& op) {
             });
           });
         });
+}
+
+std::size_t latent_workspace_bytes(Device device, std::int64_t tokens, std::int64_t heads,
+                                   std::int64_t positions) {
+  if constexpr (has_cuda) {
+    if (device == Device::cuda) return cuda::latent_workspace_bytes(tokens, heads, positions);
+  }
+  return 0;
 }
 
 }  // namespace hyb::kernels

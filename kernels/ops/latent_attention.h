@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/queue.h"
@@ -12,7 +13,7 @@ inline constexpr std::int64_t latent_width_max = 1024;
 /// Pages of latents: of every token one row [turned | latent] that all heads read, `turned` numbers
 /// that rope turns and `latent` that keys and values are made of. A page is its tokens' rows, one
 /// after the other; a page may be copied as bytes, and rows that no token has reached yet are never
-/// read. On the CPU only: on a card Error(usage).
+/// read.
 ///
 /// Puts a step's rows into the pages of one layer, at the places that kv_write takes.
 ///
@@ -47,8 +48,14 @@ struct LatentAttention {
   std::int64_t heads = 0, turned_width = 0, latent_width = 0, page_tokens = 16;
   float scale = 1.0F;
   Tensor gate = {};
+  Tensor workspace = {};       ///< for CUDA, as in Attention: with less of it blocks share no keys
+  std::int64_t positions = 0;  ///< as in Attention
 };
 
 void latent_attention(Queue& queue, const LatentAttention& op);
+
+/// With which blocks of a card share the keys of up to `tokens` single tokens; on the CPU none.
+std::size_t latent_workspace_bytes(Device device, std::int64_t tokens, std::int64_t heads,
+                                   std::int64_t positions);
 
 }  // namespace hyb::kernels

@@ -109,6 +109,12 @@ struct alignas(16) DeltaShared {
   SharedArray<int, 1> is_last;
 };
 
+/// What the token leaves of each row, where decays are per channel.
+template <int V>
+struct alignas(16) DeltaKeeps {
+  SharedArray<float, DeltaShared<V>::rows> of_row;
+};
+
 /// Which columns of which head a block owns.
 struct DeltaShare {
   int head, first_column, columns;
@@ -133,13 +139,16 @@ __device__ __forceinline__ std::int64_t channel_at(const DeltaParams<T, S>& p,
 }
 
 /// One token's step for the warp's columns, whose state is in `tile`.
-template <int V, typename T, typename S>
+template <bool PerChannel, int V, typename T, typename S>
 __device__ __forceinline__ void answer(const DeltaParams<T, S>& p, const DeltaShare& share,
                                        int token, const DeltaShared<V>& shared,
                                        const DeltaGates& gates, DeltaTile<V>& tile) {
   const int column = static_cast<int>(threadIdx.x) / warp_size * delta_columns + delta_own_column();
   const float value = shared.convolved[DeltaShared<V>::v + column];
-  const float own = tile.template advance<S>(&shared.key[0], &shared.query[0], gates, value);
+  const float* keeps = nullptr;
+  if constexpr (PerChannel) keeps = &shared_object<DeltaKeeps<V>>().of_row[0];
+  const float own =
+      tile.template advance<S, PerChannel>(&shared.key[0], &shared.query[0], gates, value, keeps);
   if (delta_row_lane() < delta_lane_columns || column >= share.columns) return;
   p.y[token * p.y_stride + static_cast<std::int64_t>(share.head) * p.columns + share.first_column +
       column] = rounded<T>(own);
@@ -149,7 +158,7 @@ __device__ __forceinline__ void answer(const DeltaParams<T, S>& p, const DeltaSh
 /// before any of it is used. Every block of a token makes the token's q and k for itself, from
 /// windows that the block which draws the last semaphore moves on: it alone knows that all have
 /// read them. The bound of delta_rule's scan holds.
-template <typename T, typename S, int V>
+template <typename T, typename S, int V, bool PerChannel>
 __global__ void __launch_bounds__(block_threads) delta_step_kernel(const DeltaParams<T, S> p) {
   auto& shared = shared_object<DeltaShared<V>>();
   constexpr int turns = DeltaShared<V>::turns;
@@ -163,7 +172,19 @@ __global__ void __launch_bounds__(block_threads) delta_step_kernel(const DeltaPa
     channels[i].index = channel_at<V>(p, share, i * block_threads + thread);
     load_weights(p, channels[i]);
   }
-  const float rate = p.rate[share.head], bias = p.dt_bias[share.head];
+  // Decays, of warp 0's rows or of the head.
+  constexpr int decays = PerChannel ? DeltaShared<V>::rows / warp_size : 1;
+  const int first_decay = PerChannel ? share.head * p.rows + thread : share.head;
+  const auto has_decay = [&](int i) {
+    return !PerChannel || (warp == 0 && i * warp_size + thread < p.rows);
+  };
+  const float rate = p.rate[share.head];
+  float bias[decays];
+  T a[decays];
+#pragma unroll
+  for (int i = 0; i < decays; ++i) {
+    bias[i] = has_decay(i) ? p.dt_bias[first_decay + i * warp_size] : 0.0F;
+  }
   wait_for_previous_kernel();
   const std::int64_t from = p.read_slot[token], to = p.write_slot[token];
   if (to < 0) return;
@@ -174,7 +195,11 @@ __global__ void __launch_bounds__(block_threads) delta_step_kernel(const DeltaPa
   const std::int64_t at = p.state_of(share.head) + share.first_column + warp * delta_columns;
   DeltaTile<V> tile;
   tile.load(from < 0 || columns <= 0 ? nullptr : p.state + from * p.state_stride + at, strip);
-  const T a = p.a[token * p.a_stride + share.head], b = p.b[token * p.b_stride + share.head];
+  const T b = p.b[token * p.b_stride + share.head];
+#pragma unroll
+  for (int i = 0; i < decays; ++i) {
+    a[i] = has_decay(i) ? p.a[token * p.a_stride + first_decay + i * warp_size] : T{};
+  }
 #pragma unroll
   for (int i = 0; i < turns; ++i) load_taps(p, token, from, channels[i]);
 #pragma unroll
@@ -192,17 +217,26 @@ __global__ void __launch_bounds__(block_threads) delta_step_kernel(const DeltaPa
     shift_window(p, to, channels[turns - 1]);
   }
   if (warp == 0) {
+    const auto keep_of = [&](int i, int row) {
+      if constexpr (PerChannel) {
+        const float keep = expf(log_keep(to_float(a[i]), bias[i], rate, p.decay_floor));
+        shared_object<DeltaKeeps<V>>().of_row[row] = row < p.rows ? keep : 0.0F;
+        return keep;
+      } else {
+        return 1.0F;
+      }
+    };
     const float product =
         delta_normalize<V>(&shared.convolved[0], &shared.convolved[DeltaShared<V>::k], p.rows,
-                           p.q_scale, shared.query, shared.key);
+                           p.q_scale, shared.query, shared.key, keep_of);
     if (thread == 0) shared.product[0] = product;
   }
   DeltaGates gates = {write_strength(to_float(b), p.beta_scale),
-                      expf(log_keep(to_float(a), bias, rate)), 0.0F};
+                      PerChannel ? 1.0F : expf(log_keep(to_float(a[0]), bias[0], rate)), 0.0F};
   sync_block();
   gates.product = shared.product[0];
   if (columns > 0) {
-    answer(p, share, token, shared, gates, tile);
+    answer<PerChannel>(p, share, token, shared, gates, tile);
     tile.store(p.state + to * p.state_stride + at, strip);
   }
   if (thread == 0) shared.is_last[0] = semaphore + 1 == gridDim.x ? 1 : 0;
@@ -241,13 +275,13 @@ Recurrence unconvolved(const RecurrentStep<Recurrence>& op) {
 template <typename T, typename S>
 void run(Stream& stream, const DeltaStep& op) {
   const DeltaParams<T, S> params = {delta_rule_params<T, S>(unconvolved(op)), conv_params<T>(op)};
-  visit_delta_rows(params.rows, [&](auto lane_rows) {
+  visit_delta_rows(op.recurrence, [&](auto lane_rows, auto per_channel) {
     launch(
         stream,
         {.blocks = dim3(static_cast<unsigned>(params.heads) * pieces(params.columns, block_columns),
                         static_cast<unsigned>(op.convolution.x.dim(0))),
          .threads = block_threads},
-        delta_step_kernel<T, S, lane_rows>, params);
+        delta_step_kernel<T, S, lane_rows, per_channel>, params);
   });
 }
 

@@ -74,6 +74,7 @@ double rope_frequency(std::span<const double> frequencies, double theta, std::in
 
 void rope(Queue& queue, const Rope& op) {
   check(op);
+  if (on_card(queue, [&](auto& stream) { cuda::rope(stream, op); })) return;
   const std::int64_t pairs = op.rotary_dim / 2;
   std::array<double, pairs_max> frequencies;
   for (std::int64_t i = 0; i < pairs; ++i) {

@@ -14,7 +14,7 @@ template <typename T, typename K>
 struct Params {
   T* qkv;
   const std::int32_t *position_of_row, *span_begin, *position, *page_begin, *pages;
-  K* arena;
+  K* arena;  ///< null: nothing is written
   std::int64_t qkv_stride, page_stride;
   KvPage layout;
   int spans;
@@ -51,8 +51,13 @@ __global__ void __launch_bounds__(block_threads) rope_kv_write_kernel(const Para
   T* const x = p.qkv + token * p.qkv_stride + static_cast<std::int64_t>(index) * p.layout.head_dim;
   head.load(x, own);
   if (p.rope.reads_position()) fill_turns(p.rope, p.position_of_row[token], turns);
-  K* const place = place_of(p, token);  // its barriers end the writing of shared memory, too
-  if (place == nullptr) return;
+  K* place = nullptr;
+  if (p.arena == nullptr) {
+    sync_block();
+  } else {
+    place = place_of(p, token);  // its barriers end the writing of shared memory, too
+    if (place == nullptr) return;
+  }
   if (p.rope.has_norms()) head.template apply_norm<T>(weights, own);
 
   const int kv_head = index - p.rope.heads - (head.is_v() ? p.rope.kv_heads : 0);
@@ -69,9 +74,10 @@ __global__ void __launch_bounds__(block_threads) rope_kv_write_kernel(const Para
   });
 }
 
+/// Heads are `stride` apart.
 template <typename T, typename K>
-void run(Stream& stream, const RopeKvWrite& op) {
-  const bool in_eights = has_eights<T, K>(op);
+void run(Stream& stream, const RopeKvWrite& op, std::int64_t stride) {
+  const bool in_eights = has_eights<T, K>(op) && stride % 8 == 0;
   const Params<T, K> params = {
       .qkv = op.qkv.as<T>(),
       .position_of_row = op.position_of_row.as<std::int32_t>(),
@@ -82,7 +88,7 @@ void run(Stream& stream, const RopeKvWrite& op) {
       .arena = op.pages_of_layer.as<K>(),
       .qkv_stride = op.qkv.row_stride,
       .page_stride = op.pages_of_layer.row_stride,
-      .layout = {static_cast<int>(op.head_dim), static_cast<int>(op.page_tokens)},
+      .layout = {static_cast<int>(stride), static_cast<int>(op.page_tokens)},
       .spans = static_cast<int>(op.span_begin.dim(0) - 1),
       .rope = rope_params<pairs_max>(op, in_eights)};
   const std::int64_t items = (op.heads + 2 * op.own_kv_heads()) * params.rope.lanes;
@@ -97,8 +103,27 @@ void run(Stream& stream, const RopeKvWrite& op) {
 void rope_kv_write(Stream& stream, const RopeKvWrite& op) {
   if (op.qkv.dim(0) == 0) return;
   visit_float(op.qkv.dtype, [&]<typename T>(Tag<T>) {
-    visit_kv(op.pages_of_layer.dtype, [&]<typename K>(Tag<K>) { run<T, K>(stream, op); });
+    visit_kv(op.pages_of_layer.dtype,
+             [&]<typename K>(Tag<K>) { run<T, K>(stream, op, op.head_dim); });
   });
+}
+
+void rope(Stream& stream, const Rope& op) {
+  require(op.scaled_heads == 0, "rope: no scale on the device");
+  if (op.x.dim(0) == 0) return;
+  const RopeKvWrite turned = {.qkv = op.x,
+                              .position_of_row = op.position_of_row,
+                              .pages_of_layer = {},
+                              .span_begin = {},
+                              .position = {},
+                              .page_begin = {},
+                              .pages = {},
+                              .heads = op.heads,
+                              .head_dim = op.rotary_dim,
+                              .rotary_dim = op.rotary_dim,
+                              .theta = op.theta,
+                              .frequencies = op.frequencies};
+  visit_float(op.x.dtype, [&]<typename T>(Tag<T>) { run<T, T>(stream, turned, op.head_dim); });
 }
 
 }  // namespace hyb::kernels::cuda

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "kernels/cuda/routes.h"
 #include "kernels/ops/check.h"
 #include "kernels/ops/recurrence.h"
 #include "kernels/simd/routes.h"
@@ -65,9 +66,9 @@ void check_shapes(const Check& check, const S6& op) {
 
 void s6(Queue& queue, const S6& op) {
   const Check check("s6", queue.device());
-  check.that(queue.device() == Device::cpu, "there is no route on a card yet", 0);
   check_shapes(check, op);
   check_tables(check, op);
+  if (on_card(queue, [&](auto& stream) { cuda::s6(stream, op); })) return;
   share_recurrence(queue, op, [&](const auto& common) { run_share(queue.isa(), op, common); });
 }
 

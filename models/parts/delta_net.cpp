@@ -233,11 +233,9 @@ std::size_t DeltaNet::scratch_bytes(const StepSetting& setting) const {
 }
 
 std::size_t DeltaNet::workspace_bytes(const StepSetting& setting) const {
-  if (per_channel && setting.device != kernels::Device::cpu) {
-    throw Error(ErrorKind::usage, "Kimi delta attention runs on the CPU only so far: --device cpu");
-  }
   return kernels::delta_rule_workspace_bytes(setting.device, setting.limits.step_tokens,
-                                             setting.limits.spans, value_heads);
+                                             setting.limits.spans, value_heads,
+                                             per_channel ? key_dim : 0);
 }
 
 void DeltaNet::run(const DeltaNetWeights& weights, const PartMemory& memory,

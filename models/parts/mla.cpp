@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "kernels/linear/linear.h"
 #include "kernels/ops/latent_attention.h"
 #include "kernels/ops/rms_norm.h"
@@ -104,8 +106,9 @@ std::size_t Mla::scratch_bytes(const StepSetting& setting) const {
 }
 
 std::size_t Mla::workspace_bytes(const StepSetting& setting) const {
-  if (setting.device == kernels::Device::cpu) return 0;
-  throw Error(ErrorKind::usage, "attention by latents runs on the CPU only so far: --device cpu");
+  constexpr std::size_t enough = std::size_t{64} << 20;  // as for other attention
+  return std::min(enough, kernels::latent_workspace_bytes(setting.device, setting.limits.rows,
+                                                          heads, setting.limits.positions));
 }
 
 void Mla::run(const MlaWeights& weights, const PartMemory& memory, const PartCall& call) const {
@@ -165,7 +168,9 @@ void Mla::run(const MlaWeights& weights, const PartMemory& memory, const PartCal
        .page_tokens = memory.page_tokens,
        .scale = scale,
        .gate =
-           head_gate ? projected.columns(first_queries() + row_width(), gate_width()) : Tensor()});
+           head_gate ? projected.columns(first_queries() + row_width(), gate_width()) : Tensor(),
+       .workspace = memory.workspace,
+       .positions = tables.positions});
   for (std::int64_t h = 0; h < heads; ++h) {
     kernels::linear(call.queue, {.x = found.columns(h * latent, latent),
                                  .weight = &weights.to_values[static_cast<std::size_t>(h)],

@@ -114,14 +114,6 @@ std::size_t S6::scratch_bytes(const StepSetting& setting) const {
          Scratch::space(setting.activation, rows, channels);
 }
 
-std::size_t S6::workspace_bytes(const StepSetting& setting) const {
-  if (setting.device != kernels::Device::cpu) {
-    throw Error(ErrorKind::usage,
-                "Mamba-1 (selective scan) runs on the CPU only so far: use --device cpu");
-  }
-  return 0;
-}
-
 void S6::run(const S6Weights& weights, const PartMemory& memory, const PartCall& call) const {
   const ScratchFrame frame(call.scratch);
   const std::int64_t tokens = call.x.dim(0);

@@ -38,7 +38,7 @@ struct S6 {
   PartWork work() const;
   PartText text() const;
   std::size_t scratch_bytes(const StepSetting& setting) const;
-  std::size_t workspace_bytes(const StepSetting& setting) const;
+  std::size_t workspace_bytes(const StepSetting&) const { return 0; }
   void run(const Weights& weights, const PartMemory& memory, const PartCall& call) const;
   void advance(const Weights& weights, const PartMemory& memory, const PartCall& call) const;
 

@@ -21,6 +21,8 @@ struct DeltaCase {
   float beta_scale = 1.0F;
   ChainedSpans spans = {};
   Strides strides = {};
+  bool per_channel = false;
+  float decay_floor = 0.0F;
 
   /// With room for tokens that no span has.
   DeltaInputs inputs(std::int64_t spare_tokens = 0) const;
@@ -36,7 +38,7 @@ constexpr std::int64_t delta_slots = 10;
 DeltaInputs DeltaCase::inputs(std::int64_t spare_tokens) const {
   return DeltaInputs(dtype,
                      {spans.begins.back() + spare_tokens, key_heads, value_heads, rows, columns,
-                      tiled, beta_scale},
+                      tiled, beta_scale, per_channel, decay_floor},
                      delta_slots, state, strides);
 }
 
@@ -58,7 +60,7 @@ RecurrentAnswer run_route(const DeltaRoute& route, const DeltaCase& c, const Del
       read(padded(c.spans.read, -1, spare_spans)), write(padded(c.spans.write, -1, spare_spans));
   const DeltaRule op = {.x = x,
                         .b = Tensor(ba).columns(0, c.value_heads),
-                        .a = Tensor(ba).columns(c.value_heads, c.value_heads),
+                        .a = Tensor(ba).columns(c.value_heads, in.s.decays()),
                         .rate = rate,
                         .dt_bias = dt_bias,
                         .state = state,
@@ -68,7 +70,9 @@ RecurrentAnswer run_route(const DeltaRoute& route, const DeltaCase& c, const Del
                         .y = y,
                         .key_heads = c.key_heads,
                         .tiled = c.tiled,
-                        .beta_scale = c.beta_scale};
+                        .beta_scale = c.beta_scale,
+                        .per_channel = c.per_channel,
+                        .decay_floor = c.decay_floor};
   run_or_replay(stream, replayed, [&] { route(stream, op); });
   CHECK(x.fetch().everything() == in.x.everything());
   CHECK(ba.fetch().everything() == in.ba.everything());
@@ -86,7 +90,7 @@ RecurrentAnswer run_apart(const DeltaRoute& route, const DeltaCase& c, const Del
     const Tensor both = Tensor(ba).rows(first, tokens);
     route(stream, {.x = Tensor(x).rows(first, tokens),
                    .b = both.columns(0, c.value_heads),
-                   .a = both.columns(c.value_heads, c.value_heads),
+                   .a = both.columns(c.value_heads, in.s.decays()),
                    .rate = rate,
                    .dt_bias = dt_bias,
                    .state = state,
@@ -96,7 +100,9 @@ RecurrentAnswer run_apart(const DeltaRoute& route, const DeltaCase& c, const Del
                    .y = Tensor(y).rows(first, tokens),
                    .key_heads = c.key_heads,
                    .tiled = c.tiled,
-                   .beta_scale = c.beta_scale});
+                   .beta_scale = c.beta_scale,
+                   .per_channel = c.per_channel,
+                   .decay_floor = c.decay_floor});
     stream.wait();
   });
   return {y.fetch(), state.fetch()};
@@ -158,6 +164,21 @@ const DeltaCase cases[] = {
      .tiled = true,
      .beta_scale = 2.0F,
      .spans = {{0, 6}, {3}, {2}}},
+    {.value_heads = 2,
+     .rows = 128,
+     .columns = 36,
+     .spans = {{0, 19, 20, 28}, {0, -1, 3}, {0, 4, 2}},
+     .strides = {8, 8},
+     .per_channel = true},
+    {.key_heads = 2,
+     .value_heads = 4,
+     .rows = 20,
+     .columns = 20,
+     .dtype = f32,
+     .spans = {{0, 5, 9, 12, 13}, {1, 4, 3, 5}, {4, -1, -1, 5}},
+     .per_channel = true,
+     .decay_floor = -5.0F},
+    {.rows = 200, .columns = 20, .state = b16, .spans = {{0, 9}, {4}, {4}}, .per_channel = true},
 };
 
 void scan(cuda::Stream& stream, const DeltaRule& op) { cuda::delta_rule_scan(stream, op); }
@@ -187,7 +208,7 @@ RecurrentAnswer cut_answer(const DeltaCase& whole, const std::vector<std::int32_
       piece.x.set(j, in.x.get(cuts[i] * in.s.line() + j));
     }
     for (std::int64_t j = 0; j < piece.ba.size(); ++j) {
-      piece.ba.set(j, in.ba.get(cuts[i] * 2 * in.s.value_heads + j));
+      piece.ba.set(j, in.ba.get(cuts[i] * (in.s.value_heads + in.s.decays()) + j));
     }
     piece.state = all.state;
     const RecurrentAnswer answer = run_route(scan, c, piece);
@@ -212,12 +233,13 @@ TEST_SUITE("cuda/delta_rule_scan") {
 
   TEST_CASE("cuts change no bit") {
     std::mt19937 engine(3);
-    for (const DType state : {f32, b16}) {
+    for (const auto& [state, per_channel] : {std::pair(f32, false), {b16, false}, {f32, true}}) {
       const DeltaCase c = {.value_heads = 2,
                            .rows = 40,
                            .columns = 72,
                            .state = state,
-                           .spans = {{0, 30}, {1}, {1}}};
+                           .spans = {{0, 30}, {1}, {1}},
+                           .per_channel = per_channel};
       const RecurrentAnswer whole = cut_answer(c, {0, 30});
       for (int i = 0; i < 4; ++i) {
         const RecurrentAnswer cut = cut_answer(c, random_cuts(30, engine));
@@ -277,7 +299,7 @@ Workspace workspace_of(const DeltaCase& c, std::int64_t spare_tokens = 0,
                        std::size_t spare_spans = 2) {
   const auto spans = static_cast<std::int64_t>(c.spans.read.size() + spare_spans);
   return Workspace(delta_rule_workspace_bytes(Device::cuda, c.spans.begins.back() + spare_tokens,
-                                              spans, c.value_heads));
+                                              spans, c.value_heads, c.per_channel ? c.rows : 0));
 }
 
 /// The chunked form in a workspace.
@@ -322,7 +344,8 @@ void check_inputs(const DeltaCase& c, const DeltaInputs& before, bool replayed =
   run_plain(c, in);
   const Workspace workspace = workspace_of(c, before.s.tokens - c.spans.begins.back());
   const RecurrentAnswer answer = run_route(chunked(workspace), c, before, replayed, spare_spans);
-  const double scale = std::max(largest(before.x), largest(before.state));
+  const double largest_input = std::max(largest(before.x), largest(before.state));
+  const double scale = c.per_channel ? 2 * largest_input : largest_input;
   check_within(answer.y, in.y, y_bound * scale, 0x1p-8);
   check_within(answer.state, in.state, state_bound * scale, c.state == b16 ? 0x1p-8 : 1e-6);
   check_untouched(c, before, answer);
@@ -339,6 +362,14 @@ const DeltaCase chunked_cases[] = {
      .tiled = true,
      .beta_scale = 2.0F,
      .spans = {{0, 70}, {3}, {2}}},
+    {.value_heads = 2,
+     .rows = 128,
+     .spans = {{0, 130, 131, 151}, {0, -1, 3}, {0, 4, 2}},
+     .per_channel = true},
+    {.state = b16,
+     .spans = {{0, 63, 127}, {0, 1}, {0, 2}},
+     .per_channel = true,
+     .decay_floor = -5.0F},
 };
 
 TEST_SUITE("cuda/delta_rule_chunked") {
@@ -414,22 +445,25 @@ TEST_SUITE("cuda/delta_rule_chunked") {
 
   TEST_CASE("gates at their ends, or either in turn") {
     std::mt19937 engine(17);
-    const DeltaCase c = {.spans = {{0, 100}, {1}, {2}}};
-    for (const float b : {-1e4F, 0.0F, 1e4F}) {
-      for (const float a : {-1e4F, 1e4F}) {
-        CAPTURE(a);
-        CAPTURE(b);
-        DeltaInputs in = c.inputs();
-        in.set_all_a(a);
-        in.set_all_b(b);
-        check_inputs(c, in);
+    for (const bool per_channel : {false, true}) {
+      CAPTURE(per_channel);
+      const DeltaCase c = {.spans = {{0, 100}, {1}, {2}}, .per_channel = per_channel};
+      for (const float b : {-1e4F, 0.0F, 1e4F}) {
+        for (const float a : {-1e4F, 1e4F}) {
+          CAPTURE(a);
+          CAPTURE(b);
+          DeltaInputs in = c.inputs();
+          in.set_all_a(a);
+          in.set_all_b(b);
+          check_inputs(c, in);
+        }
       }
+      DeltaInputs mixed = c.inputs();
+      for (std::int64_t i = 0; i < mixed.ba.size(); ++i) {
+        if (engine() % 4 == 0) mixed.ba.set(i, engine() % 2 == 0 ? -60.0F : 900.0F);
+      }
+      check_inputs(c, mixed);
     }
-    DeltaInputs mixed = c.inputs();
-    for (std::int64_t i = 0; i < mixed.ba.size(); ++i) {
-      if (engine() % 4 == 0) mixed.ba.set(i, engine() % 2 == 0 ? -60.0F : 900.0F);
-    }
-    check_inputs(c, mixed);
   }
 
   TEST_CASE("one key again and again, keys of zeros, of huge and of tiny numbers") {

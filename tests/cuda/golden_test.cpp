@@ -13,13 +13,36 @@ namespace {
 
 /// One of each family, with experts where it has some.
 std::vector<std::string> chosen_fixtures() {
-  if (hyb::testing::is_full_level()) return on_cards(fixtures());
-  return {"bamba-1",        "falcon-h1-groups", "falcon-h1-plain", "granite-moe-rope-untied",
-          "lfm2-moe",       "nemotron-latent",  "qwen3-next",      "qwen3_5-moe",
-          "qwen3-next-fp8", "nemotron-fp8",     "qwen3-next-f16",  "gpt-oss",
-          "granite-swa",    "gemma2",           "gemma3",          "gemma4-shared",
-          "lfm3",           "ministral3",       "llama4",          "cohere2",
-          "gemma4-moe",     "gemma3n",          "olmo-hybrid",     "minimax"};
+  if (hyb::testing::is_full_level()) return fixtures();
+  return {"bamba-1",
+          "falcon-h1-groups",
+          "falcon-h1-plain",
+          "granite-moe-rope-untied",
+          "lfm2-moe",
+          "nemotron-latent",
+          "qwen3-next",
+          "qwen3_5-moe",
+          "qwen3-next-fp8",
+          "nemotron-fp8",
+          "qwen3-next-f16",
+          "gpt-oss",
+          "granite-swa",
+          "gemma2",
+          "gemma3",
+          "gemma4-shared",
+          "lfm3",
+          "ministral3",
+          "llama4",
+          "cohere2",
+          "gemma4-moe",
+          "gemma3n",
+          "olmo-hybrid",
+          "minimax",
+          "mamba2",
+          "mamba",
+          "falcon-mamba",
+          "jamba",
+          "kimi-linear"};
 }
 
 Loaded on_card(const Golden& golden, const GeometryOptions& options, bool batch_invariant) {

@@ -33,6 +33,20 @@ const DeltaStepCase cases[] = {
      .write = {0, 1, 3, 4}},
     {.rows = 200, .columns = 72, .read = {2}, .write = {1}},
     {.key_heads = 2, .value_heads = 4, .tiled = true, .read = {0}, .write = {0}},
+    {.key_heads = 2,
+     .value_heads = 2,
+     .read = {0, 2, -1},
+     .write = {0, 3, -1},
+     .per_channel = true},
+    {.value_heads = 2,
+     .rows = 40,
+     .columns = 20,
+     .dtype = f32,
+     .state = b16,
+     .read = {-1, 4},
+     .write = {1, 4},
+     .per_channel = true},
+    {.rows = 200, .columns = 36, .read = {2}, .write = {1}, .per_channel = true},
 };
 
 /// The tensors of a step on the device, and what it does there.
@@ -55,6 +69,7 @@ struct OnDevice {
         begins(begins_of(c)),
         key_heads(c.key_heads),
         tiled(c.tiled),
+        per_channel(c.per_channel),
         has_bias(with_bias) {}
 
   /// One token per row that has a slot; the others' spans are empty.
@@ -96,13 +111,15 @@ struct OnDevice {
             .y = y,
             .key_heads = key_heads,
             .tiled = tiled,
-            .beta_scale = tiled ? 2.0F : 1.0F};
+            .beta_scale = tiled ? 2.0F : 1.0F,
+            .per_channel = per_channel,
+            .decay_floor = per_channel ? -5.0F : 0.0F};
   }
 
   DeviceTensor x, b, a, conv_weight, conv_bias, windows, rate, dt_bias, state, y, convolved;
   DeviceTable read, write, semaphores, begins;
   std::int64_t key_heads;
-  bool tiled, has_bias;
+  bool tiled, per_channel, has_bias;
 };
 
 void check_case(const DeltaStepCase& c, bool with_bias, bool replayed) {

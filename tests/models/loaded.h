@@ -30,18 +30,6 @@ inline std::vector<std::string> fixtures() {
   return names;
 }
 
-/// Of these the models that a card runs: Mamba-1 runs on the CPU only so far.
-inline std::vector<std::string> on_cards(std::vector<std::string> names) {
-  std::erase_if(names, [](const std::string& name) {
-    const Plan plan = plan_of(Config::from_folder(golden_folder / name), false);
-    bool has_s6 = false;
-    plan.visit_parts(
-        [&](const auto& part) { has_s6 |= std::is_same_v<std::decay_t<decltype(part)>, S6>; });
-    return has_s6;
-  });
-  return names;
-}
-
 /// A tiny model and a runner with room for one sequence, whose page table is scrambled.
 struct Loaded {
   Loaded(const std::filesystem::path& folder, DType activation, kernels::Isa isa)

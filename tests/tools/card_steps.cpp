@@ -149,7 +149,8 @@ class Recorder {
       attention_layers += work.attention_width > 0 ? 1 : 0;
       state_layers += part.memory().state ? 1 : 0;
       if (part.memory().kv) {
-        kv_heads_dim = 2.0 * part.memory().kv->kv_heads * part.memory().kv->head_dim;
+        const auto kv = *part.memory().kv;
+        kv_heads_dim = (kv.are_latents ? 1.0 : 2.0) * kv.kv_heads * kv.head_dim;
       }
     });
     std::size_t state_bytes = 0;

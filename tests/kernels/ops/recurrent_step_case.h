@@ -27,8 +27,10 @@ struct DeltaStepCase {
   DType dtype = DType::bf16, state = DType::f32;
   bool tiled = false;
   std::vector<std::int32_t> read, write;
+  bool per_channel = false;  ///< decays
 
   std::int64_t tokens() const { return static_cast<std::int64_t>(read.size()); }
+  std::int64_t decays() const { return per_channel ? value_heads * rows : value_heads; }
   std::int64_t inner() const { return value_heads * columns; }
   std::int64_t channels() const { return 2 * key_heads * rows + inner(); }
 };
@@ -38,12 +40,12 @@ struct DeltaStepInputs {
   explicit DeltaStepInputs(const DeltaStepCase& c)
       : x(random_tensor(c.dtype, {c.tokens(), c.channels()}, 1, 1.0F, {7, 1})),
         b(random_tensor(c.dtype, {c.tokens(), c.value_heads}, 2, 1.0F, {2, 1})),
-        a(random_tensor(c.dtype, {c.tokens(), c.value_heads}, 3, 1.0F, {2, 1})),
+        a(random_tensor(c.dtype, {c.tokens(), c.decays()}, 3, 1.0F, {2, 1})),
         conv_weight(random_tensor(DType::f32, {c.channels(), c.taps}, 4, 0.5F)),
         conv_bias(random_tensor(DType::f32, {c.channels()}, 5, 0.5F)),
         windows(random_tensor(c.dtype, {step_slots, c.channels(), c.taps - 1}, 6, 1.0F, {3, 1})),
         rate(random_rates(c.value_heads, 7)),
-        dt_bias(random_tensor(DType::f32, {c.value_heads}, 8)),
+        dt_bias(random_tensor(DType::f32, {c.decays()}, 8)),
         state(random_tensor(c.state, {step_slots, c.value_heads, c.rows, c.columns}, 9, 1.0F,
                             {4, 0})),
         y(c.dtype, {c.tokens(), c.inner()}, {3, 1}),
