@@ -69,7 +69,10 @@ PackedBlocks packed_blocks(const Plan& plan, const Family& family, const TensorF
   for (const CheckedWeight& checked : check.weights) {
     const TensorInfo* const stored = checked.tensor.stored;
     const bool is_on_card = device == kernels::Device::cuda;
-    const std::int64_t rows = kernels::Weight::panel_rows, columns = checked.weight.shape.back();
+    const std::vector<std::int64_t>& shape = checked.weight.shape;
+    const bool is_transposed = checked.weight.key.role.ends_with("_transposed");
+    const std::int64_t rows = kernels::Weight::panel_rows;
+    const std::int64_t columns = is_transposed ? shape[1] : shape.back();
     std::int64_t of_rows = 0;
     std::string_view type_name = groups_name;
     if (checked.groups) {

@@ -455,16 +455,10 @@ void check_compressed_group(const Config& group, const std::string& format) {
   if (!weights) return;
   const bool is_wide = is_int8 || weights->i("num_bits", 4) == 8;
   check_bits(*weights, "num_bits", is_wide ? 8 : 4, "compressed-tensors");
-  if (weights->is_text("actorder", "group")) {
-    refuse(*weights, "actorder", "columns in the order of their activations");
-  }
 }
 
 void check_gptq(const Config& quantization) {
   check_bits(quantization, "bits", 4, "GPTQ");
-  if (quantization.b("desc_act", false) && !quantization.b("static_groups", false)) {
-    refuse(quantization, "desc_act", "columns in the order of their activations");
-  }
   const std::string format = quantization.s("checkpoint_format", "gptq");
   if (!format.starts_with("gptq")) refuse(quantization, "checkpoint_format", "gptq " + format);
 }

@@ -91,6 +91,18 @@ struct GroupedMatrix {
                    .unit = scale_type == DType::f8_e4m3 ? 0.0003F : 1.0F});
   }
 
+  /// Groups are no longer runs of columns.
+  void shuffle(unsigned seed) {
+    std::mt19937 engine(seed);
+    WeightScales& own = source.strips.front().scales;
+    for (std::int64_t k = 0; k < source.columns; ++k) {
+      group_of.push_back(static_cast<std::int32_t>(k / own.column_block));
+    }
+    for (std::size_t k = group_of.size(); k > 1; --k)
+      std::swap(group_of[k - 1], group_of[engine() % k]);
+    own.group_of = group_of;
+  }
+
   std::vector<float> row(std::int64_t n) const {
     std::vector<float> values(static_cast<std::size_t>(source.columns));
     read_numbers(source.row(n), 0, values);
@@ -98,6 +110,7 @@ struct GroupedMatrix {
   }
 
   std::vector<std::byte> codes, scales, zeros;
+  std::vector<std::int32_t> group_of;
   WeightSource source;
 };
 
