@@ -26,7 +26,9 @@ WeightCode code_of(Device device, const WeightSource& source, DType dtype, Quant
     }
     if (card_keeps(block->type)) return WeightCode::blocks;
   }
-  if (device == Device::cpu && source.groups() && source.groups_alike()) return WeightCode::groups;
+  const bool keeps_groups =
+      device == Device::cpu ? source.groups() && source.groups_alike() : card_keeps_groups(source);
+  if (keeps_groups) return WeightCode::groups;
   if (quantize == Quantize::q4) return WeightCode::q4;
   if (source.is_all(DType::f8_e4m3)) return WeightCode::fp8;
   if (quantize == Quantize::bits12) return WeightCode::bits12;
@@ -104,6 +106,7 @@ Weight Weight::pack(Queue& queue, const WeightSource& source, DType dtype, Quant
     weight.groups_ = *source.groups();
     weight.type_ = weight.groups_.levels;
     weight.order_ = source.columns_by_group();
+    weight.group_ = weight.groups_.group;
   }
   if (weight.code_ == WeightCode::bits12) {
     if (weight.pack_bits12(queue, source)) return weight;
@@ -172,9 +175,10 @@ Weight Weight::reserve(WeightCode code, DType dtype, std::int64_t experts, std::
 }
 
 void Weight::pack_codes(Queue& queue, const WeightSource& source) {
-  if (queue.device() == Device::cuda && code_ == WeightCode::blocks) {
-    group_ = gguf_group(type_);
-    const GgufRowsShape shape = {type_, rows_, columns_};
+  if (code_ == WeightCode::blocks) group_ = gguf_group(type_);
+  const bool has_rows = code_ == WeightCode::blocks || code_ == WeightCode::groups;
+  if (queue.device() == Device::cuda && has_rows) {
+    const GgufRowsShape shape = gguf_rows_shape(*this);
     owned_ = Buffer(Device::cuda, static_cast<std::size_t>(experts_ * shape.expert_bytes()));
     view_ = owned_.data();
     upload_blocks(queue, source, shape, owned_.data());
@@ -188,9 +192,7 @@ void Weight::pack_codes(Queue& queue, const WeightSource& source) {
     upload_codes(queue, source, shape, owned_.data());
     return;
   }
-  group_ = code_ == WeightCode::blocks   ? gguf_group(type_)
-           : code_ == WeightCode::groups ? groups_.group
-                                         : group_of(code_, source);
+  if (!has_rows) group_ = group_of(code_, source);
   format_ = WeightFormat::panels;
   const CodedShape shape = coded_shape(*this);
   owned_ = Buffer(queue.device(), static_cast<std::size_t>(experts_ * shape.expert_bytes()));
@@ -229,8 +231,9 @@ const std::byte* Weight::expert(std::int64_t e) const {
   if (format_ == WeightFormat::rows && code_ == WeightCode::bits12) {
     return view_ + e * Bits12RowsShape{rows_, columns_}.expert_bytes();
   }
-  if (format_ == WeightFormat::rows && code_ == WeightCode::blocks) {
-    return view_ + e * GgufRowsShape{type_, rows_, columns_}.expert_bytes();
+  const bool has_rows = code_ == WeightCode::blocks || code_ == WeightCode::groups;
+  if (format_ == WeightFormat::rows && has_rows) {
+    return view_ + e * gguf_rows_shape(*this).expert_bytes();
   }
   if (format_ == WeightFormat::rows && code_ != WeightCode::plain) {
     return view_ + e * CodedRowsShape{code_, rows_, columns_}.expert_bytes();

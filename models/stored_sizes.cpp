@@ -76,8 +76,14 @@ PackedBlocks packed_blocks(const Plan& plan, const Family& family, const TensorF
     std::int64_t of_rows = 0;
     std::string_view type_name = groups_name;
     if (checked.groups) {
-      if (is_on_card) continue;
-      of_rows = kernels::coded_shape(checked.groups->codes, rows, columns).panel_bytes();
+      const kernels::GroupCodes& codes = checked.groups->codes;
+      const bool is_reordered =
+          !checked.groups->order.empty() &&
+          (plan.reorders_columns || checked.groups->spelling != GroupSpelling::gptq);
+      if (is_on_card && (is_reordered || !kernels::card_keeps(codes, columns))) continue;
+      of_rows = is_on_card
+                    ? kernels::GgufRowsShape{codes.levels, rows, columns, codes}.expert_bytes()
+                    : kernels::coded_shape(codes, rows, columns).panel_bytes();
     } else {
       if (checked.tensor.verdict != TensorVerdict::right || stored->block == nullptr) continue;
       if (is_of_mixed_experts(checked, check)) continue;

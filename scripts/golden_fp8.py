@@ -216,7 +216,9 @@ fixtures = {
         extra=tuple(golden_qwen.mtp_tensors(int4_dense)),
     ),
     "qwen3-moe-gptq": fp8_recipe(
-        gptq_moe, Scheme("gptq", gptq_config, apart=("q_proj", "layers.1.mlp.experts.1.gate_proj")), lengths=(1, 3, 33)
+        gptq_moe,
+        Scheme("gptq", gptq_config, apart=("q_proj", "layers.1.mlp.experts.1.gate_proj")),
+        lengths=(1, 3, 33),
     ),
     "qwen3-moe-nvfp4": fp8_recipe(
         gptq_moe, Scheme("nvfp4", modelopt_nvfp4, one_unit=True), lengths=(1, 3, 33)

@@ -20,13 +20,13 @@ never += (".gate.weight", "shared_expert_gate", "mtp.fc")
 @dataclasses.dataclass(frozen=True)
 class Scheme:
     """kind: "block", "tensor", "channel", "mxfp4" of experts in one tensor, "int4", "gptq" with
-    groups in an order that the linears of a module share but for `apart`, or "nvfp4" with
-    the linears of `eights` in FP8 (one_unit: and a scale_2 that a module's linears share, as a file
-    of experts in one tensor needs it); taken: parts of names that are quantised though most keep them;
-    asymmetric, channels: of int4, parts of names that have zero points, or a scale for a row; kept:
-    parts of names that stay bf16; scale_dtype: BF16 or F32; scale_shape: of a tensor's one scale;
-    files: name -> JSON; config: what config.json gets as quantization_config; beside: more tensors
-    for a quantised linear; kv: k_scale, v_scale.
+    groups in an order that the linears of a module share but for `apart`, or "nvfp4" with the
+    linears of `eights` in FP8 (one_unit: and a scale_2 that a module's linears share, as a file
+    of experts in one tensor needs it); taken: parts of names that are quantised though most
+    keep them; asymmetric, channels: of int4, parts of names that have zero points, or a scale
+    for a row; kept: parts of names that stay bf16; scale_dtype: BF16 or F32; scale_shape: of a
+    tensor's one scale; files: name -> JSON; config: what config.json gets as
+    quantization_config; beside: more tensors for a quantised linear; kv: k_scale, v_scale.
     """
 
     kind: str

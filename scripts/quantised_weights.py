@@ -6,7 +6,7 @@ for each 128 x 128 block; 3-D for stacked experts), `weight_scale` of rank 0 or 
 or `weight_scale` [out, 1] (one for each row). MXFP4 is of experts: P_blocks [E, out, groups, 16],
 two codes in a byte, with P_scales [E, out, groups], means P [E, in, out]. NVFP4 is P.weight with
 P.weight_scale (E4M3, of 16 inputs) and P.weight_scale_2, of stacked experts P [E, in / 2, out]
-with P_weight_scale [E, in / 16, out] and P_weight_scale_2; int4 is P.weight_packed (I32, eight codes
+with P_weight_scale [E, in / 16, out] and P_weight_scale_2; int4 is P.weight_packed (I32, 8 codes
 from the low end) with P.weight_scale [out, groups] and, packed along the rows, P.weight_zero_point.
 GPTQ is P.qweight (I32, eight inputs of an output in a word) with P.scales, P.qzeros (less 1) and
 P.g_idx, the group of each input.
@@ -149,6 +149,12 @@ def from_int4(tensors, module):
     group = columns // scales.shape[1]
     wide = lambda each: numpy.broadcast_to(each, scales.shape).repeat(group, 1)
     return (codes - wide(zeros)) * wide(scales)
+
+
+def to_awq(codes):
+    """Codes [out, in], or zero points [out, groups], as words of eight outputs."""
+    eights = numpy.ascontiguousarray(codes.T).reshape(codes.shape[1], -1, 8)
+    return packed(eights[..., [0, 2, 4, 6, 1, 3, 5, 7]].reshape(codes.shape[1], -1))
 
 
 def to_gptq(codes, zeros, scales, group_of):

@@ -70,6 +70,12 @@ std::int32_t zeros_below(const Config& config) {
   return quantization->is_text("checkpoint_format", "gptq_v2") ? 0 : 1;
 }
 
+bool reorders_columns(const Config& config) {
+  const std::optional<Config> quantization = config.quantization();
+  return quantization && quantization->is_text("quant_method", "gptq") &&
+         quantization->b("desc_act", false) && !quantization->b("static_groups", false);
+}
+
 }  // namespace
 
 Plan read_plan(const Config& config, const Keys& norm_eps) {
@@ -83,6 +89,7 @@ Plan read_plan(const Config& config, const Keys& norm_eps) {
           .weight_dtype = config.dtype({"dtype", "torch_dtype"}, DType::bf16),
           .positions_max = read_positions(config),
           .zeros_below = zeros_below(config),
+          .reorders_columns = reorders_columns(config),
           .layers = {}};
 }
 

@@ -317,7 +317,8 @@ TEST_SUITE("models/published_groups") {
     }
     CHECK(stacked >= 4);
     CHECK(model.logits(DType::bf16) == logits);
-    model.tensors["backbone.layers.1.mixer.experts.up_proj_weight_scale_2"].shape = {3};
+    model.tensors.at("backbone.layers.1.mixer.experts.up_proj_weight_scale_2") = {
+        "F32", {3}, std::string(12, '\1')};
     CHECK(contains(model.error(), "config.json asks for F32 [1]"));
   }
 
@@ -336,7 +337,9 @@ TEST_SUITE("models/published_groups") {
       CHECK(mxfp4_parameters(model.plan, family, files) == 0);
       load.blocks = packed_blocks(model.plan, family, files);
       CHECK(load.blocks.types == "groups as published");
-      CHECK(packed_blocks(model.plan, family, files, kernels::Device::cuda).parameters == 0);
+      const PackedBlocks on_card = packed_blocks(model.plan, family, files, kernels::Device::cuda);
+      CHECK(on_card.parameters == load.blocks.parameters);
+      CHECK(on_card.bytes == doctest::Approx(load.blocks.bytes).epsilon(0.15));
       const auto bytes = static_cast<double>(model.weights.packed_bytes);
       CHECK(static_cast<double>(packed_bytes(model.plan, kernels::Device::cpu, load)) ==
             doctest::Approx(bytes).epsilon(0.13));
@@ -361,6 +364,13 @@ TEST_SUITE("models/published_groups") {
     const Config of_file = gguf_config(gguf);
     TensorFiles tensors = TensorFiles::of_gguf(std::move(gguf));
     CHECK(groups_of(load_model(queue, of_file, tensors, {})) == 8);  // q k v, o, two of experts
+    TensorFiles reordered(golden_folder / "qwen3-moe-gptq");
+    const Config gptq = Config::from_folder(golden_folder / "qwen3-moe-gptq");
+    const auto packed_on = [&](kernels::Device device) {
+      return packed_blocks(family_of(gptq).plan(gptq), family_of(gptq), reordered, device);
+    };
+    CHECK(packed_on(kernels::Device::cpu).parameters > 0);
+    CHECK(packed_on(kernels::Device::cuda).parameters == 0);  // there they are unpacked
   }
 
   TEST_CASE("damaged scales, shapes and orders are errors that name the tensor") {

@@ -12,57 +12,6 @@
 
 namespace hyb::kernels::testing {
 
-/// Published numbers: F8_E4M3 with f32 scales of blocks, MXFP4 (u8), or bf16; or blocks.
-struct PublishedMatrix {
-  PublishedMatrix(GgufType type, std::int64_t experts, std::int64_t rows, std::int64_t columns,
-                  unsigned seed)
-      : bytes(Stored(type, experts, rows, columns, seed).bytes),
-        source(block_of(type), experts, rows, columns, bytes) {}
-  PublishedMatrix(DType type, std::int64_t experts, std::int64_t rows, std::int64_t columns,
-                  std::int64_t row_block, std::int64_t column_block, unsigned seed)
-      : source(experts, rows, columns) {
-    std::mt19937 engine(seed);
-    std::normal_distribution<float> normal(0.0F, 1.0F / std::sqrt(static_cast<float>(columns)));
-    const std::int64_t all = experts * rows;
-    if (type == DType::u8) {
-      const std::int64_t groups = (columns + mxfp4_group - 1) / mxfp4_group;
-      for (std::int64_t i = 0; i < all * groups * mxfp4_group_bytes; ++i) {
-        bytes.push_back(static_cast<std::byte>(engine() & 0xffU));
-      }
-      for (std::int64_t i = 0; i < all * groups; ++i) {
-        mxfp4_scales.push_back(static_cast<std::byte>(118 + engine() % 4));
-      }
-      source.append(type, all, bytes,
-                    {.dtype = DType::u8, .bytes = mxfp4_scales, .column_block = mxfp4_group});
-      return;
-    }
-    if (type == DType::f8_e4m3) {
-      for (std::int64_t i = 0; i < all * columns; ++i) {
-        const auto code = static_cast<std::uint8_t>(engine());
-        bytes.push_back(std::byte{code} == std::byte{0x7f} || code == 0xff ? std::byte{3}
-                                                                           : std::byte{code});
-      }
-      const std::int64_t blocks = ((all - 1) / row_block + 1) * ((columns - 1) / column_block + 1);
-      for (std::int64_t i = 0; i < blocks; ++i) scales.push_back(0.01F + std::fabs(normal(engine)));
-    } else {
-      for (std::int64_t i = 0; i < all * columns; ++i) {
-        const std::uint16_t bits = to_bf16(normal(engine)).bits;
-        bytes.push_back(static_cast<std::byte>(bits & 0xffU));
-        bytes.push_back(static_cast<std::byte>(bits >> 8));
-      }
-    }
-    source.append(type, all, bytes,
-                  {.dtype = DType::f32,
-                   .bytes = std::as_bytes(std::span(scales)),
-                   .row_block = row_block,
-                   .column_block = column_block});
-  }
-
-  std::vector<std::byte> bytes, mxfp4_scales;
-  std::vector<float> scales;
-  WeightSource source;
-};
-
 /// Published numbers in groups of columns: u8 or i8 codes, scales of any type, zero points.
 struct GroupedMatrix {
   GroupedMatrix(DType type, DType scale_type, bool has_zeros, std::int64_t group,
@@ -114,17 +63,79 @@ struct GroupedMatrix {
   WeightSource source;
 };
 
+/// Published numbers: F8_E4M3 with f32 scales of blocks, MXFP4 (u8), or bf16; or blocks.
+struct PublishedMatrix {
+  explicit PublishedMatrix(GroupedMatrix groups)
+      : bytes(std::move(groups.codes)),
+        mxfp4_scales(std::move(groups.scales)),
+        zeros(std::move(groups.zeros)),
+        source(std::move(groups.source)) {}
+  PublishedMatrix(GgufType type, std::int64_t experts, std::int64_t rows, std::int64_t columns,
+                  unsigned seed)
+      : bytes(Stored(type, experts, rows, columns, seed).bytes),
+        source(block_of(type), experts, rows, columns, bytes) {}
+  PublishedMatrix(DType type, std::int64_t experts, std::int64_t rows, std::int64_t columns,
+                  std::int64_t row_block, std::int64_t column_block, unsigned seed)
+      : source(experts, rows, columns) {
+    std::mt19937 engine(seed);
+    std::normal_distribution<float> normal(0.0F, 1.0F / std::sqrt(static_cast<float>(columns)));
+    const std::int64_t all = experts * rows;
+    if (type == DType::u8) {
+      const std::int64_t groups = (columns + mxfp4_group - 1) / mxfp4_group;
+      for (std::int64_t i = 0; i < all * groups * mxfp4_group_bytes; ++i) {
+        bytes.push_back(static_cast<std::byte>(engine() & 0xffU));
+      }
+      for (std::int64_t i = 0; i < all * groups; ++i) {
+        mxfp4_scales.push_back(static_cast<std::byte>(118 + engine() % 4));
+      }
+      source.append(type, all, bytes,
+                    {.dtype = DType::u8, .bytes = mxfp4_scales, .column_block = mxfp4_group});
+      return;
+    }
+    if (type == DType::f8_e4m3) {
+      for (std::int64_t i = 0; i < all * columns; ++i) {
+        const auto code = static_cast<std::uint8_t>(engine());
+        bytes.push_back(std::byte{code} == std::byte{0x7f} || code == 0xff ? std::byte{3}
+                                                                           : std::byte{code});
+      }
+      const std::int64_t blocks = ((all - 1) / row_block + 1) * ((columns - 1) / column_block + 1);
+      for (std::int64_t i = 0; i < blocks; ++i) scales.push_back(0.01F + std::fabs(normal(engine)));
+    } else {
+      for (std::int64_t i = 0; i < all * columns; ++i) {
+        const std::uint16_t bits = to_bf16(normal(engine)).bits;
+        bytes.push_back(static_cast<std::byte>(bits & 0xffU));
+        bytes.push_back(static_cast<std::byte>(bits >> 8));
+      }
+    }
+    source.append(type, all, bytes,
+                  {.dtype = DType::f32,
+                   .bytes = std::as_bytes(std::span(scales)),
+                   .row_block = row_block,
+                   .column_block = column_block});
+  }
+
+  std::vector<std::byte> bytes, mxfp4_scales, zeros;  ///< scales: of groups, too
+  std::vector<float> scales;
+  WeightSource source;
+};
+
 /// A code, and where it is fp8 the blocks of its published scales, as far as there are rows and
 /// columns.
 struct CodedFormat {
   WeightCode code;
   std::int64_t row_block = 128, column_block = 128;
   GgufType type = GgufType::f32;  ///< of blocks
+  /// Of groups, of which column_block columns share a scale.
+  DType codes = DType::u8, scales = DType::bf16;
+  bool has_zeros = false;
 
+  bool is_wide() const { return code == WeightCode::blocks || code == WeightCode::groups; }
   /// The least width from `columns` on that it can have.
   std::int64_t width(std::int64_t columns) const {
-    if (code != WeightCode::blocks) return columns;
-    const std::int64_t elements = block_of(type).elements;
+    if (!is_wide()) return columns;
+    const std::int64_t elements = code == WeightCode::groups
+                                      ? std::max<std::int64_t>(column_block, 32)
+                                      : block_of(type).elements;
     return (columns + elements - 1) / elements * elements;
   }
 };
@@ -145,6 +156,16 @@ inline constexpr CodedFormat block_formats[] = {
     blocks_of(GgufType::q6_k),  blocks_of(GgufType::q8_0), blocks_of(GgufType::iq4_nl),
     blocks_of(GgufType::iq4_xs)};
 
+/// Published groups that a card keeps.
+inline constexpr CodedFormat groups_of(DType codes, DType scales, bool has_zeros,
+                                       std::int64_t group) {
+  return {WeightCode::groups, 1, group, GgufType::f32, codes, scales, has_zeros};
+}
+inline constexpr CodedFormat group_formats[] = {
+    groups_of(DType::u8, DType::bf16, false, 32),  groups_of(DType::u8, DType::f16, true, 64),
+    groups_of(DType::u8, DType::bf16, false, 256), groups_of(DType::u8, DType::f16, true, 128),
+    groups_of(DType::i8, DType::bf16, false, 160), groups_of(DType::u8, DType::f8_e4m3, false, 16)};
+
 /// All formats, and of blocks those that between them meet every way of reading any.
 inline std::vector<CodedFormat> formats_on_cards() {
   std::vector<CodedFormat> formats(std::begin(all_formats), std::end(all_formats));
@@ -152,11 +173,12 @@ inline std::vector<CodedFormat> formats_on_cards() {
        {GgufType::q4_1, GgufType::iq4_xs, GgufType::q5_k, GgufType::q6_k, GgufType::q8_0}) {
     formats.push_back(blocks_of(type));
   }
+  formats.insert(formats.end(), std::end(group_formats) - 3, std::end(group_formats));
   return formats;
 }
 /// Row counts that meet all routes; of blocks, which are wider, fewer.
 inline std::vector<std::int64_t> row_counts(const CodedFormat& format) {
-  if (format.code == WeightCode::blocks) return {3, 17};
+  if (format.is_wide()) return {3, 17};
   return {1, 3, 8, 17, 64, 300};
 }
 inline std::vector<std::int64_t> few_row_counts(const CodedFormat& format) {
@@ -172,14 +194,18 @@ struct CodedMatrix {
                     seed) {}
   CodedMatrix(Queue& queue, const CodedFormat& format, std::int64_t experts, std::int64_t rows,
               std::int64_t columns, unsigned seed)
-      : published(format.code == WeightCode::blocks
-                      ? PublishedMatrix(format.type, experts, rows, columns, seed)
-                      : PublishedMatrix(format.code == WeightCode::fp8     ? DType::f8_e4m3
-                                        : format.code == WeightCode::mxfp4 ? DType::u8
-                                                                           : DType::bf16,
-                                        experts, rows, columns,
-                                        std::min(format.row_block, experts * rows),
-                                        std::min(format.column_block, columns), seed)),
+      : published(
+            format.code == WeightCode::groups
+                ? PublishedMatrix(GroupedMatrix(format.codes, format.scales, format.has_zeros,
+                                                format.column_block, experts, rows, columns, seed))
+            : format.code == WeightCode::blocks
+                ? PublishedMatrix(format.type, experts, rows, columns, seed)
+                : PublishedMatrix(format.code == WeightCode::fp8     ? DType::f8_e4m3
+                                  : format.code == WeightCode::mxfp4 ? DType::u8
+                                                                     : DType::bf16,
+                                  experts, rows, columns,
+                                  std::min(format.row_block, experts * rows),
+                                  std::min(format.column_block, columns), seed)),
         weight(Weight::pack(queue, published.source, DType::bf16,
                             format.code == WeightCode::q8   ? Quantize::q8
                             : format.code == WeightCode::q4 ? Quantize::q4
@@ -201,6 +227,13 @@ struct CodedMatrix {
   std::vector<float> sizes() const {
     std::vector<float> all = values();
     for (float& value : all) value = std::fabs(value);
+    for (std::size_t i = 0; i < all.size() && !published.zeros.empty(); ++i) {
+      const auto at = static_cast<std::int64_t>(i);
+      const WeightRow row = published.source.row(at / weight.columns());
+      const std::int64_t group = at % weight.columns() / row.column_block;
+      all[i] += 2 * std::fabs(scale_value(row.scales, row.scale_dtype, group) *
+                              published_value(row.zeros, DType::i8, group));
+    }
     if (weight.code() != WeightCode::blocks) return all;
     const GgufBlock& block = block_of(weight.type());
     GgufGroups groups;

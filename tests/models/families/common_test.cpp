@@ -111,7 +111,8 @@ TEST_SUITE("models/families/quantization") {
           R"({"quant_method":"modelopt","quant_algo":"NVFP4"})",
           R"({"quant_method":"compressed-tensors","format":"nvfp4-pack-quantized"})",
           R"({"quant_method":"compressed-tensors","format":"pack-quantized",
-              "config_groups":{"g":{"weights":{"num_bits":4,"group_size":128,"actorder":"group"}}}})",
+              "config_groups":{"g":{"weights":{"num_bits":4,"group_size":128,
+                                               "actorder":"group"}}}})",
           R"({"quant_method":"compressed-tensors","format":"mixed-precision","config_groups":{
               "a":{"format":"int-quantized","weights":{"num_bits":8}},
               "b":{"format":"float-quantized"}}})"}) {
