@@ -94,7 +94,7 @@ TEST_SUITE("cuda/gguf") {
 
   TEST_CASE("folders in groups stay packed, and are as near to the exact logits as on the CPU") {
     const hyb::testing::QuietLog quiet;
-    for (const char* name :
+    for (const std::string name :
          {"qwen3_5-int4", "nemotron-nvfp4", "qwen3-moe-gptq", "qwen3-moe-nvfp4", "llama4-nvfp4"}) {
       CAPTURE(name);
       const Golden golden(name);
@@ -115,16 +115,17 @@ TEST_SUITE("cuda/gguf") {
       Distance of_cpu{vocab}, of_card{vocab};
       of_cpu.add(here.run(prompt, 0), expected);
       of_card.add(card.run(prompt, 0), expected);
-      MESSAGE(name, ": of the exact logits: ", of_card.relative_rms(), ", the CPU's ",
-              of_cpu.relative_rms());
-      CHECK(of_card.relative_rms() <= 2 * of_cpu.relative_rms());
-      const auto groups = static_cast<std::size_t>(kernels::WeightCode::groups);
-      if (std::string_view(name) == "qwen3-moe-gptq") {  // in an order of columns: unpacked
-        CHECK(card.model.weights.matrices[groups] == 0);
-      } else {
-        CHECK(card.model.weights.matrices == here.model.weights.matrices);
-        CHECK(card.model.weights.matrices[groups] > 3);
-      }
+      MESSAGE(name, ": of the exact logits: ", of_card.middle_row(), ", the CPU's ",
+              of_cpu.middle_row());
+      CHECK(of_card.middle_row() <= 2 * of_cpu.middle_row());
+      const auto groups_of = [](const Loaded& loaded) {
+        const auto groups = static_cast<std::size_t>(kernels::WeightCode::groups);
+        return loaded.model.weights.matrices[groups];
+      };
+      // Columns in an order of their own, and rows of 48, are unpacked.
+      const bool is_reordered = name == "qwen3-moe-gptq", has_odd = name == "llama4-nvfp4";
+      CHECK(groups_of(here) >= 4);
+      CHECK(groups_of(card) == (is_reordered ? 0 : has_odd ? 2 : groups_of(here)));
       const std::vector<float> whole = alike.run(prompt, 0);
       std::vector<float> cut;
       for (std::size_t at = 0, count = 1; at < prompt.size(); at += count, count = 2 * count + 1) {
