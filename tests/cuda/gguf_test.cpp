@@ -125,6 +125,14 @@ TEST_SUITE("cuda/gguf") {
       // Columns in an order of their own, and rows of 48, are unpacked.
       const bool is_reordered = name == "qwen3-moe-gptq", has_odd = name == "llama4-nvfp4";
       CHECK(groups_of(here) >= 4);
+      if (name == "qwen3-moe-nvfp4") {
+        LoadOptions load_options = card.model.geometry.load;
+        const Config config = Config::from_folder(golden.folder);
+        load_options.blocks = packed_blocks(card.model.plan, family_of(config),
+                                            TensorFiles(golden.folder), Device::cuda);
+        CHECK(card.model.weights.packed_bytes ==
+              packed_bytes(card.model.plan, Device::cuda, load_options));
+      }
       CHECK(groups_of(card) == (is_reordered ? 0 : has_odd ? 2 : groups_of(here)));
       const std::vector<float> whole = alike.run(prompt, 0);
       std::vector<float> cut;
