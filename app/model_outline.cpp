@@ -106,7 +106,8 @@ models::PackedBlocks packed_blocks(const RunSettings& settings, const models::Co
     return models::packed_blocks(plan, family, settings.source.tensors(), settings.device);
   }
   const bool is_on_card = settings.device == kernels::Device::cuda;
-  return is_on_card ? models::PackedBlocks() : models::published_groups(plan, family, config);
+  if (is_on_card && plan.reorders_columns) return {};
+  return models::published_groups(plan, family, config);
 }
 
 /// Of what stays F16 in memory: by the files, else by what config.json says.

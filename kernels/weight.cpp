@@ -26,28 +26,36 @@ WeightCode code_of(Device device, const WeightSource& source, DType dtype, Quant
     }
     if (card_keeps(block->type)) return WeightCode::blocks;
   }
-  if (device == Device::cpu && source.groups()) return WeightCode::groups;
+  const bool keeps_groups =
+      device == Device::cpu ? source.groups() && source.groups_alike() : card_keeps_groups(source);
+  if (keeps_groups) return WeightCode::groups;
   if (quantize == Quantize::q4) return WeightCode::q4;
   if (source.is_all(DType::f8_e4m3)) return WeightCode::fp8;
   if (quantize == Quantize::bits12) return WeightCode::bits12;
   return quantize == Quantize::q8 ? WeightCode::q8 : WeightCode::plain;
 }
 
-/// What makes rows a part of their own: their blocks, but on a card those that it keeps alone.
+/// What may make rows a part of their own: their blocks, but on a card those that it keeps alone.
 const GgufBlock* part_blocks(Device device, const WeightStrip& strip) {
   const GgufBlock* const block = strip.block;
   if (block == nullptr || device == Device::cpu) return block;
   return card_keeps(block->type) || block->type == GgufType::mxfp4 ? block : nullptr;
 }
 
-/// Whether rows of one matrix are in blocks of several types, in few enough runs.
+/// Whether rows can be of one part.
+bool are_of_a_part(Device device, const WeightStrip& a, const WeightStrip& b) {
+  return part_blocks(device, a) == part_blocks(device, b) &&
+         (device != Device::cpu || std::ranges::equal(a.scales.group_of, b.scales.group_of));
+}
+
+/// Whether rows of one matrix are in blocks of several types, or have their columns in groups in
+/// several orders, in few enough runs.
 bool has_parts(Device device, const WeightSource& source, DType dtype) {
   constexpr int parts_max = 8;
   if (dtype != DType::bf16 || source.experts != 1) return false;
   int parts = 1;
   for (std::size_t i = 1; i < source.strips.size(); ++i) {
-    const GgufBlock* const before = part_blocks(device, source.strips[i - 1]);
-    parts += part_blocks(device, source.strips[i]) == before ? 0 : 1;
+    parts += are_of_a_part(device, source.strips[i - 1], source.strips[i]) ? 0 : 1;
   }
   return parts > 1 && parts <= parts_max;
 }
@@ -97,6 +105,8 @@ Weight Weight::pack(Queue& queue, const WeightSource& source, DType dtype, Quant
   if (code == WeightCode::groups) {
     weight.groups_ = *source.groups();
     weight.type_ = weight.groups_.levels;
+    weight.order_ = source.columns_by_group();
+    weight.group_ = weight.groups_.group;
   }
   if (weight.code_ == WeightCode::bits12) {
     if (weight.pack_bits12(queue, source)) return weight;
@@ -124,9 +134,8 @@ Weight Weight::pack_parts(Queue& queue, const WeightSource& source, DType dtype,
   Weight weight(WeightCode::blocks, dtype, source);
   weight.format_ = queue.device() == Device::cpu ? WeightFormat::panels : WeightFormat::rows;
   for (auto begin = source.strips.begin(); begin != source.strips.end();) {
-    const GgufBlock* const blocks = part_blocks(queue.device(), *begin);
     const auto end = std::find_if(begin, source.strips.end(), [&](const WeightStrip& strip) {
-      return part_blocks(queue.device(), strip) != blocks;
+      return !are_of_a_part(queue.device(), *begin, strip);
     });
     const std::int64_t rows = (end - 1)->first + (end - 1)->rows - begin->first;
     WeightSource part(1, rows, source.columns);
@@ -166,9 +175,10 @@ Weight Weight::reserve(WeightCode code, DType dtype, std::int64_t experts, std::
 }
 
 void Weight::pack_codes(Queue& queue, const WeightSource& source) {
-  if (queue.device() == Device::cuda && code_ == WeightCode::blocks) {
-    group_ = gguf_group(type_);
-    const GgufRowsShape shape = {type_, rows_, columns_};
+  if (code_ == WeightCode::blocks) group_ = gguf_group(type_);
+  const bool has_rows = code_ == WeightCode::blocks || code_ == WeightCode::groups;
+  if (queue.device() == Device::cuda && has_rows) {
+    const GgufRowsShape shape = gguf_rows_shape(*this);
     owned_ = Buffer(Device::cuda, static_cast<std::size_t>(experts_ * shape.expert_bytes()));
     view_ = owned_.data();
     upload_blocks(queue, source, shape, owned_.data());
@@ -182,13 +192,11 @@ void Weight::pack_codes(Queue& queue, const WeightSource& source) {
     upload_codes(queue, source, shape, owned_.data());
     return;
   }
-  group_ = code_ == WeightCode::blocks   ? gguf_group(type_)
-           : code_ == WeightCode::groups ? groups_.group
-                                         : group_of(code_, source);
+  if (!has_rows) group_ = group_of(code_, source);
   format_ = WeightFormat::panels;
   const CodedShape shape = coded_shape(*this);
   owned_ = Buffer(queue.device(), static_cast<std::size_t>(experts_ * shape.expert_bytes()));
-  pack_coded_panels(queue, source, shape, owned_.data());
+  pack_coded_panels(queue, source, shape, owned_.data(), order_);
 }
 
 bool Weight::pack_bits12(Queue& queue, const WeightSource& source) {
@@ -223,8 +231,9 @@ const std::byte* Weight::expert(std::int64_t e) const {
   if (format_ == WeightFormat::rows && code_ == WeightCode::bits12) {
     return view_ + e * Bits12RowsShape{rows_, columns_}.expert_bytes();
   }
-  if (format_ == WeightFormat::rows && code_ == WeightCode::blocks) {
-    return view_ + e * GgufRowsShape{type_, rows_, columns_}.expert_bytes();
+  const bool has_rows = code_ == WeightCode::blocks || code_ == WeightCode::groups;
+  if (format_ == WeightFormat::rows && has_rows) {
+    return view_ + e * gguf_rows_shape(*this).expert_bytes();
   }
   if (format_ == WeightFormat::rows && code_ != WeightCode::plain) {
     return view_ + e * CodedRowsShape{code_, rows_, columns_}.expert_bytes();
@@ -261,6 +270,11 @@ void Weight::read_row(std::int64_t e, std::int64_t n, std::span<float> out) cons
     const CodedShape shape = coded_shape(*this);
     read_coded_row(shape, matrix + n / panel_rows * shape.panel_bytes(), n % panel_rows,
                    out.data());
+    if (order_.empty()) return;
+    const std::vector<float> by_group(out.begin(), out.end());
+    for (std::size_t k = 0; k < by_group.size(); ++k) {
+      out[static_cast<std::size_t>(order(e)[k])] = by_group[k];
+    }
     return;
   }
   const PanelShape shape = panel_shape(dtype_, rows_, columns_);

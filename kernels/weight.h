@@ -64,7 +64,15 @@ class Weight {
   GgufType type() const { return type_; }
   /// Of a weight in groups.
   const GroupCodes& groups() const { return groups_; }
-  /// Where rows are in blocks of several types: a weight for each run of rows, from the top. Only
+  /// Of a weight in groups whose columns lie by their groups: the column of x that each one of an
+  /// expert's matrix is multiplied with, [columns]; else empty.
+  std::span<const std::int32_t> order(std::int64_t e) const {
+    if (order_.empty()) return {};
+    return std::span(order_).subspan(static_cast<std::size_t>(e * columns_),
+                                     static_cast<std::size_t>(columns_));
+  }
+  /// Where rows are in blocks of several types, or their columns are in groups in several orders: a
+  /// weight for each run of rows, from the top. Only
   /// rows(), columns(), dtypes, owned_bytes(), read_row() and linear() take such a weight.
   std::span<const Weight> parts() const { return parts_; }
   /// Of the numbers, or with codes of the activations they are for.
@@ -108,6 +116,7 @@ class Weight {
   Buffer patches_;
   GgufType type_ = GgufType::f32;
   GroupCodes groups_;
+  std::vector<std::int32_t> order_;  ///< of all experts
   std::vector<Weight> parts_;
 };
 

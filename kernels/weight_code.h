@@ -15,7 +15,7 @@ namespace hyb::kernels {
 ///   blocks codes, scales and minima of blocks of a GGUF file, exactly (linear/gguf_blocks.h).
 ///          Several types, one below the other, are a weight of several parts.
 ///   groups whole numbers of 4 or 8 bits, or E2M1, as published, with scales (and zero points) of
-///          groups of columns, exactly (GroupCodes); only in the machine's memory
+///          groups of columns, exactly (GroupCodes, on a card linear/gguf_rows.h)
 /// A number is its code's level times its group's scale, less the group's minimum where it has one.
 enum class WeightCode : std::uint8_t { plain, fp8, q8, q4, bits12, mxfp4, blocks, groups };
 
@@ -25,8 +25,8 @@ constexpr bool has_nibbles(WeightCode code) {
 }
 
 /// What packing shall make of a source. MXFP4 stays mxfp4 with all of them, and so do blocks of
-/// GGUF files and published groups; groups, and blocks that card_keeps (linear/gguf_rows.h) does
-/// not take, are on a card as if they were published as bf16.
+/// GGUF files and published groups; those of either that card_keeps (linear/gguf_rows.h) does
+/// not take are on a card as if they were published as bf16.
 ///   none  what was published: F8_E4M3 stays fp8
 ///   q8    q8; F8_E4M3, which takes as much, stays fp8
 ///   q4    q4

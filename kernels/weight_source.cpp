@@ -46,6 +46,14 @@ void check_groups(DType dtype, std::int64_t rows, std::int64_t columns, std::siz
   check_bytes(dtype, rows, columns, dtype == DType::u8 ? columns / 2 : columns, bytes);
   check_bytes(scales.dtype, rows, groups, row_bytes_of(scales.dtype, groups), scales.bytes.size());
   if (!scales.zeros.empty()) check_bytes(DType::i8, rows, groups, groups, scales.zeros.size());
+  if (scales.group_of.empty()) return;
+  require(std::ssize(scales.group_of) == columns, "weight: every column has a group");
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(groups));
+  for (const std::int32_t of : scales.group_of) {
+    require(of >= 0 && of < groups, "weight: a column's group is one of those with scales");
+    ++counts[static_cast<std::size_t>(of)];
+  }
+  require(std::ranges::count(counts, group) == groups, "weight: groups have as many columns");
 }
 
 void check_strip(DType dtype, std::int64_t rows, std::int64_t columns, std::size_t bytes,
@@ -217,6 +225,7 @@ WeightRow WeightSource::row(std::int64_t row) const {
     found.scales = scales.bytes.data() + first * static_cast<std::int64_t>(size_of(scales.dtype));
     if (!scales.zeros.empty()) found.zeros = scales.zeros.data() + first;
     found.unit = scales.unit;
+    found.group_of = scales.group_of;
   }
   return found;
 }
@@ -244,6 +253,30 @@ std::optional<GroupCodes> WeightSource::groups() const {
     if (block < columns) codes.group = std::gcd(codes.group, block);
   }
   return codes;
+}
+
+bool WeightSource::groups_alike() const {
+  for (std::size_t i = 1; i < strips.size(); ++i) {
+    if (strips[i].first % rows == 0) continue;  // of another expert
+    if (!std::ranges::equal(strips[i].scales.group_of, strips[i - 1].scales.group_of)) return false;
+  }
+  return true;
+}
+
+std::vector<std::int32_t> WeightSource::columns_by_group() const {
+  const auto is_run = [](const WeightStrip& strip) { return strip.scales.group_of.empty(); };
+  if (std::ranges::all_of(strips, is_run)) return {};
+  std::vector<std::int32_t> all(static_cast<std::size_t>(experts * columns));
+  for (std::int64_t e = 0; e < experts; ++e) {
+    const std::span own = std::span(all).subspan(static_cast<std::size_t>(e * columns),
+                                                 static_cast<std::size_t>(columns));
+    std::iota(own.begin(), own.end(), 0);
+    const std::span<const std::int32_t> group_of = strip_of(e * rows).scales.group_of;
+    if (group_of.empty()) continue;
+    std::ranges::stable_sort(own, {},
+                             [&](std::int32_t k) { return group_of[static_cast<std::size_t>(k)]; });
+  }
+  return all;
 }
 
 const GgufBlock* WeightSource::block() const {

@@ -23,6 +23,8 @@ struct WeightScales {
   std::int64_t row_block = 1, column_block = 1;
   std::span<const std::byte> zeros = {};  ///< of whole numbers: a signed byte for each scale
   float unit = 1;                         ///< what the scales of NVFP4 count
+  /// Of groups: which one each column is of, as many of each; none: they are runs of columns.
+  std::span<const std::int32_t> group_of = {};
 };
 
 /// Columns that share a scale of MXFP4, and the bytes that hold them.
@@ -77,6 +79,7 @@ struct WeightRow {
   std::int64_t column_block;
   const std::byte* zeros = nullptr;  ///< as WeightScales has them, and the next
   float unit = 1;
+  std::span<const std::int32_t> group_of = {};
   std::int64_t column_step = 1;              ///< numbers from one column to the next
   std::optional<RandomNumbers> random = {};  ///< made up: column 0 comes first; no bytes
   const GgufBlock* block = nullptr;          ///< as WeightStrip has it
@@ -136,6 +139,11 @@ struct WeightSource {
   const GgufBlock* block() const;
   /// What all of it is kept as in groups; nullopt: it has other types, or several kinds of codes.
   std::optional<GroupCodes> groups() const;
+  /// Whether all rows of an expert have the same columns in the same groups.
+  bool groups_alike() const;
+  /// Of such a source the columns of each expert by their groups, [experts,columns], those of a
+  /// group in their order; empty: groups are runs of columns.
+  std::vector<std::int32_t> columns_by_group() const;
   /// Columns that share a scale in every row: the greatest run that all strips agree on; 0: all.
   std::int64_t scale_columns() const;
 
@@ -174,7 +182,8 @@ inline float scale_value(const std::byte* scales, DType dtype, std::int64_t i) {
 inline float published_value(const WeightRow& row, std::int64_t i) {
   if (row.random) return (*row.random)[i];
   if (row.scales == nullptr) return published_value(row.bytes, row.dtype, i * row.column_step);
-  const std::int64_t group = i / row.column_block;
+  const std::int64_t group =
+      row.group_of.empty() ? i / row.column_block : row.group_of[static_cast<std::size_t>(i)];
   float value = row.is_int4() ? static_cast<float>(mxfp4_code(row.bytes, i)) - 8.0F
                               : published_value(row.bytes, row.dtype, i);
   if (row.zeros != nullptr) value -= published_value(row.zeros, DType::i8, group);

@@ -175,6 +175,7 @@ struct Plan {
   DType state_dtype = DType::f32;    ///< of the recurrent matrices
   std::int32_t positions_max = 0;    ///< max_position_embeddings; 0: not stated
   std::int32_t zeros_below = 0;      ///< how much less than its zero points GPTQ's file has
+  bool reorders_columns = false;     ///< desc_act: groups of GPTQ's files are not runs of columns
   std::vector<Layer> layers;
   std::optional<LayerInputs> layer_inputs = {};
   std::optional<AltUp> altup = {};

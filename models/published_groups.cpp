@@ -29,7 +29,11 @@ bool is_float(DType dtype) {
 class GroupChecker {
  public:
   GroupChecker(GroupSpelling spelling, const TensorInfo& stored, const TensorFiles& files)
-      : stored_(stored), files_(files), module_(stored.name.substr(0, stored.name.rfind('.') + 1)) {
+      : GroupChecker(spelling, stored, files, stored.name.substr(0, stored.name.rfind('.') + 1)) {}
+  /// `start`: of the names of what belongs to it.
+  GroupChecker(GroupSpelling spelling, const TensorInfo& stored, const TensorFiles& files,
+               std::string start)
+      : stored_(stored), files_(files), module_(std::move(start)) {
     check.groups.spelling = spelling;
   }
 
@@ -63,7 +67,7 @@ class GroupChecker {
  private:
   const TensorInfo& stored_;
   const TensorFiles& files_;
-  std::string module_;  // with its dot
+  std::string module_;
 };
 
 /// Whether packed codes have 8 bits.
@@ -128,9 +132,11 @@ T number_in(const TensorView& view, std::int64_t i) {
   return number;
 }
 
-float unit_of(const PublishedGroups& groups, const TensorFiles& files) {
+/// Of all experts, or of one.
+float unit_of(const PublishedGroups& groups, const TensorFiles& files, std::int64_t expert = 0) {
   if (groups.unit.empty()) return 1;
-  const auto stored = number_in<float>(files.view(groups.unit), 0);
+  const TensorView units = files.view(groups.unit);
+  const auto stored = number_in<float>(units, units.bytes.size() > sizeof(float) ? expert : 0);
   const float unit = groups.unit.ends_with("global_scale") ? 1 / stored : stored;
   if (!(unit > 0x1p-100F && unit < 0x1p100F)) {
     fail(groups.unit, fmt::format("a scale of all is to be above 0 and finite, is {}", stored));
@@ -138,15 +144,27 @@ float unit_of(const PublishedGroups& groups, const TensorFiles& files) {
   return unit;
 }
 
-void check_order(const PublishedGroups& groups, std::int64_t columns, const TensorFiles& files) {
-  if (groups.order.empty()) return;
+/// Whether groups are no runs of columns (desc_act).
+bool is_reordered(const PublishedGroups& groups, std::int64_t columns, const TensorFiles& files) {
+  if (groups.order.empty()) return false;
   const TensorView order = files.view(groups.order);
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(columns / groups.group));
+  bool are_runs = true;
   for (std::int64_t k = 0; k < columns; ++k) {
-    if (number_in<std::int32_t>(order, k) == k / groups.group) continue;
-    fail(groups.order,
-         "columns in the order of their activations (desc_act) are not read; quantise with "
-         "desc_act false, or use another folder of this model");
+    const auto group = number_in<std::int32_t>(order, k);
+    if (group < 0 || group >= std::ssize(counts)) {
+      fail(groups.order, fmt::format("column {} is of group {}, of {}; the file is damaged", k,
+                                     group, counts.size()));
+    }
+    ++counts[static_cast<std::size_t>(group)];
+    are_runs = are_runs && group == k / groups.group;
   }
+  for (std::size_t g = 0; g < counts.size(); ++g) {
+    if (counts[g] == groups.group) continue;
+    fail(groups.order, fmt::format("group {} has {} columns, not {}; hyb reads groups of one size",
+                                   g, counts[g], groups.group));
+  }
+  return !are_runs;
 }
 
 /// Zero points by rows, less the 8 that codes count from.
@@ -180,6 +198,39 @@ void turn_codes(GroupSpelling spelling, const std::byte* words, std::int64_t row
     }
   }
 }
+
+/// [rows, columns] of bytes to [columns, rows].
+void turn_bytes(const std::byte* from, std::int64_t rows, std::int64_t columns, std::byte* to) {
+  for (std::int64_t i = 0; i < rows * columns; ++i) to[i % columns * rows + i / columns] = from[i];
+}
+
+/// Blocks of 64 columns: 4 scales, whose highest bit does not count and of which 0x7f is 0, then
+/// for each 16 columns 8 bytes with the first 8 of them in their low halves.
+void split_blocks(std::span<const std::byte> blocks, std::byte* codes, std::byte* scales) {
+  constexpr std::size_t block_bytes = 36, group_bytes = 8;
+  for (; !blocks.empty(); blocks = blocks.subspan(block_bytes)) {
+    for (std::size_t s = 0; s < 4; ++s) {
+      const std::byte scale = blocks[s] & std::byte{0x7f};
+      *scales++ = scale == std::byte{0x7f} ? std::byte{} : scale;
+      const auto halves = blocks.subspan(4 + s * group_bytes, group_bytes);
+      for (std::size_t i = 0; i < group_bytes; i += 2) {
+        codes[i / 2] = (halves[i] & std::byte{15}) | halves[i + 1] << 4;
+        codes[4 + i / 2] = halves[i] >> 4 | (halves[i + 1] & std::byte{0xf0});
+      }
+      codes += group_bytes;
+    }
+  }
+}
+
+void demand_unit(GroupChecker& checker, const TensorInfo* unit, std::int64_t experts) {
+  if (unit == nullptr) return;
+  checker.check.groups.unit = unit->name;
+  const bool is_one = unit->shape.empty() || unit->shape == Shape{experts};
+  checker.demand(*unit, DType::f32, is_one ? unit->shape : Shape{1});
+}
+
+constexpr kernels::GroupCodes nvfp4_codes = {
+    .levels = GgufType::mxfp4, .scales = DType::f8_e4m3, .has_zeros = false, .group = nvfp4_group};
 
 }  // namespace
 
@@ -256,11 +307,7 @@ GroupCheck check_groups(GroupSpelling spelling, const TensorInfo& stored, std::i
     checker.demand(*order, DType::i32, {columns});
   }
   if (is_nvfp4) {
-    const TensorInfo* const unit = checker.find({"weight_scale_2", "weight_global_scale"}, true);
-    if (unit != nullptr) {
-      groups.unit = unit->name;
-      checker.demand(*unit, DType::f32, unit->shape.empty() ? Shape{} : Shape{1});
-    }
+    demand_unit(checker, checker.find({"weight_scale_2", "weight_global_scale"}, true), 1);
   } else if (const TensorInfo* zeros =
                  checker.find({is_turned ? "qzeros" : "weight_zero_point"}, is_turned)) {
     groups.zeros = zeros->name;
@@ -280,10 +327,84 @@ GroupCheck check_groups(GroupSpelling spelling, const TensorInfo& stored, std::i
   return std::move(checker.check);
 }
 
+GroupCheck check_stacked_groups(const TensorInfo& stored, const Shape& shape, bool transposed,
+                                const TensorFiles& files) {
+  GroupChecker checker(GroupSpelling::nvfp4, stored, files, stored.name + "_");
+  const auto cut = [&](std::int64_t by) {
+    Shape smaller = shape;
+    smaller[transposed ? 1 : 2] /= by;
+    return smaller;
+  };
+  const std::int64_t columns = shape[transposed ? 1 : 2];
+  if (columns % nvfp4_group != 0) {
+    checker.refuse(stored, fmt::format("{} columns are no groups of {}", columns, nvfp4_group));
+  }
+  checker.demand(stored, DType::u8, cut(2));
+  if (const TensorInfo* const scales = checker.find({"weight_scale"}, true)) {
+    checker.demand(*scales, DType::f8_e4m3, cut(nvfp4_group));
+    checker.check.groups.scales = scales->name;
+  }
+  demand_unit(checker, checker.find({"weight_scale_2"}, true), shape[0]);
+  checker.check.groups.group = nvfp4_group;
+  checker.check.groups.codes = nvfp4_codes;
+  return std::move(checker.check);
+}
+
+GroupCheck check_nvfp4_blocks(const TensorInfo& stored, const Shape& shape,
+                              const TensorFiles& files) {
+  const std::string_view name = stored.name;
+  const std::size_t end = name.ends_with(weight_end) ? weight_end.size() - 1 : 0;
+  GroupChecker checker(GroupSpelling::nvfp4, stored, files,
+                       std::string(name.substr(0, name.size() - end)));
+  demand_unit(checker, checker.find({"scale"}, false), shape.size() == 3 ? shape[0] : 1);
+  checker.check.groups.group = nvfp4_group;
+  checker.check.groups.codes = nvfp4_codes;
+  return std::move(checker.check);
+}
+
+kernels::WeightSource read_stacked_groups(const PublishedGroups& groups, const std::string& codes,
+                                          std::int64_t experts, std::int64_t rows,
+                                          std::int64_t columns, bool transposed,
+                                          const TensorFiles& files, std::vector<std::byte>& made) {
+  const TensorView stored = files.view(codes);
+  const bool has_blocks = groups.scales.empty();
+  const TensorView scales = has_blocks ? stored : files.view(groups.scales);
+  const std::int64_t code_bytes = rows * columns / 2, scale_bytes = rows * columns / nvfp4_group;
+  if (!has_blocks) check_scales(groups.scales, scales);
+  std::span<const std::byte> all_codes = stored.bytes, all_scales = scales.bytes;
+  if (has_blocks || transposed) {
+    made.resize(static_cast<std::size_t>(experts * (code_bytes + scale_bytes)));
+    const auto [own_codes, own_scales] =
+        std::pair(std::span(made).first(static_cast<std::size_t>(experts * code_bytes)),
+                  std::span(made).last(static_cast<std::size_t>(experts * scale_bytes)));
+    if (has_blocks) split_blocks(stored.bytes, own_codes.data(), own_scales.data());
+    for (std::int64_t e = 0; e < experts && !has_blocks; ++e) {
+      turn_bytes(stored.bytes.data() + e * code_bytes, columns / 2, rows,
+                 own_codes.data() + e * code_bytes);
+      turn_bytes(scales.bytes.data() + e * scale_bytes, columns / nvfp4_group, rows,
+                 own_scales.data() + e * scale_bytes);
+    }
+    all_codes = own_codes;
+    all_scales = own_scales;
+  }
+  kernels::WeightSource source(experts, rows, columns);
+  for (std::int64_t e = 0; e < experts; ++e) {
+    const auto of_expert = [e](std::span<const std::byte> all, std::int64_t bytes) {
+      return all.subspan(static_cast<std::size_t>(e * bytes), static_cast<std::size_t>(bytes));
+    };
+    source.append(DType::u8, rows, of_expert(all_codes, code_bytes),
+                  {.dtype = DType::f8_e4m3,
+                   .bytes = of_expert(all_scales, scale_bytes),
+                   .row_block = 1,
+                   .column_block = nvfp4_group,
+                   .unit = unit_of(groups, files, e)});
+  }
+  return source;
+}
+
 kernels::WeightSource read_groups(const PublishedGroups& groups, const std::string& codes,
                                   std::int64_t rows, std::int64_t columns, const TensorFiles& files,
                                   std::vector<std::byte>& made) {
-  check_order(groups, columns, files);
   const TensorView stored = files.view(codes), scales = files.view(groups.scales);
   check_scales(groups.scales, scales);
   const bool is_int8 = groups.codes.levels == GgufType::q8_0;
@@ -301,9 +422,19 @@ kernels::WeightSource read_groups(const PublishedGroups& groups, const std::stri
   const bool makes_zeros = !groups.zeros.empty() && !is_int8;
   const std::int64_t turned_bytes = is_turned ? rows * columns / 2 : 0;
   const std::int64_t scale_bytes = is_turned ? rows * count * size : 0;
-  made.resize(
-      static_cast<std::size_t>(turned_bytes + scale_bytes + (makes_zeros ? rows * count : 0)));
-  const std::span<std::byte> room = made;
+  const bool turns_sign = is_int8 && groups.spelling == GroupSpelling::packed;
+  const std::size_t order_bytes =
+      is_reordered(groups, columns, files) ? files.view(groups.order).bytes.size() : 0;
+  made.resize(order_bytes + static_cast<std::size_t>(turned_bytes + scale_bytes +
+                                                     (makes_zeros  ? rows * count
+                                                      : turns_sign ? rows * columns
+                                                                   : 0)));
+  if (order_bytes > 0) {
+    std::ranges::copy(files.view(groups.order).bytes, made.begin());
+    published.group_of = {reinterpret_cast<const std::int32_t*>(made.data()),
+                          static_cast<std::size_t>(columns)};
+  }
+  const std::span<std::byte> room = std::span(made).subspan(order_bytes);
   if (is_turned) {
     turn_codes(groups.spelling, stored.bytes.data(), rows, columns, room.data());
     std::byte* const turned = room.data() + turned_bytes;
@@ -315,11 +446,10 @@ kernels::WeightSource read_groups(const PublishedGroups& groups, const std::stri
     published.bytes =
         room.subspan(static_cast<std::size_t>(turned_bytes), static_cast<std::size_t>(scale_bytes));
   }
-  if (is_int8 && groups.spelling == GroupSpelling::packed) {  // its codes count from -128
-    made.resize(stored.bytes.size());
-    std::ranges::transform(stored.bytes, made.begin(),
+  if (turns_sign) {  // its codes count from -128
+    std::ranges::transform(stored.bytes, room.begin(),
                            [](std::byte code) { return code ^ std::byte{0x80}; });
-    numbers = made;
+    numbers = room;
   }
   if (makes_zeros) {
     const auto zeros = room.last(static_cast<std::size_t>(rows * count));

@@ -69,12 +69,21 @@ PackedBlocks packed_blocks(const Plan& plan, const Family& family, const TensorF
   for (const CheckedWeight& checked : check.weights) {
     const TensorInfo* const stored = checked.tensor.stored;
     const bool is_on_card = device == kernels::Device::cuda;
-    const std::int64_t rows = kernels::Weight::panel_rows, columns = checked.weight.shape.back();
+    const std::vector<std::int64_t>& shape = checked.weight.shape;
+    const bool is_transposed = checked.weight.key.role.ends_with("_transposed");
+    const std::int64_t rows = kernels::Weight::panel_rows;
+    const std::int64_t columns = is_transposed ? shape[1] : shape.back();
     std::int64_t of_rows = 0;
     std::string_view type_name = groups_name;
     if (checked.groups) {
-      if (is_on_card) continue;
-      of_rows = kernels::coded_shape(checked.groups->codes, rows, columns).panel_bytes();
+      const kernels::GroupCodes& codes = checked.groups->codes;
+      const bool is_reordered =
+          !checked.groups->order.empty() &&
+          (plan.reorders_columns || checked.groups->spelling != GroupSpelling::gptq);
+      if (is_on_card && (is_reordered || !kernels::card_keeps(codes, columns))) continue;
+      of_rows = is_on_card
+                    ? kernels::GgufRowsShape{codes.levels, rows, columns, codes}.expert_bytes()
+                    : kernels::coded_shape(codes, rows, columns).panel_bytes();
     } else {
       if (checked.tensor.verdict != TensorVerdict::right || stored->block == nullptr) continue;
       if (is_of_mixed_experts(checked, check)) continue;

@@ -303,13 +303,22 @@ CheckedTensor check_stored(const RequiredWeight& weight, const TensorInfo& store
 /// Of a matrix in groups; nullopt: it is not.
 std::optional<CheckedWeight> check_in_groups(const RequiredWeight& weight, const TensorInfo& stored,
                                              const Plan& plan, const TensorFiles& files) {
-  const bool takes_groups =
-      weight.is_matrix() && weight.shape.size() == 2 && !weight.key.role.ends_with("_transposed");
-  if (!takes_groups || !stored.fault.empty()) return std::nullopt;
+  const bool transposed = weight.key.role.ends_with("_transposed");
+  if (!weight.is_matrix() || !stored.fault.empty()) return std::nullopt;
   const std::int64_t rows = weight.shape[0], columns = weight.shape[1];
-  const std::optional<GroupSpelling> spelling = spelling_of(stored, rows);
+  const bool is_stack = weight.shape.size() == 3 && stored.dtype == DType::u8 && !is_mxfp4(stored);
+  const bool has_blocks = stored.block != nullptr && stored.block->type == GgufType::nvfp4;
+  std::optional<GroupSpelling> spelling;
+  GroupCheck found;
+  if (has_blocks || is_stack) {
+    spelling = GroupSpelling::nvfp4;
+    found = has_blocks ? check_nvfp4_blocks(stored, weight.shape, files)
+                       : check_stacked_groups(stored, weight.shape, transposed, files);
+  } else if (weight.shape.size() == 2 && !transposed) {
+    spelling = spelling_of(stored, rows);
+    if (spelling) found = check_groups(*spelling, stored, rows, columns, files);
+  }
   if (!spelling) return std::nullopt;
-  GroupCheck found = check_groups(*spelling, stored, rows, columns, files);
   CheckedWeight checked = {weight, {TensorVerdict::right, &stored}};
   if (found.wrong == &stored) checked.tensor = wrong(stored, std::move(found.fault));
   for (const TensorInfo* const beside : found.beside) {
@@ -327,7 +336,10 @@ CheckedWeight check(RequiredWeight weight, const Plan& plan, const TensorFiles& 
   if (stored == nullptr) return {std::move(weight), {TensorVerdict::missing, nullptr}};
   if (files.are_gguf()) {
     CheckedTensor tensor = check_in_gguf(weight, *stored);
-    return {std::move(weight), std::move(tensor)};
+    const bool is_nvfp4 = stored->block != nullptr && stored->block->type == GgufType::nvfp4;
+    if (tensor.verdict != TensorVerdict::right || !is_nvfp4) {
+      return {std::move(weight), std::move(tensor)};
+    }
   }
   if (auto checked = check_in_groups(weight, *stored, plan, files)) return std::move(*checked);
   const TensorInfo* const scales = find_any(scale_names(*stored), files);
@@ -427,8 +439,8 @@ bool is_of_draft_block(const Plan& plan, const Family& family, std::string_view 
 bool is_known_unused(const Plan& plan, const Family& family, std::string_view name) {
   if (is_of_draft_block(plan, family, name)) return true;
   if (plan.tied_head && role_of(family, name) == "head") return true;  // load_model compares it
-  for (const std::string_view end :
-       {".input_scale", ".input_global_scale", "activation_scale", ".k_scale", ".v_scale"}) {
+  for (const std::string_view end : {".input_scale", "_input_scale", ".input_global_scale",
+                                     "activation_scale", ".k_scale", ".v_scale"}) {
     if (name.ends_with(end)) return true;
   }
   return std::any_of(family.unused.begin(), family.unused.end(),

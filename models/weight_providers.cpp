@@ -28,13 +28,17 @@ kernels::WeightSource FileWeights::matrix(const WeightKey& key, std::int64_t exp
                                           std::int64_t rows, std::int64_t columns,
                                           bool transposed) {
   const TensorView view = index_.view(key);
+  if (const PublishedGroups* const groups = index_.groups(key)) {
+    const std::string& name = index_.name(key);
+    if (experts == 1 && !transposed && view.block == nullptr) {
+      return read_groups(*groups, name, rows, columns, index_.files(), made_[key]);
+    }
+    return read_stacked_groups(*groups, name, experts, rows, columns, transposed, index_.files(),
+                               made_[key]);
+  }
   if (view.block != nullptr) {
     require(!transposed, "weights: blocks are of rows");
     return {*view.block, experts, rows, columns, view.bytes};
-  }
-  if (const PublishedGroups* const groups = index_.groups(key)) {
-    require(experts == 1 && !transposed, "weights: groups are of rows of one matrix");
-    return read_groups(*groups, index_.name(key), rows, columns, index_.files(), made_[key]);
   }
   const StoredScales* const scales = index_.scales(key);
   const std::size_t expert_bytes = view.bytes.size() / static_cast<std::size_t>(experts);

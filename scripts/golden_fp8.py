@@ -4,8 +4,10 @@ import dataclasses
 
 import golden_bamba
 import golden_lfm2
+import golden_llama
 import golden_nemotron
 import golden_qwen
+import golden_windows
 from golden_quantise import Scheme
 from golden_recipe import recipe
 
@@ -153,6 +155,22 @@ int4_dense = golden_qwen.nested(
     ),
 )
 
+gptq_config = {
+    "bits": 4,
+    "checkpoint_format": "gptq",
+    "desc_act": True,
+    "group_size": 32,
+    "quant_method": "gptq",
+    "sym": False,
+}
+gptq_moe = golden_llama.qwen_moe | {
+    "hidden_size": 64,
+    "moe_intermediate_size": 64,
+    "num_experts": 4,
+    "num_hidden_layers": 2,
+    "vocab_size": 97,
+}
+
 nvfp4_moe = golden_nemotron.moe | {
     "moe_intermediate_size": 32,
     "moe_shared_expert_intermediate_size": 48,
@@ -174,6 +192,16 @@ def mixed_precision(config, scheme):
     return {"producer": {"name": "modelopt", "version": "0.40.0"}, "quantization": quantization}
 
 
+# Widths of whole blocks of GGUF's NVFP4.
+modelopt_nvfp4 = {"ignore": ["lm_head"], "quant_algo": "NVFP4", "quant_method": "modelopt"}
+nvfp4_stacked = golden_windows.llama4 | {
+    "hidden_size": 48,
+    "intermediate_size": 32,
+    "num_local_experts": 4,
+    "no_rope_layers": [1, 0],
+    "num_hidden_layers": 2,
+}
+
 fixtures = {
     "qwen3_5-int4": fp8_recipe(
         int4_dense,
@@ -186,6 +214,19 @@ fixtures = {
         ),
         lengths=(1, 3, 33),
         extra=tuple(golden_qwen.mtp_tensors(int4_dense)),
+    ),
+    "qwen3-moe-gptq": fp8_recipe(
+        gptq_moe,
+        Scheme("gptq", gptq_config, apart=("q_proj", "layers.1.mlp.experts.1.gate_proj")),
+        lengths=(1, 3, 33),
+    ),
+    "qwen3-moe-nvfp4": fp8_recipe(
+        gptq_moe, Scheme("nvfp4", modelopt_nvfp4, one_unit=True), lengths=(1, 3, 33)
+    ),
+    "llama4-nvfp4": fp8_recipe(
+        nvfp4_stacked,
+        Scheme("nvfp4", modelopt_nvfp4, kept=("self_attn", "shared_expert", "router")),
+        lengths=(1, 3, 33),
     ),
     "nemotron-nvfp4": recipe(
         nvfp4_moe,

@@ -22,8 +22,9 @@ FIXTURES = [
     "falcon-h1-groups", "gemma2-odd", "gemma3-odd", "gpt-oss", "granite-attention-moe",
     "granite-groups", "granite-llama", "granite-moe-rope-untied", "lfm2-dense", "lfm2-moe",
     "llama-3", "llama-old", "mellum-yarn", "nemotron-grouped", "nemotron-latent", "nemotron-moe",
-    "qwen2", "qwen3-dense", "qwen3-moe", "qwen3-next-odd", "qwen3_5-dense", "qwen3_5-moe",
-    "qwen3_5-moe-text", "falcon-mamba", "jamba", "kimi-linear", "mamba", "mamba2", "minimax-text"]
+    "qwen2", "qwen3-dense", "qwen3-moe", "qwen3-moe-nvfp4", "qwen3-next-odd", "qwen3_5-dense",
+    "qwen3_5-moe", "qwen3_5-moe-text", "falcon-mamba", "jamba", "kimi-linear", "mamba", "mamba2",
+    "minimax-text"]
 
 
 def byte_alphabet():
@@ -74,7 +75,7 @@ def convert(folder, target):
     with torch.inference_mode(), tempfile.TemporaryDirectory() as parent:
         seen = pathlib.Path(parent) / folder.name  # its name goes into the file
         seen.mkdir()
-        for path in [folder / "config.json", *folder.glob("model*.safetensors")]:
+        for path in [*folder.glob("*config.json"), *folder.glob("model*.safetensors")]:
             (seen / path.name).symlink_to(path)
         if hparams["model_type"].startswith("gemma"):
             (seen / "tokenizer.model").touch()  # whose rows they count

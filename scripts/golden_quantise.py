@@ -6,6 +6,7 @@ hardly show.
 
 import dataclasses
 import os
+import zlib
 
 import numpy
 
@@ -18,12 +19,14 @@ never += (".gate.weight", "shared_expert_gate", "mtp.fc")
 
 @dataclasses.dataclass(frozen=True)
 class Scheme:
-    """kind: "block", "tensor", "channel", "mxfp4" of experts in one tensor, "int4", or "nvfp4" with
-    the linears of `eights` in FP8; taken: parts of names that are quantised though most keep them;
-    asymmetric, channels: of int4, parts of names that have zero points, or a scale for a row; kept:
-    parts of names that stay bf16; scale_dtype: BF16 or F32; scale_shape: of a tensor's one scale;
-    files: name -> JSON; config: what config.json gets as quantization_config; beside: more tensors
-    for a quantised linear; kv: k_scale, v_scale.
+    """kind: "block", "tensor", "channel", "mxfp4" of experts in one tensor, "int4", "gptq" with
+    groups in an order that the linears of a module share but for `apart`, or "nvfp4" with the
+    linears of `eights` in FP8 (one_unit: and a scale_2 that a module's linears share, as a file
+    of experts in one tensor needs it); taken: parts of names that are quantised though most
+    keep them; asymmetric, channels: of int4, parts of names that have zero points, or a scale
+    for a row; kept: parts of names that stay bf16; scale_dtype: BF16 or F32; scale_shape: of a
+    tensor's one scale; files: name -> JSON; config: what config.json gets as
+    quantization_config; beside: more tensors for a quantised linear; kv: k_scale, v_scale.
     """
 
     kind: str
@@ -33,6 +36,8 @@ class Scheme:
     eights: tuple = ()
     asymmetric: tuple = ()
     channels: tuple = ()
+    apart: tuple = ()
+    one_unit: bool = False
     scale_dtype: str = "F32"
     scale_shape: tuple = ()
     input_scales: bool = False
@@ -107,10 +112,55 @@ def int4_entries(name, values, scheme, rng):
         yield entry(name + "_zero_point", "I32", words)
 
 
-def nvfp4_entries(name, values, rng):
+def gptq_entries(name, values, scheme, rng):
+    """Zero points are 1 to 15: the files have no code for one less than 0."""
+    module = name.removesuffix("weight")
+    is_apart = any(part in name for part in scheme.apart)
+    order = numpy.random.Generator(
+        numpy.random.PCG64(zlib.crc32(name.encode()) if is_apart else module_seed(name))
+    ).permutation(values.shape[1])
+    groups = (len(values), values.shape[1] // int4_group)
+    uneven = values[:, order] * (2.0 ** rng.uniform(-1, 1, groups)).repeat(int4_group, 1)
+    scales, code = fp8.to_int4(uneven, int4_group, False)
+    stored = scales.astype(numpy.float16)
+    codes, zeros = code(stored.astype(numpy.float64))
+    back = numpy.argsort(order)
+    words = fp8.to_gptq(codes[:, back], numpy.maximum(zeros, 1), stored, back // int4_group)
+    for end, dtype, array in zip(
+        ("qweight", "qzeros", "scales", "g_idx"), ("I32", "I32", "F16", "I32"), words
+    ):
+        yield entry(module + end, dtype, array)
+
+
+def module_seed(name):
+    return zlib.crc32(name.rsplit(".", 2)[0].encode())
+
+
+def stacked_nvfp4_entries(name, values, rng):
+    """Experts [E, in, out] as ModelOpt writes them: packed along the inputs."""
+    experts, columns, rows = values.shape
+    flat = values.swapaxes(1, 2).reshape(-1, columns)
+    uneven = flat * (2.0 ** rng.uniform(-1, 1, (len(flat), columns // fp8.nvfp4_group))).repeat(
+        fp8.nvfp4_group, 1
+    )
+    codes, scales, whole = fp8.to_nvfp4(uneven)
+    turned = lambda each: numpy.ascontiguousarray(
+        each.reshape(experts, rows, -1).swapaxes(1, 2)
+    )
+    yield entry(name, "U8", turned(codes))
+    yield entry(name + "_weight_scale", "F8_E4M3", turned(scales))
+    yield entry(name + "_weight_scale_2", "F32", numpy.array(whole, numpy.float32))
+    yield entry(name + "_input_scale", "F32", numpy.array(0.05, numpy.float32))
+
+
+def nvfp4_entries(name, values, scheme, rng):
+    if values.ndim == 3:
+        yield from stacked_nvfp4_entries(name, values, rng)
+        return
     groups = (len(values), values.shape[1] // fp8.nvfp4_group)
     uneven = values * (2.0 ** rng.uniform(-1, 1, groups)).repeat(fp8.nvfp4_group, 1)
-    codes, scales, whole = fp8.to_nvfp4(uneven)
+    unit = numpy.float32(3e-4 * (1 + module_seed(name) % 64 / 64)) if scheme.one_unit else None
+    codes, scales, whole = fp8.to_nvfp4(uneven, unit)
     yield entry(name, "U8", codes)
     yield entry(name + "_scale", "F8_E4M3", scales)
     yield entry(name + "_scale_2", "F32", numpy.array(whole, numpy.float32))
@@ -139,8 +189,11 @@ def quantised(entries, scheme):
         if scheme.kind == "int4":
             found.extend(int4_entries(name, fp8.plain(array), scheme, rng))
             continue
+        if scheme.kind == "gptq":
+            found.extend(gptq_entries(name, fp8.plain(array), scheme, rng))
+            continue
         if scheme.kind == "nvfp4" and not any(part in name for part in scheme.eights):
-            found.extend(nvfp4_entries(name, fp8.plain(array), rng))
+            found.extend(nvfp4_entries(name, fp8.plain(array), scheme, rng))
             continue
         codes, scales = pack(fp8.plain(array), scheme, rng)
         end = "_scale_inv" if scheme.kind == "block" else "_scale"
@@ -171,7 +224,7 @@ def with_level_scales(tensors):
     for name, value in tensors.items():
         if name.endswith("_scales"):
             found[name] = numpy.full(value.shape, round(value.mean()), numpy.uint8)
-    ends = ("weight_scale", "_scale_inv")
+    ends = ("weight_scale", "_scale_inv", ".scales")
     scales = {name: fp8.plain(x) for name, x in tensors.items() if name.endswith(ends)}
     singles = [value.item() for value in scales.values() if value.size == 1]
     for name, value in scales.items():

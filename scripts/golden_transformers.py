@@ -104,7 +104,8 @@ def residual_stream(model, ids):
     stream = []
     enter = lambda _, args, kwargs: stream.append((args or tuple(kwargs.values()))[0].clone())
     leave = lambda _, __, out: stream.append((out[0] if isinstance(out, tuple) else out).clone())
-    layers = model.base_model.layers
+    base = model.base_model  # of Llama 4 the model itself
+    layers = getattr(base, "model", base).layers
     hooks = [layers[0].register_forward_pre_hook(enter, with_kwargs=True)]
     hooks += [layer.register_forward_hook(leave) for layer in layers]
     model(ids, use_cache=False)

@@ -5,8 +5,11 @@ Which format a linear has is decided by the tensors of its name: `weight_scale_i
 for each 128 x 128 block; 3-D for stacked experts), `weight_scale` of rank 0 or [1] (one for all),
 or `weight_scale` [out, 1] (one for each row). MXFP4 is of experts: P_blocks [E, out, groups, 16],
 two codes in a byte, with P_scales [E, out, groups], means P [E, in, out]. NVFP4 is P.weight with
-P.weight_scale (E4M3, of 16 inputs) and P.weight_scale_2; int4 is P.weight_packed (I32, eight codes
+P.weight_scale (E4M3, of 16 inputs) and P.weight_scale_2, of stacked experts P [E, in / 2, out]
+with P_weight_scale [E, in / 16, out] and P_weight_scale_2; int4 is P.weight_packed (I32, 8 codes
 from the low end) with P.weight_scale [out, groups] and, packed along the rows, P.weight_zero_point.
+GPTQ is P.qweight (I32, eight inputs of an output in a word) with P.scales, P.qzeros (less 1) and
+P.g_idx, the group of each input.
 """
 
 import numpy
@@ -83,11 +86,12 @@ def from_mxfp4(blocks, scales):
 nvfp4_group = 16
 
 
-def to_nvfp4(values):
-    """[out, in] as codes, scales of 16 inputs, and the scale of all."""
+def to_nvfp4(values, whole=None):
+    """[out, in] as codes, scales of 16 inputs, and the scale of all, by default the least."""
     groups = values.reshape(len(values), -1, nvfp4_group)
     largest_of = numpy.abs(groups).max(-1)
-    whole = numpy.float32(largest_of.max() / mxfp4_levels.max() / largest)
+    if whole is None:
+        whole = numpy.float32(largest_of.max() / mxfp4_levels.max() / largest)
     scales = to_e4m3(largest_of / mxfp4_levels.max() / whole)
     levels = groups / numpy.maximum(table[scales] * whole, 1e-30)[..., None]
     code = numpy.abs(levels[..., None] - mxfp4_levels).argmin(-1).astype(numpy.uint8)
@@ -98,6 +102,13 @@ def to_nvfp4(values):
 def from_nvfp4(codes, scales, whole):
     levels = mxfp4_levels[numpy.stack([codes & 15, codes >> 4], -1).reshape(len(codes), -1)]
     return levels * (plain(scales) * whole).repeat(nvfp4_group, 1)
+
+
+def from_stacked_nvfp4(codes, scales, whole):
+    """[E, in / 2, out] and scales [E, in / 16, out] as [E, in, out]."""
+    rows = lambda each: each.swapaxes(1, 2).reshape(-1, each.shape[1])
+    values = from_nvfp4(rows(codes), rows(scales), whole)
+    return values.reshape(len(codes), codes.shape[2], -1).swapaxes(1, 2)
 
 
 def packed(codes):
@@ -140,6 +151,27 @@ def from_int4(tensors, module):
     return (codes - wide(zeros)) * wide(scales)
 
 
+def to_awq(codes):
+    """Codes [out, in], or zero points [out, groups], as words of eight outputs."""
+    eights = numpy.ascontiguousarray(codes.T).reshape(codes.shape[1], -1, 8)
+    return packed(eights[..., [0, 2, 4, 6, 1, 3, 5, 7]].reshape(codes.shape[1], -1))
+
+
+def to_gptq(codes, zeros, scales, group_of):
+    """qweight, qzeros, scales as files have them, and g_idx, of codes [out, in]."""
+    turned = lambda each: numpy.ascontiguousarray(each.T)
+    words = turned(packed(codes))
+    return words, packed(turned(zeros - 1)), turned(scales), group_of.astype(numpy.int32)
+
+
+def from_gptq(tensors, module):
+    words, group_of = tensors[module + "qweight"], tensors[module + "g_idx"]
+    scales = plain(tensors[module + "scales"])
+    codes = unpacked(numpy.ascontiguousarray(words.T), len(group_of)).astype(numpy.float64)
+    zeros = unpacked(tensors[module + "qzeros"], scales.shape[1]).astype(numpy.float64) + 1
+    return (codes - zeros[group_of].T) * scales[group_of].T
+
+
 def dequantised(tensors):
     """name -> float64 values; the scales are gone."""
     found = {}
@@ -152,9 +184,19 @@ def dequantised(tensors):
             whole = name.removesuffix("_blocks")
             found[whole] = from_mxfp4(array, tensors[whole + "_scales"])
             continue
+        if name.endswith((".qzeros", ".scales", ".g_idx")):
+            continue
+        if name.endswith(".qweight"):
+            module = name.removesuffix("qweight")
+            found[module + "weight"] = from_gptq(tensors, module)
+            continue
         if name.endswith("weight_packed"):
             whole = name.removesuffix("_packed")
             found[whole] = from_int4(tensors, whole)
+            continue
+        if name + "_weight_scale_2" in tensors:
+            scales = tensors[name + "_weight_scale"], tensors[name + "_weight_scale_2"]
+            found[name] = from_stacked_nvfp4(array, *scales)
             continue
         if name + "_scale_2" in tensors:
             scales = tensors[name + "_scale"], tensors[name + "_scale_2"]

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <vector>
 
+#include "kernels/linear/eight_codes.h"
 #include "kernels/linear/gguf_panels.h"
 #include "kernels/linear/upload.h"
 
@@ -31,7 +33,7 @@ void put(std::byte* at, std::uint32_t bits) {
 void put_code(const GgufRowTraits& traits, GgufType type, std::int64_t k, unsigned code,
               std::byte* codes, std::byte* words) {
   const std::int64_t half = k / half_columns, group = k % half_columns / 32, in = k % 32;
-  const bool sixteens = traits.bits == 6;
+  const bool sixteens = traits.bits == 6 || traits.has_table == 2;
   const std::int64_t q = sixteens ? in % 16 / 4 : in / 8;
   const std::int64_t i = sixteens ? in / 16 * 4 + in % 4 : in % 8;
   if (traits.bits == 8) {
@@ -71,6 +73,28 @@ void put_scale(const GgufRowTraits& traits, const GgufGroups& groups, std::int64
 
 }  // namespace
 
+bool card_keeps(const GroupCodes& groups, std::int64_t columns) {
+  if (columns % 32 != 0) return false;
+  if (groups.levels == GgufType::mxfp4) return groups.group == 16;
+  return groups.group >= 32 && (groups.levels == GgufType::q4_0 || !groups.has_zeros);
+}
+
+bool card_keeps_groups(const WeightSource& source) {
+  const std::optional<GroupCodes> groups = source.groups();
+  if (!groups || !card_keeps(*groups, source.columns)) return false;
+  return std::ranges::all_of(source.strips, [&](const WeightStrip& strip) {
+    const WeightScales& scales = strip.scales;
+    if (!scales.group_of.empty()) return false;
+    if (scales.dtype == DType::f16 || scales.dtype == DType::f8_e4m3) return true;
+    const auto count = static_cast<std::int64_t>(scales.bytes.size() / size_of(scales.dtype));
+    for (std::int64_t i = 0; i < count; ++i) {
+      const float scale = scale_value(scales.bytes.data(), scales.dtype, i);
+      if (to_float(to_f16(scale)) != scale) return false;
+    }
+    return true;
+  });
+}
+
 bool card_keeps(GgufType type) {
   if (type == GgufType::mxfp4) return false;  // which has a code of its own
   return gguf_code_bits(type) > 0 && (gguf_group(type) == 32 || type == GgufType::q6_k);
@@ -82,21 +106,33 @@ std::int64_t GgufRowsShape::row_bytes() const {
 
 GgufRowTraits GgufRowsShape::traits() const {
   const int bits = gguf_code_bits(type), half = static_cast<int>(chunks()) * 2;
-  const bool has_factors = has_gguf_factors(type), has_mins = has_gguf_mins(type);
-  const bool is_shared = has_factors && !has_mins && gguf_group(type) == 32;
+  const bool has_factors = has_gguf_factors(type);
+  const bool has_mins = groups ? groups->has_zeros : has_gguf_mins(type);
+  const bool is_nvfp4 = groups && type == GgufType::mxfp4;
+  const bool is_wide = groups && type == GgufType::q4_0 &&
+                       std::gcd(groups->group, columns) % CodedRowsShape::chunk_columns == 0;
+  const bool is_shared = is_wide || (has_factors && !has_mins && gguf_group(type) == 32);
   GgufRowTraits traits = {.bits = bits,
                           .base = 0x43004300U,
                           .zero = 0xc300c300U | static_cast<unsigned>(zero_of(type)) * 0x10001U,
-                          .has_table = has_table(type),
+                          .has_table = is_nvfp4          ? 2
+                                       : has_table(type) ? 1
+                                                         : 0,
                           .has_factors = has_factors,
                           .has_mins = has_mins,
+                          .has_zeros = groups && has_mins,
                           .first_shift = is_shared ? 1 : 0,
-                          .second_shift = has_factors ? 2 : 0,
+                          .second_shift = has_factors ? 2
+                                          : is_wide   ? 1
+                                          : is_nvfp4  ? 31
+                                                      : 0,
                           .second_at = is_shared ? half / 2 : half,
                           .upper_at = 0,
                           .words = 0};
-  traits.upper_at = traits.second_at + (has_factors ? (half + 3) / 4 : has_mins ? half : 0);
-  if (!has_factors && !has_mins) {  // the kernels read one in any case: always the same
+  const int seconds = has_factors ? (half + 3) / 4 : is_wide ? half / 2 : half;
+  traits.upper_at = traits.second_at + (is_nvfp4 ? 1 : has_factors || has_mins ? seconds : 0);
+  if (!has_factors && !has_mins &&
+      !is_nvfp4) {  // the kernels read one in any case: always the same
     traits.second_at = 0;
     traits.second_shift = 31;
   }
@@ -120,6 +156,40 @@ void write_gguf_row(const GgufRowsShape& shape, const WeightRow& row, std::byte*
   }
 }
 
+namespace {
+
+/// A row in groups.
+void write_group_row(const GgufRowsShape& shape, const WeightRow& row, std::byte* codes,
+                     std::byte* words) {
+  const GgufRowTraits traits = shape.traits();
+  const bool is_nvfp4 = traits.has_table == 2;
+  std::byte* const second = words + std::int64_t{traits.second_at} * 4;
+  const std::int64_t group = is_nvfp4 ? 16 : std::int64_t{32} << traits.first_shift;
+  for (std::int64_t k = 0; k < shape.columns; k += group) {
+    const std::int64_t own = k / row.column_block;
+    if (is_nvfp4) {
+      words[k / group] = row.scales[own];
+      continue;
+    }
+    // With shared words both of a word are of the chunk.
+    const float scale = scale_value(row.scales, row.scale_dtype, own);
+    write_value(words, DType::f16, k / group, scale);
+    if (row.zeros == nullptr) continue;
+    write_value(second, DType::f16, k / group, published_value(row.zeros, DType::i8, own));
+  }
+  if (is_nvfp4) write_value(second, DType::f32, 0, row.unit);
+  for (std::int64_t k = 0; k < shape.columns; ++k) {
+    const unsigned code =
+        traits.bits == 8
+            ? static_cast<unsigned>(signs_and_sizes(std::to_integer<EightCodes>(row.bytes[k]))) &
+                  0xffU
+            : mxfp4_code(row.bytes, k);
+    put_code(traits, shape.type, k, code, codes, words);
+  }
+}
+
+}  // namespace
+
 void upload_blocks(Queue& queue, const WeightSource& source, const GgufRowsShape& shape,
                    std::byte* out) {
   std::vector<std::byte> rows(static_cast<std::size_t>(source.experts * shape.expert_bytes()));
@@ -128,8 +198,9 @@ void upload_blocks(Queue& queue, const WeightSource& source, const GgufRowsShape
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t n = i % shape.rows;
       std::byte* const expert = rows.data() + i / shape.rows * shape.expert_bytes();
-      write_gguf_row(shape, source.row(i), expert + n * row_bytes,
-                     expert + shape.codes_bytes() + n * row_words * 4);
+      const auto write = shape.groups ? write_group_row : write_gguf_row;
+      write(shape, source.row(i), expert + n * row_bytes,
+            expert + shape.codes_bytes() + n * row_words * 4);
     }
   });
   upload_bytes(queue, rows, out);

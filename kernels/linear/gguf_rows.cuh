@@ -10,11 +10,13 @@
 /// Blocks of GGUF files (GgufRowsShape) on their way to registers. Included by .cu files only.
 namespace hyb::kernels::cuda {
 
-/// How products read WeightCode::blocks, by the bits of their codes: a kernel for each. What
+/// How products read WeightCode::blocks and groups, by the bits of their codes: a kernel for each,
+/// and one for NVFP4. What
 /// differs between types of as many bits are GgufRowTraits, which are the same for a whole kernel.
 /// The numbers are those of no other code.
 inline constexpr WeightCode blocks4 = WeightCode::blocks, blocks5 = WeightCode{16},
-                            blocks6 = WeightCode{17}, blocks8 = WeightCode{18};
+                            blocks6 = WeightCode{17}, blocks8 = WeightCode{18},
+                            blocks_nvfp4 = WeightCode{19};
 constexpr bool is_blocks(WeightCode code) { return code == WeightCode::blocks || code >= blocks5; }
 /// Whether a lane's 16 codes are 8 bytes (and upper bits apart), else 16.
 template <WeightCode Code>
@@ -23,7 +25,7 @@ template <WeightCode Code>
 inline constexpr bool has_upper_bits = Code == blocks5 || Code == blocks6;
 /// Whether 16 columns share a scale.
 template <WeightCode Code>
-inline constexpr bool has_sixteens = Code == blocks6;
+inline constexpr bool has_sixteens = Code == blocks6 || Code == blocks_nvfp4;
 template <WeightCode Code>
 __device__ __forceinline__ bool has_mins(const GgufRowTraits& traits) {
   return (Code == blocks4 || Code == blocks5) && traits.has_mins != 0;
@@ -63,11 +65,21 @@ __device__ __forceinline__ GroupScales block_scales(uint2 words, int half, int g
   const auto of_group = [&](std::uint32_t word) { return half_to_float(word >> (group * 16)); };
   if constexpr (Code == blocks8) {
     return {of_group(words.x), 0.0F};
+  } else if constexpr (Code == blocks_nvfp4) {
+    // Exponent and mantissa of E4M3 at the lower end of those of f32, 120 powers of two below.
+    const auto scale = [&](int i) {
+      const std::uint32_t code = words.x >> (group * 16 + i * 8) & 0x7fU;
+      return std::bit_cast<float>(code << 20) * 0x1p120F * std::bit_cast<float>(words.y);
+    };
+    return {scale(0), scale(1)};
   } else if constexpr (Code == blocks6) {
     const float unit = half_to_float(words.y);
     return {unit * factor(words.x, group * 2), unit * factor(words.x, group * 2 + 1)};
   } else {
-    if (traits.has_factors == 0) return {of_group(words.x), of_group(words.y)};
+    if (traits.has_factors == 0) {
+      const float scale = of_group(words.x), min = of_group(words.y);
+      return {scale, traits.has_zeros != 0 ? scale * min : min};
+    }
     const std::uint32_t factors = words.x >> ((half & traits.first_shift) * 16);
     return {half_to_float(words.y) * factor(factors, group),
             half_to_float(words.y >> 16) * factor(factors, 2 + group)};

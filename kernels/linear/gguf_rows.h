@@ -2,11 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "core/io/gguf.h"
 #include "kernels/linear/gguf_blocks.h"
 #include "kernels/linear/pack.h"
 #include "kernels/queue.h"
+#include "kernels/weight.h"
 #include "kernels/weight_source.h"
 
 namespace hyb::kernels {
@@ -17,8 +19,9 @@ struct GgufRowTraits {
   std::int32_t bits;       ///< of a code: 4, 5, 6 (of which 16 columns share a scale) or 8
   std::uint32_t base;      ///< 128, as a pair of bf16
   std::uint32_t zero;      ///< -128 less the code of 0, the same; without a table
-  std::int32_t has_table;  ///< of levels, those of IQ4
+  std::int32_t has_table;  ///< of levels: 1: those of IQ4, 2: E2M1
   std::int32_t has_factors, has_mins;       ///< has_factors: scales count an f16 of 256 columns
+  std::int32_t has_zeros;                   ///< minima are scales times these
   std::int32_t first_shift, second_shift;   ///< half chunks that share a first or second word: 2^n
   std::int32_t second_at, upper_at, words;  ///< of a row's words, counted in words of 32 bits
 };
@@ -39,9 +42,16 @@ struct GgufRowTraits {
 ///           pair k of group g at bits b * (4 * g + k / 2) and 16 + that, b bits each; of 5 bits
 ///           those of the second half follow at 8
 /// 0 to 3 % more bytes than in the file.
+///
+/// Published groups are rows of the same kernels: whole numbers of 4 bits as Q4_0 (with zero points
+/// as Q4_1 is, the f16 of whole numbers for minima), where all groups are whole
+/// chunks a first (and second) word being of two halves; those of 8 bits as Q8_0; and NVFP4, of
+/// which first is the four E4M3 of a half's sixteens, second the row's f32, and columns lie as with
+/// 6 bits.
 struct GgufRowsShape {
-  GgufType type;
+  GgufType type;               ///< of groups their levels
   std::int64_t rows, columns;  ///< of an expert
+  std::optional<GroupCodes> groups = {};
 
   std::int64_t chunks() const {
     return (columns + CodedRowsShape::chunk_columns - 1) / CodedRowsShape::chunk_columns;
@@ -54,14 +64,27 @@ struct GgufRowsShape {
   }
 };
 
+/// Of a weight in blocks or in groups.
+inline GgufRowsShape gguf_rows_shape(const Weight& weight) {
+  const bool has_groups = weight.code() == WeightCode::groups;
+  return {weight.type(), weight.rows(), weight.columns(),
+          has_groups ? std::optional(weight.groups()) : std::nullopt};
+}
+
 /// Whether a card keeps blocks of a type; others it takes as if they were published as bf16.
 bool card_keeps(GgufType type);
+
+/// The same of groups in rows of `columns`, a multiple of 32: of 32 columns or more, or NVFP4's 16;
+/// those of 8 bits without zero points.
+bool card_keeps(const GroupCodes& groups, std::int64_t columns);
+/// The same of a matrix: its groups are runs of columns, and f16 has the scales exactly.
+bool card_keeps_groups(const WeightSource& source);
 
 /// Writes a published row to its codes and words, which are zeros.
 void write_gguf_row(const GgufRowsShape& shape, const WeightRow& row, std::byte* codes,
                     std::byte* words);
 
-/// The layout of a source whose blocks a card keeps.
+/// The layout of a source whose blocks or groups a card keeps.
 void upload_blocks(Queue& queue, const WeightSource& source, const GgufRowsShape& shape,
                    std::byte* out);
 

@@ -54,6 +54,32 @@ void times_panel(const Linear& op, const WeightProduct& product, std::int64_t pa
       });
 }
 
+/// A weight of one part, by its panels.
+void multiply(Queue& queue, Linear op) {
+  const std::int64_t rows = op.x.dim(0);
+  const auto value_bytes = static_cast<std::int64_t>(size_of(op.x.dtype));
+  std::vector<std::byte> ordered = ordered_rows(
+      queue, *op.weight, op.x.dtype, rows,
+      [&](std::int64_t i) { return op.x.rows(i, 1).as<std::byte>(); },
+      [&](std::int64_t) { return op.expert; });
+  if (!ordered.empty()) op.x = Tensor(ordered.data(), op.x.dtype, {rows, op.x.dim(1)});
+  const WeightProduct product(queue, *op.weight, op.x.dtype, op.x.as<std::byte>(), rows,
+                              op.x.row_stride * value_bytes);
+  const std::int64_t wanted = queue.threads() * pieces_per_thread;
+  const std::int64_t pieces =
+      std::clamp((wanted + product.panels() - 1) / product.panels(), std::int64_t{1},
+                 std::max(std::int64_t{1}, rows / rows_of_piece_min));
+  const std::int64_t bytes = product.panels() * product.panel_bytes() * rows;
+  parallel_product(
+      queue, product.panels() * pieces, bytes, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t item = begin; item < end; ++item) {
+          const std::int64_t piece = item % pieces;
+          const std::int64_t first = rows * piece / pieces;
+          times_panel(op, product, item / pieces, first, rows * (piece + 1) / pieces - first);
+        }
+      });
+}
+
 }  // namespace
 
 void linear(Queue& queue, const Linear& op) {
@@ -70,21 +96,7 @@ void linear(Queue& queue, const Linear& op) {
                            .row = [&](std::int64_t i) { return op.x.rows(i, 1).as<std::byte>(); }});
   }
   if (each_part(op, [&](const Linear& part) { linear(queue, part); })) return;
-  const WeightProduct product(queue, *op.weight, op.x.dtype, op.x.as<std::byte>(), rows,
-                              op.x.row_stride * static_cast<std::int64_t>(size_of(op.x.dtype)));
-  const std::int64_t wanted = queue.threads() * pieces_per_thread;
-  const std::int64_t pieces =
-      std::clamp((wanted + product.panels() - 1) / product.panels(), std::int64_t{1},
-                 std::max(std::int64_t{1}, rows / rows_of_piece_min));
-  const std::int64_t bytes = product.panels() * product.panel_bytes() * rows;
-  parallel_product(
-      queue, product.panels() * pieces, bytes, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t item = begin; item < end; ++item) {
-          const std::int64_t piece = item % pieces;
-          const std::int64_t first = rows * piece / pieces;
-          times_panel(op, product, item / pieces, first, rows * (piece + 1) / pieces - first);
-        }
-      });
+  multiply(queue, op);
 }
 
 }  // namespace hyb::kernels

@@ -23,7 +23,10 @@ namespace hyb::kernels::cuda {
 
 /// The code by which products read a weight.
 inline WeightCode product_code(const Weight& weight) {
-  if (weight.code() != WeightCode::blocks) return weight.code();
+  if (weight.code() != WeightCode::blocks && weight.code() != WeightCode::groups) {
+    return weight.code();
+  }
+  if (weight.type() == GgufType::mxfp4) return blocks_nvfp4;
   const int bits = gguf_code_bits(weight.type());
   return bits == 4 ? blocks4 : bits == 5 ? blocks5 : bits == 6 ? blocks6 : blocks8;
 }
@@ -80,8 +83,8 @@ inline CodedExperts coded_experts(const Weight& weight) {
              {}},
             shape.expert_bytes()};
   }
-  if (weight.code() == WeightCode::blocks) {
-    const GgufRowsShape shape = {weight.type(), weight.rows(), weight.columns()};
+  if (is_blocks(product_code(weight))) {
+    const GgufRowsShape shape = gguf_rows_shape(weight);
     return {{codes, codes + shape.codes_bytes(), static_cast<int>(shape.chunks()), nullptr,
              shape.traits()},
             shape.expert_bytes()};
@@ -291,7 +294,9 @@ void visit_code(WeightCode code, Body&& body) {
   if (code == WeightCode::q8) return body.template operator()<WeightCode::q8>();
   if (code == WeightCode::q4) return body.template operator()<WeightCode::q4>();
   if (code == WeightCode::mxfp4) return body.template operator()<WeightCode::mxfp4>();
-  if (code == WeightCode::blocks) return body.template operator()<WeightCode::blocks>();
+  if (code == WeightCode::blocks || code == WeightCode::groups) {
+    return body.template operator()<WeightCode::blocks>();
+  }
   require(code == WeightCode::bits12, "a weight with codes");
   body.template operator()<WeightCode::bits12>();
 }
@@ -303,6 +308,7 @@ void visit_any_code(WeightCode code, Body&& body) {
   if (code == blocks5) return body.template operator()<blocks5>();
   if (code == blocks6) return body.template operator()<blocks6>();
   if (code == blocks8) return body.template operator()<blocks8>();
+  if (code == blocks_nvfp4) return body.template operator()<blocks_nvfp4>();
   visit_code(code, body);
 }
 
@@ -419,6 +425,8 @@ __device__ __forceinline__ uint4 levels_of_group(uint4 codes, int group,
                       : block_levels<Code>(codes.z, codes.w, 0, traits);
   } else if constexpr (has_upper_bits<Code>) {
     return block_levels<Code>(own, 0, codes.z >> (group * (Code == blocks5 ? 4 : 8)), traits);
+  } else if constexpr (Code == blocks_nvfp4) {
+    return levels_of<WeightCode::mxfp4>(own, 0);
   } else if constexpr (Code == blocks4) {
     return traits.has_table != 0 ? levels_of<Code>(own, 0) : block_levels<Code>(own, 0, 0, traits);
   } else if constexpr (has_nibbles(Code)) {
@@ -430,8 +438,9 @@ __device__ __forceinline__ uint4 levels_of_group(uint4 codes, int group,
 __device__ __forceinline__ float block_element(const CodedMatrix& weight, int row, int k) {
   const GgufRowTraits& traits = weight.traits;
   const int half = k / half_columns, group = k % half_columns / 32, in = k % 32;
-  const int q = traits.bits == 6 ? in % 16 / 4 : in / 8;
-  const int i = traits.bits == 6 ? in / 16 * 4 + in % 4 : in % 8;
+  const bool is_nvfp4 = traits.has_table == 2, sixteens = traits.bits == 6 || is_nvfp4;
+  const int q = sixteens ? in % 16 / 4 : in / 8;
+  const int i = sixteens ? in / 16 * 4 + in % 4 : in % 8;
   const auto* const words =
       reinterpret_cast<const std::uint32_t*>(weight.scales_of<WeightCode::blocks>(row));
   const auto of = [&]<WeightCode Code>(std::uint32_t low, std::uint32_t high) {
@@ -460,6 +469,7 @@ __device__ __forceinline__ float block_element(const CodedMatrix& weight, int ro
       weight.codes_of<blocks4>(row) + half * (half_columns / 2) + q * 8 + group * 4);
   if (traits.bits == 5) return of.template operator()<blocks5>(low, 0);
   if (traits.bits == 6) return of.template operator()<blocks6>(low, 0);
+  if (is_nvfp4) return of.template operator()<blocks_nvfp4>(low, 0);
   return of.template operator()<blocks4>(low, 0);
 }
 

@@ -171,6 +171,7 @@ struct CodedPanel {
   PanelRows rows;
   std::int64_t count;  ///< of rows that are there
   std::byte* out;
+  std::span<const std::int32_t> order;  ///< of columns in groups; empty: as they are
 
   std::byte* group(std::int64_t g) const {
     return out + shape.groups_offset() + g * shape.group_bytes();
@@ -294,6 +295,19 @@ void pack_quantized(const CodedPanel& panel, std::int64_t g) {
   put_group(panel, g, groups.codes.data());
 }
 
+/// Codes of eight columns of groups, of 4 bits or bytes.
+EightCodes eight_of_groups(const CodedPanel& panel, const std::byte* row, std::int64_t first) {
+  const bool is_wide = panel.shape.bits == 8;
+  if (panel.order.empty()) return is_wide ? bytes_of(row, first, 8) : nibbles_of(row, first);
+  EightCodes codes = 0;
+  for (std::int64_t i = 0; i < 8; ++i) {
+    const std::int64_t k = panel.order[static_cast<std::size_t>(first + i)];
+    codes |= (is_wide ? std::to_integer<EightCodes>(row[k]) : EightCodes{mxfp4_code(row, k)})
+             << (i * 8);
+  }
+  return codes;
+}
+
 /// Published codes, scales and zero points as they are.
 void pack_groups(const CodedPanel& panel, std::int64_t g) {
   const CodedShape& shape = panel.shape;
@@ -313,8 +327,8 @@ void pack_groups(const CodedPanel& panel, std::int64_t g) {
     }
     if (row.zeros != nullptr) scales[shape.scales_bytes() - panel_rows + n] = row.zeros[at];
     for (std::int64_t k = 0; k < columns_of(shape, g); k += 8) {
-      const EightCodes codes = shape.bits == 8 ? signs_and_sizes(bytes_of(row.bytes, first + k, 8))
-                                               : nibbles_of(row.bytes, first + k);
+      EightCodes codes = eight_of_groups(panel, row.bytes, first + k);
+      if (shape.bits == 8) codes = signs_and_sizes(codes);
       put_codes(shape.bits, {&codes}, n,
                 scales + shape.scales_bytes() + k / 8 * shape.eight_bytes());
     }
@@ -393,14 +407,19 @@ std::int64_t group_of(WeightCode code, const WeightSource& source) {
 }
 
 void pack_coded_panels(Queue& queue, const WeightSource& source, const CodedShape& shape,
-                       std::byte* out) {
+                       std::byte* out, std::span<const std::int32_t> order) {
   queue.share(source.experts * shape.panels, 1, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t row = i % shape.panels * panel_rows;
       CodedPanel panel = {.shape = shape,
                           .rows = {},
                           .count = std::min(panel_rows, source.rows - row),
-                          .out = out + i * shape.panel_bytes()};
+                          .out = out + i * shape.panel_bytes(),
+                          .order = order};
+      if (!order.empty()) {
+        const auto columns = static_cast<std::size_t>(source.columns);
+        panel.order = order.subspan(static_cast<std::size_t>(i / shape.panels) * columns, columns);
+      }
       for (std::int64_t n = 0; n < panel.count; ++n) {
         panel.rows[static_cast<std::size_t>(n)] =
             source.row(i / shape.panels * source.rows + row + n);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "core/base/dtype.h"
 #include "kernels/linear/panel_tiles.h"
@@ -149,9 +150,10 @@ CodedShape coded_shape(const Weight& weight);
 /// scales of other blocks than 128 columns, or whole rows.
 std::int64_t group_of(WeightCode code, const WeightSource& source);
 
-/// Writes all panels of a source to `out`, which holds experts * expert_bytes().
+/// Writes all panels of a source to `out`, which holds experts * expert_bytes(). `order`: of a
+/// weight in groups, its columns_by_group().
 void pack_coded_panels(Queue& queue, const WeightSource& source, const CodedShape& shape,
-                       std::byte* out);
+                       std::byte* out, std::span<const std::int32_t> order = {});
 
 /// The code of 0.
 constexpr std::uint8_t zero_code(WeightCode code) { return code == WeightCode::q4 ? 7 : 0; }

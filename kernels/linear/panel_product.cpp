@@ -1,5 +1,7 @@
 #include "kernels/linear/panel_product.h"
 
+#include <cstring>
+
 #include "kernels/linear/codes.h"
 #include "kernels/linear/gguf_blocks.h"
 #include "kernels/linear/gguf_panels.h"
@@ -85,6 +87,28 @@ RowSums::RowSums(Queue& queue, const std::byte* x, std::int64_t rows, std::int64
       sums_[static_cast<std::size_t>(i)] = sum_of(row + g * shape.group, columns_of(shape, g));
     }
   });
+}
+
+std::vector<std::byte> ordered_rows(Queue& queue, const Weight& weight, DType dtype,
+                                    std::int64_t rows,
+                                    const std::function<const std::byte*(std::int64_t)>& row,
+                                    const std::function<std::int64_t(std::int64_t)>& expert_of) {
+  if (weight.order(0).empty()) return {};
+  const std::int64_t columns = weight.columns();
+  const auto size = static_cast<std::int64_t>(size_of(dtype));
+  std::vector<std::byte> all(static_cast<std::size_t>(rows * columns * size));
+  parallel_product(queue, rows, rows * columns * size, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::span<const std::int32_t> order = weight.order(expert_of(i));
+      const std::byte* const from = row(i);
+      std::byte* to = all.data() + i * columns * size;
+      for (const std::int32_t k : order) {
+        std::memcpy(to, from + k * size, static_cast<std::size_t>(size));
+        to += size;
+      }
+    }
+  });
+  return all;
 }
 
 CodedKernel coded_kernel(Isa isa, WeightCode code, GgufType type) {

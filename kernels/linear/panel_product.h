@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "kernels/device.h"
@@ -77,6 +78,13 @@ class RowSums {
   std::int64_t row_bytes_ = 1, groups_ = 0;
   std::vector<float> sums_;
 };
+
+/// Copies of rows of x, [rows,columns], with their columns in the order of a weight's matrix, row i
+/// in that of expert_of(i); empty where the weight has none.
+std::vector<std::byte> ordered_rows(Queue& queue, const Weight& weight, DType dtype,
+                                    std::int64_t rows,
+                                    const std::function<const std::byte*(std::int64_t)>& row,
+                                    const std::function<std::int64_t(std::int64_t)>& expert_of);
 
 /// A tile's rows of x from column k on, of which the first is row_of(first).
 struct TileRows {

@@ -92,10 +92,10 @@ constexpr int k_step = half_columns;  ///< two groups of 32
 
 /// Steps in flight: with 2 blocks on a processor 96 KB, also in 12 bits; of codes 48 to 82 KB.
 template <WeightCode Code>
-constexpr int stages = Code == WeightCode::plain ? 3
-                       : Code == blocks4         ? 5
-                       : has_nibbles(Code)       ? 6
-                                                 : 4;
+constexpr int stages = Code == WeightCode::plain                 ? 3
+                       : Code == blocks4 || Code == blocks_nvfp4 ? 5
+                       : has_nibbles(Code)                       ? 6
+                                                                 : 4;
 
 template <typename Y>
 struct Params {

@@ -144,6 +144,45 @@ void show_inputs(Queue& queue, const MoeExperts& op, const Weight& weight,
   }
 }
 
+/// The rows of x that places read, in copies where experts have orders of columns.
+class PlaceRows {
+ public:
+  struct Rows {
+    const std::byte* x;
+    std::int64_t count, row_bytes;
+    const std::int32_t* of_place;  ///< null: each its own
+
+    const std::byte* operator[](std::int64_t place) const {
+      return x + (of_place == nullptr ? place : of_place[place]) * row_bytes;
+    }
+  };
+
+  /// Shows the rows to the queue's observer.
+  PlaceRows(Queue& queue, const MoeExperts& op, const Weight& weight, const ExpertsWorkspace& work,
+            std::int64_t visited, const Rows& rows)
+      : rows_(rows) {
+    show_inputs(queue, op, weight, work, visited, [&](std::int64_t i) { return rows[i]; });
+    const std::int32_t* const first = work.first_place;
+    copies_ = ordered_rows(
+        queue, weight, op.x.dtype, op.chosen.size(), [&](std::int64_t i) { return rows[i]; },
+        [&](std::int64_t i) {
+          return std::upper_bound(first, first + weight.experts(), i) - first - 1;
+        });
+    if (copies_.empty()) return;
+    const auto value_bytes = static_cast<std::int64_t>(size_of(op.x.dtype));
+    rows_ = {copies_.data(), op.chosen.size(), weight.columns() * value_bytes, nullptr};
+  }
+
+  const std::byte* operator[](std::int64_t place) const { return rows_[place]; }
+  WeightProduct product(Queue& queue, const MoeExperts& op, const Weight& weight) const {
+    return {queue, weight, op.x.dtype, rows_.x, rows_.count, rows_.row_bytes};
+  }
+
+ private:
+  Rows rows_;
+  std::vector<std::byte> copies_;
+};
+
 /// The part of expert e's bias that is of a panel; null: none.
 const float* bias_of(const Tensor& bias, const WeightProduct& product, std::int64_t e,
                      std::int64_t panel) {
@@ -155,10 +194,9 @@ void multiply_gate_up(Queue& queue, const MoeExperts& op, const ExpertsWorkspace
                       std::int64_t visited) {
   const auto value_bytes = static_cast<std::int64_t>(size_of(op.x.dtype));
   const std::int64_t x_bytes = op.x.row_stride * value_bytes;
-  const WeightProduct product(queue, *op.gate_up, op.x.dtype, op.x.as<std::byte>(), op.x.dim(0),
-                              x_bytes);
-  show_inputs(queue, op, *op.gate_up, work, visited,
-              [&](std::int64_t i) { return op.x.as<std::byte>() + work.token[i] * x_bytes; });
+  const PlaceRows rows(queue, op, *op.gate_up, work, visited,
+                       {op.x.as<std::byte>(), op.x.dim(0), x_bytes, work.token});
+  const WeightProduct product = rows.product(queue, op, *op.gate_up);
   const std::int64_t inner_bytes = op.gate_up->rows() * value_bytes;
   const std::int64_t items = visited * product.panels();
   const std::int64_t bytes = product.panel_bytes() * product.panels() * op.chosen.size();
@@ -171,7 +209,7 @@ void multiply_gate_up(Queue& queue, const MoeExperts& op, const ExpertsWorkspace
           work.inner + first * inner_bytes + product.first_output(panel) * value_bytes;
       product.multiply(
           e, panel, work.first_place[e + 1] - first,
-          [&](std::int64_t i) { return op.x.as<std::byte>() + work.token[first + i] * x_bytes; },
+          [&](std::int64_t i) { return rows[first + i]; },
           [&](std::int64_t i, const float* sums) {
             product.write({.sums = sums,
                            .columns = product.outputs(panel),
@@ -187,9 +225,9 @@ void multiply_gate_up(Queue& queue, const MoeExperts& op, const ExpertsWorkspace
 
 /// One panel of outputs of all tokens: the experts one after the other, each adding its part.
 void add_down_panel(const MoeExperts& op, const WeightProduct& product,
-                    const ExpertsWorkspace& work, std::int64_t visited, std::int64_t panel) {
+                    const ExpertsWorkspace& work, const PlaceRows& rows, std::int64_t visited,
+                    std::int64_t panel) {
   const auto value_bytes = static_cast<std::int64_t>(size_of(op.x.dtype));
-  const std::int64_t inner_bytes = op.gate_up->rows() * value_bytes;
   const std::int64_t tokens = op.x.dim(0);
   float* const totals = work.sums + panel * tokens * Weight::panel_rows;
   std::memset(totals, 0, static_cast<std::size_t>(tokens * Weight::panel_rows) * sizeof(float));
@@ -197,8 +235,7 @@ void add_down_panel(const MoeExperts& op, const WeightProduct& product,
     const std::int32_t e = work.visited[v];
     const std::int32_t first = work.first_place[e];
     product.multiply(
-        e, panel, work.first_place[e + 1] - first,
-        [&](std::int64_t i) { return work.inner + (first + i) * inner_bytes; },
+        e, panel, work.first_place[e + 1] - first, [&](std::int64_t i) { return rows[first + i]; },
         [&](std::int64_t i, const float* sums) {
           product.write({.sums = sums,
                          .columns = product.outputs(panel),
@@ -242,13 +279,13 @@ void moe_experts(Queue& queue, const MoeExperts& op) {
 
   const std::int64_t inner_bytes =
       op.gate_up->rows() * static_cast<std::int64_t>(size_of(op.x.dtype));
-  show_inputs(queue, op, *op.down, work, visited,
-              [&](std::int64_t i) { return work.inner + i * inner_bytes; });
-  const WeightProduct product(queue, *op.down, op.x.dtype, work.inner, places, inner_bytes);
+  const PlaceRows rows(queue, op, *op.down, work, visited,
+                       {work.inner, places, inner_bytes, nullptr});
+  const WeightProduct product = rows.product(queue, op, *op.down);
   const std::int64_t bytes = product.panel_bytes() * product.panels() * places;
   parallel_product(queue, product.panels(), bytes, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t panel = begin; panel < end; ++panel) {
-      add_down_panel(op, product, work, visited, panel);
+      add_down_panel(op, product, work, rows, visited, panel);
     }
   });
 }

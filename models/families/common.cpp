@@ -70,6 +70,12 @@ std::int32_t zeros_below(const Config& config) {
   return quantization->is_text("checkpoint_format", "gptq_v2") ? 0 : 1;
 }
 
+bool reorders_columns(const Config& config) {
+  const std::optional<Config> quantization = config.quantization();
+  return quantization && quantization->is_text("quant_method", "gptq") &&
+         quantization->b("desc_act", false) && !quantization->b("static_groups", false);
+}
+
 }  // namespace
 
 Plan read_plan(const Config& config, const Keys& norm_eps) {
@@ -83,6 +89,7 @@ Plan read_plan(const Config& config, const Keys& norm_eps) {
           .weight_dtype = config.dtype({"dtype", "torch_dtype"}, DType::bf16),
           .positions_max = read_positions(config),
           .zeros_below = zeros_below(config),
+          .reorders_columns = reorders_columns(config),
           .layers = {}};
 }
 
@@ -455,16 +462,10 @@ void check_compressed_group(const Config& group, const std::string& format) {
   if (!weights) return;
   const bool is_wide = is_int8 || weights->i("num_bits", 4) == 8;
   check_bits(*weights, "num_bits", is_wide ? 8 : 4, "compressed-tensors");
-  if (weights->is_text("actorder", "group")) {
-    refuse(*weights, "actorder", "columns in the order of their activations");
-  }
 }
 
 void check_gptq(const Config& quantization) {
   check_bits(quantization, "bits", 4, "GPTQ");
-  if (quantization.b("desc_act", false) && !quantization.b("static_groups", false)) {
-    refuse(quantization, "desc_act", "columns in the order of their activations");
-  }
   const std::string format = quantization.s("checkpoint_format", "gptq");
   if (!format.starts_with("gptq")) refuse(quantization, "checkpoint_format", "gptq " + format);
 }

@@ -92,6 +92,60 @@ TEST_SUITE("cuda/gguf") {
     }
   }
 
+  TEST_CASE("folders in groups stay packed, and are as near to the exact logits as on the CPU") {
+    const hyb::testing::QuietLog quiet;
+    for (const std::string name :
+         {"qwen3_5-int4", "nemotron-nvfp4", "qwen3-moe-gptq", "qwen3-moe-nvfp4", "llama4-nvfp4"}) {
+      CAPTURE(name);
+      const Golden golden(name);
+      const auto load = [&](DType activation, Device device, bool batch_invariant = false) {
+        return Loaded(
+            [&](kernels::Queue& queue) {
+              TensorFiles files(golden.folder);
+              return load_model(queue, Config::from_folder(golden.folder), files,
+                                {.activation = activation});
+            },
+            device, {.threads = 2, .isa = {}, .batch_invariant = batch_invariant});
+      };
+      const std::vector<TokenId>& prompt = golden.prompts.back();
+      const std::vector<float> expected = load(DType::f32, Device::cpu).run(prompt, 0);
+      Loaded here = load(DType::bf16, Device::cpu), card = load(DType::bf16, Device::cuda),
+             alike = load(DType::bf16, Device::cuda, true);
+      const auto vocab = static_cast<std::size_t>(card.model.plan.vocab);
+      Distance of_cpu{vocab}, of_card{vocab};
+      of_cpu.add(here.run(prompt, 0), expected);
+      of_card.add(card.run(prompt, 0), expected);
+      MESSAGE(name, ": of the exact logits: ", of_card.middle_row(), ", the CPU's ",
+              of_cpu.middle_row());
+      CHECK(of_card.middle_row() <= 2 * of_cpu.middle_row());
+      const auto groups_of = [](const Loaded& loaded) {
+        const auto groups = static_cast<std::size_t>(kernels::WeightCode::groups);
+        return loaded.model.weights.matrices[groups];
+      };
+      // Columns in an order of their own, and rows of 48, are unpacked.
+      const bool is_reordered = name == "qwen3-moe-gptq", has_odd = name == "llama4-nvfp4";
+      CHECK(groups_of(here) >= 4);
+      if (name == "qwen3-moe-nvfp4") {
+        LoadOptions load_options = card.model.geometry.load;
+        const Config config = Config::from_folder(golden.folder);
+        load_options.blocks = packed_blocks(card.model.plan, family_of(config),
+                                            TensorFiles(golden.folder), Device::cuda);
+        CHECK(card.model.weights.packed_bytes ==
+              packed_bytes(card.model.plan, Device::cuda, load_options));
+      }
+      CHECK(groups_of(card) == (is_reordered ? 0 : has_odd ? 2 : groups_of(here)));
+      const std::vector<float> whole = alike.run(prompt, 0);
+      std::vector<float> cut;
+      for (std::size_t at = 0, count = 1; at < prompt.size(); at += count, count = 2 * count + 1) {
+        count = std::min(count, prompt.size() - at);
+        const std::vector<float> some =
+            alike.run(std::span(prompt).subspan(at, count), static_cast<std::int32_t>(at));
+        cut.insert(cut.end(), some.begin(), some.end());
+      }
+      CHECK(cut == whole);
+    }
+  }
+
   TEST_CASE("rows of a matrix that a card does not keep are one part, and named as rounded") {
     static std::string messages;
     log::set_filter([](std::string_view text) { return messages += text, std::string(text); });

@@ -364,6 +364,43 @@ TEST_SUITE("cuda/coded") {
     }
   }
 
+  TEST_CASE("published groups: every kind and number of rows") {
+    for (const CodedFormat& format : group_formats) {
+      CAPTURE(format.column_block);
+      for (const std::int64_t tokens : {1, 3, 17, 64, 300}) {
+        for (const bool batch_invariant : {false, true}) {
+          const std::int64_t outputs = tokens < 64 ? 71 : 20;
+          check_case({format, tokens, outputs, format.width(tokens < 64 ? 416 : 200), f32},
+                     batch_invariant);
+        }
+      }
+    }
+  }
+
+  TEST_CASE(
+      "what a card keeps of groups takes their bytes; other groups are as if they were bf16") {
+    Queue card(Device::cuda, {.threads = 1, .isa = {}});
+    const auto bits = [&](const CodedFormat& format) {
+      const CodedMatrix matrix(card, format, 2, 64, 1024, 3);
+      CHECK(matrix.weight.code() == WeightCode::groups);
+      return static_cast<double>(matrix.weight.owned_bytes()) * 8 / (128 * 1024);
+    };
+    CHECK(bits(groups_of(DType::u8, DType::bf16, false, 32)) == 4.5);
+    CHECK(bits(groups_of(DType::u8, DType::f16, true, 32)) == 5);
+    CHECK(bits(groups_of(DType::u8, DType::bf16, false, 128)) == 4.25);
+    CHECK(bits(groups_of(DType::u8, DType::f16, true, 128)) == 4.5);
+    CHECK(bits(groups_of(DType::i8, DType::bf16, false, 1024)) == 8.5);
+    CHECK(bits(groups_of(DType::u8, DType::f8_e4m3, false, 16)) == 4.53125);
+    for (const CodedFormat& other :
+         {groups_of(DType::u8, DType::f32, false, 32), groups_of(DType::u8, DType::bf16, false, 16),
+          groups_of(DType::i8, DType::bf16, true, 32)}) {
+      CHECK(CodedMatrix(card, other, 1, 64, 64, 3).weight.code() == WeightCode::plain);
+    }
+    GroupedMatrix shuffled(DType::u8, DType::bf16, false, 32, 1, 64, 64, 3);
+    shuffled.shuffle(1);
+    CHECK(Weight::pack(card, shuffled.source, bf).code() == WeightCode::plain);
+  }
+
   TEST_CASE("rows of several types: the bits of each") {
     constexpr std::int64_t inner = 256, rows = 24;
     const PublishedMatrix first(GgufType::q4_k, 1, rows, inner, 3),
@@ -503,8 +540,10 @@ TEST_SUITE("cuda/coded") {
     }
   }
 
-  TEST_CASE("embed gives the numbers of blocks, bit for bit") {
-    for (const CodedFormat& format : block_formats) {
+  TEST_CASE("embed gives the numbers of blocks and groups, bit for bit") {
+    std::vector<CodedFormat> formats(std::begin(block_formats), std::end(block_formats));
+    formats.insert(formats.end(), std::begin(group_formats), std::end(group_formats));
+    for (const CodedFormat& format : formats) {
       CAPTURE(static_cast<int>(format.type));
       const std::int64_t width = format.width(544);
       const Pair weight({format, 1, 9, width, f32, false, {}});

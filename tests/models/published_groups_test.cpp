@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 
+#include "models/gguf.h"
 #include "models/published_formats.h"
 #include "models/weight_index.h"
 #include "models/weights.h"
@@ -239,6 +240,19 @@ TEST_SUITE("models/published_groups") {
     }
   }
 
+  TEST_CASE("groups in any order of columns stay packed, q, k and v in parts where they differ") {
+    kernels::Queue queue(kernels::Device::cpu, {.threads = 2, .isa = {}});
+    const Golden golden("qwen3-moe-gptq");
+    TensorFiles files(golden.folder);
+    const Model model = load_model(queue, Config::from_folder(golden.folder), files, {});
+    const auto count = [&](kernels::WeightCode code) {
+      return model.weights.matrices[static_cast<std::size_t>(code)];
+    };
+    // In the second layer gate and up of one expert differ, which unpacks them.
+    CHECK(count(kernels::WeightCode::groups) == 5);  // o and down of both, gate and up of the first
+    CHECK(count(kernels::WeightCode::blocks) == 2);  // q, k and v
+  }
+
   TEST_CASE("NVFP4 of compressed-tensors divides by its scale of all") {
     Respelled model("nemotron-nvfp4");
     const std::vector<float> logits = model.logits_as_published(DType::f32);
@@ -275,6 +289,39 @@ TEST_SUITE("models/published_groups") {
     CHECK(unused > 10);
   }
 
+  TEST_CASE("experts in one tensor, each with its unit, are those of one tensor each") {
+    Respelled model("nemotron-nvfp4");
+    const std::vector<float> logits = model.logits_as_published(DType::bf16);
+    const std::map<std::string, Tensor> all = model.tensors;
+    std::size_t stacked = 0;
+    for (const auto& [name, codes] : all) {
+      const std::size_t at = name.find(".experts.0.");
+      if (at == std::string::npos || !name.ends_with(".weight")) continue;
+      const std::string start = name.substr(0, at + 9), end = name.substr(at + 11);
+      const std::string stack = start + end.substr(0, end.size() - 7);
+      for (const auto& [own, joined] :
+           {std::pair("", ""), {"_scale", "_weight_scale"}, {"_scale_2", "_weight_scale_2"}}) {
+        Tensor tensor = {all.at(name + own).dtype, all.at(name + own).shape, ""};
+        std::int64_t experts = 0;
+        for (;; ++experts) {
+          const auto found = all.find(start + std::to_string(experts) + "." + end + own);
+          if (found == all.end()) break;
+          tensor.bytes += found->second.bytes;
+          model.tensors.erase(found->first);
+        }
+        CHECK(experts > 2);
+        tensor.shape.insert(tensor.shape.begin(), experts);
+        model.tensors[stack + joined] = tensor;
+      }
+      ++stacked;
+    }
+    CHECK(stacked >= 4);
+    CHECK(model.logits(DType::bf16) == logits);
+    model.tensors.at("backbone.layers.1.mixer.experts.up_proj_weight_scale_2") = {
+        "F32", {3}, std::string(12, '\1')};
+    CHECK(contains(model.error(), "config.json asks for F32 [1]"));
+  }
+
   TEST_CASE("matrices stay in groups in memory, and files and config.json say how much they take") {
     kernels::Queue queue(kernels::Device::cpu, {.threads = 2, .isa = {}});
     for (const char* name : {"qwen3_5-int4", "nemotron-nvfp4"}) {
@@ -290,7 +337,9 @@ TEST_SUITE("models/published_groups") {
       CHECK(mxfp4_parameters(model.plan, family, files) == 0);
       load.blocks = packed_blocks(model.plan, family, files);
       CHECK(load.blocks.types == "groups as published");
-      CHECK(packed_blocks(model.plan, family, files, kernels::Device::cuda).parameters == 0);
+      const PackedBlocks on_card = packed_blocks(model.plan, family, files, kernels::Device::cuda);
+      CHECK(on_card.parameters == load.blocks.parameters);
+      CHECK(on_card.bytes > load.blocks.bytes);  // whole chunks of columns, which are few here
       const auto bytes = static_cast<double>(model.weights.packed_bytes);
       CHECK(static_cast<double>(packed_bytes(model.plan, kernels::Device::cpu, load)) ==
             doctest::Approx(bytes).epsilon(0.13));
@@ -298,6 +347,30 @@ TEST_SUITE("models/published_groups") {
       CHECK(static_cast<double>(stated.parameters) ==
             doctest::Approx(static_cast<double>(load.blocks.parameters)).epsilon(0.1));
     }
+  }
+
+  TEST_CASE("stacks and GGUF files of NVFP4 stay packed") {
+    kernels::Queue queue(kernels::Device::cpu, {.threads = 2, .isa = {}});
+    const auto groups_of = [](const Model& model) {
+      return model.weights.matrices[static_cast<std::size_t>(kernels::WeightCode::groups)];
+    };
+    const Golden stacked("llama4-nvfp4"), one_by_one("qwen3-moe-nvfp4");
+    TensorFiles files(stacked.folder);
+    const Config config = Config::from_folder(stacked.folder);
+    CHECK(groups_of(load_model(queue, config, files, {})) == 4);  // of two layers
+    CHECK(packed_blocks(family_of(config).plan(config), family_of(config), files).types ==
+          "groups as published");
+    GgufFiles gguf(one_by_one.folder / "model.gguf");
+    const Config of_file = gguf_config(gguf);
+    TensorFiles tensors = TensorFiles::of_gguf(std::move(gguf));
+    CHECK(groups_of(load_model(queue, of_file, tensors, {})) == 8);  // q k v, o, two of experts
+    TensorFiles reordered(golden_folder / "qwen3-moe-gptq");
+    const Config gptq = Config::from_folder(golden_folder / "qwen3-moe-gptq");
+    const auto packed_on = [&](kernels::Device device) {
+      return packed_blocks(family_of(gptq).plan(gptq), family_of(gptq), reordered, device);
+    };
+    CHECK(packed_on(kernels::Device::cpu).parameters > 0);
+    CHECK(packed_on(kernels::Device::cuda).parameters == 0);  // there they are unpacked
   }
 
   TEST_CASE("damaged scales, shapes and orders are errors that name the tensor") {
@@ -332,7 +405,18 @@ TEST_SUITE("models/published_groups") {
                      to_gptq(model, 1);
                      model.tensors[module + "g_idx"].bytes[0] = 1;
                    }),
-                   "(desc_act) are not read; quantise with desc_act false"));
+                   "o_proj.g_idx\": group 0 has 31 columns, not 32; hyb reads groups of one size"));
+    CHECK(contains(error_with([&](Respelled& model) {
+                     to_gptq(model, 1);
+                     model.tensors[module + "g_idx"].bytes[4] = 2;
+                   }),
+                   "o_proj.g_idx\": column 1 is of group 2, of 2; the file is damaged"));
+    CHECK(contains(error_with([&](Respelled& model) {
+                     to_gptq(model, 1);
+                     Tensor& order = model.tensors[module + "g_idx"];
+                     order = {"I32", {63}, order.bytes.substr(4)};
+                   }),
+                   "o_proj.g_idx\" is I32 [63]: config.json asks for I32 [64]"));
     Respelled nvfp4("nemotron-nvfp4");
     for (auto& [name, tensor] : nvfp4.tensors) {
       if (name == "lm_head.weight_scale") tensor.bytes[5] = '\x7f';

@@ -142,6 +142,7 @@ TEST_SUITE("kernels/linear/coded_product") {
       bool has_zeros;
       std::int64_t group, columns;
       double bits;  // of a number, with its share of scales
+      bool is_shuffled = false;
     };
     constexpr std::int64_t outputs = 70, rows_max = 40;
     for (const Format& format : {Format{DType::u8, DType::bf16, false, 32, 96, 4.5},
@@ -151,12 +152,16 @@ TEST_SUITE("kernels/linear/coded_product") {
                                  Format{DType::u8, DType::bf16, false, 2304, 2304, 4.03},
                                  Format{DType::u8, DType::f8_e4m3, false, 16, 1056, 4.54},
                                  Format{DType::i8, DType::bf16, false, 320, 320, 8.05},
-                                 Format{DType::i8, DType::f32, true, 128, 128, 8.3125}}) {
+                                 Format{DType::i8, DType::f32, true, 128, 128, 8.3125},
+                                 Format{DType::u8, DType::f16, true, 128, 2176, 4.1875, true},
+                                 Format{DType::u8, DType::f32, false, 24, 72, 9, true},
+                                 Format{DType::i8, DType::bf16, true, 64, 192, 8.4, true}}) {
       CAPTURE(hyb::name_of(format.type));
       CAPTURE(hyb::name_of(format.scales));
       CAPTURE(format.group);
-      const GroupedMatrix matrix(format.type, format.scales, format.has_zeros, format.group, 1,
-                                 outputs, format.columns, 3);
+      GroupedMatrix matrix(format.type, format.scales, format.has_zeros, format.group, 1, outputs,
+                           format.columns, 3);
+      if (format.is_shuffled) matrix.shuffle(7);
       const TestTensor x = random_tensor(DType::bf16, {rows_max, format.columns}, 4);
       for (const Isa isa : available_isas()) {
         CAPTURE(kernels::testing::name_of(isa));
@@ -232,6 +237,41 @@ TEST_SUITE("kernels/linear/coded_product") {
     mixed.append(DType::f32, 1, std::as_bytes(std::span(plain)));
     CHECK(Weight::pack(queue, mixed, DType::bf16).code() == WeightCode::plain);
     CHECK(Weight::pack(queue, a.source, DType::f32).code() == WeightCode::plain);
+  }
+
+  TEST_CASE("matrices with their columns in groups in several orders are parts, or experts") {
+    Queue queue = test_queue(best_isa(), 2);
+    GroupedMatrix a(DType::u8, DType::bf16, true, 32, 1, 40, 128, 5);
+    GroupedMatrix b(DType::u8, DType::bf16, false, 32, 1, 40, 128, 6);
+    const GroupedMatrix c(DType::u8, DType::bf16, false, 32, 1, 40, 128, 6);
+    a.shuffle(1);
+    b.shuffle(2);
+    const auto joined = [&](std::int64_t experts, std::int64_t rows) {
+      WeightSource all(experts, rows, 128);
+      for (const auto* each : std::initializer_list<const GroupedMatrix*>{&a, &b, &c})
+        all.append(each->source, 0, 40);
+      return all;
+    };
+    const Weight parts = Weight::pack(queue, joined(1, 120), DType::bf16);
+    const Weight experts = Weight::pack(queue, joined(3, 40), DType::bf16);
+    REQUIRE(parts.parts().size() == 3);
+    for (const Weight& part : parts.parts()) CHECK(part.code() == WeightCode::groups);
+    REQUIRE(experts.code() == WeightCode::groups);
+    const TestTensor x = random_tensor(DType::bf16, {5, 128}, 4);
+    TestTensor y(DType::f32, {5, 120});
+    linear(queue, {.x = x, .weight = &parts, .y = y});
+    for (std::int64_t e = 0; e < 3; ++e) {
+      TestTensor own(DType::f32, {5, 40});
+      linear(queue, {.x = x, .weight = &experts, .expert = e, .y = own});
+      for (std::int64_t i = 0; i < 5 * 40; ++i) {
+        // Minima, which `a` alone has as a part, are summed apart.
+        CHECK(own.get(i) == doctest::Approx(y.get(i / 40 * 120 + e * 40 + i % 40)).epsilon(1e-4));
+      }
+    }
+    // One expert of rows in two orders cannot be kept so.
+    WeightSource mixed(2, 40, 128);
+    for (const GroupedMatrix* each : {&a, &b, &b, &a}) mixed.append(each->source, 0, 20);
+    CHECK(Weight::pack(queue, mixed, DType::bf16).code() == WeightCode::plain);
   }
 
   TEST_CASE("infinity and NaN in x and in scales reach y, and stay in their row or column") {

@@ -72,8 +72,6 @@ TEST_SUITE("models/families/quantization") {
     };
     for (const auto& [quantization, key, refused] :
          {Case{R"({"quant_method":"gptq","bits":8})", "bits", "8-bit GPTQ"},
-          Case{R"({"quant_method":"gptq","desc_act":true})", "desc_act",
-               "columns in the order of their activations"},
           Case{R"({"quant_method":"gptq","checkpoint_format":"marlin"})", "checkpoint_format",
                "gptq marlin"},
           Case{R"({"quant_method":"awq","w_bit":3})", "bits", "3-bit AWQ"},
@@ -107,13 +105,14 @@ TEST_SUITE("models/families/quantization") {
   TEST_CASE("4 and 8 bits in groups are read as their methods write them") {
     for (const char* quantization :
          {R"({"quant_method":"gptq","bits":4,"desc_act":false,"checkpoint_format":"gptq_v2"})",
-          R"({"quant_method":"gptq","bits":4,"desc_act":true,"static_groups":true})",
+          R"({"quant_method":"gptq","bits":4,"desc_act":true})",
           R"({"quant_method":"awq","bits":4,"version":"gemm"})",
           R"({"quant_method":"auto-round","bits":4,"packing_format":"auto_round:auto_gptq"})",
           R"({"quant_method":"modelopt","quant_algo":"NVFP4"})",
           R"({"quant_method":"compressed-tensors","format":"nvfp4-pack-quantized"})",
           R"({"quant_method":"compressed-tensors","format":"pack-quantized",
-              "config_groups":{"g":{"weights":{"num_bits":4,"group_size":128}}}})",
+              "config_groups":{"g":{"weights":{"num_bits":4,"group_size":128,
+                                               "actorder":"group"}}}})",
           R"({"quant_method":"compressed-tensors","format":"mixed-precision","config_groups":{
               "a":{"format":"int-quantized","weights":{"num_bits":8}},
               "b":{"format":"float-quantized"}}})"}) {
