@@ -31,7 +31,9 @@ constexpr std::string_view words_of_a_call =
 /// Not CLI11's reader: that cuts a text at a # in it, and knows no lines.
 class TomlReader {
  public:
-  TomlReader(const std::string& text, const std::string& source) : text_(text), source_(source) {}
+  TomlReader(const std::string& text, const std::string& source) : text_(text), source_(source) {
+    std::erase(text_, '\r');
+  }
 
   std::vector<FileSetting> settings() {
     std::string section;
@@ -74,18 +76,19 @@ class TomlReader {
     at_ = std::min(text_.find_first_not_of(letters, at_), text_.size());
   }
 
-  void end_line() {
-    skip(" \t\r");
+  /// And a comment.
+  void skip_blanks() {
+    skip(" \t");
     if (begins("#")) at_ = std::min(text_.find('\n', at_), text_.size());
+  }
+
+  void end_line() {
+    skip_blanks();
     if (at_ < text_.size() && text_[at_] != '\n') fail("something follows in the line");
   }
 
-  /// White space, comments and the ends of lines.
   void skip_lines() {
-    for (;;) {
-      skip(" \t\r");
-      if (begins("#")) at_ = std::min(text_.find('\n', at_), text_.size());
-      if (!begins("\n")) return;
+    for (skip_blanks(); begins("\n"); skip_blanks()) {
       ++at_;
       ++line_;
     }
@@ -103,33 +106,23 @@ class TomlReader {
 
   /// A text in one quote or three; those of " know backslashes, as those of JSON do.
   std::string quoted() {
+    constexpr std::string_view plain = "\n\t\"\\", coded = "nt\"\\";
     const char quote = text_[at_];
     const bool is_long = begins(std::string(3, quote));
     const std::string end(is_long ? 3 : 1, quote);
     at_ += end.size();
-    if (is_long && begins("\r")) ++at_;
-    std::string raw;
+    std::string json = "\"";
     for (bool is_first = true; !begins(end); is_first = false) {
       if (at_ >= text_.size() || (!is_long && text_[at_] == '\n')) fail("a quote is not closed");
       const char letter = text_[at_++];
       if (letter == '\n') ++line_;
       if (letter == '\n' && is_first) continue;
-      raw += letter;
-      if (quote == '"' && letter == '\\' && at_ < text_.size()) raw += text_[at_++];
+      const std::size_t code = plain.find(letter);
+      const bool is_coded = letter == '\\' && quote == '"' && at_ < text_.size();
+      if (is_coded || code != std::string_view::npos) json += '\\';
+      json += is_coded ? text_[at_++] : code == std::string_view::npos ? letter : coded[code];
     }
     at_ += end.size();
-    if (quote == '\'') return raw;
-    std::string json = "\"";
-    for (std::size_t i = 0; i < raw.size(); ++i) {
-      if (raw[i] == '\\' && i + 1 < raw.size()) {
-        json.append(raw, i++, 2);
-      } else {
-        json += raw[i] == '\n'   ? "\\n"
-                : raw[i] == '\t' ? "\\t"
-                : raw[i] == '"'  ? "\\\""
-                                 : raw.substr(i, 1);
-      }
-    }
     const Json text = Json::parse(json + '"', nullptr, false);
     if (!text.is_string()) fail("a backslash in a text is none of \\n, \\t, \\\", \\\\, \\uXXXX");
     return text;
@@ -157,7 +150,7 @@ class TomlReader {
     }
   }
 
-  const std::string& text_;
+  std::string text_;
   const std::string& source_;
   std::size_t at_ = 0;
   int line_ = 1;
@@ -169,10 +162,6 @@ std::vector<const CLI::App*> commands_with_settings(const CLI::App& root) {
     return command->get_option_no_throw(std::string(config_flag)) != nullptr;
   });
   return {all.begin(), all.end()};
-}
-
-const CLI::App& root_of(const CLI::App& command) {
-  return command.get_parent() == nullptr ? command : root_of(*command.get_parent());
 }
 
 /// Why `key` is no setting of any of the commands; empty: it is one.
@@ -228,11 +217,10 @@ SettingsFile::SettingsFile(const CLI::App& command, const Environment& environme
   std::error_code ignored;
   is_there_ = is_given || environment.names_config_file || std::filesystem::exists(path_, ignored);
   if (!is_there_ || path_.empty()) return;
-  constexpr std::size_t bytes_max = std::size_t{1} << 20;
-  const std::string text = path_ == "/dev/null" ? "" : read_text_file(path_, bytes_max);
+  const std::string text = path_ == "/dev/null" ? "" : read_text_file(path_, 1 << 20);
   check_utf8(text, path_.string());
   settings_ = parse_settings(text, path_.string());
-  check(root_of(command));
+  check(command.get_parent() == nullptr ? command : *command.get_parent());
 }
 
 void SettingsFile::check(const CLI::App& root) const {

@@ -40,7 +40,6 @@ class SettingsFile {
   /// setting of neither command.
   SettingsFile(const CLI::App& command, const Environment& environment);
 
-  const std::filesystem::path& path() const { return path_; }  ///< empty: no home, no file
   bool is_there() const { return is_there_; }
 
   /// Sets the options of `command` as if these were their defaults: they count as not given, and

@@ -20,7 +20,7 @@ TEST_SUITE("app/settings_file") {
         "top_k=40\n"
         "  'think' = true\n"
         "[ \"org/model-4.0\" ]\n"
-        "system = \"\"\"\nFirst \"line\",\n\tsecond\\n\"\"\"\n"
+        "system = \"\"\"\r\nFirst \"line\",\n\tsecond\\n\"\"\"\n"
         "stop = [\"a, b\", 'c\\d', # one\n  \"\\u00e9\\\"\",\n]\n"
         "[*qwen3*]\n"
         "temperature = 1e-1",
