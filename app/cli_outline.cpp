@@ -16,13 +16,16 @@
 namespace hyb::app {
 namespace {
 
-/// CLI11 writes the values of IsMember into the type: "TEXT:{auto,cpu,cuda}".
+/// CLI11 writes the values of IsMember into the type: "TEXT:{auto,cpu,cuda}". Where others are
+/// checked later, the type is "random|corpus".
 std::vector<std::string> choices_in(const std::string& type) {
   std::vector<std::string> choices;
-  const std::size_t open = type.find('{'), close = type.find('}');
-  if (open == std::string::npos || close == std::string::npos) return choices;
+  const bool is_list = type.find('|') != std::string::npos;
+  const std::size_t open = is_list ? std::string::npos : type.find('{');
+  const std::size_t close = is_list ? type.size() : type.find('}');
+  if (!is_list && (open == std::string::npos || close == std::string::npos)) return choices;
   for (std::size_t begin = open + 1; begin < close;) {
-    const std::size_t end = std::min(type.find(',', begin), close);
+    const std::size_t end = std::min(type.find_first_of(",|", begin), close);
     choices.push_back(type.substr(begin, end - begin));
     begin = end + 1;
   }
@@ -50,6 +53,9 @@ std::string value_name(const std::string& type) {
   return name == "FLOAT" ? "X" : name;
 }
 
+/// Presets are models to them.
+constexpr std::string_view commands_of_shapes = "bench fit inspect replay";
+
 OptionOutline option_outline(const CLI::Option& option, const CommandHelp& command) {
   OptionOutline outline;
   for (const std::string& name : option.get_snames()) outline.names.push_back("-" + name);
@@ -63,6 +69,12 @@ OptionOutline option_outline(const CLI::Option& option, const CommandHelp& comma
   outline.choices = choices_in(type);
   if (option.get_items_expected_max() > 0) outline.value = value_name(type);
   outline.takes_file = outline.value == "FILE" || outline.value == "MODEL";
+  if (outline.value == "SESSION") outline.names_of = "sessions";
+  if (outline.value == "MODEL") {
+    const bool needs_no_weights =
+        commands_of_shapes.find(command.command) != std::string_view::npos;
+    outline.names_of = needs_no_weights ? "configurations" : "models";
+  }
   if (!outline.choices.empty()) {
     (outline.names.empty() ? outline.positional : outline.value) =
         fmt::format("{}", fmt::join(outline.choices, "|"));
@@ -172,30 +184,78 @@ std::string single_quoted(std::string_view text) {
 
 namespace {
 
-/// What completes a value: one of a few words, files, or (of any other kind) nothing. `words` are
-/// offered with files.
+/// What completes a value: one of a few words, names, files, or (of any other kind) nothing.
+/// `words` are offered with models.
 std::string bash_values(const OptionOutline& option, const std::string& words = "") {
   if (!option.choices.empty()) return fmt::format("_hyb_words '{}'", spaced(option.choices));
-  return option.takes_file ? fmt::format("_hyb_files '{}'", words) : ":";
+  if (option.names_of.empty()) return option.takes_file ? "_hyb_files" : ":";
+  return option.takes_file ? fmt::format("_hyb_models {} '{}'", option.names_of, words)
+                           : "_hyb_names " + option.names_of;
+}
+
+/// By the number of words before it.
+std::string bash_positional(const CommandOutline& command) {
+  const std::string subs = spaced(names_of(command.commands));
+  std::vector<std::string> values;
+  for (const OptionOutline& option : command.options) {
+    if (!option.names.empty()) continue;
+    const bool has_model = std::ranges::count(flags_of(command), "--model") > 0;
+    // [MODEL] FILE
+    if (option.is_list && option.takes_file && has_model)
+      values.push_back("_hyb_names models; _hyb_files");
+    values.push_back(bash_values(option, values.empty() ? subs : ""));
+    if (!option.is_list) continue;
+    break;
+  }
+  if (values.empty()) return fmt::format("_hyb_words '{}'", subs);
+  std::string text = "case $position in";
+  for (std::size_t i = 0; i + 1 < values.size(); ++i) {
+    text += fmt::format(" {}) {} ;;", i, values[i]);
+  }
+  return values.size() == 1 ? values.front() : text + fmt::format(" *) {} ;; esac", values.back());
 }
 
 constexpr const char* bash_head = R"(# bash completion for hyb, written by: hyb completion bash
 
-_hyb_words() { COMPREPLY=($(compgen -W "$1" -- "$current")); }
+_hyb_words() {  # also those of a list with commas
+  local list=
+  [[ $current == *,* ]] && list=${current%,*},
+  COMPREPLY=($(compgen -P "$list" -W "$1" -- "${current##*,}"))
+}
 
 _hyb_files() {
   compopt -o filenames
-  mapfile -t COMPREPLY < <(compgen -W "$1" -- "$current"; compgen -f -- "$current")
+  mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -f -- "$current")
+}
+
+_hyb_names() {  # compgen -W would run what a name says
+  local name
+  while IFS= read -r name; do
+    [[ $name == "$colon$current"* ]] && COMPREPLY+=("${name#"$colon"}")
+  done < <("${COMP_WORDS[0]}" completion bash --names "$1" 2> /dev/null)
+}
+
+_hyb_models() {
+  local -a paths
+  _hyb_words "$2"
+  _hyb_names "$1"
+  [[ $colon ]] && return
+  mapfile -t paths < <(compgen -S / -d -- "$current"; compgen -f -X '!*.gguf' -- "$current")
+  COMPREPLY+=("${paths[@]}")
+  if [[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} == */ ]]; then compopt -o nospace; fi
 }
 
 _hyb() {
   local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
-  local command= i
+  local command= colon= i position=0
   COMPREPLY=()
-  if [[ $current == = ]]; then
+  if [[ $current == [=:] ]]; then
+    [[ $current == : ]] && colon=$previous: previous=${COMP_WORDS[COMP_CWORD - 2]}
     current=
   elif [[ $previous == = ]]; then
     previous=${COMP_WORDS[COMP_CWORD - 2]}
+  elif [[ $previous == : ]]; then
+    colon=${COMP_WORDS[COMP_CWORD - 2]}: previous=${COMP_WORDS[COMP_CWORD - 3]}
   fi
   for ((i = 1; i < COMP_CWORD; i++)); do
     case "$command ${COMP_WORDS[i]}" in
@@ -210,12 +270,8 @@ std::string bash_completion(const CommandOutline& root) {
       const std::string full = path.empty() ? sub.name : path + " " + sub.name;
       text += fmt::format("      '{} {}') command='{}' ;;\n", path, sub.name, full);
     }
-    const std::string subs = spaced(names_of(command.commands));
-    std::string positional;  // how the first one is completed
     for (const OptionOutline& option : command.options) {
-      if (option.names.empty()) {
-        if (positional.empty()) positional = bash_values(option, subs);
-      } else if (!option.is_flag()) {
+      if (!option.names.empty() && !option.is_flag()) {
         std::vector<std::string> patterns;
         for (const std::string& name : option.names) {
           patterns.push_back(fmt::format("'{} {}'", path, name));
@@ -224,13 +280,18 @@ std::string bash_completion(const CommandOutline& root) {
             fmt::format("    {}) {}; return ;;\n", spaced(patterns, " | "), bash_values(option));
       }
     }
-    if (positional.empty()) positional = fmt::format("_hyb_words '{}'", subs);
     words += fmt::format(
         "    '{}')\n"
         "      if [[ $current == -* ]]; then _hyb_words '{}'; else {}; fi ;;\n",
-        path, spaced(flags_of(command)), positional);
+        path, spaced(flags_of(command)), bash_positional(command));
   });
-  text += "    esac\n  done\n  case \"$command $previous\" in\n" + values + "  esac\n";
+  text +=
+      "      *) [[ ${COMP_WORDS[i - 1]}${COMP_WORDS[i]} == *[=:]* || "
+      "${COMP_WORDS[i - 1]} == -* || ${COMP_WORDS[i]} == -* ]] || ((position++)) ;;\n";
+  text +=
+      "    esac\n  done\n  [[ $colon ]] && ((position--))  # the name itself\n  case \"$command "
+      "$previous\" in\n" +
+      values + "  esac\n";
   return text + "  case $command in\n" + words + "  esac\n}\n\ncomplete -F _hyb hyb\n";
 }
 
@@ -246,14 +307,19 @@ std::string escaped(std::string_view text, std::string_view letters) {
   return all;
 }
 
-/// ":VALUE:action" of _arguments. `words` are offered with files.
+/// ":VALUE:action" of _arguments. `words` are offered with names.
 std::string zsh_value(const OptionOutline& option, const std::string& words = "") {
   const std::string label = option.positional.empty() ? option.value : option.positional;
   std::string action = " ";
   if (!option.choices.empty()) {
     action = fmt::format("({})", spaced(option.choices));
+  } else if (!option.names_of.empty()) {
+    const char* const paths =
+        option.takes_file ? "; _path_files -/; _path_files -g \"*.gguf\"" : "";
+    action = fmt::format("{{compadd -- {} ${{(f)\"$(hyb completion zsh --names {})\"}}{}}}", words,
+                         option.names_of, paths);
   } else if (option.takes_file) {
-    action = words.empty() ? "_files" : fmt::format("{{compadd {}; _files}}", words);
+    action = "_files";
   }
   return fmt::format(":{}:{}", escaped(label, ":"), action);
 }
@@ -358,6 +424,9 @@ std::string fish_completion(const CommandOutline& root) {
       } else if (!option.is_flag()) {
         text += option.names.empty() ? "" : " -x";
       }
+      if (!option.names_of.empty()) {
+        text += fmt::format(" -a '(hyb completion fish --names {})'", option.names_of);
+      }
       text += fmt::format(" -d {}\n", single_quoted(option.help));
     }
   });
@@ -420,11 +489,18 @@ constexpr std::array environment_variables = {
              "where the Hugging Face cache is, in which org/name is looked up"},
     ManEntry{"OLLAMA_MODELS, LLAMA_CACHE", "where ollama and llama.cpp keep their GGUF files"},
     ManEntry{"XDG_STATE_HOME", "holds hyb/history, the entries of chats; else ~/.local/state"},
+    ManEntry{"HYB_CONFIG, XDG_CONFIG_HOME",
+             "the file of settings, or what holds hyb/config.toml; else ~/.config"},
     ManEntry{"XDG_DATA_HOME", "holds hyb/sessions, the saved chats; else ~/.local/share"},
     ManEntry{"NO_COLOR, CLICOLOR_FORCE, FORCE_COLOR", "switch colors off or on"}};
 
 constexpr std::array files_of_users = {
     ManEntry{"~/.cache/huggingface/hub", "models that were downloaded; nothing is written there"},
+    ManEntry{"~/.config/hyb/config.toml",
+             "settings of chat and run for what the command line leaves open, as TOML: the names "
+             "of long options (model = \"org/name\", temperature = 0.7); [chat] and [run] begin "
+             "those of one command, [NAME] those of models of this name (* and ? are any letters). "
+             "What a saved chat has wins over it. hyb doctor shows it, and what is wrong in it"},
     ManEntry{"~/.local/share/hyb/sessions/NAME.session", "a saved chat, for its owner alone"},
     ManEntry{"~/.local/state/hyb/history", "what was typed in chats"},
     ManEntry{"OUT.job", "beside a batch's results: what they are of"}};

@@ -24,6 +24,8 @@ struct OptionOutline {
   std::optional<std::size_t> usual_place;  ///< in the short help, positional ones first
   bool is_required = false;
   bool takes_file = false;
+  std::string names_of =
+      {};                ///< candidates that `hyb completion SHELL --names` prints; empty: none
   bool is_list = false;  ///< takes any number of values
 
   bool is_flag() const { return positional.empty() && value.empty(); }
@@ -55,7 +57,8 @@ CommandOutline cli_outline(const CLI::App& cli);
 /// Between single quotes of a shell.
 std::string single_quoted(std::string_view text);
 
-/// Completion scripts: commands, options, the values of those that take one of a few, and files.
+/// Completion scripts: commands, options, the values of those that take one of a few, files, and
+/// names that the scripts ask hyb itself for.
 std::string bash_completion(const CommandOutline& root);
 std::string zsh_completion(const CommandOutline& root);
 std::string fish_completion(const CommandOutline& root);

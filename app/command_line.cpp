@@ -95,9 +95,9 @@ constexpr std::array foreign_commands = {
     Advice{" generate complete prompt ask cli ", "hyb run MODEL \"PROMPT\" answers one prompt"},
     Advice{" logs history ", "hyb sessions lists the saved chats"},
     Advice{
-        " quantize convert create ",
-        "hyb reads the folder that Hugging Face publishes; --quantize q8 or q4 packs the weights "
-        "while loading"},
+        " convert create ",
+        "hyb reads the folders that Hugging Face publishes and GGUF files; hyb quantize writes a "
+        "folder in 4 or 8 bits"},
     Advice{" embed embeddings ", "hyb makes no embeddings"},
     Advice{" perplexity ppl evaluate ", "hyb eval MODEL FILE measures the perplexity of a text"},
 };

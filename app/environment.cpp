@@ -89,6 +89,12 @@ Environment read_environment() {
   }
   environment.state_folder = folder_of("XDG_STATE_HOME", ".local/state");
   environment.data_folder = folder_of("XDG_DATA_HOME", ".local/share");
+  const auto config = variable("HYB_CONFIG");
+  environment.names_config_file = config.has_value();
+  if (config) environment.config_file = *config;
+  if (const auto folder = folder_of("XDG_CONFIG_HOME", ".config"); folder && !config) {
+    environment.config_file = *folder / "config.toml";
+  }
   return environment;
 }
 

@@ -30,6 +30,10 @@ struct Environment {
   std::optional<std::filesystem::path> state_folder;
   /// $XDG_DATA_HOME/hyb or ~/.local/share/hyb: saved chats. None without a home.
   std::optional<std::filesystem::path> data_folder;
+  /// HYB_CONFIG, else $XDG_CONFIG_HOME/hyb/config.toml or ~/.config/hyb/config.toml. None without a
+  /// home.
+  std::optional<std::filesystem::path> config_file = {};
+  bool names_config_file = false;  ///< by HYB_CONFIG
 };
 
 Environment read_environment();

@@ -38,7 +38,7 @@ constexpr std::array option_groups = {
               "--draft-branches --draft-tokens --prefill-device --decode-device --prefill-threads "
               "--decode-threads --disk-tier-folder --retry-seconds --ranks --block --ratio "
               "--sglang-states --prefill-flops "},
-    HelpGroup{"messages", "Messages", " --help --version "},
+    HelpGroup{"messages", "Messages", " --help --version --config "},
 };
 
 constexpr std::array command_helps = {
@@ -101,7 +101,7 @@ constexpr std::array command_helps = {
         "--json-schema --json --context --quantize --device ",
         {"hyb run \"What is 12 plus 30?\"",
          "git diff | hyb run Qwen/Qwen3-0.6B \"Summarise this patch.\""}},
-    CommandHelp{"sessions", "", {"hyb sessions", "hyb sessions show last"}},
+    CommandHelp{"sessions", "", {"hyb sessions show last", "hyb sessions export last chat.md"}},
     CommandHelp{"tokenize",
                 "",
                 {"hyb tokenize \"What is 12 plus 30?\"", "hyb tokenize --decode \"275 2\""}},

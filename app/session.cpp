@@ -269,7 +269,7 @@ void Session::start_engine(Runner& on, const SpeculationOptions& drafting) {
                     .state_share = settings_.reuse.state_share,
                     .audit = settings_.reuse.audit});
   const std::string& record = settings_.reuse.record;
-  if (!record.empty() && !trace_) trace_ = std::make_unique<TraceFile>(record);
+  if (!record.empty() && !trace_) trace_ = std::make_unique<TraceFile>(record, source().name());
   if (trace_) engine_->record(&trace_->recorder());
 }
 

@@ -56,7 +56,7 @@ bool is_like_path(std::string_view word) {
 }
 
 /// [MODEL] [PROMPT], or with -m [PROMPT].
-void take_words(const CLI::App& cli, TextInput& input, std::string& model) {
+void take_words(CLI::App& cli, TextInput& input, std::string& model) {
   if (cli.remaining_size() > 0) return;  // unknown options, whose values look like words
   const bool has_flag = cli.count("--model") > 0;
   const bool has_first = cli.count("model") > 0, has_second = cli.count("prompt") > 0;
@@ -70,6 +70,7 @@ void take_words(const CLI::App& cli, TextInput& input, std::string& model) {
   const bool first_is_prompt =
       has_first && !has_second && (has_flag || are_ids || is_prompt(input.first_word));
   if (has_first && !first_is_prompt) model = input.first_word;
+  if (first_is_prompt) cli.get_option("model")->clear();  // no model is given
   if (!first_is_prompt && !has_second) return;
   const std::string& prompt = first_is_prompt ? input.first_word : input.second_word;
   for (const char* const option : {"--prompt", "--prompt-file", "--messages"}) {

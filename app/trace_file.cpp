@@ -5,8 +5,8 @@
 
 namespace hyb::app {
 
-TraceFile::TraceFile(const std::string& path)
-    : path_(path), out_(path, std::ios::binary | std::ios::trunc), recorder_(out_) {
+TraceFile::TraceFile(const std::string& path, const std::string& model)
+    : path_(path), out_(path, std::ios::binary | std::ios::trunc), recorder_(out_, model) {
   if (!out_) throw Error(ErrorKind::runtime, path_ + ": the trace can't be written there");
 }
 

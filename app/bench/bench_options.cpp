@@ -85,16 +85,14 @@ constexpr std::array bench_flags = {
               "tokens in memory before each test"},
     BenchFlag{"-b,--batch", &O::batches, use::kernels, between(1, batches_max),
               "sequences at once; llama-bench's -b is -u here"},
+    BenchFlag{"--dataset-name", &O::dataset, use::requests, unchecked,
+              "measure requests on the engine"},
     BenchFlag{
-        "--dataset-name", &O::dataset, use::requests, unchecked,
-        "measure requests on the engine: random, generated-shared-prefix, send_one, corpus, file, "
-        "trace"},
-    BenchFlag{"--preset", &O::preset, use::requests | use::mix | use::shift, unchecked,
-              "a known workload: vllm-hybrid, sglang-gsp, sglang-send-one, pd-sweep, pd-mix or "
-              "elastic-shift; other options override it. pd-sweep: 1 to 16 requests at once, with "
-              "and without --disaggregate. pd-mix: long prompts arrive while answers go on, both "
-              "ways in turns. elastic-shift: few long and many short sequences in turns, in "
-              "elastic memory and in fixed ratios"},
+        "--preset", &O::preset, use::requests | use::mix | use::shift, unchecked,
+        "a known workload; other options override it. pd-sweep: 1 to 16 requests at once, with "
+        "and without --disaggregate. pd-mix: long prompts arrive while answers go on, both "
+        "ways in turns. elastic-shift: few long and many short sequences in turns, in "
+        "elastic memory and in fixed ratios"},
     BenchFlag{"--dataset-path", &O::path, use::files, unchecked,
               "for corpus, a text; for file, requests as hyb batch reads them; for trace, a trace "
               "as hyb replay reads it"},
@@ -256,6 +254,10 @@ void add_bench_options(CLI::App& cli, BenchOptions& options) {
   }
   cli.get_option("--metric-percentiles")->capture_default_str();
   cli.get_option("--pg")->type_name("PP,TG");
+  cli.get_option("--dataset-name")
+      ->type_name("random|generated-shared-prefix|send_one|corpus|file|trace");
+  cli.get_option("--preset")
+      ->type_name("vllm-hybrid|sglang-gsp|sglang-send-one|pd-sweep|pd-mix|elastic-shift");
 }
 
 void check_flags(const CLI::App& cli, const BenchOptions& options) {

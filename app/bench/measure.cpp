@@ -149,7 +149,7 @@ int measure_kernels(const BenchJob& job) {
   options.card = card.get();
   std::optional<TraceFile> trace;
   if (!job.record.empty()) {
-    trace.emplace(job.record);
+    trace.emplace(job.record, job.model.model);
     options.recorder = &trace->recorder();
   }
   KernelBench bench(model, options);
@@ -410,7 +410,7 @@ int measure_requests(const BenchJob& job) {
   }
   Probes probes(session.queue(), session.model().geometry.activation_dtype, has_probe);
   std::optional<TraceFile> trace;
-  if (!job.record.empty()) trace.emplace(job.record);
+  if (!job.record.empty()) trace.emplace(job.record, job.model.model);
   const bool is_cpu = session.queue().device() == kernels::Device::cpu;
   const std::unique_ptr<CardMeter> card = is_cpu ? nullptr : open_nvml();
 

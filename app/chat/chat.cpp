@@ -32,7 +32,8 @@ void Chat::set_system(const std::string& text) {
 }
 
 void Chat::set_think(Think think, std::string_view source) {
-  check_think(think, session_->need_chat_template(), session_->need_tokenizer(), source);
+  const ChatTemplate& chat_template = session_->need_chat_template();
+  if (!source.empty()) check_think(think, chat_template, session_->need_tokenizer(), source);
   prompts_.set_think(think);
 }
 

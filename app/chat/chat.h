@@ -40,7 +40,10 @@ class Chat {
 
   void set_system(const std::string& text);
 
-  /// Throws Error(usage) that begins with `source` where the chat template knows no such choice.
+  bool is_new() const { return conversation_.turns() == 0; }
+
+  /// Throws Error(usage) that begins with `source` where the chat template knows no such choice;
+  /// without a source it is left out there.
   void set_think(Think think, std::string_view source);
 
   /// Continues the saved chat of the name, or starts one. System prompt and choice of thinking

@@ -19,6 +19,7 @@
 #include "app/prompt.h"
 #include "app/session.h"
 #include "app/sessions/session_keeper.h"
+#include "app/settings_file.h"
 #include "app/template_probe.h"
 #include "app/text_input.h"
 #include "app/tools.h"
@@ -43,8 +44,9 @@ struct ChatFlags {
   std::optional<bool> shows_markdown;
   HistoryMode history = HistoryMode::as_template;
   std::string session;
-  bool goes_on = false;                              ///< --continue
-  bool names_model = false, names_quantize = false;  ///< MODEL, --quantize is given
+  bool goes_on = false;  ///< --continue
+  /// What is given on the command line wins over a saved chat's, which wins over settings.
+  bool names_model = false, names_quantize = false, names_system = false, names_think = false;
   std::uint64_t session_bytes = session_bytes_usual;
   std::string prompt;
   std::optional<double> idle_seconds;
@@ -93,7 +95,7 @@ SessionKeeper make_keeper(const ChatFlags& options, Session& session,
           is_interactive && !options.no_history, &snapshot_io, options.session_bytes};
 }
 
-/// A session brings its model, as it was loaded, unless another one is named.
+/// A session brings its model unless another one is named.
 std::optional<SavedSession> take_session(ChatFlags& options, const Environment& environment) {
   if (options.goes_on) options.session = last_session;
   if (options.session.empty()) return {};
@@ -104,12 +106,15 @@ std::optional<SavedSession> take_session(ChatFlags& options, const Environment& 
   if (options.names_model || !folder->has(options.session)) return {};
   SavedSession saved = folder->read(options.session);
   options.model.model = saved.record.model;
-  TypeOptions& types = options.model.types;
-  const auto quantize = saved.fingerprint.find("quantize");
-  if (quantize != saved.fingerprint.end() && !options.names_quantize) {
-    types.quantize = value_of(words::quantize, quantize->second).value_or(QuantizeChoice::none);
-  }
   return saved;
+}
+
+/// Its weights are what they were.
+void take_types(ChatFlags& options, const SavedSession& saved) {
+  const auto quantize = saved.fingerprint.find("quantize");
+  if (quantize == saved.fingerprint.end() || options.names_quantize) return;
+  options.model.types.quantize =
+      value_of(words::quantize, quantize->second).value_or(QuantizeChoice::none);
 }
 
 /// What can be refused without reading weights is refused first.
@@ -127,7 +132,7 @@ Session open_session(const ChatFlags& options, const Environment& environment) {
                         .progress = &progress},
                        [&](const ModelSource& source) {
                          need_chat_template(source);
-                         check_think(options.think, source);
+                         if (options.names_think) check_think(options.think, source);
                        });
 }
 
@@ -237,10 +242,14 @@ AnswerView chat_view(const ChatFlags& options, const Environment& environment) {
   return view;
 }
 
-int chat_main(ChatFlags& options) {
-  if (const auto rule = rule_of(options.generation.rule)) grammar_of(*rule);
+int chat_main(CLI::App& cli, ChatFlags& options) {
   const Environment environment = read_environment();
+  const SettingsFile settings(cli, environment);
+  settings.apply(cli);
   std::optional<SavedSession> saved = take_session(options, environment);
+  settings.apply(cli, options.model.model);
+  if (saved) take_types(options, *saved);
+  if (const auto rule = rule_of(options.generation.rule)) grammar_of(*rule);
   std::optional<StopAtOnce> nothing_to_lose(std::in_place);
   Session session = open_session(options, environment);
   add_tiers(session, options.tiers, environment);
@@ -259,11 +268,15 @@ int chat_main(ChatFlags& options) {
              .has_editor = has_editor(environment),
              .history = options.history,
              .tools = options.tools});
-  chat.set_system(options.system);
-  chat.set_think(options.think, "--think");
+  const auto begin = [&](bool is_given) {
+    if (options.names_system == is_given) chat.set_system(options.system);
+    if (options.names_think == is_given) chat.set_think(options.think, is_given ? "--think" : "");
+  };
+  begin(true);
   const std::unique_ptr<Input> input = make_input(options, chat, environment);
   if (is_interactive) greet(session);
   if (!options.session.empty()) chat.open(options.session, std::move(saved));
+  if (chat.is_new()) begin(false);
   nothing_to_lose.reset();
   std::optional<StopOnce> every_turn_counts;
   if (is_interactive) every_turn_counts.emplace();
@@ -307,7 +320,8 @@ Action describe_chat(CLI::App& cli) {
                "save neither what is typed nor, without --session, the chat");
   cli.add_option("--session", options->session,
                  "continue the saved chat of this name, with its model unless MODEL is given, or "
-                 "start it; every turn is saved");
+                 "start it; every turn is saved")
+      ->type_name("SESSION");
   cli.add_flag("--continue", options->goes_on, "continue the last chat that was given no name")
       ->excludes(cli.get_option("--session"));
   cli.add_option_function<std::string>(
@@ -316,16 +330,18 @@ Action describe_chat(CLI::App& cli) {
          "most memory in a session file (64MiB): what has no room is run again when the chat is "
          "continued; text is always kept")
       ->type_name("SIZE");
-  const CLI::Option *word = cli.get_option("model"), *flag = cli.get_option("--model"),
-                    *quantize = cli.get_option("--quantize");
-  return [options, word, flag, quantize] {
-    options->names_model = word->count() + flag->count() > 0;
-    options->names_quantize = quantize->count() > 0;
-    if (word->count() > 0 && is_prompt(options->model.model)) {
+  add_settings_option(cli);
+  return [options, &cli] {
+    const auto has = [&](const char* name) { return cli.count(name) > 0; };
+    options->names_model = has("model") || has("--model");
+    options->names_quantize = has("--quantize");
+    options->names_system = has("--system") || has("--system-file");
+    options->names_think = has("--think");
+    if (has("model") && is_prompt(options->model.model)) {
       throw Error(ErrorKind::usage, quote_name(options->model.model) +
                                         " is taken for the model; -p TEXT is the first message");
     }
-    return chat_main(*options);
+    return chat_main(cli, *options);
   };
 }
 

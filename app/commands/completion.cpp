@@ -1,18 +1,47 @@
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
 #include "app/cli_outline.h"
 #include "app/commands/commands.h"
+#include "app/environment.h"
+#include "app/model_source.h"
+#include "app/sessions/session_folder.h"
 #include "app/ui/process.h"
 #include "app/version.h"
+#include "core/io/gguf_stores.h"
 
 namespace hyb::app {
 namespace {
 
 /// The whole command line, of which `cli` is one command.
 CommandOutline outline_above(const CLI::App& cli) { return cli_outline(*cli.get_parent()); }
+
+/// What shells complete, a name a line. Nothing is opened: a Tab key waits for it.
+void print_names(const std::string& kind) {
+  const Environment environment = read_environment();
+  std::vector<std::string> names;
+  if (kind == "sessions") {
+    if (environment.data_folder)
+      names = SessionFolder(*environment.data_folder / "sessions").names();
+  } else {
+    names = models_in_hub(hub_folder(environment.hub));
+    for (const StoredGguf& stored : stored_ggufs(environment.hub)) names.push_back(stored.name);
+    names.emplace_back("demo");
+    const std::vector<std::string> presets = preset_names();
+    if (kind == "configurations") names.insert(names.end(), presets.begin(), presets.end());
+  }
+  constexpr std::string_view plain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/:@+-";
+  std::ranges::sort(names);
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  for (const std::string& name : names) {
+    if (name.find_first_not_of(plain) == std::string::npos) write_stdout(name + '\n');
+  }
+}
 
 int completion_main(const std::string& shell, const CommandOutline& root) {
   if (shell == "bash") {
@@ -28,7 +57,15 @@ Action describe_completion(CLI::App& cli) {
   cli.add_option("shell", *shell, "the shell")
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish"}));
-  return [shell, &cli] { return completion_main(*shell, outline_above(cli)); };
+  const auto names = std::make_shared<std::string>();
+  cli.add_option("--names", *names)
+      ->group("")  // for the scripts
+      ->check(CLI::IsMember({"models", "configurations", "sessions"}));
+  return [shell, names, &cli] {
+    if (names->empty()) return completion_main(*shell, outline_above(cli));
+    print_names(*names);
+    return 0;
+  };
 }
 
 Action describe_manual(CLI::App& cli) {

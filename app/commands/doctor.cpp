@@ -15,8 +15,10 @@ struct DoctorFlags {
   bool json = false;
 };
 
-int doctor_main(const DoctorFlags& options) {
-  const Checkup checkup = examine(read_environment());
+int doctor_main(CLI::App& cli, const DoctorFlags& options) {
+  const Environment environment = read_environment();
+  Checkup checkup = examine(environment);
+  checkup.settings = examine_settings(*cli.get_parent(), environment);
   write_output(options.json ? pretty_json(checkup_json(checkup)) : checkup_text(checkup));
   return 0;
 }
@@ -24,7 +26,7 @@ int doctor_main(const DoctorFlags& options) {
 Action describe_doctor(CLI::App& cli) {
   const auto options = std::make_shared<DoctorFlags>();  // CLI11 keeps pointers into it
   cli.add_flag("--json", options->json, "print one JSON object");
-  return [options] { return doctor_main(*options); };
+  return [options, &cli] { return doctor_main(cli, *options); };
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ namespace {
 
 struct ReplayFlags {
   std::string trace;
-  std::string shape = "nemotron-3-nano-30b-a3b";
+  std::string shape;  ///< empty: of the model that the trace names
   ShapeOptions sizes;
   PolicyLists lists = {.policies = {"vllm", "sglang", "lru", "gd"},
                        .snapshots = {"exact"},
@@ -82,9 +82,11 @@ std::string heading(const ReplayFlags& options, const ReplayShape& shape,
   std::int64_t tokens = 0;
   for (const ReplayRequest& request : trace) tokens += tokens_of(request.prompt);
   return fmt::format(
-      "{}: {}, {:.2f} M prompt tokens, order {}\n"
+      "{}: {}, {}, order {}\n"
       "{}: {} of keys and values per token,{} {} of state per sequence, {} as int8\n\n",
-      options.trace, counted(std::ssize(trace), "request"), static_cast<double>(tokens) / 1e6,
+      options.trace, counted(std::ssize(trace), "request"),
+      tokens < 100'000 ? counted(tokens, "prompt token")
+                       : fmt::format("{:.2f} M prompt tokens", static_cast<double>(tokens) / 1e6),
       word_of(replay_orders, options.is_depth_first), shape.name,
       bytes_text(static_cast<std::size_t>(shape.kv_bytes_per_token)),
       shape.windows.empty()
@@ -129,14 +131,28 @@ void leave_out_unknown(const ReplayShape& shape, std::vector<PolicyOptions>& pol
   }
 }
 
+ReplayShape shape_of_model(const std::string& model, const ShapeOptions& sizes) {
+  constexpr const char* usual = "nemotron-3-nano-30b-a3b";
+  const Environment environment = read_environment();
+  try {
+    if (!model.empty()) return parse_shape(model, sizes, environment);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::model) throw;
+    log::warning(fmt::format("{}; the shape is {}", error.what(), usual));
+  }
+  return parse_shape(usual, sizes, environment);
+}
+
 int replay_main(const ReplayFlags& options) {
   const StopAtOnce at_once;  // nothing here is lost
-  const ReplayShape shape = parse_shape(options.shape, options.sizes, read_environment());
   std::vector<PolicyOptions> policies = policy_options(options.lists);
+  ReplayShape shape;
+  if (!options.shape.empty()) shape = parse_shape(options.shape, options.sizes, read_environment());
+  std::vector<ReplayRequest> trace = read_trace(options.trace);
+  if (options.shape.empty()) shape = shape_of_model(trace.front().model, options.sizes);
   leave_out_unknown(shape, policies);
   std::vector<models::ModelMemoryLayout> pools;
   if (options.has_superblocks) pools = give_superblocks(policies, shape);
-  std::vector<ReplayRequest> trace = read_trace(options.trace);
   if (options.is_depth_first) trace = in_depth_first_order(std::move(trace));
 
   const int threads = options.threads > 0 ? options.threads : kernels::usable_cpus().count;
@@ -158,8 +174,8 @@ int replay_main(const ReplayFlags& options) {
 
 void describe_policies(CLI::App& cli, PolicyLists& lists) {
   cli.add_option("--policy", lists.policies,
-                 "policies to compare: any of none, vllm+, sglang+, marconi, vllm, sglang, lru, "
-                 "gd, bound, or all")
+                 "policies to compare, with commas between them, or all")
+      ->type_name("none|vllm+|sglang+|marconi|vllm|sglang|lru|gd|bound|all")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->capture_default_str();
@@ -199,8 +215,9 @@ Action describe_replay(CLI::App& cli) {
   describe_policies(cli, options->lists);
   cli.add_option("--shape", options->shape,
                  "the model's sizes: those of a preset, a folder or a config.json, or "
-                 "marconi-7b[,ssm=N,attn=N,mlp=N,d=N,d_state=N]")
-      ->capture_default_str();
+                 "marconi-7b[,ssm=N,attn=N,mlp=N,d=N,d_state=N]; default: of the model that a "
+                 "recorded trace names, else nemotron-3-nano-30b-a3b")
+      ->type_name("MODEL");
   static constexpr Words<DType, 3> kv_dtypes = {
       {{"bf16", DType::bf16}, {"f32", DType::f32}, {"fp8", DType::f8_e4m3}}};
   add_choice(cli, "--kv-dtype", options->sizes.kv_dtype, kv_dtypes, "type of keys and values");

@@ -16,6 +16,7 @@
 #include "app/options.h"
 #include "app/prompt.h"
 #include "app/session.h"
+#include "app/settings_file.h"
 #include "app/template_probe.h"
 #include "app/text_input.h"
 #include "app/tools.h"
@@ -38,6 +39,7 @@ struct RunFlags {
   Json tools = nullptr;
   Truncate truncate = Truncate::refuse;
   Think think;
+  bool names_think = false;  ///< by a flag; else it is left out where it means nothing
   std::optional<bool> shows_thoughts;
   bool raw = false;
   bool allow_special = false;
@@ -185,26 +187,31 @@ void print_json(const RunFlags& options, Session& session, PreparedRequest prepa
   for (const Completion& completion : collector.completions()) fail_on_error(completion);
 }
 
-void check(const RunFlags& options) {
-  const auto refuse = [](bool wrong, const char* text) {
-    if (wrong) throw Error(ErrorKind::usage, text);
+/// Of what is given; settings of a file are left out instead.
+void check(const CLI::App& cli, const RunFlags& options) {
+  const auto refuse = [&](const char* option, bool is_wrong, const char* why) {
+    if (!is_wrong || cli.count(option) == 0) return;
+    throw Error(ErrorKind::usage, fmt::format("{} {}", option, why));
   };
-  refuse(options.choices > 1 && !options.json, "--choices needs --json: one stream has one answer");
-  refuse(options.logprobs >= 0 && !options.json, "--logprobs needs --json");
-  refuse(options.raw && !options.system.empty(), "--system needs a chat: leave --raw out");
-  refuse(options.raw && !options.messages.empty(), "--messages needs a chat: leave --raw out");
-  refuse(options.raw && !options.tools.is_null(), "--tools needs a chat: leave --raw out");
-  refuse(options.raw && options.think.has_value(), "--think needs a chat: leave --raw out");
-  refuse(options.raw && options.shows_thoughts.has_value(),
-         "--thoughts needs a chat: plain text has no marked thought");
-  refuse(options.json && options.shows_thoughts.has_value(),
-         "--thoughts is for text: --json has the thought as reasoning_content");
-  refuse(options.allow_special && !options.raw,
-         "--allow-special needs --raw: in a chat, user text never becomes a control token");
+  refuse("--choices", options.choices > 1 && !options.json,
+         "needs --json: one stream has one answer");
+  refuse("--logprobs", !options.json, "needs --json");
+  for (const char* option : {"--system", "--system-file", "--messages", "--tools", "--think"}) {
+    refuse(option, options.raw, "needs a chat: leave --raw out");
+  }
+  refuse("--thoughts", options.raw, "needs a chat: plain text has no marked thought");
+  refuse("--thoughts", options.json, "is for text: --json has the thought as reasoning_content");
+  refuse("--allow-special", !options.raw,
+         "needs --raw: in a chat, user text never becomes a control token");
 }
 
-int run_main(const RunFlags& options) {
-  check(options);
+int run_main(CLI::App& cli, RunFlags& options) {
+  options.names_think = cli.count("--think") > 0;
+  const SettingsFile settings(cli, read_environment());
+  settings.apply(cli);
+  settings.apply(cli, options.model.model);
+  check(cli, options);
+  if (!options.names_think && !options.messages.empty()) options.think.reset();
   const Json body = body_of(options);
   Request asked;
   asked.choices = options.choices;
@@ -225,7 +232,7 @@ int run_main(const RunFlags& options) {
          .progress = &progress},
         [&](const ModelSource& source) {
           if (!options.raw) need_chat_template(source);
-          check_think(options.think, source);
+          if (options.names_think) check_think(options.think, source);
         });
   }();
   if (const auto other = other_model(body, session.source().name())) {
@@ -277,7 +284,8 @@ Action describe_run(CLI::App& cli) {
                  "with --json: log-probabilities of the tokens, and of this many alternatives")
       ->check(in_range(ranges::logprobs));
   cli.add_flag("-v,--verbose", options->verbose, "print statistics on stderr");
-  return [options] { return run_main(*options); };
+  add_settings_option(cli);
+  return [options, &cli] { return run_main(cli, *options); };
 }
 
 }  // namespace

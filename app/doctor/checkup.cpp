@@ -8,6 +8,7 @@
 
 #include "app/options.h"
 #include "app/session.h"
+#include "app/settings_file.h"
 #include "app/ui/table.h"
 #include "app/ui/terminal.h"
 #include "app/ui/text.h"
@@ -101,6 +102,22 @@ Checkup examine(const Environment& environment) {
   return checkup;
 }
 
+SettingsCheckup examine_settings(CLI::App& root, const Environment& environment) {
+  const std::string file = environment.config_file.value_or("").string();
+  Json json = {{"file", file}, {"values", nullptr}, {"trouble", ""}};
+  if (file.empty()) return {.text = "none: HOME is unset", .json = std::move(json)};
+  try {
+    const SettingsFile settings(root, environment);
+    if (!settings.is_there()) return {.text = file + " (not there)", .json = std::move(json)};
+    settings.try_all(root);
+    json["values"] = settings.json();
+    return {.text = file + ": " + settings.text(), .json = std::move(json)};
+  } catch (const Error& error) {
+    json["trouble"] = error.what();
+    return {.text = error.what(), .json = std::move(json)};
+  }
+}
+
 namespace {
 
 std::string limits_text(const Checkup& checkup) {
@@ -183,6 +200,7 @@ std::string checkup_text(const Checkup& checkup) {
                               checkup.term.empty() ? "(unset)" : checkup.term,
                               checkup.utf8 ? "UTF-8" : "the locale is not UTF-8"));
   add("history", checkup.state_folder ? checkup.state_folder->string() : "none: HOME is unset");
+  add("settings", checkup.settings.text);
   add("models", "demo, inside this binary");
   add("hugging face", hub_text(checkup));
   for (const HubModel& model : checkup.hub_models) add("  " + model.name, model.status);
@@ -213,6 +231,7 @@ Json checkup_json(const Checkup& checkup) {
           {"term", checkup.term},
           {"utf8", checkup.utf8},
           {"state_folder", checkup.state_folder ? Json(checkup.state_folder->string()) : Json()},
+          {"settings", checkup.settings.json},
           {"hub_folder", checkup.hub_folder.string()},
           {"hub_folder_exists", checkup.has_hub_folder},
           {"hub_models", models}};

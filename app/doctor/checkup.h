@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,10 @@
 #include "core/base/json.h"
 #include "kernels/device.h"
 
+namespace CLI {
+class App;
+}
+
 namespace hyb::app {
 
 /// A model found in the Hugging Face cache.
@@ -19,6 +24,12 @@ struct HubModel {
   std::string name;    ///< "org/name"
   std::string status;  ///< "runs", or why it can't be read
   bool runs = false;
+};
+
+/// A person's file of settings: what it sets, or why it can't be read.
+struct SettingsCheckup {
+  std::string text;
+  Json json;
 };
 
 /// What this machine has and what hyb makes of it.
@@ -42,9 +53,14 @@ struct Checkup {
   std::string term;
   bool utf8 = false;
   std::optional<std::filesystem::path> state_folder;
+  SettingsCheckup settings = {};
 };
 
+/// All but the settings.
 Checkup examine(const Environment& environment);
+
+/// `root` is the whole command line, whose options the settings are tried on.
+SettingsCheckup examine_settings(CLI::App& root, const Environment& environment);
 
 /// The models of a cache folder; damaged ones say why they can't be read.
 std::vector<HubModel> hub_models(const std::filesystem::path& hub,

@@ -13,8 +13,19 @@
 namespace hyb::app {
 namespace {
 
-std::string gigabytes(double bytes, int digits = 2) {
-  return fmt::format("{:.{}f}", bytes / 1e9, digits);
+std::string gigabytes(double bytes) { return fmt::format("{:.3f}", bytes / 1e9); }
+
+/// In the units of --budget: "2.00 GB", "512 kB".
+std::string decimal_text(std::int64_t bytes) {
+  constexpr std::array names = {"B", "kB", "MB", "GB", "TB"};
+  auto value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; value >= 1000 && unit + 1 < names.size(); ++unit) value /= 1000;
+  return fmt::format("{:.{}f} {}", value,
+                     unit == 0 || value >= 100 ? 0
+                     : value >= 10             ? 1
+                                               : 2,
+                     names[unit]);
 }
 
 std::string percent(double share, int digits = 1) {
@@ -144,16 +155,16 @@ AnalysisResult bytes(const ReplayShape& shape) {
                 {"one_int8_bytes", with(1, shape.state_bytes_int8)},
                 {"transformer_bytes", nullptr},
                 {"conv_share_of_state", share_of(shape.conv_bytes, shape.state_bytes)}};
-    std::vector<std::string> cells = {std::to_string(length), gigabytes(kv, 3),
-                                      gigabytes(with(1, shape.state_bytes), 3),
-                                      gigabytes(with(1, shape.state_bytes_int8), 3)};
+    std::vector<std::string> cells = {std::to_string(length), gigabytes(kv),
+                                      gigabytes(with(1, shape.state_bytes)),
+                                      gigabytes(with(1, shape.state_bytes_int8))};
     for (const std::int64_t block : blocks) {
       const double all = with(length / block, shape.state_bytes);
       row[fmt::format("state_per_{}_bytes", block)] = all;
-      cells.push_back(gigabytes(all, 3));
+      cells.push_back(gigabytes(all));
     }
     if (transformer > 0) row["transformer_bytes"] = transformer;
-    cells.push_back(transformer > 0 ? gigabytes(transformer, 3) : "-");
+    cells.push_back(transformer > 0 ? gigabytes(transformer) : "-");
     result.table.rows.push_back(std::move(cells));
     result.json.push_back(row);
   }
@@ -286,26 +297,25 @@ AnalysisResult analyse(Analysis analysis, const ReplayShape& shape,
 
 Table runs_table(std::span<const ReplayRun> runs) {
   Table table = {.columns = {{"policy"},
-                             {"budget GB", Align::right},
+                             {"budget", Align::right},
                              {"hit %", Align::right},
                              {"FLOPs saved %", Align::right},
                              {"prefill s", Align::right},
                              {"saved s", Align::right},
                              {"evictions", Align::right},
                              {"flips", Align::right},
-                             {"KV GB", Align::right},
-                             {"snapshots GB", Align::right},
-                             {"idle GB", Align::right}}};
+                             {"KV", Align::right},
+                             {"snapshots", Align::right},
+                             {"idle", Align::right}}};
   for (const ReplayRun& run : runs) {
+    const int digits = run.seconds_total < 10 ? 3 : 1;
     table.rows.push_back(
-        {label_of(run.options),
-         has_budget(run) ? gigabytes(static_cast<double>(run.options.budget_bytes)) : "-",
+        {label_of(run.options), has_budget(run) ? decimal_text(run.options.budget_bytes) : "-",
          percent(run.hit_rate()), percent(share_of(run.flops_saved, run.flops_total)),
-         fmt::format("{:.1f}", run.seconds_total), fmt::format("{:.1f}", run.seconds_saved),
-         std::to_string(run.counters.evictions), std::to_string(run.counters.flips),
-         gigabytes(static_cast<double>(run.counters.kv_bytes)),
-         gigabytes(static_cast<double>(run.counters.snapshot_bytes)),
-         gigabytes(static_cast<double>(run.counters.idle_bytes))});
+         fmt::format("{:.{}f}", run.seconds_total, digits),
+         fmt::format("{:.{}f}", run.seconds_saved, digits), std::to_string(run.counters.evictions),
+         std::to_string(run.counters.flips), decimal_text(run.counters.kv_bytes),
+         decimal_text(run.counters.snapshot_bytes), decimal_text(run.counters.idle_bytes)});
   }
   return table;
 }

@@ -453,18 +453,22 @@ std::string transcript(const Conversation& conversation) {
   return all;
 }
 
-void write_transcript(const Conversation& conversation, const std::filesystem::path& path) {
+std::string transcript_markdown(const Conversation& conversation) {
   std::string all(markdown_title);
   for (const auto& [role, text] : said(conversation)) {
     all.append("\n## ").append(role).append("\n\n").append(text);
   }
+  return all;
+}
+
+void write_transcript(const Conversation& conversation, const std::filesystem::path& path) {
   std::error_code failed;  // then writing fails, too, and says why
   const bool is_ours = !std::filesystem::exists(path, failed) ||
                        read_text_file(path, std::size_t{64} << 20).starts_with(markdown_title);
   if (!is_ours) {
     throw Error(ErrorKind::usage, path.string() + ": is there and is no chat; give another name");
   }
-  write_atomically(path, all, FileAccess::umask);
+  write_atomically(path, transcript_markdown(conversation), FileAccess::umask);
 }
 
 Json transcript_json(const SessionRecord& record) {

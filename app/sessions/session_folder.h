@@ -114,7 +114,10 @@ Json session_list_json(const SessionFolder& folder);
 /// that was stopped "assistant (stopped): ...".
 std::string transcript(const Conversation& conversation);
 
-/// The same as a Markdown file. One that is there is replaced if it is such a file; else this
+/// The same as Markdown.
+std::string transcript_markdown(const Conversation& conversation);
+
+/// Writes that to a file. One that is there is replaced if it is such a file; else this
 /// throws Error(usage), and Error(runtime) where it can't be written.
 void write_transcript(const Conversation& conversation, const std::filesystem::path& path);
 

@@ -22,6 +22,8 @@ bool is_letter(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || static_cast<unsigned char>(c) >= 0x80;
 }
 
+bool is_mark(char c) { return punctuation.find(c) != std::string_view::npos; }
+
 /// Of the character that begins there.
 std::size_t run_length(std::string_view text, std::size_t at) {
   const std::size_t end = text.find_first_not_of(text[at], at);
@@ -114,8 +116,7 @@ class InlineReader {
       add(code, looks | bit(Look::code));
       return end + length;
     }
-    const bool is_inside = mark == '_' && is_letter(at > 0 ? text_[at - 1] : before_);
-    if (is_white(text_[begin]) || is_inside || length > 3 || (mark == '~' && length != 2))
+    if (!may_open(at, begin) || length > 3 || (mark == '~' && length != 2))
       return as_text(at, length, looks);
     const std::size_t end = closing(begin, mark, length);
     if (end == std::string_view::npos) return std::nullopt;
@@ -123,6 +124,23 @@ class InlineReader {
     if (length != 2) more |= bit(Look::italic);
     add_inner(text_.substr(begin, end - begin), looks | (mark == '~' ? bit(Look::struck) : more));
     return end + length;
+  }
+
+  char char_before(std::size_t at) const { return at > 0 ? text_[at - 1] : before_; }
+
+  // CommonMark's flanking runs, from `at` to `end`; where it wants a space, other scripts will do.
+  bool may_open(std::size_t at, std::size_t end) const {
+    const char before = char_before(at), next = end < text_.size() ? text_[end] : ' ';
+    const bool is_inside = text_[at] == '_' && is_letter(before);
+    return !is_white(next) && !is_inside && (!is_mark(next) || is_white(before) || is_mark(before));
+  }
+
+  bool may_close(std::size_t at, std::size_t end) const {
+    const char before = char_before(at), next = end < text_.size() ? text_[end] : ' ';
+    const bool is_inside = text_[at] == '_' && is_letter(next);
+    const bool is_wide = static_cast<unsigned char>(next) >= 0x80;
+    return !is_white(before) && !is_inside &&
+           (!is_mark(before) || is_white(next) || is_mark(next) || is_wide);
   }
 
   std::optional<std::size_t> as_text(std::size_t at, std::size_t length, unsigned looks) {
@@ -150,8 +168,10 @@ class InlineReader {
     return close + 1;
   }
 
-  /// Where a run of just this length closes what began; code in between is passed over.
+  /// Where a run of just this length closes what began; code in between is passed over, and so is
+  /// what begins and ends in between, as a run closes the last one that is open.
   std::size_t closing(std::size_t from, char mark, std::size_t length) const {
+    std::size_t open = 0;
     for (std::size_t at = from; at < text_.size();) {
       const char c = text_[at];
       if (c == '\\' && mark != '`') {
@@ -164,9 +184,12 @@ class InlineReader {
       }
       const std::size_t run = run_length(text_, at), end = at + run;
       if (end == text_.size() && !is_whole_) return std::string_view::npos;
-      const bool is_behind_space = is_white(text_[at - 1]);
-      const bool is_inside = c == '_' && end < text_.size() && is_letter(text_[end]);
-      if (c == mark && run == length && (mark == '`' || !(is_behind_space || is_inside))) return at;
+      if (c == mark && run == length) {
+        const bool closes = mark == '`' || may_close(at, end);
+        if (closes && open == 0) return at;
+        if (closes) --open;
+        if (!closes && may_open(at, end)) ++open;
+      }
       const std::size_t code = c == '`' && mark != '`' ? closing(end, c, run) : end;
       if (code == std::string_view::npos && !is_whole_) return code;  // it may yet end
       at = code == std::string_view::npos ? end : code + run;
@@ -387,6 +410,16 @@ bool MarkdownView::begin_line(bool is_whole) {
     const std::size_t run = run_length(rest, 0);
     if (run >= 3 || run == rest.size()) return false;
   }
+  const bool is_fence = rest.starts_with("```") || rest.starts_with("~~~");
+  if ((indent >= 4 || rest.starts_with('\t')) && may_be_code_ && !rest.empty() && !is_fence) {
+    if (!is_whole) return false;
+    show_table();
+    out_ += highlighted(line_, "") + "\n";
+    block_ = Block::code;
+    return true;
+  }
+  if (indent < 2 && !rest.empty()) in_list_ = false;  // an item begins it again
+  may_be_code_ = rest.empty() && !in_list_;
   show_table();
   if (is_whole && read_fence(rest)) {
     fence_indent_ = indent;
@@ -437,6 +470,7 @@ bool MarkdownView::begin_marked_line(std::size_t indent, std::string_view rest, 
     begin_text("", before, 0, 0);
     return true;
   }
+  in_list_ = true;
   const std::string shown = is_bullet ? "•" : std::string(rest.substr(0, length));
   begin_text(before + shown + " ", before + std::string(length + 1, ' '), indent + length + 1, 0);
   return true;

@@ -68,8 +68,10 @@ class MarkdownView {
   int columns_ = 80;
   std::string line_;  ///< of it, what is not shown yet
   Block block_ = Block::unknown;
-  unsigned looks_ = 0;  ///< of the line's text
-  char before_ = ' ';   ///< what was shown of it last
+  unsigned looks_ = 0;       ///< of the line's text
+  char before_ = ' ';        ///< what was shown of it last
+  bool may_be_code_ = true;  ///< a line that four blanks begin: an empty one, or code, is above
+  bool in_list_ = false;     ///< where blanks belong to an item
   WordWrap wrap_;
   std::string fence_;  ///< that ends the code; empty: it is not code
   std::size_t fence_indent_ = 0;

@@ -46,6 +46,11 @@ class LineFields {
     return to_text(value);
   }
 
+  std::string model() const {
+    const auto found = json_.find("model");
+    return found != json_.end() && found->is_string() ? found->get<std::string>() : "";
+  }
+
   std::int32_t turn() const {
     const Json& value = at("turn");
     if (!is_integer(value, 0, 1 << 30)) fail("turn is an integer, 0 or more", shown(value));
@@ -170,7 +175,8 @@ bool TraceReader::next(ReplayRequest& request) {
              .session = fields.session(),
              .turn = fields.turn(),
              .prompt = fields.segments("prompt"),
-             .output = fields.segments("output")};
+             .output = fields.segments("output"),
+             .model = fields.model()};
   if (request.prompt.empty()) fields.fail("a prompt has at least one token", "[]");
   const std::int64_t tokens = tokens_of(request.prompt) + tokens_of(request.output);
   if (tokens > request_tokens_max) {
@@ -206,10 +212,12 @@ void TraceRecorder::submitted(RequestId request, std::int32_t choices,
   const std::string segments = text_of_pieces(pieces);
   for (std::int32_t choice = 0; choice < choices; ++choice) {
     const Turn turn = turn_of(pieces, end);
+    const std::string model = std::exchange(model_, {});
     lines_.push_back(
         {.request = request,
          .choice = choice,
-         .text = fmt::format(R"({{"t":{:.3f},"session":"{}","turn":{},"prompt":{},"output":)",
+         .text = fmt::format(R"({{{}"t":{:.3f},"session":"{}","turn":{},"prompt":{},"output":)",
+                             model.empty() ? "" : fmt::format("\"model\":{},", to_text(model)),
                              seconds, turn.session, turn.turn, segments),
          .prompt_end = end});
   }

@@ -26,13 +26,14 @@ struct Segment {
 };
 
 /// One line of a trace: {"t": seconds, "session": id, "turn": k, "prompt": [[segment, length],
-/// ...], "output": [[segment, length], ...]}.
+/// ...], "output": [[segment, length], ...]}, and in a recorded one's first line "model": name.
 struct ReplayRequest {
   double time_s = 0;
   std::string session;
   std::int32_t turn = 0;
   std::vector<Segment> prompt;
   std::vector<Segment> output;
+  std::string model = {};               ///< that served it, where its line says so
   std::optional<PromptPlan> plan = {};  ///< where the requests to come are known
 };
 
@@ -87,8 +88,10 @@ std::vector<ReplayRequest> read_trace(const std::filesystem::path& path);
 /// segments. A prompt that continues an earlier prompt is the next turn of its session.
 class TraceRecorder {
  public:
-  /// `out` outlives the recorder. Its owner checks for write errors.
-  explicit TraceRecorder(std::ostream& out) : out_(&out) {}
+  /// `out` outlives the recorder. Its owner checks for write errors. The first line names the model
+  /// unless it is empty.
+  explicit TraceRecorder(std::ostream& out, std::string model = {})
+      : out_(&out), model_(std::move(model)) {}
 
   void submitted(RequestId request, std::int32_t choices, std::span<const TokenId> prompt,
                  std::chrono::steady_clock::time_point now);
@@ -124,6 +127,7 @@ class TraceRecorder {
   Turn turn_of(std::span<const Piece> prompt, Point prompt_end);
 
   std::ostream* out_;
+  std::string model_;
   std::vector<Segment> segments_ = std::vector<Segment>(1);  ///< 0: the empty root
   std::map<Point, Turn> prompt_ends_;
   std::deque<Line> lines_;

@@ -38,7 +38,8 @@ def check(holds, text):
 class Tool:
     def __init__(self, binary, folder):
         self.binary, self.folder = binary, pathlib.Path(folder)
-        self.environment = {**os.environ, "XDG_DATA_HOME": folder, "XDG_STATE_HOME": folder}
+        self.environment = {**os.environ, "XDG_DATA_HOME": folder, "XDG_STATE_HOME": folder,
+                            "XDG_CONFIG_HOME": folder}
 
     def start(self, *arguments, **options):
         return subprocess.Popen([self.binary, *map(str, arguments)], env=self.environment,

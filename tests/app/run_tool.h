@@ -112,6 +112,7 @@ inline bool converse(const Tool& tool, ToolPipe& in, ToolPipe& out, ToolPipe& er
 inline ToolResult run_tool(Tool tool) {
   static const TemporaryFolder state;  // nothing is written to the home of the user
   tool.environment.try_emplace("XDG_STATE_HOME", state.path().string());
+  tool.environment.try_emplace("XDG_CONFIG_HOME", state.path().string());
   ::signal(SIGPIPE, SIG_IGN);  // a program that does not read its stdin is no reason to die
   ToolPipe in, out, err;
   const pid_t child = ::fork();

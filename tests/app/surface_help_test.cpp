@@ -30,15 +30,30 @@ bool has_program(const std::string& name) { return run_shell("command -v " + nam
 std::string completions(const std::string& words) {
   const TemporaryFolder folder;
   folder.write("prompt.txt", "");
-  const std::string script = "cd " + folder.path().string() +
-                             "\neval \"$($HYB completion bash)\"\ncompopt() { :; }\n"
-                             "COMP_WORDS=(" +
-                             words +
-                             ")\nCOMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n_hyb\n"
-                             "printf '%s\\n' \"${COMPREPLY[@]}\"\n";
-  const ToolResult result = run_tool(
-      {.arguments = {"-c", script}, .environment = {{"HYB", HYB_BINARY}}, .program = "bash"});
+  folder.write("pro.gguf", "");
+  folder.write("program/config.json", "{}");
+  for (const char* name : {"org--small-1", "org--small-2", "org--$(touch run)", "other--tiny"}) {
+    folder.write("hub/models--" + std::string(name) + "/snapshots/x/config.json", "{}");
+    folder.write("hub/models--" + std::string(name) + "/refs/main", "x");
+  }
+  folder.write("ollama/manifests/registry.ollama.ai/library/gemma3/270m", "{}");
+  folder.write("data/hyb/sessions/story.session", "");
+  folder.write("data/hyb/sessions/tale.session", "");
+  const std::string script =
+      "cd " + folder.path().string() +
+      "\neval \"$($HYB completion bash)\"\ncompopt() { :; }\nhyb() { $HYB \"$@\"; }\n"
+      "COMP_WORDS=(" +
+      words +
+      ")\nCOMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n_hyb\n"
+      "printf '%s\\n' \"${COMPREPLY[@]}\"\n";
+  const ToolResult result = run_tool({.arguments = {"-c", script},
+                                      .environment = {{"HYB", HYB_BINARY},
+                                                      {"HF_HUB_CACHE", folder.path() / "hub"},
+                                                      {"OLLAMA_MODELS", folder.path() / "ollama"},
+                                                      {"XDG_DATA_HOME", folder.path() / "data"}},
+                                      .program = "bash"});
   CHECK(result.err == "");
+  CHECK_FALSE(std::filesystem::exists(folder.path() / "run"));
   return result.out;
 }
 
@@ -122,9 +137,9 @@ TEST_SUITE("app/surface_help") {
   TEST_CASE("the help says which words a command takes") {
     CHECK(contains(output_of({"completion", "--help"}), "Usage: hyb completion bash|zsh|fish"));
     const std::string sessions = output_of({"sessions", "--help"});
-    CHECK(contains(sessions, "Usage: hyb sessions [list|show|rename|rm] "));
-    CHECK(contains(sessions, "\n  list|show|rename|rm"));
-    CHECK(contains(output_of({"manual", "sessions"}), "list|show|rename|rm"));
+    CHECK(contains(sessions, "Usage: hyb sessions [list|show|export|rename|rm]"));
+    CHECK(contains(sessions, "\n  list|show|export|rename|rm"));
+    CHECK(contains(output_of({"manual", "sessions"}), "list|show|export|rename|rm"));
   }
 
   TEST_CASE("bash completes commands, options, values and files") {
@@ -139,13 +154,33 @@ TEST_SUITE("app/surface_help") {
     CHECK(completions("hyb run --prompt-f") == "--prompt-file\n");
     CHECK(completions("hyb run --device ''") == "auto\ncpu\ncuda\n");
     CHECK(completions("hyb run --device = c") == "cpu\ncuda\n");
-    CHECK(completions("hyb run --prompt-file pro") == "prompt.txt\n");
+    CHECK(completions("hyb run --prompt-file prom") == "prompt.txt\n");
     CHECK(completions("hyb run -p te") == "\n");
-    CHECK(completions("hyb chat pro") == "prompt.txt\n");
-    CHECK(completions("hyb bench co") == "compare\n");
+    CHECK(completions("hyb chat pro") == "program/\npro.gguf\n");
+    CHECK(completions("hyb batch pro") == "pro.gguf\nprogram\nprompt.txt\n");
+    CHECK(completions("hyb batch demo pro") == "pro.gguf\nprogram\nprompt.txt\n");
+    CHECK(completions("hyb bench compa") == "compare\n");
     CHECK(completions("hyb bench compare --thr") == "--threshold\n");
     CHECK(completions("hyb completion ''") == "bash\nzsh\nfish\n");
     CHECK(completions("hyb sessions s") == "show\n");
+    CHECK(completions("hyb replay --policy lru,gd,vl") == "lru,gd,vllm+\nlru,gd,vllm\n");
+    CHECK(completions("hyb bench --preset pd-m") == "pd-mix\n");
+    CHECK(completions("hyb bench --dataset-name = co") == "corpus\n");
+  }
+
+  TEST_CASE("bash completes names of models, presets and sessions, which hyb says") {
+    CHECK(completions("hyb run org/") == "org/small-1\norg/small-2\n");
+    CHECK(completions("hyb batch org/small-2") == "org/small-2\n");
+    CHECK(completions("hyb bench -m oth") == "other/tiny\n");
+    CHECK(completions("hyb run gemma3 : 2") == "270m\n");
+    CHECK(completions("hyb run -m gemma3 :") == "270m\n");
+    CHECK(completions("hyb run granite-4.0-h-350") == "\n");  // presets have no weights
+    CHECK(completions("hyb fit granite-4.0-h-350") == "granite-4.0-h-350m\n");
+    CHECK(completions("hyb chat --session ''") == "story\ntale\n");
+    CHECK(completions("hyb sessions show s") == "story\n");
+    CHECK(completions("hyb sessions rm story t") == "tale\n");
+    CHECK(output_of({"completion", "bash", "--names", "models"}).find("demo\n") !=
+          std::string::npos);
   }
 
   TEST_CASE("every option of the help is in the man page and in all completions") {

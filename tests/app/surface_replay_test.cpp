@@ -67,7 +67,7 @@ TEST_SUITE("app/surface_replay") {
     write_atomically(trace, R"({"t":0,"session":"a","turn":0,"prompt":[[1,64]],"output":[[2,8]]})");
     const ToolResult result = run_tool({.arguments = {"replay", trace.string(), "--policy", "gd"}});
     CHECK(result.exit_code == 0);
-    CHECK(contains(result.out, "t.jsonl: 1 request, 0.00 M prompt tokens"));
+    CHECK(contains(result.out, "t.jsonl: 1 request, 64 prompt tokens, order file"));
   }
 
   TEST_CASE("Nemotron-3-Nano, f32 states, 2 GB: the rivals where they belong, gd above them") {

@@ -195,6 +195,16 @@ TEST_SUITE("app/surface_reuse") {
       CHECK(json["turn"] == turns + 1);
     }
     CHECK(turns == 2);
+    CHECK(content(trace).starts_with("{\"model\":\"demo\","));
+    const ToolResult replay = run_tool({.arguments = {"replay", trace, "--policy", "gd"}});
+    CHECK(contains(replay.out, "\ndemo: "));  // the shape is the model's that was recorded
+    CHECK(contains(replay.out, " kB"));
+    const std::string other =
+        home.folder.write("other", "{\"model\":\"/nosuch\"," + content(trace).substr(16)).string();
+    const ToolResult unknown = run_tool({.arguments = {"replay", other, "--policy", "gd"}});
+    CHECK(unknown.exit_code == 0);
+    CHECK(contains(unknown.err, "/nosuch"));
+    CHECK(contains(unknown.out, "\nnemotron-3-nano-30b-a3b: "));
     CHECK(home.chat("Hello\n", {"--record", "/nowhere/trace"}).exit_code == 1);
   }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/json.h"
+#include "core/io/file.h"
 #include "tests/app/run_tool.h"
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
@@ -192,6 +193,17 @@ TEST_SUITE("app/surface_sessions") {
     CHECK(body["messages"][1]["role"] == "assistant");
     const std::string file = home.folder.write("body.json", shown.out).string();
     CHECK(home.hyb({"run", fixture, "-n", "4", "--messages", file}).exit_code == 0);
+    CHECK(parse_json(home.hyb({"sessions", "export", "tale", "--json"}).out, "body") == body);
+    const std::string target = home.folder.path() / "tale.md";
+    CHECK(home.hyb({"sessions", "export", "tale", target}).exit_code == 0);
+    const std::string markdown = home.hyb({"sessions", "export", "tale"}).out;
+    CHECK(contains(markdown, "# Chat\n\n## user\n\nhello\n\n## assistant\n\n"));
+    CHECK(read_text_file(target, 4096) == markdown);
+    const ToolResult again = home.hyb({"sessions", "export", "story", target});
+    CHECK(again.exit_code == 2);
+    CHECK(contains(again.err, target + ": is there already; --force replaces it"));
+    CHECK(home.hyb({"sessions", "export", "story", target, "--force"}).exit_code == 0);
+    CHECK(contains(home.hyb({"sessions", "export", "stori"}).err, nearest));
   }
 
   TEST_CASE("chats that are killed at any moment lose no turn") {

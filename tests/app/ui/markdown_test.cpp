@@ -67,6 +67,10 @@ TEST_SUITE("app/ui/markdown") {
     CHECK(shown("**a b** `c` *d* ~~e~~ [f](g)") ==
           "\x1b[1ma\x1b[m \x1b[1mb\x1b[m \x1b[36mc\x1b[m \x1b[3md\x1b[m \x1b[9me\x1b[m "
           "\x1b[4mf\x1b[m \x1b[2m(g)\x1b[m");
+    CHECK(plain(shown("f(**kwargs) and **bold**")) == "f(**kwargs) and bold");
+    CHECK(plain(shown("2**(3) and **4**, a**b**c")) == "2**(3) and 4, abc");
+    CHECK(plain(shown("**bold **inner** and on**")) == "bold inner and on");
+    CHECK(plain(shown("**\"words\"** and **\"x\"**は, **a*b")) == "\"words\" and \"x\"は, **a*b");
     CHECK(shown("**a *b* `c**`**") == "\x1b[1ma\x1b[m \x1b[1;3mb\x1b[m \x1b[1;36mc**\x1b[m");
   }
 
@@ -82,6 +86,16 @@ TEST_SUITE("app/ui/markdown") {
           "| a | b | c |\n|---|\n| 1 | 2 | 3 |\n");
     CHECK(plain(shown("a\n```python", 9)) == "a\n── python \n─────────\n");
     CHECK(shown("| a |\n|---|\n| a long cell |\n", 10) == "| a |\n|---|\n| a long cell |\n");
+  }
+
+  TEST_CASE("code that four blanks begin keeps its marks, not the text of a list") {
+    CHECK(plain(shown("Type\n\n    *a = **b;\n\n    # c\n\nand *this*\n    *on*\n")) ==
+          "Type\n\n    *a = **b;\n\n    # c\n\nand this\n    on\n");
+    CHECK(plain(shown("- item\n\n    *more* of it\n\nText\n\n    *code*\n")) ==
+          "• item\n\n    more of it\n\nText\n\n    *code*\n");
+    MarkdownView view;
+    CHECK(view.push("    *a", 60).empty());
+    CHECK(view.push("* b\n", 60) == "    *a* b\n");
   }
 
   TEST_CASE("text is shown while it comes, up to a mark that waits for what closes it") {

@@ -81,6 +81,12 @@ TEST_SUITE("core/engine/trace_recorder") {
           R"({"t":1.5,"session":"0","turn":2,"prompt":[[1,3],[2,2],[3,1]],"output":[]})");
     CHECK(to_text(lines[2]) ==
           R"({"t":2.0,"session":"1","turn":1,"prompt":[[1,2],[4,1]],"output":[]})");
+    std::ostringstream named;
+    TraceRecorder by_model(named, "a \"b\"");
+    by_model.submitted(RequestId{0}, 2, first, begin);
+    for (const std::int32_t choice : {0, 1}) by_model.ended(RequestId{0}, choice, {});
+    CHECK(lines_of(named)[0]["model"] == "a \"b\"");
+    CHECK_FALSE(lines_of(named)[1].contains("model"));
   }
 
   TEST_CASE("lines come in order of arrival, a line per choice") {
