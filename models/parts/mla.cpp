@@ -124,6 +124,8 @@ void Mla::run(const MlaWeights& weights, const PartMemory& memory, const PartCal
                                 .y = projected,
                                 .normed = call.normed});
   const Tensor row = projected.columns(first_queries(), row_width());
+  Tensor gate;
+  if (head_gate) gate = projected.columns(first_queries() + row_width(), heads);
   const Tensor own = row.columns(turned_dim, latent);
   kernels::rms_norm(call.queue, {.x = own, .weight = weights.kv_norm, .y = own, .eps = norm_eps});
   turn(*this, call, row, 1);
@@ -152,25 +154,22 @@ void Mla::run(const MlaWeights& weights, const PartMemory& memory, const PartCal
                                      .page_begin = tables.page_begin[memory.page_group],
                                      .pages = tables.pages,
                                      .page_tokens = memory.page_tokens});
-  kernels::latent_attention(
-      call.queue,
-      {.turned = q,
-       .latent = to_latent,
-       .pages_of_layer = memory.pages,
-       .span_begin = tables.span_begin,
-       .position = tables.position,
-       .page_begin = tables.page_begin[memory.page_group],
-       .pages = tables.pages,
-       .y = found,
-       .heads = heads,
-       .turned_width = turned_dim,
-       .latent_width = latent,
-       .page_tokens = memory.page_tokens,
-       .scale = scale,
-       .gate =
-           head_gate ? projected.columns(first_queries() + row_width(), gate_width()) : Tensor(),
-       .workspace = memory.workspace,
-       .positions = tables.positions});
+  kernels::latent_attention(call.queue, {.turned = q,
+                                         .latent = to_latent,
+                                         .pages_of_layer = memory.pages,
+                                         .span_begin = tables.span_begin,
+                                         .position = tables.position,
+                                         .page_begin = tables.page_begin[memory.page_group],
+                                         .pages = tables.pages,
+                                         .y = found,
+                                         .heads = heads,
+                                         .turned_width = turned_dim,
+                                         .latent_width = latent,
+                                         .page_tokens = memory.page_tokens,
+                                         .scale = scale,
+                                         .gate = gate,
+                                         .workspace = memory.workspace,
+                                         .positions = tables.positions});
   for (std::int64_t h = 0; h < heads; ++h) {
     kernels::linear(call.queue, {.x = found.columns(h * latent, latent),
                                  .weight = &weights.to_values[static_cast<std::size_t>(h)],
