@@ -324,7 +324,7 @@ namespace {
 constexpr int blocks_per_processor = 2;
 /// Of a group's rows in flight; with sixteens there are no registers for more.
 template <WeightCode Code>
-constexpr int group_chunks = has_sixteens<Code> ? 3 : 4;
+constexpr int group_chunks = has_sixteens<Code> ? 2 : 4;
 
 /// Columns of `inner` that a group of 8 rows of gate_up makes: 8, or with a gate 4 and their ups.
 __host__ __device__ inline int columns_of_group(const Activation& activation) {
