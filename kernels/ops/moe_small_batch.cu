@@ -469,14 +469,12 @@ struct Unit {
   std::conditional_t<Code == WeightCode::plain, const bf16*, LaneRow<Code>> rows[1];  ///< lane's
   SkinnyRange range;  ///< inner 0: past the last unit
   int v;              ///< a term, or which of the visited experts
-  const float* bias;  ///< of the expert's rows, in its first unit; else null
 
   __device__ Unit(const SmallBatchSum& p, int unit, int visited) {
     const int firsts = units_of(p.first.inner), dense = firsts + units_of(p.second.inner);
     const int column = static_cast<int>(blockIdx.x) * skinny_group + lane_id() / 4;
     const AnyWeight* weight = &p.down;
     std::int64_t expert = 0;
-    bias = nullptr;
     if (unit < dense) {
       const bool is_first = unit < firsts;
       v = is_first ? first_term : second_term;
@@ -491,9 +489,6 @@ struct Unit {
                .first = (unit - dense) % parts * unit_chunks,
                .step = 1};
       if (v < visited) expert = p.visited[1 + v];
-      if (v < visited && range.first == 0 && p.down_bias != nullptr) {
-        bias = p.down_bias + expert * p.columns;
-      }
     }
     rows[0] = weight->lane_row<Code>(expert, at_most(column, p.columns - 1));
   }
@@ -549,9 +544,10 @@ __device__ __forceinline__ void add_unit(const SmallBatchSum& p, const Unit<Code
       sums, own, next.rows, next.range);
   // An infinite weight of an expert that a token does not visit is none of its business.
   for (int i = 0; i < 2; ++i) {
-    if (unit.bias != nullptr) {
+    if (p.down_bias != nullptr && unit.v >= 0 && unit.range.first == 0) {
       const int column = static_cast<int>(blockIdx.x) * skinny_group + lane_id() % 4 * 2 + i;
-      const float bias = unit.bias[at_most(column, p.columns - 1)];
+      const std::int64_t rows = std::int64_t{p.visited[1 + unit.v]} * p.columns;
+      const float bias = p.down_bias[rows + at_most(column, p.columns - 1)];
       sums[0][i] += bias;
       sums[0][2 + i] += bias;
     }
