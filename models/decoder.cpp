@@ -14,17 +14,12 @@ using kernels::Tensor;
 
 namespace {
 
-/// The last rows and their logits, and what drafts take.
+/// Of scratch: the last rows and their logits, and what drafts take.
 std::size_t head_bytes(const Plan& plan, const StepSetting& setting) {
   const StepLimits& limits = setting.limits;
   const std::size_t logits = Scratch::space(setting.activation, limits.rows, plan.width) +
                              Scratch::space(DType::f32, limits.rows, plan.vocab);
   return logits + Drafter::scratch_bytes(plan, setting);
-}
-
-StepSetting setting_of(kernels::Device device, const Plan& plan, DType activation,
-                       const StepLimits& limits) {
-  return {device, activation, plan.width, limits};
 }
 
 }  // namespace
@@ -34,9 +29,7 @@ Decoder::Decoder(kernels::Queue& queue, const Plan& plan, const Weights& weights
     : queue_(queue),
       plan_(plan),
       weights_(weights),
-      layers_(
-          queue, plan, weights, store, geometry, limits,
-          head_bytes(plan, setting_of(queue.device(), plan, geometry.activation_dtype, limits))) {
+      layers_(queue, plan, weights, store, geometry, limits, head_bytes) {
   if (plan.draft) drafter_ = make_drafter(layers_, limits);
 }
 
@@ -46,9 +39,8 @@ std::size_t Decoder::scratch_bytes() const {
 
 std::size_t Decoder::scratch_bytes(const Plan& plan, kernels::Device device, DType activation,
                                    const StepLimits& limits) {
-  const StepSetting setting = setting_of(device, plan, activation, limits);
-  return LayerRunner::bytes(plan, setting, head_bytes(plan, setting)) +
-         Drafter::bytes(plan, setting);
+  const StepSetting setting = {device, activation, plan.width, limits};
+  return LayerRunner::bytes(plan, setting, head_bytes) + Drafter::bytes(plan, setting);
 }
 
 /// The streams from the first one, which is there.

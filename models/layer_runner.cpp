@@ -120,7 +120,7 @@ float embedding_scale(const Plan& plan, DType activation) {
 
 LayerRunner::LayerRunner(kernels::Queue& queue, const Plan& plan, const Weights& weights,
                          const Store& store, const Geometry& geometry, const StepLimits& limits,
-                         std::size_t head_bytes)
+                         HeadBytes head_bytes)
     : queue_(queue),
       plan_(plan),
       weights_(weights),
@@ -130,7 +130,7 @@ LayerRunner::LayerRunner(kernels::Queue& queue, const Plan& plan, const Weights&
       semaphores_(queue.device(), semaphore_bytes(limits)),
       row_numbers_(queue.device(), row_number_bytes(plan, limits)) {
   const StepSetting setting = {queue.device(), activation_, plan.width, limits};
-  scratch_ = Scratch(queue.device(), activation_bytes(plan, setting, head_bytes));
+  scratch_ = Scratch(queue.device(), activation_bytes(plan, setting, head_bytes(plan, setting)));
   for (const std::size_t bytes : workspace_sizes(plan, setting)) {
     workspaces_.emplace_back(queue.device(), bytes);
   }
@@ -151,10 +151,9 @@ std::size_t LayerRunner::bytes() const {
   return sum;
 }
 
-std::size_t LayerRunner::bytes(const Plan& plan, const StepSetting& setting,
-                               std::size_t head_bytes) {
-  std::size_t sum = activation_bytes(plan, setting, head_bytes) + semaphore_bytes(setting.limits) +
-                    row_number_bytes(plan, setting.limits);
+std::size_t LayerRunner::bytes(const Plan& plan, const StepSetting& setting, HeadBytes head_bytes) {
+  std::size_t sum = activation_bytes(plan, setting, head_bytes(plan, setting)) +
+                    semaphore_bytes(setting.limits) + row_number_bytes(plan, setting.limits);
   for (const std::size_t workspace : workspace_sizes(plan, setting)) sum += workspace;
   return sum;
 }

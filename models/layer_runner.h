@@ -46,13 +46,16 @@ float rounded_root(DType activation, std::int32_t width);
 /// while they run. Knows no family and no part.
 class LayerRunner {
  public:
-  /// All but `limits` outlive it. `head_bytes`: of scratch, beside what parts take.
+  /// What scratch has to hold beside what a part takes.
+  using HeadBytes = std::size_t (*)(const Plan& plan, const StepSetting& setting);
+
+  /// All but `limits` outlive it.
   LayerRunner(kernels::Queue& queue, const Plan& plan, const Weights& weights, const Store& store,
-              const Geometry& geometry, const StepLimits& limits, std::size_t head_bytes);
+              const Geometry& geometry, const StepLimits& limits, HeadBytes head_bytes);
 
   std::size_t bytes() const;
   /// The same before one is made.
-  static std::size_t bytes(const Plan& plan, const StepSetting& setting, std::size_t head_bytes);
+  static std::size_t bytes(const Plan& plan, const StepSetting& setting, HeadBytes head_bytes);
 
   kernels::Queue& queue() const { return queue_; }
   const Plan& plan() const { return plan_; }

@@ -191,12 +191,12 @@ class DflashDrafter : public Drafter {
   /// Of all layers, made of what the model's left; no token's is made of another's.
   void write_entries(const StepTables& tables, const Streams& streams) override {
     const ScratchFrame frame(layers_.scratch());
-    kernels::project(queue_, {.x = streams.taps, .weight = &weights().fc, .y = streams.normed});
-    kernels::apply(queue_, norm_of(plan().norm, weights().hidden_norm, norm_eps_), streams.normed,
-                   streams.normed);
+    kernels::project(queue_,
+                     {.x = streams.taps, .weight = &draft_weights().fc, .y = streams.normed});
+    kernels::apply(queue_, draft_norm(draft_weights().hidden_norm), streams.normed, streams.normed);
     const PartCall call = layers_.plain_call(tables, streams.normed, norm_eps_);
     Ordinals ordinals = layers_.draft_ordinals();
-    for (std::size_t layer = 0; layer < plan().layers.size(); ++layer) {
+    for (std::size_t layer = 0; layer < draft_plan().layers.size(); ++layer) {
       write_keys(layer, call, ordinals);
     }
   }
@@ -208,16 +208,12 @@ class DflashDrafter : public Drafter {
                             .tokens = tables.tokens,
                             .y = streams.residual,
                             .scale = kind_.embedding_scale});
-    Ordinals ordinals = layers_.draft_ordinals();
-    for (std::size_t layer = 0; layer < plan().layers.size(); ++layer) {
-      layers_.run_layer(plan().layers[layer], weights().layers[layer], tables, streams, ordinals);
-    }
+    run_all_layers(tables, streams);
     const Tensor last =
         layers_.scratch().take(layers_.activation(), {sample_rows.dim(0), layers_.plan().width});
     kernels::gather_rows(queue_, {.x = streams.residual, .rows = sample_rows, .y = last});
-    return layers_.head_logits(layers_.weights().output(), last,
-                               norm_of(plan().norm, weights().norm, norm_eps_), kind_.logits_scale,
-                               kind_.logits_cap);
+    return layers_.head_logits(layers_.weights().output(), last, draft_norm(draft_weights().norm),
+                               kind_.logits_scale, kind_.logits_cap);
   }
 
  private:

@@ -57,14 +57,22 @@ std::size_t Drafter::scratch_bytes(const Plan& plan, const StepSetting& setting)
 }
 
 void Drafter::write_keys(std::size_t layer, const PartCall& call, Ordinals& ordinals) const {
-  const Part& part = plan().layers[layer].blocks.front().parts.front();
-  write_part_keys(part, weights().layers[layer].blocks.front().parts.front(),
+  const Part& part = draft_plan().layers[layer].blocks.front().parts.front();
+  write_part_keys(part, draft_weights().layers[layer].blocks.front().parts.front(),
                   layers_.memory_of(part, ordinals), call);
+}
+
+void Drafter::run_all_layers(const StepTables& tables, const Streams& streams) {
+  Ordinals ordinals = layers_.draft_ordinals();
+  for (std::size_t layer = 0; layer < draft_plan().layers.size(); ++layer) {
+    layers_.run_layer(draft_plan().layers[layer], draft_weights().layers[layer], tables, streams,
+                      ordinals);
+  }
 }
 
 void Drafter::clear_entries(const StepTables& tables, const Streams& /*streams*/) {
   Ordinals ordinals = layers_.draft_ordinals();
-  for (const Layer& layer : plan().layers) {
+  for (const Layer& layer : draft_plan().layers) {
     for (const Block& block : layer.blocks) {
       for (const Part& part : block.parts) {
         clear_keys(queue_, part, layers_.memory_of(part, ordinals), tables);

@@ -55,8 +55,14 @@ class Drafter {
  protected:
   /// Keys of a layer's first part, without attention.
   void write_keys(std::size_t layer, const PartCall& call, Ordinals& ordinals) const;
-  const DraftLayer& plan() const { return *layers_.plan().draft; }
-  const DraftWeights& weights() const { return *layers_.weights().draft; }
+  /// All draft layers, whole.
+  void run_all_layers(const StepTables& tables, const Streams& streams);
+  /// One of the draft layers' norms, by its weight.
+  kernels::InputNorm draft_norm(const kernels::Tensor& weight) const {
+    return norm_of(draft_plan().norm, weight, norm_eps_);
+  }
+  const DraftLayer& draft_plan() const { return *layers_.plan().draft; }
+  const DraftWeights& draft_weights() const { return *layers_.weights().draft; }
 
   LayerRunner& layers_;
   kernels::Queue& queue_;

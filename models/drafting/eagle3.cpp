@@ -245,7 +245,8 @@ class Eagle3Drafter : public PassDrafter {
 
  protected:
   void find_hidden(const Streams& streams) override {
-    kernels::project(queue_, {.x = streams.taps, .weight = &weights().fc, .y = streams.normed});
+    kernels::project(queue_,
+                     {.x = streams.taps, .weight = &draft_weights().fc, .y = streams.normed});
   }
 
   /// The layer reads the pairs themselves; the hidden states are its residual stream.
@@ -254,7 +255,8 @@ class Eagle3Drafter : public PassDrafter {
     if (hidden.data != streams.residual.data) layers_.copy_rows(hidden, streams.residual);
     make_pairs(tables, 1.0F, streams.residual, pairs);
     if (!kind_.adds_to_normed) return;
-    kernels::apply(queue_, hidden_norm(), streams.residual, streams.residual);
+    kernels::apply(queue_, draft_norm(draft_weights().hidden_norm), streams.residual,
+                   streams.residual);
   }
 
   PartCall first_input(const StepTables& tables, const Tensor& pairs,
@@ -266,8 +268,8 @@ class Eagle3Drafter : public PassDrafter {
 
   void run_layers(const StepTables& tables, const Tensor& pairs, const Streams& streams) override {
     Ordinals ordinals = layers_.draft_ordinals();
-    const Layer& layer = plan().layers.front();
-    const LayerWeights& own = weights().layers.front();
+    const Layer& layer = draft_plan().layers.front();
+    const LayerWeights& own = draft_weights().layers.front();
     layers_.run_first_part(layer.blocks.front(), own.blocks.front(),
                            first_input(tables, pairs, streams), ordinals);
     layers_.run_block(layer.blocks.back(), own.blocks.back(), tables, streams, ordinals);
@@ -280,11 +282,11 @@ class Eagle3Drafter : public PassDrafter {
     const Tensor own = layers_.scratch().take(DType::f32, {rows, kind_.vocab});
     kernels::gather_rows(queue_, {.x = streams.residual, .rows = sample_rows, .y = kept});
     kernels::project(queue_, {.x = kept,
-                              .norm = norm_of(plan().norm, weights().norm, norm_eps_),
-                              .weight = &weights().head,
+                              .norm = draft_norm(draft_weights().norm),
+                              .weight = &draft_weights().head,
                               .y = own,
                               .normed = last});
-    kernels::spread_columns(queue_, {.x = own, .from = weights().columns, .y = out});
+    kernels::spread_columns(queue_, {.x = own, .from = draft_weights().columns, .y = out});
     return out;
   }
 

@@ -25,25 +25,22 @@ class MtpDrafter : public PassDrafter {
   void join(const StepTables& tables, const Tensor& hidden, const Tensor& pairs,
             const Streams& streams) override {
     make_pairs(tables, embedding_scale(layers_.plan(), layers_.activation()), hidden, pairs);
-    kernels::project(queue_, {.x = pairs, .weight = &weights().fc, .y = streams.residual});
+    kernels::project(queue_, {.x = pairs, .weight = &draft_weights().fc, .y = streams.residual});
   }
 
   void run_layers(const StepTables& tables, const Tensor& /*pairs*/,
                   const Streams& streams) override {
-    Ordinals ordinals = layers_.draft_ordinals();
-    for (std::size_t layer = 0; layer < weights().layers.size(); ++layer) {
-      layers_.run_layer(plan().layers[layer], weights().layers[layer], tables, streams, ordinals);
-    }
+    run_all_layers(tables, streams);
   }
 
   Tensor logits(const Streams& streams, const Tensor& sample_rows, const Tensor& last,
                 const Tensor& kept) override {
     const Plan& model = layers_.plan();
     kernels::gather_rows(queue_, {.x = streams.residual, .rows = sample_rows, .y = last});
-    kernels::apply(queue_, norm_of(plan().norm, weights().norm, norm_eps_), last, kept);
-    const bool has_copy = weights().head.rows() > 0;
-    return layers_.head_logits(has_copy ? weights().head : layers_.weights().output(), kept, {},
-                               model.logits_scale, model.logits_cap);
+    kernels::apply(queue_, draft_norm(draft_weights().norm), last, kept);
+    const bool has_copy = draft_weights().head.rows() > 0;
+    return layers_.head_logits(has_copy ? draft_weights().head : layers_.weights().output(), kept,
+                               {}, model.logits_scale, model.logits_cap);
   }
 };
 

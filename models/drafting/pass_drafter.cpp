@@ -65,14 +65,10 @@ std::size_t PassDrafter::scratch_bytes(const Plan& plan, const StepSetting& sett
          Scratch::space(DType::f32, limits.rows, own_vocab);
 }
 
-kernels::InputNorm PassDrafter::hidden_norm() const {
-  return norm_of(plan().norm, weights().hidden_norm, norm_eps_);
-}
-
 PartCall PassDrafter::first_input(const StepTables& tables, const Tensor& /*pairs*/,
                                   const Streams& streams) {
-  return layers_.input_of(plan().layers.front().blocks.front(),
-                          weights().layers.front().blocks.front(), tables, streams);
+  return layers_.input_of(draft_plan().layers.front().blocks.front(),
+                          draft_weights().layers.front().blocks.front(), tables, streams);
 }
 
 void PassDrafter::make_pairs(const StepTables& tables, float embedding_scale, const Tensor& hidden,
@@ -82,9 +78,9 @@ void PassDrafter::make_pairs(const StepTables& tables, float embedding_scale, co
                           .tokens = tables.tokens,
                           .y = embedding,
                           .scale = embedding_scale});
-  kernels::apply(queue_, norm_of(plan().norm, weights().embedding_norm, norm_eps_), embedding,
-                 embedding);
-  kernels::apply(queue_, hidden_norm(), hidden, pairs.columns(width_, width_));
+  kernels::apply(queue_, draft_norm(draft_weights().embedding_norm), embedding, embedding);
+  kernels::apply(queue_, draft_norm(draft_weights().hidden_norm), hidden,
+                 pairs.columns(width_, width_));
 }
 
 /// The hidden state of a sequence's last position: in every slot, and of drafts in rings.

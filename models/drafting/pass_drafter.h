@@ -40,7 +40,6 @@ class PassDrafter : public Drafter {
   /// Embeddings, scaled, and hidden states side by side, both normed.
   void make_pairs(const StepTables& tables, float embedding_scale, const kernels::Tensor& hidden,
                   const kernels::Tensor& pairs);
-  kernels::InputNorm hidden_norm() const;
 
   const std::int64_t width_;
 
