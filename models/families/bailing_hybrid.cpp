@@ -2,11 +2,9 @@
 // last layer of every group attention by latents with rope, experts in all but the first layers.
 #include <fmt/format.h>
 
-#include <bit>
 #include <optional>
 #include <vector>
 
-#include "kernels/ops/ssd.h"
 #include "models/families/common.h"
 
 namespace hyb::models {
@@ -71,22 +69,18 @@ DeltaNet read_delta(const Config& c, float norm_eps) {
 /// A layer's pace as the published code has it; vLLM and SGLang take the layer before it for it.
 Lightning read_lightning(const Config& c, float norm_eps, std::int32_t layer) {
   const std::int32_t heads = c.i("num_attention_heads"), head_dim = read_linear_dim(c);
-  if (!std::has_single_bit(static_cast<std::uint32_t>(heads))) {
-    c.fail("num_attention_heads", fmt::format("{} is not supported, only powers of two", heads));
-  }
-  if (head_dim > kernels::ssd_columns_max) {
-    c.fail("head_dim", fmt::format("is {}, at most {} is supported by lightning attention",
-                                   head_dim, kernels::ssd_columns_max));
-  }
   const std::int32_t groups = c.i("group_norm_size");
   demand_multiple(c, "num_attention_heads x head_dim", std::int64_t{heads} * head_dim,
                   "group_norm_size", groups);
-  return {.heads = heads,
-          .head_dim = head_dim,
-          .pace = static_cast<float>(1 - (layer - 1.0) / (layer_count(c) - 1.0) + 1e-5),
-          .norm_eps = norm_eps,
-          .rope = read_rope(c, head_dim, 1.0, 6e6),
-          .norm_groups = groups};
+  const Lightning lightning = {
+      .heads = heads,
+      .head_dim = head_dim,
+      .pace = static_cast<float>(1 - (layer - 1.0) / (layer_count(c) - 1.0) + 1e-5),
+      .norm_eps = norm_eps,
+      .rope = read_rope(c, head_dim, 1.0, 6e6),
+      .norm_groups = groups};
+  check(c, lightning, false);
+  return lightning;
 }
 
 /// Of a layer's gates and ups; the class of transformers reads none, but the models were trained

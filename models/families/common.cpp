@@ -1,6 +1,7 @@
 #include "models/families/common.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <functional>
 #include <optional>
@@ -360,6 +361,21 @@ void check(const Config& config, const Attention& attention) {
   demand_at_most(config, "head_dim", attention.head_dim, kernels::attention_head_dim_max);
   if (attention.head_dim % 2 != 0) {
     config.fail("head_dim", fmt::format("must be even, is {}", attention.head_dim));
+  }
+}
+
+void check(const Config& config, const Lightning& lightning, bool any_heads) {
+  if (!any_heads && !std::has_single_bit(static_cast<std::uint32_t>(lightning.heads))) {
+    config.fail("num_attention_heads", fmt::format("{} is not supported, only powers of two, whose "
+                                                   "rates follow one rule",
+                                                   lightning.heads));
+  }
+  if (lightning.head_dim > kernels::ssd_columns_max) {
+    config.fail("head_dim", fmt::format("is {}, at most {} is supported by lightning attention",
+                                        lightning.head_dim, kernels::ssd_columns_max));
+  }
+  if (!std::isfinite(lightning.pace)) {
+    config.fail("num_hidden_layers", "is 1, at least 2 are supported with lightning attention");
   }
 }
 

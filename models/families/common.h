@@ -178,6 +178,9 @@ void check(const Config& config, const DeltaNet& delta);
 void check(const Config& config, const S6& s6);
 void check(const Config& config, const Moe& moe);
 void check(const Config& config, const Mla& mla);
+/// `any_heads`: also of numbers that are no powers of two, whose rates a class of transformers
+/// makes by the same rule, and the code that models are published with by another.
+void check(const Config& config, const Lightning& lightning, bool any_heads);
 
 template <typename Table>
 inline constexpr std::size_t length_of = std::extent_v<Table>;

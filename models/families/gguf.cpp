@@ -235,6 +235,16 @@ void set_gguf_experts(const GgufKeys& k, GgufConfig& config, std::string_view ex
                                                                   : "feed_forward_length"));
 }
 
+GgufConfig gguf_base_config(const GgufKeys& k, std::string_view model_type) {
+  GgufConfig config(model_type);
+  config.set("torch_dtype", "bfloat16");
+  config.set("vocab_size", gguf_vocabulary(k));
+  config.set("hidden_size", k.integer("embedding_length"));
+  config.set("num_hidden_layers", gguf_layers(k));
+  config.set("tie_word_embeddings", !k.has_tensor("output.weight"));
+  return config;
+}
+
 GgufConfig gguf_common_config(const GgufKeys& k, std::string_view model_type,
                               std::string_view scaling) {
   if (!k.flag("attention.causal", true)) {
@@ -242,11 +252,7 @@ GgufConfig gguf_common_config(const GgufKeys& k, std::string_view model_type,
   }
   const std::int64_t head_dim = gguf_head_dim(k), heads = k.uniform("attention.head_count");
   const std::vector<std::int64_t> kv_heads = k.per_layer("attention.head_count_kv");
-  GgufConfig config(model_type);
-  config.set("torch_dtype", "bfloat16");
-  config.set("vocab_size", gguf_vocabulary(k));
-  config.set("hidden_size", k.integer("embedding_length"));
-  config.set("num_hidden_layers", gguf_layers(k));
+  GgufConfig config = gguf_base_config(k, model_type);
   config.set("max_position_embeddings", k.integer("context_length"));
   const bool has_rms = k.has("attention.layer_norm_rms_epsilon");
   const bool has_other = k.has("attention.layer_norm_epsilon");
@@ -254,7 +260,6 @@ GgufConfig gguf_common_config(const GgufKeys& k, std::string_view model_type,
     config.set("rms_norm_eps", k.real(has_rms ? "attention.layer_norm_rms_epsilon"
                                               : "attention.layer_norm_epsilon"));
   }
-  config.set("tie_word_embeddings", !k.has_tensor("output.weight"));
   config.set("num_attention_heads", heads);
   // Layers without attention have 0.
   const auto most_kv_heads = std::max_element(kv_heads.begin(), kv_heads.end());
@@ -336,13 +341,8 @@ std::int64_t set_gguf_mamba(const GgufKeys& k, GgufConfig& config) {
 }
 
 GgufConfig gguf_mixer_config(const GgufKeys& k, std::string_view model_type) {
-  GgufConfig config(model_type);
-  config.set("torch_dtype", "bfloat16");
-  config.set("vocab_size", gguf_vocabulary(k));
-  config.set("hidden_size", k.integer("embedding_length"));
-  config.set("num_hidden_layers", gguf_layers(k));
+  GgufConfig config = gguf_base_config(k, model_type);
   config.set("layer_norm_epsilon", k.real("attention.layer_norm_rms_epsilon"));
-  config.set("tie_word_embeddings", !k.has_tensor("output.weight"));
   config.set("state_size", k.integer("ssm.state_size"));
   config.set("conv_kernel", k.integer("ssm.conv_kernel"));
   config.set("use_conv_bias", k.any_tensor("ssm_conv1d.bias") != nullptr);

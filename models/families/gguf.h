@@ -123,7 +123,12 @@ void set_gguf_windows(const GgufKeys& keys, GgufConfig& config, std::int64_t per
 void set_gguf_experts(const GgufKeys& keys, GgufConfig& config, std::string_view experts,
                       std::string_view width);
 
-/// What all architectures have. `scaling`: of positions, where there is a factor without its kind.
+/// What all architectures have, those without attention, too: sizes, layers, whether the head is
+/// tied.
+GgufConfig gguf_base_config(const GgufKeys& keys, std::string_view model_type);
+
+/// What all with attention over keys of heads have. `scaling`: of positions, where there is a
+/// factor without its kind.
 GgufConfig gguf_common_config(const GgufKeys& keys, std::string_view model_type,
                               std::string_view scaling = "linear");
 

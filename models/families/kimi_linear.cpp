@@ -121,14 +121,9 @@ GgufConfig gguf_config(const GgufKeys& k) {
   if (k.integer("expert_gating_func", 2) != 2) {
     k.fail("expert_gating_func", "only 2, a sigmoid, is supported");
   }
-  GgufConfig config("kimi_linear");
-  config.set("torch_dtype", "bfloat16");
-  config.set("vocab_size", gguf_vocabulary(k));
-  config.set("hidden_size", k.integer("embedding_length"));
-  config.set("num_hidden_layers", gguf_layers(k));
+  GgufConfig config = gguf_base_config(k, "kimi_linear");
   config.set("max_position_embeddings", k.integer("context_length"));
   config.set("rms_norm_eps", k.real("attention.layer_norm_rms_epsilon"));
-  config.set("tie_word_embeddings", !k.has_tensor("output.weight"));
   config.set("layer_types", gguf_mixer_kinds(k, "linear_attention", "full_attention"));
   const std::int64_t heads = k.uniform("attention.head_count");
   const std::int64_t turned = k.integer("rope.dimension_count");

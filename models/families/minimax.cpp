@@ -2,11 +2,9 @@
 // what a block adds to is its own normed input.
 #include <fmt/format.h>
 
-#include <bit>
 #include <optional>
 #include <vector>
 
-#include "kernels/ops/ssd.h"
 #include "models/families/gguf.h"
 
 namespace hyb::models {
@@ -63,18 +61,11 @@ Attention read_softmax(const Config& c) {
 
 Lightning read_lightning(const Config& c, const Attention& attention, std::int32_t layer) {
   const auto last = static_cast<double>(layer_count(c)) - 1 + 1e-5;
-  if (is_original(c) && !std::has_single_bit(static_cast<std::uint32_t>(attention.heads))) {
-    c.fail("num_attention_heads", fmt::format("{} is not supported, only powers of two, whose "
-                                              "rates follow one rule",
-                                              attention.heads));
-  }
-  if (attention.head_dim > kernels::ssd_columns_max) {
-    c.fail("head_dim", fmt::format("is {}, at most {} is supported by lightning attention",
-                                   attention.head_dim, kernels::ssd_columns_max));
-  }
-  return {.heads = attention.heads,
-          .head_dim = attention.head_dim,
-          .pace = static_cast<float>(1 - layer / last + 1e-5)};
+  const Lightning lightning = {.heads = attention.heads,
+                               .head_dim = attention.head_dim,
+                               .pace = static_cast<float>(1 - layer / last + 1e-5)};
+  check(c, lightning, !is_original(c));
+  return lightning;
 }
 
 Moe read_moe(const Config& c) {

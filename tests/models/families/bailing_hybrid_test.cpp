@@ -119,6 +119,12 @@ TEST_SUITE("models/families/bailing_hybrid") {
     CHECK(contains(error_of(older, "use_qk_norm", "false"), "use_qk_norm"));
     CHECK(contains(error_of(older, "num_attention_heads", "24"), "only powers of two"));
     CHECK(contains(error_of(older, "group_norm_size", "3"), "group_norm_size"));
+    CHECK(contains(model_error([] {
+                     plan_of(older, {{"num_hidden_layers", "1"},
+                                     {"layer_types", "[\"linear_attention\"]"},
+                                     {"first_k_dense_replace", "0"}});
+                   }),
+                   "num_hidden_layers: is 1, at least 2"));
   }
 }
 
