@@ -196,10 +196,10 @@ std::string bash_values(const OptionOutline& option, const std::string& words = 
 /// By the number of words before it.
 std::string bash_positional(const CommandOutline& command) {
   const std::string subs = spaced(names_of(command.commands));
+  const bool has_model = std::ranges::count(flags_of(command), "--model") > 0;
   std::vector<std::string> values;
   for (const OptionOutline& option : command.options) {
     if (!option.names.empty()) continue;
-    const bool has_model = std::ranges::count(flags_of(command), "--model") > 0;
     // [MODEL] FILE
     if (option.is_list && option.takes_file && has_model)
       values.push_back("_hyb_names models; _hyb_files");

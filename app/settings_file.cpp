@@ -156,12 +156,8 @@ class TomlReader {
   int line_ = 1;
 };
 
-/// Commands that settings are for.
-std::vector<const CLI::App*> commands_with_settings(const CLI::App& root) {
-  const auto all = root.get_subcommands([](const CLI::App* command) {
-    return command->get_option_no_throw(std::string(config_flag)) != nullptr;
-  });
-  return {all.begin(), all.end()};
+bool takes_settings(const CLI::App* command) {
+  return command->get_option_no_throw(std::string(config_flag)) != nullptr;
 }
 
 /// Why `key` is no setting of any of the commands; empty: it is one.
@@ -225,7 +221,7 @@ SettingsFile::SettingsFile(const CLI::App& command, const Environment& environme
 
 void SettingsFile::check(const CLI::App& root) const {
   for (const FileSetting& setting : settings_) {
-    std::vector<const CLI::App*> commands = commands_with_settings(root);
+    std::vector<const CLI::App*> commands = root.get_subcommands(takes_settings);
     const auto named = root.get_subcommands(
         [&](const CLI::App* command) { return command->get_name() == setting.section; });
     if (!named.empty()) {
@@ -285,9 +281,7 @@ void SettingsFile::apply(CLI::App& command, const std::string& model) const {
 }
 
 void SettingsFile::try_all(CLI::App& root) const {
-  for (CLI::App* const command : root.get_subcommands([](CLI::App* one) {
-         return one->get_option_no_throw(std::string(config_flag)) != nullptr;
-       })) {
+  for (CLI::App* const command : root.get_subcommands(takes_settings)) {
     for (const FileSetting& setting : settings_) apply(*command, setting);
   }
 }

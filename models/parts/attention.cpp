@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <span>
 
 #include "core/base/error.h"
@@ -182,11 +181,9 @@ std::size_t Attention::scratch_bytes(const StepSetting& setting) const {
 /// Lets threads, or CTAs of a card, share the keys of long sequences.
 std::size_t Attention::workspace_bytes(const StepSetting& setting) const {
   // Single-token spans only; a step has at most as many as rows are sampled.
-  const std::size_t bytes = kernels::attention_workspace_bytes(
-      setting.device, setting.limits.rows, heads, head_dim, setting.limits.positions, reach());
-  // Less only means fewer workers per sequence: a large batch has enough work without sharing.
-  const std::size_t enough = std::size_t{setting.device == kernels::Device::cpu ? 4U : 64U} << 20;
-  return std::min(bytes, enough);
+  return attention_workspace(
+      setting, kernels::attention_workspace_bytes(setting.device, setting.limits.rows, heads,
+                                                  head_dim, setting.limits.positions, reach()));
 }
 
 void Attention::run(const AttentionWeights& weights, const PartMemory& memory,

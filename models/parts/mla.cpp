@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "kernels/linear/linear.h"
 #include "kernels/ops/latent_attention.h"
 #include "kernels/ops/rms_norm.h"
@@ -106,9 +104,9 @@ std::size_t Mla::scratch_bytes(const StepSetting& setting) const {
 }
 
 std::size_t Mla::workspace_bytes(const StepSetting& setting) const {
-  constexpr std::size_t enough = std::size_t{64} << 20;  // as for other attention
-  return std::min(enough, kernels::latent_workspace_bytes(setting.device, setting.limits.rows,
-                                                          heads, setting.limits.positions));
+  return attention_workspace(
+      setting, kernels::latent_workspace_bytes(setting.device, setting.limits.rows, heads,
+                                               setting.limits.positions));
 }
 
 void Mla::run(const MlaWeights& weights, const PartMemory& memory, const PartCall& call) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -104,6 +105,13 @@ struct StepSetting {
   std::int64_t width;  ///< H, of the residual stream
   StepLimits limits;
 };
+
+/// Of the bytes with which workers share all sequences' keys, how many attention takes: less only
+/// means fewer workers per sequence, and a large batch has enough work without sharing.
+inline std::size_t attention_workspace(const StepSetting& setting, std::size_t bytes) {
+  const std::size_t enough = std::size_t{setting.device == kernels::Device::cpu ? 4U : 64U} << 20;
+  return std::min(bytes, enough);
+}
 
 /// The spans of a step that continue from a ring or have drafts, which come last, as recurrent
 /// layers take them: each with the ring's entries before its own tokens, and its drafts as a span

@@ -42,6 +42,18 @@ Loaded load_file(const std::filesystem::path& path, DType activation, Device dev
       device, {.threads = 2, .isa = {}, .batch_invariant = batch_invariant});
 }
 
+/// Pieces of 1, 3, 7, ... tokens.
+std::vector<float> run_in_pieces(Loaded& loaded, const std::vector<TokenId>& prompt) {
+  std::vector<float> all;
+  for (std::size_t at = 0, count = 1; at < prompt.size(); at += count, count = 2 * count + 1) {
+    count = std::min(count, prompt.size() - at);
+    const std::vector<float> some =
+        loaded.run(std::span(prompt).subspan(at, count), static_cast<std::int32_t>(at));
+    all.insert(all.end(), some.begin(), some.end());
+  }
+  return all;
+}
+
 }  // namespace
 
 TEST_SUITE("cuda/gguf") {
@@ -71,15 +83,7 @@ TEST_SUITE("cuda/gguf") {
 
       // Step by step, and with all bits alike however the prompt is cut.
       Loaded alike = load_file(path, DType::bf16, Device::cuda, true);
-      const std::vector<float> whole = alike.run(prompt, 0);
-      std::vector<float> cut;
-      for (std::size_t at = 0, count = 1; at < prompt.size(); at += count, count = 2 * count + 1) {
-        count = std::min(count, prompt.size() - at);
-        const std::vector<float> some =
-            alike.run(std::span(prompt).subspan(at, count), static_cast<std::int32_t>(at));
-        cut.insert(cut.end(), some.begin(), some.end());
-      }
-      CHECK(cut == whole);
+      CHECK(run_in_pieces(alike, prompt) == alike.run(prompt, 0));
       Distance of_steps{64};
       std::vector<float> steps;
       for (std::size_t at = 0; at < 6; ++at) {
@@ -134,15 +138,7 @@ TEST_SUITE("cuda/gguf") {
               packed_bytes(card.model.plan, Device::cuda, load_options));
       }
       CHECK(groups_of(card) == (is_reordered ? 0 : has_odd ? 2 : groups_of(here)));
-      const std::vector<float> whole = alike.run(prompt, 0);
-      std::vector<float> cut;
-      for (std::size_t at = 0, count = 1; at < prompt.size(); at += count, count = 2 * count + 1) {
-        count = std::min(count, prompt.size() - at);
-        const std::vector<float> some =
-            alike.run(std::span(prompt).subspan(at, count), static_cast<std::int32_t>(at));
-        cut.insert(cut.end(), some.begin(), some.end());
-      }
-      CHECK(cut == whole);
+      CHECK(run_in_pieces(alike, prompt) == alike.run(prompt, 0));
     }
   }
 
