@@ -113,6 +113,12 @@ Tensor Decoder::run(const StepTables& tables, const Tensor& sample_rows, bool dr
                           .tokens = tables.tokens,
                           .y = embedding,
                           .scale = embedding_scale(plan_, layers_.activation())});
+  if (plan_.keeps_embedding) {
+    kernels::embed(queue_, {.weight = &weights_.embed,
+                            .tokens = tables.tokens,
+                            .y = streams.pair.columns(plan_.width, plan_.width),
+                            .scale = embedding_scale(plan_, layers_.activation())});
+  }
   if (plan_.layer_inputs) make_inputs(tables, embedding, streams);
   if (plan_.altup) spread(streams);
 

@@ -73,6 +73,12 @@ class GgufKeys;
 ///   moe.latent_in [L,H]  moe.latent_out [H,L]
 ///   moe.shared_gate_up [2S,H], or moe.shared_gate and moe.shared_up  moe.shared_down [H,S]
 ///   moe.shared_expert_gate [1,H]                           with shared_gate
+///   shared.norm [2H]  shared.mlp_norm [H]                  of a block's first layer, as are its
+///   attention (q, k and v with 2H columns: hidden | embedding) and its mlp
+///   shared.linear [H,H]                                    of each layer
+///   shared.q_left, k_left, v_left [rank,2H]  shared.q_right, k_right, v_right [rows,rank]
+///   shared.mlp_left [rank,H]  shared.mlp_right [2S,rank]   of each use of a block: the first
+///   layer's, and in place of an expert's index the use
 ///   draft.embedding_norm, draft.hidden_norm, draft.norm [H]  draft.fc [H,2H] columns of the
 ///   embedding | of the hidden                              of the draft layer
 ///   draft.fc [H,3H]  draft.head [its vocab,H]  attention.q, k and v with 2H columns: embedding |
@@ -144,6 +150,7 @@ extern const Family qwen2;
 extern const Family qwen3;
 extern const Family qwen3_5;
 extern const Family qwen3_next;
+extern const Family zamba2;
 
 /// Every known family, in that order.
 std::span<const Family* const> families();

@@ -96,8 +96,11 @@ std::size_t activation_bytes(const Plan& plan, const StepSetting& setting, std::
   const std::size_t stream = Scratch::space(setting.activation, limits.step_tokens, plan.width);
   const std::size_t inputs =
       Scratch::space(setting.activation, limits.step_tokens, plan.layer_inputs_width());
-  const std::size_t streams = 2 + (plan.has_post_norms() ? 1 : 0) + (plan.norms_parts() ? 1 : 0);
-  return streams * stream + altup_bytes(plan, setting) + tap_bytes(plan, setting) + inputs +
+  const std::size_t streams = 2 + (plan.has_branches() ? 1 : 0) + (plan.norms_parts() ? 1 : 0);
+  const std::size_t pair =
+      plan.keeps_embedding ? Scratch::space(setting.activation, limits.step_tokens, 2 * plan.width)
+                           : 0;
+  return streams * stream + pair + altup_bytes(plan, setting) + tap_bytes(plan, setting) + inputs +
          std::max(part_max + head_bytes, inputs);
 }
 
@@ -208,10 +211,11 @@ PartCall LayerRunner::input_of(const Block& block, const BlockWeights& weights,
                    .residual = block.post_norm ? streams.branch : streams.residual,
                    .norm_eps = streams.norm_eps,
                    .add = !block.post_norm,
-                   .layer_inputs = streams.inputs};
+                   .layer_inputs = streams.inputs,
+                   .pair = streams.pair};
   if (block.norms_parts) return call;
-  if (block.parts.size() > 1 || block.norm == Norm::layer || block.low_rank > 0 ||
-      block.carried_norm > 0) {
+  const std::size_t readers = block.parts.size() - (block.feeds_norm ? 1 : 0);
+  if (readers > 1 || block.norm == Norm::layer || block.low_rank > 0 || block.carried_norm > 0) {
     // No part may see what another one adds.
     norm_rows(block.norm, weights.norm, streams.residual, streams.normed);
     call.x = streams.normed;
@@ -229,7 +233,8 @@ PartCall LayerRunner::input_of(const Block& block, const BlockWeights& weights,
 void LayerRunner::run_block(const Block& block, const BlockWeights& weights,
                             const StepTables& tables, const Streams& streams, Ordinals& ordinals) {
   PartCall call = input_of(block, weights, tables, streams);
-  for (std::size_t part = 0; part < block.parts.size(); ++part) {
+  if (block.feeds_norm) feed_norm(block, weights, streams, call, ordinals);
+  for (std::size_t part = block.feeds_norm ? 1 : 0; part < block.parts.size(); ++part) {
     if (block.norms_parts) {
       call.norm = norm_of(Norm::rms, weights.part_norms[part], plan_.norm_eps);
       call.residual = streams.part;
@@ -262,6 +267,20 @@ void LayerRunner::run_block(const Block& block, const BlockWeights& weights,
     post.y = streams.stream(streams.all, stream);
     kernels::rms_norm(queue_, post);
   }
+}
+
+/// Runs the first part, and lets `call` read what it fed.
+void LayerRunner::feed_norm(const Block& block, const BlockWeights& weights, const Streams& streams,
+                            PartCall& call, Ordinals& ordinals) {
+  const auto& first = std::get<SharedTransformer>(block.parts.front());
+  PartCall own = call;
+  own.residual = streams.branch;
+  own.add = false;
+  const LayerWeights& shared = weights_.layers[static_cast<std::size_t>(first.first_layer)];
+  own.shared = &std::get<SharedTransformerWeights>(shared.blocks.front().parts.front());
+  run_first_part(block, weights, own, ordinals);
+  kernels::add_rows(queue_, {.x = streams.residual, .y = streams.branch});
+  call.x = streams.branch;
 }
 
 void LayerRunner::run_first_part(const Block& block, const BlockWeights& weights,
@@ -326,9 +345,14 @@ Streams LayerRunner::take_streams(std::int64_t tokens, bool has_taps) {
   const auto take = [&](std::int64_t columns) {
     return scratch_.take(activation_, {tokens, columns});
   };
-  Streams streams = {
-      .residual = take(plan_.width), .normed = take(plan_.width), .norm_eps = plan_.norm_eps};
-  if (plan_.has_post_norms()) streams.branch = take(plan_.width);
+  Streams streams = {.residual = take(plan_.keeps_embedding ? 2 * plan_.width : plan_.width),
+                     .normed = take(plan_.width),
+                     .norm_eps = plan_.norm_eps};
+  if (plan_.keeps_embedding) {
+    streams.pair = streams.residual;
+    streams.residual = streams.pair.columns(0, plan_.width);
+  }
+  if (plan_.has_branches()) streams.branch = take(plan_.width);
   if (plan_.norms_parts()) streams.part = take(plan_.width);
   if (plan_.layer_inputs) streams.inputs = take(plan_.layer_inputs_width());
   if (plan_.low_rank() > 0) streams.low_rank = take(plan_.low_rank());

@@ -17,9 +17,10 @@ struct Ordinals {
 };
 
 /// The residual stream, or the active one, and room beside it, each [T,H]; `branch` where a block
-/// has a post norm, `part` where parts have.
+/// has a post norm or feeds its own norm, `part` where parts have norms.
 struct Streams {
   kernels::Tensor residual, normed, branch = {}, part = {};
+  kernels::Tensor pair = {};                 ///< [T,2H] the stream | the embedding: as in Plan
   kernels::Tensor inputs = {};               ///< [T,layers*width], as Plan::layer_inputs
   kernels::Tensor all = {}, predicted = {};  ///< [T,n*H], as Plan::altup
   kernels::Tensor router = {};               ///< [T,n] of these, f32
@@ -99,6 +100,8 @@ class LayerRunner {
  private:
   void route(const AltUpWeights& weights, const kernels::Tensor& active, const Streams& streams);
   void correct(const AltUpWeights& weights, const Streams& streams);
+  void feed_norm(const Block& block, const BlockWeights& weights, const Streams& streams,
+                 PartCall& call, Ordinals& ordinals);
   void add_low_rank(const BlockWeights& weights, const Streams& streams);
 
   kernels::Queue& queue_;

@@ -34,6 +34,9 @@ struct Block {
   /// With Plan::altup, of a layer's last block, which has a post norm and no norm: it reads the
   /// corrected active stream, scaled, and adds to all streams but the first.
   bool to_others = false;
+  /// Of two parts and no post norm: what the first gives of h alone is not added to the stream, but
+  /// to what the norm and the second get: h += part(norm(h + first(h))).
+  bool feeds_norm = false;
 
   bool operator==(const Block&) const = default;
 };
@@ -179,6 +182,7 @@ struct Plan {
   std::vector<Layer> layers;
   std::optional<LayerInputs> layer_inputs = {};
   std::optional<AltUp> altup = {};
+  bool keeps_embedding = false;          ///< parts read the embedding beside the stream
   std::optional<DraftLayer> draft = {};  ///< only where it is to draft
 
   /// Numbers of a token for all layers; 0: none.
@@ -199,13 +203,16 @@ struct Plan {
     bool found = false;
     visit_parts([&](const auto& part) {
       if constexpr (requires { part.rope; }) found |= part.rope.has_value();
+      if constexpr (requires { part.attention; }) found |= part.attention.rope.has_value();
     });
     return found;
   }
-  bool has_post_norms() const {
+  /// Whether what parts give is not always added to the stream at once.
+  bool has_branches() const {
     const auto has_one = [](const Layer& layer) {
-      return std::ranges::any_of(layer.blocks,
-                                 [](const Block& block) { return block.post_norm.has_value(); });
+      return std::ranges::any_of(layer.blocks, [](const Block& block) {
+        return block.post_norm.has_value() || block.feeds_norm;
+      });
     };
     return std::ranges::any_of(layers, has_one) ||
            (draft && std::ranges::any_of(draft->layers, has_one));

@@ -114,9 +114,12 @@ void Roofline::add_part(const auto& part, std::int64_t width) {
   state_flops_ += work.token_flops;
   if (work.chunk_tokens > 0) chunk_flops_[work.chunk_tokens] += work.chunk_flops;
   ParameterCounter counter;
-  part.weights(counter, width);
-  fixed_parameters_ += counter.fixed;
-  if (counter.routed == 0) return;
+  // What layers share each of them reads.
+  auto own = part;
+  if constexpr (requires { own.first_layer; }) own.layer = own.first_layer;
+  own.weights(counter, width);
+  fixed_parameters_ += work.experts > 0 ? counter.fixed : counter.fixed + counter.routed;
+  if (work.experts == 0) return;
   experts_.push_back({.parameters = static_cast<double>(counter.routed),
                       .experts = work.experts,
                       .active = work.active});

@@ -15,6 +15,7 @@ import golden_nemotron
 import golden_olmo
 import golden_qwen
 import golden_windows
+import golden_zamba
 
 families = (
     golden_granite,
@@ -32,5 +33,6 @@ families = (
     golden_kimi,
     golden_bailing,
     golden_fp8,
+    golden_zamba,
 )
 fixtures = {name: one for family in families for name, one in family.fixtures.items()}

@@ -48,6 +48,7 @@ classes = {
     "kimi_linear": "KimiLinearForCausalLM",
     "minimax": "MiniMaxForCausalLM",
     "olmo_hybrid": "OlmoHybridForCausalLM",
+    "zamba2": "Zamba2ForCausalLM",
     "ministral3": "Ministral3ForCausalLM",
 }
 

@@ -44,7 +44,8 @@ def sizes_of(config):
     plan = reference_families.plan_of(config)
     tensors = list(plan.tensors())
     parts = plan.parts()
-    attention = [part for part in parts if isinstance(part, Attention)]
+    nested = [getattr(part, "attention", part) for part in parts]
+    attention = [part for part in nested if isinstance(part, Attention)]
     states = [state_of(part) for part in parts]
     matrices, windows = (sum(column) for column in zip(*states))
     latents = [part for part in parts if isinstance(part, Mla)]

@@ -1,4 +1,4 @@
-"""As published_configs.py: checkpoints of Bamba, Mamba and Jamba."""
+"""As published_configs.py: checkpoints of Bamba, Mamba, Jamba and Zamba2."""
 
 bambas = {
     "bamba-9b": {
@@ -60,6 +60,44 @@ def jamba(**keys):
         "tie_word_embeddings": False,
         "vocab_size": 65536,
         "max_position_embeddings": 262144,
+        "torch_dtype": "bfloat16",
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    }
+    config.update(keys)
+    return config
+
+
+def zamba2(hybrids, **keys):
+    layers = keys["num_hidden_layers"]
+    config = {
+        "model_type": "zamba2",
+        "architectures": ["Zamba2ForCausalLM"],
+        "hidden_size": 2560,
+        "num_hidden_layers": layers,
+        "layers_block_type": ["hybrid" if i in hybrids else "mamba" for i in range(layers)],
+        "num_mem_blocks": 2,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 32,
+        "use_mem_rope": False,
+        "use_long_context": False,
+        "rope_theta": 10000,
+        "intermediate_size": 10240,
+        "hidden_act": "gelu",
+        "adapter_rank": 128,
+        "use_shared_attention_adapter": False,
+        "use_shared_mlp_adapter": True,
+        "n_mamba_heads": 80,
+        "mamba_ngroups": 1,
+        "mamba_d_state": 64,
+        "mamba_d_conv": 4,
+        "mamba_expand": 2,
+        "chunk_size": 256,
+        "use_conv_bias": True,
+        "add_bias_linear": False,
+        "rms_norm_eps": 1e-05,
+        "vocab_size": 32000,
+        "max_position_embeddings": 4096,
         "torch_dtype": "bfloat16",
         "bos_token_id": 1,
         "eos_token_id": 2,
@@ -131,6 +169,16 @@ configs = {
         num_experts_per_tok=1,
         tie_word_embeddings=True,
     ),
+    "zamba2-2.7b": zamba2({*range(6, 43, 6), 47, 51}, num_hidden_layers=54),
+    "zamba2-7b": zamba2(
+        {6, *range(11, 78, 6)},
+        hidden_size=3584,
+        num_hidden_layers=81,
+        use_mem_rope=True,
+        intermediate_size=14336,
+        n_mamba_heads=112,
+        mamba_ngroups=2,
+    ),
 }
 
 # Billions of parameters, MiB of state in f32 and in bf16, KV bytes.
@@ -139,4 +187,6 @@ figures = {
     "falcon-mamba-7b": (7.27, 35.0, 19.0, 0),
     "jamba-1.5-mini": (51.57, 15.3, 8.3, 16384),
     "jamba-reasoning-3b": (None, 8.9, 4.8, 1024),
+    "zamba2-2.7b": (None, 69.1, 35.4, 184320),
+    "zamba2-7b": (None, 145.2, 74.3, 372736),
 }

@@ -49,6 +49,7 @@ families = {
     "minimax": (linear.minimax, "model.", False),
     "minimax_text_01": (linear.minimax, "model.", False),
     "olmo_hybrid": (qwen.olmo_hybrid, "model.", False),
+    "zamba2": (recurrent.zamba2, "model.", False),
     "lfm2": (qwen.lfm2, "model.", False),
     "lfm2_moe": (qwen.lfm2, "model.", False),
     "lfm3": (windows.lfm3, "model.", False),

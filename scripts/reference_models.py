@@ -80,10 +80,13 @@ class Model:
         """The residual stream after a block, which got h."""
         u, weighs = h, self.has("norm_weights", layer)
         scale = self.multiplier("residual_multiplier")
+        parts = list(block.parts)
+        if block.feeds_norm:
+            u = h + parts.pop(0).run(self, layer, h, next(kept), start)
         if block.norm:
-            u = self.norm(block.norm, h, weighs)
+            u = self.norm(block.norm, u, weighs)
         branch, self.residual = 0.0, h
-        for i, part in enumerate(block.parts):
+        for i, part in enumerate(parts):
             names = block.part_norms[i] if block.part_norms else None
             if names:
                 u = self.norm(names[0], h, weighs)
@@ -174,6 +177,7 @@ class Model:
         memory = memory or Memory(self.plan)
         embedding = self.weights[self.plan.embed]
         h = embedding[numpy.asarray(tokens)] * self.multiplier("embedding_multiplier")
+        self.embedding = h
         self.layer_inputs = self.inputs_of(tokens, h)
         streams = self.spread(h) if self.plan.altup else h[None]
         stream = [streams]

@@ -36,6 +36,7 @@ class Block:
     part_norms: list | None = None  # of every part the names of its norms, before and after
     low_rank: LowRank | None = None
     to_others: bool = False
+    feeds_norm: bool = False  # h = h + second part(norm(h + first part(h)))
 
 
 @dataclasses.dataclass

@@ -1,8 +1,9 @@
-"""As reference_plans.py: Mamba, Mamba-2, Falcon Mamba and Jamba."""
+"""As reference_plans.py: Mamba, Mamba-2, Falcon Mamba, Jamba and Zamba2."""
 
 from reference_ffn import Mlp, Moe
-from reference_plans import Block, attention_of, limits_of, pair, plan_with
+from reference_plans import Block, attention_of, kinds_of, limits_of, pair, plan_with, rope_of
 from reference_s6 import S6
+from reference_shared import PairAttention, SharedTransformer
 from reference_ssd import Ssd
 
 
@@ -77,3 +78,47 @@ def jamba(c, prefix, fused):
         ffn = jamba_ffn(c, i, hidden, at + "feed_forward.", fused)
         layers.append(pair(at, mixer, ffn, ("input_layernorm", "pre_ff_layernorm")))
     return plan_with(c, prefix, layers, final_norm=prefix + "final_layernorm.weight")
+
+
+def zamba2_block(c, hidden, prefix, layer, before):
+    """The block of a layer; before: the hybrid layers before it."""
+    blocks = c.get("num_mem_blocks", 1)
+    first_layer = [*before, layer][len(before) % blocks]
+    at = f"{prefix}layers.{first_layer}.shared_transformer."
+    heads = c["num_attention_heads"]
+    head_dim = 2 * hidden // heads
+    rope = rope_of(c, head_dim) if c.get("use_mem_rope", False) else {}
+    own = {"heads": heads, "kv_heads": c.get("num_key_value_heads") or heads}
+    own.update(head_dim=head_dim, multiplier=(head_dim / 2) ** -0.5, **rope)
+    return SharedTransformer(
+        hidden,
+        f"{prefix}layers.{layer}.",
+        attention=PairAttention(2 * hidden, at + "self_attn.", **own),
+        width=c.get("intermediate_size") or 4 * hidden,
+        block=at,
+        use=len(before),
+        is_first=first_layer == layer,
+        rank=c.get("adapter_rank", 128),
+        adapts_qkv=c.get("use_shared_attention_adapter", False),
+    )
+
+
+def zamba2(c, prefix, fused):
+    hidden = c["hidden_size"]
+    heads = c.get("n_mamba_heads", 8)
+    sizes = {"heads": heads, "width": c.get("mamba_expand", 2) * hidden // heads}
+    sizes.update(groups=c.get("mamba_ngroups", 1), states=c.get("mamba_d_state", 64))
+    sizes.update(taps=c.get("mamba_d_conv", 4), conv_bias=True, limits=limits_of({}), eps=1e-5)
+    layers, before = [], []
+    for i, kind in enumerate(kinds_of(c, "layers_block_type", "layer_types")):
+        at = f"{prefix}layers.{i}."
+        if kind == "hybrid":
+            block = zamba2_block(c, hidden, prefix, i, before)
+            before.append(i)
+            at += "mamba_decoder."
+        parts = [Ssd(hidden, at + "mamba.", **sizes)]
+        parts = [block, *parts] if kind == "hybrid" else parts
+        norm = at + "input_layernorm.weight"
+        layers.append([Block(norm, parts, feeds_norm=kind == "hybrid")])
+    final_norm = prefix + "final_layernorm.weight"
+    return plan_with(c, prefix, layers, final_norm=final_norm, head=None)

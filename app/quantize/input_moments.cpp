@@ -44,7 +44,9 @@ std::vector<float> InputMoments::importance(const models::WeightKey& key,
   const auto weight = weight_of_.find(key);
   if (weight == weight_of_.end()) return all;
   const auto& experts = by_weight_.at(weight->second).squares;
-  const auto& squares = experts.at(static_cast<std::size_t>(std::max(key.expert, 0)));
+  // The index may be of a use of what layers share, and not of an expert.
+  const bool has_experts = experts.size() > 1 && key.expert >= 0;
+  const auto& squares = experts.at(has_experts ? static_cast<std::size_t>(key.expert) : 0);
   const double mean =
       std::accumulate(squares.begin(), squares.end(), 0.0) / static_cast<double>(columns);
   if (squares.size() != all.size() || !(mean > 0)) return all;

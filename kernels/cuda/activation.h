@@ -38,6 +38,9 @@ __device__ __forceinline__ float activated(const Activation& activation, float v
     case ActivationFunction::gelu_tanh:
       exponent = value * (gelu_linear + gelu_cubic * value * value);
       break;
+    case ActivationFunction::gelu:
+      exponent = gelu_exponent(value);
+      break;
     case ActivationFunction::clamped_swiglu:
       above = value > activation.limit ? activation.limit : value;
       exponent = -activation.alpha * above;

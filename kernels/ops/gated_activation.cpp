@@ -34,6 +34,8 @@ float activated(const Activation& activation, float value) {
     }
     case ActivationFunction::gelu_tanh:
       return value / (1.0F + std::exp(value * (gelu_linear + gelu_cubic * value * value)));
+    case ActivationFunction::gelu:
+      return value / (1.0F + std::exp(gelu_exponent(value)));
     case ActivationFunction::clamped_swiglu: {
       const float kept = value > activation.limit ? activation.limit : value;
       return kept / (1.0F + std::exp(-activation.alpha * kept));

@@ -18,6 +18,14 @@ namespace {
   return value / (broadcast(1.0F) + exp(value * slope));
 }
 
+/// NaN stays NaN.
+[[gnu::always_inline]] inline Vec gelu(Vec value) {
+  const Vec kept = smaller(broadcast(gelu_square_max), value * value);
+  Vec slope = zeros();
+  for (const float next : gelu_slopes) slope = fma(slope, kept, broadcast(next));
+  return value / (broadcast(1.0F) + exp(value * slope));
+}
+
 template <typename T, typename Function>
 void activate(const ActivationRow<T>& row, Function function) {
   each_vector(row.count, [&](std::int64_t i, auto part) {
@@ -57,6 +65,8 @@ void activate(const ActivationRow<T>& row) {
       return activate(row, [](Vec value) { return relu2(value); });
     case ActivationFunction::gelu_tanh:
       return activate(row, [](Vec value) { return gelu_tanh(value); });
+    case ActivationFunction::gelu:
+      return activate(row, [](Vec value) { return gelu(value); });
     case ActivationFunction::clamped_swiglu:
       return activate_clamped_swiglu(row);
     case ActivationFunction::limited_silu:

@@ -198,6 +198,7 @@ void Attention::run(const AttentionWeights& weights, const PartMemory& memory,
                                 .y = projected,
                                 .normed = call.normed,
                                 .bias = weights.qkv_bias});
+  if (call.adapter != nullptr) add_adapter(call, projected);
   if (whole_norm) norm_all_heads(*this, weights, call, projected);
 
   const kernels::RopeKvWrite write =

@@ -63,7 +63,7 @@ void Mlp::run(const MlpWeights& weights, const PartMemory&, const PartCall& call
                             .weight = &weights.gate_up,
                             .y = product,
                             .normed = call.normed};
-  if (gate_scale == 1.0F && !gate_deviations) {
+  if (gate_scale == 1.0F && !gate_deviations && call.adapter == nullptr) {
     input.y = active;
     input.activation = activation;
     input.product = product;
@@ -71,9 +71,10 @@ void Mlp::run(const MlpWeights& weights, const PartMemory&, const PartCall& call
   } else {
     const Tensor gate = product.columns(0, hidden);
     kernels::project(call.queue, input);
+    if (call.adapter != nullptr) add_adapter(call, product);
     if (gate_deviations) {
       kernels::sparse_gate(call.queue, {.x = gate, .deviations = *gate_deviations});
-    } else {
+    } else if (gate_scale != 1.0F) {
       const std::array<kernels::ColumnSegment, 1> scale = {{{hidden, gate_scale}}};
       kernels::scale_columns(call.queue, {.x = gate, .segments = scale});
     }

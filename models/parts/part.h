@@ -15,6 +15,7 @@
 #include "kernels/linear/project.h"
 #include "kernels/queue.h"
 #include "kernels/tensor.h"
+#include "kernels/weight.h"
 
 /// What every part states of itself, and what a step hands it. parts.h lists the parts and says
 /// which members each has.
@@ -202,6 +203,15 @@ class ScratchFrame {
   std::size_t mark_;
 };
 
+/// A low-rank product that is added to the first one of a part: y += [right_0 * l_0 | right_1 * l_1
+/// | ...], where [l_0 | l_1 | ...] = left * x, each as wide as the others.
+struct Adapter {
+  kernels::Weight left;
+  std::vector<kernels::Weight> rights;
+};
+
+struct SharedTransformerWeights;
+
 /// What a part reads and adds to: `residual += output_scale * part(x)`, or without `add`
 /// `residual = output_scale * part(x)`.
 struct PartCall {
@@ -216,7 +226,26 @@ struct PartCall {
   float norm_eps;
   bool add = true;
   kernels::Tensor layer_inputs = {};  ///< [T,layers*width], as Plan::layer_inputs says
+  kernels::Tensor pair = {};          ///< [T,2H], as Plan::keeps_embedding says
+  const SharedTransformerWeights* shared = nullptr;  ///< of the first layer with a part's block
+  const Adapter* adapter = nullptr;                  ///< of the first product; x is normed
 };
+
+inline void add_adapter(const PartCall& call, const kernels::Tensor& y) {
+  const ScratchFrame frame(call.scratch);
+  const Adapter& adapter = *call.adapter;
+  const kernels::Tensor low = call.scratch.take(call.x.dtype, {call.x.dim(0), adapter.left.rows()});
+  kernels::project(call.queue, {.x = call.x, .weight = &adapter.left, .y = low});
+  std::int64_t from = 0, to = 0;
+  for (const kernels::Weight& right : adapter.rights) {
+    kernels::project(call.queue, {.x = low.columns(from, right.columns()),
+                                  .weight = &right,
+                                  .y = y.columns(to, right.rows()),
+                                  .add = true});
+    from += right.columns();
+    to += right.rows();
+  }
+}
 
 /// The bytes of a part's memory; empty tensors where it has none.
 struct PartMemory {

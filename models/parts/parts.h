@@ -12,6 +12,7 @@
 #include "models/parts/mlp.h"
 #include "models/parts/moe.h"
 #include "models/parts/s6.h"
+#include "models/parts/shared_transformer.h"
 #include "models/parts/short_conv.h"
 #include "models/parts/ssd.h"
 
@@ -39,8 +40,8 @@ struct PartList {
 };
 
 /// All parts there are.
-using AllParts =
-    PartList<Attention, Mla, Ssd, DeltaNet, ShortConv, Lightning, Mlp, Moe, LayerInput, S6>;
+using AllParts = PartList<Attention, Mla, Ssd, DeltaNet, ShortConv, Lightning, Mlp, Moe, LayerInput,
+                          S6, SharedTransformer>;
 
 using Part = AllParts::Part;
 using PartWeights = AllParts::Weights;  ///< of the same index

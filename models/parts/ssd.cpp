@@ -118,7 +118,7 @@ void Ssd::run(const SsdWeights& weights, const PartMemory& memory, const PartCal
     kernels::gated_activation(call.queue, {.x = z, .y = mixed, .up = mixed});
   } else {
     norm = {.weight = weights.norm,
-            .eps = call.norm_eps,
+            .eps = norm_eps > 0 ? norm_eps : call.norm_eps,
             .gate = z,
             .groups = norm_groups,
             .norm_first = gate == SsdGate::norm_then_gate};

@@ -34,6 +34,7 @@ struct Ssd {
   SsdGate gate = SsdGate::gate_then_norm;
   /// Factors on what in_proj gives: z, x, B, C and dt.
   std::array<float, 5> projection_scales = {1.0F, 1.0F, 1.0F, 1.0F, 1.0F};
+  float norm_eps = 0.0F;  ///< of the gated norm; 0: the model's
   float dt_min = 0.0F;
   float dt_max = std::numeric_limits<float>::infinity();
   float output_scale = 1.0F;

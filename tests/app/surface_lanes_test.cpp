@@ -41,6 +41,7 @@ const std::vector<std::string> models = {"falcon-h1-groups",
                                          "nemotron-latent",
                                          "qwen3-next-odd",
                                          "qwen3_5-text",
+                                         "zamba2-groups",
                                          "gpt-oss"};
 
 }  // namespace

@@ -29,8 +29,8 @@ const std::vector<std::string> drafting_models = {"nemotron-latent", "nemotron-m
 
 /// One model of each kind of recurrence, which need not have a draft layer.
 const std::vector<std::string> recurrent_models = {
-    "falcon-h1-groups", "granite-moe-nope", "jamba",       "kimi-linear",   "lfm2-moe",
-    "mamba2",           "minimax",          "olmo-hybrid", "qwen3-next-odd"};
+    "falcon-h1-groups", "granite-moe-nope", "jamba",       "kimi-linear",    "lfm2-moe",
+    "mamba2",           "minimax",          "olmo-hybrid", "qwen3-next-odd", "zamba2-odd"};
 
 /// Models for which there are heads here: without recurrent layers, some with windows, and
 /// with Mamba-2, a delta net (which has a draft layer, too) and short convolutions.

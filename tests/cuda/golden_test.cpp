@@ -42,7 +42,9 @@ std::vector<std::string> chosen_fixtures() {
           "mamba",
           "falcon-mamba",
           "jamba",
-          "kimi-linear"};
+          "kimi-linear",
+          "zamba2",
+          "zamba2-odd"};
 }
 
 Loaded on_card(const Golden& golden, const GeometryOptions& options, bool batch_invariant) {

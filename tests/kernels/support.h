@@ -222,11 +222,13 @@ inline constexpr Activation gated_relu2 = {ActivationFunction::relu2, true};
 inline constexpr Activation plain_relu2 = {ActivationFunction::relu2, false};
 inline constexpr Activation gated_gelu = {ActivationFunction::gelu_tanh, true};
 inline constexpr Activation plain_gelu = {ActivationFunction::gelu_tanh, false};
+inline constexpr Activation gated_exact_gelu = {ActivationFunction::gelu, true};
+inline constexpr Activation plain_exact_gelu = {ActivationFunction::gelu, false};
 inline constexpr Activation clamped_swiglu = {ActivationFunction::clamped_swiglu, true, 1.5F, 2.5F};
 inline constexpr Activation limited_silu = {ActivationFunction::limited_silu, true, 0.0F, 1.25F};
-inline constexpr Activation all_activations[] = {gated_silu,     plain_silu,  gated_relu2,
-                                                 plain_relu2,    gated_gelu,  plain_gelu,
-                                                 clamped_swiglu, limited_silu};
+inline constexpr Activation all_activations[] = {
+    gated_silu, plain_silu,     gated_relu2,  plain_relu2,      gated_gelu,
+    plain_gelu, clamped_swiglu, limited_silu, gated_exact_gelu, plain_exact_gelu};
 
 /// What no route has: every op refuses it.
 inline constexpr Activation unknown_activation = {static_cast<ActivationFunction>(99), false};
@@ -244,6 +246,8 @@ inline double activated(const Activation& activation, double value, double up) {
     case ActivationFunction::gelu_tanh:
       return factor * value /
              (1 + std::exp(-1.5957691216057308 * value * (1 + 0.044715 * value * value)));
+    case ActivationFunction::gelu:
+      return factor * value * 0.5 * std::erfc(-value * std::sqrt(0.5));
     case ActivationFunction::limited_silu:
       return std::clamp(up, -limit, limit) * std::min(value / (1 + std::exp(-value)), limit);
     case ActivationFunction::clamped_swiglu:
@@ -252,6 +256,12 @@ inline double activated(const Activation& activation, double value, double up) {
              (1 + std::exp(-activation.alpha * value));
   }
   return factor * value / (1 + std::exp(-value));
+}
+
+/// What a route may be off by in any case: gelu is made of a polynomial.
+inline double activation_slack(const Activation& activation, double value, double up) {
+  if (activation.function != ActivationFunction::gelu) return 0;
+  return 0x1p-22 * std::fabs(value * (activation.gated ? up : 1.0));
 }
 
 inline bool same_bytes(const TestTensor& a, const TestTensor& b) {

@@ -61,7 +61,9 @@ const char* const presets[] = {"bamba-9b",
                                "ling-3.0-flash",
                                "ling-3.0-tiny",
                                "minimax-text-01",
-                               "olmo-hybrid-7b"};
+                               "olmo-hybrid-7b",
+                               "zamba2-2.7b",
+                               "zamba2-7b"};
 
 }  // namespace
 
@@ -87,7 +89,7 @@ TEST_SUITE("models/families") {
     };
     CHECK(contains(error_of("lfm2_mo"), "the nearest family is lfm2;"));
     CHECK(contains(error_of("nemotron"), "the nearest family is nemotron_h;"));
-    for (const char* other : {"gpt2", "mixtral", "zamba2", "t5", "x", ""}) {
+    for (const char* other : {"gpt2", "mixtral", "zamba", "t5", "x", ""}) {
       CAPTURE(other);
       CHECK(contains(error_of(other), "is not known; known are bailing_hybrid, "));
     }

@@ -266,7 +266,8 @@ inline const std::vector<std::string> reuse_folders = {"bailing-delta",
                                                        "nemotron-moe",
                                                        "olmo-hybrid",
                                                        "qwen3-next",
-                                                       "qwen3_5-moe"};
+                                                       "qwen3_5-moe",
+                                                       "zamba2"};
 
 inline const GeometryOptions fp8_pages = {.activation = DType::bf16, .kv = DType::f8_e4m3};
 /// Without and with norms of q and k; without recurrence.

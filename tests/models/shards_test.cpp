@@ -511,7 +511,8 @@ TEST_SUITE("models/shards") {
          {"granite-4.0-h-tiny", "nemotron-3-nano-30b-a3b", "nemotron-3-super-120b-a12b",
           "qwen3-next-80b-a3b", "falcon-h1-0.5b", "lfm2-1.2b", "gemma-3n-e2b", "gemma-4-e2b",
           "gpt-oss-20b", "jamba-1.5-mini", "llama-4-scout", "minimax-text-01",
-          "kimi-linear-48b-a3b", "olmo-hybrid-7b", "ling-2.6-flash", "ling-3.0-tiny"}) {
+          "kimi-linear-48b-a3b", "olmo-hybrid-7b", "ling-2.6-flash", "ling-3.0-tiny",
+          "zamba2-7b"}) {
       CAPTURE(name);
       const Plan plan = plan_of(name);
       for (const auto& [from, to] : sides) {

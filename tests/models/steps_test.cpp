@@ -18,10 +18,10 @@ namespace {
 
 /// Of Mamba-2 (also beside attention), of gated delta nets, of short convolutions, of Mamba-1.
 const char* const fixture_names[] = {
-    "granite-moe-nope", "bamba-1",     "falcon-h1-norm", "qwen3_5-dense",
-    "qwen3-next",       "lfm2-dense",  "lfm3",           "jamba",
-    "olmo-hybrid",      "kimi-linear", "minimax",        "bailing-delta",
-    "bailing-lightning"};
+    "granite-moe-nope",  "bamba-1",     "falcon-h1-norm", "qwen3_5-dense",
+    "qwen3-next",        "lfm2-dense",  "lfm3",           "jamba",
+    "olmo-hybrid",       "kimi-linear", "minimax",        "bailing-delta",
+    "bailing-lightning", "zamba2"};
 
 ChainBench bench_of(const char* name, DType activation, int threads, kernels::Isa isa) {
   return ChainBench(

@@ -62,10 +62,10 @@ TEST_SUITE("models/weights") {
 TEST_SUITE("models/packed_bytes") {
   TEST_CASE("the plan predicts what loading takes, quantised or not") {
     kernels::Queue queue(kernels::Device::cpu, {.threads = 2, .isa = {}});
-    for (const char* name :
-         {"granite-moe-rope-untied", "granite-dense-nope", "nemotron-latent", "qwen3_5-moe",
-          "lfm2-moe", "lfm3", "falcon-h1-groups", "falcon-h1-plain", "olmo-hybrid-odd",
-          "kimi-linear-odd", "minimax-odd", "bailing-delta-odd", "bailing-lightning"}) {
+    for (const char* name : {"granite-moe-rope-untied", "granite-dense-nope", "nemotron-latent",
+                             "qwen3_5-moe", "lfm2-moe", "lfm3", "falcon-h1-groups",
+                             "falcon-h1-plain", "olmo-hybrid-odd", "kimi-linear-odd", "minimax-odd",
+                             "bailing-delta-odd", "bailing-lightning", "zamba2-odd"}) {
       for (const kernels::Quantize quantize :
            {kernels::Quantize::none, kernels::Quantize::q8, kernels::Quantize::q4}) {
         CAPTURE(name);
