@@ -272,12 +272,17 @@ void LayerRunner::run_block(const Block& block, const BlockWeights& weights,
 /// Runs the first part, and lets `call` read what it fed.
 void LayerRunner::feed_norm(const Block& block, const BlockWeights& weights, const Streams& streams,
                             PartCall& call, Ordinals& ordinals) {
-  const auto& first = std::get<SharedTransformer>(block.parts.front());
   PartCall own = call;
   own.residual = streams.branch;
   own.add = false;
-  const LayerWeights& shared = weights_.layers[static_cast<std::size_t>(first.first_layer)];
-  own.shared = &std::get<SharedTransformerWeights>(shared.blocks.front().parts.front());
+  std::visit(
+      [&]<typename Known>(const Known& known) {
+        if constexpr (requires { known.first_layer; }) {
+          const auto& first = weights_.layers[static_cast<std::size_t>(known.first_layer)];
+          own.shared = &std::get<typename Known::Weights>(first.blocks.front().parts.front());
+        }
+      },
+      block.parts.front());
   run_first_part(block, weights, own, ordinals);
   kernels::add_rows(queue_, {.x = streams.residual, .y = streams.branch});
   call.x = streams.branch;

@@ -62,10 +62,10 @@ odd = {
     "attention_head_dim": 22,
     "attention_hidden_size": 66,
     "hidden_size": 33,
-    "hybrid_layer_ids": [0, 2, 3],
+    "hybrid_layer_ids": [0, 2],
     "intermediate_size": 45,
     "kv_channels": 11,
-    "layers_block_type": [hybrid, mamba, hybrid, hybrid],
+    "layers_block_type": [hybrid, mamba, hybrid],
     "mamba_d_conv": 3,
     "mamba_d_state": 19,
     "mamba_expand": 3,
@@ -73,7 +73,7 @@ odd = {
     "mamba_ngroups": 3,
     "n_mamba_heads": 9,
     "num_attention_heads": 3,
-    "num_hidden_layers": 4,
+    "num_hidden_layers": 3,
     "num_key_value_heads": 3,
     "num_mem_blocks": 1,
     "num_query_groups": 3,
@@ -110,7 +110,7 @@ groups = {
 }
 
 # Small adapters, as scores are no larger then than usual: large ones round more.
-ends = [f"adapter_list.{use}.1.weight" for use in range(3)]
+ends = [f"adapter_list.{use}.1.weight" for use in range(2)]
 small = {"kinds": dict.fromkeys(ends, "embedding")}
 
 # transformers clamps dt of prompts by time_step_min, though not that of the tokens after them.
