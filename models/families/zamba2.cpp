@@ -61,7 +61,7 @@ Ssd read_ssd(const Config& c, std::int32_t width) {
 }
 
 Attention read_pair_attention(const Config& c, std::int32_t width) {
-  const std::int32_t heads = c.i("num_attention_heads", 32);
+  const std::int32_t heads = c.i("num_attention_heads");
   demand_multiple(c, "2 x hidden_size", 2 * std::int64_t{width}, "num_attention_heads", heads);
   const std::int32_t head_dim = 2 * width / heads;
   demand_computed(c, "attention_head_dim", head_dim);

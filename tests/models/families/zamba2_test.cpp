@@ -83,7 +83,6 @@ TEST_SUITE("models/families/zamba2") {
                                                 {"use_long_context", ""},
                                                 {"rope_theta", ""},
                                                 {"num_key_value_heads", ""},
-                                                {"num_attention_heads", ""},
                                                 {"intermediate_size", ""},
                                                 {"adapter_rank", ""},
                                                 {"use_shared_attention_adapter", ""},
