@@ -144,6 +144,7 @@ extern const Family qwen2;
 extern const Family qwen3;
 extern const Family qwen3_5;
 extern const Family qwen3_next;
+extern const Family smollm3;
 
 /// Every known family, in that order.
 std::span<const Family* const> families();

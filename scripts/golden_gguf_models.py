@@ -24,7 +24,7 @@ FIXTURES = [
     "llama-3", "llama-old", "mellum-yarn", "nemotron-grouped", "nemotron-latent", "nemotron-moe",
     "qwen2", "qwen3-dense", "qwen3-moe", "qwen3-moe-nvfp4", "qwen3-next-odd", "qwen3_5-dense",
     "qwen3_5-moe", "qwen3_5-moe-text", "falcon-mamba", "jamba", "kimi-linear", "mamba", "mamba2",
-    "minimax-text"]
+    "minimax-text", "smollm3"]
 
 
 def byte_alphabet():

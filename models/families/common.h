@@ -45,6 +45,10 @@ std::vector<MixerKind> mixer_kinds(const Config& config,
 std::vector<std::int32_t> layer_windows(const Config& config, std::int32_t fallback,
                                         const std::function<bool(std::int32_t layer)>& is_full);
 
+/// For every layer whether its attention has a rope: those that `no_rope_layers` has a 1 for, or
+/// without that list all but every fourth one (no_rope_layer_interval).
+std::vector<bool> read_rope_layers(const Config& config);
+
 /// For every layer the one whose keys and values it reads, -1 for its own: of the last
 /// num_kv_shared_layers layers, the last one before them with the same window.
 std::vector<std::int32_t> read_kv_sources(const Config& config,

@@ -7,7 +7,7 @@ namespace {
 
 /// The values that transformers takes where a key is absent.
 constexpr std::string_view smollm3_defaults = R"({
-  "num_attention_heads": 16, "tie_word_embeddings": true
+  "tie_word_embeddings": true
 })";
 
 /// transformers takes 4 heads of keys where the key is absent, and those of the queries for a null.
@@ -25,10 +25,9 @@ Plan plan(const Config& given) {
   p.layers = llama_layers(c, attention);
   const std::vector<bool> turning = read_rope_layers(c);
   const bool has_windows = c.b("use_sliding_window", false) && c.has("sliding_window");
-  const std::vector<std::int32_t> windows =
-      layer_windows(c, 0, [&](std::int32_t layer) {
-        return !has_windows || turning[static_cast<std::size_t>(layer)];
-      });
+  const std::vector<std::int32_t> windows = layer_windows(c, 0, [&](std::int32_t layer) {
+    return !has_windows || turning[static_cast<std::size_t>(layer)];
+  });
   for (std::size_t i = 0; i < turning.size(); ++i) {
     auto& own = std::get<Attention>(p.layers[i].blocks[0].parts[0]);
     if (turning[i]) own.rope = rope;
