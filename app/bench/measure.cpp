@@ -285,7 +285,7 @@ RequestBenchOptions bench_options_of(Session& session, const BenchJob& job,
   if (first.dataset == Dataset::trace) {
     bench.trace = scaled_trace(read_trace(options.path), options.scale_down);
     const models::Geometry& geometry = session.model().geometry;
-    bench.predict = reuse_predictor(
+    bench.predict = options.lab.predictor(
         job.model.model, geometry.pages.empty() ? DType::bf16 : geometry.kv_dtype, environment);
   }
   return bench;

@@ -36,9 +36,6 @@ Json layer_counts(const models::Plan& plan);
 
 using models::TensorVerdict;
 
-/// "ok", "missing", "wrong", "unused" (known, but not used by hyb), "extra" (unknown).
-const char* name_of(TensorVerdict verdict);
-
 /// A tensor that the plan needs, or that is in the files, or both.
 struct TensorRow {
   std::string name;
