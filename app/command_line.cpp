@@ -8,7 +8,6 @@
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
-#include "app/commands/commands.h"
 #include "core/base/error.h"
 #include "core/base/strings.h"
 
@@ -218,11 +217,9 @@ std::string about_unknown(const CLI::App& cli, const CLI::App& command,
 }
 
 /// The first word that is a command: it may follow --log-level and its value.
-std::string first_command(const std::vector<std::string>& words) {
-  const auto found = std::find_if(words.begin(), words.end(), [](const std::string& word) {
-    const auto all = commands();
-    return std::any_of(all.begin(), all.end(),
-                       [&](const Command* command) { return word == command->name; });
+std::string first_command(const CLI::App& cli, const std::vector<std::string>& words) {
+  const auto found = std::find_if(words.begin(), words.end(), [&](const std::string& word) {
+    return std::ranges::count(all_commands(cli), word, &CLI::App::get_name) > 0;
   });
   return found == words.end() ? "" : *found;
 }
@@ -240,9 +237,9 @@ const CLI::App& typed_command(const CLI::App& cli) {
   return parsed.empty() ? cli : typed_command(*parsed.back());
 }
 
-std::vector<std::string> command_words(int argc, const char* const* argv) {
+std::vector<std::string> command_words(const CLI::App& cli, int argc, const char* const* argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
-  const std::string command = first_command(words);
+  const std::string command = first_command(cli, words);
   const auto has = [&](const char* word) {
     return std::ranges::count(words, std::string(word)) > 0;
   };

@@ -21,7 +21,7 @@ inline constexpr Words<std::optional<bool>, 3> colours = {
 /// two (-sys, -pg of bench), --color alone is --color=always, `help [COMMAND]` is `[COMMAND]
 /// --help`, `version` is --version. Throws Error(usage) for options of other tools with one dash,
 /// which CLI11 would cut into a short option and its value (-ngl: -n gl).
-std::vector<std::string> command_words(int argc, const char* const* argv);
+std::vector<std::string> command_words(const CLI::App& cli, int argc, const char* const* argv);
 
 /// The innermost command that was typed, and its name with those of the commands it belongs to.
 const CLI::App& typed_command(const CLI::App& cli);

@@ -6,7 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include "app/options.h"
 #include "app/prompt.h"
 #include "app/template_probe.h"
 #include "core/base/json.h"

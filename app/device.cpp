@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 
 #include "app/environment.h"
-#include "app/options.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/strings.h"
 
 namespace hyb::app {
 namespace {

@@ -66,7 +66,7 @@ int run(int argc, char** argv) {
     actions.emplace_back(sub, command->describe(*sub));
     add_message_options(*sub);
   }
-  std::vector<std::string> words = hyb::app::command_words(argc, argv);
+  std::vector<std::string> words = hyb::app::command_words(cli, argc, argv);
   const std::string topic = hyb::app::take_help_topic(words);
   const auto show_help = [&] {
     hyb::app::write_stdout(

@@ -10,7 +10,6 @@
 
 #include "app/model_outline.h"
 #include "app/model_source.h"
-#include "app/options.h"
 #include "app/ui/table.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"

@@ -11,6 +11,7 @@
 #include "app/ui/terminal.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"
+#include "core/base/strings.h"
 #include "core/io/file.h"
 #include "models/families/common.h"
 #include "models/published_formats.h"

@@ -10,11 +10,9 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "app/text_input.h"
 #include "core/base/error.h"
 #include "core/base/sampling.h"
 #include "core/base/strings.h"
-#include "core/io/file.h"
 
 namespace hyb::app {
 namespace {
@@ -32,14 +30,6 @@ constexpr std::array byte_units = {
     Unit{"g", 0x1p30},   Unit{"t", 0x1p40},
 };
 
-std::string in_small_letters(std::string_view text) {
-  std::string small(text);
-  std::transform(small.begin(), small.end(), small.begin(), [](char letter) {
-    return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
-  });
-  return small;
-}
-
 constexpr const char* graphs_help =
     "on a card: which steps are recorded as CUDA graphs; default: full+piecewise. full: steps of "
     "one token per sequence and its drafts; piecewise: steps with prompts, whose shapes come "
@@ -52,8 +42,7 @@ MemoryBudget parse_memory(const std::string& text, const char* flag) {
   if (text == MemoryBudget{}.text) return budget;
   const std::size_t digits = text.find_first_not_of("0123456789.");
   const auto number = parse_number<double>(std::string_view(text).substr(0, digits));
-  const std::string unit =
-      digits == std::string::npos ? "" : in_small_letters(std::string_view(text).substr(digits));
+  const std::string unit = digits == std::string::npos ? "" : in_small_letters(text.substr(digits));
   if (number && std::isfinite(*number) && *number > 0) {
     if (unit == "%" && *number <= 100) {
       budget.kind = MemoryBudget::Kind::share;
@@ -250,37 +239,6 @@ void add_chunk_option(CLI::App& cli, std::int32_t& chunk_tokens) {
                  "speed and memory")
       ->check(CLI::Range(0, chunk_tokens_limit))
       ->capture_default_str();
-}
-
-CLI::Option* add_system_option(CLI::App& cli, std::string& system, const std::string& help) {
-  constexpr std::size_t bytes_max = std::size_t{16} << 20;
-  CLI::Option* const option = cli.add_option("--system,--system-prompt", system, help);
-  cli.add_option_function<std::string>(
-         "--system-file",
-         [&system](const std::string& file) {
-           system = file == "-" ? read_stdin() : read_text_file(file, bytes_max);
-         },
-         "file that holds the system prompt (-: stdin)")
-      ->type_name("FILE")
-      ->excludes(option);
-  return option;
-}
-
-std::string bytes_text(std::size_t bytes) {
-  constexpr const char* names[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  auto value = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  while (value >= 1024 && unit + 1 < std::size(names)) {
-    value /= 1024;
-    ++unit;
-  }
-  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, names[unit]);
-}
-
-std::string parameters_text(std::int64_t parameters) {
-  const auto count = static_cast<double>(parameters);
-  return parameters < 1'000'000'000 ? fmt::format("{:.2f} M", count / 1e6)
-                                    : fmt::format("{:.2f} B", count / 1e9);
 }
 
 void add_reuse_options(CLI::App& cli, ReuseOptions& options) {

@@ -185,10 +185,6 @@ const std::string& take_file_word(const CLI::App& cli, const std::vector<std::st
 /// Adds -m/--model and MODEL (positional, optional), of which one at most may be given.
 void add_model_option(CLI::App& cli, std::string& model, const std::string& help);
 
-/// Adds --system and --system-file, of which one at most may be given; returns the first. `system`
-/// outlives `cli`. Throws Error(model) while parsing where the file can't be read.
-CLI::Option* add_system_option(CLI::App& cli, std::string& system, const std::string& help);
-
 /// Adds MODEL (positional, optional), -m and the common flags. The options outlive `cli`.
 void add_model_options(CLI::App& cli, ModelOptions& options, bool positional_model = true);
 
@@ -208,12 +204,6 @@ void add_chunk_option(CLI::App& cli, std::int32_t& chunk_tokens);
 /// Adds those that sizes in memory depend on: --dtype, --quantize, --kv-dtype, --state-dtype,
 /// --page-tokens.
 void add_type_options(CLI::App& cli, ModelOptions& options);
-
-/// "12.3 MiB", "680 MB" style text for people. Binary units.
-std::string bytes_text(std::size_t bytes);
-
-/// "340.33 M", "8.00 B".
-std::string parameters_text(std::int64_t parameters);
 
 /// Adds those of commands that serve prompts: --prefix-cache, --snapshots, --audit, --record. The
 /// options outlive `cli`.

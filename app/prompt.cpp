@@ -1,7 +1,6 @@
 #include "app/prompt.h"
 
 #include <unistd.h>
-#include <utf8proc.h>
 
 #include <algorithm>
 #include <utility>
@@ -478,18 +477,6 @@ void fit_prompt(std::vector<TokenId>& prompt, std::int32_t prompt_max, Truncate 
     prompt.erase(prompt.begin(), prompt.begin() + over);
   } else {
     prompt.resize(static_cast<std::size_t>(prompt_max));
-  }
-}
-
-void check_utf8(std::string_view text, std::string_view what) {
-  for (std::size_t at = 0; at < text.size();) {
-    utf8proc_int32_t point = 0;
-    const auto read = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()) + at,
-                                       static_cast<utf8proc_ssize_t>(text.size() - at), &point);
-    if (read <= 0) {
-      throw Error(ErrorKind::usage, fmt::format("{} is not valid UTF-8 at byte {}", what, at));
-    }
-    at += static_cast<std::size_t>(read);
   }
 }
 

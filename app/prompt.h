@@ -133,9 +133,6 @@ inline constexpr Words<Truncate, 2> truncate_words = {
 /// Error(usage) saying by how much it is too long.
 void fit_prompt(std::vector<TokenId>& prompt, std::int32_t prompt_max, Truncate truncate);
 
-/// Throws Error(usage) naming `what` and the byte offset when text is not UTF-8.
-void check_utf8(std::string_view text, std::string_view what);
-
 /// Throws Error(usage), which begins with `place`, unless these are messages: at least one, each an
 /// object with a role in text and with a content, which an answer that calls tools may lack.
 void check_messages(const Json& messages, const std::string& place = {});

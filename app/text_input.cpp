@@ -143,4 +143,18 @@ std::string read_text(const TextInput& input) {
 
 std::string read_stdin() { return read_input("waiting for stdin, until it ends"); }
 
+CLI::Option* add_system_option(CLI::App& cli, std::string& system, const std::string& help) {
+  constexpr std::size_t bytes_max = std::size_t{16} << 20;
+  CLI::Option* const option = cli.add_option("--system,--system-prompt", system, help);
+  cli.add_option_function<std::string>(
+         "--system-file",
+         [&system](const std::string& file) {
+           system = file == "-" ? read_stdin() : read_text_file(file, bytes_max);
+         },
+         "file that holds the system prompt (-: stdin)")
+      ->type_name("FILE")
+      ->excludes(option);
+  return option;
+}
+
 }  // namespace hyb::app

@@ -5,7 +5,8 @@
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace hyb::app {
 
@@ -34,6 +35,10 @@ std::string taken_word_text(const TextInput& input);
 /// Throws Error(usage) when there is nothing to read, so that it never waits at a terminal, and
 /// Error(model) for a file that can't be read, or a text over 1 GiB.
 std::string read_text(const TextInput& input);
+
+/// Adds --system and --system-file, of which one at most may be given; returns the first. `system`
+/// outlives `cli`. Throws Error(model) while parsing where the file can't be read.
+CLI::Option* add_system_option(CLI::App& cli, std::string& system, const std::string& help);
 
 /// All of stdin, up to 1 GiB.
 std::string read_stdin();

@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include "app/batch/input_file.h"
-#include "app/options.h"
 #include "app/prompt.h"
 #include "app/template_probe.h"
 #include "core/base/json.h"

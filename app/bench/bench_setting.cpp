@@ -8,7 +8,6 @@
 
 #include "app/device.h"
 #include "app/environment.h"
-#include "app/options.h"
 #include "core/base/strings.h"
 #include "kernels/card.h"
 #include "kernels/cuda/stream.h"

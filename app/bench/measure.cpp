@@ -30,6 +30,7 @@
 #include "core/base/strings.h"
 #include "core/io/file.h"
 #include "core/io/mapped_file.h"
+#include "core/text/unicode.h"
 #include "kernels/thread_pool.h"
 
 namespace hyb::app {

@@ -12,7 +12,6 @@
 #include "app/answer.h"
 #include "app/bench/card_watch.h"
 #include "app/bench/statistics.h"
-#include "app/options.h"
 #include "app/ui/process.h"
 #include "core/base/error.h"
 #include "core/base/strings.h"

@@ -13,6 +13,7 @@
 #include "core/base/log.h"
 #include "core/base/strings.h"
 #include "core/io/file.h"
+#include "core/text/unicode.h"
 
 namespace hyb::app {
 

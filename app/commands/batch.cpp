@@ -9,6 +9,7 @@
 #include "app/commands/commands.h"
 #include "app/options.h"
 #include "app/session.h"
+#include "app/text_input.h"
 #include "app/tools.h"
 #include "core/base/error.h"
 

@@ -14,6 +14,7 @@
 #include "app/ui/text.h"
 #include "app/version.h"
 #include "core/base/error.h"
+#include "core/base/strings.h"
 #include "core/io/file.h"
 #include "core/io/gguf.h"
 #include "core/io/gguf_stores.h"

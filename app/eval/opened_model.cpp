@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "core/base/strings.h"
 #include "core/io/file.h"
+#include "core/text/unicode.h"
 #include "kernels/card.h"
 
 namespace hyb::app {

@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "app/options.h"
 #include "app/prompt.h"
 #include "app/ui/progress.h"
 #include "app/ui/text.h"

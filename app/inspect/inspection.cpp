@@ -11,7 +11,6 @@
 #include <nlohmann/json.hpp>
 
 #include "app/generation_config.h"
-#include "app/options.h"
 #include "app/sampling_options.h"
 #include "app/ui/table.h"
 #include "app/ui/text.h"

@@ -13,7 +13,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "app/options.h"
 #include "app/prompt.h"
 #include "app/ui/table.h"
 #include "app/ui/text.h"

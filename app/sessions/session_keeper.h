@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "app/conversation.h"
-#include "app/options.h"
 #include "app/session.h"
 #include "app/sessions/session_folder.h"
 #include "core/base/json.h"

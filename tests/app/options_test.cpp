@@ -10,6 +10,7 @@
 #include "app/run_settings.h"
 #include "app/sampling_options.h"
 #include "core/base/error.h"
+#include "core/base/strings.h"
 #include "tests/support/error_text.h"
 
 namespace options_test {

@@ -13,6 +13,7 @@
 #include "core/base/json.h"
 #include "core/base/strings.h"
 #include "core/io/file.h"
+#include "core/text/unicode.h"
 #include "tests/app/chat/chat_texts.h"
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
