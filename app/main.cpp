@@ -7,14 +7,14 @@
 #include <utility>
 #include <vector>
 
-#include "app/command_line.h"
 #include "app/commands/commands.h"
-#include "app/environment.h"
-#include "app/help.h"
+#include "app/machine/environment.h"
+#include "app/machine/version.h"
+#include "app/options/command_line.h"
+#include "app/options/help.h"
 #include "app/ui/process.h"
 #include "app/ui/progress.h"
 #include "app/ui/terminal.h"
-#include "app/version.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/thread.h"

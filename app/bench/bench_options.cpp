@@ -10,7 +10,7 @@
 #include <CLI/CLI.hpp>
 
 #include "app/bench/simulated_policy.h"
-#include "app/options.h"
+#include "app/options/options.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 

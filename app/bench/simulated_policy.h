@@ -9,7 +9,7 @@
 
 #include "app/bench/load_driver.h"
 #include "app/bench/workload.h"
-#include "app/environment.h"
+#include "app/machine/environment.h"
 #include "core/base/dtype.h"
 #include "core/engine/trace.h"
 

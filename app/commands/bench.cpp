@@ -8,10 +8,10 @@
 #include "app/bench/comparison.h"
 #include "app/bench/measure.h"
 #include "app/commands/commands.h"
-#include "app/device.h"
-#include "app/options.h"
+#include "app/machine/device.h"
+#include "app/machine/version.h"
+#include "app/options/options.h"
 #include "app/replay/replay.h"
-#include "app/version.h"
 #include "core/base/error.h"
 
 namespace hyb::app {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "app/inspect/rank_exchange.h"
-#include "app/model_outline.h"
-#include "app/prompt.h"
-#include "app/template_probe.h"
+#include "app/request/prompt.h"
+#include "app/request/template_probe.h"
+#include "app/runtime/model_outline.h"
 #include "core/base/json.h"
 #include "core/io/tensor_files.h"
 #include "models/plan.h"
