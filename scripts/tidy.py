@@ -21,7 +21,8 @@ import subprocess
 import sys
 import tokenize
 
-from check.cpp_code import classes, function_spans, without_comments_and_strings
+from check.cpp_code import (
+    classes, free_functions, function_spans, without_comments_and_strings)
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
 ROOMS = ["core", "kernels", "models", "app"]  # each may include itself and what stands before it
@@ -34,7 +35,8 @@ BANNED = [  # (rule, pattern, where it is allowed, what to do instead)
     ("printf", r"\bf?printf\s*\(", r"^tests/", "app/ui writes; core/base/log.h logs"),
     ("new", r"(?<![\w#])new\s+[A-Za-z_]\w*\s*[({\[<]", None, "values, unique_ptr"),
     ("shared_ptr", r"\bshared_ptr\b", r"^core/base/log\.cpp$", "values, unique_ptr"),
-    ("getenv", r"\bgetenv\b", r"^(app/environment\.cpp$|tests/)", "app/environment.h"),
+    ("getenv", r"\bgetenv\b", r"^(app/machine/environment\.cpp$|tests/)",
+     "app/machine/environment.h"),
     ("todo", r"\b(TODO|FIXME|XXX)\b", None, "an issue"),
     ("stdout", r"\bstd::c(out|err)\b", r"^(app/|tests/)", "return values; app talks"),
 ]
@@ -69,8 +71,10 @@ ROOM_BANNED = {  # includes that a room may not have
 }
 
 LEAF_FOLDERS = {  # folders that nothing includes but these
-    "app/replay/": ["app/commands/replay.cpp"],  # the laboratory: policies of other systems
+    # the laboratory: policies of other systems
+    "app/replay/": ["app/commands/replay.cpp", "app/commands/bench.cpp"],
 }
+ROUTES = ("kernels/simd/", "kernels/cuda/")  # declare what each op has in its own folder
 
 
 def tracked(*suffixes):
@@ -189,6 +193,29 @@ def check_folders(sources):
         yield "cycle", members[0], 1, "includes go in a circle: " + ", ".join(members)
 
 
+def check_declarations(sources):
+    """What a header declares is defined in its own folder: who reads one finds the other."""
+    declared, by_name, by_types = [], collections.defaultdict(set), collections.defaultdict(set)
+    for name in sources:
+        folder, suffix = name.rpartition("/")[0], pathlib.PurePath(name).suffix
+        if name.split("/")[0] not in ROOMS:
+            continue
+        code = without_comments_and_strings((TOP / name).read_text())
+        for place, space, function, types, has_body in free_functions(code):
+            if has_body:
+                by_name[space, function].add(folder)
+                by_types[space, function, types].add(folder)
+            elif suffix in (".h", ".cuh") and not name.startswith(ROUTES):
+                line = code.count("\n", 0, place) + 1
+                declared.append((name, line, folder, space, function, types))
+    for name, line, folder, space, function, types in declared:
+        for defined in by_types[space, function, types], by_name[space, function]:
+            if defined and folder not in defined:
+                where = ", ".join(sorted(defined))
+                yield "declared", name, line, f"{function}() is not defined here, but in {where}"
+                break
+
+
 CPP_PROSE = re.compile(r'//[^\n]*|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"', re.S)
 
 
@@ -247,6 +274,7 @@ def findings():
         yield from check_text(name)
     yield from check_mirrors(sources)
     yield from check_folders(sources)
+    yield from check_declarations(sources)
     yield from english_findings()
 
 

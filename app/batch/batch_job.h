@@ -10,12 +10,12 @@
 #include "app/batch/input_file.h"
 #include "app/batch/parts.h"
 #include "app/batch/request_maker.h"
-#include "app/model_source.h"
-#include "app/options.h"
-#include "app/prompt.h"
-#include "app/sampling_options.h"
-#include "app/session.h"
-#include "app/template_probe.h"
+#include "app/model/model_source.h"
+#include "app/options/options.h"
+#include "app/request/prompt.h"
+#include "app/request/sampling_options.h"
+#include "app/request/template_probe.h"
+#include "app/runtime/session.h"
 
 namespace hyb::app {
 

@@ -14,7 +14,7 @@
 #include <fmt/format.h>
 
 #include "app/batch/body_fields.h"
-#include "app/prompt.h"
+#include "app/request/prompt.h"
 #include "core/base/error.h"
 #include "core/text/unicode.h"
 

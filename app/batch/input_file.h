@@ -12,8 +12,8 @@
 #include <nlohmann/json.hpp>
 
 #include "app/batch/line_template.h"
-#include "app/digest.h"
-#include "app/words.h"
+#include "app/model/digest.h"
+#include "app/options/words.h"
 #include "core/base/json.h"
 #include "core/io/file.h"
 

@@ -8,9 +8,9 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "app/digest.h"
-#include "app/model_outline.h"
-#include "app/words.h"
+#include "app/model/digest.h"
+#include "app/options/words.h"
+#include "app/runtime/model_outline.h"
 #include "core/base/error.h"
 #include "core/base/strings.h"
 #include "core/io/file.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "app/weight_hashes.h"
+#include "app/model/weight_hashes.h"
 #include "core/base/json.h"
 
 namespace hyb::app {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "app/words.h"
+#include "app/options/words.h"
 #include "core/base/error.h"
 #include "core/base/json.h"
 

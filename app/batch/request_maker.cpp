@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
-#include "app/answer_rule.h"
 #include "app/batch/body_fields.h"
-#include "app/tools.h"
+#include "app/request/answer_rule.h"
+#include "app/request/tools.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"
 #include "core/base/sampling.h"

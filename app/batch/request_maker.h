@@ -8,9 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "app/batch/input_file.h"
-#include "app/options.h"
-#include "app/prompt.h"
-#include "app/template_probe.h"
+#include "app/request/prompt.h"
+#include "app/request/template_probe.h"
 #include "core/base/json.h"
 #include "core/engine/request.h"
 #include "core/text/chat_template.h"

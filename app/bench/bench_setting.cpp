@@ -6,9 +6,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "app/device.h"
-#include "app/environment.h"
-#include "app/options.h"
+#include "app/machine/device.h"
+#include "app/machine/environment.h"
 #include "core/base/strings.h"
 #include "kernels/card.h"
 #include "kernels/cuda/stream.h"

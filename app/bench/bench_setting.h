@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "app/model_outline.h"
+#include "app/runtime/model_outline.h"
 
 namespace hyb::app {
 

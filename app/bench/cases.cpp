@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "app/options.h"
+#include "app/options/options.h"
 #include "core/base/error.h"
 
 namespace hyb::app {

@@ -7,6 +7,7 @@
 
 #include "app/bench/bench_setting.h"
 #include "app/ui/process.h"
+#include "core/base/strings.h"
 #include "core/engine/trace.h"
 #include "kernels/card.h"
 

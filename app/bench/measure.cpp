@@ -19,9 +19,9 @@
 #include "app/bench/request_bench.h"
 #include "app/bench/statistics.h"
 #include "app/bench/workload.h"
-#include "app/environment.h"
-#include "app/prompt.h"
-#include "app/trace_file.h"
+#include "app/machine/environment.h"
+#include "app/request/prompt.h"
+#include "app/runtime/trace_file.h"
 #include "app/ui/process.h"
 #include "app/ui/progress.h"
 #include "app/ui/terminal.h"
@@ -30,6 +30,7 @@
 #include "core/base/strings.h"
 #include "core/io/file.h"
 #include "core/io/mapped_file.h"
+#include "core/text/unicode.h"
 #include "kernels/thread_pool.h"
 
 namespace hyb::app {
@@ -285,7 +286,7 @@ RequestBenchOptions bench_options_of(Session& session, const BenchJob& job,
   if (first.dataset == Dataset::trace) {
     bench.trace = scaled_trace(read_trace(options.path), options.scale_down);
     const models::Geometry& geometry = session.model().geometry;
-    bench.predict = reuse_predictor(
+    bench.predict = options.lab.predictor(
         job.model.model, geometry.pages.empty() ? DType::bf16 : geometry.kv_dtype, environment);
   }
   return bench;

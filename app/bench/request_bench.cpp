@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "app/bench/bench_setting.h"
-#include "app/model_outline.h"
+#include "app/runtime/model_outline.h"
 #include "app/ui/process.h"
 #include "core/base/error.h"
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "app/bench/cases.h"
-#include "app/options.h"
+#include "app/options/options.h"
 
 namespace hyb::app {
 namespace {

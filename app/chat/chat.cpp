@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "app/tools.h"
+#include "app/request/tools.h"
 #include "app/ui/process.h"
 #include "app/ui/terminal.h"
 #include "app/ui/text.h"
@@ -13,6 +13,7 @@
 #include "core/base/log.h"
 #include "core/base/strings.h"
 #include "core/io/file.h"
+#include "core/text/unicode.h"
 
 namespace hyb::app {
 

@@ -12,7 +12,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "app/options.h"
 #include "app/ui/table.h"
 #include "core/base/error.h"
 #include "core/base/strings.h"

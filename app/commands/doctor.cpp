@@ -4,7 +4,7 @@
 
 #include "app/commands/commands.h"
 #include "app/doctor/checkup.h"
-#include "app/environment.h"
+#include "app/machine/environment.h"
 #include "app/ui/table.h"
 #include "app/ui/terminal.h"
 

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "app/commands/commands.h"
-#include "app/environment.h"
-#include "app/options.h"
-#include "app/session.h"
+#include "app/machine/environment.h"
+#include "app/options/options.h"
+#include "app/runtime/session.h"
 #include "app/ui/table.h"
 #include "app/ui/terminal.h"
 #include "app/ui/text.h"

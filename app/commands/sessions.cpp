@@ -6,7 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include "app/commands/commands.h"
-#include "app/environment.h"
+#include "app/machine/environment.h"
 #include "app/sessions/session_folder.h"
 #include "app/ui/table.h"
 #include "app/ui/terminal.h"

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "app/commands/commands.h"
-#include "app/environment.h"
-#include "app/prompt.h"
-#include "app/text_input.h"
+#include "app/machine/environment.h"
+#include "app/request/prompt.h"
+#include "app/request/text_input.h"
 #include "app/ui/terminal.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"

@@ -7,10 +7,10 @@
 #include <string>
 
 #include "app/commands/commands.h"
-#include "app/environment.h"
-#include "app/model_outline.h"
-#include "app/options.h"
-#include "app/prompt.h"
+#include "app/machine/environment.h"
+#include "app/options/options.h"
+#include "app/request/prompt.h"
+#include "app/runtime/model_outline.h"
 #include "app/ui/process.h"
 #include "app/ui/progress.h"
 #include "app/ui/table.h"

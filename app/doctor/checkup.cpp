@@ -6,14 +6,15 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "app/options.h"
-#include "app/session.h"
-#include "app/settings_file.h"
+#include "app/machine/version.h"
+#include "app/options/options.h"
+#include "app/options/settings_file.h"
+#include "app/runtime/session.h"
 #include "app/ui/table.h"
 #include "app/ui/terminal.h"
 #include "app/ui/text.h"
-#include "app/version.h"
 #include "core/base/error.h"
+#include "core/base/strings.h"
 #include "core/io/file.h"
 #include "core/io/gguf.h"
 #include "core/io/gguf_stores.h"

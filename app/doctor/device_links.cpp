@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "app/nvml.h"
+#include "app/machine/nvml.h"
 #include "core/base/strings.h"
 #include "core/io/file.h"
 

@@ -4,10 +4,11 @@
 
 #include <fmt/format.h>
 
-#include "app/text_input.h"
+#include "app/request/text_input.h"
 #include "core/base/error.h"
 #include "core/base/strings.h"
 #include "core/io/file.h"
+#include "core/text/unicode.h"
 #include "kernels/card.h"
 
 namespace hyb::app {

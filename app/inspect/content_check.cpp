@@ -10,8 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "app/options.h"
-#include "app/prompt.h"
+#include "app/request/prompt.h"
 #include "app/ui/progress.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"

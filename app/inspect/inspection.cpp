@@ -10,9 +10,8 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "app/generation_config.h"
-#include "app/options.h"
-#include "app/sampling_options.h"
+#include "app/request/generation_config.h"
+#include "app/request/sampling_options.h"
 #include "app/ui/table.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"

@@ -10,7 +10,6 @@
 #include <system_error>
 #include <utility>
 
-#include "app/options.h"
 #include "core/base/error.h"
 #include "core/base/json.h"
 #include "core/base/strings.h"

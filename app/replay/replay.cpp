@@ -10,8 +10,7 @@
 
 #include <fmt/format.h>
 
-#include "app/bench/simulated_policy.h"
-#include "app/options.h"
+#include "app/options/options.h"
 #include "core/base/error.h"
 
 namespace hyb::app {
@@ -174,6 +173,18 @@ class PolicyPrediction final : public ReusePrediction {
   std::unique_ptr<CachePolicy> policy_;
 };
 
+void check_simulated_policy(const std::string& name) {
+  static_cast<void>(simulated_policy(name, 1));
+}
+
+PredictReuse reuse_predictor(const std::string& model, DType kv_dtype,
+                             const Environment& environment) {
+  const ReplayShape shape = parse_shape(model, {.kv_dtype = kv_dtype}, environment);
+  return [shape](const std::string& policy, std::size_t budget_bytes) {
+    return std::make_unique<PolicyPrediction>(simulated_policy(policy, budget_bytes), shape);
+  };
+}
+
 }  // namespace
 
 std::vector<ReplayRequest> in_depth_first_order(std::vector<ReplayRequest> trace) {
@@ -233,16 +244,6 @@ std::string label_of(const PolicyOptions& options) {
   return label;
 }
 
-void check_simulated_policy(const std::string& name) {
-  static_cast<void>(simulated_policy(name, 1));
-}
-
-PredictReuse reuse_predictor(const std::string& model, DType kv_dtype,
-                             const Environment& environment) {
-  const ReplayShape shape = parse_shape(model, {.kv_dtype = kv_dtype}, environment);
-  return [shape](const std::string& policy, std::size_t budget_bytes) {
-    return std::make_unique<PolicyPrediction>(simulated_policy(policy, budget_bytes), shape);
-  };
-}
+PolicyLab policy_lab() { return {.check = check_simulated_policy, .predictor = reuse_predictor}; }
 
 }  // namespace hyb::app

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "app/conversation.h"
+#include "app/sessions/conversation.h"
 #include "core/base/json.h"
 #include "core/memory/session/session.h"
 #include "core/memory/session/session_writer.h"

@@ -9,9 +9,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "app/device.h"
-#include "app/digest.h"
-#include "app/version.h"
+#include "app/machine/device.h"
+#include "app/machine/version.h"
+#include "app/model/digest.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 

@@ -10,9 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "app/conversation.h"
-#include "app/options.h"
-#include "app/session.h"
+#include "app/runtime/session.h"
+#include "app/sessions/conversation.h"
 #include "app/sessions/session_folder.h"
 #include "core/base/json.h"
 #include "core/memory/session/session_writer.h"

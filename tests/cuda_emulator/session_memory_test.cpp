@@ -3,8 +3,9 @@
 #include <random>
 
 #include "app/chat/commands.h"
-#include "app/session.h"
+#include "app/runtime/session.h"
 #include "core/base/log.h"
+#include "core/base/strings.h"
 #include "core/memory/tier/snapshot_tier.h"
 #include "kernels/arena/superblock_map.h"
 #include "kernels/cuda/driver.h"

@@ -3,7 +3,9 @@
 
 import pathlib
 import sys
+import tempfile
 import unittest
+import unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 import tidy  # noqa: E402
@@ -61,6 +63,40 @@ class Classes(unittest.TestCase):
     def test_a_parameter_of_a_template_is_no_class(self):
         found = list(cpp_code.classes("template <class T> requires C<T> struct A { T t; };"))
         self.assertEqual(found, [(1, 1, "A", 0)])
+
+
+class Declarations(unittest.TestCase):
+    """What a header declares is defined in its own folder."""
+
+    def found(self, **files):
+        with tempfile.TemporaryDirectory() as top:
+            names = [name.replace("__", "/").replace("_cpp", ".cpp").replace("_h", ".h")
+                     for name in files]
+            for name, text in zip(names, files.values()):
+                path = pathlib.Path(top) / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text("namespace hyb {\n" + text + "\n}\n")
+            with unittest.mock.patch.object(tidy, "TOP", pathlib.Path(top)):
+                return list(tidy.check_declarations(names))
+
+    def test_a_definition_elsewhere_is_found(self):
+        found = self.found(app__a__x_h="int f(int a = 1);",
+                           app__b__x_cpp="int f(int b) { return b; }")
+        self.assertEqual([row[:3] for row in found], [("declared", "app/a/x.h", 2)])
+        self.assertIn("app/b", found[0][3])
+
+    def test_an_overload_here_hides_none_elsewhere(self):
+        here = "int f(std::map<int, int> a) { return 1; }"
+        found = self.found(app__a__x_h="int f(int a);\n" + here.replace(" { return 1; }", ";"),
+                           app__a__x_cpp=here, app__b__x_cpp="int f(int b) { return b; }")
+        self.assertEqual(len(found), 1)
+
+    def test_what_is_here_inline_nameless_or_another_namespace_s_is_fine(self):
+        self.assertEqual(self.found(
+            app__a__x_h="int f(int a);\ninline int g() { return 2; }\nint h();",
+            app__a__x_cpp="int f(int a) { return a; }\nint h() { return 1; }",
+            app__b__x_cpp="namespace {\nint f(int a) { return a; }\n}\n"
+                          "namespace inner {\nint h() { return 2; }\n}"), [])
 
 
 class Budgets(unittest.TestCase):
