@@ -71,7 +71,7 @@ class Reserver : public WeightVisitor {
                                  packing == Packing::f32 ? DType::f32 : DType::bf16, rows.experts(),
                                  rows.rows(), rows.columns());
     matrices_[reinterpret_cast<std::uintptr_t>(weight.expert(0))] = {
-        .role = std::string(rows.stored().front().first),
+        .role = std::string(rows.stored().front().first.name()),
         .bytes = weight.owned_bytes(),
         .experts = rows.experts(),
         .rows = rows.rows(),
@@ -87,14 +87,6 @@ class Reserver : public WeightVisitor {
     const bool is_coded = packing == Packing::linear ||
                           (packing == Packing::head && code_ == kernels::WeightCode::bits12);
     return is_coded ? code_ : kernels::WeightCode::plain;
-  }
-
-  StoredMatrix visit(const Matrix& matrix) override {
-    const std::int64_t experts = std::max<std::int64_t>(matrix.experts, 1);
-    return {.role = matrix.role,
-            .expert = matrix.expert,
-            .rows = experts * matrix.rows,
-            .source = {experts, matrix.rows, matrix.columns}};
   }
 
   float* visit_small(std::span<const Small> tensors) override {
