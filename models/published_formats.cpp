@@ -252,7 +252,7 @@ PackedBlocks published_groups(const Plan& plan, const Family& family, const Conf
   const std::optional<Config> quantization = config.quantization();
   PackedBlocks all;
   if (!quantization) return all;
-  const Role head = plan.tied_head ? Role("embed") : Role("head");
+  const Role head = plan.tied_head ? Role("embed") : "head";
   each_format(plan, family, PublishedFormats(*quantization),
               [&](const RequiredWeight& weight, const Format* format) {
                 if (!format || format->name == "FP8" || format->name == "MXFP4") return;

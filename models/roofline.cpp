@@ -14,7 +14,6 @@ class ParameterCounter : public WeightVisitor {
  public:
   std::int64_t fixed = 0, routed = 0;
 
-  bool is_fused(Role, Role, std::int32_t) override { return true; }
   kernels::Weight pack(const MatrixRows&, Packing) override { return {}; }
   bool pack_alike(const MatrixRows&, Packing, const MatrixRows&, Packing) override { return true; }
 

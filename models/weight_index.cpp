@@ -110,7 +110,8 @@ class WeightLister : public WeightVisitor {
   float* visit_small(std::span<const Small> tensors) override {
     for (const Small& tensor : tensors) {
       if (tensor.role.is_none()) continue;
-      require(!tensor.role.is_matrix(), "required_weights: a part asks for a matrix as small numbers");
+      require(!tensor.role.is_matrix(),
+              "required_weights: a part asks for a matrix as small numbers");
       add(tensor.role, tensor.shape);
     }
     return nullptr;
@@ -145,7 +146,8 @@ class WeightLister : public WeightVisitor {
 
   void add(Role role, Shape shape, std::int32_t expert = -1) {
     require(std::ssize(condensed(shape)) <= role.rank(), "required_weights: the rank of the role");
-    RequiredWeight weight = {.key = {role, layer(), expert}, .names = {}, .shape = std::move(shape)};
+    RequiredWeight weight = {
+        .key = {role, layer(), expert}, .names = {}, .shape = std::move(shape)};
     for (const TensorName& name : family_.names) {
       if (name.role == role) spell(name, expert, weight.names);
     }
@@ -271,9 +273,9 @@ CheckedTensor check_in_gguf(const RequiredWeight& weight, const TensorInfo& stor
                 : condensed(stored.shape) != condensed(weight.shape)) {
     return wrong(stored, "the file's keys ask for " + shown(weight.shape));
   }
-  const bool is_read = stored.block != nullptr
-                           ? kernels::is_gguf_coded(stored.block->type) && weight.key.role.is_matrix()
-                           : is_plain(stored.dtype);
+  const bool is_read = stored.block != nullptr ? kernels::is_gguf_coded(stored.block->type) &&
+                                                     weight.key.role.is_matrix()
+                                               : is_plain(stored.dtype);
   if (!is_read) return wrong(stored, "this type is not read here");
   return {TensorVerdict::right, &stored};
 }
@@ -516,8 +518,8 @@ const PublishedGroups* WeightIndex::groups(const WeightKey& key) const {
 const std::string& WeightIndex::name(const WeightKey& key) const {
   const auto found = names_.find(key);
   require(found != names_.end(),
-          fmt::format("WeightIndex: {} of layer {}, expert {}, is a weight of the plan", key.role.name(),
-                      key.layer, key.expert));
+          fmt::format("WeightIndex: {} of layer {}, expert {}, is a weight of the plan",
+                      key.role.name(), key.layer, key.expert));
   return found->second;
 }
 

@@ -219,7 +219,6 @@ class ByteCounter : public WeightVisitor {
   std::size_t packed_bytes() const { return packed_bytes_; }
   std::size_t vector_bytes() const { return vector_bytes_; }
 
-  bool is_fused(Role, Role, std::int32_t) override { return true; }
   bool copies_head() const override { return options_.draft_head_q4; }
 
   kernels::Weight pack(const MatrixRows& rows, Packing packing) override {
@@ -519,7 +518,7 @@ Weights visit_weights(const Plan& plan, WeightVisitor& visitor, WeightsOf of) {
   weights.final_norm = visitor.vector("final_norm", plan.width);
   if (!plan.tied_head) weights.head = visitor.matrix("head", plan.vocab, plan.width, Packing::head);
   if (weights.draft && !plan.draft->is_apart() && visitor.copies_head()) {
-    weights.draft->head = visitor.matrix(plan.tied_head ? Role("embed") : Role("head"), plan.vocab,
+    weights.draft->head = visitor.matrix(plan.tied_head ? Role("embed") : "head", plan.vocab,
                                          plan.width, Packing::draft_head);
   }
   return weights;

@@ -76,7 +76,8 @@ class RandomWeights : public WeightProvider {
 
   /// Every matrix is there in any layout; of a quantised model in the one that it is published in.
   bool has(const WeightKey& key) const override {
-    return types_.empty() || key.role.kind() == RoleKind::log_decay || types_.contains({key.role, key.layer});
+    return types_.empty() || key.role.kind() == RoleKind::log_decay ||
+           types_.contains({key.role, key.layer});
   }
   kernels::WeightSource matrix(const WeightKey& key, std::int64_t experts, std::int64_t rows,
                                std::int64_t columns, bool transposed) override;

@@ -297,8 +297,8 @@ Table lossless_table(const std::vector<models::LosslessMatrix>& matrices) {
     std::vector<std::int64_t> shape = {matrix.rows, matrix.columns};
     if (matrix.experts > 1) shape.insert(shape.begin(), matrix.experts);
     table.rows.push_back({matrix.layer < 0 ? "" : std::to_string(matrix.layer),
-                          std::string(matrix.role.name()),
-                          shape_text(shape), fmt::format("{:.1e}", matrix.sample.share()),
+                          std::string(matrix.role.name()), shape_text(shape),
+                          fmt::format("{:.1e}", matrix.sample.share()),
                           matrix.sample.pays() ? "12" : "16"});
   }
   return table;

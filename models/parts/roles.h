@@ -191,7 +191,7 @@ inline constexpr auto role_table = [] {
 /// A row of the table, made of its name. A name that the table does not have does not compile.
 class Role {
  public:
-  constexpr Role() = default;  ///< none
+  constexpr Role() = default;                               ///< none
   consteval Role(const char* name) : row_(row_of(name)) {}  // NOLINT(google-explicit-constructor)
 
   constexpr std::string_view name() const { return row().name; }

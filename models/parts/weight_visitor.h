@@ -86,8 +86,10 @@ class WeightVisitor {
   void set_layer(std::int32_t layer) { layer_ = layer; }
 
   /// Of a weight that is stored either whole under `fused` or in pieces, of which `piece` is one:
-  /// whether it is stored whole. `expert`: whose piece.
-  virtual bool is_fused(Role fused, Role piece, std::int32_t expert = -1) = 0;
+  /// whether it is stored whole. `expert`: whose piece. Sizes are the same either way.
+  virtual bool is_fused(Role /*fused*/, Role /*piece*/, std::int32_t /*expert*/ = -1) {
+    return true;
+  }
 
   /// A tensor [rows, columns].
   StoredMatrix stored(Role role, std::int64_t rows, std::int64_t columns) {
@@ -124,13 +126,13 @@ class WeightVisitor {
   kernels::Weight matrix(Role role, std::int64_t rows, std::int64_t columns,
                          Packing packing = Packing::linear);
   /// Stored matrices one below the other, as one: role and rows of each.
-  kernels::Weight stacked(std::initializer_list<RoleSize> matrices,
-                          std::int64_t columns, Packing packing = Packing::linear);
+  kernels::Weight stacked(std::initializer_list<RoleSize> matrices, std::int64_t columns,
+                          Packing packing = Packing::linear);
 
   /// Matrices [width, width]: of one tensor [count, width, width] under `whole`, or each its own
   /// under `each`, which the index of a layer counts.
-  std::vector<kernels::Weight> matrices(Role whole, Role each,
-                                        std::int64_t count, std::int64_t width);
+  std::vector<kernels::Weight> matrices(Role whole, Role each, std::int64_t count,
+                                        std::int64_t width);
 
   /// A small tensor [count] as f32, `times` times one after the other: [times * count].
   kernels::Tensor vector(Role role, std::int64_t count, std::int64_t times = 1);
@@ -142,8 +144,7 @@ class WeightVisitor {
     return rates(rate, log, std::vector<std::int64_t>{count});
   }
   /// The same, stored as a tensor of another shape.
-  kernels::Tensor rates(Role rate, Role log,
-                        std::vector<std::int64_t> shape);
+  kernels::Tensor rates(Role rate, Role log, std::vector<std::int64_t> shape);
   /// Small tensors one after the other, as one: role and count of each.
   kernels::Tensor vectors(std::initializer_list<RoleSize> tensors);
   /// Numbers that no file has, as f32.
@@ -155,12 +156,10 @@ class WeightVisitor {
   kernels::Tensor expert_vectors(Role role, std::int64_t experts, std::int64_t count,
                                  bool alternating = false);
   /// Two of them, side by side: [experts, 2 * count].
-  kernels::Tensor expert_vectors(Role left, Role right,
-                                 std::int64_t experts, std::int64_t count);
+  kernels::Tensor expert_vectors(Role left, Role right, std::int64_t experts, std::int64_t count);
   /// The taps of a convolution, stored as [channels, 1, width] in one tensor or in several, as f32
   /// [all channels, width]: role and channels of each.
-  kernels::Tensor taps(std::initializer_list<RoleSize> tensors,
-                       std::int64_t width);
+  kernels::Tensor taps(std::initializer_list<RoleSize> tensors, std::int64_t width);
 
  protected:
   struct Matrix {

@@ -56,7 +56,6 @@ class Reserver : public WeightVisitor {
   Reserver(const Plan& plan, kernels::WeightCode code, Matrices& matrices)
       : layers_(std::ssize(plan.layers)), code_(code), matrices_(matrices) {}
 
-  bool is_fused(std::string_view, std::string_view, std::int32_t) override { return true; }
   bool pack_alike(const MatrixRows&, Packing packing_a, const MatrixRows&,
                   Packing packing_b) override {
     return code_of(packing_a) == code_of(packing_b) &&
@@ -113,7 +112,7 @@ class Recorder {
     Reserver reserver(plan_, code, matrices_);
     weights_ = visit_weights(plan_, reserver);
     weights_.vectors = reserver.take_vectors();
-    geometry_ = geometry_of(plan_, {.activation = DType::bf16});
+    geometry_ = geometry_of(plan_, {.load = {.activation = DType::bf16}});
   }
 
   void record(const std::string& text) {
