@@ -121,19 +121,12 @@ inline constexpr std::int32_t page_tokens_default = 16;
 inline constexpr std::size_t slot_alignment = 64;
 
 struct GeometryOptions {
-  DType activation = DType::bf16;
+  LoadOptions load = {};
   std::optional<DType> kv = {};     ///< none: as the activations
   std::optional<DType> state = {};  ///< none: what the plan says
   std::int32_t page_tokens = models::page_tokens_default;
-  kernels::Quantize quantize = kernels::Quantize::none;  ///< as in LoadOptions
-  std::int64_t fp8_parameters = 0;                       ///< as in LoadOptions
-  std::int64_t mxfp4_parameters = 0;                     ///< as in LoadOptions
-  PackedBlocks blocks = {};                              ///< as in LoadOptions
-  double f16_share = 0;                                  ///< as in LoadOptions
-  bool lossless = false;                                 ///< as in LoadOptions
-  std::int32_t ranks = 1;      ///< that run the model together: the geometry is that of each
-  bool draft_head_q4 = false;  ///< as in LoadOptions
-  bool with_drafts = false;    ///< as in plan_of, for those that describe the model themselves
+  std::int32_t ranks = 1;    ///< that run the model together: the geometry is that of each
+  bool with_drafts = false;  ///< as in plan_of, for those that describe the model themselves
 };
 
 /// Bytes that a sequence of this model needs, derived from the plan alone: of several ranks, on
@@ -141,7 +134,6 @@ struct GeometryOptions {
 struct Geometry {
   std::int32_t page_tokens;
   DType kv_dtype;
-  DType activation_dtype;
   DType state_dtype;
   std::int32_t ranks = 1;
   LoadOptions load;  ///< of the weights, of all ranks together

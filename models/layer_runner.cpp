@@ -126,7 +126,7 @@ LayerRunner::LayerRunner(kernels::Queue& queue, const Plan& plan, const Weights&
       weights_(weights),
       store_(store),
       geometry_(geometry),
-      activation_(geometry.activation_dtype),
+      activation_(geometry.load.activation),
       semaphores_(queue.device(), semaphore_bytes(limits)),
       row_numbers_(queue.device(), row_number_bytes(plan, limits)) {
   const StepSetting setting = {queue.device(), activation_, plan.width, limits};

@@ -14,19 +14,15 @@ class ParameterCounter : public WeightVisitor {
  public:
   std::int64_t fixed = 0, routed = 0;
 
-  bool is_fused(std::string_view, std::string_view, std::int32_t) override { return true; }
   kernels::Weight pack(const MatrixRows&, Packing) override { return {}; }
   bool pack_alike(const MatrixRows&, Packing, const MatrixRows&, Packing) override { return true; }
 
  private:
-  StoredMatrix visit(const Matrix& matrix) override {
-    const std::int64_t rows = std::max<std::int64_t>(matrix.experts, 1) * matrix.rows;
+  kernels::WeightSource numbers(const Matrix& matrix) override {
     const bool is_routed = matrix.experts > 0 || matrix.expert >= 0;
-    (is_routed ? routed : fixed) += rows * matrix.columns;
-    return {.role = matrix.role,
-            .expert = matrix.expert,
-            .rows = rows,
-            .source = {1, 0, matrix.columns}};
+    (is_routed ? routed : fixed) +=
+        std::max<std::int64_t>(matrix.experts, 1) * matrix.rows * matrix.columns;
+    return WeightVisitor::numbers(matrix);
   }
 
   float* visit_small(std::span<const Small> tensors) override {

@@ -189,7 +189,7 @@ std::size_t ModelRunner::workspace_bytes() const {
 std::size_t ModelRunner::workspace_bytes(kernels::Device device, const Plan& plan,
                                          const Geometry& geometry, const RunnerOptions& options,
                                          int threads) {
-  return Decoder::scratch_bytes(plan, device, geometry.activation_dtype,
+  return Decoder::scratch_bytes(plan, device, geometry.load.activation,
                                 limits_of(plan, geometry, options)) +
          kernels::sample_workspace_bytes(device, plan.vocab, threads) +
          staged_bytes(device, plan, geometry, options).device;

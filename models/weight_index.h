@@ -19,7 +19,7 @@ namespace hyb::models {
 /// Where a weight belongs. Model-wide ones (embed, final_norm, head) have layer -1; only tensors
 /// that are stored one per expert have an expert.
 struct WeightKey {
-  std::string_view role;
+  Role role;
   std::int32_t layer = -1;
   std::int32_t expert = -1;
 
@@ -31,9 +31,6 @@ struct RequiredWeight {
   WeightKey key;
   std::vector<std::string> names;  ///< spellings in use, in order of preference
   std::vector<std::int64_t> shape;
-
-  /// Whether it is packed as a matrix.
-  bool is_matrix() const;
 };
 
 /// Every tensor the plan needs, in layer order. The head is not listed when it is tied. Of two
@@ -43,8 +40,9 @@ struct RequiredWeight {
 std::vector<RequiredWeight> required_weights(const Plan& plan, const Family& family,
                                              const TensorFiles* files = nullptr);
 
-/// The role of a tensor in any layer and expert, by its name alone; "" for none of the family's.
-std::string_view role_of(const Family& family, std::string_view name);
+/// The role of a tensor in any layer and expert, by its name alone; none where it is not one of the
+/// family's.
+Role role_of(const Family& family, std::string_view name);
 
 /// Number of parameters; a tied head counts once.
 std::int64_t parameters(const std::vector<RequiredWeight>& weights);

@@ -76,7 +76,8 @@ class RandomWeights : public WeightProvider {
 
   /// Every matrix is there in any layout; of a quantised model in the one that it is published in.
   bool has(const WeightKey& key) const override {
-    return types_.empty() || key.role.ends_with("a_log") || types_.contains({key.role, key.layer});
+    return types_.empty() || key.role.kind() == RoleKind::log_decay ||
+           types_.contains({key.role, key.layer});
   }
   kernels::WeightSource matrix(const WeightKey& key, std::int64_t experts, std::int64_t rows,
                                std::int64_t columns, bool transposed) override;
@@ -172,7 +173,7 @@ Weights load_weights(kernels::Queue& queue, const Plan& plan, WeightProvider& pr
 /// What LoadOptions::lossless would make of a matrix, by some of its panels.
 struct LosslessMatrix {
   std::int32_t layer;  ///< -1: of the whole model
-  std::string role;    ///< of the first tensor that it is made of, as the files have it
+  Role role;           ///< of the first tensor that it is made of, as the files have it
   std::int64_t experts, rows, columns;
   kernels::Bits12Sample sample;
 };

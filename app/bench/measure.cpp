@@ -409,7 +409,7 @@ int measure_requests(const BenchJob& job) {
                 "--spec-acceptance: here steps have no drafts: leave --spec off out; on a card add "
                 "--batch-invariant");
   }
-  Probes probes(session.queue(), session.model().geometry.activation_dtype, has_probe);
+  Probes probes(session.queue(), session.model().geometry.load.activation, has_probe);
   std::optional<TraceFile> trace;
   if (!job.record.empty()) trace.emplace(job.record, job.model.model);
   const bool is_cpu = session.queue().device() == kernels::Device::cpu;

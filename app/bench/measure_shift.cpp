@@ -199,7 +199,7 @@ int measure_shift(const BenchJob& job) {
   for (const double share : shares) {
     comparison.settings.push_back({.state_share = share, .phases = {}});
   }
-  Probes probes(session.queue(), session.model().geometry.activation_dtype, has_probe);
+  Probes probes(session.queue(), session.model().geometry.load.activation, has_probe);
   ShiftBench bench(session, job, comparison);
   const std::int32_t repetitions = job.bench.repetitions > 0 ? job.bench.repetitions : 3;
   const std::size_t count = comparison.settings.size();

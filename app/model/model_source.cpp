@@ -266,7 +266,7 @@ models::Config ModelSource::with_tie_of_files(models::Config config) const {
   if (config.b("outer_tie_word_embeddings", is_tied) == is_tied || !has_tensors()) return config;
   const models::Family& family = models::family_of(config);
   const TensorFiles files = tensors();
-  const auto has = [&](std::string_view role) {
+  const auto has = [&](models::Role role) {
     return std::ranges::any_of(files.names(), [&](std::string_view name) {
       return models::role_of(family, name) == role;
     });

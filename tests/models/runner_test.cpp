@@ -32,7 +32,7 @@ struct Bench {
         model([&] {
           TensorFiles files(golden_folder / name);
           return load_model(queue, Config::from_folder(golden_folder / name), files,
-                            {.activation = activation});
+                            {.load = {.activation = activation}});
         }()),
         runner(
             queue, model.plan, model.weights, model.geometry,

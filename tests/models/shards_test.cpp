@@ -192,7 +192,7 @@ class Ranks {
       const auto rows = static_cast<std::size_t>(piece.heads * piece.rows);
       bytes += view == layout.ring_view()
                    ? static_cast<std::size_t>(drafts * piece.ring_width) *
-                         size_of(geometry_.activation_dtype)
+                         size_of(geometry_.load.activation)
                    : piece.conv_bytes + rows * (2 + static_cast<std::size_t>(piece.columns));
     }
     return bytes;
@@ -229,7 +229,7 @@ class Ranks {
     const Store& memory = store(rank);
     const MemoryLayout& layout = memory_.layout;
     const auto layer = static_cast<std::int64_t>(ordinal);
-    const auto bytes = static_cast<std::int64_t>(size_of(geometry_.activation_dtype));
+    const auto bytes = static_cast<std::int64_t>(size_of(geometry_.load.activation));
     Inputs inputs = inputs_at(plan_, piece, rank, count());
     const auto slot = unit(layout.slot_view(), half);
     const Tensor window = memory.windows(ordinal).rows(slot, 1);
@@ -353,7 +353,7 @@ class Drawer {
     constexpr DType kv[] = {DType::bf16, DType::f32, DType::f8_e4m3};
     const DType activation = number(0, 1) == 0 ? DType::bf16 : DType::f32;
     const DType state = number(0, 1) == 0 ? DType::bf16 : DType::f32;
-    return {.activation = activation,
+    return {.load = {.activation = activation},
             .kv = activation == DType::f32 ? DType::f32 : kv[2 * number(0, 1)],
             .state = state,
             .page_tokens = number(0, 1) == 0 ? 16 : 32};

@@ -177,8 +177,9 @@ TEST_SUITE("app/memory_plan") {
     CHECK(asked.chunk_tokens == 700);
     CHECK(asked.mixed_tokens == 0);
     CHECK(plan(tiny, 140 * gib, 0, {}).chunk_tokens == 512);
-    CHECK(plan_memory(tiny.plan, models::geometry_of(tiny.plan, {.activation = DType::f32}), card,
-                      0, 2, {})
+    CHECK(plan_memory(tiny.plan,
+                      models::geometry_of(tiny.plan, {.load = {.activation = DType::f32}}), card, 0,
+                      2, {})
               .chunk_tokens == 512);
 
     // No more than there is of all prompts, and in workspace an eighth of what the weights leave.
