@@ -122,8 +122,8 @@ class Constraint {
   std::set<GrammarMatcher*> matchers_;
 };
 
-/// Where one answer is in its constraint. Cheap to copy: for several answers of one prompt, reuse,
-/// and drafts.
+/// Says where one answer is in its constraint. Cheap to copy: for several answers of one prompt,
+/// reuse, and drafts.
 class GrammarMatcher {
  public:
   static constexpr std::size_t rollback_max = 128;

@@ -25,7 +25,7 @@ bool are_same(const MemoryLayout& one, const MemoryLayout& other) {
   return true;
 }
 
-/// Whether units of both have the same bytes for the same tokens.
+/// Returns whether units of both have the same bytes for the same tokens.
 bool are_alike(const MemoryLayout& one, const MemoryLayout& other) {
   if (one.page_tokens != other.page_tokens || one.views() != other.views()) return false;
   for (std::int32_t view = 0; view < one.views(); ++view) {

@@ -30,7 +30,7 @@ std::int32_t unit_in(const Checkpoint& checkpoint, const CheckpointUnit& wanted,
   return index(table.at(static_cast<std::size_t>(wanted.page)));
 }
 
-/// What of the room has no bytes yet.
+/// Lists the units of the room that have no bytes yet.
 std::vector<CheckpointUnit> lacking_in(const Reservation& room, const MemoryLayout& layout) {
   std::vector<CheckpointUnit> lacking;
   const std::vector<CheckpointUnit> units = units_of(room.checkpoint, layout);
@@ -375,7 +375,7 @@ void Handovers::give_room_back(Handover& handover) {
   keep_places();
 }
 
-/// Of the rest, what the source has: full pages of a prompt that still runs, else everything.
+/// Takes what the source has of the rest: full pages of a prompt that still runs, else everything.
 std::vector<UnitMove> Handovers::take_moves(Handover& handover, const Checkpoint& source) const {
   const MemoryLayout& layout = prompts_->pool.layout();
   std::vector<UnitMove> moves;

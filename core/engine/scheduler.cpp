@@ -179,7 +179,7 @@ void Scheduler::completed(std::span<const Assignment> plan) {
   }
 }
 
-/// Whether the sequence's one pending token comes first in the plan.
+/// Returns whether the sequence's one pending token comes first in the plan.
 bool Scheduler::runs_single_token(const Sequence& sequence) const {
   return lane_ == Lane::all ? sequence.pending() == 1 : sequence.decodes();
 }
@@ -356,7 +356,7 @@ void Scheduler::plan_newcomers() {
   }
 }
 
-/// As much as there is room for, evicting snapshots; false when that is nothing.
+/// Assigns as much as there is room for, evicting snapshots; false when that is nothing.
 bool Scheduler::assign_chunk(Sequence& sequence) {
   Memory& memory = sequence.memory();
   const std::int32_t length = memory.length();
@@ -422,7 +422,7 @@ void Scheduler::drop_checkpoint_if_unused(RequestId request) {
   if (!wanted) checkpoints_.erase(found);
 }
 
-/// Of those that are not under way in the other lane.
+/// Leaves out those that are under way in the other lane.
 Sequence& Scheduler::youngest() const {
   const auto found = std::find_if(running_.rbegin(), running_.rend(),
                                   [](const Sequence* one) { return !one->is_under_way(); });
@@ -506,7 +506,7 @@ bool Scheduler::admit_choice(Sequence& sequence, const Checkpoint& prompt) {
   return true;
 }
 
-/// Whether it should wait for one that is running a prefix of its own.
+/// Returns whether it should wait for one that is running a prefix of its own.
 bool Scheduler::follows(Sequence& sequence, std::int32_t resumable) {
   if (!prefixes_->options().enabled) return false;
   const std::optional<PrefixOwner> prefix_owner =

@@ -10,7 +10,7 @@
 namespace hyb {
 namespace {
 
-/// Whether the range and [from, length) have a position in common.
+/// Returns whether the range and [from, length) have a position in common.
 bool reaches(PositionRange positions, std::int32_t from, std::int32_t length) {
   return std::max(positions.first, from) < std::min(positions.last, length);
 }

@@ -253,7 +253,7 @@ bool Memory::take_branch_slot() {
   return true;
 }
 
-/// Of its tables, the first pages are not its own.
+/// The first pages of its tables are not its own.
 void Memory::drop(Branch& branch) noexcept {
   for (std::int32_t group = 0; group < pool_->groups(); ++group) {
     const PageTable& table = branch.tables[static_cast<std::size_t>(group)];

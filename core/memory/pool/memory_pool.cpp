@@ -378,7 +378,7 @@ void MemoryPool::drop(std::int32_t group, PageTable& table) noexcept {
 
 namespace {
 
-/// Where the units of one superblock moved.
+/// Knows where the units of one superblock moved.
 class Moves {
  public:
   Moves(SuperblockId superblock, std::int32_t units)

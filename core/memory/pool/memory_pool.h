@@ -89,8 +89,8 @@ class MemoryPool {
 
   /// Another checkpoint of the same units.
   Checkpoint share(const Checkpoint& checkpoint);
-  /// Whether a sequence goes on in the last page of the checkpoint, which is partly filled: steps
-  /// write it, after the checkpoint's own tokens.
+  /// Returns whether a sequence goes on in the last page of the checkpoint, which is partly filled:
+  /// steps write it, after the checkpoint's own tokens.
   bool is_written(const Checkpoint& checkpoint) const;
 
   /// While a step that names the memory runs beside others: its units are not moved, and after a
@@ -121,7 +121,7 @@ class MemoryPool {
   /// and only memories that are released now, or that are in its orders, were written by it. What
   /// its orders were to fill, and what open orders fill from that.
   UnitSet void_units(std::span<const Order> failed) const;
-  /// Whether one of the units is among those that it holds.
+  /// Returns whether one of the units is among those that it holds.
   template <typename Held>
   bool holds(const Held& held, const UnitSet& units) const;
   /// The failed step's changes of owners are ordered again, before the orders that are open. What
@@ -153,7 +153,7 @@ class MemoryPool {
   std::int32_t superblocks_uncommitted() const { return superblocks_.superblocks_uncommitted(); }
   /// Their memory is requested from the device again when they are needed.
   void retry_uncommitted() { superblocks_.retry_uncommitted(); }
-  /// Whether a sequence could reach `length` with all the memory that the device has now.
+  /// Returns whether a sequence could reach `length` with all the memory that the device has now.
   bool can_hold_now(std::int32_t length) const;
 
   /// Most bytes that one step may copy for compaction, by default those of one superblock; 0: none.

@@ -76,7 +76,7 @@ class Superblocks {
   std::int32_t superblocks_free() const { return superblocks_free_; }
   /// Free ones that have memory: the bytes of their last owner, or given ahead.
   std::int32_t superblocks_idle() const;
-  /// Of these the view's, which it takes first.
+  /// Counts those of the view, which it takes first.
   std::int32_t superblocks_idle(ViewId view) const;
   /// Units without a user in superblocks that the view uses.
   std::int64_t units_idle(ViewId view) const;
@@ -111,7 +111,7 @@ class Superblocks {
   /// Those taken out of use for now are free again.
   void retry_uncommitted();
   std::int32_t superblocks_uncommitted() const { return superblocks_uncommitted_; }
-  /// Of these, for good.
+  /// Counts those that were taken out of use for good.
   std::int32_t superblocks_given_up() const { return superblocks_given_up_; }
   bool is_given_up(SuperblockId superblock) const {
     return entry(superblock).uncommitted == Uncommitted::for_good;

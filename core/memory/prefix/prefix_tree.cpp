@@ -43,7 +43,7 @@ Snapshot* nearest_above(const PrefixNode* node) {
   return nullptr;
 }
 
-/// What a node has in common with others, without its descendants.
+/// Adds what a node has in common with others, without its descendants.
 void share_with_parent(Neighborhood& neighborhood, const PrefixNode* node) {
   const PrefixNode* const parent = node->parent;
   neighborhood.shared = parent->depth;

@@ -53,7 +53,7 @@ struct TierNode {
   std::vector<std::unique_ptr<TierEntry>> entries;
 };
 
-/// What a tier has of a prompt: the units of a checkpoint of `length` tokens.
+/// Lists what a tier has of a prompt: the units of a checkpoint of `length` tokens.
 struct TierHit {
   std::int32_t length = 0;
   Precision precision = Precision::exact;
@@ -92,7 +92,7 @@ class TierIndex {
   /// The nearest entry above; null: there is none.
   const TierEntry* above(const TierEntry& entry) const;
 
-  /// Whether all units are stored.
+  /// Returns whether all units are stored.
   static bool is_whole(std::span<StoredUnit* const> units);
 
   /// Removes the entry; `frees` is called for every stored unit that no entry needs any more.
