@@ -8,7 +8,6 @@
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
 
 #include "app/device.h"
 #include "app/draft_model.h"

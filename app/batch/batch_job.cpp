@@ -4,12 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <fstream>
 #include <map>
 #include <memory>
-#include <set>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

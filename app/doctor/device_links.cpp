@@ -95,7 +95,8 @@ std::optional<int> node_of(const NvmlLinks& nvml, NvmlLinks::Device device, cons
   if (nvml.place == nullptr || nvml.place(device, &place) != nvml_success) return std::nullopt;
   const std::string name =
       fmt::format("{:04x}:{:02x}:{:02x}.0", place.domain, place.bus, place.device);
-  const auto node = parse_number<int>(first_line(root / "sys/bus/pci/devices" / name / "numa_node"));
+  const auto node =
+      parse_number<int>(first_line(root / "sys/bus/pci/devices" / name / "numa_node"));
   return node && *node >= 0 ? node : std::nullopt;  // -1: the firmware does not say
 }
 

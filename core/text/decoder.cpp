@@ -88,9 +88,8 @@ Decoder::Decoder(const Json& json, const std::string& where) : where_(where) {
 
 void Decoder::read(const Json& json, const std::string& where, int depth) {
   const JsonFields fields(json, where);
-  const std::string type = fields.step_type(depth, "decoders", [&](const Json& step, const auto& at) {
-    read(step, at, depth + 1);
-  });
+  const std::string type = fields.step_type(
+      depth, "decoders", [&](const Json& step, const auto& at) { read(step, at, depth + 1); });
   if (type == "Sequence") return;
   if (type == "ByteLevel") {
     add(ByteLevel{}, where, type);

@@ -181,9 +181,8 @@ Normalizer::Normalizer(const Json& json, const std::string& where) : where_(wher
 void Normalizer::read(const Json& json, const std::string& where, int depth) {
   if (json.is_null()) return;
   const JsonFields fields(json, where);
-  const std::string type = fields.step_type(depth, "normalizers", [&](const Json& step, const auto& at) {
-    read(step, at, depth + 1);
-  });
+  const std::string type = fields.step_type(
+      depth, "normalizers", [&](const Json& step, const auto& at) { read(step, at, depth + 1); });
   if (type == "Sequence") return;
   if (type == "NFC") {
     steps_.emplace_back(UnicodeForm::nfc);

@@ -154,9 +154,8 @@ PreTokenizer::PreTokenizer(const Json& json, const std::string& where) : where_(
 void PreTokenizer::read(const Json& json, const std::string& where, int depth) {
   if (json.is_null()) return;
   const JsonFields fields(json, where);
-  const std::string type = fields.step_type(depth, "pretokenizers", [&](const Json& step, const auto& at) {
-    read(step, at, depth + 1);
-  });
+  const std::string type = fields.step_type(
+      depth, "pretokenizers", [&](const Json& step, const auto& at) { read(step, at, depth + 1); });
   if (type == "Sequence") return;
   if (type == "ByteLevel") {
     read_byte_level(json, where);

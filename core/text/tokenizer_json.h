@@ -35,12 +35,11 @@ class JsonFields {
   const Json& at(std::string_view key) const;
   const Json& array(std::string_view key) const;
 
-  /// The type of a step that is nested `depth` deep. Where it is a "Sequence", visit(json, where) is
-  /// called for each step of its list under `list`.
+  /// The type of a step that is nested `depth` deep. Where it is a "Sequence", visit(json, where)
+  /// is called for each step of its list under `list`.
   template <typename Visit>
   std::string step_type(int depth, std::string_view list, const Visit& visit) const {
-    if (depth == nesting_max)
-      fail("nested deeper than " + std::to_string(nesting_max) + " levels");
+    if (depth == nesting_max) fail("nested deeper than " + std::to_string(nesting_max) + " levels");
     std::string type = text("type");
     if (type != "Sequence") return type;
     std::size_t i = 0;

@@ -29,9 +29,9 @@ void PostProcessor::read(const Json& json, const std::string& where, const Exist
                          int depth) {
   if (json.is_null()) return;
   const JsonFields fields(json, where);
-  const std::string type = fields.step_type(depth, "processors", [&](const Json& step, const auto& at) {
-    read(step, at, exists, depth + 1);
-  });
+  const std::string type = fields.step_type(
+      depth, "processors",
+      [&](const Json& step, const auto& at) { read(step, at, exists, depth + 1); });
   if (type == "Sequence") return;
   if (type == "TemplateProcessing") {
     read_template(json, where, exists);

@@ -112,10 +112,14 @@ struct MemoryLayout {
   /// pages with all positions below the length, and a shorter prefix can be resumed.
   bool holds_page(std::int32_t group, std::int32_t page, std::int32_t length) const;
 
-  std::int32_t views() const { return static_cast<std::int32_t>(groups.size()) + 3; }
-  ViewId slot_view() const { return ViewId{static_cast<std::int32_t>(groups.size())}; }
-  ViewId packed_view() const { return ViewId{static_cast<std::int32_t>(groups.size()) + 1}; }
-  ViewId ring_view() const { return ViewId{static_cast<std::int32_t>(groups.size()) + 2}; }
+  std::int32_t group_count() const { return static_cast<std::int32_t>(groups.size()); }
+  bool has_slots() const { return slots.per_superblock > 0; }
+  bool has_rings() const { return rings.per_superblock > 0; }
+
+  std::int32_t views() const { return group_count() + 3; }
+  ViewId slot_view() const { return ViewId{group_count()}; }
+  ViewId packed_view() const { return ViewId{group_count() + 1}; }
+  ViewId ring_view() const { return ViewId{group_count() + 2}; }
   std::int32_t units_per_superblock(ViewId view) const;
   std::size_t unit_bytes(ViewId view) const;
   /// The used bytes at its front: the same in pools of any size.

@@ -55,7 +55,7 @@ std::uint32_t SnapshotTier::sectors_of(const StoredUnit& unit) const {
 /// Returns whether it is a page of the first `tokens` tokens.
 bool SnapshotTier::is_within(const StoredUnit& unit, std::int32_t tokens) const {
   const MemoryLayout& layout = snapshot_io_.layout();
-  const bool is_page = index(unit.view) < static_cast<std::int32_t>(layout.groups.size());
+  const bool is_page = index(unit.view) < layout.group_count();
   return is_page && (unit.page + 1) * layout.page_tokens <= tokens;
 }
 
