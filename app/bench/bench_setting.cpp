@@ -4,7 +4,6 @@
 #include <ctime>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "app/machine/device.h"
 #include "app/machine/environment.h"

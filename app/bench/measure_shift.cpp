@@ -80,8 +80,9 @@ class ShiftBench {
   /// Faults all memory in, and runs steps of all sizes. False: a signal came.
   bool warm_up() {
     restart({});
-    session_.engine().pool().order_ahead(
-        static_cast<std::int32_t>(session_.engine().pool().slots_free()));
+    MemoryPool& pool = session_.engine().pool();
+    const std::int64_t slots = pool.superblocks().units_free(pool.layout().slot_view());
+    pool.order_ahead(static_cast<std::int32_t>(slots));
     session_.engine().carry_out_orders();
     ShiftRow row;
     return run(row, comparison_.shift.phases.size() - 1, warm_up_round);

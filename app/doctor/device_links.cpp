@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <set>
 
 #include <fmt/format.h>
@@ -17,13 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::optional<int> whole_number(std::string_view text) {
-  int number = 0;
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && rest == text.data() + text.size() ? std::optional(number)
-                                                                   : std::nullopt;
-}
-
 /// The numbered entries of a folder: 3 of "node3".
 std::set<int> numbered(const fs::path& folder, std::string_view prefix) {
   std::set<int> numbers;
@@ -32,7 +24,7 @@ std::set<int> numbered(const fs::path& folder, std::string_view prefix) {
        entry.increment(error)) {
     const std::string name = entry->path().filename().string();
     if (!name.starts_with(prefix)) continue;
-    const auto number = whole_number(std::string_view(name).substr(prefix.size()));
+    const auto number = parse_number<int>(std::string_view(name).substr(prefix.size()));
     if (number) numbers.insert(*number);
   }
   return numbers;
@@ -47,7 +39,7 @@ void read_processors(const fs::path& root, DeviceLinks& links) {
   }
   std::set<int> sockets;
   for (const int number : numbered(system / "cpu", "cpu")) {
-    const auto socket = whole_number(
+    const auto socket = parse_number<int>(
         first_line(system / "cpu" / fmt::format("cpu{}", number) / "topology/physical_package_id"));
     if (socket && *socket >= 0) sockets.insert(*socket);
   }
@@ -103,7 +95,8 @@ std::optional<int> node_of(const NvmlLinks& nvml, NvmlLinks::Device device, cons
   if (nvml.place == nullptr || nvml.place(device, &place) != nvml_success) return std::nullopt;
   const std::string name =
       fmt::format("{:04x}:{:02x}:{:02x}.0", place.domain, place.bus, place.device);
-  const auto node = whole_number(first_line(root / "sys/bus/pci/devices" / name / "numa_node"));
+  const auto node =
+      parse_number<int>(first_line(root / "sys/bus/pci/devices" / name / "numa_node"));
   return node && *node >= 0 ? node : std::nullopt;  // -1: the firmware does not say
 }
 

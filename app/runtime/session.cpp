@@ -8,7 +8,6 @@
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
 
 #include "app/machine/device.h"
 #include "app/options/options.h"

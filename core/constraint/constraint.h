@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstdint>
-#include <memory>
 #include <set>
 #include <span>
 #include <string>
@@ -122,8 +121,8 @@ class Constraint {
   std::set<GrammarMatcher*> matchers_;
 };
 
-/// Where one answer is in its constraint. Cheap to copy: for several answers of one prompt, reuse,
-/// and drafts.
+/// Says where one answer is in its constraint. Cheap to copy: for several answers of one prompt,
+/// reuse, and drafts.
 class GrammarMatcher {
  public:
   static constexpr std::size_t rollback_max = 128;

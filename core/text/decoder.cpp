@@ -88,15 +88,10 @@ Decoder::Decoder(const Json& json, const std::string& where) : where_(where) {
 
 void Decoder::read(const Json& json, const std::string& where, int depth) {
   const JsonFields fields(json, where);
-  if (depth == nesting_max)
-    fields.fail("nested deeper than " + std::to_string(nesting_max) + " levels");
-  const std::string type = fields.text("type");
-  if (type == "Sequence") {
-    const Json& steps = fields.array("decoders");
-    for (std::size_t i = 0; i < steps.size(); ++i) {
-      read(steps[i], where + "[" + std::to_string(i) + "]", depth + 1);
-    }
-  } else if (type == "ByteLevel") {
+  const std::string type = fields.step_type(
+      depth, "decoders", [&](const Json& step, const auto& at) { read(step, at, depth + 1); });
+  if (type == "Sequence") return;
+  if (type == "ByteLevel") {
     add(ByteLevel{}, where, type);
     fused_ = true;
   } else if (type == "Replace") {

@@ -38,7 +38,7 @@ class Decoder {
     void flush(std::string& out);
 
    private:
-    /// What a step keeps between pieces.
+    /// Holds what a step keeps between pieces.
     struct State {
       Utf8Stream characters;     // ByteLevel, and eager ByteFallback
       std::string bytes;         // ByteFallback

@@ -6,12 +6,12 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <charconv>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/base/strings.h"
 #include "core/io/file.h"
 #include "models/families/common.h"
 #include "models/families/gguf.h"
@@ -42,12 +42,9 @@ FullHeads read_layer_values(const Config& c, const std::vector<std::int32_t>& wi
                             FullHeads common) {
   std::vector<FullHeads> heads(windows.size(), common);
   for (const auto& [layer, own] : c.objects(layer_values_key)) {
-    std::size_t index = 0;  // also with zeros before it
-    const char* const text_end = layer.data() + layer.size();
-    const auto [end, error] = std::from_chars(layer.data(), text_end, index);
-    if (error != std::errc() || end != text_end || index >= heads.size()) {
-      c.fail(layer_values_key, quote_name(layer) + " is no layer");
-    }
+    const auto found = parse_number<std::size_t>(layer);  // also with zeros before it
+    const std::size_t index = found.value_or(heads.size());
+    if (index >= heads.size()) c.fail(layer_values_key, quote_name(layer) + " is no layer");
     for (const std::string& key : own.keys()) {
       if (key == "head_dim" || key == "num_key_value_heads") continue;
       own.fail(quote_name(key), "of a single layer is not supported");

@@ -10,7 +10,7 @@
 namespace hyb {
 namespace {
 
-/// Whether the range and [from, length) have a position in common.
+/// Returns whether the range and [from, length) have a position in common.
 bool reaches(PositionRange positions, std::int32_t from, std::int32_t length) {
   return std::max(positions.first, from) < std::min(positions.last, length);
 }
@@ -65,11 +65,9 @@ ViewPlan plan_of(const ViewRequest& view, std::size_t units, std::size_t superbl
   return plan;
 }
 
-bool has_slots(const MemoryLayout& layout) { return layout.slots.per_superblock > 0; }
+bool has_slots(const MemoryLayout& layout) { return layout.has_slots(); }
 
-std::int32_t groups(const MemoryLayout& layout) {
-  return static_cast<std::int32_t>(layout.groups.size());
-}
+std::int32_t groups(const MemoryLayout& layout) { return layout.group_count(); }
 
 std::size_t page_bytes(const MemoryLayout& layout, std::int32_t group) {
   return layout.unit_bytes(ViewId{group});

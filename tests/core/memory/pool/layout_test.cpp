@@ -230,7 +230,7 @@ TEST_SUITE("core/memory/footprint") {
       CHECK(bytes_held(pool.layout(), length) == held);
       const std::size_t foretold = bytes_peak(pool.layout(), length, chunk);
       CHECK(foretold >= peak);
-      CHECK(foretold <= peak + (chunk < pool.page_tokens() ? 3 * 2 * 64 : 0));
+      CHECK(foretold <= peak + (chunk < pool.layout().page_tokens ? 3 * 2 * 64 : 0));
       CHECK(pool.can_ever_hold(length, chunk));
       pool.audit({}, {});
     }
