@@ -15,7 +15,8 @@
 #include "app/request/prompt.h"
 #include "app/request/sampling_options.h"
 #include "app/request/template_probe.h"
-#include "app/runtime/session.h"
+#include "app/runtime/memory_plan.h"
+#include "app/runtime/tiers.h"
 
 namespace hyb::app {
 

@@ -10,6 +10,7 @@
 
 #include "app/model/digest.h"
 #include "app/options/words.h"
+#include "app/request/prompt.h"
 #include "app/runtime/model_outline.h"
 #include "core/base/error.h"
 #include "core/base/strings.h"

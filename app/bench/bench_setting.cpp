@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "app/base/texts.h"
 #include "app/machine/device.h"
 #include "app/machine/environment.h"
 #include "core/base/strings.h"

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "app/base/texts.h"
 #include "app/batch/input_file.h"
 #include "app/batch/request_maker.h"
 #include "app/bench/bench_plots.h"
@@ -21,6 +22,8 @@
 #include "app/bench/workload.h"
 #include "app/machine/environment.h"
 #include "app/request/prompt.h"
+#include "app/runtime/memory_plan.h"
+#include "app/runtime/session.h"
 #include "app/runtime/trace_file.h"
 #include "app/ui/process.h"
 #include "app/ui/progress.h"
@@ -30,7 +33,6 @@
 #include "core/base/strings.h"
 #include "core/io/file.h"
 #include "core/io/mapped_file.h"
-#include "core/text/unicode.h"
 #include "kernels/thread_pool.h"
 
 namespace hyb::app {

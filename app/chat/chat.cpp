@@ -4,6 +4,9 @@
 
 #include <algorithm>
 
+#include "app/base/texts.h"
+#include "app/request/prompt.h"
+#include "app/request/thoughts.h"
 #include "app/request/tools.h"
 #include "app/ui/process.h"
 #include "app/ui/terminal.h"
@@ -12,7 +15,6 @@
 #include "core/base/log.h"
 #include "core/base/strings.h"
 #include "core/io/file.h"
-#include "core/text/unicode.h"
 
 namespace hyb::app {
 

@@ -10,6 +10,7 @@
 #include "app/chat/prompts.h"
 #include "app/machine/environment.h"
 #include "app/request/answer.h"
+#include "app/request/prompt.h"
 #include "app/runtime/session.h"
 #include "app/sessions/conversation.h"
 #include "app/sessions/session_keeper.h"

@@ -7,7 +7,7 @@
 
 #include "app/request/answer.h"
 #include "app/request/sampling_options.h"
-#include "app/runtime/session.h"
+#include "app/runtime/memory_plan.h"
 #include "core/base/json.h"
 #include "core/engine/engine.h"
 #include "core/memory/prefix/prefix_tree.h"

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "app/request/thoughts.h"
 #include "app/request/tools.h"
 #include "app/ui/table.h"
 #include "app/ui/text.h"

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/request/prompt.h"
+#include "app/request/thoughts.h"
 #include "app/sessions/conversation.h"
 #include "core/engine/engine.h"
 #include "core/text/chat_template.h"

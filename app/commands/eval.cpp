@@ -14,7 +14,6 @@
 #include "app/eval/text_evaluation.h"
 #include "app/machine/environment.h"
 #include "app/options/options.h"
-#include "app/request/prompt.h"
 #include "app/request/text_input.h"
 #include "app/ui/process.h"
 #include "app/ui/progress.h"

@@ -10,10 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "app/base/texts.h"
 #include "app/commands/commands.h"
 #include "app/machine/environment.h"
 #include "app/options/options.h"
-#include "app/runtime/session.h"
+#include "app/runtime/fit.h"
+#include "app/runtime/memory_plan.h"
 #include "app/ui/table.h"
 #include "app/ui/terminal.h"
 #include "app/ui/text.h"

@@ -9,14 +9,17 @@
 #include <string>
 #include <vector>
 
-#include "app/batch/request_maker.h"
 #include "app/commands/commands.h"
 #include "app/options/options.h"
 #include "app/options/settings_file.h"
 #include "app/request/answer.h"
+#include "app/request/messages.h"
+#include "app/request/model_texts.h"
 #include "app/request/prompt.h"
+#include "app/request/request_body.h"
 #include "app/request/template_probe.h"
 #include "app/request/text_input.h"
+#include "app/request/thoughts.h"
 #include "app/request/tools.h"
 #include "app/runtime/model_outline.h"
 #include "app/runtime/session.h"

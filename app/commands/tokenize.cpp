@@ -4,9 +4,10 @@
 #include <memory>
 #include <string>
 
+#include "app/base/texts.h"
 #include "app/commands/commands.h"
 #include "app/machine/environment.h"
-#include "app/request/prompt.h"
+#include "app/request/model_texts.h"
 #include "app/request/text_input.h"
 #include "app/ui/terminal.h"
 #include "app/ui/text.h"

@@ -6,10 +6,12 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "app/base/texts.h"
 #include "app/commands/commands.h"
 #include "app/machine/environment.h"
 #include "app/options/options.h"
-#include "app/request/prompt.h"
+#include "app/request/model_texts.h"
+#include "app/runtime/memory_plan.h"
 #include "app/runtime/model_outline.h"
 #include "app/ui/process.h"
 #include "app/ui/progress.h"

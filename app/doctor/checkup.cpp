@@ -6,15 +6,14 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "app/base/texts.h"
 #include "app/machine/version.h"
 #include "app/options/options.h"
 #include "app/options/settings_file.h"
-#include "app/runtime/session.h"
 #include "app/ui/table.h"
 #include "app/ui/terminal.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"
-#include "core/base/strings.h"
 #include "core/io/file.h"
 #include "core/io/gguf.h"
 #include "core/io/gguf_stores.h"

@@ -5,7 +5,8 @@
 #include <string>
 
 #include "app/eval/text_evaluation.h"
-#include "app/request/prompt.h"
+#include "app/request/model_texts.h"
+#include "app/runtime/memory_plan.h"
 #include "app/runtime/model_outline.h"
 #include "app/runtime/run_settings.h"
 #include "core/memory/pool/memory_pool.h"

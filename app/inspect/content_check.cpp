@@ -10,7 +10,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "app/request/prompt.h"
+#include "app/base/texts.h"
+#include "app/request/model_texts.h"
 #include "app/ui/progress.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"

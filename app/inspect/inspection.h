@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "app/inspect/rank_exchange.h"
-#include "app/request/prompt.h"
 #include "app/request/template_probe.h"
 #include "app/runtime/model_outline.h"
 #include "core/base/json.h"

@@ -9,10 +9,10 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "app/base/texts.h"
 #include "core/base/error.h"
 #include "core/base/strings.h"
 #include "core/io/file.h"
-#include "core/text/unicode.h"
 
 namespace hyb::app {
 namespace {

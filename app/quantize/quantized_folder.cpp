@@ -10,9 +10,9 @@
 #include <system_error>
 #include <utility>
 
+#include "app/base/texts.h"
 #include "core/base/error.h"
 #include "core/base/json.h"
-#include "core/base/strings.h"
 #include "core/io/file.h"
 #include "models/families.h"
 #include "models/weights.h"

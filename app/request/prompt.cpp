@@ -1,182 +1,17 @@
 #include "app/request/prompt.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "app/request/generation_config.h"
-#include "app/request/text_input.h"
+#include "app/request/thoughts.h"
 #include "app/request/tools.h"
-#include "app/ui/process.h"
-#include "app/ui/terminal.h"
 #include "core/base/error.h"
-#include "core/base/log.h"
 #include "core/base/strings.h"
-#include "core/io/file.h"
 #include "core/text/unicode.h"
 
 namespace hyb::app {
-namespace {
-
-void add_once(std::vector<TokenId>& tokens, TokenId token) {
-  if (std::find(tokens.begin(), tokens.end(), token) == tokens.end()) tokens.push_back(token);
-}
-
-/// The end-of-answer tokens that files name.
-class StopTokens {
- public:
-  /// Of eos_token_id: a number or a list of them.
-  void add(const Json& config, const std::string& path) {
-    const auto found = config.find("eos_token_id");
-    if (found == config.end() || found->is_null()) return;
-    if (!found->is_array()) return add_id(*found, *found, path);
-    for (const Json& id : *found) add_id(id, *found, path);
-  }
-
-  /// Those that the model and its tokenizer have. Others are dropped: no answer can end with them.
-  /// Throws Error(model) where only such ones are named: no answer would end.
-  std::vector<TokenId> take(std::int32_t vocab, const std::optional<Tokenizer>& tokenizer) const {
-    const auto exists = [&](TokenId token) {
-      return index(token) < vocab && (!tokenizer || !tokenizer->piece(token).empty());
-    };
-    std::vector<TokenId> tokens;
-    for (const Named& named : named_) {
-      if (exists(named.token)) add_once(tokens, named.token);
-    }
-    if (tokenizer && tokenizer->eos() && exists(*tokenizer->eos())) {
-      add_once(tokens, *tokenizer->eos());
-    }
-    for (const Named& named : named_) {
-      if (exists(named.token)) continue;
-      const std::string text = fmt::format("{}: eos_token_id {} is no token of the vocabulary",
-                                           named.path, index(named.token));
-      if (tokens.empty()) throw Error(ErrorKind::model, text + ", so no answer would end");
-      log::warning(text + "; it is ignored");
-    }
-    return tokens;
-  }
-
- private:
-  struct Named {
-    TokenId token;
-    std::string path;
-  };
-
-  void add_id(const Json& id, const Json& all, const std::string& path) {
-    const bool is_id = id.is_number_integer() && id >= 0 && id <= INT32_MAX;
-    if (!is_id) {
-      throw Error(ErrorKind::model,
-                  fmt::format("{}: eos_token_id must be a whole number from 0 to {} or a list of "
-                              "them, is {}",
-                              path, INT32_MAX, excerpt(to_text(all))));
-    }
-    named_.push_back({TokenId{id.get<std::int32_t>()}, path});
-  }
-
-  std::vector<Named> named_;
-};
-
-Json read_json(const ModelSource& source, const std::string& file) {
-  const auto text = source.read(file);
-  if (!text) return Json::object();
-  Json json = parse_json(*text, source.path_of(file), {.python_numbers = true});
-  if (!json.is_object()) {
-    throw Error(ErrorKind::model, source.path_of(file) + ": the top level is not an object");
-  }
-  return json;
-}
-
-[[noreturn]] void refuse_without_template(const ModelSource& source) {
-  const std::string names = source.chat_template_names();
-  throw Error(ErrorKind::model,
-              fmt::format("{}: the model has no {}, so the format of its prompts is unknown; {}; "
-                          "run and batch continue plain text with --raw",
-                          source.name(),
-                          names.empty() ? "chat template" : "default among its chat templates",
-                          names.empty() ? "--chat-template FILE gives it one"
-                                        : "--chat-template names one of " + names));
-}
-
-}  // namespace
-
-ModelTexts read_texts(const ModelSource& source) {
-  ModelTexts texts;
-  texts.tokenizer = source.tokenizer();
-  read_generation_config(source, texts);
-  if (const auto found = source.chat_template()) {
-    texts.chat_template = ChatTemplate::parse(found->text, found->name);
-    if (const auto tools = source.tool_template()) {
-      texts.chat_template->use_with_tools(ChatTemplate::parse(tools->text, tools->name));
-    }
-  }
-  return texts;
-}
-
-void read_generation_config(const ModelSource& source, ModelTexts& texts) {
-  texts.generation_config = read_json(source, "generation_config.json");
-  StopTokens stops;
-  stops.add(texts.generation_config, source.path_of("generation_config.json"));
-  const Json config = read_json(source, "config.json");
-  stops.add(config, source.path_of("config.json"));
-  // Models of text and pictures have those of the text inside.
-  const auto inner = config.find("text_config");
-  if (inner != config.end() && inner->is_object()) {
-    stops.add(*inner, source.path_of("config.json"));
-  }
-  const std::int32_t rows = source.config().i("vocab_size");
-  texts.stop_tokens = stops.take(rows, texts.tokenizer);
-  texts.banned_tokens = banned_tokens(
-      texts.generation_config, texts.tokenizer ? std::min(rows, texts.tokenizer->size()) : rows);
-}
-
-const Tokenizer& need_tokenizer(const ModelTexts& texts, const ModelSource& source) {
-  if (texts.tokenizer) return *texts.tokenizer;
-  const bool has_other = source.folder() && is_listed(*source.folder() / "tokenizer.model");
-  throw Error(ErrorKind::model,
-              source.path_of("tokenizer.json") +
-                  ": is missing; without it there is no text in or out" +
-                  (has_other ? ". There is a tokenizer.model, which is not read; transformers "
-                               "writes the other: "
-                               "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
-                             : ""));
-}
-
-const ChatTemplate& need_chat_template(const ModelTexts& texts, const ModelSource& source) {
-  if (!texts.chat_template) refuse_without_template(source);
-  return *texts.chat_template;
-}
-
-void need_chat_template(const ModelSource& source) {
-  if (!source.chat_template()) refuse_without_template(source);
-}
-
-namespace {
-
-/// A member of tool_calls. The arguments stay what the model wrote.
-Json tool_call_of(std::string_view message) {
-  const ToolCall call = harmony_call(message);
-  return {{"type", "function"}, {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
-}
-
-}  // namespace
-
-Json assistant_message(std::string_view text, const AnswerStart& start, bool takes_reasoning) {
-  Json message = {{"role", "assistant"}, {"content", start.opening + std::string(text)}};
-  if (!takes_reasoning && start.markers.is_in_content) return message;
-  SplitAnswer split = split_answer(text, start);
-  if (!split.reasoning && start.markers.is_in_content) return message;
-  const bool has_call = !split.call.empty();
-  if (has_call) message["tool_calls"] = Json::array({tool_call_of(split.call)});
-  if (takes_reasoning && split.reasoning && !(has_call && !split.content.empty())) {
-    message["reasoning_content"] = std::move(*split.reasoning);
-  }
-  message["content"] = std::move(split.content);
-  return message;
-}
-
 namespace {
 
 Json variables_of(const Tokenizer& tokenizer, const Json& asked) {
@@ -369,16 +204,6 @@ Rendered render_chat(const ChatTemplate& chat_template, const Tokenizer& tokeniz
   return render_begun(chat_template, prompt.messages, variables);
 }
 
-void set_start(Request& request, const AnswerStart& start) {
-  const auto spells_end = [&](const std::string& stop) {
-    return stop.find(start.markers.end) != std::string::npos;
-  };
-  const bool ends_a_thought = !start.markers.has_headers;  // with headers it ends every message
-  if (ends_a_thought && std::ranges::any_of(request.stop, spells_end)) return;
-  request.start = start;
-  request.start.calls = {};  // stop strings count in calls as in other text
-}
-
 EncodedPrompt encode_chat(const ChatTemplate& chat_template, const Tokenizer& tokenizer,
                           const ChatPrompt& prompt) {
   const Rendered rendered = render_chat(chat_template, tokenizer, prompt);
@@ -429,23 +254,6 @@ std::vector<TokenId> encode_pieces(const Tokenizer& tokenizer,
   return tokenizer.encode(texts, as_rendered);
 }
 
-std::string opening_of(const Rendered& rendered, const ThoughtMarkers& markers) {
-  std::string behind;
-  for (std::size_t i = rendered.pieces.size(); i-- > 0;) {
-    const RenderedPiece& piece = rendered.pieces[i];
-    const bool is_last = i + 1 == rendered.pieces.size();
-    // What a person wrote begins no thought, and a past answer has ended with its turn.
-    if (piece.source == TextSource::person) break;
-    if (piece.source == TextSource::assistant && !is_last) break;
-    const std::size_t begin = piece.text.rfind(markers.begin), end = piece.text.rfind(markers.end);
-    const bool has_begin = begin != std::string::npos, has_end = end != std::string::npos;
-    if (has_end && (!has_begin || end >= begin)) break;
-    if (has_begin) return piece.text.substr(begin) + behind;
-    behind.insert(0, piece.text);
-  }
-  return {};
-}
-
 std::vector<TokenId> encode_raw(const Tokenizer& tokenizer, std::string_view text,
                                 bool allow_special) {
   auto tokens =
@@ -478,53 +286,6 @@ void fit_prompt(std::vector<TokenId>& prompt, std::int32_t prompt_max, Truncate 
   } else {
     prompt.resize(static_cast<std::size_t>(prompt_max));
   }
-}
-
-void check_messages(const Json& messages, const std::string& place) {
-  const auto refuse = [&](const std::string& text) { throw Error(ErrorKind::usage, place + text); };
-  if (!messages.is_array() || messages.empty()) refuse("messages: is a list of at least one");
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    const Json& message = messages[i];
-    const auto has = [&](const char* name) {
-      const auto found = message.find(name);
-      return found != message.end() && !found->is_null();
-    };
-    if (!message.is_object() || !has("role") || !message["role"].is_string()) {
-      refuse(fmt::format("messages[{}] is not an object with a role in text", i));
-    }
-    // An answer may be empty, calls alone, or end in its thought.
-    constexpr const char* instead[] = {"content",           "tool_calls", "function_call",
-                                       "reasoning_content", "reasoning",  "thinking"};
-    const bool is_empty_answer = message["role"] == "assistant" && message.contains("content");
-    if (!is_empty_answer && std::none_of(std::begin(instead), std::end(instead), has)) {
-      refuse(fmt::format("messages[{}] has no content", i));
-    }
-  }
-}
-
-Json read_messages(const std::string& file) {
-  const std::string name = file == "-" ? "stdin" : file;
-  const std::string text = file == "-" ? read_stdin() : read_text_file(file, std::size_t{1} << 30);
-  Json body = parse_json(text, name, {.bytes_max = std::size_t{1} << 30, .depth_max = 256});
-  if (body.is_array()) body = Json::object({{"messages", std::move(body)}});
-  if (body.is_object()) {
-    for (const char* field : {"stream", "stream_options"}) body.erase(field);  // flags decide that
-  }
-  const auto messages = body.find("messages");
-  if (!body.is_object() || messages == body.end()) {
-    throw Error(ErrorKind::usage, name + ": neither an array of messages nor an object with one");
-  }
-  check_messages(*messages, name + ": ");
-  return body;
-}
-
-Json question_body(const std::string& system, const std::string& text) {
-  check_utf8(text, "the prompt");
-  check_utf8(system, "the system prompt");
-  Json messages = Json::array();
-  if (!system.empty()) messages.push_back({{"role", "system"}, {"content", system}});
-  messages.push_back({{"role", "user"}, {"content", text}});
-  return Json::object({{"messages", std::move(messages)}});
 }
 
 }  // namespace hyb::app

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "app/options/options.h"
+#include "app/request/model_texts.h"
+#include "app/request/thoughts.h"
 #include "core/base/error.h"
 
 namespace hyb::app {

@@ -5,7 +5,6 @@
 #include <string>
 #include <string_view>
 
-#include "app/request/prompt.h"
 #include "core/base/json.h"
 #include "core/memory/prefix/snapshot_policy.h"
 #include "core/text/chat_template.h"

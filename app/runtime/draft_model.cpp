@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "app/request/model_texts.h"
+#include "app/runtime/memory_plan.h"
 #include "app/runtime/model_outline.h"
 #include "core/base/error.h"
 #include "core/io/file.h"

@@ -6,6 +6,8 @@
 #include <set>
 #include <span>
 
+#include "app/request/model_texts.h"
+#include "app/runtime/memory_plan.h"
 #include "app/runtime/run_settings.h"
 #include "app/runtime/session.h"
 #include "core/engine/drafter.h"

@@ -25,7 +25,7 @@
 namespace hyb::app {
 namespace {
 
-[[noreturn]] void refuse(const std::string& text) { throw Error(ErrorKind::usage, text); }
+[[noreturn]] void refuse_lanes(const std::string& text) { throw Error(ErrorKind::usage, text); }
 
 /// Where a lane is to be.
 struct LanePlace {
@@ -45,14 +45,14 @@ std::optional<LanePlace> place_of(const char* option, const std::string& text, b
       return LanePlace{.device = kernels::Device::cuda, .number = *number};
     }
   }
-  refuse(fmt::format("{} {}: is none of cpu, cuda0, cuda1", option, text));
+  refuse_lanes(fmt::format("{} {}: is none of cpu, cuda0, cuda1", option, text));
 }
 
 void check_off(const LaneFlags& flags) {
-  if (flags.prefill_threads > 0) refuse("--prefill-threads: goes with --disaggregate");
-  if (flags.decode_threads > 0) refuse("--decode-threads: goes with --disaggregate");
-  if (!flags.prefill_device.empty()) refuse("--prefill-device: goes with --disaggregate");
-  if (!flags.decode_device.empty()) refuse("--decode-device: goes with --disaggregate");
+  if (flags.prefill_threads > 0) refuse_lanes("--prefill-threads: goes with --disaggregate");
+  if (flags.decode_threads > 0) refuse_lanes("--decode-threads: goes with --disaggregate");
+  if (!flags.prefill_device.empty()) refuse_lanes("--prefill-device: goes with --disaggregate");
+  if (!flags.decode_device.empty()) refuse_lanes("--decode-device: goes with --disaggregate");
 }
 
 void check_threads(const ModelOptions& options) {
@@ -61,7 +61,7 @@ void check_threads(const ModelOptions& options) {
   const bool are_given = flags.prefill_threads > 0 && flags.decode_threads > 0;
   if (options.threads > 0 && (are_given ? both != options.threads : both >= options.threads) &&
       both > 0) {
-    refuse(
+    refuse_lanes(
         fmt::format("--threads {}: is for both lanes together, --prefill-threads and "
                     "--decode-threads say otherwise; leave it out",
                     options.threads));
@@ -72,7 +72,7 @@ TwoLanes lanes_of_cpu(const ModelOptions& options, bool share_memory) {
   const LaneFlags& flags = options.lanes;
   check_threads(options);
   if (options.pools.strict_vmm && share_memory) {
-    refuse("--strict-vmm: memory that two lanes share does not fault; leave one of them out");
+    refuse_lanes("--strict-vmm: memory that two lanes share does not fault; leave one of them out");
   }
   const int all = options.threads > 0 ? options.threads : kernels::usable_cpus().count;
   const auto rest = [&](int taken) { return std::max(1, all - taken); };
@@ -99,13 +99,14 @@ TwoLanes lanes_of_cards(const ModelOptions& options, const std::optional<LanePla
                         const std::optional<LanePlace>& decode) {
   const LaneFlags& flags = options.lanes;
   if (flags.prefill_threads > 0 || flags.decode_threads > 0) {
-    refuse("--prefill-threads, --decode-threads: divide the CPU; lanes are on a card here");
+    refuse_lanes("--prefill-threads, --decode-threads: divide the CPU; lanes are on a card here");
   }
   const int count = kernels::card_count();
   const auto checked = [&](const char* option, const LanePlace& place) {
     if (place.number < count) return place.number;
-    refuse(fmt::format("{} cuda{}: this machine has {}", option, place.number,
-                       count == 1 ? "one card, cuda0" : fmt::format("cuda0 to cuda{}", count - 1)));
+    refuse_lanes(
+        fmt::format("{} cuda{}: this machine has {}", option, place.number,
+                    count == 1 ? "one card, cuda0" : fmt::format("cuda0 to cuda{}", count - 1)));
   };
   const int threads = options.threads > 0 ? options.threads : kernels::usable_cpus().count;
   TwoLanes lanes = {.device = kernels::Device::cuda,
@@ -121,7 +122,7 @@ TwoLanes lanes_of_cards(const ModelOptions& options, const std::optional<LanePla
   if (prefill && !decode) lanes.decode.card = beside(lanes.prefill.card);
   lanes.share_memory = !lanes.have_two_cards();
   if (!lanes.share_memory && !are_alike(lanes.decode.card, lanes.prefill.card)) {
-    refuse(
+    refuse_lanes(
         fmt::format("--disaggregate: cuda{} and cuda{} are unlike, so that answers would depend "
                     "on which one ran a prompt; use one of them for both lanes",
                     lanes.decode.card, lanes.prefill.card));
@@ -149,7 +150,7 @@ std::optional<TwoLanes> lanes_of(const ModelOptions& options, kernels::Device de
   for (const auto& [option, place] :
        {std::pair("--prefill-device", &prefill), std::pair("--decode-device", &decode)}) {
     if (!*place || (*place)->device == device) continue;
-    refuse(
+    refuse_lanes(
         device == kernels::Device::cpu
             ? fmt::format("{}: a card, where --device is the CPU; add --device cuda", option)
             : fmt::format("{} cpu: --device is a card, and both lanes are on one kind of device; "

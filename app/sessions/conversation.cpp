@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "app/request/thoughts.h"
 #include "core/base/error.h"
 
 namespace hyb::app {

@@ -8,6 +8,7 @@
 
 #include "app/request/prompt.h"
 #include "app/request/template_probe.h"
+#include "app/request/thoughts.h"
 #include "core/base/json.h"
 
 namespace hyb::app {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "app/runtime/memory_plan.h"
 #include "app/runtime/session.h"
 #include "tests/models/loaded.h"
 

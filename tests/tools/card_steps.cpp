@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-#include "app/runtime/session.h"
+#include "app/runtime/memory_plan.h"
 #include "core/base/error.h"
 #include "kernels/card.h"
 #include "kernels/linear/bits12_rows.h"

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <vector>
 
-#include "app/request/prompt.h"
 #include "app/runtime/model_outline.h"
 #include "app/verify/passages.h"
 #include "core/base/error.h"

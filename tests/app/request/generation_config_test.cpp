@@ -4,9 +4,8 @@
 
 #include <limits>
 
-#include "app/request/prompt.h"
+#include "app/request/model_texts.h"
 #include "app/request/sampling_options.h"
-#include "app/runtime/session.h"
 #include "tests/support/error_text.h"
 
 namespace generation_config_test {

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "app/request/prompt.h"
 #include "core/base/error.h"
 #include "tests/app/chat/chat_texts.h"
 #include "tests/support/error_text.h"

@@ -3,8 +3,12 @@
 #include <doctest/doctest.h>
 #include <CLI/CLI.hpp>
 
+#include "app/runtime/fit.h"
+#include "app/runtime/idle_memory.h"
 #include "app/runtime/lanes.h"
+#include "app/runtime/memory_plan.h"
 #include "app/runtime/session.h"
+#include "app/runtime/tiers.h"
 #include "core/base/error.h"
 #include "core/memory/pool/layout.h"
 #include "models/families.h"

@@ -1,4 +1,4 @@
-#include "app/batch/body_fields.h"
+#include "app/request/body_fields.h"
 
 #include <algorithm>
 #include <iterator>

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "app/batch/body_fields.h"
+#include "app/request/body_fields.h"
 #include "core/base/error.h"
 #include "tests/support/error_text.h"
 

@@ -1,10 +1,10 @@
 #include <doctest/doctest.h>
 
-#include "app/batch/request_maker.h"
+#include "app/request/request_body.h"
 #include "core/base/error.h"
 #include "tests/support/error_text.h"
 
-namespace request_maker_test {
+namespace request_body_test {
 
 using namespace hyb;
 using namespace hyb::app;
@@ -19,7 +19,7 @@ Request applied(const std::string& body, Request request = {}) {
 
 }  // namespace
 
-TEST_SUITE("app/batch/body_fields") {
+TEST_SUITE("app/request_body") {
   TEST_CASE("fields reach the request, null and absent ones leave it alone") {
     const Request request = applied(
         R"({"max_tokens":5,"temperature":0.5,"top_p":0.9,"top_k":7,"min_p":0.1,
@@ -173,4 +173,4 @@ TEST_SUITE("app/batch/body_fields") {
   }
 }
 
-}  // namespace request_maker_test
+}  // namespace request_body_test
