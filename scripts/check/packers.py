@@ -15,10 +15,11 @@ import pathlib
 import sys
 import types
 
+sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])  # scripts/
+import needs
+
 import numpy
 import torch
-
-sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])  # scripts/
 
 from checkpoints import checkpoint_files, quantised_weights
 

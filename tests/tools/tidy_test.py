@@ -3,11 +3,12 @@
 
 import pathlib
 import sys
+import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 import tidy  # noqa: E402
-from check import cpp_code  # noqa: E402
+from check import cpp_code, python_code  # noqa: E402
 
 SOURCE = r"""
 enum class Kind : std::uint8_t { a, b };
@@ -61,6 +62,35 @@ class Classes(unittest.TestCase):
     def test_a_parameter_of_a_template_is_no_class(self):
         found = list(cpp_code.classes("template <class T> requires C<T> struct A { T t; };"))
         self.assertEqual(found, [(1, 1, "A", 0)])
+
+
+class Prose(unittest.TestCase):
+    def test_tables_code_and_headings_are_not_counted(self):
+        text = ("# a b c\n\none two\nthree\n\n    code of four words\n\n| a | b |\n|---|---|\n\n"
+                "- four five\n  six\n- seven\n\n```\nmore code\n```\n")
+        self.assertEqual([len(block.split()) for block in tidy.prose_of(text)], [3, 4, 2])
+
+
+class Python(unittest.TestCase):
+    def found(self, **texts):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name) / "scripts/one"
+            folder.mkdir(parents=True)
+            for file, text in texts.items():
+                (folder / f"{file}.py").write_text(text)
+            paths = [f"scripts/one/{file}.py" for file in texts]
+            return [text for *_, text in python_code.findings(pathlib.Path(name), paths)]
+
+    def test_imports_of_what_is_there(self):
+        used = "from one import a\nfrom one.a import x\na.f(x)\n"
+        self.assertEqual(self.found(a="x = 1\n", b=used), [])
+        gone = "from one.a import x\nfrom one import c\nc, x\n"
+        self.assertEqual(self.found(a="y = 1\n", b=gone), ["scripts/ has no one.a.x",
+                                                            "scripts/ has no one.c"])
+
+    def test_names(self):
+        self.assertEqual(self.found(a="import sys\ndef f(): return g\n"),
+                         ["sys is imported and not used", "g is not defined", "nothing calls f"])
 
 
 class Budgets(unittest.TestCase):
