@@ -2,14 +2,9 @@
 """Compares what quantised_weights.py writes with what the formats' own packers make of the same
 numbers, byte by byte: of the matrices of golden fixtures, on the CPU.
 
-<<<<<<< HEAD:scripts/check_packers.py
-    scripts/check_packers.py    # needs numpy, torch; of compressed-tensors, auto-gptq, gptqmodel,
+    scripts/check/packers.py    # needs numpy, torch; of compressed-tensors, auto-gptq, gptqmodel,
                                 # autoawq, auto-round and nvidia-modelopt those that are to be
                                 # checked
-=======
-    scripts/check/packers.py    # needs numpy, torch; of compressed-tensors, auto-gptq, gptqmodel,
-                                # autoawq and auto-round those that are to be checked
->>>>>>> main:scripts/check/packers.py
 
 Of auto-gptq, gptqmodel, autoawq and auto-round only the files that pack are loaded: their other
 parts need a card. Not part of the
@@ -22,10 +17,11 @@ import pathlib
 import sys
 import types
 
+sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])  # scripts/
+import needs
+
 import numpy
 import torch
-
-sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])  # scripts/
 
 from checkpoints import checkpoint_files, quantised_weights
 

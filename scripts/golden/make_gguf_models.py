@@ -14,6 +14,9 @@ import pathlib
 import sys
 import tempfile
 
+sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])  # scripts/
+import needs
+
 GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden"
 # The smaller one of a family's fixtures where both show the same.
 FIXTURES = [

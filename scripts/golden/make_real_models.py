@@ -9,10 +9,11 @@ import json
 import pathlib
 import sys
 
+sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])  # scripts/
+import needs
+
 import torch
 import transformers
-
-sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])  # scripts/
 
 from checkpoints import real_models
 

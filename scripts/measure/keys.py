@@ -1,21 +1,29 @@
-#!/usr/bin/env python3
 """Milliseconds from a key press to its echo in `hyb chat`, while it runs a prompt ahead and idle.
 
-usage: measure_keys.py HYB MODEL [--keys N] [--words N] [more arguments of hyb chat]
-
 The chat runs on a pseudo-terminal of its own. Its system prompt is so long that it is still being
-run while the keys are pressed; then, on a second chat without one, the same keys are pressed while
-nothing runs.
+run while the keys are pressed; in turns with it the same keys are pressed in a chat without one,
+where nothing runs. Further arguments go to hyb chat.
 """
-import argparse
+
 import os
 import pty
 import select
 import signal
+import statistics
 import sys
 import time
 
+from measure.habits import in_turns, spread
+
+COLUMNS = ("chat", "median ms", "p90", "p99", "most", "processors busy")
 WORDS = "the box is red and holds a key while the man who likes tea walks to the house by the sea"
+
+
+def add_options(parser):
+    parser.add_argument("model")
+    parser.add_argument("--keys", type=int, default=100, help="pressed in a round")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of each chat")
+    parser.add_argument("--words", type=int, default=4000, help="of the system prompt")
 
 
 class Chat:
@@ -57,7 +65,8 @@ class Chat:
         os.close(self.terminal)
 
 
-def measure(command, keys, is_busy):
+def press_keys(command, keys):
+    """(median, p90, p99, most in milliseconds, processors busy) of one chat."""
     chat = Chat(command)
     chat.wait_for(b"> ", 300)
     time.sleep(1)
@@ -68,26 +77,15 @@ def measure(command, keys, is_busy):
         time.sleep(0.03 + 0.001 * (i * 7 % 50))
     load = (chat.processor_seconds() - used) / (time.monotonic() - begin)
     chat.end()
-    times.sort()
-    what = "running ahead" if is_busy else "idle"
-    at = lambda share: times[min(len(times) - 1, int(share * len(times)))]
-    print(f"{what:14} {keys} keys: median {at(.5):6.2f} ms, p90 {at(.9):6.2f}, p99 {at(.99):6.2f}, "
-          f"most {times[-1]:6.2f}; {load:.2f} processors busy")
+    shares = statistics.quantiles(times, n=100, method="inclusive")
+    return shares[49], shares[89], shares[98], max(times), load
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("hyb")
-    parser.add_argument("model")
-    parser.add_argument("--keys", type=int, default=300)
-    parser.add_argument("--words", type=int, default=4000, help="of the system prompt")
-    options, more = parser.parse_known_args()
+def rows(args):
     words = WORDS.split()
-    system = " ".join(words[i % len(words)] for i in range(options.words))
-    command = [options.hyb, "chat", options.model, "--no-history", *more]
-    measure(command + ["--system", system], options.keys, True)
-    measure(command, options.keys, False)
-
-
-if __name__ == "__main__":
-    main()
+    system = " ".join(words[i % len(words)] for i in range(args.words))
+    command = [args.hyb, "chat", args.model, "--no-history", *args.more]
+    busy = lambda: press_keys([*command, "--system", system], args.keys)
+    for name, rounds in zip(("running ahead", "idle"),
+                            in_turns(args.rounds, busy, lambda: press_keys(command, args.keys))):
+        yield name, *(spread(values, 2) for values in zip(*rounds))

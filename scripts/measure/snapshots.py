@@ -1,8 +1,4 @@
-#!/usr/bin/env python3
-"""What `--snapshots int8` costs the demo model in right answers, where answers really come from
-snapshots.
-
-    scripts/measure/snapshot_quality.py build/hyb
+"""What `--snapshots int8` costs the demo model in right answers.
 
 The held-out prompts of tests/demo, greedily, once with exact and once with int8 snapshots:
 
@@ -12,27 +8,30 @@ The held-out prompts of tests/demo, greedily, once with exact and once with int8
   chat           the same groups typed into `hyb chat`, which answers from its own history; every
                  turn is answered, undone (/undo), repeated and answered again (/regen)
 
-Prints right answers, the difference in points, answers that differ, and how many came from an int8
-snapshot. Exit 1 when a difference is over a point, or snapshots were hardly used. How far the
-distributions of next tokens move: hyb verify --snapshots int8 --requests tests/demo/heldout.jsonl
+Every answer is really one from a snapshot. Exit 1 when a difference is over a point, or snapshots
+were hardly used. How far the distributions of next tokens move:
+hyb verify --snapshots int8 --requests tests/demo/heldout.jsonl
 """
 
-import argparse
 import json
 import os
 import pathlib
 import random
 import re
 import subprocess
-import sys
 import tempfile
-
-sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])  # scripts/
 
 from demo.evaluate import HELD_OUT, MAX_TOKENS, UNSCORED, is_right
 
+COLUMNS = ("", "answers", "exact, % right", "int8, % right", "points", "answers that differ",
+           "from an int8 snapshot")
 POINTS_MAX = 1.0
 USED_MIN = 0.9  # of the scored answers
+
+
+def add_options(parser):
+    parser.add_argument("--turns", type=int, default=5, help="of a conversation")
+    parser.add_argument("--seed", type=int, default=1, help="of the groups")
 
 
 def conversations(rows, turns, seed):
@@ -117,12 +116,13 @@ def talk(groups, hyb, snapshots, folder):
     """Both later answers of each turn: the repeated one and the one after /regen."""
     for group in groups:
         chat = Chat(hyb, snapshots, str(folder))
-        for seed, row in enumerate(group):
+        for count, row in enumerate(group):
             question = row["messages"][0]["content"]
             chat.answer(question)
             chat.say("/undo")
             yield row, *chat.answer(question)
-            chat.say(f"/set seed {seed}")  # a greedy answer is not given again without a change
+            # A greedy answer is given again only where something is set to another value.
+            chat.say(f"/set max_tokens {MAX_TOKENS + 1 + count}")
             yield row, *chat.answer("/regen")
         chat.close()
 
@@ -136,31 +136,22 @@ def share_right(scored):
     return 100 * sum(shares) / len(shares)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("hyb", help="the binary")
-    parser.add_argument("--turns", type=int, default=5, help="of a conversation")
-    parser.add_argument("--seed", type=int, default=1, help="of the groups")
-    args = parser.parse_args()
-    rows = [json.loads(line) for line in HELD_OUT.read_text(encoding="utf-8").splitlines()]
-    groups = conversations(rows, args.turns, args.seed)
-    ways = {"again": (ask_again, rows), "conversations": (answer_conversations, groups),
-            "chat": (talk, groups)}
-    is_worse = False
-    print("| | answers | exact, % right | int8, % right | points | answers that differ "
-          "| from an int8 snapshot |\n|---|---|---|---|---|---|---|")
-    for name, (way, asked) in ways.items():
+def rows(args):
+    prompts = [json.loads(line) for line in HELD_OUT.read_text(encoding="utf-8").splitlines()]
+    groups = conversations(prompts, args.turns, args.seed)
+    worse = []
+    for name, way, given in (("again", ask_again, prompts),
+                             ("conversations", answer_conversations, groups),
+                             ("chat", talk, groups)):
         with tempfile.TemporaryDirectory() as folder:
-            exact, int8 = (list(way(asked, args.hyb, snapshots, pathlib.Path(folder)))
+            exact, int8 = (list(way(given, args.hyb, snapshots, pathlib.Path(folder)))
                            for snapshots in ("exact", "int8"))
         differ = sum(a[1] != b[1] for a, b in zip(exact, int8))
         used = sum(came for *_, came in int8)
         before, after = share_right(exact), share_right(int8)
-        print(f"| {name} | {len(int8)} | {before:.1f} | {after:.1f} | {after - before:+.1f} "
-              f"| {differ} | {used} |", flush=True)
-        is_worse |= abs(after - before) > POINTS_MAX or used < USED_MIN * len(int8)
-    return 1 if is_worse else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        yield (name, str(len(int8)), f"{before:.1f}", f"{after:.1f}", f"{after - before:+.1f}",
+               str(differ), str(used))
+        if abs(after - before) > POINTS_MAX or used < USED_MIN * len(int8):
+            worse.append(name)
+    if worse:
+        raise SystemExit(f"worse, or hardly from snapshots: {', '.join(worse)}")
