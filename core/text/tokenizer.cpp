@@ -144,7 +144,6 @@ std::string_view Tokenizer::piece(TokenId token) const { return parts_->piece(to
 std::optional<TokenId> Tokenizer::find(std::string_view piece) const { return parts_->find(piece); }
 
 bool Tokenizer::is_special(TokenId token) const { return parts_->added.is_special(token); }
-bool Tokenizer::is_added(TokenId token) const { return parts_->added.vocabulary().contains(token); }
 std::optional<TokenId> Tokenizer::bos() const { return parts_->bos; }
 std::optional<TokenId> Tokenizer::eos() const { return parts_->eos; }
 std::optional<TokenId> Tokenizer::pad() const { return parts_->pad; }

@@ -305,15 +305,6 @@ std::size_t content_bytes_held(const MemoryLayout& layout, std::int32_t length,
   return has_slots(layout) ? bytes + layout.content_bytes(layout.slot_view()) : bytes;
 }
 
-std::size_t bytes_held(const MemoryLayout& layout, std::int32_t length) {
-  std::size_t bytes = has_slots(layout) ? layout.slots.bytes : 0;
-  for (std::int32_t group = 0; group < groups(layout); ++group) {
-    bytes +=
-        static_cast<std::size_t>(pages_held(layout, group, length)) * page_bytes(layout, group);
-  }
-  return bytes;
-}
-
 std::size_t bytes_peak(const MemoryLayout& layout, std::int32_t length, std::int32_t chunk_tokens) {
   std::size_t bytes = has_slots(layout) ? layout.slots.bytes : 0;
   for (std::int32_t group = 0; group < groups(layout); ++group) {

@@ -204,8 +204,7 @@ std::int32_t pages_peak(const MemoryLayout& layout, std::int32_t group, std::int
 std::size_t content_bytes_held(const MemoryLayout& layout, std::int32_t length,
                                std::int32_t shared = 0);
 
-/// Bytes of a sequence at `length`: pages by kind, and one slot. At its peak on the way there.
-std::size_t bytes_held(const MemoryLayout& layout, std::int32_t length);
+/// Returns the most bytes of a sequence on its way to `length`: pages by kind, and one slot.
 std::size_t bytes_peak(const MemoryLayout& layout, std::int32_t length, std::int32_t chunk_tokens);
 
 /// Returns whether a sequence can reach `length` when it has all memory to itself.
