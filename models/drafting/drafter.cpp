@@ -32,15 +32,10 @@ void clear_keys(kernels::Queue& queue, const Part& part, const PartMemory& memor
                 const StepTables& tables) {
   const auto shape = std::visit([](const auto& known) { return known.memory().kv; }, part);
   if (!shape) return;
-  kernels::kv_clear(queue, {.pages_of_layer = memory.pages,
-                            .span_begin = tables.span_begin,
-                            .position = tables.position,
-                            .page_begin = tables.page_begin[memory.page_group],
-                            .pages = tables.pages,
+  kernels::kv_clear(queue, {.kv = memory.kv_pages(tables),
                             .tokens = tables.tokens.dim(0),
                             .kv_heads = shape->kv_heads,
-                            .head_dim = shape->head_dim,
-                            .page_tokens = memory.page_tokens});
+                            .head_dim = shape->head_dim});
 }
 
 }  // namespace

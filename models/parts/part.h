@@ -13,6 +13,7 @@
 #include "core/base/error.h"
 #include "kernels/buffer.h"
 #include "kernels/linear/project.h"
+#include "kernels/ops/kv_pages.h"
 #include "kernels/queue.h"
 #include "kernels/tensor.h"
 
@@ -227,6 +228,16 @@ struct PartMemory {
   kernels::Tensor rings = {};                 ///< [rings, entries, ring width]; empty: no drafts
   kernels::Tensor semaphores = {};            ///< i32 zeros, one per token of a step
   kernels::Tensor workspace = {};             ///< workspace_bytes(), zeros before its first use
+
+  /// Where a step's tokens are in `pages`.
+  kernels::KvPages kv_pages(const StepTables& tables) const {
+    return {.arena = pages,
+            .span_begin = tables.span_begin,
+            .position = tables.position,
+            .page_begin = tables.page_begin[page_group],
+            .pages = tables.pages,
+            .page_tokens = page_tokens};
+  }
 };
 
 }  // namespace hyb::models

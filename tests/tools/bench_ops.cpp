@@ -230,11 +230,11 @@ void bench_attention(Queue& queue, const AttentionShape& shape, DType kv = DType
              [&] {
                kv_write(queue, {.k = k,
                                 .v = k,
-                                .pages_of_layer = arena,
-                                .span_begin = begin,
-                                .position = at,
-                                .page_begin = page_begin,
-                                .pages = pages,
+                                .kv = {.arena = arena,
+                                       .span_begin = begin,
+                                       .position = at,
+                                       .page_begin = page_begin,
+                                       .pages = pages},
                                 .kv_heads = kv_heads,
                                 .head_dim = head_dim});
              },
@@ -244,11 +244,11 @@ void bench_attention(Queue& queue, const AttentionShape& shape, DType kv = DType
          seconds_of(
              [&] {
                attention(queue, {.q = q,
-                                 .pages_of_layer = arena,
-                                 .span_begin = begin,
-                                 .position = at,
-                                 .page_begin = page_begin,
-                                 .pages = pages,
+                                 .kv = {.arena = arena,
+                                        .span_begin = begin,
+                                        .position = at,
+                                        .page_begin = page_begin,
+                                        .pages = pages},
                                  .y = y,
                                  .heads = heads_of_q,
                                  .kv_heads = kv_heads,
