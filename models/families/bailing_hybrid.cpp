@@ -54,14 +54,13 @@ DeltaNet read_delta(const Config& c, float norm_eps) {
   if (c.b("kda_safe_gate", true) && floor >= 0) {
     c.fail(bound, fmt::format("must be below 0, is {}", floor));
   }
-  const DeltaNet delta = {.key_heads = heads,
-                          .value_heads = heads,
-                          .key_dim = head_dim,
-                          .value_dim = head_dim,
-                          .conv_width = c.i("short_conv_kernel_size", IntRange{2, 4}),
-                          .norm_eps = norm_eps,
-                          .per_channel = true,
-                          .decay_floor = static_cast<float>(floor)};
+  const DeltaNet delta = {
+      .shape = {.key_heads = heads, .per_channel = true, .decay_floor = static_cast<float>(floor)},
+      .value_heads = heads,
+      .key_dim = head_dim,
+      .value_dim = head_dim,
+      .conv_width = c.i("short_conv_kernel_size", IntRange{2, 4}),
+      .norm_eps = norm_eps};
   check(c, delta);
   return delta;
 }

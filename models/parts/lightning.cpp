@@ -34,8 +34,7 @@ Recurrence<kernels::Ssd> recurrence_of(const Lightning& part, const LightningWei
   op.rate = weights.rate;
   op.d = weights.zeros;
   op.dt_bias = weights.zeros;
-  op.groups = part.heads;
-  op.dt_min = op.dt_max = 1.0F;
+  op.shape = {.groups = part.heads, .dt_min = 1.0F, .dt_max = 1.0F};
   return {.widths = part.widths(),
           .conv_weight = weights.taps,
           .conv_bias = {},

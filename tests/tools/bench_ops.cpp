@@ -133,7 +133,7 @@ void bench_mixer(Queue& queue, std::int32_t spans, std::int32_t each) {
                              .read_slot = slot,
                              .write_slot = slot,
                              .y = y,
-                             .groups = groups});
+                             .shape = {.groups = groups}});
                },
                n),
            28, 2.0 * static_cast<double>(state.size()) * static_cast<double>(size_of(type)));
