@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tokenize
 
-from cpp_code import classes, function_spans, without_comments_and_strings
+from check.cpp_code import classes, function_spans, without_comments_and_strings
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
 ROOMS = ["core", "kernels", "models", "app"]  # each may include itself and what stands before it

@@ -223,7 +223,7 @@ using namespace hyb::models;
 
 namespace {
 
-/// What scripts/make_published_sizes.py counted, for published checkpoints of all families.
+/// What scripts/golden/make_published_sizes.py counted, for published checkpoints of all families.
 Json published_sizes() {
   const std::string path = HYB_TESTS_DIR "/models/published_sizes.json";
   return parse_json(read_whole_file(path, 1U << 20), path, {.python_numbers = true});

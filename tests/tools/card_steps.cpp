@@ -7,7 +7,7 @@
 //     [verify:ROWS:POSITION:DRAFTS[:DRAFTS OF A BRANCH]|draft:ROWS:POSITION:DRAFTS]...
 //
 // With a verify or draft step the model has its draft layer, in the other steps, too.
-// scripts/card_model.py predicts from them. FP8: linear weights and experts have codes; embedding,
+// scripts/card/model.py predicts from them. FP8: linear weights and experts have codes; embedding,
 // head, routers and gates are plain, as they are published. bits12: --lossless on, without patches.
 
 #include <algorithm>

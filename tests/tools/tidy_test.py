@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""scripts/cpp_code.py against classes counted by hand, and the budgets of scripts/tidy.py."""
+"""scripts/check/cpp_code.py against classes counted by hand, and the budgets of scripts/tidy.py."""
 
 import pathlib
 import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
-import cpp_code  # noqa: E402
 import tidy  # noqa: E402
+from check import cpp_code  # noqa: E402
 
 SOURCE = r"""
 enum class Kind : std::uint8_t { a, b };

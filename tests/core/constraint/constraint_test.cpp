@@ -206,7 +206,7 @@ TEST_SUITE("core/constraint/constraint") {
     CHECK(contains(error, "g: too ambiguous"));
   }
 
-  TEST_CASE("what the fuzzer found is followed, or refused in words (scripts/fuzz.sh)") {
+  TEST_CASE("what the fuzzer found is followed, or refused in words (scripts/fuzz/fuzz.sh)") {
     std::size_t files = 0;
     const std::filesystem::path folder = HYB_TESTS_DIR "/fuzz/constraint";
     for (const auto& entry : std::filesystem::directory_iterator(folder)) {

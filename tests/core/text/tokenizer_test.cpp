@@ -20,7 +20,7 @@ using testing::read_test_file;
 
 namespace {
 
-// Written by scripts/fuzz_tokenizer.py.
+// Written by scripts/fuzz/tokenizer.py.
 const std::vector<std::string> kinds = {
     "gpt2",      "gpt2-prefix",     "llama3",   "qwen2",  "qwen35", "tekken", "gpt-4o",
     "kimi",      "possessive",      "deepseek", "digits", "falcon", "splits", "spm",
