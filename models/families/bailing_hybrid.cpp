@@ -82,8 +82,8 @@ Lightning read_lightning(const Config& c, float norm_eps, std::int32_t layer) {
   return lightning;
 }
 
-/// Of a layer's gates and ups; the class of transformers reads none, but the models were trained
-/// with them. nullopt: no limit.
+/// Reads the limit of a layer's gates and ups: the class of transformers reads none, but the models
+/// were trained with them. nullopt: no limit.
 std::optional<kernels::Activation> read_limit(const Config& c, const char* key, std::size_t layer) {
   if (!c.has(key)) return std::nullopt;
   const std::vector<double> limits = c.numbers(key);

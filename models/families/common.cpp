@@ -49,8 +49,8 @@ void refuse_layer_values(const Config& config) {
   }
 }
 
-/// As servers count them: of yarn all that it stretches to, as its recipes leave
-/// max_position_embeddings as it was.
+/// Counts positions as servers do: yarn's recipes leave max_position_embeddings as it was, and all
+/// that it stretches to counts.
 std::int32_t read_positions(const Config& config) {
   const std::int32_t stated = config.i("max_position_embeddings", 0, count_range);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
@@ -64,7 +64,7 @@ std::int32_t read_positions(const Config& config) {
   return stated;
 }
 
-/// What GPTQ's files have less than the zero points: as its first packer wrote them.
+/// GPTQ's files have less than the zero points, by this much: its first packer wrote them so.
 std::int32_t zeros_below(const Config& config) {
   const std::optional<Config> quantization = config.quantization();
   if (!quantization) return 0;

@@ -11,7 +11,7 @@
 namespace hyb::models {
 namespace {
 
-/// By the lists of linear_attn_config, which count from 1.
+/// Reads the lists of linear_attn_config, which count from 1.
 std::vector<MixerKind> read_mixers(const Config& c) {
   if (c.has("layer_types")) return mixer_kinds(c, {"linear_attention"});
   const std::int32_t layers = layer_count(c);

@@ -220,7 +220,7 @@ GgufConfig gguf_35_moe_config(const GgufKeys& k) {
 
 Plan gguf_plan(const Config& c) { return with_separate_experts(with_whole_norms(plan(c))); }
 
-/// Of the heads of values [key head][j] the converter makes [j][key head].
+/// The converter stores heads of values [key head][j] as [j][key head].
 Plan gguf_35_plan(const Config& c) {
   Plan p = gguf_plan(c);
   change_parts(p.layers, [](auto& part) {

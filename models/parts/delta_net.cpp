@@ -112,7 +112,7 @@ void project_inputs(const DeltaNet& part, const DeltaNetWeights& weights, const 
                                 .y = inputs.columns(qkvz, part.inputs() - qkvz)});
 }
 
-/// What the recurrence is controlled by, b | a, and what its answers meet.
+/// Inputs that control the recurrence, b | a, and the gate that its answers meet.
 struct Gates {
   Tensor controls, z;
 };
@@ -123,7 +123,7 @@ Gates gates_of(const DeltaNet& part, const Tensor& inputs) {
           .z = inputs.columns(z, part.values())};
 }
 
-/// Of Kimi delta attention.
+/// Makes the gates of Kimi delta attention.
 Gates make_gates(const DeltaNet& part, const DeltaNetWeights& weights, const PartCall& call,
                  const Tensor& inputs) {
   const std::int64_t heads = part.value_heads, decays = part.decays();

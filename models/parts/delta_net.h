@@ -49,7 +49,7 @@ struct DeltaNet {
   std::int32_t inputs() const {
     return conv_dim() + (shape.per_channel ? 2 * rank : values() + 2 * value_heads);
   }
-  /// Of q k v, b a and y.
+  /// Widths of q k v, of b a and of y.
   RecurrentWidths widths() const { return {conv_dim(), value_heads + decays(), values()}; }
 
   bool operator==(const DeltaNet&) const = default;

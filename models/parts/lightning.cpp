@@ -15,7 +15,7 @@ namespace {
 
 std::int32_t conv_width(const Lightning& part) { return part.rope ? 1 : 2; }
 
-/// Of all heads of q or k.
+/// Norms and turns all heads of q or k.
 void norm_and_turn(const Lightning& part, const Tensor& weight, const PartCall& call,
                    const Tensor& x) {
   kernels::rms_norm(call.queue,
@@ -98,7 +98,7 @@ MemoryShape Lightning::memory() const {
                               .columns = head_dim}};
 }
 
-/// As Mamba-2's with a group for each head.
+/// Counts as Mamba-2 does, with a group for each head.
 PartWork Lightning::work() const {
   return {
       .token_flops = 4.0 * inner() * head_dim, .chunk_flops = 4.0 * inner(), .chunk_tokens = 128};

@@ -12,8 +12,8 @@ using kernels::Tensor;
 
 namespace {
 
-/// Of a head's rows [plain | turned], or of all heads' one, the turned ones first; published as
-/// neighbours or as halves.
+/// Appends a head's rows [plain | turned], or all heads' one, the turned ones first; they are
+/// published as neighbours or as halves.
 void append_turned_first(const Mla& part, MatrixRows& rows, const StoredMatrix& from,
                          std::int64_t first, std::int64_t plain) {
   if (part.rope && part.rope->neighbours) {

@@ -15,7 +15,7 @@ struct SsdWeights {
   kernels::Tensor norm;  ///< [inner], empty with SsdGate::gate_only
 };
 
-/// What z does to the output y of the recurrence.
+/// The output y of the recurrence meets z in one of these ways.
 enum class SsdGate : std::uint8_t {
   gate_then_norm,  ///< norm(y * silu(z))
   norm_then_gate,  ///< norm(y) * silu(z)
@@ -49,7 +49,7 @@ struct Ssd {
   std::int32_t inner() const { return heads * head_dim; }
   std::int32_t conv_dim() const { return inner() + 2 * shape.groups * state_dim; }
   std::int32_t projection() const { return inner() + conv_dim() + heads; }
-  /// Of x B C, dt and y.
+  /// Widths of x B C, of dt and of y.
   RecurrentWidths widths() const { return {conv_dim(), heads, inner()}; }
 
   bool operator==(const Ssd&) const = default;
