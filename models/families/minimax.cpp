@@ -10,7 +10,7 @@
 namespace hyb::models {
 namespace {
 
-/// Tells the spelling that was published first from transformers' own.
+/// Distinguishes the spelling that was published first from transformers' own.
 bool is_original(const Config& c) { return c.model_type() != "minimax"; }
 
 std::vector<MixerKind> read_mixers(const Config& c) {
