@@ -23,7 +23,7 @@ struct TensorName {
 
 struct GgufArchitecture;
 
-/// Where most families have their text part.
+/// Most families have their text part here.
 inline constexpr std::string_view usual_trunks[] = {"model"};
 
 /// A family: config.json -> Plan, and where its tensors are found. One file in families/ each.
@@ -34,7 +34,7 @@ struct Family {
   std::span<const std::string_view> trunks = usual_trunks;  ///< what replaces `*` in names
   /// The same in the draft layer, whose index is counted from 0.
   std::span<const std::string_view> draft_trunks = {};
-  /// What config.json says of a draft layer; null: the family has none.
+  /// Reads what config.json says of a draft layer; null: the family has none.
   std::optional<DraftLayer> (*draft)(const Config&) = nullptr;
   /// Prefixes of tensors that are known and not used: draft layers, vision.
   std::span<const std::string_view> unused = {};
@@ -91,7 +91,7 @@ std::span<const Family* const> families();
 /// one.
 Plan plan_of(const Config& config, bool with_drafts);
 
-/// Whether a tensor of this name is of pictures or sound, of which no family reads anything.
+/// Says whether a tensor of this name is for pictures or sound, which no family reads.
 bool is_of_other_media(std::string_view tensor);
 
 /// The family of config's model_type. Throws Error(model) that lists the known ones.

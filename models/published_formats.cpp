@@ -97,7 +97,7 @@ std::optional<Format> compressed_format(const Config& quantization) {
   return std::nullopt;
 }
 
-/// Of all layers that no list excludes.
+/// Returns the format of all layers that no list excludes.
 std::optional<Format> common_format(const Config& quantization) {
   const std::string method = quantization.s("quant_method", "unknown");
   if (method == "fp8") return Format{"FP8", 8};

@@ -34,7 +34,7 @@ class UnitParts {
   }
 
   const std::vector<HeadBytes>& parts() const { return parts_; }
-  /// Where a layer's page begins that is not the unit's first.
+  /// Says whether a layer's page begins here that is not the unit's first.
   bool begins_page(std::size_t part) const {
     return std::binary_search(page_begins_.begin(), page_begins_.end(), part);
   }
@@ -100,8 +100,8 @@ class UnitParts {
   std::vector<std::size_t> page_begins_;
 };
 
-/// Of all ranks that keep the head, the one whose place among them is nearest to that of `to_rank`
-/// on its side.
+/// Returns that of the ranks which keep the head whose place among them is nearest to that of
+/// `to_rank` on its side.
 std::int32_t source_of(const RankHeads& heads, std::int32_t head, std::int32_t wanted) {
   const std::int32_t first = head / heads.kept * heads.copies;
   return std::clamp(wanted, first, first + heads.copies - 1);

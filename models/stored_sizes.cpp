@@ -16,7 +16,7 @@ std::int64_t elements(const RequiredWeight& weight) {
                          std::multiplies<>());
 }
 
-/// Whether a tensor is of this type, as safetensors or GGUF files have it.
+/// Says whether a tensor is of this type, as safetensors or GGUF files have it.
 bool is_stored_as(const CheckedWeight& checked, DType dtype) {
   const TensorInfo& stored = *checked.tensor.stored;
   if (stored.block != nullptr) {
@@ -37,8 +37,8 @@ std::int64_t stored_parameters(const WeightCheck& check, std::optional<DType> dt
   return count;
 }
 
-/// Whether these are gates or ups of a layer's experts and the two differ in type: as one matrix
-/// they are then not in blocks.
+/// Says whether these are gates or ups of a layer's experts and the two differ in type: as one
+/// matrix they are then not in blocks.
 bool is_of_mixed_experts(const CheckedWeight& checked, const WeightCheck& check) {
   const WeightKey& key = checked.weight.key;
   const bool is_gate = key.role == "moe.gate_stack";

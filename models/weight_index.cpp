@@ -46,7 +46,7 @@ std::string fill_numbers(std::string_view pattern, std::int32_t layer, std::int3
   return out.append(pattern);
 }
 
-/// Whether a name is a pattern with some numbers in the places of `{}`.
+/// Says whether a name is a pattern with some numbers in the places of `{}`.
 bool matches(std::string_view pattern, std::string_view name) {
   for (std::size_t place = pattern.find("{}"); place != std::string_view::npos;
        place = pattern.find("{}")) {
@@ -296,7 +296,7 @@ CheckedTensor check_stored(const RequiredWeight& weight, const TensorInfo& store
   return {TensorVerdict::right, &stored};
 }
 
-/// Of a matrix in groups; nullopt: it is not.
+/// Checks a matrix in groups; nullopt: it is not.
 std::optional<CheckedWeight> check_in_groups(const RequiredWeight& weight, const TensorInfo& stored,
                                              const Plan& plan, const TensorFiles& files) {
   const bool transposed = weight.key.role.kind() == RoleKind::expert_columns;
@@ -416,7 +416,8 @@ std::optional<StoredScales> scales_layout(const TensorInfo& scales, const Tensor
 
 namespace {
 
-/// Whether the family counts the blocks of drafts on after the model's, and this is of one: GGUF.
+/// Says whether the family counts the blocks of drafts on after the model's, and this is of one:
+/// GGUF.
 bool is_of_draft_block(const Plan& plan, const Family& family, std::string_view name) {
   const bool counts_on =
       std::any_of(family.names.begin(), family.names.end(), [](const TensorName& known) {

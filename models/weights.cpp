@@ -45,7 +45,7 @@ PackedAs packed_as(Packing packing, const LoadOptions& options) {
 
 /// Reads what it is shown, packs it, and releases the memory of the source.
 class WeightLoader : public WeightVisitor {
-  /// What `make` makes; once more where it found no memory and some was freed.
+  /// Returns what `make` makes; tries once more where it found no memory and some was freed.
   template <typename Make>
   auto with_room(const Make& make) const {
     try {
@@ -178,7 +178,7 @@ class WeightLoader : public WeightVisitor {
     return upload(joined(tensors, each));
   }
 
-  /// Of every row the numbers at even places, then the others.
+  /// Takes of every row the numbers at even places, then the others.
   static std::vector<float> halves_of_rows(std::span<const float> rows, std::size_t width) {
     std::vector<float> halves;
     halves.reserve(rows.size());
@@ -317,7 +317,7 @@ class LosslessSampler : public WeightVisitor {
     return {};
   }
 
-  /// As loading does, of what may take 12 bits.
+  /// Compares as loading does, for what may take 12 bits.
   bool pack_alike(const MatrixRows& a, Packing packing_a, const MatrixRows& b,
                   Packing packing_b) override {
     return packed_as(packing_a, options_) == packed_as(packing_b, options_) &&

@@ -122,7 +122,7 @@ class ShiftBench {
     const std::vector<WorkItem> work = work_of(case_of(comparison_.shift.phases[phase]), material_,
                                                {job_.bench.seed, phase, number});
     ListedRequests source(work);
-    LoadOptions load;
+    LoadDriverOptions load;
     load.is_stopped = [] { return stop_signal() != 0; };
     load.progress = [&](std::size_t) { row.running += session_.engine().running(); };
     const EngineEvents before = events();

@@ -173,7 +173,7 @@ ReuseOptions RequestBench::reuse_for(const RequestCase& test) const {
 
 LoadResult RequestBench::run_work(const RequestCase& test, RequestSource& source,
                                   const std::function<void(std::size_t)>& progress) {
-  LoadOptions load;
+  LoadDriverOptions load;
   load.concurrency_max = test.concurrency;
   load.is_stopped = [] { return stop_signal() != 0; };
   load.progress = progress;

@@ -70,9 +70,9 @@ std::optional<bool> peer(const NvmlLinks& nvml, NvmlLinks::Device one, NvmlLinks
   return status == nvml_success;
 }
 
-CardLink link_of(const NvmlLinks& nvml, const std::vector<NvmlLinks::Device>& devices,
+CardPair link_of(const NvmlLinks& nvml, const std::vector<NvmlLinks::Device>& devices,
                  std::size_t one, std::size_t other) {
-  CardLink link = {
+  CardPair link = {
       .one = static_cast<int>(one), .other = static_cast<int>(other), .path = "an unknown way"};
   const NvmlLinks::Device first = devices[one], second = devices[other];
   int level = 0;
@@ -143,7 +143,7 @@ std::string processors_text(const DeviceLinks& links) {
   return text;
 }
 
-std::string direct_text(const CardLink& link) {
+std::string direct_text(const CardPair& link) {
   if (!link.is_direct) return "whether copies go directly is unknown";
   return *link.is_direct ? "copies go directly" : "copies go through the machine's memory";
 }
@@ -185,7 +185,7 @@ std::vector<std::pair<std::string, std::string>> link_rows(const DeviceLinks& li
         fmt::format("card {}", i),
         card.node ? fmt::format("{}, at NUMA node {}", card.name, *card.node) : card.name);
   }
-  for (const CardLink& link : links.links) {
+  for (const CardPair& link : links.links) {
     rows.emplace_back(fmt::format("cards {} and {}", link.one, link.other),
                       fmt::format("linked by {}; {}", link.path, direct_text(link)));
   }
@@ -201,7 +201,7 @@ Json links_json(const DeviceLinks& links) {
   for (const LinkedCard& card : links.cards) {
     cards.push_back({{"name", card.name}, {"node", card.node ? Json(*card.node) : Json()}});
   }
-  for (const CardLink& link : links.links) {
+  for (const CardPair& link : links.links) {
     pairs.push_back({{"cards", {link.one, link.other}},
                      {"path", link.path},
                      {"is_direct", link.is_direct ? Json(*link.is_direct) : Json()}});

@@ -10,7 +10,7 @@
 namespace hyb::models {
 namespace {
 
-/// Whether gate and up are a tensor each of all experts.
+/// Says whether gate and up are a tensor each of all experts.
 bool is_separate(const Moe& part, WeightVisitor& visitor) {
   return part.separate && !visitor.is_fused("moe.gate_up", "moe.up_stack");
 }

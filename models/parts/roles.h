@@ -9,8 +9,7 @@
 
 namespace hyb::models {
 
-/// What the numbers of a tensor are: how files may have them, and how they look where they are
-/// random.
+/// Numbers of a tensor: how files may have them, and how they look where they are random.
 enum class RoleKind : std::uint8_t {
   linear,          ///< matrix that publishers may quantise
   expert,          ///< the same, of routed experts

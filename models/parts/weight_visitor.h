@@ -31,7 +31,7 @@ class MatrixRows {
   void append(const StoredMatrix& from, std::int64_t first, std::int64_t count);
   /// All rows of another one as wide as this one.
   void append(const MatrixRows& from);
-  /// Of `count` rows from `first` on, first those at even places, then the others.
+  /// Appends of `count` rows from `first` on first those at even places, then the others.
   void append_alternating(const StoredMatrix& from, std::int64_t first, std::int64_t count);
   /// Columns of `count` rows of another one as rows of this one, which is as wide. Throws
   /// Error(model) unless they are published as F32, BF16 or F16.
@@ -82,11 +82,11 @@ class WeightVisitor {
  public:
   virtual ~WeightVisitor() = default;
 
-  /// Of what follows; -1: of the whole model.
+  /// What follows is this layer's; -1: the whole model's.
   void set_layer(std::int32_t layer) { layer_ = layer; }
 
-  /// Of a weight that is stored either whole under `fused` or in pieces, of which `piece` is one:
-  /// whether it is stored whole. `expert`: whose piece. Sizes are the same either way.
+  /// Says whether a weight is stored whole under `fused`, or in pieces of which `piece` is one,
+  /// that of `expert`. Sizes are the same either way.
   virtual bool is_fused(Role /*fused*/, Role /*piece*/, std::int32_t /*expert*/ = -1) {
     return true;
   }
@@ -114,10 +114,10 @@ class WeightVisitor {
   /// Packs rows of stored matrices, whose memory may go afterwards.
   virtual kernels::Weight pack(const MatrixRows& rows, Packing packing = Packing::linear) = 0;
 
-  /// Whether the model's own draft layer has a copy of the head.
+  /// Says whether the model's own draft layer has a copy of the head.
   virtual bool copies_head() const { return false; }
 
-  /// Whether packing these as one weight loses nothing: each alone would be packed in the same
+  /// Says whether packing these as one weight loses nothing: each alone would be packed in the same
   /// format.
   virtual bool pack_alike(const MatrixRows& a, Packing packing_a, const MatrixRows& b,
                           Packing packing_b) = 0;

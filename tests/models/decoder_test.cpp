@@ -59,7 +59,7 @@ Ssd ssd(float output_scale) {
   return {.heads = 6,
           .head_dim = 10,
           .state_dim = 12,
-          .groups = 2,
+          .shape = {.groups = 2},
           .conv_width = 4,
           .norm_groups = 2,
           .output_scale = output_scale};
