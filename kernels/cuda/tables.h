@@ -29,8 +29,9 @@ __device__ __forceinline__ int span_of_by_block(const std::int32_t* span_begin, 
   return started - 1;
 }
 
-/// What the kernels of either recurrence have in common (ssd, delta_rule; the steps have no spans).
-/// T is the type of activations, S of the state, of which a head has `rows` times `columns`.
+/// Holds what the kernels of either recurrence have in common (ssd, delta_rule; the steps have no
+/// spans). T is the type of activations, S of the state, of which a head has `rows` times
+/// `columns`.
 template <typename T, typename S>
 struct RecurrenceParams {
   const T* x;
@@ -60,7 +61,7 @@ RecurrenceParams<T, S> recurrence_params(const Op& op) {
           .columns = static_cast<int>(op.state.dim(3))};
 }
 
-/// What the tables say of a span and of its neighbours: see CausalConv for chains.
+/// Holds what the tables say of a span and of its neighbours: see CausalConv for chains.
 struct SpanEntry {
   int first, last;  ///< tokens first .. last-1
   int read_slot, write_slot;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr AttentionReach all_rows = {}, own_row = {.window = 1};
 
-/// What both ops say of pages and tables alike.
+/// Checks what both ops say of pages and tables alike.
 template <typename Op>
 void check_pages(const Check& check, const Op& op, std::int64_t tokens, std::int64_t width,
                  const AttentionReach& reach) {
@@ -41,7 +41,7 @@ void each_position(const Op& op, std::int64_t begin, std::int64_t end, const Bod
   }
 }
 
-/// Of a head, as attention's plain loop.
+/// Computes the answer of a head, as attention's plain loop.
 template <typename T, typename K>
 void attend_head(const LatentRows<T, K>& job, std::int64_t head) {
   const T* const turned = job.turned + head * job.turned_stride;
@@ -96,7 +96,7 @@ void check(const LatentAttention& op, Device device) {
   check_pages(check, op, tokens, op.turned_width + op.latent_width, all_rows);
 }
 
-/// What y of some heads of a token is multiplied by.
+/// Returns what y of some heads of a token is multiplied by.
 template <typename T>
 std::array<float, latent_heads_max> factors_of(const LatentAttention& op, std::int64_t token,
                                                std::int64_t head, std::int64_t heads) {
