@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "app/base/texts.h"
 #include "app/machine/device.h"
 #include "app/machine/environment.h"
 #include "core/base/strings.h"

@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
-#include "app/base/texts.h"
 #include "app/bench/bench_setting.h"
 #include "app/ui/process.h"
+#include "core/base/strings.h"
 #include "core/engine/trace.h"
 #include "kernels/card.h"
 

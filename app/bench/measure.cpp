@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "app/base/texts.h"
 #include "app/batch/input_file.h"
 #include "app/batch/request_maker.h"
 #include "app/bench/bench_plots.h"
@@ -33,6 +32,7 @@
 #include "core/base/strings.h"
 #include "core/io/file.h"
 #include "core/io/mapped_file.h"
+#include "core/text/unicode.h"
 #include "kernels/thread_pool.h"
 
 namespace hyb::app {

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "app/base/texts.h"
 #include "app/bench/bench_setting.h"
 #include "app/bench/elastic_shift.h"
 #include "app/bench/load_driver.h"

@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "app/base/texts.h"
 #include "app/commands/commands.h"
 #include "app/machine/environment.h"
 #include "app/options/options.h"

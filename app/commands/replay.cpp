@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "app/base/texts.h"
 #include "app/bench/bench_setting.h"
 #include "app/commands/commands.h"
 #include "app/machine/environment.h"

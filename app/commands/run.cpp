@@ -62,8 +62,8 @@ Json body_of(const RunFlags& options) {
   }
   const std::string text = read_text(options.input);
   if (text.empty()) {
-    throw Error(ErrorKind::usage, taken_word_text(options.input) +
-                                      "the prompt is empty; -p TEXT gives it, of one word, too");
+    throw Error(ErrorKind::usage,
+                taken_word_text(options.input) + "the prompt is empty; give it as -p TEXT");
   }
   Json body = question_body(options.system, text);
   add_tools(body, options.tools);

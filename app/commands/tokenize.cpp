@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 
-#include "app/base/texts.h"
 #include "app/commands/commands.h"
 #include "app/machine/environment.h"
 #include "app/request/model_texts.h"

@@ -10,7 +10,6 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "app/base/texts.h"
 #include "app/request/generation_config.h"
 #include "app/request/model_texts.h"
 #include "app/request/sampling_options.h"

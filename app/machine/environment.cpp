@@ -9,7 +9,6 @@
 
 #include <fmt/format.h>
 
-#include "app/base/texts.h"
 #include "core/base/control_groups.h"
 #include "core/base/error.h"
 #include "core/base/strings.h"

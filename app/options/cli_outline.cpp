@@ -140,6 +140,10 @@ CommandOutline cli_outline(const CLI::App& cli) {
   for (const CLI::App* const sub : cli.get_subcommands([](const CLI::App*) { return true; })) {
     all.commands.push_back(cli_outline(*sub));
   }
+  // What `hyb manual` takes is known when all commands are.
+  for (CommandOutline& command : all.commands) {
+    if (command.name == "manual") command.options.front().choices = names_of(all.commands);
+  }
   return all;
 }
 

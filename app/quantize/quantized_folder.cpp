@@ -10,9 +10,9 @@
 #include <system_error>
 #include <utility>
 
-#include "app/base/texts.h"
 #include "core/base/error.h"
 #include "core/base/json.h"
+#include "core/base/strings.h"
 #include "core/io/file.h"
 #include "models/families.h"
 #include "models/weights.h"
@@ -196,7 +196,7 @@ bool holds_other_files(const fs::path& folder, std::error_code& error) {
 void QuantizedFolder::claim(const fs::path& folder, std::string_view job) {
   folder_ = folder;
   std::error_code error;
-  fs::create_directories(folder, error);
+  fs::create_directory(folder, error);  // a folder above it that is missing may be a mistake
   if (error) {
     throw Error(ErrorKind::runtime,
                 fmt::format("{}: can't be made: {}", folder.string(), error.message()));

@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "app/base/texts.h"
 #include "app/machine/environment.h"
 #include "app/runtime/draft_model.h"
 #include "app/runtime/model_outline.h"

@@ -5,13 +5,13 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "app/base/texts.h"
 #include "app/machine/environment.h"
 #include "app/ui/progress.h"
 #include "app/ui/table.h"
 #include "app/ui/terminal.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"
+#include "core/base/strings.h"
 #include "core/io/file.h"
 #include "models/families/common.h"
 #include "models/published_formats.h"

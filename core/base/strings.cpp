@@ -62,4 +62,21 @@ std::string_view nearest_name(std::string_view word, std::span<const std::string
   return nearest;
 }
 
+std::string bytes_text(std::size_t bytes) {
+  constexpr const char* names[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (value >= 1024 && unit + 1 < std::size(names)) {
+    value /= 1024;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, names[unit]);
+}
+
+std::string parameters_text(std::int64_t parameters) {
+  const auto count = static_cast<double>(parameters);
+  return parameters < 1'000'000'000 ? fmt::format("{:.2f} M", count / 1e6)
+                                    : fmt::format("{:.2f} B", count / 1e9);
+}
+
 }  // namespace hyb

@@ -52,6 +52,12 @@ std::size_t edit_distance(std::string_view a, std::string_view b);
 /// third of its letters differ.
 std::string_view nearest_name(std::string_view word, std::span<const std::string> known);
 
+/// "512 B", "12.3 MiB", for people, in binary units.
+std::string bytes_text(std::size_t bytes);
+
+/// "340.33 M", "8.00 B".
+std::string parameters_text(std::int64_t parameters);
+
 /// "1 line", "2 lines".
 inline std::string counted(std::int64_t count, std::string_view noun) {
   std::string text = std::to_string(count) + ' ';

@@ -2,7 +2,6 @@
 
 #include <random>
 
-#include "app/base/texts.h"
 #include "app/chat/commands.h"
 #include "app/runtime/fit.h"
 #include "app/runtime/memory_plan.h"
