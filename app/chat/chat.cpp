@@ -144,7 +144,7 @@ void Chat::save(const std::string& name) {
   notice(fmt::format("saved as {}; --session {} continues it", chosen, chosen));
 }
 
-/// By OSC 52, which terminals pass on or not, also from another machine.
+/// Copies by OSC 52, which terminals pass on or not, also from another machine.
 void Chat::copy() const {
   const std::int32_t here = conversation_.here();
   if (here == 0) throw Error(ErrorKind::usage, "/copy: nothing has been said yet");

@@ -151,7 +151,7 @@ std::string unique_id() {
   return fmt::format("{:x}{:x}", now.count(), ::getpid());
 }
 
-/// By llama.cpp's names: the part of the prompt that was run, then the answers' tokens.
+/// Reports by llama.cpp's names: the part of the prompt that was run, then the answers' tokens.
 Json timings_json(std::span<const Completion> completions, std::chrono::nanoseconds load) {
   std::chrono::nanoseconds prefill{0}, decode{0};
   std::int64_t prefilled = 0, generated = 0;
@@ -190,7 +190,7 @@ void print_json(const RunFlags& options, Session& session, PreparedRequest prepa
   for (const Completion& completion : collector.completions()) fail_on_error(completion);
 }
 
-/// Of what is given; settings of a file are left out instead.
+/// Checks what is given; settings of a file are left out instead.
 void check(const CLI::App& cli, const RunFlags& options) {
   const auto refuse = [&](const char* option, bool is_wrong, const char* why) {
     if (!is_wrong || cli.count(option) == 0) return;

@@ -197,7 +197,7 @@ std::string bash_values(const OptionOutline& option, const std::string& words = 
                            : "_hyb_names " + option.names_of;
 }
 
-/// By the number of words before it.
+/// Completes a positional by the number of words before it.
 std::string bash_positional(const CommandOutline& command) {
   const std::string subs = spaced(names_of(command.commands));
   const bool has_model = std::ranges::count(flags_of(command), "--model") > 0;

@@ -202,7 +202,7 @@ std::string about_command(const CLI::App& cli, const std::string& word) {
              : fmt::format("'{}' is not a command", word);
 }
 
-/// Of a command line without a command.
+/// Says what a command line without a command may have meant.
 std::string about_no_command(const CLI::App& cli, const std::vector<std::string>& unknown) {
   const auto word = std::find_if_not(unknown.begin(), unknown.end(), is_option_word);
   if (!unknown.empty() && is_option_word(unknown.front())) {
