@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that building hyb needs, if any is missing; with the argument "tests"
 # also those that its tests need, with "format" the formatter that CI pins, with "fuzz" what
-# scripts/fuzz.sh needs.
+# scripts/fuzz/fuzz.sh needs.
 set -euo pipefail
 
 packages=(

@@ -7,9 +7,9 @@
     scripts/tidy.py --lower    # writes figures that fell into the list of exceptions
 
 An exception is a line `rule path  # reason` in scripts/tidy_exceptions.txt; one that is no longer
-needed is a finding too. Those of the budgets of files and classes, `file path lines  # reason` and
-`class path:Class methods  # reason`, state today's figure: a larger one is a finding, and so is a
-smaller one until it is written there.
+needed is a finding too. Those of the budgets, `file path lines  # reason`, `class path:Class
+methods  # reason`, `words path words  # reason` and `paragraph path words  # reason`, state today's
+figure: a larger one is a finding, and so is a smaller one until it is written there.
 """
 
 import ast
@@ -21,12 +21,15 @@ import subprocess
 import sys
 import tokenize
 
-from cpp_code import classes, free_functions, function_spans, without_comments_and_strings
+from check import python_code
+from check.cpp_code import (
+    classes, free_functions, function_spans, without_comments_and_strings)
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
 ROOMS = ["core", "kernels", "models", "app"]  # each may include itself and what stands before it
 EXCEPTIONS = TOP / "scripts/tidy_exceptions.txt"
 FILE_LINES, FUNCTION_LINES, KERNEL_LINES, LINE_COLUMNS, CLASS_METHODS = 600, 70, 100, 100, 40
+README_WORDS, PARAGRAPH_WORDS = 600, 100
 
 BANNED = [  # (rule, pattern, where it is allowed, what to do instead)
     ("preprocessor", r"^\s*#\s*(if|ifdef|ifndef|define|undef)\b", r"^tests/",
@@ -127,6 +130,32 @@ def check_text(name):
     for number, line in enumerate(lines, 1):
         if len(line) > LINE_COLUMNS and "http" not in line:
             yield "line", name, number, f"{len(line)} columns, at most {LINE_COLUMNS}"
+
+
+def prose_of(text):
+    """Paragraphs and list items of a README, without tables, code and headings."""
+    text = re.sub(r"^```.*?^```$", "", text, flags=re.S | re.M)
+    for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )|\n(?=\||#)", text):
+        if not re.match(r"\s*[|#]| {4}(?![-*]|\d+\.)|\s*$", block.lstrip("\n")):
+            yield block
+
+
+def check_readme(name):
+    if name.endswith("CHANGELOG.md"):
+        return
+    counts = [len(block.split()) for block in prose_of((TOP / name).read_text())]
+    for rule, count, most in (("words", sum(counts), README_WORDS),
+                              ("paragraph", max(counts, default=0), PARAGRAPH_WORDS)):
+        if count > most:
+            yield rule, name, 1, f"{count} words outside of tables, at most {most}", count
+
+
+def check_paths(name):
+    """A script that a text names is there."""
+    for number, line in enumerate((TOP / name).read_text().split("\n"), 1):
+        for path in re.findall(r"scripts/[\w/.-]+\.(?:py|sh|cmake)\b", line):
+            if not (TOP / path).is_file():
+                yield "path", name, number, f"there is no {path}"
 
 
 def check_mirrors(sources):
@@ -271,6 +300,13 @@ def findings():
         yield from check_python(name)
     for name in sources + scripts:
         yield from check_text(name)
+    readmes = tracked(".md")
+    for name in readmes:
+        yield from check_readme(name)
+    for name in sources + scripts + readmes + tracked(".sh", ".cmake", ".txt", ".ci/run"):
+        if name != "CHANGELOG.md":
+            yield from check_paths(name)
+    yield from python_code.findings(TOP, scripts)
     yield from check_mirrors(sources)
     yield from check_folders(sources)
     yield from check_declarations(sources)
@@ -307,7 +343,7 @@ def lowered(text, found):
     """The list of exceptions with the figures that fell, without budgets that hold again."""
     figures = {(rule, name): figure[0] for rule, name, _, _, *figure in found if figure}
     for line in text.splitlines(keepends=True):
-        budget = re.match(r"(file|class) (\S+) (\d+)", line)
+        budget = re.match(r"(file|class|words|paragraph) (\S+) (\d+)", line)
         if not budget:
             yield line
         elif budget.groups()[:2] in figures:

@@ -4,12 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <fstream>
 #include <map>
 #include <memory>
-#include <set>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -113,7 +111,7 @@ Json texts_of(const ModelSource& source) {
                                     std::pair("chat template for tools", source.tool_template())}) {
     add(name, found ? std::optional(found->text) : std::nullopt);
   }
-  if (const auto gguf = source.gguf()) {
+  if (const GgufFiles* const gguf = source.gguf()) {
     add("GGUF metadata", std::to_string(gguf->header_checksum()));
   }
   return texts;

@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "app/base/texts.h"
 #include "app/request/body_fields.h"
 #include "core/base/error.h"
 #include "core/text/unicode.h"

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "app/base/texts.h"
 #include "app/batch/input_file.h"
 #include "app/batch/request_maker.h"
 #include "app/bench/bench_plots.h"
@@ -32,7 +33,6 @@
 #include "core/base/strings.h"
 #include "core/io/file.h"
 #include "core/io/mapped_file.h"
-#include "core/text/unicode.h"
 #include "kernels/thread_pool.h"
 
 namespace hyb::app {
@@ -411,7 +411,7 @@ int measure_requests(const BenchJob& job) {
                 "--spec-acceptance: here steps have no drafts: leave --spec off out; on a card add "
                 "--batch-invariant");
   }
-  Probes probes(session.queue(), session.model().geometry.activation_dtype, has_probe);
+  Probes probes(session.queue(), session.model().geometry.load.activation, has_probe);
   std::optional<TraceFile> trace;
   if (!job.record.empty()) trace.emplace(job.record, job.model.model);
   const bool is_cpu = session.queue().device() == kernels::Device::cpu;

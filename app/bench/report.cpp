@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "app/base/texts.h"
 #include "app/bench/card_watch.h"
 #include "app/bench/statistics.h"
 #include "app/request/answer.h"

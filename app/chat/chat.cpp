@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "app/base/texts.h"
 #include "app/request/prompt.h"
 #include "app/request/thoughts.h"
 #include "app/request/tools.h"
@@ -16,7 +16,6 @@
 #include "core/base/strings.h"
 #include "core/io/file.h"
 #include "core/io/home.h"
-#include "core/text/unicode.h"
 
 namespace hyb::app {
 

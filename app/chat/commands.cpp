@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "app/base/texts.h"
 #include "app/runtime/memory_plan.h"
 #include "app/ui/table.h"
 #include "core/base/error.h"

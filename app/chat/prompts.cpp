@@ -1,7 +1,6 @@
 #include "app/chat/prompts.h"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <new>
 #include <span>
@@ -211,13 +210,6 @@ constexpr std::size_t tag_bytes_max = 40;
 
 [[noreturn]] void refuse_name(const std::string& text) { throw Error(ErrorKind::usage, text); }
 
-std::optional<std::int32_t> turn_number(std::string_view text) {
-  std::int32_t number = 0;
-  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (failed != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
-
 /// One line of at most this many columns.
 std::string shortened(const std::string& text, int columns) {
   return cut_to_columns(sanitized_line(text.substr(0, 400)), columns);
@@ -291,7 +283,7 @@ std::string fork(Conversation& conversation, const std::string& name) {
 
 std::string go_to(Conversation& conversation, const std::string& place) {
   if (place.empty()) refuse_name("/goto: where to? /checkpoints lists turns and branches");
-  if (const auto turn = turn_number(place)) {
+  if (const auto turn = parse_number<std::int32_t>(place)) {
     if (*turn < 0 || *turn > conversation.turns()) {
       refuse_name(fmt::format("/goto: there is no turn {}, the last one is {}", *turn,
                               conversation.turns()));

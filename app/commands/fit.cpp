@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "app/base/texts.h"
 #include "app/commands/commands.h"
 #include "app/machine/environment.h"
 #include "app/options/options.h"

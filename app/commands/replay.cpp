@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "app/base/texts.h"
 #include "app/bench/bench_setting.h"
 #include "app/commands/commands.h"
 #include "app/machine/environment.h"
@@ -209,7 +210,7 @@ Action describe_replay(CLI::App& cli) {
   const auto options = std::make_shared<ReplayFlags>();  // CLI11 keeps pointers into it
   cli.add_option("trace", options->trace,
                  "JSONL, a request a line, as --record of chat, run, batch and bench writes it, or "
-                 "scripts/make_trace.py")
+                 "scripts/measure/make_trace.py")
       ->type_name("FILE")
       ->required();
   describe_policies(cli, options->lists);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "app/base/texts.h"
 #include "app/commands/commands.h"
 #include "app/machine/environment.h"
 #include "app/options/options.h"

@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "app/base/texts.h"
 #include "core/base/error.h"
-#include "core/base/strings.h"
 #include "kernels/arena/cuda_arena.h"
 #include "kernels/cuda/driver.h"
 #include "kernels/cuda/stream.h"

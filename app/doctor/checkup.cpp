@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "app/base/texts.h"
 #include "app/machine/version.h"
 #include "app/model/model_source.h"
 #include "app/options/options.h"
@@ -15,7 +16,6 @@
 #include "app/ui/terminal.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"
-#include "core/base/strings.h"
 #include "core/io/file.h"
 #include "core/io/gguf.h"
 #include "core/io/gguf_stores.h"

@@ -4,12 +4,12 @@
 
 #include <fmt/format.h>
 
+#include "app/base/texts.h"
 #include "app/request/model_texts.h"
 #include "app/request/text_input.h"
 #include "app/runtime/memory_plan.h"
 #include "core/base/error.h"
 #include "core/io/file.h"
-#include "core/text/unicode.h"
 #include "kernels/card.h"
 
 namespace hyb::app {

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "app/base/texts.h"
 #include "app/request/model_texts.h"
 #include "app/ui/progress.h"
 #include "app/ui/text.h"

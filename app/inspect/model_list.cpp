@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "app/base/texts.h"
 #include "app/model/model_source.h"
 #include "app/runtime/model_outline.h"
 #include "app/ui/table.h"

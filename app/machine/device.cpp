@@ -6,10 +6,10 @@
 
 #include <fmt/format.h>
 
+#include "app/base/texts.h"
 #include "app/machine/environment.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
-#include "core/base/strings.h"
 
 namespace hyb::app {
 namespace {

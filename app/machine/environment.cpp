@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "app/base/texts.h"
 #include "core/base/control_groups.h"
 #include "core/base/error.h"
 #include "core/base/strings.h"

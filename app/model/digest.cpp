@@ -71,7 +71,8 @@ Hash128 model_identity(const ModelSource& source, bool with_tensors) {
     hasher.add_part(file);
     hasher.add_part(source.read(file).value_or(""));
   }
-  if (const auto gguf = source.gguf()) hasher.add_part(std::to_string(gguf->header_checksum()));
+  if (const GgufFiles* const gguf = source.gguf())
+    hasher.add_part(std::to_string(gguf->header_checksum()));
   const auto chat_template = source.chat_template();
   hasher.add_part(chat_template ? chat_template->text : "");
   if (const auto tools = source.tool_template()) hasher.add_part(tools->text);
@@ -85,7 +86,8 @@ Hash128 model_identity(const ModelSource& source, bool with_tensors) {
 }
 
 Hash128 tokenizer_identity(const ModelSource& source) {
-  if (const auto gguf = source.gguf()) return hash_of(std::to_string(gguf->header_checksum()));
+  if (const GgufFiles* const gguf = source.gguf())
+    return hash_of(std::to_string(gguf->header_checksum()));
   return hash_of(source.read(source.tokenizer_file()).value_or(""));
 }
 

@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <cstring>
 #include <iterator>
-#include <mutex>
 #include <ranges>
 #include <set>
 #include <utility>
@@ -197,8 +196,11 @@ std::string ModelSource::path_of(std::string_view file) const {
   return folder_ ? (*folder_ / file).string() : fmt::format("{} ({})", file, name_);
 }
 
-std::optional<GgufFiles> ModelSource::gguf() const {
-  return gguf_ ? std::optional<GgufFiles>(*gguf_) : std::nullopt;
+const GgufFiles* ModelSource::gguf() const {
+  if (!gguf_) return nullptr;
+  const std::lock_guard lock(opened_.mutex);
+  if (!opened_.files) opened_.files.emplace(*gguf_);
+  return &*opened_.files;
 }
 
 std::optional<std::string> ModelSource::read(const std::string& file, std::size_t bytes_max) const {
@@ -208,9 +210,8 @@ std::optional<std::string> ModelSource::read(const std::string& file, std::size_
   }
   if (gguf_) {
     if (file != "generation_config.json") return std::nullopt;
-    const GgufFiles files(*gguf_);
     Json ends = Json::array();
-    for (const TokenId token : end_tokens_of(files.metadata())) ends.push_back(index(token));
+    for (const TokenId token : end_tokens_of(gguf()->metadata())) ends.push_back(index(token));
     return Json{{"eos_token_id", std::move(ends)}}.dump();
   }
   const auto bytes =
@@ -221,12 +222,12 @@ std::optional<std::string> ModelSource::read(const std::string& file, std::size_
 
 models::Config ModelSource::config() const {
   if (folder_) return with_tie_of_files(models::Config::from_folder(*folder_));
-  if (gguf_) return models::gguf_config(GgufFiles(*gguf_));
+  if (gguf_) return models::gguf_config(*gguf());
   return models::Config::from_text(read("config.json").value(), path_of("config.json"));
 }
 
 std::optional<Tokenizer> ModelSource::tokenizer() const {
-  if (gguf_) return Tokenizer::from_gguf(GgufFiles(*gguf_).metadata());
+  if (gguf_) return Tokenizer::from_gguf(gguf()->metadata());
   const std::string file = tokenizer_file();
   const auto text = read(file);
   if (!text) return std::nullopt;
@@ -244,10 +245,9 @@ std::string ModelSource::tokenizer_file() const {
 
 std::size_t ModelSource::tokenizer_bytes() const {
   if (gguf_) {
-    const GgufFiles files(*gguf_);
     std::size_t bytes = 0;
     for (const char* key : {"tokenizer.ggml.tokens", "tokenizer.ggml.merges"}) {
-      for (const std::string_view text : files.metadata().texts(key)) bytes += 16 + text.size();
+      for (const std::string_view text : gguf()->metadata().texts(key)) bytes += 16 + text.size();
     }
     return 11 * bytes;
   }
@@ -266,7 +266,7 @@ models::Config ModelSource::with_tie_of_files(models::Config config) const {
   if (config.b("outer_tie_word_embeddings", is_tied) == is_tied || !has_tensors()) return config;
   const models::Family& family = models::family_of(config);
   const TensorFiles files = tensors();
-  const auto has = [&](std::string_view role) {
+  const auto has = [&](models::Role role) {
     return std::ranges::any_of(files.names(), [&](std::string_view name) {
       return models::role_of(family, name) == role;
     });
@@ -278,7 +278,7 @@ models::Config ModelSource::with_tie_of_files(models::Config config) const {
 
 std::vector<NamedTemplate> ModelSource::own_templates() const {
   if (folder_) return find_chat_templates(*folder_);
-  if (gguf_) return gguf_chat_templates(GgufFiles(*gguf_).metadata());
+  if (gguf_) return gguf_chat_templates(gguf()->metadata());
   const auto text = read("chat_template.jinja");
   return text ? std::vector<NamedTemplate>{{"default", *text}} : std::vector<NamedTemplate>();
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -39,8 +40,8 @@ class ModelSource {
   /// Whether it is in files that others may write.
   bool has_files() const { return folder_ || gguf_; }
   bool is_gguf() const { return gguf_.has_value(); }
-  /// Opened, where it is a GGUF file: its header is read each time.
-  std::optional<GgufFiles> gguf() const;
+  /// Opened, where it is a GGUF file: its header is read once. Null: it is none.
+  const GgufFiles* gguf() const;
 
   /// A text file, or nothing when there is none; of a GGUF file a generation_config.json with the
   /// tokens that end an answer. Throws Error(model) above `bytes_max`, and for
@@ -78,6 +79,15 @@ class ModelSource {
 
  private:
   enum class Kind { folder, gguf, demo, preset };
+  /// The files are opened at first use. A copy opens its own.
+  struct OpenedGguf {
+    OpenedGguf() = default;
+    OpenedGguf(const OpenedGguf&) {}
+    OpenedGguf& operator=(const OpenedGguf&) { return files.reset(), *this; }
+
+    std::mutex mutex = {};
+    std::optional<GgufFiles> files = {};
+  };
 
   models::Config with_tie_of_files(models::Config config) const;
   std::vector<NamedTemplate> own_templates() const;
@@ -87,6 +97,7 @@ class ModelSource {
   std::string name_;
   std::optional<std::filesystem::path> folder_;
   std::optional<std::filesystem::path> gguf_;
+  mutable OpenedGguf opened_;
   std::string chat_template_;  ///< as given to find()
   Environment environment_;
 };

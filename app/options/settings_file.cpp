@@ -3,18 +3,17 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <cctype>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "app/base/texts.h"
 #include "core/base/error.h"
 #include "core/base/strings.h"
 #include "core/io/file.h"
 #include "core/io/home.h"
-#include "core/text/unicode.h"
 
 namespace hyb::app {
 namespace {

@@ -6,10 +6,10 @@
 
 #include <fmt/format.h>
 
+#include "app/base/texts.h"
 #include "app/request/text_input.h"
 #include "core/base/error.h"
 #include "core/io/file.h"
-#include "core/text/unicode.h"
 
 namespace hyb::app {
 void check_messages(const Json& messages, const std::string& place) {

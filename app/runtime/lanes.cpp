@@ -1,7 +1,6 @@
 #include "app/runtime/lanes.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <string_view>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "app/machine/version.h"
 #include "core/base/dtype.h"
 #include "core/base/error.h"
+#include "core/base/strings.h"
 #include "core/engine/threaded_runner.h"
 #include "core/memory/link/threaded_link.h"
 #include "core/workers/remote_runner.h"
@@ -39,12 +39,10 @@ std::optional<LanePlace> place_of(const char* option, const std::string& text, b
   if (text == "cpu") return LanePlace{};
   if (text == "cpu:1" && is_prefill) return LanePlace{.number = 1};  // of tests: not in the help
   constexpr std::string_view card = "cuda";
-  int number = 0;
-  const char* const end = text.data() + text.size();
   if (text.starts_with(card)) {
-    const auto [rest, error] = std::from_chars(text.data() + card.size(), end, number);
-    if (error == std::errc() && rest == end && number >= 0) {
-      return LanePlace{.device = kernels::Device::cuda, .number = number};
+    const auto number = parse_number<int>(std::string_view(text).substr(card.size()));
+    if (number.value_or(-1) >= 0) {
+      return LanePlace{.device = kernels::Device::cuda, .number = *number};
     }
   }
   refuse_lanes(fmt::format("{} {}: is none of cpu, cuda0, cuda1", option, text));
@@ -232,7 +230,7 @@ WorkerIdentity identity_of(const models::Model& model, const std::string& name,
           {"weights", std::to_string(model.weights.bytes())},
           {"memory layout", layout_text(capacity.memory)},
           {"step", fmt::format("{} tokens, {} rows", capacity.step_tokens, capacity.sequences_max)},
-          {"activations", std::string(name_of(geometry.activation_dtype))},
+          {"activations", std::string(name_of(geometry.load.activation))},
           {"keys and values", std::string(name_of(geometry.kv_dtype))},
           {"states", std::string(name_of(geometry.state_dtype))},
           {"page size", std::to_string(geometry.page_tokens)},

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "app/base/texts.h"
 #include "app/machine/environment.h"
 #include "app/runtime/draft_model.h"
 #include "app/runtime/model_outline.h"
@@ -182,7 +183,7 @@ void choose_chunk(MemoryPlan& memory, const models::Plan& plan, const models::Ge
                   const Budget& budget, int threads, const SessionShape& shape) {
   memory.chunk_tokens = shape.chunk_tokens > 0 ? shape.chunk_tokens : models::Roofline::chunk_min;
   if (shape.chunk_tokens > 0 || !budget.rates.is_known() ||
-      geometry.activation_dtype != DType::bf16) {
+      geometry.load.activation != DType::bf16) {
     return;
   }
   const models::Roofline roofline(plan, geometry);

@@ -5,13 +5,13 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "app/base/texts.h"
 #include "app/machine/environment.h"
 #include "app/ui/progress.h"
 #include "app/ui/table.h"
 #include "app/ui/terminal.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"
-#include "core/base/strings.h"
 #include "core/io/file.h"
 #include "models/families/common.h"
 #include "models/published_formats.h"
@@ -262,22 +262,22 @@ ModelOutline outline_of(const RunSettings& settings, const WeightUse& use) {
   };
   const models::PackedBlocks blocks = packed_blocks(settings, config, plan, activation);
   models::GeometryOptions sizes = {
-      .activation = activation,
+      .load = {.activation = activation,
+               .quantize = quantize,
+               .fp8_parameters =
+                   published([](const auto&... known) { return models::fp8_parameters(known...); }),
+               .mxfp4_parameters = published(
+                   [](const auto&... known) { return models::mxfp4_parameters(known...); }),
+               .blocks = blocks,
+               .f16_share = f16_share(settings, config, plan, activation),
+               // A head in blocks is small, and stays as it is.
+               .draft_head_q4 = plan.draft && !plan.draft->is_apart() &&
+                                activation == DType::bf16 && blocks.head_bytes == 0},
       .kv = types.kv,
       .state = types.state,
       .page_tokens = types.page_tokens,
-      .quantize = quantize,
-      .fp8_parameters =
-          published([](const auto&... known) { return models::fp8_parameters(known...); }),
-      .mxfp4_parameters =
-          published([](const auto&... known) { return models::mxfp4_parameters(known...); }),
-      .blocks = blocks,
-      .f16_share = f16_share(settings, config, plan, activation),
-      .lossless = false,
-      .draft_head_q4 = plan.draft && !plan.draft->is_apart() && activation == DType::bf16 &&
-                       blocks.head_bytes == 0,  // a head in blocks is small, and stays as it is
       .with_drafts = plan.draft.has_value()};
-  if (types.quantize == QuantizeChoice::mxfp4 && sizes.mxfp4_parameters == 0) {
+  if (types.quantize == QuantizeChoice::mxfp4 && sizes.load.mxfp4_parameters == 0) {
     throw Error(ErrorKind::usage, "--quantize mxfp4: only experts are published so, and " +
                                       source.name() +
                                       " has none; fp8, q8 and q4 are for all linear weights");
@@ -285,9 +285,9 @@ ModelOutline outline_of(const RunSettings& settings, const WeightUse& use) {
   models::Geometry geometry = models::geometry_of(plan, sizes);
   if (types.kv && geometry.pages.empty()) fail_without_keys(source.name());
   if (may_be_lossless(types, activation, quantize)) {
-    sizes.lossless =
+    sizes.load.lossless =
         types.lossless ? *types.lossless : wants_lossless(settings, plan, geometry.load, use);
-    geometry.load.lossless = sizes.lossless;
+    geometry.load = sizes.load;
   }
   if (plan.draft && settings.drafts.may_load_layer &&
       leave_little_memory(settings, plan, geometry.load)) {

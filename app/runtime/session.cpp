@@ -4,8 +4,8 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "app/base/texts.h"
 #include "app/machine/device.h"
 #include "app/options/options.h"
 #include "app/request/model_texts.h"

@@ -18,6 +18,16 @@ std::vector<std::string_view> words_of(std::string_view text) {
   return words;
 }
 
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts = {text};
+  for (auto at = text.find(separator); at != text.npos; at = parts.back().find(separator)) {
+    const std::string_view rest = parts.back();
+    parts.back() = rest.substr(0, at);
+    parts.push_back(rest.substr(at + 1));
+  }
+  return parts;
+}
+
 std::string in_small_letters(std::string text) {
   for (char& letter : text) {
     if (letter >= 'A' && letter <= 'Z') letter += 'a' - 'A';
@@ -60,23 +70,6 @@ std::string_view nearest_name(std::string_view word, std::span<const std::string
     nearest = name;
   }
   return nearest;
-}
-
-std::string bytes_text(std::size_t bytes) {
-  constexpr const char* names[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  auto value = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  while (value >= 1024 && unit + 1 < std::size(names)) {
-    value /= 1024;
-    ++unit;
-  }
-  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, names[unit]);
-}
-
-std::string parameters_text(std::int64_t parameters) {
-  const auto count = static_cast<double>(parameters);
-  return parameters < 1'000'000'000 ? fmt::format("{:.2f} M", count / 1e6)
-                                    : fmt::format("{:.2f} B", count / 1e9);
 }
 
 }  // namespace hyb

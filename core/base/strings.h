@@ -45,18 +45,15 @@ std::string names_by_size(const std::map<std::string_view, double>& sizes);
 /// The words of a text in which one space is between two.
 std::vector<std::string_view> words_of(std::string_view text);
 
+/// Returns what is between the separators: one part more than there are of these.
+std::vector<std::string_view> split(std::string_view text, char separator);
+
 /// Number of letters to insert, delete or change, or of neighbours to swap, between two words.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
 /// The one of `known` that `word` was most likely meant to be; empty: none is near, as more than a
 /// third of its letters differ.
 std::string_view nearest_name(std::string_view word, std::span<const std::string> known);
-
-/// "512 B", "12.3 MiB", for people, in binary units.
-std::string bytes_text(std::size_t bytes);
-
-/// "340.33 M", "8.00 B".
-std::string parameters_text(std::int64_t parameters);
 
 /// "1 line", "2 lines".
 inline std::string counted(std::int64_t count, std::string_view noun) {

@@ -243,7 +243,7 @@ std::string other_format_text(const fs::path& path) {
 
 namespace {
 
-/// Of a repository's folder in the cache.
+/// Lists the revisions in a repository's folder of the cache.
 std::vector<std::string> revisions_in(const fs::path& repository) {
   std::vector<std::string> branches;
   std::error_code ignored;

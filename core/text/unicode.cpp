@@ -6,9 +6,6 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
-#include <string>
-
-#include "core/base/error.h"
 
 namespace hyb {
 namespace {
@@ -83,14 +80,6 @@ void append_utf8(std::string& text, char32_t code_point) {
     put(0x80 | ((code_point >> 6) & 0x3F));
   }
   put(0x80 | (code_point & 0x3F));
-}
-
-void check_utf8(std::string_view text, std::string_view what) {
-  if (is_well_formed(text)) return;
-  std::size_t at = 0;
-  for (Utf8Unit unit; (unit = read_utf8(text, at)).kind == Kind::character;) at += unit.bytes;
-  throw Error(ErrorKind::usage,
-              std::string(what) + " is not valid UTF-8 at byte " + std::to_string(at));
 }
 
 std::string excerpt(std::string_view text) {

@@ -31,9 +31,6 @@ void append_utf8(std::string& text, char32_t code_point);
 
 bool is_well_formed(std::string_view text);
 
-/// Throws Error(usage) naming `what` and the byte offset when text is not UTF-8.
-void check_utf8(std::string_view text, std::string_view what);
-
 /// The start of a well-formed text for an error message, with "..." if there is more.
 std::string excerpt(std::string_view text);
 

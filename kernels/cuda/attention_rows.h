@@ -161,8 +161,7 @@ template <typename Params>
 __device__ __forceinline__ std::int64_t place_of_key(const Params& p, const AttentionTile& tile,
                                                      int kv_head, int key, const KeyWalk& walk) {
   if (key < walk.begin || key >= walk.end) return 0;
-  const std::int64_t page = p.pages[tile.page_begin + key / p.layout.page_tokens];
-  return page * p.page_stride + p.key(kv_head, key % p.layout.page_tokens);
+  return p.kv.page_of(tile.page_begin, key) + p.key(kv_head, key % p.kv.layout.page_tokens);
 }
 
 /// Copies the queries of a tile of rows, asynchronously, zeros where there is no row.
@@ -176,7 +175,7 @@ __device__ __forceinline__ void copy_queries(const Params& p, const AttentionTil
     const bf16* const from =
         p.q + p.offset_of(tile.token, kv_head, tile.first_row + (is_there ? row : 0), p.q_stride);
     cp_async16(shared.queries.at(row, eight), from + eight * 8,
-               is_there && eight * 8 < p.layout.head_dim);
+               is_there && eight * 8 < p.kv.layout.head_dim);
   }
 }
 
@@ -190,7 +189,7 @@ __device__ __forceinline__ void copy_item(const Params& p, const KeyWalk& walk, 
   if (tile < walk.tiles) {
     const int skipped = walk.begin - walk.key_of(tile),
               left = walk.end - own_keys - walk.key_of(tile);
-    const auto* const from = p.arena + (item % 2 == 0 ? 0 : p.layout.value_offset());
+    const auto* const from = p.kv.arena + (item % 2 == 0 ? 0 : p.kv.layout.value_offset());
     auto thread = static_cast<int>(threadIdx.x);
     if constexpr (S::forgets_addresses) thread = hidden(thread);
 #pragma unroll
@@ -198,7 +197,7 @@ __device__ __forceinline__ void copy_item(const Params& p, const KeyWalk& walk, 
       const int key = i / pieces, piece = i % pieces;
       const std::int64_t place = shared.places[tile % places_kept * tile_keys + key];
       cp_async16(shared.ring.at(item, key, piece), from + place + piece * size,
-                 key >= skipped && key < left && piece * size < p.layout.head_dim);
+                 key >= skipped && key < left && piece * size < p.kv.layout.head_dim);
     }
   }
   cp_async_commit();
@@ -440,7 +439,7 @@ __device__ __forceinline__ void merge_partials(const Params& p, const AttentionT
     }
     const float* const sink = p.sink_of(kv_head, tile.first_row + row);
     const float scale = 1.0F / weights_with_sink(weights, largest, p.scale, sink);
-    if (column >= p.layout.head_dim) continue;
+    if (column >= p.kv.layout.head_dim) continue;
     bf16* const y =
         p.y + p.offset_of(tile.token, kv_head, tile.first_row + row, p.y_stride) + column;
     const RowGate<bf16> gate = p.gate_of(tile.token, kv_head, tile.first_row + row);

@@ -158,7 +158,7 @@ __device__ __forceinline__ void write_rows(const Params& p, const AttentionTile&
 #pragma unroll
     for (int n = 0; n < S::sums; ++n) {
       const int column = (column_warp * S::sums + n) * 8 + lane % 4 * 2;
-      if (column >= p.layout.head_dim) continue;
+      if (column >= p.kv.layout.head_dim) continue;
       *reinterpret_cast<std::uint32_t*>(y + column) =
           gated_pair(total.sums[n][2 * i] * scale, total.sums[n][2 * i + 1] * scale, gate, column);
     }
@@ -249,7 +249,8 @@ void set_workspace(const Attention& op, std::int64_t dim, Params& params) {
 
 /// The most runs that a span can have.
 inline std::int64_t runs_max(const Attention& op) {
-  const std::int64_t positions = op.positions > 0 ? op.positions : op.pages.dim(0) * op.page_tokens;
+  const std::int64_t positions =
+      op.positions > 0 ? op.positions : op.kv.pages.dim(0) * op.kv.page_tokens;
   return std::max<std::int64_t>(1, pieces(positions, attention_run));
 }
 

@@ -452,15 +452,15 @@ bool delta_rule_chunked_takes(const DeltaRule& op) {
          op.y.row_stride % 2 == 0 && address(op.state) % 8 == 0 && op.state.row_stride % 2 == 0 &&
          !op.workspace.empty() && address(op.workspace) % 16 == 0 &&
          op.workspace.dim(0) >=
-             delta_chunk_bytes(places_of(op), op.state.dim(1), op.per_channel ? rows : 0);
+             delta_chunk_bytes(places_of(op), op.state.dim(1), op.shape.per_channel ? rows : 0);
 }
 
 void delta_rule_chunked(Stream& stream, const DeltaRule& op) {
   if (op.x.dim(0) == 0) return;
   if (op.state.dim(2) == 64) {
-    op.per_channel ? run<64, true>(stream, op) : run<64, false>(stream, op);
+    op.shape.per_channel ? run<64, true>(stream, op) : run<64, false>(stream, op);
   } else {
-    op.per_channel ? run<128, true>(stream, op) : run<128, false>(stream, op);
+    op.shape.per_channel ? run<128, true>(stream, op) : run<128, false>(stream, op);
   }
   if (op.read_slot.dim(0) > 1) delta_rule_scan(stream, op, delta_scan_tokens);
 }

@@ -80,15 +80,15 @@ struct Strip {
 
 float root(float value) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(value))); }
 
-/// 1 / sqrt(sum values^2 + eps)
+/// 1 / sqrt(sum values^2 + delta_rule_eps)
 template <typename T>
-float inverse_length(const T* values, std::int64_t count, float eps) {
+float inverse_length(const T* values, std::int64_t count) {
   Vec sum = zeros();
   each_vector(count, [&](std::int64_t i, auto part) {
     const Vec a = load(values + i, part);
     sum = fma(a, a, sum);
   });
-  return 1.0F / root(sum_of(sum) + eps);
+  return 1.0F / root(sum_of(sum) + delta_rule_eps);
 }
 
 template <typename T, typename S>
@@ -98,8 +98,8 @@ void load_keys(const DeltaRuleShare<T, S>& job, Chunk chunk, std::int64_t key_he
   for (int t = 0; t < chunk.tokens; ++t) {
     const T* const q = job.q_of(chunk.first + t, key_head);
     const T* const k = job.k_of(chunk.first + t, key_head);
-    const Vec q_scale = broadcast(inverse_length(q, job.rows, job.eps) * job.q_scale);
-    const Vec k_scale = broadcast(inverse_length(k, job.rows, job.eps));
+    const Vec q_scale = broadcast(inverse_length(q, job.rows) * job.q_scale);
+    const Vec k_scale = broadcast(inverse_length(k, job.rows));
     Vec sum = zeros();
     each_vector(job.rows, [&](std::int64_t i, auto part) {
       const Vec a = load(k + i, part) * k_scale, b = load(q + i, part) * q_scale;

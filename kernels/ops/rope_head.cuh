@@ -37,7 +37,7 @@ template <typename T, typename K>
 bool has_eights(const RopeKvWrite& op) {
   return op.head_dim % 16 == 0 && op.rotary_dim % 16 == 0 &&
          is_vector_aligned(op.qkv.as<T>(), op.qkv.row_stride) &&
-         is_vector_aligned(op.pages_of_layer.as<K>(), op.pages_of_layer.row_stride) &&
+         is_vector_aligned(op.kv.arena.as<K>(), op.kv.arena.row_stride) &&
          is_vector_aligned(op.q_norm.as<float>(), 0) && is_vector_aligned(op.k_norm.as<float>(), 0);
 }
 

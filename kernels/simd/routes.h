@@ -8,6 +8,7 @@
 #include "kernels/attention_reach.h"
 #include "kernels/device.h"
 #include "kernels/floats.h"
+#include "kernels/recurrence_shapes.h"
 
 namespace hyb::kernels {
 
@@ -146,17 +147,12 @@ struct RecurrenceShare {
 
 /// Of a DeltaRule: of every span, the share of the vectors of state columns. Dk rows, Dv columns.
 template <typename T, typename S>
-struct DeltaRuleShare : RecurrenceShare<T, S> {
+struct DeltaRuleShare : RecurrenceShare<T, S>, DeltaShape {
   const T* b = nullptr;
   const T* a = nullptr;
   std::int64_t b_stride = 0, a_stride = 0;
-  std::int64_t key_heads = 0, value_heads = 0;
-  bool tiled = false;
-  float beta_scale = 1.0F;
-  bool per_channel = false;
-  float decay_floor = 0.0F;
+  std::int64_t value_heads = 0;
   float q_scale = 0.0F;  ///< Dk^-0.5
-  float eps = 0.0F;      ///< added to the squares of a q or k
 
   std::int64_t key_head_of(std::int64_t head) const {
     return tiled ? head % key_heads : head / (value_heads / key_heads);
@@ -275,11 +271,10 @@ double weigh_logits(const LogitWeights& job);  ///< returns the sum of the weigh
 
 /// Of an Ssd: of every span, the share of the groups of state rows.
 template <typename T, typename S>
-struct SsdShare : RecurrenceShare<T, S> {
+struct SsdShare : RecurrenceShare<T, S>, SsdShape {
   const T* dt = nullptr;
   const float* d = nullptr;
-  std::int64_t dt_stride = 0, heads = 0, groups = 0;
-  float dt_min = 0.0F, dt_max = 0.0F;
+  std::int64_t dt_stride = 0, heads = 0;
 };
 
 /// Of an S6: of every span, the share of the vectors of channels. A channel is a head of one row.

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Published models as GGUF files (scripts/real_models.py), run by the built binary.
+"""Published models as GGUF files (scripts/checkpoints/real_models.py), run by the built binary.
 
     tests/app/real_models.py BINARY [--kills N] [--report FILE]
 
 tests/golden/real_models.json has what transformers answers with the same files
-(scripts/golden_real_models.py). Exit code 77, which ctest calls skipped: PyPI isn't reached.
+(scripts/golden/make_real_models.py). Exit code 77, which ctest calls skipped: PyPI isn't reached.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import time
 
 TOP = pathlib.Path(__file__).parent.parent.parent
 sys.path.insert(0, str(TOP / "scripts"))
-import real_models  # noqa: E402
+from checkpoints import real_models  # noqa: E402
 
 CLOSE = 1e-3  # log-probabilities in f32
 TIE = 1e-3  # where the best two are nearer, either may come

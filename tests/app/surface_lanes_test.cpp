@@ -152,11 +152,12 @@ TEST_SUITE("app/surface_lanes") {
   }
 
   TEST_CASE("a batch whose workers and engine are killed has the same answers") {
-    const ToolResult result = run_tool(
-        {.arguments = {HYB_TESTS_DIR "/../scripts/kill_workers.py", HYB_BINARY, "demo", "--workers",
-                       "6", "--launchers", "1", "--engines", "1", "--lines", "60", "--life", "2"},
-         .program = "python3",
-         .time_max = std::chrono::seconds(240)});
+    const ToolResult result =
+        run_tool({.arguments = {HYB_TESTS_DIR "/../scripts/fuzz/kill_workers.py", HYB_BINARY,
+                                "demo", "--workers", "6", "--launchers", "1", "--engines", "1",
+                                "--lines", "60", "--life", "2"},
+                  .program = "python3",
+                  .time_max = std::chrono::seconds(240)});
     CHECK_MESSAGE(result.exit_code == 0, result.err);
     CHECK(contains(result.out,
                    "6 workers, 1 launchers (0 stopped) and 1 engines killed: every id once"));

@@ -21,7 +21,7 @@ namespace {
 std::string made_trace(const TemporaryFolder& folder, const std::string& workload,
                        const std::string& seed) {
   const std::string path = (folder.path() / (workload + seed)).string();
-  const std::string script = std::string(HYB_TESTS_DIR) + "/../scripts/make_trace.py";
+  const std::string script = std::string(HYB_TESTS_DIR) + "/../scripts/measure/make_trace.py";
   const ToolResult result =
       run_tool({.arguments = {script, workload, "--seed", seed, "-o", path}, .program = "python3"});
   CHECK(result.exit_code == 0);

@@ -210,10 +210,11 @@ TEST_SUITE("app/surface_sessions") {
   }
 
   TEST_CASE("chats that are killed at any moment lose no turn") {
-    const ToolResult result = run_tool({.arguments = {HYB_TESTS_DIR "/../scripts/kill_chats.py",
-                                                      HYB_BINARY, "demo", "--kills", "8"},
-                                        .program = "python3",
-                                        .time_max = std::chrono::seconds(240)});
+    const ToolResult result =
+        run_tool({.arguments = {HYB_TESTS_DIR "/../scripts/fuzz/kill_chats.py", HYB_BINARY, "demo",
+                                "--kills", "8"},
+                  .program = "python3",
+                  .time_max = std::chrono::seconds(240)});
     CHECK_MESSAGE(result.exit_code == 0, result.err);
     CHECK(contains(result.out, "8 kills of "));
   }

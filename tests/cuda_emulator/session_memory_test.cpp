@@ -2,6 +2,7 @@
 
 #include <random>
 
+#include "app/base/texts.h"
 #include "app/chat/commands.h"
 #include "app/runtime/fit.h"
 #include "app/runtime/memory_plan.h"

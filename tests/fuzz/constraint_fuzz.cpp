@@ -1,4 +1,4 @@
-// libFuzzer over grammars: scripts/fuzz.sh.
+// libFuzzer over grammars: scripts/fuzz/fuzz.sh.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

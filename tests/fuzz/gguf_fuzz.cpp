@@ -1,4 +1,4 @@
-// libFuzzer over GGUF files: scripts/fuzz.sh.
+// libFuzzer over GGUF files: scripts/fuzz/fuzz.sh.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -56,6 +56,7 @@ const char* const presets[] = {"bamba-9b",
                                "qwen3.5-0.8b",
                                "qwen3.5-35b-a3b",
                                "qwen3-next-80b-a3b",
+                               "smollm3-3b",
                                "kimi-linear-48b-a3b",
                                "ling-2.6-flash",
                                "ling-3.0-flash",
@@ -223,7 +224,7 @@ using namespace hyb::models;
 
 namespace {
 
-/// What scripts/make_published_sizes.py counted, for published checkpoints of all families.
+/// What scripts/golden/make_published_sizes.py counted, for published checkpoints of all families.
 Json published_sizes() {
   const std::string path = HYB_TESTS_DIR "/models/published_sizes.json";
   return parse_json(read_whole_file(path, 1U << 20), path, {.python_numbers = true});

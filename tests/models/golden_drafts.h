@@ -13,7 +13,7 @@
 
 namespace hyb::models::testing {
 
-/// What the float64 reference says of drafts (scripts/reference_drafts.py, reference_eagle3.py).
+/// What the float64 reference says of drafts (scripts/reference/drafts.py, reference/eagle3.py).
 struct GoldenDrafts {
   explicit GoldenDrafts(const std::filesystem::path& folder)
       : json(parse_json(read_whole_file(folder / "golden_drafts.json", 1 << 20), "drafts")),

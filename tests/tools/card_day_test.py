@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/card_day.py with small scripts in place of programs and card: card_day_test.py HYB."""
+"""scripts/card/day.py with small scripts in place of programs and card: card_day_test.py HYB."""
 
 import json
 import os
@@ -15,7 +15,7 @@ SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
 HYB = sys.argv.pop() if len(sys.argv) > 1 else None
 sys.path.insert(0, str(SCRIPTS))
 
-import card_day  # noqa: E402
+from card import day as card_day  # noqa: E402
 
 ROW = '{"avg_ts": 12.5, "status": "ok"}'
 PROGRAMS = {
@@ -31,8 +31,8 @@ PROGRAMS = {
 CALL = """
 import pathlib, sys
 sys.path.insert(0, sys.argv[1])
-import card_day
-from card_day import Stage, one
+from card import day as card_day
+from card.day import Stage, one
 {patch}
 sys.exit(card_day.run_part({part!r}, pathlib.Path(sys.argv[2]), {seconds}))
 """

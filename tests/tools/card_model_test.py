@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/card_model.py and sass_table.py against times and counts that were worked out by hand."""
+"""scripts/card/model.py and sass.py against times and counts that were worked out by hand."""
 
 import contextlib
 import io
@@ -12,8 +12,8 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 
-import card_model  # noqa: E402
-import sass_table  # noqa: E402
+from card import model as card_model  # noqa: E402
+from card import sass  # noqa: E402
 
 H200 = card_model.CARDS["h200"]
 STEP = {"kind": "decode", "tokens": 1, "sequences": 1, "spans": 1, "head_rows": 1, "decode": True,
@@ -184,7 +184,7 @@ class CardModelTest(unittest.TestCase):
         self.assertEqual([line[0] for line in table("a100")[0]], ["a100"] * 4)
 
     def test_a_kernel_that_the_tables_lack_is_an_error(self):
-        with self.assertRaisesRegex(SystemExit, "new_kernel: not in .*run scripts/sass_table.py"):
+        with self.assertRaisesRegex(SystemExit, "new_kernel: not in .*run scripts/card/sass.py"):
             self.seconds(launch("new_kernel"))
 
     def test_check_names_what_fell_by_more_than_three_percent(self):
@@ -198,7 +198,7 @@ class CardModelTest(unittest.TestCase):
 
 class SassTableTest(unittest.TestCase):
     def test_the_hottest_loop_is_the_one_that_copies(self):
-        counts = dict(zip(sass_table.COUNTS, sass_table.counted(NVDISASM)["k"]))
+        counts = dict(zip(sass.COUNTS, sass.counted(NVDISASM)["k"]))
         self.assertEqual(counts, {"instructions": 9, "tensor_all": 0, "loop": 5, "tensor": 0,
                                   "streamed": 512, "shared": 4, "side": 3, "side_bytes": 512})
 

@@ -1,4 +1,4 @@
-// Renders templates for scripts/check_jinja_cases.py: each line of stdin is a JSON object with
+// Renders templates for scripts/fuzz/jinja_cases.py: each line of stdin is a JSON object with
 // `template` and `variables`, each line of stdout one with `text` or `error`.
 #include <iostream>
 #include <nlohmann/json.hpp>

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/cpp_code.py against classes counted by hand, and the budgets of scripts/tidy.py."""
+"""scripts/check/cpp_code.py against classes counted by hand, and the budgets of scripts/tidy.py."""
 
 import pathlib
 import sys
@@ -8,8 +8,8 @@ import unittest
 import unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
-import cpp_code  # noqa: E402
 import tidy  # noqa: E402
+from check import cpp_code, python_code  # noqa: E402
 
 SOURCE = r"""
 enum class Kind : std::uint8_t { a, b };
@@ -97,6 +97,35 @@ class Declarations(unittest.TestCase):
             app__a__x_cpp="int f(int a) { return a; }\nint h() { return 1; }",
             app__b__x_cpp="namespace {\nint f(int a) { return a; }\n}\n"
                           "namespace inner {\nint h() { return 2; }\n}"), [])
+
+
+class Prose(unittest.TestCase):
+    def test_tables_code_and_headings_are_not_counted(self):
+        text = ("# a b c\n\none two\nthree\n\n    code of four words\n\n| a | b |\n|---|---|\n\n"
+                "- four five\n  six\n- seven\n\n```\nmore code\n```\n")
+        self.assertEqual([len(block.split()) for block in tidy.prose_of(text)], [3, 4, 2])
+
+
+class Python(unittest.TestCase):
+    def found(self, **texts):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name) / "scripts/one"
+            folder.mkdir(parents=True)
+            for file, text in texts.items():
+                (folder / f"{file}.py").write_text(text)
+            paths = [f"scripts/one/{file}.py" for file in texts]
+            return [text for *_, text in python_code.findings(pathlib.Path(name), paths)]
+
+    def test_imports_of_what_is_there(self):
+        used = "from one import a\nfrom one.a import x\na.f(x)\n"
+        self.assertEqual(self.found(a="x = 1\n", b=used), [])
+        gone = "from one.a import x\nfrom one import c\nc, x\n"
+        self.assertEqual(self.found(a="y = 1\n", b=gone), ["scripts/ has no one.a.x",
+                                                            "scripts/ has no one.c"])
+
+    def test_names(self):
+        self.assertEqual(self.found(a="import sys\ndef f(): return g\n"),
+                         ["sys is imported and not used", "g is not defined", "nothing calls f"])
 
 
 class Budgets(unittest.TestCase):

@@ -1,4 +1,4 @@
-// Encodes lines for scripts/fuzz_tokenizer.py.
+// Encodes lines for scripts/fuzz/tokenizer.py.
 //
 //   tokenize_lines TOKENIZER.json [--add-special] < LINES
 //     Every line is a JSON string. Writes one JSON line each: {"ids": [...], "text": decoded,

@@ -5,12 +5,12 @@
 
 #include <CLI/CLI.hpp>
 
+#include "app/base/texts.h"
 #include "app/options/options.h"
 #include "app/request/request_body.h"
 #include "app/request/sampling_options.h"
 #include "app/runtime/run_settings.h"
 #include "core/base/error.h"
-#include "core/base/strings.h"
 #include "tests/support/error_text.h"
 
 namespace options_test {

@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include "app/base/texts.h"
 #include "app/machine/environment.h"
 #include "app/request/messages.h"
 #include "app/request/model_texts.h"
@@ -16,7 +17,6 @@
 #include "core/base/json.h"
 #include "core/base/strings.h"
 #include "core/io/file.h"
-#include "core/text/unicode.h"
 #include "tests/app/chat/chat_texts.h"
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"

@@ -181,8 +181,9 @@ TEST_SUITE("app/memory_plan") {
     CHECK(asked.chunk_tokens == 700);
     CHECK(asked.mixed_tokens == 0);
     CHECK(plan(tiny, 140 * gib, 0, {}).chunk_tokens == 512);
-    CHECK(plan_memory(tiny.plan, models::geometry_of(tiny.plan, {.activation = DType::f32}), card,
-                      0, 2, {})
+    CHECK(plan_memory(tiny.plan,
+                      models::geometry_of(tiny.plan, {.load = {.activation = DType::f32}}), card, 0,
+                      2, {})
               .chunk_tokens == 512);
 
     // No more than there is of all prompts, and in workspace an eighth of what the weights leave.
@@ -286,22 +287,22 @@ TEST_SUITE("app/idle_memory") {
       const Memory large = world.hold(96);  // 6 superblocks of pages and one of slots
       look_after(1s);
     }
-    CHECK(world.engine.pool().superblocks_idle() == 7);
+    CHECK(world.engine.pool().superblocks().idle() == 7);
     look_after(8s);  // the large one held them when the time began
     look_after(1s);
-    CHECK(world.engine.pool().superblocks_idle() == 7);
+    CHECK(world.engine.pool().superblocks().idle() == 7);
     for (int second = 1; second < 10; ++second) {
       const Memory small = world.hold(40);  // 3 and 1, every other one
       look_after(1s);
-      CHECK(world.engine.pool().superblocks_idle() == 3);
+      CHECK(world.engine.pool().superblocks().idle() == 3);
     }
     look_after(1s);
-    CHECK(world.engine.pool().superblocks_idle() == 4);  // the 3 left over went
-    CHECK_FALSE(world.engine.pool().has_orders());
+    CHECK(world.engine.pool().superblocks().idle() == 4);  // the 3 left over went
+    CHECK(world.engine.pool().orders().empty());
     look_after(10s);
-    CHECK(world.engine.pool().superblocks_idle() == 0);
+    CHECK(world.engine.pool().superblocks().idle() == 0);
     const Memory again = world.hold(96);
-    CHECK(world.engine.pool().superblocks_idle() == 0);
+    CHECK(world.engine.pool().superblocks().idle() == 0);
   }
 
   TEST_CASE("without seconds nothing is given back") {
@@ -309,7 +310,7 @@ TEST_SUITE("app/idle_memory") {
     IdleMemory idle(world.engine, std::nullopt, world.now);
     { const Memory large = world.hold(96); }
     for (int i = 0; i < 5; ++i) idle.poll(world.now += 1000s);
-    CHECK(world.engine.pool().superblocks_idle() == 7);
+    CHECK(world.engine.pool().superblocks().idle() == 7);
   }
 
   TEST_CASE("while a person types nothing: first the work, then the time, then all that is free") {
@@ -323,7 +324,7 @@ TEST_SUITE("app/idle_memory") {
     }
     CHECK(std::chrono::steady_clock::now() - begin >= 50ms);
     CHECK(pieces == 3);
-    CHECK(world.engine.pool().superblocks_idle() == 0);
+    CHECK(world.engine.pool().superblocks().idle() == 0);
   }
 
   TEST_CASE("while a person types nothing memory is prepared after the work") {
@@ -333,13 +334,13 @@ TEST_SUITE("app/idle_memory") {
     const auto work = prepare_memory_when_idle(engine, [&] { return ++pieces < 3; });
     CHECK(work());
     CHECK(work());
-    CHECK(engine.pool().superblocks_idle() == 0);
+    CHECK(engine.pool().superblocks().idle() == 0);
     CHECK_FALSE(work());
     CHECK(pieces == 3);
-    CHECK(engine.pool().superblocks_idle() == 2);  // of 2 slots each
-    CHECK_FALSE(engine.pool().has_orders());
+    CHECK(engine.pool().superblocks().idle() == 2);  // of 2 slots each
+    CHECK(engine.pool().orders().empty());
     CHECK_FALSE(prepare_memory_when_idle(engine, {})());
-    CHECK(engine.pool().superblocks_idle() == 2);
+    CHECK(engine.pool().superblocks().idle() == 2);
   }
 
   TEST_CASE("flat pools, and memory of prompts alone, are not given back, which is said") {

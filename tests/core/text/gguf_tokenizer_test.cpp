@@ -433,7 +433,7 @@ TEST_SUITE("core/text/gguf_tokenizer") {
     CHECK(end_tokens_of(bytes.metadata()) == std::vector{TokenId{11}});
   }
 
-  TEST_CASE("what the fuzzer found is read, or refused in words (scripts/fuzz.sh)") {
+  TEST_CASE("what the fuzzer found is read, or refused in words (scripts/fuzz/fuzz.sh)") {
     int files = 0;
     for (const auto& entry : std::filesystem::directory_iterator(HYB_TESTS_DIR "/fuzz/gguf")) {
       CAPTURE(entry.path().string());

@@ -27,7 +27,7 @@ const std::filesystem::path folder = std::filesystem::path(HYB_TESTS_DIR) / "cor
 Json json(const std::string& text) { return parse_json(text, "test"); }
 Json json_file(const char* name) { return json(content(folder / name)); }
 
-/// The template of this name in scripts/golden_conversations.py.
+/// The template of this name in scripts/golden/make_conversations.py.
 ChatTemplate golden_template(const std::string& name) {
   const std::filesystem::path path =
       name == "granite_fixture" ? folder / "../../golden/granite-dense-nope/chat_template.jinja"

@@ -21,7 +21,7 @@ using testing::read_test_file;
 
 namespace {
 
-// Written by scripts/make_tiktoken.py.
+// Written by scripts/golden/make_tiktoken.py.
 std::string fixture(const std::string& name) {
   return read_test_file("core/text/fixtures/tiktoken." + name);
 }

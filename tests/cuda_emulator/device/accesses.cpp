@@ -388,7 +388,7 @@ std::map<std::uintptr_t, std::string> read_symbols() {
   return functions;
 }
 
-/// "gemv_kernel<1, false, bf16>" of the name as the compiler has it, like scripts/ptxas_table.py.
+/// "gemv_kernel<1, false, bf16>" of the name as the compiler has it, like scripts/card/ptxas.py.
 std::string short_name(const std::string& symbol) {
   int status = 0;
   char* const text = abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, &status);

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::size_t blocks = 500;
 
-/// As scripts/golden_gguf_blocks.py has it.
+/// As scripts/golden/make_gguf_blocks.py has it.
 std::vector<std::byte> random_bytes(std::uint32_t seed, std::size_t count) {
   std::vector<std::byte> bytes;
   for (std::uint32_t state = seed; bytes.size() < count;) {

@@ -63,7 +63,7 @@ TEST_SUITE("core/text/jinja/interpreter") {
   }
 
   TEST_CASE("jinja2 itself agrees with the expectations") {
-    const std::string script = std::string(HYB_TESTS_DIR) + "/../scripts/check_jinja_cases.py";
+    const std::string script = std::string(HYB_TESTS_DIR) + "/../scripts/fuzz/jinja_cases.py";
     // Debian's python3-jinja2, whatever python3 comes first in PATH.
     CHECK(std::system(("/usr/bin/python3 -B " + script + " > /dev/null").c_str()) == 0);
   }
