@@ -12,6 +12,7 @@
 #include "app/model/model_source.h"
 #include "app/options/options.h"
 #include "app/options/settings_file.h"
+#include "app/runtime/run_settings.h"
 #include "app/ui/table.h"
 #include "app/ui/terminal.h"
 #include "app/ui/text.h"
