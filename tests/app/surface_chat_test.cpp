@@ -194,8 +194,8 @@ TEST_SUITE("app/surface_chat") {
     folder.write("note.txt", "hello");
     const ToolResult result =
         run_tool({.arguments = {"chat", fixture, "-n", "8"},
-                  .environment = {{"HOME", folder.path()}},
-                  .input = "hello\n/save ~/said.md\n/read ~/note.txt\nonce more\n"});
+                  .input = "hello\n/save ~/said.md\n/read ~/note.txt\nonce more\n",
+                  .environment = {{"HOME", folder.path()}}});
     CHECK(result.exit_code == 0);
     CHECK(content(folder.path() / "said.md").starts_with("<!-- written by hyb chat -->\n"));
     const ToolResult refused = chat("hello\n/save said.txt\n", {"-n", "8"});
