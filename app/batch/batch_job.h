@@ -47,7 +47,7 @@ struct BatchOptions {
 /// The exit code when results are errors.
 inline constexpr int failed_lines_exit = 5;
 
-/// Of the session that answers the lines.
+/// The shape of the session that answers the lines.
 SessionShape shape_of(const BatchOptions& options);
 
 /// The input, opened and scanned.

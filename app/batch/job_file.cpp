@@ -38,7 +38,7 @@ std::set<std::string> keys_of(const Json& was, const Json& is) {
   return keys;
 }
 
-/// As the command line would say it.
+/// Spells a value as the command line would.
 std::string setting_text(const std::string& key, const Json& value) {
   if (key == "think" && value.is_boolean()) return std::string(name_of(value.get<bool>()));
   const bool is_off = value == false;

@@ -52,7 +52,7 @@ std::int32_t chunk_tokens_of(const BenchJob& job, const BareModel& model) {
                          model.queue.threads());
 }
 
-/// As uptime shows it, of the last minute; 0: not known.
+/// The load of the last minute, as uptime shows it; 0: not known.
 double load_average() {
   double load = 0;
   return ::getloadavg(&load, 1) == 1 ? load : 0;
@@ -75,7 +75,7 @@ void write_plot(const std::string& path, Plot plot, const BenchSetting& setting)
   write_atomically(path, svg_text(plot), FileAccess::umask);
 }
 
-/// Of each row, what `values` gives for it.
+/// The spread of what `values` gives for each row.
 template <typename Rows, typename Values>
 std::vector<double> spreads_of(const Rows& rows, Values&& values) {
   std::vector<double> spreads;

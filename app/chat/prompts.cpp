@@ -261,7 +261,11 @@ void check_back(std::string_view command, std::int32_t count, std::int32_t messa
 std::string undo(Conversation& conversation, std::int32_t count) {
   const std::int32_t here = conversation.here();
   const auto spoken = static_cast<std::int32_t>(conversation.path(here).size());
-  if (spoken == 0) refuse_name("/undo: nothing has been said yet");
+  if (spoken == 0) {
+    refuse_name(conversation.turns() == 0
+                    ? "/undo: nothing has been said yet"
+                    : "/undo: this is the beginning; /checkpoints lists what was taken back");
+  }
   check_back("/undo", count, spoken);
   const std::int32_t first = conversation.before(count - 1);
   conversation.go_to(conversation.before(count));

@@ -187,7 +187,7 @@ class ChatLoop {
   }
 
  private:
-  /// By a signal, of which main makes the exit code; a person's Ctrl-C was for what was going on.
+  /// True where a signal ended it, of which main makes the exit code; Ctrl-C was for what went on.
   bool is_told_to_end() {
     if (stop_signal() == SIGINT && has_person_) {
       clear_stop_signal();

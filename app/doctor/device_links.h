@@ -54,10 +54,10 @@ struct NvmlLinks {
   int (*peer_status)(Device, Device, int, int*) = nullptr;
 };
 
-/// Of the machine whose /sys is below `root`. Without `nvml` there are no cards.
+/// Examines the machine whose /sys is below `root`. Without `nvml` there are no cards.
 DeviceLinks read_links(const NvmlLinks* nvml, const std::filesystem::path& root = "/");
 
-/// Of this machine, with its NVML where there is one.
+/// Examines this machine, with its NVML where there is one.
 DeviceLinks examine_links();
 
 /// Rows of doctor's table, the last one what this means for --disaggregate.

@@ -193,7 +193,7 @@ std::string look_at_template(const ModelSource& source, const std::optional<Toke
                      names == "default" ? "" : "; templates: " + names);
 }
 
-/// As the commands that run the model read it, with the end-of-answer tokens of the other files.
+/// Reads it as the commands that run the model do, with the end tokens of the other files.
 /// The tokenizer, where there is one, is in `texts`.
 std::string look_at_generation_config(const ModelSource& source, ModelTexts& texts) {
   read_generation_config(source, texts);

@@ -138,7 +138,7 @@ std::string download_text(std::string_view name) {
   return is_of_hub ? fmt::format("; hf download {} fetches it", name) : "";
 }
 
-/// Of a name that is nowhere: what is near, and how to fetch it.
+/// Says of a name that is nowhere what is near, and how to fetch it.
 [[noreturn]] void refuse_unknown(const std::string& name, const HubEnvironment& hub,
                                  const std::vector<std::string>& gguf_places) {
   log::debug(fmt::format("looked for {} in this folder, {}, {}", name, hub_folder(hub).string(),

@@ -69,7 +69,7 @@ class ModelSource {
 
   /// Whether all files of the weights are there.
   bool has_tensors() const;
-  /// As TensorFiles::missing_in.
+  /// Does what TensorFiles::missing_in does.
   std::optional<MissingFiles> missing_files() const;
 
   /// Why there are no tensors, and what to do about it: where has_tensors() is false.

@@ -23,7 +23,7 @@ struct FileStamp {
   bool operator==(const FileStamp&) const = default;
 };
 
-/// Of the file that the path leads to. Throws Error(model) where there is none.
+/// Identifies the file that the path leads to. Throws Error(model) where there is none.
 FileStamp stamp_of(const std::filesystem::path& path);
 
 /// Hashes of files that were read before, by their stamps: lines of text in one file.

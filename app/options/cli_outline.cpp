@@ -140,6 +140,10 @@ CommandOutline cli_outline(const CLI::App& cli) {
   for (const CLI::App* const sub : cli.get_subcommands([](const CLI::App*) { return true; })) {
     all.commands.push_back(cli_outline(*sub));
   }
+  // What `hyb manual` takes is known when all commands are.
+  for (CommandOutline& command : all.commands) {
+    if (command.name == "manual") command.options.front().choices = names_of(all.commands);
+  }
   return all;
 }
 
@@ -193,7 +197,7 @@ std::string bash_values(const OptionOutline& option, const std::string& words = 
                            : "_hyb_names " + option.names_of;
 }
 
-/// By the number of words before it.
+/// Completes a positional by the number of words before it.
 std::string bash_positional(const CommandOutline& command) {
   const std::string subs = spaced(names_of(command.commands));
   const bool has_model = std::ranges::count(flags_of(command), "--model") > 0;

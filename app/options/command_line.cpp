@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -160,8 +161,23 @@ std::string about_option(const CLI::App& cli, const CLI::App& command, std::stri
   return fmt::format("{}: no option of {}; {}", name, typed_name_of(command), others);
 }
 
-/// CLI11's own text, but where it counts values instead of saying that an option is repeated.
+/// CLI11's own text, but where it counts values instead of saying that an option is repeated, does
+/// not say what is wanted, or names an argument by our word for it.
 std::string about_error(const std::string& text) {
+  constexpr std::string_view unreadable = "Could not convert: ", missing = " is required";
+  if (text.starts_with(unreadable)) {
+    const std::string_view rest = std::string_view(text).substr(unreadable.size());
+    const std::size_t equals = rest.find(" = ");
+    if (equals != std::string_view::npos) {
+      return fmt::format("'{}' is not a number that {} takes", rest.substr(equals + 3),
+                         rest.substr(0, equals));
+    }
+  }
+  if (text.ends_with(missing) && !text.starts_with('-')) {
+    std::string name = text.substr(0, text.size() - missing.size());
+    for (char& letter : name) letter = static_cast<char>(std::toupper(letter));
+    return name + " is missing";
+  }
   constexpr std::string_view repeated = ": At Most 1 required but received ";
   const std::size_t at = text.find(repeated);
   if (at == std::string::npos) return text;
@@ -186,7 +202,7 @@ std::string about_command(const CLI::App& cli, const std::string& word) {
              : fmt::format("'{}' is not a command", word);
 }
 
-/// Of a command line without a command.
+/// Says what a command line without a command may have meant.
 std::string about_no_command(const CLI::App& cli, const std::vector<std::string>& unknown) {
   const auto word = std::find_if_not(unknown.begin(), unknown.end(), is_option_word);
   if (!unknown.empty() && is_option_word(unknown.front())) {

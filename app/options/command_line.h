@@ -13,7 +13,7 @@ class ParseError;
 
 namespace hyb::app {
 
-/// Of --color; none: on a terminal.
+/// The words of --color; no value: colours on a terminal.
 inline constexpr Words<std::optional<bool>, 3> colours = {
     {{"auto", std::nullopt}, {"always", true}, {"never", false}}};
 

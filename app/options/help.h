@@ -36,7 +36,7 @@ struct CommandHelp {
   std::optional<std::size_t> place_of(std::string_view option, std::string_view group) const;
 };
 
-/// Of the command's own name ("compare"); without usual options and examples where it has no row.
+/// Finds the row of a command by its own name ("compare"); an empty one where it has none.
 CommandHelp command_help(std::string_view command);
 
 /// Takes what help is about out of the words of the command line: GROUP of `--help GROUP` and

@@ -79,7 +79,7 @@ inline constexpr Words<DraftSource, 7> spec = {{{"auto", DraftSource::automatic}
                                                 {"eagle3", DraftSource::eagle3},
                                                 {"dflash", DraftSource::dflash},
                                                 {"draft", DraftSource::draft}}};
-/// Of an answer in a step; 0: as it pays.
+/// The words of --draft-steps; 0: as it pays.
 inline constexpr Words<std::int32_t, 8> draft_steps = {
     {{"auto", 0}, {"1", 1}, {"2", 2}, {"3", 3}, {"4", 4}, {"5", 5}, {"6", 6}, {"7", 7}}};
 inline constexpr Words<models::GraphOptions, 4> graphs = {
@@ -128,7 +128,7 @@ struct LaneFlags {
   std::string prefill_device = {}, decode_device = {};
 };
 
-/// Of weights and of what is kept for each sequence, before a model says what "auto" is.
+/// The types of weights and of what a sequence keeps, before a model says what "auto" is.
 struct TypeOptions {
   std::optional<DType> activation = {};  ///< bf16 or f32; none: the model's
   QuantizeChoice quantize = QuantizeChoice::none;

@@ -13,6 +13,7 @@
 #include "core/base/error.h"
 #include "core/base/strings.h"
 #include "core/io/file.h"
+#include "core/io/home.h"
 
 namespace hyb::app {
 namespace {
@@ -83,7 +84,8 @@ class TomlReader {
 
   void end_line() {
     skip_blanks();
-    if (at_ < text_.size() && text_[at_] != '\n') fail("something follows in the line");
+    if (at_ < text_.size() && text_[at_] != '\n')
+      fail("after a value or a section the line ends, or has a comment");
   }
 
   void skip_lines() {
@@ -190,7 +192,9 @@ bool is_section_for(const std::string& section, const std::string& model) {
            ::fnmatch(section.c_str(), name.substr(0, name.find_first_of("@:")).c_str(), 0) == 0;
   };
   const std::string whole = model.substr(0, model.find_last_not_of('/') + 1);
-  return matches(whole) || matches(whole.substr(whole.rfind('/') + 1));
+  const std::string last = whole.substr(whole.rfind('/') + 1);
+  const std::string stem = last.ends_with(".gguf") ? last.substr(0, last.size() - 5) : last;
+  return matches(whole) || matches(last) || matches(stem);
 }
 
 void add_settings_option(CLI::App& cli) {
@@ -252,7 +256,7 @@ void SettingsFile::apply(CLI::App& command, const FileSetting& setting) const {
     for (std::string value : setting.values) {
       if (setting.is_switch && !is_flag) value = value == "true" ? "on" : "off";
       if (is_flag && !setting.is_switch) throw CLI::ConversionError(value, name);
-      if (value.starts_with("~/") && !home_.empty()) value.replace(0, 1, home_);
+      if (value.starts_with("~/")) value = with_home(value, home_).string();
       option->add_result(value);
     }
     option->run_callback();

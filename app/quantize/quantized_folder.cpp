@@ -196,7 +196,7 @@ bool holds_other_files(const fs::path& folder, std::error_code& error) {
 void QuantizedFolder::claim(const fs::path& folder, std::string_view job) {
   folder_ = folder;
   std::error_code error;
-  fs::create_directories(folder, error);
+  fs::create_directory(folder, error);  // a folder above it that is missing may be a mistake
   if (error) {
     throw Error(ErrorKind::runtime,
                 fmt::format("{}: can't be made: {}", folder.string(), error.message()));

@@ -104,9 +104,9 @@ std::vector<PolicyKind> kinds_of(const std::vector<std::string>& names) {
     } else {
       std::string known;
       for (const PolicyKind one : all_kinds) known += fmt::format("{}, ", name_of(one));
-      throw Error(
-          ErrorKind::usage,
-          fmt::format("--policy {}: there is none of this name; there are {}all", name, known));
+      throw Error(ErrorKind::usage,
+                  fmt::format("--policy {}: there is no policy of this name; there are {}all", name,
+                              known));
     }
   }
   return kinds;
@@ -115,11 +115,14 @@ std::vector<PolicyKind> kinds_of(const std::vector<std::string>& names) {
 std::int64_t budget_of(const std::string& text, const char* option = "--budget") {
   try {
     const MemoryBudget budget = parse_memory(text);
-    if (budget.kind == MemoryBudget::Kind::bytes) return static_cast<std::int64_t>(budget.bytes);
+    constexpr std::size_t least = 1'000'000;  // less is a number without its unit
+    if (budget.kind == MemoryBudget::Kind::bytes && budget.bytes >= least) {
+      return static_cast<std::int64_t>(budget.bytes);
+    }
   } catch (const Error&) {  // speaks of another option
   }
   throw Error(ErrorKind::usage,
-              fmt::format("{} {}: give bytes, such as 2GB or 512MiB", option, text));
+              fmt::format("{} {}: give 1MB or more, such as 2GB or 512MiB", option, text));
 }
 
 Precision precision_of(const std::string& name) {

@@ -365,7 +365,7 @@ constexpr const char* stop_note =
     "8";
 constexpr std::string_view clear_stop_note = "\x1b[J";
 
-/// Of a step that a person waits for and may stop meanwhile.
+/// The time of a step that a person waits for and may stop meanwhile.
 constexpr std::chrono::milliseconds watched_chunk_time{300};
 
 }  // namespace

@@ -22,7 +22,7 @@ void add_once(std::vector<TokenId>& tokens, TokenId token) {
 /// The end-of-answer tokens that files name.
 class StopTokens {
  public:
-  /// Of eos_token_id: a number or a list of them.
+  /// Adds eos_token_id: a number or a list of them.
   void add(const Json& config, const std::string& path) {
     const auto found = config.find("eos_token_id");
     if (found == config.end() || found->is_null()) return;

@@ -14,7 +14,7 @@ namespace hyb::app {
 
 namespace {
 
-/// In no template by chance.
+/// A word that is in no template by chance.
 constexpr const char* odd_word = "qzxvj";
 
 Json message(const char* role, const std::string& text) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "app/model/model_source.h"
 #include "core/base/json.h"
 #include "core/memory/prefix/snapshot_policy.h"
 #include "core/text/chat_template.h"

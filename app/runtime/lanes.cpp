@@ -221,7 +221,7 @@ std::string layout_text(const MemoryLayout& layout) {
   return text;
 }
 
-/// Of what must be the same for answers to be.
+/// Names what must be the same for answers to be.
 WorkerIdentity identity_of(const models::Model& model, const std::string& name,
                            const Capacity& capacity, const kernels::Queue& queue) {
   const models::Geometry& geometry = model.geometry;

@@ -154,7 +154,7 @@ models::RunnerOptions runner_options(const models::Plan& plan, const MemoryPlan&
 
 namespace {
 
-/// Of all lanes on one device. A second one has no copies of snapshots.
+/// Adds up all lanes on one device. A second one has no copies of snapshots.
 std::size_t workspace_bytes(const models::Plan& plan, const models::Geometry& geometry,
                             const Budget& budget, models::RunnerOptions runner, int threads) {
   const auto bytes = [&](int of_lane) {
@@ -165,7 +165,7 @@ std::size_t workspace_bytes(const models::Plan& plan, const models::Geometry& ge
   return first + (budget.prefill_threads > 0 ? bytes(budget.prefill_threads) : 0);
 }
 
-/// Of all lanes, and of what is copied between cards that do not reach each other.
+/// Adds up all lanes, and what is copied between cards that do not reach each other.
 std::size_t pinned_bytes(const models::Plan& plan, const models::Geometry& geometry,
                          const Budget& budget, models::RunnerOptions runner) {
   const auto bytes = [&] {

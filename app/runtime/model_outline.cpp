@@ -111,7 +111,7 @@ models::PackedBlocks packed_blocks(const RunSettings& settings, const models::Co
   return models::published_groups(plan, family, config);
 }
 
-/// Of what stays F16 in memory: by the files, else by what config.json says.
+/// The share that stays F16 in memory: by the files, else by what config.json says.
 double f16_share(const RunSettings& settings, const models::Config& config,
                  const models::Plan& plan, DType activation) {
   if (activation != DType::f32) return 0;
@@ -119,7 +119,7 @@ double f16_share(const RunSettings& settings, const models::Config& config,
   return models::f16_share(plan, models::family_of(config), settings.source.tensors());
 }
 
-/// Of all weights as published, by config.json alone.
+/// The bytes of all weights as published, by config.json alone.
 std::size_t stored_bytes(const models::Plan& plan, const models::Family& family,
                          const models::Config& config) {
   const auto quantized = models::published_size(plan, family, config);

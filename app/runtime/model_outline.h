@@ -31,7 +31,7 @@ struct ModelOutline {
 /// --spec is another kind.
 std::optional<ModelSource> head_of(const RunSettings& settings);
 
-/// As --kv-dtype says it: f32, bf16 or fp8.
+/// The word of --kv-dtype for it: f32, bf16 or fp8.
 std::string kv_dtype_name(DType dtype);
 
 /// What linear weights are in memory: BF16, F16, F32, FP8, q8 or q4, or the types of a GGUF file;

@@ -100,7 +100,7 @@ std::vector<int> cards_of(kernels::Device device, const std::optional<TwoLanes>&
   return {lanes->decode.card, lanes->prefill.card};
 }
 
-/// Of this machine's memory, or of its card's.
+/// The bytes that a budget has of this machine's memory, or of its card's.
 std::size_t budget_bytes(const MemoryBudget& budget, const std::vector<int>& cards) {
   const bool is_card = !cards.empty();
   const auto of_cards = [&](std::size_t kernels::Card::*bytes) {

@@ -55,7 +55,7 @@ class Session {
   /// passes all calls on to it, and outlives the engine.
   void restart_engine(const ReuseOptions& reuse, Runner& runner,
                       const SpeculationOptions& speculation);
-  /// As --spec and --draft-steps say. Off: the pools have no room for drafts.
+  /// Says what --spec and --draft-steps do. Off: the pools have no room for drafts.
   SpeculationOptions speculation() const;
   kernels::Queue& queue() { return *queue_; }
   const models::Model& model() const { return model_; }
@@ -66,9 +66,9 @@ class Session {
 
   /// Null with --random-weights on a folder without tokenizer.json.
   const Tokenizer* tokenizer() const { return texts_.tokenizer ? &*texts_.tokenizer : nullptr; }
-  /// As app::need_tokenizer.
+  /// Does what app::need_tokenizer does.
   const Tokenizer& need_tokenizer() const { return app::need_tokenizer(texts_, source()); }
-  /// As app::need_chat_template.
+  /// Does what app::need_chat_template does.
   const ChatTemplate& need_chat_template() const {
     return app::need_chat_template(texts_, source());
   }

@@ -53,9 +53,11 @@ TEST_SUITE("app/settings_file") {
     CHECK(trouble("model\n") == "f.toml:1: a setting is KEY = VALUE");
     CHECK(trouble("model =") == "f.toml:1: model: a text goes into quotes");
     CHECK(trouble("[a\nb = 1") == "f.toml:1: a section is [NAME]");
-    CHECK(trouble("[[a]]\n") == "f.toml:1: something follows in the line");
+    CHECK(trouble("[[a]]\n") ==
+          "f.toml:1: after a value or a section the line ends, or has a comment");
     CHECK(trouble("a = 1 2\n") == "f.toml:1: a: a text goes into quotes");
-    CHECK(trouble("a = \"1\" 2\n") == "f.toml:1: something follows in the line");
+    CHECK(trouble("a = \"1\" 2\n") ==
+          "f.toml:1: after a value or a section the line ends, or has a comment");
     CHECK(trouble("a = [1, 2\nb = 3\n").starts_with("f.toml:2: a: "));
     CHECK(trouble("a = [1 2]\n") == "f.toml:1: a: a text goes into quotes");
     CHECK(trouble("a = [\"1\" \"2\"]\n") == "f.toml:1: a: a comma is missing");
@@ -73,6 +75,8 @@ TEST_SUITE("app/settings_file") {
       CHECK_FALSE(is_section_for("name", model));
     }
     CHECK(is_section_for("org/name", "org/name:Q4_K_M"));
+    CHECK(is_section_for("small-Q4_0", "models/small-Q4_0.gguf"));
+    CHECK(is_section_for("small-Q4_0.gguf", "models/small-Q4_0.gguf"));
     CHECK(is_section_for("gemma3:270m", "gemma3:270m"));
     CHECK_FALSE(is_section_for("gemma3:1b", "gemma3:270m"));
     CHECK_FALSE(is_section_for("other/name", "org/name"));
