@@ -11,7 +11,7 @@ namespace hyb::kernels::cuda {
 
 inline constexpr int plain_warps = 4;
 
-/// Of a warp, for keys of up to Dims * 32 numbers.
+/// Holds the query of a warp, for keys of up to Dims * 32 numbers.
 template <int Dims>
 using PlainQuery = SharedArray<float, Dims * warp_size>;
 template <int Dims>
@@ -19,7 +19,7 @@ struct PlainQueries {
   SharedArray<PlainQuery<Dims>, plain_warps> q;
 };
 
-/// What a warp knows of its row: lane l has dimensions l, l + 32, ...
+/// Holds what a warp knows of its row: lane l has dimensions l, l + 32, ...
 template <int Dims>
 struct LaneSums {
   float sums[Dims] = {};
@@ -38,7 +38,7 @@ __device__ __forceinline__ void merge(LaneSums<Dims>& total, const LaneSums<Dims
   total.largest = largest;
 }
 
-/// Where the keys of one row are.
+/// Says where the keys of one row are.
 template <typename Params>
 struct RowKeys {
   const Params& p;

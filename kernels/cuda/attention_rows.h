@@ -81,7 +81,8 @@ struct AttentionShape {
   using Kv = K;
   static constexpr bool is_capped = IsCapped;
   static constexpr bool is_coded = std::is_same_v<K, e4m3>;
-  /// Of bf16 that codes are widened to. Two of 256 dimensions are more than a block has room for.
+  /// Codes are widened to this many tiles of bf16. Two of 256 dimensions are more than a block has
+  /// room for.
   static constexpr int wide_tiles = HeadDim <= 128 ? 2 : 1;
   static constexpr int head_dim = HeadDim, column_warps = ColumnWarps, stages = Stages;
   static constexpr int rows = RowWarps * 16;
@@ -112,7 +113,7 @@ struct KeyWalk {
 
   static constexpr int tiles_of_run = attention_run / tile_keys;
 
-  /// Of all keys begin_key .. end_key - 1; share() cuts it into parts.
+  /// Walks all keys begin_key .. end_key - 1; share() cuts it into parts.
   __device__ KeyWalk(int begin_key, int whole_key, int end_key)
       : part(0),
         parts(1),
@@ -155,8 +156,8 @@ struct AttentionShared {
   SharedArray<int, 1> is_last;
 };
 
-/// Where a key of one kv head starts in the arena. 0 for keys that no row attends to: their pages
-/// may be gone.
+/// Returns where a key of one kv head starts in the arena. 0 for keys that no row attends to: their
+/// pages may be gone.
 template <typename Params>
 __device__ __forceinline__ std::int64_t place_of_key(const Params& p, const AttentionTile& tile,
                                                      int kv_head, int key, const KeyWalk& walk) {
@@ -203,8 +204,8 @@ __device__ __forceinline__ void copy_item(const Params& p, const KeyWalk& walk, 
   cp_async_commit();
 }
 
-/// What a warp knows of its 16 rows after some keys: lane l has rows l/4 and l/4 + 8 (i of 0 and 1
-/// where it says row i), and of every eight columns those that an mma gives it.
+/// Holds what a warp knows of its 16 rows after some keys: lane l has rows l/4 and l/4 + 8 (i of 0
+/// and 1 where it says row i), and of every eight columns those that an mma gives it.
 template <typename S>
 struct RowSums {
   float sums[S::sums][4];
@@ -371,8 +372,8 @@ __device__ __forceinline__ void merge(RowSums<S>& total, const RowSums<S>& part,
   }
 }
 
-/// What blocks that share a tile's runs leave for the one that merges them, for each row and run:
-/// sums [head_dim], the sum of weights, the largest score, two floats of padding.
+/// Returns what blocks that share a tile's runs leave for the one that merges them, for each row
+/// and run: sums [head_dim], the sum of weights, the largest score, two floats of padding.
 constexpr std::int64_t partial_floats(std::int64_t head_dim) { return head_dim + 4; }
 
 /// Before the partials: a tile's semaphore counts the blocks that are done with it. Zero between

@@ -29,7 +29,8 @@ struct RowGate {
   __device__ float of(int column) const { return to_float(first[is_per_head ? 0 : column]); }
 };
 
-/// What all routes read. Row r of a span and kv head is query head r % group of token r / group.
+/// Holds what all routes read. Row r of a span and kv head is query head r % group of token r /
+/// group.
 template <typename T, typename K>
 struct AttentionParams {
   using Activation = T;
@@ -197,8 +198,8 @@ __device__ __forceinline__ float subtrahend(float largest) {
   return largest == no_score ? 0.0F : largest;
 }
 
-/// What sums made under `from` are worth under a maximum that is at least as large. 1 exactly where
-/// the maximum is the same, 0 where `from` had no key.
+/// Returns what sums made under `from` are worth under a maximum that is at least as large. 1
+/// exactly where the maximum is the same, 0 where `from` had no key.
 __device__ __forceinline__ float shrink_of(float from, float to, float scale) {
   return exp2_fast((from - subtrahend(to)) * scale);
 }

@@ -30,7 +30,7 @@ __device__ __forceinline__ int span_of_by_block(const std::int32_t* span_begin, 
   return started - 1;
 }
 
-/// KvPages, for kernels. A page is laid out as `layout` says, of which only the latter's tokens
+/// Gives KvPages to kernels. A page is laid out as `layout` says, of which only the latter's tokens
 /// count here.
 template <typename K>
 struct PageParams {
@@ -58,8 +58,9 @@ PageParams<K> page_params(const KvPages& kv, std::int64_t head_dim) {
           .spans = static_cast<int>(kv.spans())};
 }
 
-/// What the kernels of either recurrence have in common (ssd, delta_rule; the steps have no spans).
-/// T is the type of activations, S of the state, of which a head has `rows` times `columns`.
+/// Holds what the kernels of either recurrence have in common (ssd, delta_rule; the steps have no
+/// spans). T is the type of activations, S of the state, of which a head has `rows` times
+/// `columns`.
 template <typename T, typename S>
 struct RecurrenceParams {
   const T* x;
@@ -89,7 +90,7 @@ RecurrenceParams<T, S> recurrence_params(const Op& op) {
           .columns = static_cast<int>(op.state.dim(3))};
 }
 
-/// What the tables say of a span and of its neighbours: see CausalConv for chains.
+/// Holds what the tables say of a span and of its neighbours: see CausalConv for chains.
 struct SpanEntry {
   int first, last;  ///< tokens first .. last-1
   int read_slot, write_slot;

@@ -79,7 +79,7 @@ bool fits_vectors(const Attention& op) {
   return op.kv.page_tokens % 16 == 0 && (segments & (segments - 1)) == 0;
 }
 
-/// What the step consists of: for every span and kv head, tiles of rows.
+/// Holds what the step consists of: for every span and kv head, tiles of rows.
 class Rows {
  public:
   explicit Rows(const Attention& op)

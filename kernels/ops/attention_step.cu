@@ -6,7 +6,7 @@
 namespace hyb::kernels::cuda {
 namespace {
 
-/// Of steps in which every span has one token.
+/// Holds the parameters of steps in which every span has one token.
 template <typename S>
 struct Params : AttentionParams<bf16, typename S::Kv> {
   static constexpr int pairs_max = S::head_dim / 2;
@@ -44,7 +44,7 @@ struct OwnRows {
     return walk.end - 1 - walk.key_of(t);
   }
 
-  /// Where the own key is written; null where another block does that.
+  /// Returns where the own key is written; null where another block does that.
   __device__ __forceinline__ typename S::Kv* place() const {
     if (tile().first_row != 0) return nullptr;
     const int page_tokens = p.kv.layout.page_tokens, position = tile().position;

@@ -17,7 +17,7 @@ class Check {
  public:
   explicit Check(const char* op, Device device = Device::cpu) : op_(op), device_(device) {}
 
-  /// Whether the caller may read the numbers in tables.
+  /// Says whether the caller may read the numbers in tables.
   bool reads_tables() const { return device_ == Device::cpu; }
 
   void that(bool holds, const char* rule, std::int64_t got) const {

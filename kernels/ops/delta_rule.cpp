@@ -19,7 +19,7 @@ void normalize(const DeltaRuleShare<T, S>& job, const T* values, float scale, fl
   for (std::int64_t i = 0; i < job.rows; ++i) out[i] = to_float(values[i]) * factor;
 }
 
-/// What a token leaves of one row of a head's state, or of all of them.
+/// Returns what a token leaves of one row of a head's state, or of all of them.
 template <typename T, typename S>
 float keep_of(const DeltaRuleShare<T, S>& job, std::int64_t token, std::int64_t head,
               std::int64_t row) {

@@ -20,7 +20,7 @@ struct DeltaRuleParams : RecurrenceParams<T, S>, DeltaShape {
   std::int64_t b_stride, a_stride;
   float q_scale;  ///< Dk^-0.5
 
-  /// Where the q of a head's key head starts in a row of x; k is k_distance() after it.
+  /// Returns where the q of a head's key head starts in a row of x; k is k_distance() after it.
   __host__ __device__ std::int64_t q_of(int head) const {
     const int key_head = tiled ? head % key_heads : head / (this->heads / key_heads);
     return static_cast<std::int64_t>(key_head) * this->rows;
@@ -31,7 +31,7 @@ struct DeltaRuleParams : RecurrenceParams<T, S>, DeltaShape {
   __host__ __device__ std::int64_t v_of(int head) const {
     return 2 * k_distance() + static_cast<std::int64_t>(head) * this->columns;
   }
-  /// Of a head in a slot.
+  /// Returns the state of a head in a slot.
   __host__ __device__ std::int64_t state_of(int head) const {
     return static_cast<std::int64_t>(head) * this->rows * this->columns;
   }
@@ -93,14 +93,14 @@ __device__ __forceinline__ float delta_row_sums(float (&values)[delta_row_lanes]
   return values[0];
 }
 
-/// Where a warp's strip is in memory.
+/// Says where a warp's strip is in memory.
 struct DeltaStrip {
   int rows, columns;  ///< columns of the head from the strip's first on
   int stride;         ///< from row to row
   bool is_whole;      ///< the tile has all rows, four columns are a vector, and the last ends one
 };
 
-/// Of a token: how much of v is written, what is left of the state, and k'q'.
+/// Holds, of a token: how much of v is written, what is left of the state, and k'q'.
 struct DeltaGates {
   float beta, keep, product;
 };

@@ -14,6 +14,7 @@ namespace {
 
 constexpr AttentionReach all_rows = {}, own_row = {.window = 1};
 
+/// Checks what both ops say of pages and tables alike.
 void check_pages(const Check& check, const KvPages& kv, std::int64_t tokens, std::int64_t width,
                  const AttentionReach& reach) {
   check.that(width >= 1 && width <= latent_width_max, "a row has at most 1024 numbers", width);
@@ -21,7 +22,7 @@ void check_pages(const Check& check, const KvPages& kv, std::int64_t tokens, std
   check.pages(kv, tokens, width, reach);
 }
 
-/// Of a head, as attention's plain loop.
+/// Computes the answer of a head, as attention's plain loop.
 template <typename T, typename K>
 void attend_head(const LatentRows<T, K>& job, std::int64_t head) {
   const T* const turned = job.turned + head * job.turned_stride;
@@ -76,7 +77,7 @@ void check(const LatentAttention& op, Device device) {
   check_pages(check, op.kv, tokens, op.turned_width + op.latent_width, all_rows);
 }
 
-/// What y of some heads of a token is multiplied by.
+/// Returns what y of some heads of a token is multiplied by.
 template <typename T>
 std::array<float, latent_heads_max> factors_of(const LatentAttention& op, std::int64_t token,
                                                std::int64_t head, std::int64_t heads) {

@@ -92,7 +92,7 @@ struct Shape : AttentionShape<latent_max + turned_max, 1, 4, 1, bf16, false> {
 template <typename S>
 using Params = LatentParams<bf16, typename S::Kv>;
 
-/// Where piece `eight` of a row is in [turned | latent]; -1: there is none.
+/// Returns where piece `eight` of a row is in [turned | latent]; -1: there is none.
 template <typename S>
 __device__ __forceinline__ int offset_of_piece(const Params<S>& p, int eight) {
   const int latent = eight * 8, turned = latent - latent_max;
@@ -140,7 +140,7 @@ __device__ __forceinline__ void copy_keys(const Params<S>& p, const KeyWalk& wal
   }
 }
 
-/// As walk_keys: the weights of a tile of keys, then their sums of the same tile.
+/// Works as walk_keys: the weights of a tile of keys, then their sums of the same tile.
 template <typename S, typename RunEnds>
 __device__ __forceinline__ void walk_rows(const Params<S>& p, AttentionShared<S>& shared,
                                           RunEnds run_ends) {

@@ -19,7 +19,7 @@ struct Params {
   RopeParams<pairs_max> rope;
 };
 
-/// Where a token's keys go; null for a token that no span has.
+/// Returns where a token's keys go; null for a token that no span has.
 template <typename T, typename K>
 __device__ __forceinline__ K* place_of(const Params<T, K>& p, int token) {
   const int span = span_of_by_block(p.kv.span_begin, p.kv.spans, token);

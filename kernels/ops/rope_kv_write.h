@@ -31,7 +31,7 @@ struct Rope {
 
 void rope(Queue& queue, const Rope& op);
 
-/// Of pair i: frequencies[i], or theta^(-2i/rotary_dim) where there are none.
+/// Returns the frequency of pair i: frequencies[i], or theta^(-2i/rotary_dim) where there are none.
 double rope_frequency(std::span<const double> frequencies, double theta, std::int64_t rotary_dim,
                       std::int64_t pair);
 
@@ -91,7 +91,7 @@ struct QueryScale {
   bool operator==(const QueryScale&) const = default;
 };
 
-/// What is between a fused projection and attention: rms_norm of every head of q and k where
+/// Does what is between a fused projection and attention: rms_norm of every head of q and k where
 /// there are weights for it, with weightless_norm without them, and with value_norm of every head
 /// of v, without weights; rope on q and k, the factor on q, then kv_write of k and v.
 ///

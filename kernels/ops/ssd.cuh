@@ -20,7 +20,7 @@ struct SsdParams : RecurrenceParams<T, S>, SsdShape {
   const float* d;
   std::int64_t dt_stride;
 
-  /// Where B of a head's group starts in a row of x; C is groups * columns after it.
+  /// Returns where B of a head's group starts in a row of x; C is groups * columns after it.
   __device__ std::int64_t b_of(int head) const {
     const int group = head / (this->heads / groups);
     return static_cast<std::int64_t>(this->heads) * this->rows + group * this->columns;
@@ -35,7 +35,7 @@ __device__ __forceinline__ float step_size(float raw, float dt_min, float dt_max
   const float soft = softplus(raw);
   return soft < dt_min ? dt_min : soft > dt_max ? dt_max : soft;
 }
-/// What a step of dt leaves of the old state.
+/// Returns what a step of dt leaves of the old state.
 __device__ __forceinline__ float step_decay(float dt, float rate) { return expf(dt * rate); }
 
 template <typename T, typename S>
