@@ -105,7 +105,7 @@ TEST_SUITE("app/memory_plan") {
     Budget card(gib / 4);
     card.library = 32U << 20;
     models::GeometryOptions q4;
-    q4.quantize = kernels::Quantize::q4;
+    q4.load.quantize = kernels::Quantize::q4;
     try {
       plan_memory(shape.plan, models::geometry_of(shape.plan, q4), card, 0, 2, {});
       FAIL("no error");
