@@ -7,14 +7,14 @@
 #include <utility>
 #include <vector>
 
-#include "app/command_line.h"
 #include "app/commands/commands.h"
-#include "app/environment.h"
-#include "app/help.h"
+#include "app/machine/environment.h"
+#include "app/machine/version.h"
+#include "app/options/command_line.h"
+#include "app/options/help.h"
 #include "app/ui/process.h"
 #include "app/ui/progress.h"
 #include "app/ui/terminal.h"
-#include "app/version.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/thread.h"
@@ -66,7 +66,7 @@ int run(int argc, char** argv) {
     actions.emplace_back(sub, command->describe(*sub));
     add_message_options(*sub);
   }
-  std::vector<std::string> words = hyb::app::command_words(argc, argv);
+  std::vector<std::string> words = hyb::app::command_words(cli, argc, argv);
   const std::string topic = hyb::app::take_help_topic(words);
   const auto show_help = [&] {
     hyb::app::write_stdout(

@@ -15,11 +15,11 @@ enum class ActivationFunction : std::uint8_t {
   relu2,      ///< f(v) = max(v, 0)^2
   gelu_tanh,  ///< f(v) = v / (1 + exp(-2u)), u = sqrt(2 / pi) * (v + 0.044715 * v^3)
   gelu,       ///< f(v) = v * Phi(v), the normal distribution's share below v, within 2^-22 * |v|
-  /// Of gpt-oss, always gated: f(v) = g / (1 + exp(-alpha * g)), g = min(v, limit); its factor is
-  /// min(max(up, -limit), limit) + 1.
+  /// gpt-oss has this, always gated: f(v) = g / (1 + exp(-alpha * g)), g = min(v, limit); its
+  /// factor is min(max(up, -limit), limit) + 1.
   clamped_swiglu,
-  /// Of Ling 3.0, always gated: f(v) = min(silu(v), limit); its factor is min(max(up, -limit),
-  /// limit).
+  /// Ling 3.0 has this, always gated: f(v) = min(silu(v), limit); its factor is min(max(up,
+  /// -limit), limit).
   limited_silu,
 };
 
@@ -58,7 +58,8 @@ struct Activation {
   friend constexpr bool operator==(const Activation&, const Activation&) = default;
 };
 
-/// Of gelu_tanh: -2u = v * (gelu_linear + gelu_cubic * v^2), in f32 in every backend.
+/// The constants of gelu_tanh are those of -2u = v * (gelu_linear + gelu_cubic * v^2), in f32 in
+/// every backend.
 inline constexpr float gelu_linear = -1.59576912F;   ///< -2 * sqrt(2 / pi)
 inline constexpr float gelu_cubic = -0.0713548128F;  ///< 0.044715 of it
 

@@ -18,8 +18,8 @@ struct Card {
   std::size_t shared_bytes_max = 0;  ///< the most shared memory of a block
   /// The lowest compute capability that this build's kernels run on, as 10 * major + minor.
   int kernels_min = 0;
-  /// What it can do at most at its highest clocks: bytes of memory, and FLOPs of bf16 products with
-  /// f32 sums. Of cards that are sold at half rate and in full, the half rate.
+  /// They say what the card can do at most at its highest clocks: bytes of memory, and FLOPs of
+  /// bf16 products with f32 sums. Of cards that are sold at half rate and in full, the half rate.
   double bytes_per_s = 0, flops_per_s = 0;
 };
 
@@ -30,7 +30,7 @@ Card card(int number = 0);
 /// How many there are. Throws as card().
 int card_count();
 
-/// Whether two cards can read and write each other's memory themselves, over NVLink or PCIe.
+/// Says whether two cards can read and write each other's memory themselves, over NVLink or PCIe.
 bool are_peers(int card, int other);
 
 /// The unit in which the memory of a device can be mapped: a page of the system, on a card

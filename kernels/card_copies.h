@@ -18,7 +18,7 @@ struct CardCopy {
 class PendingCardCopies {
  public:
   virtual ~PendingCardCopies() = default;
-  /// Whether the bytes are there, or the copies have failed.
+  /// Says whether the bytes are there, or the copies have failed.
   virtual bool is_done() = 0;
   /// Until they are there. Throws Error(runtime) when the copies failed.
   virtual void wait() = 0;

@@ -6,7 +6,7 @@ namespace hyb::kernels {
 
 enum class Device : std::uint8_t { cpu, cuda };
 
-/// Whether this build has the ops' CUDA routes. Where it is false, calls of what kernels/cuda/
+/// True where this build has the ops' CUDA routes. Where it is false, calls of what kernels/cuda/
 /// declares are inside `if constexpr (has_cuda)` and are left out.
 inline constexpr bool has_cuda = HYB_HAS_CUDA;
 

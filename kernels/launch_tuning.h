@@ -19,7 +19,7 @@ struct LaunchTuning {
 LaunchTuning launch_tuning_of(const std::optional<std::string>& carveout,
                               const std::optional<std::string>& early_starts);
 
-/// Of the queues that are made from now on, by any thread: before the first.
+/// Sets the tuning of the queues that are made from now on, by any thread: before the first.
 void set_launch_tuning(const LaunchTuning& tuning);
 const LaunchTuning& launch_tuning();
 

@@ -8,7 +8,7 @@
 namespace hyb::kernels {
 namespace {
 
-/// As many as a tile of linear has.
+/// A tile of linear has as many sums.
 constexpr int probe_sums = 24;
 
 }  // namespace

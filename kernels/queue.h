@@ -25,12 +25,13 @@ struct QueueOptions {
   PoolNeighbours neighbours = {};  ///< the threads of queues that compute at the same time
 };
 
-/// What a queue holds of a card from its start on: the workspace of cuBLASLt, where there is one.
+/// Returns what a queue holds of a card from its start on: the workspace of cuBLASLt, where there
+/// is one.
 std::size_t queue_bytes(Device device, const QueueOptions& options);
 
-/// Where ops run: the threads of the CPU, or one stream of a card, asynchronously; then
-/// the threads do what is left to the CPU. Ops on one queue run in order. A Queue on a device that
-/// this build or machine lacks throws Error(usage) that says why.
+/// Says where ops run: the threads of the CPU, or one stream of a card, asynchronously; then the
+/// threads do what is left to the CPU. Ops on one queue run in order. A Queue on a device that this
+/// build or machine lacks throws Error(usage) that says why.
 class Queue {
  public:
   explicit Queue(Device device, const QueueOptions& options = {});
@@ -44,9 +45,10 @@ class Queue {
   /// Where there are several cards: ops on this queue, and what they need of the card's memory, may
   /// be enqueued by this thread until it makes a queue of another card current. A new queue is.
   void make_current() const;
-  /// Of a queue on a card.
+  /// Returns the stream of a queue on a card.
   cuda::Stream& stream() { return *stream_; }
-  /// What is shown the inputs of products on the CPU (linear/input_observer.h); null: nothing.
+  /// Returns the observer of the inputs of products on the CPU (linear/input_observer.h); null:
+  /// nothing.
   InputObserver* observer() const { return observer_; }
   void set_observer(InputObserver* observer) { observer_ = observer; }
 

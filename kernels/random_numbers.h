@@ -33,14 +33,14 @@ constexpr std::int32_t nearly_normal(std::uint64_t bits) {
 }
 inline constexpr std::int32_t nearly_normal_most = 131068;
 
-/// What made-up numbers are in codes: drawn ones times `unit`, to the nearest level, times `scale`,
-/// which is the same for all groups.
+/// Holds what made-up numbers are in codes: drawn ones times `unit`, to the nearest level, times
+/// `scale`, which is the same for all groups.
 struct RandomCoding {
   float unit;   ///< has 8 bits
   float scale;  ///< as it is stored: an f32, of q8 and q4 a bf16, of mxfp4 a power of two
 };
 
-/// Of numbers that reach stretches as RandomNumbers has it.
+/// Returns the coding of numbers that reach stretches as RandomNumbers has it.
 constexpr RandomCoding random_coding(WeightCode code, float reach) {
   if (code == WeightCode::mxfp4) {  // the deviation becomes 1.4 to 2.8, of levels up to 6
     constexpr float half_deviation = 0.28867513F, root_two = 1.41421356F;

@@ -31,7 +31,7 @@ class StagedTables {
   virtual void upload(bool keeps_first) = 0;
 };
 
-/// What they hold, on the queue's device and in pinned memory.
+/// Says how much they hold, on the queue's device and in pinned memory.
 struct StagedBytes {
   std::size_t device, pinned;
 };

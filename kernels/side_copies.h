@@ -52,7 +52,7 @@ struct SideCopyRoom {
 /// Null where there is no room, and on the CPU. The queue outlives it. Throws Error(memory).
 std::unique_ptr<SideCopies> make_side_copies(Queue& queue, const SideCopyRoom& room);
 
-/// What it takes of the card's memory and of pinned memory.
+/// Returns the bytes that it takes of the card's memory and of pinned memory.
 StagedBytes side_copy_bytes(Device device, const SideCopyRoom& room);
 
 }  // namespace hyb::kernels

@@ -126,7 +126,7 @@ UsableCpus usable_cpus() {
   return {std::max(1, static_cast<int>(*quota)), true};
 }
 
-/// What is left of one thread's slice of a distribution.
+/// Holds what is left of one thread's slice of a distribution.
 struct alignas(64) ThreadPool::OwnSlice {
   std::atomic<std::int64_t> next{0};
   std::int64_t end = 0;

@@ -23,7 +23,7 @@ void end_uploads(Queue& queue);
 /// Returns when all work of the queue is done.
 void wait(Queue& queue);
 
-/// Whether wait() would return, or throw, at once.
+/// Says whether wait() would return, or throw, at once.
 bool is_done(Queue& queue);
 
 }  // namespace hyb::kernels

@@ -15,7 +15,7 @@
 namespace hyb::kernels {
 namespace {
 
-/// What packing makes of the source.
+/// Returns what packing makes of the source.
 WeightCode code_of(Device device, const WeightSource& source, DType dtype, Quantize quantize) {
   if (dtype != DType::bf16) return WeightCode::plain;
   if (source.is_all(DType::u8)) return WeightCode::mxfp4;
@@ -35,21 +35,22 @@ WeightCode code_of(Device device, const WeightSource& source, DType dtype, Quant
   return quantize == Quantize::q8 ? WeightCode::q8 : WeightCode::plain;
 }
 
-/// What may make rows a part of their own: their blocks, but on a card those that it keeps alone.
+/// Returns the blocks that may make rows a part of their own: their blocks, but on a card those
+/// that it keeps alone.
 const GgufBlock* part_blocks(Device device, const WeightStrip& strip) {
   const GgufBlock* const block = strip.block;
   if (block == nullptr || device == Device::cpu) return block;
   return card_keeps(block->type) || block->type == GgufType::mxfp4 ? block : nullptr;
 }
 
-/// Whether rows can be of one part.
+/// Says whether rows can be of one part.
 bool are_of_a_part(Device device, const WeightStrip& a, const WeightStrip& b) {
   return part_blocks(device, a) == part_blocks(device, b) &&
          (device != Device::cpu || std::ranges::equal(a.scales.group_of, b.scales.group_of));
 }
 
-/// Whether rows of one matrix are in blocks of several types, or have their columns in groups in
-/// several orders, in few enough runs.
+/// Says whether rows of one matrix are in blocks of several types, or have their columns in groups
+/// in several orders, in few enough runs.
 bool has_parts(Device device, const WeightSource& source, DType dtype) {
   constexpr int parts_max = 8;
   if (dtype != DType::bf16 || source.experts != 1) return false;

@@ -38,10 +38,10 @@ class Weight {
   /// A view of one strip: no byte is copied or read.
   static Weight view(const WeightSource& source);
 
-  /// What the queue's device reads fastest: panels, on a card rows. Made by all threads of the
-  /// queue in one pass over the source. `dtype` is bf16, for activations of bf16, or for those of
-  /// f32 f32 or f16. Codes are for bf16 only; with the others, and where F8_E4M3 or MXFP4 is
-  /// mixed with other types, they become plain. How far a number then is from the published one:
+  /// Packs what the queue's device reads fastest: panels, on a card rows. It is made by all threads
+  /// of the queue in one pass over the source. `dtype` is bf16, for activations of bf16, or for
+  /// those of f32 f32 or f16. Codes are for bf16 only; with the others, and where F8_E4M3 or MXFP4
+  /// is mixed with other types, they become plain. How far a number then is from the published one:
   ///   plain  rounded to `dtype`   fp8  nothing: code and scale are the published ones
   ///   mxfp4  nothing; a scale of 2^-127 may count as zero
   ///   blocks nothing: what read_gguf_values() gives, bit for bit
@@ -60,31 +60,32 @@ class Weight {
   WeightCode code() const { return code_; }
   /// Columns that share a scale, of a weight with codes; else 0.
   std::int64_t group() const { return group_; }
-  /// Of a weight in blocks.
+  /// Returns the type of a weight in blocks.
   GgufType type() const { return type_; }
-  /// Of a weight in groups.
+  /// Returns the groups of a weight in groups.
   const GroupCodes& groups() const { return groups_; }
-  /// Of a weight in groups whose columns lie by their groups: the column of x that each one of an
-  /// expert's matrix is multiplied with, [columns]; else empty.
+  /// Returns, of a weight in groups whose columns lie by their groups: the column of x that each
+  /// one of an expert's matrix is multiplied with, [columns]; else empty.
   std::span<const std::int32_t> order(std::int64_t e) const {
     if (order_.empty()) return {};
     return std::span(order_).subspan(static_cast<std::size_t>(e * columns_),
                                      static_cast<std::size_t>(columns_));
   }
-  /// Where rows are in blocks of several types, or their columns are in groups in several orders: a
-  /// weight for each run of rows, from the top. Only
-  /// rows(), columns(), dtypes, owned_bytes(), read_row() and linear() take such a weight.
+  /// Returns a weight for each run of rows, from the top, where rows are in blocks of several types
+  /// or their columns are in groups in several orders. Only rows(), columns(), dtypes,
+  /// owned_bytes(), read_row() and linear() take such a weight.
   std::span<const Weight> parts() const { return parts_; }
-  /// Of the numbers, or with codes of the activations they are for.
+  /// Returns the type of the numbers, or with codes of the activations they are for.
   DType dtype() const { return dtype_; }
-  /// Of the activations that panels are for: bf16 or f32.
+  /// Returns the type of the activations that panels are for: bf16 or f32.
   DType activation_dtype() const { return dtype_ == DType::bf16 ? DType::bf16 : DType::f32; }
   std::int64_t experts() const { return experts_; }
   std::int64_t rows() const { return rows_; }
   std::int64_t columns() const { return columns_; }
   /// Bytes that this weight owns: 0 for a view.
   std::size_t owned_bytes() const;
-  /// Of a weight in bits12 in panels: how many patches there are, and the list of all panels'.
+  /// A weight in bits12 in panels has these: how many patches there are, and the list of all
+  /// panels'.
   std::int64_t patch_count() const;
   const Bits12Patch* patches() const {
     return reinterpret_cast<const Bits12Patch*>(patches_.data());

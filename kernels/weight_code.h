@@ -19,13 +19,13 @@ namespace hyb::kernels {
 /// A number is its code's level times its group's scale, less the group's minimum where it has one.
 enum class WeightCode : std::uint8_t { plain, fp8, q8, q4, bits12, mxfp4, blocks, groups };
 
-/// Whether a code has 4 bits and chooses one of 16 levels, else 8 (or 12).
+/// Says whether a code has 4 bits and chooses one of 16 levels, else 8 (or 12).
 constexpr bool has_nibbles(WeightCode code) {
   return code == WeightCode::q4 || code == WeightCode::mxfp4;
 }
 
-/// What packing shall make of a source. MXFP4 stays mxfp4 with all of them, and so do blocks of
-/// GGUF files and published groups; those of either that card_keeps (linear/gguf_rows.h) does
+/// Says what packing shall make of a source. MXFP4 stays mxfp4 with all of them, and so do blocks
+/// of GGUF files and published groups; those of either that card_keeps (linear/gguf_rows.h) does
 /// not take are on a card as if they were published as bf16.
 ///   none  what was published: F8_E4M3 stays fp8
 ///   q8    q8; F8_E4M3, which takes as much, stays fp8

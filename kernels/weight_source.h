@@ -23,7 +23,7 @@ struct WeightScales {
   std::int64_t row_block = 1, column_block = 1;
   std::span<const std::byte> zeros = {};  ///< of whole numbers: a signed byte for each scale
   float unit = 1;                         ///< what the scales of NVFP4 count
-  /// Of groups: which one each column is of, as many of each; none: they are runs of columns.
+  /// Says which group each column is of, as many of each; none: they are runs of columns.
   std::span<const std::int32_t> group_of = {};
 };
 
@@ -52,13 +52,13 @@ struct WeightStrip {
   std::optional<RandomNumbers> random = {};  ///< made up: number 0 comes first; no bytes
   const GgufBlock* block = nullptr;  ///< of a GGUF file's rows of such blocks; dtype is then f32
 
-  /// Whether it has codes of GroupCodes.
+  /// Says whether it has codes of GroupCodes.
   bool is_grouped() const {
     return !random && (dtype == DType::i8 || (dtype == DType::u8 && scales.dtype != DType::u8));
   }
 };
 
-/// What codes of published groups are, and how they are kept.
+/// Holds what codes of published groups are, and how they are kept.
 ///   levels  q4_0   -8..7 by codes 0..15, scales of f32, bf16 or f16 in the file
 ///           mxfp4  E2M1: NVFP4, whose scales are E4M3 times one f32, and are kept so
 ///           q8_0   -128..127, published as i8
@@ -84,18 +84,18 @@ struct WeightRow {
   std::optional<RandomNumbers> random = {};  ///< made up: column 0 comes first; no bytes
   const GgufBlock* block = nullptr;          ///< as WeightStrip has it
 
-  /// Whether its bytes are the row as `type`.
+  /// Says whether its bytes are the row as `type`.
   bool is_stored_as(DType type) const {
     return dtype == type && column_step == 1 && !random && block == nullptr;
   }
-  /// Whether its codes of 4 bits are whole numbers.
+  /// Says whether its codes of 4 bits are whole numbers.
   bool is_int4() const {
     return dtype == DType::u8 && scale_dtype != DType::u8 && scale_dtype != DType::f8_e4m3;
   }
 };
 
-/// Where a weight's numbers are read from: one published tensor, or rows of several, in the order
-/// that the weight has them.
+/// Says where a weight's numbers are read from: one published tensor, or rows of several, in the
+/// order that the weight has them.
 struct WeightSource {
   std::int64_t experts;  ///< 1 for a plain matrix
   std::int64_t rows, columns;
@@ -131,18 +131,19 @@ struct WeightSource {
   const WeightStrip& strip_of(std::int64_t row) const;
   WeightRow row(std::int64_t row) const;
 
-  /// Whether it is made up: all of it, and without bytes.
+  /// Says whether it is made up: all of it, and without bytes.
   bool is_random() const { return !strips.empty() && strips.front().random.has_value(); }
-  /// Whether all of it is of this type, and neither in blocks nor in groups.
+  /// Says whether all of it is of this type, and neither in blocks nor in groups.
   bool is_all(DType dtype) const;
   /// The blocks that all of it is in; nullptr: it is not.
   const GgufBlock* block() const;
-  /// What all of it is kept as in groups; nullopt: it has other types, or several kinds of codes.
+  /// Returns what all of it is kept as in groups; nullopt: it has other types, or several kinds of
+  /// codes.
   std::optional<GroupCodes> groups() const;
-  /// Whether all rows of an expert have the same columns in the same groups.
+  /// Says whether all rows of an expert have the same columns in the same groups.
   bool groups_alike() const;
-  /// Of such a source the columns of each expert by their groups, [experts,columns], those of a
-  /// group in their order; empty: groups are runs of columns.
+  /// Returns, of such a source the columns of each expert by their groups, [experts,columns], those
+  /// of a group in their order; empty: groups are runs of columns.
   std::vector<std::int32_t> columns_by_group() const;
   /// Columns that share a scale in every row: the greatest run that all strips agree on; 0: all.
   std::int64_t scale_columns() const;

@@ -21,7 +21,8 @@ class LinkCopies final : public UnitCopies {
   std::unique_ptr<kernels::PendingCardCopies> copies_;
 };
 
-/// As one copy with the last one from `first` on, where both go on from it.
+/// Adds the last copy to the one from `first` on where it goes on from that: fewer copies, each
+/// longer.
 void add(std::vector<kernels::CardCopy>& copies, std::size_t first, std::span<const std::byte> from,
          std::span<std::byte> to) {
   require(from.size() == to.size(), "card link: units of one size");

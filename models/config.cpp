@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/base/strings.h"
 #include "core/io/file.h"
 
 namespace hyb::models {
@@ -42,10 +42,8 @@ std::optional<double> as_number(const Json& value) {
 
 /// A number in quotes, as lists of limits have it.
 std::optional<double> as_decimal(const std::string& text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool is_whole = error == std::errc() && end == text.data() + text.size();
-  return is_whole && std::isfinite(value) ? std::optional(value) : std::nullopt;
+  const auto value = parse_number<double>(text);
+  return value && std::isfinite(*value) ? value : std::nullopt;
 }
 
 std::optional<std::int32_t> as_integer(const Json& value, IntRange range) {

@@ -49,7 +49,7 @@ class Config {
   ~Config();
 
   bool has(const Keys& keys) const;
-  /// Whether the key is there and null, where that is not as if it were absent.
+  /// Says whether the key is there and null, where that is not as if it were absent.
   bool is_null(std::string_view key) const;
   /// Those that are there and not null.
   std::vector<std::string> keys() const;
@@ -63,10 +63,10 @@ class Config {
   std::string s(const Keys& keys) const;
   std::string s(const Keys& keys, std::string_view fallback) const;
 
-  /// Whether the value is a list: for keys that have one value for all or one for each.
+  /// Says whether the value is a list, for keys that have one value for all or one for each.
   bool is_list(const Keys& keys) const;
 
-  /// Whether the value is exactly this text: for keys that have a number or a word.
+  /// Says whether the value is exactly this text, for keys that have a number or a word.
   bool is_text(const Keys& keys, std::string_view text) const;
 
   std::vector<std::string> strings(const Keys& keys) const;
@@ -82,15 +82,15 @@ class Config {
   /// with the name of its producer ("modelopt") as `quant_method`. nullopt: neither is there.
   std::optional<Config> quantization() const;
 
-  /// As if the weights were published in this format ("fp8", "mxfp4"), which no family refuses
-  /// then: of weights that are made up.
+  /// Makes a configuration whose weights are published in this format ("fp8", "mxfp4"), which no
+  /// family refuses then: weights that are made up can have any.
   Config with_quantization(std::string_view method) const;
   bool assumes_quantization() const { return assumes_quantization_; }
 
-  /// As if the weights were not quantised.
+  /// Makes a configuration whose weights are not quantised.
   Config without_quantization() const;
 
-  /// As if the key were absent.
+  /// Makes a configuration without the key.
   Config without(std::string_view key) const;
 
   /// The same with the values of `object`, the text of one, under keys that are absent or null.
@@ -101,7 +101,7 @@ class Config {
 
   std::string model_type() const { return s("model_type"); }
 
-  /// What precedes the key in every error: the file name.
+  /// Returns what precedes the key in every error: the file name.
   const std::string& source() const { return source_; }
 
   /// Throws Error(model) "source: key: text".

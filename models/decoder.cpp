@@ -14,7 +14,7 @@ using kernels::Tensor;
 
 namespace {
 
-/// Of scratch: the last rows and their logits, and what drafts take.
+/// Counts the scratch that the last rows and their logits take, and what drafts take.
 std::size_t head_bytes(const Plan& plan, const StepSetting& setting) {
   const StepLimits& limits = setting.limits;
   const std::size_t logits = Scratch::space(setting.activation, limits.rows, plan.width) +
@@ -94,7 +94,7 @@ void Decoder::make_inputs(const StepTables& tables, const Tensor& embedding,
                              .scale = std::sqrt(0.5F)});
 }
 
-/// What a head reads of what enters a layer.
+/// Keeps what a head reads of what enters a layer.
 void Decoder::tap(std::size_t layer, const Streams& streams) {
   if (streams.taps.empty()) return;
   const std::span<const std::int32_t> taps = plan_.draft->taps();

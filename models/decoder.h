@@ -22,19 +22,21 @@ class Decoder {
   kernels::Tensor run(const StepTables& tables, const kernels::Tensor& sample_rows,
                       bool draft_entries);
 
-  /// What the last run() took for draft entries; 0 where they were not wanted. Of the CPU.
+  /// Seconds that the last run() took for draft entries; 0 where they were not wanted, and on a
+  /// card.
   double draft_entry_seconds() const { return draft_entry_seconds_; }
 
   /// Moves states on by the entries of rings, without a step: `tables` has those of rings alone.
   void advance(const StepTables& tables);
 
-  /// Of a plan with a draft layer, as Drafter::draft(). Valid until the next call of this or run().
+  /// Drafts as Drafter::draft() does, for a plan with a draft layer. Valid until the next call of
+  /// this or run().
   kernels::Tensor draft(const StepTables& tables, const kernels::Tensor& sample_rows,
                         bool is_further);
 
   std::size_t scratch_bytes() const;
 
-  /// What a decoder of this plan takes, before one is made.
+  /// Counts what a decoder of this plan takes, before one is made.
   static std::size_t scratch_bytes(const Plan& plan, kernels::Device device, DType activation,
                                    const StepLimits& limits);
 

@@ -40,7 +40,8 @@ std::span<const Family* const> families() {
       &gemma3n,        &gemma4,      &gpt_oss, &granite,   &granite_swa, &granite_hybrid,
       &jamba,          &kimi_linear, &lfm2,    &lfm3,      &llama,       &llama4,
       &mamba,          &mamba2,      &mellum,  &minimax,   &ministral3,  &nemotron_h,
-      &olmo_hybrid,    &qwen2,       &qwen3,   &qwen3_5,   &qwen3_next,  &zamba2};
+      &olmo_hybrid,    &qwen2,       &qwen3,   &qwen3_5,   &qwen3_next,  &smollm3,
+      &zamba2};
   return table;
 }
 

@@ -113,7 +113,7 @@ void add_pages(Geometry& geometry, const Place& at, const KvShape& kv) {
 
 /// The hidden states of all positions, for a draft layer.
 void add_hidden_pages(Geometry& geometry, std::int32_t layer, std::int32_t width) {
-  const std::size_t token_bytes = product({width, bytes_of(geometry.activation_dtype)});
+  const std::size_t token_bytes = product({width, bytes_of(geometry.load.activation)});
   const auto kv_bytes = static_cast<std::int64_t>(size_of(geometry.kv_dtype));
   const auto tokens = static_cast<std::size_t>(geometry.page_tokens);
   geometry.pages.push_back({.layer = layer,
@@ -148,7 +148,7 @@ void add_state(Geometry& geometry, const Place& at, const StateShape& shape) {
       .columns = shape.columns,
       .conv_offset = geometry.slot_bytes,
       .conv_bytes =
-          product({conv_channels, shape.conv_width - 1, bytes_of(geometry.activation_dtype)}),
+          product({conv_channels, shape.conv_width - 1, bytes_of(geometry.load.activation)}),
       .state_offset = 0,
       .state_bytes =
           product({state.kept, shape.rows, shape.columns, bytes_of(geometry.state_dtype)}),
@@ -179,18 +179,10 @@ void add_layer(Geometry& geometry, std::int32_t layer, const Layer& described) {
 
 Geometry geometry_of(const Plan& plan, const GeometryOptions& options) {
   Geometry geometry = {.page_tokens = options.page_tokens,
-                       .kv_dtype = options.kv.value_or(options.activation),
-                       .activation_dtype = options.activation,
+                       .kv_dtype = options.kv.value_or(options.load.activation),
                        .state_dtype = options.state.value_or(plan.state_dtype),
                        .ranks = options.ranks,
-                       .load = {.activation = options.activation,
-                                .quantize = options.quantize,
-                                .fp8_parameters = options.fp8_parameters,
-                                .mxfp4_parameters = options.mxfp4_parameters,
-                                .blocks = options.blocks,
-                                .f16_share = options.f16_share,
-                                .lossless = options.lossless,
-                                .draft_head_q4 = options.draft_head_q4},
+                       .load = options.load,
                        .kv_bytes_per_token = 0,
                        .page_bytes = 0,
                        .slot_bytes = 0,
@@ -245,7 +237,7 @@ RingLayout ring_layout(const Geometry& geometry, std::int32_t tokens) {
   for (const SlotPiece& piece : geometry.pieces) {
     layout.offsets.push_back(layout.bytes);
     layout.bytes +=
-        aligned(product({tokens, piece.ring_width, bytes_of(geometry.activation_dtype)}));
+        aligned(product({tokens, piece.ring_width, bytes_of(geometry.load.activation)}));
   }
   return layout;
 }

@@ -14,7 +14,8 @@
 
 namespace hyb::models {
 
-/// What a GGUF file has in blocks and memory, too (kernels/linear/gguf_blocks.h).
+/// Matrices that a GGUF file has in blocks and that stay so in memory
+/// (kernels/linear/gguf_blocks.h).
 struct PackedBlocks {
   std::int64_t parameters = 0;
   double bytes = 0;        ///< that they take
@@ -22,15 +23,15 @@ struct PackedBlocks {
   std::string types = {};  ///< "Q4_K, Q6_K", that of the most bytes first
 };
 
-/// What weights of safetensors files in groups (published_groups.h) are called among the types.
+/// Lists of types call weights of safetensors files in groups (published_groups.h) so.
 inline constexpr const char* groups_name = "groups as published";
 
 /// How weights are stored in memory.
 struct LoadOptions {
   DType activation = DType::bf16;  ///< bf16 or f32: what weights are packed for
-  /// Of linear weights and experts; only with bf16. The head becomes q8, and so does the embedding
-  /// where it is the head; routers and other small matrices, and an embedding that is not the head,
-  /// stay plain.
+  /// Linear weights and experts are packed to this; only with bf16. The head becomes q8, and so
+  /// does the embedding where it is the head; routers and other small matrices, and an embedding
+  /// that is not the head, stay plain.
   kernels::Quantize quantize = kernels::Quantize::none;
   /// How many of the plan's parameters are published as F8_E4M3 (weight_index.h). Only estimates of
   /// sizes use it; loading goes by the files.
@@ -40,8 +41,8 @@ struct LoadOptions {
   /// The share of the matrices' parameters that is published as F16 (weight_index.h): with f32 they
   /// stay F16. The same holds of it.
   double f16_share = 0;
-  /// What would be bf16 of linear weights, experts and the head takes 12 bits, exactly, where that
-  /// pays (kernels/linear/bits12.h). Only with bf16, not quantised.
+  /// Linear weights, experts and the head take 12 bits where they would be bf16, exactly, where
+  /// that pays (kernels/linear/bits12.h). Only with bf16, not quantised.
   bool lossless = false;
   /// With lossless, bytes of the weights above 12 bits each: of patches, and of matrices where 12
   /// bits do not pay. Only estimates of sizes use it.
@@ -56,12 +57,12 @@ constexpr std::string_view name_of(kernels::Quantize quantize) {
   return names[static_cast<std::size_t>(quantize)];
 }
 
-/// What linear weights and experts are packed to.
+/// Returns what linear weights and experts are packed to.
 constexpr kernels::Quantize linear_quantize(const LoadOptions& options) {
   return options.lossless ? kernels::Quantize::bits12 : options.quantize;
 }
 
-/// What the head is packed to.
+/// Returns what the head is packed to.
 constexpr kernels::Quantize head_quantize(const LoadOptions& options) {
   const kernels::Quantize linear = linear_quantize(options);
   return linear == kernels::Quantize::q4 ? kernels::Quantize::q8 : linear;
@@ -75,7 +76,7 @@ struct Reach {
   bool operator==(const Reach&) const = default;
 };
 
-/// Of numbers stored head after head, those that one of several ranks keeps.
+/// One of several ranks keeps these, where numbers are stored head after head.
 struct RankHeads {
   std::int32_t heads = 0;   ///< of the model
   std::int32_t kept = 0;    ///< by every rank: consecutive ones
@@ -121,19 +122,12 @@ inline constexpr std::int32_t page_tokens_default = 16;
 inline constexpr std::size_t slot_alignment = 64;
 
 struct GeometryOptions {
-  DType activation = DType::bf16;
+  LoadOptions load = {};
   std::optional<DType> kv = {};     ///< none: as the activations
   std::optional<DType> state = {};  ///< none: what the plan says
   std::int32_t page_tokens = models::page_tokens_default;
-  kernels::Quantize quantize = kernels::Quantize::none;  ///< as in LoadOptions
-  std::int64_t fp8_parameters = 0;                       ///< as in LoadOptions
-  std::int64_t mxfp4_parameters = 0;                     ///< as in LoadOptions
-  PackedBlocks blocks = {};                              ///< as in LoadOptions
-  double f16_share = 0;                                  ///< as in LoadOptions
-  bool lossless = false;                                 ///< as in LoadOptions
-  std::int32_t ranks = 1;      ///< that run the model together: the geometry is that of each
-  bool draft_head_q4 = false;  ///< as in LoadOptions
-  bool with_drafts = false;    ///< as in plan_of, for those that describe the model themselves
+  std::int32_t ranks = 1;    ///< that run the model together: the geometry is that of each
+  bool with_drafts = false;  ///< as in plan_of, for those that describe the model themselves
 };
 
 /// Bytes that a sequence of this model needs, derived from the plan alone: of several ranks, on
@@ -141,7 +135,6 @@ struct GeometryOptions {
 struct Geometry {
   std::int32_t page_tokens;
   DType kv_dtype;
-  DType activation_dtype;
   DType state_dtype;
   std::int32_t ranks = 1;
   LoadOptions load;  ///< of the weights, of all ranks together

@@ -24,7 +24,8 @@ std::size_t semaphore_bytes(const StepLimits& limits) {
   return static_cast<std::size_t>(limits.step_tokens) * sizeof(std::int32_t);
 }
 
-/// By kind of part: parts of one kind run one after the other and share a workspace.
+/// Counts the workspace of each kind of part: parts of one kind run one after the other and share
+/// it.
 std::vector<std::size_t> workspace_sizes(const Plan& plan, const StepSetting& setting) {
   std::vector<std::size_t> sizes(std::variant_size_v<Part>, 0);
   plan.visit_parts([&](const auto& part) {
@@ -44,7 +45,7 @@ void run_part(const Part& part, const PartWeights& weights, const PartMemory& me
       part);
 }
 
-/// Of parts that have states.
+/// Runs advance() of a part that has states.
 void advance_part(const Part& part, const PartWeights& weights, const PartMemory& memory,
                   const PartCall& call) {
   std::visit(
@@ -68,7 +69,7 @@ Tensor all_of(const kernels::Buffer& buffer, DType dtype) {
 
 std::int64_t taps_of(const Plan& plan) { return plan.draft ? std::ssize(plan.draft->taps()) : 0; }
 
-/// What a head reads of the model.
+/// Counts what a head reads of the model.
 std::size_t tap_bytes(const Plan& plan, const StepSetting& setting) {
   return Scratch::space(setting.activation, setting.limits.step_tokens, taps_of(plan) * plan.width);
 }
@@ -78,7 +79,7 @@ std::size_t row_number_bytes(const Plan& plan, const StepLimits& limits) {
                            : 0;
 }
 
-/// What Streams has with several streams or low-rank residuals.
+/// Counts what Streams has with several streams or low-rank residuals.
 std::size_t altup_bytes(const Plan& plan, const StepSetting& setting) {
   const std::int64_t tokens = setting.limits.step_tokens;
   const std::size_t low_rank = Scratch::space(setting.activation, tokens, plan.low_rank());
@@ -129,7 +130,7 @@ LayerRunner::LayerRunner(kernels::Queue& queue, const Plan& plan, const Weights&
       weights_(weights),
       store_(store),
       geometry_(geometry),
-      activation_(geometry.activation_dtype),
+      activation_(geometry.load.activation),
       semaphores_(queue.device(), semaphore_bytes(limits)),
       row_numbers_(queue.device(), row_number_bytes(plan, limits)) {
   const StepSetting setting = {queue.device(), activation_, plan.width, limits};
@@ -294,7 +295,7 @@ void LayerRunner::run_first_part(const Block& block, const BlockWeights& weights
   run_part(part, weights.parts.front(), memory_of(part, ordinals), call);
 }
 
-/// Of a block whose norm's rows are still there.
+/// Adds the residual of a block whose norm's rows are still there.
 void LayerRunner::add_low_rank(const BlockWeights& weights, const Streams& streams) {
   const Tensor left = streams.low_rank.columns(0, weights.left.rows());
   kernels::project(queue_, {.x = streams.normed, .weight = &weights.left, .y = left});
@@ -324,7 +325,7 @@ void LayerRunner::run_layer(const Layer& layer, const LayerWeights& weights,
   }
 }
 
-/// What weighs the coefficients of the streams, by the active one.
+/// Makes the numbers that weigh the coefficients of the streams, from the active one.
 void LayerRunner::route(const AltUpWeights& weights, const Tensor& active, const Streams& streams) {
   kernels::project(queue_, {.x = active,
                             .norm = norm_of(Norm::rms, weights.router_norm, plan_.norm_eps),

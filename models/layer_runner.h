@@ -38,7 +38,7 @@ struct Streams {
 /// A norm on the way into an op. Throws for a layer norm, which is an op of its own.
 kernels::InputNorm norm_of(Norm kind, const kernels::Tensor& weight, float eps);
 
-/// What the model's embeddings are scaled by.
+/// Returns the factor on the model's embeddings.
 float embedding_scale(const Plan& plan, DType activation);
 /// The root of a width, rounded as activations are.
 float rounded_root(DType activation, std::int32_t width);
@@ -47,7 +47,7 @@ float rounded_root(DType activation, std::int32_t width);
 /// while they run. Knows no family and no part.
 class LayerRunner {
  public:
-  /// What scratch has to hold beside what a part takes.
+  /// Counts what scratch has to hold beside what a part takes.
   using HeadBytes = std::size_t (*)(const Plan& plan, const StepSetting& setting);
 
   /// All but `limits` outlive it.
@@ -68,12 +68,12 @@ class LayerRunner {
 
   Streams take_streams(std::int64_t tokens, bool has_taps);
 
-  /// Where a part's pages and slots are; counts on.
+  /// Finds a part's pages and slots; counts on.
   PartMemory memory_of(const Part& part, Ordinals& ordinals) const;
   /// The first of the draft layers', which come after all others.
   Ordinals draft_ordinals() const;
 
-  /// Of parts that neither norm their input nor add to the stream.
+  /// Makes the call of a part that neither norms its input nor adds to the stream.
   PartCall plain_call(const StepTables& tables, const kernels::Tensor& x, float norm_eps);
   PartCall input_of(const Block& block, const BlockWeights& weights, const StepTables& tables,
                     const Streams& streams);
@@ -88,13 +88,13 @@ class LayerRunner {
   void advance_layer(const Layer& layer, const LayerWeights& weights, Ordinals& ordinals,
                      const PartCall& call);
 
-  /// Of a row that several parts or a projection read.
+  /// Norms rows that several parts or a projection read.
   void norm_rows(Norm kind, const kernels::Tensor& weight, const kernels::Tensor& x,
                  const kernels::Tensor& y) const;
   /// f32 [rows, vocab]. Where there is a norm, x holds it afterwards.
   kernels::Tensor head_logits(const kernels::Weight& head, const kernels::Tensor& x,
                               const kernels::InputNorm& norm, float scale, float cap);
-  /// Of plans with taps.
+  /// Copies rows of plans with taps.
   void copy_rows(const kernels::Tensor& x, const kernels::Tensor& y);
 
  private:

@@ -227,7 +227,7 @@ std::size_t times_to_join(const MemoryLayoutOptions& options, const SuperblockPl
                    times(calls, options.driver_calls_max)});
 }
 
-/// As far as the pool has room for as many as it needs.
+/// Joins groups as far as the pool has room for as many as it needs.
 void join(const Requests& requests, const MemoryLayoutOptions& options, Choice& choice) {
   SuperblockPlan& plan = choice.plan;
   const std::size_t needed = superblocks_needed(requests, plan) * plan.superblock_bytes();

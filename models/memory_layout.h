@@ -47,7 +47,7 @@ struct MemoryLayoutOptions {
 struct StoreLayout {
   MemoryLayout layout;
   kernels::SuperblockShape superblocks;
-  /// Of each group its layers by attention ordinal (index in Geometry::pages); the i-th is plane i
+  /// Lists each group's layers by attention ordinal (index in Geometry::pages); the i-th is plane i
   /// of the group's view.
   std::vector<std::vector<std::size_t>> layers;
   SnapshotLayout snapshot;  ///< bytes 0: no packed snapshots
@@ -68,11 +68,11 @@ struct ModelMemoryLayout : StoreLayout {
   double waste() const;
 };
 
-/// What layers of this reach keep.
+/// Makes the kind of memory that layers of this reach keep.
 std::unique_ptr<MemoryKind> kind_of(const Reach& reach);
 
-/// Of each view's units, the used bytes at the end that only the draft layer reads or writes.
-/// Empty: the plan has none.
+/// Counts for each view the bytes at the end of its units that only the draft layer reads or
+/// writes. Empty: the plan has none.
 std::vector<std::size_t> draft_unit_bytes(const Plan& plan, const Geometry& geometry,
                                           const ModelMemoryLayout& memory);
 

@@ -57,7 +57,7 @@ class FilesWithHead : public WeightProvider {
   std::int32_t layers_;
 };
 
-/// What a head's tensors that are not known do would be left out of the drafts.
+/// Refuses tensors of a head that are not known: what they do would be left out of the drafts.
 void refuse_extra(const WeightIndex& index, const TensorFiles& files, HeadKind kind) {
   if (index.extra().empty()) return;
   throw Error(ErrorKind::model,

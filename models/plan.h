@@ -134,13 +134,13 @@ struct Dflash {
   bool operator==(const Dflash&) const = default;
 };
 
-/// What drafts beside a model. drafting/drafter.h runs it, each kind in a file of its own.
+/// Drafts beside a model. drafting/drafter.h runs it, each kind in a file of its own.
 struct DraftLayer {
   Norm norm = Norm::rms;           ///< of all three norms
   std::vector<Layer> layers = {};  ///< the first block is attention alone; of Dflash each one's
   std::variant<Mtp, Eagle3, Dflash> kind = Mtp{};
 
-  /// Whether it is published apart from its model, as a head.
+  /// Says whether it is published apart from its model, as a head.
   bool is_apart() const { return !std::holds_alternative<Mtp>(kind); }
   /// The layers of the model whose input it reads; empty: none.
   std::span<const std::int32_t> taps() const {
@@ -160,8 +160,8 @@ struct DraftLayer {
   bool operator==(const DraftLayer&) const = default;
 };
 
-/// What config.json says of a model in words that all families share: values only, no tensors, no
-/// device. State and KV bytes, the list of tensors, `hyb inspect` and `hyb fit` derive from it
+/// A model in words that all families share, as config.json describes it: values only, no tensors,
+/// no device. State and KV bytes, the list of tensors, `hyb inspect` and `hyb fit` derive from it
 /// without knowing the family.
 struct Plan {
   std::string family;  ///< model_type
@@ -198,7 +198,7 @@ struct Plan {
     for (const Layer& layer : draft->layers) layer.visit_parts(visit);
   }
 
-  /// Whether positions past positions_max degrade.
+  /// Says whether positions past positions_max degrade.
   bool has_rope() const {
     bool found = false;
     visit_parts([&](const auto& part) {

@@ -97,7 +97,7 @@ std::optional<Format> compressed_format(const Config& quantization) {
   return std::nullopt;
 }
 
-/// Of all layers that no list excludes.
+/// Returns the format of all layers that no list excludes.
 std::optional<Format> common_format(const Config& quantization) {
   const std::string method = quantization.s("quant_method", "unknown");
   if (method == "fp8") return Format{"FP8", 8};
@@ -174,7 +174,7 @@ class PublishedFormats {
     for (const auto& [format, modules] : named_) {
       if (has(modules)) return &format;
     }
-    const bool is_out = experts_alone_ && !is_expert(weight);
+    const bool is_out = experts_alone_ && !weight.key.role.is_of_experts();
     return others_ && !is_out && !has(plain_) ? &*others_ : nullptr;
   }
 
@@ -184,28 +184,12 @@ class PublishedFormats {
     return tensor.ends_with(end) ? tensor.substr(0, tensor.size() - end.size()) : tensor;
   }
 
-  static bool is_expert(const RequiredWeight& weight) {
-    const std::string_view role = weight.key.role;
-    return role.starts_with("moe.expert_") || role.starts_with("moe.gate_up") ||
-           role.starts_with("moe.down");
-  }
-
   bool is_known_ = true;
   bool experts_alone_ = false;
   std::optional<Format> others_;
   ModuleList plain_;
   std::vector<std::pair<Format, ModuleList>> named_;
 };
-
-/// Whether a weight is a linear layer of a size that publishers quantise.
-bool is_large_linear(const RequiredWeight& weight) {
-  constexpr std::array<std::string_view, 8> plain = {
-      "embed",   "moe.router",  "moe.shared_expert_gate", "delta.ba", "delta.a",
-      "delta.b", "conv.weight", "moe.correction_bias"};
-  const std::string_view role = weight.key.role;
-  return weight.shape.size() >= 2 && !role.ends_with("conv_weight") && !role.ends_with("_bias") &&
-         std::find(plain.begin(), plain.end(), role) == plain.end();
-}
 
 std::int64_t parameters_of(const RequiredWeight& weight) {
   return std::accumulate(weight.shape.begin(), weight.shape.end(), std::int64_t{1},
@@ -216,10 +200,10 @@ std::int64_t parameters_of(const RequiredWeight& weight) {
 /// alike.
 void each_format(const Plan& plan, const Family& family, const PublishedFormats& formats,
                  const std::function<void(const RequiredWeight&, const Format*)>& use) {
-  std::map<std::pair<std::string_view, std::int32_t>, const Format*> known;
+  std::map<std::pair<Role, std::int32_t>, const Format*> known;
   for (const RequiredWeight& weight : required_weights(plan, family)) {
     const Format* format = nullptr;
-    if (is_large_linear(weight)) {
+    if (weight.key.role.is_matrix() && weight.key.role.kind() != RoleKind::plain) {
       const auto [entry, is_new] = known.try_emplace({weight.key.role, weight.key.layer});
       if (is_new) entry->second = formats.of(weight);
       format = entry->second;
@@ -268,7 +252,7 @@ PackedBlocks published_groups(const Plan& plan, const Family& family, const Conf
   const std::optional<Config> quantization = config.quantization();
   PackedBlocks all;
   if (!quantization) return all;
-  const std::string_view head = plan.tied_head ? "embed" : "head";
+  const Role head = plan.tied_head ? Role("embed") : "head";
   each_format(plan, family, PublishedFormats(*quantization),
               [&](const RequiredWeight& weight, const Format* format) {
                 if (!format || format->name == "FP8" || format->name == "MXFP4") return;

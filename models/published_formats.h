@@ -29,12 +29,12 @@ std::int64_t mxfp4_parameters(const Plan& plan, const Family& family, const Conf
 PackedBlocks published_groups(const Plan& plan, const Family& family, const Config& config);
 
 /// How every weight is published, by role and layer: as F8_E4M3, u8 (MXFP4), or as the plan says.
-using PublishedTypes = std::map<std::pair<std::string_view, std::int32_t>, DType>;
+using PublishedTypes = std::map<std::pair<Role, std::int32_t>, DType>;
 
-/// By what config.json alone says, as the two above; empty where nothing is quantised.
+/// Goes by what config.json alone says, as the two above; empty where nothing is quantised.
 PublishedTypes published_types(const Plan& plan, const Family& family, const Config& config);
 
-/// What a quantised checkpoint weighs.
+/// A quantised checkpoint's size.
 struct PublishedSize {
   std::string format;  ///< "NVFP4", "4-bit GPTQ"; several are joined by " and "
   std::int64_t bytes;  ///< of all weights, scales and zero points included

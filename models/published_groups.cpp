@@ -70,7 +70,7 @@ class GroupChecker {
   std::string module_;
 };
 
-/// Whether packed codes have 8 bits.
+/// Says whether packed codes have 8 bits.
 bool is_wide(GroupSpelling spelling, const TensorInfo& stored, std::int64_t rows,
              std::int64_t columns) {
   return spelling == GroupSpelling::packed && stored.shape == Shape{rows, columns / 4};
@@ -100,7 +100,7 @@ unsigned code_in(const std::byte* words, std::int64_t word, std::int64_t i) {
   return std::to_integer<unsigned>(words[word * 4 + i / 2]) >> (i % 2 * 4) & 15U;
 }
 
-/// Where code i of eight lies in a word of AWQ.
+/// Code i of eight lies here in a word of AWQ.
 constexpr std::array<std::int8_t, in_word> awq_places = {0, 4, 1, 5, 2, 6, 3, 7};
 
 std::int64_t place_in(GroupSpelling spelling, std::int64_t i) {
@@ -132,7 +132,7 @@ T number_in(const TensorView& view, std::int64_t i) {
   return number;
 }
 
-/// Of all experts, or of one.
+/// Returns the unit of all experts, or of one.
 float unit_of(const PublishedGroups& groups, const TensorFiles& files, std::int64_t expert = 0) {
   if (groups.unit.empty()) return 1;
   const TensorView units = files.view(groups.unit);
@@ -144,7 +144,7 @@ float unit_of(const PublishedGroups& groups, const TensorFiles& files, std::int6
   return unit;
 }
 
-/// Whether groups are no runs of columns (desc_act).
+/// Says whether groups are no runs of columns (desc_act).
 bool is_reordered(const PublishedGroups& groups, std::int64_t columns, const TensorFiles& files) {
   if (groups.order.empty()) return false;
   const TensorView order = files.view(groups.order);

@@ -41,7 +41,7 @@ struct PublishedGroups {
   std::string order;                ///< g_idx
 };
 
-/// What belongs to a matrix in groups, and the first fault of these tensors or of its own.
+/// Tensors that belong to a matrix in groups, and the first fault of these or of its own.
 struct GroupCheck {
   PublishedGroups groups;
   std::vector<const TensorInfo*> beside;

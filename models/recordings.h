@@ -19,7 +19,7 @@ struct GraphOptions {
   bool operator==(const GraphOptions&) const = default;
 };
 
-/// What a recording depends on: sizes, what the decoder does with them, and the address of the
+/// A recording depends on this: sizes, what the decoder does with them, and the address of the
 /// table whose size changes.
 struct WorkShape {
   std::int64_t tokens, spans, samples, positions, ring_spans, ring_tokens;
@@ -29,7 +29,7 @@ struct WorkShape {
   bool operator==(const WorkShape&) const = default;
 };
 
-/// What recorded work leaves on the card; empty where nothing is sampled.
+/// Recorded work leaves this on the card; empty where nothing is sampled.
 struct WorkResult {
   kernels::Tensor logits;  ///< [rows, vocab] of the sampled rows, followed by rows of padding
   kernels::Tensor tokens;  ///< as DeviceSampler::draw leaves them, one per row
@@ -57,7 +57,7 @@ class Recordings {
 
   /// Recordings made so far.
   std::int32_t recorded() const { return recorded_; }
-  /// Of the works run, how many were replayed.
+  /// Counts the works run that were replayed.
   std::int64_t replayed() const { return replayed_; }
 
  private:

@@ -14,19 +14,15 @@ class ParameterCounter : public WeightVisitor {
  public:
   std::int64_t fixed = 0, routed = 0;
 
-  bool is_fused(std::string_view, std::string_view, std::int32_t) override { return true; }
   kernels::Weight pack(const MatrixRows&, Packing) override { return {}; }
   bool pack_alike(const MatrixRows&, Packing, const MatrixRows&, Packing) override { return true; }
 
  private:
-  StoredMatrix visit(const Matrix& matrix) override {
-    const std::int64_t rows = std::max<std::int64_t>(matrix.experts, 1) * matrix.rows;
+  kernels::WeightSource numbers(const Matrix& matrix) override {
     const bool is_routed = matrix.experts > 0 || matrix.expert >= 0;
-    (is_routed ? routed : fixed) += rows * matrix.columns;
-    return {.role = matrix.role,
-            .expert = matrix.expert,
-            .rows = rows,
-            .source = {1, 0, matrix.columns}};
+    (is_routed ? routed : fixed) +=
+        std::max<std::int64_t>(matrix.experts, 1) * matrix.rows * matrix.columns;
+    return WeightVisitor::numbers(matrix);
   }
 
   float* visit_small(std::span<const Small> tensors) override {
@@ -126,8 +122,8 @@ void Roofline::add_part(const auto& part, std::int64_t width) {
   routed_active_ += counter.routed / work.experts * work.active;
 }
 
-/// What is published as F8_E4M3 counts as that, spread over all weights; MXFP4 over experts; blocks
-/// over all but these and the head, which has its own.
+/// Counts weights that are published as F8_E4M3 as that, spread over all weights; MXFP4 over
+/// experts; blocks over all but these and the head, which has its own.
 void Roofline::count_published(const LoadOptions& load) {
   constexpr double fp8_bytes = 1 + 4.0 / 128, mxfp4_bytes = 4.25 / 8;
   expert_bytes_ = weight_bytes_;
@@ -221,7 +217,7 @@ Work Roofline::step(std::span<const StepShape> shapes) const {
   return work;
 }
 
-/// Of the start of a prompt: later chunks have more attention to compute and the same to read.
+/// Takes the start of a prompt: later chunks have more attention to compute and the same to read.
 Roofline::Seconds Roofline::chunk_seconds(const DeviceRates& rates, std::int32_t tokens) const {
   const Work work = step({.tokens = tokens, .rows = 0});
   return {.reading = work.bytes / rates.bytes_per_s, .computing = work.flops / rates.flops_per_s};

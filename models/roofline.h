@@ -20,7 +20,7 @@ struct Work {
   Work& operator+=(const Work& more);
 };
 
-/// What a device moves and computes at most; zeros: not known.
+/// A device moves and computes this much at most; zeros: not known.
 struct DeviceRates {
   double bytes_per_s = 0, flops_per_s = 0;
 
@@ -95,7 +95,7 @@ class Roofline {
   std::int64_t fixed_parameters_ = 0, routed_active_ = 0, head_parameters_;
   std::vector<Experts> experts_;  ///< one entry per layer that has some
 
-  /// What a token sees of the positions before it; 0: all.
+  /// A token sees this much of the positions before it; 0: all.
   struct Sight {
     std::int32_t window = 0, chunk = 0;
     auto operator<=>(const Sight&) const = default;

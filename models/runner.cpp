@@ -115,7 +115,7 @@ std::unique_ptr<kernels::DeviceSampler> sampler_for(kernels::Queue& queue, std::
   return kernels::make_device_sampler(queue, rows);
 }
 
-/// Where nothing but a step's spans is carried out.
+/// Leaves out what is for orders, for runners that carry out nothing but a step's spans.
 RunnerOptions without_orders(RunnerOptions options) {
   options.side_copies = {};
   return options;
@@ -189,7 +189,7 @@ std::size_t ModelRunner::workspace_bytes() const {
 std::size_t ModelRunner::workspace_bytes(kernels::Device device, const Plan& plan,
                                          const Geometry& geometry, const RunnerOptions& options,
                                          int threads) {
-  return Decoder::scratch_bytes(plan, device, geometry.activation_dtype,
+  return Decoder::scratch_bytes(plan, device, geometry.load.activation,
                                 limits_of(plan, geometry, options)) +
          kernels::sample_workspace_bytes(device, plan.vocab, threads) +
          staged_bytes(device, plan, geometry, options).device;
@@ -459,14 +459,14 @@ std::vector<SampledToken> ModelRunner::draw_rows(const Tensor& logits) {
   return tokens;
 }
 
-/// Of the first rows; waits for them.
+/// Fetches the first rows; waits for them.
 std::vector<float> ModelRunner::download(const Tensor& logits, std::size_t rows) {
   std::vector<float> out(rows * static_cast<std::size_t>(logits.dim(1)));
   kernels::download(queue_, std::as_writable_bytes(std::span(out)), logits.as<std::byte>());
   return out;
 }
 
-/// As draw_rows, on either device.
+/// Draws as draw_rows does, on either device.
 std::vector<SampledToken> ModelRunner::draw_now(const Tensor& logits) {
   if (sampler_ == nullptr) return draw_rows(logits);
   sampler_->stage(sample_params_, logits.dim(0), options_.vocab_used);
@@ -571,7 +571,7 @@ std::size_t ModelRunner::drafting(std::span<const std::int32_t> drafts, std::int
   return static_cast<std::size_t>(std::ranges::find_if(drafts, is_over) - drafts.begin());
 }
 
-/// Of each pass what it drew. `drafts` fall.
+/// Returns what each pass drew. `drafts` fall.
 std::vector<std::vector<SampledToken>> ModelRunner::draft_at_once(
     const Step& step, std::span<const std::int32_t> drafts) {
   draft_graphs_->stage(step, drafts);

@@ -75,7 +75,7 @@ class ModelRunner : public Runner {
   /// Steps replayed from one, and draftings.
   std::int64_t graphs_replayed() const { return recordings_.replayed(); }
 
-  /// Of the pools, and of everything else the runner owns.
+  /// Counts the bytes of the pools, and of everything else the runner owns.
   std::size_t pool_bytes() const { return store_.bytes(); }
   std::size_t workspace_bytes() const;
 

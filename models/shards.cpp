@@ -34,7 +34,7 @@ class UnitParts {
   }
 
   const std::vector<HeadBytes>& parts() const { return parts_; }
-  /// Where a layer's page begins that is not the unit's first.
+  /// Says whether a layer's page begins here that is not the unit's first.
   bool begins_page(std::size_t part) const {
     return std::binary_search(page_begins_.begin(), page_begins_.end(), part);
   }
@@ -67,7 +67,7 @@ class UnitParts {
 
   void add_window(const SlotPiece& piece, std::size_t offset) {
     add_all(piece.channels, static_cast<std::size_t>(piece.conv_width) - 1,
-            size_of(geometry_.activation_dtype), offset);
+            size_of(geometry_.load.activation), offset);
   }
 
   void add_slot(const SlotPiece& piece) {
@@ -89,8 +89,8 @@ class UnitParts {
     const SlotPiece& piece = geometry_.pieces[piece_index];
     std::size_t offset = side_.memory.ring.offsets.at(piece_index);
     for (std::int32_t entry = 0; entry < side_.memory.layout.ring_tokens; ++entry) {
-      add_all(piece.channels, 1, size_of(geometry_.activation_dtype), offset);
-      add_all(piece.inputs, 1, size_of(geometry_.activation_dtype), offset);
+      add_all(piece.channels, 1, size_of(geometry_.load.activation), offset);
+      add_all(piece.inputs, 1, size_of(geometry_.load.activation), offset);
     }
   }
 
@@ -100,8 +100,8 @@ class UnitParts {
   std::vector<std::size_t> page_begins_;
 };
 
-/// Of all ranks that keep the head, the one whose place among them is nearest to that of `to_rank`
-/// on its side.
+/// Returns that of the ranks which keep the head whose place among them is nearest to that of
+/// `to_rank` on its side.
 std::int32_t source_of(const RankHeads& heads, std::int32_t head, std::int32_t wanted) {
   const std::int32_t first = head / heads.kept * heads.copies;
   return std::clamp(wanted, first, first + heads.copies - 1);
@@ -139,13 +139,12 @@ class RunCollector {
 
 std::vector<ShardRun> shard_runs(const ShardSide& from, const ShardSide& to, ViewId view) {
   const Geometry &sender = from.geometry, &receiver = to.geometry;
-  require(sender.kv_dtype == receiver.kv_dtype &&
-              sender.activation_dtype == receiver.activation_dtype &&
-              sender.state_dtype == receiver.state_dtype &&
-              sender.page_tokens == receiver.page_tokens &&
-              from.memory.layers == to.memory.layers &&
-              from.memory.layout.ring_tokens == to.memory.layout.ring_tokens,
-          "shards: both sides have the same model, types and groups");
+  require(
+      sender.kv_dtype == receiver.kv_dtype && sender.load.activation == receiver.load.activation &&
+          sender.state_dtype == receiver.state_dtype &&
+          sender.page_tokens == receiver.page_tokens && from.memory.layers == to.memory.layers &&
+          from.memory.layout.ring_tokens == to.memory.layout.ring_tokens,
+      "shards: both sides have the same model, types and groups");
   const UnitParts sources(from, view), targets(to, view);
   require(sources.parts().size() == targets.parts().size(), "shards: both sides are of one model");
   std::vector<ShardRun> runs;

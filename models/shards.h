@@ -25,11 +25,11 @@ struct ShardRun {
   std::size_t from, to, bytes;
 };
 
-/// What fills a unit of this view on every rank of the other side, without gaps between layers and
-/// without padding: each of its bytes once, from the one rank that has it, or of several from the
-/// one nearest in rank order, so that copies are read from different ranks. Runs are as long as
-/// possible; those of one receiving rank follow each other. Both sides are of one model, with the
-/// same types, page tokens, page groups and ring tokens.
+/// Lists what fills a unit of this view on every rank of the other side, without gaps between
+/// layers and without padding: each of its bytes once, from the one rank that has it, or of several
+/// from the one nearest in rank order, so that copies are read from different ranks. Runs are as
+/// long as possible; those of one receiving rank follow each other. Both sides are of one model,
+/// with the same types, page tokens, page groups and ring tokens.
 std::vector<ShardRun> shard_runs(const ShardSide& from, const ShardSide& to, ViewId view);
 
 }  // namespace hyb::models

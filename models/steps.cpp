@@ -314,7 +314,7 @@ void StepStaging::stage_rings(const Padding* padding) {
   tables.kept = kept.device;
 }
 
-/// Of a sequence's first token nothing comes before.
+/// Nothing comes before a sequence's first token, whose row is none.
 void StepStaging::stage_hidden() {
   if (hidden_group_ < 0) return;
   const std::int64_t tokens = staged_.tables.tokens.dim(0);
@@ -368,7 +368,8 @@ StepStaging::StagedDrafts StepStaging::stage_drafts(const Step& step,
   return all;
 }
 
-/// What the last pass draws, and unless it is the last of all the pass that reads it.
+/// Stages the rows that the last pass draws, and unless it is the last of all the pass that reads
+/// what was drawn.
 void StepStaging::stage_pass(const Step& step, std::span<const std::int32_t> drafts,
                              StagedDrafts& to) {
   const std::int64_t spans = to.sample_rows.dim(0);

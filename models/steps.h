@@ -15,9 +15,9 @@
 
 namespace hyb::models {
 
-/// Whether a span continues the previous one of the step. Such spans are a chain: one sequence, cut
-/// where its recurrent state is needed. Spans of one chain share slots, or without slots page
-/// tables.
+/// Says whether a span continues the previous one of the step. Such spans are a chain: one
+/// sequence, cut where its recurrent state is needed. Spans of one chain share slots, or without
+/// slots page tables.
 bool continues(const Span& before, const Span& span);
 bool has_chain(const Step& step);
 
@@ -26,7 +26,7 @@ bool has_chain(const Step& step);
 /// Branches write none. A violation is a bug of the caller.
 void check_chains(const Step& step);
 
-/// Whether recurrent layers take the span by way of its ring.
+/// Says whether recurrent layers take the span by way of its ring.
 bool uses_ring(const Span& span);
 
 /// Sizes of a step's tables.
@@ -82,7 +82,7 @@ class StepStaging {
     kernels::Tensor sample_rows;         ///< as Staged's, of every pass
   };
 
-  /// Of spans as Runner::draft has them, but for their drafts, which are in `drafts`: first the
+  /// Stages spans as Runner::draft has them, but for their drafts, which are in `drafts`: first the
   /// spans with the most. A pass has those spans that have as many drafts, the others are empty.
   /// Padded to `spans` of them. As the other tables valid until the next call.
   StagedDrafts stage_drafts(const Step& step, std::span<const std::int32_t> drafts,
@@ -122,11 +122,11 @@ class StepStaging {
   Staged staged_;
 };
 
-/// Whether every span has one token, which is sampled, and is in no chain.
+/// Says whether every span has one token, which is sampled, and is in no chain.
 bool is_decode(const Step& step);
 
-/// Whether every span has one token that is no draft, is sampled and in no chain; and some have
-/// drafts or continue from a ring.
+/// Says whether every span has one token that is no draft, is sampled and in no chain; and some
+/// have drafts or continue from a ring.
 bool is_verify(const Step& step);
 
 /// Runs steps through a decoder. On a card it samples as well; decode and verify steps are padded
@@ -165,8 +165,8 @@ class StepGraphs {
   /// The number of rows that a decode step is padded to: 1, 2, 4, 8, then multiples of 8.
   static std::int64_t padded_rows(std::int64_t rows, std::int64_t rows_max);
 
-  /// What a verify step of these sizes is padded to: spans as rows are, tokens and sampled rows to
-  /// a multiple of that. So there are as many sizes of a number of spans as numbers of drafts.
+  /// Pads a verify step to these sizes: spans as rows are, tokens and sampled rows to a multiple of
+  /// that. So there are as many sizes of a number of spans as numbers of drafts.
   static StepSizes padded_verify(const StepSizes& step, const StepSizes& limits);
 
  private:

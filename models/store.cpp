@@ -159,7 +159,7 @@ void Store::add_slots(const Geometry& geometry) {
   const std::int32_t count = units_end(view);
   for (const SlotPiece& piece : geometry.pieces) {
     windows_.push_back(
-        piece_view(piece.conv_offset, Tensor(nullptr, geometry.activation_dtype,
+        piece_view(piece.conv_offset, Tensor(nullptr, geometry.load.activation,
                                              {count, piece.conv_channels, piece.conv_width - 1})));
     states_.push_back(piece_view(
         piece.state_offset,
@@ -178,7 +178,7 @@ void Store::add_rings(const Geometry& geometry) {
   const Rows& all = rows_[place(view)].emplace_back(rows(view, 0, rings.bytes, ring.bytes));
   for (std::size_t i = 0; i < geometry.pieces.size(); ++i) {
     Tensor& part = rings_.emplace_back(
-        all.first + ring.offsets[i], geometry.activation_dtype,
+        all.first + ring.offsets[i], geometry.load.activation,
         std::initializer_list<std::int64_t>{units_end(view), memory_.layout.ring_tokens,
                                             geometry.pieces[i].ring_width});
     part.row_stride = static_cast<std::int64_t>(rings.bytes / size_of(part.dtype));

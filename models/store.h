@@ -58,7 +58,7 @@ class Store {
   /// no memory for a new owner; the orders after it are then not carried out.
   void carry_out(std::span<const Order> orders);
 
-  /// As Runner::commit.
+  /// Commits as Runner::commit does.
   bool commit(SuperblockId superblock, bool may_create) const {
     return map_->commit(superblock, may_create);
   }
@@ -69,12 +69,12 @@ class Store {
   /// The same on the CPU by the calling thread alone, beside the queue's work.
   void read_beside(ViewId view, std::int32_t unit, std::span<std::byte> bytes) const;
   void write_beside(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) const;
-  /// As write(), beside the queue's work.
+  /// Writes as write() does, beside the queue's work.
   void start_write(kernels::SideWrite& staged, ViewId view, std::int32_t unit) const;
-  /// Where the bytes of a unit lie: in how many parts each of a view does, and one of these.
+  /// Finds the bytes of a unit: in how many parts each of a view lies, and one of these.
   std::size_t parts(ViewId view) const;
   std::span<std::byte> part(ViewId view, std::int32_t unit, std::size_t part) const;
-  /// As read(), beside the queue's work; null: the copies have no room.
+  /// Reads as read() does, beside the queue's work; null: the copies have no room.
   std::unique_ptr<PendingBytes> start_read(kernels::SideCopies& copies, ViewId view,
                                            std::int32_t unit) const;
 

@@ -16,7 +16,7 @@ std::int64_t elements(const RequiredWeight& weight) {
                          std::multiplies<>());
 }
 
-/// Whether a tensor is of this type, as safetensors or GGUF files have it.
+/// Says whether a tensor is of this type, as safetensors or GGUF files have it.
 bool is_stored_as(const CheckedWeight& checked, DType dtype) {
   const TensorInfo& stored = *checked.tensor.stored;
   if (stored.block != nullptr) {
@@ -29,20 +29,21 @@ bool is_stored_as(const CheckedWeight& checked, DType dtype) {
 std::int64_t stored_parameters(const WeightCheck& check, std::optional<DType> dtype) {
   std::int64_t count = 0;
   for (const CheckedWeight& checked : check.weights) {
-    if (checked.tensor.verdict != TensorVerdict::right || !checked.weight.is_matrix()) continue;
+    if (checked.tensor.verdict != TensorVerdict::right || !checked.weight.key.role.is_matrix())
+      continue;
     if (dtype && !is_stored_as(checked, *dtype)) continue;
     count += elements(checked.weight);
   }
   return count;
 }
 
-/// Whether these are gates or ups of a layer's experts and the two differ in type: as one matrix
-/// they are then not in blocks.
+/// Says whether these are gates or ups of a layer's experts and the two differ in type: as one
+/// matrix they are then not in blocks.
 bool is_of_mixed_experts(const CheckedWeight& checked, const WeightCheck& check) {
   const WeightKey& key = checked.weight.key;
   const bool is_gate = key.role == "moe.gate_stack";
   if (!is_gate && key.role != "moe.up_stack") return false;
-  const std::string_view beside = is_gate ? "moe.up_stack" : "moe.gate_stack";
+  const Role beside = is_gate ? Role("moe.up_stack") : "moe.gate_stack";
   return std::ranges::any_of(check.weights, [&](const CheckedWeight& other) {
     return other.weight.key.role == beside && other.weight.key.layer == key.layer &&
            other.tensor.stored != nullptr &&
@@ -64,13 +65,13 @@ PackedBlocks packed_blocks(const Plan& plan, const Family& family, const TensorF
                            kernels::Device device) {
   PackedBlocks all;
   std::map<std::string_view, double> types;
-  const std::string_view head = plan.tied_head ? "embed" : "head";
+  const Role head = plan.tied_head ? Role("embed") : "head";
   const WeightCheck check = check_weights(plan, family, files);
   for (const CheckedWeight& checked : check.weights) {
     const TensorInfo* const stored = checked.tensor.stored;
     const bool is_on_card = device == kernels::Device::cuda;
     const std::vector<std::int64_t>& shape = checked.weight.shape;
-    const bool is_transposed = checked.weight.key.role.ends_with("_transposed");
+    const bool is_transposed = checked.weight.key.role.kind() == RoleKind::expert_columns;
     const std::int64_t rows = kernels::Weight::panel_rows;
     const std::int64_t columns = is_transposed ? shape[1] : shape.back();
     std::int64_t of_rows = 0;

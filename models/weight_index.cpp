@@ -28,6 +28,12 @@ constexpr std::int64_t parameters_max = std::int64_t{1} << 60;
 
 using Shape = std::vector<std::int64_t>;
 
+/// Without dimensions of 1.
+Shape condensed(Shape shape) {
+  std::erase(shape, 1);
+  return shape;
+}
+
 /// Puts numbers in the places of `{}`, in order.
 std::string fill_numbers(std::string_view pattern, std::int32_t layer, std::int32_t expert) {
   std::string out;
@@ -40,7 +46,7 @@ std::string fill_numbers(std::string_view pattern, std::int32_t layer, std::int3
   return out.append(pattern);
 }
 
-/// Whether a name is a pattern with some numbers in the places of `{}`.
+/// Says whether a name is a pattern with some numbers in the places of `{}`.
 bool matches(std::string_view pattern, std::string_view name) {
   for (std::size_t place = pattern.find("{}"); place != std::string_view::npos;
        place = pattern.find("{}")) {
@@ -76,7 +82,7 @@ class WeightLister : public WeightVisitor {
 
   /// The layout that is stored; where the files don't say, the one that the family names (of two
   /// the first).
-  bool is_fused(std::string_view fused, std::string_view piece, std::int32_t expert) override {
+  bool is_fused(Role fused, Role piece, std::int32_t expert) override {
     if (!is_named(fused) || !is_named(piece)) return is_named(fused);
     if (files_ != nullptr) {
       if (is_stored(fused, -1)) return true;
@@ -92,20 +98,21 @@ class WeightLister : public WeightVisitor {
   bool pack_alike(const MatrixRows&, Packing, const MatrixRows&, Packing) override { return true; }
 
  private:
-  StoredMatrix visit(const Matrix& matrix) override {
+  kernels::WeightSource numbers(const Matrix& matrix) override {
     Shape shape = {matrix.rows, matrix.columns};
     if (matrix.transposed) std::swap(shape[0], shape[1]);
     if (matrix.experts > 0) shape.insert(shape.begin(), matrix.experts);
+    require(matrix.role.is_matrix(), "required_weights: a part asks for small numbers as a matrix");
     add(matrix.role, std::move(shape), matrix.expert);
-    return {.role = matrix.role,
-            .expert = matrix.expert,
-            .rows = std::max<std::int64_t>(matrix.experts, 1) * matrix.rows,
-            .source = {1, 0, matrix.columns}};
+    return WeightVisitor::numbers(matrix);
   }
 
   float* visit_small(std::span<const Small> tensors) override {
     for (const Small& tensor : tensors) {
-      if (tensor.constants.empty()) add(tensor.role, tensor.shape);
+      if (tensor.role.is_none()) continue;
+      require(!tensor.role.is_matrix(),
+              "required_weights: a part asks for a matrix as small numbers");
+      add(tensor.role, tensor.shape);
     }
     return nullptr;
   }
@@ -124,12 +131,12 @@ class WeightLister : public WeightVisitor {
     }
   }
 
-  bool is_named(std::string_view role) const {
+  bool is_named(Role role) const {
     return std::any_of(family_.names.begin(), family_.names.end(),
                        [&](const TensorName& name) { return name.role == role; });
   }
 
-  bool is_stored(std::string_view role, std::int32_t expert) const {
+  bool is_stored(Role role, std::int32_t expert) const {
     std::vector<std::string> names;
     for (const TensorName& name : family_.names) {
       if (name.role == role) spell(name, expert, names);
@@ -137,19 +144,19 @@ class WeightLister : public WeightVisitor {
     return find_any(names, *files_) != nullptr;
   }
 
-  void add(std::string_view role, Shape shape, std::int32_t expert = -1) {
-    RequiredWeight weight = {.key = {}, .names = {}, .shape = std::move(shape)};
+  void add(Role role, Shape shape, std::int32_t expert = -1) {
+    require(std::ssize(condensed(shape)) <= role.rank(), "required_weights: the rank of the role");
+    RequiredWeight weight = {
+        .key = {role, layer(), expert}, .names = {}, .shape = std::move(shape)};
     for (const TensorName& name : family_.names) {
-      if (name.role != role) continue;
-      // The key refers to the family's table, which outlives everything.
-      weight.key = {.role = name.role, .layer = layer(), .expert = expert};
-      spell(name, expert, weight.names);
+      if (name.role == role) spell(name, expert, weight.names);
     }
     // Of tied ones the head may be what is stored.
     for (const TensorName& name : family_.names) {
       if (is_tied_ && role == "embed" && name.role == "head") spell(name, expert, weight.names);
     }
-    require(!weight.names.empty(), "required_weights: the family names role " + std::string(role));
+    require(!weight.names.empty(),
+            "required_weights: the family names role " + std::string(role.name()));
     if (weights_.size() >= weights_max) {
       throw Error(ErrorKind::model,
                   fmt::format("plan: more than {} tensors; look at the numbers of "
@@ -179,13 +186,7 @@ std::vector<RequiredWeight> required_weights(const Plan& plan, const Family& fam
   return weights;
 }
 
-bool RequiredWeight::is_matrix() const {
-  const std::string_view role = key.role;
-  return shape.size() >= 2 && !role.ends_with("conv_weight") && !role.ends_with("_bias") &&
-         role != "conv.weight";
-}
-
-std::string_view role_of(const Family& family, std::string_view name) {
+Role role_of(const Family& family, std::string_view name) {
   for (const TensorName& known : family.names) {
     if (!known.name.starts_with('*')) {
       if (matches(known.name, name)) return known.role;
@@ -197,7 +198,7 @@ std::string_view role_of(const Family& family, std::string_view name) {
       }
     }
   }
-  return "";
+  return {};
 }
 
 bool has_draft_layer(const Family& family, const TensorFiles& files) {
@@ -260,12 +261,6 @@ CheckedTensor wrong(const TensorInfo& stored, std::string fault) {
   return {TensorVerdict::wrong, &stored, std::move(fault)};
 }
 
-/// Without dimensions of 1.
-Shape condensed(Shape shape) {
-  std::erase(shape, 1);
-  return shape;
-}
-
 std::int64_t elements(const Shape& shape) {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
@@ -278,9 +273,9 @@ CheckedTensor check_in_gguf(const RequiredWeight& weight, const TensorInfo& stor
                 : condensed(stored.shape) != condensed(weight.shape)) {
     return wrong(stored, "the file's keys ask for " + shown(weight.shape));
   }
-  const bool is_read = stored.block != nullptr
-                           ? kernels::is_gguf_coded(stored.block->type) && weight.is_matrix()
-                           : is_plain(stored.dtype);
+  const bool is_read = stored.block != nullptr ? kernels::is_gguf_coded(stored.block->type) &&
+                                                     weight.key.role.is_matrix()
+                                               : is_plain(stored.dtype);
   if (!is_read) return wrong(stored, "this type is not read here");
   return {TensorVerdict::right, &stored};
 }
@@ -291,7 +286,8 @@ CheckedTensor check_stored(const RequiredWeight& weight, const TensorInfo& store
   if (!stored.fault.empty()) return wrong(stored, stored.fault);
   const Shape shape = has_blocks ? mxfp4_shape(weight.shape) : weight.shape;
   if (stored.shape != shape) return wrong(stored, "config.json asks for " + shown(shape));
-  const bool takes_codes = weight.is_matrix() && !weight.key.role.ends_with("_transposed");
+  const Role role = weight.key.role;
+  const bool takes_codes = role.is_matrix() && role.kind() != RoleKind::expert_columns;
   if (!is_plain(stored.dtype) && !((is_fp8 || has_blocks) && takes_codes)) {
     return wrong(stored, "BF16, F16 and F32 are read, of matrices F8_E4M3 and MXFP4");
   }
@@ -300,11 +296,11 @@ CheckedTensor check_stored(const RequiredWeight& weight, const TensorInfo& store
   return {TensorVerdict::right, &stored};
 }
 
-/// Of a matrix in groups; nullopt: it is not.
+/// Checks a matrix in groups; nullopt: it is not.
 std::optional<CheckedWeight> check_in_groups(const RequiredWeight& weight, const TensorInfo& stored,
                                              const Plan& plan, const TensorFiles& files) {
-  const bool transposed = weight.key.role.ends_with("_transposed");
-  if (!weight.is_matrix() || !stored.fault.empty()) return std::nullopt;
+  const bool transposed = weight.key.role.kind() == RoleKind::expert_columns;
+  if (!weight.key.role.is_matrix() || !stored.fault.empty()) return std::nullopt;
   const std::int64_t rows = weight.shape[0], columns = weight.shape[1];
   const bool is_stack = weight.shape.size() == 3 && stored.dtype == DType::u8 && !is_mxfp4(stored);
   const bool has_blocks = stored.block != nullptr && stored.block->type == GgufType::nvfp4;
@@ -376,12 +372,12 @@ CheckedTensor check_other_in_gguf(const TensorInfo& stored) {
 CheckedTensor check_other(const Plan& plan, const Family& family, const TensorFiles& files,
                           const TensorInfo& stored) {
   if (is_known_unused(plan, family, stored.name)) return {TensorVerdict::unused, &stored};
-  const std::string_view role = role_of(family, plain_name(stored.name));
-  if (role.empty() && files.are_gguf()) return check_other_in_gguf(stored);
-  if (role.empty()) return {TensorVerdict::extra, &stored};
+  const Role role = role_of(family, plain_name(stored.name));
+  if (role.is_none() && files.are_gguf()) return check_other_in_gguf(stored);
+  if (role.is_none()) return {TensorVerdict::extra, &stored};
   return wrong(stored, fmt::format("a {} for which {} has no place; one of the two belongs to "
                                    "another model",
-                                   role, files.outline_name()));
+                                   role.name(), files.outline_name()));
 }
 
 }  // namespace
@@ -420,7 +416,8 @@ std::optional<StoredScales> scales_layout(const TensorInfo& scales, const Tensor
 
 namespace {
 
-/// Whether the family counts the blocks of drafts on after the model's, and this is of one: GGUF.
+/// Says whether the family counts the blocks of drafts on after the model's, and this is of one:
+/// GGUF.
 bool is_of_draft_block(const Plan& plan, const Family& family, std::string_view name) {
   const bool counts_on =
       std::any_of(family.names.begin(), family.names.end(), [](const TensorName& known) {
@@ -522,8 +519,8 @@ const PublishedGroups* WeightIndex::groups(const WeightKey& key) const {
 const std::string& WeightIndex::name(const WeightKey& key) const {
   const auto found = names_.find(key);
   require(found != names_.end(),
-          fmt::format("WeightIndex: {} of layer {}, expert {}, is a weight of the plan", key.role,
-                      key.layer, key.expert));
+          fmt::format("WeightIndex: {} of layer {}, expert {}, is a weight of the plan",
+                      key.role.name(), key.layer, key.expert));
   return found->second;
 }
 

@@ -16,10 +16,10 @@
 
 namespace hyb::models {
 
-/// Where a weight belongs. Model-wide ones (embed, final_norm, head) have layer -1; only tensors
-/// that are stored one per expert have an expert.
+/// Names a weight and its place. Model-wide ones (embed, final_norm, head) have layer -1; only
+/// tensors that are stored one per expert have an expert.
 struct WeightKey {
-  std::string_view role;
+  Role role;
   std::int32_t layer = -1;
   std::int32_t expert = -1;
 
@@ -31,9 +31,6 @@ struct RequiredWeight {
   WeightKey key;
   std::vector<std::string> names;  ///< spellings in use, in order of preference
   std::vector<std::int64_t> shape;
-
-  /// Whether it is packed as a matrix.
-  bool is_matrix() const;
 };
 
 /// Every tensor the plan needs, in layer order. The head is not listed when it is tied. Of two
@@ -43,17 +40,18 @@ struct RequiredWeight {
 std::vector<RequiredWeight> required_weights(const Plan& plan, const Family& family,
                                              const TensorFiles* files = nullptr);
 
-/// The role of a tensor in any layer and expert, by its name alone; "" for none of the family's.
-std::string_view role_of(const Family& family, std::string_view name);
+/// The role of a tensor in any layer and expert, by its name alone; none where it is not one of the
+/// family's.
+Role role_of(const Family& family, std::string_view name);
 
 /// Number of parameters; a tied head counts once.
 std::int64_t parameters(const std::vector<RequiredWeight>& weights);
 
-/// Whether a tensor is known and ignored: draft layers, vision, the copy of a tied head, scales of
-/// quantised activations (weights are dequantised, activations stay bf16).
+/// Says whether a tensor is known and ignored: draft layers, vision, the copy of a tied head,
+/// scales of quantised activations (weights are dequantised, activations stay bf16).
 bool is_known_unused(const Plan& plan, const Family& family, std::string_view name);
 
-/// Whether the files have the tensors of the family's draft layer, going by one of them.
+/// Says whether the files have the tensors of the family's draft layer, going by one of them.
 bool has_draft_layer(const Family& family, const TensorFiles& files);
 
 /// The scales of a weight that is stored as F8_E4M3 or MXFP4.
@@ -106,7 +104,7 @@ std::int64_t fp8_parameters(const Plan& plan, const Family& family, const Tensor
 /// The same of MXFP4.
 std::int64_t mxfp4_parameters(const Plan& plan, const Family& family, const TensorFiles& files);
 
-/// What the files have in blocks of types that packing for bf16 keeps so on the device.
+/// Counts what the files have in blocks of types that packing for bf16 keeps so on the device.
 /// Throws as required_weights does.
 PackedBlocks packed_blocks(const Plan& plan, const Family& family, const TensorFiles& files,
                            kernels::Device device = kernels::Device::cpu);
@@ -130,7 +128,7 @@ class WeightIndex {
   /// The bytes of a weight that is there; files.map() was called before.
   TensorView view(const WeightKey& key) const { return files_->view(name(key)); }
 
-  /// Of a weight that is there; nullptr: it has none.
+  /// Return what there is beside a weight that is there; nullptr: it has none.
   const StoredScales* scales(const WeightKey& key) const;
   const PublishedGroups* groups(const WeightKey& key) const;
   const TensorFiles& files() const { return *files_; }

@@ -18,8 +18,26 @@ using kernels::mix;
 std::uint64_t stream_of(const WeightKey& key, std::uint64_t seed) {
   std::uint64_t hash = mix(seed) ^ static_cast<std::uint64_t>(key.layer + 1) ^
                        static_cast<std::uint64_t>(key.expert + 1) << 32;
-  for (const char letter : key.role) hash = mix(hash ^ static_cast<unsigned char>(letter));
+  for (const char letter : key.role.name()) hash = mix(hash ^ static_cast<unsigned char>(letter));
   return hash;
+}
+
+struct Spread {
+  float centre, reach;
+};
+Spread spread_of(RoleKind kind) {
+  switch (kind) {
+    case RoleKind::around_1:
+      return {1.0F, 0.2F};
+    case RoleKind::log_decay:
+      return {1.4F, 1.4F};  // rates exp(0) .. exp(2.8), as initialised for training
+    case RoleKind::zero:
+      return {0.0F, 0.0F};  // all experts alike
+    case RoleKind::time_step:
+      return {-4.0F, 2.0F};  // softplus gives time steps of about 0.002 .. 0.1
+    default:
+      return {0.0F, 0.5F};
+  }
 }
 
 }  // namespace
@@ -78,7 +96,7 @@ std::vector<float> FileWeights::vector(const WeightKey& key, std::int64_t count)
     values.push_back(kernels::published_value(view.bytes.data(), view.dtype, i));
   }
   const auto is_rate = [](float value) { return std::isfinite(value) && value < 0; };
-  if (key.role.ends_with(".rate") && !std::all_of(values.begin(), values.end(), is_rate)) {
+  if (key.role.kind() == RoleKind::decay && !std::all_of(values.begin(), values.end(), is_rate)) {
     throw Error(ErrorKind::model, fmt::format("tensor {} is to have numbers below 0 alone",
                                               quote_name(index_.name(key))));
   }
@@ -95,21 +113,7 @@ kernels::WeightSource RandomWeights::matrix(const WeightKey& key, std::int64_t e
 }
 
 std::vector<float> RandomWeights::vector(const WeightKey& key, std::int64_t count) {
-  float centre = 0.0F;
-  float reach = 0.5F;
-  if (key.role.ends_with("norm") || key.role.ends_with(".d") || key.role.ends_with("factor") ||
-      key.role.ends_with("scale")) {
-    centre = 1.0F;
-    reach = 0.2F;
-  } else if (key.role.ends_with("a_log")) {
-    centre = 1.4F;  // decay rates exp(0) .. exp(2.8), as initialised for training
-    reach = 1.4F;
-  } else if (key.role.ends_with("correction_bias")) {
-    reach = 0.0F;  // all experts alike
-  } else if (key.role.ends_with("dt_bias")) {
-    centre = -4.0F;  // softplus gives time steps of about 0.002 .. 0.1
-    reach = 2.0F;
-  }
+  const auto [centre, reach] = spread_of(key.role.kind());
   const std::uint64_t stream = stream_of(key, seed_);
   std::vector<float> values(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < values.size(); ++i) {

@@ -45,7 +45,7 @@ PackedAs packed_as(Packing packing, const LoadOptions& options) {
 
 /// Reads what it is shown, packs it, and releases the memory of the source.
 class WeightLoader : public WeightVisitor {
-  /// What `make` makes; once more where it found no memory and some was freed.
+  /// Returns what `make` makes; tries once more where it found no memory and some was freed.
   template <typename Make>
   auto with_room(const Make& make) const {
     try {
@@ -61,7 +61,7 @@ class WeightLoader : public WeightVisitor {
                const LoadCalls& calls)
       : queue_(queue), provider_(provider), options_(options), calls_(calls) {}
 
-  bool is_fused(std::string_view fused, std::string_view, std::int32_t) override {
+  bool is_fused(Role fused, Role, std::int32_t) override {
     return provider_.has({.role = fused, .layer = layer()});
   }
   bool copies_head() const override { return options_.draft_head_q4; }
@@ -150,14 +150,10 @@ class WeightLoader : public WeightVisitor {
     rounded_ += is_rounded ? 1 : 0;
   }
 
-  StoredMatrix visit(const Matrix& matrix) override {
-    const std::int64_t experts = std::max<std::int64_t>(matrix.experts, 1);
-    return {
-        .role = matrix.role,
-        .expert = matrix.expert,
-        .rows = experts * matrix.rows,
-        .source = provider_.matrix({.role = matrix.role, .layer = layer(), .expert = matrix.expert},
-                                   experts, matrix.rows, matrix.columns, matrix.transposed)};
+  kernels::WeightSource numbers(const Matrix& matrix) override {
+    return provider_.matrix({.role = matrix.role, .layer = layer(), .expert = matrix.expert},
+                            std::max<std::int64_t>(matrix.experts, 1), matrix.rows, matrix.columns,
+                            matrix.transposed);
   }
 
   float* visit_small(std::span<const Small> tensors) override {
@@ -182,7 +178,7 @@ class WeightLoader : public WeightVisitor {
     return upload(joined(tensors, each));
   }
 
-  /// Of every row the numbers at even places, then the others.
+  /// Takes of every row the numbers at even places, then the others.
   static std::vector<float> halves_of_rows(std::span<const float> rows, std::size_t width) {
     std::vector<float> halves;
     halves.reserve(rows.size());
@@ -223,7 +219,6 @@ class ByteCounter : public WeightVisitor {
   std::size_t packed_bytes() const { return packed_bytes_; }
   std::size_t vector_bytes() const { return vector_bytes_; }
 
-  bool is_fused(std::string_view, std::string_view, std::int32_t) override { return true; }
   bool copies_head() const override { return options_.draft_head_q4; }
 
   kernels::Weight pack(const MatrixRows& rows, Packing packing) override {
@@ -241,14 +236,6 @@ class ByteCounter : public WeightVisitor {
   }
 
  private:
-  StoredMatrix visit(const Matrix& matrix) override {
-    const std::int64_t experts = std::max<std::int64_t>(matrix.experts, 1);
-    return {.role = matrix.role,
-            .expert = matrix.expert,
-            .rows = experts * matrix.rows,
-            .source = {experts, matrix.rows, matrix.columns}};
-  }
-
   float* visit_small(std::span<const Small> tensors) override {
     for (const Small& tensor : tensors) {
       vector_bytes_ += static_cast<std::size_t>(tensor.count() * tensor.times) * sizeof(float);
@@ -305,7 +292,7 @@ class LosslessSampler : public WeightVisitor {
 
   std::vector<LosslessMatrix> matrices;
 
-  bool is_fused(std::string_view fused, std::string_view, std::int32_t) override {
+  bool is_fused(Role fused, Role, std::int32_t) override {
     return provider_.has({.role = fused, .layer = layer()});
   }
 
@@ -318,7 +305,7 @@ class LosslessSampler : public WeightVisitor {
     if (as.quantize == kernels::Quantize::bits12 && !source.is_all(DType::f8_e4m3) &&
         !source.is_all(DType::u8) && !source.groups() && !has_blocks) {
       matrices.push_back({.layer = layer(),
-                          .role = std::string(rows.stored().front().first),
+                          .role = rows.stored().front().first,
                           .experts = rows.experts(),
                           .rows = rows.rows(),
                           .columns = rows.columns(),
@@ -330,7 +317,7 @@ class LosslessSampler : public WeightVisitor {
     return {};
   }
 
-  /// As loading does, of what may take 12 bits.
+  /// Compares as loading does, for what may take 12 bits.
   bool pack_alike(const MatrixRows& a, Packing packing_a, const MatrixRows& b,
                   Packing packing_b) override {
     return packed_as(packing_a, options_) == packed_as(packing_b, options_) &&
@@ -338,14 +325,10 @@ class LosslessSampler : public WeightVisitor {
   }
 
  private:
-  StoredMatrix visit(const Matrix& matrix) override {
-    const std::int64_t experts = std::max<std::int64_t>(matrix.experts, 1);
-    return {
-        .role = matrix.role,
-        .expert = matrix.expert,
-        .rows = experts * matrix.rows,
-        .source = provider_.matrix({.role = matrix.role, .layer = layer(), .expert = matrix.expert},
-                                   experts, matrix.rows, matrix.columns, matrix.transposed)};
+  kernels::WeightSource numbers(const Matrix& matrix) override {
+    return provider_.matrix({.role = matrix.role, .layer = layer(), .expert = matrix.expert},
+                            std::max<std::int64_t>(matrix.experts, 1), matrix.rows, matrix.columns,
+                            matrix.transposed);
   }
   float* visit_small(std::span<const Small>) override { return nullptr; }
 
@@ -394,7 +377,7 @@ class Uploads {
 
 /// The names of what a block has besides its parts.
 struct BlockRoles {
-  std::string_view norm, post_norm, factor;
+  Role norm, post_norm, factor;
 };
 constexpr BlockRoles block_roles[] = {{"block0.norm", "block0.post_norm", "block0.factor"},
                                       {"block1.norm", "block1.post_norm", "block1.factor"},
@@ -402,7 +385,7 @@ constexpr BlockRoles block_roles[] = {{"block0.norm", "block0.post_norm", "block
 
 /// The names of the norms of parts, in a block that has some.
 struct PartNormRoles {
-  std::string_view norm, post_norm;
+  Role norm, post_norm;
 };
 constexpr PartNormRoles part_norm_roles[] = {{"part0.norm", "part0.post_norm"},
                                              {"part1.norm", "part1.post_norm"}};
@@ -535,8 +518,8 @@ Weights visit_weights(const Plan& plan, WeightVisitor& visitor, WeightsOf of) {
   weights.final_norm = visitor.vector("final_norm", plan.width);
   if (!plan.tied_head) weights.head = visitor.matrix("head", plan.vocab, plan.width, Packing::head);
   if (weights.draft && !plan.draft->is_apart() && visitor.copies_head()) {
-    weights.draft->head = visitor.matrix(plan.tied_head ? "embed" : "head", plan.vocab, plan.width,
-                                         Packing::draft_head);
+    weights.draft->head = visitor.matrix(plan.tied_head ? Role("embed") : "head", plan.vocab,
+                                         plan.width, Packing::draft_head);
   }
   return weights;
 }

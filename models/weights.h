@@ -31,7 +31,7 @@ class WeightProvider {
  public:
   virtual ~WeightProvider() = default;
 
-  /// Whether a weight with several layouts is stored in this one.
+  /// Says whether a weight with several layouts is stored in this one.
   virtual bool has(const WeightKey& key) const = 0;
 
   /// The bytes of [experts, rows, columns], or transposed [experts, columns, rows], valid until
@@ -76,7 +76,8 @@ class RandomWeights : public WeightProvider {
 
   /// Every matrix is there in any layout; of a quantised model in the one that it is published in.
   bool has(const WeightKey& key) const override {
-    return types_.empty() || key.role.ends_with("a_log") || types_.contains({key.role, key.layer});
+    return types_.empty() || key.role.kind() == RoleKind::log_decay ||
+           types_.contains({key.role, key.layer});
   }
   kernels::WeightSource matrix(const WeightKey& key, std::int64_t experts, std::int64_t rows,
                                std::int64_t columns, bool transposed) override;
@@ -98,7 +99,7 @@ struct BlockWeights {
   kernels::Tensor low_rank_norm;
 };
 
-/// Of a layer, as Plan::altup.
+/// A layer's weights of Plan::altup.
 struct AltUpWeights {
   kernels::Tensor router_norm, scale;
   kernels::Weight router;                  ///< [n,H]
@@ -110,7 +111,7 @@ struct LayerWeights {
   AltUpWeights altup = {};
 };
 
-/// As DraftLayer.
+/// Weights of a DraftLayer.
 struct DraftWeights {
   kernels::Tensor embedding_norm, hidden_norm;
   kernels::Weight fc;  ///< columns of the embedding | of the hidden; of a head those of the taps
@@ -129,7 +130,7 @@ struct Weights {
   std::vector<LayerWeights> layers;
   kernels::Weight inputs_embed, inputs_projection;  ///< as Plan::layer_inputs
   kernels::Tensor inputs_norm;
-  /// As Plan::altup, of all streams but the first.
+  /// Weights of Plan::altup, of all streams but the first.
   std::vector<kernels::Weight> stream_projections, stream_outputs;
   std::optional<DraftWeights> draft;          ///< as Plan::draft
   std::vector<kernels::Buffer> vectors;       ///< of the small tensors, on the queue's device
@@ -156,7 +157,7 @@ using MakeRoom = std::function<bool()>;
 using PackedCall =
     std::function<void(const kernels::Weight& weight, std::int32_t layer, const MatrixRows& rows)>;
 
-/// What loading calls meanwhile; each may be empty.
+/// Loading calls these meanwhile; each may be empty.
 struct LoadCalls {
   MakeRoom make_room = {};
   std::function<void(std::size_t bytes)> loaded = {};  ///< all matrices so far take these bytes
@@ -169,15 +170,15 @@ struct LoadCalls {
 Weights load_weights(kernels::Queue& queue, const Plan& plan, WeightProvider& provider,
                      const LoadOptions& options, const LoadCalls& calls = {});
 
-/// What LoadOptions::lossless would make of a matrix, by some of its panels.
+/// LoadOptions::lossless would make this of a matrix, by some of its panels.
 struct LosslessMatrix {
   std::int32_t layer;  ///< -1: of the whole model
-  std::string role;    ///< of the first tensor that it is made of, as the files have it
+  Role role;           ///< of the first tensor that it is made of, as the files have it
   std::int64_t experts, rows, columns;
   kernels::Bits12Sample sample;
 };
 
-/// Of every matrix that would take 12 bits; reads a few panels of each.
+/// Samples every matrix that would take 12 bits; reads a few panels of each.
 std::vector<LosslessMatrix> sample_lossless(const Plan& plan, WeightProvider& provider,
                                             const LoadOptions& options);
 

@@ -67,7 +67,7 @@ class MatrixLister : public WeightVisitor {
 
   std::vector<PlannedMatrix> matrices;
 
-  bool is_fused(std::string_view fused, std::string_view, std::int32_t) override {
+  bool is_fused(Role fused, Role, std::int32_t) override {
     return index_.has({.role = fused, .layer = layer()});
   }
   bool pack_alike(const MatrixRows&, Packing, const MatrixRows&, Packing) override { return false; }
@@ -84,20 +84,16 @@ class MatrixLister : public WeightVisitor {
   }
 
  private:
-  StoredMatrix visit(const Matrix& matrix) override {
-    const std::int64_t experts = std::max<std::int64_t>(matrix.experts, 1);
+  kernels::WeightSource numbers(const Matrix& matrix) override {
     const WeightKey key = {matrix.role, layer(), matrix.expert};
     if (place_.emplace(key, matrices.size()).second) {
       matrices.push_back({.key = key,
                           .rows = matrix.rows,
                           .columns = matrix.columns,
-                          .experts = experts,
+                          .experts = std::max<std::int64_t>(matrix.experts, 1),
                           .is_linear = !matrix.transposed});
     }
-    return {.role = matrix.role,
-            .expert = matrix.expert,
-            .rows = experts * matrix.rows,
-            .source = {experts, matrix.rows, matrix.columns}};
+    return WeightVisitor::numbers(matrix);
   }
   float* visit_small(std::span<const Small>) override { return nullptr; }
 

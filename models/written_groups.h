@@ -24,7 +24,7 @@ struct WrittenFormat {
   std::int64_t group;  ///< columns that share a scale; 0: all
 
   std::int64_t group_of(std::int64_t columns) const { return group > 0 ? group : columns; }
-  /// Whether the columns can be cut into such groups.
+  /// Says whether the columns can be cut into such groups.
   bool takes(std::int64_t columns) const {
     return columns > 0 && columns % 8 == 0 && columns % group_of(columns) == 0;
   }

@@ -7,9 +7,9 @@
     scripts/tidy.py --lower    # writes figures that fell into the list of exceptions
 
 An exception is a line `rule path  # reason` in scripts/tidy_exceptions.txt; one that is no longer
-needed is a finding too. Those of the budgets of files and classes, `file path lines  # reason` and
-`class path:Class methods  # reason`, state today's figure: a larger one is a finding, and so is a
-smaller one until it is written there.
+needed is a finding too. Those of the budgets, `file path lines  # reason`, `class path:Class
+methods  # reason`, `words path words  # reason` and `paragraph path words  # reason`, state today's
+figure: a larger one is a finding, and so is a smaller one until it is written there.
 """
 
 import ast
@@ -21,12 +21,15 @@ import subprocess
 import sys
 import tokenize
 
-from check.cpp_code import classes, function_spans, without_comments_and_strings
+from check import python_code
+from check.cpp_code import (
+    classes, free_functions, function_spans, without_comments_and_strings)
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
 ROOMS = ["core", "kernels", "models", "app"]  # each may include itself and what stands before it
 EXCEPTIONS = TOP / "scripts/tidy_exceptions.txt"
 FILE_LINES, FUNCTION_LINES, KERNEL_LINES, LINE_COLUMNS, CLASS_METHODS = 600, 70, 100, 100, 40
+README_WORDS, PARAGRAPH_WORDS = 600, 100
 
 BANNED = [  # (rule, pattern, where it is allowed, what to do instead)
     ("preprocessor", r"^\s*#\s*(if|ifdef|ifndef|define|undef)\b", r"^tests/",
@@ -34,7 +37,8 @@ BANNED = [  # (rule, pattern, where it is allowed, what to do instead)
     ("printf", r"\bf?printf\s*\(", r"^tests/", "app/ui writes; core/base/log.h logs"),
     ("new", r"(?<![\w#])new\s+[A-Za-z_]\w*\s*[({\[<]", None, "values, unique_ptr"),
     ("shared_ptr", r"\bshared_ptr\b", r"^core/base/log\.cpp$", "values, unique_ptr"),
-    ("getenv", r"\bgetenv\b", r"^(app/environment\.cpp$|tests/)", "app/environment.h"),
+    ("getenv", r"\bgetenv\b", r"^(app/machine/environment\.cpp$|tests/)",
+     "app/machine/environment.h"),
     ("todo", r"\b(TODO|FIXME|XXX)\b", None, "an issue"),
     ("stdout", r"\bstd::c(out|err)\b", r"^(app/|tests/)", "return values; app talks"),
 ]
@@ -69,8 +73,10 @@ ROOM_BANNED = {  # includes that a room may not have
 }
 
 LEAF_FOLDERS = {  # folders that nothing includes but these
-    "app/replay/": ["app/commands/replay.cpp"],  # the laboratory: policies of other systems
+    # the laboratory: policies of other systems
+    "app/replay/": ["app/commands/replay.cpp", "app/commands/bench.cpp"],
 }
+ROUTES = ("kernels/simd/", "kernels/cuda/")  # declare what each op has in its own folder
 
 
 def tracked(*suffixes):
@@ -124,6 +130,32 @@ def check_text(name):
     for number, line in enumerate(lines, 1):
         if len(line) > LINE_COLUMNS and "http" not in line:
             yield "line", name, number, f"{len(line)} columns, at most {LINE_COLUMNS}"
+
+
+def prose_of(text):
+    """Paragraphs and list items of a README, without tables, code and headings."""
+    text = re.sub(r"^```.*?^```$", "", text, flags=re.S | re.M)
+    for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )|\n(?=\||#)", text):
+        if not re.match(r"\s*[|#]| {4}(?![-*]|\d+\.)|\s*$", block.lstrip("\n")):
+            yield block
+
+
+def check_readme(name):
+    if name.endswith("CHANGELOG.md"):
+        return
+    counts = [len(block.split()) for block in prose_of((TOP / name).read_text())]
+    for rule, count, most in (("words", sum(counts), README_WORDS),
+                              ("paragraph", max(counts, default=0), PARAGRAPH_WORDS)):
+        if count > most:
+            yield rule, name, 1, f"{count} words outside of tables, at most {most}", count
+
+
+def check_paths(name):
+    """A script that a text names is there."""
+    for number, line in enumerate((TOP / name).read_text().split("\n"), 1):
+        for path in re.findall(r"scripts/[\w/.-]+\.(?:py|sh|cmake)\b", line):
+            if not (TOP / path).is_file():
+                yield "path", name, number, f"there is no {path}"
 
 
 def check_mirrors(sources):
@@ -189,6 +221,29 @@ def check_folders(sources):
         yield "cycle", members[0], 1, "includes go in a circle: " + ", ".join(members)
 
 
+def check_declarations(sources):
+    """What a header declares is defined in its own folder: who reads one finds the other."""
+    declared, by_name, by_types = [], collections.defaultdict(set), collections.defaultdict(set)
+    for name in sources:
+        folder, suffix = name.rpartition("/")[0], pathlib.PurePath(name).suffix
+        if name.split("/")[0] not in ROOMS:
+            continue
+        code = without_comments_and_strings((TOP / name).read_text())
+        for place, space, function, types, has_body in free_functions(code):
+            if has_body:
+                by_name[space, function].add(folder)
+                by_types[space, function, types].add(folder)
+            elif suffix in (".h", ".cuh") and not name.startswith(ROUTES):
+                line = code.count("\n", 0, place) + 1
+                declared.append((name, line, folder, space, function, types))
+    for name, line, folder, space, function, types in declared:
+        for defined in by_types[space, function, types], by_name[space, function]:
+            if defined and folder not in defined:
+                where = ", ".join(sorted(defined))
+                yield "declared", name, line, f"{function}() is not defined here, but in {where}"
+                break
+
+
 CPP_PROSE = re.compile(r'//[^\n]*|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"', re.S)
 
 
@@ -245,8 +300,16 @@ def findings():
         yield from check_python(name)
     for name in sources + scripts:
         yield from check_text(name)
+    readmes = tracked(".md")
+    for name in readmes:
+        yield from check_readme(name)
+    for name in sources + scripts + readmes + tracked(".sh", ".cmake", ".txt", ".ci/run"):
+        if name != "CHANGELOG.md":
+            yield from check_paths(name)
+    yield from python_code.findings(TOP, scripts)
     yield from check_mirrors(sources)
     yield from check_folders(sources)
+    yield from check_declarations(sources)
     yield from english_findings()
 
 
@@ -280,7 +343,7 @@ def lowered(text, found):
     """The list of exceptions with the figures that fell, without budgets that hold again."""
     figures = {(rule, name): figure[0] for rule, name, _, _, *figure in found if figure}
     for line in text.splitlines(keepends=True):
-        budget = re.match(r"(file|class) (\S+) (\d+)", line)
+        budget = re.match(r"(file|class|words|paragraph) (\S+) (\d+)", line)
         if not budget:
             yield line
         elif budget.groups()[:2] in figures:

@@ -4,12 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <fstream>
 #include <map>
 #include <memory>
-#include <set>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -18,15 +16,19 @@
 #include "app/batch/input_file.h"
 #include "app/batch/job_file.h"
 #include "app/batch/output_file.h"
-#include "app/cli_outline.h"
-#include "app/device.h"
-#include "app/digest.h"
-#include "app/model_outline.h"
+#include "app/machine/device.h"
+#include "app/machine/version.h"
+#include "app/model/digest.h"
+#include "app/options/cli_outline.h"
+#include "app/request/model_texts.h"
+#include "app/runtime/idle_memory.h"
+#include "app/runtime/memory_plan.h"
+#include "app/runtime/model_outline.h"
+#include "app/runtime/tiers.h"
 #include "app/ui/process.h"
 #include "app/ui/progress.h"
 #include "app/ui/terminal.h"
 #include "app/ui/text.h"
-#include "app/version.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/strings.h"
@@ -109,7 +111,7 @@ Json texts_of(const ModelSource& source) {
                                     std::pair("chat template for tools", source.tool_template())}) {
     add(name, found ? std::optional(found->text) : std::nullopt);
   }
-  if (const auto gguf = source.gguf()) {
+  if (const GgufFiles* const gguf = source.gguf()) {
     add("GGUF metadata", std::to_string(gguf->header_checksum()));
   }
   return texts;

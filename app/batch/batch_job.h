@@ -10,12 +10,13 @@
 #include "app/batch/input_file.h"
 #include "app/batch/parts.h"
 #include "app/batch/request_maker.h"
-#include "app/model_source.h"
-#include "app/options.h"
-#include "app/prompt.h"
-#include "app/sampling_options.h"
-#include "app/session.h"
-#include "app/template_probe.h"
+#include "app/model/model_source.h"
+#include "app/options/options.h"
+#include "app/request/prompt.h"
+#include "app/request/sampling_options.h"
+#include "app/request/template_probe.h"
+#include "app/runtime/memory_plan.h"
+#include "app/runtime/tiers.h"
 
 namespace hyb::app {
 
@@ -46,7 +47,7 @@ struct BatchOptions {
 /// The exit code when results are errors.
 inline constexpr int failed_lines_exit = 5;
 
-/// Of the session that answers the lines.
+/// The shape of the session that answers the lines.
 SessionShape shape_of(const BatchOptions& options);
 
 /// The input, opened and scanned.

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "app/answer.h"
 #include "app/batch/input_file.h"
 #include "app/batch/output_file.h"
 #include "app/batch/request_maker.h"
+#include "app/request/answer.h"
 #include "core/base/ids.h"
 #include "core/base/json.h"
 #include "core/engine/engine.h"

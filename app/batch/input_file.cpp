@@ -13,8 +13,8 @@
 
 #include <fmt/format.h>
 
-#include "app/batch/body_fields.h"
-#include "app/prompt.h"
+#include "app/base/texts.h"
+#include "app/request/body_fields.h"
 #include "core/base/error.h"
 #include "core/text/unicode.h"
 

@@ -12,8 +12,8 @@
 #include <nlohmann/json.hpp>
 
 #include "app/batch/line_template.h"
-#include "app/digest.h"
-#include "app/words.h"
+#include "app/model/digest.h"
+#include "app/options/words.h"
 #include "core/base/json.h"
 #include "core/io/file.h"
 
@@ -127,9 +127,9 @@ class InputFile {
 
   LineFormat format() const { return format_; }
   std::span<const InputLine> lines() const { return lines_; }
-  /// Of all lines, blank ones and a header too.
+  /// Counts all lines, blank ones and a header too.
   std::int64_t line_count() const { return line_count_; }
-  /// Of a table; 0: there is none.
+  /// The number of the line that is a table's header; 0: there is none.
   std::int64_t header_number() const { return header_number_; }
 
   /// Reads a line again and takes it apart. Throws Error(model) when the file has changed.
@@ -145,7 +145,7 @@ class InputFile {
   /// What its name leads to now is this with whole lines after it.
   bool has_more_lines() const;
 
-  /// Of all bytes.
+  /// The hash of all bytes.
   Hash128 hash() const { return hash_; }
   const std::string& name() const { return name_; }
   const File& file() const { return file_; }

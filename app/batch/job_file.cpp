@@ -8,9 +8,10 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "app/digest.h"
-#include "app/model_outline.h"
-#include "app/words.h"
+#include "app/model/digest.h"
+#include "app/options/words.h"
+#include "app/request/prompt.h"
+#include "app/runtime/model_outline.h"
 #include "core/base/error.h"
 #include "core/base/strings.h"
 #include "core/io/file.h"
@@ -37,7 +38,7 @@ std::set<std::string> keys_of(const Json& was, const Json& is) {
   return keys;
 }
 
-/// As the command line would say it.
+/// Spells a value as the command line would.
 std::string setting_text(const std::string& key, const Json& value) {
   if (key == "think" && value.is_boolean()) return std::string(name_of(value.get<bool>()));
   const bool is_off = value == false;

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "app/weight_hashes.h"
+#include "app/model/weight_hashes.h"
 #include "core/base/json.h"
 
 namespace hyb::app {
@@ -46,7 +46,7 @@ struct WeightsDifference {
   bool is_pending = false;  ///< a file must be read first
 };
 
-/// Of two weights_json(); nothing where one is null: random weights, a job of an earlier version.
+/// Compares two weights_json(); nothing where one is null: random weights, or an earlier version.
 /// Files are compared by name, but where both sides have only one, whatever its name.
 WeightsDifference weights_difference(const Json& was, const Json& is);
 

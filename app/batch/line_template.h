@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "app/words.h"
+#include "app/options/words.h"
 #include "core/base/error.h"
 #include "core/base/json.h"
 
@@ -54,7 +54,7 @@ class LineTemplate {
 
   /// This and what follows throw LineError for a prompt of more than line_bytes_max.
   std::string of_text(std::string_view line) const;
-  /// Of as many fields as the header has. Throws Error(usage) where there are more or fewer.
+  /// Takes as many fields as the header has. Throws Error(usage) where there are more or fewer.
   std::string of_fields(const std::vector<std::string>& fields) const;
   /// What `object` lacks, with the names that it has; empty: nothing.
   std::string missing_member(const Json& object) const;

@@ -14,7 +14,7 @@
 
 #include "app/batch/input_file.h"
 #include "app/batch/result_lines.h"
-#include "app/digest.h"
+#include "app/model/digest.h"
 #include "core/io/file.h"
 
 namespace hyb::app {

@@ -15,7 +15,7 @@ struct Part {
 
   std::string text() const { return std::to_string(number) + "/" + std::to_string(count); }
 
-  /// Of "3/16". Throws Error(usage).
+  /// Reads "3/16". Throws Error(usage).
   static Part of(const std::string& text);
 };
 

@@ -8,36 +8,14 @@
 #include <nlohmann/json.hpp>
 
 #include "app/batch/input_file.h"
-#include "app/options.h"
-#include "app/prompt.h"
-#include "app/template_probe.h"
+#include "app/request/prompt.h"
+#include "app/request/template_probe.h"
 #include "core/base/json.h"
 #include "core/engine/request.h"
 #include "core/text/chat_template.h"
 #include "core/text/tokenizer.h"
 
 namespace hyb::app {
-
-/// Puts what the body of an OpenAI request says about sampling and limits over `request`'s own
-/// values; null means not given. Throws Error(usage) naming the field for a wrong type, for a
-/// number that does not fit, and as check_fields() for what is not obeyed. The ranges themselves
-/// are checked by hyb::check.
-void apply_body(const Json& body, Request& request);
-
-/// What the chat template gets to see: tools, documents, chat_template_kwargs, ...
-Json template_variables(const Json& body);
-
-/// What `run`, `batch` and `render` give to the chat template, from a body that apply_body() took.
-/// `think` is for bodies that do not say themselves. Throws Error(usage) for tools, documents and
-/// the like where the template never reads them.
-ChatPrompt chat_prompt(const Json& body, Json messages, Think think,
-                       const ChatTemplate& chat_template);
-
-/// A warning for each of chat_template_kwargs that the template never reads.
-std::vector<std::string> unread_arguments(const Json& body, const ChatTemplate& chat_template);
-
-/// The model that the body asks for, quoted, where it is another than `model`.
-std::optional<std::string> other_model(const Json& body, std::string_view model);
 
 /// What holds for every line of a job.
 struct JobTerms {

@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "app/digest.h"
-#include "app/tools.h"
+#include "app/model/digest.h"
+#include "app/request/tools.h"
 
 namespace hyb::app {
 namespace {

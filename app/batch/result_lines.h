@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "app/batch/input_file.h"
-#include "app/words.h"
+#include "app/options/words.h"
 #include "core/base/json.h"
 
 namespace hyb::app {

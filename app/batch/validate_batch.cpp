@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include "app/batch/batch_job.h"
+#include "app/batch/request_maker.h"
+#include "app/request/model_texts.h"
+#include "app/runtime/memory_plan.h"
 #include "app/ui/process.h"
 #include "app/ui/terminal.h"
 #include "core/base/error.h"

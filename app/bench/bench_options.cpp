@@ -10,7 +10,7 @@
 #include <CLI/CLI.hpp>
 
 #include "app/bench/simulated_policy.h"
-#include "app/options.h"
+#include "app/options/options.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 
@@ -364,7 +364,7 @@ void check_fields(const BenchOptions& options, Dataset dataset) {
                               "--dataset-name {}",
                               name_of(dataset)));
     }
-    check_simulated_policy(policy);
+    options.lab.check(policy);
   }
   if (dataset == Dataset::file && counts_of(options, &O::output_tokens).size() > 1) {
     throw Error(ErrorKind::usage,

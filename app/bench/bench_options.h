@@ -7,6 +7,7 @@
 
 #include "app/bench/cases.h"
 #include "app/bench/lane_mix.h"
+#include "app/bench/simulated_policy.h"
 
 namespace CLI {
 class App;
@@ -52,6 +53,7 @@ struct BenchOptions {
   std::uint64_t seed = 0;
   std::string percentages = "90,95,99";
   std::vector<std::string> goals;
+  PolicyLab lab = {};  ///< no flag: the policies that `policies` may name beside the engine's own
 
   bool measures_mix() const { return preset == "pd-mix"; }           ///< a LaneMix
   bool measures_shift() const { return preset == "elastic-shift"; }  ///< an ElasticShift

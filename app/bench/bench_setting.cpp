@@ -4,11 +4,10 @@
 #include <ctime>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
-#include "app/device.h"
-#include "app/environment.h"
-#include "app/options.h"
+#include "app/base/texts.h"
+#include "app/machine/device.h"
+#include "app/machine/environment.h"
 #include "core/base/strings.h"
 #include "kernels/card.h"
 #include "kernels/cuda/stream.h"
@@ -52,7 +51,7 @@ BenchSetting setting_of(const ModelSource& source, const models::Model& model,
       .threads = queue.threads(),
       .chunk_tokens = chunk_tokens,
       .kv_dtype = kv_dtype_name(model.geometry.kv_dtype),
-      .has_own_kv_dtype = model.geometry.kv_dtype != model.geometry.activation_dtype};
+      .has_own_kv_dtype = model.geometry.kv_dtype != model.geometry.load.activation};
   if (!is_cpu) {
     const kernels::Card card = kernels::card(queue.card());
     setting.gpu = card.name;

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "app/model_outline.h"
+#include "app/runtime/model_outline.h"
 
 namespace hyb::app {
 
@@ -31,7 +31,7 @@ struct BenchSetting {
   bool has_own_kv_dtype = false;
 };
 
-/// Of this model on this machine. `version` is what --version prints.
+/// Describes this model on this machine. `version` is what --version prints.
 BenchSetting setting_of(const ModelSource& source, const models::Model& model,
                         kernels::Queue& queue, std::int32_t chunk_tokens,
                         const std::string& version);

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "app/nvml.h"
+#include "app/machine/nvml.h"
 
 namespace hyb::app {
 namespace {

@@ -36,7 +36,7 @@ struct CardFigures {
   std::string throttling = {};  ///< all reasons that came up
   std::int64_t readings = 0;
 
-  /// Of two stretches of time, one after the other; clocks and watts weigh by their readings.
+  /// Joins two stretches of time, one after the other; clocks and watts weigh by their readings.
   void add(const CardFigures& more);
 };
 

@@ -6,8 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "app/options.h"
+#include "app/options/options.h"
 #include "core/base/error.h"
+#include "core/base/strings.h"
 
 namespace hyb::app {
 namespace {
@@ -62,12 +63,7 @@ std::vector<std::int32_t> parse_counts(std::span<const std::string> texts,
                                        std::string_view option) {
   std::vector<std::int32_t> counts;
   for (const std::string& text : texts) {
-    std::string_view rest = text;
-    for (bool more = true; more;) {
-      const std::size_t comma = rest.find(',');
-      const std::string_view one = rest.substr(0, comma);
-      more = comma != std::string_view::npos;
-      if (more) rest.remove_prefix(comma + 1);
+    for (const std::string_view one : split(text, ',')) {
       const auto range = parse_range(one);
       if (!range) {
         throw Error(ErrorKind::usage,
@@ -251,10 +247,8 @@ std::string RequestCase::workload() const {
 
 std::optional<double> RequestCase::right_drafts() const {
   if (spec_acceptance.empty() || spec_acceptance == no_drafts) return std::nullopt;
-  double share = -1;
-  const char* const end = spec_acceptance.data() + spec_acceptance.size();
-  const auto [rest, error] = std::from_chars(spec_acceptance.data(), end, share);
-  if (error != std::errc() || rest != end || !(share >= 0 && share <= 1)) {
+  const double share = parse_number<double>(spec_acceptance).value_or(-1);
+  if (!(share >= 0 && share <= 1)) {
     throw Error(ErrorKind::usage,
                 fmt::format("--spec-acceptance: '{}' is neither off nor a number from 0 to 1",
                             spec_acceptance));
@@ -288,19 +282,14 @@ std::vector<RequestCase> cases_of(const RequestCase& base, const RequestGrid& gr
 
 std::vector<double> parse_rates(const std::string& text) {
   std::vector<double> rates;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    const std::string one = text.substr(begin, end - begin);
-    double rate = 0;
-    const auto [rest, error] = std::from_chars(one.data(), one.data() + one.size(), rate);
-    const bool is_number = error == std::errc() && rest == one.data() + one.size();
-    if (!is_number || !(rate > 0)) {
+  for (const std::string_view one : split(text, ',')) {
+    const double rate = parse_number<double>(one).value_or(0);
+    if (!(rate > 0)) {
       throw Error(
           ErrorKind::usage,
           fmt::format("--request-rate: '{}' is not requests per second above 0, nor inf", one));
     }
     rates.push_back(rate);
-    begin = end + 1;
   }
   return rates;
 }

@@ -174,7 +174,7 @@ Change change_of(const std::string& row, const Figure& before, const std::vector
   return change;
 }
 
-/// Of what both files have under one name, rows that differ in this; null where none do.
+/// Finds what both files have under one name in rows that differ in this; null where none do.
 std::pair<const Json*, const Json*> differing_rows(const std::vector<const Json*>& before,
                                                    const std::vector<const Json*>& after,
                                                    const Details& named_by, const Detail& detail) {

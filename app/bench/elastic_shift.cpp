@@ -1,7 +1,6 @@
 #include "app/bench/elastic_shift.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <set>
 #include <utility>
@@ -155,9 +154,8 @@ ElasticShift elastic_shift(const MemoryLayout& layout, const ShiftLimits& limits
 std::vector<double> parse_shares(std::span<const std::string> texts) {
   std::vector<double> shares;
   for (const std::string& one : texts) {
-    double share = 0;
-    const auto [end, error] = std::from_chars(one.data(), one.data() + one.size(), share);
-    if (error != std::errc() || end != one.data() + one.size() || !(share > 0 && share < 1)) {
+    const double share = parse_number<double>(one).value_or(0);
+    if (!(share > 0 && share < 1)) {
       throw Error(ErrorKind::usage, fmt::format("--state-share: '{}' is not between 0 and 1", one));
     }
     shares.push_back(share);

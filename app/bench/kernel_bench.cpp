@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "app/base/texts.h"
 #include "app/bench/bench_setting.h"
 #include "app/ui/process.h"
 #include "core/engine/trace.h"
@@ -162,7 +163,7 @@ KernelBench::KernelBench(BareModel& model, const KernelBenchOptions& options)
     : model_(&model),
       options_(options),
       has_read_probe_(has_room_for_reader(model)),
-      probes_(model.queue, model.model.geometry.activation_dtype, has_read_probe_),
+      probes_(model.queue, model.model.geometry.load.activation, has_read_probe_),
       card_(options.card),
       roofline_(model.model.plan, model.model.geometry) {}
 

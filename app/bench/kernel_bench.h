@@ -10,7 +10,7 @@
 #include "app/bench/card_watch.h"
 #include "app/bench/cases.h"
 #include "app/bench/metered_runner.h"
-#include "app/model_outline.h"
+#include "app/runtime/model_outline.h"
 #include "core/base/error.h"
 #include "models/roofline.h"
 

@@ -8,7 +8,6 @@
 
 #include "app/bench/load_driver.h"
 #include "app/bench/workload.h"
-#include "app/session.h"
 #include "app/ui/table.h"
 #include "core/base/json.h"
 #include "core/engine/engine.h"

@@ -19,7 +19,7 @@ namespace {
 
 class LoadDriver final : public Sink {
  public:
-  LoadDriver(Engine& engine, RequestSource& source, Timer& timer, const LoadOptions& options)
+  LoadDriver(Engine& engine, RequestSource& source, Timer& timer, const LoadDriverOptions& options)
       : engine_(engine),
         source_(source),
         timer_(timer),
@@ -148,7 +148,7 @@ class LoadDriver final : public Sink {
   Engine& engine_;
   RequestSource& source_;
   Timer& timer_;
-  const LoadOptions& options_;
+  const LoadDriverOptions& options_;
   Timer::TimePoint begin_;
   std::vector<RequestRecord> records_;
   std::vector<std::vector<std::size_t>> followers_;
@@ -163,7 +163,7 @@ class LoadDriver final : public Sink {
 }  // namespace
 
 LoadResult run_load(Engine& engine, RequestSource& source, Timer& timer,
-                    const LoadOptions& options) {
+                    const LoadDriverOptions& options) {
   require(engine.idle(), "load: the engine is idle before");
   return LoadDriver(engine, source, timer, options).run();
 }

@@ -48,7 +48,7 @@ struct RequestRecord {
   double client_queue_s() const { return started_s - due_s; }
 };
 
-struct LoadOptions {
+struct LoadDriverOptions {
   std::int32_t concurrency_max = 0;  ///< most requests that are sent and unanswered; 0: no limit
   std::function<bool()> is_stopped = [] { return false; };  ///< looked at before every step
   std::function<void(std::size_t ended)> progress = [](std::size_t) {};  ///< after every step
@@ -66,6 +66,6 @@ struct LoadResult {
 /// or that ends without an answer is a record with an error. Throws what Engine::step throws; what
 /// ran is cancelled then.
 LoadResult run_load(Engine& engine, RequestSource& source, Timer& timer,
-                    const LoadOptions& options);
+                    const LoadDriverOptions& options);
 
 }  // namespace hyb::app

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "app/base/texts.h"
 #include "app/batch/input_file.h"
 #include "app/batch/request_maker.h"
 #include "app/bench/bench_plots.h"
@@ -19,9 +20,11 @@
 #include "app/bench/request_bench.h"
 #include "app/bench/statistics.h"
 #include "app/bench/workload.h"
-#include "app/environment.h"
-#include "app/prompt.h"
-#include "app/trace_file.h"
+#include "app/machine/environment.h"
+#include "app/request/prompt.h"
+#include "app/runtime/memory_plan.h"
+#include "app/runtime/session.h"
+#include "app/runtime/trace_file.h"
 #include "app/ui/process.h"
 #include "app/ui/progress.h"
 #include "app/ui/terminal.h"
@@ -49,7 +52,7 @@ std::int32_t chunk_tokens_of(const BenchJob& job, const BareModel& model) {
                          model.queue.threads());
 }
 
-/// As uptime shows it, of the last minute; 0: not known.
+/// The load of the last minute, as uptime shows it; 0: not known.
 double load_average() {
   double load = 0;
   return ::getloadavg(&load, 1) == 1 ? load : 0;
@@ -72,7 +75,7 @@ void write_plot(const std::string& path, Plot plot, const BenchSetting& setting)
   write_atomically(path, svg_text(plot), FileAccess::umask);
 }
 
-/// Of each row, what `values` gives for it.
+/// The spread of what `values` gives for each row.
 template <typename Rows, typename Values>
 std::vector<double> spreads_of(const Rows& rows, Values&& values) {
   std::vector<double> spreads;
@@ -285,7 +288,7 @@ RequestBenchOptions bench_options_of(Session& session, const BenchJob& job,
   if (first.dataset == Dataset::trace) {
     bench.trace = scaled_trace(read_trace(options.path), options.scale_down);
     const models::Geometry& geometry = session.model().geometry;
-    bench.predict = reuse_predictor(
+    bench.predict = options.lab.predictor(
         job.model.model, geometry.pages.empty() ? DType::bf16 : geometry.kv_dtype, environment);
   }
   return bench;
@@ -408,7 +411,7 @@ int measure_requests(const BenchJob& job) {
                 "--spec-acceptance: here steps have no drafts: leave --spec off out; on a card add "
                 "--batch-invariant");
   }
-  Probes probes(session.queue(), session.model().geometry.activation_dtype, has_probe);
+  Probes probes(session.queue(), session.model().geometry.load.activation, has_probe);
   std::optional<TraceFile> trace;
   if (!job.record.empty()) trace.emplace(job.record, job.model.model);
   const bool is_cpu = session.queue().device() == kernels::Device::cpu;

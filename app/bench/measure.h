@@ -6,8 +6,8 @@
 
 #include "app/bench/bench_options.h"
 #include "app/bench/request_metrics.h"
-#include "app/options.h"
-#include "app/run_settings.h"
+#include "app/options/options.h"
+#include "app/runtime/run_settings.h"
 #include "app/ui/table.h"
 
 namespace hyb::app {

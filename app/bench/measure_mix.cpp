@@ -8,6 +8,7 @@
 #include "app/bench/lane_mix.h"
 #include "app/bench/measure.h"
 #include "app/bench/report.h"
+#include "app/runtime/session.h"
 #include "app/ui/process.h"
 #include "app/ui/progress.h"
 #include "core/base/error.h"

@@ -6,14 +6,15 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "app/base/texts.h"
 #include "app/bench/bench_setting.h"
 #include "app/bench/elastic_shift.h"
 #include "app/bench/load_driver.h"
 #include "app/bench/measure.h"
 #include "app/bench/report.h"
 #include "app/bench/workload.h"
-#include "app/model_outline.h"
-#include "app/session.h"
+#include "app/runtime/model_outline.h"
+#include "app/runtime/session.h"
 #include "app/ui/process.h"
 #include "app/ui/progress.h"
 #include "core/base/error.h"
@@ -80,8 +81,9 @@ class ShiftBench {
   /// Faults all memory in, and runs steps of all sizes. False: a signal came.
   bool warm_up() {
     restart({});
-    session_.engine().pool().order_ahead(
-        static_cast<std::int32_t>(session_.engine().pool().slots_free()));
+    MemoryPool& pool = session_.engine().pool();
+    const std::int64_t slots = pool.superblocks().units_free(pool.layout().slot_view());
+    pool.order_ahead(static_cast<std::int32_t>(slots));
     session_.engine().carry_out_orders();
     ShiftRow row;
     return run(row, comparison_.shift.phases.size() - 1, warm_up_round);
@@ -120,7 +122,7 @@ class ShiftBench {
     const std::vector<WorkItem> work = work_of(case_of(comparison_.shift.phases[phase]), material_,
                                                {job_.bench.seed, phase, number});
     ListedRequests source(work);
-    LoadOptions load;
+    LoadDriverOptions load;
     load.is_stopped = [] { return stop_signal() != 0; };
     load.progress = [&](std::size_t) { row.running += session_.engine().running(); };
     const EngineEvents before = events();
@@ -199,7 +201,7 @@ int measure_shift(const BenchJob& job) {
   for (const double share : shares) {
     comparison.settings.push_back({.state_share = share, .phases = {}});
   }
-  Probes probes(session.queue(), session.model().geometry.activation_dtype, has_probe);
+  Probes probes(session.queue(), session.model().geometry.load.activation, has_probe);
   ShiftBench bench(session, job, comparison);
   const std::int32_t repetitions = job.bench.repetitions > 0 ? job.bench.repetitions : 3;
   const std::size_t count = comparison.settings.size();

@@ -9,10 +9,10 @@
 
 #include <fmt/format.h>
 
-#include "app/answer.h"
+#include "app/base/texts.h"
 #include "app/bench/card_watch.h"
 #include "app/bench/statistics.h"
-#include "app/options.h"
+#include "app/request/answer.h"
 #include "app/ui/process.h"
 #include "core/base/error.h"
 #include "core/base/strings.h"

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "app/bench/bench_setting.h"
-#include "app/model_outline.h"
+#include "app/runtime/model_outline.h"
 #include "app/ui/process.h"
 #include "core/base/error.h"
 
@@ -107,11 +107,11 @@ ScrambledPool::ScrambledPool(Engine& engine, std::uint64_t seed) {
   std::vector<Memory> all;
   // A quarter of the memory at most: what is held must not make the rest scarce.
   while (all.size() < sequences_max &&
-         pool.superblocks_free() > pool.layout().superblocks / 4 * 3) {
+         pool.superblocks().free() > pool.layout().superblocks / 4 * 3) {
     std::optional<Memory> memory = pool.start();
     if (!memory) break;
     const auto pages = static_cast<std::int32_t>(random() % pages_max) + 1;
-    const std::int32_t tokens = std::max(1, pages * pool.page_tokens());
+    const std::int32_t tokens = std::max(1, pages * pool.layout().page_tokens);
     if (!memory->reserve(tokens)) break;
     all.push_back(std::move(*memory));
   }
@@ -173,7 +173,7 @@ ReuseOptions RequestBench::reuse_for(const RequestCase& test) const {
 
 LoadResult RequestBench::run_work(const RequestCase& test, RequestSource& source,
                                   const std::function<void(std::size_t)>& progress) {
-  LoadOptions load;
+  LoadDriverOptions load;
   load.concurrency_max = test.concurrency;
   load.is_stopped = [] { return stop_signal() != 0; };
   load.progress = progress;

@@ -16,7 +16,7 @@
 #include "app/bench/request_metrics.h"
 #include "app/bench/simulated_policy.h"
 #include "app/bench/workload.h"
-#include "app/session.h"
+#include "app/runtime/session.h"
 #include "core/engine/drafter.h"
 #include "core/engine/engine.h"
 #include "core/engine/trace.h"

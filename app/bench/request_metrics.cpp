@@ -1,12 +1,13 @@
 #include "app/bench/request_metrics.h"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "core/base/strings.h"
 
 namespace hyb::app {
 namespace {
@@ -14,12 +15,8 @@ namespace {
 constexpr double ms = 1e3;
 
 std::optional<double> number_of(std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) {
-    return std::nullopt;
-  }
-  return value;
+  const auto value = parse_number<double>(text);
+  return value && std::isfinite(*value) ? value : std::nullopt;
 }
 
 /// vLLM counts the TPOT of an answer of one token as 0 here.
@@ -87,16 +84,14 @@ ServiceGoals parse_goals(std::span<const std::string> texts) {
 
 std::vector<double> parse_percentages(const std::string& text) {
   std::vector<double> percentages;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    const auto value = number_of(std::string_view(text).substr(begin, end - begin));
+  for (const std::string_view one : split(text, ',')) {
+    const auto value = number_of(one);
     if (!value || *value < 0 || *value > 100) {
       throw Error(
           ErrorKind::usage,
           fmt::format("--metric-percentiles: '{}': numbers from 0 to 100, such as 50,99", text));
     }
     percentages.push_back(*value);
-    begin = end + 1;
   }
   return percentages;
 }

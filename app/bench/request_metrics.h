@@ -145,7 +145,7 @@ struct RequestRow {
   bool is_measured() const;
 };
 
-/// Of all repetitions together: rates over the sum of the durations, latencies of all answers.
+/// Joins all repetitions: rates over the sum of the durations, latencies of all answers.
 RequestMetrics pooled_metrics(const RequestRow& row, const MetricOptions& options);
 
 /// Sums over the repetitions.

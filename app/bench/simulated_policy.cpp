@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "app/bench/cases.h"
-#include "app/options.h"
+#include "app/options/options.h"
 
 namespace hyb::app {
 namespace {
@@ -37,7 +37,7 @@ void prepare(const SimulatedRun& run, const Request& request, std::int32_t token
   prefix.prompt.assign(request.prompt.begin(), request.prompt.begin() + tokens);
   prefix.prefill_only = true;
   OneRequest source(std::move(prefix));
-  LoadOptions load;
+  LoadDriverOptions load;
   load.is_stopped = run.is_stopped;
   static_cast<void>(run_load(run.engine, source, timer, load));
 }
@@ -51,7 +51,7 @@ bool is_simulated(const std::string& policy) {
 LoadResult run_simulated(const SimulatedRun& run, Timer& timer) {
   TraceRequests requests(run.trace, run.options);
   LoadResult all;
-  LoadOptions load;
+  LoadDriverOptions load;
   load.concurrency_max = 1;
   load.is_stopped = run.is_stopped;
   for (std::size_t i = 0; i < run.trace.size() && !run.is_stopped(); ++i) {

@@ -9,7 +9,7 @@
 
 #include "app/bench/load_driver.h"
 #include "app/bench/workload.h"
-#include "app/environment.h"
+#include "app/machine/environment.h"
 #include "core/base/dtype.h"
 #include "core/engine/trace.h"
 
@@ -28,15 +28,16 @@ class ReusePrediction {
 using PredictReuse = std::function<std::unique_ptr<ReusePrediction>(const std::string& policy,
                                                                     std::size_t budget_bytes)>;
 
-// The laboratory (app/replay) knows such policies and defines these two; nothing here includes it.
-
-/// Throws Error(usage) where `hyb replay` has no policy of that name.
-void check_simulated_policy(const std::string& name);
-
-/// For a model whose keys and values are of `kv_dtype`. Throws as ModelSource::find and for a bad
-/// config.json.
-PredictReuse reuse_predictor(const std::string& model, DType kv_dtype,
-                             const Environment& environment);
+/// Policies as the laboratory (app/replay) has them. Nothing here includes it: the command passes
+/// them on.
+struct PolicyLab {
+  /// Throws Error(usage) where `hyb replay` has no policy of that name.
+  void (*check)(const std::string& policy);
+  /// For a model whose keys and values are of `kv_dtype`. Throws as ModelSource::find and for a bad
+  /// config.json.
+  PredictReuse (*predictor)(const std::string& model, DType kv_dtype,
+                            const Environment& environment);
+};
 
 /// Whether the policy is simulated; false for "" and for what the engine itself has: gd, lru, none.
 bool is_simulated(const std::string& policy);

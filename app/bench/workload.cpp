@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "app/prompt.h"
+#include "app/request/prompt.h"
 #include "core/base/error.h"
 #include "core/base/strings.h"
 

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
-#include "app/tools.h"
+#include "app/base/texts.h"
+#include "app/request/prompt.h"
+#include "app/request/thoughts.h"
+#include "app/request/tools.h"
 #include "app/ui/process.h"
 #include "app/ui/terminal.h"
 #include "app/ui/text.h"
@@ -13,6 +15,7 @@
 #include "core/base/log.h"
 #include "core/base/strings.h"
 #include "core/io/file.h"
+#include "core/io/home.h"
 
 namespace hyb::app {
 
@@ -123,14 +126,24 @@ BranchTokens Chat::branch_tokens() const {
 
 void Chat::save(const std::string& name) {
   if (name.ends_with(".md")) {
-    write_transcript(conversation_, name);
-    return notice("what was said is in " + name);
+    const std::filesystem::path file = with_home(name, read_environment().hub.home);
+    std::error_code failed;  // then writing fails, too, and says why
+    const bool is_there = std::filesystem::exists(file, failed);
+    write_transcript(conversation_, file);
+    return notice(fmt::format("what was said is in {}{}", file.string(),
+                              is_there ? ", in place of the chat that was there" : ""));
+  }
+  if (name.ends_with(".txt") || name.ends_with(".json")) {
+    throw Error(ErrorKind::usage,
+                fmt::format("/save: {} is the name of a text; what was said is written to a file "
+                            "that ends in .md, and a chat is saved under a name without an ending",
+                            name));
   }
   const std::string chosen = keeper_->save(saving(), name);
   notice(fmt::format("saved as {}; --session {} continues it", chosen, chosen));
 }
 
-/// By OSC 52, which terminals pass on or not, also from another machine.
+/// Copies by OSC 52, which terminals pass on or not, also from another machine.
 void Chat::copy() const {
   const std::int32_t here = conversation_.here();
   if (here == 0) throw Error(ErrorKind::usage, "/copy: nothing has been said yet");
@@ -279,7 +292,7 @@ void Chat::read(const std::string& path) {
   constexpr std::size_t bytes_max = std::size_t{16} << 20;
   attached_.clear();
   if (path.empty()) return notice("no file begins the next message");
-  std::string text = read_text_file(path, bytes_max);
+  std::string text = read_text_file(with_home(path, read_environment().hub.home), bytes_max);
   check_utf8(text, path);
   text.erase(text.find_last_not_of('\n') + 1);
   const auto lines = std::count(text.begin(), text.end(), '\n') + (text.empty() ? 0 : 1);

@@ -6,12 +6,13 @@
 #include <string_view>
 #include <vector>
 
-#include "app/answer.h"
 #include "app/chat/commands.h"
 #include "app/chat/prompts.h"
-#include "app/conversation.h"
-#include "app/environment.h"
-#include "app/session.h"
+#include "app/machine/environment.h"
+#include "app/request/answer.h"
+#include "app/request/prompt.h"
+#include "app/runtime/session.h"
+#include "app/sessions/conversation.h"
 #include "app/sessions/session_keeper.h"
 #include "app/ui/editing.h"
 

@@ -12,7 +12,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "app/options.h"
+#include "app/base/texts.h"
+#include "app/runtime/memory_plan.h"
 #include "app/ui/table.h"
 #include "core/base/error.h"
 #include "core/base/strings.h"

@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "app/answer.h"
-#include "app/sampling_options.h"
-#include "app/session.h"
+#include "app/request/answer.h"
+#include "app/request/sampling_options.h"
+#include "app/runtime/memory_plan.h"
 #include "core/base/json.h"
 #include "core/engine/engine.h"
 #include "core/memory/prefix/prefix_tree.h"

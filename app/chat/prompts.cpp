@@ -1,7 +1,6 @@
 #include "app/chat/prompts.h"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <new>
 #include <span>
@@ -11,7 +10,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "app/tools.h"
+#include "app/request/thoughts.h"
+#include "app/request/tools.h"
 #include "app/ui/table.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"
@@ -210,13 +210,6 @@ constexpr std::size_t tag_bytes_max = 40;
 
 [[noreturn]] void refuse_name(const std::string& text) { throw Error(ErrorKind::usage, text); }
 
-std::optional<std::int32_t> turn_number(std::string_view text) {
-  std::int32_t number = 0;
-  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (failed != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
-
 /// One line of at most this many columns.
 std::string shortened(const std::string& text, int columns) {
   return cut_to_columns(sanitized_line(text.substr(0, 400)), columns);
@@ -268,7 +261,11 @@ void check_back(std::string_view command, std::int32_t count, std::int32_t messa
 std::string undo(Conversation& conversation, std::int32_t count) {
   const std::int32_t here = conversation.here();
   const auto spoken = static_cast<std::int32_t>(conversation.path(here).size());
-  if (spoken == 0) refuse_name("/undo: nothing has been said yet");
+  if (spoken == 0) {
+    refuse_name(conversation.turns() == 0
+                    ? "/undo: nothing has been said yet"
+                    : "/undo: this is the beginning; /checkpoints lists what was taken back");
+  }
   check_back("/undo", count, spoken);
   const std::int32_t first = conversation.before(count - 1);
   conversation.go_to(conversation.before(count));
@@ -286,7 +283,7 @@ std::string fork(Conversation& conversation, const std::string& name) {
 
 std::string go_to(Conversation& conversation, const std::string& place) {
   if (place.empty()) refuse_name("/goto: where to? /checkpoints lists turns and branches");
-  if (const auto turn = turn_number(place)) {
+  if (const auto turn = parse_number<std::int32_t>(place)) {
     if (*turn < 0 || *turn > conversation.turns()) {
       refuse_name(fmt::format("/goto: there is no turn {}, the last one is {}", *turn,
                               conversation.turns()));

@@ -6,8 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "app/conversation.h"
-#include "app/prompt.h"
+#include "app/request/prompt.h"
+#include "app/request/thoughts.h"
+#include "app/sessions/conversation.h"
 #include "core/engine/engine.h"
 #include "core/text/chat_template.h"
 #include "core/text/tokenizer.h"

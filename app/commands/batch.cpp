@@ -7,9 +7,12 @@
 
 #include "app/batch/batch_job.h"
 #include "app/commands/commands.h"
-#include "app/options.h"
-#include "app/session.h"
-#include "app/tools.h"
+#include "app/options/options.h"
+#include "app/request/prompt.h"
+#include "app/request/text_input.h"
+#include "app/request/tools.h"
+#include "app/runtime/idle_memory.h"
+#include "app/runtime/tiers.h"
 #include "core/base/error.h"
 
 namespace hyb::app {

@@ -8,9 +8,10 @@
 #include "app/bench/comparison.h"
 #include "app/bench/measure.h"
 #include "app/commands/commands.h"
-#include "app/device.h"
-#include "app/options.h"
-#include "app/version.h"
+#include "app/machine/device.h"
+#include "app/machine/version.h"
+#include "app/options/options.h"
+#include "app/replay/replay.h"
 #include "core/base/error.h"
 
 namespace hyb::app {
@@ -48,6 +49,7 @@ int bench_main(const CLI::App& cli, BenchFlags& flags) {
   BenchJob& job = flags.job;
   job.version = version_text();
   job.record = std::exchange(job.model.reuse.record, "");
+  job.bench.lab = policy_lab();
   apply_preset(job.bench);
   check_flags(cli, job.bench);
   job.bench.graphs = graph_modes_of(flags);

@@ -10,19 +10,21 @@
 #include <optional>
 #include <string>
 
-#include "app/answer.h"
 #include "app/chat/chat.h"
 #include "app/chat/commands.h"
 #include "app/commands/commands.h"
-#include "app/environment.h"
-#include "app/options.h"
-#include "app/prompt.h"
-#include "app/session.h"
+#include "app/machine/environment.h"
+#include "app/options/options.h"
+#include "app/options/settings_file.h"
+#include "app/request/answer.h"
+#include "app/request/model_texts.h"
+#include "app/request/template_probe.h"
+#include "app/request/text_input.h"
+#include "app/request/tools.h"
+#include "app/runtime/idle_memory.h"
+#include "app/runtime/session.h"
+#include "app/runtime/tiers.h"
 #include "app/sessions/session_keeper.h"
-#include "app/settings_file.h"
-#include "app/template_probe.h"
-#include "app/text_input.h"
-#include "app/tools.h"
 #include "app/ui/line_editor.h"
 #include "app/ui/process.h"
 #include "app/ui/progress.h"
@@ -185,7 +187,7 @@ class ChatLoop {
   }
 
  private:
-  /// By a signal, of which main makes the exit code; a person's Ctrl-C was for what was going on.
+  /// True where a signal ended it, of which main makes the exit code; Ctrl-C was for what went on.
   bool is_told_to_end() {
     if (stop_signal() == SIGINT && has_person_) {
       clear_stop_signal();

@@ -5,13 +5,13 @@
 
 #include <CLI/CLI.hpp>
 
-#include "app/cli_outline.h"
 #include "app/commands/commands.h"
-#include "app/environment.h"
-#include "app/model_source.h"
+#include "app/machine/environment.h"
+#include "app/machine/version.h"
+#include "app/model/model_source.h"
+#include "app/options/cli_outline.h"
 #include "app/sessions/session_folder.h"
 #include "app/ui/process.h"
-#include "app/version.h"
 #include "core/io/gguf_stores.h"
 
 namespace hyb::app {

@@ -4,9 +4,10 @@
 
 #include "app/commands/commands.h"
 #include "app/doctor/checkup.h"
-#include "app/environment.h"
+#include "app/machine/environment.h"
 #include "app/ui/table.h"
 #include "app/ui/terminal.h"
+#include "core/base/error.h"
 
 namespace hyb::app {
 namespace {
@@ -20,7 +21,8 @@ int doctor_main(CLI::App& cli, const DoctorFlags& options) {
   Checkup checkup = examine(environment);
   checkup.settings = examine_settings(*cli.get_parent(), environment);
   write_output(options.json ? pretty_json(checkup_json(checkup)) : checkup_text(checkup));
-  return 0;
+  const std::string trouble = checkup.settings.json["trouble"];  // chat and run would not start
+  return trouble.empty() ? 0 : static_cast<int>(ErrorKind::model);
 }
 
 Action describe_doctor(CLI::App& cli) {

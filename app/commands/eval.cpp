@@ -10,12 +10,11 @@
 #include <vector>
 
 #include "app/commands/commands.h"
-#include "app/environment.h"
 #include "app/eval/opened_model.h"
 #include "app/eval/text_evaluation.h"
-#include "app/options.h"
-#include "app/prompt.h"
-#include "app/text_input.h"
+#include "app/machine/environment.h"
+#include "app/options/options.h"
+#include "app/request/text_input.h"
 #include "app/ui/process.h"
 #include "app/ui/progress.h"
 #include "app/ui/table.h"

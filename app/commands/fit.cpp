@@ -10,10 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "app/base/texts.h"
 #include "app/commands/commands.h"
-#include "app/environment.h"
-#include "app/options.h"
-#include "app/session.h"
+#include "app/machine/environment.h"
+#include "app/options/options.h"
+#include "app/runtime/fit.h"
+#include "app/runtime/memory_plan.h"
 #include "app/ui/table.h"
 #include "app/ui/terminal.h"
 #include "app/ui/text.h"
@@ -43,7 +45,7 @@ std::string length_text(std::int32_t length) {
   return length % 1024 == 0 ? fmt::format("{}k", length / 1024) : std::to_string(length);
 }
 
-/// Of weights none of which take 12 bits.
+/// The bytes of weights none of which take 12 bits.
 std::size_t plain_weight_bytes(const ModelOutline& outline) {
   models::LoadOptions load = outline.geometry.load;
   load.lossless = false;
@@ -72,7 +74,7 @@ Wanted wanted_of(const FitFlags& options, const models::Plan& plan) {
 struct Choice {
   std::string quantize, weights;
   std::size_t weight_bytes = 0;
-  /// Of --memory, for what is wanted; MiBs less may do, as pools are divided.
+  /// The --memory that is needed for it; MiBs less may do, as pools are divided.
   std::size_t needs = 0;
   bool fits = false;            ///< within --memory
   std::int32_t length_max = 0;  ///< of one sequence; 0: none fits
@@ -366,7 +368,7 @@ Json choices_json(const std::vector<Choice>& choices, double bytes_per_s) {
   return all;
 }
 
-/// Of a plan that there is.
+/// Describes a plan that there is.
 void add_plan(Json& json, const ModelOutline& outline, const Fit& fit, const MemoryPlan& memory,
               std::int32_t context) {
   Json counts = Json::array();

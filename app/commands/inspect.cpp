@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "app/commands/commands.h"
-#include "app/environment.h"
 #include "app/inspect/content_check.h"
 #include "app/inspect/inspection.h"
-#include "app/options.h"
+#include "app/machine/environment.h"
+#include "app/options/options.h"
 #include "app/ui/progress.h"
 #include "app/ui/table.h"
 #include "app/ui/terminal.h"

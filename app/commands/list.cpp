@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "app/commands/commands.h"
-#include "app/environment.h"
-#include "app/model_list.h"
+#include "app/inspect/model_list.h"
+#include "app/machine/environment.h"
 #include "app/ui/table.h"
 #include "app/ui/terminal.h"
 

@@ -3,13 +3,15 @@
 
 #include <CLI/CLI.hpp>
 
-#include "app/batch/request_maker.h"
 #include "app/commands/commands.h"
-#include "app/environment.h"
-#include "app/options.h"
-#include "app/prompt.h"
-#include "app/template_probe.h"
-#include "app/text_input.h"
+#include "app/machine/environment.h"
+#include "app/options/options.h"
+#include "app/request/messages.h"
+#include "app/request/model_texts.h"
+#include "app/request/prompt.h"
+#include "app/request/request_body.h"
+#include "app/request/template_probe.h"
+#include "app/request/text_input.h"
 #include "app/ui/terminal.h"
 #include "app/ui/text.h"
 #include "core/base/log.h"

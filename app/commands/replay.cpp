@@ -9,10 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "app/base/texts.h"
 #include "app/bench/bench_setting.h"
 #include "app/commands/commands.h"
-#include "app/environment.h"
-#include "app/options.h"
+#include "app/machine/environment.h"
+#include "app/machine/version.h"
+#include "app/options/options.h"
 #include "app/replay/replay.h"
 #include "app/replay/report.h"
 #include "app/replay/shape.h"
@@ -21,7 +23,6 @@
 #include "app/ui/svg_plot.h"
 #include "app/ui/table.h"
 #include "app/ui/terminal.h"
-#include "app/version.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/strings.h"

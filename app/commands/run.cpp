@@ -9,17 +9,20 @@
 #include <string>
 #include <vector>
 
-#include "app/answer.h"
-#include "app/batch/request_maker.h"
 #include "app/commands/commands.h"
-#include "app/model_outline.h"
-#include "app/options.h"
-#include "app/prompt.h"
-#include "app/session.h"
-#include "app/settings_file.h"
-#include "app/template_probe.h"
-#include "app/text_input.h"
-#include "app/tools.h"
+#include "app/options/options.h"
+#include "app/options/settings_file.h"
+#include "app/request/answer.h"
+#include "app/request/messages.h"
+#include "app/request/model_texts.h"
+#include "app/request/prompt.h"
+#include "app/request/request_body.h"
+#include "app/request/template_probe.h"
+#include "app/request/text_input.h"
+#include "app/request/thoughts.h"
+#include "app/request/tools.h"
+#include "app/runtime/model_outline.h"
+#include "app/runtime/session.h"
 #include "app/ui/process.h"
 #include "app/ui/terminal.h"
 #include "core/base/error.h"
@@ -59,8 +62,8 @@ Json body_of(const RunFlags& options) {
   }
   const std::string text = read_text(options.input);
   if (text.empty()) {
-    throw Error(ErrorKind::usage, taken_word_text(options.input) +
-                                      "the prompt is empty; -p TEXT gives it, of one word, too");
+    throw Error(ErrorKind::usage,
+                taken_word_text(options.input) + "the prompt is empty; give it as -p TEXT");
   }
   Json body = question_body(options.system, text);
   add_tools(body, options.tools);
@@ -148,7 +151,7 @@ std::string unique_id() {
   return fmt::format("{:x}{:x}", now.count(), ::getpid());
 }
 
-/// By llama.cpp's names: the part of the prompt that was run, then the answers' tokens.
+/// Reports by llama.cpp's names: the part of the prompt that was run, then the answers' tokens.
 Json timings_json(std::span<const Completion> completions, std::chrono::nanoseconds load) {
   std::chrono::nanoseconds prefill{0}, decode{0};
   std::int64_t prefilled = 0, generated = 0;
@@ -187,7 +190,7 @@ void print_json(const RunFlags& options, Session& session, PreparedRequest prepa
   for (const Completion& completion : collector.completions()) fail_on_error(completion);
 }
 
-/// Of what is given; settings of a file are left out instead.
+/// Checks what is given; settings of a file are left out instead.
 void check(const CLI::App& cli, const RunFlags& options) {
   const auto refuse = [&](const char* option, bool is_wrong, const char* why) {
     if (!is_wrong || cli.count(option) == 0) return;

@@ -6,7 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include "app/commands/commands.h"
-#include "app/environment.h"
+#include "app/machine/environment.h"
 #include "app/sessions/session_folder.h"
 #include "app/ui/table.h"
 #include "app/ui/terminal.h"
@@ -64,6 +64,9 @@ int sessions_main(const SessionsFlags& options) {
   if (options.json && options.action != "show" && options.action != "export") {
     throw Error(ErrorKind::usage, "--json goes with hyb sessions list, show or export");
   }
+  if (options.is_forced && options.action != "export") {
+    throw Error(ErrorKind::usage, "--force goes with hyb sessions export");
+  }
   if (options.action == "export") {
     export_session(options, folder);
     return 0;
@@ -74,6 +77,9 @@ int sessions_main(const SessionsFlags& options) {
     }
     folder.rename(options.names[0], options.names[1]);
     return 0;
+  }
+  for (const std::string& name : options.names) {  // all or none
+    if (!folder.has(name)) static_cast<void>(folder.read(name));
   }
   for (const std::string& name : options.names) {
     if (options.action == "rm") {

@@ -1,17 +1,18 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-#include <charconv>
 #include <memory>
 #include <string>
 
+#include "app/base/texts.h"
 #include "app/commands/commands.h"
-#include "app/environment.h"
-#include "app/prompt.h"
-#include "app/text_input.h"
+#include "app/machine/environment.h"
+#include "app/request/model_texts.h"
+#include "app/request/text_input.h"
 #include "app/ui/terminal.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"
+#include "core/base/strings.h"
 #include "core/text/unicode.h"
 
 namespace hyb::app {
@@ -80,10 +81,8 @@ std::vector<TokenId> parse_ids(std::string_view text, const Tokenizer& tokenizer
   for (std::size_t at = text.find_first_not_of(between); at != std::string_view::npos;
        at = text.find_first_not_of(between, at)) {
     const std::string_view word = text.substr(at, text.find_first_of(between, at) - at);
-    std::int32_t id = -1;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
-    if (error != std::errc() || end != word.data() + word.size() || id < 0 ||
-        id >= tokenizer.size()) {
+    const std::int32_t id = parse_number<std::int32_t>(word).value_or(-1);
+    if (id < 0 || id >= tokenizer.size()) {
       throw Error(ErrorKind::usage, fmt::format("--decode: '{}' is no token id below {}",
                                                 sanitized_line(word), tokenizer.size()));
     }

@@ -6,11 +6,13 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "app/base/texts.h"
 #include "app/commands/commands.h"
-#include "app/environment.h"
-#include "app/model_outline.h"
-#include "app/options.h"
-#include "app/prompt.h"
+#include "app/machine/environment.h"
+#include "app/options/options.h"
+#include "app/request/model_texts.h"
+#include "app/runtime/memory_plan.h"
+#include "app/runtime/model_outline.h"
 #include "app/ui/process.h"
 #include "app/ui/progress.h"
 #include "app/ui/table.h"

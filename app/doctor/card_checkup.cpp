@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "app/options.h"
+#include "app/base/texts.h"
 #include "core/base/error.h"
 #include "kernels/arena/cuda_arena.h"
 #include "kernels/cuda/driver.h"

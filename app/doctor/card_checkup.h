@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "app/device.h"
+#include "app/machine/device.h"
 #include "core/base/json.h"
 #include "kernels/card.h"
 

@@ -1,18 +1,21 @@
 #include "app/doctor/checkup.h"
 
 #include <algorithm>
+#include <set>
 #include <thread>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "app/options.h"
-#include "app/session.h"
-#include "app/settings_file.h"
+#include "app/base/texts.h"
+#include "app/machine/version.h"
+#include "app/model/model_source.h"
+#include "app/options/options.h"
+#include "app/options/settings_file.h"
+#include "app/runtime/run_settings.h"
 #include "app/ui/table.h"
 #include "app/ui/terminal.h"
 #include "app/ui/text.h"
-#include "app/version.h"
 #include "core/base/error.h"
 #include "core/io/file.h"
 #include "core/io/gguf.h"
@@ -102,6 +105,47 @@ Checkup examine(const Environment& environment) {
   return checkup;
 }
 
+namespace {
+
+/// The models that are here, by the names that people give them.
+std::vector<std::string> model_names(const Environment& environment) {
+  std::vector<std::string> names = models_in_hub(hub_folder(environment.hub));
+  for (const StoredGguf& stored : stored_ggufs(environment.hub)) names.push_back(stored.name);
+  const std::vector<std::string> presets = preset_names();
+  names.insert(names.end(), presets.begin(), presets.end());
+  names.emplace_back("demo");
+  return names;
+}
+
+/// What the settings name and is not here: a model, or all that a section might be for.
+std::string absent_text(const Json& settings, const Environment& environment) {
+  std::vector<std::string> known = model_names(environment);
+  std::set<std::string> sections;
+  std::string text;
+  for (const Json& setting : settings) {
+    if (setting["key"] == "model") {
+      const std::string model = setting["values"][0];
+      known.push_back(model);
+      try {
+        static_cast<void>(ModelSource::find(model, environment));
+      } catch (const Error& error) {
+        text += fmt::format("; model = {}: {}", model, error.what());
+      }
+    }
+    const std::string section = setting["section"];
+    if (!section.empty() && section != "chat" && section != "run") sections.insert(section);
+  }
+  for (const std::string& section : sections) {
+    const auto is_for = [&](const std::string& name) { return is_section_for(section, name); };
+    if (std::ranges::none_of(known, is_for)) {
+      text += fmt::format("; [{}] is for none of the models that hyb finds by name", section);
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
 SettingsCheckup examine_settings(CLI::App& root, const Environment& environment) {
   const std::string file = environment.config_file.value_or("").string();
   Json json = {{"file", file}, {"values", nullptr}, {"trouble", ""}};
@@ -111,7 +155,10 @@ SettingsCheckup examine_settings(CLI::App& root, const Environment& environment)
     if (!settings.is_there()) return {.text = file + " (not there)", .json = std::move(json)};
     settings.try_all(root);
     json["values"] = settings.json();
-    return {.text = file + ": " + settings.text(), .json = std::move(json)};
+    const std::string text = settings.text();
+    return {.text = file + (text.empty() ? " (without settings)" : ": " + text) +
+                    absent_text(json["values"], environment),
+            .json = std::move(json)};
   } catch (const Error& error) {
     json["trouble"] = error.what();
     return {.text = error.what(), .json = std::move(json)};

@@ -9,7 +9,7 @@
 
 #include "app/doctor/card_checkup.h"
 #include "app/doctor/device_links.h"
-#include "app/environment.h"
+#include "app/machine/environment.h"
 #include "core/base/json.h"
 #include "kernels/device.h"
 

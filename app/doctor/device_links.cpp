@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <set>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "app/nvml.h"
+#include "app/machine/nvml.h"
 #include "core/base/strings.h"
 #include "core/io/file.h"
 
@@ -16,13 +15,6 @@ namespace hyb::app {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::optional<int> whole_number(std::string_view text) {
-  int number = 0;
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && rest == text.data() + text.size() ? std::optional(number)
-                                                                   : std::nullopt;
-}
 
 /// The numbered entries of a folder: 3 of "node3".
 std::set<int> numbered(const fs::path& folder, std::string_view prefix) {
@@ -32,7 +24,7 @@ std::set<int> numbered(const fs::path& folder, std::string_view prefix) {
        entry.increment(error)) {
     const std::string name = entry->path().filename().string();
     if (!name.starts_with(prefix)) continue;
-    const auto number = whole_number(std::string_view(name).substr(prefix.size()));
+    const auto number = parse_number<int>(std::string_view(name).substr(prefix.size()));
     if (number) numbers.insert(*number);
   }
   return numbers;
@@ -47,7 +39,7 @@ void read_processors(const fs::path& root, DeviceLinks& links) {
   }
   std::set<int> sockets;
   for (const int number : numbered(system / "cpu", "cpu")) {
-    const auto socket = whole_number(
+    const auto socket = parse_number<int>(
         first_line(system / "cpu" / fmt::format("cpu{}", number) / "topology/physical_package_id"));
     if (socket && *socket >= 0) sockets.insert(*socket);
   }
@@ -78,9 +70,9 @@ std::optional<bool> peer(const NvmlLinks& nvml, NvmlLinks::Device one, NvmlLinks
   return status == nvml_success;
 }
 
-CardLink link_of(const NvmlLinks& nvml, const std::vector<NvmlLinks::Device>& devices,
+CardPair link_of(const NvmlLinks& nvml, const std::vector<NvmlLinks::Device>& devices,
                  std::size_t one, std::size_t other) {
-  CardLink link = {
+  CardPair link = {
       .one = static_cast<int>(one), .other = static_cast<int>(other), .path = "an unknown way"};
   const NvmlLinks::Device first = devices[one], second = devices[other];
   int level = 0;
@@ -103,7 +95,8 @@ std::optional<int> node_of(const NvmlLinks& nvml, NvmlLinks::Device device, cons
   if (nvml.place == nullptr || nvml.place(device, &place) != nvml_success) return std::nullopt;
   const std::string name =
       fmt::format("{:04x}:{:02x}:{:02x}.0", place.domain, place.bus, place.device);
-  const auto node = whole_number(first_line(root / "sys/bus/pci/devices" / name / "numa_node"));
+  const auto node =
+      parse_number<int>(first_line(root / "sys/bus/pci/devices" / name / "numa_node"));
   return node && *node >= 0 ? node : std::nullopt;  // -1: the firmware does not say
 }
 
@@ -150,7 +143,7 @@ std::string processors_text(const DeviceLinks& links) {
   return text;
 }
 
-std::string direct_text(const CardLink& link) {
+std::string direct_text(const CardPair& link) {
   if (!link.is_direct) return "whether copies go directly is unknown";
   return *link.is_direct ? "copies go directly" : "copies go through the machine's memory";
 }
@@ -192,7 +185,7 @@ std::vector<std::pair<std::string, std::string>> link_rows(const DeviceLinks& li
         fmt::format("card {}", i),
         card.node ? fmt::format("{}, at NUMA node {}", card.name, *card.node) : card.name);
   }
-  for (const CardLink& link : links.links) {
+  for (const CardPair& link : links.links) {
     rows.emplace_back(fmt::format("cards {} and {}", link.one, link.other),
                       fmt::format("linked by {}; {}", link.path, direct_text(link)));
   }
@@ -208,7 +201,7 @@ Json links_json(const DeviceLinks& links) {
   for (const LinkedCard& card : links.cards) {
     cards.push_back({{"name", card.name}, {"node", card.node ? Json(*card.node) : Json()}});
   }
-  for (const CardLink& link : links.links) {
+  for (const CardPair& link : links.links) {
     pairs.push_back({{"cards", {link.one, link.other}},
                      {"path", link.path},
                      {"is_direct", link.is_direct ? Json(*link.is_direct) : Json()}});

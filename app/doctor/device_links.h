@@ -22,7 +22,7 @@ struct LinkedCard {
 };
 
 /// What lies between two cards.
-struct CardLink {
+struct CardPair {
   int one, other;  ///< indices of cards
   std::string path;
   /// Whether a card reads and writes the other's memory; none: the driver does not say.
@@ -34,7 +34,7 @@ struct DeviceLinks {
   int sockets = 0;                ///< 0: the machine does not say
   std::vector<MemoryNode> nodes;  ///< empty: the machine does not say
   std::vector<LinkedCard> cards;  ///< empty: NVML is not there, or sees none
-  std::vector<CardLink> links;    ///< every pair of cards once
+  std::vector<CardPair> links;    ///< every pair of cards once
 };
 
 /// The part of NVML's C interface that is about links, as its manual has it; null where a library
@@ -54,10 +54,10 @@ struct NvmlLinks {
   int (*peer_status)(Device, Device, int, int*) = nullptr;
 };
 
-/// Of the machine whose /sys is below `root`. Without `nvml` there are no cards.
+/// Examines the machine whose /sys is below `root`. Without `nvml` there are no cards.
 DeviceLinks read_links(const NvmlLinks* nvml, const std::filesystem::path& root = "/");
 
-/// Of this machine, with its NVML where there is one.
+/// Examines this machine, with its NVML where there is one.
 DeviceLinks examine_links();
 
 /// Rows of doctor's table, the last one what this means for --disaggregate.

@@ -4,9 +4,11 @@
 
 #include <fmt/format.h>
 
-#include "app/text_input.h"
+#include "app/base/texts.h"
+#include "app/request/model_texts.h"
+#include "app/request/text_input.h"
+#include "app/runtime/memory_plan.h"
 #include "core/base/error.h"
-#include "core/base/strings.h"
 #include "core/io/file.h"
 #include "kernels/card.h"
 

@@ -5,9 +5,10 @@
 #include <string>
 
 #include "app/eval/text_evaluation.h"
-#include "app/model_outline.h"
-#include "app/prompt.h"
-#include "app/run_settings.h"
+#include "app/request/model_texts.h"
+#include "app/runtime/memory_plan.h"
+#include "app/runtime/model_outline.h"
+#include "app/runtime/run_settings.h"
 #include "core/memory/pool/memory_pool.h"
 #include "models/runner.h"
 #include "models/weights.h"

@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "app/options.h"
-#include "app/prompt.h"
+#include "app/base/texts.h"
+#include "app/request/model_texts.h"
 #include "app/ui/progress.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"
@@ -73,7 +73,7 @@ const FloatBits* float_bits(DType dtype) {
   return found == std::end(float_types) ? nullptr : found;
 }
 
-/// Of the scales and minima of blocks, which alone can be no number.
+/// Looks at the scales and minima of blocks, which alone can be no number.
 Values scales_of(const GgufBlock& block, std::span<const std::byte> bytes) {
   Values values;
   kernels::GgufGroups groups;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "app/inspect/inspection.h"
-#include "app/model_source.h"
+#include "app/model/model_source.h"
 #include "core/base/json.h"
 #include "core/io/tensor_files.h"
 

@@ -10,9 +10,10 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "app/generation_config.h"
-#include "app/options.h"
-#include "app/sampling_options.h"
+#include "app/base/texts.h"
+#include "app/request/generation_config.h"
+#include "app/request/model_texts.h"
+#include "app/request/sampling_options.h"
 #include "app/ui/table.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"
@@ -192,7 +193,7 @@ std::string look_at_template(const ModelSource& source, const std::optional<Toke
                      names == "default" ? "" : "; templates: " + names);
 }
 
-/// As the commands that run the model read it, with the end-of-answer tokens of the other files.
+/// Reads it as the commands that run the model do, with the end tokens of the other files.
 /// The tokenizer, where there is one, is in `texts`.
 std::string look_at_generation_config(const ModelSource& source, ModelTexts& texts) {
   read_generation_config(source, texts);
@@ -296,8 +297,9 @@ Table lossless_table(const std::vector<models::LosslessMatrix>& matrices) {
   for (const models::LosslessMatrix& matrix : matrices) {
     std::vector<std::int64_t> shape = {matrix.rows, matrix.columns};
     if (matrix.experts > 1) shape.insert(shape.begin(), matrix.experts);
-    table.rows.push_back({matrix.layer < 0 ? "" : std::to_string(matrix.layer), matrix.role,
-                          shape_text(shape), fmt::format("{:.1e}", matrix.sample.share()),
+    table.rows.push_back({matrix.layer < 0 ? "" : std::to_string(matrix.layer),
+                          std::string(matrix.role.name()), shape_text(shape),
+                          fmt::format("{:.1e}", matrix.sample.share()),
                           matrix.sample.pays() ? "12" : "16"});
   }
   return table;
@@ -307,7 +309,7 @@ Json lossless_json(const std::vector<models::LosslessMatrix>& matrices) {
   Json list = Json::array();
   for (const models::LosslessMatrix& matrix : matrices) {
     list.push_back({{"layer", matrix.layer},
-                    {"role", matrix.role},
+                    {"role", matrix.role.name()},
                     {"experts", matrix.experts},
                     {"rows", matrix.rows},
                     {"columns", matrix.columns},

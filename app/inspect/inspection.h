@@ -8,9 +8,8 @@
 #include <vector>
 
 #include "app/inspect/rank_exchange.h"
-#include "app/model_outline.h"
-#include "app/prompt.h"
-#include "app/template_probe.h"
+#include "app/request/template_probe.h"
+#include "app/runtime/model_outline.h"
 #include "core/base/json.h"
 #include "core/io/tensor_files.h"
 #include "models/plan.h"
@@ -35,9 +34,6 @@ std::string runs_text(const std::vector<std::int32_t>& numbers);
 Json layer_counts(const models::Plan& plan);
 
 using models::TensorVerdict;
-
-/// "ok", "missing", "wrong", "unused" (known, but not used by hyb), "extra" (unknown).
-const char* name_of(TensorVerdict verdict);
 
 /// A tensor that the plan needs, or that is in the files, or both.
 struct TensorRow {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "app/options.h"
+#include "app/base/texts.h"
 #include "core/base/strings.h"
 #include "models/memory_layout.h"
 #include "models/shards.h"

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "app/model_outline.h"
+#include "app/runtime/model_outline.h"
 #include "core/base/json.h"
 
 namespace hyb::app {

@@ -10,10 +10,9 @@
 #include <system_error>
 #include <utility>
 
-#include "app/options.h"
+#include "app/base/texts.h"
 #include "core/base/error.h"
 #include "core/base/json.h"
-#include "core/base/strings.h"
 #include "core/io/file.h"
 #include "models/families.h"
 #include "models/weights.h"
@@ -64,10 +63,10 @@ TensorFiles checked_files(const ModelSource& source, const std::string& format) 
 
 /// What a matrix that stays as it is is, for people.
 std::string_view kind_of(const models::PlannedMatrix& matrix) {
-  if (matrix.key.role.ends_with("embed")) return "the embedding";
+  if (matrix.key.role.name().ends_with("embed")) return "the embedding";
   if (matrix.key.role == "head") return "the head";
   if (matrix.experts > 1) return "experts that are in one tensor";
-  if (matrix.key.role.find("router") != std::string_view::npos) return "routers";
+  if (matrix.key.role.name().find("router") != std::string_view::npos) return "routers";
   return "small matrices";
 }
 
@@ -197,7 +196,7 @@ bool holds_other_files(const fs::path& folder, std::error_code& error) {
 void QuantizedFolder::claim(const fs::path& folder, std::string_view job) {
   folder_ = folder;
   std::error_code error;
-  fs::create_directories(folder, error);
+  fs::create_directory(folder, error);  // a folder above it that is missing may be a mistake
   if (error) {
     throw Error(ErrorKind::runtime,
                 fmt::format("{}: can't be made: {}", folder.string(), error.message()));

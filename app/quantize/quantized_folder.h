@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "app/model_source.h"
+#include "app/model/model_source.h"
 #include "kernels/queue.h"
 #include "models/written_groups.h"
 

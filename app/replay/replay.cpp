@@ -10,8 +10,7 @@
 
 #include <fmt/format.h>
 
-#include "app/bench/simulated_policy.h"
-#include "app/options.h"
+#include "app/options/options.h"
 #include "core/base/error.h"
 
 namespace hyb::app {
@@ -105,9 +104,9 @@ std::vector<PolicyKind> kinds_of(const std::vector<std::string>& names) {
     } else {
       std::string known;
       for (const PolicyKind one : all_kinds) known += fmt::format("{}, ", name_of(one));
-      throw Error(
-          ErrorKind::usage,
-          fmt::format("--policy {}: there is none of this name; there are {}all", name, known));
+      throw Error(ErrorKind::usage,
+                  fmt::format("--policy {}: there is no policy of this name; there are {}all", name,
+                              known));
     }
   }
   return kinds;
@@ -116,11 +115,14 @@ std::vector<PolicyKind> kinds_of(const std::vector<std::string>& names) {
 std::int64_t budget_of(const std::string& text, const char* option = "--budget") {
   try {
     const MemoryBudget budget = parse_memory(text);
-    if (budget.kind == MemoryBudget::Kind::bytes) return static_cast<std::int64_t>(budget.bytes);
+    constexpr std::size_t least = 1'000'000;  // less is a number without its unit
+    if (budget.kind == MemoryBudget::Kind::bytes && budget.bytes >= least) {
+      return static_cast<std::int64_t>(budget.bytes);
+    }
   } catch (const Error&) {  // speaks of another option
   }
   throw Error(ErrorKind::usage,
-              fmt::format("{} {}: give bytes, such as 2GB or 512MiB", option, text));
+              fmt::format("{} {}: give 1MB or more, such as 2GB or 512MiB", option, text));
 }
 
 Precision precision_of(const std::string& name) {
@@ -173,6 +175,18 @@ class PolicyPrediction final : public ReusePrediction {
   std::deque<RequestTokens> served_;  ///< a policy may keep what it served
   std::unique_ptr<CachePolicy> policy_;
 };
+
+void check_simulated_policy(const std::string& name) {
+  static_cast<void>(simulated_policy(name, 1));
+}
+
+PredictReuse reuse_predictor(const std::string& model, DType kv_dtype,
+                             const Environment& environment) {
+  const ReplayShape shape = parse_shape(model, {.kv_dtype = kv_dtype}, environment);
+  return [shape](const std::string& policy, std::size_t budget_bytes) {
+    return std::make_unique<PolicyPrediction>(simulated_policy(policy, budget_bytes), shape);
+  };
+}
 
 }  // namespace
 
@@ -233,16 +247,6 @@ std::string label_of(const PolicyOptions& options) {
   return label;
 }
 
-void check_simulated_policy(const std::string& name) {
-  static_cast<void>(simulated_policy(name, 1));
-}
-
-PredictReuse reuse_predictor(const std::string& model, DType kv_dtype,
-                             const Environment& environment) {
-  const ReplayShape shape = parse_shape(model, {.kv_dtype = kv_dtype}, environment);
-  return [shape](const std::string& policy, std::size_t budget_bytes) {
-    return std::make_unique<PolicyPrediction>(simulated_policy(policy, budget_bytes), shape);
-  };
-}
+PolicyLab policy_lab() { return {.check = check_simulated_policy, .predictor = reuse_predictor}; }
 
 }  // namespace hyb::app

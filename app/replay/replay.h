@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "app/bench/simulated_policy.h"
 #include "app/replay/cache_policy.h"
 #include "app/replay/shape.h"
 #include "core/engine/trace.h"
@@ -65,6 +66,9 @@ struct PolicyLists {
 /// ratio, none and bound have neither snapshots nor (bound) a budget.
 /// Throws Error(usage) naming what is unknown or out of range.
 std::vector<PolicyOptions> policy_options(const PolicyLists& lists);
+
+/// The policies, for traces that a model runs under them.
+PolicyLab policy_lab();
 
 /// The policy with the options that distinguish it: "sglang 0.9 int8".
 std::string label_of(const PolicyOptions& options);

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/bench/statistics.h"
-#include "app/options.h"
+#include "app/options/options.h"
 
 namespace hyb::app {
 namespace {

@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "app/embedded.h"
-#include "app/model_outline.h"
+#include "app/model/embedded.h"
+#include "app/runtime/model_outline.h"
 #include "core/base/error.h"
 #include "models/roofline.h"
 

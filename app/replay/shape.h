@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "app/environment.h"
+#include "app/machine/environment.h"
 #include "core/memory/pool/memory.h"
 #include "core/memory/prefix/prefill_cost.h"
 #include "models/geometry.h"

@@ -146,7 +146,7 @@ Lookup TreePolicy::resume(std::span<const TokenId> prompt, std::optional<Memory>
 }
 
 void TreePolicy::count_reused(const Lookup& lookup) {
-  if (pool_.groups() == 0) return;
+  if (pool_.layout().group_count() == 0) return;
   const PageTable& pages = lookup.snapshot->checkpoint.tables().front();
   for (std::int32_t at = 0; at < lookup.resumable; at += page_tokens) {
     const PageId id = pages[static_cast<std::size_t>(at / page_tokens)];
@@ -163,7 +163,7 @@ void TreePolicy::count_reused(const Lookup& lookup) {
 
 /// Counts the pages that a request wrote, including one that it copied to continue in it.
 void TreePolicy::count_created(const Memory& memory, std::int32_t resumed) {
-  if (pool_.groups() == 0) return;
+  if (pool_.layout().group_count() == 0) return;
   const PageTable& pages = memory.tables().front();
   const std::int32_t first = resumed / page_tokens;
   counters_.kv_tokens_created += memory.length() - first * page_tokens;
@@ -222,7 +222,7 @@ CacheCounters TreePolicy::counters() const {
   counters.snapshot_bytes = snapshot_bytes();
   if (host_) counters.host_bytes = host_->bytes();
   if (counts_bytes_) return counters;
-  counters.flips = pool_.owner_changes();
+  counters.flips = pool_.usage().owner_changes;
   const PoolUsage usage = pool_.usage();
   const auto beyond = budget_bytes_ - static_cast<std::int64_t>(pool_.layout().bytes());
   counters.idle_bytes = static_cast<std::int64_t>(usage.idle_bytes + usage.remainder_bytes) +

@@ -30,7 +30,7 @@ class TreePolicy final : public CachePolicy {
   CacheCounters counters() const override;
 
  private:
-  /// Of a runner whose units have no bytes.
+  /// The units of a runner that has no bytes.
   class NoBytes final : public UnitBytes {
     void read(ViewId, std::int32_t, std::span<std::byte>) override {}
     void write(ViewId, std::int32_t, std::span<const std::byte>) override {}

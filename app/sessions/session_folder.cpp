@@ -13,8 +13,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "app/options.h"
-#include "app/prompt.h"
+#include "app/base/texts.h"
 #include "app/ui/table.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"

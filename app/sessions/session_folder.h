@@ -4,10 +4,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "app/conversation.h"
+#include "app/sessions/conversation.h"
 #include "core/base/json.h"
 #include "core/memory/session/session.h"
 #include "core/memory/session/session_writer.h"
@@ -27,7 +26,7 @@ Json head_json(const SessionRecord& record);
 /// A turn with its texts and ids.
 Json turn_json(const Conversation::Turn& turn);
 
-/// As JSON: the head, and every turn.
+/// Writes the record as JSON: the head, and every turn.
 std::string record_text(const SessionRecord& record);
 
 /// Reads it back. More texts than one are changes: members of the head in place of those before,
@@ -73,7 +72,7 @@ class SessionFolder {
   /// Throws Error(runtime) where that can't be seen.
   bool has(const std::string& name) const;
 
-  /// Of no file 0. Throws as has().
+  /// Is 0 where there is no file. Throws as has().
   FileVersion version_of(const std::string& name) const;
 
   /// Every name, sorted; none where there is no folder. Throws Error(runtime) as has().

@@ -9,9 +9,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "app/device.h"
-#include "app/digest.h"
-#include "app/version.h"
+#include "app/machine/device.h"
+#include "app/machine/version.h"
+#include "app/model/digest.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 
@@ -349,7 +349,7 @@ SessionOrigin session_origin(Session& session) {
                           // Of kernels and packing: another build may round differently.
                           {"hyb", version_text()},
                           {"tokenizer", hex(tokenizer_identity(source))},
-                          {"activation_dtype", std::string(name_of(geometry.activation_dtype))},
+                          {"activation_dtype", std::string(name_of(geometry.load.activation))},
                           {"quantize", std::string(word_of(words::quantize, types.quantize))},
                           {"kv_dtype", std::string(name_of(geometry.kv_dtype))},
                           {"state_dtype", std::string(name_of(geometry.state_dtype))},

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <chrono>
-#include <compare>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -10,9 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "app/conversation.h"
-#include "app/options.h"
-#include "app/session.h"
+#include "app/runtime/session.h"
+#include "app/sessions/conversation.h"
 #include "app/sessions/session_folder.h"
 #include "core/base/json.h"
 #include "core/memory/session/session_writer.h"
@@ -91,7 +89,7 @@ class SessionKeeper {
   /// The name of the file that has the chat; "": there is none, or it could not be written.
   std::string kept_as() const { return failure_.empty() ? file_name_ : std::string(); }
 
-  /// Of all sessions; none where they cannot be listed.
+  /// The names of all sessions; none where they cannot be listed.
   std::vector<std::string> names() const;
 
   /// A table of all sessions.
@@ -121,7 +119,7 @@ class SessionKeeper {
   std::uint64_t bytes_max_;
   std::string failure_;  ///< of saving, which was warned of; empty: saving works
   std::string name_;
-  /// Of the file as this chat knows it. Empty: it wrote the file and could not look at it then.
+  /// The file's version as this chat knows it. Empty: it wrote the file and could not look then.
   std::optional<FileVersion> version_ = FileVersion();
   std::string file_name_;                     ///< of the file that has the chat, which is added to
   std::optional<SessionWriter> writer_;       ///< of that; empty: it was only read

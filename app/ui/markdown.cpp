@@ -24,7 +24,7 @@ bool is_letter(char c) {
 
 bool is_mark(char c) { return punctuation.find(c) != std::string_view::npos; }
 
-/// Of the character that begins there.
+/// How often the character that is there comes in a row.
 std::size_t run_length(std::string_view text, std::size_t at) {
   const std::size_t end = text.find_first_not_of(text[at], at);
   return std::min(end, text.size()) - at;

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "app/environment.h"
+#include "app/machine/environment.h"
 
 namespace hyb::app {
 

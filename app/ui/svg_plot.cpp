@@ -74,6 +74,7 @@ class Axes {
       }
     }
     if (xs_.empty()) xs_.insert(1);
+    if (high <= 1e-9) high = 1;  // nothing but zeros
     is_y_logarithmic_ = is_y_logarithmic_ && low > 0;
     if (is_y_logarithmic_) {
       y_ticks_ = round_numbers(low, high);

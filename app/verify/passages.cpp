@@ -11,6 +11,7 @@
 
 #include "app/batch/input_file.h"
 #include "app/batch/request_maker.h"
+#include "app/request/model_texts.h"
 #include "app/ui/process.h"
 #include "core/base/error.h"
 #include "core/base/strings.h"

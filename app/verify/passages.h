@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "app/prompt.h"
+#include "app/request/model_texts.h"
 #include "core/engine/runner.h"
 #include "core/memory/pool/memory_pool.h"
 #include "core/text/tokenizer.h"

@@ -7,18 +7,15 @@
 #include <string>
 #include <system_error>
 
+#include "core/base/strings.h"
+
 namespace hyb {
 namespace {
 
 namespace fs = std::filesystem;
 
 bool lists_word(std::string_view list, std::string_view word) {
-  while (!list.empty()) {
-    const std::size_t comma = std::min(list.find(','), list.size());
-    if (list.substr(0, comma) == word) return true;
-    list.remove_prefix(std::min(comma + 1, list.size()));
-  }
-  return false;
+  return std::ranges::count(split(list, ','), word) > 0;
 }
 
 /// The kernel writes a space as \040, other separators alike.

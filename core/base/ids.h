@@ -20,8 +20,8 @@ enum class RingId : std::int32_t {};
 enum class PackedId : std::int32_t {};
 /// Index of a superblock, the unit of physical memory that changes owners.
 enum class SuperblockId : std::int32_t {};
-/// How the owner of a superblock divides it: the page groups by their numbers, then slots, then
-/// packed snapshots, then rings.
+/// Says how the owner of a superblock divides it: the page groups by their numbers, then slots,
+/// then packed snapshots, then rings.
 enum class ViewId : std::int32_t {};
 
 /// In a page table: this page left the attention window and was freed.

@@ -21,7 +21,7 @@ std::optional<Level> level_from_name(std::string_view name);
 /// Drops messages below `level`, Level::info by default. All messages go to stderr.
 void set_level(Level level);
 
-/// Whether messages of this level are printed.
+/// Returns whether messages of this level are printed.
 bool is_shown(Level level);
 
 /// Colours the level; by default it is plain.

@@ -44,13 +44,13 @@ struct LogitBias {
   float bias;
 };
 
-/// How the next token is drawn.
+/// Says how the next token is drawn.
 struct SamplingParams : SamplingNumbers {
   std::vector<LogitBias> bias = {};  ///< names a token once
   std::vector<TokenId> banned = {};  ///< never drawn
 };
 
-/// What a number of a request may be.
+/// Says what a number of a request may be.
 struct ParameterRange {
   double least, most;
   bool excludes_least = false;
@@ -81,7 +81,8 @@ inline constexpr const char* seed_range_text = "0 to 18446744073709551615";
 
 using ParameterValue = std::variant<float, std::int32_t, std::uint64_t>;
 
-/// Whether generation_config.json sets a parameter: only where it asks for sampling, or always.
+/// Says whether generation_config.json sets a parameter: only where it asks for sampling, or
+/// always.
 enum class InModelFile : std::uint8_t { no, where_sampled, always };
 
 /// One number that requests may set.
@@ -165,7 +166,7 @@ void check(const SamplingParams& params, std::int32_t vocab);
 /// The same, but for biases that name a token twice: cheap enough for every step.
 void check_values(const SamplingParams& params, std::int32_t vocab);
 
-/// Whether the tokens drawn so far change what is drawn next.
+/// Returns whether the tokens drawn so far change what is drawn next.
 inline bool has_penalties(const SamplingNumbers& numbers) {
   return numbers.repetition_penalty != 1.0F || numbers.frequency_penalty != 0.0F ||
          numbers.presence_penalty != 0.0F;
@@ -191,7 +192,7 @@ struct SampleRow {
   }
 };
 
-/// Of a mask over `vocab` tokens.
+/// Counts the words of a mask over `vocab` tokens.
 constexpr std::size_t mask_words(std::int32_t vocab) {
   return (static_cast<std::size_t>(vocab) + 31) / 32;
 }

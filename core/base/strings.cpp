@@ -18,6 +18,16 @@ std::vector<std::string_view> words_of(std::string_view text) {
   return words;
 }
 
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts = {text};
+  for (auto at = text.find(separator); at != text.npos; at = parts.back().find(separator)) {
+    const std::string_view rest = parts.back();
+    parts.back() = rest.substr(0, at);
+    parts.push_back(rest.substr(at + 1));
+  }
+  return parts;
+}
+
 std::string in_small_letters(std::string text) {
   for (char& letter : text) {
     if (letter >= 'A' && letter <= 'Z') letter += 'a' - 'A';

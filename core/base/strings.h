@@ -45,6 +45,9 @@ std::string names_by_size(const std::map<std::string_view, double>& sizes);
 /// The words of a text in which one space is between two.
 std::vector<std::string_view> words_of(std::string_view text);
 
+/// Returns what is between the separators: one part more than there are of these.
+std::vector<std::string_view> split(std::string_view text, char separator);
+
 /// Number of letters to insert, delete or change, or of neighbours to swap, between two words.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 

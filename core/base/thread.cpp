@@ -11,8 +11,8 @@
 namespace hyb {
 namespace {
 
-/// Whether the system refuses processes and threads to this user. A thread's error is the same
-/// (EAGAIN) where there is no memory for its stack; a process that shares ours needs none.
+/// Returns whether the system refuses processes and threads to this user. A thread's error is the
+/// same (EAGAIN) where there is no memory for its stack; a process that shares ours needs none.
 bool is_at_limit_of_processes() {
   const pid_t process = ::vfork();
   if (process == 0) ::_exit(0);

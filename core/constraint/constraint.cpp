@@ -233,22 +233,20 @@ void Constraint::collect() {
     return id = id_of(std::move(moved));
   };
   for (GrammarMatcher* matcher : matchers_) {
-    for (PlaceId& id : matcher->places_) {
-      if (id < 0) continue;
-      Place place = *places[index(id)];
-      renumber(place.items, kept);
-      id = id_of(std::move(place));
-    }
+    if (matcher->place_ < 0) continue;
+    Place place = *places[index(matcher->place_)];
+    renumber(place.items, kept);
+    matcher->place_ = id_of(std::move(place));
   }
 }
 
 GrammarMatcher::GrammarMatcher(Constraint& constraint)
-    : constraint_(&constraint), places_{constraint.start()} {
+    : constraint_(&constraint), place_(constraint.start()) {
   constraint_->matchers_.insert(this);
 }
 
 GrammarMatcher::GrammarMatcher(const GrammarMatcher& other)
-    : constraint_(other.constraint_), places_(other.places_) {
+    : constraint_(other.constraint_), place_(other.place_) {
   constraint_->matchers_.insert(this);
 }
 
@@ -256,23 +254,17 @@ GrammarMatcher& GrammarMatcher::operator=(const GrammarMatcher& other) {
   if (this == &other) return *this;
   constraint_->matchers_.erase(this);
   constraint_ = other.constraint_;
-  places_ = other.places_;
+  place_ = other.place_;
   constraint_->matchers_.insert(this);
   return *this;
 }
 
 GrammarMatcher::~GrammarMatcher() { constraint_->matchers_.erase(this); }
 
-void GrammarMatcher::push(std::int32_t place) {
-  if (places_.size() > 2 * rollback_max)
-    places_.erase(places_.begin(), places_.end() - rollback_max);
-  places_.push_back(place);
-}
-
 bool GrammarMatcher::accept(TokenId token) {
   if (constraint_->vocabulary_.is_end(token)) {
     if (!is_complete()) return false;
-    push(ended);
+    place_ = ended;
     return true;
   }
   const std::string_view bytes = constraint_->vocabulary_.bytes(token);
@@ -282,32 +274,26 @@ bool GrammarMatcher::accept(TokenId token) {
 bool GrammarMatcher::accept_bytes(std::string_view bytes) {
   constraint_->collect();
   constraint_->work_ = 0;
-  const std::int32_t next = constraint_->step(places_.back(), bytes);
+  const std::int32_t next = constraint_->step(place_, bytes);
   if (next < 0) return false;
-  push(next);
+  place_ = next;
   return true;
-}
-
-void GrammarMatcher::roll_back(std::size_t tokens) {
-  require(tokens <= rollback_max && tokens < places_.size(),
-          "roll_back() takes back accepted tokens");
-  places_.resize(places_.size() - tokens);
 }
 
 std::span<const std::uint32_t> GrammarMatcher::mask() {
   constraint_->collect();
-  return constraint_->mask(places_.back());
+  return constraint_->mask(place_);
 }
 
 bool GrammarMatcher::is_complete() const {
-  return places_.back() >= 0 && constraint_->places_[Constraint::index(places_.back())]->accepts;
+  return place_ >= 0 && constraint_->places_[Constraint::index(place_)]->accepts;
 }
 
 std::string GrammarMatcher::forced_bytes(std::size_t bytes_max) {
   constraint_->collect();
   constraint_->work_ = 0;
   std::string bytes;
-  std::int32_t place = places_.back();
+  std::int32_t place = place_;
   while (bytes.size() < bytes_max && place >= 0 &&
          !constraint_->places_[Constraint::index(place)]->accepts) {
     int count = 0;

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstdint>
-#include <memory>
 #include <set>
 #include <span>
 #include <string>
@@ -122,12 +121,10 @@ class Constraint {
   std::set<GrammarMatcher*> matchers_;
 };
 
-/// Where one answer is in its constraint. Cheap to copy: for several answers of one prompt, reuse,
-/// and drafts.
+/// Says where one answer is in its constraint. Cheap to copy: for several answers of one prompt,
+/// reuse, and drafts.
 class GrammarMatcher {
  public:
-  static constexpr std::size_t rollback_max = 128;
-
   explicit GrammarMatcher(Constraint& constraint);
   GrammarMatcher(const GrammarMatcher& other);
   GrammarMatcher& operator=(const GrammarMatcher& other);
@@ -136,10 +133,8 @@ class GrammarMatcher {
   /// Goes on by a token, or by the end of the answer; false, and nothing changes: the grammar does
   /// not allow it here. After the end nothing is allowed.
   bool accept(TokenId token);
-  /// Goes on by bytes; nothing changes unless all are allowed. Undone as one token.
+  /// Goes on by bytes; nothing changes unless all are allowed.
   bool accept_bytes(std::string_view bytes);
-  /// Takes back the last tokens, at most `rollback_max`.
-  void roll_back(std::size_t tokens);
   /// One bit per token, the lowest of each word first: the tokens that accept() takes. Valid until
   /// the constraint is used again. All zero only after the end, or where the vocabulary lacks the
   /// bytes that are needed.
@@ -147,7 +142,7 @@ class GrammarMatcher {
   /// The grammar may end here.
   bool is_complete() const;
   /// An end token was accepted.
-  bool has_ended() const { return places_.back() == ended; }
+  bool has_ended() const { return place_ == ended; }
   /// The bytes that must follow whatever is drawn, at most `bytes_max`.
   std::string forced_bytes(std::size_t bytes_max);
 
@@ -155,10 +150,8 @@ class GrammarMatcher {
   friend class Constraint;
   static constexpr std::int32_t ended = -3;
 
-  void push(std::int32_t place);
-
   Constraint* constraint_;
-  std::vector<std::int32_t> places_;  // after each of the last tokens
+  std::int32_t place_;
 };
 
 }  // namespace hyb

@@ -66,7 +66,7 @@ class Expressions {
   /// A text by itself: what its text_begin and text_end refer to.
   Id whole(Id language);
 
-  /// What may follow each symbol, at most one expression per symbol.
+  /// Says what may follow each symbol, at most one expression per symbol.
   const std::vector<Edge>& next(Id id);
   bool accepts(Id id) const { return entry(id).accepts; }  ///< the empty text is allowed
   /// The parts of a choice, or the expression itself.

@@ -159,7 +159,7 @@ class RuleWriter {
   std::vector<Edge> edges;
   std::vector<std::int32_t> starts;  // by rule
   std::vector<std::uint8_t> ends;    // by state
-  /// Where all characters of words, or of text, lead from a state to one other.
+  /// Says where all characters of words, or of text, lead from a state to one other.
   std::array<std::vector<Edge>, VocabularyTrie::kinds> texts;
 
  private:

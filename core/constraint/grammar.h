@@ -13,8 +13,8 @@
 
 namespace hyb {
 
-/// What an answer must be, as rules over bytes: an automaton whose edges are ranges of bytes or
-/// calls of rules. Immutable; knows no vocabulary. Edges lead to where the end of the rule is
+/// Says what an answer must be, as rules over bytes: an automaton whose edges are ranges of bytes
+/// or calls of rules. Immutable; knows no vocabulary. Edges lead to where the end of the rule is
 /// reached. All makers throw Error(usage) that begins with `source` for what is damaged, not
 /// supported, too large, left-recursive, or allows no text.
 class Grammar {
@@ -40,8 +40,8 @@ class Grammar {
     std::string name;
     Expressions::Id body;
   };
-  /// How the characters of expressions are spelled: as UTF-8, or that within JSON strings, where
-  /// quotes, backslashes and control characters have the one shortest escape, and where any
+  /// Says how the characters of expressions are spelled: as UTF-8, or that within JSON strings,
+  /// where quotes, backslashes and control characters have the one shortest escape, and where any
   /// character will do, all have all escapes.
   enum class Spelling : std::uint8_t { utf8, json };
   /// The language of the last one of `rules`.

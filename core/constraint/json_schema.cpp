@@ -65,7 +65,7 @@ class SchemaReader {
     return result;
   }
 
-  // Of the schemas of one way:
+  // The functions below take the schemas of one way.
 
   /// A keyword of a schema; nullptr: it has none.
   const Json* find(const Json& schema, const char* keyword, unsigned types = all_types) const {
@@ -107,7 +107,7 @@ class SchemaReader {
     return result;
   }
 
-  /// What 'enum' and 'const' allow; nothing: they do not restrict.
+  /// Returns what 'enum' and 'const' allow; nothing: they do not restrict.
   std::optional<Schemas> values(const Schemas& schemas) const {
     std::vector<Schemas> lists;
     for (const Json* list : all(schemas, "enum", array)) {

@@ -17,7 +17,8 @@ using Id = Expressions::Id;
 constexpr int nesting_max = 200;  // of brackets, and of repetitions
 constexpr std::size_t gbnf_bytes_max = std::size_t{1} << 20;
 
-/// What regular expressions and GBNF have in common: alternatives, repetition, classes, escapes.
+/// Reads what regular expressions and GBNF have in common: alternatives, repetition, classes,
+/// escapes.
 class PatternReader {
  public:
   PatternReader(std::string_view text, Expressions& expressions)

@@ -10,7 +10,7 @@
 
 namespace hyb {
 
-/// What a step drew after the drafts of a branch, from the first that no earlier path has.
+/// Holds what a step drew after the drafts of a branch, from the first that no earlier path has.
 struct BranchResult {
   std::span<const SampledToken> rows;
   std::int32_t rows_begin;  ///< drafts before the first row

@@ -9,11 +9,12 @@
 
 namespace hyb {
 
-/// How many prompt tokens a step runs in a given time. A step takes some time whatever its tokens,
-/// which two steps of different lengths show; by one alone all of it counts as the tokens', so that
-/// the next chunk is rather too short. Where the wanted time is less than twice that, chunks are
-/// longer, so that prompts are still read at half of the rate, but in no case more than four times.
-/// What was measured is noisy: a chunk has at most four times the tokens of the one before.
+/// Says how many prompt tokens a step runs in a given time. A step takes some time whatever its
+/// tokens, which two steps of different lengths show; by one alone all of it counts as the tokens',
+/// so that the next chunk is rather too short. Where the wanted time is less than twice that,
+/// chunks are longer, so that prompts are still read at half of the rate, but in no case more than
+/// four times. What was measured is noisy: a chunk has at most four times the tokens of the one
+/// before.
 class ChunkPace {
  public:
   /// At least tokens_min, whatever the time.

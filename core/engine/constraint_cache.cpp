@@ -32,7 +32,7 @@ Grammar grammar_of(const AnswerRule& rule) {
 
 namespace {
 
-/// Of places and of masks of each constraint.
+/// Limits the places and the masks of each constraint.
 constexpr Constraint::Limits limits = {.bytes_max = std::size_t{16} << 20,
                                        .mask_bytes_max = std::size_t{8} << 20};
 

@@ -14,13 +14,13 @@ namespace hyb {
 
 class Tokenizer;
 
-/// What an answer must be, as it was written.
+/// Says what an answer must be, as it was written.
 struct AnswerRule {
   enum class Form : std::uint8_t { json_schema, json_object, regex, one_of, gbnf, calls };
 
   Form form = Form::json_object;
-  /// Of one_of: a JSON list of texts; of calls: {"begin": ..., "alternatives": ...} as in
-  /// Grammar::from_parts().
+  /// A rule of one_of has a JSON list of texts here, one of calls {"begin": ..., "alternatives":
+  /// ...} as in Grammar::from_parts().
   std::string text = {};
   std::string source = {};  ///< where it was written: errors begin with it
 };

@@ -66,8 +66,8 @@ double DraftPolicy::worst_cost(std::int32_t rows) const {
          (rows - measured) * costs_[static_cast<std::size_t>(sequences_)].seconds / sequences_;
 }
 
-/// For how many sequences, of these or next to them, a drafter's pass was measured; fewer before
-/// more. 0: for none.
+/// Returns for how many sequences, of these or next to them, a drafter's pass was measured; fewer
+/// before more. 0: for none.
 std::int32_t DraftPolicy::measured_pass(std::int32_t sequences) const {
   const auto is_measured = [&](std::int32_t count) {
     return is_fresh(pass_costs_[static_cast<std::size_t>(count)]);
@@ -101,9 +101,9 @@ void DraftPolicy::plan(std::int32_t sequences, bool is_uniform) {
   passes_max_ = passes_for_all();
 }
 
-/// How many passes of the drafter yield the most tokens a second, where all sequences have as many
-/// drafts: for a few of them no pass is worth it that is shared by all. Where passes take next to
-/// nothing each sequence has what is best for it.
+/// Returns how many passes of the drafter yield the most tokens a second, where all sequences have
+/// as many drafts: for a few of them no pass is worth it that is shared by all. Where passes take
+/// next to nothing each sequence has what is best for it.
 std::int32_t DraftPolicy::passes_for_all() const {
   const double plain = costs_[static_cast<std::size_t>(sequences_)].seconds;
   if (sequences_ == 1 || pass_share_ * sequences_ < pass_min * plain) return drafts_max;
@@ -157,8 +157,8 @@ std::int32_t DraftPolicy::choose(const ArrivalOrder& sequence, std::int32_t avai
   return best;
 }
 
-/// Whether the step may cost what it takes at most with these drafts of one more sequence. What a
-/// pass takes is learned from a single draft.
+/// Returns whether the step may cost what it takes at most with these drafts of one more sequence.
+/// What a pass takes is learned from a single draft.
 bool DraftPolicy::may_try(const ArrivalOrder& sequence, std::int32_t count) const {
   const double rows = worst_cost(rows_ + count);
   const std::int32_t sequences = drafting_sequences_ + 1;

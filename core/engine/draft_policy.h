@@ -43,7 +43,8 @@ class DraftPolicy {
   /// `drafts`: of each sequence; 0: by what is measured.
   explicit DraftPolicy(std::int32_t drafts) : fixed_(drafts) {}
 
-  /// How many a sequence has of `available` drafts: the given number, or the largest of counts.
+  /// Returns how many a sequence has of `available` drafts: the given number, or the largest of
+  /// counts.
   std::int32_t count_of(std::int32_t available) const {
     return fixed_ > 0 && available >= fixed_ ? fixed_ : largest_count(available);
   }
@@ -63,12 +64,12 @@ class DraftPolicy {
   /// The most drafts that are worth asking for in the planned step; 0: none.
   std::int32_t wanted(const ArrivalOrder& sequence) const;
 
-  /// How many of `available` drafts the sequence should have in the planned step: one of counts, or
-  /// 0. The caller adds what it has then.
+  /// Returns how many of `available` drafts the sequence should have in the planned step: one of
+  /// counts, or 0. The caller adds what it has then.
   std::int32_t choose(const ArrivalOrder& sequence, std::int32_t available) const;
   void add(const ArrivalOrder& sequence, std::int32_t drafts);
 
-  /// Of the drafts of a sequence, the first `accepted` were drawn.
+  /// The first `accepted` of a sequence's drafts were drawn.
   void verified(const ArrivalOrder& sequence, std::int32_t drafts, std::int32_t accepted);
 
   /// A uniform step has ended. Returns the seconds that its drafts have cost more than they saved.
@@ -112,7 +113,7 @@ class DraftPolicy {
 
   std::int32_t fixed_;
   std::array<Cost, rows_max + 1> costs_{};
-  /// Of a drafter's passes, by the sequences in them; [0] stays empty.
+  /// Times a drafter's passes by the sequences in them; [0] stays empty.
   std::array<Cost, rows_max + 1> pass_costs_{};
   Rates rates_ = {0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6};  ///< of all sequences
   std::int64_t observed_ = 0;  ///< drafts that were right, or the first that was wrong

@@ -36,12 +36,12 @@ class Drafter {
   /// sequence's tokens only grow.
   virtual void draft(std::span<DraftJob> jobs) = 0;
 
-  /// Whether every draft takes time: then as many are wanted as are worth that and have memory, not
-  /// as many as there can be.
+  /// Returns whether every draft takes time: then as many are wanted as are worth that and have
+  /// memory, not as many as there can be.
   virtual bool takes_time() const { return false; }
 
-  /// Whether it may have drafts for the sequence once one more token is known: then the next step
-  /// is planned when that is so, and not launched before.
+  /// Returns whether it may have drafts for the sequence once one more token is known: then the
+  /// next step is planned when that is so, and not launched before.
   virtual bool may_draft_after_next(const ArrivalOrder& sequence,
                                     std::span<const TokenId> tokens) = 0;
 

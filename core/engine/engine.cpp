@@ -255,7 +255,7 @@ void Engine::apply(const BesideStep& ended, std::optional<RequestId> cancelled) 
   }
 }
 
-/// Of the sequences that are wanted and have not ended.
+/// Lists the sequences that are wanted and have not ended.
 template <typename Wanted>
 void Engine::apply_results(const FinishedStep& done, const Wanted& is_wanted,
                            std::optional<RequestId> cancelled) {
@@ -281,8 +281,8 @@ void Engine::apply_results(const FinishedStep& done, const Wanted& is_wanted,
   }
 }
 
-/// Of one sequence, or of one piece of it. `row`: the index of its first sampled row; empty: it has
-/// none.
+/// Applies what one sequence, or one piece of it, ran. `row` is the index of its first sampled row;
+/// empty: it has none.
 void Engine::apply_result(const FinishedStep& done, const Assignment& entry,
                           std::optional<std::size_t> row, const BranchResults& branches) {
   entry.drafts > 0 ? apply_drafts(done, entry, row.value(), branches)

@@ -133,7 +133,7 @@ class Engine {
   void limit_length();
   void learn_cost(const FinishedStep& done);
 
-  // What becomes of sequences.
+  // These say what becomes of sequences.
   void apply(const BesideStep& ended, std::optional<RequestId> cancelled = std::nullopt);
   template <typename Wanted>
   void apply_results(const FinishedStep& done, const Wanted& is_wanted,

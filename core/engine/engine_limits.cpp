@@ -25,7 +25,7 @@ bool are_same(const MemoryLayout& one, const MemoryLayout& other) {
   return true;
 }
 
-/// Whether units of both have the same bytes for the same tokens.
+/// Returns whether units of both have the same bytes for the same tokens.
 bool are_alike(const MemoryLayout& one, const MemoryLayout& other) {
   if (one.page_tokens != other.page_tokens || one.views() != other.views()) return false;
   for (std::int32_t view = 0; view < one.views(); ++view) {
@@ -136,7 +136,7 @@ bool OomRecovery::recover(MemoryPool& pool, Runner& runner, const Error& error) 
   if (error.kind() != ErrorKind::memory || is_short_) return false;
   is_short_ = true;
   runner.release_caches();
-  const std::int32_t superblocks = pool.shrink(std::max(1, pool.superblocks_free() / 8));
+  const std::int32_t superblocks = pool.shrink(std::max(1, pool.superblocks().free() / 8));
   const std::string given =
       superblocks == 0 ? "" : fmt::format(" {} superblocks of the pools go back,", superblocks);
   log::warning(fmt::format("{};{} what ran is run again", error.what(), given));

@@ -10,7 +10,7 @@
 
 namespace hyb {
 
-/// Whether it is an Error(memory).
+/// Returns whether it is an Error(memory).
 bool lacks_memory(const std::exception_ptr& error);
 
 /// Throws Error(usage) for options that are out of range.
@@ -19,7 +19,7 @@ void check_engine(const Capacity& capacity, const EngineOptions& options);
 /// The memory of sequences, elastic or with the options' fixed share.
 MemoryLayout pool_layout(const Capacity& capacity, const EngineOptions& options);
 
-/// What steps of the runner and the options allow.
+/// Returns what steps of the runner and the options allow.
 SchedulerLimits scheduler_limits(const Capacity& capacity, const EngineOptions& options);
 
 /// Throws where the runner did not return `rows` tokens of the vocabulary: a bug of the runner's.
@@ -34,7 +34,7 @@ std::int32_t length_limit(const MemoryPool& pool, std::int32_t asked);
 void check_fits(const MemoryPool& pool, std::int64_t prompt_tokens, std::int32_t length_max,
                 std::int32_t asked);
 
-/// What an engine does when the device lacks memory for a step.
+/// Decides what an engine does when the device lacks memory for a step.
 class OomRecovery {
  public:
   /// Call it after a failed step that released all memory. True: the runner releases its caches,

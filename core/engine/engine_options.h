@@ -13,7 +13,7 @@ class Drafter;
 class Runner;
 class UnitLink;
 
-/// Whether and how drafts of tokens are verified. Answers do not depend on it.
+/// Says whether and how drafts of tokens are verified. Answers do not depend on it.
 struct SpeculationOptions {
   bool is_on = false;
   std::int32_t draft_steps = 0;  ///< of a sequence in a step, at most 7; 0: by what is measured
@@ -51,11 +51,11 @@ struct EngineOptions {
   /// have orders. What a step had that it lost (StepLost, of shared memory) is run again. It
   /// outlives the engine. Null: one runner runs everything.
   Runner* prefill_lane = nullptr;
-  /// Where the prefill lane has memory of its own: the way between that and the memory of answers.
-  /// Its steps then have orders, and its pool may have another number of superblocks. It outlives
-  /// the engine. Null: they share one memory.
+  /// If the prefill lane has memory of its own, this is the way between that and the memory of
+  /// answers. Its steps then have orders, and its pool may have another number of superblocks. It
+  /// outlives the engine. Null: they share one memory.
   UnitLink* link = nullptr;
-  /// What the link copies in a second, to compare with running a prompt again.
+  /// Says what the link copies in a second, to compare with running a prompt again.
   double link_bytes_per_second = 4e9;
   std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
   /// Memory is not shared elastically: this share of the superblocks is for states for good

@@ -21,7 +21,7 @@ struct SpeculationStats {
   double drafting_seconds = 0;
 
   DraftCounts total() const;
-  /// Of the drafts at each position, as far as there were some, the share that was accepted.
+  /// Returns the share of drafts that was accepted, for each position that had some.
   std::vector<double> accepted_shares() const;
   SpeculationStats operator-(const SpeculationStats& before) const;
   SpeculationStats& operator+=(const SpeculationStats& more);
@@ -42,7 +42,8 @@ struct EngineUsage {
   std::int64_t prefix_waits = 0;  ///< times that one waited for another's prefix
   std::int64_t tier_waits = 0;    ///< times that one waited for what a tier has of its tokens
   SpeculationStats speculation;
-  /// Where prompts have memory of their own; `prefixes` counts what begins on either side.
+  /// Counts the prompts' own memory, if they have one; `prefixes` counts what begins on either
+  /// side.
   PoolUsage prompt_pool = {};
   std::int32_t prompt_snapshots = 0;  ///< in the prefix tree of that side now
   HandoverStats handovers = {};

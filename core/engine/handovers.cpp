@@ -30,7 +30,7 @@ std::int32_t unit_in(const Checkpoint& checkpoint, const CheckpointUnit& wanted,
   return index(table.at(static_cast<std::size_t>(wanted.page)));
 }
 
-/// What of the room has no bytes yet.
+/// Lists the units of the room that have no bytes yet.
 std::vector<CheckpointUnit> lacking_in(const Reservation& room, const MemoryLayout& layout) {
   std::vector<CheckpointUnit> lacking;
   const std::vector<CheckpointUnit> units = units_of(room.checkpoint, layout);
@@ -41,7 +41,7 @@ std::vector<CheckpointUnit> lacking_in(const Reservation& room, const MemoryLayo
 }
 
 bool is_page(const CheckpointUnit& unit, const MemoryLayout& layout) {
-  return index(unit.view) < static_cast<std::int32_t>(layout.groups.size());
+  return index(unit.view) < layout.group_count();
 }
 
 }  // namespace
@@ -291,9 +291,9 @@ void Handovers::end_waits(const Fetch& fetch) {
 
 /// Prompts that take more than one step, so that pages go while the rest runs.
 void Handovers::begin_early() {
-  if (prompts_->pool.groups() == 0) return;
+  if (prompts_->pool.layout().group_count() == 0) return;
   for (Sequence* const sequence : prompts_->scheduler.sequences()) {
-    if (sequence->memory().length() < prompts_->pool.page_tokens()) continue;
+    if (sequence->memory().length() < prompts_->pool.layout().page_tokens) continue;
     if (sequence->pending() == 0 || !sequence->goes_on_after_next()) continue;
     const bool is_begun = std::ranges::any_of(
         handovers_, [&](const auto& handover) { return handover->sequence == sequence; });
@@ -375,7 +375,7 @@ void Handovers::give_room_back(Handover& handover) {
   keep_places();
 }
 
-/// Of the rest, what the source has: full pages of a prompt that still runs, else everything.
+/// Takes what the source has of the rest: full pages of a prompt that still runs, else everything.
 std::vector<UnitMove> Handovers::take_moves(Handover& handover, const Checkpoint& source) const {
   const MemoryLayout& layout = prompts_->pool.layout();
   std::vector<UnitMove> moves;

@@ -23,14 +23,14 @@ struct BesideStep {
   bool was_waited_for = false;  ///< since nothing else could run
 };
 
-/// What the engine does next, one of these; neither: there is nothing to do.
+/// Says what the engine does next, one of these; neither: there is nothing to do.
 struct NextStep {
   std::span<const Assignment> plan = {};  ///< its runner's next step, with memory reserved
   Clock::time_point begin = {};           ///< of this plan's making
   std::optional<BesideStep> beside = {};  ///< to be applied, then next() is called again
 };
 
-/// Where sequences run, and in which order steps follow each other: the engine asks what its
+/// Knows where sequences run, and in which order steps follow each other: the engine asks what its
 /// runner is to run next, and says what has failed and what has ended. What runs beside the steps
 /// of that runner is launched in here, and its results come out as a NextStep. Called between its
 /// steps, but for has_news().
@@ -47,8 +47,8 @@ class Lanes {
   /// The choices of one request wait for memory.
   virtual void add(std::span<Sequence* const> choices) = 0;
 
-  /// What to do next. Waits where something else than the engine's runner has to come first. Throws
-  /// what a step beside threw, which has failed then, what carrying out orders throws, and
+  /// Says what to do next. Waits where something else than the engine's runner has to come first.
+  /// Throws what a step beside threw, which has failed then, what carrying out orders throws, and
   /// Error(memory) as Scheduler::plan().
   virtual NextStep next() = 0;
 
@@ -58,7 +58,7 @@ class Lanes {
 
   /// Waits for what runs beside, if anything does. Throws what that threw.
   virtual std::optional<BesideStep> wait_beside() = 0;
-  /// Whether a sequence of the request runs there.
+  /// Returns whether a sequence of the request runs there.
   virtual bool runs_beside(RequestId) const { return false; }
 
   /// Releases the memory of a step of the engine's runner, or one of finished results.

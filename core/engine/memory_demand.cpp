@@ -28,7 +28,7 @@ std::vector<std::int64_t> units_held(const MemoryPool& pool, std::span<Sequence*
                        static_cast<std::size_t>(layout.units_per_superblock(view)),
                    false);
   };
-  for (std::int32_t group = 0; group < pool.groups(); ++group) {
+  for (std::int32_t group = 0; group < pool.layout().group_count(); ++group) {
     forget(ViewId{group});
     for (const Sequence* sequence : running) {
       const PageTable& table = sequence->memory().tables()[static_cast<std::size_t>(group)];
@@ -56,8 +56,8 @@ void MemoryDemand::add_pages(std::int32_t group, std::int32_t length, std::int64
 }
 
 MemoryDemand& MemoryDemand::add_growth(const Memory& memory, std::int32_t tokens) {
-  const std::int64_t pages = pool_->pages_for(memory.length() + tokens);
-  for (std::int32_t group = 0; group < pool_->groups(); ++group) {
+  const std::int64_t pages = pages_for(pool_->layout(), memory.length() + tokens);
+  for (std::int32_t group = 0; group < pool_->layout().group_count(); ++group) {
     const PageTable& table = memory.tables()[static_cast<std::size_t>(group)];
     units(ViewId{group}) += std::max<std::int64_t>(0, pages - std::ssize(table));
   }
@@ -65,8 +65,8 @@ MemoryDemand& MemoryDemand::add_growth(const Memory& memory, std::int32_t tokens
 }
 
 MemoryDemand& MemoryDemand::add_running(const Sequence& sequence) {
-  const std::int64_t pages = pool_->pages_for(sequence.tokens());
-  for (std::int32_t group = 0; group < pool_->groups(); ++group) {
+  const std::int64_t pages = pages_for(pool_->layout(), sequence.tokens());
+  for (std::int32_t group = 0; group < pool_->layout().group_count(); ++group) {
     const PageTable& table = sequence.memory().tables()[static_cast<std::size_t>(group)];
     add_pages(group, sequence.tokens(), pages - std::ssize(table));
     ++units(ViewId{group});
@@ -75,14 +75,15 @@ MemoryDemand& MemoryDemand::add_running(const Sequence& sequence) {
 }
 
 MemoryDemand& MemoryDemand::add_newcomer(std::int32_t tokens, std::int32_t resumable) {
-  for (std::int32_t group = 0; group < pool_->groups(); ++group) {
-    add_pages(group, tokens, pool_->pages_for(tokens) - resumable / pool_->page_tokens());
+  for (std::int32_t group = 0; group < pool_->layout().group_count(); ++group) {
+    add_pages(group, tokens,
+              pages_for(pool_->layout(), tokens) - resumable / pool_->layout().page_tokens);
   }
   return add_slots(1);
 }
 
 MemoryDemand& MemoryDemand::add_slots(std::int32_t slots) {
-  if (pool_->has_slots()) units(pool_->layout().slot_view()) += slots;
+  if (pool_->layout().has_slots()) units(pool_->layout().slot_view()) += slots;
   return *this;
 }
 
@@ -92,40 +93,43 @@ MemoryDemand& MemoryDemand::add_ring() {
 }
 
 MemoryDemand& MemoryDemand::add_branch(const Memory& memory, std::int32_t tokens) {
-  const std::int64_t pages = pool_->pages_for(memory.length() + tokens);
-  for (std::int32_t group = 0; group < pool_->groups(); ++group) {
-    units(ViewId{group}) += pages - memory.length() / pool_->page_tokens();
+  const std::int64_t pages = pages_for(pool_->layout(), memory.length() + tokens);
+  for (std::int32_t group = 0; group < pool_->layout().group_count(); ++group) {
+    units(ViewId{group}) += pages - memory.length() / pool_->layout().page_tokens;
   }
-  if (pool_->has_rings()) add_ring();
+  if (pool_->layout().has_rings()) add_ring();
   return memory.read_slot() == memory.write_slot() ? add_slots(1) : *this;
 }
 
 bool MemoryDemand::fits() const {
   const MemoryLayout& layout = pool_->layout();
   const bool is_fixed = !layout.fixed_superblocks.empty();
-  const std::int64_t free = pool_->superblocks_free();
+  const std::int64_t free = pool_->superblocks().free();
   std::int64_t superblocks = 0;
   for (std::int32_t i = 0; i < layout.views(); ++i) {
     const ViewId view{i};
     const std::int64_t wanted = units_[static_cast<std::size_t>(i)];
-    if (wanted > pool_->units_free(view)) return false;
+    if (wanted > pool_->superblocks().units_free(view)) return false;
     if (wanted == 0 || is_fixed) continue;
     const std::int32_t each = layout.units_per_superblock(view);
-    superblocks += superblocks_for(wanted - (pool_->units_free(view) - free * each), each);
+    superblocks +=
+        superblocks_for(wanted - (pool_->superblocks().units_free(view) - free * each), each);
   }
   return superblocks <= free;
 }
 
 ViewId MemoryDemand::driest() const {
   const MemoryLayout& layout = pool_->layout();
-  const std::int64_t free = pool_->superblocks_free();
+  const std::int64_t free = pool_->superblocks().free();
   ViewId driest{0};
   std::int64_t most = std::numeric_limits<std::int64_t>::min();
   for (std::int32_t i = 0; i < layout.views(); ++i) {
     const std::int32_t each = layout.units_per_superblock(ViewId{i});
     if (units_[static_cast<std::size_t>(i)] == 0) continue;
-    const std::int64_t lacking = superblocks_for(
-        units_[static_cast<std::size_t>(i)] - (pool_->units_free(ViewId{i}) - free * each), each);
+    const std::int64_t lacking =
+        superblocks_for(units_[static_cast<std::size_t>(i)] -
+                            (pool_->superblocks().units_free(ViewId{i}) - free * each),
+                        each);
     if (lacking <= most) continue;
     driest = ViewId{i};
     most = lacking;
@@ -145,7 +149,7 @@ bool MemoryDemand::fits_beside(std::span<Sequence* const> running) const {
     if (!layout.fixed_superblocks.empty() && needed > layout.fixed_superblocks[at]) return false;
     superblocks += needed;
   }
-  return superblocks <= layout.superblocks - pool_->superblocks_uncommitted();
+  return superblocks <= layout.superblocks - pool_->superblocks().uncommitted();
 }
 
 }  // namespace hyb

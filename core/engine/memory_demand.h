@@ -10,8 +10,8 @@
 
 namespace hyb {
 
-/// What sequences will take from a pool beyond what they hold, in units of each view. An estimate
-/// for admission; only Memory::reserve takes memory.
+/// Estimates what sequences will take from a pool beyond what they hold, in units of each view. An
+/// estimate for admission; only Memory::reserve takes memory.
 class MemoryDemand {
  public:
   explicit MemoryDemand(const MemoryPool& pool);
@@ -35,13 +35,13 @@ class MemoryDemand {
   /// continues in another one.
   MemoryDemand& add_slots(std::int32_t slots);
 
-  /// Whether what is free now is enough.
+  /// Returns whether what is free now is enough.
   bool fits() const;
 
   /// The view that lacks the most superblocks.
   ViewId driest() const;
 
-  /// Whether it would fit if nothing but these held memory.
+  /// Returns whether it would fit if nothing but these held memory.
   bool fits_beside(std::span<Sequence* const> running) const;
 
  private:

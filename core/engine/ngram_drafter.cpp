@@ -48,7 +48,7 @@ void NgramIndex::resize(std::size_t tokens) {
   for (std::size_t place = 0; place < tokens_.size(); ++place) link(place);
 }
 
-/// Of the `count` tokens before `end`.
+/// Returns the bucket of the `count` tokens before `end`.
 std::size_t NgramIndex::bucket(std::size_t end, std::int32_t count) const {
   std::uint64_t hash = 0;
   for (std::size_t at = end - static_cast<std::size_t>(count); at < end; ++at) {
@@ -58,7 +58,7 @@ std::size_t NgramIndex::bucket(std::size_t end, std::int32_t count) const {
   return static_cast<std::size_t>(hash) & (latest_.size() - 1);
 }
 
-/// How many tokens before the place are those at the end of the text.
+/// Returns how many tokens before the place are those at the end of the text.
 std::int32_t NgramIndex::matching(std::size_t place) const {
   std::int32_t equal = 0;
   const std::size_t end = tokens_.size();

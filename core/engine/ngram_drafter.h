@@ -32,7 +32,7 @@ class NgramIndex {
   void draft(std::int32_t most, std::int32_t count, std::vector<TokenId>& drafts,
              std::vector<std::vector<TokenId>>& others) const;
 
-  /// Whether draft() may find something after one more token.
+  /// Returns whether draft() may find something after one more token.
   bool may_draft_after_next() const;
 
  private:
@@ -56,7 +56,7 @@ class NgramIndex {
 /// where answers repeat text, as in edits and code.
 class NgramDrafter final : public Drafter {
  public:
-  /// What others had after the known tokens of a sequence; empty: nothing.
+  /// Returns what others had after the known tokens of a sequence; empty: nothing.
   using Remembered = std::function<std::vector<TokenId>(std::span<const TokenId>)>;
   explicit NgramDrafter(Remembered remembered) : remembered_(std::move(remembered)) {}
 

@@ -30,7 +30,7 @@ struct Request {
   std::vector<TokenId> allowed =
       {};                       ///< all that may be drawn; empty: all there are. Not beside a rule
   std::int32_t min_tokens = 0;  ///< no stop token comes earlier, but where a rule has nothing else
-  /// Whether rows have masks, which what is drawn may decide.
+  /// Returns whether rows have masks, which what is drawn may decide.
   bool is_bound() const { return rule.get() != nullptr || !allowed.empty() || min_tokens > 0; }
   std::int32_t choices = 1;  ///< n answers; choice i draws with seed + i
 
@@ -43,7 +43,7 @@ struct Request {
   /// Most of its tokens in one step, where that is less than the engine's limit; 0: the engine's
   /// limit.
   std::int32_t chunk_tokens = 0;
-  /// What a step with its tokens is to take: chunks are as long as earlier steps say, from
+  /// Says what a step with its tokens is to take: chunks are as long as earlier steps say, from
   /// ChunkPace::tokens_at_first on. For a person that may cancel it. 0, and where chunks of other
   /// lengths may change a bit (PrefixCacheOptions::pages_are_exact): as long as steps can be.
   std::chrono::nanoseconds chunk_time{0};
@@ -56,7 +56,7 @@ struct Request {
   std::optional<std::int32_t> needed_later;
 };
 
-/// What an engine can run.
+/// Describes what an engine can run.
 struct RequestLimits {
   std::int32_t vocab;
   std::int32_t length_max;  ///< of prompt and answer together
@@ -134,7 +134,7 @@ struct Completion {
   std::string text;                ///< the whole answer, without the stop string
   std::vector<TokenId> tokens;     ///< the engine's own ids, end-of-turn token included when drawn
   std::vector<TokenEvent> events;  ///< per token, only when logprobs were requested
-  /// When each token was drawn, by the engine's clock; only on request.
+  /// Says when each token was drawn, by the engine's clock; only on request.
   std::vector<std::chrono::steady_clock::time_point> token_times;
   Usage usage;
 };

@@ -32,7 +32,7 @@ class Requests {
   /// The sequence has ended with this, and is destroyed.
   void end(const Sequence& sequence, Completion completion);
 
-  /// Of requests with a chunk_time: chunks are as long as that from now on.
+  /// Paces requests with a chunk_time: chunks are as long as that from now on.
   void set_chunks(const ChunkPace& pace);
 
   /// Sequences have at most this many tokens from now on. Returns those that are longer.

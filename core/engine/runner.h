@@ -34,7 +34,7 @@ struct Span {
   /// are right.
   std::int32_t drafts = 0;
   RingId ring = no_ring;  ///< no_ring: neither entries nor drafts, or no recurrent layers
-  /// Of a branch, where its drafts are written; entries are read from `ring` before any are.
+  /// Says of a branch where its drafts are written; entries are read from `ring` before any are.
   ///
   /// A branch has other drafts of the sequence of an earlier span of the step that is none. Both
   /// have the same position, certain token, slot and entries to read. A branch has no write slot,
@@ -51,15 +51,16 @@ struct Step {
   std::vector<Order> orders;
   std::vector<Span> spans;
   bool keep_logits = false;  ///< for what compares runners; the engine keeps none
-  /// Whether what only Runner::draft reads of these tokens is wanted. Where it is not, a runner may
-  /// leave it out: then drafts find nothing there, as in a session that had no drafts.
+  /// Says whether what only Runner::draft reads of these tokens is wanted. Where it is not, a
+  /// runner may leave it out: then drafts find nothing there, as in a session that had no drafts.
   bool draft_entries = true;
 };
 
 struct StepResult {
   std::vector<SampledToken> sampled;  ///< one per SampleRow, in the order of the spans
   std::vector<float> logits;          ///< [rows, vocab or more] when keep_logits
-  /// What it took to compute what only drafts read; 0: nothing that leaving it out would save.
+  /// Measures what it took to compute what only drafts read; 0: nothing that leaving it out would
+  /// save.
   double draft_entry_seconds = 0;
 };
 
@@ -76,20 +77,20 @@ struct Capacity {
   std::int32_t step_branches = 0;
 };
 
-/// Where the process that had a step has ended: nothing is known of what the step was to write, and
+/// The process that had a step has ended: nothing is known of what the step was to write, and
 /// nothing writes there any more. The next step finds another process.
 class StepLost : public Error {
  public:
   explicit StepLost(const std::string& text) : Error(ErrorKind::runtime, text) {}
 };
 
-/// Where a span writes its drafts.
+/// Returns the ring that a span writes its drafts to.
 inline RingId ring_of_drafts(const Span& span) {
   return span.branch_ring == no_ring ? span.ring : span.branch_ring;
 }
 
-/// What the engine needs from a model. The one interface that core declares and a higher room
-/// implements.
+/// Declares what the engine needs from a model. It is the one interface that core declares and a
+/// higher room implements.
 class Runner : public UnitBytes {
  public:
   virtual Capacity capacity() const = 0;
@@ -101,13 +102,13 @@ class Runner : public UnitBytes {
   /// Error when the step cannot be carried out; what it was to write is then never read.
   virtual StepResult run(const Step& step) = 0;
 
-  /// Whether steps are asynchronous: then run() is also available in two parts, launch(), until
-  /// whose return views in the step live, and wait(). Until wait() returns there are no reads,
-  /// writes or draws; then the step has run, also one without sampled rows. launch() is called when
-  /// no step is running; one more may follow it by launch_prepared(), and wait() is for the older
-  /// of the two. What either throws ends the step, as in run(): then the one launched after it is
-  /// waited for as well, and its result means nothing. Where this is false none of the four below
-  /// is called.
+  /// Returns whether steps are asynchronous: then run() is also available in two parts, launch(),
+  /// until whose return views in the step live, and wait(). Until wait() returns there are no
+  /// reads, writes or draws; then the step has run, also one without sampled rows. launch() is
+  /// called when no step is running; one more may follow it by launch_prepared(), and wait() is for
+  /// the older of the two. What either throws ends the step, as in run(): then the one launched
+  /// after it is waited for as well, and its result means nothing. Where this is false none of the
+  /// four below is called.
   virtual bool is_async() const { return false; }
   /// While a launched step runs: whether it has run, so that wait() returns at once. Only called on
   /// the runner of a prefill lane. There steps run beside those of the other lane's runner, have no
@@ -130,25 +131,25 @@ class Runner : public UnitBytes {
   virtual void prepare(const Step& next);
   virtual void launch_prepared();
 
-  /// Whether there is a part of the model that drafts.
+  /// Returns whether there is a part of the model that drafts.
   virtual bool can_draft() const { return false; }
 
-  /// Where can_draft(), between steps: carries out the orders, then guesses for every span, whose
-  /// one token has not run yet, the `drafts` tokens that will be drawn after it; fewer where one is
-  /// not finite. Its sampled row says how they are drawn. Tables, slot and ring are as for a step,
-  /// the pages with room for the drafts; write_slot is no_slot. Slots and rings are read alone, and
-  /// of pages nothing changes below the span's position. Throws as run() does.
+  /// Called between steps, if can_draft(): carries out the orders, then guesses for every span,
+  /// whose one token has not run yet, the `drafts` tokens that will be drawn after it; fewer where
+  /// one is not finite. Its sampled row says how they are drawn. Tables, slot and ring are as for a
+  /// step, the pages with room for the drafts; write_slot is no_slot. Slots and rings are read
+  /// alone, and of pages nothing changes below the span's position. Throws as run() does.
   virtual std::vector<std::vector<SampledToken>> draft(const Step& step);
 
-  /// Whether the device has memory for a superblock, so that its next owner gets it for sure. Where
-  /// it has none and `may_create`, tries to allocate some. A step may be running. The default: it
-  /// always has.
+  /// Returns whether the device has memory for a superblock, so that its next owner gets it for
+  /// sure. Where it has none and `may_create`, tries to allocate some. A step may be running. The
+  /// default: it always has.
   virtual bool commit(SuperblockId superblock, bool may_create);
 
   /// After a step that lacked memory: releases caches on the device that it can rebuild.
   virtual void release_caches() {}
 
-  /// What the runner holds on its device, in words, for messages; empty: nothing to report.
+  /// Says what the runner holds on its device, in words, for messages; empty: nothing to report.
   virtual std::string holdings() const { return {}; }
 };
 

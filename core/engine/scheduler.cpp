@@ -118,15 +118,15 @@ std::span<const Assignment> Scheduler::plan(Lane lane, bool others_hold_memory) 
   lane_ = lane;
   others_hold_memory_ = others_hold_memory;
   // The device has memory again: waiting sequences may start.
-  if (pool_->superblocks_uncommitted() < uncommitted_) may_start_ = true;
+  if (pool_->superblocks().uncommitted() < uncommitted_) may_start_ = true;
   std::int32_t uncommitted = -1;
   // Where the device refused memory meanwhile, plan again with what there is.
-  while (uncommitted < 0 || (plan_.empty() && pool_->superblocks_uncommitted() > uncommitted)) {
+  while (uncommitted < 0 || (plan_.empty() && pool_->superblocks().uncommitted() > uncommitted)) {
     check_committed();
-    uncommitted = pool_->superblocks_uncommitted();
+    uncommitted = pool_->superblocks().uncommitted();
     plan_lane();
   }
-  uncommitted_ = pool_->superblocks_uncommitted();
+  uncommitted_ = pool_->superblocks().uncommitted();
   const auto waits = [](const Sequence* one) { return one->awaits_snapshot(); };
   require(lane != Lane::all || !plan_.empty() || others_hold_memory ||
               (running_.empty() && std::all_of(waiting_.begin(), waiting_.end(), waits)),
@@ -136,7 +136,7 @@ std::span<const Assignment> Scheduler::plan(Lane lane, bool others_hold_memory) 
 
 /// Throws where the oldest sequence does not fit: it would start over forever.
 void Scheduler::check_committed() {
-  if (pool_->superblocks_uncommitted() == 0 || (running_.empty() && waiting_.empty())) return;
+  if (pool_->superblocks().uncommitted() == 0 || (running_.empty() && waiting_.empty())) return;
   const Sequence& oldest = running_.empty() ? **waiting_.begin() : *running_.front();
   retry_lacking_memory(oldest.tokens());
 }
@@ -153,12 +153,13 @@ bool Scheduler::retry_lacking_memory(std::int32_t tokens) {
   }
   has_asked_ = false;
   const MemoryLayout& layout = pool_->layout();
-  throw Error(ErrorKind::memory,
-              fmt::format("memory: the device has memory for {} of {} superblocks of {} bytes now, "
-                          "and a sequence of {} tokens needs {} bytes; end what else uses the "
-                          "device, or ask for less with --memory or --context",
-                          layout.superblocks - pool_->superblocks_uncommitted(), layout.superblocks,
-                          layout.superblock_bytes, tokens, bytes_peak(layout, tokens, 1)));
+  throw Error(
+      ErrorKind::memory,
+      fmt::format("memory: the device has memory for {} of {} superblocks of {} bytes now, "
+                  "and a sequence of {} tokens needs {} bytes; end what else uses the "
+                  "device, or ask for less with --memory or --context",
+                  layout.superblocks - pool_->superblocks().uncommitted(), layout.superblocks,
+                  layout.superblock_bytes, tokens, bytes_peak(layout, tokens, 1)));
 }
 
 void Scheduler::launched(std::span<const Assignment> plan) {
@@ -179,7 +180,7 @@ void Scheduler::completed(std::span<const Assignment> plan) {
   }
 }
 
-/// Whether the sequence's one pending token comes first in the plan.
+/// Returns whether the sequence's one pending token comes first in the plan.
 bool Scheduler::runs_single_token(const Sequence& sequence) const {
   return lane_ == Lane::all ? sequence.pending() == 1 : sequence.decodes();
 }
@@ -356,7 +357,7 @@ void Scheduler::plan_newcomers() {
   }
 }
 
-/// As much as there is room for, evicting snapshots; false when that is nothing.
+/// Assigns as much as there is room for, evicting snapshots; false when that is nothing.
 bool Scheduler::assign_chunk(Sequence& sequence) {
   Memory& memory = sequence.memory();
   const std::int32_t length = memory.length();
@@ -367,7 +368,7 @@ bool Scheduler::assign_chunk(Sequence& sequence) {
   while (!has_room() && (release_rings() || prefixes_->evict())) {
   }
   // Groups reserve one after the other: the first must leave the others what they need.
-  while (pool_->groups() > 1 && tokens > 1 && !has_room()) tokens /= 2;
+  while (pool_->layout().group_count() > 1 && tokens > 1 && !has_room()) tokens /= 2;
   if (!memory.reserve(tokens)) tokens = std::min(tokens, memory.room() - length);
   if (tokens <= 0) return false;
   plan_.assign(sequence, tokens, wanted - tokens);
@@ -422,7 +423,7 @@ void Scheduler::drop_checkpoint_if_unused(RequestId request) {
   if (!wanted) checkpoints_.erase(found);
 }
 
-/// Of those that are not under way in the other lane.
+/// Leaves out those that are under way in the other lane.
 Sequence& Scheduler::youngest() const {
   const auto found = std::find_if(running_.rbegin(), running_.rend(),
                                   [](const Sequence* one) { return !one->is_under_way(); });
@@ -506,7 +507,7 @@ bool Scheduler::admit_choice(Sequence& sequence, const Checkpoint& prompt) {
   return true;
 }
 
-/// Whether it should wait for one that is running a prefix of its own.
+/// Returns whether it should wait for one that is running a prefix of its own.
 bool Scheduler::follows(Sequence& sequence, std::int32_t resumable) {
   if (!prefixes_->options().enabled) return false;
   const std::optional<PrefixOwner> prefix_owner =

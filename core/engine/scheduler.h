@@ -15,8 +15,8 @@
 
 namespace hyb {
 
-/// Which sequences a plan is for: all of them or, where prompts have a lane of their own, those
-/// that begin (or run again what they lost), or those that go on (Sequence::decodes).
+/// Says which sequences a plan is for: all of them or, where prompts have a lane of their own,
+/// those that begin (or run again what they lost), or those that go on (Sequence::decodes).
 enum class Lane : std::uint8_t { all, prefill, decode };
 
 struct SchedulerCounts {
@@ -63,7 +63,7 @@ class Scheduler {
   /// all of them, in the order for another scheduler's add().
   std::vector<Sequence*> withdraw(Sequence& sequence);
 
-  /// Whether the sequence runs or waits here.
+  /// Returns whether the sequence runs or waits here.
   bool has(const Sequence& sequence) const;
 
   /// Sequences that run, the oldest first.
@@ -77,8 +77,8 @@ class Scheduler {
   /// none, beside those that run here.
   bool make_room_for_arrival(const Sequence& sequence, const Lookup& lookup);
 
-  /// Whether the device lacks memory for a sequence of this length alone, and it is requested again
-  /// now. Throws Error(memory) where that was in vain.
+  /// Returns whether the device lacks memory for a sequence of this length alone, and it is
+  /// requested again now. Throws Error(memory) where that was in vain.
   bool retry_lacking_memory(std::int32_t tokens);
   /// No sequence starts here in the places of this many that are to be adopted.
   void keep_places(std::int32_t places) { places_kept_ = places; }

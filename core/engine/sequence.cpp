@@ -222,7 +222,7 @@ void Sequence::fill_next(Span& span) const {
   ++span.samples.back().draw;
 }
 
-/// As if this number of the drafts at the end of the tokens were drawn.
+/// Describes the row after this number of the drafts at the end of the tokens.
 SampleRow Sequence::sample_row_in(std::span<const TokenId> tokens, std::int32_t drafts) const {
   return {.token = 0,
           .params = &sampling_,

@@ -20,7 +20,7 @@ namespace hyb {
 
 using Clock = std::chrono::steady_clock;
 
-/// What all choices of one request share.
+/// Holds what all choices of one request share.
 struct RequestTerms {
   RequestId id;
   Request request;
@@ -38,7 +38,7 @@ struct ArrivalOrder {
   auto operator<=>(const ArrivalOrder&) const = default;
 };
 
-/// Where a sequence has the tokens from that it need not run.
+/// Says where a sequence has the tokens from that it need not run.
 struct Resumed {
   std::int32_t matched = 0;            ///< tokens that an earlier sequence had too
   const Snapshot* snapshot = nullptr;  ///< the one resumed from; null: none of the prefix tree
@@ -52,7 +52,7 @@ struct PrefixOwner {
   std::int32_t length;  ///< of the prefix: where the owner leaves a snapshot
 };
 
-/// What a waiting sequence waits for, besides memory: what its tokens have elsewhere.
+/// Says what a waiting sequence waits for, besides memory: what its tokens have elsewhere.
 enum class Wait : std::uint8_t {
   none,  ///< that was not looked up yet
   tier,  ///< a snapshot comes from a tier
@@ -91,8 +91,8 @@ class Sequence {
   /// Most drafts that may follow its pending token in one step: it runs no token after its last
   /// one, and none after a point where a snapshot is wanted. 0 before its answer has begun.
   std::int32_t draft_room() const;
-  /// What may be drawn after its pending token, in this order, until release() or the end of the
-  /// step: accept() takes the drafts one by one and drops what is left at the first wrong one.
+  /// Says what may be drawn after its pending token, in this order, until release() or the end of
+  /// the step: accept() takes the drafts one by one and drops what is left at the first wrong one.
   void set_drafts(std::span<const TokenId> drafts);
   std::int32_t drafts() const { return drafts_; }
   void drop_drafts();
@@ -103,7 +103,7 @@ class Sequence {
   /// When the token is not the next draft: makes the branch that has the drafts accepted so far
   /// and then this one the sequence's own drafts. Returns its number; nullopt: there is none.
   std::optional<std::int32_t> take_branch(const SampledToken& sampled);
-  /// Whether this is the next draft.
+  /// Returns whether this is the next draft.
   bool is_drafted(const SampledToken& sampled) const;
 
   /// Stops before the last prompt token until go_on(): there the other choices join.
@@ -118,10 +118,10 @@ class Sequence {
   /// A step of the prefill lane runs it: its memory stays as it is until that has run.
   bool is_under_way() const { return is_under_way_; }
   void set_under_way(bool is_under_way) { is_under_way_ = is_under_way; }
-  /// Where prompts have a lane of their own: whether it runs in the other one, that of answers. Its
-  /// first token is drawn where the last token of its prompt ran.
+  /// If prompts have a lane of their own, returns whether it runs in the other one, that of
+  /// answers. Its first token is drawn where the last token of its prompt ran.
   bool decodes() const { return pending() == 1 && !is_unanswered(); }
-  /// Whether it runs on after the next token that is drawn, unless that ends it.
+  /// Returns whether it runs on after the next token that is drawn, unless that ends it.
   bool goes_on_after_next() const {
     return tokens() + 1 < length_last() && !terms_->request.prefill_only;
   }
@@ -135,7 +135,7 @@ class Sequence {
   std::int64_t releases() const { return releases_; }
   Memory take_memory() { return std::move(memory_); }
 
-  /// Where snapshots are wanted, ascending. Those before length() are not needed any more.
+  /// Says where snapshots are wanted, ascending. Those before length() are not needed any more.
   void set_cuts(std::vector<Cut> cuts) { cuts_ = std::move(cuts); }
   const std::vector<Cut>& cuts() const { return cuts_; }
   void add_cut(const Cut& cut);
@@ -252,10 +252,11 @@ std::optional<PrefixOwner> prefix_owner_for(const Sequence& newcomer, std::int32
                                             std::int32_t tokens_min,
                                             std::span<Sequence* const> running);
 
-/// Whether text may end it, so that its tokens say nothing of the next step until they are text.
+/// Returns whether text may end it, so that its tokens say nothing of the next step until they are
+/// text.
 inline bool has_stop_strings(const Sequence& sequence) { return !sequence.request().stop.empty(); }
 
-/// Whether the owner still runs and has not reached the end of the prefix.
+/// Returns whether the owner still runs and has not reached the end of the prefix.
 bool is_awaited(const PrefixOwner& prefix_owner, std::span<Sequence* const> running);
 
 }  // namespace hyb

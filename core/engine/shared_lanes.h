@@ -34,7 +34,7 @@ class SharedLanes final : public OneLane {
 
   PromptLane prompts_;
   std::function<void()> carry_out_orders_;
-  /// Of sequences: steps that were lost with the process that ran them (StepLost).
+  /// Counts steps of a sequence that were lost with the process that ran them (StepLost).
   std::map<ArrivalOrder, int> losses_;
 };
 

@@ -11,7 +11,7 @@
 namespace hyb {
 namespace {
 
-/// Of what others had after the same tokens.
+/// Limits what is remembered of what others had after the same tokens.
 constexpr std::int32_t remembered_max = 4096;
 
 bool runs_single_tokens(std::span<const Assignment> plan) {
@@ -23,7 +23,7 @@ double seconds_of(std::chrono::nanoseconds time) {
   return std::chrono::duration<double>(time).count();
 }
 
-/// What the plan of a step of single tokens says of it.
+/// Returns what the plan of a step of single tokens says of it.
 DraftStep step_of(std::span<const Assignment> plan) {
   DraftStep step = {.sequences = static_cast<std::int32_t>(plan.size())};
   for (const Assignment& entry : plan) {
@@ -141,7 +141,8 @@ void Speculation::add_guesses(std::span<const Assignment> plan) {
   add_branches();
 }
 
-/// Of guesses that have been given `entry.drafts` drafts; `tree` is empty where they have no odds.
+/// Cuts guesses to the `entry.drafts` drafts that they were given; `tree` is empty where they have
+/// no odds.
 std::vector<DraftPath> Speculation::with_room(std::vector<DraftPath> tree, DraftJob& job,
                                               const Assignment& entry) const {
   if (tree.empty()) {
@@ -176,7 +177,7 @@ void Speculation::add_guess(const DraftJob& job, const Assignment& entry, std::s
   policy_.add(job.sequence, most);
 }
 
-/// Of guesses for which memory was reserved.
+/// Sets the drafts of guesses for which memory was reserved.
 void Speculation::set_guess(const DraftJob& job, std::size_t at) {
   auto count = static_cast<std::int32_t>(job.drafts.size());
   if (tree_.branches == 1) count = policy_.count_of(count);

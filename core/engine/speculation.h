@@ -41,10 +41,11 @@ class Speculation {
   /// one cannot be foreseen.
   bool may_draft_next(std::span<const Assignment> plan);
 
-  /// Of a sequence's drafts in a step, the first `accepted` were drawn, or as many of a branch.
+  /// The first `accepted` of a sequence's drafts in a step were drawn, or as many of a branch.
   void verified(const Assignment& entry, std::int32_t accepted, bool is_branch);
 
-  /// Whether the plan's step is to have draft entries. Sequences that ran without have no drafts.
+  /// Returns whether the plan's step is to have draft entries. Sequences that ran without have no
+  /// drafts.
   bool wants_entries(std::span<const Assignment> plan);
 
   /// When a step ran, and what of that its draft entries took.

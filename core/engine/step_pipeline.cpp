@@ -50,8 +50,8 @@ void StepPipeline::run_ahead() {
 
 bool StepPipeline::prepare_next() {
   // Orders would ride in a step that may never be launched.
-  if (side_->pool.has_orders() || !side_->scheduler.predicts_next(running_) ||
-      side_->pool.has_orders()) {
+  if (!side_->pool.orders().empty() || !side_->scheduler.predicts_next(running_) ||
+      !side_->pool.orders().empty()) {
     return false;
   }
   next_step_.orders.clear();
@@ -155,7 +155,7 @@ std::vector<std::vector<SampledToken>> StepPipeline::draft(Step& step) {
 }
 
 void StepPipeline::carry_out_orders() {
-  if (!side_->pool.has_orders()) return;
+  if (side_->pool.orders().empty()) return;
   Step step;
   side_->pool.take_orders(step.orders);
   ++steps_;

@@ -48,8 +48,9 @@ class StepPipeline {
 
   /// The results of the running step, which are to be applied next.
   FinishedStep wait();
-  /// Whether the next step is prepared and only text may end a sequence of this one: those with
-  /// stop strings are to be applied first, then launch_prepared() called, unless one has ended.
+  /// Returns whether the next step is prepared and only text may end a sequence of this one: those
+  /// with stop strings are to be applied first, then launch_prepared() called, unless one has
+  /// ended.
   bool is_text_awaited(const FinishedStep& done) const;
   void launch_prepared() { launch_next(done_); }
 

@@ -54,8 +54,8 @@ std::int32_t StepPlan::unassign(Sequence& sequence) {
 std::int32_t StepPlan::draft_room(const Assignment& entry) const {
   if (entry.tokens != 1 || entry.cuts > 0 || entry.drafts > 0) return 0;
   if (entry.sequence->memory().cuts_reserved() > 0) return 0;
-  if (pool_->has_slots() && !pool_->has_rings()) return 0;
-  const std::int32_t most = pool_->has_slots() ? pool_->layout().ring_tokens : drafts_max;
+  if (pool_->layout().has_slots() && !pool_->layout().has_rings()) return 0;
+  const std::int32_t most = pool_->layout().has_slots() ? pool_->layout().ring_tokens : drafts_max;
   const auto rows = static_cast<std::int32_t>(entries_.size()) + drafts_;
   return std::max(
       0, std::min({most, tokens_left_, limits_.step_samples - rows, entry.sequence->draft_room()}));
@@ -90,7 +90,7 @@ void StepPlan::set_drafts(std::size_t at, std::span<const TokenId> drafts) {
 /// need next.
 bool StepPlan::has_memory_for_drafts(const Sequence& sequence, std::int32_t tokens) const {
   const Memory& memory = sequence.memory();
-  const bool needs_ring = pool_->has_rings() && memory.ring() == no_ring;
+  const bool needs_ring = pool_->layout().has_rings() && memory.ring() == no_ring;
   if (!needs_ring && memory.length() + tokens <= memory.room()) return true;
   MemoryDemand demand(*pool_);
   if (needs_ring) demand.add_ring();

@@ -23,8 +23,8 @@ struct SchedulerLimits {
   std::int32_t look_ahead = 8;          ///< waiting sequences whose snapshots are pinned
 };
 
-/// What one sequence does in the next step, or one of several consecutive pieces of it: after each
-/// but the last a snapshot is wanted.
+/// Says what one sequence does in the next step, or one of several consecutive pieces of it: after
+/// each but the last a snapshot is wanted.
 struct Assignment {
   Sequence* sequence;
   std::int32_t tokens;

@@ -42,8 +42,8 @@ struct FailedStep {
 /// branches. False: some sequence has not begun its answer. `speculation`: null where it is off.
 bool fill_step(Step& step, std::span<const Assignment> plan, Speculation* speculation);
 
-/// What a step that took this long says about prefill. nullopt: it had drafts, whose rows cost what
-/// drafts cost, not what prompts do.
+/// Returns what a step that took this long says about prefill. nullopt: it had drafts, whose rows
+/// cost what drafts cost, not what prompts do.
 std::optional<PrefillStep> prefill_work(std::span<const Span> spans, Clock::duration elapsed);
 
 /// The number of rows that are drawn.

@@ -16,8 +16,8 @@ namespace hyb {
 struct Request;
 class Tokenizer;
 
-/// Which tokens may be drawn next in one answer, by its request's rule, its allowed tokens and its
-/// least length. Thoughts are free of the rule, but for tokens that end the answer.
+/// Knows which tokens may be drawn next in one answer, by its request's rule, its allowed tokens
+/// and its least length. Thoughts are free of the rule, but for tokens that end the answer.
 class TokenMasks {
  public:
   /// The request outlives it, and so does the tokenizer, which may be null where no rule is given.

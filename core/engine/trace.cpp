@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <ostream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -146,7 +146,7 @@ std::string read_whole(const File& file, std::size_t bytes_max) {
   return text;
 }
 
-/// Of text in UTF-16 or UTF-32, as iconv names it; empty: of another.
+/// Returns iconv's name of the encoding of text in UTF-16 or UTF-32; empty: it is another.
 std::string wide_encoding(std::string_view start) {
   const auto begins = [&](std::string_view mark) { return start.starts_with(mark); };
   if (begins({"\xff\xfe\0\0", 4}) || begins({"\0\0\xfe\xff", 4})) return "UTF-32";
@@ -209,7 +209,8 @@ namespace {
 
 constexpr std::size_t buffer_bytes = std::size_t{1} << 20;
 
-/// Whether the path still names the open file: the previous holder of the lock may have renamed it.
+/// Returns whether the path still names the open file: the previous holder of the lock may have
+/// renamed it.
 bool still_names(const std::filesystem::path& path, int descriptor) {
   struct stat there {};
   struct stat open {};

@@ -87,11 +87,11 @@ class File {
   std::int64_t changed_ns_ = 0;
 };
 
-/// Whether a folder has an entry of that name. Also true for a dangling link, and where permissions
-/// forbid the look-up: opening the file then reports what is wrong.
+/// Returns whether a folder has an entry of that name. Also true for a dangling link, and where
+/// permissions forbid the look-up: opening the file then reports what is wrong.
 bool is_listed(const std::filesystem::path& path);
 
-/// Whether it is a folder, or a link to one.
+/// Returns whether it is a folder, or a link to one.
 bool is_folder(const std::filesystem::path& path);
 
 /// The bytes of a file that may not be larger than `bytes_max`.
@@ -101,7 +101,7 @@ std::string read_whole_file(const std::filesystem::path& path, std::size_t bytes
 /// Throws Error(model) where a pointer of Git LFS lies in place of the file.
 void refuse_pointer(const File& file);
 
-/// What editors of some systems begin a file in UTF-8 with.
+/// Editors of some systems begin a file in UTF-8 with it.
 inline constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
 
 /// Throws Error(model) that begins with `source` for text in UTF-16 or UTF-32, as its first bytes

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cmath>
 #include <cstring>
 #include <limits>
 #include <type_traits>
@@ -67,7 +66,7 @@ constexpr std::uint64_t alignment_usual = 32;
 constexpr std::uint64_t key_bytes_min = 8 + 1 + 4 + 1;
 constexpr std::uint64_t tensor_bytes_min = 8 + 1 + 4 + 4 + 8;
 
-/// Where the front of a file ends before its header does.
+/// Thrown where the front of a file ends before its header does.
 struct FrontEnds {};
 
 }  // namespace
@@ -449,6 +448,14 @@ const GgufFiles::Place& GgufFiles::place(std::string_view name) const {
 
 const std::filesystem::path& GgufFiles::path_of(std::string_view name) const {
   return parts_[place(name).part].file.path();
+}
+
+std::vector<std::byte> GgufFiles::read(std::string_view name) const {
+  const auto [part, number] = place(name);
+  const auto& [file, front, header, mapping] = parts_[part];
+  std::vector<std::byte> bytes(header.tensors[number].bytes);
+  file.read(header.data_offset + header.tensors[number].begin, bytes);
+  return bytes;
 }
 
 void GgufFiles::map() {

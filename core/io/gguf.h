@@ -8,7 +8,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "core/io/file.h"
@@ -17,7 +16,7 @@
 
 namespace hyb {
 
-/// How tensors of GGUF files are stored; the numbers are the format's. Their layouts are
+/// Says how tensors of GGUF files are stored; the numbers are the format's. Their layouts are
 /// models' concern: here a type is a name and the size of its blocks.
 enum class GgufType : std::uint32_t {
   f32 = 0,
@@ -126,7 +125,7 @@ class GgufFiles {
  public:
   explicit GgufFiles(const std::filesystem::path& path);
 
-  /// Of the first part, which has all that the model needs to know.
+  /// Returns those of the first part, which has all that the model needs to know.
   const GgufMetadata& metadata() const;
 
   /// Part by part, ordered by their data.
@@ -137,6 +136,9 @@ class GgufFiles {
 
   /// The part that holds an existing tensor.
   const std::filesystem::path& path_of(std::string_view name) const;
+
+  /// Reads the bytes of an existing tensor without a fault, mapped or not.
+  std::vector<std::byte> read(std::string_view name) const;
 
   /// Maps the data of all parts. Call it once, before view(). Throws where a file changed since its
   /// header was read.
@@ -151,7 +153,7 @@ class GgufFiles {
 
   std::uint64_t bytes() const;                       ///< of all tensors
   std::vector<std::filesystem::path> paths() const;  ///< of all parts
-  /// Of the headers of all parts: another one where anything but the data differs.
+  /// Sums the headers of all parts up: it is another one where anything but the data differs.
   std::uint64_t header_checksum() const;
 
  private:

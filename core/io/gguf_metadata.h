@@ -63,10 +63,10 @@ class GgufMetadata {
   std::vector<double> reals(std::string_view key) const;
   std::vector<std::string_view> texts(std::string_view key) const;
 
-  /// Whether the value is a list, and not a single value.
+  /// Returns whether the value is a list, and not a single value.
   bool is_list(std::string_view key) const;
 
-  /// Of the key, for messages: "FILE: key "llama.block_count"".
+  /// Names the key in messages: "FILE: key "llama.block_count"".
   std::string place(std::string_view key) const;
 
   /// All keys, sorted.

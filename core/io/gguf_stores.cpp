@@ -49,7 +49,7 @@ bool begins_as_gguf(const fs::path& path) {
   }
 }
 
-/// What lies beside models, by its name.
+/// Knows by its name what lies beside models.
 bool is_beside_model(const fs::path& file) {
   const std::string name = in_small_letters(file.filename().string());
   constexpr const char* marks[] = {"mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-"};
@@ -122,7 +122,7 @@ struct Name {
   int parts = 0;
 };
 
-/// Whether `tag` is a word of the path, before a '-' or '.', or is the file's name.
+/// Returns whether `tag` is a word of the path, before a '-' or '.', or is the file's name.
 bool has_tag(const fs::path& path, const std::string& tag) {
   const std::string text = in_small_letters(path.string()), wanted = in_small_letters(tag);
   if (in_small_letters(path.filename().string()) == wanted) return true;
@@ -135,7 +135,8 @@ bool has_tag(const fs::path& path, const std::string& tag) {
   return false;
 }
 
-/// What has_tag() holds for: the last part of a name, "Q4_K_M" of "x-Q4_K_M-00001-of-00002.gguf".
+/// Returns what has_tag() holds for: the last part of a name, "Q4_K_M" of
+/// "x-Q4_K_M-00001-of-00002.gguf".
 std::string tag_of(const fs::path& file) {
   const auto split = gguf_split_name(file.filename().string());
   const std::string stem = split ? split->prefix : file.stem().string();
@@ -172,8 +173,8 @@ struct Candidates {
   std::vector<fs::path> files;
 };
 
-/// What the stores but ollama's have by a name, one after the other. `snapshot`: in the Hugging
-/// Face cache.
+/// Returns what the stores but ollama's have by a name, one after the other. `snapshot`: in the
+/// Hugging Face cache.
 std::vector<Candidates> candidates(const Name& name, const std::optional<fs::path>& snapshot,
                                    const HubEnvironment& environment) {
   std::vector<Candidates> all;
@@ -259,7 +260,7 @@ fs::path ollama_blob(const fs::path& root, const fs::path& manifest, const Json&
   return root / "blobs" / fmt::format("sha256-{}", hex);
 }
 
-/// What its manifest says of a model.
+/// Returns what its manifest says of a model.
 StoredGguf read_manifest(const fs::path& root, const fs::path& manifest) {
   const auto refuse = [&](const char* text) {
     throw Error(ErrorKind::model, fmt::format("{}: {}", manifest.string(), text));
@@ -294,7 +295,8 @@ StoredGguf read_manifest(const fs::path& root, const fs::path& manifest) {
   return stored;
 }
 
-/// Whether ollama itself takes the file for a manifest: not what other programs leave there.
+/// Returns whether ollama itself takes the file for a manifest: not what other programs leave
+/// there.
 bool is_manifest(const fs::path& root, const fs::path& file) {
   const fs::path below = file.lexically_relative(root / "manifests");
   return std::ranges::all_of(below, [](const fs::path& part) {
@@ -334,7 +336,7 @@ std::optional<StoredGguf> in_ollama(const Name& name, const HubEnvironment& envi
   return std::nullopt;
 }
 
-/// Where there are files of another tag.
+/// Says that there are only files of another tag.
 void refuse_tag(const Name& name, const std::vector<Candidates>& others) {
   std::vector<std::string> tags;
   for (const Candidates& there : others) {
@@ -374,7 +376,7 @@ bool finds(const std::string& name, const fs::path& file, const HubEnvironment& 
   }
 }
 
-/// Of one of a repository's files.
+/// Returns the name under which one of a repository's files is listed.
 std::string listed_name(const std::string& repository, const fs::path& file, bool is_only,
                         const HubEnvironment& environment) {
   if (is_only && finds(repository, file, environment)) return repository;

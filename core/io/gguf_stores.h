@@ -39,7 +39,8 @@ struct StoredGguf {
 /// is no GGUF file or not complete.
 std::optional<StoredGguf> find_gguf(std::string_view model, const HubEnvironment& environment);
 
-/// Where find_gguf() looks besides the Hugging Face cache; empty: `model` has no form of a name.
+/// Returns where find_gguf() looks besides the Hugging Face cache; empty: `model` has no form of a
+/// name.
 std::vector<std::string> gguf_places(std::string_view model, const HubEnvironment& environment);
 
 /// The models in those stores, each once, by store and name: the shortest that finds the very file,

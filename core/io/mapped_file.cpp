@@ -134,14 +134,6 @@ MappedFile::MappedFile(MappedFile&& other) noexcept
       size_(std::exchange(other.size_, 0)),
       watch_(std::exchange(other.watch_, -1)) {}
 
-MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  std::swap(watch_, other.watch_);
-  return *this;
-}
-
 void MappedFile::close() {
   if (data_ == nullptr) return;
   unwatch_mapping(watch_);

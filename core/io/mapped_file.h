@@ -21,7 +21,6 @@ class MappedFile {
   explicit MappedFile(const std::filesystem::path& path) : MappedFile(File(path)) {}
   ~MappedFile();
   MappedFile(MappedFile&& other) noexcept;
-  MappedFile& operator=(MappedFile&& other) noexcept;
 
   const std::filesystem::path& path() const { return path_; }
 

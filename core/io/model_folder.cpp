@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/io/file.h"
+#include "core/io/home.h"
 
 namespace hyb {
 namespace {
@@ -18,12 +19,6 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t commit_length = 40;
 constexpr std::size_t prefix_length_min = 7;
-
-fs::path with_home(const std::string& text, const HubEnvironment& environment) {
-  if (text != "~" && !text.starts_with("~/")) return text;
-  if (!is_set(environment.home)) return text;
-  return fs::path(*environment.home) / fs::path(text.substr(std::min<std::size_t>(2, text.size())));
-}
 
 bool is_name_part(std::string_view part) {
   const auto is_legal = [](char c) {
@@ -248,7 +243,7 @@ std::string other_format_text(const fs::path& path) {
 
 namespace {
 
-/// Of a repository's folder in the cache.
+/// Lists the revisions in a repository's folder of the cache.
 std::vector<std::string> revisions_in(const fs::path& repository) {
   std::vector<std::string> branches;
   std::error_code ignored;
@@ -285,13 +280,14 @@ std::vector<std::string> models_in_hub(const fs::path& hub) {
 }
 
 fs::path hub_folder(const HubEnvironment& environment) {
-  if (is_set(environment.hf_hub_cache)) return with_home(*environment.hf_hub_cache, environment);
+  if (is_set(environment.hf_hub_cache))
+    return with_home(*environment.hf_hub_cache, environment.home);
   if (is_set(environment.huggingface_hub_cache)) {
-    return with_home(*environment.huggingface_hub_cache, environment);
+    return with_home(*environment.huggingface_hub_cache, environment.home);
   }
-  if (is_set(environment.hf_home)) return with_home(*environment.hf_home, environment) / "hub";
+  if (is_set(environment.hf_home)) return with_home(*environment.hf_home, environment.home) / "hub";
   if (is_set(environment.xdg_cache_home)) {
-    return with_home(*environment.xdg_cache_home, environment) / "huggingface" / "hub";
+    return with_home(*environment.xdg_cache_home, environment.home) / "huggingface" / "hub";
   }
   if (is_set(environment.home)) return fs::path(*environment.home) / ".cache/huggingface/hub";
   return {};

@@ -37,7 +37,7 @@ struct SectionHead {
   std::uint64_t length = 0;  ///< bytes of the payload
 };
 
-/// Of kinds whose payload may be overwritten: its checksum is 0 and kept elsewhere.
+/// Marks kinds whose payload may be overwritten: its checksum is 0 and kept elsewhere.
 inline constexpr std::uint32_t open_section = 0x80000000;
 
 /// Writes a whole file, which takes the place of another with commit() or not at all. Failures
@@ -93,7 +93,7 @@ class SectionReader {
 
   std::string path() const { return file_.path().string(); }
   bool is_older() const { return is_older_; }
-  /// Where the payload of the section that next() returned begins, and where it ends.
+  /// Returns where the payload of the section that next() returned begins.
   std::uint64_t payload_begin() const { return payload_begin_; }
   std::uint64_t end() const { return position_; }
   /// Bytes from anywhere in the file, unchecked.

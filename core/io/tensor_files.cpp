@@ -210,7 +210,7 @@ TensorFiles TensorFiles::of_file(const std::filesystem::path& file) {
 
 namespace {
 
-/// As TensorInfo has it: plain types by their DType, all others by their block.
+/// Describes it as TensorInfo does: plain types by their DType, all others by their block.
 TensorInfo info_of(const GgufTensor& tensor) {
   TensorInfo info = {.name = tensor.name,
                      .dtype = DType::u8,

@@ -25,8 +25,8 @@ struct ShardIndex {
 /// with '/'). Of equal tensor names the last counts.
 ShardIndex read_shard_index(const std::filesystem::path& path);
 
-/// What a folder lacks of the files that its index lists: a download that is not complete, or an
-/// index alone.
+/// Lists what a folder lacks of the files that its index lists: a download that is not complete, or
+/// an index alone.
 struct MissingFiles {
   std::vector<std::string> names;            ///< sorted
   std::size_t listed = 0;                    ///< files that the index lists
@@ -55,13 +55,13 @@ class TensorFiles {
   /// elsewhere.
   static TensorFiles of_gguf(GgufFiles files);
   bool are_gguf() const { return gguf_.has_value(); }
-  /// What says which tensors there are to be, for messages.
+  /// Names what says which tensors there are to be, for messages.
   const char* outline_name() const { return gguf_ ? "its metadata" : "config.json"; }
 
-  /// Whether the folder has all files of its weights; `inspect` and `fit` need none.
+  /// Returns whether the folder has all files of its weights; `inspect` and `fit` need none.
   static bool are_in(const std::filesystem::path& folder, IsUnneeded is_unneeded = nullptr);
 
-  /// What an index lists and the folder lacks; none where no index is in use, or nothing is
+  /// Returns what an index lists and the folder lacks; none where no index is in use, or nothing is
   /// lacking. Throws Error(model) as read_shard_index does.
   static std::optional<MissingFiles> missing_in(const std::filesystem::path& folder,
                                                 IsUnneeded is_unneeded = nullptr);
@@ -87,7 +87,7 @@ class TensorFiles {
   /// Sum of all tensors.
   std::uint64_t bytes() const;
 
-  /// What the tensors are of, for messages: the folder, or the GGUF file.
+  /// Names what the tensors are of, for messages: the folder, or the GGUF file.
   std::string source() const;
 
   /// The files, at least one.

@@ -21,7 +21,7 @@ namespace hyb {
 
 enum class TransferId : std::int64_t {};
 
-/// Which thread runs the transfers.
+/// Says which thread runs the transfers.
 enum class TransferWorker : std::uint8_t {
   thread,  ///< a thread owned by the queue
   caller,  ///< the one that calls run() or waits
@@ -56,7 +56,7 @@ class TransferQueue {
   /// nothing: the transfer waits for its bytes. Where they never come, reads of them fail.
   TransferId write(std::span<const Extent> extents, std::unique_ptr<PendingBytes> source);
 
-  /// Whether there is room for a read of `bytes` bytes.
+  /// Returns whether there is room for a read of `bytes` bytes.
   bool can_read(std::size_t bytes) const;
 
   /// Enqueues a read of the bytes that one write wrote to these extents, whatever can_read() says.
@@ -66,11 +66,12 @@ class TransferQueue {
   /// The same into memory that is not the queue's, which lives until the read is released.
   TransferId read(std::span<const Extent> extents, std::span<std::byte> into);
 
-  /// Of a read that was not released: whether it succeeded with the checksum of what was written.
-  /// Empty while it is pending; false after a failure of the queue.
+  /// Returns of a read that was not released whether it succeeded with the checksum of what was
+  /// written. Empty while it is pending; false after a failure of the queue.
   std::optional<bool> outcome(TransferId read) const;
 
-  /// Of a read whose outcome is false: nothing was damaged, its bytes were never written.
+  /// True of a read whose outcome is false although nothing was damaged, its bytes were never
+  /// written.
   bool is_unwritten(TransferId read) const;
 
   /// The bytes of a read whose outcome is true, until it is released.

@@ -75,8 +75,8 @@ class UnitBytes {
   virtual void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) = 0;
   virtual void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) = 0;
 
-  /// As read() and write() of a CPU's memory, on any thread, beside steps that do not name the unit
-  /// and leave its superblock the owner. By default the same.
+  /// Do what read() and write() do of a CPU's memory, on any thread, beside steps that do not name
+  /// the unit and leave its superblock the owner. By default the same.
   virtual void read_beside(ViewId view, std::int32_t unit, std::span<std::byte> bytes) {
     read(view, unit, bytes);
   }
@@ -84,13 +84,13 @@ class UnitBytes {
     write(view, unit, bytes);
   }
 
-  /// As read(), but steps go on meanwhile: the unit may have other bytes as soon as this returns.
-  /// What it returns is destroyed before this object. Null: there is no room for this copy now; or
-  /// never, as by default.
+  /// Does what read() does, but steps go on meanwhile: the unit may have other bytes as soon as
+  /// this returns. What it returns is destroyed before this object. Null: there is no room for this
+  /// copy now; or never, as by default.
   virtual std::unique_ptr<PendingBytes> start_read(ViewId, std::int32_t) { return nullptr; }
 
-  /// Whether units are written beside steps, too: then there is room for the largest unit while
-  /// nothing else holds any.
+  /// Returns whether units are written beside steps, too: then there is room for the largest unit
+  /// while nothing else holds any.
   virtual bool can_stage_writes() const { return false; }
   /// Room for `bytes` bytes, the unit_bytes of a view; destroyed before this object. Null: there is
   /// none now.

@@ -88,7 +88,7 @@ constexpr std::string_view assistant_markers[] = {
     "</function_call>",
 };
 
-// What messages of harmony begin and end with: only with them an answer of several can be read.
+// Messages of harmony begin and end with these: only with them an answer of several can be read.
 constexpr std::string_view message_bounds[] = {"<|start|>", "<|end|>", "<|return|>", "<|call|>"};
 
 // Substrings of turn and role tokens, which some files do not mark as special.

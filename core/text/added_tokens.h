@@ -78,12 +78,12 @@ class AddedTokens {
   const Vocabulary& vocabulary() const { return vocabulary_; }
   bool is_special(TokenId token) const;
 
-  /// Whether the text of an answer omits it: it is special, no marker of an assistant message, and
-  /// no begin or end of a message in a vocabulary of harmony (the format of gpt-oss).
+  /// Returns whether the text of an answer omits it: it is special, no marker of an assistant
+  /// message, and no begin or end of a message in a vocabulary of harmony (the format of gpt-oss).
   bool is_omitted(TokenId token) const;
 
-  /// What a token decodes to: its spelling, normalised if it is matched after normalisation (as in
-  /// Hugging Face tokenizers since 0.21).
+  /// Returns what a token decodes to: its spelling, normalised if it is matched after normalisation
+  /// (as in Hugging Face tokenizers since 0.21).
   std::string_view text_of(TokenId token) const;
 
  private:

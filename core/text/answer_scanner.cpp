@@ -43,19 +43,19 @@ bool is_message_end(std::string_view text) {
   return std::any_of(std::begin(message_ends), std::end(message_ends), ends);
 }
 
-/// What a message cannot go on after.
+/// Knows what a message cannot go on after.
 bool is_break(std::string_view text) {
   return text.starts_with(role_begin) || text.starts_with(channel_begin) || is_message_end(text);
 }
 
-/// Whether more text may make it one of those that a header begins a part of itself with.
+/// Returns whether more text may make it one of those that a header begins a part of itself with.
 bool is_part_of_marker(std::string_view text) {
   const auto may_be = [&](std::string_view marker) { return marker.starts_with(text); };
   return may_be(header_end) || may_be(channel_begin) || may_be(type_begin) || may_be(role_begin) ||
          std::any_of(std::begin(message_ends), std::end(message_ends), may_be);
 }
 
-/// Where a message ends, or may end once there is more text; at least the text's end.
+/// Returns where a message ends, or may end once there is more text; at least the text's end.
 std::size_t message_end(std::string_view text, std::size_t from) {
   std::size_t at = text.find('<', from);
   while (at != std::string_view::npos && !is_break(text.substr(at)) &&

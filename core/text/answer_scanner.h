@@ -11,7 +11,7 @@
 
 namespace hyb {
 
-/// How a model spells a thought of its answer: begin, name, thought, end, and what begins the
+/// Says how a model spells a thought of its answer: begin, name, thought, end, and what begins the
 /// answer after it. Models leave parts out and add others: these are for writing, AnswerScanner
 /// reads.
 struct ThoughtMarkers {
@@ -24,11 +24,11 @@ struct ThoughtMarkers {
   bool is_in_content = true;
 };
 
-/// By the tokens of the vocabulary: the channels of gpt-oss and of Gemma 4, the markers of Mistral,
-/// of Cohere and of Seed, or else <think> and </think>, which need not be tokens.
+/// Chooses by the tokens of the vocabulary: the channels of gpt-oss and of Gemma 4, the markers of
+/// Mistral, of Cohere and of Seed, or else <think> and </think>, which need not be tokens.
 ThoughtMarkers thought_markers_of(const Tokenizer& tokenizer);
 
-/// What the prompt says of the start of its answer.
+/// Holds what the prompt says of the start of its answer.
 struct AnswerStart {
   /// False: the answer is plain text, and nothing in it is a marker of thoughts.
   bool may_think = false;
@@ -76,10 +76,10 @@ class AnswerScanner {
   /// may become a marker, a call, or a header of at most 256 bytes, is held back until it is known.
   std::vector<Piece> push(std::string_view text);
 
-  /// What is held back, at the end of the answer.
+  /// Returns what is held back, at the end of the answer.
   std::vector<Piece> finish();
 
-  /// Whether the answer may begin here: no thought is open, nor a header.
+  /// Returns whether the answer may begin here: no thought is open, nor a header.
   bool may_answer() const;
 
  private:

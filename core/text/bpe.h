@@ -15,7 +15,7 @@
 
 namespace hyb {
 
-/// Which adjacent pairs merge, in which order, into which token.
+/// Says which adjacent pairs merge, in which order, into which token.
 class MergeTable {
  public:
   using Rank = std::int32_t;

@@ -61,11 +61,11 @@ class ChatTemplate {
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
   ~ChatTemplate();
 
-  /// Whether an expression of it names the variable, so that it may change a prompt. The template
-  /// for conversations with tools counts for `tools`.
+  /// Returns whether an expression of it names the variable, so that it may change a prompt. The
+  /// template for conversations with tools counts for `tools`.
   bool reads(const std::string& variable) const;
 
-  /// How conversations with tools show a past call; null: not at all, or in no form of ours.
+  /// Says how conversations with tools show a past call; null: not at all, or in no form of ours.
   const CallForm* call_form() const;
 
   /// `messages`: array of objects as in the OpenAI API, in any of the forms that MessageForms fits

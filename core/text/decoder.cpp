@@ -77,7 +77,7 @@ bool is(const Variant& step) {
 
 }  // namespace
 
-Decoder::Decoder(const Json& json, const std::string& where) : where_(where) {
+PieceDecoder::PieceDecoder(const Json& json, const std::string& where) : where_(where) {
   if (json.is_null()) {
     steps_.emplace_back(Join{});
   } else {
@@ -86,17 +86,12 @@ Decoder::Decoder(const Json& json, const std::string& where) : where_(where) {
   check_step_count(steps_.size(), where);
 }
 
-void Decoder::read(const Json& json, const std::string& where, int depth) {
+void PieceDecoder::read(const Json& json, const std::string& where, int depth) {
   const JsonFields fields(json, where);
-  if (depth == nesting_max)
-    fields.fail("nested deeper than " + std::to_string(nesting_max) + " levels");
-  const std::string type = fields.text("type");
-  if (type == "Sequence") {
-    const Json& steps = fields.array("decoders");
-    for (std::size_t i = 0; i < steps.size(); ++i) {
-      read(steps[i], where + "[" + std::to_string(i) + "]", depth + 1);
-    }
-  } else if (type == "ByteLevel") {
+  const std::string type = fields.step_type(
+      depth, "decoders", [&](const Json& step, const auto& at) { read(step, at, depth + 1); });
+  if (type == "Sequence") return;
+  if (type == "ByteLevel") {
     add(ByteLevel{}, where, type);
     fused_ = true;
   } else if (type == "Replace") {
@@ -115,7 +110,7 @@ void Decoder::read(const Json& json, const std::string& where, int depth) {
   }
 }
 
-void Decoder::add(Step step, const std::string& where, const std::string& type) {
+void PieceDecoder::add(Step step, const std::string& where, const std::string& type) {
   if (fused_ && !is<Strip>(step)) {
     throw Error(ErrorKind::model,
                 where + ": \"" + type + "\" after Fuse or ByteLevel is not supported");
@@ -123,7 +118,7 @@ void Decoder::add(Step step, const std::string& where, const std::string& type) 
   steps_.push_back(std::move(step));
 }
 
-void Decoder::read_strip(const Json& json, const std::string& where) {
+void PieceDecoder::read_strip(const Json& json, const std::string& where) {
   const JsonFields fields(json, where);
   const std::string character = fields.text("content");
   const std::int64_t start = fields.integer("start");
@@ -136,7 +131,7 @@ void Decoder::read_strip(const Json& json, const std::string& where) {
       where, "Strip");
 }
 
-void Decoder::read_metaspace(const Json& json, const std::string& where) {
+void PieceDecoder::read_metaspace(const Json& json, const std::string& where) {
   const JsonFields fields(json, where);
   const std::string replacement = fields.text_or("replacement", "\xE2\x96\x81");
   if (!is_one_character(replacement)) fields.fail("\"replacement\" must be one character");
@@ -145,7 +140,7 @@ void Decoder::read_metaspace(const Json& json, const std::string& where) {
   add(Metaspace{replacement, scheme != "never"}, where, "Metaspace");
 }
 
-std::string Decoder::bytes_of(std::string_view piece) const {
+std::string PieceDecoder::bytes_of(std::string_view piece) const {
   GrowthLimit growth(where_, piece.size());
   std::string bytes(piece);
   for (const Step& step : steps_) {
@@ -164,18 +159,18 @@ std::string Decoder::bytes_of(std::string_view piece) const {
   return bytes;
 }
 
-Decoder::Run::Run(const Decoder& decoder, bool eager)
+PieceDecoder::Run::Run(const PieceDecoder& decoder, bool eager)
     : decoder_(&decoder),
       eager_(eager),
       growth_(decoder.where_, 0),
       states_(decoder.steps_.size()) {}
 
-void Decoder::Run::push(std::string_view piece, std::string& out) {
+void PieceDecoder::Run::push(std::string_view piece, std::string& out) {
   growth_ = {decoder_->where_, piece.size()};
   feed(0, piece, out);
 }
 
-void Decoder::Run::feed(std::size_t step, std::string_view piece, std::string& out) {
+void PieceDecoder::Run::feed(std::size_t step, std::string_view piece, std::string& out) {
   if (step == states_.size()) {
     out.append(piece);
     return;
@@ -204,7 +199,7 @@ void Decoder::Run::feed(std::size_t step, std::string_view piece, std::string& o
   }
 }
 
-void Decoder::Run::feed_fallback(std::size_t step, std::string_view piece, std::string& out) {
+void PieceDecoder::Run::feed_fallback(std::size_t step, std::string_view piece, std::string& out) {
   State& state = states_[step];
   const auto byte = byte_of_token(piece);
   if (!byte) {
@@ -221,7 +216,7 @@ void Decoder::Run::feed_fallback(std::size_t step, std::string_view piece, std::
 }
 
 /// Ends a run of byte tokens.
-void Decoder::Run::end_bytes(std::size_t step, std::string& out) {
+void PieceDecoder::Run::end_bytes(std::size_t step, std::string& out) {
   State& state = states_[step];
   growth_ = {decoder_->where_, state.bytes.size()};
   std::string text;
@@ -236,7 +231,7 @@ void Decoder::Run::end_bytes(std::size_t step, std::string& out) {
 }
 
 /// Strips the whole text as a stream: removes its start, holds back what may be its end.
-void Decoder::Run::feed_strip(std::size_t step, std::string_view text, std::string& out) {
+void PieceDecoder::Run::feed_strip(std::size_t step, std::string_view text, std::string& out) {
   const Strip& strip = std::get<Strip>(decoder_->steps_[step]);
   State& state = states_[step];
   while (!state.started && state.stripped < strip.start && text.starts_with(strip.character)) {
@@ -256,7 +251,7 @@ void Decoder::Run::feed_strip(std::size_t step, std::string_view text, std::stri
   feed(step + 1, all, out);
 }
 
-void Decoder::Run::flush(std::string& out) {
+void PieceDecoder::Run::flush(std::string& out) {
   for (std::size_t step = 0; step < states_.size(); ++step) {
     const Step& kind = decoder_->steps_[step];
     if (is<ByteFallback>(kind)) end_bytes(step, out);

@@ -14,10 +14,10 @@ namespace hyb {
 
 /// Turns pieces back into text: the `decoder` of a tokenizer.json. Steps process one piece at a
 /// time until Fuse or ByteLevel joins them into one text; after that only Strip may follow.
-class Decoder {
+class PieceDecoder {
  public:
   /// A null `json` joins pieces by spaces. Throws Error(model) that begins with `where`.
-  Decoder(const Json& json, const std::string& where);
+  PieceDecoder(const Json& json, const std::string& where);
 
   /// The bytes that a piece has within a text, where nothing is stripped from the text's ends. By
   /// themselves they need not be well-formed UTF-8. Throws as Run::push().
@@ -28,7 +28,7 @@ class Decoder {
    public:
     /// `eager`: emits the valid characters of a run of byte tokens at once. Otherwise a run that is
     /// ill-formed anywhere becomes U+FFFD as a whole, one per byte, as in Hugging Face.
-    Run(const Decoder& decoder, bool eager);
+    Run(const PieceDecoder& decoder, bool eager);
 
     /// Appends the text that is final so far to `out`. Throws Error(model) where the steps make
     /// much more of a piece than it has (see growth_limit.h).
@@ -38,7 +38,7 @@ class Decoder {
     void flush(std::string& out);
 
    private:
-    /// What a step keeps between pieces.
+    /// Holds what a step keeps between pieces.
     struct State {
       Utf8Stream characters;     // ByteLevel, and eager ByteFallback
       std::string bytes;         // ByteFallback
@@ -53,7 +53,7 @@ class Decoder {
     void end_bytes(std::size_t step, std::string& out);
     void feed_strip(std::size_t step, std::string_view text, std::string& out);
 
-    const Decoder* decoder_;
+    const PieceDecoder* decoder_;
     bool eager_;
     GrowthLimit growth_;  // of one piece, or of a run of byte tokens
     std::vector<State> states_;

@@ -25,7 +25,7 @@
 namespace hyb {
 namespace {
 
-/// What tokenizer.ggml.token_type says of a token.
+/// Lists what tokenizer.ggml.token_type says of a token.
 enum class TokenKind : std::int64_t { normal = 1, unknown, control, user_defined, unused, byte };
 
 constexpr std::string_view meta_space = "\xE2\x96\x81";  // ▁, SentencePiece's space
@@ -53,7 +53,7 @@ constexpr std::string_view tekken_words =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|)"
     R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-/// How a name of tokenizer.ggml.pre cuts text.
+/// Says how a name of tokenizer.ggml.pre cuts text.
 struct Words {
   std::string_view name;
   std::string_view pattern;
@@ -228,8 +228,8 @@ class Builder {
     fail(key, fmt::format("it has {} entries, tokenizer.ggml.tokens {}", length, tokens_.size()));
   }
 
-  /// As llama.cpp does: else those of the template would be cut into letters. Not so those that are
-  /// user-defined, such as Gemma's tag </s>; and what a merge makes is a piece of text.
+  /// Does what llama.cpp does: else those of the template would be cut into letters. Not so those
+  /// that are user-defined, such as Gemma's tag </s>; and what a merge makes is a piece of text.
   void force_answer_ends() {
     const bool is_normal_there = answer_end_is_normal(tokens_);
     std::vector<std::size_t> forced;
@@ -257,7 +257,7 @@ class Builder {
 
   TokenKind kind(std::size_t i) const { return static_cast<TokenKind>(kinds_[i]); }
 
-  /// Of a token that is the text of a person, and not of the model's makers.
+  /// True of a token that is the text of a person, and not of the model's makers.
   bool is_text(std::size_t i) const {
     return kind(i) != TokenKind::control && kind(i) != TokenKind::unused;
   }
@@ -275,13 +275,6 @@ class Builder {
     }
   }
 
-  void add_merge(std::string_view left, std::string_view right) {
-    file_.merges.push_back({static_cast<std::uint32_t>(file_.merge_texts.size()),
-                            static_cast<std::uint32_t>(left.size()),
-                            static_cast<std::uint32_t>(right.size())});
-    file_.merge_texts.append(left).append(right);
-  }
-
   /// "a b", cut at the first space that leaves something before it.
   void add_listed_merges() {
     std::size_t number = 0;
@@ -294,7 +287,7 @@ class Builder {
       if (file_.merge_texts.size() + merge.size() > UINT32_MAX) {
         fail("tokenizer.ggml.merges", "all texts together have 4 GiB or more");
       }
-      add_merge(merge.substr(0, space), merge.substr(space + 1));
+      file_.add_merge(merge.substr(0, space), merge.substr(space + 1));
       ++number;
     }
     if (number == 0) fail("tokenizer.ggml.merges", "it is missing");
@@ -443,7 +436,7 @@ class Builder {
     });
     if (bytes > UINT32_MAX) fail("tokenizer.ggml.tokens", "its merges have 4 GiB or more");
     for (const Cut& cut : cuts) {
-      add_merge(cut.token.substr(0, cut.left_bytes), cut.token.substr(cut.left_bytes));
+      file_.add_merge(cut.token.substr(0, cut.left_bytes), cut.token.substr(cut.left_bytes));
     }
   }
 

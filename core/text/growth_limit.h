@@ -5,9 +5,9 @@
 
 namespace hyb {
 
-/// What the steps of one part of a tokenizer.json may add to one text: 64 times the text and 4 KiB.
-/// Steps multiply: twelve that replace "a" by ten of it make a terabyte of one letter. (What real
-/// files add is far less: Unicode's forms make at most eleven times the text, bytes spelled as
+/// Limits what the steps of one part of a tokenizer.json may add to one text: 64 times the text and
+/// 4 KiB. Steps multiply: twelve that replace "a" by ten of it make a terabyte of one letter. (What
+/// real files add is far less: Unicode's forms make at most eleven times the text, bytes spelled as
 /// characters twice.)
 class GrowthLimit {
  public:

@@ -10,7 +10,8 @@
 
 namespace hyb {
 
-/// Which added tokens may be recognised in a byte of text; over several bytes the strictest holds.
+/// Says which added tokens may be recognised in a byte of text; over several bytes the strictest
+/// holds.
 enum class Guard : std::uint8_t {
   open,      ///< all of them
   thinking,  ///< thinking and tool-call markers, and plain text

@@ -57,7 +57,7 @@ bool shows(const std::optional<std::string>& text, std::string_view word) {
   return text && text->find(word) != std::string::npos;
 }
 
-/// With a member of its own: where that shows, the list was printed, not read.
+/// Makes a part with a member of its own: where that shows, the list was printed, not read.
 Json odd_part(const char* word) {
   Json part = {{"type", "text"}, {"text", word}};
   part[odd_key] = 1;
@@ -70,7 +70,7 @@ bool shows_list(const MessageForms::Trial& trial, const std::string& role) {
   return shows(text, odd_word) && shows(text, second_odd_word) && !shows(text, odd_key);
 }
 
-/// Of a call with these arguments, and its result.
+/// Renders a call with these arguments, and its result.
 std::optional<std::string> text_of_call(const MessageForms::Trial& trial, const Json& arguments) {
   return trial(
       Json::array({said("user", "Hello"), calling_message(arguments), tool_message("Done.")}));

@@ -13,8 +13,9 @@
 
 namespace hyb {
 
-/// Which of the forms in which clients send messages a chat template takes. Found by rendering
-/// short conversations: what macros, filters and tests make of a value shows in the text alone.
+/// Knows which of the forms in which clients send messages a chat template takes. Found by
+/// rendering short conversations: what macros, filters and tests make of a value shows in the text
+/// alone.
 class MessageForms {
  public:
   /// The text of a conversation; nothing where the template refuses it.
@@ -35,7 +36,7 @@ class MessageForms {
   /// What is no message is returned as it is.
   Json fitted(const Json& messages) const;
 
-  /// How the template shows a past call; null: not at all, or in no form of ours.
+  /// Says how the template shows a past call; null: not at all, or in no form of ours.
   const CallForm* call_form() const { return call_form_; }
 
  private:

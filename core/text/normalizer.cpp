@@ -181,15 +181,10 @@ Normalizer::Normalizer(const Json& json, const std::string& where) : where_(wher
 void Normalizer::read(const Json& json, const std::string& where, int depth) {
   if (json.is_null()) return;
   const JsonFields fields(json, where);
-  if (depth == nesting_max)
-    fields.fail("nested deeper than " + std::to_string(nesting_max) + " levels");
-  const std::string type = fields.text("type");
-  if (type == "Sequence") {
-    const Json& steps = fields.array("normalizers");
-    for (std::size_t i = 0; i < steps.size(); ++i) {
-      read(steps[i], where + "[" + std::to_string(i) + "]", depth + 1);
-    }
-  } else if (type == "NFC") {
+  const std::string type = fields.step_type(
+      depth, "normalizers", [&](const Json& step, const auto& at) { read(step, at, depth + 1); });
+  if (type == "Sequence") return;
+  if (type == "NFC") {
     steps_.emplace_back(UnicodeForm::nfc);
   } else if (type == "NFD") {
     steps_.emplace_back(UnicodeForm::nfd);

@@ -154,15 +154,10 @@ PreTokenizer::PreTokenizer(const Json& json, const std::string& where) : where_(
 void PreTokenizer::read(const Json& json, const std::string& where, int depth) {
   if (json.is_null()) return;
   const JsonFields fields(json, where);
-  if (depth == nesting_max)
-    fields.fail("nested deeper than " + std::to_string(nesting_max) + " levels");
-  const std::string type = fields.text("type");
-  if (type == "Sequence") {
-    const Json& steps = fields.array("pretokenizers");
-    for (std::size_t i = 0; i < steps.size(); ++i) {
-      read(steps[i], where + "[" + std::to_string(i) + "]", depth + 1);
-    }
-  } else if (type == "ByteLevel") {
+  const std::string type = fields.step_type(
+      depth, "pretokenizers", [&](const Json& step, const auto& at) { read(step, at, depth + 1); });
+  if (type == "Sequence") return;
+  if (type == "ByteLevel") {
     read_byte_level(json, where);
   } else if (type == "Metaspace") {
     read_metaspace(json, where);

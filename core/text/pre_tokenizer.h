@@ -12,7 +12,7 @@
 
 namespace hyb {
 
-/// What happens to the matches at which a text is split.
+/// Says what happens to the matches at which a text is split.
 enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 
 /// Splits texts at the matches of a pattern or at characters of a class.
@@ -80,7 +80,7 @@ class PreTokenizer {
   void read_byte_level(const Json& json, const std::string& where);
   void read_metaspace(const Json& json, const std::string& where);
 
-  /// What one call of cut() carries through the steps.
+  /// Holds what one call of cut() carries through the steps.
   struct Cut {
     GrowthLimit& growth;
     const Word& word;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/base/strings.h"
 #include "core/io/file.h"
 
 namespace hyb {
@@ -94,14 +94,9 @@ class TiktokenReader {
     if (line.ends_with('\r')) line.remove_suffix(1);
     const std::size_t space = std::min(line.find(' '), line.size());
     std::optional<std::string> bytes = from_base64(line.substr(0, space));
-    std::size_t rank = 0;
-    const char* const last = line.data() + line.size();
-    const auto [end, error] =
-        std::from_chars(line.data() + std::min(space + 1, line.size()), last, rank);
-    if (!bytes || error != std::errc() || end != last) {
-      fail(number, quote_name(line) + " is not a token in base64 and its rank");
-    }
-    if (rank != number) fail(number, fmt::format("its rank is {}, not {}", rank, number));
+    const auto rank = parse_number<std::size_t>(line.substr(std::min(space + 1, line.size())));
+    if (!bytes || !rank) fail(number, quote_name(line) + " is not a token in base64 and its rank");
+    if (*rank != number) fail(number, fmt::format("its rank is {}, not {}", *rank, number));
     if (number + special_tokens >= static_cast<std::size_t>(Vocabulary::ids_max)) {
       fail(number, fmt::format("at most {} tokens are read", Vocabulary::ids_max));
     }
@@ -115,7 +110,7 @@ class TiktokenReader {
     tokens_.push_back(std::move(piece));
   }
 
-  /// Of every cut of a token into two that are tokens; those of one token are alike in rank.
+  /// Adds every cut of a token into two that are tokens; those of one token are alike in rank.
   void add_merges() {
     file_.equal_ranks = true;
     for (const std::string& piece : tokens_) {
@@ -124,13 +119,7 @@ class TiktokenReader {
         const std::string_view left = std::string_view(piece).substr(0, at);
         const std::string_view right = std::string_view(piece).substr(at);
         if (!file_.vocabulary.find(left) || !file_.vocabulary.find(right)) continue;
-        if (file_.merge_texts.size() + piece.size() > UINT32_MAX) {
-          file_.fail("all merges together have 4 GiB or more");
-        }
-        file_.merges.push_back({static_cast<std::uint32_t>(file_.merge_texts.size()),
-                                static_cast<std::uint32_t>(left.size()),
-                                static_cast<std::uint32_t>(right.size())});
-        file_.merge_texts += piece;
+        file_.add_merge(left, right);
       }
     }
   }
@@ -147,12 +136,10 @@ class TiktokenReader {
     if (!named.is_null() && !named.is_object())
       config.fail("added_tokens_decoder is not an object");
     for (const auto& [key, token] : named.items()) {
-      std::int32_t id = -1;
-      const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+      const std::int32_t id = parse_number<std::int32_t>(key).value_or(-1);
       const std::string where = config.where() + ": added_tokens_decoder: " + quote_name(key);
       const JsonFields fields(token, where);
-      if (error != std::errc() || end != key.data() + key.size() || id < first ||
-          id >= first + special_tokens) {
+      if (id < first || id >= first + special_tokens) {
         fields.fail(fmt::format("is none of the {} ids after {}", special_tokens, first - 1));
       }
       names[static_cast<std::size_t>(id - first)] = fields.text("content");

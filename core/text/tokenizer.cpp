@@ -120,7 +120,7 @@ std::vector<TokenId> Tokenizer::encode(std::span<const TextPiece> pieces,
 }
 
 std::string Tokenizer::decode(std::span<const TokenId> tokens, bool skip_special) const {
-  Decoder::Run run(parts_->decoder, false);
+  PieceDecoder::Run run(parts_->decoder, false);
   std::string text;
   for (const TokenId token : tokens) {
     if (parts_->contains(token) && !(skip_special && parts_->added.is_omitted(token))) {
@@ -144,7 +144,6 @@ std::string_view Tokenizer::piece(TokenId token) const { return parts_->piece(to
 std::optional<TokenId> Tokenizer::find(std::string_view piece) const { return parts_->find(piece); }
 
 bool Tokenizer::is_special(TokenId token) const { return parts_->added.is_special(token); }
-bool Tokenizer::is_added(TokenId token) const { return parts_->added.vocabulary().contains(token); }
 std::optional<TokenId> Tokenizer::bos() const { return parts_->bos; }
 std::optional<TokenId> Tokenizer::eos() const { return parts_->eos; }
 std::optional<TokenId> Tokenizer::pad() const { return parts_->pad; }
@@ -152,12 +151,12 @@ std::optional<TokenId> Tokenizer::pad() const { return parts_->pad; }
 struct TextStream::Run {
   const TokenizerParts& parts;
   bool skip_special;
-  Decoder::Run decoder;
+  PieceDecoder::Run decoder;
 };
 
 TextStream::TextStream(const Tokenizer& tokenizer, bool skip_special)
-    : run_(std::make_unique<Run>(
-          Run{*tokenizer.parts_, skip_special, Decoder::Run(tokenizer.parts_->decoder, true)})) {}
+    : run_(std::make_unique<Run>(Run{*tokenizer.parts_, skip_special,
+                                     PieceDecoder::Run(tokenizer.parts_->decoder, true)})) {}
 
 TextStream::TextStream(TextStream&&) noexcept = default;
 TextStream& TextStream::operator=(TextStream&&) noexcept = default;

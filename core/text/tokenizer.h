@@ -86,7 +86,6 @@ class Tokenizer {
   std::optional<TokenId> find(std::string_view piece) const;
 
   bool is_special(TokenId token) const;  ///< an added token with special = true
-  bool is_added(TokenId token) const;
 
   /// Named by tokenizer_config.json, if that was given and the vocabulary has the token.
   std::optional<TokenId> bos() const;

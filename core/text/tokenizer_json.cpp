@@ -170,13 +170,7 @@ class Reader : public JsonBuilder {
   void add_merge(std::string_view left, std::string_view right) {
     if (left.empty() || right.empty())
       fail("model.merges: entry " + number() + " has an empty part");
-    if (file_.merge_texts.size() + left.size() + right.size() > UINT32_MAX) {
-      fail("model.merges: all texts together have 4 GiB or more");
-    }
-    file_.merges.push_back({static_cast<std::uint32_t>(file_.merge_texts.size()),
-                            static_cast<std::uint32_t>(left.size()),
-                            static_cast<std::uint32_t>(right.size())});
-    file_.merge_texts.append(left).append(right);
+    file_.add_merge(left, right);
   }
 
   void spaced_pair(std::string_view text) {
@@ -217,6 +211,16 @@ class Reader : public JsonBuilder {
 };
 
 }  // namespace
+
+void TokenizerFile::add_merge(std::string_view left, std::string_view right) {
+  if (merge_texts.size() + left.size() + right.size() > UINT32_MAX) {
+    fail("the texts of all merges together have 4 GiB or more");
+  }
+  merges.push_back({static_cast<std::uint32_t>(merge_texts.size()),
+                    static_cast<std::uint32_t>(left.size()),
+                    static_cast<std::uint32_t>(right.size())});
+  merge_texts.append(left).append(right);
+}
 
 std::string_view TokenizerFile::left(const Merge& merge) const {
   return std::string_view(merge_texts).substr(merge.begin, merge.left_bytes);

@@ -35,6 +35,18 @@ class JsonFields {
   const Json& at(std::string_view key) const;
   const Json& array(std::string_view key) const;
 
+  /// The type of a step that is nested `depth` deep. Where it is a "Sequence", visit(json, where)
+  /// is called for each step of its list under `list`.
+  template <typename Visit>
+  std::string step_type(int depth, std::string_view list, const Visit& visit) const {
+    if (depth == nesting_max) fail("nested deeper than " + std::to_string(nesting_max) + " levels");
+    std::string type = text("type");
+    if (type != "Sequence") return type;
+    std::size_t i = 0;
+    for (const Json& step : array(list)) visit(step, where_ + "[" + std::to_string(i++) + "]");
+    return type;
+  }
+
   const std::string& where() const { return where_; }
   [[noreturn]] void fail(const std::string& text) const;
 
@@ -58,6 +70,8 @@ struct TokenizerFile {
   Json rest;                  ///< the whole file with both tables empty
   bool equal_ranks = false;   ///< neighbours among the merges that make one token have one rank
 
+  /// Throws Error(model) where all texts together have 4 GiB or more.
+  void add_merge(std::string_view left, std::string_view right);
   std::string_view left(const Merge& merge) const;
   std::string_view right(const Merge& merge) const;
   std::string_view both(const Merge& merge) const;  ///< the merged piece

@@ -29,15 +29,11 @@ void PostProcessor::read(const Json& json, const std::string& where, const Exist
                          int depth) {
   if (json.is_null()) return;
   const JsonFields fields(json, where);
-  if (depth == nesting_max)
-    fields.fail("nested deeper than " + std::to_string(nesting_max) + " levels");
-  const std::string type = fields.text("type");
-  if (type == "Sequence") {
-    const Json& steps = fields.array("processors");
-    for (std::size_t i = 0; i < steps.size(); ++i) {
-      read(steps[i], where + "[" + std::to_string(i) + "]", exists, depth + 1);
-    }
-  } else if (type == "TemplateProcessing") {
+  const std::string type = fields.step_type(
+      depth, "processors",
+      [&](const Json& step, const auto& at) { read(step, at, exists, depth + 1); });
+  if (type == "Sequence") return;
+  if (type == "TemplateProcessing") {
     read_template(json, where, exists);
   } else if (type == "BertProcessing" || type == "RobertaProcessing") {
     read_pair(json, where, exists);

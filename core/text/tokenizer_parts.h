@@ -60,7 +60,7 @@ struct TokenizerParts {
   PreTokenizer pre_tokenizer;
   AddedTokens added;
   PostProcessor post_processor;
-  Decoder decoder;
+  PieceDecoder decoder;
   std::optional<TokenId> bos;
   std::optional<TokenId> eos;
   std::optional<TokenId> pad;

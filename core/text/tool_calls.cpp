@@ -38,7 +38,7 @@ constexpr CallForm forms[] = {
 constexpr std::string_view message_begin = "<|message|>", gemma_quote = "<|\"|>";
 constexpr int depth_max = 60;
 
-/// What a model wrote for JSON; nothing where it is none.
+/// Reads what a model wrote for JSON; nothing where it is none.
 std::optional<Json> json_in(const std::string& text) {
   try {
     return parse_json(text, "call");
@@ -47,7 +47,7 @@ std::optional<Json> json_in(const std::string& text) {
   }
 }
 
-/// Of a parameter; null: there is none.
+/// Returns the schema of a parameter; null: there is none.
 const Json* schema_of(const Json& tools, std::string_view name, const std::string& key) {
   for (const Json& tool : tools) {
     const Json* at = member_of(tool, "function");
@@ -101,7 +101,7 @@ class CallReader {
     return at_ < text_.size() ? text_[at_] : '\0';
   }
 
-  /// Whether a token comes next. A part of it at the end of the text is waited for.
+  /// Returns whether a token comes next. A part of it at the end of the text is waited for.
   bool sees(std::string_view token) {
     next();
     if (rest().starts_with(token)) return true;
@@ -177,7 +177,7 @@ class CallReader {
     return (is_known ? "\\" : "\\\\") + std::string(1, c);
   }
 
-  /// What is in brackets, with keys where `colon` is between them and the values.
+  /// Reads what is in brackets, with keys where `colon` is between them and the values.
   bool read_group(std::string& out, char close, std::string_view colon, int depth) {
     ++at_;
     out += colon.empty() ? '[' : '{';

@@ -11,7 +11,7 @@
 
 namespace hyb {
 
-/// How a model writes calls of tools in its answers.
+/// Says how a model writes calls of tools in its answers.
 struct CallForm {
   enum class Body : std::uint8_t {
     list,    ///< JSON objects with name and arguments, or Python calls: one, or a list of them
@@ -22,17 +22,19 @@ struct CallForm {
   std::string_view begin, end;
   Body body;
   std::string_view before_name = "", after_name = "";
-  /// Of a tagged body. Without before_value a value's first and last line break are not its own.
+  /// A tagged body has these. Without before_value a value's first and last line break are not its
+  /// own.
   std::string_view before_key = "", after_key = "", before_value = "", after_value = "", close = "";
 };
 
-/// What calls of a request's tools look like.
+/// Describes what calls of a request's tools look like.
 struct CallTerms {
   const CallForm* form = nullptr;  ///< null: a call is text as any other
   std::string tools = "[]";        ///< in OpenAI's form: schemas say what is text in tagged calls
 };
 
-/// Of answers that are nothing but calls: a list of objects, as vLLM has bound ones.
+/// Returns the form of answers that are nothing but calls: a list of objects, as vLLM has bound
+/// ones.
 const CallForm& call_list();
 
 /// The form of a call of the tool `name` in a rendered conversation; null: none of ours.

@@ -55,7 +55,7 @@ void MessageSocket::send_if_room(const Message& message) {
       ::send(descriptor_, message.data(), message.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
 }
 
-/// Of the header, and once that is there of the body as well.
+/// Counts those of the header, and once that is there of the body as well.
 std::size_t MessageSocket::bytes_wanted() const { return partly_.size() - filled_; }
 
 Received MessageSocket::receive(std::chrono::milliseconds patience) {
@@ -70,7 +70,7 @@ Received MessageSocket::receive(std::chrono::milliseconds patience) {
         return {.state = Received::State::message,
                 .message = std::exchange(partly_, Message(message_header_bytes))};
       }
-      // As much as has come, so that memory is taken for bytes that are there.
+      // Read as much as has come, so that memory is taken for bytes that are there.
       constexpr std::size_t piece = std::size_t{1} << 20;
       partly_.resize(std::min(whole, filled_ + std::max(piece, filled_)));
     }

@@ -97,7 +97,7 @@ class MessageReader {
     return value == 1;
   }
 
-  /// Of things that take at least `bytes_least` bytes each.
+  /// Takes the number of things that take at least `bytes_least` bytes each.
   std::size_t take_count(std::size_t bytes_least) {
     const auto count = take<std::uint64_t>();
     if (count > left_.size() / bytes_least) {

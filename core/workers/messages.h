@@ -14,7 +14,7 @@
 
 namespace hyb {
 
-/// What an engine and its worker say to each other. A message is a header and a body, without
+/// Holds what an engine and its worker say to each other. A message is a header and a body, without
 /// pointers, in the byte order of the machine that both are on. Bytes that are no message are
 /// refused with Error(runtime) that says what is wrong with them; a list is as long as the bytes
 /// that are there.
@@ -38,10 +38,11 @@ inline constexpr std::size_t message_header_bytes = 24;
 inline constexpr std::size_t message_body_max = std::size_t{1} << 30;
 
 MessageHeader read_header(std::span<const std::byte, message_header_bytes> bytes);
-/// Of a whole message, whose length is checked.
+/// Takes a whole message, whose length is checked.
 MessageHeader read_header(const Message& message);
 
-/// What both must have alike, as names with their values, always the same names in the same order.
+/// Lists what both must have alike, as names with their values, always the same names in the same
+/// order.
 using WorkerIdentity = std::vector<std::pair<std::string, std::string>>;
 
 /// Throws Error(runtime) that names the first difference with both values.

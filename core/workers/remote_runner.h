@@ -14,7 +14,7 @@
 
 namespace hyb {
 
-/// How long a worker may need, and how often it may end.
+/// Says how long a worker may need, and how often it may end.
 struct WorkerLimits {
   std::chrono::milliseconds silence{20'000};  ///< between signs of life, while it is busy
   /// A step may take this many times what the slowest one before took per token, and at least

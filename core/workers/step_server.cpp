@@ -12,7 +12,7 @@
 namespace hyb {
 namespace {
 
-/// What an engine that is alive takes a message within.
+/// An engine that is alive takes a message within this time.
 constexpr std::chrono::hours send_time{1};
 /// A wait without end, looked at now and then.
 constexpr std::chrono::hours step_time{1};

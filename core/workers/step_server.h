@@ -1,7 +1,5 @@
 #pragma once
 
-#include <sys/types.h>
-
 #include <atomic>
 #include <chrono>
 #include <exception>
@@ -43,8 +41,9 @@ class StepServer {
   std::jthread thread_;
 };
 
-/// What a worker does: makes its runner with `make`, a function that returns a pointer to what has
-/// runner() and identity(), and serves. The engine gets the error that keeps it from being made.
+/// Does what a worker does: makes its runner with `make`, a function that returns a pointer to what
+/// has runner() and identity(), and serves. The engine gets the error that keeps it from being
+/// made.
 template <typename Make>
 void serve_steps(int socket, const Make& make) {
   StepServer server(socket);

@@ -10,7 +10,7 @@
 
 namespace hyb {
 
-/// What came from the other side of a connection.
+/// Holds what came from the other side of a connection.
 struct Received {
   enum class State : std::uint8_t {
     message,

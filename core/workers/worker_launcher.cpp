@@ -102,7 +102,7 @@ int wait_for_end(pid_t process) {
   return status;
 }
 
-/// What the launcher does. It allocates nothing, so its memory stays that of the engine.
+/// Does what the launcher does. It allocates nothing, so its memory stays that of the engine.
 class Launcher {
  public:
   Launcher(int control, const WorkerLauncher::Body& body) : control_(control), body_(body) {}
@@ -149,8 +149,8 @@ class Launcher {
     ::closefrom(place + 1);
   }
 
-  /// As fork(), but the other one is the engine's child, too, and outlives this one. It has no
-  /// worker.
+  /// Does what fork() does, but the other one is the engine's child, too, and outlives this one. It
+  /// has no worker.
   pid_t copy_self() {
     const auto copy = static_cast<pid_t>(
         ::syscall(SYS_clone, CLONE_PARENT | SIGCHLD, nullptr, nullptr, nullptr, nullptr));
@@ -195,7 +195,7 @@ std::string words_of(int status) {
               "prefill worker: " + what + "; start again, or leave --disaggregate out");
 }
 
-/// Whether the other side has gone, within `patience`.
+/// Returns whether the other side has gone, within `patience`.
 bool is_gone(int socket, std::chrono::milliseconds patience) {
   pollfd other = {.fd = socket, .events = 0, .revents = 0};
   int ready = 0;

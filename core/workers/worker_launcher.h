@@ -1,7 +1,5 @@
 #pragma once
 
-#include <sys/types.h>
-
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -21,8 +19,8 @@ namespace hyb {
 /// is the engine's. Of its descriptors they have stderr alone.
 class WorkerLauncher {
  public:
-  /// What a worker does with its end of a pair of stream sockets; then its process ends. No thread
-  /// but the caller's is there. It throws nothing.
+  /// Says what a worker does with its end of a pair of stream sockets; then its process ends. No
+  /// thread but the caller's is there. It throws nothing.
   using Body = std::function<void(int socket)>;
 
   /// Everything that `body` uses is in its final state. A launcher has `patience` for an answer;

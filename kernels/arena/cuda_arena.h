@@ -99,7 +99,8 @@ class CudaArena final : public Arena {
   CudaArena(const DriverTable& driver, int device, std::size_t handle_bytes,
             const std::vector<int>& peers = {});
 
-  /// What handles of a device are multiples of. Throws Error(memory) when the driver does not say.
+  /// Returns what handles of a device are multiples of. Throws Error(memory) when the driver does
+  /// not say.
   static std::size_t granularity(const DriverTable& driver, int device);
 
   std::byte* reserve(std::size_t bytes) override;

@@ -40,7 +40,7 @@ class HostArena final : public Arena {
   std::size_t file_bytes_ = 0;
 };
 
-/// What is found at an address that nothing is mapped to.
+/// Says what is found at an address that nothing is mapped to.
 enum class Unmapped : std::uint8_t {
   faults,  ///< a fault; every neighbourhood of handles is a mapping of its own
   zeros,   ///< zeros, which cost nothing until they are written: a range stays one mapping
@@ -120,7 +120,7 @@ bool clear(std::byte* at, std::size_t bytes);
 /// Asks for huge pages: a hint, the bytes are the same without.
 void prefer_huge_pages(std::byte* at, std::size_t bytes);
 
-/// As Arena::populate.
+/// Works as Arena::populate.
 bool populate(std::byte* at, std::size_t bytes);
 
 /// Mappings that the system still allows this process, some left aside for others.

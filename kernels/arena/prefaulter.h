@@ -35,7 +35,7 @@ class Prefaulter {
   /// Until everything that was added is done.
   void wait();
 
-  /// As cancel() for all; the thread ends.
+  /// Works as cancel() for all; the thread ends.
   void stop() noexcept;
 
  private:

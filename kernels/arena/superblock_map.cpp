@@ -249,7 +249,8 @@ void SuperblockMap::map_whole(std::size_t view) {
   }
 }
 
-/// What the view shows of all superblocks, neighbours together: most often one range per plane.
+/// Unmaps what the view shows of all superblocks, neighbours together: most often one range per
+/// plane.
 void SuperblockMap::unmap_whole(std::size_t view) {
   std::size_t begin = 0;
   for (const Plane& plane : views_[view].planes) {

@@ -38,8 +38,8 @@ struct SuperblockShape {
   std::size_t handle_bytes;
   std::size_t superblock_bytes;
   std::int32_t superblocks;
-  /// Of a superblock in each plane of each view; together no more than superblock_bytes. What a
-  /// view leaves over at the end of a superblock is not mapped in it.
+  /// Says how many bytes of a superblock are mapped in each plane of each view; together no more
+  /// than superblock_bytes. What a view leaves over at the end of a superblock is not mapped in it.
   std::vector<std::vector<std::size_t>> plane_bytes;
 
   std::size_t views_with_memory() const;
@@ -79,12 +79,12 @@ class SuperblockMap {
   /// and what it wrote are as before, and the call may be repeated.
   void own(SuperblockId superblock, ViewId view);
 
-  /// Whether the superblock is backed by memory, so that own() needs no more. Where it is not and
-  /// `may_create`, memory is requested from the device; false: it has not enough now, and nothing
-  /// has changed. Kernels may run meanwhile.
+  /// Says whether the superblock is backed by memory, so that own() needs no more. Where it is not
+  /// and `may_create`, memory is requested from the device; false: it has not enough now, and
+  /// nothing has changed. Kernels may run meanwhile.
   bool commit(SuperblockId superblock, bool may_create);
 
-  /// Whether own() maps or writes anything: then no work of a card may be under way.
+  /// Says whether own() maps or writes anything: then no work of a card may be under way.
   bool own_needs_quiet() const { return !maps_all() || options_.poison; }
 
   /// Returns the memory of a superblock whose content is not needed to the machine. It has no

@@ -25,8 +25,9 @@ std::unique_ptr<SuperblockMap> make_host_superblocks(const SuperblockShape& shap
 std::unique_ptr<SuperblockMap> make_superblocks(Device device, const SuperblockShape& shape,
                                                 const SuperblockMapOptions& options);
 
-/// What the driver takes now to create a handle or to map one into a view, on average, tried with a
-/// few of the smallest, in seconds; 0 on the CPU, and where the card has no room to try it.
+/// Returns what the driver takes now to create a handle or to map one into a view, on average,
+/// tried with a few of the smallest, in seconds; 0 on the CPU, and where the card has no room to
+/// try it.
 double driver_call_seconds(Device device, int card = 0);
 
 }  // namespace hyb::kernels

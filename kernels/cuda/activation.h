@@ -52,7 +52,7 @@ __device__ __forceinline__ float activated(const Activation& activation, float v
   return is_above ? activation.limit : result;
 }
 
-/// What a gated activation multiplies with.
+/// Returns what a gated activation multiplies with.
 __device__ __forceinline__ float factor_of(const Activation& activation, float up) {
   if (!activation.is_limited()) return up;
   const float limit = activation.limit;

@@ -11,7 +11,7 @@ namespace hyb::kernels::cuda {
 
 inline constexpr int plain_warps = 4;
 
-/// Of a warp, for keys of up to Dims * 32 numbers.
+/// Holds the query of a warp, for keys of up to Dims * 32 numbers.
 template <int Dims>
 using PlainQuery = SharedArray<float, Dims * warp_size>;
 template <int Dims>
@@ -19,7 +19,7 @@ struct PlainQueries {
   SharedArray<PlainQuery<Dims>, plain_warps> q;
 };
 
-/// What a warp knows of its row: lane l has dimensions l, l + 32, ...
+/// Holds what a warp knows of its row: lane l has dimensions l, l + 32, ...
 template <int Dims>
 struct LaneSums {
   float sums[Dims] = {};
@@ -38,16 +38,15 @@ __device__ __forceinline__ void merge(LaneSums<Dims>& total, const LaneSums<Dims
   total.largest = largest;
 }
 
-/// Where the keys of one row are.
+/// Says where the keys of one row are.
 template <typename Params>
 struct RowKeys {
   const Params& p;
-  const std::int32_t* pages;
-  int kv_head, begin, end;  ///< keys begin .. end - 1 are attended to
+  int first_page, kv_head, begin, end;  ///< keys begin .. end - 1 are attended to
 
   __device__ const typename Params::Kv* of(int key) const {
-    const std::int64_t page = pages[key / p.layout.page_tokens];
-    return p.arena + page * p.page_stride + p.key(kv_head, key % p.layout.page_tokens);
+    return p.kv.arena + p.kv.page_of(first_page, key) +
+           p.key(kv_head, key % p.kv.layout.page_tokens);
   }
 };
 
@@ -86,7 +85,7 @@ __device__ __forceinline__ void attend_keys(const RowKeys<Params>& keys, int fir
 #pragma unroll
     for (int i = 0; i < Dims; ++i) {
       const int d = lane + i * warp_size;
-      if (d < keys.p.layout.head_dim) part.sums[i] = fmaf(w, to_float(values[d]), part.sums[i]);
+      if (d < keys.p.kv.layout.head_dim) part.sums[i] = fmaf(w, to_float(values[d]), part.sums[i]);
     }
   }
 }
@@ -102,13 +101,13 @@ __global__ void __launch_bounds__(plain_warps* warp_size, Dims > 16 ? 2 : 4)
   const std::int64_t item = static_cast<std::int64_t>(blockIdx.x) * plain_warps +
                             static_cast<int>(threadIdx.x) / warp_size;
   const int heads = p.kv_heads * p.group, token = static_cast<int>(item / heads);
-  const int head = static_cast<int>(item % heads), head_dim = p.layout.head_dim;
+  const int head = static_cast<int>(item % heads), head_dim = p.kv.layout.head_dim;
   start_next_and_wait();
-  if (token >= p.span_begin[p.spans]) return;  // whole warps
-  const int span = span_of(p.span_begin, p.spans, token);
-  const int position = p.position[span] + token - p.span_begin[span];
+  if (token >= p.kv.span_begin[p.kv.spans]) return;  // whole warps
+  const int span = span_of(p.kv.span_begin, p.kv.spans, token);
+  const int position = p.kv.position[span] + token - p.kv.span_begin[span];
   const RowKeys<Params> keys = {.p = p,
-                                .pages = p.pages + p.page_begin[span],
+                                .first_page = p.kv.page_begin[span],
                                 .kv_head = head / p.group,
                                 .begin = p.first_key(position),
                                 .end = position + 1};

@@ -81,7 +81,8 @@ struct AttentionShape {
   using Kv = K;
   static constexpr bool is_capped = IsCapped;
   static constexpr bool is_coded = std::is_same_v<K, e4m3>;
-  /// Of bf16 that codes are widened to. Two of 256 dimensions are more than a block has room for.
+  /// Codes are widened to this many tiles of bf16. Two of 256 dimensions are more than a block has
+  /// room for.
   static constexpr int wide_tiles = HeadDim <= 128 ? 2 : 1;
   static constexpr int head_dim = HeadDim, column_warps = ColumnWarps, stages = Stages;
   static constexpr int rows = RowWarps * 16;
@@ -112,7 +113,7 @@ struct KeyWalk {
 
   static constexpr int tiles_of_run = attention_run / tile_keys;
 
-  /// Of all keys begin_key .. end_key - 1; share() cuts it into parts.
+  /// Walks all keys begin_key .. end_key - 1; share() cuts it into parts.
   __device__ KeyWalk(int begin_key, int whole_key, int end_key)
       : part(0),
         parts(1),
@@ -155,14 +156,13 @@ struct AttentionShared {
   SharedArray<int, 1> is_last;
 };
 
-/// Where a key of one kv head starts in the arena. 0 for keys that no row attends to: their pages
-/// may be gone.
+/// Returns where a key of one kv head starts in the arena. 0 for keys that no row attends to: their
+/// pages may be gone.
 template <typename Params>
 __device__ __forceinline__ std::int64_t place_of_key(const Params& p, const AttentionTile& tile,
                                                      int kv_head, int key, const KeyWalk& walk) {
   if (key < walk.begin || key >= walk.end) return 0;
-  const std::int64_t page = p.pages[tile.page_begin + key / p.layout.page_tokens];
-  return page * p.page_stride + p.key(kv_head, key % p.layout.page_tokens);
+  return p.kv.page_of(tile.page_begin, key) + p.key(kv_head, key % p.kv.layout.page_tokens);
 }
 
 /// Copies the queries of a tile of rows, asynchronously, zeros where there is no row.
@@ -176,7 +176,7 @@ __device__ __forceinline__ void copy_queries(const Params& p, const AttentionTil
     const bf16* const from =
         p.q + p.offset_of(tile.token, kv_head, tile.first_row + (is_there ? row : 0), p.q_stride);
     cp_async16(shared.queries.at(row, eight), from + eight * 8,
-               is_there && eight * 8 < p.layout.head_dim);
+               is_there && eight * 8 < p.kv.layout.head_dim);
   }
 }
 
@@ -190,7 +190,7 @@ __device__ __forceinline__ void copy_item(const Params& p, const KeyWalk& walk, 
   if (tile < walk.tiles) {
     const int skipped = walk.begin - walk.key_of(tile),
               left = walk.end - own_keys - walk.key_of(tile);
-    const auto* const from = p.arena + (item % 2 == 0 ? 0 : p.layout.value_offset());
+    const auto* const from = p.kv.arena + (item % 2 == 0 ? 0 : p.kv.layout.value_offset());
     auto thread = static_cast<int>(threadIdx.x);
     if constexpr (S::forgets_addresses) thread = hidden(thread);
 #pragma unroll
@@ -198,14 +198,14 @@ __device__ __forceinline__ void copy_item(const Params& p, const KeyWalk& walk, 
       const int key = i / pieces, piece = i % pieces;
       const std::int64_t place = shared.places[tile % places_kept * tile_keys + key];
       cp_async16(shared.ring.at(item, key, piece), from + place + piece * size,
-                 key >= skipped && key < left && piece * size < p.layout.head_dim);
+                 key >= skipped && key < left && piece * size < p.kv.layout.head_dim);
     }
   }
   cp_async_commit();
 }
 
-/// What a warp knows of its 16 rows after some keys: lane l has rows l/4 and l/4 + 8 (i of 0 and 1
-/// where it says row i), and of every eight columns those that an mma gives it.
+/// Holds what a warp knows of its 16 rows after some keys: lane l has rows l/4 and l/4 + 8 (i of 0
+/// and 1 where it says row i), and of every eight columns those that an mma gives it.
 template <typename S>
 struct RowSums {
   float sums[S::sums][4];
@@ -372,8 +372,8 @@ __device__ __forceinline__ void merge(RowSums<S>& total, const RowSums<S>& part,
   }
 }
 
-/// What blocks that share a tile's runs leave for the one that merges them, for each row and run:
-/// sums [head_dim], the sum of weights, the largest score, two floats of padding.
+/// Returns what blocks that share a tile's runs leave for the one that merges them, for each row
+/// and run: sums [head_dim], the sum of weights, the largest score, two floats of padding.
 constexpr std::int64_t partial_floats(std::int64_t head_dim) { return head_dim + 4; }
 
 /// Before the partials: a tile's semaphore counts the blocks that are done with it. Zero between
@@ -440,7 +440,7 @@ __device__ __forceinline__ void merge_partials(const Params& p, const AttentionT
     }
     const float* const sink = p.sink_of(kv_head, tile.first_row + row);
     const float scale = 1.0F / weights_with_sink(weights, largest, p.scale, sink);
-    if (column >= p.layout.head_dim) continue;
+    if (column >= p.kv.layout.head_dim) continue;
     bf16* const y =
         p.y + p.offset_of(tile.token, kv_head, tile.first_row + row, p.y_stride) + column;
     const RowGate<bf16> gate = p.gate_of(tile.token, kv_head, tile.first_row + row);

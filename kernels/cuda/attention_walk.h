@@ -8,9 +8,9 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/ops/attention.h"
 
-/// What a block does with a tile of rows: it walks the keys and writes answers or partials. `Rows`
-/// says where queries and keys come from: Rows::own_keys of the walk's last keys are not in
-/// pages yet, and
+/// This file has what a block does with a tile of rows: it walks the keys and writes answers or
+/// partials. `Rows` says where queries and keys come from: Rows::own_keys of the walk's last keys
+/// are not in pages yet, and
 ///   prepare()        is called before a barrier of all threads that precedes every copy,
 ///   fill_queries()   after the first copies, and ends with queries for all or with their copies,
 ///   arrive(t, item)  when the thread's own pieces of an item of tile t have arrived.
@@ -158,7 +158,7 @@ __device__ __forceinline__ void write_rows(const Params& p, const AttentionTile&
 #pragma unroll
     for (int n = 0; n < S::sums; ++n) {
       const int column = (column_warp * S::sums + n) * 8 + lane % 4 * 2;
-      if (column >= p.layout.head_dim) continue;
+      if (column >= p.kv.layout.head_dim) continue;
       *reinterpret_cast<std::uint32_t*>(y + column) =
           gated_pair(total.sums[n][2 * i] * scale, total.sums[n][2 * i + 1] * scale, gate, column);
     }
@@ -249,7 +249,8 @@ void set_workspace(const Attention& op, std::int64_t dim, Params& params) {
 
 /// The most runs that a span can have.
 inline std::int64_t runs_max(const Attention& op) {
-  const std::int64_t positions = op.positions > 0 ? op.positions : op.pages.dim(0) * op.page_tokens;
+  const std::int64_t positions =
+      op.positions > 0 ? op.positions : op.kv.pages.dim(0) * op.kv.page_tokens;
   return std::max<std::int64_t>(1, pieces(positions, attention_run));
 }
 
@@ -257,7 +258,7 @@ inline std::int64_t runs_max(const Attention& op) {
 /// read for longer than all blocks took to walk the keys.
 inline constexpr std::int64_t runs_merged_by_last_block = 16;
 
-/// Of a block, on every card from sm_80 on: what sm_86 and sm_89 have.
+/// A block has this much shared memory on every card from sm_80 on: sm_86 and sm_89 have no more.
 inline constexpr std::size_t shared_bytes_everywhere = 99 << 10;
 
 /// A kernel of shape S with a Shared in dynamic shared memory, over at most `tiles` tiles of spans

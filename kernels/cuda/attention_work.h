@@ -29,20 +29,19 @@ struct RowGate {
   __device__ float of(int column) const { return to_float(first[is_per_head ? 0 : column]); }
 };
 
-/// What all routes read. Row r of a span and kv head is query head r % group of token r / group.
+/// Holds what all routes read. Row r of a span and kv head is query head r % group of token r /
+/// group.
 template <typename T, typename K>
 struct AttentionParams {
   using Activation = T;
   using Kv = K;
   using Query = KvOperand<K>;  ///< as which queries meet keys in the plain route
 
+  PageParams<K> kv;
   const T* q;
-  const K* arena;
   T* y;
-  const std::int32_t *span_begin, *position, *page_begin, *pages;
-  std::int64_t q_stride, y_stride, page_stride;
-  KvPage layout;
-  int spans, kv_heads, group;
+  std::int64_t q_stride, y_stride;
+  int kv_heads, group;
   const float* sinks;  ///< of each head; null: none
   int window;          ///< positions that a row attends to; larger than all: no window
   int chunk;           ///< of positions; larger than all: no chunks
@@ -60,12 +59,14 @@ struct AttentionParams {
   bool merges_apart = false;  ///< partials are merged by a kernel of its own
 
   /// Numbers of a key, where one lies in its page, and from its start to its values.
-  __device__ int key_dim() const { return layout.head_dim; }
-  __device__ std::int64_t key(int kv_head, int place) const { return layout.key(kv_head, place); }
-  __device__ std::int64_t value_offset() const { return layout.value_offset(); }
+  __device__ int key_dim() const { return kv.layout.head_dim; }
+  __device__ std::int64_t key(int kv_head, int place) const {
+    return kv.layout.key(kv_head, place);
+  }
+  __device__ std::int64_t value_offset() const { return kv.layout.value_offset(); }
   /// Number d of a token's query head.
   __device__ float query(int token, int head, int d) const {
-    return to_float(q[token * q_stride + static_cast<std::int64_t>(head) * layout.head_dim + d]);
+    return to_float(q[token * q_stride + static_cast<std::int64_t>(head) * kv.layout.head_dim + d]);
   }
   /// The first key that a row at position `own` attends to.
   __device__ int first_key(int own) const {
@@ -90,7 +91,7 @@ struct AttentionParams {
            (static_cast<std::int64_t>(kv_head) * group + row % group) * dim;
   }
   __device__ std::int64_t offset_of(int token, int kv_head, int row, std::int64_t stride) const {
-    return offset_of(token, kv_head, row, stride, layout.head_dim);
+    return offset_of(token, kv_head, row, stride, kv.layout.head_dim);
   }
 };
 
@@ -122,9 +123,9 @@ struct SpanShape {
 /// others.
 template <typename Params>
 __device__ __forceinline__ SpanShape shape_of(const Params& p, int r, int tile_rows) {
-  if (r >= p.spans) return {};
-  const int token = p.span_begin[r], tokens = p.span_begin[r + 1] - token;
-  const int position = p.position[r], page_begin = p.page_begin[r], rows = tokens * p.group;
+  if (r >= p.kv.spans) return {};
+  const int token = p.kv.span_begin[r], tokens = p.kv.span_begin[r + 1] - token;
+  const int position = p.kv.position[r], page_begin = p.kv.page_begin[r], rows = tokens * p.group;
   if (rows < p.rows_min || rows > p.rows_max || rows == 0) return {};
   return {.token = token,
           .position = position,
@@ -151,7 +152,7 @@ __device__ __forceinline__ bool find_tile(const Params& p, int tile_rows, std::i
   const int thread = static_cast<int>(threadIdx.x), warp = thread / warp_size;
   const int threads = static_cast<int>(blockDim.x);
   std::int64_t tiles_before = 0, partials_before = 0;
-  for (int first = 0; first < p.spans; first += threads) {
+  for (int first = 0; first < p.kv.spans; first += threads) {
     const int r = first + thread;
     const SpanShape shape = shape_of(p, r, tile_rows);
     const std::int64_t own = static_cast<std::int64_t>(shape.rows) * shape.runs;
@@ -197,8 +198,8 @@ __device__ __forceinline__ float subtrahend(float largest) {
   return largest == no_score ? 0.0F : largest;
 }
 
-/// What sums made under `from` are worth under a maximum that is at least as large. 1 exactly where
-/// the maximum is the same, 0 where `from` had no key.
+/// Returns what sums made under `from` are worth under a maximum that is at least as large. 1
+/// exactly where the maximum is the same, 0 where `from` had no key.
 __device__ __forceinline__ float shrink_of(float from, float to, float scale) {
   return exp2_fast((from - subtrahend(to)) * scale);
 }
@@ -254,18 +255,11 @@ void attention_plain(Stream& stream, const Attention& op);
 template <typename T, typename K>
 AttentionParams<T, K> attention_params(const Attention& op) {
   constexpr float log2_e = 1.44269504F;
-  return {.q = op.q.as<T>(),
-          .arena = op.pages_of_layer.as<K>(),
+  return {.kv = page_params<K>(op.kv, op.head_dim),
+          .q = op.q.as<T>(),
           .y = op.y.as<T>(),
-          .span_begin = op.span_begin.as<std::int32_t>(),
-          .position = op.position.as<std::int32_t>(),
-          .page_begin = op.page_begin.as<std::int32_t>(),
-          .pages = op.pages.as<std::int32_t>(),
           .q_stride = op.q.row_stride,
           .y_stride = op.y.row_stride,
-          .page_stride = op.pages_of_layer.row_stride,
-          .layout = {static_cast<int>(op.head_dim), static_cast<int>(op.page_tokens)},
-          .spans = static_cast<int>(op.span_begin.dim(0) - 1),
           .kv_heads = static_cast<int>(op.kv_heads),
           .group = static_cast<int>(op.heads / op.kv_heads),
           .sinks = op.sinks.as<float>(),

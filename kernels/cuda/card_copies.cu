@@ -38,7 +38,7 @@ class Pending final : public PendingCardCopies {
   Event done_;
 };
 
-/// What has been enqueued in both queues, for copies to wait for.
+/// Holds what has been enqueued in both queues, for copies to wait for.
 class PriorWork {
  public:
   PriorWork(Stream& from, Stream& to)
@@ -57,7 +57,7 @@ class PriorWork {
   Event read_, written_;
 };
 
-/// What `enqueue` makes. When it throws, what it had enqueued in the streams has ended.
+/// Returns what `enqueue` makes. When it throws, what it had enqueued in the streams has ended.
 std::unique_ptr<PendingCardCopies> all_or_none(
     std::initializer_list<Stream*> streams,
     const std::function<std::unique_ptr<PendingCardCopies>()>& enqueue) {
@@ -120,7 +120,7 @@ class StagedCopies final : public CardCopies {
     Event filled, emptied;
   };
 
-  /// As much as a piece has room for; drops from `copies` what is on its way as a whole.
+  /// Sends as much as a piece has room for; drops from `copies` what is on its way as a whole.
   void send_piece(std::span<const CardCopy>& copies, std::size_t& done) {
     Piece& piece = pieces_[turn_];
     turn_ = 1 - turn_;

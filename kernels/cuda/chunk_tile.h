@@ -3,8 +3,8 @@
 #include "kernels/cuda/ptx.h"
 #include "kernels/floats.h"
 
-/// What the recurrences' chunked forms share: tiles of a chunk's tokens in shared memory, for
-/// blocks of four warps, and decays from token to token.
+/// This file has what the recurrences' chunked forms share: tiles of a chunk's tokens in shared
+/// memory, for blocks of four warps, and decays from token to token.
 namespace hyb::kernels::cuda {
 
 inline constexpr int chunk_tokens = 64;

@@ -6,10 +6,10 @@
 
 namespace hyb::kernels::cuda {
 
-/// Where the elements of a page lie on the device: kv head after kv head, each with its keys
+/// Says where the elements of a page lie on the device: kv head after kv head, each with its keys
 /// [page_tokens][head_dim], then its values [page_tokens][head_dim]. Plain rows, so that 16 bytes
-/// of one are a copy or a matrix operand. In elements.
-/// (Not in tables.h, whose device code only nvcc compiles.)
+/// of one are a copy or a matrix operand. In elements. (Not in tables.h, whose device code only
+/// nvcc compiles.)
 struct KvPage {
   int head_dim, page_tokens;
 

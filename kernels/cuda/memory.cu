@@ -14,7 +14,8 @@ double attribute(cudaDeviceAttr of, int device) {
   return value;
 }
 
-/// Of a multiprocessor in a cycle: bf16 products and f32 sums of its matrix instructions.
+/// Returns the FLOPs of a multiprocessor in a cycle: bf16 products and f32 sums of its matrix
+/// instructions.
 double flops_of_cycle(int major, int minor) {
   if (major == 8 && minor == 0) return 2048;
   if (major == 9) return 4096;

@@ -24,7 +24,7 @@ void copy(Stream& stream, std::byte* to, const std::byte* from, std::size_t byte
 /// Error(usage) where there is no such card.
 void use_card(int card);
 
-/// What kernels::card(), card_count() and are_peers() say.
+/// Says what kernels::card(), card_count() and are_peers() say.
 Card card(int card);
 int card_count();
 bool are_peers(int card, int other);

@@ -7,11 +7,12 @@
 
 #include "kernels/floats.h"
 
-/// What a kernel does that plain C++ cannot say: shared memory, warps, barriers, asynchronous
-/// copies, matrix instructions, early starts. The only file with inline PTX and with CUDA's own
-/// intrinsics; kernels use these names, CUDA's keywords, threadIdx and its kin, the vector types,
-/// and plain C++ for the rest. tests/cuda_emulator/shadow has a file of the same name that shadows
-/// this one when the kernels are compiled for the emulator: both have the same functions.
+/// This file has what a kernel does that plain C++ cannot say: shared memory, warps, barriers,
+/// asynchronous copies, matrix instructions, early starts. The only file with inline PTX and with
+/// CUDA's own intrinsics; kernels use these names, CUDA's keywords, threadIdx and its kin, the
+/// vector types, and plain C++ for the rest. tests/cuda_emulator/shadow has a file of the same name
+/// that shadows this one when the kernels are compiled for the emulator: both have the same
+/// functions.
 namespace hyb::kernels::cuda {
 
 inline constexpr int warp_size = 32;
@@ -200,7 +201,7 @@ __device__ __forceinline__ int hidden(int number) {
 
 // between blocks
 
-/// Of integers only: floats would be summed in an order that changes from run to run.
+/// Takes integers only: floats would be summed in an order that changes from run to run.
 template <typename T>
 __device__ __forceinline__ T atomic_add(T* at, T value) {
   return atomicAdd(at, value);
@@ -226,7 +227,7 @@ __device__ __forceinline__ float exp2_fast(float x) {
 }
 /// Within 2 units in the last place where |b| is 2^-126 to 2^126; zero where |b| is larger.
 __device__ __forceinline__ float divide_fast(float a, float b) { return __fdividef(a, b); }
-/// Of the angle 2 pi * turns, within 2^-23.
+/// Computes sine and cosine of the angle 2 pi * turns, within 2^-23.
 __device__ __forceinline__ void sine_cosine_of_turns(float turns, float& sine, float& cosine) {
   sincospif(2.0F * turns, &sine, &cosine);
 }

@@ -10,7 +10,7 @@
 
 namespace hyb::kernels::cuda {
 
-/// What make_staged_tables(), record() and those of device_sampler.h are on a card.
+/// On a card make_staged_tables(), record() and the functions of device_sampler.h are these.
 std::unique_ptr<StagedTables> make_staged_tables(Stream& stream, std::size_t bytes);
 StagedBytes device_tables_bytes(std::size_t bytes);
 std::unique_ptr<Recording> record(Stream& stream, const std::function<void()>& body);

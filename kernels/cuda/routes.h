@@ -105,7 +105,7 @@ void attention(Stream& stream, const Attention& op);
 /// launch where attention takes the matrix instructions, with head_dim and rotary_dim multiples of
 /// 16 and 16-byte aligned norms; else the two.
 void attention_step(Stream& stream, const RopeKvWrite& write, const Attention& read);
-/// As kernels::attention_workspace_bytes, for the device.
+/// Works as kernels::attention_workspace_bytes, for the device.
 std::size_t attention_workspace_bytes(std::int64_t tokens, std::int64_t heads,
                                       std::int64_t head_dim, std::int64_t positions);
 

@@ -18,7 +18,7 @@ class Ring {
  public:
   explicit Ring(std::size_t bytes) : bytes_(bytes) {}
 
-  /// Where a range of `bytes` bytes begins; empty: there is no room.
+  /// Returns where a range of `bytes` bytes begins; empty: there is no room.
   std::optional<std::size_t> take(std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     std::size_t begin = ranges_.empty() ? 0 : ranges_.back().end, limit = bytes_;

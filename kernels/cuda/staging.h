@@ -46,7 +46,8 @@ class Staging {
   /// rounded up to 64. What was taken before is gone.
   void reserve(std::size_t bytes);
 
-  /// What reserve(bytes) takes of the card, and twice of pinned memory; a Readback's takes it once.
+  /// Returns what reserve(bytes) takes of the card, and twice of pinned memory; a Readback's takes
+  /// it once.
   static std::size_t reserved_bytes(std::size_t bytes);
 
   /// Starts a round: all room is free again. Waits for the upload of the round before the last.
@@ -89,7 +90,7 @@ class Readback {
  public:
   explicit Readback(Stream& stream) : stream_(stream) {}
 
-  /// As Staging's.
+  /// Works as Staging's reserve().
   void reserve(std::size_t bytes);
 
   /// All room is free again; the last round's copies were waited for.

@@ -26,7 +26,7 @@ class Event {
   void record(Stream& stream);
   /// Returns when the stream has reached the last record(); at once if there was none.
   void wait() const;
-  /// Whether wait() would return at once.
+  /// Says whether wait() would return at once.
   bool is_done() const;
   /// What is enqueued in the stream, of any card, from now on starts after the last record().
   void hold(Stream& stream) const;
@@ -55,7 +55,7 @@ struct StreamOptions {
   bool is_urgent = false;        ///< QueueOptions'
 };
 
-/// What launches need to know of a kernel's code as the driver has loaded it.
+/// Holds what launches need to know of a kernel's code as the driver has loaded it.
 struct LoadedKernel {
   bool can_start_early;  ///< before the previous kernel has ended
 };
@@ -104,7 +104,7 @@ class Stream {
 
   /// Waits until all enqueued work is done; errors of kernels are thrown here.
   void wait();
-  /// Whether it is, or has failed.
+  /// Says whether the work is done, or has failed.
   bool is_done() const;
 
  private:
@@ -124,7 +124,7 @@ class Stream {
 
 /// For code that does not link to all of the class. Throws Error(usage) where there is no card.
 Stream* make_stream(const StreamOptions& options);
-/// What it holds of the card then.
+/// Returns the bytes of the card that a stream holds then.
 std::size_t stream_bytes(bool batch_invariant);
 void delete_stream(Stream* stream);
 

@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/kv_page.h"
 #include "kernels/cuda/ptx.h"
+#include "kernels/ops/kv_pages.h"
 
 namespace hyb::kernels::cuda {
 
@@ -29,8 +30,37 @@ __device__ __forceinline__ int span_of_by_block(const std::int32_t* span_begin, 
   return started - 1;
 }
 
-/// What the kernels of either recurrence have in common (ssd, delta_rule; the steps have no spans).
-/// T is the type of activations, S of the state, of which a head has `rows` times `columns`.
+/// Gives KvPages to kernels. A page is laid out as `layout` says, of which only the latter's tokens
+/// count here.
+template <typename K>
+struct PageParams {
+  K* arena;  ///< null: there are none
+  const std::int32_t *span_begin, *position, *page_begin, *pages;
+  std::int64_t page_stride;
+  KvPage layout;
+  int spans;
+
+  /// Where the page of a position is in the arena, by the place of its span's first one in pages.
+  __device__ std::int64_t page_of(int first_page, int at) const {
+    return pages[first_page + at / layout.page_tokens] * page_stride;
+  }
+};
+
+template <typename K>
+PageParams<K> page_params(const KvPages& kv, std::int64_t head_dim) {
+  return {.arena = kv.arena.as<K>(),
+          .span_begin = kv.span_begin.as<std::int32_t>(),
+          .position = kv.position.as<std::int32_t>(),
+          .page_begin = kv.page_begin.as<std::int32_t>(),
+          .pages = kv.pages.as<std::int32_t>(),
+          .page_stride = kv.arena.row_stride,
+          .layout = {static_cast<int>(head_dim), static_cast<int>(kv.page_tokens)},
+          .spans = static_cast<int>(kv.spans())};
+}
+
+/// Holds what the kernels of either recurrence have in common (ssd, delta_rule; the steps have no
+/// spans). T is the type of activations, S of the state, of which a head has `rows` times
+/// `columns`.
 template <typename T, typename S>
 struct RecurrenceParams {
   const T* x;
@@ -60,7 +90,7 @@ RecurrenceParams<T, S> recurrence_params(const Op& op) {
           .columns = static_cast<int>(op.state.dim(3))};
 }
 
-/// What the tables say of a span and of its neighbours: see CausalConv for chains.
+/// Holds what the tables say of a span and of its neighbours: see CausalConv for chains.
 struct SpanEntry {
   int first, last;  ///< tokens first .. last-1
   int read_slot, write_slot;

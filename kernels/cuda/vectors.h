@@ -21,7 +21,7 @@ __device__ __forceinline__ std::uint32_t widen_numbers(std::uint32_t codes) {
   return multiply_pairs(extend_bytes<First>(codes) << 4 & 0x87f087f0U, power);
 }
 
-/// What makes NaN of that 480.
+/// Returns the bits that make NaN of that 480.
 template <int First>
 __device__ __forceinline__ std::uint32_t nan_bits(std::uint32_t codes) {
   return extend_bytes<First>(find_nan(codes)) & 0x7f807f80U;
@@ -166,7 +166,7 @@ __device__ __forceinline__ void store_four(bf16* to, const float (&values)[4]) {
   store8(to, {pack_bf16(values[0], values[1]), pack_bf16(values[2], values[3])});
 }
 
-/// Whether four neighbouring columns of a state's rows can be loaded together.
+/// Says whether four neighbouring columns of a state's rows can be loaded together.
 template <typename S>
 bool has_fours(const S* state, std::int64_t slot_stride, std::int64_t columns) {
   return columns % 4 == 0 && reinterpret_cast<std::uintptr_t>(state) % 16 == 0 &&

@@ -31,9 +31,9 @@ __device__ __forceinline__ void replace(uint4& eight, int i, std::uint32_t bits)
   if (i / 2 == 3) eight.w = permute_bytes(eight.w, bits, selector);
 }
 
-/// What a lane needs of `Count` rows besides their halves. It takes eights of them in ascending
-/// columns, and in each meets the patches that are left below its end: with none there, one
-/// comparison for all rows.
+/// Holds what a lane needs of `Count` rows besides their halves. It takes eights of them in
+/// ascending columns, and in each meets the patches that are left below its end: with none there,
+/// one comparison for all rows.
 template <int Count>
 class Bits12LaneRows {
  public:

@@ -57,11 +57,11 @@ inline const Bits12Header& bits12_header(const std::byte* panel) {
 /// experts * expert_bytes(); their number may be 0. The source is rounded to bf16.
 Buffer pack_bits12_panels(Queue& queue, const WeightSource& source, std::byte* out);
 
-/// Whether decoding what was packed pays: not with many patches, each of which costs its line about
-/// three times the time.
+/// Says whether decoding what was packed pays: not with many patches, each of which costs its line
+/// about three times the time.
 bool bits12_pays(const Bits12Shape& shape, std::int64_t experts, std::size_t patch_bytes);
 
-/// What packing some panels would leave to patches.
+/// Holds what packing some panels would leave to patches.
 struct Bits12Sample {
   std::int64_t weights = 0;  ///< that were read
   std::int64_t patches = 0;  ///< that they need
@@ -69,11 +69,11 @@ struct Bits12Sample {
   double share() const {
     return weights > 0 ? static_cast<double>(patches) / static_cast<double>(weights) : 0;
   }
-  /// As bits12_pays: at most a patch for eight lines.
+  /// Works as bits12_pays: at most a patch for eight lines.
   bool pays() const { return patches * 8 * 128 <= weights; }
 };
 
-/// Of `panels` panels, or of all that are there, spread over the source.
+/// Samples `panels` panels, or all that are there, spread over the source.
 Bits12Sample sample_bits12(const WeightSource& source, std::int64_t panels);
 
 /// Lines of a bf16 panel on their way to one of 12 bits.

@@ -29,8 +29,8 @@ struct Bits12Tables {
   }
 };
 
-/// Of half `h` of a line, lanes `part` and part + 1 of 128 bits: words 4 * h + part / 32, and the
-/// second after it, of 8 outputs each.
+/// Reads half `h` of a line, lanes `part` and part + 1 of 128 bits: words 4 * h + part / 32, and
+/// the second after it, of 8 outputs each.
 inline __attribute__((always_inline)) void bits12_words(const Bits12Tables& tables,
                                                         const std::byte* line, int h, int part,
                                                         __m256i (&words)[2]) {

@@ -52,17 +52,18 @@ struct Bits12Rows {
   std::int64_t patched;                ///< weights
 };
 
-/// By all threads of the queue. The source is rounded to bf16; it has at most columns_max columns.
+/// Packs by all threads of the queue. The source is rounded to bf16; it has at most columns_max
+/// columns.
 Bits12Rows pack_bits12_rows(Queue& queue, const WeightSource& source);
 
-/// Whether a matrix of this shape is smaller than bf16, and its columns can be patches.
+/// Says whether a matrix of this shape is smaller than bf16, and its columns can be patches.
 constexpr bool bits12_rows_take(const Bits12RowsShape& shape) {
   return shape.columns <= Bits12RowsShape::columns_max &&
          shape.expert_bytes() < shape.rows * shape.columns * 2;
 }
 
-/// Whether it is faster than bf16: a patch costs a warp about 40 instructions, and the quarter of
-/// the time that 12 bits save has room for 8 of them in 1024 weights. Half of that is taken.
+/// Says whether it is faster than bf16: a patch costs a warp about 40 instructions, and the quarter
+/// of the time that 12 bits save has room for 8 of them in 1024 weights. Half of that is taken.
 constexpr bool bits12_rows_pay(std::int64_t patched, std::int64_t weights) {
   return patched <= weights / 256;
 }

@@ -24,7 +24,7 @@ constexpr float level_of(WeightCode code, std::uint8_t bits) {
   return (bits & 0x80U) != 0 ? -size : size;
 }
 
-/// What separates the levels of q4.
+/// Returns what separates the levels of q4.
 constexpr std::array<float, 15> q4_midpoints() {
   std::array<float, 15> between = {};
   for (std::size_t i = 0; i < between.size(); ++i) {

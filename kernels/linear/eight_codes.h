@@ -9,7 +9,7 @@
 
 namespace hyb::kernels {
 
-/// Where a code lies within eight columns: one of 8 bits, or the lower 4 of another.
+/// Says where a code lies within eight columns: one of 8 bits, or the lower 4 of another.
 struct CodePlace {
   std::int64_t byte;
   int shift;
@@ -21,7 +21,7 @@ constexpr CodePlace place_of(std::int64_t bits, std::int64_t n, std::int64_t k) 
   return {n / 16 * 128 + k / 4 * 64 + n % 16 / 4 * 16 + pair % 2 * 8 + n % 4 * 2 + k % 2, 0};
 }
 
-/// Where the bits above the lower 4 lie.
+/// Returns where the bits above the lower 4 lie.
 constexpr CodePlace upper_place(std::int64_t bits, std::int64_t n, std::int64_t k) {
   constexpr std::int64_t lower_bytes = 4 * Weight::panel_rows;
   const std::int64_t at = (bits - 4) * (n / 16 * 4 + k / 2);

@@ -31,7 +31,8 @@ template <WeightCode Code>
 struct Ring {
   SharedArray<SharedArray<SharedArray<uint4, warp_size>, group_rows>, stages> steps;
 };
-/// As many bytes, which the lanes copy for each other: a row's step is 4 halves, 24 pieces.
+/// Has as many bytes as others, which the lanes copy for each other: a row's step is 4 halves, 24
+/// pieces.
 template <>
 struct Ring<WeightCode::bits12> {
   static constexpr int stages = 4;
@@ -307,8 +308,8 @@ void run_tokens(Stream& stream, const Params<Y>& params) {
       staged ? gemv_kernel<Code, Tokens, true, Y> : gemv_kernel<Code, Tokens, false, Y>, params);
 }
 
-/// As many warps on a row as the card has over, so that a small matrix is in flight as a whole; not
-/// by the row count, which no sum may depend on.
+/// Puts as many warps on a row as the card has over, so that a small matrix is in flight as a
+/// whole; not by the row count, which no sum may depend on.
 int split_of(const Stream& stream, int groups, int inner) {
   const int warps = blocks_per_processor * stream.processors() * block_warps;
   const int steps = (inner + k_step - 1) / k_step;

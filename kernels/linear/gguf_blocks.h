@@ -25,8 +25,8 @@ constexpr EightCodes signs_and_sizes(EightCodes numbers) {
   return ((numbers ^ signs * 255) + signs) | signs << 7;
 }
 
-/// What every quantised type of GGUF comes to: a block in whole numbers, with a scale and a minimum
-/// for each group of columns. Element e of a block is
+/// Holds what every quantised type of GGUF comes to: a block in whole numbers, with a scale and a
+/// minimum for each group of columns. Element e of a block is
 ///
 ///   scales[e / group] * gguf_level(type, code(e)) - mins[e / group]
 ///
@@ -40,8 +40,8 @@ struct GgufGroups {
   int group = 0;  ///< columns: 16, 32, 64 or 128
   bool has_mins = false;
   std::array<EightCodes, elements_max / 8> codes;
-  /// As stored; not of MXFP4 and NVFP4. Where has_gguf_factors() scales are `scale` times whole
-  /// numbers, exactly, mins `min`; else they are all `scale` and `min`.
+  /// They are as stored; not of MXFP4 and NVFP4. Where has_gguf_factors() scales are `scale` times
+  /// whole numbers, exactly, mins `min`; else they are all `scale` and `min`.
   f16 scale, min;
   std::array<std::int8_t, groups_max> factors, min_factors;
   std::array<float, groups_max> scales, mins;  ///< of read_gguf_block(); mins: where has_mins
@@ -51,18 +51,18 @@ struct GgufGroups {
   }
 };
 
-/// Whether read_gguf_block() reads a type. It does not read F32, F16, BF16 and whole numbers, which
-/// have no blocks, nor types of activations (Q8_1, Q8_K), nor those with codebooks (IQ1_*, IQ2_*,
-/// IQ3_*).
+/// Says whether read_gguf_block() reads a type. It does not read F32, F16, BF16 and whole numbers,
+/// which have no blocks, nor types of activations (Q8_1, Q8_K), nor those with codebooks (IQ1_*,
+/// IQ2_*, IQ3_*).
 bool is_gguf_coded(GgufType type);
 
 /// Columns that share a scale in a type that is_gguf_coded().
 int gguf_group(GgufType type);
 
-/// Whether a block has subtracted minima.
+/// Says whether a block has subtracted minima.
 bool has_gguf_mins(GgufType type);
 
-/// Whether a block of 256 has one scale, times a whole number for each group.
+/// Says whether a block of 256 has one scale, times a whole number for each group.
 bool has_gguf_factors(GgufType type);
 
 /// Bits of the codes by which weights keep a type in memory: 4, 5, 6 or 8; 0: it is not kept.

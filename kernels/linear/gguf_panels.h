@@ -19,7 +19,7 @@ CodedShape coded_shape(GgufType type, std::int64_t rows, std::int64_t columns);
 void pack_gguf_blocks(const CodedShape& shape, const WeightRow& row, std::int64_t first,
                       std::int64_t count, std::byte* panel, std::int64_t n);
 
-/// As read_coded_row().
+/// Works as read_coded_row().
 void read_gguf_row(const CodedShape& shape, const std::byte* panel, std::int64_t n, float* out);
 
 }  // namespace hyb::kernels

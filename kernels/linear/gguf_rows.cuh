@@ -18,12 +18,12 @@ inline constexpr WeightCode blocks4 = WeightCode::blocks, blocks5 = WeightCode{1
                             blocks6 = WeightCode{17}, blocks8 = WeightCode{18},
                             blocks_nvfp4 = WeightCode{19};
 constexpr bool is_blocks(WeightCode code) { return code == WeightCode::blocks || code >= blocks5; }
-/// Whether a lane's 16 codes are 8 bytes (and upper bits apart), else 16.
+/// True where a lane's 16 codes are 8 bytes (and upper bits apart), else 16.
 template <WeightCode Code>
 inline constexpr bool packs_nibbles = has_nibbles(Code) || (is_blocks(Code) && Code != blocks8);
 template <WeightCode Code>
 inline constexpr bool has_upper_bits = Code == blocks5 || Code == blocks6;
-/// Whether 16 columns share a scale.
+/// True where 16 columns share a scale.
 template <WeightCode Code>
 inline constexpr bool has_sixteens = Code == blocks6 || Code == blocks_nvfp4;
 template <WeightCode Code>
@@ -31,14 +31,15 @@ __device__ __forceinline__ bool has_mins(const GgufRowTraits& traits) {
   return (Code == blocks4 || Code == blocks5) && traits.has_mins != 0;
 }
 
-/// What a row has of half a chunk besides its codes: a word, or the first and the second of blocks.
+/// Says what a row has of half a chunk besides its codes: a word, or the first and the second of
+/// blocks.
 template <WeightCode Code>
 inline constexpr bool has_second_word = is_blocks(Code) && Code != blocks8;
 template <WeightCode Code>
 using ScaleWords = std::conditional_t<has_second_word<Code>, uint2, std::uint32_t>;
 
-/// Where these words are, and where the upper bits of lane q, counted in words of a row. Where
-/// there is no second one it is any other.
+/// Returns where these words are, and where the upper bits of lane q, counted in words of a row.
+/// Where there is no second one it is any other.
 template <WeightCode Code>
 __device__ __forceinline__ int first_word(const GgufRowTraits& traits, int half) {
   return Code == blocks4 ? half >> traits.first_shift : half;
@@ -52,7 +53,8 @@ __device__ __forceinline__ int upper_word(const GgufRowTraits& traits, int half,
   return traits.upper_at + (half >> (Code == blocks5 ? 1 : 0)) * 4 + q;
 }
 
-/// Of a group. `other` is the scale of its last 16 columns where has_sixteens, else the minimum.
+/// Holds the scales of a group. `other` is the scale of its last 16 columns where has_sixteens,
+/// else the minimum.
 struct GroupScales {
   float scale, other;
 };

@@ -64,14 +64,14 @@ struct GgufRowsShape {
   }
 };
 
-/// Of a weight in blocks or in groups.
+/// Returns the shape of a weight in blocks or in groups.
 inline GgufRowsShape gguf_rows_shape(const Weight& weight) {
   const bool has_groups = weight.code() == WeightCode::groups;
   return {weight.type(), weight.rows(), weight.columns(),
           has_groups ? std::optional(weight.groups()) : std::nullopt};
 }
 
-/// Whether a card keeps blocks of a type; others it takes as if they were published as bf16.
+/// Says whether a card keeps blocks of a type; others it takes as if they were published as bf16.
 bool card_keeps(GgufType type);
 
 /// The same of groups in rows of `columns`, a multiple of 32: of 32 columns or more, or NVFP4's 16;

@@ -53,13 +53,13 @@ __device__ __forceinline__ void scale_values(const DenseNorm& norm, int column, 
   }
 }
 
-/// Whether a slice is a vector for each of some neighbouring lanes, a power of two of them.
+/// Says whether a slice is a vector for each of some neighbouring lanes, a power of two of them.
 constexpr bool is_narrow_slice(int width) {
   const int lanes = width / 8;
   return width % 8 == 0 && lanes <= warp_size && (lanes & (lanes - 1)) == 0;
 }
 
-/// Whether the rows fit in shared memory with the weights in flight, and their slices' sums.
+/// Says whether the rows fit in shared memory with the weights in flight, and their slices' sums.
 constexpr bool takes_norm(int tokens, int inner, int groups) {
   return x_bytes(tokens, inner) <= x_bytes_max &&
          (tokens * groups <= norm_slices_max || is_narrow_slice(inner / groups));
@@ -102,8 +102,8 @@ __device__ __forceinline__ void stage_narrow_slices(bf16* to, const bf16* x, std
   }
 }
 
-/// What a thread has of the rows: vectors of slices that a warp or the whole block shares. Their
-/// numbers ascend with the slice, and within it with the column.
+/// Holds what a thread has of the rows: vectors of slices that a warp or the whole block shares.
+/// Their numbers ascend with the slice, and within it with the column.
 template <int Warps>
 struct OwnVectors {
   int width;                    ///< of a slice

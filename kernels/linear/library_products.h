@@ -88,7 +88,7 @@ struct CublasLtTable {
                    std::size_t workspace_bytes, CUstream_st*) = nullptr;
 };
 
-/// What was found of a library that need not be there.
+/// Holds what was found of a library that need not be there.
 struct CublasLt {
   std::optional<CublasLtTable> table;
   std::string text;  ///< "/usr/lib/libcublasLt.so.13, version 13.1.0", or why there is none
@@ -164,8 +164,8 @@ class LibraryProducts {
   cublaslt::Object handle_ = nullptr;
   std::int64_t refused_ = 0;
   cublaslt::Status last_status_ = cublaslt::success;  // of an algorithm's choice or use
-  /// By outputs, inner, tokens (rounded, or exact where that was refused), strides and the type of
-  /// y.
+  /// Choices are kept by outputs, inner, tokens (rounded, or exact where that was refused), strides
+  /// and the type of y.
   std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, bool>,
            Choice>
       choices_;

@@ -119,8 +119,8 @@ Dense<X, Y> dense_of(const Project& op, const Tensor& x, std::int64_t expert) {
           .activation = activation};
 }
 
-/// By the library, where it takes the product, which has no bias: then the activation is a kernel
-/// of its own, after it.
+/// Runs it by the library, where it takes the product, which has no bias: then the activation is a
+/// kernel of its own, after it.
 template <typename Y>
 bool run_library(Stream& stream, const Project& op, const Dense<bf16, Y>& p) {
   if (stream.products() == nullptr || p.bias != nullptr) return false;

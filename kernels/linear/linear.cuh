@@ -17,8 +17,8 @@
 #include "kernels/linear/pack.h"
 #include "kernels/linear/project.h"
 
-/// What the CUDA routes of linear and project share. Each route is one kernel for one range of row
-/// counts; linear.cu and project.cu choose. Included by .cu files only.
+/// This file has what the CUDA routes of linear and project share. Each route is one kernel for one
+/// range of row counts; linear.cu and project.cu choose. Included by .cu files only.
 namespace hyb::kernels::cuda {
 
 /// The code by which products read a weight.
@@ -60,7 +60,7 @@ struct CodedMatrix {
   }
 };
 
-/// Of expert 0, and how far apart the experts are.
+/// Says where the codes of expert 0 are, and how far apart the experts are.
 struct CodedExperts {
   CodedMatrix first;
   std::int64_t expert_bytes;
@@ -129,7 +129,7 @@ struct DenseNorm {
   std::int64_t kept_stride = 0;
 };
 
-/// Of rows of bf16.
+/// Returns the norm of rows of bf16.
 inline DenseNorm norm_of(const InputNorm& norm) {
   return {.weight = norm.weight.as<float>(),
           .gate = norm.gate.as<bf16>(),
@@ -163,8 +163,8 @@ __device__ __forceinline__ void write(const Dense<X, Y>& p, int token, int colum
 /// Writes norm(x) to y, as the op of this name. There is a norm.
 void apply(Stream& stream, const InputNorm& norm, const Tensor& x, const Tensor& y);
 
-/// Whether x and W can be read in vectors: bf16 of which each row is 16-byte aligned, or codes in
-/// rows of whole eights.
+/// Says whether x and W can be read in vectors: bf16 of which each row is 16-byte aligned, or codes
+/// in rows of whole eights.
 bool takes_matrices(const Project& op, const Tensor& x, const void* weight);
 
 /// y = activation(W * x + bias), or (add ? y : 0) + scale * (W * x + bias), by the route for the
@@ -188,9 +188,9 @@ void run_skinny(Stream& stream, const Dense<bf16, bf16>& dense, const DenseNorm&
 void run_skinny(Stream& stream, const Dense<bf16, float>& dense, const DenseNorm& norm,
                 WeightCode code);
 
-/// Of bf16, plain or in 12 bits, 1 to gemv_tokens_max rows; a norm where takes_norm. A warp
-/// executes 345 instructions for 2 KB of W with 4 rows and 609 with 8, where 4.3 TB/s leave an H200
-/// time for 500; run_skinny needs fewer.
+/// The gemv takes bf16, plain or in 12 bits, and up to this many rows; a norm where takes_norm. A
+/// warp executes 345 instructions for 2 KB of W with 4 rows and 609 with 8, where 4.3 TB/s leave an
+/// H200 time for 500; run_skinny needs fewer.
 inline constexpr int gemv_tokens_max = 4;
 constexpr bool gemv_takes(WeightCode code) {
   return code == WeightCode::plain || code == WeightCode::bits12;
@@ -335,7 +335,7 @@ __device__ __forceinline__ std::uint32_t scales_of_half(std::uint32_t word, int 
   if constexpr (Code == WeightCode::mxfp4) return word >> (half % 2 * 16);
   return word;
 }
-/// Of group 0 or 1 of a half, from scales_of_half.
+/// Returns the scale of group 0 or 1 of a half, from scales_of_half.
 template <WeightCode Code>
 __device__ __forceinline__ float scale_of(std::uint32_t word, int group) {
   if constexpr (Code == WeightCode::fp8) return std::bit_cast<float>(word);
@@ -357,7 +357,7 @@ __device__ __forceinline__ void copy_scales(ScaleWords<Code>* to, const std::byt
 __device__ __forceinline__ uint2 load_scales(const std::uint32_t* from) { return {*from, 0}; }
 __device__ __forceinline__ uint2 load_scales(const uint2* from) { return load8(from); }
 
-/// Of a group, from a half's words.
+/// Returns the group scales of a group, from a half's words.
 template <WeightCode Code>
 __device__ __forceinline__ GroupScales group_scales(uint2 words, int half, int group,
                                                     const GgufRowTraits& traits) {
@@ -415,7 +415,8 @@ __device__ __forceinline__ uint4 levels_of(std::uint32_t low, std::uint32_t high
   }
 }
 
-/// Of group 0 or 1 of a lane's codes; of 5 and 6 bits z has the upper ones, from the half's on.
+/// Returns the levels of group 0 or 1 of a lane's codes; of 5 and 6 bits z has the upper ones, from
+/// the half's on.
 template <WeightCode Code>
 __device__ __forceinline__ uint4 levels_of_group(uint4 codes, int group,
                                                  const GgufRowTraits& traits) {
@@ -504,13 +505,13 @@ struct LaneRow {
         words_to_scales(static_cast<std::uint32_t>((weight.scales_of<Code>(row) - codes) / 4)),
         traits(weight.traits) {}
 
-  /// What group_scales takes.
+  /// Returns what group_scales takes.
   __device__ __forceinline__ uint2 scales(int half) const {
     uint2 words = {word(scale_word<Code>(traits, half)), 0};
     if constexpr (has_second_word<Code>) words.y = word(second_word<Code>(traits, half));
     return words;
   }
-  /// Of 5 and 6 bits, from the half's on.
+  /// Returns the upper bits of codes of 5 and 6 bits, from the half's on.
   __device__ __forceinline__ std::uint32_t upper(int half) const {
     const int q = static_cast<int>(threadIdx.x) % 4;
     return upper_of_half<Code>(word(upper_word<Code>(traits, half, q)), half);

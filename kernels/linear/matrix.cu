@@ -85,7 +85,7 @@ using NarrowTile = Tile<1, 4, 2, 2>;  ///< 32 x 64
 /// 16 x 16: a warp for itself, with 20 KB of the weight in flight.
 using SmallTile = Tile<1, 1, 1, 2, 128, 6>;
 
-/// Whether the tile is not mostly empty, and its blocks are enough for half of the card.
+/// Says whether the tile is not mostly empty, and its blocks are enough for half of the card.
 template <typename T, typename Y>
 bool is_filled(const Stream& stream, const Dense<bf16, Y>& dense) {
   const dim3 blocks = blocks_of<T>(dense);

@@ -28,14 +28,15 @@ struct Tile {
   using For = std::conditional_t<Code == WeightCode::plain || Code == WeightCode::bits12, Tile,
                                  Tile<WarpRows, WarpColumns, TilesM, TilesN, half_columns, Stages>>;
 
-  /// Where a warp's part of the tile starts.
+  /// Returns where a warp's part of the tile starts.
   static constexpr int first_token(int warp) { return warp / WarpColumns * TilesM * 16; }
   static constexpr int first_output(int warp) { return warp % WarpColumns * TilesN * 8; }
 };
 
 inline constexpr int chunk = 8;  ///< elements of one copy
 
-/// Of the launch bounds: 0 leaves the compiler its own aim, which for codes costs spills on sm_80.
+/// The launch bounds ask for this many blocks: 0 leaves the compiler its own aim, which for codes
+/// costs spills on sm_80.
 template <WeightCode Code>
 inline constexpr int min_blocks = Code == WeightCode::plain ? 0 : 1;
 
@@ -405,7 +406,7 @@ class Bits12Copies {
     }
   }
 
-  /// What this thread has copied of step `step`, as bf16. Steps ascend.
+  /// Widens what this thread has copied of step `step`, as bf16. Steps ascend.
   __device__ __forceinline__ void widen(const SharedArray<Pieces, units>& ring, int step,
                                         Stage<Rows, KStep>& to) {
     const Pieces& unit = ring[step / steps % units];

@@ -32,7 +32,7 @@ struct Panel {
   std::int64_t columns;  ///< of a row
   DType to;
 
-  /// Whether the rows are what the panel holds, but for their order.
+  /// Says whether the rows are what the panel holds, but for their order.
   bool is_copy() const {
     return count == panel_rows &&
            std::all_of(rows.begin(), rows.end(),

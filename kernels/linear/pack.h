@@ -107,15 +107,15 @@ struct CodedShape {
     if (scales == ScaleType::f32) return 4;
     return scales == ScaleType::bf16 || scales == ScaleType::f16 ? 2 : 1;
   }
-  /// Of a group, with the minima.
+  /// Returns the bytes of a group, with the minima.
   std::int64_t scales_bytes() const {
     return (has_zeros ? scale_bytes() + 1 : vectors() * scale_bytes()) * Weight::panel_rows;
   }
-  /// Of 256 columns, with the minima.
+  /// Returns the bytes of 256 columns, with the minima.
   std::int64_t units_bytes() const {
     return scales == ScaleType::factors ? vectors() * 2 * Weight::panel_rows : 0;
   }
-  /// Of eight columns.
+  /// Returns the bytes of eight columns.
   std::int64_t eight_bytes() const { return bits * Weight::panel_rows; }
   std::int64_t groups() const { return (columns + group - 1) / group; }
   /// From the panel's start to its first group.
@@ -143,7 +143,7 @@ CodedShape coded_shape(WeightCode code, std::int64_t rows, std::int64_t columns,
 
 CodedShape coded_shape(const GroupCodes& codes, std::int64_t rows, std::int64_t columns);
 
-/// Of a weight in panels.
+/// Returns the shape of a weight in panels.
 CodedShape coded_shape(const Weight& weight);
 
 /// Columns that share a scale where `source` is stored by `code`. Throws Error(model) for published

@@ -35,7 +35,7 @@ constexpr std::int64_t coded_rows_waiting = 192;
 /// GFLOP/s of a thread, the panel in the second-level cache.
 constexpr std::int64_t coded_direct_rows = 16;
 
-/// What all tiles of a product have in common.
+/// Returns what all tiles of a product have in common.
 inline CodedTile coded_tile(const CodedKernel& kernel, const CodedShape& shape,
                             const std::byte* panel) {
   return {.rows = nullptr,
@@ -60,15 +60,15 @@ inline CodedTile coded_tile(const CodedKernel& kernel, const CodedShape& shape,
           .first = true};
 }
 
-/// Of every row of x, the sums of its groups of columns, for weights with minima: each one chain,
-/// whatever multiplies the row.
+/// Holds of every row of x the sums of its groups of columns, for weights with minima: each one
+/// chain, whatever multiplies the row.
 class RowSums {
  public:
   RowSums() = default;
   RowSums(Queue& queue, const std::byte* x, std::int64_t rows, std::int64_t row_bytes,
           const CodedShape& shape);
 
-  /// Of a row of x from a group on.
+  /// Returns those of a row of x from a group on.
   const float* of(const void* row, std::int64_t group) const {
     return sums_.data() + (static_cast<const std::byte*>(row) - x_) / row_bytes_ * groups_ + group;
   }
@@ -126,7 +126,7 @@ void coded_product_few_rows(const CodedKernel& kernel, const CodedShape& shape,
   }
 }
 
-/// As panel_product, for a panel of codes.
+/// Works as panel_product, for a panel of codes.
 template <typename RowOf, typename Emit>
 void coded_product(const CodedKernel& kernel, const CodedShape& shape, const std::byte* panel,
                    const RowSums& row_sums, std::int64_t count, RowOf row_of, Emit emit) {
@@ -171,7 +171,7 @@ struct PanelKernel {
   std::int64_t x_bytes;      ///< of a row's element
 };
 
-/// Of panels of `dtype`: bf16, f32 or f16.
+/// Returns the kernel of panels of `dtype`: bf16, f32 or f16.
 PanelKernel panel_kernel(Isa isa, DType dtype);
 
 /// Part of K for which a panel stays in the second-level cache while all rows pass by (512 KB).

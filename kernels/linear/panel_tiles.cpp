@@ -67,7 +67,8 @@ std::uint16_t level_of(const CodedTile& tile, const std::uint8_t* eight, int n, 
   return static_cast<std::uint16_t>((low[128 + size] | (code & 0x80U)) << 8 | low[size]);
 }
 
-/// Of output n a group's scale, or with n from 64 on its minimum; `units` are of its columns.
+/// Returns a group's scale of output n, or with n from 64 on its minimum; `units` are of its
+/// columns.
 float scale_of(const CodedTile& tile, const std::byte* scales, const std::byte* units, int n) {
   if (tile.scales == ScaleType::factors) {
     f16 unit;

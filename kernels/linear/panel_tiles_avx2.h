@@ -374,7 +374,7 @@ inline __m256 e8m0_scales(const std::byte* scales) {
   return _mm256_castsi256_ps(_mm256_blendv_epi8(powers, _mm256_set1_epi32(0x7fc00000), is_nan));
 }
 
-/// Of eight outputs from n on the scales of a group; `units` are of its columns.
+/// Returns the scales of a group of eight outputs from n on; `units` are of its columns.
 inline __m256 scales_of(ScaleType type, const std::byte* scales, const std::byte* units,
                         std::int64_t n) {
   const auto halves = [n](const std::byte* from) {

@@ -9,7 +9,7 @@
 namespace hyb::kernels {
 namespace {
 
-/// What the ops that it calls do not check of their own arguments.
+/// Checks what the ops that it calls do not check of their own arguments.
 void check(const Project& op) {
   const Check check("project");
   check.that(op.weight != nullptr, "weight is there", 0);

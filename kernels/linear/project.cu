@@ -5,7 +5,7 @@
 namespace hyb::kernels::cuda {
 namespace {
 
-/// Whether the norm goes into the product's own load of x.
+/// Says whether the norm goes into the product's own load of x.
 bool norm_is_fused(const Stream& stream, const Project& op, const void* weight) {
   return !stream.batch_invariant() && !op.norm.sigmoid_gate && op.x.dim(0) <= gemv_tokens_max &&
          takes_matrices(op, op.x, weight) &&
@@ -17,7 +17,7 @@ bool norm_is_fused(const Stream& stream, const Project& op, const void* weight) 
                     static_cast<int>(op.norm.groups));
 }
 
-/// By a weight of several parts: one after the other, the activation after the last.
+/// Multiplies by the parts of a weight one after the other, the activation after the last.
 void project_parts(Stream& stream, const Project& op) {
   Tensor x = op.x;
   if (!op.norm.empty()) {

@@ -13,7 +13,7 @@ using Lanes = std::array<float, quantize_rows>;
 
 constexpr std::array<float, 15> midpoints = q4_midpoints();
 
-/// Of each row the element of largest size, with its sign; NaN where one is no finite number.
+/// Finds in each row the element of largest size, with its sign; NaN where one is no finite number.
 Lanes largest_of(const float* values) {
   Lanes largest = {}, zero = {};
   for (std::int64_t k = 0; k < quantize_group; ++k) {
@@ -27,7 +27,7 @@ Lanes largest_of(const float* values) {
   return largest;
 }
 
-/// As it will be stored, and 1 over it; 0 for a scale of 0, so that all codes are 0.
+/// Rounds it as it will be stored, and 1 over it; 0 for a scale of 0, so that all codes are 0.
 void round_scale(const Lanes& scale, Lanes& rounded, Lanes& inverse) {
   for (std::size_t n = 0; n < scale.size(); ++n) rounded[n] = to_float(to_bf16(scale[n]));
   for (std::size_t n = 0; n < scale.size(); ++n) {
@@ -61,7 +61,8 @@ void quantize_q8(const float* values, QuantizedGroups& groups) {
   }
 }
 
-/// What `rounded` makes of the values: the squared error, and the scale that fits its levels best.
+/// Says what `rounded` makes of the values: the squared error, and the scale that fits its levels
+/// best.
 void try_scale(const float* values, const Lanes& rounded, const Lanes& inverse, Lanes& error,
                Lanes& fitted) {
   Lanes products = {}, squares = {};
@@ -100,9 +101,10 @@ void store_q4(const float* values, const Lanes& inverse, QuantizedGroups& groups
 }
 
 void quantize_q4(const float* values, QuantizedGroups& groups) {
-  /// Of the scale that makes the largest element the largest level; below 0 it becomes the smallest
-  /// one. Chosen one after the other, each as the best beside those before it. Normal weights'
-  /// error is 7.51 % of their size; with 30 of both signs it would be 7.46 %.
+  /// These scales are tried, as shares of the one that makes the largest element the largest level;
+  /// below 0 it becomes the smallest one. Chosen one after the other, each as the best beside those
+  /// before it. Normal weights' error is 7.51 % of their size; with 30 of both signs it would be
+  /// 7.46 %.
   constexpr std::array<float, 6> candidates = {1.0F, 1.2F, 0.96F, 1.04F, 1.16F, -1.28F};
   constexpr float least = 0.85F, most = 1.4F;
   Lanes largest = largest_of(values), scale, rounded, inverse, error, fitted;

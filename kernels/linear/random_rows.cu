@@ -47,7 +47,7 @@ struct CodesParams {
   std::int64_t halves = 0, row_bytes = 0, scales_at = 0, expert_bytes = 0;
 };
 
-/// Of a half of a chunk, 64 columns, what lane q of a matrix instruction takes.
+/// Says where in a half of a chunk, 64 columns, what lane q of a matrix instruction takes.
 struct LanePlace {
   std::int64_t half;
   int q;

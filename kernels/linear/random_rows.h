@@ -8,8 +8,8 @@
 
 namespace hyb::kernels {
 
-/// Whether a card makes these numbers itself: in 12 bits those of one type alone, whose exponents
-/// are known; never as f16.
+/// Says whether a card makes these numbers itself: in 12 bits those of one type alone, whose
+/// exponents are known; never as f16.
 bool card_makes(const WeightSource& source, WeightCode code, DType dtype);
 
 /// Writes a made-up source to `out` on the queue's card, which makes it: plain row after row as

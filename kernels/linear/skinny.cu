@@ -73,8 +73,8 @@ __device__ __forceinline__ void write_tile(const Dense<bf16, Y>& p, int tile, in
   }
 }
 
-/// As few of `warps` warps on a tile as keep every processor busy, a power of two; not by the row
-/// count, which no sum may depend on.
+/// Puts as few of `warps` warps on a tile as keep every processor busy, a power of two; not by the
+/// row count, which no sum may depend on.
 inline int warps_of_tile(const Stream& stream, int tiles, int steps, int warps) {
   int split = 1;
   while (split < warps && split < steps &&
@@ -105,7 +105,7 @@ struct Params {
   int split;  ///< warps of a tile, which share the steps
 };
 
-/// What a lane has in flight of rows l/4 and l/4+8 of the tile; it reads only what it copied
+/// Holds what a lane has in flight of rows l/4 and l/4+8 of the tile; it reads only what it copied
 /// itself: no barriers.
 template <WeightCode Code>
 struct Ring {
@@ -157,7 +157,7 @@ class Rows {
     }
   }
 
-  /// What only taking needs, after the first copies have been started.
+  /// Prepares what only taking needs, after the first copies have been started.
   __device__ __forceinline__ void start(const Dense<bf16, Y>& p, const TileRows& rows) {
     if constexpr (Code == WeightCode::bits12) {
       bits12_.set(0, load8(p.coded.template scales_of<Code>(rows.low)));

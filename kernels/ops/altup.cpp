@@ -12,7 +12,7 @@
 namespace hyb::kernels {
 namespace {
 
-/// Of both that have a router. `rows`: of coefs.
+/// Checks what both ops with a router say of streams. `rows` are those of coefs.
 template <typename Op>
 void check_streams(const Check& check, const Op& op, std::int64_t streams, std::int64_t rows) {
   check.activations(op.x, "x");

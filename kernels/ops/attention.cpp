@@ -75,17 +75,17 @@ std::int64_t first_run(const AttentionRows<T, K>& job) {
 }
 
 bool fits_vectors(const Attention& op) {
-  const std::int64_t segments = op.page_tokens / 16;
-  return op.page_tokens % 16 == 0 && (segments & (segments - 1)) == 0;
+  const std::int64_t segments = op.kv.page_tokens / 16;
+  return op.kv.page_tokens % 16 == 0 && (segments & (segments - 1)) == 0;
 }
 
-/// What the step consists of: for every span and kv head, tiles of rows.
+/// Holds what the step consists of: for every span and kv head, tiles of rows.
 class Rows {
  public:
   explicit Rows(const Attention& op)
       : op_(op), group_(op.heads / op.kv_heads), rows_max_(attention_rows_max(op.head_dim)) {}
 
-  std::int64_t spans() const { return op_.span_begin.dim(0) - 1; }
+  std::int64_t spans() const { return op_.kv.spans(); }
   std::int64_t rows(std::int64_t span) const { return tokens(span) * group_; }
   std::int64_t tiles(std::int64_t span) const { return (rows(span) + rows_max_ - 1) / rows_max_; }
   std::int64_t items(std::int64_t span) const { return op_.kv_heads * tiles(span); }
@@ -113,13 +113,13 @@ class Rows {
             .y = op_.y.row<T>(token) + head,
             .q_stride = op_.q.row_stride,
             .y_stride = op_.y.row_stride,
-            .pages = op_.pages_of_layer.as<K>() + 2 * kv_head * op_.head_dim * op_.page_tokens,
-            .page_stride = op_.pages_of_layer.row_stride,
-            .page_table = op_.pages.as<std::int32_t>() + op_.page_begin.as<std::int32_t>()[span],
+            .pages = op_.kv.arena.as<K>() + 2 * kv_head * op_.head_dim * op_.kv.page_tokens,
+            .page_stride = op_.kv.arena.row_stride,
+            .page_table = op_.kv.table(span),
             .position = position(span),
             .group = group_,
             .head_dim = op_.head_dim,
-            .page_tokens = op_.page_tokens,
+            .page_tokens = op_.kv.page_tokens,
             .scale = op_.scale,
             .first_row = first,
             .rows = std::min(rows_max_, rows(span) - first),
@@ -133,9 +133,11 @@ class Rows {
   }
 
  private:
-  const std::int32_t* begin() const { return op_.span_begin.as<std::int32_t>(); }
+  const std::int32_t* begin() const { return op_.kv.span_begin.as<std::int32_t>(); }
   std::int64_t tokens(std::int64_t span) const { return begin()[span + 1] - begin()[span]; }
-  std::int64_t position(std::int64_t span) const { return op_.position.as<std::int32_t>()[span]; }
+  std::int64_t position(std::int64_t span) const {
+    return op_.kv.position.as<std::int32_t>()[span];
+  }
   std::int64_t end(std::int64_t span) const { return position(span) + tokens(span); }
 
   const Attention& op_;
@@ -251,15 +253,12 @@ void check(const Attention& op, Device device) {
              op.kv_heads);
   check.that(op.head_dim >= 2 && op.head_dim % 2 == 0, "head_dim is even", op.head_dim);
   check.that(op.head_dim <= attention_head_dim_max, "head_dim is at most 512", op.head_dim);
-  check.that(op.page_tokens >= 2 && op.page_tokens % 2 == 0, "page_tokens is even", op.page_tokens);
+  check.that(op.kv.page_tokens >= 2 && op.kv.page_tokens % 2 == 0, "page_tokens is even",
+             op.kv.page_tokens);
   const std::int64_t tokens = op.q.dim(0), width = op.heads * op.head_dim;
   check.tensor(op.q, "q", op.q.dtype, {tokens, width});
   check.tensor(op.y, "y", op.q.dtype, {tokens, width});
   check.that(op.y.data != op.q.data, "y is not q", 0);
-  const std::int64_t pages_max = op.pages_of_layer.dim(0);
-  check.keys_and_values(op.pages_of_layer, "pages_of_layer");
-  check.tensor(op.pages_of_layer, "pages_of_layer", op.pages_of_layer.dtype,
-               {pages_max, 2 * op.kv_heads * op.head_dim * op.page_tokens});
   check.that(op.window >= 0, "window is not negative", op.window);
   check.that(op.chunk >= 0, "chunk is not negative", op.chunk);
   check.that(op.softcap >= 0.0F && std::isfinite(op.softcap), "softcap is 0 or a positive number",
@@ -269,16 +268,14 @@ void check(const Attention& op, Device device) {
     check.tensor(op.gate, "gate", op.q.dtype, {tokens, op.heads * op.gate_dim()});
     check.that(op.y.data != op.gate.data, "y is not gate", 0);
   }
-  check.spans(op.span_begin, tokens);
-  check.page_tables(op.span_begin, op.position, op.page_begin, op.pages, op.page_tokens, pages_max,
-                    reach_of(op));
+  check.pages(op.kv, tokens, 2 * op.kv_heads * op.head_dim, reach_of(op));
 }
 
 void attention(Queue& queue, const Attention& op) {
   check(op, queue.device());
   if (on_card(queue, [&](auto& stream) { cuda::attention(stream, op); })) return;
   visit_float(op.q.dtype, [&]<typename T>(Tag<T>) {
-    visit_kv(op.pages_of_layer.dtype, [&]<typename K>(Tag<K>) { attend<T, K>(queue, op); });
+    visit_kv(op.kv.arena.dtype, [&]<typename K>(Tag<K>) { attend<T, K>(queue, op); });
   });
 }
 

@@ -16,7 +16,7 @@ namespace hyb::kernels::cuda {
 void attention(Stream& stream, const Attention& op) {
   require(op.scale > 0.0F, "attention: scale is positive on the device");
   require(op.head_dim <= attention_head_dim_max, "attention: head_dim is at most 512");
-  if (op.q.dim(0) == 0 || op.span_begin.dim(0) == 1) return;
+  if (op.q.dim(0) == 0 || op.kv.spans() == 0) return;
   if (fits_attention_matrix(op)) return attention_matrix(stream, op);
   attention_plain(stream, op);
 }
@@ -32,7 +32,7 @@ void run(Stream& stream, const Attention& op) {
 
 void attention_plain(Stream& stream, const Attention& op) {
   visit_float(op.q.dtype, [&]<typename T>(Tag<T>) {
-    visit_kv(op.pages_of_layer.dtype, [&]<typename K>(Tag<K>) {
+    visit_kv(op.kv.arena.dtype, [&]<typename K>(Tag<K>) {
       if (op.head_dim <= 128) return run<4, T, K>(stream, op);
       run<static_cast<int>(attention_head_dim_max) / warp_size, T, K>(stream, op);
     });
@@ -68,20 +68,20 @@ void launch_spans(Stream& stream, const Attention& op, const Params<Narrow>& par
   static_assert(sizeof(AttentionShared<Narrow>) <= shared_bytes_everywhere);
   const std::int64_t tokens = op.q.dim(0), rows = tokens * params.group;
   const std::int64_t runs = runs_max(op);
-  const bool all_narrow = tokens <= params.spans || rows <= short_rows;
+  const bool all_narrow = tokens <= params.kv.spans || rows <= short_rows;
   // A span of its own goes to one kind of tiles, so that a prompt is one launch.
-  const std::int64_t wide_rows_min = params.spans == 1 ? 1 : short_rows + 1;
+  const std::int64_t wide_rows_min = params.kv.spans == 1 ? 1 : short_rows + 1;
   if (all_narrow || wide_rows_min > 1) {
     // A token of its own has ceil(group / 16) tiles; tokens that share tiles have no more.
     const std::int64_t of_a_token = pieces(params.group, Narrow::rows);
     const std::int64_t tiles =
-        std::min(tokens * of_a_token, all_narrow ? tiles_max(rows, params.spans, 1, Narrow::rows)
-                                                 : params.spans * (short_rows / Narrow::rows));
+        std::min(tokens * of_a_token, all_narrow ? tiles_max(rows, params.kv.spans, 1, Narrow::rows)
+                                                 : params.kv.spans * (short_rows / Narrow::rows));
     launch_tiles<Narrow, AttentionShared<Narrow>>(stream, attention_kernel<Narrow>, params, tiles,
                                                   runs, 1, all_narrow ? INT64_MAX : short_rows);
   }
   if (all_narrow) return;
-  const std::int64_t tiles = tiles_max(rows, params.spans, wide_rows_min, Wide::rows);
+  const std::int64_t tiles = tiles_max(rows, params.kv.spans, wide_rows_min, Wide::rows);
   launch_tiles<Wide, AttentionShared<Wide>>(stream, attention_kernel<Wide>, params, tiles, runs,
                                             wide_rows_min, INT64_MAX);
 }
@@ -130,7 +130,7 @@ bool fits_attention_matrix(const Attention& op) {
   const auto is_matrix = [](const Tensor& x) {
     return x.dtype == DType::bf16 && is_vector_aligned(x.as<bf16>(), x.row_stride);
   };
-  const Tensor& pages = op.pages_of_layer;
+  const Tensor& pages = op.kv.arena;
   const bool is_coded = pages.dtype == DType::f8_e4m3;
   const bool fits_pages =
       is_coded ? is_vector_aligned(pages.as<e4m3>(), pages.row_stride) : is_matrix(pages);
@@ -140,7 +140,7 @@ bool fits_attention_matrix(const Attention& op) {
 }
 
 void attention_matrix(Stream& stream, const Attention& op) {
-  if (op.pages_of_layer.dtype == DType::f8_e4m3) return attend_pages<e4m3>(stream, op);
+  if (op.kv.arena.dtype == DType::f8_e4m3) return attend_pages<e4m3>(stream, op);
   attend_pages<bf16>(stream, op);
 }
 

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/ops/kv_pages.h"
 #include "kernels/queue.h"
 #include "kernels/tensor.h"
 
@@ -25,11 +26,10 @@ inline constexpr std::int64_t attention_head_dim_max = 512;
 /// written before.
 ///
 /// shapes  q, y [T, heads*head_dim]; rows may be strided; head_dim is even and at most 512
-///         pages_of_layer, tables and page layout as in kv_write   sinks [heads] or empty
+///         page layout as in kv_write   sinks [heads] or empty
 ///         gate [T, heads*head_dim], [T, heads], or empty; rows may be strided
 ///         workspace: any bytes, or empty; what more of it buys is threads for long sequences
-/// types   q, y, gate: f32 or bf16, the same   pages_of_layer as in kv_write   sinks: f32
-///         tables: i32
+/// types   q, y, gate: f32 or bf16, the same   sinks: f32
 /// numbers scores, weights and sums in f32, rounded when y is written; with keys of bf16 or
 ///         F8_E4M3 q is rounded to bf16 before the product, and the vector routes round each
 ///         weight exp(s - max) to bf16 before the product with its value; pages of F8_E4M3 answer
@@ -42,15 +42,17 @@ inline constexpr std::int64_t attention_head_dim_max = 512;
 /// many threads share the keys nor on the other queries of the step. Only the keys in reach are
 /// read and paid for.
 struct Attention {
-  Tensor q, pages_of_layer, span_begin, position, page_begin, pages, y;
-  std::int64_t heads = 0, kv_heads = 0, head_dim = 0, page_tokens = 16;
+  Tensor q;
+  KvPages kv;
+  Tensor y;
+  std::int64_t heads = 0, kv_heads = 0, head_dim = 0;
   float scale = 1.0F;
   Tensor workspace = {};
   std::int64_t window = 0, chunk = 0;  ///< 0: none
   float softcap = 0.0F;                ///< 0: none; scores themselves, not those of sinks
   Tensor sinks = {};
   Tensor gate = {};
-  /// No span ends after this many positions; 0: as many as `pages` have room for. On a card it
+  /// No span ends after this many positions; 0: as many as kv.pages have room for. On a card it
   /// sizes the grid, so recorded work serves spans up to it, whatever their length is when it is
   /// replayed.
   std::int64_t positions = 0;

@@ -19,7 +19,7 @@ constexpr std::int64_t tile_rows_max = 32;
 template <typename T>
 constexpr int unit_size = sizeof(T) == 4 ? 1 : 2;
 
-/// Where a tile's keys and values start, segment by segment; in units of T (unit_size<T>).
+/// Says where a tile's keys and values start, segment by segment; in units of T (unit_size<T>).
 template <typename T>
 struct TilePages {
   const T* keys[tile_segments];
@@ -195,7 +195,7 @@ void add_rows(const Weights<T>& weights, const TilePages<T>& tile, const TilePag
 namespace hyb::kernels {
 namespace {
 
-/// As the pages hold them; the products prefetch.
+/// Operands are as the pages hold them; the products prefetch.
 template <typename K>
 struct TileOperands {
   const TilePages<K>& of(const TilePages<K>& pages, const TilePages<K>*, std::int64_t) {

@@ -7,10 +7,10 @@ namespace hyb::kernels {
 
 void attention_step(Queue& queue, RopeKvWrite write, const Attention& read) {
   const Check rules("attention_step", queue.device());
-  const std::int64_t spans = rules.spans(write.span_begin, write.qkv.dim(0));
+  const std::int64_t spans = rules.spans(write.kv.span_begin, write.qkv.dim(0));
   rules.that(spans == write.qkv.dim(0), "every span has one token", spans);
   rules.that(read.q.data == write.qkv.data, "q is the first columns of qkv", 0);
-  write.position_of_row = write.position;
+  write.position_of_row = write.kv.position;
   if constexpr (has_cuda) {
     if (queue.device() == Device::cuda) {
       check(write, Device::cuda);  // its route calls neither of the two

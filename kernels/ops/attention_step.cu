@@ -6,12 +6,11 @@
 namespace hyb::kernels::cuda {
 namespace {
 
-/// Of steps in which every span has one token.
+/// Holds the parameters of steps in which every span has one token.
 template <typename S>
 struct Params : AttentionParams<bf16, typename S::Kv> {
   static constexpr int pairs_max = S::head_dim / 2;
 
-  typename S::Kv* written;  ///< the arena
   RopeParams<pairs_max> rope;
 };
 
@@ -45,12 +44,12 @@ struct OwnRows {
     return walk.end - 1 - walk.key_of(t);
   }
 
-  /// Where the own key is written; null where another block does that.
+  /// Returns where the own key is written; null where another block does that.
   __device__ __forceinline__ typename S::Kv* place() const {
     if (tile().first_row != 0) return nullptr;
-    const int page_tokens = p.layout.page_tokens, position = tile().position;
-    const std::int64_t page = p.pages[tile().page_begin + position / page_tokens];
-    return p.written + page * p.page_stride + p.layout.key(kv_head, position % page_tokens);
+    const int page_tokens = p.kv.layout.page_tokens, position = tile().position;
+    return p.kv.arena + p.kv.page_of(tile().page_begin, position) +
+           p.kv.layout.key(kv_head, position % page_tokens);
   }
 
   __device__ __forceinline__ void fill_queries() const {
@@ -71,7 +70,7 @@ struct OwnRows {
     constexpr int eights = S::head_dim / 8;
     for (int i = thread; i < S::rows * eights; i += S::threads) {
       const int row = i / eights, eight = i % eights;
-      if (row < rows && eight * 8 < p.layout.head_dim) continue;
+      if (row < rows && eight * 8 < p.kv.layout.head_dim) continue;
       store16(shared.queries.at(row, eight), {});
     }
     sync_block();
@@ -80,8 +79,8 @@ struct OwnRows {
   /// To row `row` of the queries, or to the own key or value.
   __device__ __forceinline__ void take_head(const RopeHead<8, Params<S>::pairs_max>& head,
                                             int row) const {
-    const bf16* const x =
-        p.q + tile().token * p.q_stride + static_cast<std::int64_t>(head.head) * p.layout.head_dim;
+    const bf16* const x = p.q + tile().token * p.q_stride +
+                          static_cast<std::int64_t>(head.head) * p.kv.layout.head_dim;
     HeadHalves weights, values;
     head.load(x, values);
     head.load_norm(weights);  // after: registers are scarce
@@ -98,7 +97,7 @@ struct OwnRows {
       store_piece<8>(&own[piece.second], values.second, at);
       typename S::Kv* to = place();
       if (to == nullptr) return;
-      to += head.is_v() ? p.layout.value_offset() : 0;
+      to += head.is_v() ? p.kv.layout.value_offset() : 0;
       store_piece<8>(to + piece.first, values.first, at);
       store_piece<8>(to + piece.second, values.second, at);
     });
@@ -111,7 +110,7 @@ struct OwnRows {
     const int place = hidden(own_place(t));
     if (place >= tile_keys) return;
     const int piece = (static_cast<int>(threadIdx.x) - place * pieces) & (S::threads - 1);
-    if (piece * size >= p.layout.head_dim) return;
+    if (piece * size >= p.kv.layout.head_dim) return;
     store16(shared.ring.at(item, place, piece), load16(&shared.own[item % 2][piece * size]));
   }
 };
@@ -145,7 +144,6 @@ void run(Stream& stream, const Attention& op, const RopeKvWrite& write) {
   Params<S> params;
   static_cast<AttentionParams<bf16, typename S::Kv>&>(params) =
       attention_params<bf16, typename S::Kv>(op);
-  params.written = op.pages_of_layer.as<typename S::Kv>();
   params.rope = rope_params<Params<S>::pairs_max>(write, true);
   set_workspace(op, tile_dim(op.head_dim), params);
   const std::int64_t tiles = op.q.dim(0) * pieces(params.group, S::rows);
@@ -177,7 +175,7 @@ void attention_step(Stream& stream, const RopeKvWrite& write, const Attention& r
   if (read.q.dim(0) == 0) return;
   require(read.scale > 0.0F, "attention_step: scale is positive on the device");
   if (!write.queries_only && fits_attention_matrix(read) && read.head_dim % 16 == 0) {
-    const bool is_coded = read.pages_of_layer.dtype == DType::f8_e4m3;
+    const bool is_coded = read.kv.arena.dtype == DType::f8_e4m3;
     if (is_coded && has_eights<bf16, e4m3>(write)) return run_pages<e4m3>(stream, read, write);
     if (!is_coded && has_eights<bf16, bf16>(write)) return run_pages<bf16>(stream, read, write);
   }

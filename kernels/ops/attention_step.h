@@ -5,7 +5,7 @@
 
 namespace hyb::kernels {
 
-/// What is between a fused projection and the product after attention, for one more token of
+/// Does what is between a fused projection and the product after attention, for one more token of
 /// every sequence: token r is the only one of span r.
 ///
 ///   rope_kv_write(write)   attention(read)

@@ -40,12 +40,6 @@ void Check::function(const Activation& activation) const {
   that(activation.gated || !activation.is_limited(), "an activation with a limit is gated", 0);
 }
 
-void Check::keys_and_values(const Tensor& tensor, const char* name) const {
-  if (tensor.dtype != DType::f32 && tensor.dtype != DType::bf16 && tensor.dtype != DType::f8_e4m3) {
-    fail(name, "is f32, bf16 or F8_E4M3", static_cast<int>(tensor.dtype));
-  }
-}
-
 void Check::table(const Tensor& tensor, const char* name, std::int64_t count) const {
   this->tensor(tensor, name, DType::i32, {count});
 }
@@ -78,27 +72,31 @@ void Check::slots(const Tensor& read_slot, const Tensor& write_slot, std::int64_
   }
 }
 
-void Check::page_tables(const Tensor& span_begin, const Tensor& position, const Tensor& page_begin,
-                        const Tensor& pages, std::int64_t page_tokens, std::int64_t pages_max,
-                        const AttentionReach& reach) const {
-  const std::int64_t spans = span_begin.dim(0) - 1;
-  table(position, "position", spans);
-  table(page_begin, "page_begin", spans + 1);
-  that(pages.dtype == DType::i32 && pages.rank == 1, "pages is an i32 table", pages.rank);
+void Check::pages(const KvPages& kv, std::int64_t tokens, std::int64_t numbers,
+                  const AttentionReach& reach) const {
+  const DType dtype = kv.arena.dtype;
+  if (dtype != DType::f32 && dtype != DType::bf16 && dtype != DType::f8_e4m3) {
+    fail("arena", "is f32, bf16 or F8_E4M3", static_cast<int>(dtype));
+  }
+  tensor(kv.arena, "arena", dtype, {kv.arena.dim(0), kv.page_tokens * numbers});
+  const std::int64_t count = spans(kv.span_begin, tokens);
+  table(kv.position, "position", count);
+  table(kv.page_begin, "page_begin", count + 1);
+  that(kv.pages.dtype == DType::i32 && kv.pages.rank == 1, "pages is an i32 table", kv.pages.rank);
   if (!reads_tables()) return;
-  const auto* const begin = span_begin.as<std::int32_t>();
-  const auto* const page = page_begin.as<std::int32_t>();
+  const auto* const begin = kv.span_begin.as<std::int32_t>();
+  const auto* const page = kv.page_begin.as<std::int32_t>();
   that(page[0] >= 0, "page_begin is not negative", page[0]);
-  that(page[spans] <= pages.dim(0), "page_begin ends within pages", page[spans]);
-  for (std::int64_t r = 0; r < spans; ++r) {
-    const std::int64_t first = position.as<std::int32_t>()[r];
+  that(page[count] <= kv.pages.dim(0), "page_begin ends within pages", page[count]);
+  for (std::int64_t r = 0; r < count; ++r) {
+    const std::int64_t first = kv.position.as<std::int32_t>()[r];
     that(first >= 0, "position is not negative", first);
-    const std::int64_t end = first + begin[r + 1] - begin[r];
-    that((page[r + 1] - page[r]) * page_tokens >= end, "a page table reaches its span's end", end);
-    for (std::int64_t i = first_key(reach, first) / page_tokens;
-         i < (end + page_tokens - 1) / page_tokens; ++i) {
-      const std::int32_t id = pages.as<std::int32_t>()[page[r] + i];
-      that(id >= 0 && id < pages_max, "pages are within pages_of_layer", id);
+    const std::int64_t end = first + begin[r + 1] - begin[r], last = (end - 1) / kv.page_tokens;
+    that((page[r + 1] - page[r]) * kv.page_tokens >= end, "a page table reaches its span's end",
+         end);
+    for (std::int64_t i = first_key(reach, first) / kv.page_tokens; i <= last; ++i) {
+      const std::int32_t id = kv.table(r)[i];
+      that(id >= 0 && id < kv.arena.dim(0), "pages are within the arena", id);
     }
   }
 }

@@ -6,6 +6,7 @@
 #include "kernels/activation.h"
 #include "kernels/attention_reach.h"
 #include "kernels/device.h"
+#include "kernels/ops/kv_pages.h"
 #include "kernels/tensor.h"
 
 namespace hyb::kernels {
@@ -16,7 +17,7 @@ class Check {
  public:
   explicit Check(const char* op, Device device = Device::cpu) : op_(op), device_(device) {}
 
-  /// Whether the caller may read the numbers in tables.
+  /// Says whether the caller may read the numbers in tables.
   bool reads_tables() const { return device_ == Device::cpu; }
 
   void that(bool holds, const char* rule, std::int64_t got) const {
@@ -29,8 +30,6 @@ class Check {
   void activations(const Tensor& tensor, const char* name) const;
   /// One of the functions there are.
   void function(const Activation& activation) const;
-  /// f32, bf16 or F8_E4M3, as keys and values in pages are.
-  void keys_and_values(const Tensor& tensor, const char* name) const;
   /// An i32 table of `count` numbers.
   void table(const Tensor& tensor, const char* name, std::int64_t count) const;
 
@@ -39,11 +38,11 @@ class Check {
   /// Slots below `slots`, or -1: nothing is read, or nothing is written.
   void slots(const Tensor& read_slot, const Tensor& write_slot, std::int64_t spans,
              std::int64_t slots) const;
-  /// Every span's page table reaches as far as the span, and names pages below `pages_max`, from
-  /// the first position that its tokens reach. What is before it may be anything.
-  void page_tables(const Tensor& span_begin, const Tensor& position, const Tensor& page_begin,
-                   const Tensor& pages, std::int64_t page_tokens, std::int64_t pages_max,
-                   const AttentionReach& reach) const;
+  /// The spans' `tokens` tokens have `numbers` numbers each in the pages; every span's page table
+  /// reaches as far as the span, and names pages that there are, from the first position that its
+  /// tokens reach. What is before it may be anything.
+  void pages(const KvPages& kv, std::int64_t tokens, std::int64_t numbers,
+             const AttentionReach& reach) const;
 
  private:
   [[noreturn]] void fail(const char* rule, std::int64_t got) const;

@@ -29,7 +29,7 @@ void check_channels(const Check& check, const Op& op, std::int64_t inputs) {
   check.that(op.y.data != op.x.data, "y is not x", 0);
 }
 
-/// What enters the convolution.
+/// Returns what enters the convolution.
 template <typename T>
 T input_of(const ConvChannels<T>& job, std::int64_t t, std::int64_t channel) {
   const T x = job.x[t * job.x_stride + channel];
@@ -37,7 +37,7 @@ T input_of(const ConvChannels<T>& job, std::int64_t t, std::int64_t channel) {
   return from_float<T>(to_float(job.before[t * job.x_stride + channel]) * to_float(x));
 }
 
-/// What becomes of a sum.
+/// Returns what becomes of a sum.
 template <typename T>
 T output_of(const ConvChannels<T>& job, std::int64_t t, std::int64_t channel, float sum) {
   if (job.before == nullptr) return from_float<T>(sum / (1.0F + std::exp(-sum)));

@@ -23,7 +23,7 @@ struct Params : ConvChannels<T> {
   int channels, spans, tile_tokens;
 };
 
-/// What a thread knows of its vector of channels.
+/// Holds what a thread knows of its vector of channels.
 template <typename T, int K>
 struct Channels {
   static constexpr int count = vector_size<T>;
@@ -107,7 +107,7 @@ __device__ __forceinline__ PackedToken load_token(const Params<T>& p, int token,
   return packed;
 }
 
-/// What enters the convolution.
+/// Unpacks what enters the convolution.
 template <bool Gated, typename T>
 __device__ __forceinline__ void unpack_input(const PackedToken& packed,
                                              float (&x)[vector_size<T>]) {

@@ -49,7 +49,7 @@ struct ConvRows {
   std::int64_t x_stride, y_stride;
 };
 
-/// What enters the convolution, of token t from channel c on.
+/// Returns what enters the convolution, of token t from channel c on.
 template <bool Gated, typename T, typename Lanes>
 [[gnu::always_inline]] inline Vec input_of(const ConvRows<T>& rows, std::int64_t t, std::int64_t c,
                                            Lanes part) {

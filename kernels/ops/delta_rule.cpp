@@ -15,11 +15,11 @@ template <typename T, typename S>
 void normalize(const DeltaRuleShare<T, S>& job, const T* values, float scale, float* out) {
   float squares = 0.0F;
   for (std::int64_t i = 0; i < job.rows; ++i) squares += to_float(values[i]) * to_float(values[i]);
-  const float factor = 1.0F / std::sqrt(squares + job.eps) * scale;
+  const float factor = 1.0F / std::sqrt(squares + delta_rule_eps) * scale;
   for (std::int64_t i = 0; i < job.rows; ++i) out[i] = to_float(values[i]) * factor;
 }
 
-/// What a token leaves of one row of a head's state, or of all of them.
+/// Returns what a token leaves of one row of a head's state, or of all of them.
 template <typename T, typename S>
 float keep_of(const DeltaRuleShare<T, S>& job, std::int64_t token, std::int64_t head,
               std::int64_t row) {
@@ -73,19 +73,13 @@ void run_share(Isa isa, const DeltaRuleShare<T, S>& job) {
 
 template <typename T, typename S>
 DeltaRuleShare<T, S> share_of(const DeltaRule& op, const RecurrenceShare<T, S>& common) {
-  DeltaRuleShare<T, S> job{common};
+  DeltaRuleShare<T, S> job{common, op.shape};
   job.b = op.b.as<T>();
   job.a = op.a.as<T>();
   job.b_stride = op.b.row_stride;
   job.a_stride = op.a.row_stride;
-  job.key_heads = op.key_heads;
   job.value_heads = op.state.dim(1);
-  job.tiled = op.tiled;
-  job.beta_scale = op.beta_scale;
-  job.per_channel = op.per_channel;
-  job.decay_floor = op.decay_floor;
   job.q_scale = 1.0F / std::sqrt(static_cast<float>(job.rows));
-  job.eps = delta_rule_eps;
   return job;
 }
 
@@ -99,16 +93,17 @@ void check_shapes(const Check& check, const DeltaRule& op) {
   const std::int64_t rows = op.state.dim(2), columns = op.state.dim(3);
   check.that(rows >= 1 && rows <= delta_rule_columns_max, "Dk is 1 to 256", rows);
   check.that(columns >= 1 && columns <= delta_rule_columns_max, "Dv is 1 to 256", columns);
-  check.that(op.key_heads >= 1 && heads % op.key_heads == 0, "key_heads divides value_heads",
-             op.key_heads);
-  check.tensor(op.x, "x", op.x.dtype, {tokens, 2 * op.key_heads * rows + heads * columns});
+  check.that(op.shape.key_heads >= 1 && heads % op.shape.key_heads == 0,
+             "key_heads divides value_heads", op.shape.key_heads);
+  check.tensor(op.x, "x", op.x.dtype, {tokens, 2 * op.shape.key_heads * rows + heads * columns});
   check.tensor(op.b, "b", op.x.dtype, {tokens, heads});
-  const std::int64_t decays = op.per_channel ? heads * rows : heads;
+  const std::int64_t decays = op.shape.per_channel ? heads * rows : heads;
   check.tensor(op.a, "a", op.x.dtype, {tokens, decays});
   check.tensor(op.rate, "rate", DType::f32, {heads});
   check.tensor(op.dt_bias, "dt_bias", DType::f32, {decays});
-  check.that(op.decay_floor <= 0.0F && (op.per_channel || op.decay_floor == 0.0F),
-             "decay_floor is below 0, per_channel", static_cast<std::int64_t>(op.decay_floor));
+  check.that(op.shape.decay_floor <= 0.0F && (op.shape.per_channel || op.shape.decay_floor == 0.0F),
+             "decay_floor is below 0, per_channel",
+             static_cast<std::int64_t>(op.shape.decay_floor));
   check.activations(op.state, "state");
   check.tensor(op.state, "state", op.state.dtype, {slots, heads, rows, columns});
   check.tensor(op.y, "y", op.x.dtype, {tokens, heads * columns});

@@ -7,8 +7,8 @@
 namespace hyb::kernels::cuda {
 namespace {
 
-/// Whether some span may be long enough for chunks to pay: a chunk takes about as long as a few
-/// tokens one by one. The host knows the sum only.
+/// Says whether some span may be long enough for chunks to pay: a chunk takes about as long as a
+/// few tokens one by one. The host knows the sum only.
 bool may_have_long_spans(const DeltaRule& op) { return op.x.dim(0) >= op.read_slot.dim(0) + 31; }
 
 }  // namespace
@@ -56,7 +56,7 @@ struct alignas(16) Shared
   SharedArray<float, stage_tokens> beta, keep, product;
 };
 
-/// What a block owns: a head, in one chain.
+/// Says what a block owns: a head, in one chain.
 struct Share {
   int head, warps, first_token, last_token;
 };

@@ -15,15 +15,12 @@ namespace hyb::kernels::cuda {
 
 /// The parameters of every kernel of delta_rule; a head, of values, has Dk rows of Dv columns.
 template <typename T, typename S>
-struct DeltaRuleParams : RecurrenceParams<T, S> {
+struct DeltaRuleParams : RecurrenceParams<T, S>, DeltaShape {
   const T *b, *a;
   std::int64_t b_stride, a_stride;
-  int key_heads;
-  bool tiled;     ///< as DeltaRule has it
   float q_scale;  ///< Dk^-0.5
-  float beta_scale, decay_floor;
 
-  /// Where the q of a head's key head starts in a row of x; k is k_distance() after it.
+  /// Returns where the q of a head's key head starts in a row of x; k is k_distance() after it.
   __host__ __device__ std::int64_t q_of(int head) const {
     const int key_head = tiled ? head % key_heads : head / (this->heads / key_heads);
     return static_cast<std::int64_t>(key_head) * this->rows;
@@ -34,7 +31,7 @@ struct DeltaRuleParams : RecurrenceParams<T, S> {
   __host__ __device__ std::int64_t v_of(int head) const {
     return 2 * k_distance() + static_cast<std::int64_t>(head) * this->columns;
   }
-  /// Of a head in a slot.
+  /// Returns the state of a head in a slot.
   __host__ __device__ std::int64_t state_of(int head) const {
     return static_cast<std::int64_t>(head) * this->rows * this->columns;
   }
@@ -53,15 +50,12 @@ __device__ __forceinline__ float write_strength(float b, float scale) {
 template <typename T, typename S>
 DeltaRuleParams<T, S> delta_rule_params(const DeltaRule& op) {
   return {recurrence_params<T, S>(op),
+          op.shape,
           op.b.as<T>(),
           op.a.as<T>(),
           op.b.row_stride,
           op.a.row_stride,
-          static_cast<int>(op.key_heads),
-          op.tiled,
-          1.0F / std::sqrt(static_cast<float>(op.state.dim(2))),
-          op.beta_scale,
-          op.decay_floor};
+          1.0F / std::sqrt(static_cast<float>(op.state.dim(2)))};
 }
 
 // What a warp does to its strip of a head's state, token by token: the same instructions for a
@@ -99,14 +93,14 @@ __device__ __forceinline__ float delta_row_sums(float (&values)[delta_row_lanes]
   return values[0];
 }
 
-/// Where a warp's strip is in memory.
+/// Says where a warp's strip is in memory.
 struct DeltaStrip {
   int rows, columns;  ///< columns of the head from the strip's first on
   int stride;         ///< from row to row
   bool is_whole;      ///< the tile has all rows, four columns are a vector, and the last ends one
 };
 
-/// Of a token: how much of v is written, what is left of the state, and k'q'.
+/// Holds, of a token: how much of v is written, what is left of the state, and k'q'.
 struct DeltaGates {
   float beta, keep, product;
 };
@@ -258,12 +252,12 @@ template <typename Body>
 void visit_delta_rows(const DeltaRule& op, Body&& body) {
   const std::int64_t rows = op.state.dim(2);
   const auto call = [&]<int V>() {
-    if (op.per_channel && V >= 16)
+    if (op.shape.per_channel && V >= 16)
       return body(std::integral_constant<int, V>{}, std::bool_constant<V >= 16>{});
     body(std::integral_constant<int, V>{}, std::false_type{});
   };
-  if (rows <= 32 && !op.per_channel) return call.template operator()<4>();
-  if (rows <= 64 && !op.per_channel) return call.template operator()<8>();
+  if (rows <= 32 && !op.shape.per_channel) return call.template operator()<4>();
+  if (rows <= 64 && !op.shape.per_channel) return call.template operator()<8>();
   if (rows <= 128) return call.template operator()<16>();
   call.template operator()<32>();
 }

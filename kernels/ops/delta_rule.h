@@ -4,12 +4,12 @@
 #include <cstdint>
 
 #include "kernels/queue.h"
+#include "kernels/recurrence_shapes.h"
 #include "kernels/tensor.h"
 
 namespace hyb::kernels {
 
 inline constexpr std::int64_t delta_rule_columns_max = 256;  ///< Dk and Dv
-inline constexpr float delta_rule_eps = 1e-6F;               ///< added to the squares of a q or k
 
 /// The gated delta rule over ragged spans, token by token, per value head h, whose key head is
 /// h / (value_heads / key_heads), or tiled h % key_heads; q' and k' are its q and k over their
@@ -50,11 +50,7 @@ struct DeltaRule {
   Tensor x, b, a, rate, dt_bias, state, span_begin, read_slot, write_slot, y;
   Tensor workspace = {};
   bool token_by_token = false;  ///< a card takes no faster way, whose bits are others
-  std::int64_t key_heads = 1;
-  bool tiled = false;  ///< of the heads of values, as GGUF files have them
-  float beta_scale = 1.0F;
-  bool per_channel = false;
-  float decay_floor = 0.0F;  ///< per_channel alone; 0: none
+  DeltaShape shape = {};
 };
 
 void delta_rule(Queue& queue, const DeltaRule& op);

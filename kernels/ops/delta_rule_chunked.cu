@@ -11,8 +11,8 @@
 namespace hyb::kernels::cuda {
 namespace {
 
-/// Of a head's values, a block's: wide ones read keys and queries less often, narrow ones are twice
-/// as many.
+/// A block has this many columns of a head's values: wide ones read keys and queries less often,
+/// narrow ones are twice as many.
 constexpr int wide_columns = 32, narrow_columns = 16;
 
 /// So that a chunk's offsets are 32-bit numbers.
@@ -45,7 +45,7 @@ struct alignas(16) Shared {
   SharedArray<std::conditional_t<PerChannel, ChannelTotals<Rows>, DeltaFactors>, 2> factors;
 };
 
-/// What a block owns: some columns of a head, in one span.
+/// Says what a block owns: some columns of a head, in one span.
 struct Share {
   int head, column;
   int first, last;  ///< tokens
@@ -152,7 +152,7 @@ __device__ __forceinline__ void add_tokens(const Matrix& left, const Values<Colu
   }
 }
 
-/// What the warp's 16 keys and queries find in the state.
+/// Finds what the warp's 16 keys and queries find in the state.
 template <int Rows, int Columns>
 __device__ __forceinline__ void find(const ChunkTile<chunk_tokens, Rows>& k,
                                      const ChunkTile<chunk_tokens, Rows>& q,
@@ -452,15 +452,15 @@ bool delta_rule_chunked_takes(const DeltaRule& op) {
          op.y.row_stride % 2 == 0 && address(op.state) % 8 == 0 && op.state.row_stride % 2 == 0 &&
          !op.workspace.empty() && address(op.workspace) % 16 == 0 &&
          op.workspace.dim(0) >=
-             delta_chunk_bytes(places_of(op), op.state.dim(1), op.per_channel ? rows : 0);
+             delta_chunk_bytes(places_of(op), op.state.dim(1), op.shape.per_channel ? rows : 0);
 }
 
 void delta_rule_chunked(Stream& stream, const DeltaRule& op) {
   if (op.x.dim(0) == 0) return;
   if (op.state.dim(2) == 64) {
-    op.per_channel ? run<64, true>(stream, op) : run<64, false>(stream, op);
+    op.shape.per_channel ? run<64, true>(stream, op) : run<64, false>(stream, op);
   } else {
-    op.per_channel ? run<128, true>(stream, op) : run<128, false>(stream, op);
+    op.shape.per_channel ? run<128, true>(stream, op) : run<128, false>(stream, op);
   }
   if (op.read_slot.dim(0) > 1) delta_rule_scan(stream, op, delta_scan_tokens);
 }

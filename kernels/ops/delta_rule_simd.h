@@ -38,7 +38,8 @@ struct ChunkGates {
   alignas(64) float keep[chunk_tokens];
 };
 
-/// Of a head whose rows have decays of their own, over a chunk: these, and times them k and q.
+/// Holds the decays of a head whose rows have decays of their own, over a chunk: these, and times
+/// them k and q.
 struct ChunkDecays {
   alignas(64) float keep[chunk_tokens * rows_max];
   alignas(64) float k[chunk_tokens * rows_max];
@@ -80,15 +81,15 @@ struct Strip {
 
 float root(float value) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(value))); }
 
-/// 1 / sqrt(sum values^2 + eps)
+/// 1 / sqrt(sum values^2 + delta_rule_eps)
 template <typename T>
-float inverse_length(const T* values, std::int64_t count, float eps) {
+float inverse_length(const T* values, std::int64_t count) {
   Vec sum = zeros();
   each_vector(count, [&](std::int64_t i, auto part) {
     const Vec a = load(values + i, part);
     sum = fma(a, a, sum);
   });
-  return 1.0F / root(sum_of(sum) + eps);
+  return 1.0F / root(sum_of(sum) + delta_rule_eps);
 }
 
 template <typename T, typename S>
@@ -98,8 +99,8 @@ void load_keys(const DeltaRuleShare<T, S>& job, Chunk chunk, std::int64_t key_he
   for (int t = 0; t < chunk.tokens; ++t) {
     const T* const q = job.q_of(chunk.first + t, key_head);
     const T* const k = job.k_of(chunk.first + t, key_head);
-    const Vec q_scale = broadcast(inverse_length(q, job.rows, job.eps) * job.q_scale);
-    const Vec k_scale = broadcast(inverse_length(k, job.rows, job.eps));
+    const Vec q_scale = broadcast(inverse_length(q, job.rows) * job.q_scale);
+    const Vec k_scale = broadcast(inverse_length(k, job.rows));
     Vec sum = zeros();
     each_vector(job.rows, [&](std::int64_t i, auto part) {
       const Vec a = load(k + i, part) * k_scale, b = load(q + i, part) * q_scale;
@@ -162,7 +163,7 @@ void load_inputs(const DeltaRuleShare<T, S>& job, Chunk chunk, std::int64_t head
   }
 }
 
-/// What k and q find in V vectors of columns.
+/// Holds what k and q find in V vectors of columns.
 template <int V>
 struct Found {
   Vec by_k[V], by_q[V];
@@ -185,8 +186,8 @@ Found<V> find(const From* from, std::int64_t stride, std::int64_t rows, const fl
   return found;
 }
 
-/// What a token does to the state. Passed by value: what is read through a reference may be what a
-/// store to the tile has changed, and is read again.
+/// Holds what a token does to the state. Passed by value: what is read through a reference may be
+/// what a store to the tile has changed, and is read again.
 template <int V, bool Channels>
 struct Change {
   Vec keep, delta[V];
@@ -322,7 +323,7 @@ void run_tile(const DeltaRuleShare<T, S>& job, std::int64_t span, const Strip<S>
                });
 }
 
-/// As many of the strip's vectors as one call takes; how many these are.
+/// Runs as many of the strip's vectors as one call takes, and returns how many.
 template <bool Channels, typename T, typename S>
 std::int64_t run_some(const DeltaRuleShare<T, S>& job, std::int64_t span, Strip<S> strip,
                       ChunkInputs<Channels>& inputs) {

@@ -21,7 +21,7 @@ struct alignas(16) DeltaSolveShared {
   SharedArray<float, chunk_tokens> sums, beta, q_factor, k_factor;  ///< sums: L
 };
 
-/// Of decays per channel.
+/// Holds a block's shared memory for chunks of decays per channel.
 template <int Rows>
 struct alignas(16) DeltaChannelShared {
   ChunkTile<chunk_tokens, Rows> q, k;
@@ -127,7 +127,7 @@ __device__ __forceinline__ float half_squares(const ChunkTile<chunk_tokens, Rows
   return squares;
 }
 
-/// What makes q and k q' and k', by two threads per token.
+/// Computes what makes q and k q' and k', by two threads per token.
 template <typename Shared>
 __device__ __forceinline__ void make_lengths(float q_scale, Shared& shared) {
   const int token = static_cast<int>(threadIdx.x) / 2, half = static_cast<int>(threadIdx.x) % 2;
@@ -285,7 +285,7 @@ __device__ __forceinline__ void make_far_products(DeltaChannelShared<Rows>& shar
   }
 }
 
-/// What the walk of the chunks reads in the place of k and q, and its decays; zeros past the
+/// Stores what the walk of the chunks reads in the place of k and q, and its decays; zeros past the
 /// chunk's tokens.
 template <int Rows>
 __device__ __forceinline__ void store_scaled(const DeltaChunkParams& p,

@@ -43,7 +43,7 @@ class DeviceSampler {
 /// Error(memory).
 std::unique_ptr<DeviceSampler> make_device_sampler(Queue& queue, std::int64_t rows_max);
 
-/// What it takes of the card's memory and of pinned memory; nothing on the CPU.
+/// Returns the bytes that it takes of the card's memory and of pinned memory; nothing on the CPU.
 StagedBytes device_sampler_bytes(Device device, std::int64_t rows_max);
 
 }  // namespace hyb::kernels

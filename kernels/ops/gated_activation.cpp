@@ -48,7 +48,7 @@ float activated(const Activation& activation, float value) {
   throw Error(ErrorKind::runtime, "gated_activation: a function that does not exist");
 }
 
-/// What a gated activation multiplies with; NaN stays NaN.
+/// Returns what a gated activation multiplies with; NaN stays NaN.
 float factor_of(const Activation& activation, float up) {
   if (!activation.is_limited()) return up;
   const float kept = std::clamp(up, -activation.limit, activation.limit);

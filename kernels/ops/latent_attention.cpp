@@ -14,34 +14,15 @@ namespace {
 
 constexpr AttentionReach all_rows = {}, own_row = {.window = 1};
 
-/// What both ops say of pages and tables alike.
-template <typename Op>
-void check_pages(const Check& check, const Op& op, std::int64_t tokens, std::int64_t width,
+/// Checks what both ops say of pages and tables alike.
+void check_pages(const Check& check, const KvPages& kv, std::int64_t tokens, std::int64_t width,
                  const AttentionReach& reach) {
-  const std::int64_t pages_max = op.pages_of_layer.dim(0);
   check.that(width >= 1 && width <= latent_width_max, "a row has at most 1024 numbers", width);
-  check.that(op.page_tokens >= 1, "page_tokens is positive", op.page_tokens);
-  check.keys_and_values(op.pages_of_layer, "pages_of_layer");
-  check.tensor(op.pages_of_layer, "pages_of_layer", op.pages_of_layer.dtype,
-               {pages_max, op.page_tokens * width});
-  check.spans(op.span_begin, tokens);
-  check.page_tables(op.span_begin, op.position, op.page_begin, op.pages, op.page_tokens, pages_max,
-                    reach);
+  check.that(kv.page_tokens >= 1, "page_tokens is positive", kv.page_tokens);
+  check.pages(kv, tokens, width, reach);
 }
 
-/// body(token, its position, its span's page table) of tokens from `begin` on.
-template <typename Op, typename Body>
-void each_position(const Op& op, std::int64_t begin, std::int64_t end, const Body& body) {
-  const auto* const span_begin = op.span_begin.template as<std::int32_t>();
-  std::int64_t span = 0;
-  for (std::int64_t token = begin; token < end; ++token) {
-    while (span_begin[span + 1] <= token) ++span;
-    body(token, op.position.template as<std::int32_t>()[span] + token - span_begin[span],
-         op.pages.template as<std::int32_t>() + op.page_begin.template as<std::int32_t>()[span]);
-  }
-}
-
-/// Of a head, as attention's plain loop.
+/// Computes the answer of a head, as attention's plain loop.
 template <typename T, typename K>
 void attend_head(const LatentRows<T, K>& job, std::int64_t head) {
   const T* const turned = job.turned + head * job.turned_stride;
@@ -93,10 +74,10 @@ void check(const LatentAttention& op, Device device) {
   check.that(op.turned_width >= 0 && op.turned_width <= stride, "turned is within its stride",
              op.turned_width);
   if (!op.gate.empty()) check.tensor(op.gate, "gate", op.latent.dtype, {tokens, op.heads});
-  check_pages(check, op, tokens, op.turned_width + op.latent_width, all_rows);
+  check_pages(check, op.kv, tokens, op.turned_width + op.latent_width, all_rows);
 }
 
-/// What y of some heads of a token is multiplied by.
+/// Returns what y of some heads of a token is multiplied by.
 template <typename T>
 std::array<float, latent_heads_max> factors_of(const LatentAttention& op, std::int64_t token,
                                                std::int64_t head, std::int64_t heads) {
@@ -116,15 +97,15 @@ void latent_write(Queue& queue, const LatentWrite& op) {
   const Check check("latent_write", queue.device());
   check.activations(op.rows, "rows");
   const std::int64_t width = op.rows.dim(1);
-  check_pages(check, op, op.rows.dim(0), width, own_row);
+  check_pages(check, op.kv, op.rows.dim(0), width, own_row);
   if (on_card(queue, [&](auto& stream) { cuda::latent_write(stream, op); })) return;
   share(queue, op.rows.dim(0), 1, width, [&](std::int64_t begin, std::int64_t end) {
     visit_float(op.rows.dtype, [&]<typename T>(Tag<T>) {
-      visit_kv(op.pages_of_layer.dtype, [&]<typename K>(Tag<K>) {
-        each_position(op, begin, end, [&](std::int64_t token, std::int64_t at, const auto* table) {
+      visit_kv(op.kv.arena.dtype, [&]<typename K>(Tag<K>) {
+        op.kv.each_token(begin, end, [&](std::int64_t token, std::int64_t at, const auto* table) {
           const T* const from = op.rows.row<T>(token);
           K* const to =
-              op.pages_of_layer.row<K>(table[at / op.page_tokens]) + at % op.page_tokens * width;
+              op.kv.arena.row<K>(table[at / op.kv.page_tokens]) + at % op.kv.page_tokens * width;
           for (std::int64_t i = 0; i < width; ++i) to[i] = from_float<K>(to_float(from[i]));
         });
       });
@@ -138,15 +119,15 @@ void latent_attention(Queue& queue, const LatentAttention& op) {
   // Some heads of a token: as many as a vector route takes at once.
   const std::int64_t pieces = (op.heads + latent_heads_max - 1) / latent_heads_max;
   const std::int64_t stride = op.turned.dim(1) / op.heads;
-  const std::int64_t keys = op.pages.dim(0) * op.page_tokens;
+  const std::int64_t keys = op.kv.pages.dim(0) * op.kv.page_tokens;
   const auto heads_at = [&](std::int64_t item) { return item % pieces * latent_heads_max; };
   share(queue, op.latent.dim(0) * pieces, 1, latent_heads_max * op.latent_width * keys,
         [&](std::int64_t begin, std::int64_t end) {
           visit_float(op.latent.dtype, [&]<typename T>(Tag<T>) {
-            visit_kv(op.pages_of_layer.dtype, [&]<typename K>(Tag<K>) {
+            visit_kv(op.kv.arena.dtype, [&]<typename K>(Tag<K>) {
               const auto first = begin / pieces, last = (end + pieces - 1) / pieces;
-              each_position(
-                  op, first, last, [&](std::int64_t token, std::int64_t at, const auto* table) {
+              op.kv.each_token(
+                  first, last, [&](std::int64_t token, std::int64_t at, const auto* table) {
                     for (std::int64_t item = std::max(begin, token * pieces);
                          item < std::min(end, (token + 1) * pieces); ++item) {
                       const std::int64_t head = heads_at(item);
@@ -157,11 +138,11 @@ void latent_attention(Queue& queue, const LatentAttention& op) {
                                     .latent = op.latent.row<T>(token) + head * op.latent_width,
                                     .y = op.y.row<T>(token) + head * op.latent_width,
                                     .turned_stride = stride,
-                                    .pages = op.pages_of_layer.as<K>(),
-                                    .page_stride = op.pages_of_layer.row_stride,
+                                    .pages = op.kv.arena.as<K>(),
+                                    .page_stride = op.kv.arena.row_stride,
                                     .page_table = table,
                                     .position = at,
-                                    .page_tokens = op.page_tokens,
+                                    .page_tokens = op.kv.page_tokens,
                                     .heads = heads,
                                     .turned_width = op.turned_width,
                                     .latent_width = op.latent_width,

@@ -14,11 +14,9 @@ constexpr int write_threads = 128;
 
 template <typename T, typename K>
 struct WriteParams {
+  PageParams<K> kv;  ///< a row is as wide as a head
   const T* rows;
-  K* arena;
-  const std::int32_t *span_begin, *position, *page_begin, *pages;
-  std::int64_t row_stride, page_stride;
-  int spans, page_tokens, width;
+  std::int64_t row_stride;
 };
 
 /// A block writes a token's row.
@@ -26,14 +24,14 @@ template <typename T, typename K>
 __global__ void __launch_bounds__(write_threads) latent_write_kernel(const WriteParams<T, K> p) {
   const int token = static_cast<int>(blockIdx.x);
   start_next_and_wait();
-  const int span = span_of_by_block(p.span_begin, p.spans, token);
-  if (span >= p.spans) return;
-  const int position = p.position[span] + token - p.span_begin[span];
-  const std::int64_t page = p.pages[p.page_begin[span] + position / p.page_tokens];
+  const int span = span_of_by_block(p.kv.span_begin, p.kv.spans, token);
+  if (span >= p.kv.spans) return;
+  const int position = p.kv.position[span] + token - p.kv.span_begin[span];
+  const int width = p.kv.layout.head_dim, place = position % p.kv.layout.page_tokens;
   const T* const from = p.rows + token * p.row_stride;
-  K* const to = p.arena + page * p.page_stride +
-                static_cast<std::int64_t>(position % p.page_tokens) * p.width;
-  for (int i = static_cast<int>(threadIdx.x); i < p.width; i += write_threads) {
+  K* const to = p.kv.arena + p.kv.page_of(p.kv.page_begin[span], position) +
+                static_cast<std::int64_t>(place) * width;
+  for (int i = static_cast<int>(threadIdx.x); i < width; i += write_threads) {
     to[i] = rounded<K>(to_float(from[i]));
   }
 }
@@ -47,7 +45,7 @@ struct LatentParams : AttentionParams<T, K> {
   std::int64_t turned_stride;
   int turned_step, turned_width;  ///< from head to head
 
-  __device__ int key_dim() const { return turned_width + this->layout.head_dim; }
+  __device__ int key_dim() const { return turned_width + this->kv.layout.head_dim; }
   __device__ std::int64_t key(int, int place) const {
     return static_cast<std::int64_t>(place) * key_dim();
   }
@@ -63,16 +61,11 @@ struct LatentParams : AttentionParams<T, K> {
 
 Attention attention_of(const LatentAttention& op) {
   return {.q = op.latent,
-          .pages_of_layer = op.pages_of_layer,
-          .span_begin = op.span_begin,
-          .position = op.position,
-          .page_begin = op.page_begin,
-          .pages = op.pages,
+          .kv = op.kv,
           .y = op.y,
           .heads = op.heads,
           .kv_heads = 1,
           .head_dim = op.latent_width,
-          .page_tokens = op.page_tokens,
           .scale = op.scale,
           .workspace = op.workspace,
           .gate = op.gate,
@@ -99,12 +92,12 @@ struct Shape : AttentionShape<latent_max + turned_max, 1, 4, 1, bf16, false> {
 template <typename S>
 using Params = LatentParams<bf16, typename S::Kv>;
 
-/// Where piece `eight` of a row is in [turned | latent]; -1: there is none.
+/// Returns where piece `eight` of a row is in [turned | latent]; -1: there is none.
 template <typename S>
 __device__ __forceinline__ int offset_of_piece(const Params<S>& p, int eight) {
   const int latent = eight * 8, turned = latent - latent_max;
   if (turned >= 0) return turned < p.turned_width ? turned : -1;
-  return latent < p.layout.head_dim ? p.turned_width + latent : -1;
+  return latent < p.kv.layout.head_dim ? p.turned_width + latent : -1;
 }
 
 /// Copies the tile's queries, asynchronously, zeros where there is no row.
@@ -132,7 +125,7 @@ __device__ __forceinline__ void copy_keys(const Params<S>& p, const KeyWalk& wal
   for (int i = hidden(static_cast<int>(threadIdx.x)); i < tile_keys * S::eights; i += S::threads) {
     const int key = i / S::eights, eight = i % S::eights, offset = offset_of_piece<S>(p, eight);
     const bool is_there = key >= skipped && key < left && offset >= 0;
-    const auto* const from = p.arena + shared.places[key] + (is_there ? offset : 0);
+    const auto* const from = p.kv.arena + shared.places[key] + (is_there ? offset : 0);
     bf16* const to = shared.ring.tile(0).at(key, eight);
     if constexpr (S::has_codes) {
       uint4 numbers = {};
@@ -147,7 +140,7 @@ __device__ __forceinline__ void copy_keys(const Params<S>& p, const KeyWalk& wal
   }
 }
 
-/// As walk_keys: the weights of a tile of keys, then their sums of the same tile.
+/// Works as walk_keys: the weights of a tile of keys, then their sums of the same tile.
 template <typename S, typename RunEnds>
 __device__ __forceinline__ void walk_rows(const Params<S>& p, AttentionShared<S>& shared,
                                           RunEnds run_ends) {
@@ -208,7 +201,7 @@ void attend_by_matrix(Stream& stream, const LatentAttention& op) {
   const std::int64_t tokens = op.latent.dim(0), rows = tokens * op.heads;
   const std::int64_t tiles =
       std::min<std::int64_t>(tokens * pieces(op.heads, S::rows),
-                             rows / S::rows + std::min<std::int64_t>(params.spans, rows));
+                             rows / S::rows + std::min<std::int64_t>(params.kv.spans, rows));
   launch_tiles<S, AttentionShared<S>>(stream, latent_attention_kernel<S>, params, tiles,
                                       runs_max(as_attention), 1, INT64_MAX);
 }
@@ -217,7 +210,7 @@ bool fits_matrix(const LatentAttention& op) {
   const auto is_matrix = [](const Tensor& x) {
     return x.dtype == DType::bf16 && is_vector_aligned(x.as<bf16>(), x.row_stride);
   };
-  const Tensor& pages = op.pages_of_layer;
+  const Tensor& pages = op.kv.arena;
   const bool fits_pages = pages.dtype == DType::f8_e4m3
                               ? is_vector_aligned(pages.as<e4m3>(), pages.row_stride)
                               : is_matrix(pages);
@@ -231,18 +224,10 @@ bool fits_matrix(const LatentAttention& op) {
 void latent_write(Stream& stream, const LatentWrite& op) {
   if (op.rows.dim(0) == 0) return;
   visit_float(op.rows.dtype, [&]<typename T>(Tag<T>) {
-    visit_kv(op.pages_of_layer.dtype, [&]<typename K>(Tag<K>) {
-      const WriteParams<T, K> params = {.rows = op.rows.as<T>(),
-                                        .arena = op.pages_of_layer.as<K>(),
-                                        .span_begin = op.span_begin.as<std::int32_t>(),
-                                        .position = op.position.as<std::int32_t>(),
-                                        .page_begin = op.page_begin.as<std::int32_t>(),
-                                        .pages = op.pages.as<std::int32_t>(),
-                                        .row_stride = op.rows.row_stride,
-                                        .page_stride = op.pages_of_layer.row_stride,
-                                        .spans = static_cast<int>(op.span_begin.dim(0) - 1),
-                                        .page_tokens = static_cast<int>(op.page_tokens),
-                                        .width = static_cast<int>(op.rows.dim(1))};
+    visit_kv(op.kv.arena.dtype, [&]<typename K>(Tag<K>) {
+      const WriteParams<T, K> params = {.kv = page_params<K>(op.kv, op.rows.dim(1)),
+                                        .rows = op.rows.as<T>(),
+                                        .row_stride = op.rows.row_stride};
       launch(stream,
              {.blocks = dim3(static_cast<unsigned>(op.rows.dim(0))), .threads = write_threads},
              latent_write_kernel<T, K>, params);
@@ -252,13 +237,13 @@ void latent_write(Stream& stream, const LatentWrite& op) {
 
 void latent_attention(Stream& stream, const LatentAttention& op) {
   require(op.scale > 0.0F, "latent_attention: scale is positive on the device");
-  if (op.latent.dim(0) == 0 || op.span_begin.dim(0) == 1) return;
+  if (op.latent.dim(0) == 0 || op.kv.spans() == 0) return;
   if (fits_matrix(op)) {
-    if (op.pages_of_layer.dtype == DType::f8_e4m3) return attend_by_matrix<e4m3>(stream, op);
+    if (op.kv.arena.dtype == DType::f8_e4m3) return attend_by_matrix<e4m3>(stream, op);
     return attend_by_matrix<bf16>(stream, op);
   }
   visit_float(op.latent.dtype, [&]<typename T>(Tag<T>) {
-    visit_kv(op.pages_of_layer.dtype, [&]<typename K>(Tag<K>) {
+    visit_kv(op.kv.arena.dtype, [&]<typename K>(Tag<K>) {
       constexpr int dims = static_cast<int>(latent_width_max) / warp_size;
       attend_plain<dims>(stream, params_of<T, K>(op), op.latent.dim(0));
     });

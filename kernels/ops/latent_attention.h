@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/ops/kv_pages.h"
 #include "kernels/queue.h"
 #include "kernels/tensor.h"
 
@@ -15,16 +16,15 @@ inline constexpr std::int64_t latent_width_max = 1024;
 /// after the other; a page may be copied as bytes, and rows that no token has reached yet are never
 /// read.
 ///
-/// Puts a step's rows into the pages of one layer, at the places that kv_write takes.
+/// Puts a step's rows into the pages of one layer.
 ///
-/// shapes  rows [T, width]; rows may be strided   pages_of_layer [pages, page_tokens*width],
-///         row_stride from page to page   tables as in kv_write
-/// types   rows: f32 or bf16   pages_of_layer: f32, bf16 or F8_E4M3   tables: i32
+/// shapes  rows [T, width]; rows may be strided   of a token pages have `width` numbers
+/// types   rows: f32 or bf16
 /// numbers as kv_write rounds them
 /// writes  the named places, nothing else; no two tokens may share a place
 struct LatentWrite {
-  Tensor rows, pages_of_layer, span_begin, position, page_begin, pages;
-  std::int64_t page_tokens = 16;
+  Tensor rows;
+  KvPages kv;
 };
 
 void latent_write(Queue& queue, const LatentWrite& op);
@@ -36,16 +36,18 @@ void latent_write(Queue& queue, const LatentWrite& op);
 ///
 /// shapes  turned [T, heads*stride], each head's numbers first in its `stride`
 ///         gate [T, heads] or empty
-///         latent, y [T, heads*latent_width]; rows may be strided   pages and tables as above, with
+///         latent, y [T, heads*latent_width]; rows may be strided   pages as above, with
 ///         width = turned_width + latent_width, at most latent_width_max
-/// types   turned, latent, gate, y: f32 or bf16, the same   pages_of_layer as above   tables: i32
+/// types   turned, latent, gate, y: f32 or bf16, the same
 /// numbers scores, weights and sums in f32, y rounded once. Keys are taken in tiles counted from
 ///         position 0: an answer depends on no other query of the step, and on no thread. The
 ///         vector routes are for pages of f32 and bf16
 /// writes  y; y may not alias the queries
 struct LatentAttention {
-  Tensor turned, latent, pages_of_layer, span_begin, position, page_begin, pages, y;
-  std::int64_t heads = 0, turned_width = 0, latent_width = 0, page_tokens = 16;
+  Tensor turned, latent;
+  KvPages kv;
+  Tensor y;
+  std::int64_t heads = 0, turned_width = 0, latent_width = 0;
   float scale = 1.0F;
   Tensor gate = {};
   Tensor workspace = {};       ///< for CUDA, as in Attention: with less of it blocks share no keys

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-/// What the passes of sampling on a card read. Included by .cu files only.
+/// This file has what the passes of sampling on a card read. Included by .cu files only.
 namespace hyb::kernels::cuda {
 
 constexpr int sample_bins = 2048;
@@ -51,7 +51,7 @@ struct LogitRow {
   }
 };
 
-/// What is searched: the likeliest first, of equals the lower ids.
+/// Says what is searched: the likeliest first, of equals the lower ids.
 struct Cut {
   unsigned key = 0xffffffffU;  ///< of the last one that is in
   int id = 0x7fffffff;         ///< the last one that is in, of those with this key

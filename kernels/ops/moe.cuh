@@ -10,7 +10,7 @@
 #include "kernels/linear/linear.cuh"
 #include "kernels/ops/moe.h"
 
-/// What the CUDA routes of moe share. Included by .cu files only.
+/// This file has what the CUDA routes of moe share. Included by .cu files only.
 namespace hyb::kernels::cuda {
 
 /// Row counts that small_batch_moe may have, and visits (rows times active experts) of them.
@@ -161,7 +161,7 @@ struct SkinnyPieces {
 struct SkinnyRange {
   int inner, first, step;
 
-  /// Where this lane's piece of chunk i starts; not below inner: there is none.
+  /// Returns where this lane's piece of chunk i starts; not below inner: there is none.
   __device__ int k(int i, int half) const {
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
     return (first + i * step) * skinny_chunk + half * 32 + lane % 4 * 8;
@@ -203,7 +203,7 @@ __device__ __forceinline__ void load_piece(SkinnyPieces<Groups, Chunks>& to, int
   }
 }
 
-/// Of the rest both groups, then their codes.
+/// Loads what codes leave of both groups' numbers, then their codes.
 template <int Groups, int Chunks>
 __device__ __forceinline__ void load_piece(SkinnyPieces<Groups, Chunks>& to, int i, int half,
                                            const LaneRow<WeightCode::bits12> (&rows)[Groups],
@@ -227,7 +227,7 @@ __device__ __forceinline__ void load_piece(SkinnyPieces<Groups, Chunks>& to, int
   }
 }
 
-/// What multiplying changes of rows: nothing, but of 12 bits.
+/// Holds what multiplying changes of rows: nothing, but of 12 bits.
 struct NoLaneRows {};
 template <typename Row, int Groups>
 __device__ __forceinline__ NoLaneRows lane_rows(const Row (&)[Groups]) {
@@ -470,8 +470,8 @@ __device__ __forceinline__ void load_pieces(SplitPieces& to, const float* const 
   load_piece(to, 1, rows, range);
 }
 
-/// As multiply_rows above, for `Tiles` times 16 rows of x: x(row, k) has the 16 bytes at
-/// k of row l/4 + row, which is 0 or 8 of a tile's 16; without `is_high` the latter are not there.
+/// Works as multiply_rows above, for `Tiles` times 16 rows of x: x(row, k) has the 16 bytes at k of
+/// row l/4 + row, which is 0 or 8 of a tile's 16; without `is_high` the latter are not there.
 template <int Tiles, typename X>
 __device__ __forceinline__ void multiply_rows(SplitPieces& pieces, const float* const (&rows)[2],
                                               SkinnyRange range, bool is_high, X&& x,

@@ -78,7 +78,7 @@ struct MoeShape {
 
   /// Columns of what an expert reads and writes.
   std::int64_t expert_width() const { return latent > 0 ? latent : hidden; }
-  /// Of rows that experts see other than those of the router.
+  /// Returns the width of rows that experts see other than those of the router.
   std::int64_t own_width() const { return weighs_input ? hidden : latent; }
 };
 MoeShape shape_of(const Moe& op);

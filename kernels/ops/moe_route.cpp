@@ -13,7 +13,7 @@ namespace hyb::kernels {
 namespace {
 
 using Scores = std::array<float, route_experts_max>;
-/// What a NaN counts as in the choice.
+/// A NaN counts as this in the choice.
 constexpr float lost_key = -std::numeric_limits<float>::infinity();
 
 void check(const MoeRoute& op) {

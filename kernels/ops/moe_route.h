@@ -10,7 +10,7 @@ namespace hyb::kernels {
 inline constexpr std::int64_t route_experts_max = 4096;
 inline constexpr std::int64_t route_groups_max = 32;
 
-/// What a router makes of its logits (models' kinds: the product of these fields).
+/// Holds what a router makes of its logits (models' kinds: the product of these fields).
 struct Routing {
   enum class Score : std::uint8_t {
     softmax_of_selected,  ///< selected by logit; softmax over the selected k
@@ -25,8 +25,8 @@ struct Routing {
   std::int64_t active_groups = 1;    ///< experts of the others are not chosen
 };
 
-/// What a routing's contract says of E experts, of which `active` are chosen: Error(runtime) in the
-/// name of `op` where it is broken.
+/// Checks what a routing's contract says of E experts, of which `active` are chosen: Error(runtime)
+/// in the name of `op` where it is broken.
 void check_routing(const char* op, const Routing& routing, std::int64_t experts,
                    std::int64_t active);
 

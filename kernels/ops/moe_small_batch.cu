@@ -137,7 +137,7 @@ __device__ __forceinline__ auto router_rows(const SmallBatchMoe& p, int tile) {
   return to;
 }
 
-/// Of a tile after the router's.
+/// Returns the rows of a tile after the router's.
 template <WeightCode Code>
 __device__ __forceinline__ auto rows_after_router(const SmallBatchMoe& p, int tile) {
   tile -= p.tiles.router;
@@ -201,7 +201,7 @@ __device__ __forceinline__ void list_visits(const SmallBatchMoe& p, FrontShared&
   }
 }
 
-/// By the block that finds all logits written: it chooses for all tokens.
+/// Is called by the block that finds all logits written: it chooses for all tokens.
 __device__ __forceinline__ void choose(const SmallBatchMoe& p, FrontShared& shared,
                                        unsigned* keys) {
   for (int t = warp_id(); t < p.tokens; t += small_batch_warps) {
@@ -213,7 +213,7 @@ __device__ __forceinline__ void choose(const SmallBatchMoe& p, FrontShared& shar
   list_visits(p, shared);
 }
 
-/// What the block has of the shared expert's or the latent tile.
+/// Writes what the block has of the shared expert's or the latent tile.
 __device__ __forceinline__ void write_rows(const SmallBatchMoe& p, const FrontShared& shared,
                                            int tile) {
   const int token = static_cast<int>(threadIdx.x) / pair_columns;
@@ -322,7 +322,7 @@ void run_small_batch_front(Stream& stream, const SmallBatchMoe& few) {
 namespace {
 
 constexpr int blocks_per_processor = 2;
-/// Of a group's rows in flight; with sixteens there are no registers for more.
+/// A group's rows have this many chunks in flight; with sixteens there are no registers for more.
 template <WeightCode Code>
 constexpr int group_chunks = has_sixteens<Code> ? 2 : 4;
 
@@ -335,7 +335,7 @@ __host__ __device__ inline int groups_of_expert(const SmallBatchMoe& p) {
   return (p.intermediate + columns - 1) / columns;
 }
 
-/// Of group `at` of all, which is one of expert v's.
+/// Returns the first column of group `at` of all, which is one of expert v's.
 __device__ __forceinline__ int first_column(const SmallBatchMoe& p, int at, int v) {
   return (at - v * groups_of_expert(p)) * columns_of_group(p.activation);
 }
@@ -357,7 +357,7 @@ struct ExpertGroup {
   }
 };
 
-/// What the block has of a group.
+/// Writes what the block has of a group.
 __device__ __forceinline__ void write_inner(const SmallBatchMoe& p,
                                             const SkinnyTotals<1, small_batch_warps>& totals, int v,
                                             int first) {
@@ -662,7 +662,7 @@ void run_small_batch_experts(Stream& stream, const SmallBatchMoe& few) {
 
 namespace {
 
-/// Of one type without codes: the gate is the router's last row.
+/// Takes routers of one type without codes: the gate is the router's last row.
 bool takes_router(const Moe& op) {
   const auto takes = [](const Weight& weight) {
     return weight.code() == WeightCode::plain && takes_pieces(weight);

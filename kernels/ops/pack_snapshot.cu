@@ -49,7 +49,7 @@ __device__ __forceinline__ void each_row(const Params& p, const SnapshotPiece& p
   }
 }
 
-/// Whether all rows of a piece can be read in 16 bytes and written in as many elements.
+/// Says whether all rows of a piece can be read in 16 bytes and written in as many elements.
 template <typename T>
 __device__ __forceinline__ bool has_vectors(const Params& p, const SnapshotPiece& piece) {
   return reinterpret_cast<std::uintptr_t>(p.slot + piece.slot_state) % 16 == 0 &&
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(block_threads) pack_snapshot_kernel(const Para
   });
 }
 
-/// What the host's multiplication makes of it, a NaN's bits too.
+/// Returns what the host's multiplication makes of it, a NaN's bits too.
 template <typename T>
 __device__ __forceinline__ T unpacked(std::int8_t value, bf16 scale) {
   if constexpr (std::is_same_v<T, bf16>) {

@@ -14,8 +14,8 @@
 #include "kernels/tensor.h"
 #include "kernels/visit.h"
 
-/// What the plain loops of ssd and delta_rule do alike around their steps. A Job is the share of
-/// either: the state of a head is its `rows` times `columns`.
+/// This file has what the plain loops of ssd and delta_rule do alike around their steps. A Job is
+/// the share of either: the state of a head is its `rows` times `columns`.
 namespace hyb::kernels {
 
 inline float softplus(float value) { return value > 20.0F ? value : std::log1p(std::exp(value)); }
@@ -114,8 +114,8 @@ inline std::int64_t delta_chunk_places(std::int64_t tokens, std::int64_t spans) 
   return tokens / delta_chunk_tokens + spans;
 }
 
-/// What one launch leaves for the next of a chunk of a head: two matrices of bf16 [64,64], and the
-/// tokens' factors.
+/// One launch leaves this much for the next of a chunk of a head: two matrices of bf16 [64,64], and
+/// the tokens' factors.
 inline constexpr std::int64_t delta_matrix_size = delta_chunk_tokens * delta_chunk_tokens;
 inline constexpr std::int64_t delta_factors_size = 3 * delta_chunk_tokens + 4;
 

@@ -16,7 +16,7 @@ namespace hyb::kernels::cuda {
 
 inline constexpr int taps_max = static_cast<int>(conv_width_max);
 
-/// What the parameters of a step's kernel have besides those of its recurrence.
+/// Holds what the parameters of a step's kernel have besides those of its recurrence.
 template <typename T>
 struct ConvParams {
   const float *conv_weight, *conv_bias;  ///< conv_bias null: none
@@ -62,7 +62,7 @@ __device__ __forceinline__ void load_taps(const Params& p, int token, std::int64
   }
 }
 
-/// As causal_conv: from the bias upwards, one rounding per tap.
+/// Works as causal_conv: from the bias upwards, one rounding per tap.
 template <typename Params, typename T>
 __device__ __forceinline__ float convolve(const Params& p, const ConvChannel<T>& channel) {
   if (channel.index < 0) return 0.0F;
@@ -94,8 +94,8 @@ constexpr int block_columns = block_warps * delta_columns;
 template <typename T, typename S>
 struct DeltaParams : DeltaRuleParams<T, S>, ConvParams<T> {};
 
-/// What a block convolves: q, k, and v of its columns; a thread every block_threads-th of them, and
-/// of the v's in its last turn.
+/// Holds what a block convolves: q, k, and v of its columns; a thread every block_threads-th of
+/// them, and of the v's in its last turn.
 template <int V>
 struct alignas(16) DeltaShared {
   static constexpr int rows = V * delta_row_lanes;
@@ -109,7 +109,7 @@ struct alignas(16) DeltaShared {
   SharedArray<int, 1> is_last;
 };
 
-/// What the token leaves of each row, where decays are per channel.
+/// Holds what the token leaves of each row, where decays are per channel.
 template <int V>
 struct alignas(16) DeltaKeeps {
   SharedArray<float, DeltaShared<V>::rows> of_row;
@@ -290,7 +290,7 @@ constexpr int block_rows = block_warps * warp_rows;  ///< of one head's state
 template <typename T, typename S>
 struct MambaParams : SsdParams<T, S>, ConvParams<T> {};
 
-/// What a block convolves: B, C (zeros past their columns), the inputs of its rows; a thread
+/// Holds what a block convolves: B, C (zeros past their columns), the inputs of its rows; a thread
 /// every block_threads-th of them, and of the rows' in its last turn.
 template <int V>
 struct alignas(16) MambaShared {

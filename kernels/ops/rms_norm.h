@@ -30,7 +30,7 @@ struct RmsNorm {
 
 void rms_norm(Queue& queue, const RmsNorm& op);
 
-/// What is added to every weight; an empty one counts as zeros then.
+/// Returns what is added to every weight; an empty one counts as zeros then.
 inline float weight_offset(const RmsNorm& op) {
   return op.one_plus || op.weight.empty() ? 1.0F : 0.0F;
 }

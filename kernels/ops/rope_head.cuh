@@ -6,11 +6,11 @@
 #include "kernels/cuda/vectors.h"
 #include "kernels/ops/rope_kv_write.h"
 
-/// What rope_kv_write and attention_step do to a head of q, k or v: the same instructions, spelled
-/// so that no compiler fuses them in one place and not in another, and so the same bits. `lanes`
-/// threads have a head of one token, each some pieces of it. Sine and cosine are within 2^-21 of
-/// the contract's for positions below 2^27, a norm within (head_dim + 8) * 2^-24 of the exact one,
-/// relatively; all else is exact.
+/// This file has what rope_kv_write and attention_step do to a head of q, k or v: the same
+/// instructions, spelled so that no compiler fuses them in one place and not in another, and so the
+/// same bits. `lanes` threads have a head of one token, each some pieces of it. Sine and cosine are
+/// within 2^-21 of the contract's for positions below 2^27, a norm within (head_dim + 8) * 2^-24 of
+/// the exact one, relatively; all else is exact.
 namespace hyb::kernels::cuda {
 
 template <int PairsMax>
@@ -32,12 +32,12 @@ struct RopeParams {
   }
 };
 
-/// Whether heads can be taken in pieces of eight elements.
+/// Says whether heads can be taken in pieces of eight elements.
 template <typename T, typename K>
 bool has_eights(const RopeKvWrite& op) {
   return op.head_dim % 16 == 0 && op.rotary_dim % 16 == 0 &&
          is_vector_aligned(op.qkv.as<T>(), op.qkv.row_stride) &&
-         is_vector_aligned(op.pages_of_layer.as<K>(), op.pages_of_layer.row_stride) &&
+         is_vector_aligned(op.kv.arena.as<K>(), op.kv.arena.row_stride) &&
          is_vector_aligned(op.q_norm.as<float>(), 0) && is_vector_aligned(op.k_norm.as<float>(), 0);
 }
 
@@ -70,15 +70,15 @@ RopeParams<PairsMax> rope_params(const RopeKvWrite& op, bool in_eights) {
   return params;
 }
 
-/// Of one position's pairs, and the factor on its queries, in shared memory.
+/// Holds the turns of one position's pairs, and the factor on its queries, in shared memory.
 template <int PairsMax>
 struct RopeTurns {
   SharedArray<float, PairsMax> sine, cosine;
   SharedArray<float, 1> query;
 };
 
-/// By a whole block. The angle is position * frequency in f64; whole turns are taken off there, so
-/// that what is left is exact enough for f32 at every position.
+/// Is called by a whole block. The angle is position * frequency in f64; whole turns are taken off
+/// there, so that what is left is exact enough for f32 at every position.
 template <int PairsMax>
 __device__ __forceinline__ void fill_turns(const RopeParams<PairsMax>& p, int position,
                                            RopeTurns<PairsMax>& turns) {
@@ -100,7 +100,7 @@ struct HeadPiece {
   int first, second, pair;  ///< pair: of the first element; -1: not rotated
 };
 
-/// What a thread has of a head: 8 / Vector pieces.
+/// Holds what a thread has of a head: 8 / Vector pieces.
 struct HeadHalves {
   float first[8] = {}, second[8] = {};
 };

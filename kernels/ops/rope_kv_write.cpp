@@ -103,17 +103,12 @@ void check(const KvWrite& op) {
   check.activations(op.k, "k");
   check.that(op.kv_heads >= 1, "kv_heads is positive", op.kv_heads);
   check.that(op.head_dim >= 2 && op.head_dim % 2 == 0, "head_dim is even", op.head_dim);
-  check.that(op.page_tokens >= 2 && op.page_tokens % 2 == 0, "page_tokens is even", op.page_tokens);
+  check.that(op.kv.page_tokens >= 2 && op.kv.page_tokens % 2 == 0, "page_tokens is even",
+             op.kv.page_tokens);
   const std::int64_t tokens = op.k.dim(0), width = op.kv_heads * op.head_dim;
   check.tensor(op.k, "k", op.k.dtype, {tokens, width});
   check.tensor(op.v, "v", op.k.dtype, {tokens, width});
-  const std::int64_t pages_max = op.pages_of_layer.dim(0);
-  check.keys_and_values(op.pages_of_layer, "pages_of_layer");
-  check.tensor(op.pages_of_layer, "pages_of_layer", op.pages_of_layer.dtype,
-               {pages_max, 2 * width * op.page_tokens});
-  check.spans(op.span_begin, tokens);
-  check.page_tables(op.span_begin, op.position, op.page_begin, op.pages, op.page_tokens, pages_max,
-                    own_token);
+  check.pages(op.kv, tokens, 2 * width, own_token);
 }
 
 template <typename T, typename K>
@@ -132,17 +127,11 @@ void write_token(const KvWrite& op, const KvLayout& layout, std::int64_t token, 
 
 template <typename T, typename K>
 void write_tokens(const KvWrite& op, std::int64_t begin, std::int64_t end) {
-  const KvLayout layout(op.head_dim, op.page_tokens, sizeof(K));
-  const auto* const span_begin = op.span_begin.as<std::int32_t>();
-  std::int64_t span = 0;
-  for (std::int64_t token = begin; token < end; ++token) {
-    while (span_begin[span + 1] <= token) ++span;
-    const std::int64_t at = op.position.as<std::int32_t>()[span] + token - span_begin[span];
-    const std::int32_t* const pages =
-        op.pages.as<std::int32_t>() + op.page_begin.as<std::int32_t>()[span];
-    write_token<T, K>(op, layout, token, op.pages_of_layer.row<K>(pages[at / op.page_tokens]),
-                      at % op.page_tokens);
-  }
+  const KvLayout layout(op.head_dim, op.kv.page_tokens, sizeof(K));
+  op.kv.each_token(begin, end, [&](std::int64_t token, std::int64_t at, const auto* pages) {
+    write_token<T, K>(op, layout, token, op.kv.arena.row<K>(pages[at / op.kv.page_tokens]),
+                      at % op.kv.page_tokens);
+  });
 }
 
 }  // namespace
@@ -151,8 +140,7 @@ void kv_write(Queue& queue, const KvWrite& op) {
   check(op);
   share(queue, op.k.dim(0), 1, 2 * op.k.dim(1), [&](std::int64_t begin, std::int64_t end) {
     visit_float(op.k.dtype, [&]<typename T>(Tag<T>) {
-      visit_kv(op.pages_of_layer.dtype,
-               [&]<typename K>(Tag<K>) { write_tokens<T, K>(op, begin, end); });
+      visit_kv(op.kv.arena.dtype, [&]<typename K>(Tag<K>) { write_tokens<T, K>(op, begin, end); });
     });
   });
 }
@@ -193,7 +181,8 @@ void check(const RopeKvWrite& op, Device device) {
   check.that(op.kv_heads >= 1, "kv_heads is positive", op.kv_heads);
   check.that(op.head_dim >= 2 && op.head_dim % 2 == 0 && op.head_dim <= rope_kv_write_head_dim_max,
              "head_dim is even and within 2..512", op.head_dim);
-  check.that(op.page_tokens >= 2 && op.page_tokens % 2 == 0, "page_tokens is even", op.page_tokens);
+  check.that(op.kv.page_tokens >= 2 && op.kv.page_tokens % 2 == 0, "page_tokens is even",
+             op.kv.page_tokens);
   const std::int64_t width = (op.heads + 2 * op.own_kv_heads()) * op.head_dim;
   check.tensor(op.qkv, "qkv", op.qkv.dtype, {op.qkv.dim(0), std::max(width, op.qkv.dim(1))});
   if (!op.q_norm.empty()) check.tensor(op.q_norm, "q_norm", DType::f32, {op.head_dim});
@@ -209,12 +198,7 @@ void check(const RopeKvWrite& op, Device device) {
   check.that(op.query_scale.period >= 1 && op.query_scale.offset >= 0,
              "the factor on q has a period and no negative offset", op.query_scale.period);
   check_frequencies(check, op.frequencies, op.rotary_dim);
-  check.spans(op.span_begin, op.qkv.dim(0));
-  check.keys_and_values(op.pages_of_layer, "pages_of_layer");
-  check.tensor(op.pages_of_layer, "pages_of_layer", op.pages_of_layer.dtype,
-               {op.pages_of_layer.dim(0), 2 * op.kv_heads * op.page_tokens * op.head_dim});
-  check.page_tables(op.span_begin, op.position, op.page_begin, op.pages, op.page_tokens,
-                    op.pages_of_layer.dim(0), own_token);
+  check.pages(op.kv, op.qkv.dim(0), 2 * op.kv_heads * op.head_dim, own_token);
 }
 
 void rope_kv_write(Queue& queue, const RopeKvWrite& op) {
@@ -239,16 +223,8 @@ void rope_kv_write(Queue& queue, const RopeKvWrite& op) {
   }
   if (op.query_scale.beta != 0.0F) scale_queries(queue, op, op.qkv.columns(0, q));
   if (op.queries_only) return;
-  kv_write(queue, {.k = keys,
-                   .v = values,
-                   .pages_of_layer = op.pages_of_layer,
-                   .span_begin = op.span_begin,
-                   .position = op.position,
-                   .page_begin = op.page_begin,
-                   .pages = op.pages,
-                   .kv_heads = op.kv_heads,
-                   .head_dim = op.head_dim,
-                   .page_tokens = op.page_tokens});
+  kv_write(queue,
+           {.k = keys, .v = values, .kv = op.kv, .kv_heads = op.kv_heads, .head_dim = op.head_dim});
 }
 
 }  // namespace hyb::kernels

@@ -12,23 +12,21 @@ constexpr int pairs_max = static_cast<int>(rope_kv_write_head_dim_max) / 2;
 
 template <typename T, typename K>
 struct Params {
+  PageParams<K> kv;  ///< without an arena nothing is written
   T* qkv;
-  const std::int32_t *position_of_row, *span_begin, *position, *page_begin, *pages;
-  K* arena;  ///< null: nothing is written
-  std::int64_t qkv_stride, page_stride;
-  KvPage layout;
-  int spans;
+  const std::int32_t* position_of_row;
+  std::int64_t qkv_stride;
   RopeParams<pairs_max> rope;
 };
 
-/// Where a token's keys go; null for a token that no span has.
+/// Returns where a token's keys go; null for a token that no span has.
 template <typename T, typename K>
 __device__ __forceinline__ K* place_of(const Params<T, K>& p, int token) {
-  const int span = span_of_by_block(p.span_begin, p.spans, token);
-  if (span >= p.spans) return nullptr;
-  const int position = p.position[span] + token - p.span_begin[span];
-  const std::int64_t page = p.pages[p.page_begin[span] + position / p.layout.page_tokens];
-  return p.arena + page * p.page_stride + p.layout.key(0, position % p.layout.page_tokens);
+  const int span = span_of_by_block(p.kv.span_begin, p.kv.spans, token);
+  if (span >= p.kv.spans) return nullptr;
+  const int position = p.kv.position[span] + token - p.kv.span_begin[span];
+  return p.kv.arena + p.kv.page_of(p.kv.page_begin[span], position) +
+         p.kv.layout.key(0, position % p.kv.layout.page_tokens);
 }
 
 /// grid (T, threads of a token): rope.lanes threads have one head of one token.
@@ -48,11 +46,12 @@ __global__ void __launch_bounds__(block_threads) rope_kv_write_kernel(const Para
   head.load_norm(weights);
   wait_for_previous_kernel();
 
-  T* const x = p.qkv + token * p.qkv_stride + static_cast<std::int64_t>(index) * p.layout.head_dim;
+  T* const x =
+      p.qkv + token * p.qkv_stride + static_cast<std::int64_t>(index) * p.kv.layout.head_dim;
   head.load(x, own);
   if (p.rope.reads_position()) fill_turns(p.rope, p.position_of_row[token], turns);
   K* place = nullptr;
-  if (p.arena == nullptr) {
+  if (p.kv.arena == nullptr) {
     sync_block();
   } else {
     place = place_of(p, token);  // its barriers end the writing of shared memory, too
@@ -68,7 +67,8 @@ __global__ void __launch_bounds__(block_threads) rope_kv_write_kernel(const Para
       store_piece<Vector>(x + piece.second, own.second, at);
       return;
     }
-    K* const to = place + p.layout.key(kv_head, 0) + (head.is_v() ? p.layout.value_offset() : 0);
+    K* const to =
+        place + p.kv.layout.key(kv_head, 0) + (head.is_v() ? p.kv.layout.value_offset() : 0);
     store_piece<Vector>(to + piece.first, own.first, at);
     store_piece<Vector>(to + piece.second, own.second, at);
   });
@@ -78,19 +78,11 @@ __global__ void __launch_bounds__(block_threads) rope_kv_write_kernel(const Para
 template <typename T, typename K>
 void run(Stream& stream, const RopeKvWrite& op, std::int64_t stride) {
   const bool in_eights = has_eights<T, K>(op) && stride % 8 == 0;
-  const Params<T, K> params = {
-      .qkv = op.qkv.as<T>(),
-      .position_of_row = op.position_of_row.as<std::int32_t>(),
-      .span_begin = op.span_begin.as<std::int32_t>(),
-      .position = op.position.as<std::int32_t>(),
-      .page_begin = op.page_begin.as<std::int32_t>(),
-      .pages = op.pages.as<std::int32_t>(),
-      .arena = op.pages_of_layer.as<K>(),
-      .qkv_stride = op.qkv.row_stride,
-      .page_stride = op.pages_of_layer.row_stride,
-      .layout = {static_cast<int>(stride), static_cast<int>(op.page_tokens)},
-      .spans = static_cast<int>(op.span_begin.dim(0) - 1),
-      .rope = rope_params<pairs_max>(op, in_eights)};
+  const Params<T, K> params = {.kv = page_params<K>(op.kv, stride),
+                               .qkv = op.qkv.as<T>(),
+                               .position_of_row = op.position_of_row.as<std::int32_t>(),
+                               .qkv_stride = op.qkv.row_stride,
+                               .rope = rope_params<pairs_max>(op, in_eights)};
   const std::int64_t items = (op.heads + 2 * op.own_kv_heads()) * params.rope.lanes;
   launch(stream,
          {.blocks = dim3(static_cast<unsigned>(op.qkv.dim(0)), pieces(items, block_threads)),
@@ -103,8 +95,7 @@ void run(Stream& stream, const RopeKvWrite& op, std::int64_t stride) {
 void rope_kv_write(Stream& stream, const RopeKvWrite& op) {
   if (op.qkv.dim(0) == 0) return;
   visit_float(op.qkv.dtype, [&]<typename T>(Tag<T>) {
-    visit_kv(op.pages_of_layer.dtype,
-             [&]<typename K>(Tag<K>) { run<T, K>(stream, op, op.head_dim); });
+    visit_kv(op.kv.arena.dtype, [&]<typename K>(Tag<K>) { run<T, K>(stream, op, op.head_dim); });
   });
 }
 
@@ -113,11 +104,7 @@ void rope(Stream& stream, const Rope& op) {
   if (op.x.dim(0) == 0) return;
   const RopeKvWrite turned = {.qkv = op.x,
                               .position_of_row = op.position_of_row,
-                              .pages_of_layer = {},
-                              .span_begin = {},
-                              .position = {},
-                              .page_begin = {},
-                              .pages = {},
+                              .kv = {},
                               .heads = op.heads,
                               .head_dim = op.rotary_dim,
                               .rotary_dim = op.rotary_dim,

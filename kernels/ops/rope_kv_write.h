@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/ops/kv_pages.h"
 #include "kernels/queue.h"
 #include "kernels/tensor.h"
 
@@ -30,7 +31,7 @@ struct Rope {
 
 void rope(Queue& queue, const Rope& op);
 
-/// Of pair i: frequencies[i], or theta^(-2i/rotary_dim) where there are none.
+/// Returns the frequency of pair i: frequencies[i], or theta^(-2i/rotary_dim) where there are none.
 double rope_frequency(std::span<const double> frequencies, double theta, std::int64_t rotary_dim,
                       std::int64_t pair);
 
@@ -57,25 +58,20 @@ struct KvLayout {
   }
 };
 
-/// Puts the keys and values of a step into the pages of one attention layer.
-///
-/// Token t of span r is at position p = position[r] + t - span_begin[r] of its sequence, and goes
-/// to place p mod page_tokens of page pages[page_begin[r] + p / page_tokens]. How a page is laid
+/// Puts the keys and values of a step into the pages of one attention layer. How a page is laid
 /// out is private to kv_write and attention, the same at every ISA level; a page may be copied as
 /// bytes, and places that no token has reached yet are never read.
 ///
 /// shapes  k, v [T, kv_heads*head_dim]; rows may be strided
-///         pages_of_layer [pages, 2*kv_heads*page_tokens*head_dim], row_stride from page to page
-///         span_begin, page_begin [R+1]   position [R]   pages [page_begin[R]]
-///         page_tokens and head_dim are even
-/// types   k, v: f32 or bf16, the same   pages_of_layer: f32, bf16 or F8_E4M3
-///         tables: i32
+///         of a token pages have 2*kv_heads*head_dim numbers; page_tokens and head_dim are even
+/// types   k, v: f32 or bf16, the same
 /// numbers copied; rounded to nearest, ties to even, where pages hold fewer bits than k and v;
 ///         F8_E4M3 has scale 1: sizes above 448 become 448, NaN stays NaN
 /// writes  the named places, nothing else; no two tokens may share a place
 struct KvWrite {
-  Tensor k, v, pages_of_layer, span_begin, position, page_begin, pages;
-  std::int64_t kv_heads = 0, head_dim = 0, page_tokens = 16;
+  Tensor k, v;
+  KvPages kv;
+  std::int64_t kv_heads = 0, head_dim = 0;
 };
 
 void kv_write(Queue& queue, const KvWrite& op);
@@ -95,7 +91,7 @@ struct QueryScale {
   bool operator==(const QueryScale&) const = default;
 };
 
-/// What is between a fused projection and attention: rms_norm of every head of q and k where
+/// Does what is between a fused projection and attention: rms_norm of every head of q and k where
 /// there are weights for it, with weightless_norm without them, and with value_norm of every head
 /// of v, without weights; rope on q and k, the factor on q, then kv_write of k and v.
 ///
@@ -106,14 +102,15 @@ struct QueryScale {
 ///         position_of_row [T], not read where rotary_dim is 0 and q has no factor; else
 ///         position_of_row[t] is the token's position as kv_write counts it   head_dim at most 512
 ///         q_norm, k_norm [head_dim] or empty (k_norm with queries_only)   all else as in kv_write
-/// types   qkv: f32 or bf16   pages_of_layer as in kv_write   q_norm, k_norm: f32   tables: i32
+/// types   qkv: f32 or bf16   q_norm, k_norm: f32   position_of_row: i32
 /// numbers as in rms_norm and rope: q, k and v are rounded to the type of qkv after either, q
 ///         after its factor, k and v before they go to the pages
 /// writes  the columns of q, and the named places of the pages. The columns of k and v may hold
 ///         either before or after its norm and rotation: a route need not write them back.
 struct RopeKvWrite {
-  Tensor qkv, position_of_row, pages_of_layer, span_begin, position, page_begin, pages;
-  std::int64_t heads = 0, kv_heads = 0, head_dim = 0, page_tokens = 16;
+  Tensor qkv, position_of_row;
+  KvPages kv;
+  std::int64_t heads = 0, kv_heads = 0, head_dim = 0;
   std::int64_t rotary_dim = 0;  ///< 0: q and k stay as they are
   double theta = 10000.0;
   std::span<const double> frequencies = {};  ///< as in Rope; read before the call returns

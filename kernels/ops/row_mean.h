@@ -22,7 +22,7 @@ float mean_of(std::int64_t width, Term&& term) {
   return std::accumulate(sums.begin(), sums.end(), 0.0F) / static_cast<float>(width);
 }
 
-/// Of a row: the mean, and the mean of the squared distances from it.
+/// Holds, of a row: the mean, and the mean of the squared distances from it.
 struct RowMoments {
   float mean, variance;
 };

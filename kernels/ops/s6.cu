@@ -28,7 +28,7 @@ struct Shape {
   static constexpr int tokens = columns > 64 ? 4 : 16;  ///< of a stage
 };
 
-/// What some tokens bring and get.
+/// Holds what some tokens bring and get.
 template <typename H>
 struct alignas(16) Stage {
   SharedArray<SharedArray<float, H::columns>, H::tokens> b, c;  ///< zeros past the columns

@@ -19,7 +19,8 @@ struct ChunkColumns {
   std::int64_t stride;
 };
 
-/// Of a vector of channels: their steps and inputs, and per channel the lanes whose sum is S . C.
+/// Holds, of a vector of channels: their steps and inputs, and per channel the lanes whose sum is S
+/// . C.
 struct ChunkChannels {
   alignas(64) float dt[chunk_tokens][lanes];
   alignas(64) float input[chunk_tokens][lanes];

@@ -106,8 +106,9 @@ Scratch scratch_of(const Sample& op, int thread, Isa isa) {
                                              : weigh_logits<Isa::plain>};
 }
 
-/// What top_n_sigma takes logits from. Sums are those of a card's block to the bit: of 512 threads
-/// that take the logits in turns, then in pairs of each 32, then of those one after the other.
+/// Returns the least logit that top_n_sigma keeps. Sums are those of a card's block to the bit: of
+/// 512 threads that take the logits in turns, then in pairs of each 32, then of those one after the
+/// other.
 float least_logit(std::span<const float> logits, float largest, float sigmas) {
   constexpr std::size_t threads = 512, warp = 32;
   std::array<double, threads> sums{}, squares{};

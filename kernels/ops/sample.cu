@@ -101,7 +101,7 @@ __device__ __forceinline__ Mass block_total(SampleShared& shared, Mass value) {
   return total;
 }
 
-/// Of any values, in pairs of a warp, then of warps one after the other.
+/// Sums the values of a block, in pairs of a warp, then of warps one after the other.
 __device__ __forceinline__ double block_total(SampleShared& shared, double value) {
   for (int bits = warp_size / 2; bits > 0; bits /= 2) value += shuffle_xor(value, bits);
   sync_block();
@@ -173,7 +173,7 @@ __device__ __forceinline__ Mass find_first(SampleShared& shared, const LogitRow&
   return best;
 }
 
-/// What find_first found in a whole row.
+/// Returns what find_first found in a whole row.
 __device__ __forceinline__ Largest largest_of(Mass first) {
   const float value = first == 0 ? NAN : logit_of_key(static_cast<unsigned>(first >> 32));
   return {value, static_cast<int>(first & 0xffffffffU), std::isfinite(value)};
@@ -265,7 +265,7 @@ __device__ __forceinline__ int find_id(SampleShared& shared, const LogitRow& row
   }
   return find_id_between(shared, row, begin, end, before, need, value);
 }
-/// Of the whole row.
+/// Finds the id in the whole row.
 template <typename Value>
 __device__ __forceinline__ int find_id(SampleShared& shared, const LogitRow& row, Mass need,
                                        Value&& value) {
@@ -332,7 +332,7 @@ __device__ __forceinline__ Sums count_distances(SampleShared& shared, const Logi
   return all;
 }
 
-/// Where a search ended: among `equals` logits with this key, of which `wanted` are in.
+/// Says where a search ended: among `equals` logits with this key, of which `wanted` are in.
 struct Place {
   unsigned key;
   Mass wanted, equals, each;  ///< each: one's mass
@@ -376,7 +376,7 @@ __device__ __forceinline__ Place find_place(SampleShared& shared, const LogitRow
   return {.key = key, .wanted = wanted, .equals = equals, .each = each, .before = before};
 }
 
-/// As find_id, where only candidates have a value: by neighbouring ids first.
+/// Works as find_id, where only candidates have a value: by neighbouring ids first.
 template <typename Value>
 __device__ __forceinline__ int find_candidate(SampleShared& shared, const LogitRow& row, Mass need,
                                               Value&& value) {
@@ -427,13 +427,13 @@ struct Params {
 
 __device__ __forceinline__ int part_index() { return static_cast<int>(blockIdx.y); }
 __device__ __forceinline__ int part_count() { return static_cast<int>(gridDim.y); }
-/// Where a part of neighbours begins, and the one before it ends.
+/// Returns where a part of neighbours begins, and the one before it ends.
 __device__ __forceinline__ int part_begin(const LogitRow& row, int part) {
   return static_cast<int>(static_cast<std::int64_t>(part) * row.count / part_count());
 }
 
-/// As adjust_logits, to the bit, those of begin .. end-1: products are rounded before anything is
-/// subtracted.
+/// Works as adjust_logits, to the bit, those of begin .. end-1: products are rounded before
+/// anything is subtracted.
 __device__ __forceinline__ void adjust(const SampleJob& job, float* logits, int begin, int end) {
   for (int i = static_cast<int>(threadIdx.x); i < job.adjustments; i += sample_threads) {
     const TokenAdjustment& own = job.adjustment[i];
@@ -503,8 +503,8 @@ __device__ __forceinline__ Mass part_of(double share, Mass mass, bool round_up) 
   return need < mass ? need : mass;
 }
 
-/// What top_k and top_p leave of the row, and its mass. After count_distances, with what it counted
-/// in the whole row.
+/// Returns what top_k and top_p leave of the row, and its mass. After count_distances, with what it
+/// counted in the whole row.
 __device__ Cut cut_row(SampleShared& shared, const LogitRow& row, const SampleJob& job,
                        const Sums& all, Mass& kept) {
   kept = all.mass;
@@ -542,8 +542,8 @@ __device__ void leave_likeliest(SampleShared& shared, const LogitRow& row, Sampl
   found.candidates[part] = shared.taken[0];
 }
 
-/// As count_distances of the whole row, from what all blocks have left: candidates down to the bin
-/// to which each of them has all.
+/// Works as count_distances of the whole row, from what all blocks have left: candidates down to
+/// the bin to which each of them has all.
 __device__ Sums take_likeliest(SampleShared& shared, const LogitRow& row, const SampleParts& found,
                                const Candidate* room, int room_each) {
   constexpr int batch = candidates_max / sample_threads;
@@ -586,8 +586,8 @@ __device__ Sums take_likeliest(SampleShared& shared, const LogitRow& row, const 
   return all;
 }
 
-/// By the last block of the row, after count_distances. Rows that top_k cuts are drawn from in the
-/// order of likelihood, others in that of ids.
+/// Is called by the last block of the row, after count_distances. Rows that top_k cuts are drawn
+/// from in the order of likelihood, others in that of ids.
 __device__ int draw_of_cut(SampleShared& shared, const LogitRow& row, const SampleJob& job,
                            const Sums& all) {
   Mass kept = 0;
@@ -609,7 +609,7 @@ __device__ int draw_of_cut(SampleShared& shared, const LogitRow& row, const Samp
   return find_candidate(shared, row, need, mass_of);
 }
 
-/// As in the plain loop, to the bit, by each block of the row: that takes no longer than by one.
+/// Works as the plain loop, to the bit, in each block of the row: one alone would take as long.
 __device__ float least_logit(SampleShared& shared, const LogitRow& row, float sigmas) {
   static_assert(sample_threads == 512 && warp_size == 32, "as the plain loop adds");
   double sum = 0.0, squares = 0.0;
@@ -690,8 +690,8 @@ __device__ void finish(const Params& p, const SampleJob& job, const LogitRow& ro
   }
 }
 
-/// By the last of the row's blocks, which gets the ranks of the largest logit, before and after
-/// adjustments; false to the others.
+/// Is called by the last of the row's blocks, which gets the ranks of the largest logit, before and
+/// after adjustments; false to the others.
 __device__ bool find_first_together(const Params& p, SampleShared& shared, const SampleJob& job,
                                     LogitRow row, Mass& first, Mass& adjusted) {
   const int part = part_index(), parts = part_count();

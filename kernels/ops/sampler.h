@@ -11,10 +11,11 @@
 #include "kernels/ops/device_sampler.h"
 #include "kernels/ops/sample.h"
 
-/// What sampling on a card gives to its kernel and gets back. Included by .cu files only.
+/// This file has what sampling on a card gives to its kernel and gets back. Included by .cu files
+/// only.
 namespace hyb::kernels::cuda {
 
-/// What adjust_logits does to one token of a row, in its order.
+/// Holds what adjust_logits does to one token of a row, in its order.
 struct TokenAdjustment {
   std::int32_t token;
   bool is_penalized = false;  ///< by the repetition penalty, then by `penalty`
@@ -39,17 +40,17 @@ struct SampleCandidate {
   float logit;
   std::int32_t id;
 };
-/// Of a row, at most; the blocks of a row have equal shares of their room.
+/// A row has this many at most; the blocks of a row have equal shares of their room.
 inline constexpr int sample_candidates_max = 4096;
 /// Calls with more rows have one block a row, and need no room for candidates.
 inline constexpr std::int64_t sample_split_rows_max = 64;
 
-/// Of logits above minus infinity: how many, and the sum of their weights in units of 2^-44.
+/// Holds, of logits above minus infinity: how many, and the sum of their weights in units of 2^-44.
 struct alignas(16) SampleSums {
   unsigned long long count = 0, mass = 0;
 };
 
-/// What the blocks of a row leave for the last one of them, and that one for the next kernel.
+/// Holds what the blocks of a row leave for the last one of them, and that one for the next kernel.
 struct SampleParts {
   static constexpr int count_max = 32;
 

@@ -44,14 +44,11 @@ void run_share(Isa isa, const SsdShare<T, S>& job) {
 
 template <typename T, typename S>
 SsdShare<T, S> share_of(const Ssd& op, const RecurrenceShare<T, S>& common) {
-  SsdShare<T, S> job{common};
+  SsdShare<T, S> job{common, op.shape};
   job.dt = op.dt.as<T>();
   job.d = op.d.as<float>();
   job.dt_stride = op.dt.row_stride;
   job.heads = op.state.dim(1);
-  job.groups = op.groups;
-  job.dt_min = op.dt_min;
-  job.dt_max = op.dt_max;
   return job;
 }
 
@@ -65,8 +62,9 @@ void check_shapes(const Check& check, const Ssd& op) {
   const std::int64_t slots = op.state.dim(0), heads = op.state.dim(1);
   const std::int64_t inner = heads * op.state.dim(2), columns = op.state.dim(3);
   check.that(columns >= 1 && columns <= ssd_columns_max, "N is 1 to 256", columns);
-  check.that(op.groups >= 1 && heads % op.groups == 0, "groups divides heads", op.groups);
-  check.tensor(op.x, "x", op.x.dtype, {tokens, inner + 2 * op.groups * columns});
+  check.that(op.shape.groups >= 1 && heads % op.shape.groups == 0, "groups divides heads",
+             op.shape.groups);
+  check.tensor(op.x, "x", op.x.dtype, {tokens, inner + 2 * op.shape.groups * columns});
   check.tensor(op.dt, "dt", op.x.dtype, {tokens, heads});
   check.tensor(op.rate, "rate", DType::f32, {heads});
   check.tensor(op.d, "d", DType::f32, {heads});

@@ -7,8 +7,8 @@
 namespace hyb::kernels::cuda {
 namespace {
 
-/// Whether some span is long enough for chunks to pay. The host knows their mean only: a chunk's
-/// tile costs about as much as a few tokens one by one.
+/// Says whether some span is long enough for chunks to pay. The host knows their mean only: a
+/// chunk's tile costs about as much as a few tokens one by one.
 bool has_long_spans(const Ssd& op) {
   const std::int64_t tokens = op.x.dim(0), spans = op.read_slot.dim(0);
   return tokens >= 4 * spans && tokens >= spans + 31;
@@ -37,7 +37,7 @@ struct Params : SsdParams<T, S> {
   bool x_is_aligned, state_is_aligned;
 };
 
-/// What some tokens bring: one stage is filled while the other is used.
+/// Holds what some tokens bring: one stage is filled while the other is used.
 template <typename T, int V>
 struct alignas(16) Stage {
   SharedArray<SharedArray<T, V * warp_size>, stage_tokens> b, c;  ///< zeros past the columns
@@ -50,7 +50,7 @@ struct Shared {
   SharedArray<Stage<T, V>, 2> stages;
 };
 
-/// What a block owns: some rows of one head, in one chain.
+/// Says what a block owns: some rows of one head, in one chain.
 struct Share {
   int head, first_row, rows;
   int first_token, last_token;

@@ -15,14 +15,12 @@ namespace hyb::kernels::cuda {
 
 /// The parameters of every kernel of ssd.
 template <typename T, typename S>
-struct SsdParams : RecurrenceParams<T, S> {
+struct SsdParams : RecurrenceParams<T, S>, SsdShape {
   const T* dt;
   const float* d;
   std::int64_t dt_stride;
-  int groups;
-  float dt_min, dt_max;
 
-  /// Where B of a head's group starts in a row of x; C is groups * columns after it.
+  /// Returns where B of a head's group starts in a row of x; C is groups * columns after it.
   __device__ std::int64_t b_of(int head) const {
     const int group = head / (this->heads / groups);
     return static_cast<std::int64_t>(this->heads) * this->rows + group * this->columns;
@@ -37,13 +35,12 @@ __device__ __forceinline__ float step_size(float raw, float dt_min, float dt_max
   const float soft = softplus(raw);
   return soft < dt_min ? dt_min : soft > dt_max ? dt_max : soft;
 }
-/// What a step of dt leaves of the old state.
+/// Returns what a step of dt leaves of the old state.
 __device__ __forceinline__ float step_decay(float dt, float rate) { return expf(dt * rate); }
 
 template <typename T, typename S>
 SsdParams<T, S> ssd_params(const Ssd& op) {
-  return {recurrence_params<T, S>(op), op.dt.as<T>(), op.d.as<float>(), op.dt.row_stride,
-          static_cast<int>(op.groups), op.dt_min,     op.dt_max};
+  return {recurrence_params<T, S>(op), op.shape, op.dt.as<T>(), op.d.as<float>(), op.dt.row_stride};
 }
 
 // What mamba_step and ssd's scan do to rows of a head's state: the same instructions, so that

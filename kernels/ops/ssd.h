@@ -2,9 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 
 #include "kernels/queue.h"
+#include "kernels/recurrence_shapes.h"
 #include "kernels/tensor.h"
 
 namespace hyb::kernels {
@@ -40,9 +40,7 @@ struct Ssd {
   Tensor x, dt, rate, d, dt_bias, state, span_begin, read_slot, write_slot, y;
   Tensor workspace = {};
   bool token_by_token = false;  ///< a card takes no faster way, whose bits are others
-  std::int64_t groups = 1;
-  float dt_min = 0.0F;
-  float dt_max = std::numeric_limits<float>::infinity();
+  SsdShape shape = {};
 };
 
 void ssd(Queue& queue, const Ssd& op);

@@ -12,8 +12,8 @@
 #include "kernels/ops/recurrence.h"
 #include "kernels/ops/ssd.cuh"
 
-/// What a block does with one chunk of tokens, by four warps. Tokens' inputs are in shared memory
-/// as bf16, the state in registers as f32: a warp owns a quarter of its columns.
+/// This file has what a block does with one chunk of tokens, by four warps. Tokens' inputs are in
+/// shared memory as bf16, the state in registers as f32: a warp owns a quarter of its columns.
 namespace hyb::kernels::cuda {
 
 static_assert(chunk_tokens == ssd_chunk_tokens);
@@ -278,7 +278,7 @@ struct ChunkAnswer {
 
 namespace {
 
-/// What the smaller cards' multiprocessors give to one block.
+/// Says what the smaller cards' multiprocessors give to one block.
 constexpr std::size_t shared_bytes_everywhere = 99 << 10;
 
 /// So that a chunk's offsets are 32-bit numbers.

@@ -140,7 +140,7 @@ void run_strip(const Strip<S>& strip, const ChunkColumns& columns, const float* 
   each([&](int r, int v, auto part) { store(strip.to + at(r, v), s[r][v], part); });
 }
 
-/// As many rows at once as fit into registers.
+/// Returns how many rows at once fit into registers.
 constexpr int rows_at_once(int vectors) {
   const int fit = registers / 2 / vectors;
   return fit > 4 ? 4 : fit < 1 ? 1 : fit;

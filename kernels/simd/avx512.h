@@ -51,7 +51,8 @@ inline Vec fma(Vec a, Vec b, Vec c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 inline Vec smaller(Vec a, Vec b) { return {_mm512_min_ps(a.v, b.v)}; }
 inline Vec larger(Vec a, Vec b) { return {_mm512_max_ps(a.v, b.v)}; }
 inline Vec absolute(Vec a) { return {_mm512_abs_ps(a.v)}; }
-/// Of two vectors without signs the larger, by bits: infinity is above all numbers, NaN above it.
+/// Returns, of two vectors without signs the larger, by bits: infinity is above all numbers, NaN
+/// above it.
 inline Vec larger_bits(Vec a, Vec b) {
   const __m512i bits = _mm512_max_epi32(_mm512_castps_si512(a.v), _mm512_castps_si512(b.v));
   return {_mm512_castsi512_ps(bits)};
@@ -86,7 +87,7 @@ inline Vec widened(__m256i bits) {
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16))};
 }
 inline __m256i narrowed(Vec a) { return (__m256i)_mm512_cvtneps_pbh(a.v); }
-/// As it comes back from a bf16.
+/// Returns the value as it comes back from a bf16.
 inline Vec rounded_to_bf16(Vec a) { return widened(narrowed(a)); }
 inline Vec load(const bf16* p, Full = {}) {
   return widened(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));

@@ -31,7 +31,7 @@ inline void unscalar(float value, bf16& x) {
   x.bits = static_cast<std::uint16_t>(bits >> 16);
 }
 
-/// As it comes back from a memory of this type.
+/// Returns the value as it comes back from a memory of this type.
 template <typename S>
 [[gnu::always_inline]] inline Vec as_stored(Vec a) {
   if constexpr (sizeof(S) == 2) {

@@ -8,6 +8,7 @@
 #include "kernels/attention_reach.h"
 #include "kernels/device.h"
 #include "kernels/floats.h"
+#include "kernels/recurrence_shapes.h"
 
 namespace hyb::kernels {
 
@@ -55,7 +56,7 @@ constexpr std::int64_t attention_rows_max(std::int64_t head_dim) {
   return head_dim <= 128 ? 30 : head_dim <= 256 ? 12 : 6;
 }
 
-/// What is known of a row after some keys, in floats: sums[head_dim], one sum of weights for every
+/// The state of a row after some keys has, in floats: sums[head_dim], one sum of weights for every
 /// lane, the largest score.
 constexpr std::int64_t attention_lanes_max = 16;
 constexpr std::int64_t attention_partial(std::int64_t head_dim) {
@@ -108,9 +109,9 @@ inline constexpr std::int64_t latent_heads_max = 4;
 
 inline constexpr std::int64_t conv_width_max = 4, short_conv_width_max = 7;
 
-/// What causal_conv and short_conv have in common, for channels begin .. end-1 in every span. The
-/// convolved inputs are x, or where there are gates `before` * x, rounded to T; the sum
-/// goes through silu, or, rounded to T, is multiplied by `after`.
+/// Holds what causal_conv and short_conv have in common, for channels begin .. end-1 in every span.
+/// The convolved inputs are x, or where there are gates `before` * x, rounded to T; the sum goes
+/// through silu, or, rounded to T, is multiplied by `after`.
 template <typename T>
 struct ConvChannels {
   const T* x;
@@ -144,19 +145,15 @@ struct RecurrenceShare {
   int thread, threads;
 };
 
-/// Of a DeltaRule: of every span, the share of the vectors of state columns. Dk rows, Dv columns.
+/// Holds a share of a DeltaRule: of every span, the share of the vectors of state columns. Dk rows,
+/// Dv columns.
 template <typename T, typename S>
-struct DeltaRuleShare : RecurrenceShare<T, S> {
+struct DeltaRuleShare : RecurrenceShare<T, S>, DeltaShape {
   const T* b = nullptr;
   const T* a = nullptr;
   std::int64_t b_stride = 0, a_stride = 0;
-  std::int64_t key_heads = 0, value_heads = 0;
-  bool tiled = false;
-  float beta_scale = 1.0F;
-  bool per_channel = false;
-  float decay_floor = 0.0F;
+  std::int64_t value_heads = 0;
   float q_scale = 0.0F;  ///< Dk^-0.5
-  float eps = 0.0F;      ///< added to the squares of a q or k
 
   std::int64_t key_head_of(std::int64_t head) const {
     return tiled ? head % key_heads : head / (value_heads / key_heads);
@@ -167,7 +164,7 @@ struct DeltaRuleShare : RecurrenceShare<T, S> {
   const float* dt_bias_of(std::int64_t head) const {
     return this->dt_bias + head * (per_channel ? this->rows : 1);
   }
-  /// Of all heads in the order of their key heads.
+  /// Returns the head at a place of all heads in the order of their key heads.
   std::int64_t head_at(std::int64_t place) const {
     const std::int64_t group = value_heads / key_heads;
     return tiled ? place % group * key_heads + place / group : place;
@@ -273,16 +270,16 @@ LargestLogit largest_logit(const float* logits, std::int32_t count);
 template <Isa isa>
 double weigh_logits(const LogitWeights& job);  ///< returns the sum of the weights
 
-/// Of an Ssd: of every span, the share of the groups of state rows.
+/// Holds a share of an Ssd: of every span, the share of the groups of state rows.
 template <typename T, typename S>
-struct SsdShare : RecurrenceShare<T, S> {
+struct SsdShare : RecurrenceShare<T, S>, SsdShape {
   const T* dt = nullptr;
   const float* d = nullptr;
-  std::int64_t dt_stride = 0, heads = 0, groups = 0;
-  float dt_min = 0.0F, dt_max = 0.0F;
+  std::int64_t dt_stride = 0, heads = 0;
 };
 
-/// Of an S6: of every span, the share of the vectors of channels. A channel is a head of one row.
+/// Holds a share of an S6: of every span, the share of the vectors of channels. A channel is a head
+/// of one row.
 template <typename T, typename S>
 struct S6Share : RecurrenceShare<T, S> {
   const T* dt = nullptr;

@@ -68,7 +68,7 @@ void check_model(const Config& c, const Plan& plan) {
   check("num_target_layers", c.i("num_target_layers", layers, count_range), layers);
 }
 
-/// Of the layers that are read those that get it, which come after.
+/// Returns for each layer that is read the one after it, which gets what the head reads.
 std::vector<std::int32_t> read_taps(const Config& c, const Config& own, std::int32_t layers) {
   constexpr std::string_view key = "target_layer_ids";
   const std::vector<std::int32_t> left = holder_of(c, own, key).integers(Keys{key}, count_range);
@@ -188,7 +188,8 @@ class DflashDrafter : public Drafter {
   DflashDrafter(LayerRunner& layers, const Dflash& kind)
       : Drafter(layers, kind.norm_eps), kind_(kind) {}
 
-  /// Of all layers, made of what the model's left; no token's is made of another's.
+  /// Writes the entries of all layers from what the model's left, since no token's is made of
+  /// another's.
   void write_entries(const StepTables& tables, const Streams& streams) override {
     const ScratchFrame frame(layers_.scratch());
     kernels::project(queue_,

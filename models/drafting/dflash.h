@@ -9,7 +9,7 @@
 
 namespace hyb::models {
 
-/// Whether config.json is of a DFlash head, by its architecture or by dflash_config.
+/// Says whether config.json is a DFlash head's, by its architecture or by dflash_config.
 bool is_dflash(const Config& config);
 
 /// The draft layers that the head is for a model. Sources, where they agree: z-lab's model.py,

@@ -10,7 +10,7 @@ namespace hyb::models {
 
 namespace {
 
-/// Of parts whose keys can be written without attention.
+/// Writes the keys of a part that can do so without attention.
 void write_part_keys(const Part& part, const PartWeights& weights, const PartMemory& memory,
                      const PartCall& call) {
   std::visit(
@@ -27,20 +27,15 @@ void write_part_keys(const Part& part, const PartWeights& weights, const PartMem
       part);
 }
 
-/// Of any part: where it has keys and values, those of all tokens become zeros.
+/// Makes the keys and values of all tokens zeros, where a part has any.
 void clear_keys(kernels::Queue& queue, const Part& part, const PartMemory& memory,
                 const StepTables& tables) {
   const auto shape = std::visit([](const auto& known) { return known.memory().kv; }, part);
   if (!shape) return;
-  kernels::kv_clear(queue, {.pages_of_layer = memory.pages,
-                            .span_begin = tables.span_begin,
-                            .position = tables.position,
-                            .page_begin = tables.page_begin[memory.page_group],
-                            .pages = tables.pages,
+  kernels::kv_clear(queue, {.kv = memory.kv_pages(tables),
                             .tokens = tables.tokens.dim(0),
                             .kv_heads = shape->kv_heads,
-                            .head_dim = shape->head_dim,
-                            .page_tokens = memory.page_tokens});
+                            .head_dim = shape->head_dim});
 }
 
 }  // namespace

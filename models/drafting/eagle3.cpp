@@ -42,7 +42,7 @@ void check_architecture(const Config& c) {
   }
 }
 
-/// What only other kinds of heads have.
+/// Refuses what only other kinds of heads have.
 void refuse_variants(const Config& c) {
   demand(c, "hidden_act", "silu");
   for (const std::string_view key :

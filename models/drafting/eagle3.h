@@ -12,7 +12,7 @@
 
 namespace hyb::models {
 
-/// Whether config.json is of such a head, by its architecture or its vocabulary for drafts.
+/// Says whether config.json is such a head's, by its architecture or its vocabulary for drafts.
 bool is_eagle3(const Config& config);
 
 /// The draft layer that the head is for a model. Sources, where they agree: SGLang's

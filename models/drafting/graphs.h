@@ -23,7 +23,7 @@ class DraftGraphs {
   DraftGraphs(kernels::Queue& queue, Decoder& decoder, StepStaging& staging, Recordings& recordings,
               std::int64_t rows, std::int32_t vocab_used);
 
-  /// What it takes of the card's memory and of pinned memory.
+  /// Counts what it takes of the card's memory and of pinned memory.
   static kernels::StagedBytes bytes(kernels::Device device, std::int64_t rows);
 
   /// Uploads the tables: `drafts` of every span of the step, as StepStaging::stage_drafts.
@@ -35,8 +35,8 @@ class DraftGraphs {
   /// Starts all passes.
   void launch();
 
-  /// What a pass drew, one per row that was staged for it; waits for it. Once for every pass, in
-  /// order; valid until the pass is drawn again.
+  /// Waits for what a pass drew, one token per row that was staged for it. Called once for every
+  /// pass, in order; valid until the pass is drawn again.
   std::span<const SampledToken> drawn(std::int64_t pass);
 
  private:

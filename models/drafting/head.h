@@ -19,10 +19,10 @@ struct HeadFolder {
 
 enum class HeadKind : std::uint8_t { eagle3, dflash };
 
-/// As people write it: "EAGLE-3".
+/// Names the kind as people write it: "EAGLE-3".
 std::string_view name_of(HeadKind kind);
 
-/// Of which kind of head config.json is; nullopt: of none.
+/// Returns the kind of head that config.json describes; nullopt: it is no head's.
 std::optional<HeadKind> head_kind(const Config& config);
 
 /// The draft layers that a head is for a model. Throws Error(model) where it is none, and as

@@ -12,7 +12,7 @@ using kernels::Tensor;
 
 namespace {
 
-/// What further drafts begin with.
+/// Counts what further drafts begin with.
 std::size_t kept_bytes(const Plan& plan, DType activation, const StepLimits& limits) {
   return Scratch::space(activation, limits.rows, plan.width);
 }
@@ -91,8 +91,8 @@ PartMemory PassDrafter::carry() const {
   return {.windows = kept, .rings = layers_.store().rings(last)};
 }
 
-/// Of the spans in the ring tables, whose tokens' own rows are `hidden`: for all their rows that of
-/// the token before.
+/// Returns for all rows of the spans in the ring tables the row of the token before, since drafts
+/// continue from there; their tokens' own rows are `hidden`.
 Tensor PassDrafter::carried_with_ring(const PartCall& call, const Tensor& hidden) {
   const RingTables& ring = call.tables.ring;
   const PartMemory memory = carry();

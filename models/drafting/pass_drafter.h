@@ -28,7 +28,7 @@ class PassDrafter : public Drafter {
   /// before them. `pairs`: room for both, [T, 2H].
   virtual void join(const StepTables& tables, const kernels::Tensor& hidden,
                     const kernels::Tensor& pairs, const Streams& streams) = 0;
-  /// Of the draft layers' first block.
+  /// Returns the input of the draft layers' first block.
   virtual PartCall first_input(const StepTables& tables, const kernels::Tensor& pairs,
                                const Streams& streams);
   virtual void run_layers(const StepTables& tables, const kernels::Tensor& pairs,

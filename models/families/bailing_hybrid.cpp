@@ -54,14 +54,13 @@ DeltaNet read_delta(const Config& c, float norm_eps) {
   if (c.b("kda_safe_gate", true) && floor >= 0) {
     c.fail(bound, fmt::format("must be below 0, is {}", floor));
   }
-  const DeltaNet delta = {.key_heads = heads,
-                          .value_heads = heads,
-                          .key_dim = head_dim,
-                          .value_dim = head_dim,
-                          .conv_width = c.i("short_conv_kernel_size", IntRange{2, 4}),
-                          .norm_eps = norm_eps,
-                          .per_channel = true,
-                          .decay_floor = static_cast<float>(floor)};
+  const DeltaNet delta = {
+      .shape = {.key_heads = heads, .per_channel = true, .decay_floor = static_cast<float>(floor)},
+      .value_heads = heads,
+      .key_dim = head_dim,
+      .value_dim = head_dim,
+      .conv_width = c.i("short_conv_kernel_size", IntRange{2, 4}),
+      .norm_eps = norm_eps};
   check(c, delta);
   return delta;
 }
@@ -83,8 +82,8 @@ Lightning read_lightning(const Config& c, float norm_eps, std::int32_t layer) {
   return lightning;
 }
 
-/// Of a layer's gates and ups; the class of transformers reads none, but the models were trained
-/// with them. nullopt: no limit.
+/// Reads the limit of a layer's gates and ups: the class of transformers reads none, but the models
+/// were trained with them. nullopt: no limit.
 std::optional<kernels::Activation> read_limit(const Config& c, const char* key, std::size_t layer) {
   if (!c.has(key)) return std::nullopt;
   const std::vector<double> limits = c.numbers(key);

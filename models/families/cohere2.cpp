@@ -9,7 +9,7 @@
 namespace hyb::models {
 namespace {
 
-/// What transformers takes where a key is absent.
+/// Values that transformers takes where a key is absent.
 constexpr std::string_view cohere2_defaults = R"({
   "vocab_size": 256000, "hidden_size": 8192, "intermediate_size": 22528, "num_hidden_layers": 40,
   "num_attention_heads": 64, "max_position_embeddings": 8192, "layer_norm_eps": 1e-5

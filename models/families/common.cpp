@@ -49,8 +49,8 @@ void refuse_layer_values(const Config& config) {
   }
 }
 
-/// As servers count them: of yarn all that it stretches to, as its recipes leave
-/// max_position_embeddings as it was.
+/// Counts positions as servers do: yarn's recipes leave max_position_embeddings as it was, and all
+/// that it stretches to counts.
 std::int32_t read_positions(const Config& config) {
   const std::int32_t stated = config.i("max_position_embeddings", 0, count_range);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
@@ -64,7 +64,7 @@ std::int32_t read_positions(const Config& config) {
   return stated;
 }
 
-/// What GPTQ's files have less than the zero points: as its first packer wrote them.
+/// GPTQ's files have less than the zero points, by this much: its first packer wrote them so.
 std::int32_t zeros_below(const Config& config) {
   const std::optional<Config> quantization = config.quantization();
   if (!quantization) return 0;
@@ -140,6 +140,27 @@ std::vector<std::int32_t> layer_windows(const Config& config, std::int32_t fallb
   std::vector<std::int32_t> windows;
   for (const bool sees_all : full) windows.push_back(sees_all ? 0 : window);
   return windows;
+}
+
+std::vector<bool> read_rope_layers(const Config& c) {
+  const auto layers = static_cast<std::size_t>(layer_count(c));
+  std::vector<bool> turning;
+  if (c.has("no_rope_layers")) {
+    for (const std::int32_t value : c.integers("no_rope_layers", {0, 1})) {
+      turning.push_back(value == 1);
+    }
+  }
+  if (turning.empty()) {
+    const std::int32_t interval = c.i("no_rope_layer_interval", 4);
+    for (std::size_t i = 1; i <= layers; ++i) {
+      turning.push_back(i % static_cast<std::size_t>(interval) != 0);
+    }
+  }
+  if (turning.size() != layers) {
+    c.fail("no_rope_layers",
+           fmt::format("has {} entries, num_hidden_layers is {}", turning.size(), layers));
+  }
+  return turning;
 }
 
 std::vector<std::int32_t> read_kv_sources(const Config& c, const std::vector<std::int32_t>& windows,
@@ -289,8 +310,8 @@ void read_time_step_limit(const Config& config, const Keys& keys, Ssd& ssd) {
     if (limit.size() != 2 || std::isnan(limit[0]) || limit[0] < 0 || limit[0] > limit[1]) {
       config.fail(key, "must be two numbers, 0 or more, in rising order");
     }
-    ssd.dt_min = static_cast<float>(limit[0]);
-    ssd.dt_max = static_cast<float>(limit[1]);
+    ssd.shape.dt_min = static_cast<float>(limit[0]);
+    ssd.shape.dt_max = static_cast<float>(limit[1]);
     return;
   }
 }
@@ -342,12 +363,12 @@ Ssd read_mamba(const Config& c, const MambaChannels& inner) {
   Ssd ssd = {.heads = heads,
              .head_dim = head_dim,
              .state_dim = c.i("mamba_d_state"),
-             .groups = c.i("mamba_n_groups", 1),
+             .shape = {.groups = c.i("mamba_n_groups", 1)},
              .conv_width = c.i("mamba_d_conv", 4, {2, 4}),
              .conv_bias = c.b("mamba_conv_bias", true)};
   // As transformers 5 and mamba_ssm have it; 4.x took all channels as one group. Every published
   // checkpoint has one group, where both are the same.
-  ssd.norm_groups = ssd.groups;
+  ssd.norm_groups = ssd.shape.groups;
   read_time_step_limit(c, "time_step_limit", ssd);
   check(c, ssd);
   return ssd;
@@ -380,10 +401,11 @@ void check(const Config& config, const Lightning& lightning, bool any_heads) {
 }
 
 void check(const Config& config, const Ssd& ssd) {
-  demand_multiple(config, "number of mamba heads", ssd.heads, "the number of groups", ssd.groups);
+  demand_multiple(config, "number of mamba heads", ssd.heads, "the number of groups",
+                  ssd.shape.groups);
   const std::int64_t inner = std::int64_t{ssd.heads} * ssd.head_dim;
   demand_width(config, "mamba heads x head dim", inner);
-  demand_width(config, "mamba groups x state size", std::int64_t{ssd.groups} * ssd.state_dim);
+  demand_width(config, "mamba groups x state size", std::int64_t{ssd.shape.groups} * ssd.state_dim);
   demand_multiple(config, "mamba heads x head dim", inner, "the number of groups of its norm",
                   ssd.norm_groups);
   demand_at_most(config, "mamba state size", ssd.state_dim, kernels::ssd_columns_max);
@@ -393,8 +415,9 @@ void check(const Config& config, const DeltaNet& delta) {
   demand_at_most(config, "linear_key_head_dim", delta.key_dim, kernels::delta_rule_columns_max);
   demand_at_most(config, "linear_value_head_dim", delta.value_dim, kernels::delta_rule_columns_max);
   demand_multiple(config, "linear_num_value_heads", delta.value_heads, "linear_num_key_heads",
-                  delta.key_heads);
-  demand_width(config, "linear key heads x key dim", std::int64_t{delta.key_heads} * delta.key_dim);
+                  delta.shape.key_heads);
+  demand_width(config, "linear key heads x key dim",
+               std::int64_t{delta.shape.key_heads} * delta.key_dim);
   demand_width(config, "linear value heads x value dim",
                std::int64_t{delta.value_heads} * delta.value_dim);
 }

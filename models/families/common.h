@@ -26,9 +26,9 @@ inline constexpr const char* layer_values_key = "per_layer_config";
 
 enum class MixerKind : std::uint8_t { recurrent, attention };
 
-/// What all families spell alike: a plan without layers, factors and rope, its head tied where
-/// tie_word_embeddings says so. Refuses what no family reads: quantised weights (refuse_quantized)
-/// and layers with values of their own (`per_layer_config`).
+/// Reads what all families spell alike: a plan without layers, factors and rope, its head tied
+/// where tie_word_embeddings says so. Refuses what no family reads: quantised weights
+/// (refuse_quantized) and layers with values of their own (`per_layer_config`).
 Plan read_plan(const Config& config, const Keys& norm_eps);
 
 /// num_hidden_layers, at most 4096.
@@ -44,6 +44,10 @@ std::vector<MixerKind> mixer_kinds(const Config& config,
 /// "sliding_attention", 0 of "full_attention". Without layer_types `is_full(layer)` decides.
 std::vector<std::int32_t> layer_windows(const Config& config, std::int32_t fallback,
                                         const std::function<bool(std::int32_t layer)>& is_full);
+
+/// For every layer whether its attention has a rope: those that `no_rope_layers` has a 1 for, or
+/// without that list all but every fourth one (no_rope_layer_interval).
+std::vector<bool> read_rope_layers(const Config& config);
 
 /// For every layer the one whose keys and values it reads, -1 for its own: of the last
 /// num_kv_shared_layers layers, the last one before them with the same window.
@@ -121,7 +125,7 @@ Rope read_gemma_rope(const Config& config, std::int32_t head_dim, bool is_full);
 /// (i, i + head_dim/2) of the whole head, other than with a partial rope of the default kind.
 Rope proportional_rope(std::int32_t head_dim, double theta, double partial, double factor = 1.0);
 
-/// Whether the rope is another for every kind of layer.
+/// Says whether every kind of layer has a rope of its own.
 bool has_layer_ropes(const Config& config);
 
 /// A constant factor, 1 where it is absent; above 0: zero would silence a part of the model, and
@@ -159,7 +163,7 @@ void read_time_step_limit(const Config& config, const Keys& keys, Ssd& ssd);
 /// Attention by latents as DeepSeek spells it, without a rope.
 Mla read_mla(const Config& config);
 
-/// What experts in groups are where config.json does not say it.
+/// Values of experts in groups that config.json may leave out.
 struct GroupedExperts {
   double scale;
   std::int32_t groups = 1, active_groups = 1;
@@ -221,7 +225,7 @@ inline constexpr TensorName qk_norm_names[] = {
     {"attention.k_norm", "*.layers.{}.self_attn.k_norm.weight"},
 };
 
-/// What all that spell a feed-forward as Llama does have in common, whatever norm is before it.
+/// All that spell a feed-forward as Llama does have these names, whatever norm is before it.
 inline constexpr TensorName layer_names[] = {
     {"final_norm", "*.norm.weight"},
     {"block0.norm", "*.layers.{}.input_layernorm.weight"},
@@ -234,7 +238,7 @@ inline constexpr auto trunk_names = joined(model_names, attention_names, layer_n
 inline constexpr TensorName second_norm_names[] = {
     {"block1.norm", "*.layers.{}.post_attention_layernorm.weight"},
 };
-/// As Llama spells all.
+/// Llama's own names, which many families share.
 inline constexpr auto llama_names = joined(trunk_names, second_norm_names);
 
 /// Experts as Qwen3 spells them, in either layout.
@@ -280,7 +284,7 @@ inline constexpr TensorName gemma_input_names[] = {
     {"layer_inputs.norm", "*.per_layer_projection_norm.weight"},
 };
 
-/// What LFM2 and LFM3 spell alike.
+/// LFM2 and LFM3 spell these alike.
 inline constexpr TensorName lfm_names[] = {
     {"final_norm", "model.embedding_norm.weight"},
     {"block0.norm", "model.layers.{}.operator_norm.weight"},

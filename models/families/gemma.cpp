@@ -11,7 +11,7 @@
 namespace hyb::models {
 namespace {
 
-/// What transformers takes where a key is absent: published files of Gemma 3 leave out most.
+/// Values that transformers takes where a key is absent: published files of Gemma 3 leave out most.
 constexpr std::string_view gemma3_defaults = R"({
   "vocab_size": 262208, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26,
   "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,

@@ -15,7 +15,7 @@
 namespace hyb::models {
 namespace {
 
-/// What transformers takes where a key is absent.
+/// Values that transformers takes where a key is absent.
 constexpr std::string_view defaults = R"({
   "vocab_size": 262400, "hidden_size": 2048, "intermediate_size": 16384, "num_hidden_layers": 35,
   "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 256,
@@ -34,7 +34,7 @@ double deviations_of(double share) {
   return x;
 }
 
-/// By layer; nothing: the gate is not sparse.
+/// Reads each layer's deviations; nothing: its gate is not sparse.
 std::vector<std::optional<float>> read_sparsity(const Config& c) {
   constexpr const char* key = "activation_sparsity_pattern";
   const auto layers = static_cast<std::size_t>(layer_count(c));

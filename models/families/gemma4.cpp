@@ -6,12 +6,12 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <charconv>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/base/strings.h"
 #include "core/io/file.h"
 #include "models/families/common.h"
 #include "models/families/gguf.h"
@@ -19,7 +19,7 @@
 namespace hyb::models {
 namespace {
 
-/// What transformers takes where a key is absent.
+/// Values that transformers takes where a key is absent.
 constexpr std::string_view defaults = R"({
   "vocab_size": 262144, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 30,
   "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "global_head_dim": 512,
@@ -29,25 +29,22 @@ constexpr std::string_view defaults = R"({
 /// The 12B with images and sounds as plain tokens: without embeddings per layer.
 bool is_unified(const Config& c) { return c.model_type().starts_with("gemma4_unified"); }
 
-/// What full layers have of their own.
+/// Full layers have heads of their own.
 struct FullHeads {
   std::int32_t dim, kv_heads;
 
   bool operator==(const FullHeads&) const = default;
 };
 
-/// As newer files write it: index of a layer -> its values. All full layers must have the same, the
-/// others none.
+/// Reads them as newer files write them: index of a layer -> its values. All full layers must have
+/// the same, the others none.
 FullHeads read_layer_values(const Config& c, const std::vector<std::int32_t>& windows,
                             FullHeads common) {
   std::vector<FullHeads> heads(windows.size(), common);
   for (const auto& [layer, own] : c.objects(layer_values_key)) {
-    std::size_t index = 0;  // also with zeros before it
-    const char* const text_end = layer.data() + layer.size();
-    const auto [end, error] = std::from_chars(layer.data(), text_end, index);
-    if (error != std::errc() || end != text_end || index >= heads.size()) {
-      c.fail(layer_values_key, quote_name(layer) + " is no layer");
-    }
+    const auto found = parse_number<std::size_t>(layer);  // also with zeros before it
+    const std::size_t index = found.value_or(heads.size());
+    if (index >= heads.size()) c.fail(layer_values_key, quote_name(layer) + " is no layer");
     for (const std::string& key : own.keys()) {
       if (key == "head_dim" || key == "num_key_value_heads") continue;
       own.fail(quote_name(key), "of a single layer is not supported");

@@ -151,9 +151,7 @@ std::vector<double> GgufKeys::divisors(std::string_view name, std::int64_t count
   if (found.type != static_cast<std::uint32_t>(GgufType::f32) || found.elements() != count) {
     refuse_gguf(files_, fmt::format("tensor {}: it must be {} numbers of F32", name, count));
   }
-  GgufFiles files(files_.paths().front());  // of its own: only its data are read here
-  files.map();
-  const std::span<const std::byte> bytes = files.view(name);
+  const std::vector<std::byte> bytes = files_.read(name);
   std::vector<double> numbers;
   for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
     float number = 0;

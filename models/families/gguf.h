@@ -14,7 +14,7 @@
 
 namespace hyb::models {
 
-/// What the families' files share where they say how a model of theirs is written in a GGUF file.
+/// The families' files share this where they say how a model of theirs is written in a GGUF file.
 
 /// Error(model) that begins with the file's name.
 [[noreturn]] void refuse_gguf(const GgufFiles& files, const std::string& text);
@@ -36,7 +36,7 @@ class GgufKeys {
   std::int64_t integer(std::string_view key, std::int64_t fallback) const {
     return files_.metadata().integer(name(key)).value_or(fallback);
   }
-  /// Of an f32 the shortest number that rounds to it, which is what config.json had.
+  /// Returns the shortest number that rounds to the f32 in the file, which is what config.json had.
   double real(std::string_view key) const;
   double real(std::string_view key, double fallback) const {
     return has(key) ? real(key) : fallback;
@@ -123,17 +123,17 @@ void set_gguf_windows(const GgufKeys& keys, GgufConfig& config, std::int64_t per
 void set_gguf_experts(const GgufKeys& keys, GgufConfig& config, std::string_view experts,
                       std::string_view width);
 
-/// What all architectures have, those without attention, too: sizes, layers, whether the head is
-/// tied.
+/// Sets what all architectures have, those without attention, too: sizes, layers, whether the head
+/// is tied.
 GgufConfig gguf_base_config(const GgufKeys& keys, std::string_view model_type);
 
-/// What all with attention over keys of heads have. `scaling`: of positions, where there is a
-/// factor without its kind.
+/// Sets what all with attention over keys of heads have. `scaling` is the kind of rope where there
+/// is a factor without its kind.
 GgufConfig gguf_common_config(const GgufKeys& keys, std::string_view model_type,
                               std::string_view scaling = "linear");
 
-/// Of Gemma 3n and 4: windows, keys that layers share, embeddings per layer, the limit of logits,
-/// and the rope of layers with windows.
+/// Sets what Gemma 3n and 4 share: windows, keys that layers share, embeddings per layer, the limit
+/// of logits, and the rope of layers with windows.
 void set_gguf_gemma_layers(const GgufKeys& keys, GgufConfig& config);
 
 /// The four factors of Granite's families.
@@ -153,10 +153,10 @@ std::vector<std::string> gguf_mixer_kinds(const GgufKeys& keys, const char* recu
 /// Mamba-2 as read_mamba reads it, but for the number of channels; returns that.
 std::int64_t set_gguf_mamba(const GgufKeys& keys, GgufConfig& config);
 
-/// What mamba and mamba2, which have neither heads of attention nor feed-forwards, have alike.
+/// Sets what mamba and mamba2 share, which have neither heads of attention nor feed-forwards.
 GgufConfig gguf_mixer_config(const GgufKeys& keys, std::string_view model_type);
 
-/// Of architectures whose files may have experts that hyb has no family for.
+/// Refuses experts where an architecture's files may have some that hyb has no family for.
 void refuse_gguf_experts(const GgufKeys& keys);
 
 /// visit(part) of every part, which may change it.
@@ -272,7 +272,7 @@ inline constexpr TensorName gguf_bias_names[] = {
     {"attention.v_bias", "blk.{}.attn_v.bias"},
 };
 
-/// What no architecture needs: vision and sound beside the text and drafts, as ollama's files have
+/// No architecture needs these: vision and sound beside the text and drafts, as ollama's files have
 /// them; the divisors of a rope, which the configuration has.
 inline constexpr std::string_view gguf_unused[] = {"v.", "a.",   "mm.",
                                                    "s.", "mtp.", "rope_freqs.weight"};

@@ -11,7 +11,7 @@
 namespace hyb::models {
 namespace {
 
-/// By the lists of linear_attn_config, which count from 1.
+/// Reads the lists of linear_attn_config, which count from 1.
 std::vector<MixerKind> read_mixers(const Config& c) {
   if (c.has("layer_types")) return mixer_kinds(c, {"linear_attention"});
   const std::int32_t layers = layer_count(c);
@@ -46,15 +46,13 @@ DeltaNet read_delta(const Config& c, float norm_eps) {
   const std::int32_t heads = read("linear_num_heads", "num_heads", 32, dimension_range);
   const std::int32_t head_dim = read("linear_head_dim", "head_dim", 128, dimension_range);
   const DeltaNet delta = {
-      .key_heads = heads,
+      .shape = {.key_heads = heads, .per_channel = true},
       .value_heads = heads,
       .key_dim = head_dim,
       .value_dim = head_dim,
       .conv_width = read("linear_conv_kernel_dim", "short_conv_kernel_size", 4, {2, 4}),
       .norm_eps = norm_eps,
-      .per_channel = true,
-      .rank = head_dim,
-  };
+      .rank = head_dim};
   check(c, delta);
   return delta;
 }

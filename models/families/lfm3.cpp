@@ -12,7 +12,7 @@
 namespace hyb::models {
 namespace {
 
-/// What transformers takes where a key is absent.
+/// Values that transformers takes where a key is absent.
 constexpr std::string_view defaults = R"({
   "vocab_size": 128000, "hidden_size": 2048, "intermediate_size": 7680, "num_hidden_layers": 24,
   "num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 128,

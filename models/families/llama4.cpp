@@ -8,27 +8,6 @@
 namespace hyb::models {
 namespace {
 
-std::vector<bool> read_rope_layers(const Config& c) {
-  const auto layers = static_cast<std::size_t>(layer_count(c));
-  std::vector<bool> turning;
-  if (c.has("no_rope_layers")) {
-    for (const std::int32_t value : c.integers("no_rope_layers", {0, 1})) {
-      turning.push_back(value == 1);
-    }
-  }
-  if (turning.empty()) {
-    const std::int32_t interval = c.i("no_rope_layer_interval", 4);
-    for (std::size_t i = 1; i <= layers; ++i) {
-      turning.push_back(i % static_cast<std::size_t>(interval) != 0);
-    }
-  }
-  if (turning.size() != layers) {
-    c.fail("no_rope_layers",
-           fmt::format("has {} entries, num_hidden_layers is {}", turning.size(), layers));
-  }
-  return turning;
-}
-
 std::vector<bool> read_chunked_layers(const Config& c, const std::vector<bool>& turning) {
   if (!c.has("layer_types")) return turning;
   std::vector<bool> chunked;

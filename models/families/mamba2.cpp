@@ -13,7 +13,7 @@ Ssd read_ssd(const Config& c, std::int32_t width) {
   Ssd ssd = {.heads = c.i("num_heads", 128),
              .head_dim = c.i("head_dim", 64),
              .state_dim = c.i("state_size", 128),
-             .groups = groups,
+             .shape = {.groups = groups},
              .conv_width = c.i("conv_kernel", 4, {2, 4}),
              .conv_bias = c.b("use_conv_bias", true),
              .norm_groups = groups};

@@ -10,7 +10,7 @@
 namespace hyb::models {
 namespace {
 
-/// As published first; transformers' own spelling is another.
+/// Distinguishes the spelling that was published first from transformers' own.
 bool is_original(const Config& c) { return c.model_type() != "minimax"; }
 
 std::vector<MixerKind> read_mixers(const Config& c) {
@@ -33,7 +33,7 @@ std::vector<MixerKind> read_mixers(const Config& c) {
   return kinds;
 }
 
-/// Of what a block carries on (alpha), and of what it adds (beta).
+/// Factors on what a block carries on (alpha), and on what it adds (beta).
 struct Factors {
   float carried, added;
 };

@@ -63,7 +63,7 @@ Ssd read_ssd(const Config& c) {
   Ssd ssd = {.heads = c.i("mamba_num_heads"),
              .head_dim = c.i("mamba_head_dim"),
              .state_dim = c.i({"ssm_state_size", "mamba_state_dim"}),
-             .groups = groups,
+             .shape = {.groups = groups},
              .conv_width = c.i({"conv_kernel", "mamba_d_conv"}, 4, {2, 4}),
              .conv_bias = c.b({"use_conv_bias", "mamba_conv_bias"}, true),
              .norm_groups = groups};

@@ -49,14 +49,14 @@ DeltaNet read_delta(const Config& c, std::int32_t width) {
     c.fail("linear_num_key_heads", "leaves heads of no width; give linear_key_head_dim");
   }
   const DeltaNet delta = {
-      .key_heads = key_heads,
+      .shape = {.key_heads = key_heads,
+                .beta_scale = c.b("linear_allow_neg_eigval", true) ? 2.0F : 1.0F},
       .value_heads = c.i("linear_num_value_heads", heads),
       .key_dim = key_dim,
       .value_dim = c.i("linear_value_head_dim", 2 * key_dim),
       .conv_width = c.i("linear_conv_kernel_dim", 4, {2, 4}),
-      .beta_scale = c.b("linear_allow_neg_eigval", true) ? 2.0F : 1.0F,
-      .norm_eps = 1e-5F,  // whatever rms_norm_eps is
-  };
+      // Whatever rms_norm_eps is.
+      .norm_eps = 1e-5F};
   check(c, delta);
   return delta;
 }

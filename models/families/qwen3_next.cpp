@@ -33,13 +33,11 @@ Attention read_gated_attention(const Config& c) {
 }
 
 DeltaNet read_delta(const Config& c) {
-  const DeltaNet delta = {
-      .key_heads = c.i("linear_num_key_heads"),
-      .value_heads = c.i("linear_num_value_heads"),
-      .key_dim = c.i("linear_key_head_dim"),
-      .value_dim = c.i("linear_value_head_dim"),
-      .conv_width = c.i("linear_conv_kernel_dim", 4, {2, 4}),
-  };
+  const DeltaNet delta = {.shape = {.key_heads = c.i("linear_num_key_heads")},
+                          .value_heads = c.i("linear_num_value_heads"),
+                          .key_dim = c.i("linear_key_head_dim"),
+                          .value_dim = c.i("linear_value_head_dim"),
+                          .conv_width = c.i("linear_conv_kernel_dim", 4, {2, 4})};
   check(c, delta);
   return delta;
 }
@@ -222,11 +220,13 @@ GgufConfig gguf_35_moe_config(const GgufKeys& k) {
 
 Plan gguf_plan(const Config& c) { return with_separate_experts(with_whole_norms(plan(c))); }
 
-/// Of the heads of values [key head][j] the converter makes [j][key head].
+/// The converter stores heads of values [key head][j] as [j][key head].
 Plan gguf_35_plan(const Config& c) {
   Plan p = gguf_plan(c);
   change_parts(p.layers, [](auto& part) {
-    if constexpr (requires { part.tiled; }) part.tiled = part.value_heads != part.key_heads;
+    if constexpr (requires { part.shape.tiled; }) {
+      part.shape.tiled = part.value_heads != part.shape.key_heads;
+    }
   });
   return p;
 }

@@ -21,7 +21,7 @@ double read_scale(const Config& rope, std::string_view key) {
   return value;
 }
 
-/// What a context of llama3's first training stretches: pairs that turn less than low_freq_factor
+/// Stretches the context of llama3's first training: pairs that turn less than low_freq_factor
 /// times in it are slowed by `factor`, those that turn more than high_freq_factor times stay, and
 /// what is between goes from one to the other.
 struct Llama3Scaling {

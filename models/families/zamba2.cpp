@@ -51,7 +51,7 @@ Ssd read_ssd(const Config& c, std::int32_t width) {
   const Ssd ssd = {.heads = heads,
                    .head_dim = static_cast<std::int32_t>(inner / heads),
                    .state_dim = c.i("mamba_d_state", 64),
-                   .groups = groups,
+                   .shape = {.groups = groups},
                    .conv_width = c.i("mamba_d_conv", 4, {2, 4}),
                    .norm_groups = groups,
                    .norm_eps = 1e-5F};  // whatever rms_norm_eps is

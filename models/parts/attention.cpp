@@ -29,18 +29,12 @@ kernels::QueryScale query_scale_of(const Attention& part) {
 
 kernels::RopeKvWrite write_of(const Attention& part, const AttentionWeights& weights,
                               const PartMemory& memory, const PartCall& call, const Tensor& qkv) {
-  const StepTables& tables = call.tables;
   return {.qkv = qkv,
-          .position_of_row = tables.position_of_row,
-          .pages_of_layer = memory.pages,
-          .span_begin = tables.span_begin,
-          .position = tables.position,
-          .page_begin = tables.page_begin[memory.page_group],
-          .pages = tables.pages,
+          .position_of_row = call.tables.position_of_row,
+          .kv = memory.kv_pages(call.tables),
           .heads = part.heads,
           .kv_heads = part.kv_heads,
           .head_dim = part.head_dim,
-          .page_tokens = memory.page_tokens,
           .rotary_dim = part.rope ? part.rope->rotary_dim : 0,
           .theta = part.rope ? part.rope->theta : 1.0,
           .frequencies = frequencies_of(part.rope),
@@ -205,16 +199,11 @@ void Attention::run(const AttentionWeights& weights, const PartMemory& memory,
       write_of(*this, weights, memory, call, projected.columns(0, qkv_width()));
   kernels::Attention read = {
       .q = projected.columns(0, inner()),
-      .pages_of_layer = write.pages_of_layer,
-      .span_begin = write.span_begin,
-      .position = write.position,
-      .page_begin = write.page_begin,
-      .pages = write.pages,
+      .kv = write.kv,
       .y = mixed,
       .heads = heads,
       .kv_heads = kv_heads,
       .head_dim = head_dim,
-      .page_tokens = write.page_tokens,
       .scale = scale,
       .workspace = memory.workspace,
       .window = window,
@@ -226,7 +215,7 @@ void Attention::run(const AttentionWeights& weights, const PartMemory& memory,
   if (call.tables.single_tokens) {
     attention_step(call.queue, write, read);
   } else {
-    if (sees_block) read.position = call.tables.block_end;  // of single tokens, in blocks
+    if (sees_block) read.kv.position = call.tables.block_end;  // of single tokens, in blocks
     rope_kv_write(call.queue, write);
     attention(call.queue, read);
   }

@@ -59,7 +59,7 @@ struct Attention {
   float output_scale = 1.0F;
   bool has_keys_alone = false;  ///< write_keys() can be called
   bool reads_pairs = false;     ///< x is [T,2H], normed
-  /// Of a draft layer that gets blocks: a token sees keys up to its block's end. Without a window.
+  /// A token of a draft layer that gets blocks sees keys up to its block's end. Without a window.
   bool sees_block = false;
 
   using Weights = AttentionWeights;

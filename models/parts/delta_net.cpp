@@ -48,10 +48,10 @@ void pack_per_channel(const DeltaNet& part, WeightVisitor& visitor, std::int64_t
 InputRows input_rows(const DeltaNet& part, WeightVisitor& visitor, std::int64_t width) {
   InputRows rows(width);
   if (visitor.is_fused("delta.qkvz", "delta.qkv")) {
-    const std::int64_t values = part.values() / part.key_heads;
+    const std::int64_t values = part.values() / part.shape.key_heads;
     append_ungrouped(rows.qkvz,
                      visitor.stored("delta.qkvz", part.conv_dim() + part.values(), width),
-                     part.key_heads, {part.key_dim, part.key_dim, values, values});
+                     part.shape.key_heads, {part.key_dim, part.key_dim, values, values});
   } else {
     if (visitor.is_fused("delta.qkv", "delta.q")) {
       rows.qkvz.append(visitor.stored("delta.qkv", part.conv_dim(), width));
@@ -63,9 +63,9 @@ InputRows input_rows(const DeltaNet& part, WeightVisitor& visitor, std::int64_t 
     rows.qkvz.append(visitor.stored("delta.z", part.values(), width));
   }
   if (visitor.is_fused("delta.ba", "delta.b")) {
-    const std::int64_t heads = part.value_heads / part.key_heads;
+    const std::int64_t heads = part.value_heads / part.shape.key_heads;
     append_ungrouped(rows.ba, visitor.stored("delta.ba", 2 * std::int64_t{part.value_heads}, width),
-                     part.key_heads, {heads, heads});
+                     part.shape.key_heads, {heads, heads});
   } else {
     rows.ba.append(visitor.stored("delta.b", part.value_heads, width));
     rows.ba.append(visitor.stored("delta.a", part.value_heads, width));
@@ -112,7 +112,7 @@ void project_inputs(const DeltaNet& part, const DeltaNetWeights& weights, const 
                                 .y = inputs.columns(qkvz, part.inputs() - qkvz)});
 }
 
-/// What the recurrence is controlled by, b | a, and what its answers meet.
+/// Inputs that control the recurrence, b | a, and the gate that its answers meet.
 struct Gates {
   Tensor controls, z;
 };
@@ -123,7 +123,7 @@ Gates gates_of(const DeltaNet& part, const Tensor& inputs) {
           .z = inputs.columns(z, part.values())};
 }
 
-/// Of Kimi delta attention.
+/// Makes the gates of Kimi delta attention.
 Gates make_gates(const DeltaNet& part, const DeltaNetWeights& weights, const PartCall& call,
                  const Tensor& inputs) {
   const std::int64_t heads = part.value_heads, decays = part.decays();
@@ -159,11 +159,7 @@ Recurrence<kernels::DeltaRule> recurrence_of(const DeltaNet& part, const DeltaNe
   kernels::DeltaRule op;
   op.rate = weights.rate;
   op.dt_bias = weights.dt_bias;
-  op.key_heads = part.key_heads;
-  op.tiled = part.tiled;
-  op.beta_scale = part.beta_scale;
-  op.per_channel = part.per_channel;
-  op.decay_floor = part.decay_floor;
+  op.shape = part.shape;
   return {.widths = part.widths(),
           .conv_weight = weights.conv_weight,
           .conv_bias = {},
@@ -178,7 +174,7 @@ DeltaNetWeights DeltaNet::weights(WeightVisitor& visitor, std::int64_t width) co
   DeltaNetWeights weights;
   const std::int64_t heads = value_heads;
   InputRows rows(width);
-  if (per_channel) {
+  if (shape.per_channel) {
     pack_per_channel(*this, visitor, width, rows.qkvz, weights);
   } else if (rows = input_rows(*this, visitor, width);
              visitor.pack_alike(rows.qkvz, Packing::linear, rows.ba, Packing::activation)) {
@@ -197,7 +193,7 @@ DeltaNetWeights DeltaNet::weights(WeightVisitor& visitor, std::int64_t width) co
 }
 
 MemoryShape DeltaNet::memory() const {
-  const HeadNumbers q = {Division::groups, key_heads, key_dim}, k = q;
+  const HeadNumbers q = {Division::groups, shape.key_heads, key_dim}, k = q;
   const HeadNumbers v = {Division::heads, value_heads, value_dim};
   const HeadNumbers b = {Division::heads, value_heads, 1};
   const HeadNumbers a = {Division::heads, value_heads, decays() / value_heads};
@@ -219,15 +215,16 @@ PartWork DeltaNet::work() const {
 
 PartText DeltaNet::text() const {
   return {.kind = "delta",
-          .text = fmt::format("{}, {} value heads, {} key heads, {} x {}, "
-                              "convolution of {}{}",
-                              per_channel ? "Kimi delta attention" : "gated delta net", value_heads,
-                              key_heads, key_dim, value_dim, conv_width,
-                              beta_scale == 1.0F ? "" : fmt::format(", beta x {}", beta_scale))};
+          .text = fmt::format(
+              "{}, {} value heads, {} key heads, {} x {}, "
+              "convolution of {}{}",
+              shape.per_channel ? "Kimi delta attention" : "gated delta net", value_heads,
+              shape.key_heads, key_dim, value_dim, conv_width,
+              shape.beta_scale == 1.0F ? "" : fmt::format(", beta x {}", shape.beta_scale))};
 }
 
 std::size_t DeltaNet::scratch_bytes(const StepSetting& setting) const {
-  const std::int64_t made = per_channel ? value_heads + decays() + values() : 0;
+  const std::int64_t made = shape.per_channel ? value_heads + decays() + values() : 0;
   return widths().scratch_bytes(setting, padded_inputs(*this)) +
          Scratch::space(setting.activation, setting.limits.step_tokens, made);
 }
@@ -235,7 +232,7 @@ std::size_t DeltaNet::scratch_bytes(const StepSetting& setting) const {
 std::size_t DeltaNet::workspace_bytes(const StepSetting& setting) const {
   return kernels::delta_rule_workspace_bytes(setting.device, setting.limits.step_tokens,
                                              setting.limits.spans, value_heads,
-                                             per_channel ? key_dim : 0);
+                                             shape.per_channel ? key_dim : 0);
 }
 
 void DeltaNet::run(const DeltaNetWeights& weights, const PartMemory& memory,
@@ -250,7 +247,7 @@ void DeltaNet::run(const DeltaNetWeights& weights, const PartMemory& memory,
   const Tensor mixed = call.scratch.take(dtype, {tokens, values()});
 
   Gates gates;
-  if (per_channel) {
+  if (shape.per_channel) {
     gates = make_gates(*this, weights, call, inputs);
   } else {
     project_inputs(*this, weights, call, inputs);
@@ -265,7 +262,7 @@ void DeltaNet::run(const DeltaNetWeights& weights, const PartMemory& memory,
                                          .gate = gates.z,
                                          .groups = heads,
                                          .norm_first = true,
-                                         .sigmoid_gate = per_channel},
+                                         .sigmoid_gate = shape.per_channel},
                                 .weight = &weights.out_proj,
                                 .y = call.residual,
                                 .normed = mixed,

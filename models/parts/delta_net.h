@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "kernels/recurrence_shapes.h"
 #include "models/parts/recurrence.h"
 #include "models/parts/weight_visitor.h"
 
@@ -19,21 +20,15 @@ struct DeltaNetWeights {
   kernels::Tensor norm;  ///< [values], the same for every head
 };
 
-/// Gated delta net.
+/// Gated delta net; with decays per channel, where the gate is a sigmoid, Kimi delta attention.
 struct DeltaNet {
-  std::int32_t key_heads;
+  kernels::DeltaShape shape;
   std::int32_t value_heads;
   std::int32_t key_dim;    ///< per head
   std::int32_t value_dim;  ///< per head
   std::int32_t conv_width;
-  bool tiled = false;  ///< value head v goes with key head v % key_heads
-  float beta_scale = 1.0F;
   float norm_eps = 0.0F;  ///< of the norm before out_proj; 0: the model's
-  /// Kimi delta attention: rows of a state decay each at its own pace, and the gate is a sigmoid.
-  /// Not tiled.
-  bool per_channel = false;
-  std::int32_t rank = 0;     ///< per_channel: a and z are made of as many numbers; 0: of the input
-  float decay_floor = 0.0F;  ///< as in kernels::DeltaRule
+  std::int32_t rank = 0;  ///< per_channel: a and z are made of as many numbers; 0: of the input
   float output_scale = 1.0F;
 
   using Weights = DeltaNetWeights;
@@ -46,15 +41,15 @@ struct DeltaNet {
   void run(const Weights& weights, const PartMemory& memory, const PartCall& call) const;
   void advance(const Weights& weights, const PartMemory& memory, const PartCall& call) const;
 
-  std::int32_t keys() const { return key_heads * key_dim; }
+  std::int32_t keys() const { return shape.key_heads * key_dim; }
   std::int32_t values() const { return value_heads * value_dim; }
   std::int32_t conv_dim() const { return 2 * keys() + values(); }
-  std::int32_t decays() const { return per_channel ? value_heads * key_dim : value_heads; }
+  std::int32_t decays() const { return shape.per_channel ? value_heads * key_dim : value_heads; }
   /// q | k | v | z | b | a; per_channel q | k | v, with a rank | what a | and z are made of
   std::int32_t inputs() const {
-    return conv_dim() + (per_channel ? 2 * rank : values() + 2 * value_heads);
+    return conv_dim() + (shape.per_channel ? 2 * rank : values() + 2 * value_heads);
   }
-  /// Of q k v, b a and y.
+  /// Widths of q k v, of b a and of y.
   RecurrentWidths widths() const { return {conv_dim(), value_heads + decays(), values()}; }
 
   bool operator==(const DeltaNet&) const = default;

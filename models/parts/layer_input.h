@@ -12,7 +12,7 @@ struct LayerInputWeights {
   kernels::Weight gate, projection;
 };
 
-/// What a layer takes from its own embedding of the token (Plan::layer_inputs), p [T,width]:
+/// Adds what a layer takes from its own embedding of the token (Plan::layer_inputs), p [T,width]:
 /// projection(activation(gate(x)) * p). x is the residual stream without a norm.
 struct LayerInput {
   std::int32_t width;  ///< numbers for each token and layer

@@ -15,7 +15,7 @@ namespace {
 
 std::int32_t conv_width(const Lightning& part) { return part.rope ? 1 : 2; }
 
-/// Of all heads of q or k.
+/// Norms and turns all heads of q or k.
 void norm_and_turn(const Lightning& part, const Tensor& weight, const PartCall& call,
                    const Tensor& x) {
   kernels::rms_norm(call.queue,
@@ -34,8 +34,7 @@ Recurrence<kernels::Ssd> recurrence_of(const Lightning& part, const LightningWei
   op.rate = weights.rate;
   op.d = weights.zeros;
   op.dt_bias = weights.zeros;
-  op.groups = part.heads;
-  op.dt_min = op.dt_max = 1.0F;
+  op.shape = {.groups = part.heads, .dt_min = 1.0F, .dt_max = 1.0F};
   return {.widths = part.widths(),
           .conv_weight = weights.taps,
           .conv_bias = {},
@@ -99,7 +98,7 @@ MemoryShape Lightning::memory() const {
                               .columns = head_dim}};
 }
 
-/// As Mamba-2's with a group for each head.
+/// Counts as Mamba-2 does, with a group for each head.
 PartWork Lightning::work() const {
   return {
       .token_flops = 4.0 * inner() * head_dim, .chunk_flops = 4.0 * inner(), .chunk_tokens = 128};

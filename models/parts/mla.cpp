@@ -12,8 +12,8 @@ using kernels::Tensor;
 
 namespace {
 
-/// Of a head's rows [plain | turned], or of all heads' one, the turned ones first; published as
-/// neighbours or as halves.
+/// Appends a head's rows [plain | turned], or all heads' one, the turned ones first; they are
+/// published as neighbours or as halves.
 void append_turned_first(const Mla& part, MatrixRows& rows, const StoredMatrix& from,
                          std::int64_t first, std::int64_t plain) {
   if (part.rope && part.rope->neighbours) {
@@ -144,30 +144,19 @@ void Mla::run(const MlaWeights& weights, const PartMemory& memory, const PartCal
                                  .weight = &weights.to_latent[static_cast<std::size_t>(h)],
                                  .y = to_latent.columns(h * latent, latent)});
   }
-  const StepTables& tables = call.tables;
-  kernels::latent_write(call.queue, {.rows = row,
-                                     .pages_of_layer = memory.pages,
-                                     .span_begin = tables.span_begin,
-                                     .position = tables.position,
-                                     .page_begin = tables.page_begin[memory.page_group],
-                                     .pages = tables.pages,
-                                     .page_tokens = memory.page_tokens});
+  const kernels::KvPages kv = memory.kv_pages(call.tables);
+  kernels::latent_write(call.queue, {.rows = row, .kv = kv});
   kernels::latent_attention(call.queue, {.turned = q,
                                          .latent = to_latent,
-                                         .pages_of_layer = memory.pages,
-                                         .span_begin = tables.span_begin,
-                                         .position = tables.position,
-                                         .page_begin = tables.page_begin[memory.page_group],
-                                         .pages = tables.pages,
+                                         .kv = kv,
                                          .y = found,
                                          .heads = heads,
                                          .turned_width = turned_dim,
                                          .latent_width = latent,
-                                         .page_tokens = memory.page_tokens,
                                          .scale = scale,
                                          .gate = gate,
                                          .workspace = memory.workspace,
-                                         .positions = tables.positions});
+                                         .positions = call.tables.positions});
   for (std::int64_t h = 0; h < heads; ++h) {
     kernels::linear(call.queue, {.x = found.columns(h * latent, latent),
                                  .weight = &weights.to_values[static_cast<std::size_t>(h)],

@@ -13,7 +13,8 @@ struct MlaWeights {
   kernels::Weight in_proj;
   kernels::Weight q_b;  ///< with q_rank: rows of q
   kernels::Weight o;
-  /// Of each head: from its query to one for latents, and from what that finds to its values.
+  /// Matrices of each head: from its query to one for latents, and from what that finds to its
+  /// values.
   std::vector<kernels::Weight> to_latent, to_values;
   kernels::Tensor q_norm, kv_norm;  ///< [q_rank], [latent]
 };

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "kernels/activation.h"
 #include "models/parts/part.h"
@@ -20,7 +19,7 @@ struct MlpWeights {
 
 /// The names of a feed-forward's matrices; gate and up are stored as one, or apart.
 struct FeedForwardRoles {
-  std::string_view gate_up, gate, up, down;
+  Role gate_up, gate, up, down;
 };
 MlpWeights feed_forward_weights(WeightVisitor& visitor, std::int64_t width,
                                 const FeedForwardRoles& roles, std::int64_t hidden, bool is_gated);

@@ -10,7 +10,7 @@
 namespace hyb::models {
 namespace {
 
-/// Whether gate and up are a tensor each of all experts.
+/// Says whether gate and up are a tensor each of all experts.
 bool is_separate(const Moe& part, WeightVisitor& visitor) {
   return part.separate && !visitor.is_fused("moe.gate_up", "moe.up_stack");
 }
@@ -23,9 +23,9 @@ void pack_experts(const Moe& part, WeightVisitor& visitor, std::int64_t width,
   if (part.alternating) {
     const bool is_transposed = visitor.is_fused("moe.gate_up_transposed", "moe.gate_up");
     gate_up.append_alternating(
-        visitor.stored_experts(is_transposed ? "moe.gate_up_transposed" : "moe.gate_up",
+        visitor.stored_experts(is_transposed ? Role("moe.gate_up_transposed") : "moe.gate_up",
                                part.experts, 2 * hidden, width, is_transposed));
-    down.append(visitor.stored_experts(is_transposed ? "moe.down_transposed" : "moe.down",
+    down.append(visitor.stored_experts(is_transposed ? Role("moe.down_transposed") : "moe.down",
                                        part.experts, width, hidden, is_transposed));
   } else if (part.transposed) {
     gate_up.append(visitor.stored_experts("moe.gate_up_transposed", part.experts,

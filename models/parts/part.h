@@ -13,11 +13,12 @@
 #include "core/base/error.h"
 #include "kernels/buffer.h"
 #include "kernels/linear/project.h"
+#include "kernels/ops/kv_pages.h"
 #include "kernels/queue.h"
 #include "kernels/tensor.h"
 #include "kernels/weight.h"
 
-/// What every part states of itself, and what a step hands it. parts.h lists the parts and says
+/// Every part states this of itself, and a step hands it this. parts.h lists the parts and says
 /// which members each has.
 namespace hyb::models {
 
@@ -49,7 +50,7 @@ struct KvShape {
   bool are_latents = false;            ///< keys alone, which values are made of, too
 };
 
-/// What a sequence keeps of all its tokens, in a size that does not grow.
+/// Memory that a sequence keeps of all its tokens, in a size that does not grow.
 struct StateShape {
   /// The window is [channels, conv_width - 1], activation dtype; these are its channels.
   std::vector<HeadNumbers> channels;
@@ -81,7 +82,7 @@ struct PartWork {
   /// one chunk of its own length.
   double chunk_flops = 0;
   std::int64_t chunk_tokens = 0;
-  /// Of a mixture of experts: every token goes through `active` of `experts`.
+  /// A mixture of experts: every token goes through `active` of `experts`.
   std::int32_t experts = 0, active = 0;
 };
 
@@ -99,7 +100,7 @@ struct StepLimits {
   std::int64_t ring_rows = 0;  ///< most rows in RingTables::from
 };
 
-/// Where and how large the steps of a part are.
+/// A part's steps run here and are at most this large.
 struct StepSetting {
   kernels::Device device;
   DType activation;
@@ -107,8 +108,8 @@ struct StepSetting {
   StepLimits limits;
 };
 
-/// Of the bytes with which workers share all sequences' keys, how many attention takes: less only
-/// means fewer workers per sequence, and a large batch has enough work without sharing.
+/// Limits the bytes with which workers share all sequences' keys: less only means fewer workers per
+/// sequence, and a large batch has enough work without sharing.
 inline std::size_t attention_workspace(const StepSetting& setting, std::size_t bytes) {
   const std::size_t enough = std::size_t{setting.device == kernels::Device::cpu ? 4U : 64U} << 20;
   return std::min(bytes, enough);
@@ -138,18 +139,18 @@ struct StepTables {
   kernels::Tensor read_slot;        ///< [R]
   kernels::Tensor write_slot;       ///< [R]
   kernels::Tensor pages;            ///< page tables of all groups and spans, one after the other
-  /// By page group, [R+1]: where each span's table begins and ends in `pages`.
+  /// Page groups' [R+1] each: where each span's table begins and ends in `pages`.
   std::span<const kernels::Tensor> page_begin;
   /// No span ends after this many positions: one of a few values, since grids depend on it.
   std::int64_t positions = 0;
   /// Every span has one token, T equals R, none is in a chain or in `ring`.
   bool single_tokens = false;
   RingTables ring = {};
-  /// Where pages have the hidden state of every position: [T] rows of those pages, as in
-  /// kernels::ExtendRows of the token before each, and as in kernels::KeepRows of each.
+  /// Rows [T] of the pages that have the hidden state of every position: as in kernels::ExtendRows
+  /// of the token before each, and as in kernels::KeepRows of each.
   kernels::Tensor hidden_before = {}, hidden = {};
-  /// Where drafts come in blocks, whose tokens are a chain of single ones: [R] the position of the
-  /// last token of each one's block.
+  /// The position [R] of the last token of each one's block, where drafts come in blocks, whose
+  /// tokens are a chain of single ones.
   kernels::Tensor block_end = {};
 };
 
@@ -212,7 +213,7 @@ struct Adapter {
 
 struct SharedTransformerWeights;
 
-/// What a part reads and adds to: `residual += output_scale * part(x)`, or without `add`
+/// A part reads this and adds to it: `residual += output_scale * part(x)`, or without `add`
 /// `residual = output_scale * part(x)`.
 struct PartCall {
   kernels::Queue& queue;
@@ -256,6 +257,16 @@ struct PartMemory {
   kernels::Tensor rings = {};                 ///< [rings, entries, ring width]; empty: no drafts
   kernels::Tensor semaphores = {};            ///< i32 zeros, one per token of a step
   kernels::Tensor workspace = {};             ///< workspace_bytes(), zeros before its first use
+
+  /// Finds a step's tokens in `pages`.
+  kernels::KvPages kv_pages(const StepTables& tables) const {
+    return {.arena = pages,
+            .span_begin = tables.span_begin,
+            .position = tables.position,
+            .page_begin = tables.page_begin[page_group],
+            .pages = tables.pages,
+            .page_tokens = page_tokens};
+  }
 };
 
 }  // namespace hyb::models

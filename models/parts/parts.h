@@ -18,7 +18,7 @@
 
 namespace hyb::models {
 
-/// What a part states of itself, each in its own file: everything else goes by these.
+/// A part states this of itself, in a file of its own: everything else goes by these.
 template <typename T>
 concept IsPart = requires(const T& part, WeightVisitor& visitor, const typename T::Weights& weights,
                           const StepSetting& setting, const PartMemory& memory,

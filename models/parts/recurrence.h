@@ -9,12 +9,12 @@
 
 namespace hyb::models {
 
-/// What the ops of a recurrence take at once.
+/// Spans that the ops of a recurrence take at once.
 struct RecurrentSpans {
   kernels::Tensor span_begin, read_slot, write_slot;
   bool token_by_token = false;  ///< as in kernels::Ssd
 
-  /// Of a step's spans, those that are not in its ring tables.
+  /// Takes those of a step's spans that are not in its ring tables.
   static RecurrentSpans without_ring(const StepTables& tables) {
     const std::int64_t spans = tables.read_slot.dim(0) - tables.ring.spans;
     return {.span_begin = tables.span_begin.rows(0, spans + 1),
@@ -44,7 +44,7 @@ void run_spans(const PartCall& call, const kernels::Tensor& y, const Scan& scan,
   kernels::gather_rows(call.queue, {.x = all, .rows = ring.row_of_token, .y = y.rows(first, last)});
 }
 
-/// What a recurrence reads of some tokens: its convolution's inputs, and its own besides them.
+/// A recurrence reads this of some tokens: its convolution's inputs, and its own besides them.
 struct RecurrentInputs {
   kernels::Tensor x, controls;
 
@@ -113,7 +113,7 @@ struct Recurrence {
         });
   }
 
-  /// What a ring has of drafts that were accepted.
+  /// Takes what a ring has of drafts that were accepted into the states.
   void advance(const PartMemory& memory, const PartCall& call) const {
     const ScratchFrame frame(call.scratch);
     const auto none = [&](std::int64_t columns) {

@@ -97,7 +97,7 @@ MemoryShape S6::memory() const {
                               .columns = state_dim}};
 }
 
-/// Of every number of the state: its decay, what is left, what comes and what is read.
+/// Counts for every number of the state its decay, what is left, what comes and what is read.
 PartWork S6::work() const { return {.token_flops = 6.0 * channels * state_dim}; }
 
 PartText S6::text() const {

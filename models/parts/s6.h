@@ -13,7 +13,7 @@ struct S6Weights {
   kernels::Tensor dt_norm, b_norm, c_norm;  ///< with S6Norms::weighted
 };
 
-/// What the convolved x says of dt (before dt_proj), B and C is normalised, each by itself.
+/// The convolved x gives dt (before dt_proj), B and C, of which each is normalised by itself.
 enum class S6Norms : std::uint8_t {
   none,
   plain,     ///< rms without weights

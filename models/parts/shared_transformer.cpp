@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <string_view>
 
 #include "core/base/error.h"
 #include "kernels/ops/rms_norm.h"
@@ -16,10 +15,9 @@ namespace {
 
 /// Under the name of the first layer, where each use has its own.
 kernels::Weight of_use(const SharedTransformer& part, WeightVisitor& visitor,
-                       std::initializer_list<std::string_view> roles, std::int64_t rows,
-                       std::int64_t columns) {
+                       std::initializer_list<Role> roles, std::int64_t rows, std::int64_t columns) {
   MatrixRows all(columns);
-  for (const std::string_view role : roles) {
+  for (const Role role : roles) {
     all.append(visitor.stored_expert(role, part.use, rows, columns));
   }
   return visitor.pack(all);
@@ -43,9 +41,9 @@ SharedTransformerWeights SharedTransformer::weights(WeightVisitor& visitor,
   if (adapts_qkv) {
     weights.qkv_adapter.left = of_use(
         *this, visitor, {"shared.q_left", "shared.k_left", "shared.v_left"}, rank, 2 * width);
-    for (const auto& [role, rows] : {std::pair("shared.q_right", attention.inner()),
-                                     std::pair("shared.k_right", attention.kv_width()),
-                                     std::pair("shared.v_right", attention.kv_width())}) {
+    for (const auto& [role, rows] : {RoleSize{"shared.q_right", attention.inner()},
+                                     RoleSize{"shared.k_right", attention.kv_width()},
+                                     RoleSize{"shared.v_right", attention.kv_width()}}) {
       weights.qkv_adapter.rights.push_back(of_use(*this, visitor, {role}, rows, rank));
     }
   }

@@ -19,9 +19,7 @@ Recurrence<kernels::Ssd> recurrence_of(const Ssd& part, const SsdWeights& weight
   op.rate = weights.rate;
   op.d = weights.d;
   op.dt_bias = weights.dt_bias;
-  op.groups = part.groups;
-  op.dt_min = part.dt_min;
-  op.dt_max = part.dt_max;
+  op.shape = part.shape;
   return {.widths = part.widths(),
           .conv_weight = weights.conv_weight,
           .conv_bias = weights.conv_bias,
@@ -33,7 +31,7 @@ Recurrence<kernels::Ssd> recurrence_of(const Ssd& part, const SsdWeights& weight
 void scale_projection(const Ssd& part, const PartCall& call, const Tensor& projected) {
   const auto& scales = part.projection_scales;
   if (std::ranges::count(scales, 1.0F) == std::ssize(scales)) return;
-  const std::int64_t bc = std::int64_t{part.groups} * part.state_dim;
+  const std::int64_t bc = std::int64_t{part.shape.groups} * part.state_dim;
   const std::array<kernels::ColumnSegment, 5> segments = {{{part.inner(), scales[0]},
                                                            {part.inner(), scales[1]},
                                                            {bc, scales[2]},
@@ -59,7 +57,7 @@ SsdWeights Ssd::weights(WeightVisitor& visitor, std::int64_t width) const {
 
 MemoryShape Ssd::memory() const {
   const HeadNumbers x = {Division::heads, heads, head_dim};
-  const HeadNumbers b = {Division::groups, groups, state_dim}, c = b;
+  const HeadNumbers b = {Division::groups, shape.groups, state_dim}, c = b;
   return {.state = StateShape{.channels = {x, b, c},
                               .conv_width = conv_width,
                               .heads = heads,
@@ -72,14 +70,14 @@ MemoryShape Ssd::memory() const {
 PartWork Ssd::work() const {
   const double states = state_dim;
   return {.token_flops = 4.0 * inner() * states,
-          .chunk_flops = 2.0 * groups * states + 2.0 * inner(),
+          .chunk_flops = 2.0 * shape.groups * states + 2.0 * inner(),
           .chunk_tokens = 128};
 }
 
 PartText Ssd::text() const {
   std::string text =
       fmt::format("Mamba-2, {} heads x {} x {}, {} group{}, convolution of {}", heads, head_dim,
-                  state_dim, groups, groups == 1 ? "" : "s", conv_width);
+                  state_dim, shape.groups, shape.groups == 1 ? "" : "s", conv_width);
   if (gate == SsdGate::norm_then_gate) text += ", norm before gate";
   if (gate == SsdGate::gate_only) text += ", no norm";
   return {.kind = "ssd", .text = std::move(text)};

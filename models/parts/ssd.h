@@ -2,8 +2,8 @@
 
 #include <array>
 #include <cstdint>
-#include <limits>
 
+#include "kernels/recurrence_shapes.h"
 #include "models/parts/recurrence.h"
 #include "models/parts/weight_visitor.h"
 
@@ -15,7 +15,7 @@ struct SsdWeights {
   kernels::Tensor norm;  ///< [inner], empty with SsdGate::gate_only
 };
 
-/// What z does to the output y of the recurrence.
+/// The output y of the recurrence meets z in one of these ways.
 enum class SsdGate : std::uint8_t {
   gate_then_norm,  ///< norm(y * silu(z))
   norm_then_gate,  ///< norm(y) * silu(z)
@@ -25,9 +25,9 @@ enum class SsdGate : std::uint8_t {
 /// Mamba-2: in_proj -> [z | x B C | dt], causal conv over xBC, recurrence, gated norm, out_proj.
 struct Ssd {
   std::int32_t heads;
-  std::int32_t head_dim;    ///< P
-  std::int32_t state_dim;   ///< N
-  std::int32_t groups;      ///< B and C are shared by heads / groups heads
+  std::int32_t head_dim;   ///< P
+  std::int32_t state_dim;  ///< N
+  kernels::SsdShape shape;
   std::int32_t conv_width;  ///< K
   bool conv_bias = true;
   std::int32_t norm_groups = 1;  ///< the gated norm runs over inner()/norm_groups channels
@@ -35,8 +35,6 @@ struct Ssd {
   /// Factors on what in_proj gives: z, x, B, C and dt.
   std::array<float, 5> projection_scales = {1.0F, 1.0F, 1.0F, 1.0F, 1.0F};
   float norm_eps = 0.0F;  ///< of the gated norm; 0: the model's
-  float dt_min = 0.0F;
-  float dt_max = std::numeric_limits<float>::infinity();
   float output_scale = 1.0F;
 
   using Weights = SsdWeights;
@@ -50,9 +48,9 @@ struct Ssd {
   void advance(const Weights& weights, const PartMemory& memory, const PartCall& call) const;
 
   std::int32_t inner() const { return heads * head_dim; }
-  std::int32_t conv_dim() const { return inner() + 2 * groups * state_dim; }
+  std::int32_t conv_dim() const { return inner() + 2 * shape.groups * state_dim; }
   std::int32_t projection() const { return inner() + conv_dim() + heads; }
-  /// Of x B C, dt and y.
+  /// Widths of x B C, of dt and of y.
   RecurrentWidths widths() const { return {conv_dim(), heads, inner()}; }
 
   bool operator==(const Ssd&) const = default;

@@ -49,7 +49,7 @@ void MatrixRows::append_transposed(const StoredMatrix& from, std::int64_t first,
     throw Error(ErrorKind::model,
                 fmt::format("weights: {} is read by its columns, and must be F32, "
                             "BF16 or F16",
-                            from.role));
+                            from.role.name()));
   }
   const std::size_t row_bytes =
       static_cast<std::size_t>(from.source.columns) * size_of(strip.dtype);
@@ -81,21 +81,20 @@ kernels::WeightSource MatrixRows::source() const {
   return all;
 }
 
-kernels::Weight WeightVisitor::matrix(std::string_view role, std::int64_t rows,
-                                      std::int64_t columns, Packing packing) {
+kernels::Weight WeightVisitor::matrix(Role role, std::int64_t rows, std::int64_t columns,
+                                      Packing packing) {
   return stacked({{role, rows}}, columns, packing);
 }
 
-kernels::Weight WeightVisitor::stacked(
-    std::initializer_list<std::pair<std::string_view, std::int64_t>> matrices, std::int64_t columns,
-    Packing packing) {
+kernels::Weight WeightVisitor::stacked(std::initializer_list<RoleSize> matrices,
+                                       std::int64_t columns, Packing packing) {
   MatrixRows all(columns);
   for (const auto& [role, rows] : matrices) all.append(stored(role, rows, columns));
   return pack(all, packing);
 }
 
-std::vector<kernels::Weight> WeightVisitor::matrices(std::string_view whole, std::string_view each,
-                                                     std::int64_t count, std::int64_t width) {
+std::vector<kernels::Weight> WeightVisitor::matrices(Role whole, Role each, std::int64_t count,
+                                                     std::int64_t width) {
   std::vector<kernels::Weight> weights;
   set_layer(0);
   if (is_fused(each, whole)) {
@@ -115,27 +114,23 @@ std::vector<kernels::Weight> WeightVisitor::matrices(std::string_view whole, std
   return weights;
 }
 
-kernels::Tensor WeightVisitor::vector(std::string_view role, std::int64_t count,
-                                      std::int64_t times) {
+kernels::Tensor WeightVisitor::vector(Role role, std::int64_t count, std::int64_t times) {
   const Small tensor = {.role = role, .shape = {count}, .times = times};
   return {visit_small({&tensor, 1}), DType::f32, {count * times}};
 }
 
-kernels::Tensor WeightVisitor::scaled_vector(std::string_view role, std::int64_t count,
-                                             float factor) {
+kernels::Tensor WeightVisitor::scaled_vector(Role role, std::int64_t count, float factor) {
   const Small tensor = {.role = role, .shape = {count}, .factor = factor};
   return {visit_small({&tensor, 1}), DType::f32, {count}};
 }
 
-kernels::Tensor WeightVisitor::rates(std::string_view rate, std::string_view log,
-                                     std::vector<std::int64_t> shape) {
+kernels::Tensor WeightVisitor::rates(Role rate, Role log, std::vector<std::int64_t> shape) {
   const bool is_log = is_fused(log, rate);
   const Small tensor = {.role = is_log ? log : rate, .shape = std::move(shape), .is_log = is_log};
   return {visit_small({&tensor, 1}), DType::f32, {tensor.count()}};
 }
 
-kernels::Tensor WeightVisitor::vectors(
-    std::initializer_list<std::pair<std::string_view, std::int64_t>> tensors) {
+kernels::Tensor WeightVisitor::vectors(std::initializer_list<RoleSize> tensors) {
   std::vector<Small> all;
   std::int64_t sum = 0;
   for (const auto& [role, count] : tensors) {
@@ -151,20 +146,19 @@ kernels::Tensor WeightVisitor::constants(std::vector<float> numbers,
   return {visit_small({&tensor, 1}), DType::f32, shape};
 }
 
-kernels::Tensor WeightVisitor::small_matrix(std::string_view role, std::int64_t rows,
-                                            std::int64_t columns) {
+kernels::Tensor WeightVisitor::small_matrix(Role role, std::int64_t rows, std::int64_t columns) {
   const Small tensor = {.role = role, .shape = {rows, columns}};
   return {visit_small({&tensor, 1}), DType::f32, {rows, columns}};
 }
 
-kernels::Tensor WeightVisitor::expert_vectors(std::string_view role, std::int64_t experts,
-                                              std::int64_t count, bool alternating) {
+kernels::Tensor WeightVisitor::expert_vectors(Role role, std::int64_t experts, std::int64_t count,
+                                              bool alternating) {
   const Small tensor = {.role = role, .shape = {experts, count}, .alternating = alternating};
   return {visit_small({&tensor, 1}), DType::f32, {experts, count}};
 }
 
-kernels::Tensor WeightVisitor::expert_vectors(std::string_view left, std::string_view right,
-                                              std::int64_t experts, std::int64_t count) {
+kernels::Tensor WeightVisitor::expert_vectors(Role left, Role right, std::int64_t experts,
+                                              std::int64_t count) {
   const Small tensors[] = {{.role = left, .shape = {experts, count}, .rows = experts},
                            {.role = right, .shape = {experts, count}, .rows = experts}};
   return {visit_small(tensors), DType::f32, {experts, 2 * count}};
@@ -186,8 +180,7 @@ std::vector<float> WeightVisitor::joined(std::span<const Small> tensors,
   return all;
 }
 
-kernels::Tensor WeightVisitor::taps(
-    std::initializer_list<std::pair<std::string_view, std::int64_t>> tensors, std::int64_t width) {
+kernels::Tensor WeightVisitor::taps(std::initializer_list<RoleSize> tensors, std::int64_t width) {
   std::vector<Small> all;
   std::int64_t sum = 0;
   for (const auto& [role, channels] : tensors) {

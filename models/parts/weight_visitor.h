@@ -1,20 +1,21 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "kernels/tensor.h"
 #include "kernels/weight.h"
+#include "models/parts/roles.h"
 
 namespace hyb::models {
 
 /// A published matrix, or one of each of E experts, that a part takes rows from.
 struct StoredMatrix {
-  std::string_view role;
+  Role role;
   std::int32_t expert;           ///< whose tensor it is; -1: not of one expert
   std::int64_t rows;             ///< of all experts
   kernels::WeightSource source;  ///< the numbers; empty where a visitor reads none
@@ -30,7 +31,7 @@ class MatrixRows {
   void append(const StoredMatrix& from, std::int64_t first, std::int64_t count);
   /// All rows of another one as wide as this one.
   void append(const MatrixRows& from);
-  /// Of `count` rows from `first` on, first those at even places, then the others.
+  /// Appends of `count` rows from `first` on first those at even places, then the others.
   void append_alternating(const StoredMatrix& from, std::int64_t first, std::int64_t count);
   /// Columns of `count` rows of another one as rows of this one, which is as wide. Throws
   /// Error(model) unless they are published as F32, BF16 or F16.
@@ -44,7 +45,7 @@ class MatrixRows {
   kernels::WeightSource source() const;
 
   /// Role and expert of the tensors that rows were taken from.
-  const std::vector<std::pair<std::string_view, std::int32_t>>& stored() const { return stored_; }
+  const std::vector<std::pair<Role, std::int32_t>>& stored() const { return stored_; }
   /// Some rows are columns of a tensor, which therefore has no groups along its own rows.
   bool is_turned() const { return is_turned_; }
 
@@ -54,8 +55,14 @@ class MatrixRows {
   std::int64_t columns_;
   std::int64_t rows_ = 0;
   kernels::WeightSource source_;
-  std::vector<std::pair<std::string_view, std::int32_t>> stored_;
+  std::vector<std::pair<Role, std::int32_t>> stored_;
   bool is_turned_ = false;
+};
+
+/// A tensor of several that are joined: its rows, numbers or channels.
+struct RoleSize {
+  Role role;
+  std::int64_t size;
 };
 
 /// How a matrix is kept in memory.
@@ -70,31 +77,32 @@ enum class Packing : std::uint8_t {
 /// Is shown every weight of a plan, by the parts themselves: what lists the tensors that a plan
 /// needs, loads them, or counts their bytes. What a visitor hands out is real only where it loads.
 ///
-/// A role names a tensor (families.h); the visitor knows the layer. Matrices are [out, in].
+/// A role names a tensor; the visitor knows the layer. Matrices are [out, in].
 class WeightVisitor {
  public:
   virtual ~WeightVisitor() = default;
 
-  /// Of what follows; -1: of the whole model.
+  /// What follows is this layer's; -1: the whole model's.
   void set_layer(std::int32_t layer) { layer_ = layer; }
 
-  /// Of a weight that is stored either whole under `fused` or in pieces, of which `piece` is one:
-  /// whether it is stored whole. `expert`: whose piece.
-  virtual bool is_fused(std::string_view fused, std::string_view piece,
-                        std::int32_t expert = -1) = 0;
+  /// Says whether a weight is stored whole under `fused`, or in pieces of which `piece` is one,
+  /// that of `expert`. Sizes are the same either way.
+  virtual bool is_fused(Role /*fused*/, Role /*piece*/, std::int32_t /*expert*/ = -1) {
+    return true;
+  }
 
   /// A tensor [rows, columns].
-  StoredMatrix stored(std::string_view role, std::int64_t rows, std::int64_t columns) {
+  StoredMatrix stored(Role role, std::int64_t rows, std::int64_t columns) {
     return visit({.role = role, .rows = rows, .columns = columns});
   }
   /// The tensor [rows, columns] of one routed expert.
-  StoredMatrix stored_expert(std::string_view role, std::int32_t expert, std::int64_t rows,
+  StoredMatrix stored_expert(Role role, std::int32_t expert, std::int64_t rows,
                              std::int64_t columns) {
     return visit({.role = role, .rows = rows, .columns = columns, .expert = expert});
   }
   /// The tensor [experts, rows, columns] of all routed experts, or transposed [experts, columns,
   /// rows].
-  StoredMatrix stored_experts(std::string_view role, std::int64_t experts, std::int64_t rows,
+  StoredMatrix stored_experts(Role role, std::int64_t experts, std::int64_t rows,
                               std::int64_t columns, bool transposed = false) {
     return visit({.role = role,
                   .rows = rows,
@@ -106,75 +114,75 @@ class WeightVisitor {
   /// Packs rows of stored matrices, whose memory may go afterwards.
   virtual kernels::Weight pack(const MatrixRows& rows, Packing packing = Packing::linear) = 0;
 
-  /// Whether the model's own draft layer has a copy of the head.
+  /// Says whether the model's own draft layer has a copy of the head.
   virtual bool copies_head() const { return false; }
 
-  /// Whether packing these as one weight loses nothing: each alone would be packed in the same
+  /// Says whether packing these as one weight loses nothing: each alone would be packed in the same
   /// format.
   virtual bool pack_alike(const MatrixRows& a, Packing packing_a, const MatrixRows& b,
                           Packing packing_b) = 0;
 
   /// A stored matrix as it is.
-  kernels::Weight matrix(std::string_view role, std::int64_t rows, std::int64_t columns,
+  kernels::Weight matrix(Role role, std::int64_t rows, std::int64_t columns,
                          Packing packing = Packing::linear);
   /// Stored matrices one below the other, as one: role and rows of each.
-  kernels::Weight stacked(std::initializer_list<std::pair<std::string_view, std::int64_t>> matrices,
-                          std::int64_t columns, Packing packing = Packing::linear);
+  kernels::Weight stacked(std::initializer_list<RoleSize> matrices, std::int64_t columns,
+                          Packing packing = Packing::linear);
 
   /// Matrices [width, width]: of one tensor [count, width, width] under `whole`, or each its own
   /// under `each`, which the index of a layer counts.
-  std::vector<kernels::Weight> matrices(std::string_view whole, std::string_view each,
-                                        std::int64_t count, std::int64_t width);
+  std::vector<kernels::Weight> matrices(Role whole, Role each, std::int64_t count,
+                                        std::int64_t width);
 
   /// A small tensor [count] as f32, `times` times one after the other: [times * count].
-  kernels::Tensor vector(std::string_view role, std::int64_t count, std::int64_t times = 1);
+  kernels::Tensor vector(Role role, std::int64_t count, std::int64_t times = 1);
   /// A small tensor [count] as f32, every number times `factor`.
-  kernels::Tensor scaled_vector(std::string_view role, std::int64_t count, float factor);
+  kernels::Tensor scaled_vector(Role role, std::int64_t count, float factor);
   /// Decays of heads [count], below 0: stored as they are under `rate`, or `log` has the logarithm
   /// of what they take away.
-  kernels::Tensor rates(std::string_view rate, std::string_view log, std::int64_t count) {
+  kernels::Tensor rates(Role rate, Role log, std::int64_t count) {
     return rates(rate, log, std::vector<std::int64_t>{count});
   }
   /// The same, stored as a tensor of another shape.
-  kernels::Tensor rates(std::string_view rate, std::string_view log,
-                        std::vector<std::int64_t> shape);
+  kernels::Tensor rates(Role rate, Role log, std::vector<std::int64_t> shape);
   /// Small tensors one after the other, as one: role and count of each.
-  kernels::Tensor vectors(std::initializer_list<std::pair<std::string_view, std::int64_t>> tensors);
+  kernels::Tensor vectors(std::initializer_list<RoleSize> tensors);
   /// Numbers that no file has, as f32.
   kernels::Tensor constants(std::vector<float> numbers, std::initializer_list<std::int64_t> shape);
   /// A small tensor [rows, columns] as f32.
-  kernels::Tensor small_matrix(std::string_view role, std::int64_t rows, std::int64_t columns);
+  kernels::Tensor small_matrix(Role role, std::int64_t rows, std::int64_t columns);
   /// A small tensor [experts, count] as f32. `alternating`: of a row the numbers at even places
   /// come first, then the others.
-  kernels::Tensor expert_vectors(std::string_view role, std::int64_t experts, std::int64_t count,
+  kernels::Tensor expert_vectors(Role role, std::int64_t experts, std::int64_t count,
                                  bool alternating = false);
   /// Two of them, side by side: [experts, 2 * count].
-  kernels::Tensor expert_vectors(std::string_view left, std::string_view right,
-                                 std::int64_t experts, std::int64_t count);
+  kernels::Tensor expert_vectors(Role left, Role right, std::int64_t experts, std::int64_t count);
   /// The taps of a convolution, stored as [channels, 1, width] in one tensor or in several, as f32
   /// [all channels, width]: role and channels of each.
-  kernels::Tensor taps(std::initializer_list<std::pair<std::string_view, std::int64_t>> tensors,
-                       std::int64_t width);
+  kernels::Tensor taps(std::initializer_list<RoleSize> tensors, std::int64_t width);
 
  protected:
   struct Matrix {
-    std::string_view role;
+    Role role;
     std::int64_t rows, columns;
     std::int64_t experts = 0;  ///< of a tensor of rank 3
     std::int32_t expert = -1;
     bool transposed = false;  ///< stored as [columns, rows]
   };
-  virtual StoredMatrix visit(const Matrix& matrix) = 0;
+  /// The numbers of a stored matrix; of the base class none, but their shape.
+  virtual kernels::WeightSource numbers(const Matrix& matrix) {
+    return {std::max<std::int64_t>(matrix.experts, 1), matrix.rows, matrix.columns};
+  }
 
   struct Small {
-    std::string_view role;
+    Role role;
     std::vector<std::int64_t> shape;
     std::int64_t times = 1;
     std::int64_t rows = 1;     ///< of the first one of several: each joined to the others' row
     bool alternating = false;  ///< as expert_vectors has it
     float factor = 1.0F;       ///< on every number
     bool is_log = false;       ///< -exp(number) is meant
-    std::vector<float> constants = {};  ///< in no file, of no role; else empty
+    std::vector<float> constants = {};  ///< in no file, without a role; else empty
 
     std::int64_t count() const {  ///< of the tensor
       std::int64_t numbers = 1;
@@ -191,6 +199,13 @@ class WeightVisitor {
   std::int32_t layer() const { return layer_; }
 
  private:
+  StoredMatrix visit(const Matrix& matrix) {
+    return {.role = matrix.role,
+            .expert = matrix.expert,
+            .rows = std::max<std::int64_t>(matrix.experts, 1) * matrix.rows,
+            .source = numbers(matrix)};
+  }
+
   std::int32_t layer_ = -1;
 };
 

@@ -110,3 +110,49 @@ def classes(code):
         line, last = (bisect.bisect_left(breaks, at) + 1 for at in (found.start(), end))
         count = sum(map(is_method, members(code[head.end():end - 1])))
         yield line, last - line + 1, found.group(1), count
+
+
+def free_functions(code, space=""):
+    """(place, namespace, name, types of its parameters, has a body) of every function that is
+    declared or defined in a namespace with a name, in code without comments.
+    """
+    start = at = 0
+    while at < len(code):
+        char = code[at]
+        if char in "([":
+            at = closing(code, at)
+        elif char == "#":  # a line of the preprocessor
+            start = at = code.find("\n", at) + 1 or len(code)
+        elif char in "{;":
+            head, end = code[start:at], closing(code, at) if char == "{" else at + 1
+            named = re.match(r"\s*namespace\s+([\w:]+)\s*$", head)
+            if named or re.match(r'\s*extern\s+"?\s*"?\s*$', head) and char == "{":
+                inner = f"{space}::{named[1]}" if named else space
+                for place, *function in free_functions(code[at + 1:end - 1], inner):
+                    yield at + 1 + place, *function
+            elif found := free_function(head):
+                yield start + len(head) - len(head.lstrip()), space, *found, char == "{"
+            start = at = end
+        elif char == "}":
+            start = at = at + 1
+        else:
+            at += 1
+
+
+def free_function(head):
+    """The name and the types of the parameters of the function that this declares, else None."""
+    text = outside_angles(head)
+    found = re.match(r"[^=({]*?([\w:]+)\s*\(", text, re.S)
+    is_other = re.match(r"\s*(namespace|class|struct|union|enum|using|typedef|static|"
+                        r"static_assert)\b", re.sub(r"\s*template\s*<[^<>]*>", "", head))
+    if not found or is_other or "::" in found[1] or found[1] == "operator":
+        return None
+    parameters = head[found.end():closing(text, found.end() - 1) - 1]
+    types, depth, last = [], 0, 0
+    for place, char in enumerate(parameters + ","):
+        depth += (char in "<([{") - (char in ">)]}")
+        if char == "," and depth == 0:
+            one = re.sub(r"\s*=.*|\[\[.*?\]\]", "", parameters[last:place], flags=re.S).strip()
+            types.append("".join(re.sub(r"(?<=[\s&*>])\w+$", "", one).split()))
+            last = place + 1
+    return found[1], tuple(types)

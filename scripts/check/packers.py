@@ -3,9 +3,11 @@
 numbers, byte by byte: of the matrices of golden fixtures, on the CPU.
 
     scripts/check/packers.py    # needs numpy, torch; of compressed-tensors, auto-gptq, gptqmodel,
-                                # autoawq and auto-round those that are to be checked
+                                # autoawq, auto-round and nvidia-modelopt those that are to be
+                                # checked
 
-Of the last four only the files that pack are loaded: their other parts need a card. Not part of the
+Of auto-gptq, gptqmodel, autoawq and auto-round only the files that pack are loaded: their other
+parts need a card. Not part of the
 tests; what was compared, with which versions, tests/golden/README.md says.
 """
 
@@ -15,10 +17,11 @@ import pathlib
 import sys
 import types
 
+sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])  # scripts/
+import needs
+
 import numpy
 import torch
-
-sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])  # scripts/
 
 from checkpoints import checkpoint_files, quantised_weights
 
@@ -165,11 +168,31 @@ def compressed_tensors():
             yield same(codes, pack_fp4_to_uint8(torch.from_numpy(levels).float()))
 
 
+def modelopt():
+    """The scales from the numbers that the fixture's codes stand for, and the codes from both."""
+    from modelopt.torch.quantization.qtensor.nvfp4_tensor import NVFP4QTensor
+
+    tensors = checkpoint_files.read_weights(GOLDEN / "qwen3-moe-nvfp4")
+    for name in tensors:
+        if not name.endswith("weight_scale_2"):
+            continue
+        weight = name.removesuffix("_scale_2")
+        codes, scales, whole = tensors[weight], tensors[weight + "_scale"], tensors[name]
+        values = quantised_weights.from_nvfp4(codes, scales, whole).astype(numpy.float32)
+        of_groups, _ = NVFP4QTensor.get_weights_scaling_factor(
+            torch.from_numpy(values), quantised_weights.nvfp4_group, torch.tensor(whole))
+        yield same(scales, of_groups.view(torch.uint8))
+        packed, _, _ = NVFP4QTensor.quantize(
+            torch.from_numpy(values), quantised_weights.nvfp4_group, of_groups,
+            torch.tensor(whole))
+        yield same(codes, packed._quantized_data)
+
+
 def main():
     failed = False
     for package, check in (("compressed-tensors", compressed_tensors), ("auto-gptq", auto_gptq),
                            ("gptqmodel", gptqmodel), ("autoawq", autoawq),
-                           ("auto-round", auto_round)):
+                           ("auto-round", auto_round), ("nvidia-modelopt", modelopt)):
         try:
             version = importlib.metadata.version(package)
             found = list(check())

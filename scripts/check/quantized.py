@@ -13,6 +13,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])  # scripts/
+import needs
+
 import torch
 import transformers
 

@@ -14,9 +14,10 @@ import shutil
 import sys
 import time
 
-import numpy
-
 sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])  # scripts/
+import needs
+
+import numpy
 
 from checkpoints import checkpoint_files as checkpoint, granite_tokenizer
 from reference import families

@@ -8,6 +8,7 @@ The cache is $HYB_REAL_MODELS, else $XDG_CACHE_HOME/hyb-tests, else ~/.cache/hyb
 have is a failure, never skipped.
 """
 
+import argparse
 import dataclasses
 import hashlib
 import os
@@ -113,8 +114,11 @@ def find(name):
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(MODELS))
+    names = parser.parse_args().names
     try:
-        for name in sys.argv[1:] or MODELS:
+        for name in names or MODELS:
             print(find(name))
     except Unreachable as reason:
         print(f"skipped: {reason}", file=sys.stderr)

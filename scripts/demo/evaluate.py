@@ -18,6 +18,9 @@ import sys
 import tempfile
 import time
 
+sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])  # scripts/
+import needs
+
 MAX_TOKENS = 64
 UNSCORED = {"small_talk"}
 HELD_OUT = pathlib.Path(__file__).resolve().parents[2] / "tests" / "demo" / "heldout.jsonl"

@@ -22,10 +22,11 @@ import signal
 import sys
 import time
 
+sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])  # scripts/
+import needs
+
 import torch
 from tokenizers import Tokenizer
-
-sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])  # scripts/
 
 from demo.corpus import SCORED, Corpus, held_out
 from demo.crew import Crew, tokens_per_step

@@ -11,12 +11,13 @@ import json
 import pathlib
 import sys
 
+sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])  # scripts/
+import needs
+
 import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import nn
-
-sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])  # scripts/
 
 from demo.crew import SHORT
 from demo.model import Places, RmsNorm, Weight

@@ -14,11 +14,12 @@ those of one core. The folder written is compared with transformers, without the
 import pathlib
 import sys
 
+sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])  # scripts/
+import needs
+
 import torch
 import torch.nn.functional as F
 from torch import nn
-
-sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])  # scripts/
 
 from demo.export import logits_difference, template_agrees, write_folder
 from demo.model import Attention, Mamba, Places, RmsNorm, Weight

@@ -15,7 +15,11 @@ import json
 import random
 import pathlib
 import subprocess
+import sys
 import tempfile
+
+sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])  # scripts/
+import needs
 
 import jsonschema
 

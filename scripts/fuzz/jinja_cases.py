@@ -21,11 +21,12 @@ import subprocess
 import sys
 import warnings
 
+sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])  # scripts/
+import needs
+
 import jinja2
 import jinja2.ext
 import jinja2.sandbox
-
-sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])  # scripts/
 
 from fuzz import jinja_templates
 

@@ -29,7 +29,7 @@ import time
 
 sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])  # scripts/
 
-from measure.measure_limits import requests
+from measure.limits import requests
 
 GRACE = 1.0  # seconds in which processes end after their engine
 PATIENCE = 30.0  # seconds without a result, at most

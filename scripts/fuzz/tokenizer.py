@@ -23,12 +23,13 @@ import sys
 import time
 import unicodedata
 
+sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])  # scripts/
+import needs
+
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import tokenizers
 from tokenizers import Tokenizer
-
-sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])  # scripts/
 
 from fuzz.tokenizer_kinds import KINDS, train
 from fuzz.tokenizer_strings import Strings, Words, assigned_points

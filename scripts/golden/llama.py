@@ -1,4 +1,4 @@
-"""The golden fixtures of the llama, granite, qwen2, qwen3 and qwen3_moe families."""
+"""The golden fixtures of the llama, granite, qwen2, qwen3, qwen3_moe and smollm3 families."""
 
 from golden.recipe import recipe
 
@@ -182,6 +182,43 @@ qwen_windows_odd = {
     "use_sliding_window": True,
 }
 
+# As SmolLM3 3B is published: every fourth layer has no positions, none has a window.
+smollm3 = {
+    "architectures": ["SmolLM3ForCausalLM"],
+    "model_type": "smollm3",
+    **common,
+    "layer_types": ["full_attention"] * 5,
+    "max_window_layers": 28,
+    "mlp_bias": False,
+    "no_rope_layer_interval": 4,
+    "no_rope_layers": [1, 1, 1, 0, 1],
+    "num_hidden_layers": 5,
+    "pad_token_id": 4,
+    "rms_norm_eps": 1e-06,
+    "rope_scaling": None,
+    "rope_theta": 5000000.0,
+    "sliding_window": None,
+    "use_sliding_window": False,
+}
+
+# By the interval alone, with windows where there are no positions.
+smollm3_windows = {
+    **smollm3,
+    "head_dim": 14,
+    "hidden_size": 42,
+    "intermediate_size": 37,
+    "no_rope_layer_interval": 2,
+    "num_attention_heads": 3,
+    "num_hidden_layers": 4,
+    "num_key_value_heads": 1,
+    "rope_parameters": {"rope_theta": 3000.0, "rope_type": "default"},
+    "sliding_window": 19,
+    "tie_word_embeddings": False,
+    "use_sliding_window": True,
+}
+for key in ("layer_types", "no_rope_layers", "rope_scaling", "rope_theta"):
+    del smollm3_windows[key]
+
 fixtures = {
     "llama-3": recipe(llama3, lengths=(1, 3, 16, 17, 33)),
     "llama-old": recipe(old, lengths=(1, 4, 33), shards=2),
@@ -195,4 +232,6 @@ fixtures = {
     "qwen3-windows-odd": recipe(qwen_windows_odd, lengths=(1, 23, 24, 75), shards=2),
     "qwen3-moe": recipe(qwen_moe, lengths=(1, 3, 17, 33), shards=2),
     "qwen3-moe-mixed": recipe(qwen_moe_mixed, lengths=(1, 5, 33)),
+    "smollm3": recipe(smollm3, lengths=(1, 3, 17, 33)),
+    "smollm3-windows": recipe(smollm3_windows, lengths=(1, 19, 20, 67), shards=2),
 }

@@ -22,6 +22,9 @@ import json
 import pathlib
 import sys
 
+sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])  # scripts/
+import needs
+
 import tokenizers
 import transformers
 import transformers.utils.chat_template_utils as chat_template_utils

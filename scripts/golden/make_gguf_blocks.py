@@ -9,6 +9,11 @@ of the values there are a checksum, with any NaN as 0x7fc00000, and the first bl
 """
 
 import json
+import pathlib
+import sys
+
+sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])  # scripts/
+import needs
 
 import libgguf
 import numpy

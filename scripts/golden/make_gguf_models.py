@@ -14,6 +14,9 @@ import pathlib
 import sys
 import tempfile
 
+sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])  # scripts/
+import needs
+
 GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden"
 # The smaller one of a family's fixtures where both show the same.
 FIXTURES = [
@@ -24,7 +27,7 @@ FIXTURES = [
     "llama-3", "llama-old", "mellum-yarn", "nemotron-grouped", "nemotron-latent", "nemotron-moe",
     "qwen2", "qwen3-dense", "qwen3-moe", "qwen3-moe-nvfp4", "qwen3-next-odd", "qwen3_5-dense",
     "qwen3_5-moe", "qwen3_5-moe-text", "falcon-mamba", "jamba", "kimi-linear", "mamba", "mamba2",
-    "minimax-text"]
+    "minimax-text", "smollm3"]
 
 
 def byte_alphabet():

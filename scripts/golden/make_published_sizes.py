@@ -13,6 +13,7 @@ import pathlib
 import sys
 
 sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])  # scripts/
+import needs
 
 from checkpoints import checkpoint_files, published_configs
 from reference import families

@@ -5,14 +5,16 @@ scripts/checkpoints/real_models.py, read from the same GGUF files, in f32, greed
     scripts/golden/make_real_models.py [NAME...]      # needs torch, transformers and gguf
 """
 
+import argparse
 import json
 import pathlib
 import sys
 
+sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])  # scripts/
+import needs
+
 import torch
 import transformers
-
-sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])  # scripts/
 
 from checkpoints import real_models
 
@@ -79,8 +81,11 @@ def golden(name):
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(real_models.MODELS))
+    names = parser.parse_args().names
     known = json.loads(GOLDEN.read_text()) if GOLDEN.exists() else {}
-    for name in sys.argv[1:] or real_models.MODELS:
+    for name in names or real_models.MODELS:
         known[name] = golden(name)
     lines = [f' {json.dumps(name)}: {{"sha256": "{one["sha256"]}", "cases": [\n  '
              + ",\n  ".join(json.dumps(case) for case in one["cases"]) + "]}"

@@ -9,7 +9,12 @@ as the same model. Needs transformers, which needs no torch for it.
 import argparse
 import json
 import os
+import pathlib
+import sys
 import tempfile
+
+sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])  # scripts/
+import needs
 
 import transformers
 

@@ -10,9 +10,10 @@ import pathlib
 import random
 import sys
 
-import tiktoken
-
 sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])  # scripts/
+import needs
+
+import tiktoken
 
 from fuzz.tokenizer_kinds import train
 from fuzz.tokenizer_strings import Strings, Words, assigned_points

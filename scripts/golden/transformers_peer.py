@@ -26,6 +26,7 @@ classes = {
     "llama4_text": "Llama4ForCausalLM",
     "mellum": "MellumForCausalLM",
     "llama": "LlamaForCausalLM",
+    "smollm3": "SmolLM3ForCausalLM",
     "qwen2": "Qwen2ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
     "qwen3_moe": "Qwen3MoeForCausalLM",

@@ -13,9 +13,10 @@ import os
 import pathlib
 import sys
 
-import numpy
-
 sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])  # scripts/
+import needs
+
+import numpy
 
 from checkpoints import checkpoint_files
 from reference import families

@@ -31,6 +31,7 @@ families = {
     "llama4_text": (windows.llama4, "model.", True),
     "mellum": (windows.mellum, "model.", False),
     "llama": (plans.llama, "model.", False),
+    "smollm3": (windows.smollm3, "model.", False),
     "qwen2": (plans.llama, "model.", False),
     "qwen3": (qwen.qwen3, "model.", False),
     "qwen3_moe": (qwen.qwen3, "model.", False),

@@ -11,9 +11,10 @@ import argparse
 import pathlib
 import sys
 
-import numpy
-
 sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])  # scripts/
+import needs
+
+import numpy
 
 from checkpoints import checkpoint_files, quantised_weights
 from reference import families

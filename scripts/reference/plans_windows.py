@@ -94,6 +94,29 @@ def mellum(c, prefix, fused):
     return plan_with(c, prefix, layers)
 
 
+def turning_layers(c):
+    """Which layers have a rope, in Llama 4 and SmolLM3."""
+    every = c.get("no_rope_layer_interval", 4)
+    return c.get("no_rope_layers") or [
+        (i + 1) % every != 0 for i in range(c["num_hidden_layers"])
+    ]
+
+
+def smollm3(c, prefix, fused):
+    hidden, head_dim = c["hidden_size"], head_dim_of(c)
+    turns = turning_layers(c)
+    has_windows = c.get("use_sliding_window") and c.get("sliding_window")
+    kinds = window_kinds(c, lambda i: turns[i] or not has_windows)
+    layers = []
+    for i, kind in enumerate(kinds):
+        at = f"{prefix}layers.{i}."
+        own = {"head_dim": head_dim, **(rope_of(c, head_dim, theta=2e6) if turns[i] else {})}
+        own["window"] = c["sliding_window"] if kind == "sliding_attention" else None
+        attention = attention_of(c, hidden, at + "self_attn.", **own)
+        layers.append(pair(at, attention, Mlp(hidden, at + "mlp.", width=c["intermediate_size"])))
+    return plan_with(c, prefix, layers)
+
+
 def llama4_ffn(c, hidden, at, is_sparse):
     if not is_sparse:
         return Mlp(hidden, at, width=c["intermediate_size_mlp"])
@@ -112,8 +135,7 @@ def llama4_ffn(c, hidden, at, is_sparse):
 
 def llama4(c, prefix, fused):
     hidden, head_dim, count = c["hidden_size"], head_dim_of(c), c["num_hidden_layers"]
-    every = c.get("no_rope_layer_interval", 4)
-    turns = c.get("no_rope_layers") or [(i + 1) % every != 0 for i in range(count)]
+    turns = turning_layers(c)
     step = c.get("interleave_moe_layer_step", 1)
     sparse = c.get("moe_layers") or range(step - 1, count, step)
     layers = []

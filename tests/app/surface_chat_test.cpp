@@ -189,6 +189,21 @@ TEST_SUITE("app/surface_chat") {
     CHECK(lines(goes_on.out) == lines(chat("hello\nonce more\n", {"-n", "8"}).out));
   }
 
+  TEST_CASE("/save and /read know the home folder; other endings than .md are no names") {
+    const TemporaryFolder folder;
+    folder.write("note.txt", "hello");
+    const ToolResult result =
+        run_tool({.arguments = {"chat", fixture, "-n", "8"},
+                  .input = "hello\n/save ~/said.md\n/read ~/note.txt\nonce more\n",
+                  .environment = {{"HOME", folder.path()}}});
+    CHECK(result.exit_code == 0);
+    CHECK(content(folder.path() / "said.md").starts_with("<!-- written by hyb chat -->\n"));
+    const ToolResult refused = chat("hello\n/save said.txt\n", {"-n", "8"});
+    CHECK(contains(refused.err, "said.txt is the name of a text"));
+    CHECK(contains(chat("a\n/undo\n/undo\n", {"-n", "8"}).err, "/undo: this is the beginning"));
+    CHECK(contains(chat("/undo\n").err, "/undo: nothing has been said yet"));
+  }
+
   TEST_CASE("commands talk on stderr") {
     const ToolResult result = chat("a\n/stats\n/help\n/set\n/exit\nnot read\n", {"-n", "3"});
     CHECK(result.exit_code == 0);

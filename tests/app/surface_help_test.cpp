@@ -317,6 +317,10 @@ TEST_SUITE("app/surface_help") {
     CHECK(contains(error({"run", "--grammar-file", "x", "-p", "x"}), "--grammar FILE, --regex"));
     CHECK(error({"run", "-p", "a", "-p", "b"}) ==
           "hyb: error: --prompt is given 2 times; it takes one value; see hyb run --help\n");
+    CHECK(contains(error({"run", "--temperature", "hot", "-p", "x"}),
+                   "'hot' is not a number that --temperature takes"));
+    CHECK(contains(error({"bench", "compare"}), "BEFORE is missing"));
+    CHECK(contains(error({"replay"}), "TRACE is missing"));
     CHECK(!contains(error({"run", "--seed", "abc"}), "--system"));
     CHECK(contains(error({"run", "-system", "x"}), "a system prompt is --system TEXT"));
     CHECK(contains(error({"-q"}), "a command is missing: hyb chat talks"));

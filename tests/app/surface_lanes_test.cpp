@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "app/model_source.h"
+#include "app/model/model_source.h"
 #include "core/base/json.h"
 #include "core/io/file.h"
 #include "models/families.h"

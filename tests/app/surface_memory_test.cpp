@@ -86,7 +86,7 @@ TEST_SUITE("app/surface_limits") {
   TEST_CASE("a batch stays within its budget, in memory and on disk" *
             doctest::skip(is_sanitized)) {
     const ToolResult result = run_tool(
-        {.arguments = {HYB_TESTS_DIR "/../scripts/measure/measure_limits.py", HYB_BINARY, "demo",
+        {.arguments = {HYB_TESTS_DIR "/../scripts/measure/measure.py", "limits", HYB_BINARY, "demo",
                        "--pool-memory", "32MB", "--beside", "26MB", "--disk-tier", "4MB",
                        "--requests", "200", "--tokens", "1000", "--option=--threads", "--option=2"},
          .program = "python3",

@@ -72,6 +72,8 @@ TEST_SUITE("app/surface_quantized_folder") {
     const TemporaryFolder to;
     const std::string out = (to.path() / "out").string();
     CHECK(contains(quantize({"demo"}).err, "--output is required"));
+    CHECK(contains(quantize({"demo", "-o", "/tmp/nosuch/out"}).err,
+                   "/tmp/nosuch/out: can't be made"));
     const std::string few = to.write("few.txt", "What?").string();
     CHECK(contains(quantize({"demo", "-o", out, "--calibrate", few}).err, "fewer than 16"));
     CHECK(quantize({"demo", "-o", out, "--calibrate", "off"}).exit_code == 0);  // nothing is left

@@ -160,6 +160,7 @@ TEST_SUITE("app/surface_replay") {
     CHECK(code({"replay", bad.string()}) == 3);
     CHECK(code({"replay", bad.string(), "--policy", "best"}) == 2);
     CHECK(code({"replay", bad.string(), "--budget", "80%"}) == 2);
+    CHECK(code({"replay", bad.string(), "--budget", "1"}) == 2);  // GB, but it does not say so
     CHECK(code({"replay", bad.string(), "--shape", "marconi-7b,x=1"}) == 2);
     CHECK(code({"replay", bad.string(), "--report", "all"}) == 2);
     CHECK(code({"replay", bad.string(), "--memory-mode", "flat"}) == 2);

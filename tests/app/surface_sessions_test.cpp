@@ -77,6 +77,9 @@ TEST_SUITE("app/surface_sessions") {
          .environment = {{"XDG_DATA_HOME", home.folder.path()}},
          .program = "script"});
     CHECK(contains(wrapped.out, "user: seven words that go\r\nbeyond the edge\r\n"));
+    CHECK(home.hyb({"sessions", "rm", "s", "nosuch"}).exit_code != 0);
+    CHECK(home.hyb({"sessions", "show", "s"}).exit_code == 0);  // all or none
+    CHECK(home.hyb({"sessions", "rename", "s", "t", "--force"}).exit_code == 2);
     CHECK(home.hyb({"sessions", "rm", "s", "t"}).exit_code == 0);
     CHECK(home.hyb({"sessions"}).out == "no sessions\n");
     CHECK(home.hyb({"sessions", "rm", "s"}).exit_code == 2);

@@ -106,7 +106,7 @@ TEST_SUITE("app/surface_settings") {
       CHECK(result.exit_code == 3);
       CHECK(result.out.empty());
       const ToolResult doctor = home.hyb({"doctor", "--json"});
-      CHECK(doctor.exit_code == 0);
+      CHECK(doctor.exit_code == 3);
       const std::string said = parse_json(doctor.out, "doctor")["settings"]["trouble"];
       CHECK(contains(result.err, said));
       CHECK(said.starts_with(home.file + ":"));
@@ -129,10 +129,22 @@ TEST_SUITE("app/surface_settings") {
     CHECK(home.hyb({"run", "hi there"}).exit_code == 0);
   }
 
+  TEST_CASE("doctor names what settings are for and is not here") {
+    const SettingsHome home("model = \"/nosuch\"\n[granite*]\ntop_k = 1\n[d?mo]\nseed = 1\n");
+    const ToolResult doctor = home.hyb({"doctor"});
+    CHECK(doctor.exit_code == 0);
+    CHECK(contains(doctor.out, "; model = /nosuch: "));
+    CHECK(!contains(doctor.out, "[d?mo] is for none"));
+    CHECK(contains(SettingsHome("[zzz*]\nseed = 1\n").hyb({"doctor"}).out,
+                   "; [zzz*] is for none of the models that hyb finds by name"));
+    const SettingsHome empty("# nothing\n");
+    CHECK(contains(empty.hyb({"doctor"}).out, empty.file + " (without settings)"));
+  }
+
   TEST_CASE("doctor shows the file and its values") {
     const SettingsHome home("think = false\n[a b]\nstop = [\"x\", \"y\"]\n");
     const std::string doctor = home.hyb({"doctor"}).out;
-    CHECK(contains(doctor, home.file + ": think = false; [a b] stop = x, y\n"));
+    CHECK(contains(doctor, home.file + ": think = false; [a b] stop = x, y; [a b] is for none"));
     const Json settings = parse_json(home.hyb({"doctor", "--json"}).out, "out")["settings"];
     CHECK(settings["file"] == home.file);
     CHECK(settings["values"][1]["section"] == "a b");

@@ -57,8 +57,11 @@ struct SingleTokens {
       const auto v = random_tensor(c.dtype, {count, c.kv_heads * c.head_dim}, seed + 1);
       const Table begin{0, count}, from{0},
           page_begin{tables.page_begin[r], tables.page_begin[r + 1]};
-      kv_write(plain, {k, v, arena, begin, from, page_begin, own_pages, c.kv_heads, c.head_dim,
-                       c.page_tokens});
+      kv_write(plain, {k,
+                       v,
+                       {arena, begin, from, page_begin, own_pages, c.page_tokens},
+                       c.kv_heads,
+                       c.head_dim});
     }
   }
 
@@ -77,15 +80,15 @@ struct SingleTokens {
     return {
         .write = {.qkv = own_qkv,
                   .position_of_row = t.position,
-                  .pages_of_layer = own_pages,
-                  .span_begin = t.span_begin,
-                  .position = t.position,
-                  .page_begin = t.page_begin,
-                  .pages = t.pages,
+                  .kv = {.arena = own_pages,
+                         .span_begin = t.span_begin,
+                         .position = t.position,
+                         .page_begin = t.page_begin,
+                         .pages = t.pages,
+                         .page_tokens = c.page_tokens},
                   .heads = c.heads,
                   .kv_heads = c.kv_heads,
                   .head_dim = c.head_dim,
-                  .page_tokens = c.page_tokens,
                   .rotary_dim = c.rotary_dim,
                   .theta = 10000.0,
                   .q_norm = c.has_norms ? weights[0] : Tensor(),
@@ -97,16 +100,16 @@ struct SingleTokens {
                   .weightless_norm = c.weightless_norm,
                   .query_scale = c.query_scale},
         .read = {.q = own_qkv.columns(0, inner()),
-                 .pages_of_layer = own_pages,
-                 .span_begin = t.span_begin,
-                 .position = t.position,
-                 .page_begin = t.page_begin,
-                 .pages = t.pages,
+                 .kv = {.arena = own_pages,
+                        .span_begin = t.span_begin,
+                        .position = t.position,
+                        .page_begin = t.page_begin,
+                        .pages = t.pages,
+                        .page_tokens = c.page_tokens},
                  .y = own_y,
                  .heads = c.heads,
                  .kv_heads = c.kv_heads,
                  .head_dim = c.head_dim,
-                 .page_tokens = c.page_tokens,
                  .scale = 1.0F / std::sqrt(static_cast<float>(c.head_dim)),
                  .workspace = workspace,
                  .window = c.window,

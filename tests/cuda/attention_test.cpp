@@ -49,14 +49,20 @@ struct Step {
     Queue plain = test_queue(Isa::plain, 2);
     const PagedTensors<Table> host(tables);
     const Table all_begins(begins), all_firsts(firsts);
-    kv_write(plain, {k, v, arena, all_begins, all_firsts, host.page_begin, host.pages, s.kv_heads,
-                     s.head_dim, s.page_tokens});
+    kv_write(plain, {k,
+                     v,
+                     {arena, all_begins, all_firsts, host.page_begin, host.pages, s.page_tokens},
+                     s.kv_heads,
+                     s.head_dim});
     kernels::attention(plain, op(q, arena, host, expected, sinks, gate));
     // The same with the sizes of values: sum_p w_p |v_p|.
     TestTensor magnitudes = v, sized = arena;
     for (std::int64_t i = 0; i < v.size(); ++i) magnitudes.set(i, std::fabs(v.get(i)));
-    kv_write(plain, {k, magnitudes, sized, all_begins, all_firsts, host.page_begin, host.pages,
-                     s.kv_heads, s.head_dim, s.page_tokens});
+    kv_write(plain, {k,
+                     magnitudes,
+                     {sized, all_begins, all_firsts, host.page_begin, host.pages, s.page_tokens},
+                     s.kv_heads,
+                     s.head_dim});
     sizes = expected;
     kernels::attention(plain, op(q, sized, host, sizes, sinks, gate));
     forget_pages(spans);
@@ -81,16 +87,16 @@ struct Step {
                const Tensor& own_sinks, const Tensor& own_gate = {},
                const Tensor& workspace = {}) const {
     return {.q = queries,
-            .pages_of_layer = layer,
-            .span_begin = t.span_begin,
-            .position = t.position,
-            .page_begin = t.page_begin,
-            .pages = t.pages,
+            .kv = {.arena = layer,
+                   .span_begin = t.span_begin,
+                   .position = t.position,
+                   .page_begin = t.page_begin,
+                   .pages = t.pages,
+                   .page_tokens = s.page_tokens},
             .y = y,
             .heads = s.heads,
             .kv_heads = s.kv_heads,
             .head_dim = s.head_dim,
-            .page_tokens = s.page_tokens,
             .scale = scale(),
             .workspace = workspace,
             .window = s.window,

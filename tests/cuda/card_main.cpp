@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <string_view>
 
-#include "app/environment.h"
+#include "app/machine/environment.h"
 
 /// Without a card the tests are skipped: 77 is ctest's SKIP_RETURN_CODE. Listing them needs no
 /// card.

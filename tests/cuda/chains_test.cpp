@@ -38,7 +38,7 @@ ChainBench fixture_bench(const std::string& name, const kernels::QueueOptions& o
       [&](kernels::Queue& queue) {
         TensorFiles files(golden_folder / name);
         return load_model(queue, Config::from_folder(golden_folder / name), files,
-                          {.activation = DType::bf16});
+                          {.load = {.activation = DType::bf16}});
       },
       kernels::Device::cuda, options, graphs);
 }
@@ -47,7 +47,7 @@ ChainBench wide_bench(const std::string& name, kernels::Device device, DType act
                       bool batch_invariant = false) {
   return ChainBench(
       [&](kernels::Queue& queue) {
-        return random_model(queue, wide_config(name), 7, {.activation = activation});
+        return random_model(queue, wide_config(name), 7, {.load = {.activation = activation}});
       },
       device, {.threads = 2, .isa = {}, .batch_invariant = batch_invariant});
 }

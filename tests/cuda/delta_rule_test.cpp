@@ -15,7 +15,8 @@ namespace {
 
 /// Spans of one call of delta_rule; every named slot is below delta_slots.
 struct DeltaCase {
-  std::int64_t key_heads = 1, value_heads = 1, rows = 64, columns = 32;
+  std::int32_t key_heads = 1;
+  std::int64_t value_heads = 1, rows = 64, columns = 32;
   DType dtype = b16, state = f32;
   bool tiled = false;
   float beta_scale = 1.0F;
@@ -68,11 +69,11 @@ RecurrentAnswer run_route(const DeltaRoute& route, const DeltaCase& c, const Del
                         .read_slot = read,
                         .write_slot = write,
                         .y = y,
-                        .key_heads = c.key_heads,
-                        .tiled = c.tiled,
-                        .beta_scale = c.beta_scale,
-                        .per_channel = c.per_channel,
-                        .decay_floor = c.decay_floor};
+                        .shape = {.key_heads = c.key_heads,
+                                  .tiled = c.tiled,
+                                  .beta_scale = c.beta_scale,
+                                  .per_channel = c.per_channel,
+                                  .decay_floor = c.decay_floor}};
   run_or_replay(stream, replayed, [&] { route(stream, op); });
   CHECK(x.fetch().everything() == in.x.everything());
   CHECK(ba.fetch().everything() == in.ba.everything());
@@ -98,11 +99,11 @@ RecurrentAnswer run_apart(const DeltaRoute& route, const DeltaCase& c, const Del
                    .read_slot = read,
                    .write_slot = write,
                    .y = Tensor(y).rows(first, tokens),
-                   .key_heads = c.key_heads,
-                   .tiled = c.tiled,
-                   .beta_scale = c.beta_scale,
-                   .per_channel = c.per_channel,
-                   .decay_floor = c.decay_floor});
+                   .shape = {.key_heads = c.key_heads,
+                             .tiled = c.tiled,
+                             .beta_scale = c.beta_scale,
+                             .per_channel = c.per_channel,
+                             .decay_floor = c.decay_floor}});
     stream.wait();
   });
   return {y.fetch(), state.fetch()};

@@ -27,10 +27,10 @@ DraftWorld world_of(const std::string& name, bool is_flat, const GraphOptions& g
           const std::filesystem::path folder = tests_folder() / "heads" / (name + end);
           head.emplace(Config::from_folder(folder), TensorFiles(folder));
         }
-        return load_model(
-            queue, Config::from_folder(golden_folder / name), files,
-            {.activation = where.activation, .with_drafts = drafting == Drafting::own_layer}, {},
-            head ? &*head : nullptr);
+        return load_model(queue, Config::from_folder(golden_folder / name), files,
+                          {.load = {.activation = where.activation},
+                           .with_drafts = drafting == Drafting::own_layer},
+                          {}, head ? &*head : nullptr);
       },
       where.device, {.threads = 1, .isa = {}, .batch_invariant = batch_invariant}, is_flat, graphs);
 }

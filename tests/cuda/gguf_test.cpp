@@ -37,7 +37,8 @@ Loaded load_file(const std::filesystem::path& path, DType activation, Device dev
         if (activation == DType::bf16) {
           blocks = packed_blocks(plan, family_of(config), tensors, device);
         }
-        return load_model(queue, config, tensors, {.activation = activation, .blocks = blocks});
+        return load_model(queue, config, tensors,
+                          {.load = {.activation = activation, .blocks = blocks}});
       },
       device, {.threads = 2, .isa = {}, .batch_invariant = batch_invariant});
 }
@@ -107,7 +108,7 @@ TEST_SUITE("cuda/gguf") {
             [&](kernels::Queue& queue) {
               TensorFiles files(golden.folder);
               return load_model(queue, Config::from_folder(golden.folder), files,
-                                {.activation = activation});
+                                {.load = {.activation = activation}});
             },
             device, {.threads = 2, .isa = {}, .batch_invariant = batch_invariant});
       };

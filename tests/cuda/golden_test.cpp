@@ -53,7 +53,8 @@ Loaded on_card(const Golden& golden, const GeometryOptions& options, bool batch_
 }
 Loaded on_card(const Golden& golden, DType activation, bool batch_invariant,
                std::optional<DType> kv = {}) {
-  return on_card(golden, GeometryOptions{.activation = activation, .kv = kv}, batch_invariant);
+  return on_card(golden, GeometryOptions{.load = {.activation = activation}, .kv = kv},
+                 batch_invariant);
 }
 
 /// The first tokens of the main prompt in one step, then tokens of the answer one by one.
@@ -120,9 +121,9 @@ TEST_SUITE("cuda/golden") {
     const auto position = static_cast<std::int32_t>(prompt.size());
     for (const bool batch_invariant : {false, true}) {
       CAPTURE(batch_invariant);
-      Loaded plain = on_card(golden, {.activation = DType::bf16}, batch_invariant),
-             narrow =
-                 on_card(golden, {.activation = DType::bf16, .lossless = true}, batch_invariant);
+      Loaded plain = on_card(golden, {.load = {.activation = DType::bf16}}, batch_invariant),
+             narrow = on_card(golden, {.load = {.activation = DType::bf16, .lossless = true}},
+                              batch_invariant);
       CHECK(narrow.run(prompt, 0) == plain.run(prompt, 0));
       CHECK(narrow.run(next, position) == plain.run(next, position));
       const std::size_t counted =
@@ -138,7 +139,7 @@ TEST_SUITE("cuda/golden") {
       CAPTURE(name);
       const Golden golden(name);
       Loaded card = on_card(golden, DType::f32, false, DType::f8_e4m3);
-      Loaded cpu(golden.folder, {.activation = DType::f32, .kv = DType::f8_e4m3},
+      Loaded cpu(golden.folder, {.load = {.activation = DType::f32}, .kv = DType::f8_e4m3},
                  kernels::Isa::plain);
       Loaded exact(golden.folder, DType::f32, kernels::Isa::plain);
       const std::vector<TokenId>& prompt =

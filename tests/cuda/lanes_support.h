@@ -7,7 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "app/session.h"
+#include "app/runtime/memory_plan.h"
+#include "app/runtime/session.h"
 #include "tests/models/loaded.h"
 
 namespace hyb::testing {

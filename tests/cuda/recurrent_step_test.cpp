@@ -109,16 +109,16 @@ struct OnDevice {
             .read_slot = read,
             .write_slot = write,
             .y = y,
-            .key_heads = key_heads,
-            .tiled = tiled,
-            .beta_scale = tiled ? 2.0F : 1.0F,
-            .per_channel = per_channel,
-            .decay_floor = per_channel ? -5.0F : 0.0F};
+            .shape = {.key_heads = key_heads,
+                      .tiled = tiled,
+                      .beta_scale = tiled ? 2.0F : 1.0F,
+                      .per_channel = per_channel,
+                      .decay_floor = per_channel ? -5.0F : 0.0F}};
   }
 
   DeviceTensor x, b, a, conv_weight, conv_bias, windows, rate, dt_bias, state, y, convolved;
   DeviceTable read, write, semaphores, begins;
-  std::int64_t key_heads;
+  std::int32_t key_heads;
   bool tiled, per_channel, has_bias;
 };
 
@@ -195,21 +195,20 @@ void check_case(const MambaStepCase& c, bool bias, bool replayed) {
   const DeviceTable on_read(c.read), on_write(c.write),
       on_tickets(std::vector<std::int32_t>(c.read.size(), 0));
   const Tensor used_bias = bias ? Tensor(conv_bias) : Tensor();
-  const MambaStep op = {.convolution = step_convolution(x, conv_weight, used_bias, on_windows, {}),
-                        .recurrence = {.x = {},
-                                       .dt = dt,
-                                       .rate = rate,
-                                       .d = d,
-                                       .dt_bias = dt_bias,
-                                       .state = on_state,
-                                       .span_begin = {},
-                                       .read_slot = on_read,
-                                       .write_slot = on_write,
-                                       .y = on_y,
-                                       .groups = c.groups,
-                                       .dt_min = 0.01F,
-                                       .dt_max = 4.0F},
-                        .semaphores = on_tickets};
+  const MambaStep op = {
+      .convolution = step_convolution(x, conv_weight, used_bias, on_windows, {}),
+      .recurrence = {.x = {},
+                     .dt = dt,
+                     .rate = rate,
+                     .d = d,
+                     .dt_bias = dt_bias,
+                     .state = on_state,
+                     .span_begin = {},
+                     .read_slot = on_read,
+                     .write_slot = on_write,
+                     .y = on_y,
+                     .shape = {.groups = c.groups, .dt_min = 0.01F, .dt_max = 4.0F}},
+      .semaphores = on_tickets};
   run_or_replay(stream, replayed, [&] { cuda::mamba_step(stream, op); });
 
   const TestTensor answer = on_y.fetch(), new_state = on_state.fetch();

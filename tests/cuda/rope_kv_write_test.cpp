@@ -142,15 +142,15 @@ RopeKvWrite op_of(const Case& c, const Tensor& qkv, const Tensor& arena, const T
   return {
       .qkv = qkv,
       .position_of_row = tables.position_of_row,
-      .pages_of_layer = arena,
-      .span_begin = tables.span_begin,
-      .position = tables.position,
-      .page_begin = tables.page_begin,
-      .pages = tables.pages,
+      .kv = {.arena = arena,
+             .span_begin = tables.span_begin,
+             .position = tables.position,
+             .page_begin = tables.page_begin,
+             .pages = tables.pages,
+             .page_tokens = c.page_tokens},
       .heads = c.heads,
       .kv_heads = c.kv_heads,
       .head_dim = c.head_dim,
-      .page_tokens = c.page_tokens,
       .rotary_dim = c.rotary_dim,
       .theta = 10000.0,
       .frequencies = c.has_frequencies ? std::span(some_frequencies) : std::span<const double>(),
@@ -253,29 +253,29 @@ TEST_SUITE("cuda/rope_kv_write") {
 
   TEST_CASE("pages of no tokens, and tables that are none, are refused before the card sees them") {
     Queue card(Device::cuda, {.threads = 1, .isa = {}});
-    TestTensor qkv(DType::bf16, {1, 48}), pages_of_layer(DType::bf16, {2, 2 * 16 * 16}),
+    TestTensor qkv(DType::bf16, {1, 48}), arena(DType::bf16, {2, 2 * 16 * 16}),
         one(DType::i32, {1}), two(DType::i32, {2});
     const RopeKvWrite good = {.qkv = qkv,
                               .position_of_row = one,
-                              .pages_of_layer = pages_of_layer,
-                              .span_begin = two,
-                              .position = one,
-                              .page_begin = two,
-                              .pages = one,
+                              .kv = {.arena = arena,
+                                     .span_begin = two,
+                                     .position = one,
+                                     .page_begin = two,
+                                     .pages = one,
+                                     .page_tokens = 16},
                               .heads = 1,
                               .kv_heads = 1,
-                              .head_dim = 16,
-                              .page_tokens = 16};
+                              .head_dim = 16};
     CHECK_NOTHROW(check(good, Device::cuda));
     const auto is_refused = [&](auto&& change) {
       RopeKvWrite op = good;
       change(op);
       CHECK_THROWS_AS(rope_kv_write(card, op), Error);
     };
-    is_refused([](RopeKvWrite& op) { op.page_tokens = 0; });
+    is_refused([](RopeKvWrite& op) { op.kv.page_tokens = 0; });
     is_refused([](RopeKvWrite& op) { op.head_dim = 15; });
-    is_refused([&](RopeKvWrite& op) { op.pages = qkv; });
-    is_refused([&](RopeKvWrite& op) { op.page_begin = one; });
+    is_refused([&](RopeKvWrite& op) { op.kv.pages = qkv; });
+    is_refused([&](RopeKvWrite& op) { op.kv.page_begin = one; });
   }
 
   TEST_CASE("norms heads as the plain parts do, and leaves columns after v") {

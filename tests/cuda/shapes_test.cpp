@@ -31,7 +31,7 @@ Loaded load(kernels::Device device, DType activation, bool batch_invariant = fal
             const GraphOptions& graphs = {}) {
   const auto make = [&](kernels::Queue& queue) {
     return random_model(queue, Config::from_text(config_text, "a test"), 7,
-                        {.activation = activation});
+                        {.load = {.activation = activation}});
   };
   return Loaded(make, device, {.threads = 2, .isa = {}, .batch_invariant = batch_invariant},
                 graphs);

@@ -14,7 +14,8 @@ namespace {
 
 /// Spans of one call of ssd; every named slot is below ssd_slots.
 struct SsdCase {
-  std::int64_t heads = 2, rows = 32, columns = 64, groups = 1;
+  std::int64_t heads = 2, rows = 32, columns = 64;
+  std::int32_t groups = 1;
   DType dtype = b16, state = f32;
   ChainedSpans spans = {};
   Strides strides = {};
@@ -61,8 +62,7 @@ void run_plain(const SsdCase& c, SsdInputs& in) {
               .write_slot = write,
               .y = in.y.view().rows(0, in.tokens),
               .token_by_token = true,
-              .groups = c.groups,
-              .dt_max = c.dt_max});
+              .shape = {.groups = c.groups, .dt_max = c.dt_max}});
 }
 
 using SsdRoute = std::function<void(cuda::Stream&, const Ssd&)>;
@@ -85,8 +85,7 @@ RecurrentAnswer run_route(const SsdRoute& route, const SsdCase& c, const SsdInpu
                   .read_slot = read,
                   .write_slot = write,
                   .y = y,
-                  .groups = c.groups,
-                  .dt_max = c.dt_max};
+                  .shape = {.groups = c.groups, .dt_max = c.dt_max}};
   run_or_replay(stream, replayed, [&] { route(stream, op); });
   CHECK(x.fetch().everything() == in.x.everything());
   return {y.fetch(), state.fetch()};
@@ -110,8 +109,7 @@ RecurrentAnswer run_apart(const SsdRoute& route, const SsdCase& c, const SsdInpu
                    .read_slot = read,
                    .write_slot = write,
                    .y = Tensor(y).rows(first, tokens),
-                   .groups = c.groups,
-                   .dt_max = c.dt_max});
+                   .shape = {.groups = c.groups, .dt_max = c.dt_max}});
     stream.wait();
   });
   return {y.fetch(), state.fetch()};
@@ -241,7 +239,8 @@ TEST_SUITE("cuda/ssd_scan") {
 
 /// A sequence of `tokens` in slot 2, by causal_conv and ssd at once or by mamba_step one by one.
 struct Mixer {
-  static constexpr std::int64_t tokens = 21, heads = 2, rows = 24, groups = 1, taps = 4;
+  static constexpr std::int64_t tokens = 21, heads = 2, rows = 24, taps = 4;
+  static constexpr std::int32_t groups = 1;
 
   Mixer(std::int64_t columns, DType dtype, DType state_type)
       : channels(heads * rows + 2 * groups * columns),
@@ -277,7 +276,7 @@ struct Mixer {
                             .read_slot = slot,
                             .write_slot = slot,
                             .y = y,
-                            .groups = groups});
+                            .shape = {.groups = groups}});
     stream.wait();
   }
 
@@ -296,7 +295,7 @@ struct Mixer {
                                                .read_slot = slot,
                                                .write_slot = slot,
                                                .y = Tensor(y).rows(t, 1),
-                                               .groups = groups},
+                                               .shape = {.groups = groups}},
                                 .semaphores = semaphores});
     }
     stream.wait();

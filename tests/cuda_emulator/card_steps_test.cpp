@@ -33,10 +33,10 @@ std::string text_of(const std::string& kernel, unsigned blocks, unsigned threads
 Lines kernels_run(const std::string& fixture, const std::string& weights, const std::string& step) {
   TensorFiles files(golden_folder / fixture);
   kernels::Queue queue(kernels::Device::cuda, {.threads = 1, .isa = {}});
-  const Model model = load_model(queue, Config::from_folder(golden_folder / fixture), files,
-                                 {.activation = DType::bf16,
-                                  .lossless = weights == "bits12",
-                                  .with_drafts = workload_of(step).has_drafts()});
+  const Model model =
+      load_model(queue, Config::from_folder(golden_folder / fixture), files,
+                 {.load = {.activation = DType::bf16, .lossless = weights == "bits12"},
+                  .with_drafts = workload_of(step).has_drafts()});
   Lines lines;
   for (const emulator::RecordedWork& one :
        record_step(queue, model.plan, model.weights, model.geometry, workload_of(step))) {

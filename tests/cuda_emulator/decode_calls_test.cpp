@@ -132,9 +132,9 @@ TEST_SUITE("cuda_emulator/decode_calls") {
     DraftWorld world(
         [&](kernels::Queue& queue) {
           TensorFiles files(golden_folder / "qwen3_5-dense");
-          return models::load_model(queue,
-                                    models::Config::from_folder(golden_folder / "qwen3_5-dense"),
-                                    files, {.activation = DType::bf16, .with_drafts = true});
+          return models::load_model(
+              queue, models::Config::from_folder(golden_folder / "qwen3_5-dense"), files,
+              {.load = {.activation = DType::bf16}, .with_drafts = true});
         },
         kernels::Device::cuda, {.threads = 1, .isa = {}}, true);
     VerifySteps steps(world, {}, 3);

@@ -20,7 +20,7 @@ std::int64_t kernels_of_step(const std::string& name, std::size_t layers, std::s
   const auto load = [&](kernels::Queue& on) {
     TensorFiles files(golden_folder / name);
     Model model = load_model(on, Config::from_folder(golden_folder / name), files,
-                             {.activation = DType::bf16});
+                             {.load = {.activation = DType::bf16}});
     model.plan.layers.resize(layers + 1);
     model.plan.layers.back().blocks.resize(blocks);
     return model;
@@ -82,7 +82,7 @@ std::int64_t blocks_of_late_step(bool graphs, std::int32_t then) {
   const auto load = [&](kernels::Queue& on) {
     TensorFiles files(golden_folder / "granite-dense-rope");
     return load_model(on, Config::from_folder(golden_folder / "granite-dense-rope"), files,
-                      {.activation = DType::bf16});
+                      {.load = {.activation = DType::bf16}});
   };
   Loaded loaded(load, kernels::Device::cuda, {.threads = 1, .isa = {}, .batch_invariant = false},
                 {.decode = graphs, .mixed = graphs}, then + positions_max);

@@ -126,7 +126,7 @@ TEST_SUITE("cuda_emulator/out_of_memory") {
     const auto load = [&](const models::LoadCalls& calls) {
       TensorFiles files(golden_folder / "granite-moe-nope");
       return load_model(queue, models::Config::from_folder(golden_folder / "granite-moe-nope"),
-                        files, {.activation = DType::bf16}, calls);
+                        files, {.load = {.activation = DType::bf16}}, calls);
     };
     const std::int64_t before = ledger().requests();
     load({});

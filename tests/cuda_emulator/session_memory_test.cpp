@@ -2,9 +2,14 @@
 
 #include <random>
 
+#include "app/base/texts.h"
 #include "app/chat/commands.h"
-#include "app/session.h"
+#include "app/runtime/fit.h"
+#include "app/runtime/memory_plan.h"
+#include "app/runtime/session.h"
+#include "app/runtime/tiers.h"
 #include "core/base/log.h"
+#include "core/base/strings.h"
 #include "core/memory/tier/snapshot_tier.h"
 #include "kernels/arena/superblock_map.h"
 #include "kernels/cuda/driver.h"

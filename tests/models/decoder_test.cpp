@@ -46,7 +46,7 @@ std::vector<float> logits_of(const std::vector<std::vector<Part>>& blocks, DType
         .weights = {}};
     Layer& layer = model.plan.layers.emplace_back();
     for (const std::vector<Part>& parts : blocks) layer.blocks.push_back({.parts = parts});
-    model.geometry = geometry_of(model.plan, {.activation = activation});
+    model.geometry = geometry_of(model.plan, {.load = {.activation = activation}});
     RandomWeights provider(7);
     model.weights = load_weights(queue, model.plan, provider, model.geometry.load);
     return model;
@@ -59,7 +59,7 @@ Ssd ssd(float output_scale) {
   return {.heads = 6,
           .head_dim = 10,
           .state_dim = 12,
-          .groups = 2,
+          .shape = {.groups = 2},
           .conv_width = 4,
           .norm_groups = 2,
           .output_scale = output_scale};
@@ -91,13 +91,13 @@ TEST_SUITE("models/decoder") {
   TEST_CASE(
       "whatever the types of keys, values and states: the same bits however a prompt is cut") {
     for (const DType activation : {DType::f32, DType::bf16}) {
-      const std::vector<float> usual = logits_of({.activation = activation}, 150);
+      const std::vector<float> usual = logits_of({.load = {.activation = activation}}, 150);
       for (const DType kv : {DType::f32, DType::bf16}) {
         for (const DType state : {DType::f32, DType::bf16}) {
           CAPTURE(name_of(activation));
           CAPTURE(name_of(kv));
           CAPTURE(name_of(state));
-          GeometryOptions options = {.activation = activation, .kv = kv, .state = state};
+          GeometryOptions options = {.load = {.activation = activation}, .kv = kv, .state = state};
           const std::vector<float> whole = logits_of(options, 150);
           CHECK(relative_difference(whole, usual) <= 0.03);
           CHECK((whole == usual) == (kv == activation && state == DType::f32));

@@ -23,9 +23,10 @@ DraftWorld world_of(const std::string& name, DType activation) {
   return DraftWorld(
       [&](kernels::Queue& queue) {
         TensorFiles files(golden_folder / name);
-        return load_model(
-            queue, Config::from_folder(golden_folder / name), files,
-            {.activation = activation, .page_tokens = page_tokens_default, .with_drafts = true});
+        return load_model(queue, Config::from_folder(golden_folder / name), files,
+                          {.load = {.activation = activation},
+                           .page_tokens = page_tokens_default,
+                           .with_drafts = true});
       },
       kernels::Device::cpu, {.threads = 2, .isa = kernels::best_isa()}, false);
 }

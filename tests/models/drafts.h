@@ -62,7 +62,7 @@ class DraftWorld {
                 .step_branches = branches}),
         pool(runner.capacity().memory) {}
 
-  bool has_rings() const { return pool.has_rings(); }
+  bool has_rings() const { return pool.layout().has_rings(); }
   DraftFault fault = DraftFault::none;  ///< of superblocks that change their owners
   bool draft_entries = true;            ///< Step's, of the next ones
 
@@ -206,7 +206,7 @@ class DraftWorld {
     runner.run({.orders = pool.take_orders(), .spans = {}});
     const ViewId slots = pool.layout().slot_view();
     std::vector<std::byte> bytes(pool.layout().content_bytes(slots));
-    if (!pool.has_slots()) return bytes;
+    if (!pool.layout().has_slots()) return bytes;
     bytes.resize(pool.layout().unit_bytes(slots));
     runner.read(slots, index(memory.read_slot()), bytes);
     return bytes;
@@ -256,7 +256,7 @@ class DraftWorld {
       for (std::size_t group = 0; group < span.tables.size(); ++group) {
         const PageTable& table = span.tables[group];
         const ViewId view{static_cast<std::int32_t>(group)};
-        const auto first = static_cast<std::size_t>(span.position / pool.page_tokens());
+        const auto first = static_cast<std::size_t>(span.position / pool.layout().page_tokens);
         for (std::size_t i = first; i < table.size(); ++i) {
           kept.push_back({view, index(table[i]), bytes_of(view, index(table[i]))});
         }

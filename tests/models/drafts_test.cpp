@@ -15,9 +15,8 @@ DraftWorld world_of(const std::string& name, DType activation, kernels::Isa isa,
       [&](kernels::Queue& queue) {
         TensorFiles files(golden_folder / name);
         return load_model(queue, Config::from_folder(golden_folder / name), files,
-                          {.activation = activation,
+                          {.load = {.activation = activation, .draft_head_q4 = draft_head_q4},
                            .page_tokens = page,
-                           .draft_head_q4 = draft_head_q4,
                            .with_drafts = with_drafts});
       },
       kernels::Device::cpu, {.threads = 2, .isa = isa}, is_flat);

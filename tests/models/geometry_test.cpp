@@ -64,7 +64,8 @@ TEST_SUITE("models/geometry") {
     for (const char* preset :
          {"granite-4.0-h-350m", "nemotron-nano-12b-v2", "qwen3-next-80b-a3b"}) {
       for (const DType activation : {DType::bf16, DType::f32}) {
-        const Geometry geometry = geometry_of(plan_of(preset), {.activation = activation});
+        const Geometry geometry =
+            geometry_of(plan_of(preset), {.load = {.activation = activation}});
         std::size_t end = 0;
         std::size_t used = 0;
         for (const SlotPiece& piece : geometry.pieces) {
@@ -148,7 +149,7 @@ TEST_SUITE("models/geometry") {
           CHECK(ring.offsets[i] % slot_alignment == 0);
           end = ring.offsets[i] + static_cast<std::size_t>(drafts) *
                                       static_cast<std::size_t>(geometry.pieces[i].ring_width) *
-                                      size_of(geometry.activation_dtype);
+                                      size_of(geometry.load.activation);
         }
         CHECK(ring.bytes >= end);
       }

@@ -89,7 +89,7 @@ Loaded load_file(const std::filesystem::path& path, DType activation, kernels::I
         GgufFiles files(path);
         const Config config = gguf_config(files);
         TensorFiles tensors = TensorFiles::of_gguf(std::move(files));
-        return load_model(queue, config, tensors, {.activation = activation});
+        return load_model(queue, config, tensors, {.load = {.activation = activation}});
       },
       kernels::Device::cpu, {.threads = 2, .isa = isa});
 }
@@ -99,7 +99,8 @@ Loaded load_folder(const std::filesystem::path& folder, const std::string& chang
   return Loaded(
       [&](kernels::Queue& queue) {
         TensorFiles tensors(folder);
-        return load_model(queue, config_of(folder, changes), tensors, {.activation = activation});
+        return load_model(queue, config_of(folder, changes), tensors,
+                          {.load = {.activation = activation}});
       },
       kernels::Device::cpu, {.threads = 2, .isa = isa});
 }
@@ -210,7 +211,7 @@ TEST_SUITE("models/gguf") {
             const Config config = gguf_config(files);
             TensorFiles tensors = TensorFiles::of_gguf(std::move(files));
             return load_model(queue, config, tensors,
-                              {.activation = DType::f32, .with_drafts = true});
+                              {.load = {.activation = DType::f32}, .with_drafts = true});
           },
           kernels::Device::cpu, {.threads = 2, .isa = kernels::best_isa()}, true);
       // Of a draft layer the converter rounds the router to bf16, which is f32 in this fixture.

@@ -99,7 +99,7 @@ TEST_SUITE("models/golden") {
         CAPTURE(name);
         CAPTURE(static_cast<int>(isa));
         Loaded plain(golden.folder, DType::bf16, isa);
-        Loaded narrow(golden.folder, {.activation = DType::bf16, .lossless = true}, isa);
+        Loaded narrow(golden.folder, {.load = {.activation = DType::bf16, .lossless = true}}, isa);
         smaller += narrow.model.weights.packed_bytes < 0.85 * plain.model.weights.packed_bytes;
         for (const std::vector<TokenId>& prompt : golden.prompts) {
           const std::vector<float> expected = plain.run(prompt, 0), ours = narrow.run(prompt, 0);
@@ -126,7 +126,7 @@ TEST_SUITE("models/golden") {
             const Family& family = family_of(config);
             Model model;
             model.plan = family.plan(config);
-            model.geometry = geometry_of(model.plan, {.activation = DType::f32});
+            model.geometry = geometry_of(model.plan, {.load = {.activation = DType::f32}});
             const WeightIndex index(model.plan, family, files);
             WideWeights weights(index);
             model.weights = load_weights(queue, model.plan, weights, model.geometry.load);

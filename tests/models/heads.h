@@ -35,7 +35,7 @@ inline DraftWorld world_with_head(const std::string& name, DType activation, ker
   return DraftWorld(
       [&](kernels::Queue& queue) {
         return load_with_head(queue, model_of_head(name), heads_folder / name,
-                              {.activation = activation, .kv = kv, .page_tokens = page});
+                              {.load = {.activation = activation}, .kv = kv, .page_tokens = page});
       },
       kernels::Device::cpu, {.threads = 2, .isa = isa}, is_flat);
 }
@@ -117,7 +117,7 @@ struct CopiedHead {
   std::string error() const {
     kernels::Queue queue(kernels::Device::cpu, {.threads = 1, .isa = {}});
     return hyb::testing::model_error(
-        [&] { load_with_head(queue, model, folder.path(), {.activation = DType::f32}); });
+        [&] { load_with_head(queue, model, folder.path(), {.load = {.activation = DType::f32}}); });
   }
 
   std::string model;

@@ -33,7 +33,7 @@ inline std::vector<std::string> fixtures() {
 /// A tiny model and a runner with room for one sequence, whose page table is scrambled.
 struct Loaded {
   Loaded(const std::filesystem::path& folder, DType activation, kernels::Isa isa)
-      : Loaded(folder, GeometryOptions{.activation = activation}, isa) {}
+      : Loaded(folder, GeometryOptions{.load = {.activation = activation}}, isa) {}
   Loaded(const std::filesystem::path& folder, const GeometryOptions& options, kernels::Isa isa)
       : Loaded(folder, options, kernels::Device::cpu, {.threads = 2, .isa = isa}) {}
   Loaded(const std::filesystem::path& folder, const GeometryOptions& options,

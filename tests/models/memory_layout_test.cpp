@@ -88,7 +88,7 @@ PageLayout page_of(const Geometry& geometry, std::size_t bytes_per_token, Reach 
 Geometry geometry_of(const Shape& shape, DType state_dtype, std::int32_t page_tokens) {
   Geometry geometry{};
   geometry.page_tokens = page_tokens;
-  geometry.kv_dtype = geometry.activation_dtype = DType::bf16;
+  geometry.kv_dtype = geometry.load.activation = DType::bf16;
   geometry.state_dtype = state_dtype;
   const auto add = [&](std::size_t bytes_per_token, Reach reach) {
     geometry.pages.push_back(page_of(geometry, bytes_per_token, reach));

@@ -67,7 +67,7 @@ struct World {
       : queue(kernels::Device::cpu, {.threads = threads, .isa = {}}), model([&] {
           TensorFiles files(golden_folder / name);
           return load_model(queue, Config::from_folder(golden_folder / name), files,
-                            {.activation = DType::bf16, .state = state});
+                            {.load = {.activation = DType::bf16}, .state = state});
         }()) {}
 
   ModelRunner runner(MapMode mode) {

@@ -330,7 +330,8 @@ TEST_SUITE("models/published_groups") {
       const Config config = Config::from_folder(golden.folder);
       TensorFiles files(golden.folder);
       const Family& family = family_of(config);
-      const Model model = load_model(queue, config, files, {.quantize = kernels::Quantize::q8});
+      const Model model =
+          load_model(queue, config, files, {.load = {.quantize = kernels::Quantize::q8}});
       CHECK(model.weights.matrices[static_cast<std::size_t>(kernels::WeightCode::groups)] >= 5);
       LoadOptions load = model.geometry.load;
       load.fp8_parameters = fp8_parameters(model.plan, family, files);

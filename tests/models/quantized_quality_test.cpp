@@ -78,7 +78,8 @@ TEST_SUITE("models/quantized_quality") {
   TEST_CASE("the demo's answers hardly change with q8, and stay near with q4") {
     const auto texts = heldout_texts();
     for (const kernels::Quantize quantize : {kernels::Quantize::q8, kernels::Quantize::q4}) {
-      const Quality quality = quality_of({.activation = DType::bf16, .quantize = quantize}, texts);
+      const Quality quality =
+          quality_of({.load = {.activation = DType::bf16, .quantize = quantize}}, texts);
       const bool is_q8 = quantize == kernels::Quantize::q8;
       MESSAGE(name_of(quantize), ": KL ", quality.divergence, ", top-1 ", quality.agreement);
       CHECK(quality.divergence < (is_q8 ? 0.004 : 0.05));
@@ -88,7 +89,7 @@ TEST_SUITE("models/quantized_quality") {
 
   TEST_CASE("the demo's answers stay near with keys and values in F8_E4M3") {
     const Quality quality =
-        quality_of({.activation = DType::bf16, .kv = DType::f8_e4m3}, heldout_texts());
+        quality_of({.load = {.activation = DType::bf16}, .kv = DType::f8_e4m3}, heldout_texts());
     MESSAGE("kv fp8: KL ", quality.divergence, ", top-1 ", quality.agreement);
     CHECK(quality.divergence > 0);
     CHECK(quality.divergence < 0.008);  // codes cut off instead of rounded: 0.0094 and 96.9 %

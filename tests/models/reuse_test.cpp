@@ -276,8 +276,9 @@ TEST_SUITE("models/reuse_session") {
       const std::string& name = names[i];
       CAPTURE(name);
       const bool is_fp8 = i >= names.size() - fp8_folders.size();
-      ReuseFolder model(name, kernels::Device::cpu,
-                        is_fp8 ? fp8_pages : models::GeometryOptions{.activation = DType::bf16});
+      ReuseFolder model(
+          name, kernels::Device::cpu,
+          is_fp8 ? fp8_pages : models::GeometryOptions{.load = {.activation = DType::bf16}});
       Talk plain(model);
       Talk talk = plain;
       converse(model, plain, {Setting{}}, false, {});

@@ -197,7 +197,7 @@ class ReuseFolder {
  public:
   /// On a card: batch-invariant.
   explicit ReuseFolder(const std::string& name, kernels::Device device = kernels::Device::cpu,
-                       const GeometryOptions& options = {.activation = DType::bf16})
+                       const GeometryOptions& options = {.load = {.activation = DType::bf16}})
       : queue_(device, {.threads = 2, .isa = {}, .batch_invariant = true}), model_([&] {
           TensorFiles files(golden_folder / name);
           return load_model(queue_, Config::from_folder(golden_folder / name), files, options);
@@ -269,7 +269,8 @@ inline const std::vector<std::string> reuse_folders = {"bailing-delta",
                                                        "qwen3_5-moe",
                                                        "zamba2"};
 
-inline const GeometryOptions fp8_pages = {.activation = DType::bf16, .kv = DType::f8_e4m3};
+inline const GeometryOptions fp8_pages = {.load = {.activation = DType::bf16},
+                                          .kv = DType::f8_e4m3};
 /// Without and with norms of q and k; without recurrence.
 inline const std::vector<std::string> fp8_folders = {"granite-dense-rope", "bailing-delta",
                                                      "kimi-linear",        "granite-attention-only",

@@ -198,7 +198,8 @@ TEST_SUITE("models/roofline") {
     const Config config = preset(qwen);
     const Plan plan = family_of(config).plan(config);
     const std::int64_t all = roofline(qwen).active_parameters() + 76'000'000'000;
-    CHECK(Roofline(plan, geometry_of(plan, {.fp8_parameters = all})).chunk_tokens(h200) == 32768);
+    CHECK(Roofline(plan, geometry_of(plan, {.load = {.fp8_parameters = all}})).chunk_tokens(h200) ==
+          32768);
   }
 
   TEST_CASE("a chunk is the smallest whose weights are read in a tenth of the step's time") {

@@ -32,7 +32,7 @@ struct Bench {
         model([&] {
           TensorFiles files(golden_folder / name);
           return load_model(queue, Config::from_folder(golden_folder / name), files,
-                            {.activation = activation});
+                            {.load = {.activation = activation}});
         }()),
         runner(
             queue, model.plan, model.weights, model.geometry,
@@ -189,7 +189,7 @@ bool outlives_changes_of_owner(kernels::Queue& queue, const Model& model,
     same &= matches(run_next(runner, pool, *whole, all.first(200)), 0);
     same &= matches(run_next(runner, pool, *whole, all.subspan(200)), 200);
   }
-  return same && pool.owner_changes() >= 4;
+  return same && pool.usage().owner_changes >= 4;
 }
 
 }  // namespace

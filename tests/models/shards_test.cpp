@@ -63,18 +63,18 @@ struct Inputs {
 
 Inputs inputs_of(const Ssd& part, std::int64_t rank, std::int64_t ranks) {
   const std::int64_t heads = part.heads / ranks, n = part.state_dim, x = part.inner();
-  const auto [group, groups] = groups_of(part.groups, rank, ranks);
+  const auto [group, groups] = groups_of(part.shape.groups, rank, ranks);
   Inputs inputs;
   append(inputs.channels, rank * heads * part.head_dim, heads * part.head_dim);
   append(inputs.channels, x + group * n, groups * n);
-  append(inputs.channels, x + part.groups * n + group * n, groups * n);
+  append(inputs.channels, x + part.shape.groups * n + group * n, groups * n);
   append(inputs.others, rank * heads, heads);
   return inputs;
 }
 
 Inputs inputs_of(const DeltaNet& part, std::int64_t rank, std::int64_t ranks) {
   const std::int64_t heads = part.value_heads / ranks, keys = part.keys();
-  const auto [group, groups] = groups_of(part.key_heads, rank, ranks);
+  const auto [group, groups] = groups_of(part.shape.key_heads, rank, ranks);
   Inputs inputs;
   append(inputs.channels, group * part.key_dim, groups * part.key_dim);
   append(inputs.channels, keys + group * part.key_dim, groups * part.key_dim);
@@ -192,7 +192,7 @@ class Ranks {
       const auto rows = static_cast<std::size_t>(piece.heads * piece.rows);
       bytes += view == layout.ring_view()
                    ? static_cast<std::size_t>(drafts * piece.ring_width) *
-                         size_of(geometry_.activation_dtype)
+                         size_of(geometry_.load.activation)
                    : piece.conv_bytes + rows * (2 + static_cast<std::size_t>(piece.columns));
     }
     return bytes;
@@ -229,7 +229,7 @@ class Ranks {
     const Store& memory = store(rank);
     const MemoryLayout& layout = memory_.layout;
     const auto layer = static_cast<std::int64_t>(ordinal);
-    const auto bytes = static_cast<std::int64_t>(size_of(geometry_.activation_dtype));
+    const auto bytes = static_cast<std::int64_t>(size_of(geometry_.load.activation));
     Inputs inputs = inputs_at(plan_, piece, rank, count());
     const auto slot = unit(layout.slot_view(), half);
     const Tensor window = memory.windows(ordinal).rows(slot, 1);
@@ -353,7 +353,7 @@ class Drawer {
     constexpr DType kv[] = {DType::bf16, DType::f32, DType::f8_e4m3};
     const DType activation = number(0, 1) == 0 ? DType::bf16 : DType::f32;
     const DType state = number(0, 1) == 0 ? DType::bf16 : DType::f32;
-    return {.activation = activation,
+    return {.load = {.activation = activation},
             .kv = activation == DType::f32 ? DType::f32 : kv[2 * number(0, 1)],
             .state = state,
             .page_tokens = number(0, 1) == 0 ? 16 : 32};
@@ -399,11 +399,11 @@ class Drawer {
       return Ssd{.heads = heads_of(shared),
                  .head_dim = number(1, 9),
                  .state_dim = number(1, 17),
-                 .groups = shared,
+                 .shape = {.groups = shared},
                  .conv_width = number(2, 4)};
     }
     if (kind == 3) {
-      return DeltaNet{.key_heads = shared,
+      return DeltaNet{.shape = {.key_heads = shared},
                       .value_heads = heads_of(shared),
                       .key_dim = number(1, 9),
                       .value_dim = number(1, 9),
@@ -451,7 +451,8 @@ TEST_SUITE("models/shards") {
   TEST_CASE("x, B and C of a window, and the groups that ranks share, by hand") {
     // Four heads of two channels, two groups of three states: x is 0-7, B 8-13, C 14-19.
     Plan plan = {.family = "test", .vocab = 8, .width = 4, .norm_eps = 1e-6F, .layers = {}};
-    const Ssd part = {.heads = 4, .head_dim = 2, .state_dim = 3, .groups = 2, .conv_width = 2};
+    const Ssd part = {
+        .heads = 4, .head_dim = 2, .state_dim = 3, .shape = {.groups = 2}, .conv_width = 2};
     plan.layers = {{.blocks = {{.parts = {part}}}}};
     const Geometry one = geometry_of(plan), four = geometry_of(plan, {.ranks = 4});
     const StoreLayout whole = flat_memory(one, 0, 1), quarter = flat_memory(four, 0, 1);

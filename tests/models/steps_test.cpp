@@ -28,7 +28,7 @@ ChainBench bench_of(const char* name, DType activation, int threads, kernels::Is
       [&](kernels::Queue& queue) {
         TensorFiles files(golden_folder / name);
         return load_model(queue, Config::from_folder(golden_folder / name), files,
-                          {.activation = activation});
+                          {.load = {.activation = activation}});
       },
       kernels::Device::cpu, {.threads = threads, .isa = isa});
 }

@@ -44,7 +44,7 @@ Geometry small_geometry() {
   Geometry geometry{};
   geometry.page_tokens = 16;
   geometry.kv_dtype = DType::bf16;
-  geometry.activation_dtype = DType::bf16;
+  geometry.load.activation = DType::bf16;
   geometry.state_dtype = DType::f32;
   const Reach window = {.kind = Reach::Kind::window, .tokens = 32};
   geometry.pages = {page_of(geometry, 1, {}), page_of(geometry, 1, window),

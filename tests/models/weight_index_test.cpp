@@ -186,6 +186,21 @@ struct Folder {
 }  // namespace
 
 TEST_SUITE("models/weight_index") {
+  TEST_CASE("a role has one row, whose kind goes with its shape") {
+    std::set<std::string_view> names;
+    for (const RoleRow& row : role_table) {
+      CAPTURE(std::string(row.name));
+      CHECK(names.insert(row.name).second);
+      CHECK(!row.use.empty());
+      const auto commas = std::count(row.shape.begin(), row.shape.end(), ',');
+      if (row.kind <= RoleKind::plain) CHECK(commas >= 1);
+      if (row.kind == RoleKind::taps) CHECK(commas == 2);
+    }
+    CHECK(Role().is_none());
+    CHECK(!Role("ssd.d").is_matrix());
+    CHECK(Role("mla.k_b").rank() == 3);
+  }
+
   TEST_CASE("weights are found by role and layer") {
     Folder model;
     model.tensors["model.layers.0.mamba.A_log"].dtype = "F32";
@@ -215,10 +230,10 @@ TEST_SUITE("models/weight_index") {
     model.tensors["model.layers.7.mamba.A_log"] = {.shape = {1}};
     CHECK(contains(model.error(),
                    "\"model.layers.7.mamba.A_log\" is BF16 [1]: a ssd.a_log for which"));
-    CHECK(role_of(nemotron_h, "language_model.backbone.layers.12.mixer.experts.7.up_proj.weight") ==
-          "moe.expert_up");
-    CHECK(role_of(nemotron_h, "backbone.layers.x.mixer.D").empty());
-    CHECK(role_of(nemotron_h, "backbone.layers.1.mixer.Dx").empty());
+    CHECK(role_of(nemotron_h, "language_model.backbone.layers.12.mixer.experts.7.up_proj.weight")
+              .name() == "moe.expert_up");
+    CHECK(role_of(nemotron_h, "backbone.layers.x.mixer.D").is_none());
+    CHECK(role_of(nemotron_h, "backbone.layers.1.mixer.Dx").is_none());
   }
 
   TEST_CASE("missing tensors are counted and named") {

@@ -41,8 +41,7 @@ TEST_SUITE("models/weights") {
       CAPTURE(static_cast<int>(load.quantize));
       const Config config = Config::from_folder(golden_folder / name);
       TensorFiles files(golden_folder / name);
-      const Model model = load_model(queue, config, files,
-                                     {.activation = load.activation, .quantize = load.quantize});
+      const Model model = load_model(queue, config, files, {.load = load});
       int nets = 0;
       for (std::size_t i = 0; i < model.plan.layers.size(); ++i) {
         const auto* const net = std::get_if<DeltaNet>(&model.plan.layers[i].blocks[0].parts[0]);
@@ -73,8 +72,8 @@ TEST_SUITE("models/packed_bytes") {
         const Golden golden(name);
         const Config config = Config::from_folder(golden.folder);
         TensorFiles files(golden.folder);
-        const Model model =
-            load_model(queue, config, files, {.activation = DType::bf16, .quantize = quantize});
+        const Model model = load_model(queue, config, files,
+                                       {.load = {.activation = DType::bf16, .quantize = quantize}});
         CHECK(packed_bytes(model.plan, kernels::Device::cpu, model.geometry.load) ==
               model.weights.packed_bytes);
         CHECK(vector_bytes(model.plan) == model.weights.bytes() - model.weights.packed_bytes);
@@ -91,19 +90,19 @@ TEST_SUITE("models/packed_bytes") {
     CHECK(activation_dtype(plan, {}) == DType::f32);
     CHECK(f16_share(plan, family_of(config), files) == 1.0);
     for (const double share : {1.0, 0.0}) {
-      const Model model =
-          load_model(queue, config, files, {.activation = DType::f32, .f16_share = share});
+      const Model model = load_model(queue, config, files,
+                                     {.load = {.activation = DType::f32, .f16_share = share}});
       CHECK(model.weights.embed.dtype() == DType::f16);
       const std::size_t predicted = packed_bytes(plan, kernels::Device::cpu, model.geometry.load);
       if (share == 1.0) CHECK(predicted == model.weights.packed_bytes);
       if (share == 0.0) CHECK(predicted > 2 * model.weights.packed_bytes - 20000);
     }
-    const Model rounded = load_model(queue, config, files, {.activation = DType::bf16});
+    const Model rounded = load_model(queue, config, files, {.load = {.activation = DType::bf16}});
     CHECK(rounded.weights.embed.dtype() == DType::bf16);
     CHECK(packed_bytes(plan, kernels::Device::cpu, rounded.geometry.load) ==
           rounded.weights.packed_bytes);
-    const Geometry narrow = geometry_of(plan, {.activation = DType::f32, .f16_share = 1});
-    const Geometry wide = geometry_of(plan, {.activation = DType::f32});
+    const Geometry narrow = geometry_of(plan, {.load = {.activation = DType::f32, .f16_share = 1}});
+    const Geometry wide = geometry_of(plan, {.load = {.activation = DType::f32}});
     const StepShape step = {.tokens = 1, .rows = 0};
     CHECK(Roofline(plan, narrow).step({&step, 1}).bytes <
           0.7 * Roofline(plan, wide).step({&step, 1}).bytes);
@@ -113,8 +112,8 @@ TEST_SUITE("models/packed_bytes") {
     kernels::Queue queue(kernels::Device::cpu, {.threads = 2, .isa = {}});
     const Config config = Config::from_folder(Golden("gpt-oss").folder);
     TensorFiles files(golden_folder / "gpt-oss");
-    const Model loaded = load_model(queue, config, files, {.activation = DType::bf16});
-    const Model made = random_model(queue, config, 3, {.activation = DType::bf16});
+    const Model loaded = load_model(queue, config, files, {.load = {.activation = DType::bf16}});
+    const Model made = random_model(queue, config, 3, {.load = {.activation = DType::bf16}});
     for (const Model* model : {&loaded, &made}) {
       const auto& experts =
           std::get<MoeWeights>(model->weights.layers.at(0).blocks.at(1).parts.at(0));
@@ -131,15 +130,15 @@ TEST_SUITE("models/packed_bytes") {
       CAPTURE(name);
       const Config config = Config::from_folder(golden_folder / name);
       TensorFiles files(golden_folder / name);
-      const Model loaded = load_model(queue, config, files, {.activation = DType::bf16});
-      const Model made = random_model(queue, config, 3, {.activation = DType::bf16});
+      const Model loaded = load_model(queue, config, files, {.load = {.activation = DType::bf16}});
+      const Model made = random_model(queue, config, 3, {.load = {.activation = DType::bf16}});
       CHECK(made.weights.matrices == loaded.weights.matrices);
     }
     const Config plain = Config::from_folder(golden_folder / "qwen3-next");
-    const Model fp8 =
-        random_model(queue, plain.with_quantization("fp8"), 3, {.activation = DType::bf16});
-    const Model mxfp4 =
-        random_model(queue, plain.with_quantization("mxfp4"), 3, {.activation = DType::bf16});
+    const Model fp8 = random_model(queue, plain.with_quantization("fp8"), 3,
+                                   {.load = {.activation = DType::bf16}});
+    const Model mxfp4 = random_model(queue, plain.with_quantization("mxfp4"), 3,
+                                     {.load = {.activation = DType::bf16}});
     for (const Block& block : fp8.plan.layers.at(0).blocks) {
       const auto at = static_cast<std::size_t>(&block - fp8.plan.layers.at(0).blocks.data());
       if (!std::holds_alternative<Moe>(block.parts.at(0))) continue;
@@ -160,10 +159,10 @@ TEST_SUITE("models/packed_bytes") {
   TEST_CASE("made-up weights of a float16 config are f16") {
     kernels::Queue queue(kernels::Device::cpu, {.threads = 2, .isa = {}});
     const Config config = Config::from_folder(Golden("qwen3-next-f16").folder);
-    const Model model = random_model(queue, config, 3, {.activation = DType::f32});
+    const Model model = random_model(queue, config, 3, {.load = {.activation = DType::f32}});
     CHECK(model.weights.embed.dtype() == DType::f16);
     const Model narrow = random_model(queue, Config::from_folder(Golden("qwen3-next").folder), 3,
-                                      {.activation = DType::f32});
+                                      {.load = {.activation = DType::f32}});
     CHECK(narrow.weights.embed.dtype() == DType::f32);
   }
 
@@ -178,8 +177,8 @@ TEST_SUITE("models/packed_bytes") {
         const Config config = Config::from_folder(golden.folder);
         TensorFiles files(golden.folder);
         const Family& family = family_of(config);
-        const Model model =
-            load_model(queue, config, files, {.activation = DType::bf16, .quantize = quantize});
+        const Model model = load_model(queue, config, files,
+                                       {.load = {.activation = DType::bf16, .quantize = quantize}});
         LoadOptions load = model.geometry.load;
         load.fp8_parameters = fp8_parameters(model.plan, family, files);
         load.mxfp4_parameters = mxfp4_parameters(model.plan, family, files);
@@ -212,7 +211,8 @@ TEST_SUITE("models/packed_bytes") {
     const Config config = Config::from_folder(Golden("qwen3_5-dense").folder);
     const Plan plan = family_of(config).plan(config);
     const auto bytes = [&](kernels::Quantize quantize, std::int64_t fp8) {
-      const Geometry geometry = geometry_of(plan, {.quantize = quantize, .fp8_parameters = fp8});
+      const Geometry geometry =
+          geometry_of(plan, {.load = {.quantize = quantize, .fp8_parameters = fp8}});
       return Roofline(plan, geometry).step({.tokens = 1, .rows = 0}).bytes;
     };
     const auto parameters =
@@ -229,7 +229,7 @@ TEST_SUITE("models/packed_bytes") {
     constexpr std::int64_t routed = std::int64_t{3} * 6 * 3 * 96 * 64;
     const auto bytes = [&](kernels::Quantize quantize, std::int64_t mxfp4) {
       const Geometry geometry =
-          geometry_of(plan, {.quantize = quantize, .mxfp4_parameters = mxfp4});
+          geometry_of(plan, {.load = {.quantize = quantize, .mxfp4_parameters = mxfp4}});
       return Roofline(plan, geometry).step({.tokens = 1, .rows = 0}).bytes;
     };
     const double active = static_cast<double>(routed) / 3;  // two of six
@@ -261,8 +261,9 @@ TEST_SUITE("models/gguf_weights") {
          {kernels::Quantize::none, kernels::Quantize::q4, kernels::Quantize::q8}) {
       for (const bool lossless : {false, true}) {
         if (lossless && quantize != kernels::Quantize::none) continue;
-        const Model model = load_model(
-            queue, config, files, {.quantize = quantize, .blocks = blocks, .lossless = lossless});
+        const Model model =
+            load_model(queue, config, files,
+                       {.load = {.quantize = quantize, .blocks = blocks, .lossless = lossless}});
         if (packed == 0) packed = model.weights.packed_bytes;
         CHECK(model.weights.packed_bytes == packed);
         CHECK(model.weights.matrices[static_cast<std::size_t>(kernels::WeightCode::blocks)] == 5);
@@ -282,7 +283,7 @@ TEST_SUITE("models/gguf_weights") {
       }
     }
     CHECK(sample_lossless(config, files, {}).empty());
-    const Model exact = load_model(queue, config, files, {.activation = DType::f32});
+    const Model exact = load_model(queue, config, files, {.load = {.activation = DType::f32}});
     CHECK(exact.weights.packed_bytes ==
           packed_bytes(plan, kernels::Device::cpu, {.activation = DType::f32}));
   }
@@ -298,7 +299,7 @@ TEST_SUITE("models/gguf_weights") {
     const PackedBlocks blocks = packed_blocks(plan, family_of(config), files);
     CHECK(blocks.parameters == 64 * 256 + 512 * 256 + 256 * 256 + 6 * 256 * 256);
     kernels::Queue queue(kernels::Device::cpu, {.threads = 2, .isa = {}});
-    const Model model = load_model(queue, config, files, {.blocks = blocks});
+    const Model model = load_model(queue, config, files, {.load = {.blocks = blocks}});
     CHECK(packed_bytes(plan, kernels::Device::cpu, model.geometry.load) ==
           model.weights.packed_bytes);
   }

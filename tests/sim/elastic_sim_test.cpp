@@ -566,7 +566,7 @@ class Scenario : private Listener {
     counts.changes_beside_copies = own_->link.changes_beside;
   }
 
-  std::int64_t engine_compacted() { return engine_.pool().compacted_units(); }
+  std::int64_t engine_compacted() { return engine_.pool().usage().compacted_units; }
 
   Random random_;
   LayeredModel model_;

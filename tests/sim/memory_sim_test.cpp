@@ -9,6 +9,7 @@
 #include "core/memory/pool/memory_pool.h"
 #include "tests/sim/random.h"
 #include "tests/sim/toy_runner.h"
+#include "tests/support/free_units.h"
 
 namespace hyb::sim::memory_sim {
 
@@ -162,7 +163,7 @@ class Scenario {
         run.memory.checkpoint(packs ? Precision::int8 : Precision::exact);
     if (!checkpoint) {
       const ViewId view = packs ? capacity_.memory.packed_view() : capacity_.memory.slot_view();
-      return refuse(pool_.units_free(view) == 0);
+      return refuse(pool_.superblocks().units_free(view) == 0);
     }
     ++counts_.checkpoints;
     if (caller_bug_ == CallerBug::checkpoint_forgotten && random_.chance(5)) {
@@ -203,8 +204,10 @@ class Scenario {
     saved_.erase(saved_.begin() + static_cast<std::ptrdiff_t>(at));
   }
 
-  bool is_out_of_slots() const { return pool_.has_slots() && pool_.slots_free() == 0; }
-  bool is_out_of_pages() const { return pool_.groups() > 0 && pool_.pages_free() == 0; }
+  bool is_out_of_slots() const { return pool_.layout().has_slots() && slots_free(pool_) == 0; }
+  bool is_out_of_pages() const {
+    return pool_.layout().group_count() > 0 && pages_free(pool_) == 0;
+  }
   bool has_one_superblock() const {
     return capacity_.memory.fixed_superblocks.empty() && pool_.usage().superblocks_free == 1;
   }

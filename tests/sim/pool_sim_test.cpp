@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/memory/pool/memory_pool.h"
 #include "tests/sim/random.h"
+#include "tests/support/free_units.h"
 
 namespace hyb::sim::pool_sim {
 
@@ -203,7 +204,7 @@ void ToyStore::carry_out(const std::vector<Order>& orders) {
 void ToyStore::check(const MemoryPool& pool, std::span<const PageTable> tables,
                      const History& history) const {
   const auto length = static_cast<std::int32_t>(history.size());
-  for (std::int32_t group = 0; group < pool.groups(); ++group) {
+  for (std::int32_t group = 0; group < pool.layout().group_count(); ++group) {
     const MemoryKind& kind = *layout_.groups[static_cast<std::size_t>(group)].kind;
     for (std::int32_t i = 0; i < length; ++i) {
       if (!kind.needs({.first = i, .last = i + 1}, length)) continue;
@@ -295,8 +296,8 @@ class Life {
       step();
       audit();
     }
-    counts_.owner_changes = pool_.owner_changes();
-    counts_.compacted = pool_.compacted_units();
+    counts_.owner_changes = pool_.usage().owner_changes;
+    counts_.compacted = pool_.usage().compacted_units;
     runs_.clear();
     saved_.clear();
     pool_.audit({}, {});
@@ -348,7 +349,7 @@ class Life {
 
   void start() {
     std::optional<Memory> memory = pool_.start();
-    require(memory || pool_.slots_free() == 0, "refused though a slot was free");
+    require(memory || slots_free(pool_) == 0, "refused though a slot was free");
     if (memory) runs_.push_back({std::move(*memory), {}});
   }
 

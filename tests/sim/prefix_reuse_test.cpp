@@ -286,7 +286,7 @@ TEST_SUITE("sim/prefix_reuse") {
       Fixture fixture(elastic(40), options);
       fixture.ask(request_of(prompt_of(50)));
       // As int8 the end of the turn is packed by the next step.
-      const std::int32_t to_fill = fixture.engine.pool().has_orders() ? 1 : 0;
+      const std::int32_t to_fill = !fixture.engine.pool().orders().empty() ? 1 : 0;
       CHECK(to_fill == (precision == Precision::int8 ? 1 : 0));
       const std::int32_t before = fixture.engine.usage().snapshots;
       CHECK(before > 1);
@@ -306,10 +306,10 @@ TEST_SUITE("sim/prefix_reuse") {
     options.prefixes.precision = Precision::int8;
     Fixture fixture(elastic(40), options);
     fixture.ask(request_of(prompt_of(50)));
-    CHECK(fixture.engine.pool().has_orders());  // the end of the turn is to be packed
+    CHECK(!fixture.engine.pool().orders().empty());  // the end of the turn is to be packed
     const std::int64_t packed = fixture.runner.packed;
     fixture.engine.carry_out_orders();
-    CHECK_FALSE(fixture.engine.pool().has_orders());
+    CHECK(fixture.engine.pool().orders().empty());
     CHECK(fixture.runner.packed == packed + 1);
     fixture.engine.carry_out_orders();
     fixture.engine.audit();

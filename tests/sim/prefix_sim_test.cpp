@@ -224,8 +224,8 @@ class Scenario {
     counts_.hits = stats.hits;
     counts_.published = stats.published;
     counts_.evicted = stats.evicted;
-    counts_.owner_changes = pool_.owner_changes();
-    counts_.moved = pool_.compacted_units();
+    counts_.owner_changes = pool_.usage().owner_changes;
+    counts_.moved = pool_.usage().compacted_units;
     counts_.packed = runner_.packed;
     counts_.page_copies = runner_.page_copies;
     return counts_;
@@ -437,7 +437,7 @@ void Scenario::step() {
     }
     run = next;
   }
-  if (turns.empty() && !pool_.has_orders()) return;
+  if (turns.empty() && pool_.orders().empty()) return;
   Step step;
   for (Turn& turn : turns) step.spans.push_back(span_of(turn));
   std::vector<PageTable> shared;

@@ -11,10 +11,10 @@ namespace hyb::testing {
 inline bool can_resume(const MemoryPool& pool, const Checkpoint& checkpoint, std::int32_t length) {
   if (length <= 0 || length > checkpoint.length()) return false;
   if (length == checkpoint.length()) return true;
-  if (pool.has_slots()) return false;
-  for (std::int32_t group = 0; group < pool.groups(); ++group) {
+  if (pool.layout().has_slots()) return false;
+  for (std::int32_t group = 0; group < pool.layout().group_count(); ++group) {
     const PageTable& table = checkpoint.tables()[static_cast<std::size_t>(group)];
-    for (std::int32_t page = 0; page < pool.pages_for(length); ++page) {
+    for (std::int32_t page = 0; page < pages_for(pool.layout(), length); ++page) {
       const bool is_missing = table[static_cast<std::size_t>(page)] == no_page;
       if (is_missing && pool.layout().holds_page(group, page, length)) return false;
     }

@@ -133,7 +133,7 @@ void bench_mixer(Queue& queue, std::int32_t spans, std::int32_t each) {
                              .read_slot = slot,
                              .write_slot = slot,
                              .y = y,
-                             .groups = groups});
+                             .shape = {.groups = groups}});
                },
                n),
            28, 2.0 * static_cast<double>(state.size()) * static_cast<double>(size_of(type)));
@@ -230,11 +230,11 @@ void bench_attention(Queue& queue, const AttentionShape& shape, DType kv = DType
              [&] {
                kv_write(queue, {.k = k,
                                 .v = k,
-                                .pages_of_layer = arena,
-                                .span_begin = begin,
-                                .position = at,
-                                .page_begin = page_begin,
-                                .pages = pages,
+                                .kv = {.arena = arena,
+                                       .span_begin = begin,
+                                       .position = at,
+                                       .page_begin = page_begin,
+                                       .pages = pages},
                                 .kv_heads = kv_heads,
                                 .head_dim = head_dim});
              },
@@ -244,11 +244,11 @@ void bench_attention(Queue& queue, const AttentionShape& shape, DType kv = DType
          seconds_of(
              [&] {
                attention(queue, {.q = q,
-                                 .pages_of_layer = arena,
-                                 .span_begin = begin,
-                                 .position = at,
-                                 .page_begin = page_begin,
-                                 .pages = pages,
+                                 .kv = {.arena = arena,
+                                        .span_begin = begin,
+                                        .position = at,
+                                        .page_begin = page_begin,
+                                        .pages = pages},
                                  .y = y,
                                  .heads = heads_of_q,
                                  .kv_heads = kv_heads,

@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-#include "app/session.h"
+#include "app/runtime/memory_plan.h"
 #include "core/base/error.h"
 #include "kernels/card.h"
 #include "kernels/linear/bits12_rows.h"
@@ -56,7 +56,6 @@ class Reserver : public WeightVisitor {
   Reserver(const Plan& plan, kernels::WeightCode code, Matrices& matrices)
       : layers_(std::ssize(plan.layers)), code_(code), matrices_(matrices) {}
 
-  bool is_fused(std::string_view, std::string_view, std::int32_t) override { return true; }
   bool pack_alike(const MatrixRows&, Packing packing_a, const MatrixRows&,
                   Packing packing_b) override {
     return code_of(packing_a) == code_of(packing_b) &&
@@ -71,7 +70,7 @@ class Reserver : public WeightVisitor {
                                  packing == Packing::f32 ? DType::f32 : DType::bf16, rows.experts(),
                                  rows.rows(), rows.columns());
     matrices_[reinterpret_cast<std::uintptr_t>(weight.expert(0))] = {
-        .role = std::string(rows.stored().front().first),
+        .role = std::string(rows.stored().front().first.name()),
         .bytes = weight.owned_bytes(),
         .experts = rows.experts(),
         .rows = rows.rows(),
@@ -87,14 +86,6 @@ class Reserver : public WeightVisitor {
     const bool is_coded = packing == Packing::linear ||
                           (packing == Packing::head && code_ == kernels::WeightCode::bits12);
     return is_coded ? code_ : kernels::WeightCode::plain;
-  }
-
-  StoredMatrix visit(const Matrix& matrix) override {
-    const std::int64_t experts = std::max<std::int64_t>(matrix.experts, 1);
-    return {.role = matrix.role,
-            .expert = matrix.expert,
-            .rows = experts * matrix.rows,
-            .source = {experts, matrix.rows, matrix.columns}};
   }
 
   float* visit_small(std::span<const Small> tensors) override {
@@ -121,7 +112,7 @@ class Recorder {
     Reserver reserver(plan_, code, matrices_);
     weights_ = visit_weights(plan_, reserver);
     weights_.vectors = reserver.take_vectors();
-    geometry_ = geometry_of(plan_, {.activation = DType::bf16});
+    geometry_ = geometry_of(plan_, {.load = {.activation = DType::bf16}});
   }
 
   void record(const std::string& text) {

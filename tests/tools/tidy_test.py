@@ -3,11 +3,13 @@
 
 import pathlib
 import sys
+import tempfile
 import unittest
+import unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 import tidy  # noqa: E402
-from check import cpp_code  # noqa: E402
+from check import cpp_code, python_code  # noqa: E402
 
 SOURCE = r"""
 enum class Kind : std::uint8_t { a, b };
@@ -61,6 +63,69 @@ class Classes(unittest.TestCase):
     def test_a_parameter_of_a_template_is_no_class(self):
         found = list(cpp_code.classes("template <class T> requires C<T> struct A { T t; };"))
         self.assertEqual(found, [(1, 1, "A", 0)])
+
+
+class Declarations(unittest.TestCase):
+    """What a header declares is defined in its own folder."""
+
+    def found(self, **files):
+        with tempfile.TemporaryDirectory() as top:
+            names = [name.replace("__", "/").replace("_cpp", ".cpp").replace("_h", ".h")
+                     for name in files]
+            for name, text in zip(names, files.values()):
+                path = pathlib.Path(top) / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text("namespace hyb {\n" + text + "\n}\n")
+            with unittest.mock.patch.object(tidy, "TOP", pathlib.Path(top)):
+                return list(tidy.check_declarations(names))
+
+    def test_a_definition_elsewhere_is_found(self):
+        found = self.found(app__a__x_h="int f(int a = 1);",
+                           app__b__x_cpp="int f(int b) { return b; }")
+        self.assertEqual([row[:3] for row in found], [("declared", "app/a/x.h", 2)])
+        self.assertIn("app/b", found[0][3])
+
+    def test_an_overload_here_hides_none_elsewhere(self):
+        here = "int f(std::map<int, int> a) { return 1; }"
+        found = self.found(app__a__x_h="int f(int a);\n" + here.replace(" { return 1; }", ";"),
+                           app__a__x_cpp=here, app__b__x_cpp="int f(int b) { return b; }")
+        self.assertEqual(len(found), 1)
+
+    def test_what_is_here_inline_nameless_or_another_namespace_s_is_fine(self):
+        self.assertEqual(self.found(
+            app__a__x_h="int f(int a);\ninline int g() { return 2; }\nint h();",
+            app__a__x_cpp="int f(int a) { return a; }\nint h() { return 1; }",
+            app__b__x_cpp="namespace {\nint f(int a) { return a; }\n}\n"
+                          "namespace inner {\nint h() { return 2; }\n}"), [])
+
+
+class Prose(unittest.TestCase):
+    def test_tables_code_and_headings_are_not_counted(self):
+        text = ("# a b c\n\none two\nthree\n\n    code of four words\n\n| a | b |\n|---|---|\n\n"
+                "- four five\n  six\n- seven\n\n```\nmore code\n```\n")
+        self.assertEqual([len(block.split()) for block in tidy.prose_of(text)], [3, 4, 2])
+
+
+class Python(unittest.TestCase):
+    def found(self, **texts):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name) / "scripts/one"
+            folder.mkdir(parents=True)
+            for file, text in texts.items():
+                (folder / f"{file}.py").write_text(text)
+            paths = [f"scripts/one/{file}.py" for file in texts]
+            return [text for *_, text in python_code.findings(pathlib.Path(name), paths)]
+
+    def test_imports_of_what_is_there(self):
+        used = "from one import a\nfrom one.a import x\na.f(x)\n"
+        self.assertEqual(self.found(a="x = 1\n", b=used), [])
+        gone = "from one.a import x\nfrom one import c\nc, x\n"
+        self.assertEqual(self.found(a="y = 1\n", b=gone), ["scripts/ has no one.a.x",
+                                                            "scripts/ has no one.c"])
+
+    def test_names(self):
+        self.assertEqual(self.found(a="import sys\ndef f(): return g\n"),
+                         ["sys is imported and not used", "g is not defined", "nothing calls f"])
 
 
 class Budgets(unittest.TestCase):

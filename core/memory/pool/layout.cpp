@@ -10,7 +10,7 @@
 namespace hyb {
 namespace {
 
-/// Whether the range and [from, length) have a position in common.
+/// Returns whether the range and [from, length) have a position in common.
 bool reaches(PositionRange positions, std::int32_t from, std::int32_t length) {
   return std::max(positions.first, from) < std::min(positions.last, length);
 }
@@ -65,11 +65,9 @@ ViewPlan plan_of(const ViewRequest& view, std::size_t units, std::size_t superbl
   return plan;
 }
 
-bool has_slots(const MemoryLayout& layout) { return layout.slots.per_superblock > 0; }
+bool has_slots(const MemoryLayout& layout) { return layout.has_slots(); }
 
-std::int32_t groups(const MemoryLayout& layout) {
-  return static_cast<std::int32_t>(layout.groups.size());
-}
+std::int32_t groups(const MemoryLayout& layout) { return layout.group_count(); }
 
 std::size_t page_bytes(const MemoryLayout& layout, std::int32_t group) {
   return layout.unit_bytes(ViewId{group});
@@ -305,15 +303,6 @@ std::size_t content_bytes_held(const MemoryLayout& layout, std::int32_t length,
     bytes += static_cast<std::size_t>(lacking) * layout.content_bytes(ViewId{group});
   }
   return has_slots(layout) ? bytes + layout.content_bytes(layout.slot_view()) : bytes;
-}
-
-std::size_t bytes_held(const MemoryLayout& layout, std::int32_t length) {
-  std::size_t bytes = has_slots(layout) ? layout.slots.bytes : 0;
-  for (std::int32_t group = 0; group < groups(layout); ++group) {
-    bytes +=
-        static_cast<std::size_t>(pages_held(layout, group, length)) * page_bytes(layout, group);
-  }
-  return bytes;
 }
 
 std::size_t bytes_peak(const MemoryLayout& layout, std::int32_t length, std::int32_t chunk_tokens) {

@@ -19,7 +19,7 @@ struct PositionRange {
   std::int32_t first, last;
 };
 
-/// What one kind of layer memory keeps of a sequence's positions in pages. Pools, prefix tree,
+/// Says what one kind of layer memory keeps of a sequence's positions in pages. Pools, prefix tree,
 /// tiers and session files know kinds through this interface alone, so a new kind is one class.
 /// Layers that share another layer's keys and values have no memory of their own and no kind.
 class MemoryKind {
@@ -29,7 +29,7 @@ class MemoryKind {
   /// One word for tables and files, such as "full".
   virtual std::string_view name() const = 0;
 
-  /// Whether the token at position `length`, or a later one, may read any of these earlier
+  /// Returns whether the token at position `length`, or a later one, may read any of these earlier
   /// positions. Once false for a length it is false for every greater one. So a page may be freed
   /// when this is false for all its positions, and a prefix of `length` tokens can be resumed when
   /// every page for which it is true is there. Ranges become unneeded in the order of their
@@ -86,11 +86,11 @@ struct SlotShape {
   std::size_t padding_bytes = 0;
 };
 
-/// How the physical memory of a model's sequences is cut. Memory is `superblocks` pieces of equal
-/// size. Each can be seen through one view per page group, one of slots, one of packed snapshots
-/// and one of rings; through view v superblock b is the units [b * n, (b + 1) * n), n units per
-/// superblock. One view of it is live at a time: its owner. So memory moves between pages and slots
-/// by a change of owner, and the number of a unit gives its superblock.
+/// Says how the physical memory of a model's sequences is cut. Memory is `superblocks` pieces of
+/// equal size. Each can be seen through one view per page group, one of slots, one of packed
+/// snapshots and one of rings; through view v superblock b is the units [b * n, (b + 1) * n), n
+/// units per superblock. One view of it is live at a time: its owner. So memory moves between pages
+/// and slots by a change of owner, and the number of a unit gives its superblock.
 struct MemoryLayout {
   std::int32_t page_tokens = 0;  ///< 0: no attention, no groups
   std::vector<PageGroup> groups;
@@ -107,21 +107,25 @@ struct MemoryLayout {
   /// owns, in the order of ViewId, permanently (mode `flat`, with_state_share()).
   std::vector<std::int32_t> fixed_superblocks;
 
-  /// Whether a sequence at `length` holds the page of the group: its kind needs it, or it is partly
-  /// filled. A partly filled page is held whatever the kind says, so kinds decide about pages
-  /// with all positions below the length, and a shorter prefix can be resumed.
+  /// Returns whether a sequence at `length` holds the page of the group: its kind needs it, or it
+  /// is partly filled. A partly filled page is held whatever the kind says, so kinds decide about
+  /// pages with all positions below the length, and a shorter prefix can be resumed.
   bool holds_page(std::int32_t group, std::int32_t page, std::int32_t length) const;
 
-  std::int32_t views() const { return static_cast<std::int32_t>(groups.size()) + 3; }
-  ViewId slot_view() const { return ViewId{static_cast<std::int32_t>(groups.size())}; }
-  ViewId packed_view() const { return ViewId{static_cast<std::int32_t>(groups.size()) + 1}; }
-  ViewId ring_view() const { return ViewId{static_cast<std::int32_t>(groups.size()) + 2}; }
+  std::int32_t group_count() const { return static_cast<std::int32_t>(groups.size()); }
+  bool has_slots() const { return slots.per_superblock > 0; }
+  bool has_rings() const { return rings.per_superblock > 0; }
+
+  std::int32_t views() const { return group_count() + 3; }
+  ViewId slot_view() const { return ViewId{group_count()}; }
+  ViewId packed_view() const { return ViewId{group_count() + 1}; }
+  ViewId ring_view() const { return ViewId{group_count() + 2}; }
   std::int32_t units_per_superblock(ViewId view) const;
   std::size_t unit_bytes(ViewId view) const;
   /// The used bytes at its front: the same in pools of any size.
   std::size_t content_bytes(ViewId view) const;
   std::size_t bytes() const { return static_cast<std::size_t>(superblocks) * superblock_bytes; }
-  /// What it takes to hold all units that can be in use at once.
+  /// Returns what it takes to hold all units that can be in use at once.
   std::size_t store_bytes() const;
   /// The view's first unit where superblocks are fixed; else 0.
   std::int32_t first_unit(ViewId view) const;
@@ -171,19 +175,19 @@ struct SuperblockPlan {
 SuperblockPlan plan_superblocks(std::span<const ViewRequest> views, std::size_t handle_bytes,
                                 std::size_t bytes_max, double waste_max = 0.03);
 
-/// Whether a kind never frees a page.
+/// Returns whether a kind never frees a page.
 bool keeps_everything(const MemoryKind& kind);
 
-/// Whether every checkpoint can be resumed at every position before its end: all kinds keep
+/// Returns whether every checkpoint can be resumed at every position before its end: all kinds keep
 /// everything and there are no recurrent layers. Then no snapshots are needed in between.
 bool resumes_anywhere(const MemoryLayout& layout);
 
-/// What sequences take of a layout's memory, computed without a pool.
+/// The functions below compute what sequences take of a layout's memory, computed without a pool.
 
 /// Pages that hold `tokens` tokens in a group that keeps all of them.
 std::int32_t pages_for(const MemoryLayout& layout, std::int32_t tokens);
 
-/// Of a group's pages, those that a sequence at `length` holds.
+/// Counts the pages of a group that a sequence at `length` holds.
 std::int32_t pages_held(const MemoryLayout& layout, std::int32_t group, std::int32_t length);
 
 /// The pages of a group that a sequence at `length` holds, in ascending order.
@@ -200,18 +204,17 @@ std::int32_t pages_peak(const MemoryLayout& layout, std::int32_t group, std::int
 std::size_t content_bytes_held(const MemoryLayout& layout, std::int32_t length,
                                std::int32_t shared = 0);
 
-/// Bytes of a sequence at `length`: pages by kind, and one slot. At its peak on the way there.
-std::size_t bytes_held(const MemoryLayout& layout, std::int32_t length);
+/// Returns the most bytes of a sequence on its way to `length`: pages by kind, and one slot.
 std::size_t bytes_peak(const MemoryLayout& layout, std::int32_t length, std::int32_t chunk_tokens);
 
-/// Whether a sequence can reach `length` when it has all memory to itself.
+/// Returns whether a sequence can reach `length` when it has all memory to itself.
 bool can_ever_hold(const MemoryLayout& layout, std::int32_t length, std::int32_t chunk_tokens);
 
 /// The greatest such length up to `most`; 0: none.
 std::int32_t length_max(const MemoryLayout& layout, std::int32_t most, std::int32_t chunk_tokens);
 
-/// How many sequences at `length` fit at once, with one slot to spare: a checkpoint hands its slot
-/// over while the next one is taken. At most `most`.
+/// Returns how many sequences at `length` fit at once, with one slot to spare: a checkpoint hands
+/// its slot over while the next one is taken. At most `most`.
 std::int32_t sequences_at_once(const MemoryLayout& layout, std::int32_t length, std::int32_t most);
 
 }  // namespace hyb

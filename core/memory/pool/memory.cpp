@@ -41,7 +41,7 @@ Checkpoint& Checkpoint::operator=(Checkpoint&& other) noexcept {
 
 Checkpoint::~Checkpoint() {
   if (pool_ == nullptr) return;
-  for (std::int32_t group = 0; group < pool_->groups(); ++group) {
+  for (std::int32_t group = 0; group < pool_->layout().group_count(); ++group) {
     pool_->drop(group, tables_[static_cast<std::size_t>(group)]);
   }
   pool_->drop_slot(slot_);
@@ -63,7 +63,7 @@ void Checkpoint::swap(Checkpoint& other) noexcept {
 std::int32_t Checkpoint::resumable_length(std::int32_t limit) const {
   if (length_ <= limit) return length_;
   const MemoryLayout& layout = pool_->layout();
-  if (layout.slots.per_superblock > 0) return 0;
+  if (layout.has_slots()) return 0;
   for (std::int32_t length = limit; length > 0;) {
     // A position that is needed at some length is needed at every smaller length after it, so the
     // next candidate below ends at the first missing position.
@@ -93,7 +93,7 @@ Memory& Memory::operator=(Memory&& other) noexcept {
 
 Memory::~Memory() {
   if (pool_ == nullptr) return;
-  for (std::int32_t group = 0; group < pool_->groups(); ++group) {
+  for (std::int32_t group = 0; group < pool_->layout().group_count(); ++group) {
     pool_->drop(group, tables_[static_cast<std::size_t>(group)]);
   }
   drop_cuts();
@@ -128,7 +128,7 @@ std::int32_t Memory::room() const {
     pages = std::min(pages, static_cast<std::int64_t>(table.size()));
   }
   if (tables_.empty()) return length_endless;
-  const std::int64_t positions = pages * pool_->page_tokens();
+  const std::int64_t positions = pages * pool_->layout().page_tokens;
   return static_cast<std::int32_t>(
       std::clamp(positions, std::int64_t{length_}, std::int64_t{length_endless}));
 }
@@ -136,8 +136,8 @@ std::int32_t Memory::room() const {
 bool Memory::reserve(std::int32_t tokens) {
   require(pool_ != nullptr && tokens >= 0, "memory: reserve() needs a started sequence");
   if (tokens == 0) return true;
-  const auto needed = static_cast<std::size_t>(pool_->pages_for(length_ + tokens));
-  for (std::int32_t group = 0; group < pool_->groups(); ++group) {
+  const auto needed = static_cast<std::size_t>(pages_for(pool_->layout(), length_ + tokens));
+  for (std::int32_t group = 0; group < pool_->layout().group_count(); ++group) {
     PageTable& table = tables_[static_cast<std::size_t>(group)];
     while (table.size() < needed) {
       const std::optional<PageId> page = pool_->take_page(group, table);
@@ -152,7 +152,7 @@ bool Memory::reserve_cut(std::int32_t length) {
   require(pool_ != nullptr && length > (cuts_.empty() ? length_ : cuts_.back().length),
           "memory: cuts are reserved ahead, in ascending order");
   std::optional<SlotId> slot = no_slot;
-  if (pool_->has_slots()) slot = pool_->take_unit<SlotId>(pool_->layout().slot_view());
+  if (pool_->layout().has_slots()) slot = pool_->take_unit<SlotId>(pool_->layout().slot_view());
   if (!slot) return false;
   cuts_.push_back({.length = length, .next_slot = *slot});
   return true;
@@ -175,7 +175,7 @@ Memory::Piece Memory::piece(std::int32_t cuts) const {
 
 bool Memory::reserve_ring() {
   require(pool_ != nullptr, "memory: reserve_ring() needs a started sequence");
-  if (!pool_->has_rings() || ring_ != no_ring) return true;
+  if (!pool_->layout().has_rings() || ring_ != no_ring) return true;
   const std::optional<RingId> ring = pool_->take_unit<RingId>(pool_->layout().ring_view());
   if (ring) ring_ = *ring;
   return ring.has_value();
@@ -200,7 +200,7 @@ void Memory::apply_ring() {
 
 /// The one that the next token is written to.
 std::size_t Memory::first_page_of_branches() const {
-  return static_cast<std::size_t>(length_ / pool_->page_tokens());
+  return static_cast<std::size_t>(length_ / pool_->layout().page_tokens);
 }
 
 bool Memory::reserve_branch(std::int32_t tokens) {
@@ -217,8 +217,8 @@ bool Memory::reserve_branch(std::int32_t tokens) {
 bool Memory::take_branch_pages(std::int32_t tokens) {
   Branch& branch = branches_.back();
   branch.tables.resize(tables_.size());
-  const auto needed = static_cast<std::size_t>(pool_->pages_for(length_ + tokens));
-  for (std::int32_t group = 0; group < pool_->groups(); ++group) {
+  const auto needed = static_cast<std::size_t>(pages_for(pool_->layout(), length_ + tokens));
+  for (std::int32_t group = 0; group < pool_->layout().group_count(); ++group) {
     const PageTable& own = tables_[static_cast<std::size_t>(group)];
     PageTable& table = branch.tables[static_cast<std::size_t>(group)];
     table.assign(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(first_page_of_branches()));
@@ -228,7 +228,7 @@ bool Memory::take_branch_pages(std::int32_t tokens) {
       table.push_back(*page);
     }
   }
-  if (!pool_->has_rings()) return true;
+  if (!pool_->layout().has_rings()) return true;
   const std::optional<RingId> ring = pool_->take_unit<RingId>(pool_->layout().ring_view());
   if (ring) branch.ring = *ring;
   return ring.has_value();
@@ -236,15 +236,15 @@ bool Memory::take_branch_pages(std::int32_t tokens) {
 
 /// Nothing is taken after it, so that the copies name pages where they stay.
 bool Memory::take_branch_slot() {
-  if (pool_->has_slots() && read_slot_ == write_slot_) {
+  if (pool_->layout().has_slots() && read_slot_ == write_slot_) {
     const std::optional<SlotId> slot = pool_->take_unit<SlotId>(pool_->layout().slot_view());
     if (!slot) return false;
     write_slot_ = *slot;
     has_branch_slot_ = true;
   }
-  if (pool_->groups() == 0 || length_ % pool_->page_tokens() == 0) return true;
+  if (pool_->layout().group_count() == 0 || length_ % pool_->layout().page_tokens == 0) return true;
   const std::size_t first = first_page_of_branches();
-  for (std::int32_t group = 0; group < pool_->groups(); ++group) {
+  for (std::int32_t group = 0; group < pool_->layout().group_count(); ++group) {
     const auto at = static_cast<std::size_t>(group);
     pool_->orders_.push_back(UnitCopy{.view = ViewId{group},
                                       .from = index(tables_[at][first]),
@@ -253,9 +253,9 @@ bool Memory::take_branch_slot() {
   return true;
 }
 
-/// Of its tables, the first pages are not its own.
+/// The first pages of its tables are not its own.
 void Memory::drop(Branch& branch) noexcept {
-  for (std::int32_t group = 0; group < pool_->groups(); ++group) {
+  for (std::int32_t group = 0; group < pool_->layout().group_count(); ++group) {
     const PageTable& table = branch.tables[static_cast<std::size_t>(group)];
     for (std::size_t i = first_page_of_branches(); i < table.size(); ++i) {
       pool_->drop(ViewId{group}, index(table[i]));
@@ -299,10 +299,11 @@ void Memory::keep(std::int32_t tokens, std::int32_t drafts) {
   release_branches();
   has_branch_slot_ = false;
   length_ += tokens;
-  for (std::int32_t group = 0; group < pool_->groups(); ++group) give_back_unneeded(group);
+  for (std::int32_t group = 0; group < pool_->layout().group_count(); ++group)
+    give_back_unneeded(group);
   if (read_slot_ != write_slot_) pool_->drop_slot(read_slot_);
   read_slot_ = write_slot_;
-  if (pool_->has_slots()) {
+  if (pool_->layout().has_slots()) {
     require(drafts == 0 || ring_ != no_ring, "memory: drafts are kept in a ring");
     ring_entries_ = drafts;
   }
@@ -316,13 +317,13 @@ void Memory::give_back_unneeded(std::int32_t group) {
   PageTable& table = tables_[static_cast<std::size_t>(group)];
   std::int32_t& page = settled_[static_cast<std::size_t>(group)];
   // Pages that are not full yet stay.
-  const std::int32_t full = length_ / pool_->page_tokens();
+  const std::int32_t full = length_ / pool_->layout().page_tokens;
   for (; page < full; ++page) {
-    if (!pool_->needs(group, page, length_)) {
+    if (!pool_->layout().holds_page(group, page, length_)) {
       PageId& fallen = table[static_cast<std::size_t>(page)];
       pool_->drop(ViewId{group}, index(fallen));
       fallen = no_page;
-    } else if (!pool_->needs(group, page, length_endless)) {
+    } else if (!pool_->layout().holds_page(group, page, length_endless)) {
       return;
     }
   }
@@ -330,14 +331,15 @@ void Memory::give_back_unneeded(std::int32_t group) {
 
 Checkpoint Memory::shared_pages() const {
   Checkpoint checkpoint(*pool_, length_);
-  const auto pages = static_cast<std::size_t>(pool_->pages_for(length_));
-  for (std::int32_t group = 0; group < pool_->groups(); ++group) {
+  const auto pages = static_cast<std::size_t>(pages_for(pool_->layout(), length_));
+  for (std::int32_t group = 0; group < pool_->layout().group_count(); ++group) {
     const PageTable& own = tables_[static_cast<std::size_t>(group)];
     PageTable& table = checkpoint.tables_[static_cast<std::size_t>(group)];
     table.assign(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(pages));
     for (auto i = static_cast<std::size_t>(settled_[static_cast<std::size_t>(group)]); i < pages;
          ++i) {
-      if (!pool_->needs(group, static_cast<std::int32_t>(i), length_)) table[i] = no_page;
+      if (!pool_->layout().holds_page(group, static_cast<std::int32_t>(i), length_))
+        table[i] = no_page;
     }
     for (const PageId page : table) {
       if (page != no_page) pool_->share(group, page);
@@ -348,11 +350,11 @@ Checkpoint Memory::shared_pages() const {
 
 std::int64_t Memory::share_full_pages(const Checkpoint& other, std::int32_t tokens) {
   require(pool_ != nullptr && other.pool_ == pool_, "memory: pages are shared within one pool");
-  if (pool_->groups() == 0) return 0;
+  if (pool_->layout().group_count() == 0) return 0;
   tokens = std::min({tokens, length_, other.length_});
-  const auto pages = static_cast<std::size_t>(std::max(tokens, 0) / pool_->page_tokens());
+  const auto pages = static_cast<std::size_t>(std::max(tokens, 0) / pool_->layout().page_tokens);
   std::int64_t shared = 0;
-  for (std::int32_t group = 0; group < pool_->groups(); ++group) {
+  for (std::int32_t group = 0; group < pool_->layout().group_count(); ++group) {
     PageTable& own = tables_[static_cast<std::size_t>(group)];
     const PageTable& theirs = other.tables_[static_cast<std::size_t>(group)];
     for (std::size_t i = 0; i < pages; ++i) {
@@ -379,7 +381,7 @@ std::optional<Checkpoint> Memory::checkpoint(Precision precision) {
   require(pool_ != nullptr && length_ > 0, "memory: checkpoint() needs a sequence that has run");
   apply_ring();
   std::optional<Checkpoint> checkpoint;
-  if (precision == Precision::int8 && pool_->has_slots()) {
+  if (precision == Precision::int8 && pool_->layout().has_slots()) {
     checkpoint = shared_pages();
     if (!pack_into(*checkpoint)) checkpoint.reset();
     return checkpoint;
@@ -406,7 +408,7 @@ std::optional<Checkpoint> Memory::final_checkpoint(Precision precision) && {
   apply_ring();
   const Memory released = std::move(*this);
   std::optional<Checkpoint> checkpoint = released.shared_pages();
-  if (precision == Precision::int8 && released.pool_->has_slots()) {
+  if (precision == Precision::int8 && released.pool_->layout().has_slots()) {
     if (!released.pack_into(*checkpoint)) checkpoint.reset();
     return checkpoint;
   }
@@ -417,7 +419,7 @@ std::optional<Checkpoint> Memory::final_checkpoint(Precision precision) && {
 
 std::vector<CheckpointUnit> units_of(const Checkpoint& checkpoint, const MemoryLayout& layout) {
   std::vector<CheckpointUnit> units;
-  for (std::int32_t group = 0; group < static_cast<std::int32_t>(layout.groups.size()); ++group) {
+  for (std::int32_t group = 0; group < layout.group_count(); ++group) {
     const PageTable& table = checkpoint.tables()[static_cast<std::size_t>(group)];
     for (const std::int32_t page : held_pages(layout, group, checkpoint.length())) {
       const PageId id = table.at(static_cast<std::size_t>(page));

@@ -132,8 +132,8 @@ class Memory {
   }
   /// The next step has no branches.
   void drop_branches();
-  /// Of a step with branches this one is kept: its pages and its ring become the sequence's own.
-  /// keep() comes next, and drops the others.
+  /// Keeps this branch of a step: its pages and its ring become the sequence's own. keep() comes
+  /// next, and drops the others.
   void take_branch(std::int32_t index);
 
   /// Keeps the first `tokens` tokens of the last step, or of its next piece, and drops the rest.

@@ -19,7 +19,7 @@ MemoryPool::MemoryPool(MemoryLayout layout, bool orders_fixed_owners)
 
 std::optional<Memory> MemoryPool::start() {
   Memory memory(*this);
-  if (has_slots()) {
+  if (layout().has_slots()) {
     const std::optional<SlotId> slot = take_unit<SlotId>(layout().slot_view());
     if (!slot) return std::nullopt;
     memory.write_slot_ = *slot;
@@ -33,28 +33,29 @@ std::optional<Memory> MemoryPool::resume(const Checkpoint& checkpoint, std::int3
           "memory: a checkpoint is resumed where it can be");
   std::optional<Memory> memory = start();
   if (!memory) return std::nullopt;
-  const auto pages = static_cast<std::size_t>(pages_for(length));
-  const bool has_partial = !layout().groups.empty() && length % page_tokens() != 0;
+  const auto pages = static_cast<std::size_t>(pages_for(layout(), length));
+  const bool has_partial = !layout().groups.empty() && length % layout().page_tokens != 0;
   const std::size_t full = has_partial ? pages - 1 : pages;
-  for (std::int32_t group = 0; group < groups(); ++group) {
+  for (std::int32_t group = 0; group < layout().group_count(); ++group) {
     const PageTable& from = checkpoint.tables_[static_cast<std::size_t>(group)];
     PageTable& table = memory->tables_[static_cast<std::size_t>(group)];
     table.assign(pages, no_page);
     for (std::size_t i = 0; i < full; ++i) {
       if (from[i] == no_page) continue;
-      const bool wanted =
-          length == checkpoint.length_ || needs(group, static_cast<std::int32_t>(i), length);
+      const bool wanted = length == checkpoint.length_ ||
+                          layout().holds_page(group, static_cast<std::int32_t>(i), length);
       if (!wanted) continue;
       share(group, from[i]);
       table[i] = from[i];
     }
-    if (!has_partial || !needs(group, static_cast<std::int32_t>(full), length)) continue;
+    if (!has_partial || !layout().holds_page(group, static_cast<std::int32_t>(full), length))
+      continue;
     const std::optional<PageId> copy = take_page(group, table);
     if (!copy) return std::nullopt;
     table[full] = *copy;
   }
   // Ordered only now that nothing can fail any more; and taking pages may have moved others.
-  for (std::int32_t group = 0; group < groups(); ++group) {
+  for (std::int32_t group = 0; group < layout().group_count(); ++group) {
     const PageTable& from = checkpoint.tables_[static_cast<std::size_t>(group)];
     const PageTable& table = memory->tables_[static_cast<std::size_t>(group)];
     if (has_partial && table[full] != no_page) {
@@ -78,14 +79,15 @@ std::optional<Checkpoint> MemoryPool::allocate_empty(std::int32_t length, Precis
   require(length > 0, "memory: a checkpoint has a length");
   require(prefix.from == nullptr || prefix.tokens <= prefix.from->length_,
           "memory: no more tokens are shared than there are");
-  const std::int32_t pages_shared =
-      prefix.from == nullptr || groups() == 0 ? 0 : std::min(prefix.tokens, length) / page_tokens();
+  const std::int32_t pages_shared = prefix.from == nullptr || layout().group_count() == 0
+                                        ? 0
+                                        : std::min(prefix.tokens, length) / layout().page_tokens;
   Checkpoint checkpoint(*this, length);
-  for (std::int32_t group = 0; group < groups(); ++group) {
+  for (std::int32_t group = 0; group < layout().group_count(); ++group) {
     PageTable& table = checkpoint.tables_[static_cast<std::size_t>(group)];
-    for (std::int32_t page = 0; page < pages_for(length); ++page) {
+    for (std::int32_t page = 0; page < pages_for(layout(), length); ++page) {
       std::optional<PageId> taken = no_page;
-      if (needs(group, page, length)) {
+      if (layout().holds_page(group, page, length)) {
         const auto at = static_cast<std::size_t>(page);
         if (page < pages_shared) taken = prefix.from->tables_[static_cast<std::size_t>(group)][at];
         if (taken != no_page) {
@@ -98,7 +100,7 @@ std::optional<Checkpoint> MemoryPool::allocate_empty(std::int32_t length, Precis
       table.push_back(*taken);
     }
   }
-  if (!has_slots()) return checkpoint;
+  if (!layout().has_slots()) return checkpoint;
   if (precision == Precision::int8) {
     require(layout().packed.per_superblock > 0, "memory: there are no packed snapshots");
     const std::optional<PackedId> packed = take_unit<PackedId>(layout().packed_view());
@@ -127,7 +129,7 @@ Checkpoint MemoryPool::share(const Checkpoint& checkpoint) {
   require(checkpoint.pool_ == this, "memory: a checkpoint is shared in its own pool");
   Checkpoint other(*this, checkpoint.length_);
   other.tables_ = checkpoint.tables_;
-  for (std::int32_t group = 0; group < groups(); ++group) {
+  for (std::int32_t group = 0; group < layout().group_count(); ++group) {
     for (const PageId page : other.tables_[static_cast<std::size_t>(group)]) {
       if (page != no_page) share(group, page);
     }
@@ -142,10 +144,10 @@ Checkpoint MemoryPool::share(const Checkpoint& checkpoint) {
 }
 
 bool MemoryPool::is_written(const Checkpoint& checkpoint) const {
-  if (groups() == 0 || checkpoint.length_ % page_tokens() == 0) return false;
-  const auto page = static_cast<std::size_t>(checkpoint.length_ / page_tokens());
+  if (layout().group_count() == 0 || checkpoint.length_ % layout().page_tokens == 0) return false;
+  const auto page = static_cast<std::size_t>(checkpoint.length_ / layout().page_tokens);
   return std::ranges::any_of(memories_.all(), [&](const Memory* memory) {
-    if (static_cast<std::size_t>(memory->length_ / page_tokens()) != page) return false;
+    if (static_cast<std::size_t>(memory->length_ / layout().page_tokens) != page) return false;
     const PageTable& own = memory->tables_.front();  // partly filled pages are held in all groups
     return page < own.size() && own[page] == checkpoint.tables_.front()[page];
   });
@@ -157,7 +159,7 @@ void MemoryPool::for_units(const Memory& memory, const Action& action) const {
   const auto act = [&](ViewId view, std::int32_t unit) {
     if (unit >= 0) action(view, unit);
   };
-  for (std::int32_t group = 0; group < groups(); ++group) {
+  for (std::int32_t group = 0; group < layout().group_count(); ++group) {
     for (const PageId page : memory.tables_[static_cast<std::size_t>(group)]) {
       act(ViewId{group}, index(page));
     }
@@ -286,7 +288,7 @@ std::int32_t MemoryPool::order_ahead(ViewId view, std::int32_t units) {
   if (each == 0 || superblocks_.is_fixed()) return 0;
   const std::int32_t wanted = (units + each - 1) / each;
   std::int32_t ordered = 0;
-  while (superblocks_.superblocks_idle(view) < wanted) {
+  while (superblocks_.idle(view) < wanted) {
     const std::optional<SuperblockId> superblock = superblocks_.ownerless();
     if (!superblock || (backing_ && !backing_(*superblock, true))) break;
     superblocks_.give_ahead(*superblock, view);
@@ -319,11 +321,11 @@ bool MemoryPool::can_hold(std::int32_t length, std::int32_t chunk_tokens,
 }
 
 bool MemoryPool::can_hold_now(std::int32_t length) const {
-  return can_hold(length, 1, superblocks_uncommitted());
+  return can_hold(length, 1, superblocks_.uncommitted());
 }
 
 bool MemoryPool::can_ever_hold(std::int32_t length, std::int32_t chunk_tokens) const {
-  return can_hold(length, chunk_tokens, superblocks_.superblocks_given_up());
+  return can_hold(length, chunk_tokens, superblocks_.given_up());
 }
 
 std::optional<std::int32_t> MemoryPool::take(ViewId view, std::int32_t after) {
@@ -352,7 +354,7 @@ std::optional<std::int32_t> MemoryPool::take(ViewId view, std::int32_t after) {
 bool MemoryPool::is_backed(SuperblockId superblock, bool may_create) {
   if (!backing_) return true;
   if (backing_(superblock, may_create)) {
-    const bool is_all = superblocks_uncommitted() == superblocks_.superblocks_given_up();
+    const bool is_all = superblocks_.uncommitted() == superblocks_.given_up();
     if (is_all) steps_between_asks_ = steps_between_asks_min;
     return true;
   }
@@ -378,7 +380,7 @@ void MemoryPool::drop(std::int32_t group, PageTable& table) noexcept {
 
 namespace {
 
-/// Where the units of one superblock moved.
+/// Knows where the units of one superblock moved.
 class Moves {
  public:
   Moves(SuperblockId superblock, std::int32_t units)
@@ -500,10 +502,6 @@ void MemoryPool::empty(SuperblockId superblock) {
   }
 }
 
-std::int64_t MemoryPool::pages_free(std::int32_t group) const {
-  return group < groups() ? units_free(ViewId{group}) : 0;
-}
-
 bool MemoryPool::all_free() const {
   for (std::int32_t view = 0; view < layout().views(); ++view) {
     if (superblocks_.units_used(ViewId{view}) != 0) return false;
@@ -531,7 +529,7 @@ PoolUsage MemoryPool::usage() const {
                      .bytes = static_cast<std::size_t>(units) * cut.unit_bytes(view)};
   };
   PoolUsage usage;
-  for (std::int32_t group = 0; group < groups(); ++group) {
+  for (std::int32_t group = 0; group < layout().group_count(); ++group) {
     UnitUsage& pages = usage.pages.emplace_back(used(ViewId{group}));
     pages.kind = cut.groups[static_cast<std::size_t>(group)].kind->name();
   }
@@ -563,8 +561,8 @@ PoolUsage MemoryPool::usage() const {
   usage.superblocks = cut.superblocks;
   usage.superblocks_free = cut.superblocks - superblocks_used;
   usage.free_bytes = static_cast<std::size_t>(usage.superblocks_free) * cut.superblock_bytes;
-  usage.superblocks_idle = superblocks_idle();
-  usage.superblocks_uncommitted = superblocks_.superblocks_uncommitted();
+  usage.superblocks_idle = superblocks_.idle();
+  usage.superblocks_uncommitted = superblocks_.uncommitted();
   usage.owner_changes = owner_changes_;
   usage.compacted_units = compacted_units_;
   return usage;
@@ -595,8 +593,8 @@ void MemoryPool::audit() const {
     check_table(memory->tables_, memory->length_);
     for (const PageTable& table : memory->tables_) {
       // The page that is written next may be shared with checkpoints that end in it.
-      const auto next = static_cast<std::size_t>(memory->length_ / page_tokens());
-      require(table.size() >= static_cast<std::size_t>(pages_for(memory->length_)),
+      const auto next = static_cast<std::size_t>(memory->length_ / layout().page_tokens);
+      require(table.size() >= static_cast<std::size_t>(pages_for(layout(), memory->length_)),
               "memory: fewer pages than tokens");
       for (std::size_t i = next + 1; i < table.size(); ++i) {
         const auto group = static_cast<std::int32_t>(&table - memory->tables_.data());
@@ -615,12 +613,12 @@ void MemoryPool::audit() const {
 
 /// Pages that the kinds need are there, and pages that they no longer need are released.
 void MemoryPool::check_table(std::span<const PageTable> tables, std::int32_t length) const {
-  for (std::int32_t group = 0; group < groups(); ++group) {
+  for (std::int32_t group = 0; group < layout().group_count(); ++group) {
     const PageTable& table = tables[static_cast<std::size_t>(group)];
-    for (std::int32_t page = 0; page < pages_for(length); ++page) {
-      const bool is_written = (page + 1) * page_tokens() <= length;
+    for (std::int32_t page = 0; page < pages_for(layout(), length); ++page) {
+      const bool is_written = (page + 1) * layout().page_tokens <= length;
       const bool held = table.at(static_cast<std::size_t>(page)) != no_page;
-      if (needs(group, page, length)) {
+      if (layout().holds_page(group, page, length)) {
         require(held, "memory: page " + std::to_string(page) + " is needed and not there");
       } else if (is_written) {
         require(!held, "memory: page " + std::to_string(page) + " fell out and is still held");

@@ -63,6 +63,8 @@ class MemoryPool {
   MemoryPool& operator=(const MemoryPool&) = delete;
 
   const MemoryLayout& layout() const { return superblocks_.layout(); }
+  /// What is free, idle or used of each view. give_back() releases the idle ones.
+  const Superblocks& superblocks() const { return superblocks_; }
 
   /// The memory of a new sequence: nothing reserved, state all zeros. Empty: no slot is free.
   std::optional<Memory> start();
@@ -89,8 +91,8 @@ class MemoryPool {
 
   /// Another checkpoint of the same units.
   Checkpoint share(const Checkpoint& checkpoint);
-  /// Whether a sequence goes on in the last page of the checkpoint, which is partly filled: steps
-  /// write it, after the checkpoint's own tokens.
+  /// Returns whether a sequence goes on in the last page of the checkpoint, which is partly filled:
+  /// steps write it, after the checkpoint's own tokens.
   bool is_written(const Checkpoint& checkpoint) const;
 
   /// While a step that names the memory runs beside others: its units are not moved, and after a
@@ -108,7 +110,6 @@ class MemoryPool {
   void take_orders(std::vector<Order>& orders);
   /// A step starts without orders.
   void pass_step();
-  bool has_orders() const { return !orders_.empty(); }
   std::span<const Order> orders() const { return orders_; }
 
   /// After a failed step it is unknown which orders were carried out: open ones are dropped and the
@@ -121,7 +122,7 @@ class MemoryPool {
   /// and only memories that are released now, or that are in its orders, were written by it. What
   /// its orders were to fill, and what open orders fill from that.
   UnitSet void_units(std::span<const Order> failed) const;
-  /// Whether one of the units is among those that it holds.
+  /// Returns whether one of the units is among those that it holds.
   template <typename Held>
   bool holds(const Held& held, const UnitSet& units) const;
   /// The failed step's changes of owners are ordered again, before the orders that are open. What
@@ -135,7 +136,7 @@ class MemoryPool {
   /// Orders memory ahead of need, so that it can be faulted in before a step waits for it: free
   /// superblocks without owner go to the view of slots until it has free ones for `states` slots,
   /// and to the view of packed snapshots likewise. They stay free for every view, and
-  /// superblocks_idle() counts them. Returns their number.
+  /// superblocks().idle() counts them. Returns their number.
   std::int32_t order_ahead(std::int32_t states);
 
   /// Called before a superblock without owner gets one: whether the device has memory for it or,
@@ -149,11 +150,9 @@ class MemoryPool {
   /// their memory is released to the device, which needs it elsewhere. Returns their number.
   std::int32_t shrink(std::int32_t superblocks_max);
 
-  /// Free superblocks for which the device has no memory.
-  std::int32_t superblocks_uncommitted() const { return superblocks_.superblocks_uncommitted(); }
-  /// Their memory is requested from the device again when they are needed.
+  /// Memory of superblocks that are uncommitted is requested from the device again when needed.
   void retry_uncommitted() { superblocks_.retry_uncommitted(); }
-  /// Whether a sequence could reach `length` with all the memory that the device has now.
+  /// Returns whether a sequence could reach `length` with all the memory that the device has now.
   bool can_hold_now(std::int32_t length) const;
 
   /// Most bytes that one step may copy for compaction, by default those of one superblock; 0: none.
@@ -164,27 +163,12 @@ class MemoryPool {
   /// others, or this step has copied enough.
   bool compact_for(ViewId dry);
 
-  std::int64_t units_free(ViewId view) const { return superblocks_.units_free(view); }
-  std::int32_t superblocks_free() const { return superblocks_.superblocks_free(); }
-  /// Free ones that give_back() would release.
-  std::int32_t superblocks_idle() const { return superblocks_.superblocks_idle(); }
-  std::int64_t pages_free(std::int32_t group = 0) const;  ///< changes of owner included
-  std::int64_t slots_free() const { return units_free(layout().slot_view()); }
-  bool has_rings() const { return layout().rings.per_superblock > 0; }
-  bool has_slots() const { return layout().slots.per_superblock > 0; }
-  std::int32_t page_tokens() const { return layout().groups.empty() ? 0 : layout().page_tokens; }
-  std::int32_t groups() const { return static_cast<std::int32_t>(layout().groups.size()); }
-
-  /// As the function of layout.h.
-  std::int32_t pages_for(std::int32_t tokens) const { return hyb::pages_for(layout(), tokens); }
   /// Without superblocks that were given up for good.
   bool can_ever_hold(std::int32_t length, std::int32_t chunk_tokens) const;
 
   /// Nothing is allocated.
   bool all_free() const;
   PoolUsage usage() const;
-  std::int64_t owner_changes() const { return owner_changes_; }
-  std::int64_t compacted_units() const { return compacted_units_; }
 
   /// Throws when a superblock has two owners, a unit is counted wrongly or held without need, or
   /// the bytes by owner are not the budget: our own bug.
@@ -201,9 +185,6 @@ class MemoryPool {
   /// A device without free memory is retried after this many steps, then twice as many, ...
   static constexpr std::int32_t steps_between_asks_min = 16, steps_between_asks_max = 1024;
 
-  bool needs(std::int32_t group, std::int32_t page, std::int32_t length) const {
-    return layout().holds_page(group, page, length);
-  }
   bool can_hold(std::int32_t length, std::int32_t chunk_tokens,
                 std::int32_t superblocks_lacking) const;
   void check_table(std::span<const PageTable> tables, std::int32_t length) const;

@@ -15,7 +15,7 @@ namespace hyb {
 using ViewUnit = std::pair<ViewId, std::int32_t>;
 using UnitSet = std::set<ViewUnit>;
 
-/// What an order reads and writes of units. A change of owner does neither.
+/// Lists what an order reads and writes of units. A change of owner does neither.
 struct OrderUnits {
   std::vector<ViewUnit> from;
   std::optional<ViewUnit> to;

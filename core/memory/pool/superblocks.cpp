@@ -267,13 +267,11 @@ std::int32_t Superblocks::free_list(ViewId last_owner) const {
   return index(last_owner) * lists_per_view + classes;
 }
 
-std::int32_t Superblocks::superblocks_idle() const {
+std::int32_t Superblocks::idle() const {
   return is_fixed() ? 0 : superblocks_free_ - lists_.count(free_list(no_view));
 }
 
-std::int32_t Superblocks::superblocks_idle(ViewId view) const {
-  return lists_.count(free_list(view));
-}
+std::int32_t Superblocks::idle(ViewId view) const { return lists_.count(free_list(view)); }
 
 /// Puts it into the list for its owner and units; a full one is in none.
 void Superblocks::list(SuperblockId id) {

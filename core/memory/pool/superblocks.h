@@ -73,11 +73,11 @@ class Superblocks {
   std::int64_t units_used(ViewId view) const { return books(view).units_used; }
   /// Superblocks in use by a view: at least one of their units is.
   std::int32_t superblocks_used(ViewId view) const { return books(view).superblocks_used; }
-  std::int32_t superblocks_free() const { return superblocks_free_; }
+  std::int32_t free() const { return superblocks_free_; }
   /// Free ones that have memory: the bytes of their last owner, or given ahead.
-  std::int32_t superblocks_idle() const;
-  /// Of these the view's, which it takes first.
-  std::int32_t superblocks_idle(ViewId view) const;
+  std::int32_t idle() const;
+  /// Counts those of the view, which it takes first.
+  std::int32_t idle(ViewId view) const;
   /// Units without a user in superblocks that the view uses.
   std::int64_t units_idle(ViewId view) const;
   bool is_fixed() const { return !layout_.fixed_superblocks.empty(); }
@@ -110,9 +110,9 @@ class Superblocks {
   void set_uncommitted(SuperblockId superblock, bool for_good);
   /// Those taken out of use for now are free again.
   void retry_uncommitted();
-  std::int32_t superblocks_uncommitted() const { return superblocks_uncommitted_; }
-  /// Of these, for good.
-  std::int32_t superblocks_given_up() const { return superblocks_given_up_; }
+  std::int32_t uncommitted() const { return superblocks_uncommitted_; }
+  /// Counts those that were taken out of use for good.
+  std::int32_t given_up() const { return superblocks_given_up_; }
   bool is_given_up(SuperblockId superblock) const {
     return entry(superblock).uncommitted == Uncommitted::for_good;
   }

@@ -28,7 +28,8 @@ constexpr double outlier = 4;
 
 /// The position at which the preset weighs as much as one step.
 constexpr double preset_position = 512;
-/// How much a cost per token is preferred to a cost per step where the steps do not separate them.
+/// Says how much a cost per token is preferred to a cost per step where the steps do not separate
+/// them.
 constexpr double per_step_doubt = 0.01;
 
 enum Term : std::size_t { per_step, per_token, per_position, terms };

@@ -64,8 +64,8 @@ std::optional<Memory> PrefixCache::resume(const Lookup& lookup) {
   return memory;
 }
 
-/// Where the prompt branches off an earlier one. Four prompts are remembered per snapshot: branches
-/// that recur later than that evict each other from the tree.
+/// Returns where the prompt branches off an earlier one. Four prompts are remembered per snapshot:
+/// branches that recur later than that evict each other from the tree.
 std::int32_t PrefixCache::remember(std::span<const TokenId> prompt) {
   constexpr std::int32_t prompts_per_snapshot = 4, prompts_min = 16;
   const std::int32_t prompts = std::max(prompts_min, prompts_per_snapshot * tree_.size());

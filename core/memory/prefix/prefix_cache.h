@@ -67,11 +67,11 @@ class PrefixCache {
   /// no other. Empty: the pool is dry; the caller may evict and look up again.
   std::optional<Memory> resume(const Lookup& lookup);
 
-  /// Where the prompt is to be cut: the branch point (matched beyond resumable, or by an earlier
-  /// prompt whose snapshots are gone), the ends of messages that the request names, the end of the
-  /// prompt less one token when the policy wants it. All > lookup.resumable and < prompt.size().
-  /// None where every position can be resumed anyway. Once per request: it adds the prompt to the
-  /// history.
+  /// Returns where the prompt is to be cut: the branch point (matched beyond resumable, or by an
+  /// earlier prompt whose snapshots are gone), the ends of messages that the request names, the end
+  /// of the prompt less one token when the policy wants it. All > lookup.resumable and <
+  /// prompt.size(). None where every position can be resumed anyway. Once per request: it adds the
+  /// prompt to the history.
   std::vector<Cut> cuts(const Lookup& lookup, std::span<const TokenId> prompt,
                         std::span<const std::int32_t> message_ends);
 

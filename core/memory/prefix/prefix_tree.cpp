@@ -43,7 +43,7 @@ Snapshot* nearest_above(const PrefixNode* node) {
   return nullptr;
 }
 
-/// What a node has in common with others, without its descendants.
+/// Adds what a node has in common with others, without its descendants.
 void share_with_parent(Neighborhood& neighborhood, const PrefixNode* node) {
   const PrefixNode* const parent = node->parent;
   neighborhood.shared = parent->depth;
@@ -57,7 +57,7 @@ Lookup PrefixTree::look_up(std::span<const TokenId> key, std::int32_t limit,
                            const MemoryLayout& layout) const {
   const SnapshotTree::Walk found = tree_.walk(key);
   Lookup lookup{.matched = found.tokens};
-  const bool only_own_length = layout.slots.per_superblock > 0;
+  const bool only_own_length = layout.has_slots();
   for (const PrefixNode* node = found.node; node->parent != nullptr; node = node->parent) {
     // What all snapshots at the node and below have in common with the key.
     const std::int32_t common = std::min({node->depth, found.tokens, limit});

@@ -16,7 +16,7 @@ enum class SnapshotPlace : std::uint8_t { branch, prompt_end, turn_end, message_
 
 inline constexpr std::size_t snapshot_places = 4;
 
-/// Where the bytes of a snapshot were before they came into the prefix tree.
+/// Says where the bytes of a snapshot were before they came into the prefix tree.
 enum class SnapshotSource : std::uint8_t { memory, host, disk, session };
 
 struct Snapshot;
@@ -39,7 +39,8 @@ struct Snapshot {
   PrefixNode* node = nullptr;
 };
 
-/// What the tree knew of a prompt. It can be resumed from as long as its snapshot is in the tree.
+/// Holds what the tree knew of a prompt. It can be resumed from as long as its snapshot is in the
+/// tree.
 struct Lookup {
   std::int32_t matched = 0;                        ///< tokens that the key of some snapshot has too
   std::int32_t resumable = 0;                      ///< tokens that need not be run again
@@ -47,8 +48,8 @@ struct Lookup {
   SnapshotSource source = SnapshotSource::memory;  ///< of the snapshot
 };
 
-/// What is around a position, with or without a snapshot at it: decides what a snapshot there is
-/// worth.
+/// Describes what is around a position, with or without a snapshot at it: decides what a snapshot
+/// there is worth.
 struct Neighborhood {
   std::int32_t depth = 0;
   std::int32_t shared = 0;    ///< leading tokens that another snapshot has too

@@ -79,7 +79,7 @@ std::vector<Depths> nodes_begun(std::span<const std::int32_t> common) {
   return begun;
 }
 
-/// Where a prompt of this length is cut, from the depths of nodes in ascending order.
+/// Returns where a prompt of this length is cut, from the depths of nodes in ascending order.
 Depths cuts_at(std::span<const std::int32_t> nodes, std::int32_t length) {
   Depths cuts;
   std::int32_t last = 0;

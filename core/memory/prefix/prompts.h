@@ -46,7 +46,7 @@ class PromptHistory {
   std::set<std::pair<std::int64_t, std::int32_t>> leaf_ages_;  ///< time, id of the leaf
 };
 
-/// Which snapshots a prompt leaves when all prompts are known before the first one runs.
+/// Says which snapshots a prompt leaves when all prompts are known before the first one runs.
 struct PromptPlan {
   /// Snapshots that later prompts will use: ascending, above 0 and below the prompt's length. Each
   /// prompt of a group has them, so that a later one can make up for one that was not kept.

@@ -17,12 +17,12 @@ std::size_t SnapshotIo::answer_bytes(ViewId view) const {
 }
 
 void SnapshotIo::flush_orders() {
-  if (pool_->has_orders()) carry_out_();
-  require(!pool_->has_orders(), "snapshot io: orders are carried out when it says so");
+  if (!pool_->orders().empty()) carry_out_();
+  require(pool_->orders().empty(), "snapshot io: orders are carried out when it says so");
 }
 
 bool SnapshotIo::has_bytes(const Checkpoint& checkpoint) const {
-  if (!pool_->has_orders()) return true;
+  if (pool_->orders().empty()) return true;
   UnitSet waiting;
   for (const Order& order : pool_->orders()) {
     if (const auto to = units_of(order, layout()).to) waiting.insert(*to);
@@ -39,7 +39,7 @@ std::unique_ptr<PendingBytes> SnapshotIo::start_read(const CheckpointUnit& unit)
 }
 
 void SnapshotIo::write(const CheckpointUnit& unit, std::span<const std::byte> bytes) {
-  require(!pool_->has_orders(), "snapshot io: settled before it writes");
+  require(pool_->orders().empty(), "snapshot io: settled before it writes");
   bytes_->write(unit.view, unit.unit, bytes);
 }
 
@@ -48,7 +48,7 @@ std::unique_ptr<StagedWrite> SnapshotIo::stage_write(ViewId view) const {
 }
 
 std::unique_ptr<PinnedCheckpoint> SnapshotIo::pin(Reservation room) const {
-  require(!pool_->has_orders(), "snapshot io: settled before it writes");
+  require(pool_->orders().empty(), "snapshot io: settled before it writes");
   return std::make_unique<PinnedCheckpoint>(*pool_, std::move(room.checkpoint));
 }
 

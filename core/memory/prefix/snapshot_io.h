@@ -71,12 +71,12 @@ class SnapshotIo {
   /// is written to it may be overwritten.
   void flush_orders();
 
-  /// Whether all units have their bytes: none waits for an order.
+  /// Returns whether all units have their bytes: none waits for an order.
   bool has_bytes(const Checkpoint& checkpoint) const;
 
   /// `bytes` has the size of the unit. The unit has its bytes.
   void read(const CheckpointUnit& unit, std::span<std::byte> bytes) const;
-  /// As UnitBytes::start_read. The unit has its bytes.
+  /// Does what UnitBytes::start_read does. The unit has its bytes.
   std::unique_ptr<PendingBytes> start_read(const CheckpointUnit& unit) const;
   /// After flush_orders().
   void write(const CheckpointUnit& unit, std::span<const std::byte> bytes);
@@ -101,7 +101,7 @@ class SnapshotIo {
   std::optional<Reservation> room_with(std::span<const TokenId> key, Precision precision,
                                        const SharedPrefix& base);
 
-  /// Whether there is a snapshot at the end of the key.
+  /// Returns whether there is a snapshot at the end of the key.
   bool has(std::span<const TokenId> key) const;
 
   /// Evicts the snapshot of least value, but not the one that room(key) would share pages with.

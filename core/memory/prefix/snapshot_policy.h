@@ -14,7 +14,7 @@
 
 namespace hyb {
 
-/// What a snapshot costs and saves at its position, in bytes and in seconds of prefill.
+/// Computes what a snapshot costs and saves at its position, in bytes and in seconds of prefill.
 class SnapshotValue {
  public:
   /// The layout outlives it.
@@ -48,7 +48,7 @@ class SnapshotValue {
   std::vector<bool> keeps_everything_;  ///< by group
 };
 
-/// What the chat template suggests before anything was seen.
+/// Says what the chat template suggests before anything was seen.
 enum class PlacementPrior : std::uint8_t {
   unknown,
   answers_stay,   ///< the next prompt starts with this one and its answer: ends of turns
@@ -68,8 +68,8 @@ class SnapshotPolicy {
  public:
   explicit SnapshotPolicy(PlacementPrior prior = PlacementPrior::unknown);
 
-  /// Whether this request should leave a snapshot there. Deterministic: counts requests, uses no
-  /// clock and no randomness.
+  /// Returns whether this request should leave a snapshot there. Deterministic: counts requests,
+  /// uses no clock and no randomness.
   bool wants(SnapshotPlace place);
 
   void created(SnapshotPlace place);

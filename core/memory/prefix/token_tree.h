@@ -161,15 +161,16 @@ class TokenTree {
     Node* parent = nullptr;     ///< null: the root
     Value value{};
     TokenChildren<Node> children;
-    /// Where the last walk through this node was `nodes_ahead` nodes further. Walks prefetch it and
-    /// never read it: it may be another path's by now.
+    /// Points to where the last walk through this node was `nodes_ahead` nodes further. Walks
+    /// prefetch it and never read it: it may be another path's by now.
     const Node* ahead = nullptr;
 
     std::int32_t edge_length() const { return static_cast<std::int32_t>(edge.size()); }
     bool is_leaf() const { return parent != nullptr && children.empty(); }
   };
 
-  /// Where a key leads: `tokens` of it are in the tree, the last of them on the edge of `node`.
+  /// Says where a key leads: `tokens` of it are in the tree, the last of them on the edge of
+  /// `node`.
   struct Walk {
     Node* node;
     std::int32_t tokens;
@@ -337,7 +338,7 @@ class TokenTree {
     }
   }
 
-  /// How many tokens at the front of two runs of equal length are equal.
+  /// Returns how many tokens at the front of two runs of equal length are equal.
   static std::int32_t equal_tokens(std::span<const TokenId> a, std::span<const TokenId> b) {
     if (std::memcmp(a.data(), b.data(), a.size_bytes()) == 0) {
       return static_cast<std::int32_t>(a.size());

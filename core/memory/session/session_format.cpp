@@ -95,12 +95,12 @@ SessionOutline session_outline_from(const Json& json, const std::string& source)
 std::vector<UnitKey> unit_keys(const MemoryLayout& layout, std::int32_t length,
                                Precision precision) {
   std::vector<UnitKey> keys;
-  for (std::int32_t group = 0; group < static_cast<std::int32_t>(layout.groups.size()); ++group) {
+  for (std::int32_t group = 0; group < layout.group_count(); ++group) {
     for (const std::int32_t page : held_pages(layout, group, length)) {
       keys.push_back({group, page, (page + 1) * layout.page_tokens <= length ? 0 : length});
     }
   }
-  if (layout.slots.per_superblock > 0) {
+  if (layout.has_slots()) {
     const bool is_exact = precision == Precision::exact;
     keys.push_back({index(is_exact ? layout.slot_view() : layout.packed_view()), 0, length});
   }

@@ -17,8 +17,8 @@
 
 namespace hyb {
 
-/// What has to be equal before bytes of one run are used by another: names and values, such as the
-/// hash of the weights or the type of the recurrent state.
+/// Lists what has to be equal before bytes of one run are used by another: names and values, such
+/// as the hash of the weights or the type of the recurrent state.
 using Fingerprint = std::map<std::string, std::string>;
 
 /// The first difference as "state_dtype is F32 here and BF16 there"; empty: there is none.
@@ -29,8 +29,8 @@ Json to_json(const Fingerprint& fingerprint);
 /// Throws Error(model) that starts with `source` for anything but an object of strings.
 Fingerprint fingerprint_from(const Json& json, const std::string& source);
 
-/// What decides whether the bytes of a unit mean the same in two layouts: page size, kinds, sizes
-/// of units as bytes_of(view) says. The number of superblocks does not.
+/// Returns what decides whether the bytes of a unit mean the same in two layouts: page size, kinds,
+/// sizes of units as bytes_of(view) says. The number of superblocks does not.
 Fingerprint layout_facts(const MemoryLayout& layout,
                          const std::function<std::size_t(ViewId)>& bytes_of);
 
@@ -48,17 +48,16 @@ Json to_json(const SessionOutline& outline);
 /// Throws Error(model) that starts with `source` for anything else.
 SessionOutline session_outline_from(const Json& json, const std::string& source);
 
-/// Of one section, at most, but of a unit.
+/// Limits a section that is no unit.
 inline constexpr std::uint64_t section_bytes_max = std::uint64_t{64} << 20;
 
-/// Of all texts that a file has, at most: a writer stops long before.
+/// Limits all texts of a file together: a writer stops long before.
 inline constexpr std::uint64_t text_bytes_max = 2 * section_bytes_max;
 
 /// That a file has memory of.
 inline constexpr std::size_t snapshots_max = 2;
 
-/// Of version 1, which was written as a whole every turn, fingerprint and app are read, which come
-/// first in it.
+/// Version 1 was written as a whole every turn; its fingerprint and app are read, which come first.
 inline constexpr SectionFormat session_format{.magic = {'H', 'Y', 'B', 'S', 'E', 'S', 'S', '\n'},
                                               .version = 2,
                                               .older_version = 1,
@@ -75,8 +74,8 @@ enum class SessionSection : std::uint32_t {
   draft = 9,        ///< text until the next app section
 };
 
-/// What a session file holds of the app's own, such as turns with their texts and token ids. The
-/// texts are opaque here, usually JSON, at most 64 MiB each; their checksums detect damage, not
+/// Holds what a session file holds of the app's own, such as turns with their texts and token ids.
+/// The texts are opaque here, usually JSON, at most 64 MiB each; their checksums detect damage, not
 /// forgery.
 struct SessionText {
   Fingerprint fingerprint;       ///< of the model that it was written with
@@ -95,7 +94,7 @@ struct SavedSnapshot {
 /// all snapshots have in common.
 using UnitKey = std::array<std::int32_t, 3>;
 
-/// Of a snapshot, in the order of units_of().
+/// Lists those of a snapshot, in the order of units_of().
 std::vector<UnitKey> unit_keys(const MemoryLayout& layout, std::int32_t length,
                                Precision precision);
 

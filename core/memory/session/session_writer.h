@@ -10,8 +10,8 @@
 
 namespace hyb {
 
-/// What a session is saved with: two snapshots on the way of one sequence, the deepest and one to
-/// go back to before its last turn.
+/// Names what a session is saved with: two snapshots on the way of one sequence, the deepest and
+/// one to go back to before its last turn.
 struct SessionMemory {
   SnapshotIo& snapshot_io;
   std::vector<TokenId> sequence;
@@ -45,7 +45,7 @@ class SessionWriter {
   /// deepest, else what the file has. Between steps.
   SessionTransfer save(const SessionMemory& memory);
 
-  /// Whether so much of the file is of no use any more that a new one is better.
+  /// Returns whether so much of the file is of no use any more that a new one is better.
   bool is_wasteful() const;
 
  private:

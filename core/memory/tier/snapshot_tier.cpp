@@ -52,10 +52,10 @@ std::uint32_t SnapshotTier::sectors_of(const StoredUnit& unit) const {
   return static_cast<std::uint32_t>((bytes + sector_bytes - 1) / sector_bytes);
 }
 
-/// Whether it is a page of the first `tokens` tokens.
+/// Returns whether it is a page of the first `tokens` tokens.
 bool SnapshotTier::is_within(const StoredUnit& unit, std::int32_t tokens) const {
   const MemoryLayout& layout = snapshot_io_.layout();
-  const bool is_page = index(unit.view) < static_cast<std::int32_t>(layout.groups.size());
+  const bool is_page = index(unit.view) < layout.group_count();
   return is_page && (unit.page + 1) * layout.page_tokens <= tokens;
 }
 
@@ -137,7 +137,7 @@ bool SnapshotTier::store(StoredUnit& unit, const CheckpointUnit& source) {
   return true;
 }
 
-/// Of the new units from `first` on, which have room and no bytes: others may need them too.
+/// Forgets the new units from `first` on, which have room and no bytes: others may need them too.
 void SnapshotTier::forget_unwritten(std::span<StoredUnit* const> units,
                                     const std::vector<bool>& is_new, std::size_t first) {
   for (std::size_t i = first; i < units.size(); ++i) {

@@ -47,7 +47,7 @@ struct TierFetch {
   SnapshotPlace place = SnapshotPlace::branch;
 
   bool writes_beside = false;  ///< units are written beside steps
-  /// What they are written to. Outlives them.
+  /// They are written to it. It outlives them.
   std::unique_ptr<PinnedCheckpoint> room = nullptr;
   std::vector<CheckpointUnit> rest{};  ///< units of the room that are to be read yet
   std::vector<Unit> units{};           ///< in the order in which they arrive, and are copied
@@ -66,8 +66,8 @@ struct TierOptions {
   /// larger than two thirds of it, one and a half times the largest.
   std::size_t staging_bytes = std::size_t{16} << 20;
   TransferWorker worker = TransferWorker::thread;
-  /// Whether a snapshot may be kept by copying it while steps wait. Else one that UnitBytes copies
-  /// beside them, or none.
+  /// Says whether a snapshot may be kept by copying it while steps wait. Else one that UnitBytes
+  /// copies beside them, or none.
   bool may_wait = true;
   SnapshotSource source = SnapshotSource::disk;  ///< as reported in answers
 };
@@ -85,8 +85,8 @@ struct TierStats {
   std::uint64_t bytes_used = 0;                     ///< of the storage, now
 };
 
-/// What asking a tier came to: `fetch` has started; or there is nothing; or (is_full) nothing can
-/// be started before other fetches have ended.
+/// Says what asking a tier came to: `fetch` has started; or there is nothing; or (is_full) nothing
+/// can be started before other fetches have ended.
 struct TierAnswer {
   std::optional<FetchId> fetch;
   bool is_full = false;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int32_t node_tokens_without_pages = 64;
 
-bool is_recurrent(const MemoryLayout& layout) { return layout.slots.per_superblock > 0; }
+bool is_recurrent(const MemoryLayout& layout) { return layout.has_slots(); }
 
 }  // namespace
 

@@ -53,7 +53,7 @@ struct TierNode {
   std::vector<std::unique_ptr<TierEntry>> entries;
 };
 
-/// What a tier has of a prompt: the units of a checkpoint of `length` tokens.
+/// Lists what a tier has of a prompt: the units of a checkpoint of `length` tokens.
 struct TierHit {
   std::int32_t length = 0;
   Precision precision = Precision::exact;
@@ -92,7 +92,7 @@ class TierIndex {
   /// The nearest entry above; null: there is none.
   const TierEntry* above(const TierEntry& entry) const;
 
-  /// Whether all units are stored.
+  /// Returns whether all units are stored.
   static bool is_whole(std::span<StoredUnit* const> units);
 
   /// Removes the entry; `frees` is called for every stored unit that no entry needs any more.
@@ -112,7 +112,7 @@ class TierIndex {
   void audit() const;
 
  private:
-  std::int32_t groups() const { return static_cast<std::int32_t>(layout_.groups.size()); }
+  std::int32_t groups() const { return layout_.group_count(); }
   const TierNode* walk(std::span<const TokenId> key) const;
   TierNode& grow(std::span<const TokenId> key);
   void prune(TierNode* node);

@@ -6,8 +6,8 @@
 
 namespace hyb::jinja {
 
-// What templates find without defining it: filters, tests, methods of values, global functions.
-// Names that are returned are in static storage.
+// Lists what templates find without defining it: filters, tests, methods of values, global
+// functions. Names that are returned are in static storage.
 
 /// Throws Fault for an unknown filter.
 Value apply_filter(Runtime& runtime, std::string_view name, const Value& input,

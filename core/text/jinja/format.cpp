@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "core/base/strings.h"
 #include "core/text/jinja/operators.h"
 #include "core/text/jinja/runtime.h"
 #include "core/text/jinja/unicode.h"
@@ -208,19 +209,14 @@ namespace {
 
 /// The value of a replacement field {...}.
 Value braces_value(std::string_view field, const Arguments& arguments, std::size_t& automatic) {
-  std::size_t position = 0;
-  if (field.empty()) {
-    position = automatic++;
-  } else {
-    const auto read = std::from_chars(field.data(), field.data() + field.size(), position);
-    if (read.ec != std::errc{} || read.ptr != field.data() + field.size()) {
-      for (const auto& [name, value] : arguments.named) {
-        if (name == field) return value;
-      }
-      throw Fault("format: no argument '" + std::string(field) + "'");
+  const auto position = field.empty() ? automatic++ : parse_number<std::size_t>(field);
+  if (!position) {
+    for (const auto& [name, value] : arguments.named) {
+      if (name == field) return value;
     }
+    throw Fault("format: no argument '" + std::string(field) + "'");
   }
-  if (position < arguments.positional.size()) return arguments.positional[position];
+  if (*position < arguments.positional.size()) return arguments.positional[*position];
   throw Fault("format: not enough arguments");
 }
 

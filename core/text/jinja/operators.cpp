@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <limits>
 
+#include "core/base/strings.h"
 #include "core/text/jinja/builtins.h"
 #include "core/text/jinja/format.h"
 #include "core/text/jinja/runtime.h"
@@ -580,12 +580,9 @@ Value get_path(Runtime& runtime, const Value& object, const Value& path) {
   for (std::size_t begin = 0; begin <= whole.size();) {
     const std::size_t end = std::min(whole.view().find('.', begin), whole.size());
     const Text part = whole.slice(begin, end);
-    std::int64_t position = 0;
-    const std::string_view view = part.view();
-    const auto read = std::from_chars(view.data(), view.data() + view.size(), position);
-    const bool number = !view.empty() && view[0] != '-' && read.ec == std::errc{} &&
-                        read.ptr == view.data() + view.size();
-    value = get_item(runtime, value, number ? Value(position) : Value(part));
+    const auto number = parse_number<std::int64_t>(part.view());
+    const bool is_position = number && part.view()[0] != '-';
+    value = get_item(runtime, value, is_position ? Value(*number) : Value(part));
     begin = end + 1;
   }
   return value;

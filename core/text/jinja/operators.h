@@ -50,7 +50,7 @@ struct SliceBounds {
   Value stop = Value::none();
   Value step = Value::none();
 };
-/// Of a string, list, tuple or range; anything else is a Fault.
+/// Takes a string, list, tuple or range; anything else is a Fault.
 Value get_slice(Runtime& runtime, const Value& object, const SliceBounds& bounds);
 
 /// Looks up "a.b.0", the form of attribute arguments of filters.

@@ -635,7 +635,7 @@ class StatementParser {
     return statements(stops);
   }
 
-  /// As body_until, with the closing name taken.
+  /// Does what body_until does, with the closing name taken.
   Body whole_body(std::string_view stop) {
     Body body = body_until({stop});
     stream_.take();

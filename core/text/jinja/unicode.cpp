@@ -9,7 +9,7 @@
 namespace hyb::jinja {
 namespace {
 
-/// As read_utf8, but a byte that is no UTF-8 is a character of its own.
+/// Does what read_utf8 does, but a byte that is no UTF-8 is a character of its own.
 Utf8Unit unit_at(std::string_view text, std::size_t at) {
   const Utf8Unit unit = read_utf8(text, at);
   if (unit.kind == Utf8Unit::Kind::character) return unit;

@@ -24,7 +24,7 @@ bool is_space(char32_t character);
 bool is_alphabetic(char32_t character);
 bool is_upper_case(char32_t character);
 bool is_lower_case(char32_t character);
-/// Whether repr() shows it as itself.
+/// Returns whether repr() shows it as itself.
 bool is_printable(char32_t character);
 
 void append_upper(std::string& out, char32_t character);

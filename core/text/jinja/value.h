@@ -95,7 +95,7 @@ class Text {
     }
   }
 
-  /// Whether the text ends its buffer, so that it can be extended in place.
+  /// Returns whether the text ends its buffer, so that it can be extended in place.
   bool at_end_of_buffer() const { return buffer_ != nullptr && end_ == buffer_->size(); }
   MarkedBuffer* buffer() const { return buffer_; }
   std::uint32_t begin() const { return begin_; }

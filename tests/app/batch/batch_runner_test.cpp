@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "app/batch/batch_runner.h"
-#include "app/prompt.h"
 #include "core/base/ids.h"
 #include "tests/support/error_text.h"
 

@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 #include <CLI/CLI.hpp>
 
+#include "app/replay/replay.h"
 #include "core/base/error.h"
 
 namespace bench_options_test {
@@ -21,6 +22,7 @@ namespace {
 BenchOptions parsed(std::vector<std::string> arguments) {
   CLI::App cli;
   BenchOptions options;
+  options.lab = policy_lab();
   add_bench_options(cli, options);
   std::reverse(arguments.begin(), arguments.end());
   cli.parse(arguments);

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "app/bench/kernel_bench.h"
-#include "app/environment.h"
+#include "app/machine/environment.h"
 
 namespace kernel_bench_test {
 

@@ -18,7 +18,7 @@ struct Fixture {
   explicit Fixture(std::vector<ListSource::Item> items) : source(std::move(items)) {}
 
   LoadResult run(std::int32_t concurrency_max) {
-    LoadOptions options;
+    LoadDriverOptions options;
     options.concurrency_max = concurrency_max;
     return run_load(engine, source, timer, options);
   }
@@ -144,7 +144,7 @@ TEST_SUITE("app/bench/load_driver") {
   TEST_CASE("stopped: what ran is cancelled and is no record") {
     Fixture fixture(
         {{.prompt = 5, .answer = 1}, {.prompt = 5, .answer = 50}, {.prompt = 5, .answer = 1}});
-    LoadOptions options;
+    LoadDriverOptions options;
     options.concurrency_max = 2;
     options.is_stopped = [&] { return fixture.runner.steps == 1; };
     const LoadResult result = run_load(fixture.engine, fixture.source, fixture.timer, options);

@@ -179,7 +179,7 @@ TEST_SUITE("app/bench/scrambled_pool") {
     Engine engine(fixture.runner, nullptr, {.length_max = 200});
     const ScrambledPool pieces(engine, 6);
     ListSource source({{.prompt = 30, .answer = 3}, {.prompt = 50, .answer = 2}});
-    LoadOptions options;
+    LoadDriverOptions options;
     const LoadResult result = run_load(engine, source, fixture.timer, options);
     for (const RequestRecord& record : result.records) CHECK(record.is_answered());
   }

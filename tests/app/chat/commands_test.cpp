@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/chat/commands.h"
+#include "app/runtime/memory_plan.h"
 #include "core/base/error.h"
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "app/chat/prompts.h"
+#include "app/request/prompt.h"
 #include "core/base/error.h"
 #include "core/base/ids.h"
 #include "tests/app/chat/chat_texts.h"

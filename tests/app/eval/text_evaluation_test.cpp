@@ -6,8 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "app/model_outline.h"
-#include "app/prompt.h"
+#include "app/runtime/model_outline.h"
 #include "app/verify/passages.h"
 #include "core/base/error.h"
 #include "models/memory_layout.h"

@@ -295,7 +295,7 @@ TEST_SUITE("app/quantized_folder") {
           [&](kernels::Queue& on) {
             TensorFiles files(from);
             return models::load_model(on, models::Config::from_folder(from), files,
-                                      {.activation = DType::bf16},
+                                      {.load = {.activation = DType::bf16}},
                                       {.packed = moments.packed_call()});
           },
           kernels::Device::cpu, {.threads = threads});

@@ -3,7 +3,7 @@
 #include <random>
 #include <string>
 
-#include "app/conversation.h"
+#include "app/sessions/conversation.h"
 
 namespace hyb::testing {
 

@@ -76,6 +76,8 @@ TEST_SUITE("app/replay/svg_plot") {
     flat.lines = {{"flat", {{1, 0}, {1, 0}}}};
     CHECK(svg_text({}).ends_with("</svg>\n"));
     CHECK(!contains(svg_text(flat), "nan"));
+    CHECK(contains(svg_text(flat), ">1</text>"));  // and not 1e-9
+    CHECK_FALSE(contains(svg_text(flat), "e-10"));
   }
 }
 

@@ -7,7 +7,7 @@
 #include <set>
 #include <variant>
 
-#include "app/model_outline.h"
+#include "app/runtime/model_outline.h"
 #include "app/verify/passages.h"
 #include "models/memory_layout.h"
 

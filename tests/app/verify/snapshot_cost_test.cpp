@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "app/model_outline.h"
+#include "app/runtime/model_outline.h"
 #include "app/verify/passages.h"
 #include "models/memory_layout.h"
 

@@ -136,7 +136,7 @@ TEST_SUITE("core/engine/memory_relief") {
             answer_of(poor.model, nullptr, 2000, request_of(prompt_of(30), 6), 0).tokens);
       CHECK(poor.runner.times_given_way == 1);
       CHECK(poor.runner.superblocks_back == 5);
-      CHECK(poor.engine.pool().superblocks_uncommitted() == 5);
+      CHECK(poor.engine.pool().superblocks().uncommitted() == 5);
     }
   }
 

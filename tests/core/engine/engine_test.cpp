@@ -184,19 +184,19 @@ TEST_SUITE("core/engine/engine") {
   TEST_CASE("memory is ordered ahead once after sequences began, and in pauses") {
     GrowingBench bench(3);
     bench.engine.prepare_memory();
-    CHECK(bench.engine.pool().superblocks_idle() == 3);
-    CHECK_FALSE(bench.engine.pool().has_orders());
+    CHECK(bench.engine.pool().superblocks().idle() == 3);
+    CHECK(bench.engine.pool().orders().empty());
     Listener sink;
     bench.engine.submit(request_of(12, 20), sink);
     while (sink.finished() == 0) {
       bench.engine.step();
       if (bench.runner.steps_seen.size() == 4) {  // the pause, the prompt and two tokens
-        CHECK(bench.engine.pool().superblocks_idle() == 3);
+        CHECK(bench.engine.pool().superblocks().idle() == 3);
         CHECK(bench.engine.pool().give_back(10) == 3);
       }
     }
     CHECK(bench.runner.steps_seen.size() > 10);
-    CHECK(bench.engine.pool().superblocks_idle() == 0);
+    CHECK(bench.engine.pool().superblocks().idle() == 0);
     bench.engine.audit();
   }
 

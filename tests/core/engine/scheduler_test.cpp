@@ -9,6 +9,7 @@
 #include "core/engine/scheduler.h"
 #include "core/memory/pool/layout.h"
 #include "tests/sim/random.h"
+#include "tests/support/free_units.h"
 
 namespace scheduler_test {
 
@@ -257,7 +258,7 @@ TEST_SUITE("core/engine/memory_demand") {
     CHECK(demand.fits());
     const std::optional<Memory> newcomer = pool.start();
     REQUIRE(newcomer);
-    CHECK(pool.superblocks_free() == 1);
+    CHECK(pool.superblocks().free() == 1);
     CHECK_FALSE(pool.compact_for(ViewId{0}));  // all slots are where they should be
     CHECK(MemoryDemand(pool).add_slots(3).driest() == pool.layout().slot_view());
     pool.audit();
@@ -290,7 +291,7 @@ TEST_SUITE("core/engine/memory_demand") {
     CHECK_FALSE(MemoryDemand(pool).add_newcomer(21, 0).fits_beside(both));
     first.release();
     second.release();
-    CHECK(pool.pages_free() == 5);  // the checkpoint's
+    CHECK(pages_free(pool) == 5);  // the checkpoint's
     CHECK_FALSE(MemoryDemand(pool).add_newcomer(40, 0).fits());
     CHECK(MemoryDemand(pool).add_newcomer(40, 0).fits_beside({}));
   }
@@ -439,8 +440,8 @@ TEST_SUITE("core/engine/scheduler") {
       REQUIRE(++steps < 200);
     }
     CHECK(young.tokens() == 32);
-    CHECK(fixture.pool().pages_free() == 10);
-    CHECK(fixture.pool().slots_free() == 8);
+    CHECK(pages_free(fixture.pool()) == 10);
+    CHECK(slots_free(fixture.pool()) == 8);
   }
 
   TEST_CASE("an older prompt takes the pages of a younger one that has no turn") {
@@ -568,7 +569,7 @@ TEST_SUITE("core/engine/scheduler") {
         }
       }
       CHECK(oldest_done == 12);
-      CHECK(fixture.pool().pages_free() == pages);
+      CHECK(pages_free(fixture.pool()) == pages);
     }
   }
 
@@ -581,7 +582,7 @@ TEST_SUITE("core/engine/scheduler") {
     fixture.scheduler().plan();
     fixture.scheduler().release_all();
     fixture.scheduler().audit();
-    CHECK(fixture.pool().pages_free() == 100);
+    CHECK(pages_free(fixture.pool()) == 100);
     CHECK(fixture.scheduler().running() == 0);
     while (!first.finished() || !second.finished()) REQUIRE_FALSE(fixture.step().empty());
     CHECK(first.tokens() == 15);

@@ -19,8 +19,8 @@ namespace {
 using Pieces = std::vector<std::string>;
 
 std::string decoded(const std::string& json, const Pieces& pieces, bool eager = false) {
-  const Decoder decoder(parse_json(json, "f"), "f: decoder");
-  Decoder::Run run(decoder, eager);
+  const PieceDecoder decoder(parse_json(json, "f"), "f: decoder");
+  PieceDecoder::Run run(decoder, eager);
   std::string out;
   for (const std::string& piece : pieces) {
     run.push(piece, out);
@@ -31,11 +31,11 @@ std::string decoded(const std::string& json, const Pieces& pieces, bool eager = 
 }
 
 std::string bytes_of(const std::string& json, const std::string& piece) {
-  return Decoder(parse_json(json, "f"), "f: decoder").bytes_of(piece);
+  return PieceDecoder(parse_json(json, "f"), "f: decoder").bytes_of(piece);
 }
 
 std::string error_of(const std::string& json) {
-  return model_error([&] { Decoder(parse_json(json, "f"), "f: decoder"); });
+  return model_error([&] { PieceDecoder(parse_json(json, "f"), "f: decoder"); });
 }
 
 std::string sequence(const std::string& steps) {
@@ -113,8 +113,8 @@ TEST_SUITE("core/text/decoder") {
   }
 
   TEST_CASE("flush() resets a run") {
-    const Decoder decoder(parse_json(llama, "f"), "f");
-    Decoder::Run run(decoder, true);
+    const PieceDecoder decoder(parse_json(llama, "f"), "f");
+    PieceDecoder::Run run(decoder, true);
     for (int round = 0; round < 2; ++round) {
       std::string out;
       run.push("▁a", out);

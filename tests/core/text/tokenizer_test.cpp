@@ -258,10 +258,7 @@ TEST_SUITE("core/text/tokenizer") {
     const TokenId end = tokenizer.find("<|im_end|>").value();
     CHECK(tokenizer.piece(end) == "<|im_end|>");
     CHECK(tokenizer.is_special(end));
-    CHECK(tokenizer.is_added(end));
-    CHECK(tokenizer.is_added(tokenizer.find("<think>").value()));
     CHECK_FALSE(tokenizer.is_special(tokenizer.find("<think>").value()));
-    CHECK_FALSE(tokenizer.is_added(tokenizer.find("Ġ").value()));
     CHECK(tokenizer.eos() == end);
     CHECK_FALSE(tokenizer.bos());
     CHECK_FALSE(tokenizer.find("nowhere"));

@@ -25,15 +25,15 @@ struct Fixture {
   RopeKvWrite write(const Tensor& qkv, const Tensor& arena) const {
     return {.qkv = qkv,
             .position_of_row = {},
-            .pages_of_layer = arena,
-            .span_begin = span_begin,
-            .position = position,
-            .page_begin = page_begin,
-            .pages = pages,
+            .kv = {.arena = arena,
+                   .span_begin = span_begin,
+                   .position = position,
+                   .page_begin = page_begin,
+                   .pages = pages,
+                   .page_tokens = page_tokens},
             .heads = heads,
             .kv_heads = kv_heads,
             .head_dim = head_dim,
-            .page_tokens = page_tokens,
             .rotary_dim = 16,
             .theta = 500.0,
             .q_norm = q_norm,
@@ -43,16 +43,16 @@ struct Fixture {
   }
   Attention read(const Tensor& qkv, const Tensor& arena, const Tensor& y) const {
     return {.q = qkv.columns(0, inner),
-            .pages_of_layer = arena,
-            .span_begin = span_begin,
-            .position = position,
-            .page_begin = page_begin,
-            .pages = pages,
+            .kv = {.arena = arena,
+                   .span_begin = span_begin,
+                   .position = position,
+                   .page_begin = page_begin,
+                   .pages = pages,
+                   .page_tokens = page_tokens},
             .y = y,
             .heads = heads,
             .kv_heads = kv_heads,
             .head_dim = head_dim,
-            .page_tokens = page_tokens,
             .scale = 0.2F,
             .gate = qkv.columns(width - inner, inner)};
   }
@@ -94,7 +94,7 @@ TEST_SUITE("kernels/ops/attention_step") {
     RopeKvWrite write = f.write(qkv, arena);
     Attention read = f.read(qkv, arena, y);
     const Table two_at_the_end{0, 1, 2, 4};
-    write.span_begin = two_at_the_end;
+    write.kv.span_begin = two_at_the_end;
     CHECK_THROWS_WITH_AS(attention_step(queue, write, read),
                          "attention_step: every span has one token, got 3", Error);
     write = f.write(qkv.view().rows(0, 3), arena);

@@ -64,14 +64,14 @@ struct AttentionFixture {
     const Table page_begin{0, static_cast<std::int32_t>(table.size())}, pages(table);
     kv_write(queue, {.k = k.view().rows(first, count),
                      .v = v.view().rows(first, count),
-                     .pages_of_layer = arena,
-                     .span_begin = begin,
-                     .position = position,
-                     .page_begin = page_begin,
-                     .pages = pages,
+                     .kv = {.arena = arena,
+                            .span_begin = begin,
+                            .position = position,
+                            .page_begin = page_begin,
+                            .pages = pages,
+                            .page_tokens = s.page_tokens},
                      .kv_heads = s.kv_heads,
-                     .head_dim = s.head_dim,
-                     .page_tokens = s.page_tokens});
+                     .head_dim = s.head_dim});
   }
 
   void attend(Queue& queue, std::int64_t first, std::int64_t count, Tensor workspace = {}) {
@@ -79,16 +79,16 @@ struct AttentionFixture {
     const Table position{static_cast<std::int32_t>(first)};
     const Table page_begin{0, static_cast<std::int32_t>(table.size())}, pages(table);
     attention(queue, {.q = q.view().rows(first, count),
-                      .pages_of_layer = mapped.empty() ? arena.view() : mapped,
-                      .span_begin = begin,
-                      .position = position,
-                      .page_begin = page_begin,
-                      .pages = pages,
+                      .kv = {.arena = mapped.empty() ? arena.view() : mapped,
+                             .span_begin = begin,
+                             .position = position,
+                             .page_begin = page_begin,
+                             .pages = pages,
+                             .page_tokens = s.page_tokens},
                       .y = y.view().rows(first, count),
                       .heads = s.heads,
                       .kv_heads = s.kv_heads,
                       .head_dim = s.head_dim,
-                      .page_tokens = s.page_tokens,
                       .scale = scale,
                       .workspace = workspace,
                       .window = reach.window,

@@ -484,11 +484,11 @@ TEST_SUITE("kernels/ops/attention") {
         }
         const Table page_table(pages);
         attention(queue, {.q = q,
-                          .pages_of_layer = f.arena,
-                          .span_begin = begin,
-                          .position = position,
-                          .page_begin = page_begin,
-                          .pages = page_table,
+                          .kv = {.arena = f.arena,
+                                 .span_begin = begin,
+                                 .position = position,
+                                 .page_begin = page_begin,
+                                 .pages = page_table},
                           .y = y,
                           .heads = 4,
                           .kv_heads = 2,

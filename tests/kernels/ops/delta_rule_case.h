@@ -8,8 +8,10 @@
 
 namespace hyb::kernels::testing {
 
-struct DeltaShape {
-  std::int64_t tokens, key_heads, value_heads, rows, columns;
+struct DeltaSizes {
+  std::int64_t tokens;
+  std::int32_t key_heads;
+  std::int64_t value_heads, rows, columns;
   bool tiled = false;
   float beta_scale = 1.0F;
   bool per_channel = false;
@@ -23,7 +25,7 @@ struct DeltaShape {
 
 /// All tensors of calls of delta_rule, on the host. Rows of b and a are in one matrix, b first.
 struct DeltaInputs {
-  DeltaInputs(DType dtype, DeltaShape shape, std::int64_t slots, DType state_dtype = DType::f32,
+  DeltaInputs(DType dtype, DeltaSizes shape, std::int64_t slots, DType state_dtype = DType::f32,
               Strides strides = {5, 1})
       : s(shape),
         x(random_tensor(dtype, {s.tokens, s.line()}, 1, 1.0F, strides)),
@@ -49,11 +51,11 @@ struct DeltaInputs {
             .write_slot = write,
             .y = y.view().rows(first, tokens),
             .token_by_token = true,
-            .key_heads = s.key_heads,
-            .tiled = s.tiled,
-            .beta_scale = s.beta_scale,
-            .per_channel = s.per_channel,
-            .decay_floor = s.decay_floor};
+            .shape = {.key_heads = s.key_heads,
+                      .tiled = s.tiled,
+                      .beta_scale = s.beta_scale,
+                      .per_channel = s.per_channel,
+                      .decay_floor = s.decay_floor}};
   }
   void run(Queue& queue, const Table& begin, const Table& read, const Table& write,
            std::int64_t first = 0) const {
@@ -71,7 +73,7 @@ struct DeltaInputs {
     return values;
   }
 
-  DeltaShape s;
+  DeltaSizes s;
   TestTensor x, ba, rate, dt_bias, state, y;
 
  private:
@@ -87,7 +89,7 @@ struct DeltaInputs {
 /// The recurrence in doubles, step by step as it is written in the literature, from `state`, which
 /// becomes the last one; the answers for all tokens.
 inline std::vector<double> recur(const DeltaInputs& in, std::vector<double>& state) {
-  const DeltaShape& s = in.s;
+  const DeltaSizes& s = in.s;
   std::vector<double> y;
   const auto normalized = [&](std::int64_t at, double scale) {
     std::vector<double> values;

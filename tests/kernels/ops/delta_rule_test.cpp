@@ -15,7 +15,7 @@ namespace {
 
 constexpr DType f32 = DType::f32, b16 = DType::bf16;
 
-const DeltaShape shapes[] = {{19, 2, 4, 16, 32},
+const DeltaSizes shapes[] = {{19, 2, 4, 16, 32},
                              {7, 3, 3, 20, 20},
                              {35, 1, 2, 128, 128},
                              {3, 1, 3, 256, 256},
@@ -62,7 +62,7 @@ TEST_SUITE("kernels/ops/delta_rule") {
   TEST_CASE("is the recurrence on every route") {
     for (const Isa isa : available_isas()) {
       for (const DType dtype : {f32, b16}) {
-        for (const DeltaShape& shape : shapes) {
+        for (const DeltaSizes& shape : shapes) {
           CAPTURE(name_of(isa));
           CAPTURE(shape.columns);
           for (const bool from_zeros : {false, true}) {
@@ -77,7 +77,7 @@ TEST_SUITE("kernels/ops/delta_rule") {
   TEST_CASE("a bf16 state is rounded after every token, on every route") {
     for (const Isa isa : available_isas()) {
       for (const DType dtype : {f32, b16}) {
-        for (const DeltaShape& shape : shapes) {
+        for (const DeltaSizes& shape : shapes) {
           CAPTURE(name_of(isa));
           CAPTURE(shape.columns);
           DeltaInputs in(dtype, shape, 3, b16);
@@ -147,10 +147,10 @@ TEST_SUITE("kernels/ops/delta_rule") {
   TEST_CASE("cutting a sequence anywhere changes neither output nor state, on any threads") {
     std::mt19937 engine(5);
     for (const Isa isa : available_isas()) {
-      for (const DeltaShape& shape : shapes) {
+      for (const DeltaSizes& shape : shapes) {
         for (const DType state : {f32, b16}) {
           const std::int32_t tokens = shape.rows * shape.columns > 10000 ? 21 : 45;
-          DeltaShape s = shape;
+          DeltaSizes s = shape;
           s.tokens = tokens;
           Queue one = test_queue(isa, 1);
           const DeltaInputs whole(b16, s, 2, state);
@@ -173,11 +173,11 @@ TEST_SUITE("kernels/ops/delta_rule") {
   TEST_CASE("a chain of spans leaves what a call for each of them leaves, on any threads") {
     std::mt19937 engine(9);
     int round = 0;
-    for (const DeltaShape& shape : shapes) {
+    for (const DeltaSizes& shape : shapes) {
       for (const DType state : {f32, b16}) {
         const ChainedSpans spans =
             random_chain(shape.rows * shape.columns > 10000 ? 9 : 37, engine);
-        DeltaShape s = shape;
+        DeltaSizes s = shape;
         s.tokens = spans.begins.back();
         const DType dtype = round % 2 == 0 ? b16 : f32;
         check_chain(
@@ -194,10 +194,10 @@ TEST_SUITE("kernels/ops/delta_rule") {
   TEST_CASE("spans that leave no state change nothing else, on any threads") {
     std::mt19937 engine(13);
     int round = 0;
-    for (const DeltaShape& shape : shapes) {
+    for (const DeltaSizes& shape : shapes) {
       for (const DType state : {f32, b16}) {
         const DiscardedSpans spans = random_discarded(engine);
-        DeltaShape s = shape;
+        DeltaSizes s = shape;
         s.tokens = spans.kept.begins.back();
         const DType dtype = round % 2 == 0 ? b16 : f32;
         check_discarded(
@@ -214,7 +214,7 @@ TEST_SUITE("kernels/ops/delta_rule") {
   TEST_CASE("permuting spans permutes outputs, and only the named slots are written") {
     for (const Isa isa : available_isas()) {
       Queue queue = test_queue(isa, 3);
-      const DeltaShape s{12, 2, 4, 20, 24};
+      const DeltaSizes s{12, 2, 4, 20, 24};
       const std::int64_t half = 6 * s.line(), half_ba = 6 * 2 * 4, half_y = 6 * s.inner();
       DeltaInputs a(b16, s, 6), b(b16, s, 6);
       a.run(queue, {0, 5, 6, 12}, {0, -1, 0}, {3, 1, 5});
@@ -237,7 +237,7 @@ TEST_SUITE("kernels/ops/delta_rule") {
   TEST_CASE("NaN stays in its sequence, and in its head") {
     for (const Isa isa : available_isas()) {
       Queue queue = test_queue(isa, 2);
-      const DeltaShape s{9, 1, 2, 20, 36};
+      const DeltaSizes s{9, 1, 2, 20, 36};
       const DeltaInputs clean(b16, s, 4);
       DeltaInputs in(b16, s, 4);
       in.x.set(2 * s.rows, NAN);                          // v of the first token's first head

@@ -30,16 +30,16 @@ TestTensor arena(DType dtype) {
   return all;
 }
 
-KvClear clear_of(const Spans& spans, const Tensor& pages_of_layer) {
-  return {.pages_of_layer = pages_of_layer,
-          .span_begin = spans.begin,
-          .position = spans.position,
-          .page_begin = spans.page_begin,
-          .pages = spans.pages,
+KvClear clear_of(const Spans& spans, const Tensor& pages) {
+  return {.kv = {.arena = pages,
+                 .span_begin = spans.begin,
+                 .position = spans.position,
+                 .page_begin = spans.page_begin,
+                 .pages = spans.pages,
+                 .page_tokens = page_tokens},
           .tokens = tokens,
           .kv_heads = kv_heads,
-          .head_dim = head_dim,
-          .page_tokens = page_tokens};
+          .head_dim = head_dim};
 }
 
 }  // namespace
@@ -53,8 +53,7 @@ TEST_SUITE("kernels/ops/kv_clear") {
         TestTensor zeros(DType::f32, {tokens, kv_heads * head_dim});
         for (std::int64_t i = 0; i < zeros.size(); ++i) zeros.set(i, 0.0F);
         TestTensor expected = arena(dtype), cleared = arena(dtype);
-        kv_write(queue, {zeros, zeros, expected, spans.begin, spans.position, spans.page_begin,
-                         spans.pages, kv_heads, head_dim, page_tokens});
+        kv_write(queue, {zeros, zeros, clear_of(spans, expected).kv, kv_heads, head_dim});
         kv_clear(queue, clear_of(spans, cleared));
         CHECK(cleared.everything() == expected.everything());
         CHECK(cleared.everything() != arena(dtype).everything());
@@ -71,7 +70,7 @@ TEST_SUITE("kernels/ops/kv_clear") {
     CHECK_THROWS_AS(kv_clear(queue, op), Error);
     spans.pages = Table{10, 0, 2, 1, 3, 4, 7, 8, 6, 7, 8, 6};
     CHECK_THROWS_WITH_AS(kv_clear(queue, clear_of(spans, pages)),
-                         "kv_clear: pages are within pages_of_layer, got 10", Error);
+                         "kv_clear: pages are within the arena, got 10", Error);
   }
 }
 

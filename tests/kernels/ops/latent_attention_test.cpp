@@ -40,12 +40,12 @@ struct World {
     const Table spans{0, static_cast<std::int32_t>(count)}, positions{is_second ? 0 : at},
         begins{0, is_second ? 1 : 7}, table = is_second ? Table{3} : Table{1, 8, 0, 4, 2, 7, 6};
     latent_write(queue, {.rows = rows.view().rows(begin, count),
-                         .pages_of_layer = pages,
-                         .span_begin = spans,
-                         .position = positions,
-                         .page_begin = begins,
-                         .pages = table,
-                         .page_tokens = page_tokens});
+                         .kv = {.arena = pages,
+                                .span_begin = spans,
+                                .position = positions,
+                                .page_begin = begins,
+                                .pages = table,
+                                .page_tokens = page_tokens}});
     latent_attention(queue, attention(begin, count, spans, positions, begins, table));
   }
 
@@ -53,16 +53,16 @@ struct World {
                             const Table& positions, const Table& begins, const Table& table) const {
     return {.turned = turned.view().rows(begin, count),
             .latent = latent.view().rows(begin, count),
-            .pages_of_layer = pages,
-            .span_begin = spans,
-            .position = positions,
-            .page_begin = begins,
-            .pages = table,
+            .kv = {.arena = pages,
+                   .span_begin = spans,
+                   .position = positions,
+                   .page_begin = begins,
+                   .pages = table,
+                   .page_tokens = page_tokens},
             .y = y.view().rows(begin, count),
             .heads = s.heads,
             .turned_width = s.turned,
             .latent_width = s.latent,
-            .page_tokens = page_tokens,
             .scale = 0.3F,
             .gate = has_gate() ? gate.view().rows(begin, count) : Tensor()};
   }
@@ -71,12 +71,12 @@ struct World {
   void run_all(Queue& queue) const {
     const Table spans{0, 41, 46}, positions{0, 0}, begins{0, 7, 8}, table{1, 8, 0, 4, 2, 7, 6, 3};
     latent_write(queue, {.rows = rows,
-                         .pages_of_layer = pages,
-                         .span_begin = spans,
-                         .position = positions,
-                         .page_begin = begins,
-                         .pages = table,
-                         .page_tokens = page_tokens});
+                         .kv = {.arena = pages,
+                                .span_begin = spans,
+                                .position = positions,
+                                .page_begin = begins,
+                                .pages = table,
+                                .page_tokens = page_tokens}});
     latent_attention(queue, attention(0, tokens, spans, positions, begins, table));
   }
 

@@ -23,7 +23,8 @@ inline CausalConv step_convolution(const Tensor& x, const Tensor& weight, const 
 
 /// A step of delta_step; a row is one token of a sequence.
 struct DeltaStepCase {
-  std::int64_t key_heads = 1, value_heads = 1, rows = 128, columns = 128, taps = 4;
+  std::int32_t key_heads = 1;
+  std::int64_t value_heads = 1, rows = 128, columns = 128, taps = 4;
   DType dtype = DType::bf16, state = DType::f32;
   bool tiled = false;
   std::vector<std::int32_t> read, write;
@@ -52,7 +53,7 @@ struct DeltaStepInputs {
         convolved(c.dtype, {c.tokens(), c.channels()}) {}
 
   DeltaStep op(const Table& read, const Table& write, const Table& semaphores,
-               std::int64_t key_heads, bool tiled) const {
+               std::int32_t key_heads, bool tiled) const {
     return {.convolution = step_convolution(x, conv_weight, conv_bias, windows, convolved),
             .recurrence = {.x = convolved,
                            .b = b,
@@ -64,8 +65,7 @@ struct DeltaStepInputs {
                            .read_slot = read,
                            .write_slot = write,
                            .y = y,
-                           .key_heads = key_heads,
-                           .tiled = tiled},
+                           .shape = {.key_heads = key_heads, .tiled = tiled}},
             .semaphores = semaphores};
   }
 
@@ -74,7 +74,9 @@ struct DeltaStepInputs {
 
 /// The same for mamba_step.
 struct MambaStepCase {
-  std::int64_t heads = 2, rows = 80, columns = 128, groups = 1, taps = 4;
+  std::int64_t heads = 2, rows = 80, columns = 128;
+  std::int32_t groups = 1;
+  std::int64_t taps = 4;
   DType dtype = DType::bf16, state = DType::f32;
   std::vector<std::int32_t> read, write;
 
@@ -110,9 +112,7 @@ struct MambaStepInputs {
                            .read_slot = read,
                            .write_slot = write,
                            .y = y,
-                           .groups = c.groups,
-                           .dt_min = 0.01F,
-                           .dt_max = 4.0F},
+                           .shape = {.groups = c.groups, .dt_min = 0.01F, .dt_max = 4.0F}},
             .semaphores = semaphores};
   }
 

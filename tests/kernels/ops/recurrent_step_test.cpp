@@ -31,7 +31,7 @@ DeltaStepCase case_of(DType dtype, DType state, bool tiled = false) {
 }
 
 void step(Queue& queue, const DeltaStepInputs& in, const Table& read, const Table& write,
-          std::int64_t key_heads = 2, bool tiled = false) {
+          std::int32_t key_heads = 2, bool tiled = false) {
   const Table semaphores{0, 0, 0, 0, 0};
   delta_step(queue, in.op(read, write, semaphores, key_heads, tiled));
 }
@@ -60,8 +60,7 @@ void run_parts(Queue& queue, const DeltaStepInputs& in, const Table& read, const
                      .read_slot = from,
                      .write_slot = to,
                      .y = in.y.view().rows(0, used),
-                     .key_heads = 2,
-                     .tiled = tiled});
+                     .shape = {.key_heads = 2, .tiled = tiled}});
 }
 
 TEST_SUITE("kernels/ops/delta_step") {
@@ -141,9 +140,7 @@ TEST_SUITE("kernels/ops/mamba_step") {
                     .read_slot = from,
                     .write_slot = to,
                     .y = parts.y.view().rows(0, used),
-                    .groups = c.groups,
-                    .dt_min = 0.01F,
-                    .dt_max = 4.0F});
+                    .shape = {.groups = c.groups, .dt_min = 0.01F, .dt_max = 4.0F}});
         CHECK(step.state.everything() == parts.state.everything());
         CHECK(step.windows.everything() == parts.windows.everything());
         CHECK(step.y.everything() == parts.y.everything());
@@ -161,9 +158,9 @@ TEST_SUITE("kernels/ops/mamba_step") {
     CHECK_THROWS_WITH_AS(mamba_step(queue, step.op(chained, used, semaphores)),
                          "mamba_step: no row continues the one before it, got 1", Error);
     MambaStep op = step.op(read, write, semaphores);
-    op.recurrence.groups = 3;
+    op.recurrence.shape.groups = 3;
     CHECK_THROWS_WITH_AS(mamba_step(queue, op), "mamba_step: groups divides heads, got 3", Error);
-    op.recurrence.groups = step.c.groups;
+    op.recurrence.shape.groups = step.c.groups;
     op.convolution.weight = Tensor(step.conv_weight).rows(0, step.c.channels() - 1);
     CHECK_THROWS_WITH_AS(mamba_step(queue, op),
                          "mamba_step: causal_conv: x needs 87 in dimension 1, got 88", Error);

@@ -158,14 +158,14 @@ TEST_SUITE("kernels/ops/kv_write") {
     Queue queue = test_queue(Isa::plain);
     AttentionFixture f(DType::bf16, shape, 20);
     f.table[1] = 4;
-    CHECK_THROWS_WITH_AS(f.write(queue, 0, 20), "kv_write: pages are within pages_of_layer, got 4",
+    CHECK_THROWS_WITH_AS(f.write(queue, 0, 20), "kv_write: pages are within the arena, got 4",
                          Error);
     f.table.resize(1);
     CHECK_THROWS_WITH_AS(f.write(queue, 0, 20),
                          "kv_write: a page table reaches its span's end, got 20", Error);
     AttentionFixture other(DType::bf16, shape, 20, 1, DType::i32);
     CHECK_THROWS_WITH_AS(other.write(queue, 0, 20),
-                         "kv_write: pages_of_layer is f32, bf16 or F8_E4M3, got 7", Error);
+                         "kv_write: arena is f32, bf16 or F8_E4M3, got 7", Error);
   }
 }
 
@@ -185,15 +185,15 @@ struct Fixture {
   RopeKvWrite op(const Tensor& qkv, const Tensor& arena, std::int64_t rotary_dim) const {
     return {.qkv = qkv,
             .position_of_row = rotary_dim == 0 ? Tensor() : Tensor(position_of_row),
-            .pages_of_layer = arena,
-            .span_begin = span_begin,
-            .position = position,
-            .page_begin = page_begin,
-            .pages = pages,
+            .kv = {.arena = arena,
+                   .span_begin = span_begin,
+                   .position = position,
+                   .page_begin = page_begin,
+                   .pages = pages,
+                   .page_tokens = page_tokens},
             .heads = heads,
             .kv_heads = kv_heads,
             .head_dim = head_dim,
-            .page_tokens = page_tokens,
             .rotary_dim = rotary_dim,
             .theta = 500.0};
   }
@@ -224,8 +224,7 @@ TEST_SUITE("kernels/ops/rope_kv_write") {
             rope(queue, {k, f.position_of_row, kv_heads, head_dim, rotary_dim, 500.0});
           }
           TestTensor expected = f.arena(kv_dtype), arena = f.arena(kv_dtype);
-          kv_write(queue, {k, v, expected, f.span_begin, f.position, f.page_begin, f.pages,
-                           kv_heads, head_dim, page_tokens});
+          kv_write(queue, {k, v, f.op(qkv, expected, 0).kv, kv_heads, head_dim});
 
           rope_kv_write(queue, f.op(qkv, arena, rotary_dim));
           CHECK(arena.everything() == expected.everything());

@@ -13,7 +13,8 @@ using namespace hyb::kernels::testing;
 namespace {
 
 struct Shape {
-  std::int64_t tokens, heads, rows, columns, groups;
+  std::int64_t tokens, heads, rows, columns;
+  std::int32_t groups;
 };
 
 struct Fixture {
@@ -42,9 +43,7 @@ struct Fixture {
                 .write_slot = write,
                 .y = y.view().rows(first, tokens),
                 .token_by_token = token_by_token,
-                .groups = s.groups,
-                .dt_min = dt_min,
-                .dt_max = dt_max});
+                .shape = {.groups = s.groups, .dt_min = dt_min, .dt_max = dt_max}});
   }
 
   Shape s;

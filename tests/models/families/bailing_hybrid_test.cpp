@@ -34,9 +34,9 @@ TEST_SUITE("models/families/bailing_hybrid") {
       CHECK(std::holds_alternative<Mlp>(part(plan, layer, 1)) == (layer == 0));
     }
     const auto& delta = std::get<DeltaNet>(part(plan, 0, 0));
-    CHECK(delta.per_channel);
+    CHECK(delta.shape.per_channel);
     CHECK(delta.rank == 0);
-    CHECK(delta.decay_floor == -5.0F);
+    CHECK(delta.shape.decay_floor == -5.0F);
     const auto& mla = std::get<Mla>(part(plan, 3, 0));
     CHECK(mla.text().text ==
           "16 heads x 128 + 64, values of 128, latents of 512, queries of 256, rope over 64 dims, "
@@ -53,7 +53,7 @@ TEST_SUITE("models/families/bailing_hybrid") {
 
   TEST_CASE("a decay without a floor, as kda_safe_gate says") {
     const Plan plan = plan_of(tiny, {{"kda_safe_gate", "false"}});
-    CHECK(std::get<DeltaNet>(part(plan, 0, 0)).decay_floor == 0.0F);
+    CHECK(std::get<DeltaNet>(part(plan, 0, 0)).shape.decay_floor == 0.0F);
   }
 
   TEST_CASE("limits of gates and ups are those of each layer, of its shared expert another") {

@@ -86,7 +86,7 @@ TEST_SUITE("models/families/granite_hybrid") {
       CHECK(plan.weight_dtype == old.weight_dtype);
       CHECK(plan.logits_scale == old.logits_scale);
       CHECK(ssd(plan, 0).head_dim == 64);
-      CHECK(ssd(plan, 0).dt_max == ssd(old, 0).dt_max);
+      CHECK(ssd(plan, 0).shape.dt_max == ssd(old, 0).shape.dt_max);
       CHECK(attention(plan, 35).heads == 12);
       CHECK(!plan.has_rope());
     }
@@ -114,8 +114,8 @@ TEST_SUITE("models/families/granite_hybrid") {
 
   TEST_CASE("a limit of the time step is kept") {
     const Plan plan = plan_of("granite-4.0-h-tiny", {{"time_step_limit", "[0.001, 0.5]"}});
-    CHECK(ssd(plan, 0).dt_min == 0.001F);
-    CHECK(ssd(plan, 0).dt_max == 0.5F);
+    CHECK(ssd(plan, 0).shape.dt_min == 0.001F);
+    CHECK(ssd(plan, 0).shape.dt_max == 0.5F);
     CHECK(contains(error_of("time_step_limit", "[0.5, 0.1]"), "rising order"));
     CHECK(contains(error_of("time_step_limit", "[0.5]"), "two numbers"));
   }

@@ -53,8 +53,8 @@ TEST_SUITE("models/families/mamba2") {
 
   TEST_CASE("limits of time steps") {
     const Plan plan = plan_of(name, {{"time_step_limit", "[0.25, 0.5]"}});
-    CHECK(ssd(plan).dt_min == 0.25F);
-    CHECK(ssd(plan).dt_max == 0.5F);
+    CHECK(ssd(plan).shape.dt_min == 0.25F);
+    CHECK(ssd(plan).shape.dt_max == 0.5F);
     CHECK(contains(error_of("time_step_limit", "[0.5, 0.25]"), "time_step_limit"));
   }
 

@@ -72,8 +72,8 @@ TEST_SUITE("models/families/nemotron_h") {
     for (const char* key : {"time_step_limit", "mamba_dt_limit"}) {
       const Plan plan = plan_of("nemotron-3-nano-30b-a3b", {{key, "[0.25, 0.5]"}});
       const Ssd& ssd = std::get<Ssd>(plan.layers[0].blocks[0].parts[0]);
-      CHECK(ssd.dt_min == 0.25F);
-      CHECK(ssd.dt_max == 0.5F);
+      CHECK(ssd.shape.dt_min == 0.25F);
+      CHECK(ssd.shape.dt_max == 0.5F);
     }
     CHECK(contains(error_of("time_step_limit", "[1]"), "time_step_limit: must be two numbers"));
   }

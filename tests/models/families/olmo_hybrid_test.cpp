@@ -64,7 +64,8 @@ TEST_SUITE("models/families/olmo_hybrid") {
                                             {"linear_allow_neg_eigval", ""},
                                             {"tie_word_embeddings", ""}});
     CHECK(unsaid == plan_of(published));
-    CHECK(delta(plan_of(published, {{"linear_allow_neg_eigval", "false"}})).beta_scale == 1.0F);
+    CHECK(delta(plan_of(published, {{"linear_allow_neg_eigval", "false"}})).shape.beta_scale ==
+          1.0F);
   }
 
   TEST_CASE("positions are there unless a null says that they are not") {

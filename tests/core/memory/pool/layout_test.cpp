@@ -176,7 +176,7 @@ TEST_SUITE("core/memory/footprint") {
                     16, mib, 16));
     CHECK(walk(pool, 112, 16).end == std::vector<std::int64_t>{7, 2});
     // In pages of ten layers 7 + 2 + 2, in bytes the same.
-    CHECK(bytes_held(pool.layout(), 112) == (7 + 2 + 2) * 10 * page);
+    CHECK(content_bytes_held(pool.layout(), 112) == (7 + 2 + 2) * 10 * page);
   }
 
   TEST_CASE("the layers of Gemma-3-27B are held without any padding") {
@@ -190,7 +190,7 @@ TEST_SUITE("core/memory/footprint") {
                     16, 65 * mib, 64));
     const std::int32_t length = 32768;
     CHECK(walk(pool, length, 512).end == std::vector<std::int64_t>{length / 16, 1024 / 16});
-    CHECK(bytes_held(pool.layout(), length) ==
+    CHECK(content_bytes_held(pool.layout(), length) ==
           std::size_t{length / 16} * 10 * page + 64 * 52 * page);
     // Ten layers to a group would take six groups: 8 layers of padding.
     CHECK(pool.layout().groups[0].page_bytes + pool.layout().groups[1].page_bytes == 62 * page);
@@ -227,10 +227,10 @@ TEST_SUITE("core/memory/footprint") {
         held += static_cast<std::size_t>(found.end[i]) * 64;
         peak += static_cast<std::size_t>(found.peak[i]) * 64;
       }
-      CHECK(bytes_held(pool.layout(), length) == held);
+      CHECK(content_bytes_held(pool.layout(), length) == held);
       const std::size_t foretold = bytes_peak(pool.layout(), length, chunk);
       CHECK(foretold >= peak);
-      CHECK(foretold <= peak + (chunk < pool.page_tokens() ? 3 * 2 * 64 : 0));
+      CHECK(foretold <= peak + (chunk < pool.layout().page_tokens ? 3 * 2 * 64 : 0));
       CHECK(pool.can_ever_hold(length, chunk));
       pool.audit({}, {});
     }

@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/memory/pool/memory_pool.h"
 #include "tests/sim/random.h"
+#include "tests/support/free_units.h"
 #include "tests/support/prefix.h"
 #include "tests/support/toy_layout.h"
 
@@ -57,16 +58,16 @@ TEST_SUITE("core/memory/memory_pool") {
     MemoryPool pool(elastic(3));
     {
       const Memory large = ran(pool, 32);  // two superblocks of pages, one of slots
-      CHECK(pool.pages_free() == 0);
-      CHECK(pool.slots_free() == 1);
+      CHECK(pages_free(pool) == 0);
+      CHECK(slots_free(pool) == 1);
     }
     std::vector<Memory> many;
     for (int i = 0; i < 6; ++i) many.push_back(*pool.start());
     CHECK_FALSE(pool.start());
-    CHECK(pool.owner_changes() == 2);
+    CHECK(pool.usage().owner_changes == 2);
     many.clear();
     CHECK(ran(pool, 32).length() == 32);
-    CHECK(pool.owner_changes() == 4);
+    CHECK(pool.usage().owner_changes == 4);
     CHECK(pool.all_free());
   }
 
@@ -74,13 +75,13 @@ TEST_SUITE("core/memory/memory_pool") {
     MemoryPool pool(elastic(4));
     std::optional<Checkpoint> room = pool.allocate_empty(10, Precision::exact);
     REQUIRE(room);
-    const std::int64_t free = pool.pages_free() + pool.slots_free();
+    const std::int64_t free = pages_free(pool) + slots_free(pool);
     static_cast<void>(pool.take_orders());
     Memory memory = pool.take_over(*std::move(room));
     CHECK(memory.length() == 10);
     CHECK(memory.read_slot() == memory.write_slot());
-    CHECK_FALSE(pool.has_orders());
-    CHECK(pool.pages_free() + pool.slots_free() == free);
+    CHECK(pool.orders().empty());
+    CHECK(pages_free(pool) + slots_free(pool) == free);
     pool.audit({{&memory}}, {});
     CHECK(memory.reserve(3));
     memory.keep(3);
@@ -132,7 +133,7 @@ TEST_SUITE("core/memory/memory_pool") {
       if (i == 0) pool.take_orders();
     }
     CHECK(count<ChangeOwner>(pool.take_orders()) == 0);
-    CHECK(pool.owner_changes() == 0);
+    CHECK(pool.usage().owner_changes == 0);
   }
 
   TEST_CASE("a copy out of a page comes before the change that takes the page's bytes") {
@@ -167,7 +168,7 @@ TEST_SUITE("core/memory/memory_pool") {
     Memory& grows = spread.first;
     pool.take_orders();
     REQUIRE(grows.reserve(14));  // 3 pages, and 2 are left
-    CHECK(pool.compacted_units() == 1);
+    CHECK(pool.usage().compacted_units == 1);
     CHECK(index(grows.write_slot()) / 2 == index(spread.second.write_slot()) / 2);
     CHECK(grows.read_slot() == grows.write_slot());
     const std::vector<Order> orders = pool.take_orders();
@@ -341,9 +342,9 @@ TEST_SUITE("core/memory/memory_pool") {
     MemoryPool pool(elastic(4));
     { const Memory memory = ran(pool, 16); }
     pool.take_orders();
-    CHECK(pool.superblocks_idle() == 2);
+    CHECK(pool.superblocks().idle() == 2);
     CHECK(pool.give_back(1) == 1);
-    CHECK(pool.superblocks_idle() == 1);
+    CHECK(pool.superblocks().idle() == 1);
     CHECK(pool.give_back(10) == 1);
     CHECK(pool.give_back(10) == 0);
     const std::vector<Order> orders = pool.take_orders();
@@ -353,7 +354,7 @@ TEST_SUITE("core/memory/memory_pool") {
     for (const Order& order : pool.take_orders()) {
       CHECK(std::get<ChangeOwner>(order).from == no_view);
     }
-    CHECK(pool.owner_changes() == 0);
+    CHECK(pool.usage().owner_changes == 0);
   }
 
   TEST_CASE("memory ordered ahead is free for all, and taken without another order") {
@@ -361,8 +362,8 @@ TEST_SUITE("core/memory/memory_pool") {
     CHECK(pool.order_ahead(0) == 0);
     CHECK(pool.order_ahead(3) == 3);  // two of 2 slots, one of 4 packed snapshots
     CHECK(pool.order_ahead(3) == 0);
-    CHECK(pool.superblocks_idle() == 3);
-    CHECK(pool.superblocks_free() == 6);
+    CHECK(pool.superblocks().idle() == 3);
+    CHECK(pool.superblocks().free() == 6);
     CHECK(pool.usage().free_bytes == 600);
     CHECK(pool.all_free());
     pool.audit();
@@ -374,7 +375,7 @@ TEST_SUITE("core/memory/memory_pool") {
     }
     {
       const Memory a = *pool.start(), b = *pool.start(), c = *pool.start(), d = *pool.start();
-      CHECK_FALSE(pool.has_orders());
+      CHECK(pool.orders().empty());
       const Memory e = *pool.start();
       CHECK(pool.orders().size() == 1);
       CHECK_FALSE(std::get<ChangeOwner>(pool.orders().front()).is_ahead);
@@ -389,8 +390,8 @@ TEST_SUITE("core/memory/memory_pool") {
       CHECK(memory.reserve(5 * 16));
     }
     CHECK(pool.give_back(10) == 6);
-    CHECK(pool.superblocks_idle() == 0);
-    CHECK(pool.owner_changes() == 5);
+    CHECK(pool.superblocks().idle() == 0);
+    CHECK(pool.usage().owner_changes == 5);
     pool.audit();
   }
 
@@ -398,8 +399,8 @@ TEST_SUITE("core/memory/memory_pool") {
     MemoryPool pool(elastic(6));
     pool.set_backing([](SuperblockId superblock, bool) { return index(superblock) == 0; });
     CHECK(pool.order_ahead(3) == 1);
-    CHECK(pool.superblocks_free() == 6);
-    CHECK(pool.superblocks_uncommitted() == 0);
+    CHECK(pool.superblocks().free() == 6);
+    CHECK(pool.superblocks().uncommitted() == 0);
     MemoryLayout fixed = elastic(4);
     fixed.fixed_superblocks = {2, 2, 0, 0};
     CHECK(MemoryPool(fixed).order_ahead(3) == 0);
@@ -441,8 +442,8 @@ TEST_SUITE("core/memory/memory_pool") {
       CHECK(asked == 3);
       CHECK(!memory.reserve(17));
       CHECK(asked == 3);
-      CHECK(pool.superblocks_uncommitted() == 2);
-      CHECK(pool.superblocks_free() == 0);
+      CHECK(pool.superblocks().uncommitted() == 2);
+      CHECK(pool.superblocks().free() == 0);
       CHECK(pool.usage().superblocks_uncommitted == 2);
       CHECK(pool.can_hold_now(16));
       CHECK(!pool.can_hold_now(17));
@@ -454,14 +455,14 @@ TEST_SUITE("core/memory/memory_pool") {
     pool.take_orders();
     pool.audit();
     for (int steps = 1; steps < 16; ++steps) {
-      CHECK(pool.superblocks_uncommitted() == 2);
+      CHECK(pool.superblocks().uncommitted() == 2);
       pool.take_orders();
     }
-    CHECK(pool.superblocks_uncommitted() == 0);
+    CHECK(pool.superblocks().uncommitted() == 0);
     most = 4;
     Memory fourth = *pool.start();
     CHECK(fourth.reserve(17));
-    CHECK(pool.superblocks_uncommitted() == 0);
+    CHECK(pool.superblocks().uncommitted() == 0);
   }
 
   TEST_CASE("a pool that shrinks does without superblocks for good") {
@@ -473,7 +474,7 @@ TEST_SUITE("core/memory/memory_pool") {
     REQUIRE(orders.size() == 1);
     CHECK(std::get<ChangeOwner>(orders.front()).to == no_view);
     pool.retry_uncommitted();
-    CHECK(pool.superblocks_uncommitted() == 1);
+    CHECK(pool.superblocks().uncommitted() == 1);
     pool.audit();
     // A failed step may have lost the order.
     pool.resync_owners();
@@ -563,8 +564,7 @@ TEST_SUITE("core/memory/compaction") {
       sim::Random random(7);
       const double idle = idle_share(pool, random, 1500);
       MESSAGE("superblock " << model.superblock_mib << " MiB: " << 100 * idle << " % idle at most, "
-                            << pool.compacted_units() << " units copied, " << pool.owner_changes()
-                            << " changes of owner");
+                            << pool.usage().compacted_units << " units copied");
       CHECK(idle < 0.05);
     }
   }

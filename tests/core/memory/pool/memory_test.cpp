@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <random>
 #include <set>
 #include <utility>
 
@@ -8,6 +7,7 @@
 #include "core/base/error.h"
 #include "core/memory/pool/layout.h"
 #include "core/memory/pool/memory_pool.h"
+#include "tests/support/free_units.h"
 #include "tests/support/prefix.h"
 #include "tests/support/resumable.h"
 #include "tests/support/snapshot_world.h"
@@ -79,7 +79,7 @@ TEST_SUITE("core/memory/memory") {
       CHECK(memory.tables()[0].size() == 3);
       CHECK(memory.length() == 5);
       CHECK(memory.reserve(7));
-      CHECK(pool.pages_free() == 0);
+      CHECK(pages_free(pool) == 0);
     }
     CHECK(all_free(pool));
   }
@@ -107,7 +107,7 @@ TEST_SUITE("core/memory/memory") {
     memory.keep(1);
     CHECK(memory.read_slot() == memory.write_slot());
     CHECK(memory.read_slot() != live);
-    CHECK(pool.slots_free() == 1);
+    CHECK(slots_free(pool) == 1);
   }
 
   TEST_CASE("a step leaves its state at cuts, each in a slot of its own") {
@@ -144,7 +144,7 @@ TEST_SUITE("core/memory/memory") {
     CHECK(memory.read_slot() == third);
     CHECK(memory.write_slot() == third);
     pool.audit({{&memory}}, {{&*checkpoint}});
-    CHECK(pool.slots_free() == 2);
+    CHECK(slots_free(pool) == 2);
   }
 
   TEST_CASE("a cut without a free slot is refused, and one that is dropped gives its slot back") {
@@ -156,7 +156,7 @@ TEST_SUITE("core/memory/memory") {
       CHECK(memory.cuts_reserved() == 1);
       memory.drop_cuts();
       CHECK(memory.cuts_reserved() == 0);
-      CHECK(pool.slots_free() == 1);
+      CHECK(slots_free(pool) == 1);
       REQUIRE(memory.reserve_cut(2));  // goes with the sequence
     }
     CHECK(all_free(pool));
@@ -189,7 +189,7 @@ TEST_SUITE("core/memory/memory") {
     const std::optional<Memory> other = pool.resume(*checkpoint);
     REQUIRE(other);
     CHECK(pool.take_orders().empty());
-    CHECK(pool.pages_free() == 6);
+    CHECK(pages_free(pool) == 6);
     CHECK(other->tables()[0][1] == memory.tables()[0][1]);
   }
 
@@ -197,7 +197,7 @@ TEST_SUITE("core/memory/memory") {
     MemoryPool pool(sizes(8, 2));
     Memory memory = ran(pool, 6);
     const std::optional<Checkpoint> first = memory.checkpoint();
-    CHECK(pool.slots_free() == 0);
+    CHECK(slots_free(pool) == 0);
     const std::optional<Checkpoint> second = memory.checkpoint();
     REQUIRE(second);
     CHECK(second->slot() == first->slot());
@@ -213,7 +213,7 @@ TEST_SUITE("core/memory/memory") {
       Memory memory = ran(pool, 7);
       checkpoint = memory.checkpoint();
     }
-    CHECK(pool.slots_free() == 3);
+    CHECK(slots_free(pool) == 3);
     Memory a = *pool.resume(*checkpoint);
     Memory b = *pool.resume(*checkpoint);
     CHECK(a.length() == 7);
@@ -225,12 +225,12 @@ TEST_SUITE("core/memory/memory") {
 
     // The snapshot outlives its checkpoint until the last reader has moved on.
     checkpoint.reset();
-    CHECK(pool.slots_free() == 1);
+    CHECK(slots_free(pool) == 1);
     REQUIRE(a.reserve(1));
     a.keep(1);
-    CHECK(pool.slots_free() == 1);
+    CHECK(slots_free(pool) == 1);
     b = Memory();
-    CHECK(pool.slots_free() == 3);
+    CHECK(slots_free(pool) == 3);
     a = Memory();
     CHECK(all_free(pool));
   }
@@ -240,7 +240,7 @@ TEST_SUITE("core/memory/memory") {
       MemoryPool pool(sizes(8, 1));
       Memory memory = ran(pool, 6);
       CHECK_FALSE(memory.checkpoint());
-      CHECK(pool.pages_free() == 6);
+      CHECK(pages_free(pool) == 6);
       CHECK(memory.read_slot() == memory.write_slot());
       CHECK(pool.take_orders().empty());
     }
@@ -250,7 +250,7 @@ TEST_SUITE("core/memory/memory") {
       const std::optional<Checkpoint> checkpoint = memory.checkpoint();
       REQUIRE(checkpoint);
       CHECK_FALSE(pool.resume(*checkpoint));
-      CHECK(pool.slots_free() == 1);
+      CHECK(slots_free(pool) == 1);
       const Memory* one[] = {&memory};
       const Checkpoint* saved[] = {&*checkpoint};
       pool.audit(one, saved);
@@ -265,7 +265,7 @@ TEST_SUITE("core/memory/memory") {
     CHECK(memory.tables().empty());
     const std::optional<Checkpoint> checkpoint = memory.checkpoint();
     REQUIRE(checkpoint);
-    CHECK(pool.pages_for(17) == 0);
+    CHECK(pages_for(pool.layout(), 17) == 0);
     CHECK(pool.take_orders().empty());
   }
 
@@ -295,7 +295,7 @@ TEST_SUITE("core/memory/memory") {
       CHECK(moved.length() == 6);
       Memory other = ran(pool, 2);
       other = std::move(moved);  // gives its own slot and page back at once
-      CHECK(pool.slots_free() == 1);
+      CHECK(slots_free(pool) == 1);
       Checkpoint kept;
       kept = std::move(checkpoint);
       CHECK(kept.length() == 6);
@@ -310,9 +310,9 @@ TEST_SUITE("core/memory/memory") {
     {
       Memory memory = ran(pool, 11);
       const Checkpoint other = *memory.checkpoint();
-      const auto free = pool.pages_free();
+      const auto free = pages_free(pool);
       const Checkpoint alone = *pool.allocate_empty(10, Precision::exact);
-      CHECK(pool.pages_free() == free - 3);
+      CHECK(pages_free(pool) == free - 3);
       CHECK(alone.length() == 10);
       CHECK(alone.slot() != no_slot);
       CHECK(!pool.allocate_empty(4, Precision::exact));  // no slot is left
@@ -320,7 +320,7 @@ TEST_SUITE("core/memory/memory") {
       memory = Memory();
       const Checkpoint sharing =
           *pool.allocate_empty(10, Precision::exact, {.from = &other, .tokens = 9});
-      CHECK(pool.pages_free() == free - 4);
+      CHECK(pages_free(pool) == free - 4);
       for (const std::size_t page : {0U, 1U}) CHECK(sharing.tables()[0][page] == pages[page]);
       CHECK(sharing.tables()[0][2] != pages[2]);
       CHECK_THROWS_AS(pool.allocate_empty(20, Precision::exact, {.from = &other, .tokens = 12}),

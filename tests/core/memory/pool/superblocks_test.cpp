@@ -172,7 +172,7 @@ TEST_SUITE("core/memory/superblocks") {
     CHECK(books.take(pages)->owner_changed);
     books.drop(slots, 0);
     books.drop(pages, 4);
-    CHECK(books.superblocks_free() == 2);
+    CHECK(books.free() == 2);
     const TakenUnit again = *books.take(pages);
     CHECK_FALSE(again.owner_changed);
     CHECK(again.unit == 4);

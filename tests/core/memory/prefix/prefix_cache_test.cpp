@@ -4,6 +4,7 @@
 
 #include "core/base/error.h"
 #include "core/memory/prefix/prefix_cache.h"
+#include "tests/support/free_units.h"
 #include "tests/support/prefix.h"
 #include "tests/support/toy_layout.h"
 
@@ -257,10 +258,10 @@ TEST_SUITE("core/memory/prefix_cache") {
       line.push_back(TokenId{9});
       for (std::int32_t length = 32; length > 0; length -= 8) {
         CHECK(server.cache.look_up(line).resumable == length);
-        const std::int64_t free = server.pool.pages_free();
+        const std::int64_t free = pages_free(server.pool);
         REQUIRE(server.cache.evict());
         server.cache.audit();
-        CHECK(server.pool.pages_free() == free + 2);
+        CHECK(pages_free(server.pool) == free + 2);
       }
       CHECK_FALSE(server.cache.evict());
       CHECK(server.pool.all_free());
@@ -359,11 +360,11 @@ TEST_SUITE("core/memory/prefix_cache") {
       Memory first = *server.pool.start(), second = *server.pool.start();
       for (Memory* memory : {&first, &second}) REQUIRE(server.advance(*memory, 22));
       CHECK(server.cache.publish(one, first, SnapshotPlace::branch));
-      const std::int64_t free = server.pool.pages_free(0);
+      const std::int64_t free = pages_free(server.pool, 0);
       CHECK(server.cache.publish(two, second, SnapshotPlace::branch));
       // Pages 0-3 of the one group; of the other, whose window is 9, pages 0-2 have fallen out.
       CHECK(server.cache.stats().pages_merged == (is_exact ? 5 : 0));
-      CHECK(server.pool.pages_free(0) - free == (is_exact ? 4 : 0));
+      CHECK(pages_free(server.pool, 0) - free == (is_exact ? 4 : 0));
       for (std::size_t page = 0; page < 6; ++page) {
         const bool is_same = first.tables()[0][page] == second.tables()[0][page];
         CHECK(is_same == (is_exact && page < 4));

@@ -7,6 +7,7 @@
 #include "core/base/error.h"
 #include "core/base/ids.h"
 #include "core/memory/prefix/prefix_tree.h"
+#include "tests/support/free_units.h"
 #include "tests/support/prefix.h"
 #include "tests/support/resumable.h"
 #include "tests/support/toy_layout.h"
@@ -189,11 +190,11 @@ TEST_SUITE("core/memory/prefix_tree") {
   TEST_CASE("a position has one snapshot: the older one") {
     Scenario scenario({.kinds = {&full}});
     scenario.insert(key_of("abc"));
-    const std::int64_t slots = scenario.pool.slots_free();
+    const std::int64_t slots = slots_free(scenario.pool);
     CHECK(scenario.tree.insert(key_of("abc"), checkpoint_at(scenario.pool, 3),
                                SnapshotPlace::branch) == nullptr);
     CHECK(scenario.tree.size() == 1);
-    CHECK(scenario.pool.slots_free() == slots);
+    CHECK(slots_free(scenario.pool) == slots);
     CHECK(scenario.snapshots.at(key_of("abc"))->place == SnapshotPlace::turn_end);
   }
 

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace hyb::app {
+
+/// Where a command's text comes from: the word after MODEL, -p or --prompt-file, and stdin.
+struct TextInput {
+  std::optional<std::string> text;
+  std::optional<std::string> file;
+  std::string first_word, second_word;  ///< [MODEL] [PROMPT], or with -m [PROMPT]
+  bool no_stdin = false;
+};
+
+/// Adds -m/--model, [MODEL] [PROMPT], -p/--prompt, --prompt-file and --no-stdin. When parsing is
+/// done, `model` and `input.text` hold what the words said. Both outlive `cli`.
+void add_text_input(CLI::App& cli, TextInput& input, std::string& model);
+
+/// Whether a word that may be a model is a prompt: models have no spaces in their names, unless
+/// they are there, or it is a path.
+bool is_prompt(const std::string& word);
+
+/// What to say first where there is no text, as the only word may have been meant as one.
+std::string taken_word_text(const TextInput& input);
+
+/// The text: of stdin and of the prompt, with an empty line between them where there are both; "-"
+/// as a prompt or a file is stdin alone. One line on stderr says so. stdin is not read where it is
+/// a terminal or --no-stdin is given. Waiting more than a second for it is reported on stderr.
+/// Throws Error(usage) when there is nothing to read, so that it never waits at a terminal, and
+/// Error(model) for a file that can't be read, or a text over 1 GiB.
+std::string read_text(const TextInput& input);
+
+/// Adds --system and --system-file, of which one at most may be given; returns the first. `system`
+/// outlives `cli`. Throws Error(model) while parsing where the file can't be read.
+CLI::Option* add_system_option(CLI::App& cli, std::string& system, const std::string& help);
+
+/// All of stdin, up to 1 GiB.
+std::string read_stdin();
+
+}  // namespace hyb::app

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+namespace hyb::kernels {
+
+/// What heads of a gated delta net are, from the plan of a model to the kernels; sizes are those of
+/// the tensors.
+struct DeltaShape {
+  std::int32_t key_heads = 1;
+  bool tiled = false;  ///< value head v goes with key head v % key_heads, as GGUF files have them
+  float beta_scale = 1.0F;
+  /// Kimi delta attention: rows of a state decay each at its own pace. Not tiled.
+  bool per_channel = false;
+  float decay_floor = 0.0F;  ///< per_channel alone, below 0; 0: none
+
+  bool operator==(const DeltaShape&) const = default;
+};
+
+inline constexpr float delta_rule_eps = 1e-6F;  ///< added to the squares of a q or k
+
+/// The same of Mamba-2.
+struct SsdShape {
+  std::int32_t groups = 1;  ///< B and C are shared by heads / groups heads
+  float dt_min = 0.0F, dt_max = std::numeric_limits<float>::infinity();
+
+  bool operator==(const SsdShape&) const = default;
+};
+
+}  // namespace hyb::kernels
