@@ -306,7 +306,7 @@ TEST_SUITE("app/quantized_folder") {
     moments_of(1, moments);
     moments_of(3, others);
     const std::vector<float> none(48, 1.0F);
-    const auto of = [&](const InputMoments& from_them, std::string_view role, std::int32_t expert,
+    const auto of = [&](const InputMoments& from_them, models::Role role, std::int32_t expert,
                         std::int64_t columns) {
       return from_them.importance({.role = role, .layer = 1, .expert = expert}, columns);
     };
@@ -321,7 +321,7 @@ TEST_SUITE("app/quantized_folder") {
     }
     CHECK(seen >= 2);
     CHECK(different.size() >= 2);
-    CHECK(of(moments, "no.such", -1, 48) == none);
+    CHECK(of(moments, "ssd.in_proj", -1, 48) == none);
     CHECK(of(moments, "attention.q", -1, 48) == of(moments, "attention.v", -1, 48));
     CHECK(of(moments, "attention.q", -1, 48) != none);
   }
