@@ -59,7 +59,7 @@ TEST_SUITE("models/families/lfm3") {
     const Plan plain =
         plan_of(published, {{"use_attention_gate", "false"}, {"use_sandwich_norm", "false"}});
     CHECK(!attention(plain, 2).head_gate);
-    CHECK(!plain.has_post_norms());
+    CHECK(!plain.has_branches());
     const Plan unsaid = plan_of(published, {{"layer_types", ""},
                                             {"sliding_window", ""},
                                             {"head_dim", ""},
@@ -79,7 +79,7 @@ TEST_SUITE("models/families/lfm3") {
       CHECK(text(unsaid) == text(said));
     }
     CHECK(attention(unsaid, 2).rope->frequencies == attention(said, 2).rope->frequencies);
-    CHECK(unsaid.has_post_norms());
+    CHECK(unsaid.has_branches());
     CHECK(unsaid.tied_head);
   }
 
