@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "app/runtime/fit.h"
+#include "app/runtime/tiers.h"
 #include "kernels/cuda/memory.h"
 #include "tests/cuda/lanes_support.h"
 #include "tests/cuda_emulator/card.h"
