@@ -152,13 +152,15 @@ void add_variants(const PolicyOptions& base, const PolicyLists& lists,
 
 /// The policy of another system as `hyb bench` asks for it.
 PolicyOptions simulated_policy(const std::string& name, std::size_t budget_bytes) {
-  return policy_options({.policies = {name},
-                         .snapshots = {"exact"},
-                         .budgets = {std::to_string(budget_bytes)},
-                         .ratios = {0.9},
-                         .block_tokens = 32,
-                         .sglang_states = "turn-end"})
-      .front();
+  PolicyOptions options = policy_options({.policies = {name},
+                                          .snapshots = {"exact"},
+                                          .budgets = {"1GB"},
+                                          .ratios = {0.9},
+                                          .block_tokens = 32,
+                                          .sglang_states = "turn-end"})
+                              .front();
+  options.budget_bytes = static_cast<std::int64_t>(budget_bytes);
+  return options;
 }
 
 class PolicyPrediction final : public ReusePrediction {

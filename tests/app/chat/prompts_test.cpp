@@ -280,7 +280,7 @@ TEST_SUITE("app/chat/checkpoints") {
     CHECK(contains(refusal([&] { undo(conversation, 9); }), "has 1 message, so N is 1, not 9"));
     CHECK(conversation.here() == 1);
     undo(conversation, 1);
-    CHECK(contains(refusal([&] { undo(conversation, 1); }), "nothing"));
+    CHECK(contains(refusal([&] { undo(conversation, 1); }), "this is the beginning"));
   }
 
   TEST_CASE("goto finds branches and turns, and says so when there are none") {

@@ -181,7 +181,8 @@ TEST_SUITE("app/replay/policy_list") {
       CHECK(label_of(one).ends_with(" + host tier") == (one.host_bytes > 0));
     }
     lists.host_tier = "50%";
-    CHECK(contains(error_text([&] { policy_options(lists); }), "--host-tier 50%: give bytes"));
+    CHECK(
+        contains(error_text([&] { policy_options(lists); }), "--host-tier 50%: give 1MB or more"));
   }
 
   TEST_CASE("what is unknown is named") {
