@@ -154,7 +154,7 @@ TEST_SUITE("app/surface_chat_terminal") {
     fixture.terminal.enter("/undo");
     CHECK(fixture.terminal.shows("took back 1 of 1 messages, from: go"));
     fixture.terminal.enter("/undo");
-    CHECK(fixture.terminal.shows("nothing has been said yet"));
+    CHECK(fixture.terminal.shows("this is the beginning"));
     fixture.leaves_with("C-d", 0);
   }
 

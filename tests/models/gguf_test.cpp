@@ -72,6 +72,8 @@ const std::map<std::string, Expected> expected = {
     // It says nothing that only Llama 4's own sizes have.
     {"llama4-odd", {.config = R"({"attention_chunk_size":8192,"attn_scale":0.1,"floor_scale":8192,
                     "no_rope_layer_interval":4,"use_qk_norm":true})"}},
+    // In layers without positions the dims of a head come in another order, so do the sums.
+    {"smollm3", {.bound = 1e-6}},
     // It does not say whether the weights of the chosen experts are normalised.
     {"mellum-yarn", {.config = R"({"norm_topk_prob":true})"}},
 };
