@@ -58,10 +58,10 @@ struct Activation {
   friend constexpr bool operator==(const Activation&, const Activation&) = default;
 };
 
-/// The constants of gelu_tanh are those of -2u = v * (gelu_linear + gelu_cubic * v^2), in f32 in
-/// every backend.
-inline constexpr float gelu_linear = -1.59576912F;   ///< -2 * sqrt(2 / pi)
-inline constexpr float gelu_cubic = -0.0713548128F;  ///< 0.044715 of it
+/// The constants of gelu_tanh are those of -2u = v * (gelu_tanh_linear + gelu_tanh_cubic * v^2), in
+/// f32 in every backend.
+inline constexpr float gelu_tanh_linear = -1.59576912F;   ///< -2 * sqrt(2 / pi)
+inline constexpr float gelu_tanh_cubic = -0.0713548128F;  ///< 0.044715 of it
 
 /// Of gelu: Phi(v) = 1 / (1 + exp(v * p(s))), s being the smaller of v^2 and this bound, past which
 /// Phi is 0 or 1 to 2^-25. p is a polynomial of least error of Phi, its highest power first; in f32

@@ -97,11 +97,9 @@ std::size_t activation_bytes(const Plan& plan, const StepSetting& setting, std::
   const std::size_t stream = Scratch::space(setting.activation, limits.step_tokens, plan.width);
   const std::size_t inputs =
       Scratch::space(setting.activation, limits.step_tokens, plan.layer_inputs_width());
-  const std::size_t streams = 2 + (plan.has_branches() ? 1 : 0) + (plan.norms_parts() ? 1 : 0);
-  const std::size_t pair =
-      plan.keeps_embedding ? Scratch::space(setting.activation, limits.step_tokens, 2 * plan.width)
-                           : 0;
-  return streams * stream + pair + altup_bytes(plan, setting) + tap_bytes(plan, setting) + inputs +
+  const std::size_t streams = 2 + (plan.has_branches() ? 1 : 0) + (plan.norms_parts() ? 1 : 0) +
+                              (plan.keeps_embedding ? 1 : 0);
+  return streams * stream + altup_bytes(plan, setting) + tap_bytes(plan, setting) + inputs +
          std::max(part_max + head_bytes, inputs);
 }
 

@@ -109,11 +109,19 @@ void Roofline::add_part(const auto& part, std::int64_t width) {
   if (work.attention_width > 0) attention_[sight_of(work)].width += work.attention_width;
   state_flops_ += work.token_flops;
   if (work.chunk_tokens > 0) chunk_flops_[work.chunk_tokens] += work.chunk_flops;
-  ParameterCounter counter;
-  // What layers share each of them reads.
-  auto own = part;
-  if constexpr (requires { own.first_layer; }) own.layer = own.first_layer;
-  own.weights(counter, width);
+  const auto count = [&](const auto& counted) {
+    ParameterCounter parameters;
+    counted.weights(parameters, width);
+    return parameters;
+  };
+  ParameterCounter counter = count(part);
+  if constexpr (requires { part.first_layer; }) {  // every layer that uses a shared block reads it
+    auto first = part;
+    first.layer = part.first_layer;
+    const ParameterCounter read = count(first);
+    reread_parameters_ += read.fixed - counter.fixed;
+    counter = read;
+  }
   fixed_parameters_ += work.experts > 0 ? counter.fixed : counter.fixed + counter.routed;
   if (work.experts == 0) return;
   experts_.push_back({.parameters = static_cast<double>(counter.routed),
@@ -133,7 +141,7 @@ void Roofline::count_published(const LoadOptions& load) {
   const auto share = [](double parameters, double of) {
     return of > 0 ? std::clamp(parameters / of, 0.0, 1.0) : 0.0;
   };
-  const auto fixed = static_cast<double>(fixed_parameters_);
+  const auto fixed = static_cast<double>(fixed_parameters_ - reread_parameters_);  // as stored
   if (load.quantize != kernels::Quantize::q4) {
     weight_bytes_ += share(static_cast<double>(load.fp8_parameters), fixed + routed) *
                      (fp8_bytes - weight_bytes_);

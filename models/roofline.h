@@ -93,7 +93,8 @@ class Roofline {
 
   double weight_bytes_, head_bytes_, expert_bytes_;  ///< of one parameter
   std::int64_t fixed_parameters_ = 0, routed_active_ = 0, head_parameters_;
-  std::vector<Experts> experts_;  ///< one entry per layer that has some
+  std::int64_t reread_parameters_ = 0;  ///< of the fixed ones, those of blocks read again
+  std::vector<Experts> experts_;        ///< one entry per layer that has some
 
   /// A token sees this much of the positions before it; 0: all.
   struct Sight {

@@ -145,7 +145,8 @@ class WeightLister : public WeightVisitor {
   }
 
   void add(Role role, Shape shape, std::int32_t expert = -1) {
-    require(std::ssize(condensed(shape)) <= role.rank(), "required_weights: the rank of the role");
+    require(std::ssize(condensed(shape)) <= role.rank(),
+            "required_weights: a tensor has at most the dimensions of its role");
     RequiredWeight weight = {
         .key = {role, layer(), expert}, .names = {}, .shape = std::move(shape)};
     for (const TensorName& name : family_.names) {

@@ -17,7 +17,7 @@
 namespace hyb::models {
 
 /// Names a weight and its place. Model-wide ones (embed, final_norm, head) have layer -1; only
-/// tensors that are stored one per expert have an expert.
+/// tensors that are stored one per expert have an expert, or the use of a block that layers share.
 struct WeightKey {
   Role role;
   std::int32_t layer = -1;

@@ -15,6 +15,7 @@ figure: a larger one is a finding, and so is a smaller one until it is written t
 import ast
 import collections
 import io
+import os
 import pathlib
 import re
 import subprocess
@@ -156,6 +157,14 @@ def check_paths(name):
         for path in re.findall(r"scripts/[\w/.-]+\.(?:py|sh|cmake)\b", line):
             if not (TOP / path).is_file():
                 yield "path", name, number, f"there is no {path}"
+
+
+def check_modes(scripts):
+    """A script that begins with #! can be run by its name."""
+    for name in scripts:
+        path = TOP / name
+        if path.read_bytes()[:2] == b"#!" and not os.access(path, os.X_OK):
+            yield "mode", name, 1, "begins with #! and is not executable: chmod +x"
 
 
 def check_mirrors(sources):
@@ -307,6 +316,7 @@ def findings():
         if name != "CHANGELOG.md":
             yield from check_paths(name)
     yield from python_code.findings(TOP, scripts)
+    yield from check_modes(scripts)
     yield from check_mirrors(sources)
     yield from check_folders(sources)
     yield from check_declarations(sources)

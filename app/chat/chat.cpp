@@ -19,6 +19,14 @@
 
 namespace hyb::app {
 
+namespace {
+
+std::filesystem::path typed_path(const std::string& path) {
+  return with_home(path, read_environment().hub.home);
+}
+
+}  // namespace
+
 Chat::Chat(Session& session, SessionKeeper& keeper, const GenerationOptions& options,
            const ChatConfig& config)
     : session_(&session),
@@ -126,7 +134,7 @@ BranchTokens Chat::branch_tokens() const {
 
 void Chat::save(const std::string& name) {
   if (name.ends_with(".md")) {
-    const std::filesystem::path file = with_home(name, read_environment().hub.home);
+    const std::filesystem::path file = typed_path(name);
     std::error_code failed;  // then writing fails, too, and says why
     const bool is_there = std::filesystem::exists(file, failed);
     write_transcript(conversation_, file);
@@ -292,7 +300,7 @@ void Chat::read(const std::string& path) {
   constexpr std::size_t bytes_max = std::size_t{16} << 20;
   attached_.clear();
   if (path.empty()) return notice("no file begins the next message");
-  std::string text = read_text_file(with_home(path, read_environment().hub.home), bytes_max);
+  std::string text = read_text_file(typed_path(path), bytes_max);
   check_utf8(text, path);
   text.erase(text.find_last_not_of('\n') + 1);
   const auto lines = std::count(text.begin(), text.end(), '\n') + (text.empty() ? 0 : 1);

@@ -403,7 +403,7 @@ void print_json(const ModelSource& source, const ModelOutline& outline, const Fi
   const Wanted wanted = wanted_of(options, outline.plan);
   Json json = {{"model", source.name()},
                {"model_type", outline.plan.family},
-               {"dtype", name_of(outline.activation)},
+               {"dtype", name_of(outline.geometry.load.activation)},
                {"quantize", models::name_of(outline.geometry.load.quantize)},
                {"lossless", outline.geometry.load.lossless},
                {"kv_dtype", name_of(outline.geometry.kv_dtype)},

@@ -79,7 +79,7 @@ int sessions_main(const SessionsFlags& options) {
     return 0;
   }
   for (const std::string& name : options.names) {  // all or none
-    if (!folder.has(name)) static_cast<void>(folder.read(name));
+    folder.need(name);
   }
   for (const std::string& name : options.names) {
     if (options.action == "rm") {

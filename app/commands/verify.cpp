@@ -128,7 +128,7 @@ Json json_of(const BareModel& model, const std::vector<Verdict>& verdicts,
   Json json = {{"model", model.settings.source.name()},
                {"isa", name_of(model.queue.isa())},
                {"threads", model.queue.threads()},
-               {"dtype", name_of(model.outline.activation)},
+               {"dtype", name_of(model.outline.geometry.load.activation)},
                {"ok", all_kept},
                {"checks", checks}};
   if (costs.empty()) return json;

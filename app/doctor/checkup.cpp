@@ -107,19 +107,9 @@ Checkup examine(const Environment& environment) {
 
 namespace {
 
-/// The models that are here, by the names that people give them.
-std::vector<std::string> model_names(const Environment& environment) {
-  std::vector<std::string> names = models_in_hub(hub_folder(environment.hub));
-  for (const StoredGguf& stored : stored_ggufs(environment.hub)) names.push_back(stored.name);
-  const std::vector<std::string> presets = preset_names();
-  names.insert(names.end(), presets.begin(), presets.end());
-  names.emplace_back("demo");
-  return names;
-}
-
 /// What the settings name and is not here: a model, or all that a section might be for.
 std::string absent_text(const Json& settings, const Environment& environment) {
-  std::vector<std::string> known = model_names(environment);
+  std::vector<std::string> known = {"demo"};
   std::set<std::string> sections;
   std::string text;
   for (const Json& setting : settings) {
@@ -134,6 +124,9 @@ std::string absent_text(const Json& settings, const Environment& environment) {
     }
     const std::string section = setting["section"];
     if (!section.empty() && section != "chat" && section != "run") sections.insert(section);
+  }
+  if (!sections.empty()) {
+    std::ranges::move(known_models(environment.hub), std::back_inserter(known));
   }
   for (const std::string& section : sections) {
     const auto is_for = [&](const std::string& name) { return is_section_for(section, name); };

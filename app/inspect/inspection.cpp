@@ -452,7 +452,7 @@ Json inspection_json(const Inspection& all, bool all_tensors) {
                {"draft_layer", all.draft_layer.empty() ? Json() : Json(all.draft_layer)},
                {"positions_max", plan.positions_max},
                {"has_rope", plan.has_rope()},
-               {"dtype", name_of(all.outline.activation)},
+               {"dtype", name_of(all.outline.geometry.load.activation)},
                {"quantize", models::name_of(geometry.load.quantize)},
                {"lossless", geometry.load.lossless},
                {"lossless_matrices", lossless_json(all.lossless)},

@@ -103,10 +103,8 @@ std::string nearest_text(const std::string& name, const HubEnvironment& hub) {
   if (name.size() > letters_max) return {};
   const std::string whole = in_small_letters(std::string(without_hub_host(name)));
   const std::string last = whole.substr(whole.rfind('/') + 1);
-  std::vector<std::string> known = preset_names();
+  std::vector<std::string> known = known_models(hub);
   std::ranges::move(models_beside(name), std::back_inserter(known));
-  std::ranges::move(models_in_hub(hub_folder(hub)), std::back_inserter(known));
-  for (const StoredGguf& stored : stored_ggufs(hub)) known.push_back(stored.name);
   std::vector<std::pair<std::size_t, std::string>> near;
   for (std::string& one : known) {
     const std::string there = in_small_letters(one);
@@ -161,6 +159,13 @@ std::vector<std::string> preset_names() {
   }
   std::sort(names.begin(), names.end());
   return names;
+}
+
+std::vector<std::string> known_models(const HubEnvironment& hub) {
+  std::vector<std::string> known = preset_names();
+  std::ranges::move(models_in_hub(hub_folder(hub)), std::back_inserter(known));
+  for (const StoredGguf& stored : stored_ggufs(hub)) known.push_back(stored.name);
+  return known;
 }
 
 ModelSource ModelSource::find(const std::string& name, const Environment& environment,

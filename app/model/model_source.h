@@ -105,4 +105,7 @@ class ModelSource {
 /// The names of the published configurations inside the binary, sorted.
 std::vector<std::string> preset_names();
 
+/// The names of presets and of the models of all stores, by which find() takes them.
+std::vector<std::string> known_models(const HubEnvironment& hub);
+
 }  // namespace hyb::app

@@ -234,8 +234,9 @@ std::string about_unknown(const CLI::App& cli, const CLI::App& command,
 
 /// The first word that is a command: it may follow --log-level and its value.
 std::string first_command(const CLI::App& cli, const std::vector<std::string>& words) {
+  const auto commands = all_commands(cli);
   const auto found = std::find_if(words.begin(), words.end(), [&](const std::string& word) {
-    return std::ranges::count(all_commands(cli), word, &CLI::App::get_name) > 0;
+    return std::ranges::count(commands, word, &CLI::App::get_name) > 0;
   });
   return found == words.end() ? "" : *found;
 }

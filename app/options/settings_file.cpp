@@ -209,7 +209,7 @@ void add_settings_option(CLI::App& cli) {
 }
 
 SettingsFile::SettingsFile(const CLI::App& command, const Environment& environment)
-    : path_(environment.config_file.value_or("")), home_(environment.hub.home.value_or("")) {
+    : path_(environment.config_file.value_or("")), home_(environment.hub.home) {
   const CLI::Option* const option = command.get_option_no_throw(std::string(config_flag));
   const bool is_given = option != nullptr && option->count() > 0;
   if (is_given) path_ = option->as<std::string>();

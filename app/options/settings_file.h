@@ -61,7 +61,7 @@ class SettingsFile {
   void apply(CLI::App& command, const FileSetting& setting) const;
 
   std::filesystem::path path_;
-  std::string home_;
+  std::optional<std::string> home_;
   bool is_there_ = false;
   std::vector<FileSetting> settings_;
 };

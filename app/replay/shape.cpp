@@ -1,14 +1,17 @@
 #include "app/replay/shape.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
+#include <span>
+#include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "app/model/embedded.h"
 #include "app/runtime/model_outline.h"
 #include "core/base/error.h"
+#include "core/base/strings.h"
 #include "models/roofline.h"
 
 namespace hyb::app {
@@ -120,26 +123,19 @@ struct ShapeText {
   }
 };
 
-ShapeText split(const std::string& text) {
+ShapeText shape_text_of(const std::string& text) {
   constexpr std::int64_t value_max = std::int64_t{1} << 40;
-  std::size_t end = std::min(text.find(','), text.size());
-  ShapeText shape = {.name = text.substr(0, end), .values = {}};
-  while (end < text.size()) {
-    const std::size_t begin = end + 1;
-    end = std::min(text.find(',', begin), text.size());
-    const std::string pair = text.substr(begin, end - begin);
+  const std::vector<std::string_view> words = split(text, ',');
+  ShapeText shape = {.name = std::string(words.front()), .values = {}};
+  for (const std::string_view pair : std::span(words).subspan(1)) {
     const std::size_t equals = pair.find('=');
-    std::int64_t value = -1;
-    const char* last = pair.data() + pair.size();
-    if (equals != std::string::npos) {
-      const auto read = std::from_chars(pair.data() + equals + 1, last, value);
-      if (read.ec != std::errc() || read.ptr != last) value = -1;
-    }
+    const std::string_view number = equals == std::string_view::npos ? "" : pair.substr(equals + 1);
+    const std::int64_t value = parse_number<std::int64_t>(number).value_or(-1);
     if (value < 0 || value > value_max) {
       throw Error(ErrorKind::usage,
                   fmt::format("--shape {}: an override is key=number, got \"{}\"", text, pair));
     }
-    shape.values[pair.substr(0, equals)] = value;
+    shape.values[std::string(pair.substr(0, equals))] = value;
   }
   return shape;
 }
@@ -233,7 +229,7 @@ void check_kv(const std::string& text, std::int64_t kv_bytes_per_token) {
 
 ReplayShape parse_shape(const std::string& text, const ShapeOptions& options,
                         const Environment& environment) {
-  ShapeText parts = split(text);
+  ShapeText parts = shape_text_of(text);
   if (parts.name == "marconi-7b") return parse_marconi(std::move(parts), options);
   std::optional<ReplayShape> shape;
   if (!is_embedded(parts.name)) {

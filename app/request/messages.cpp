@@ -12,6 +12,7 @@
 #include "core/io/file.h"
 
 namespace hyb::app {
+
 void check_messages(const Json& messages, const std::string& place) {
   const auto refuse = [&](const std::string& text) { throw Error(ErrorKind::usage, place + text); };
   if (!messages.is_array() || messages.empty()) refuse("messages: is a list of at least one");

@@ -3,6 +3,7 @@
 #include "core/base/error.h"
 
 namespace hyb::app {
+
 MemoryPlan Fit::plan(std::int32_t context, std::int32_t sequences) const {
   return plan_memory(outline_->plan, outline_->geometry, budget_, context, threads_,
                      {.sequences_max = sequences,

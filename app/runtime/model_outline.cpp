@@ -298,7 +298,6 @@ ModelOutline outline_of(const RunSettings& settings, const WeightUse& use) {
   return {.config = std::move(config),
           .family = &family,
           .plan = std::move(plan),
-          .activation = activation,
           .sizes = sizes,
           .geometry = std::move(geometry),
           .head = std::move(head)};

@@ -21,7 +21,6 @@ struct ModelOutline {
   models::Config config;
   const models::Family* family;
   models::Plan plan;
-  DType activation;
   models::GeometryOptions sizes;
   models::Geometry geometry;
   std::optional<ModelSource> head;  ///< the head that the plan drafts by

@@ -27,7 +27,6 @@ namespace hyb::app {
 
 class DraftModel;
 class PrefillLane;
-class ProgressLine;
 class TraceFile;
 
 /// An opened model with its engine: the only place where all rooms meet.
@@ -55,7 +54,7 @@ class Session {
   /// passes all calls on to it, and outlives the engine.
   void restart_engine(const ReuseOptions& reuse, Runner& runner,
                       const SpeculationOptions& speculation);
-  /// Says what --spec and --draft-steps do. Off: the pools have no room for drafts.
+  /// Returns what --spec and --draft-steps ask for. Off: the pools have no room for drafts.
   SpeculationOptions speculation() const;
   kernels::Queue& queue() { return *queue_; }
   const models::Model& model() const { return model_; }

@@ -11,6 +11,7 @@
 #include "app/runtime/memory_plan.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/io/model_folder.h"
 #include "core/io/storage.h"
 #include "core/memory/tier/snapshot_tier.h"
 
@@ -20,10 +21,10 @@ namespace {
 /// $XDG_CACHE_HOME/hyb or ~/.cache/hyb.
 std::filesystem::path cache_folder(const Environment& environment) {
   const HubEnvironment& known = environment.hub;
-  if (known.xdg_cache_home && !known.xdg_cache_home->empty()) {
+  if (is_set(known.xdg_cache_home)) {
     return std::filesystem::path(*known.xdg_cache_home) / "hyb";
   }
-  if (known.home && !known.home->empty()) {
+  if (is_set(known.home)) {
     return std::filesystem::path(*known.home) / ".cache" / "hyb";
   }
   throw Error(ErrorKind::usage,

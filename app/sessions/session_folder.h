@@ -72,7 +72,7 @@ class SessionFolder {
   /// Throws Error(runtime) where that can't be seen.
   bool has(const std::string& name) const;
 
-  /// Is 0 where there is no file. Throws as has().
+  /// Returns an empty version where there is no file. Throws as has().
   FileVersion version_of(const std::string& name) const;
 
   /// Every name, sorted; none where there is no folder. Throws Error(runtime) as has().

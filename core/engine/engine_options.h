@@ -55,7 +55,7 @@ struct EngineOptions {
   /// answers. Its steps then have orders, and its pool may have another number of superblocks. It
   /// outlives the engine. Null: they share one memory.
   UnitLink* link = nullptr;
-  /// Says what the link copies in a second, to compare with running a prompt again.
+  /// Bytes that the link copies in a second, to compare with running a prompt again.
   double link_bytes_per_second = 4e9;
   std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
   /// Memory is not shared elastically: this share of the superblocks is for states for good

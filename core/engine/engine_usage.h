@@ -42,8 +42,8 @@ struct EngineUsage {
   std::int64_t prefix_waits = 0;  ///< times that one waited for another's prefix
   std::int64_t tier_waits = 0;    ///< times that one waited for what a tier has of its tokens
   SpeculationStats speculation;
-  /// Counts the prompts' own memory, if they have one; `prefixes` counts what begins on either
-  /// side.
+  /// Counts the memory of prompts, where they have their own; `prefixes` counts what begins on
+  /// either side.
   PoolUsage prompt_pool = {};
   std::int32_t prompt_snapshots = 0;  ///< in the prefix tree of that side now
   HandoverStats handovers = {};

@@ -34,7 +34,7 @@ struct Span {
   /// are right.
   std::int32_t drafts = 0;
   RingId ring = no_ring;  ///< no_ring: neither entries nor drafts, or no recurrent layers
-  /// Says of a branch where its drafts are written; entries are read from `ring` before any are.
+  /// Where a branch writes its drafts; entries are read from `ring` before any are written.
   ///
   /// A branch has other drafts of the sequence of an earlier span of the step that is none. Both
   /// have the same position, certain token, slot and entries to read. A branch has no write slot,
@@ -59,8 +59,7 @@ struct Step {
 struct StepResult {
   std::vector<SampledToken> sampled;  ///< one per SampleRow, in the order of the spans
   std::vector<float> logits;          ///< [rows, vocab or more] when keep_logits
-  /// Measures what it took to compute what only drafts read; 0: nothing that leaving it out would
-  /// save.
+  /// Seconds it took to compute what only drafts read; 0: nothing that leaving it out would save.
   double draft_entry_seconds = 0;
 };
 

@@ -91,7 +91,7 @@ class Sequence {
   /// Most drafts that may follow its pending token in one step: it runs no token after its last
   /// one, and none after a point where a snapshot is wanted. 0 before its answer has begun.
   std::int32_t draft_room() const;
-  /// Says what may be drawn after its pending token, in this order, until release() or the end of
+  /// Sets what may be drawn after its pending token, in this order, until release() or the end of
   /// the step: accept() takes the drafts one by one and drops what is left at the first wrong one.
   void set_drafts(std::span<const TokenId> drafts);
   std::int32_t drafts() const { return drafts_; }
@@ -135,7 +135,7 @@ class Sequence {
   std::int64_t releases() const { return releases_; }
   Memory take_memory() { return std::move(memory_); }
 
-  /// Says where snapshots are wanted, ascending. Those before length() are not needed any more.
+  /// Sets where snapshots are wanted, ascending. Those before length() are not needed any more.
   void set_cuts(std::vector<Cut> cuts) { cuts_ = std::move(cuts); }
   const std::vector<Cut>& cuts() const { return cuts_; }
   void add_cut(const Cut& cut);

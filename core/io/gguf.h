@@ -153,7 +153,7 @@ class GgufFiles {
 
   std::uint64_t bytes() const;                       ///< of all tensors
   std::vector<std::filesystem::path> paths() const;  ///< of all parts
-  /// Sums the headers of all parts up: it is another one where anything but the data differs.
+  /// A checksum of the headers of all parts: it differs where anything but the data does.
   std::uint64_t header_checksum() const;
 
  private:

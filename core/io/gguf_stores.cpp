@@ -49,7 +49,7 @@ bool begins_as_gguf(const fs::path& path) {
   }
 }
 
-/// Knows by its name what lies beside models.
+/// Whether a file lies beside models, by its name.
 bool is_beside_model(const fs::path& file) {
   const std::string name = in_small_letters(file.filename().string());
   constexpr const char* marks[] = {"mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-"};
@@ -336,7 +336,7 @@ std::optional<StoredGguf> in_ollama(const Name& name, const HubEnvironment& envi
   return std::nullopt;
 }
 
-/// Says that there are only files of another tag.
+/// Throws: there are only files of another tag.
 void refuse_tag(const Name& name, const std::vector<Candidates>& others) {
   std::vector<std::string> tags;
   for (const Candidates& there : others) {

@@ -40,7 +40,7 @@ std::span<const std::byte> bytes_of(const T& value) {
   return std::as_bytes(std::span(&value, 1));
 }
 
-/// Sums everything up but the checksum, which is the last field.
+/// Sums up everything but the checksum, which is the last field.
 template <typename T>
 std::uint64_t sum_of(const T& value) {
   return checksum(bytes_of(value).first(sizeof(T) - sizeof(value.sum)));

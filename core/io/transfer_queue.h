@@ -66,12 +66,12 @@ class TransferQueue {
   /// The same into memory that is not the queue's, which lives until the read is released.
   TransferId read(std::span<const Extent> extents, std::span<std::byte> into);
 
-  /// Returns of a read that was not released whether it succeeded with the checksum of what was
-  /// written. Empty while it is pending; false after a failure of the queue.
+  /// Returns whether a read that was not released succeeded with the checksum of what was written.
+  /// Empty while it is pending; false after a failure of the queue.
   std::optional<bool> outcome(TransferId read) const;
 
-  /// True of a read whose outcome is false although nothing was damaged, its bytes were never
-  /// written.
+  /// Returns whether a read's outcome is false only because its bytes were never written: nothing
+  /// was damaged.
   bool is_unwritten(TransferId read) const;
 
   /// The bytes of a read whose outcome is true, until it is released.

@@ -75,8 +75,8 @@ class UnitBytes {
   virtual void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) = 0;
   virtual void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) = 0;
 
-  /// Do what read() and write() do of a CPU's memory, on any thread, beside steps that do not name
-  /// the unit and leave its superblock the owner. By default the same.
+  /// Read and write as read() and write() do with a CPU's memory, on any thread, beside steps that
+  /// do not name the unit and leave its superblock the owner. By default the same.
   virtual void read_beside(ViewId view, std::int32_t unit, std::span<std::byte> bytes) {
     read(view, unit, bytes);
   }

@@ -284,9 +284,6 @@ class Builder {
         fail("tokenizer.ggml.merges",
              fmt::format("entry {}, {}, is not two pieces", number, quote_name(merge)));
       }
-      if (file_.merge_texts.size() + merge.size() > UINT32_MAX) {
-        fail("tokenizer.ggml.merges", "all texts together have 4 GiB or more");
-      }
       file_.add_merge(merge.substr(0, space), merge.substr(space + 1));
       ++number;
     }

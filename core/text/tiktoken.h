@@ -6,7 +6,7 @@
 
 namespace hyb {
 
-/// Says how it cuts text into words, as the class has it that the model is published with.
+/// How Kimi's tokenizer cuts text into words, by the class that the model is published with.
 inline constexpr std::string_view kimi_words =
     R"([\p{Han}]+|)"
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*)"

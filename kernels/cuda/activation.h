@@ -36,7 +36,7 @@ __device__ __forceinline__ float activated(const Activation& activation, float v
       exponent = -value;
       break;
     case ActivationFunction::gelu_tanh:
-      exponent = value * (gelu_linear + gelu_cubic * value * value);
+      exponent = value * (gelu_tanh_linear + gelu_tanh_cubic * value * value);
       break;
     case ActivationFunction::gelu:
       exponent = gelu_exponent(value);

@@ -30,8 +30,7 @@ __device__ __forceinline__ int span_of_by_block(const std::int32_t* span_begin, 
   return started - 1;
 }
 
-/// Gives KvPages to kernels. A page is laid out as `layout` says, of which only the latter's tokens
-/// count here.
+/// KvPages as kernels take them. page_of() needs of the layout the tokens of a page alone.
 template <typename K>
 struct PageParams {
   K* arena;  ///< null: there are none

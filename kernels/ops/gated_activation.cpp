@@ -33,7 +33,8 @@ float activated(const Activation& activation, float value) {
       return kept * kept;
     }
     case ActivationFunction::gelu_tanh:
-      return value / (1.0F + std::exp(value * (gelu_linear + gelu_cubic * value * value)));
+      return value /
+             (1.0F + std::exp(value * (gelu_tanh_linear + gelu_tanh_cubic * value * value)));
     case ActivationFunction::gelu:
       return value / (1.0F + std::exp(gelu_exponent(value)));
     case ActivationFunction::clamped_swiglu: {

@@ -14,7 +14,7 @@ namespace {
 
 /// NaN stays NaN.
 [[gnu::always_inline]] inline Vec gelu_tanh(Vec value) {
-  const Vec slope = fma(broadcast(gelu_cubic), value * value, broadcast(gelu_linear));
+  const Vec slope = fma(broadcast(gelu_tanh_cubic), value * value, broadcast(gelu_tanh_linear));
   return value / (broadcast(1.0F) + exp(value * slope));
 }
 

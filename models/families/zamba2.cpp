@@ -46,10 +46,10 @@ Ssd read_ssd(const Config& c, std::int32_t width) {
   demand_flag(c, "use_conv_bias", true);
   demand_absent(c, "time_step_limit");
   const std::int32_t heads = c.i("n_mamba_heads", 8), groups = c.i("mamba_ngroups", 1);
-  const std::int64_t inner = std::int64_t{width} * c.i("mamba_expand", 2, {1, 64});
-  demand_multiple(c, "mamba_expand x hidden_size", inner, "n_mamba_heads", heads);
+  const MambaChannels inner = expanded_channels(c, width);
+  demand_multiple(c, inner.key, inner.count, "n_mamba_heads", heads);
   const Ssd ssd = {.heads = heads,
-                   .head_dim = static_cast<std::int32_t>(inner / heads),
+                   .head_dim = static_cast<std::int32_t>(inner.count / heads),
                    .state_dim = c.i("mamba_d_state", 64),
                    .shape = {.groups = groups},
                    .conv_width = c.i("mamba_d_conv", 4, {2, 4}),
@@ -80,13 +80,10 @@ SharedTransformer read_shared(const Config& c, std::int32_t width) {
   // Adapters of the feed-forward are there in any case.
   demand_flag(c, "use_shared_mlp_adapter", true);
   SharedTransformer shared = {.attention = read_pair_attention(c, width),
-                              .mlp = {.hidden = c.i({"intermediate_size"}, 4 * width),
+                              .mlp = {.hidden = c.i("intermediate_size", 4 * width),
                                       .activation = {kernels::ActivationFunction::gelu}},
                               .rank = c.i("adapter_rank", 128),
-                              .adapts_qkv = c.b("use_shared_attention_adapter", false),
-                              .layer = 0,
-                              .first_layer = 0,
-                              .use = 0};
+                              .adapts_qkv = c.b("use_shared_attention_adapter", false)};
   if (shared.adapts_qkv && shared.attention.kv_heads != shared.attention.heads) {
     c.fail("num_key_value_heads", "must be num_attention_heads with use_shared_attention_adapter");
   }

@@ -29,8 +29,8 @@ enum class RoleKind : std::uint8_t {
 struct RoleRow {
   std::string_view name;
   RoleKind kind;
-  std::string_view shape;  ///< as stored, [out, in]
-  std::string_view use;
+  std::string_view shape;  ///< as stored, [out, in]; its number of dimensions is checked
+  std::string_view use;    ///< for readers alone
 };
 
 /// Every role there is. H width of the model, S hidden of a feed-forward, E experts, I hidden of an
@@ -78,16 +78,16 @@ inline constexpr auto role_table = [] {
       {"attention.o", linear, "H,heads*head_dim", "output projection"},
       {"attention.q_norm", around_1, "head_dim", "of a head, or with whole_norm of all"},
       {"attention.k_norm", around_1, "head_dim", "the same of keys"},
-      {"attention.sinks", around_0, "heads", "scores of nothing"},
+      {"attention.sinks", around_0, "heads", "logits of attention sinks"},
       {"attention.q_bias", around_0, "heads*head_dim", "with biases"},
       {"attention.k_bias", around_0, "kv_heads*head_dim", "the same of keys"},
       {"attention.v_bias", around_0, "kv_heads*head_dim", "the same of values"},
       {"attention.o_bias", around_0, "H", "with output_bias"},
       {"mla.q", linear, "heads*query_dim,H", "per head plain | turned, without q_rank"},
-      {"mla.q_a", linear, "q_rank,H", "what queries are made of"},
+      {"mla.q_a", linear, "q_rank,H", "down projection of queries"},
       {"mla.q_norm", around_1, "q_rank", "of that"},
       {"mla.q_b", linear, "heads*query_dim,q_rank", "per head plain | turned"},
-      {"mla.kv_a", linear, "latent+turned_dim,H", "a token's row of pages"},
+      {"mla.kv_a", linear, "latent+turned_dim,H", "latent | turned key: the cached row"},
       {"mla.kv_norm", around_1, "latent", "of its latents"},
       {"mla.kv_b", linear, "heads*(plain_dim+value_dim),latent", "per head keys | values"},
       {"mla.k_b", linear, "heads,latent,plain_dim", "keys alone, by columns"},
@@ -101,7 +101,7 @@ inline constexpr auto role_table = [] {
       {"ssd.rate", decay, "heads", "-exp(a_log)"},
       {"ssd.d", around_1, "heads", "factor on x beside the recurrence"},
       {"ssd.dt_bias", time_step, "heads", "on time steps"},
-      {"ssd.norm", around_1, "inner", "of what the gate takes or gives"},
+      {"ssd.norm", around_1, "inner", "gated norm of the output"},
       {"ssd.out_proj", linear, "H,inner", "output projection"},
       {"s6.in_proj", linear, "2*channels,H", "rows x | z"},
       {"s6.conv_weight", taps, "channels,1,K", "over x"},
@@ -125,8 +125,8 @@ inline constexpr auto role_table = [] {
       {"delta.z_a", linear, "rank,H", "what z is made of, per_channel with a rank"},
       {"delta.z_b", linear, "values,rank", "z of that"},
       {"delta.ba", plain, "2*value_heads,H", "per key head b | a, or apart:"},
-      {"delta.b", plain, "value_heads,H", "rate of learning"},
-      {"delta.a", plain, "decays,H", "time steps"},
+      {"delta.b", plain, "value_heads,H", "write strength, beta"},
+      {"delta.a", plain, "decays,H", "decay, before its bias"},
       {"delta.a_a", linear, "rank,H", "what a is made of, per_channel with a rank"},
       {"delta.a_b", linear, "decays,rank", "a of that"},
       {"delta.conv_weight", taps, "conv_dim,1,K", "over q | k | v, or apart:"},

@@ -13,9 +13,10 @@ using kernels::Tensor;
 
 namespace {
 
-/// Under the name of the first layer, where each use has its own.
-kernels::Weight of_use(const SharedTransformer& part, WeightVisitor& visitor,
-                       std::initializer_list<Role> roles, std::int64_t rows, std::int64_t columns) {
+/// Stacks adapters of this use, which files keep under the first layer of the block.
+kernels::Weight use_adapter(const SharedTransformer& part, WeightVisitor& visitor,
+                            std::initializer_list<Role> roles, std::int64_t rows,
+                            std::int64_t columns) {
   MatrixRows all(columns);
   for (const Role role : roles) {
     all.append(visitor.stored_expert(role, part.use, rows, columns));
@@ -39,17 +40,17 @@ SharedTransformerWeights SharedTransformer::weights(WeightVisitor& visitor,
     weights.mlp = mlp.weights(visitor, width);
   }
   if (adapts_qkv) {
-    weights.qkv_adapter.left = of_use(
+    weights.qkv_adapter.left = use_adapter(
         *this, visitor, {"shared.q_left", "shared.k_left", "shared.v_left"}, rank, 2 * width);
     for (const auto& [role, rows] : {RoleSize{"shared.q_right", attention.inner()},
                                      RoleSize{"shared.k_right", attention.kv_width()},
                                      RoleSize{"shared.v_right", attention.kv_width()}}) {
-      weights.qkv_adapter.rights.push_back(of_use(*this, visitor, {role}, rows, rank));
+      weights.qkv_adapter.rights.push_back(use_adapter(*this, visitor, {role}, rows, rank));
     }
   }
-  weights.mlp_adapter.left = of_use(*this, visitor, {"shared.mlp_left"}, rank, width);
+  weights.mlp_adapter.left = use_adapter(*this, visitor, {"shared.mlp_left"}, rank, width);
   weights.mlp_adapter.rights.push_back(
-      of_use(*this, visitor, {"shared.mlp_right"}, 2 * std::int64_t{mlp.hidden}, rank));
+      use_adapter(*this, visitor, {"shared.mlp_right"}, 2 * std::int64_t{mlp.hidden}, rank));
   visitor.set_layer(layer);
   return weights;
 }
@@ -64,7 +65,8 @@ PartText SharedTransformer::text() const {
 std::size_t SharedTransformer::scratch_bytes(const StepSetting& setting) const {
   const std::int64_t tokens = setting.limits.step_tokens;
   const std::int64_t low = std::int64_t{adapts_qkv ? 3 : 1} * rank;
-  return 2 * Scratch::space(setting.activation, tokens, 2 * setting.width) +
+  return Scratch::space(setting.activation, tokens, 2 * setting.width) +
+         2 * Scratch::space(setting.activation, tokens, setting.width) +
          Scratch::space(setting.activation, tokens, low) +
          std::max(attention.scratch_bytes(setting), mlp.scratch_bytes(setting));
 }

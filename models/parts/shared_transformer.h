@@ -7,7 +7,7 @@
 
 namespace hyb::models {
 
-/// Those of the block itself are there in its first layer alone.
+/// The block's own weights are there in its first layer alone.
 struct SharedTransformerWeights {
   kernels::Tensor norm, mlp_norm;  ///< [2H], [H]
   AttentionWeights attention;
@@ -24,11 +24,11 @@ struct SharedTransformerWeights {
 struct SharedTransformer {
   Attention attention;  ///< reads_pairs
   Mlp mlp;
-  std::int32_t rank;         ///< of the adapters
-  bool adapts_qkv;           ///< else the feed-forward's gate and up alone
-  std::int32_t layer;        ///< whose part it is
-  std::int32_t first_layer;  ///< the first of the layers that share the block
-  std::int32_t use;          ///< how many layers before have a block, this one or another
+  std::int32_t rank;             ///< of the adapters
+  bool adapts_qkv;               ///< else the feed-forward's gate and up alone
+  std::int32_t layer = 0;        ///< whose part it is
+  std::int32_t first_layer = 0;  ///< the first of the layers that share the block
+  std::int32_t use = 0;          ///< how many layers before have a block, this one or another
   float output_scale = 1.0F;
 
   using Weights = SharedTransformerWeights;

@@ -7,8 +7,8 @@ numbers, byte by byte: of the matrices of golden fixtures, on the CPU.
                                 # checked
 
 Of auto-gptq, gptqmodel, autoawq and auto-round only the files that pack are loaded: their other
-parts need a card. Not part of the
-tests; what was compared, with which versions, tests/golden/README.md says.
+parts need a card. Not part of the tests; what was compared, with which versions,
+tests/golden/README.md says.
 """
 
 import importlib.metadata

@@ -20,7 +20,7 @@ constexpr std::size_t kib = std::size_t{1} << 10;
 constexpr std::size_t mib = std::size_t{1} << 20;
 constexpr std::size_t gib = std::size_t{1} << 30;
 
-/// A row of models.md section 6: recurrent layers with MiB of state per sequence, attention layers
+/// A published model: recurrent layers with MiB of state per sequence, attention layers
 /// with bytes of KV per token (bf16).
 struct Shape {
   const char* name;
@@ -209,7 +209,7 @@ TEST_SUITE("models/memory_layout") {
     }
   }
 
-  TEST_CASE("a request of 1k tokens holds no more than the arithmetic of memory.md 5.2") {
+  TEST_CASE("a request of 1k tokens holds no more than its pages and its state take") {
     struct Row {
       const char* preset;
       double hyb_mib, with_checkpoint_mib, with_drafts_mib;

@@ -15,7 +15,7 @@ namespace {
 
 const FullAttention full;
 
-/// A model of memory.md's table: bytes per token of keys and values, bytes of a state, and how a
+/// A published model: bytes per token of keys and values, bytes of a state, and how a
 /// superblock holds them.
 struct Shape {
   std::string name;

@@ -65,10 +65,6 @@ ViewPlan plan_of(const ViewRequest& view, std::size_t units, std::size_t superbl
   return plan;
 }
 
-bool has_slots(const MemoryLayout& layout) { return layout.has_slots(); }
-
-std::int32_t groups(const MemoryLayout& layout) { return layout.group_count(); }
-
 std::size_t page_bytes(const MemoryLayout& layout, std::int32_t group) {
   return layout.unit_bytes(ViewId{group});
 }
@@ -199,7 +195,7 @@ MemoryLayout with_state_share(MemoryLayout layout, double share) {
     throw Error(ErrorKind::usage,
                 "memory: a share of states is between 0 and 1: " + std::to_string(share));
   }
-  if (layout.groups.size() != 1 || !has_slots(layout) || layout.superblocks < 2 ||
+  if (layout.groups.size() != 1 || !layout.has_slots() || layout.superblocks < 2 ||
       !layout.fixed_superblocks.empty()) {
     throw Error(ErrorKind::usage,
                 "memory: a share of states takes elastic memory of two superblocks or more, of a "
@@ -296,18 +292,18 @@ std::int32_t pages_peak(const MemoryLayout& layout, std::int32_t group, std::int
 std::size_t content_bytes_held(const MemoryLayout& layout, std::int32_t length,
                                std::int32_t shared) {
   std::size_t bytes = 0;
-  for (std::int32_t group = 0; group < groups(layout); ++group) {
+  for (std::int32_t group = 0; group < layout.group_count(); ++group) {
     const std::vector<std::int32_t> pages = held_pages(layout, group, length);
     const auto lacking = std::ranges::count_if(
         pages, [&](std::int32_t page) { return (page + 1) * layout.page_tokens > shared; });
     bytes += static_cast<std::size_t>(lacking) * layout.content_bytes(ViewId{group});
   }
-  return has_slots(layout) ? bytes + layout.content_bytes(layout.slot_view()) : bytes;
+  return layout.has_slots() ? bytes + layout.content_bytes(layout.slot_view()) : bytes;
 }
 
 std::size_t bytes_peak(const MemoryLayout& layout, std::int32_t length, std::int32_t chunk_tokens) {
-  std::size_t bytes = has_slots(layout) ? layout.slots.bytes : 0;
-  for (std::int32_t group = 0; group < groups(layout); ++group) {
+  std::size_t bytes = layout.has_slots() ? layout.slots.bytes : 0;
+  for (std::int32_t group = 0; group < layout.group_count(); ++group) {
     bytes += static_cast<std::size_t>(pages_peak(layout, group, length, chunk_tokens)) *
              page_bytes(layout, group);
   }
@@ -316,10 +312,10 @@ std::size_t bytes_peak(const MemoryLayout& layout, std::int32_t length, std::int
 
 bool can_ever_hold(const MemoryLayout& layout, std::int32_t length, std::int32_t chunk_tokens) {
   Demand demand(layout);
-  for (std::int32_t group = 0; group < groups(layout); ++group) {
+  for (std::int32_t group = 0; group < layout.group_count(); ++group) {
     demand.add(ViewId{group}, pages_peak(layout, group, length, chunk_tokens));
   }
-  demand.add(layout.slot_view(), has_slots(layout) ? 1 : 0);
+  demand.add(layout.slot_view(), layout.has_slots() ? 1 : 0);
   return demand.fits();
 }
 
@@ -330,15 +326,15 @@ std::int32_t length_max(const MemoryLayout& layout, std::int32_t most, std::int3
 
 std::int32_t sequences_at_once(const MemoryLayout& layout, std::int32_t length, std::int32_t most) {
   std::vector<std::int64_t> pages;
-  for (std::int32_t group = 0; group < groups(layout); ++group) {
+  for (std::int32_t group = 0; group < layout.group_count(); ++group) {
     pages.push_back(pages_held(layout, group, length));
   }
   return greatest(most, [&](std::int32_t sequences) {
     Demand demand(layout);
-    for (std::int32_t group = 0; group < groups(layout); ++group) {
+    for (std::int32_t group = 0; group < layout.group_count(); ++group) {
       demand.add(ViewId{group}, sequences * pages[static_cast<std::size_t>(group)]);
     }
-    demand.add(layout.slot_view(), has_slots(layout) ? std::int64_t{sequences} + 1 : 0);
+    demand.add(layout.slot_view(), layout.has_slots() ? std::int64_t{sequences} + 1 : 0);
     return demand.fits();
   });
 }

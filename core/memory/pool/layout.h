@@ -182,7 +182,7 @@ bool keeps_everything(const MemoryKind& kind);
 /// everything and there are no recurrent layers. Then no snapshots are needed in between.
 bool resumes_anywhere(const MemoryLayout& layout);
 
-/// The functions below compute what sequences take of a layout's memory, computed without a pool.
+/// The functions below compute what sequences take of a layout's memory, without a pool.
 
 /// Pages that hold `tokens` tokens in a group that keeps all of them.
 std::int32_t pages_for(const MemoryLayout& layout, std::int32_t tokens);

@@ -47,7 +47,7 @@ struct TierFetch {
   SnapshotPlace place = SnapshotPlace::branch;
 
   bool writes_beside = false;  ///< units are written beside steps
-  /// They are written to it. It outlives them.
+  /// The units are written to this, which outlives them.
   std::unique_ptr<PinnedCheckpoint> room = nullptr;
   std::vector<CheckpointUnit> rest{};  ///< units of the room that are to be read yet
   std::vector<Unit> units{};           ///< in the order in which they arrive, and are copied

@@ -9,8 +9,6 @@ namespace {
 
 constexpr std::int32_t node_tokens_without_pages = 64;
 
-bool is_recurrent(const MemoryLayout& layout) { return layout.has_slots(); }
-
 }  // namespace
 
 TierIndex::TierIndex(const MemoryLayout& layout)
@@ -56,7 +54,7 @@ TierNode& TierIndex::grow(std::span<const TokenId> key) {
       child->second->parent = node;
       child->second->tokens = &child->first;
       child->second->pages = node->pages + 1;
-      for (std::int32_t group = 0; group < groups(); ++group) {
+      for (std::int32_t group = 0; group < layout_.group_count(); ++group) {
         child->second->groups.push_back({.view = ViewId{group}, .page = node->pages});
       }
       ++nodes_;
@@ -92,7 +90,7 @@ void TierIndex::collect(const TierNode* node, TierEntry* entry, TierHit& hit) co
                                            : &entry->last_page[group]);
     }
   }
-  if (entry != nullptr && is_recurrent(layout_)) hit.units.push_back(&entry->state);
+  if (entry != nullptr && layout_.has_slots()) hit.units.push_back(&entry->state);
 }
 
 bool TierIndex::is_whole(std::span<StoredUnit* const> units) {
@@ -117,7 +115,7 @@ TierEntry* TierIndex::deepest(const TierNode& node, std::span<const TokenId> key
 TierHit TierIndex::match(std::span<const TokenId> prompt, std::int32_t limit) const {
   prompt = prompt.first(std::min(prompt.size(), static_cast<std::size_t>(std::max(limit, 0))));
   const TierNode* node = walk(prompt);
-  if (!is_recurrent(layout_) && node->pages > 0) {
+  if (!layout_.has_slots() && node->pages > 0) {
     TierHit hit{.length = node->pages * page_tokens_};
     collect(node, nullptr, hit);
     if (is_whole(hit.units)) return hit;
@@ -155,7 +153,7 @@ TierEntry& TierIndex::add(std::span<const TokenId> key, Precision precision, Sna
   entry.length = static_cast<std::int32_t>(key.size());
   entry.precision = precision;
   entry.place = place;
-  for (std::int32_t group = 0; group < groups(); ++group) {
+  for (std::int32_t group = 0; group < layout_.group_count(); ++group) {
     entry.last_page.push_back({.view = ViewId{group}, .page = node.pages});
   }
   const bool is_exact = precision == Precision::exact;

@@ -112,7 +112,6 @@ class TierIndex {
   void audit() const;
 
  private:
-  std::int32_t groups() const { return layout_.group_count(); }
   const TierNode* walk(std::span<const TokenId> key) const;
   TierNode& grow(std::span<const TokenId> key);
   void prune(TierNode* node);

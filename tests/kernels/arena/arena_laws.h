@@ -115,7 +115,7 @@ inline NamedShape granite_shape(std::int32_t superblocks = 3) {
   return shape_of("granite-4.0-h-tiny", {pages_of(4, 64), units_of(112000)}, superblocks);
 }
 
-/// The models of memory.md 5.1 with f32 slots and int8 snapshots, and shapes that no model has yet.
+/// Published models with f32 slots and int8 snapshots, and shapes that no model has yet.
 inline std::vector<NamedShape> small_shapes() {
   return {
       granite_shape(),

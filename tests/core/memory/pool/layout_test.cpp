@@ -88,7 +88,7 @@ void check(const SuperblockPlan& plan, std::span<const ViewRequest> views) {
 
 TEST_SUITE("core/memory/layout") {
   TEST_CASE("superblocks of published models are those of the arithmetic by hand") {
-    // Layers x bytes of a page of 16 tokens, and bytes of an f32 slot (models.md section 6).
+    // Layers x bytes of a page of 16 tokens, and bytes of an f32 slot.
     const auto plan = [](std::size_t layers, std::size_t page, double slot_mib) {
       const std::vector<ViewRequest> views{
           {.plane_unit_bytes = std::vector<std::size_t>(layers, page)},

@@ -556,7 +556,7 @@ double idle_share(MemoryPool& pool, sim::Random& random, int steps) {
 
 TEST_SUITE("core/memory/compaction") {
   TEST_CASE("while a request waits, less than 5 percent of the budget lies idle") {
-    // granite-tiny, Nemotron-3-Nano, Nano-12B-v2, Qwen3-Next (memory.md 5.4).
+    // granite-tiny, Nemotron-3-Nano, Nano-12B-v2, Qwen3-Next.
     const Hybrid models[] = {{56, 1, 448}, {48, 1, 512}, {144, 1, 384}, {222, 3, 576}};
     for (const Hybrid& model : models) {
       CAPTURE(model.superblock_mib);
