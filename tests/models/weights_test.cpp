@@ -227,6 +227,19 @@ TEST_SUITE("models/packed_bytes") {
           doctest::Approx(1000 * (2 - 1 - 4.0 / 128)));
   }
 
+  TEST_CASE("a published format of all weights is that of shared blocks wherever they are read") {
+    const Config config = Config::from_folder(Golden("zamba2").folder);
+    const Plan plan = family_of(config).plan(config);
+    const Roofline roofline(plan, geometry_of(plan));
+    const std::int64_t stored =
+        parameters(required_weights(plan, family_of(config))) - roofline.head_parameters();
+    const double published = Roofline(plan, geometry_of(plan, {.load = {.fp8_parameters = stored}}))
+                                 .step({.tokens = 1, .rows = 0})
+                                 .bytes;
+    CHECK(roofline.step({.tokens = 1, .rows = 0}).bytes - published ==
+          doctest::Approx(static_cast<double>(roofline.active_parameters()) * (1 - 4.0 / 128)));
+  }
+
   TEST_CASE("MXFP4 is what experts move, and no other weight") {
     const Plan plan = gpt_oss.plan(Config::from_folder(Golden("gpt-oss").folder));
     constexpr std::int64_t routed = std::int64_t{3} * 6 * 3 * 96 * 64;
