@@ -508,8 +508,8 @@ TEST_SUITE("app/fit") {
   TEST_CASE("as many sequences as are promised fit, and not one more") {
     for (const char* name : {"granite-4.0-h-350m", "granite-4.0-h-micro", "qwen3-next-80b-a3b"}) {
       const ModelOutline model = outline_of(resolve(plain_weights(name), {}));
-      const std::size_t weights =
-          models::packed_bytes(model.plan, kernels::Device::cpu, {.activation = model.activation});
+      const std::size_t weights = models::packed_bytes(
+          model.plan, kernels::Device::cpu, {.activation = model.geometry.load.activation});
       for (const std::size_t spare : {gib / 2, 3 * gib}) {
         const Fit fit(model, weights + spare, 2);
         std::int32_t before = Fit::sequences_max;
@@ -536,11 +536,11 @@ TEST_SUITE("app/fit") {
 
   TEST_CASE("the longest sequence fits alone, and not when it is some percent longer") {
     const ModelOutline model = outline_of(resolve(plain_weights("granite-4.0-h-micro"), {}));
-    const Fit fit(
-        model,
-        models::packed_bytes(model.plan, kernels::Device::cpu, {.activation = model.activation}) +
-            gib / 2,
-        2);
+    const Fit fit(model,
+                  models::packed_bytes(model.plan, kernels::Device::cpu,
+                                       {.activation = model.geometry.load.activation}) +
+                      gib / 2,
+                  2);
     const std::int32_t length = fit.length_max();
     CHECK(length < model.plan.positions_max);
     CHECK(fit.sequences_of(length) == 1);
