@@ -33,7 +33,7 @@ import sys
 import tempfile
 
 MEGABYTE = 1 << 20
-PATIENCE = 60  # seconds of a run, at most
+PATIENCE = 300  # seconds of a run, at most
 SHIM = pathlib.Path(__file__).resolve().parents[2] / "tests/tools/fail_calls.c"
 QUESTION = "The red box holds a coin. The blue bag holds a key. What is in the"
 LINES = [{"custom_id": str(number), "max_tokens": 12, "n": 2 if number == 5 else 1,

@@ -128,7 +128,7 @@ inline MixedAnswers answer_mixed(const RandomModel& model,
   std::filesystem::remove(out);
   std::vector<std::string> all = model.arguments("batch", {in.string(), "-o", out.string()});
   all.insert(all.end(), options.begin(), options.end());
-  const ToolResult result = run_tool({.arguments = all, .time_max = std::chrono::seconds(180)});
+  const ToolResult result = run_tool({.arguments = all, .time_max = std::chrono::seconds(900)});
   CHECK_MESSAGE(result.exit_code == 0, result.err);
   MixedAnswers mixed{.answers = answers(out)};
   for (const Json& line : results(out)) {

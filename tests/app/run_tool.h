@@ -30,7 +30,7 @@ struct Tool {
   std::string input = {};                               ///< all of stdin
   std::map<std::string, std::string> environment = {};  ///< over our own
   std::string program = HYB_BINARY;
-  std::chrono::seconds time_max{60};
+  std::chrono::seconds time_max{300};
 };
 
 struct ToolResult {

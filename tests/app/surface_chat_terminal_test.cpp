@@ -59,7 +59,7 @@ class Tmux {
   /// What the window shows, without space at line ends.
   std::string screen() { return tmux({"capture-pane", "-p"}); }
 
-  /// Waits until the window shows `text`; false when it does not within 30 seconds.
+  /// Waits until the window shows `text`; false when it does not within two minutes.
   bool shows(const std::string& text) { return waits_for(text, true); }
 
   /// Waits until the window does not show it any more.
@@ -67,7 +67,7 @@ class Tmux {
 
  private:
   bool waits_for(const std::string& text, bool is_there) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
     while (std::chrono::steady_clock::now() < deadline) {
       if ((screen().find(text) != std::string::npos) == is_there) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(30));

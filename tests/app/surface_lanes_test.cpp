@@ -158,7 +158,7 @@ TEST_SUITE("app/surface_lanes") {
                                 "demo", "--workers", "6", "--launchers", "1", "--engines", "1",
                                 "--lines", "60", "--life", "2"},
                   .program = "python3",
-                  .time_max = std::chrono::seconds(240)});
+                  .time_max = std::chrono::seconds(900)});
     CHECK_MESSAGE(result.exit_code == 0, result.err);
     CHECK(contains(result.out,
                    "6 workers, 1 launchers (0 stopped) and 1 engines killed: every id once"));

@@ -90,7 +90,7 @@ TEST_SUITE("app/surface_limits") {
                        "--pool-memory", "32MB", "--beside", "26MB", "--disk-tier", "4MB",
                        "--requests", "200", "--tokens", "1000", "--option=--threads", "--option=2"},
          .program = "python3",
-         .time_max = std::chrono::seconds(300)});
+         .time_max = std::chrono::seconds(900)});
     CAPTURE(result.out);
     CHECK(result.exit_code == 0);
     CHECK(result.err == "");

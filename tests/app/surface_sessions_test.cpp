@@ -214,7 +214,7 @@ TEST_SUITE("app/surface_sessions") {
         run_tool({.arguments = {HYB_TESTS_DIR "/../scripts/fuzz/kill_chats.py", HYB_BINARY, "demo",
                                 "--kills", "8"},
                   .program = "python3",
-                  .time_max = std::chrono::seconds(240)});
+                  .time_max = std::chrono::seconds(900)});
     CHECK_MESSAGE(result.exit_code == 0, result.err);
     CHECK(contains(result.out, "8 kills of "));
   }

@@ -140,7 +140,7 @@ TEST_SUITE("app/ui/keys") {
     REQUIRE(keys.size() == 1);
     CHECK(keys.front().text.size() == 10'000'000);
     // Quadratic would be minutes; the bound leaves room for sanitizers and busy machines.
-    CHECK(time < std::chrono::seconds(10));
+    CHECK(time < std::chrono::seconds(60));
   }
 }
 
