@@ -12,11 +12,6 @@ namespace hyb::models {
 
 namespace {
 
-/// On a card the passes of drafts are made in one go.
-bool has_draft_graphs(kernels::Device device, const Plan& plan) {
-  return device == kernels::Device::cuda && plan.draft && plan.draft->runs_in_passes();
-}
-
 /// The token that has not run and masks after it, each in a span of its own; masks are sampled.
 void add_block(const Span& span, std::span<const TokenId> mask, Step& blocks) {
   for (std::int32_t i = 0; i <= span.drafts; ++i) {
@@ -44,18 +39,21 @@ DraftSteps::DraftSteps(kernels::Queue& queue, const Plan& plan, Decoder& decoder
                        const Limits& limits)
     : decoder_(decoder),
       staging_(staging),
+      recordings_(recordings),
       sampler_(sampler),
-      block_rows_(limits.block_rows),
+      limits_(limits),
       block_mask_(plan.draft->block_mask()) {
-  if (!has_draft_graphs(queue.device(), plan)) return;
-  graphs_ = std::make_unique<DraftGraphs>(queue, decoder, staging, recordings, limits.sequences,
-                                          limits.vocab_used);
+  if (block_mask_ || queue.device() == kernels::Device::cpu) return;
+  for (std::int32_t pass = 0; pass < drafts_max; ++pass) {
+    pass_samplers_.push_back(kernels::make_device_sampler(queue, limits.sequences));
+  }
 }
 
 kernels::StagedBytes DraftSteps::bytes(kernels::Device device, const Plan& plan,
                                        std::int32_t sequences) {
-  if (!has_draft_graphs(device, plan)) return {};
-  return DraftGraphs::bytes(device, sequences);
+  if (!plan.draft || !plan.draft->runs_in_passes()) return {};
+  const kernels::StagedBytes each = kernels::device_sampler_bytes(device, sequences);
+  return {.device = drafts_max * each.device, .pinned = drafts_max * each.pinned};
 }
 
 std::vector<std::vector<SampledToken>> DraftSteps::draft(const Step& step) {
@@ -71,7 +69,8 @@ std::vector<std::vector<SampledToken>> DraftSteps::draft(const Step& step) {
     passes.spans.push_back(step.spans[i]);
     counts.push_back(std::exchange(passes.spans.back().drafts, 0));
   }
-  const Drafts drawn = graphs_ ? draft_at_once(passes, counts) : draft_by_passes(passes, counts);
+  const Drafts drawn =
+      pass_samplers_.empty() ? draft_by_passes(passes, counts) : draft_at_once(passes, counts);
   Drafts drafts(order.size());
   for (std::size_t pass = 0; pass < drawn.size(); ++pass) {
     for (std::size_t at = 0; at < drawn[pass].size(); ++at) {
@@ -89,7 +88,7 @@ DraftSteps::Drafts DraftSteps::draft_blocks(const Step& step) {
   for (std::size_t first = 0, end = 0; first < step.spans.size(); first = end) {
     Step blocks;
     while (end < step.spans.size() &&
-           std::ssize(blocks.spans) + 1 + step.spans[end].drafts <= block_rows_) {
+           std::ssize(blocks.spans) + 1 + step.spans[end].drafts <= limits_.block_rows) {
       add_block(step.spans[end++], mask, blocks);
     }
     require(end > first, "runner: a step has room for a block of drafts");
@@ -109,22 +108,54 @@ DraftSteps::Drafts DraftSteps::draft_blocks(const Step& step) {
 /// Returns what each pass drew. `drafts` fall.
 DraftSteps::Drafts DraftSteps::draft_at_once(const Step& step,
                                              std::span<const std::int32_t> drafts) {
-  graphs_->stage(step, drafts);
+  const StepStaging::StagedDrafts staged = staging_.stage_drafts(
+      step, drafts, StepGraphs::padded_rows(std::ssize(step.spans), limits_.sequences));
   std::vector<SampleRow> rows;
   for (std::int32_t pass = 0; pass < drafts.front(); ++pass) {
     rows.clear();
     for (const Span& span : std::span(step.spans).first(drafting(drafts, pass))) {
       rows.push_back(span.samples.front().later(static_cast<std::uint64_t>(pass)));
     }
-    graphs_->stage_draws(pass, rows);
+    pass_samplers_[static_cast<std::size_t>(pass)]->stage(rows, staged.sample_rows.dim(0),
+                                                          limits_.vocab_used);
   }
-  graphs_->launch();
-  Drafts drawn(static_cast<std::size_t>(drafts.front()));
-  for (std::int32_t pass = 0; pass < drafts.front(); ++pass) {
-    const std::span<const SampledToken> tokens = graphs_->drawn(pass);
-    drawn[static_cast<std::size_t>(pass)].assign(tokens.begin(), tokens.end());
+  launch(staged);
+  Drafts drawn;
+  for (std::size_t pass = 0; pass < staged.passes.size(); ++pass) {
+    const std::span<const SampledToken> tokens = pass_samplers_[pass]->answers();
+    drawn.emplace_back(tokens.begin(), tokens.end());
   }
   return drawn;
+}
+
+/// Starts all passes, and the copies of what they draw.
+void DraftSteps::launch(const StepStaging::StagedDrafts& staged) {
+  const auto run_passes = [&]() -> WorkResult {
+    for (std::size_t pass = 0; pass < staged.passes.size(); ++pass) {
+      const kernels::Tensor logits =
+          decoder_.draft(staged.passes[pass], staged.sample_rows, pass > 0);
+      pass_samplers_[pass]->draw(logits, limits_.vocab_used, staged.drawn[pass]);
+    }
+    return {};
+  };
+  const StepTables& tables = staged.passes.front();
+  if (recordings_.options().decode) {
+    recordings_.run({.tokens = tables.tokens.dim(0),
+                     .spans = tables.position.dim(0),
+                     .samples = staged.sample_rows.dim(0),
+                     .positions = tables.positions,
+                     .ring_spans = tables.ring.spans,
+                     .ring_tokens = tables.ring.tokens,
+                     .single_tokens = true,
+                     .pages = tables.pages.data,
+                     .draft_passes = std::ssize(staged.passes)},
+                    run_passes);
+  } else {
+    run_passes();
+  }
+  for (std::size_t pass = 0; pass < staged.passes.size(); ++pass) {
+    pass_samplers_[pass]->ask(staged.drawn[pass]);
+  }
 }
 
 /// The same, each pass when the one before has drawn. What follows a token that is not finite means

@@ -7,14 +7,16 @@
 #include <span>
 #include <vector>
 
-#include "models/drafting/graphs.h"
+#include "models/decoder.h"
+#include "models/recordings.h"
 #include "models/row_sampler.h"
+#include "models/steps.h"
 
 namespace hyb::models {
 
 /// The steps of a draft layer that make drafts: one for each block of several sequences, or one
-/// after the other, each of which drafts a token of every sequence. Owns what draws all of the
-/// latter in one go on a card.
+/// after the other, each of which drafts a token of every sequence. On a card the latter are one
+/// work, where each draws the tokens that the next one reads: owns the samplers for that.
 class DraftSteps {
  public:
   struct Limits {
@@ -39,14 +41,16 @@ class DraftSteps {
 
   Drafts draft_blocks(const Step& step);
   Drafts draft_at_once(const Step& step, std::span<const std::int32_t> drafts);
+  void launch(const StepStaging::StagedDrafts& staged);
   Drafts draft_by_passes(Step& step, std::span<const std::int32_t> drafts);
 
   Decoder& decoder_;
   StepStaging& staging_;
+  Recordings& recordings_;
   RowSampler& sampler_;
-  std::int64_t block_rows_;
-  std::optional<std::int32_t> block_mask_;  ///< none: in passes
-  std::unique_ptr<DraftGraphs> graphs_;     ///< a card's, in passes
+  Limits limits_;
+  std::optional<std::int32_t> block_mask_;                              ///< none: in passes
+  std::vector<std::unique_ptr<kernels::DeviceSampler>> pass_samplers_;  ///< of each on a card
 };
 
 }  // namespace hyb::models
