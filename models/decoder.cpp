@@ -19,7 +19,7 @@ std::size_t head_bytes(const Plan& plan, const StepSetting& setting) {
   const StepLimits& limits = setting.limits;
   const std::size_t logits = Scratch::space(setting.activation, limits.rows, plan.width) +
                              Scratch::space(DType::f32, limits.rows, plan.vocab);
-  return logits + Drafter::scratch_bytes(plan, setting);
+  return logits + DraftRunner::scratch_bytes(plan, setting);
 }
 
 }  // namespace
@@ -30,17 +30,17 @@ Decoder::Decoder(kernels::Queue& queue, const Plan& plan, const Weights& weights
       plan_(plan),
       weights_(weights),
       layers_(queue, plan, weights, store, geometry, limits, head_bytes) {
-  if (plan.draft) drafter_ = make_drafter(layers_, limits);
+  if (plan.draft) draft_runner_ = make_draft_runner(layers_, limits);
 }
 
 std::size_t Decoder::scratch_bytes() const {
-  return layers_.bytes() + (drafter_ ? drafter_->bytes() : 0);
+  return layers_.bytes() + (draft_runner_ ? draft_runner_->bytes() : 0);
 }
 
 std::size_t Decoder::scratch_bytes(const Plan& plan, kernels::Device device, DType activation,
                                    const StepLimits& limits) {
   const StepSetting setting = {device, activation, plan.width, limits};
-  return LayerRunner::bytes(plan, setting, head_bytes) + Drafter::bytes(plan, setting);
+  return LayerRunner::bytes(plan, setting, head_bytes) + DraftRunner::bytes(plan, setting);
 }
 
 /// The streams from the first one, which is there.
@@ -129,13 +129,13 @@ Tensor Decoder::run(const StepTables& tables, const Tensor& sample_rows, bool dr
   }
   const Tensor out = logits(plan_.altup ? unite(streams) : streams.residual, sample_rows);
   draft_entry_seconds_ = 0;
-  if (!drafter_) return out;
+  if (!draft_runner_) return out;
   if (!draft_entries) {
-    drafter_->clear_entries(tables, streams);
+    draft_runner_->clear_entries(tables, streams);
     return out;
   }
   const auto begin = std::chrono::steady_clock::now();
-  drafter_->write_entries(tables, streams);
+  draft_runner_->write_entries(tables, streams);
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
   draft_entry_seconds_ = taken.count();
   return out;
@@ -148,7 +148,7 @@ void Decoder::advance(const StepTables& tables) {
   for (std::size_t layer = 0; layer < plan_.layers.size(); ++layer) {
     layers_.advance_layer(plan_.layers[layer], weights_.layers[layer], ordinals, call);
   }
-  if (drafter_) drafter_->advance(tables);
+  if (draft_runner_) draft_runner_->advance(tables);
 }
 
 Tensor Decoder::logits(const Tensor& residual, const Tensor& sample_rows) {
@@ -166,7 +166,7 @@ Tensor Decoder::logits(const Tensor& residual, const Tensor& sample_rows) {
 
 Tensor Decoder::draft(const StepTables& tables, const Tensor& sample_rows, bool is_further) {
   layers_.scratch().return_to(0);
-  return drafter_->draft(tables, sample_rows, is_further);
+  return draft_runner_->draft(tables, sample_rows, is_further);
 }
 
 }  // namespace hyb::models

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "models/drafting/drafter.h"
+#include "models/drafting/draft_runner.h"
 #include "models/layer_runner.h"
 
 namespace hyb::models {
@@ -29,8 +29,8 @@ class Decoder {
   /// Moves states on by the entries of rings, without a step: `tables` has those of rings alone.
   void advance(const StepTables& tables);
 
-  /// Drafts as Drafter::draft() does, for a plan with a draft layer. Valid until the next call of
-  /// this or run().
+  /// Drafts as DraftRunner::draft() does, for a plan with a draft layer. Valid until the next call
+  /// of this or run().
   kernels::Tensor draft(const StepTables& tables, const kernels::Tensor& sample_rows,
                         bool is_further);
 
@@ -52,7 +52,7 @@ class Decoder {
   const Plan& plan_;
   const Weights& weights_;
   LayerRunner layers_;
-  std::unique_ptr<Drafter> drafter_;  ///< where the plan has a draft layer
+  std::unique_ptr<DraftRunner> draft_runner_;  ///< where the plan has a draft layer
   double draft_entry_seconds_ = 0;
 };
 

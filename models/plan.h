@@ -134,7 +134,7 @@ struct Dflash {
   bool operator==(const Dflash&) const = default;
 };
 
-/// Drafts beside a model. drafting/drafter.h runs it, each kind in a file of its own.
+/// Drafts beside a model. drafting/draft_runner.h runs it, each kind in a file of its own.
 struct DraftLayer {
   Norm norm = Norm::rms;           ///< of all three norms
   std::vector<Layer> layers = {};  ///< the first block is attention alone; of Dflash each one's

@@ -2,13 +2,15 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/engine/runner.h"
-#include "kernels/ops/device_sampler.h"
 #include "models/decoder.h"
-#include "models/drafting/graphs.h"
+#include "models/drafting/draft_steps.h"
+#include "models/row_sampler.h"
+#include "models/step_rules.h"
 #include "models/steps.h"
 
 namespace hyb::models {
@@ -42,18 +44,18 @@ class ModelRunner : public Runner {
   /// as above.
   ModelRunner(kernels::Queue& queue, const ModelRunner& first);
 
-  Capacity capacity() const override;
+  Capacity capacity() const override { return rules_.capacity(); }
   const kernels::Queue& queue() const { return queue_; }
   kernels::Queue& queue() { return queue_; }
   const Store& store() const { return store_; }
   StepResult run(const Step& step) override;
-  bool is_async() const override { return sampler_ != nullptr; }
+  bool is_async() const override { return sampler_.on_card() != nullptr; }
   bool is_done() override;
   void launch(const Step& step) override;
   void prepare(const Step& next) override;
   void launch_prepared() override;
   StepResult wait() override;
-  bool can_draft() const override { return plan_.draft.has_value(); }
+  bool can_draft() const override { return drafts_.has_value(); }
   std::vector<std::vector<SampledToken>> draft(const Step& step) override;
   bool commit(SuperblockId superblock, bool may_create) override;
   void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override;
@@ -91,21 +93,7 @@ class ModelRunner : public Runner {
   ModelRunner(kernels::Queue& queue, const Plan& plan, const Weights& weights,
               const Geometry& geometry, const RunnerOptions& options,
               std::unique_ptr<kernels::SuperblockMap> superblocks, const Store* shared);
-  void check(const Step& step) const;
-  void check(const Span& span) const;
-  void check_ring(const Span& span) const;
   void carry_out(std::span<const Order> orders);
-  void advance(const AdvanceSlot& order);
-  void add_rows(const Step& step);
-  void check_draft(const Step& step) const;
-  std::vector<std::vector<SampledToken>> draft_blocks(const Step& step);
-  static std::size_t drafting(std::span<const std::int32_t> drafts, std::int32_t pass);
-  std::vector<std::vector<SampledToken>> draft_at_once(const Step& step,
-                                                       std::span<const std::int32_t> drafts);
-  std::vector<std::vector<SampledToken>> draft_by_passes(Step& step,
-                                                         std::span<const std::int32_t> drafts);
-  std::vector<SampledToken> draw_rows(const kernels::Tensor& logits);
-  std::vector<SampledToken> draw_now(const kernels::Tensor& logits);
   std::vector<float> download(const kernels::Tensor& logits, std::size_t rows);
   void stage(const Step& step, bool is_next);
   void launch_staged();
@@ -115,16 +103,15 @@ class ModelRunner : public Runner {
   const Weights& weights_;
   const Geometry& geometry_;
   RunnerOptions options_;
+  StepRules rules_;
   Store store_;
   Decoder decoder_;
   StepStaging staging_;
-  std::unique_ptr<kernels::DeviceSampler> sampler_;  ///< a card's
+  RowSampler sampler_;
   Recordings recordings_;
   StepGraphs graphs_;
-  std::unique_ptr<DraftGraphs> draft_graphs_;         ///< a card's, where there is a draft layer
+  std::optional<DraftSteps> drafts_;                  ///< where there is a draft layer
   std::unique_ptr<kernels::SideCopies> side_copies_;  ///< null: there are none
-  kernels::Buffer sample_workspace_;
-  std::vector<SampleRow> sample_params_;
   struct RunningStep {
     WorkResult launched;  ///< empty: nothing is sampled
     bool keeps_logits;

@@ -10,31 +10,6 @@ namespace hyb::models {
 
 using kernels::StagedTables;
 
-namespace {
-
-/// Slot and span of what a step writes, by slot.
-using Writes = std::vector<std::pair<std::int32_t, std::size_t>>;
-
-Writes writes_of(const Step& step) {
-  Writes writes;
-  writes.reserve(step.spans.size());
-  for (std::size_t i = 0; i < step.spans.size(); ++i) {
-    const SlotId slot = step.spans[i].write_slot;
-    if (slot != no_slot) writes.emplace_back(index(slot), i);
-  }
-  std::ranges::sort(writes);
-  return writes;
-}
-
-void check_link(const Span& before, const Span& span) {
-  require(span.position == before.position + std::ssize(before.tokens),
-          "runner: a chained span has the position after the one before");
-  require(std::ranges::equal(span.tables, before.tables),
-          "runner: chained spans have the same page tables");
-}
-
-}  // namespace
-
 bool continues(const Span& before, const Span& span) {
   if (index(before.write_slot) >= 0) return span.read_slot == before.write_slot;
   return !span.tables.empty() && span.tables.data() == before.tables.data();
@@ -46,24 +21,6 @@ bool has_chain(const Step& step) {
 
 bool uses_ring(const Span& span) {
   return span.ring != no_ring && (span.ring_entries > 0 || span.drafts > 0);
-}
-
-void check_chains(const Step& step) {
-  const Writes writes = writes_of(step);
-  require(std::ranges::adjacent_find(writes, {}, &Writes::value_type::first) == writes.end(),
-          "runner: spans write different slots");
-  for (std::size_t i = 0; i < step.spans.size(); ++i) {
-    const Span& span = step.spans[i];
-    const auto write =
-        std::ranges::lower_bound(writes, index(span.read_slot), {}, &Writes::value_type::first);
-    if (write == writes.end() || write->first != index(span.read_slot)) continue;
-    require(write->second == i || write->second + 1 == i,
-            "runner: a span reads what another writes only where it continues it");
-    if (write->second == i) continue;
-    check_link(step.spans[i - 1], span);
-    require(!uses_ring(span) && !uses_ring(step.spans[i - 1]),
-            "runner: a span with a ring is in no chain");
-  }
 }
 
 namespace {

@@ -21,11 +21,6 @@ namespace hyb::models {
 bool continues(const Span& before, const Span& span);
 bool has_chain(const Step& step);
 
-/// The rules for a step of a model with recurrent state: spans write different slots, and one reads
-/// what another writes only where it continues it, with the next position and the same page tables.
-/// Branches write none. A violation is a bug of the caller.
-void check_chains(const Step& step);
-
 /// Says whether recurrent layers take the span by way of its ring.
 bool uses_ring(const Span& span);
 

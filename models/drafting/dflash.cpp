@@ -183,10 +183,10 @@ const Family dflash_head = {.model_types = {},
 
 namespace {
 
-class DflashDrafter : public Drafter {
+class DflashDraftRunner : public DraftRunner {
  public:
-  DflashDrafter(LayerRunner& layers, const Dflash& kind)
-      : Drafter(layers, kind.norm_eps), kind_(kind) {}
+  DflashDraftRunner(LayerRunner& layers, const Dflash& kind)
+      : DraftRunner(layers, kind.norm_eps), kind_(kind) {}
 
   /// Writes the entries of all layers from what the model's left, since no token's is made of
   /// another's.
@@ -223,8 +223,8 @@ class DflashDrafter : public Drafter {
 
 }  // namespace
 
-std::unique_ptr<Drafter> make_dflash_drafter(LayerRunner& layers, const Dflash& kind) {
-  return std::make_unique<DflashDrafter>(layers, kind);
+std::unique_ptr<DraftRunner> make_dflash_draft_runner(LayerRunner& layers, const Dflash& kind) {
+  return std::make_unique<DflashDraftRunner>(layers, kind);
 }
 
 }  // namespace hyb::models

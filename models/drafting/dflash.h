@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "models/config.h"
-#include "models/drafting/drafter.h"
+#include "models/drafting/draft_runner.h"
 #include "models/families.h"
 #include "models/plan.h"
 
@@ -27,6 +27,6 @@ DraftLayer dflash_of(const Config& config, const Plan& plan);
 extern const Family dflash_head;
 
 /// Runs them. `kind` is the plan's.
-std::unique_ptr<Drafter> make_dflash_drafter(LayerRunner& layers, const Dflash& kind);
+std::unique_ptr<DraftRunner> make_dflash_draft_runner(LayerRunner& layers, const Dflash& kind);
 
 }  // namespace hyb::models

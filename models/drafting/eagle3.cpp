@@ -12,7 +12,7 @@
 #include "core/io/file.h"
 #include "kernels/linear/project.h"
 #include "kernels/ops/gather.h"
-#include "models/drafting/pass_drafter.h"
+#include "models/drafting/pass_draft_runner.h"
 #include "models/families/common.h"
 
 namespace hyb::models {
@@ -238,10 +238,10 @@ std::vector<std::int32_t> spread_eagle3_columns(const Plan& plan) {
 
 namespace {
 
-class Eagle3Drafter : public PassDrafter {
+class Eagle3DraftRunner : public PassDraftRunner {
  public:
-  Eagle3Drafter(LayerRunner& layers, const StepLimits& limits, const Eagle3& kind)
-      : PassDrafter(layers, limits, kind.norm_eps), kind_(kind) {}
+  Eagle3DraftRunner(LayerRunner& layers, const StepLimits& limits, const Eagle3& kind)
+      : PassDraftRunner(layers, limits, kind.norm_eps), kind_(kind) {}
 
  protected:
   void find_hidden(const Streams& streams) override {
@@ -261,7 +261,7 @@ class Eagle3Drafter : public PassDrafter {
 
   PartCall first_input(const StepTables& tables, const Tensor& pairs,
                        const Streams& streams) override {
-    PartCall call = PassDrafter::first_input(tables, pairs, streams);
+    PartCall call = PassDraftRunner::first_input(tables, pairs, streams);
     call.x = pairs;
     return call;
   }
@@ -296,9 +296,9 @@ class Eagle3Drafter : public PassDrafter {
 
 }  // namespace
 
-std::unique_ptr<Drafter> make_eagle3_drafter(LayerRunner& layers, const StepLimits& limits,
-                                             const Eagle3& kind) {
-  return std::make_unique<Eagle3Drafter>(layers, limits, kind);
+std::unique_ptr<DraftRunner> make_eagle3_draft_runner(LayerRunner& layers, const StepLimits& limits,
+                                                      const Eagle3& kind) {
+  return std::make_unique<Eagle3DraftRunner>(layers, limits, kind);
 }
 
 }  // namespace hyb::models

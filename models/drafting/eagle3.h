@@ -6,7 +6,7 @@
 
 #include "core/io/tensor_files.h"
 #include "models/config.h"
-#include "models/drafting/drafter.h"
+#include "models/drafting/draft_runner.h"
 #include "models/families.h"
 #include "models/plan.h"
 
@@ -41,7 +41,7 @@ std::vector<std::int32_t> eagle3_columns(const Plan& plan, const TensorFiles& fi
 std::vector<std::int32_t> spread_eagle3_columns(const Plan& plan);
 
 /// Runs it. `kind` is the plan's.
-std::unique_ptr<Drafter> make_eagle3_drafter(LayerRunner& layers, const StepLimits& limits,
-                                             const Eagle3& kind);
+std::unique_ptr<DraftRunner> make_eagle3_draft_runner(LayerRunner& layers, const StepLimits& limits,
+                                                      const Eagle3& kind);
 
 }  // namespace hyb::models

@@ -2,7 +2,7 @@
 
 #include "kernels/linear/project.h"
 #include "kernels/ops/gather.h"
-#include "models/drafting/pass_drafter.h"
+#include "models/drafting/pass_draft_runner.h"
 
 namespace hyb::models {
 
@@ -10,10 +10,10 @@ using kernels::Tensor;
 
 namespace {
 
-class MtpDrafter : public PassDrafter {
+class MtpDraftRunner : public PassDraftRunner {
  public:
-  MtpDrafter(LayerRunner& layers, const StepLimits& limits)
-      : PassDrafter(layers, limits, layers.plan().norm_eps) {}
+  MtpDraftRunner(LayerRunner& layers, const StepLimits& limits)
+      : PassDraftRunner(layers, limits, layers.plan().norm_eps) {}
 
  protected:
   void find_hidden(const Streams& streams) override {
@@ -46,8 +46,8 @@ class MtpDrafter : public PassDrafter {
 
 }  // namespace
 
-std::unique_ptr<Drafter> make_mtp_drafter(LayerRunner& layers, const StepLimits& limits) {
-  return std::make_unique<MtpDrafter>(layers, limits);
+std::unique_ptr<DraftRunner> make_mtp_draft_runner(LayerRunner& layers, const StepLimits& limits) {
+  return std::make_unique<MtpDraftRunner>(layers, limits);
 }
 
 }  // namespace hyb::models

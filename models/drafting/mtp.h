@@ -2,11 +2,11 @@
 
 #include <memory>
 
-#include "models/drafting/drafter.h"
+#include "models/drafting/draft_runner.h"
 
 namespace hyb::models {
 
 /// Runs the draft layers that a checkpoint has itself, as Mtp says; its family reads them.
-std::unique_ptr<Drafter> make_mtp_drafter(LayerRunner& layers, const StepLimits& limits);
+std::unique_ptr<DraftRunner> make_mtp_draft_runner(LayerRunner& layers, const StepLimits& limits);
 
 }  // namespace hyb::models

@@ -38,11 +38,11 @@ std::int32_t read_linear_dim(const Config& c) { return c.i({"linear_head_dim", "
 /// partial_rotary_factor is not of these heads; num_key_value_heads is not of Ling 2.5's.
 Mla read_latents(const Config& c, bool has_gate) {
   Mla mla = has_gate ? read_mla(c) : read_mla(c.without("num_key_value_heads"));
-  const Rope whole = read_rope(c, read_linear_dim(c), 1.0, 6e6);
+  const RopeParameters whole = read_rope(c, read_linear_dim(c), 1.0, 6e6);
   if (!whole.scaling.empty()) c.fail("rope_scaling", whole.scaling + " is not supported");
-  mla.rope = Rope{.rotary_dim = mla.turned_dim,
-                  .theta = whole.theta,
-                  .neighbours = c.b("rope_interleave", true)};
+  mla.rope = RopeParameters{.rotary_dim = mla.turned_dim,
+                            .theta = whole.theta,
+                            .neighbours = c.b("rope_interleave", true)};
   mla.head_gate = has_gate;
   return mla;
 }

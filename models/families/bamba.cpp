@@ -14,9 +14,9 @@ std::vector<MixerKind> read_mixers(const Config& c) {
   return mixer_kinds_at(c, "attn_layer_indices");
 }
 
-Rope read_half_rope(const Config& c, std::int32_t head_dim) {
+RopeParameters read_half_rope(const Config& c, std::int32_t head_dim) {
   // Half of a head is rotated, though published configs don't say so.
-  const Rope rope = read_rope(c, head_dim, 0.5);
+  const RopeParameters rope = read_rope(c, head_dim, 0.5);
   if (c.f("partial_rotary_factor", 0.5) != 0.5) {
     c.fail("partial_rotary_factor", "is fixed at 0.5 in this family");
   }

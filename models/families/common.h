@@ -113,17 +113,18 @@ Attention read_attention(const Config& config, std::int32_t head_dim);
 /// Reads rope_theta and partial_rotary_factor, at top level or in rope_parameters, and there
 /// rope_type: "default", "linear", "llama3", "yarn" or "proportional" with their factors; other
 /// kinds are refused. `layers`: the kind of layers, where each has a rope of its own.
-Rope read_rope(const Config& config, std::int32_t head_dim, double partial_fallback,
-               double theta_fallback = 10000.0, std::string_view layers = {});
+RopeParameters read_rope(const Config& config, std::int32_t head_dim, double partial_fallback,
+                         double theta_fallback = 10000.0, std::string_view layers = {});
 
 /// That of Gemma 3's full layers, or of its windows: in rope_parameters one object for each kind of
 /// layers, or as older files have it: rope_theta and rope_scaling where a layer sees everything,
 /// rope_local_base_freq elsewhere.
-Rope read_gemma_rope(const Config& config, std::int32_t head_dim, bool is_full);
+RopeParameters read_gemma_rope(const Config& config, std::int32_t head_dim, bool is_full);
 
 /// All dims of a head turn, those after the first `partial` ones at speed 0: pairs are
 /// (i, i + head_dim/2) of the whole head, other than with a partial rope of the default kind.
-Rope proportional_rope(std::int32_t head_dim, double theta, double partial, double factor = 1.0);
+RopeParameters proportional_rope(std::int32_t head_dim, double theta, double partial,
+                                 double factor = 1.0);
 
 /// Says whether every kind of layer has a rope of its own.
 bool has_layer_ropes(const Config& config);

@@ -10,10 +10,11 @@ namespace hyb::models {
 namespace {
 
 /// The rope of every layer: layer_rope_theta, where 0 means no positions, comes before rope_theta.
-std::vector<std::optional<Rope>> read_layer_ropes(const Config& c, std::int32_t head_dim) {
-  const Rope rope = read_rope(c, head_dim, 1.0);
+std::vector<std::optional<RopeParameters>> read_layer_ropes(const Config& c,
+                                                            std::int32_t head_dim) {
+  const RopeParameters rope = read_rope(c, head_dim, 1.0);
   const auto layers = static_cast<std::size_t>(layer_count(c));
-  std::vector<std::optional<Rope>> ropes(layers, rope);
+  std::vector<std::optional<RopeParameters>> ropes(layers, rope);
   constexpr const char* key = "layer_rope_theta";
   if (!c.has(key)) return ropes;
   if (!rope.scaling.empty()) c.fail(key, "beside a scaled rope is not supported");

@@ -41,14 +41,14 @@ std::vector<std::string> read_kinds(const Config& c) {
 /// A published config.json has partial_rotary_factor 0.5 beside rope_type "default". transformers
 /// ignores the factor there and turns all dims; whether the weights were trained so or with half of
 /// them, nothing says: such a file is refused.
-Rope read_kind_rope(const Config& c, std::int32_t head_dim, const std::string& kind) {
+RopeParameters read_kind_rope(const Config& c, std::int32_t head_dim, const std::string& kind) {
   if (!c.has({"rope_parameters", "rope_scaling"})) {
     demand_absent(c, "rope_theta");
     demand_absent(c, "partial_rotary_factor");
     if (kind == full) return proportional_rope(head_dim, 1e6, 0.5);
     return {.rotary_dim = head_dim, .theta = 1e4};
   }
-  const Rope rope = read_rope(c, head_dim, 1.0, 1e6, kind);
+  const RopeParameters rope = read_rope(c, head_dim, 1.0, 1e6, kind);
   if (rope.rotary_dim != head_dim) {
     c.fail("rope_parameters",
            fmt::format("{}: partial_rotary_factor is below 1, and rope_type is not "

@@ -49,8 +49,8 @@ Moe read_weighed_experts(const Config& c) {
   return moe;
 }
 
-Rope read_paired_rope(const Config& c, std::int32_t head_dim) {
-  Rope rope = read_rope(c, head_dim, 1.0, 500000.0);
+RopeParameters read_paired_rope(const Config& c, std::int32_t head_dim) {
+  RopeParameters rope = read_rope(c, head_dim, 1.0, 500000.0);
   if (rope.rotary_dim != head_dim) c.fail("partial_rotary_factor", "below 1 is not supported");
   rope.neighbours = true;
   return rope;
@@ -61,7 +61,7 @@ Plan plan(const Config& c) {
   demand_flag(c, "attention_bias", false);
   Plan p = read_plan(c, "rms_norm_eps");
   const Attention common = read_attention(c, read_head_dim(c));
-  const Rope rope = read_paired_rope(c, common.head_dim);
+  const RopeParameters rope = read_paired_rope(c, common.head_dim);
   const std::vector<bool> turning = read_rope_layers(c), sparse = read_expert_layers(c);
   const std::vector<bool> chunked = read_chunked_layers(c, turning);
   for (std::size_t i = 0; i < turning.size(); ++i) {

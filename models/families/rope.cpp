@@ -50,7 +50,7 @@ struct Llama3Scaling {
 /// what is kept goes down in equal steps.
 class YarnScaling {
  public:
-  YarnScaling(const Config& config, const Config& rope, const Rope& read)
+  YarnScaling(const Config& config, const Config& rope, const RopeParameters& read)
       : factor_(rope.has("factor") ? read_scale(rope, "factor") : 0) {
     const double context =
         rope.f("original_max_position_embeddings", config.f("max_position_embeddings", 0.0));
@@ -93,7 +93,7 @@ class YarnScaling {
 };
 
 /// Frequencies that are not the powers of theta. `rope` is the object with the rope's own keys.
-void read_scaling(const Config& config, const Config& rope, Rope& read) {
+void read_scaling(const Config& config, const Config& rope, RopeParameters& read) {
   const std::string kind = rope.s({"rope_type", "type"}, "default");
   if (kind == "default") return;
   for (std::int32_t i = 0; i < read.rotary_dim / 2; ++i) {
@@ -153,9 +153,10 @@ std::optional<Config> rope_object(const Config& config, std::string_view layers)
 
 }  // namespace
 
-Rope proportional_rope(std::int32_t head_dim, double theta, double partial, double factor) {
+RopeParameters proportional_rope(std::int32_t head_dim, double theta, double partial,
+                                 double factor) {
   const auto turning = static_cast<std::int32_t>(partial * head_dim / 2);
-  Rope read = {.rotary_dim = head_dim, .theta = theta};
+  RopeParameters read = {.rotary_dim = head_dim, .theta = theta};
   for (std::int32_t i = 0; i < head_dim / 2; ++i) {
     read.frequencies.push_back(i < turning ? std::pow(theta, -2.0 * i / head_dim) / factor : 0.0);
   }
@@ -174,8 +175,8 @@ bool has_layer_ropes(const Config& config) {
   return false;
 }
 
-Rope read_rope(const Config& config, std::int32_t head_dim, double partial_fallback,
-               double theta_fallback, std::string_view layers) {
+RopeParameters read_rope(const Config& config, std::int32_t head_dim, double partial_fallback,
+                         double theta_fallback, std::string_view layers) {
   double theta = config.f("rope_theta", theta_fallback);
   double partial = config.f("partial_rotary_factor", partial_fallback);
   const std::optional<Config> own = rope_object(config, layers);
@@ -197,12 +198,12 @@ Rope read_rope(const Config& config, std::int32_t head_dim, double partial_fallb
                 fmt::format("rotates {} of {} dims of a head; it must be an even number",
                             rotary_dim, head_dim));
   }
-  Rope rope = {.rotary_dim = rotary_dim, .theta = theta};
+  RopeParameters rope = {.rotary_dim = rotary_dim, .theta = theta};
   if (own) read_scaling(config, *own, rope);
   return rope;
 }
 
-Rope read_gemma_rope(const Config& c, std::int32_t head_dim, bool is_full) {
+RopeParameters read_gemma_rope(const Config& c, std::int32_t head_dim, bool is_full) {
   const double usual = is_full ? 1e6 : 1e4;
   if (c.has("rope_parameters")) {
     return read_rope(c, head_dim, 1.0, usual, is_full ? "full_attention" : "sliding_attention");

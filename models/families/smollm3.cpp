@@ -21,7 +21,7 @@ Plan plan(const Config& given) {
     attention.kv_heads = usual_kv_heads;
     check(c, attention);
   }
-  const Rope rope = read_rope(c, attention.head_dim, 1.0, 2e6);
+  const RopeParameters rope = read_rope(c, attention.head_dim, 1.0, 2e6);
   p.layers = llama_layers(c, attention);
   const std::vector<bool> turning = read_rope_layers(c);
   const bool has_windows = c.b("use_sliding_window", false) && c.has("sliding_window");

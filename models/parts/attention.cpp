@@ -15,7 +15,7 @@ using kernels::Tensor;
 
 namespace {
 
-std::span<const double> frequencies_of(const std::optional<Rope>& rope) {
+std::span<const double> frequencies_of(const std::optional<RopeParameters>& rope) {
   if (!rope) return {};
   return rope->frequencies;
 }

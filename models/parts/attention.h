@@ -11,7 +11,8 @@
 
 namespace hyb::models {
 
-struct Rope {
+/// Rotary positions as config.json describes them; kernels::rope turns numbers by them.
+struct RopeParameters {
   std::int32_t rotary_dim;  ///< the first dims of a head that rotate; pairs are
                             ///< (i, i + rotary_dim/2)
   double theta;
@@ -22,7 +23,7 @@ struct Rope {
                              ///< loaded in the order of the pairs above
   double magnitude = 1.0;    ///< factor on what is rotated, q and k
 
-  bool operator==(const Rope&) const = default;
+  bool operator==(const RopeParameters&) const = default;
 };
 
 struct AttentionWeights {
@@ -40,7 +41,7 @@ struct Attention {
   std::int32_t kv_heads;
   std::int32_t head_dim;
   float scale;                           ///< factor on q.k
-  std::optional<Rope> rope;              ///< none: no positional encoding
+  std::optional<RopeParameters> rope;    ///< none: no positional encoding
   std::optional<Norm> qk_norm;           ///< per-head norm of q and k
   bool whole_norm = false;               ///< qk_norm, rms, is of all heads of q and of k together
   bool weightless_norm = false;          ///< per-head norm of q and k, without weights

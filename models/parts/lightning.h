@@ -29,7 +29,7 @@ struct Lightning {
   std::int32_t head_dim;
   float pace;  ///< rate of head h: -pace * 2^(-8 (h + 1) / heads)
   float norm_eps = 1e-6F;
-  std::optional<Rope> rope = {};
+  std::optional<RopeParameters> rope = {};
   std::int32_t norm_groups = 1;  ///< of the norm of y, which has weights of its own for each
   float output_scale = 1.0F;
 

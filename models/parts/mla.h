@@ -30,7 +30,7 @@ struct Mla {
   std::int32_t latent;      ///< width of what keys and values are made of
   std::int32_t q_rank = 0;  ///< q is made of q_rank normed numbers; 0: of the input
   float scale;
-  std::optional<Rope> rope = {};
+  std::optional<RopeParameters> rope = {};
   float norm_eps = 1e-6F;  ///< of both norms
   bool head_gate = false;  ///< a head's values times the sigmoid of its gate
   float output_scale = 1.0F;

@@ -30,7 +30,7 @@ struct Name {
 };
 /// The rendered body of a filter or set tag: the innermost input of its filters.
 struct Captured {};
-struct Sequence {
+struct SequenceLiteral {
   bool tuple;
   std::vector<ExpressionPtr> items;
 };
@@ -104,9 +104,9 @@ struct TestCall {
 };
 
 struct Expression {
-  using Node = std::variant<Literal, Name, Captured, Sequence, DictLiteral, Unary, Binary, Logical,
-                            Concatenation, Compare, Conditional, Attribute, Slice, Subscript, Call,
-                            FilterCall, TestCall>;
+  using Node = std::variant<Literal, Name, Captured, SequenceLiteral, DictLiteral, Unary, Binary,
+                            Logical, Concatenation, Compare, Conditional, Attribute, Slice,
+                            Subscript, Call, FilterCall, TestCall>;
   Node node;
   Place place;
   int depth;  ///< levels of the tree below and including this one
@@ -148,13 +148,13 @@ struct SetBody {
   ExpressionPtr filters;
   Body body;
 };
-struct Parameter {
+struct MacroParameter {
   std::string name;
   ExpressionPtr fallback;  ///< may be null
 };
 struct Macro {
   std::string name;
-  std::vector<Parameter> parameters;
+  std::vector<MacroParameter> parameters;
   Body body;
 };
 struct DefineMacro {

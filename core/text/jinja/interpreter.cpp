@@ -70,7 +70,7 @@ class Interpreter {
 
   Value value_of(const Captured&) { return captured_; }
 
-  Value value_of(const Sequence& node) {
+  Value value_of(const SequenceLiteral& node) {
     List& list = runtime_.new_list();
     for (const ExpressionPtr& item : node.items) runtime_.push(list, evaluate(*item));
     return Value(node.tuple ? Kind::tuple : Kind::list, &list);
@@ -228,13 +228,13 @@ class Interpreter {
     }
     for (const auto& [name, value] : arguments.named) {
       const bool known = std::any_of(macro.parameters.begin(), macro.parameters.end(),
-                                     [&](const Parameter& p) { return p.name == name; });
+                                     [&](const MacroParameter& p) { return p.name == name; });
       if (!known)
         throw Fault("macro '" + macro.name + "' has no parameter '" + std::string(name) + "'");
     }
-    std::vector<const Parameter*> open;
+    std::vector<const MacroParameter*> open;
     for (std::size_t i = 0; i < macro.parameters.size(); ++i) {
-      const Parameter& parameter = macro.parameters[i];
+      const MacroParameter& parameter = macro.parameters[i];
       const auto named =
           std::find_if(arguments.named.begin(), arguments.named.end(),
                        [&](const auto& argument) { return argument.first == parameter.name; });
@@ -251,7 +251,7 @@ class Interpreter {
         if (parameter.fallback != nullptr) open.push_back(&parameter);
       }
     }
-    for (const Parameter* parameter : open) {
+    for (const MacroParameter* parameter : open) {
       scope.set(parameter->name, evaluate(*parameter->fallback));
     }
   }

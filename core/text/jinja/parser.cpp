@@ -180,7 +180,7 @@ class ExpressionParser {
     } while (stream_.skip_symbol(","));
     if (!comma) return std::move(items.front());
     const int depth = deepest(items);
-    return make(place, Sequence{true, std::move(items)}, depth);
+    return make(place, SequenceLiteral{true, std::move(items)}, depth);
   }
 
   /// a, (b, c), or namespace.attribute if `attribute_allowed`. Ends at the name `stop` if given.
@@ -386,7 +386,7 @@ class ExpressionParser {
 
   ExpressionPtr parenthesised() {
     const Place place = stream_.take().place;
-    if (stream_.skip_symbol(")")) return make(place, Sequence{true, {}}, 0);
+    if (stream_.skip_symbol(")")) return make(place, SequenceLiteral{true, {}}, 0);
     ExpressionPtr inside = tuple();
     stream_.expect_symbol(")");
     return inside;
@@ -401,7 +401,7 @@ class ExpressionParser {
     }
     stream_.expect_symbol("]");
     const int depth = deepest(items);
-    return make(place, Sequence{false, std::move(items)}, depth);
+    return make(place, SequenceLiteral{false, std::move(items)}, depth);
   }
 
   ExpressionPtr dict() {
@@ -516,7 +516,7 @@ class ExpressionParser {
     ExpressionPtr key = std::move(keys.front());
     if (keys.size() > 1) {
       keys.front() = std::move(key);
-      key = make(place, Sequence{true, std::move(keys)}, depth);
+      key = make(place, SequenceLiteral{true, std::move(keys)}, depth);
     }
     return make(place, Subscript{std::move(object), std::move(key)}, depth + 1);
   }
@@ -569,7 +569,7 @@ class ExpressionParser {
 
   Target to_target(const Expression& expression) {
     if (const auto* name = std::get_if<Name>(&expression.node)) return {.name = name->name};
-    const auto* sequence = std::get_if<Sequence>(&expression.node);
+    const auto* sequence = std::get_if<SequenceLiteral>(&expression.node);
     if (sequence == nullptr || !sequence->tuple) {
       stream_.fail(expression.place, "only a name or a tuple of names can be assigned to");
     }
@@ -705,12 +705,12 @@ class StatementParser {
     return SetBody{std::move(target), std::move(filters), whole_body("endset")};
   }
 
-  std::vector<Parameter> parameters() {
-    std::vector<Parameter> out;
+  std::vector<MacroParameter> parameters() {
+    std::vector<MacroParameter> out;
     stream_.expect_symbol("(");
     while (!stream_.at_symbol(")")) {
       if (!out.empty()) stream_.expect_symbol(",");
-      Parameter parameter{stream_.expect_name(), nullptr};
+      MacroParameter parameter{stream_.expect_name(), nullptr};
       if (stream_.skip_symbol("=")) {
         parameter.fallback = expressions_.expression();
       } else if (!out.empty() && out.back().fallback != nullptr) {
@@ -726,7 +726,7 @@ class StatementParser {
   void refuse_implicit_names(const Macro& macro) const {
     for (const char* const name : {"varargs", "kwargs"}) {
       if (!expressions_.names().contains(name)) continue;
-      const auto is_own = [&](const Parameter& parameter) { return parameter.name == name; };
+      const auto is_own = [&](const MacroParameter& parameter) { return parameter.name == name; };
       if (std::any_of(macro.parameters.begin(), macro.parameters.end(), is_own)) continue;
       stream_.fail(std::string(name) + " of a macro is not supported");
     }

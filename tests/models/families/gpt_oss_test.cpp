@@ -44,10 +44,10 @@ TEST_SUITE("models/families/gpt_oss") {
   }
 
   TEST_CASE("yarn whose ends are not rounded") {
-    const Rope rope = *attention(fixture_plan("gpt-oss"), 0).rope;
+    const RopeParameters rope = *attention(fixture_plan("gpt-oss"), 0).rope;
     CHECK(rope.theta == 300.0);
     CHECK(rope.magnitude == doctest::Approx(0.1 * std::log(8.0) + 1));
-    const Rope rounded =
+    const RopeParameters rounded =
         *attention(fixture_plan("gpt-oss",
                                 {{"rope_scaling",
                                   R"({"rope_type":"yarn","factor":8,"beta_fast":32,"beta_slow":1,)"

@@ -47,7 +47,7 @@ TEST_SUITE("models/families/llama4") {
   }
 
   TEST_CASE("llama3's factors at one place: slow pairs are slowed, the others stay") {
-    const Rope rope = *attention(plan_of("llama-4-scout"), 0).rope;
+    const RopeParameters rope = *attention(plan_of("llama-4-scout"), 0).rope;
     const double turns = 8192 / (2 * 3.14159265358979323846);  // of frequency 1 in the context
     for (std::size_t i = 0; i < 64; ++i) {
       const double usual = std::pow(500000.0, -2.0 * static_cast<double>(i) / 128);

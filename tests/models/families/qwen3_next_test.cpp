@@ -38,7 +38,7 @@ TEST_SUITE("models/families/qwen3_next") {
       if constexpr (std::is_same_v<P, Attention>) attention = &part;
     });
     REQUIRE(attention != nullptr);
-    const Rope& rope = *attention->rope;
+    const RopeParameters& rope = *attention->rope;
     CHECK(rope.rotary_dim == 64);
     CHECK(rope.magnitude == doctest::Approx(1.1386294361119891));
     CHECK(rope.scaling == "yarn x 4");

@@ -1,4 +1,4 @@
-#include "models/drafting/pass_drafter.h"
+#include "models/drafting/pass_draft_runner.h"
 
 #include "kernels/linear/project.h"
 #include "kernels/ops/draft_ring.h"
@@ -42,21 +42,21 @@ void shift(const PartCall& call, const PartMemory& memory, const RecurrentSpans&
 
 }  // namespace
 
-PassDrafter::PassDrafter(LayerRunner& layers, const StepLimits& limits, float norm_eps)
-    : Drafter(layers, norm_eps),
+PassDraftRunner::PassDraftRunner(LayerRunner& layers, const StepLimits& limits, float norm_eps)
+    : DraftRunner(layers, norm_eps),
       width_(layers.plan().width),
       kept_(queue_.device(), kept_bytes(layers.plan(), layers.activation(), limits)),
       zeros_(queue_.device(), zeros_bytes(layers.plan(), layers.activation())) {}
 
-std::size_t PassDrafter::bytes() const { return kept_.bytes() + zeros_.bytes(); }
+std::size_t PassDraftRunner::bytes() const { return kept_.bytes() + zeros_.bytes(); }
 
-std::size_t PassDrafter::bytes(const Plan& plan, const StepSetting& setting) {
+std::size_t PassDraftRunner::bytes(const Plan& plan, const StepSetting& setting) {
   return kept_bytes(plan, setting.activation, setting.limits) +
          zeros_bytes(plan, setting.activation);
 }
 
 /// Pairs of embedding and hidden, and what goes through rings; of an EAGLE-3 head the logits.
-std::size_t PassDrafter::scratch_bytes(const Plan& plan, const StepSetting& setting) {
+std::size_t PassDraftRunner::scratch_bytes(const Plan& plan, const StepSetting& setting) {
   const StepLimits& limits = setting.limits;
   const Eagle3* const eagle = plan.draft->eagle();
   const std::int32_t own_vocab = eagle == nullptr ? 0 : eagle->vocab;
@@ -65,14 +65,14 @@ std::size_t PassDrafter::scratch_bytes(const Plan& plan, const StepSetting& sett
          Scratch::space(DType::f32, limits.rows, own_vocab);
 }
 
-PartCall PassDrafter::first_input(const StepTables& tables, const Tensor& /*pairs*/,
-                                  const Streams& streams) {
+PartCall PassDraftRunner::first_input(const StepTables& tables, const Tensor& /*pairs*/,
+                                      const Streams& streams) {
   return layers_.input_of(draft_plan().layers.front().blocks.front(),
                           draft_weights().layers.front().blocks.front(), tables, streams);
 }
 
-void PassDrafter::make_pairs(const StepTables& tables, float embedding_scale, const Tensor& hidden,
-                             const Tensor& pairs) {
+void PassDraftRunner::make_pairs(const StepTables& tables, float embedding_scale,
+                                 const Tensor& hidden, const Tensor& pairs) {
   const Tensor embedding = pairs.columns(0, width_);
   kernels::embed(queue_, {.weight = &layers_.weights().embed,
                           .tokens = tables.tokens,
@@ -84,7 +84,7 @@ void PassDrafter::make_pairs(const StepTables& tables, float embedding_scale, co
 }
 
 /// The hidden state of a sequence's last position: in every slot, and of drafts in rings.
-PartMemory PassDrafter::carry() const {
+PartMemory PassDraftRunner::carry() const {
   const std::size_t last = layers_.draft_ordinals().slots;
   Tensor kept = layers_.store().windows(last);
   kept.rank = 2;  // a window of one
@@ -93,7 +93,7 @@ PartMemory PassDrafter::carry() const {
 
 /// Returns for all rows of the spans in the ring tables the row of the token before, since drafts
 /// continue from there; their tokens' own rows are `hidden`.
-Tensor PassDrafter::carried_with_ring(const PartCall& call, const Tensor& hidden) {
+Tensor PassDraftRunner::carried_with_ring(const PartCall& call, const Tensor& hidden) {
   const RingTables& ring = call.tables.ring;
   const PartMemory memory = carry();
   const Tensor rows = call.scratch.take(layers_.activation(), {ring.from.dim(0), width_});
@@ -106,8 +106,8 @@ Tensor PassDrafter::carried_with_ring(const PartCall& call, const Tensor& hidden
 
 /// For every token the hidden state of the one before. That of the last ones is kept, in
 /// pages where `keeps`; slots have their tables for that.
-void PassDrafter::carry_over(const PartCall& call, const Tensor& hidden, const Tensor& y,
-                             bool keeps) {
+void PassDraftRunner::carry_over(const PartCall& call, const Tensor& hidden, const Tensor& y,
+                                 bool keeps) {
   if (layers_.geometry().has_hidden_pages()) return carry_in_pages(call, hidden, y, keeps);
   run_spans(
       call, y,
@@ -124,8 +124,8 @@ void PassDrafter::carry_over(const PartCall& call, const Tensor& hidden, const T
       });
 }
 
-void PassDrafter::carry_in_pages(const PartCall& call, const Tensor& hidden, const Tensor& y,
-                                 bool keeps) {
+void PassDraftRunner::carry_in_pages(const PartCall& call, const Tensor& hidden, const Tensor& y,
+                                     bool keeps) {
   const Tensor arena = layers_.store().arena(layers_.geometry().pages.size() - 1);
   const Tensor pages(arena.data, layers_.activation(),
                      {arena.dim(0), layers_.geometry().page_tokens, width_});
@@ -135,7 +135,7 @@ void PassDrafter::carry_in_pages(const PartCall& call, const Tensor& hidden, con
     kernels::keep_rows(queue_, {.x = hidden, .gate = {}, .to = tables.hidden, .ring = pages});
 }
 
-void PassDrafter::write_entries(const StepTables& tables, const Streams& model_streams) {
+void PassDraftRunner::write_entries(const StepTables& tables, const Streams& model_streams) {
   const ScratchFrame frame(layers_.scratch());
   Streams streams = model_streams;
   const std::int64_t tokens = streams.residual.dim(0);
@@ -149,21 +149,22 @@ void PassDrafter::write_entries(const StepTables& tables, const Streams& model_s
   write_keys(0, call, ordinals);
 }
 
-void PassDrafter::clear_entries(const StepTables& tables, const Streams& streams) {
+void PassDraftRunner::clear_entries(const StepTables& tables, const Streams& streams) {
   const ScratchFrame frame(layers_.scratch());
-  Drafter::clear_entries(tables, streams);
+  DraftRunner::clear_entries(tables, streams);
   carry_over(layers_.plain_call(tables, {}, layers_.plan().norm_eps),
              repeated(zeros_, layers_.activation(), tables.tokens.dim(0), width_), streams.normed,
              true);
 }
 
-void PassDrafter::advance(const StepTables& tables) {
+void PassDraftRunner::advance(const StepTables& tables) {
   const Tensor& rings = carry().rings;
   carried_with_ring(layers_.plain_call(tables, {}, layers_.plan().norm_eps),
                     Tensor(rings.data, rings.dtype, {0, width_}));
 }
 
-Tensor PassDrafter::draft(const StepTables& tables, const Tensor& sample_rows, bool is_further) {
+Tensor PassDraftRunner::draft(const StepTables& tables, const Tensor& sample_rows,
+                              bool is_further) {
   const std::int64_t rows = tables.tokens.dim(0);
   Streams streams = layers_.take_streams(rows, false);
   streams.norm_eps = norm_eps_;

@@ -1,15 +1,15 @@
 #pragma once
 
-#include "models/drafting/drafter.h"
+#include "models/drafting/draft_runner.h"
 
 namespace hyb::models {
 
 /// Drafts token by token: of a token and the hidden state of the position before it a layer makes
 /// the hidden state of the token's own, whose logits are the guess. Keeps the hidden state of each
 /// sequence's last position.
-class PassDrafter : public Drafter {
+class PassDraftRunner : public DraftRunner {
  public:
-  PassDrafter(LayerRunner& layers, const StepLimits& limits, float norm_eps);
+  PassDraftRunner(LayerRunner& layers, const StepLimits& limits, float norm_eps);
 
   std::size_t bytes() const override;
   static std::size_t bytes(const Plan& plan, const StepSetting& setting);

@@ -17,14 +17,14 @@ namespace hyb::models {
 /// Dflash's layers is made of what position j left in the model, and nothing else is kept for them.
 ///
 /// A kind of drafts is a struct in plan.h, a file here that reads its config.json and runs it, and
-/// a line in make_drafter().
-class Drafter {
+/// a line in make_draft_runner().
+class DraftRunner {
  public:
   /// `layers`: of a plan with a draft layer; outlives it. `norm_eps`: of the draft layers.
-  Drafter(LayerRunner& layers, float norm_eps);
-  Drafter(const Drafter&) = delete;
-  Drafter& operator=(const Drafter&) = delete;
-  virtual ~Drafter() = default;
+  DraftRunner(LayerRunner& layers, float norm_eps);
+  DraftRunner(const DraftRunner&) = delete;
+  DraftRunner& operator=(const DraftRunner&) = delete;
+  virtual ~DraftRunner() = default;
 
   /// Beside scratch.
   virtual std::size_t bytes() const { return 0; }
@@ -70,6 +70,6 @@ class Drafter {
 };
 
 /// The one of the plan's kind.
-std::unique_ptr<Drafter> make_drafter(LayerRunner& layers, const StepLimits& limits);
+std::unique_ptr<DraftRunner> make_draft_runner(LayerRunner& layers, const StepLimits& limits);
 
 }  // namespace hyb::models

@@ -1,10 +1,10 @@
-#include "models/drafting/drafter.h"
+#include "models/drafting/draft_runner.h"
 
 #include "kernels/ops/kv_clear.h"
 #include "models/drafting/dflash.h"
 #include "models/drafting/eagle3.h"
 #include "models/drafting/mtp.h"
-#include "models/drafting/pass_drafter.h"
+#include "models/drafting/pass_draft_runner.h"
 
 namespace hyb::models {
 
@@ -40,24 +40,25 @@ void clear_keys(kernels::Queue& queue, const Part& part, const PartMemory& memor
 
 }  // namespace
 
-Drafter::Drafter(LayerRunner& layers, float norm_eps)
+DraftRunner::DraftRunner(LayerRunner& layers, float norm_eps)
     : layers_(layers), queue_(layers.queue()), norm_eps_(norm_eps) {}
 
-std::size_t Drafter::bytes(const Plan& plan, const StepSetting& setting) {
-  return plan.draft && plan.draft->runs_in_passes() ? PassDrafter::bytes(plan, setting) : 0;
+std::size_t DraftRunner::bytes(const Plan& plan, const StepSetting& setting) {
+  return plan.draft && plan.draft->runs_in_passes() ? PassDraftRunner::bytes(plan, setting) : 0;
 }
 
-std::size_t Drafter::scratch_bytes(const Plan& plan, const StepSetting& setting) {
-  return plan.draft && plan.draft->runs_in_passes() ? PassDrafter::scratch_bytes(plan, setting) : 0;
+std::size_t DraftRunner::scratch_bytes(const Plan& plan, const StepSetting& setting) {
+  return plan.draft && plan.draft->runs_in_passes() ? PassDraftRunner::scratch_bytes(plan, setting)
+                                                    : 0;
 }
 
-void Drafter::write_keys(std::size_t layer, const PartCall& call, Ordinals& ordinals) const {
+void DraftRunner::write_keys(std::size_t layer, const PartCall& call, Ordinals& ordinals) const {
   const Part& part = draft_plan().layers[layer].blocks.front().parts.front();
   write_part_keys(part, draft_weights().layers[layer].blocks.front().parts.front(),
                   layers_.memory_of(part, ordinals), call);
 }
 
-void Drafter::run_all_layers(const StepTables& tables, const Streams& streams) {
+void DraftRunner::run_all_layers(const StepTables& tables, const Streams& streams) {
   Ordinals ordinals = layers_.draft_ordinals();
   for (std::size_t layer = 0; layer < draft_plan().layers.size(); ++layer) {
     layers_.run_layer(draft_plan().layers[layer], draft_weights().layers[layer], tables, streams,
@@ -65,7 +66,7 @@ void Drafter::run_all_layers(const StepTables& tables, const Streams& streams) {
   }
 }
 
-void Drafter::clear_entries(const StepTables& tables, const Streams& /*streams*/) {
+void DraftRunner::clear_entries(const StepTables& tables, const Streams& /*streams*/) {
   Ordinals ordinals = layers_.draft_ordinals();
   for (const Layer& layer : draft_plan().layers) {
     for (const Block& block : layer.blocks) {
@@ -76,20 +77,20 @@ void Drafter::clear_entries(const StepTables& tables, const Streams& /*streams*/
   }
 }
 
-void Drafter::advance(const StepTables& /*tables*/) {}
+void DraftRunner::advance(const StepTables& /*tables*/) {}
 
-std::unique_ptr<Drafter> make_drafter(LayerRunner& layers, const StepLimits& limits) {
+std::unique_ptr<DraftRunner> make_draft_runner(LayerRunner& layers, const StepLimits& limits) {
   struct Make {
     LayerRunner& layers;
     const StepLimits& limits;
-    std::unique_ptr<Drafter> operator()(const Mtp&) const {
-      return make_mtp_drafter(layers, limits);
+    std::unique_ptr<DraftRunner> operator()(const Mtp&) const {
+      return make_mtp_draft_runner(layers, limits);
     }
-    std::unique_ptr<Drafter> operator()(const Eagle3& kind) const {
-      return make_eagle3_drafter(layers, limits, kind);
+    std::unique_ptr<DraftRunner> operator()(const Eagle3& kind) const {
+      return make_eagle3_draft_runner(layers, limits, kind);
     }
-    std::unique_ptr<Drafter> operator()(const Dflash& kind) const {
-      return make_dflash_drafter(layers, kind);
+    std::unique_ptr<DraftRunner> operator()(const Dflash& kind) const {
+      return make_dflash_draft_runner(layers, kind);
     }
   };
   return std::visit(Make{layers, limits}, layers.plan().draft->kind);
