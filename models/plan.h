@@ -207,7 +207,7 @@ struct Plan {
     });
     return found;
   }
-  /// Whether what parts give is not always added to the stream at once.
+  /// True if a part's output is not always added to the stream at once.
   bool has_branches() const {
     const auto has_one = [](const Layer& layer) {
       return std::ranges::any_of(layer.blocks, [](const Block& block) {

@@ -19,7 +19,7 @@ constexpr std::int32_t shift_prompt = 64, shift_answer = 32;
 constexpr std::int32_t long_over_short_min = 4;
 constexpr std::int32_t answer_part = 8;  ///< of a long sequence
 
-/// What is said of one phase, or of all.
+/// Figures of one phase, or of all.
 struct ShiftFigures {
   RequestMetrics metrics;
   EngineEvents events;

@@ -129,7 +129,7 @@ bool is_shown(const ShownColumn& column, std::span<const RowFields> rows) {
                      [&](const RowFields& row) { return cell(row) != column.usual; });
 }
 
-/// Of `rows`; `all` decide which columns there are.
+/// Makes a table of `rows`; `all` decides which columns there are.
 Table table_of(std::span<const RowFields> rows, std::span<const ShownColumn> columns,
                std::span<const RowFields> all) {
   Table table;
@@ -179,7 +179,7 @@ RowFields setting_fields(const BenchSetting& setting) {
       RowField("type_v", setting.kv_dtype)};
 }
 
-/// What was achieved, each rate next to its probe.
+/// Returns the rates that were achieved, each next to its probe.
 RowFields rate_fields(double bytes_per_s, double flops_per_s, const Ceilings& ceilings) {
   const auto giga = [](double per_s, int digits) {
     return per_s > 0 ? fmt::format("{:.{}f}", per_s / 1e9, digits) : "-";

@@ -89,7 +89,7 @@ struct Latency {
 };
 extern const std::array<Latency, 6> latencies;
 
-/// What happened in an engine and its runner besides answers: all of it costs time.
+/// Counts of what an engine and its runner did besides answers, all of which costs time.
 struct EngineEvents {
   std::int64_t steps = 0, failed_steps = 0;
   std::int64_t flips = 0;      ///< superblocks that changed their owner
@@ -155,7 +155,7 @@ SpeculationStats speculation_of(const RequestRow& row);
 
 CardFigures card_of(const RequestRow& row);
 
-/// What the runner achieved in all repetitions; 0 where nothing was measured.
+/// Rates of the runner over all repetitions; 0 where nothing was measured.
 struct Achieved {
   double bytes_per_s = 0, flops_per_s = 0;  ///< of the least work, over the whole duration
   double roofline_share = 0;  ///< least time under the ceilings, over the whole duration

@@ -372,7 +372,7 @@ std::string why(const Usage& usage) {
   return text;
 }
 
-/// What was known of a prompt and could not be used.
+/// Returns the tokens of a prompt that matched the cache and could not be reused.
 std::int32_t lost_tokens(const Usage& usage) {
   return std::max(usage.matched_tokens - usage.reused_tokens, 0);
 }

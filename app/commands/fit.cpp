@@ -53,7 +53,7 @@ std::size_t plain_weight_bytes(const ModelOutline& outline) {
   return weight_bytes(outline.plan, kernels::Device::cpu, load);
 }
 
-/// What is to fit: sequences, each of this number of tokens.
+/// Sequences that must fit, each of this number of tokens.
 struct Wanted {
   std::int32_t tokens, sequences;
 
@@ -70,7 +70,7 @@ Wanted wanted_of(const FitFlags& options, const models::Plan& plan) {
           .sequences = options.parallel};
 }
 
-/// What runs with the settings on one way of holding the weights.
+/// A way to hold the weights, and what fits with it.
 struct Choice {
   std::string quantize, weights;
   std::size_t weight_bytes = 0;
@@ -268,7 +268,7 @@ void add_pools(Table& parts, const models::Geometry& geometry, const MemoryPlan&
   }
 }
 
-/// What the budget is divided into; with `details` also how the engine divides the pools.
+/// Describes how the budget is divided; with `details`, also how the engine divides the pools.
 std::string parts_text(const ModelOutline& outline, const MemoryPlan& memory,
                        const FitFlags& options) {
   const models::Geometry& geometry = outline.geometry;
@@ -333,7 +333,7 @@ void print_text(const ModelSource& source, const ModelOutline& outline, const Fi
   write_output(wrapped(text, text_columns(read_environment())));
 }
 
-/// What a superblock is to each of its views.
+/// Returns what a superblock holds in each of its views.
 Json views_json(const MemoryPlan& memory) {
   const MemoryLayout& layout = memory.pools.layout;
   Json views = Json::array();

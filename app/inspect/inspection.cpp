@@ -122,7 +122,7 @@ TensorCheck required_tensors(const ModelOutline& outline) {
 
 namespace {
 
-/// What `look` says of a text of the model; an error becomes the answer, and a defect.
+/// Returns what `look` says of a text of the model, or its error, which counts as a defect.
 template <typename Look>
 std::string answer_of(bool& is_usable, bool& has_defects, Look&& look) {
   try {

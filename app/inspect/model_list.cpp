@@ -41,7 +41,7 @@ bool add_weights(const fs::path& file, ListedModel& model) {
   }
 }
 
-/// What is missing of the weights in a folder; empty: nothing.
+/// Adds a folder's files to `model`; returns what is missing of its weights, or an empty string.
 std::string add_folder(const fs::path& folder, ListedModel& model) {
   const fs::path single = folder / "model.safetensors";
   if (is_listed(single)) {

@@ -154,7 +154,7 @@ std::string record_text(const SessionRecord& record) {
 
 namespace {
 
-/// What later texts change in the first one.
+/// Applies the changes that later texts make to the first one.
 void apply(Json& json, const std::string& text, const std::string& source) {
   const Json change = parse_json(text, source);
   Reading(change, source);

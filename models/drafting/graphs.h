@@ -29,7 +29,7 @@ class DraftGraphs {
   /// Uploads the tables: `drafts` of every span of the step, as StepStaging::stage_drafts.
   void stage(const Step& step, std::span<const std::int32_t> drafts);
 
-  /// How pass `pass` draws: for the first sequences, those that have as many drafts and more.
+  /// Stages how pass `pass` draws, for the first sequences, which have at least as many drafts.
   void stage_draws(std::int64_t pass, std::span<const SampleRow> rows);
 
   /// Starts all passes.
