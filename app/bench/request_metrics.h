@@ -100,9 +100,9 @@ struct EngineEvents {
   std::int64_t evictions = 0;  ///< of snapshots
   std::int64_t preemptions = 0, deferrals = 0, prefix_waits = 0;
   std::int64_t graph_captures = 0, graph_replays = 0;  ///< on a card
-  /// Where prompts have memory of their own: sequences that went to the memory of answers, their
-  /// tokens, bytes that were copied for them, and microseconds from the first token of each until
-  /// its answer could go on, in all; and bytes that were copied for prompts to begin with.
+  /// Filled where prompts have memory of their own: sequences that went to the memory of answers,
+  /// their tokens, bytes that were copied for them, and microseconds from the first token of each
+  /// until its answer could go on, in all; and bytes that were copied for prompts to begin with.
   std::int64_t handovers = 0, handover_tokens = 0, handover_bytes = 0, handover_us = 0;
   std::int64_t fetched_bytes = 0;
 

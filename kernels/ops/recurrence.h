@@ -119,8 +119,8 @@ inline std::int64_t delta_chunk_places(std::int64_t tokens, std::int64_t spans) 
 inline constexpr std::int64_t delta_matrix_size = delta_chunk_tokens * delta_chunk_tokens;
 inline constexpr std::int64_t delta_factors_size = 3 * delta_chunk_tokens + 4;
 
-/// With decays per channel of `channels` rows instead of the factors three tiles of bf16
-/// [64,channels], and what a chunk leaves of each row; 0: a decay for a head.
+/// Returns the bytes of all places. With decays per channel (`channels` above 0) a place has,
+/// instead of the factors, three tiles of bf16 [64,channels] and what a chunk leaves of each row.
 inline std::int64_t delta_chunk_bytes(std::int64_t places, std::int64_t heads,
                                       std::int64_t channels) {
   const std::int64_t made = channels > 0 ? channels * (3 * delta_chunk_tokens * 2 + 4)
