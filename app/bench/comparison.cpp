@@ -232,14 +232,7 @@ bool has_regression(const std::vector<Change>& changes) {
 }
 
 Table compare_table(const std::vector<Change>& changes) {
-  Table table;
-  table.columns = {{"row"},
-                   {"figure"},
-                   {"before", Align::right},
-                   {"after", Align::right},
-                   {"change", Align::right},
-                   {"p", Align::right},
-                   {"verdict"}};
+  Table table{.columns = columns_of("row|figure|>before|>after|>change|>p|verdict")};
   for (const Change& change : changes) {
     const bool is_missing = change.verdict == Difference::missing;
     const double share = change.before != 0 ? change.after / change.before - 1 : 0;

@@ -332,9 +332,7 @@ std::vector<TreeRow> drawn_tree(const Conversation& conversation, bool utf8) {
 std::string checkpoints_text(const Conversation& conversation, const Resumable& resumable,
                              bool utf8) {
   if (conversation.turns() == 0) return "nothing has been said yet\n";
-  Table table{
-      .columns = {
-          {"turn"}, {"tokens", Align::right}, {"kept", Align::right}, {"branch"}, {"message"}}};
+  Table table{.columns = columns_of("turn|>tokens|>kept|branch|message")};
   for (const TreeRow& row : drawn_tree(conversation, utf8)) {
     const Exchange& exchange = conversation.turn(row.turn).exchange;
     table.rows.push_back({row.before + fmt::format("{}", row.turn),

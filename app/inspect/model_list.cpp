@@ -162,8 +162,7 @@ ModelList list_models(const Environment& environment) {
 }
 
 std::string model_list_text(const ModelList& list, int width) {
-  Table models = {
-      .columns = {{"model"}, {"model_type"}, {"weights", Align::right}, {"types"}, {"state"}}};
+  Table models = {.columns = columns_of("model|model_type|>weights|types|state")};
   std::string troubles;
   for (const ListedModel& model : list.models) {
     const bool is_whole = model.trouble.empty();
@@ -172,12 +171,7 @@ std::string model_list_text(const ModelList& list, int width) {
     if (!is_whole) troubles += sanitized_line(model.name + ": " + model.trouble) + '\n';
   }
   if (!troubles.empty()) troubles = "\nwhat can't run:\n" + troubles;
-  Table presets = {.columns = {{"preset"},
-                               {"params", Align::right},
-                               {"weights", Align::right},
-                               {"types"},
-                               {"q4", Align::right},
-                               {"fits here"}}};
+  Table presets = {.columns = columns_of("preset|>params|>weights|types|>q4|fits here")};
   for (const ListedModel& preset : list.presets) {
     presets.rows.push_back({preset.name, parameters_text(preset.parameters),
                             bytes_text(preset.bytes), preset.types, bytes_text(preset.q4_bytes),
