@@ -63,9 +63,9 @@ struct Activation {
 inline constexpr float gelu_tanh_linear = -1.59576912F;   ///< -2 * sqrt(2 / pi)
 inline constexpr float gelu_tanh_cubic = -0.0713548128F;  ///< 0.044715 of it
 
-/// Of gelu: Phi(v) = 1 / (1 + exp(v * p(s))), s being the smaller of v^2 and this bound, past which
-/// Phi is 0 or 1 to 2^-25. p is a polynomial of least error of Phi, its highest power first; in f32
-/// in every backend.
+/// The constants of gelu: Phi(v) = 1 / (1 + exp(v * p(s))), where s is the smaller of v^2 and this
+/// bound, past which Phi is 0 or 1 to 2^-25. p is a polynomial of least error of Phi, its highest
+/// power first; in f32 in every backend.
 inline constexpr float gelu_square_max = 30.25F;
 inline constexpr std::array<float, 7> gelu_slopes = {
     -3.51233953e-09F, 2.64526619e-07F, -7.92948777e-06F, 0.000110612382F,

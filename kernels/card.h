@@ -27,7 +27,7 @@ struct Card {
 /// says what is missing: the build, a driver, a card.
 Card card(int number = 0);
 
-/// How many there are. Throws as card().
+/// Returns the number of cards. Throws as card() does.
 int card_count();
 
 /// Says whether two cards can read and write each other's memory themselves, over NVLink or PCIe.

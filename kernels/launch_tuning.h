@@ -5,7 +5,7 @@
 
 namespace hyb::kernels {
 
-/// How a card starts kernels, for measurements of what each choice is worth: the answers are the
+/// Options of how a card starts kernels, to measure what each choice is worth: the answers are the
 /// same.
 struct LaunchTuning {
   /// Percent of a multiprocessor's L1 that is wanted as shared memory, the same for all kernels, so

@@ -8,9 +8,9 @@
 
 namespace hyb::kernels {
 
-/// What the machine can do at this moment, on the queue's threads and instruction set or its card:
-/// the limits that a benchmark sets its figures against. Other programs slow probes down too: run
-/// them between the measurements and keep the best.
+/// These measure what the machine can do at this moment, on the queue's threads and instruction set
+/// or its card: the limits that a benchmark compares its figures with. Other programs slow probes
+/// down too: run them between the measurements and keep the best.
 
 /// Reads a buffer that no last-level cache holds; on a card, copies one half of it to the other.
 class ReadProbe {

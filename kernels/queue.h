@@ -42,8 +42,8 @@ class Queue {
   /// QueueOptions::batch_invariant, or on the CPU.
   bool batch_invariant() const { return batch_invariant_; }
   int card() const { return card_; }
-  /// Where there are several cards: ops on this queue, and what they need of the card's memory, may
-  /// be enqueued by this thread until it makes a queue of another card current. A new queue is.
+  /// With several cards, this thread may enqueue ops on this queue, and what they need of the
+  /// card's memory, until it makes a queue of another card current. A new queue is current.
   void make_current() const;
   /// Returns the stream of a queue on a card.
   cuda::Stream& stream() { return *stream_; }
@@ -93,8 +93,8 @@ class Queue {
   std::unique_ptr<cuda::Stream, void (*)(cuda::Stream*)> stream_;  // a card's, where built
 };
 
-/// Where the queue is on a card, calls run(stream) and returns true; else the CPU's work is to be
-/// done. `run` is generic, so that without CUDA nothing of what it names is needed.
+/// Calls run(stream) and returns true where the queue is on a card; otherwise the caller does the
+/// CPU's work. `run` is generic, so that without CUDA nothing of what it names is needed.
 template <typename Run>
 bool on_card(Queue& queue, Run&& run) {
   if constexpr (has_cuda) {

@@ -7,7 +7,7 @@
 namespace hyb::kernels {
 namespace {
 
-/// What is filled is what ops read.
+/// Ops read the very memory that the host fills.
 class HostTables final : public StagedTables {
  public:
   explicit HostTables(std::size_t bytes) : room_(Device::cpu, bytes) {}

@@ -5,7 +5,7 @@
 
 namespace hyb::kernels {
 
-/// What heads of a gated delta net are, from the plan of a model to the kernels; sizes are those of
+/// Shape of a gated delta net's heads, from the plan of a model to the kernels; sizes are those of
 /// the tensors.
 struct DeltaShape {
   std::int32_t key_heads = 1;

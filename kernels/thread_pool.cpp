@@ -169,7 +169,7 @@ struct ThreadPool::Shared {
     }
   }
 
-  /// What a body throws is kept: others still use what it would unwind.
+  /// Keeps what a body throws: other threads still use what it would unwind.
   void do_part(int thread) {
     try {
       call(body, thread, threads);

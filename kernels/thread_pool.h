@@ -29,7 +29,7 @@ class FlushDenormals {
   unsigned saved_;
 };
 
-/// How many CPUs this process may really use: affinity mask, then cgroup cpu.max rounded down, at
+/// Number of CPUs that this process may use: affinity mask, then cgroup cpu.max rounded down, at
 /// least 1. `quota_binds` when cpu.max leaves less than the mask: then nothing is pinned, since a
 /// spinning pinned thread would burn the quota.
 struct UsableCpus {

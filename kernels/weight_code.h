@@ -4,7 +4,7 @@
 
 namespace hyb::kernels {
 
-/// How a weight's numbers are stored.
+/// Storage of a weight's numbers.
 ///   plain  as its dtype says: f32, bf16 or f16
 ///   fp8    F8_E4M3 as published, with an f32 scale for each row and group of 128 columns, or of
 ///          1024 where published scales are of whole rows or tensors

@@ -78,8 +78,8 @@ class Config {
   /// The objects in the object under a key, by their names, which errors quote; null is left out.
   std::vector<std::pair<std::string, Config>> objects(const Keys& keys) const;
 
-  /// How the weights are quantised: `quantization_config`, else what hf_quant_config.json says,
-  /// with the name of its producer ("modelopt") as `quant_method`. nullopt: neither is there.
+  /// Returns how the weights are quantised: `quantization_config`, else what hf_quant_config.json
+  /// says, with the name of its producer ("modelopt") as `quant_method`; nullopt without either.
   std::optional<Config> quantization() const;
 
   /// Makes a configuration whose weights are published in this format ("fp8", "mxfp4"), which no

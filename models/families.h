@@ -40,12 +40,12 @@ struct Family {
   std::span<const std::string_view> unused = {};
   /// Layers after the last one of the plan are of drafts, and not used.
   bool drafts_follow = false;
-  /// How GGUF files have its models; null: they are read from folders alone.
+  /// Returns how GGUF files have its models; null if they are read from folders alone.
   std::span<const GgufArchitecture> (*gguf)() = nullptr;
 };
 
-/// How llama.cpp's converter writes a family's models: metadata -> config.json -> Plan, and where
-/// the tensors of a GGUF file are found.
+/// Form in which llama.cpp's converter writes a family's models: metadata -> config.json -> Plan,
+/// and where the tensors of a GGUF file are found.
 struct GgufArchitecture {
   std::string_view name;  ///< general.architecture
   GgufConfig (*config)(const GgufKeys&);

@@ -26,15 +26,15 @@ struct PackedBlocks {
 /// Lists of types call weights of safetensors files in groups (published_groups.h) so.
 inline constexpr const char* groups_name = "groups as published";
 
-/// How weights are stored in memory.
+/// Options of how weights are stored in memory.
 struct LoadOptions {
   DType activation = DType::bf16;  ///< bf16 or f32: what weights are packed for
   /// Linear weights and experts are packed to this; only with bf16. The head becomes q8, and so
   /// does the embedding where it is the head; routers and other small matrices, and an embedding
   /// that is not the head, stay plain.
   kernels::Quantize quantize = kernels::Quantize::none;
-  /// How many of the plan's parameters are published as F8_E4M3 (weight_index.h). Only estimates of
-  /// sizes use it; loading goes by the files.
+  /// Number of the plan's parameters that are published as F8_E4M3 (weight_index.h). Only estimates
+  /// of sizes use it; loading goes by the files.
   std::int64_t fp8_parameters = 0;
   std::int64_t mxfp4_parameters = 0;  ///< the same of MXFP4, which only experts have
   PackedBlocks blocks = {};           ///< the same of blocks
@@ -44,7 +44,7 @@ struct LoadOptions {
   /// Linear weights, experts and the head take 12 bits where they would be bf16, exactly, where
   /// that pays (kernels/linear/bits12.h). Only with bf16, not quantised.
   bool lossless = false;
-  /// With lossless, bytes of the weights above 12 bits each: of patches, and of matrices where 12
+  /// Bytes of the weights above 12 bits each, with lossless: of patches, and of matrices where 12
   /// bits do not pay. Only estimates of sizes use it.
   std::size_t above_12_bits = 0;
   /// The model's own draft layer (MTP) reads a copy of the head in q4: its guesses cost less, and
@@ -68,7 +68,7 @@ constexpr kernels::Quantize head_quantize(const LoadOptions& options) {
   return linear == kernels::Quantize::q4 ? kernels::Quantize::q8 : linear;
 }
 
-/// Which earlier positions an attention layer reads: all, the last `tokens` (its own included), or
+/// Earlier positions that an attention layer reads: all, the last `tokens` (its own included), or
 /// those from the last multiple of `tokens` on.
 struct Reach {
   enum class Kind : std::uint8_t { all, window, chunk } kind = Kind::all;

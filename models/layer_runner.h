@@ -111,7 +111,7 @@ class LayerRunner {
   const Geometry& geometry_;
   DType activation_;
   Scratch scratch_;
-  // What ops keep for themselves from call to call: zeros at the start.
+  // Ops keep these for themselves from call to call; they are zeros at the start.
   std::vector<kernels::Buffer> workspaces_;  // by kind of part
   kernels::Buffer semaphores_;
   std::vector<std::size_t> pages_of_layer_;  // index in the store of a layer's last part with pages

@@ -211,8 +211,8 @@ kernels::SuperblockShape shape_of(const SuperblockPlan& plan, std::int32_t super
   return shape;
 }
 
-/// How many times as large superblocks have to be for no more mappings and driver calls than are
-/// allowed: joined ones have handles that are larger by as much.
+/// Returns by which factor superblocks have to grow so that mappings and driver calls stay within
+/// their limits: joined superblocks have handles that are larger by as much.
 std::size_t times_to_join(const MemoryLayoutOptions& options, const SuperblockPlan& plan) {
   std::size_t planes = 0;
   for (const ViewPlan& view : plan.views) planes += view.plane_bytes.size();

@@ -31,11 +31,11 @@ struct Block {
   float carried_norm = 0.0F;  ///< of a block without a post norm; 0: none
   bool norms_parts = false;   ///< of a block with a post norm whose own norm is none
   std::int32_t low_rank = 0;  ///< inner width of the low-rank residual; 0: none
-  /// With Plan::altup, of a layer's last block, which has a post norm and no norm: it reads the
-  /// corrected active stream, scaled, and adds to all streams but the first.
+  /// True with Plan::altup for a layer's last block, which has a post norm and no norm: it reads
+  /// the corrected active stream, scaled, and adds to all streams but the first.
   bool to_others = false;
-  /// Of two parts and no post norm: what the first gives of h alone is not added to the stream, but
-  /// to what the norm and the second get: h += part(norm(h + first(h))).
+  /// For two parts and no post norm: the first one's output, of h alone, is not added to the
+  /// stream, but to what the norm and the second get: h += part(norm(h + first(h))).
   bool feeds_norm = false;
 
   bool operator==(const Block&) const = default;
@@ -207,7 +207,7 @@ struct Plan {
     });
     return found;
   }
-  /// Whether what parts give is not always added to the stream at once.
+  /// True if a part's output is not always added to the stream at once.
   bool has_branches() const {
     const auto has_one = [](const Layer& layer) {
       return std::ranges::any_of(layer.blocks, [](const Block& block) {

@@ -56,7 +56,7 @@ class ModuleList {
   std::vector<Pattern> patterns_;
 };
 
-/// How a linear layer is stored.
+/// Storage of a linear layer.
 struct Format {
   std::string name;
   double bits;  ///< per weight, with its part of scales and zero points
@@ -120,7 +120,7 @@ std::optional<Format> common_format(const Config& quantization) {
   return std::nullopt;
 }
 
-/// Which modules a quantization_config makes smaller, and how.
+/// Modules that a quantization_config makes smaller, and their formats.
 class PublishedFormats {
  public:
   explicit PublishedFormats(const Config& quantization) {

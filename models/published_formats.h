@@ -13,7 +13,7 @@
 
 namespace hyb::models {
 
-/// How many of the plan's parameters are published as F8_E4M3 by what config.json (or
+/// Returns how many of the plan's parameters are published as F8_E4M3 by what config.json (or
 /// hf_quant_config.json) alone says, for sizes before a download: the linear layers, without those
 /// that `modules_to_not_convert`, `ignore` or `exclude_modules` name, or those that
 /// `quantized_layers` names; of the head only where it is no longer plain by such a list. Routers
@@ -27,7 +27,7 @@ std::int64_t mxfp4_parameters(const Plan& plan, const Family& family, const Conf
 /// The same of numbers in groups (published_groups.h), and the bytes that they take in memory.
 PackedBlocks published_groups(const Plan& plan, const Family& family, const Config& config);
 
-/// How every weight is published, by role and layer: as F8_E4M3, u8 (MXFP4), or as the plan says.
+/// Published type of every weight, by role and layer: F8_E4M3, u8 (MXFP4), or the plan's.
 using PublishedTypes = std::map<std::pair<Role, std::int32_t>, DType>;
 
 /// Goes by what config.json alone says, as the two above; empty where nothing is quantised.

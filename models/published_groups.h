@@ -12,8 +12,8 @@
 
 namespace hyb::models {
 
-/// How files spell a matrix [rows, columns] of 4 or 8 bits in groups of columns. P is its name
-/// without ".weight"; G is columns / group.
+/// Forms in which files hold a matrix [rows, columns] of 4 or 8 bits in groups of columns. P is its
+/// name without ".weight"; G is columns / group.
 ///   packed  compressed-tensors pack-quantized: P.weight_packed I32 [rows, columns / 8], of eight
 ///           codes from the low end, P.weight_scale [rows, G], P.weight_zero_point I32 [rows / 8,
 ///           G] (rows rounded up), packed along the rows; without it the zero point is 8. Or [rows,
@@ -55,7 +55,7 @@ std::string plain_name(std::string_view stored);
 /// The codes of a weight of this name; nullptr: there are none.
 const TensorInfo* find_codes(const std::string& weight, const TensorFiles& files);
 
-/// How the codes of a matrix are spelled, by their name and type; nullopt: not in groups.
+/// Returns the form of a matrix's codes, by their name and type; nullopt if they are not in groups.
 std::optional<GroupSpelling> spelling_of(const TensorInfo& stored, std::int64_t rows);
 
 /// Compares names, types and shapes.

@@ -11,7 +11,7 @@
 
 namespace hyb::models {
 
-/// Which work a card replays from recordings (CUDA graphs). The answers are the same.
+/// Choice of the work that a card replays from recordings (CUDA graphs). The answers are the same.
 struct GraphOptions {
   bool decode = true;  ///< steps of one token per sequence, drafts after it, and making these
   bool mixed = true;   ///< steps with prompts, whose shapes recur

@@ -226,7 +226,7 @@ void Store::unpack(const UnpackSlot& order) {
 }
 
 void Store::change(const ChangeOwner& order) {
-  // What is unmapped may still be read by work of the steps before.
+  // Work of earlier steps may still read what is unmapped.
   if (order.to == no_view || map_->own_needs_quiet()) kernels::wait(queue_);
   if (order.to != no_view) {
     map_->own(order.superblock, order.to);

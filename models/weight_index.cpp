@@ -152,7 +152,7 @@ class WeightLister : public WeightVisitor {
     for (const TensorName& name : family_.names) {
       if (name.role == role) spell(name, expert, weight.names);
     }
-    // Of tied ones the head may be what is stored.
+    // Of a tied embedding and head, the file may store only the head.
     for (const TensorName& name : family_.names) {
       if (is_tied_ && role == "embed" && name.role == "head") spell(name, expert, weight.names);
     }

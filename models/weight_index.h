@@ -33,9 +33,9 @@ struct RequiredWeight {
   std::vector<std::int64_t> shape;
 };
 
-/// Every tensor the plan needs, in layer order. The head is not listed when it is tied. Of two
-/// layouts that the family names it is the one that `files` have, or without files the first named.
-/// Of a plan with a head: of the head where the family is a head's, else of the model.
+/// Returns every tensor the plan needs, in layer order. The head is not listed when it is tied.
+/// Where the family names two layouts, it is the one that `files` have, or without files the first.
+/// A plan with a head has the tensors of the head where the family is a head's, else of the model.
 /// Throws Error(model) when the plan asks for more than 1,000,000 tensors or 2^60 parameters.
 std::vector<RequiredWeight> required_weights(const Plan& plan, const Family& family,
                                              const TensorFiles* files = nullptr);

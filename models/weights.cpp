@@ -336,7 +336,7 @@ class LosslessSampler : public WeightVisitor {
   LoadOptions options_;
 };
 
-/// How many bytes less published F8_E4M3, MXFP4 and blocks take than was counted for them.
+/// Returns how many bytes less published F8_E4M3, MXFP4 and blocks take than was counted for them.
 std::int64_t published_savings(const LoadOptions& options) {
   constexpr double fp8_bytes = 1 + 4.0 / 128;  // with a scale for 128 columns
   constexpr double mxfp4_bytes = 4.25 / 8;

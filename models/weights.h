@@ -143,7 +143,7 @@ struct Weights {
   const kernels::Weight& output() const { return head ? *head : embed; }
 };
 
-/// Which weights of a plan: a head is in files of its own.
+/// Choice of a plan's weights: a head is in files of its own.
 enum class WeightsOf : std::uint8_t { all, model, head };
 
 /// Shows a visitor every weight of a plan, layer after layer; what it hands out.

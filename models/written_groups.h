@@ -16,9 +16,8 @@
 
 namespace hyb::models {
 
-/// How a matrix is written in groups, in the spellings of compressed-tensors that
-/// published_groups.h reads: `packed`, of 4 or 8 bits, with bf16 scales and without zero points, or
-/// `nvfp4`.
+/// Form in which a matrix is written in groups, one of compressed-tensors' that published_groups.h
+/// reads: `packed`, of 4 or 8 bits, with bf16 scales and without zero points, or `nvfp4`.
 struct WrittenFormat {
   kernels::ScaledLevels levels;
   std::int64_t group;  ///< columns that share a scale; 0: all

@@ -166,7 +166,7 @@ void refuse_same_file(const InputFile& input, const std::filesystem::path& path)
               fmt::format("{}: is the input; results need a file of their own", path.string()));
 }
 
-/// What --force would do with these results when the input is another than theirs.
+/// Says what --force would do with these results when the input is not the one they were made from.
 std::string force_text(const InputFile& input) {
   const bool has_numbers =
       std::any_of(input.lines().begin(), input.lines().end(), [](const InputLine& line) {
@@ -192,8 +192,8 @@ std::string or_force(const Json& job, const std::string& advice) {
 constexpr const char* force_advice =
     "--force goes on and leaves the results so far as they are, made as before";
 
-/// Whether the results so far are of this very job, or of one whose input had only the first lines
-/// of this one. Returns the weights of it that are still to be compared; null: none.
+/// Checks that the results so far are of this very job, or of one whose input had only the first
+/// lines of this one. Returns the weight files still to be compared, or null.
 Json check_job(const std::filesystem::path& path, const OutputFile& output, const InputFile& input,
                const Json& job, bool force) {
   if (output.is_empty() || force) return nullptr;
@@ -221,7 +221,7 @@ Json check_job(const std::filesystem::path& path, const OutputFile& output, cons
   return difference.is_pending ? std::move(weights) : Json();
 }
 
-/// What a rerun finds.
+/// State of the output that a rerun finds and continues.
 struct Progress {
   std::vector<std::uint32_t> todo;  ///< indices of lines
   std::int64_t failed = 0;          ///< lines done before whose result is an error
@@ -381,7 +381,7 @@ BatchReport answer(const BatchOptions& options, const RunSettings& settings, con
   return report;
 }
 
-/// How to go on after a run that ended early.
+/// Says how to continue a run that ended early.
 std::string resume_text(const InputFile& input, const OutputFile& output) {
   if (output.is_stream()) return "results went to stdout, and can't be continued";
   const std::string command = resume_command(output.foreign_lines() > 0);
@@ -412,7 +412,7 @@ std::string hint_after(const Error& error, const InputFile& input, const OutputF
          resume_command(output.foreign_lines() > 0);
 }
 
-/// What cannot run is refused before a file is made.
+/// Refuses what cannot run before a file is made.
 void check_model(const BatchOptions& options, const RunSettings& settings, const InputFile& input) {
   outline_of(settings);
   check_texts(options, input, settings.source);

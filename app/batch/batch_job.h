@@ -20,7 +20,7 @@
 
 namespace hyb::app {
 
-/// What `hyb batch` takes from its command line.
+/// Options of `hyb batch`.
 struct BatchOptions {
   ModelOptions model;
   TierFlags tiers;
@@ -53,11 +53,11 @@ SessionShape shape_of(const BatchOptions& options);
 /// The input, opened and scanned.
 InputFile scanned_input(const BatchOptions& options);
 
-/// What the chat template cannot do for any line: Error(model) where there is none for texts,
-/// Error(usage) where it obeys no --think.
+/// Throws for what the chat template cannot do for any line: Error(model) where there is no
+/// template for texts, Error(usage) where it does not obey --think.
 void check_texts(const BatchOptions& options, const InputFile& input, const ModelSource& source);
 
-/// What holds for all lines. Throws Error(usage) for sampling options out of range.
+/// Returns what holds for all lines. Throws Error(usage) for sampling options out of range.
 JobTerms terms_of(const BatchOptions& options, Request defaults, RequestLimits limits);
 
 /// Does what the output does not have yet. Returns the exit code: 0, or 5 when the output holds
@@ -77,7 +77,6 @@ std::string shell_line(std::span<const std::string> words);
 /// --force unless the output has lines that only --force skips.
 std::string resume_command(bool keeps_force);
 
-/// Whether results go to stdout.
 bool is_stdout(const std::string& output);
 
 }  // namespace hyb::app

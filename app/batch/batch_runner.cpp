@@ -17,7 +17,7 @@ namespace {
 
 using Lengths = std::vector<std::int32_t>;
 
-/// What neighbours in `order` have in common; of the first one, nothing.
+/// Returns what each prompt has in common with the one before it in `order`.
 Lengths common_with_last(std::span<const std::vector<TokenId>> prompts,
                          std::span<const std::size_t> order) {
   Lengths common(order.size(), 0);
@@ -211,8 +211,8 @@ void BatchRunner::fail(std::int64_t place, std::uint32_t line, const std::string
   put(place, line, failed_line(custom_id, failure, options_.format), true);
 }
 
-/// With what is between this line of the input and the next request, so that one write leaves
-/// the output where a rerun goes on.
+/// Writes the result together with what lies between this line of the input and the next request,
+/// so that one write leaves the output where a rerun continues.
 void BatchRunner::put(std::int64_t place, std::uint32_t line, std::string result, bool failed) {
   const std::span<const InputLine> lines = input_.lines();
   const std::int64_t next =
@@ -235,7 +235,7 @@ void BatchRunner::collect() {
 
 namespace {
 
-/// Whether an answer ended because the context was full.
+/// True if an answer ended because the context was full.
 bool is_cut(const Completion& completion, std::int32_t max_tokens) {
   return completion.reason == FinishReason::length &&
          (max_tokens < 0 || completion.usage.completion_tokens < max_tokens);
@@ -286,7 +286,7 @@ double per_second(std::int64_t count, std::chrono::nanoseconds time) {
 
 namespace {
 
-/// What was reused and guessed.
+/// Reports the tokens that were reused and guessed.
 std::string work_text(const BatchReport& report) {
   const BatchCounts& counts = report.counts;
   std::string text =

@@ -141,7 +141,7 @@ class BatchRunner {
   SpeculationStats speculation_before_;
 };
 
-/// What one run of a job came to.
+/// Result of one run of a job.
 struct BatchReport {
   BatchCounts counts;
   std::int64_t lines = 0;   ///< of the input

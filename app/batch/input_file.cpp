@@ -86,7 +86,7 @@ bool read_id(const Json& object, const char* key, std::string& id) {
   return true;
 }
 
-/// What url and method say of a line that can't be answered; empty: nothing.
+/// Returns why `url` and `method` of a line can't be answered; empty if they can.
 std::string endpoint_problem(const Json& object) {
   const Json* method = member_of(object, "method");
   if (method != nullptr && *method != "POST") return "method: only POST is known";
@@ -102,7 +102,7 @@ std::string endpoint_problem(const Json& object) {
                      name.empty() ? "this" : name, advice);
 }
 
-/// What else is wrong with the parts of OpenAI's line; empty: nothing.
+/// Returns what else is wrong with the parts of an OpenAI line; empty if nothing is.
 std::string body_problem(const Json& object, RequestForm form) {
   const bool is_chat = form == RequestForm::messages;
   const Json* url = member_of(object, "url");
@@ -185,7 +185,7 @@ LineFormat guessed_format(std::string_view line, const std::optional<LineTemplat
   return line.find('\t') == std::string_view::npos ? LineFormat::csv : LineFormat::tsv;
 }
 
-/// What else a template or its lack makes of a format.
+/// Throws where the format needs a template, or one of another kind.
 void check_template(LineFormat format, const LineTemplate* filling) {
   if (filling == nullptr) {
     if (!is_table(format)) return;
@@ -214,7 +214,7 @@ std::string prompt_of(std::string_view line, LineFormat format, const LineTempla
   return filling->of_fields(fields_of(line, separator_of(format)));
 }
 
-/// What a template makes of it.
+/// Builds the request that a template makes of a line.
 RequestLine from_filled(Json object, RequestLine line, const LineTemplate& filling) {
   if (std::string missing = filling.missing_member(object); !missing.empty()) {
     return failed(std::move(line), LineFault::member, std::move(missing));
@@ -447,7 +447,7 @@ bool InputFile::begins_with(std::uint64_t bytes, const std::string& hash) const 
   return is_whole && hex(hash_of_first(bytes)) == hash;
 }
 
-/// Whether the line is the header.
+/// Takes the line as the table's header if it has none yet, and says whether it did.
 bool InputFile::take_header(std::string_view text, std::int64_t number) {
   if (!is_table(format_) || header_number_ > 0) return false;
   if (text.size() > line_bytes_max) fail(name_, "its header is too long");

@@ -19,7 +19,7 @@
 
 namespace hyb::app {
 
-/// Where a line of a file lies.
+/// Place of a line in a file.
 struct LinePlace {
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;    ///< without the line break
@@ -48,7 +48,7 @@ class LineReader {
   std::size_t begin_ = 0, end_ = 0;
 };
 
-/// What the lines of an input are.
+/// Format of the lines of an input.
 enum class LineFormat : std::uint8_t {
   jsonl,
   text,
@@ -67,7 +67,6 @@ struct LineFailure {
   std::string message;
 };
 
-/// What a line asks for.
 enum class RequestForm : std::uint8_t {
   messages,    ///< a chat
   completion,  ///< body.prompt of OpenAI's completions: the text is continued as it is
@@ -95,7 +94,7 @@ RequestLine parse_request_line(std::string_view line, std::int64_t number, LineF
 /// The result of a line over line_bytes_max.
 RequestLine too_long_line(std::uint64_t bytes, std::int64_t number);
 
-/// Where a line lies and what it calls itself; 32 bytes a line is all that is kept in memory.
+/// Place and name of a line. Only these 32 bytes of each line are kept in memory.
 struct InputLine {
   Hash128 id;            ///< of its custom_id
   std::uint64_t offset;  ///< in the file
@@ -135,14 +134,14 @@ class InputFile {
   /// Reads a line again and takes it apart. Throws Error(model) when the file has changed.
   RequestLine read(const InputLine& line) const;
 
-  /// Whether whole lines of it, its first `bytes` bytes, have this hash, as hex() writes it.
+  /// True if its first `bytes` bytes are whole lines with this hash, written as by hex().
   bool begins_with(std::uint64_t bytes, const std::string& hash) const;
 
   /// It came through a pipe: a rerun needs it sent again.
   bool is_piped() const { return is_piped_; }
   /// The file was written to since it was opened.
   bool has_changed() const;
-  /// What its name leads to now is this with whole lines after it.
+  /// True if the file that its name leads to now is this one with whole lines appended.
   bool has_more_lines() const;
 
   /// The hash of all bytes.

@@ -10,8 +10,8 @@
 
 namespace hyb::app {
 
-/// What a batch job is made of, kept next to the output as OUT.job: a rerun must find the same
-/// input, model and settings, or its results would be of another job.
+/// Input, model and settings of a batch job, kept next to the output as OUT.job: a rerun must find
+/// the same input, model and settings, or its results would be of another job.
 ///
 /// The model is every byte of its files. Small files are hashed at once, the weights by
 /// WeightHashes: from its cache, else in the background. A rerun does not wait for that:

@@ -31,7 +31,7 @@ inline constexpr Words<LineFault, 6> line_faults = {{{"invalid_json", LineFault:
                                                      {"line_too_long", LineFault::length},
                                                      {"generation_failed", LineFault::generation}}};
 
-/// What keeps one line from being a prompt, or a table from being read.
+/// An error that keeps one line from being a prompt, or a table from being read.
 struct LineError : Error {
   LineError(LineFault its_fault, const std::string& text)
       : Error(ErrorKind::usage, text), fault(its_fault) {}
@@ -46,7 +46,7 @@ class LineTemplate {
   explicit LineTemplate(std::string text);
 
   const std::string& text() const { return text_; }
-  /// Whether its places have names; else all of them are {}. Throws Error(usage) for both in one.
+  /// True if its places have names; else all are {}. Throws Error(usage) for both in one.
   bool has_names() const { return !places_.front().name.empty(); }
 
   /// Finds the columns. Throws Error(usage) that lists them where a name is none or two of them.
@@ -56,7 +56,7 @@ class LineTemplate {
   std::string of_text(std::string_view line) const;
   /// Takes as many fields as the header has. Throws Error(usage) where there are more or fewer.
   std::string of_fields(const std::vector<std::string>& fields) const;
-  /// What `object` lacks, with the names that it has; empty: nothing.
+  /// Says which members `object` lacks, with the names that it has; empty if it lacks none.
   std::string missing_member(const Json& object) const;
   /// The prompt in the place of the members that it is made of and of what else asks: messages,
   /// prompt, url, method. Texts are taken as they are, other values as JSON; a custom_id and an id

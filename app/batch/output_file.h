@@ -19,7 +19,7 @@
 
 namespace hyb::app {
 
-/// What a result says about its request.
+/// What a result records of its request.
 struct ResultMark {
   Hash128 id;  ///< of the custom_id
   bool failed;
@@ -78,7 +78,7 @@ class OutputFile {
   /// last one is a second ago and there are new lines.
   void sync_if_due();
 
-  /// What others did to the file, and what helps, as "was deleted ..."; empty: nothing.
+  /// Says what others did to the file and what helps, as "was deleted ..."; empty: nothing.
   std::string interference() const;
 
  private:

@@ -26,7 +26,7 @@ namespace hyb::app {
 namespace {
 
 constexpr std::int32_t parts_max = 9999;
-/// What prompts have in common is found in blocks of this many bytes, up to this many of them.
+/// Common beginnings of prompts are found in blocks of this many bytes, up to this many of them.
 constexpr std::size_t block_bytes = 256, blocks_max = 64;
 
 /// A line as the split sees it: prefixes of its prompt, by their hashes.
@@ -65,8 +65,8 @@ std::size_t blocks_in_common(const SplitLine& a, const SplitLine& b) {
   return static_cast<std::size_t>(end - a.prefixes.begin());
 }
 
-/// Where a part ends: near the place that makes parts equal, between the prompts there that have
-/// the least in common. `sums[i]` is the weight of all lines before line i.
+/// Returns where a part ends: near the place that makes parts equal, between the prompts there that
+/// have the least in common. `sums[i]` is the weight of all lines before line i.
 std::size_t cut_near(double wanted, double reach, const std::vector<SplitLine>& lines,
                      const std::vector<double>& sums) {
   const auto first = std::ranges::lower_bound(sums, wanted - reach);
@@ -235,7 +235,7 @@ InputFile input_of(const PartOutput& part) {
   return input;
 }
 
-/// Where the result of a line lies; bytes 0: there is none yet.
+/// Place of a line's result in a file; `bytes` is 0 where there is none yet.
 struct ResultPlace {
   const File* file = nullptr;
   std::uint64_t offset = 0, bytes = 0;

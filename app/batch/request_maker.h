@@ -17,7 +17,7 @@
 
 namespace hyb::app {
 
-/// What holds for every line of a job.
+/// Settings that hold for every line of a job.
 struct JobTerms {
   Request defaults;         ///< what a line does not say
   RequestLimits limits;     ///< of the engine

@@ -10,9 +10,9 @@
 
 namespace hyb::app {
 
-/// What lines of the output are. Of text and TSV line N is of the input's line N: lines that ask
-/// nothing have an empty one, and the header of a table has a header. Line breaks, carriage returns
-/// and backslashes in answers are \n, \r and \\, as `printf %b` reads them; in TSV tabs are \t.
+/// Format of output lines. In text and TSV line N answers the input's line N: one that asks nothing
+/// gets an empty one, and a table's header gets a header. Line breaks, carriage returns and
+/// backslashes in answers are \n, \r and \\, as `printf %b` reads them; in TSV tabs are \t.
 enum class ResultFormat : std::uint8_t {
   jsonl,  ///< OpenAI's batch output; each line says which request it is of
   text,   ///< the answer; empty where the line failed
@@ -29,14 +29,14 @@ std::string answered_line(const std::string& custom_id, const Json& response_bod
 std::string failed_line(const std::string& custom_id, const LineFailure& failure,
                         ResultFormat format = ResultFormat::jsonl);
 
-/// Whether this line of text or TSV is of a line that failed; of text an empty answer counts, too.
+/// True if this line of text or TSV is of a failed line; in text an empty answer counts, too.
 bool is_failed_line(std::string_view line, ResultFormat format);
 
-/// Whether this line of TSV names the request.
+/// True if this line of TSV names the request.
 bool is_result_of(std::string_view line, const std::string& custom_id);
 
-/// What the output has for the input's lines after number `after` and before number `before`, none
-/// of which is a request; of JSONL nothing.
+/// Returns the output of the input's lines between the numbers `after` and `before`, none of which
+/// is a request; JSONL has nothing for them.
 std::string lines_between(const InputFile& input, ResultFormat format, std::int64_t after,
                           std::int64_t before);
 

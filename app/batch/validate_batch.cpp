@@ -15,7 +15,7 @@
 namespace hyb::app {
 namespace {
 
-/// What a session of this model would take on.
+/// Limits that a session of this model would set for requests.
 RequestLimits limits_of(const BatchOptions& options, const RunSettings& settings,
                         const Tokenizer& tokenizer) {
   const ModelOutline outline = outline_of(settings, {.sequences = options.parallel});

@@ -22,7 +22,7 @@ using ListField = std::vector<std::string> O::*;
 using FlagField = std::variant<ListField, std::string O::*, std::int32_t O::*, double O::*,
                                bool O::*, std::uint64_t O::*, std::optional<std::uint64_t> O::*>;
 
-/// What is measured, as a set: tests of the model alone, and the datasets of requests.
+/// A set of measurements: tests of the model alone, and the datasets of requests.
 using Uses = unsigned;
 constexpr Uses use_of(Dataset dataset) { return 1U << static_cast<unsigned>(dataset); }
 
@@ -43,7 +43,7 @@ constexpr Uses all = kernels | requests | mix | shift;
 
 constexpr double tokens_max = 1 << 24;
 
-/// Of a number, or of each in a list of counts.
+/// Bounds of a number, or of each number in a list.
 struct Bounds {
   double least, most;
   bool are_checked() const { return least < most; }
@@ -222,7 +222,7 @@ std::vector<std::int32_t> counts_of(const O& options, ListField field) {
   return counts;
 }
 
-/// What these options have measured.
+/// Returns the measurements that these options ask for.
 Uses measured_by(const BenchOptions& options) {
   if (!options.measures_requests()) return use::kernels;
   if (options.measures_shift()) return use::shift;
@@ -301,7 +301,7 @@ std::vector<BenchCase> kernel_cases(const BenchOptions& options) {
 
 namespace {
 
-/// What a dataset has by default: the values of vLLM and SGLang.
+/// Defaults of a dataset: the values of vLLM and SGLang.
 RequestCase usual_case(Dataset dataset) {
   RequestCase test;
   test.dataset = dataset;

@@ -15,8 +15,8 @@ class App;
 
 namespace hyb::app {
 
-/// What `hyb bench` measures, as its command line says it. A list of counts holds texts such as
-/// "128,512" or "64-4096*2"; of requests, an empty one is the preset's or the dataset's own.
+/// Options of `hyb bench`, as typed. A list of counts holds texts such as "128,512" or "64-4096*2";
+/// of requests, an empty one is the preset's or the dataset's own.
 struct BenchOptions {
   // Both kinds of measurement.
   std::int32_t repetitions = 0;   ///< 0: 5 of a test, 3 of a workload
@@ -58,7 +58,7 @@ struct BenchOptions {
   bool measures_mix() const { return preset == "pd-mix"; }           ///< a LaneMix
   bool measures_shift() const { return preset == "elastic-shift"; }  ///< an ElasticShift
   bool measures_requests() const { return !dataset.empty() || !preset.empty(); }
-  /// Whether some row has a lane of its own for prompts, whatever --disaggregate says.
+  /// True if some row has a lane of its own for prompts, whatever --disaggregate says.
   bool names_second_lane() const;
 };
 
@@ -78,7 +78,7 @@ void apply_preset(BenchOptions& options);
 /// left to measure.
 std::vector<BenchCase> kernel_cases(const BenchOptions& options);
 
-/// What --preset pd-mix measures. Throws Error(usage) for values out of range.
+/// Returns the workload of --preset pd-mix. Throws Error(usage) for values out of range.
 LaneMix lane_mix(const BenchOptions& options);
 
 /// All rows of requests. Throws Error(usage) for values out of range, and for what is missing.

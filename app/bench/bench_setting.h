@@ -11,7 +11,7 @@ namespace hyb::app {
 /// "2026-01-31T12:00:00Z"
 std::string utc_now();
 
-/// What is the same in all rows.
+/// Setting that all rows share.
 struct BenchSetting {
   std::string build_commit;
   std::string cpu;
@@ -27,7 +27,7 @@ struct BenchSetting {
   int prefill_threads = 0;  ///< of them, those of a lane of prompts; 0: there is one lane
   std::int32_t chunk_tokens = 0;
   std::string kv_dtype;  ///< "bf16", as --kv-dtype says it
-  /// Whether keys and values are of another type than activations.
+  /// True if keys and values have another type than activations.
   bool has_own_kv_dtype = false;
 };
 

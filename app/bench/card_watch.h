@@ -12,7 +12,7 @@
 
 namespace hyb::app {
 
-/// What a card's driver says at a moment; nothing where it does not say.
+/// One reading of a card's driver; empty where the driver reports nothing.
 struct CardReading {
   std::optional<double> processor_mhz, memory_mhz;  ///< clocks
   std::optional<double> watts;
@@ -29,7 +29,7 @@ class CardMeter {
   virtual std::string driver() const { return ""; }  ///< its version
 };
 
-/// What a card did between two moments; nothing where its driver does not say.
+/// Readings of a card between two moments; empty where its driver reports nothing.
 struct CardFigures {
   std::optional<double> processor_mhz_mean = {}, processor_mhz_min = {}, memory_mhz_min = {};
   std::optional<double> watts_mean = {}, joules = {}, celsius_max = {};
@@ -54,7 +54,7 @@ class CardWatch {
   CardWatch& operator=(const CardWatch&) = delete;
 
   void begin();
-  /// What was read since begin().
+  /// Returns the figures of what was read since begin().
   CardFigures end();
 
  private:

@@ -42,16 +42,16 @@ struct BenchCase {
   /// "pp512", "tg128", "pp512+tg128", followed by " @ d4096".
   std::string name() const;
 
-  /// Of one sequence.
+  /// Returns the length of one sequence.
   std::int32_t length() const { return depth + prompt + generate; }
 
-  /// What a rate is per second of: prompt and generated tokens of all sequences.
+  /// Returns the tokens that a rate counts: prompt and generated tokens of all sequences.
   std::int64_t tokens() const { return std::int64_t{batch} * (std::int64_t{prompt} + generate); }
 
   bool operator==(const BenchCase&) const = default;
 };
 
-/// What is to be measured: every depth with every prompt, every generation and every pair;
+/// Cases to be measured: every depth with every prompt, every generation and every pair;
 /// generations and pairs with every batch; all in every mode. Zeros are skipped.
 struct BenchGrid {
   std::vector<std::int32_t> prompts, generations, depths, batches;
@@ -76,7 +76,7 @@ std::vector<BenchStep> depth_steps(const BenchCase& test, std::int32_t sequence,
 /// one.
 std::vector<BenchStep> timed_steps(const BenchCase& test, std::int32_t chunk_tokens);
 
-/// Where the requests of a workload come from; names as on the command line.
+/// Source of a workload's requests; the names are those of the command line.
 enum class Dataset : std::uint8_t {
   random,                   ///< prompts of random tokens
   generated_shared_prefix,  ///< groups of prompts after a system prompt each, in random order
@@ -86,7 +86,7 @@ enum class Dataset : std::uint8_t {
   trace                     ///< a trace of `hyb replay`
 };
 
-/// What the engine knows of the prompts of a row when it begins.
+/// What the engine has cached of a row's prompts when the row begins.
 enum class Condition : std::uint8_t {
   cold,   ///< nothing
   warm,   ///< all of each prompt but its last token; of shared prefixes the system prompts
@@ -101,7 +101,7 @@ std::string_view name_of(Condition condition);
 Dataset parse_dataset(const std::string& name);
 std::vector<Condition> parse_conditions(const std::vector<std::string>& names);
 
-/// Where prompts run: in chunks among answers, or beside them in a lane of their own.
+/// The places where prompts run: in chunks among answers, or beside them in a lane of their own.
 inline constexpr std::string_view colocated_lanes = "colocated",
                                   disaggregated_lanes = "disaggregated";
 

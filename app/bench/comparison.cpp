@@ -49,7 +49,7 @@ std::string text_of(const Json& row, const char* key) {
 
 bool is_workload(const Json& row) { return row.contains("workload"); }
 
-/// What a name says of a row only where rows of one file differ in nothing else.
+/// A setting that a row's name has only where rows of one file differ in nothing else.
 struct Detail {
   const char* key;
   const char* unit;
@@ -95,7 +95,7 @@ std::vector<const Json*> rows_of(const Json& output) {
   return rows;
 }
 
-/// Whether rows that bear the same name so far differ in this.
+/// True if rows whose names are equal so far differ in this.
 bool distinguishes(const std::vector<const Json*>& rows, const Details& named_by,
                    const Detail& detail) {
   std::map<std::string, std::string> known;
@@ -107,8 +107,8 @@ bool distinguishes(const std::vector<const Json*>& rows, const Details& named_by
   return false;
 }
 
-/// What the names in both files have to say: a setting that is one throughout a file is no part of
-/// its names, so that files of different settings can be compared.
+/// Returns the settings that the names in both files must contain: a setting with one value
+/// throughout a file is no part of its names, so that files of different settings can be compared.
 Details details_of(const Json& before, const Json& after) {
   Details named_by;
   for (const Detail& detail : details) {
@@ -232,14 +232,7 @@ bool has_regression(const std::vector<Change>& changes) {
 }
 
 Table compare_table(const std::vector<Change>& changes) {
-  Table table;
-  table.columns = {{"row"},
-                   {"figure"},
-                   {"before", Align::right},
-                   {"after", Align::right},
-                   {"change", Align::right},
-                   {"p", Align::right},
-                   {"verdict"}};
+  Table table{.columns = columns_of("row|figure|>before|>after|>change|>p|verdict")};
   for (const Change& change : changes) {
     const bool is_missing = change.verdict == Difference::missing;
     const double share = change.before != 0 ? change.after / change.before - 1 : 0;
@@ -292,7 +285,7 @@ bool is_list_of_numbers(const Json& value) {
          });
 }
 
-/// What is read of rows, and what it has to be.
+/// Keys that are read of rows, and the values they must have.
 struct RowRule {
   std::string_view keys;
   bool (*is_kept)(const Json& value);

@@ -9,7 +9,7 @@
 
 namespace hyb::app {
 
-/// What `hyb bench compare` takes.
+/// Options of `hyb bench compare`.
 struct CompareOptions {
   std::string before = "the first file", after = "the second file";  ///< paths, named in messages
   double threshold_percent = 5;  ///< a change of the mean by less is none
@@ -41,13 +41,12 @@ struct Change {
 /// where no row is in both.
 std::vector<Change> compare(const Json& before, const Json& after, const CompareOptions& options);
 
-/// Whether any figure is worse or missing.
 bool has_regression(const std::vector<Change>& changes);
 
 Table compare_table(const std::vector<Change>& changes);
 
-/// What is not the same in both settings (machine, model, build; of the rows that are compared the
-/// mode of --graphs and the number of prompts), in words; empty: nothing.
+/// Says what differs between both settings (machine, model, build; of the rows that are compared
+/// the mode of --graphs and the number of prompts); empty if nothing does.
 std::string setting_difference(const Json& before, const Json& after);
 
 /// Prints the table. Returns 0, or 6 where a figure has become worse.

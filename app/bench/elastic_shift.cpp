@@ -19,7 +19,7 @@ constexpr std::int32_t shift_prompt = 64, shift_answer = 32;
 constexpr std::int32_t long_over_short_min = 4;
 constexpr std::int32_t answer_part = 8;  ///< of a long sequence
 
-/// What is said of one phase, or of all.
+/// Figures of one phase, or of all.
 struct ShiftFigures {
   RequestMetrics metrics;
   EngineEvents events;
@@ -197,12 +197,9 @@ FlipCost flip_cost(const ShiftComparison& comparison, const ShiftSetting& settin
 }
 
 Table shift_table(const ShiftComparison& comparison) {
-  Table table = {.columns = {{"phase"}, {"memory"}}, .rows = {}};
-  for (const char* const column :
-       {"answers (t/s)", "all (t/s)", "least time (s)", "TTFT mean (ms)", "p50", "running", "steps",
-        "tokens/step", "preempted", "flips", "step p50 (ms)", "p99"}) {
-    table.columns.push_back({column, Align::right});
-  }
+  Table table = {.columns = columns_of("phase|memory|>answers (t/s)|>all (t/s)|>least time (s)"
+                                       "|>TTFT mean (ms)|>p50|>running|>steps|>tokens/step"
+                                       "|>preempted|>flips|>step p50 (ms)|>p99")};
   const auto add = [&](std::string_view phase, const ShiftSetting& setting,
                        std::span<const ShiftRow> rows) {
     const ShiftFigures of = shift_figures(comparison, rows);

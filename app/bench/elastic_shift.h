@@ -69,8 +69,8 @@ struct ShiftComparison {
   std::vector<ShiftSetting> settings;  ///< elastic first
 };
 
-/// How much longer steps took than the median of those without changes of owners that had as many
-/// spans and tokens, under any setting.
+/// Cost of a change of owners: how much longer such steps took than the median of those without
+/// changes of owners that had as many spans and tokens, under any setting.
 struct FlipCost {
   std::int64_t steps = 0;         ///< with such changes that have one to be compared with
   std::int64_t without = 0;       ///< likewise, the others

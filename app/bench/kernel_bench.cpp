@@ -150,7 +150,7 @@ namespace {
 
 constexpr std::int32_t probe_passes_min = 5;
 
-/// Whether the probe's buffer and a short case fit next to the weights.
+/// True if the probe's buffer and a short case fit next to the weights.
 bool has_room_for_reader(const BareModel& model) {
   const models::RunnerOptions short_case = CaseRun::needs(model, {.length = 1}, 1);
   return model.model.weights.bytes() + model.runner_bytes(short_case) + Probes::read_bytes <=

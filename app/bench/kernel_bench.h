@@ -16,7 +16,7 @@
 
 namespace hyb::app {
 
-/// What cases need to have room on one runner.
+/// Room that cases need on one runner.
 struct CaseRoom {
   std::int32_t length = 0;        ///< most tokens of a sequence
   std::int32_t batch = 1;         ///< most sequences
@@ -34,7 +34,7 @@ class CaseRun {
   /// `model` outlives the run. Throws Error(memory).
   CaseRun(BareModel& model, const CaseRoom& room, std::int32_t chunk_tokens);
 
-  /// What the runner is made with.
+  /// Returns the options with which a runner has this room.
   static models::RunnerOptions needs(const BareModel& model, const CaseRoom& room,
                                      std::int32_t chunk_tokens);
 
@@ -47,7 +47,7 @@ class CaseRun {
         .first(static_cast<std::size_t>(test_.length()));
   }
 
-  /// What the step that ran last drew, in the order of the sequences.
+  /// Returns the tokens that the last step drew, in the order of the sequences.
   std::span<const SampledToken> drawn() const { return last_.sampled; }
 
   /// Runs the steps to the depth that were not run yet. False: a signal asked to stop. This and

@@ -196,15 +196,9 @@ std::optional<LaneMixRun> run_mix(Engine& engine, const LaneMix& mix, Timer& tim
 }
 
 Table lane_table(const LaneComparison& comparison) {
-  Table table = {.columns = {{"lanes"},
-                             {comparison.unit},
-                             {"TTFT p50 (ms)", Align::right},
-                             {"TTFT max", Align::right},
-                             {"ITL p50 (ms)", Align::right},
-                             {"ITL p99", Align::right},
-                             {"p99 / p50", Align::right},
-                             {"answers (t/s)", Align::right},
-                             {"prompts (t/s)", Align::right}}};
+  Table table = {.columns = columns_of("lanes|" + comparison.unit +
+                                       "|>TTFT p50 (ms)|>TTFT max|>ITL p50 (ms)|>ITL p99"
+                                       "|>p99 / p50|>answers (t/s)|>prompts (t/s)")};
   const auto add = [&](const char* lanes, const std::string& threads,
                        const std::vector<LaneMixRun>& runs) {
     const Figures of = figures_of(runs);

@@ -23,8 +23,8 @@ struct LaneMix {
   double rate;                 ///< prompts per second
 };
 
-/// What one run of a mix came to, from the first arrival to the last answer to a prompt. Samples
-/// are in the order of time.
+/// Result of one run of a mix, from the first arrival to the last answer to a prompt. Samples are
+/// in order of time.
 struct LaneMixRun {
   double duration_s = 0;
   std::vector<double> ttft_ms;     ///< of prompts that arrived: first token - arrival
@@ -49,7 +49,7 @@ struct LaneComparison {
 };
 
 Table lane_table(const LaneComparison& comparison);
-/// Which of both has the better figure of each kind, with the figures.
+/// Says which side has the better figure of each kind, with the figures.
 std::string lane_verdict(const LaneComparison& comparison);
 /// A row of each; samples are arrays.
 std::vector<Json> lane_rows(const LaneComparison& comparison);

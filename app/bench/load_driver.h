@@ -30,7 +30,7 @@ class SteadyTimer final : public Timer {
   void wait_until(TimePoint time) override;
 };
 
-/// What became of one request of a workload. Times are seconds since the workload began.
+/// Course of one request of a workload. Times are seconds since the workload began.
 struct RequestRecord {
   double due_s = 0;      ///< when it came
   double started_s = 0;  ///< when it was sent: later than due_s where the client held it back

@@ -12,7 +12,7 @@
 
 namespace hyb::app {
 
-/// What both kinds of measurement take from the command line.
+/// Options that both kinds of measurement share.
 struct BenchJob {
   ModelOptions model;
   BenchOptions bench;
@@ -29,7 +29,7 @@ int measure_mix(const BenchJob& job);
 /// --preset elastic-shift: elastic memory and fixed ratios under load that shifts, in turns.
 int measure_shift(const BenchJob& job);
 
-/// Whether this --output is a text and no JSON.
+/// True if this --output is text for people and no JSON.
 bool is_for_people(std::string_view format);
 
 /// A table in it: Markdown with all columns, or fitted to the terminal.

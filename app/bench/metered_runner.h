@@ -15,7 +15,7 @@
 
 namespace hyb::app {
 
-/// What the machine could do in the same minutes: the best of several passes.
+/// Limits of the machine, measured in the same minutes: the best of several passes.
 struct Ceilings {
   double bytes_per_s = 0;  ///< 0: there was no room for the read probe
   double flops_per_s = 0;
@@ -49,7 +49,7 @@ struct MeteredStep {
   std::int32_t flips = 0;   ///< superblocks that got another owner, or their first one, before it
 };
 
-/// What a runner did since the meter was set to zero.
+/// Work of a runner since the meter was reset.
 struct StepTotals {
   std::chrono::nanoseconds inside{0};  ///< from a step's begin to its end, and of drafts for it
   models::Work work;                   ///< the least that these steps had to move and compute
@@ -68,7 +68,7 @@ class MeteredRunner final : public Runner {
   MeteredRunner(Runner& runner, models::Roofline roofline)
       : runner_(&runner), roofline_(std::move(roofline)) {}
 
-  /// What becomes of the drafts of the step's spans.
+  /// Replaces the drafts of the step's spans.
   using Redraft =
       std::function<void(const Step& step, std::vector<std::vector<SampledToken>>& drafts)>;
   /// From now on; empty: nothing.

@@ -1,9 +1,11 @@
 #include "app/bench/report.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <initializer_list>
 #include <iterator>
+#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -18,13 +20,6 @@
 #include "core/base/strings.h"
 
 namespace hyb::app {
-namespace {
-
-std::string text_of(const Json& value) {
-  return value.is_string() ? value.get<std::string>() : to_text(value);
-}
-
-}  // namespace
 
 Json number_or_null(double value) { return value > 0 ? Json(value) : Json(nullptr); }
 
@@ -39,6 +34,10 @@ void RowOutput::finish() const {
 
 namespace {
 
+std::string text_of(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : to_text(value);
+}
+
 /// One thing to say of a row: every format is a loop over such fields. JSON has those with a value,
 /// in their order; texts and tables list the keys of those they show.
 struct RowField {
@@ -47,32 +46,21 @@ struct RowField {
   /// For people only: no value in JSON.
   explicit RowField(std::string name) : RowField(std::move(name), Json(Json::value_t::discarded)) {}
 
-  RowField line(std::string its_label, std::string text) && {
+  RowField line(std::string its_label, std::optional<std::string> text = {}) && {
     label = std::move(its_label);
-    label_text = std::move(text);
+    label_text = text ? *std::move(text) : shown_value();
     return std::move(*this);
   }
-  RowField line(std::string its_label) && {
-    return std::move(*this).line(std::move(its_label), shown_value());
-  }
-
-  RowField column(std::string its_title, std::string text) && {
+  RowField column(std::string its_title, std::optional<std::string> text = {}) && {
     title = {std::move(its_title), Align::left};
-    cell = std::move(text);
+    cell = text ? *std::move(text) : shown_value();
     return std::move(*this);
   }
-  RowField column(std::string its_title) && {
-    return std::move(*this).column(std::move(its_title), shown_value());
-  }
-
   /// A column whose cells end below each other.
-  RowField numbers(std::string its_title, std::string text) && {
-    title = {std::move(its_title), Align::right};
-    cell = std::move(text);
-    return std::move(*this);
-  }
-  RowField numbers(std::string its_title) && {
-    return std::move(*this).numbers(std::move(its_title), shown_value());
+  RowField numbers(std::string its_title, std::optional<std::string> text = {}) && {
+    RowField field = std::move(*this).column(std::move(its_title), std::move(text));
+    field.title.align = Align::right;
+    return field;
   }
 
   std::string shown_value() const {
@@ -112,41 +100,27 @@ Json json_of(RowFields fields) {
   return json;
 }
 
-/// When a table has a column.
-enum class ShownIf : std::uint8_t { always, varied, not_usual };
-
-struct ShownColumn {
-  const char* key;
-  ShownIf shown = ShownIf::always;
-  const char* usual = "";  ///< ShownIf::not_usual: a column of this alone is left out
-};
-
-bool is_shown(const ShownColumn& column, std::span<const RowFields> rows) {
-  const auto cell = [&](const RowFields& row) { return field_of(row, column.key).cell; };
-  if (column.shown == ShownIf::varied) return varies(rows, cell);
-  return column.shown == ShownIf::always ||
-         std::any_of(rows.begin(), rows.end(),
-                     [&](const RowFields& row) { return cell(row) != column.usual; });
-}
-
-/// Of `rows`; `all` decide which columns there are.
-Table table_of(std::span<const RowFields> rows, std::span<const ShownColumn> columns,
-               std::span<const RowFields> all) {
+/// Makes a table of `rows`; `all`, or `rows`, decides which columns there are. Of `columns`, KEY?
+/// is left out where all cells are empty, KEY?TEXT where all are TEXT, and KEY?? where all are the
+/// same.
+Table table_of(std::span<const RowFields> rows, std::string_view columns,
+               std::span<const RowFields> all = {}) {
   Table table;
   if (rows.empty()) return table;
+  if (all.empty()) all = rows;
   table.rows.resize(rows.size());
-  for (const ShownColumn& column : columns) {
-    if (!is_shown(column, all)) continue;
-    table.columns.push_back(field_of(rows.front(), column.key).title);
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      table.rows[i].push_back(field_of(rows[i], column.key).cell);
+  for (const std::string_view column : words_of(columns)) {
+    const std::string_view key = column.substr(0, column.find('?'));
+    const auto cell = [&](const RowFields& row) { return field_of(row, key).cell; };
+    if (column.size() > key.size()) {
+      const std::string_view usual = column.substr(key.size() + 1);
+      const std::string same = usual == "?" ? cell(all.front()) : std::string(usual);
+      if (std::ranges::all_of(all, [&](const auto& row) { return cell(row) == same; })) continue;
     }
+    table.columns.push_back(field_of(rows.front(), key).title);
+    for (std::size_t i = 0; i < rows.size(); ++i) table.rows[i].push_back(cell(rows[i]));
   }
   return table;
-}
-
-Table table_of(std::span<const RowFields> rows, std::span<const ShownColumn> columns) {
-  return table_of(rows, columns, rows);
 }
 
 std::string share_text(double value, double whole) {
@@ -179,7 +153,7 @@ RowFields setting_fields(const BenchSetting& setting) {
       RowField("type_v", setting.kv_dtype)};
 }
 
-/// What was achieved, each rate next to its probe.
+/// Returns the rates that were achieved, each next to its probe.
 RowFields rate_fields(double bytes_per_s, double flops_per_s, const Ceilings& ceilings) {
   const auto giga = [](double per_s, int digits) {
     return per_s > 0 ? fmt::format("{:.{}f}", per_s / 1e9, digits) : "-";
@@ -219,35 +193,9 @@ RowFields kernel_fields(const BenchSetting& setting, const Measurement& row) {
   return fields;
 }
 
-constexpr std::array kernel_columns = {ShownColumn{"model_type"},
-                                       ShownColumn{"model_size"},
-                                       ShownColumn{"model_n_params"},
-                                       ShownColumn{"backends"},
-                                       ShownColumn{"n_threads"},
-                                       ShownColumn{"type_k", ShownIf::not_usual},
-                                       ShownColumn{"batch", ShownIf::not_usual, "1"},
-                                       ShownColumn{"graphs", ShownIf::varied},
-                                       ShownColumn{"test"},
-                                       ShownColumn{"avg_ts"},
-                                       ShownColumn{"bytes_per_s"},
-                                       ShownColumn{"probe_bytes_per_s"},
-                                       ShownColumn{"flops_per_s"},
-                                       ShownColumn{"probe_flops_per_s"},
-                                       ShownColumn{"status", ShownIf::not_usual, "ok"}};
-
-}  // namespace
-
-Table bench_table(const BenchSetting& setting, std::span<const Measurement> rows) {
-  std::vector<RowFields> all;
-  for (const Measurement& row : rows) all.push_back(kernel_fields(setting, row));
-  return table_of(all, kernel_columns);
-}
-
-Json bench_row(const BenchSetting& setting, const Measurement& row) {
-  return json_of(kernel_fields(setting, row));
-}
-
-namespace {
+constexpr std::string_view kernel_columns =
+    "model_type model_size model_n_params backends n_threads type_k? batch?1 graphs?? test avg_ts "
+    "bytes_per_s probe_bytes_per_s flops_per_s probe_flops_per_s status?ok";
 
 RowFields experiment_fields(const WorkloadSetting& setting, const RequestRow& row) {
   const RequestCase& test = row.test;
@@ -524,6 +472,16 @@ RowFields sample_fields(const RequestRow& row) {
 
 }  // namespace
 
+Table bench_table(const BenchSetting& setting, std::span<const Measurement> rows) {
+  std::vector<RowFields> all;
+  for (const Measurement& row : rows) all.push_back(kernel_fields(setting, row));
+  return table_of(all, kernel_columns);
+}
+
+Json bench_row(const BenchSetting& setting, const Measurement& row) {
+  return json_of(kernel_fields(setting, row));
+}
+
 Json request_row_json(const WorkloadSetting& setting, const RequestRow& row) {
   RowFields fields = request_fields(setting, row);
   append(fields, sample_fields(row));
@@ -555,26 +513,11 @@ constexpr std::string_view condition_lines =
     "output_throughput_spread reused_tokens spec_acceptance acceptance_length events achieved "
     "roofline_share runner_share card memory note";
 
-constexpr std::array request_columns = {ShownColumn{"workload"},
-                                        ShownColumn{"experiment"},
-                                        ShownColumn{"condition"},
-                                        ShownColumn{"graphs", ShownIf::varied},
-                                        ShownColumn{"lanes", ShownIf::varied},
-                                        ShownColumn{"policy", ShownIf::not_usual},
-                                        ShownColumn{"spec_acceptance", ShownIf::not_usual},
-                                        ShownColumn{"acceptance_length", ShownIf::not_usual},
-                                        ShownColumn{"requests_per_repetition"},
-                                        ShownColumn{"completed"},
-                                        ShownColumn{"request_throughput"},
-                                        ShownColumn{"output_throughput"},
-                                        ShownColumn{"total_token_throughput"},
-                                        ShownColumn{"median_ttft_ms"},
-                                        ShownColumn{"median_tpot_ms"},
-                                        ShownColumn{"median_itl_ms"},
-                                        ShownColumn{"median_e2el_ms"},
-                                        ShownColumn{"hit_rate"},
-                                        ShownColumn{"roofline_share"},
-                                        ShownColumn{"status", ShownIf::not_usual, "ok"}};
+constexpr std::string_view request_columns =
+    "workload experiment condition graphs?? lanes?? policy? spec_acceptance? acceptance_length? "
+    "requests_per_repetition completed request_throughput output_throughput "
+    "total_token_throughput median_ttft_ms median_tpot_ms median_itl_ms median_e2el_ms hit_rate "
+    "roofline_share status?ok";
 
 }  // namespace
 
@@ -636,17 +579,9 @@ RowFields relative_fields(const RequestRow& row, const RequestRow& none) {
           field("relative_tpot_p99", "TPOT P99 ms", &RequestMetrics::tpot_ms, 3)};
 }
 
-constexpr std::array policy_columns = {ShownColumn{"workload", ShownIf::varied},
-                                       ShownColumn{"num_prompts", ShownIf::varied},
-                                       ShownColumn{"experiment", ShownIf::varied},
-                                       ShownColumn{"condition", ShownIf::varied},
-                                       ShownColumn{"graphs", ShownIf::varied},
-                                       ShownColumn{"policy"},
-                                       ShownColumn{"hit_rate"},
-                                       ShownColumn{"relative_ttft_p5"},
-                                       ShownColumn{"relative_ttft_p50"},
-                                       ShownColumn{"relative_ttft_p95"},
-                                       ShownColumn{"relative_tpot_p99"}};
+constexpr std::string_view policy_columns =
+    "workload?? num_prompts?? experiment?? condition?? graphs?? policy hit_rate relative_ttft_p5 "
+    "relative_ttft_p50 relative_ttft_p95 relative_tpot_p99";
 
 }  // namespace
 

@@ -36,14 +36,14 @@ class RowOutput {
   Json rows_ = Json::array();
 };
 
-/// Whether `value(row)` is not the same for all rows: then a table or a plot has to say it.
+/// True if `value(row)` is not the same for all rows: then a table or a plot has to show it.
 template <typename Rows, typename Value>
 bool varies(const Rows& rows, Value&& value) {
   return std::any_of(rows.begin(), rows.end(),
                      [&](const auto& row) { return value(row) != value(rows.front()); });
 }
 
-/// Whether rows were measured in several modes of --graphs.
+/// True if rows were measured in several modes of --graphs.
 template <typename Rows>
 bool varies_in_graphs(const Rows& rows) {
   return varies(rows, [](const auto& row) { return row.test.graphs; });
@@ -57,7 +57,7 @@ Table bench_table(const BenchSetting& setting, std::span<const Measurement> rows
 /// probe_flops_per_s, status. Rates without a measurement, and probes that were not run, are null.
 Json bench_row(const BenchSetting& setting, const Measurement& row);
 
-/// What is the same in all rows of a run of workloads.
+/// Setting that all rows of a run of workloads share.
 struct WorkloadSetting {
   BenchSetting model;
   MetricOptions metrics;

@@ -36,7 +36,7 @@ void RightDrafts::add(RequestId id, std::size_t i, const std::vector<TokenId>& p
   known_[id] = by_prompt_[prompt] = {.answer = i, .prompt_tokens = prompt.size()};
 }
 
-/// What the sequence draws after its first `tokens`.
+/// Returns what the sequence draws after its first `tokens`.
 std::span<const TokenId> RightDrafts::rest_of(const ArrivalOrder& sequence,
                                               std::size_t tokens) const {
   const auto found = known_.find(sequence.request);

@@ -76,7 +76,7 @@ class RightDrafts final : public Drafter {
   /// Request i of the workload; of others nothing is known.
   void add(RequestId id, std::size_t i, const std::vector<TokenId>& prompt);
 
-  /// Of what the model drafted for the spans of a step, whose requests have one choice each.
+  /// Replaces what the model drafted for the spans of a step, whose requests have one choice each.
   void replace(const Step& step, std::vector<std::vector<SampledToken>>& drafts);
 
   void draft(std::span<DraftJob> jobs) override;

@@ -89,7 +89,7 @@ struct Latency {
 };
 extern const std::array<Latency, 6> latencies;
 
-/// What happened in an engine and its runner besides answers: all of it costs time.
+/// Counts of what an engine and its runner did besides answers, all of which costs time.
 struct EngineEvents {
   std::int64_t steps = 0, failed_steps = 0;
   std::int64_t flips = 0;      ///< superblocks that changed their owner
@@ -100,9 +100,9 @@ struct EngineEvents {
   std::int64_t evictions = 0;  ///< of snapshots
   std::int64_t preemptions = 0, deferrals = 0, prefix_waits = 0;
   std::int64_t graph_captures = 0, graph_replays = 0;  ///< on a card
-  /// Where prompts have memory of their own: sequences that went to the memory of answers, their
-  /// tokens, bytes that were copied for them, and microseconds from the first token of each until
-  /// its answer could go on, in all; and bytes that were copied for prompts to begin with.
+  /// Filled where prompts have memory of their own: sequences that went to the memory of answers,
+  /// their tokens, bytes that were copied for them, and microseconds from the first token of each
+  /// until its answer could go on, in all; and bytes that were copied for prompts to begin with.
   std::int64_t handovers = 0, handover_tokens = 0, handover_bytes = 0, handover_us = 0;
   std::int64_t fetched_bytes = 0;
 
@@ -155,7 +155,7 @@ SpeculationStats speculation_of(const RequestRow& row);
 
 CardFigures card_of(const RequestRow& row);
 
-/// What the runner achieved in all repetitions; 0 where nothing was measured.
+/// Rates of the runner over all repetitions; 0 where nothing was measured.
 struct Achieved {
   double bytes_per_s = 0, flops_per_s = 0;  ///< of the least work, over the whole duration
   double roofline_share = 0;  ///< least time under the ceilings, over the whole duration

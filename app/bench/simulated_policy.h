@@ -39,7 +39,7 @@ struct PolicyLab {
                             const Environment& environment);
 };
 
-/// Whether the policy is simulated; false for "" and for what the engine itself has: gd, lru, none.
+/// True if the policy is simulated; false for "" and for the engine's own: gd, lru, none.
 bool is_simulated(const std::string& policy);
 
 /// A trace under a simulated policy: it says how much of each prompt would have been reused, and

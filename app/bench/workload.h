@@ -62,7 +62,7 @@ struct DrawSeed {
   std::mt19937_64 generator(std::uint64_t purpose) const;
 };
 
-/// What prompts are made of.
+/// Source of the tokens of prompts.
 struct PromptMaterial {
   std::int32_t vocab;      ///< ids below it may be in prompts
   Request terms = {};      ///< what all requests have in common; the prompt is empty

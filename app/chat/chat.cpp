@@ -113,7 +113,7 @@ Saving Chat::saving() const {
   return {.conversation = conversation_, .tokens = [this] { return branch_tokens(); }};
 }
 
-/// What the next prompt begins with, and what it began with two turns before.
+/// Returns the tokens that the next prompt begins with, and those of two turns before.
 BranchTokens Chat::branch_tokens() const {
   const std::int32_t here = conversation_.here();
   if (here == 0) return {};
@@ -315,7 +315,7 @@ std::vector<std::string> Chat::completions(std::string_view typed) const {
   return complete(typed, names);
 }
 
-/// What is set and said for an answer; of the seed what /set says, without what /regen adds to it.
+/// Returns all that an answer depends on, with the seed of /set, without what /regen adds to it.
 std::string Chat::asked(std::int32_t turn, const std::string& message) {
   return fmt::format("{}\n{}\n{}\n{}\n{}", turn, name_of(prompts_.think()), settings_.set(""),
                      conversation_.system(), message);

@@ -18,7 +18,7 @@
 
 namespace hyb::app {
 
-/// How a chat reads and shows text.
+/// Settings of how a chat reads and shows text.
 struct ChatConfig {
   bool is_interactive = false;  ///< notices and status lines are shown
   AnswerView view = {};         ///< of answers, without their start
@@ -55,10 +55,10 @@ class Chat {
   /// Saves what changed since the last turn.
   void close();
 
-  /// How to go on with what was saved; "": nothing was.
+  /// Says how to continue what was saved; "" if nothing was.
   std::string kept_text() const;
 
-  /// What becomes of the chat after an entry.
+  /// What the chat does after an entry.
   enum class Next : std::uint8_t { go_on, leave };
 
   /// Answers a message or carries out a slash command. Throws Error when that cannot be done; the
@@ -75,13 +75,13 @@ class Chat {
   /// Forgets the draft: the message stays as it is.
   void drop_draft();
 
-  /// What to do while a person types (see InputRequest::work): prefills what the next prompt will
-  /// begin with. Empty where it would not be cached. Valid until the next call of any other
-  /// member.
+  /// Returns the work for the time while a person types (see InputRequest::work): it prefills the
+  /// beginning of the next prompt. Empty where that would not be cached. Valid until the next call
+  /// of any other member.
   std::function<bool()> prefill_work();
   void stop_prefill();
 
-  /// What Tab makes of an entry that is typed so far.
+  /// Returns the entries that Tab completes a typed beginning to.
   std::vector<std::string> completions(std::string_view typed) const;
 
  private:

@@ -300,7 +300,7 @@ std::string spelled(std::string_view flag) {
   return name;
 }
 
-std::pair<std::string_view, std::string_view> split(std::string_view text) {
+std::pair<std::string_view, std::string_view> name_and_value(std::string_view text) {
   const std::size_t space = text.find_first_of(" \t=");
   if (space == std::string_view::npos) return {text, {}};
   std::string_view value = text.substr(space);
@@ -329,7 +329,7 @@ Settings::Settings(GenerationOptions options, const Json& generation_config, std
 
 std::string Settings::set(std::string_view argument) {
   const std::vector<std::string> names = setting_names();
-  const auto [spelling, value] = split(argument);
+  const auto [spelling, value] = name_and_value(argument);
   const std::string_view name = setting_named(spelling);
   if (name.empty() && !spelling.empty()) {
     std::vector<std::string> known = names;
@@ -372,7 +372,7 @@ std::string why(const Usage& usage) {
   return text;
 }
 
-/// What was known of a prompt and could not be used.
+/// Returns the tokens of a prompt that matched the cache and could not be reused.
 std::int32_t lost_tokens(const Usage& usage) {
   return std::max(usage.matched_tokens - usage.reused_tokens, 0);
 }
@@ -472,7 +472,7 @@ class OwnerTable {
   std::string text() const { return plain_text(table_); }
 
  private:
-  Table table_{.columns = {{""}, {"", Align::right}, {""}}, .rows = {}};
+  Table table_{.columns = columns_of("|>|")};
 };
 
 void add_pool(OwnerTable& table, const PoolUsage& pool) {

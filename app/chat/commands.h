@@ -44,8 +44,8 @@ struct SlashCommand {
   std::int32_t count = 1;  ///< of regen and undo; of edit the message's number, 0: the last one
 };
 
-/// Whether the text is meant for us: it begins with one slash. A text for the model that begins
-/// with a slash is entered with two.
+/// True if the text is a command: it begins with one slash. A text for the model that begins with a
+/// slash is entered with two.
 bool is_slash_command(std::string_view text);
 
 /// Throws Error(usage): an unknown command (names the nearest), an argument too many or not a
@@ -60,14 +60,13 @@ struct CompletionNames {
   std::vector<std::string> sessions, branches;
 };
 
-/// What a line that is typed as far as here may become: commands, and arguments of those that have
-/// a few or are names or paths. Each begins with `typed`.
+/// Returns the completions of a line typed so far: commands, and arguments of those that take a few
+/// words, names or paths. Each begins with `typed`.
 std::vector<std::string> complete(std::string_view typed, const CompletionNames& names);
 
-/// What /help shows.
 std::string slash_help();
 
-/// What /set changes: the generation options of a chat by name, over the model's own defaults.
+/// Generation options of a chat by name, over the model's own defaults, as /set changes them.
 class Settings {
  public:
   /// `generation_config` and the vocabulary's size are the model's.
@@ -105,10 +104,10 @@ struct ChatTotals {
   void add(const Usage& usage);
 };
 
-/// What /stats shows of the last answer and of all.
+/// Returns the text of /stats: the last answer and all of them.
 std::string stats_text(const Answer& last, const ChatTotals& totals);
 
-/// What /mem shows: every byte of the budget by owner, and what the prefix tree made of its share.
+/// Text of /mem: every byte of the budget by owner, and how the prefix tree used its share.
 std::string memory_text(const MemoryPlan& plan, const EngineUsage& usage);
 
 /// A line of /mem about the tier, damage included; empty where `tier` is null.

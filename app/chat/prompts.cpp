@@ -106,7 +106,7 @@ std::vector<TokenId> ChatPrompts::lead_ids(const Conversation& conversation, std
   return encoded_lead(conversation, turn, question).tokens;
 }
 
-/// Of an answer cut at a stop string the ids say more than was shown: then its text counts.
+/// An answer cut at a stop string has ids of more than was shown: its text is encoded instead.
 std::vector<TokenId> ChatPrompts::answer_ids(const Exchange& exchange) const {
   if (!exchange.answer.tokens.empty() || exchange.answer_text.empty()) {
     return exchange.answer.tokens;
@@ -332,9 +332,7 @@ std::vector<TreeRow> drawn_tree(const Conversation& conversation, bool utf8) {
 std::string checkpoints_text(const Conversation& conversation, const Resumable& resumable,
                              bool utf8) {
   if (conversation.turns() == 0) return "nothing has been said yet\n";
-  Table table{
-      .columns = {
-          {"turn"}, {"tokens", Align::right}, {"kept", Align::right}, {"branch"}, {"message"}}};
+  Table table{.columns = columns_of("turn|>tokens|>kept|branch|message")};
   for (const TreeRow& row : drawn_tree(conversation, utf8)) {
     const Exchange& exchange = conversation.turn(row.turn).exchange;
     table.rows.push_back({row.before + fmt::format("{}", row.turn),
@@ -353,7 +351,7 @@ std::string checkpoints_text(const Conversation& conversation, const Resumable& 
 
 namespace {
 
-/// How long a finished entry may have to wait: too short to notice.
+/// The longest that a finished entry may have to wait: too short to notice.
 constexpr std::chrono::milliseconds slice_time{40};
 
 }  // namespace

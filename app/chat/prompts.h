@@ -15,7 +15,7 @@
 
 namespace hyb::app {
 
-/// How past turns reach the model.
+/// Form in which past turns reach the model.
 enum class HistoryMode : std::uint8_t {
   as_template,  ///< rendered again, as the template wants past turns (it may drop their thinking)
   preserve      ///< the ids that the model was given and gave, whatever the template would drop
@@ -33,7 +33,6 @@ class ChatPrompts {
 
   HistoryMode mode() const { return mode_; }
 
-  /// What prompts are made with from now on.
   void set_think(Think think);
   Think think() const { return think_; }
 
@@ -87,7 +86,7 @@ class ChatPrompts {
 /// Moves within a conversation, as the slash commands name them. Each returns a line that says
 /// where it is now, and throws Error(usage) when there is no such place.
 
-/// Where it is, in the words of the others.
+/// Describes the current place in the conversation.
 std::string place_text(const Conversation& conversation);
 
 /// Throws where `count` messages back is before the first of them.
@@ -122,7 +121,7 @@ class PrefillAhead : public Sink {
   PrefillAhead(const PrefillAhead&) = delete;
   PrefillAhead& operator=(const PrefillAhead&) = delete;
 
-  /// What to prefill, computed when there is time. Stops what ran before.
+  /// Starts to prefill these tokens, which are computed when there is time. Stops what ran before.
   void begin(std::function<std::vector<TokenId>()> tokens);
 
   /// A piece of the work, short enough for an entry to wait for it unnoticed.

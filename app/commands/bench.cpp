@@ -38,7 +38,7 @@ void check_memory_flags(const CLI::App& cli) {
   }
 }
 
-/// That every row is measured in.
+/// Returns the modes of graphs that every row is measured in.
 GraphModes graph_modes_of(const BenchFlags& flags) {
   if (!flags.graphs.empty()) return flags.graphs;
   if (device_of(flags.job.model.device) == kernels::Device::cpu) return {std::nullopt};

@@ -47,7 +47,7 @@ struct ChatFlags {
   HistoryMode history = HistoryMode::as_template;
   std::string session;
   bool goes_on = false;  ///< --continue
-  /// What is given on the command line wins over a saved chat's, which wins over settings.
+  /// The command line takes precedence over a saved chat, and that over settings.
   bool names_model = false, names_quantize = false, names_system = false, names_think = false;
   std::uint64_t session_bytes = session_bytes_usual;
   std::string prompt;
@@ -119,7 +119,7 @@ void take_types(ChatFlags& options, const SavedSession& saved) {
       value_of(words::quantize, quantize->second).value_or(QuantizeChoice::none);
 }
 
-/// What can be refused without reading weights is refused first.
+/// Refuses what it can before it reads weights.
 Session open_session(const ChatFlags& options, const Environment& environment) {
   check(sampling_of(options.generation, Json::object()), std::numeric_limits<std::int32_t>::max());
   const RunSettings resolved = resolve(options.model, environment);

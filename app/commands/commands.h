@@ -9,7 +9,7 @@ class App;
 
 namespace hyb::app {
 
-/// What a command does once its options are parsed; returns the exit code.
+/// Runs a command once its options are parsed; returns the exit code.
 using Action = std::function<int()>;
 
 /// One command: a row of the dispatcher's table, one file in commands/.

@@ -20,7 +20,7 @@ namespace {
 /// The whole command line, of which `cli` is one command.
 CommandOutline outline_above(const CLI::App& cli) { return cli_outline(*cli.get_parent()); }
 
-/// What shells complete, a name a line. Nothing is opened: a Tab key waits for it.
+/// Prints the names that shells complete, one a line. Opens nothing, since a person waits for Tab.
 void print_names(const std::string& kind) {
   const Environment environment = read_environment();
   std::vector<std::string> names;

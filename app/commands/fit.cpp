@@ -53,7 +53,7 @@ std::size_t plain_weight_bytes(const ModelOutline& outline) {
   return weight_bytes(outline.plan, kernels::Device::cpu, load);
 }
 
-/// What is to fit: sequences, each of this number of tokens.
+/// Sequences that must fit, each of this number of tokens.
 struct Wanted {
   std::int32_t tokens, sequences;
 
@@ -70,7 +70,7 @@ Wanted wanted_of(const FitFlags& options, const models::Plan& plan) {
           .sequences = options.parallel};
 }
 
-/// What runs with the settings on one way of holding the weights.
+/// A way to hold the weights, and what fits with it.
 struct Choice {
   std::string quantize, weights;
   std::size_t weight_bytes = 0;
@@ -185,11 +185,7 @@ double read_rate(const RunSettings& settings, const Budget& budget,
 
 std::string choices_text(const std::vector<Choice>& choices, const Wanted& wanted,
                          std::string_view own, double bytes_per_s) {
-  Table table = {.columns = {{"--quantize"},
-                             {"weights", Align::right},
-                             {"needs", Align::right},
-                             {"fits"},
-                             {"longest", Align::right}}};
+  Table table = {.columns = columns_of("--quantize|>weights|>needs|fits|>longest")};
   if (bytes_per_s > 0) table.columns.push_back({"predicted t/s", Align::right});
   table.columns.push_back({"weights are"});
   for (const Choice& one : choices) {
@@ -268,11 +264,11 @@ void add_pools(Table& parts, const models::Geometry& geometry, const MemoryPlan&
   }
 }
 
-/// What the budget is divided into; with `details` also how the engine divides the pools.
+/// Describes how the budget is divided; with `details`, also how the engine divides the pools.
 std::string parts_text(const ModelOutline& outline, const MemoryPlan& memory,
                        const FitFlags& options) {
   const models::Geometry& geometry = outline.geometry;
-  Table parts = {.columns = {{"part"}, {"bytes", Align::right}, {"what"}}, .rows = {}};
+  Table parts = {.columns = columns_of("part|>bytes|what")};
   const auto add = [&](const char* part, std::size_t bytes, const std::string& what) {
     parts.rows.push_back({part, bytes_text(bytes), what});
   };
@@ -318,7 +314,7 @@ void print_text(const ModelSource& source, const ModelOutline& outline, const Fi
   const std::string_view own = word_of(words::quantize, options.model.types.quantize);
   text += '\n' + choices_text(choices, wanted, own, bytes_per_s);
   if (memory) {
-    Table table = {.columns = {{"tokens each", Align::right}, {"sequences at once", Align::right}}};
+    Table table = {.columns = columns_of(">tokens each|>sequences at once")};
     for (const std::int32_t length : context_lengths) {
       if (!fit.has_positions(length)) continue;
       table.rows.push_back({length_text(length), count_text(fit, length)});
@@ -333,7 +329,7 @@ void print_text(const ModelSource& source, const ModelOutline& outline, const Fi
   write_output(wrapped(text, text_columns(read_environment())));
 }
 
-/// What a superblock is to each of its views.
+/// Returns what a superblock holds in each of its views.
 Json views_json(const MemoryPlan& memory) {
   const MemoryLayout& layout = memory.pools.layout;
   Json views = Json::array();

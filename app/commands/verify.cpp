@@ -39,7 +39,7 @@ struct VerifyFlags {
   bool json = false;
 };
 
-/// What int8 snapshots cost after this many of them in a row.
+/// Cost of int8 snapshots after this many of them in a row.
 struct Cost {
   std::int32_t snapshots;
   DivergenceSummary summary;
@@ -157,8 +157,8 @@ void check_all(BareModel& model, const models::RunnerOptions& options, Promises&
   }
 }
 
-/// What int8 snapshots keep to, and what they cost: once, and where each turn of a chat goes on
-/// from the one before.
+/// Checks the laws of int8 snapshots and measures their cost: of one, and of a chat whose every
+/// turn continues from the one before.
 std::vector<Cost> measure_packed(BareModel& model, const models::RunnerOptions& flat,
                                  std::span<const Passage> passages, std::uint64_t seed,
                                  Promises& promises) {
@@ -182,7 +182,7 @@ BareModel open_bare_model(const RunSettings& settings) {
   return open_bare(settings);
 }
 
-/// What the options ask for, within what the model can take. Requests are as long as they are.
+/// Returns the wanted passages, within the model's limits. Those of requests keep their lengths.
 PassageOptions passage_options_for(const BareModel& model, const VerifyFlags& options,
                                    const Tokenizer* tokenizer) {
   const models::Plan& plan = model.model.plan;

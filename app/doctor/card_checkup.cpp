@@ -18,7 +18,7 @@
 namespace hyb::app {
 namespace {
 
-/// What `action` throws as a text; "" where it does not.
+/// Returns the text of what `action` throws; "" if it throws nothing.
 template <typename Action>
 std::string failure_of(const Action& action) {
   try {
@@ -29,7 +29,7 @@ std::string failure_of(const Action& action) {
   }
 }
 
-/// Whether bytes written where a handle is mapped are read where it is mapped too.
+/// True if bytes written at one mapping of a handle are read at another.
 bool shows_aliases(kernels::Queue& queue, kernels::Arena& arena) {
   const std::size_t bytes = arena.handle_bytes();
   std::byte* const range = arena.reserve(2 * bytes);
@@ -110,7 +110,7 @@ std::string mapping_text(const CardCheckup& checkup) {
                                      : "does not show the same bytes: use --memory-mode flat");
 }
 
-/// What --device auto means here, and why.
+/// Says what --device auto chooses here, and why.
 std::string device_text(const DeviceChoice& choice) {
   if (choice.device == kernels::Device::cuda) return "cuda, by --device auto";
   return "cpu, by --device auto" + (choice.reason.empty() ? "" : ": " + choice.reason);

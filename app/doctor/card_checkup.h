@@ -23,7 +23,7 @@ struct CardCheckup {
   std::string copy_failure;  ///< why not
 };
 
-/// What this build and machine make of CUDA.
+/// What this build and machine support of CUDA.
 struct CudaCheckup {
   bool build_has_cuda = false;
   CardTraces traces;
@@ -34,8 +34,8 @@ struct CudaCheckup {
 
 CudaCheckup examine_cuda();
 
-/// What to install so that cards are used as well as they can be; "" where nothing is missing, or
-/// no card is there to be used.
+/// Says what to install so that cards are fully used; "" where nothing is missing, or no card can
+/// be used.
 std::string cuda_advice(const CudaCheckup& cuda);
 
 /// Rows of doctor's table: what, and what is said about it.

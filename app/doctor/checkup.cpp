@@ -107,7 +107,7 @@ Checkup examine(const Environment& environment) {
 
 namespace {
 
-/// What the settings name and is not here: a model, or all that a section might be for.
+/// Names the model in the settings that can't be found, and the sections that match no model here.
 std::string absent_text(const Json& settings, const Environment& environment) {
   std::vector<std::string> known = {"demo"};
   std::set<std::string> sections;
@@ -194,7 +194,7 @@ const char* isa_text(kernels::Isa isa) {
   return "plain loops, slow: no AVX2 here";
 }
 
-/// What --memory-mode auto is on the CPU.
+/// Returns the mode that --memory-mode auto chooses on the CPU.
 std::string memory_mode() {
   const kernels::MapMode mode = mapping_of({}, kernels::Device::cpu).mode;
   return std::string(word_of(words::memory_mode, std::optional(mode)));

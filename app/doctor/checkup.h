@@ -32,7 +32,7 @@ struct SettingsCheckup {
   Json json;
 };
 
-/// What this machine has and what hyb makes of it.
+/// What this machine has, and how hyb uses it.
 struct Checkup {
   std::string version;
   std::string cpu;
@@ -69,8 +69,8 @@ std::vector<HubModel> hub_models(const std::filesystem::path& hub,
 /// "[always] madvise never" -> "always"; "" for other texts.
 std::string chosen_of(const std::string& choices);
 
-/// Whether --memory-mode flip reads slower than the other modes here: its memory is shared, and has
-/// small pages where the other modes' has huge ones.
+/// True if --memory-mode flip reads slower than the other modes here: its memory is shared, and has
+/// small pages where that of the other modes has huge ones.
 bool flip_is_slow(const Checkup& checkup);
 
 std::string checkup_text(const Checkup& checkup);

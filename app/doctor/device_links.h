@@ -21,15 +21,15 @@ struct LinkedCard {
   std::optional<int> node;  ///< the memory that is nearest to it; none: the machine does not say
 };
 
-/// What lies between two cards.
+/// Connection between two cards.
 struct CardPair {
   int one, other;  ///< indices of cards
   std::string path;
-  /// Whether a card reads and writes the other's memory; none: the driver does not say.
+  /// True if a card reads and writes the other's memory; nullopt if the driver does not say.
   std::optional<bool> is_direct = {};
 };
 
-/// What links the devices of this machine.
+/// Connections between the devices of this machine.
 struct DeviceLinks {
   int sockets = 0;                ///< 0: the machine does not say
   std::vector<MemoryNode> nodes;  ///< empty: the machine does not say

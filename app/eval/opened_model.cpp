@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t text_bytes_max = std::size_t{1} << 30;
 constexpr std::int32_t step_tokens_max = 512;
-/// Of the logits that a step leaves; their rows are fewer where a vocabulary is large.
+/// Limit on the logits that a step leaves: there are fewer rows where the vocabulary is large.
 constexpr std::size_t logits_bytes_max = std::size_t{64} << 20;
 constexpr std::int32_t rows_min = 8, rows_max = 128;
 constexpr std::int32_t window_min = 4;

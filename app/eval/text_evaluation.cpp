@@ -11,7 +11,7 @@
 namespace hyb::app {
 namespace {
 
-/// What the tokenizer puts before a text by itself.
+/// Returns the token that the tokenizer puts before a text by itself.
 std::optional<TokenId> token_before(const Tokenizer& tokenizer, std::span<const TokenId> tokens) {
   const std::vector<TokenId> alone = tokenizer.encode("", {.add_special_tokens = true});
   if (alone.empty() || tokens.empty() || alone.front() != tokens.front()) return std::nullopt;

@@ -21,8 +21,8 @@
 namespace hyb::app {
 namespace {
 
-/// Of the numbers of a tensor, all by their bits, sign left out: NaN is above infinity, which is
-/// above all others.
+/// Range of a tensor's numbers as bits without the sign: NaN is above infinity, which is above all
+/// others.
 struct Values {
   std::uint64_t largest = 0, least = ~std::uint64_t{0};
   bool has_negative = false;
@@ -49,8 +49,8 @@ Values values_of(std::span<const std::byte> bytes) {
   return {.largest = largest, .least = least, .has_negative = (all & sign) != 0};
 }
 
-/// How a type writes infinity, sign left out; NaN is above it. F8_E4M3 has no infinity: 0x7e is its
-/// largest number.
+/// The bits of a type's infinity without the sign; NaN is above it. F8_E4M3 has no infinity: 0x7e
+/// is its largest number.
 struct FloatBits {
   DType dtype;
   std::uint64_t infinity;
@@ -93,8 +93,8 @@ bool is_scale(std::string_view name) {
   return name.ends_with("_scale") || name.ends_with("_scale_inv");
 }
 
-/// Of packed whole numbers, whose range is not symmetric: a scale below 0 turns it around, which
-/// the search of `hyb quantize` does where that is nearer. NVFP4's E4M3 has no sign that counts.
+/// True of scales of whole numbers, whose range is not symmetric: `hyb quantize` turns it around by
+/// a scale below 0 where that is nearer. The sign of NVFP4's E4M3 scales does not count.
 bool may_be_negative(std::string_view name, DType dtype, const TensorFiles& files) {
   constexpr std::string_view end = "_scale";
   return name.ends_with(end) && dtype != DType::f8_e4m3 &&

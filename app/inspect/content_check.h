@@ -19,7 +19,7 @@ struct Finding {
   std::string text;
 };
 
-/// What `hyb inspect --check` found in the numbers and texts of a model.
+/// Findings of `hyb inspect --check` in the numbers and texts of a model.
 struct ContentCheck {
   std::vector<Finding> defects;  ///< the model should not be used
   std::vector<Finding> notes;    ///< unusual, but possible

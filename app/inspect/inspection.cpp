@@ -122,7 +122,7 @@ TensorCheck required_tensors(const ModelOutline& outline) {
 
 namespace {
 
-/// What `look` says of a text of the model; an error becomes the answer, and a defect.
+/// Returns what `look` says of a text of the model, or its error, which counts as a defect.
 template <typename Look>
 std::string answer_of(bool& is_usable, bool& has_defects, Look&& look) {
   try {
@@ -239,7 +239,7 @@ bool is_row_shown(TensorVerdict verdict, TensorList list) {
 }
 
 Table tensor_table(const TensorCheck& check, TensorList list) {
-  Table table = {.columns = {{"tensor"}, {"dtype"}, {"shape"}, {"verdict"}, {"note"}}, .rows = {}};
+  Table table = {.columns = columns_of("tensor|dtype|shape|verdict|note")};
   for (const TensorRow& row : check.rows) {
     if (!is_row_shown(row.verdict, list)) continue;
     table.rows.push_back({sanitized_line(row.name), row.dtype, shape_text(row.shape),
@@ -289,11 +289,7 @@ std::string lossless_text(const std::vector<models::LosslessMatrix>& matrices) {
 }
 
 Table lossless_table(const std::vector<models::LosslessMatrix>& matrices) {
-  Table table = {.columns = {{"layer", Align::right},
-                             {"matrix"},
-                             {"shape"},
-                             {"patches", Align::right},
-                             {"bits", Align::right}}};
+  Table table = {.columns = columns_of(">layer|matrix|shape|>patches|>bits")};
   for (const models::LosslessMatrix& matrix : matrices) {
     std::vector<std::int64_t> shape = {matrix.rows, matrix.columns};
     if (matrix.experts > 1) shape.insert(shape.begin(), matrix.experts);

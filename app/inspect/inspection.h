@@ -30,7 +30,7 @@ std::vector<PartGroup> part_groups(const models::Plan& plan);
 /// "0-4, 6, 8-9".
 std::string runs_text(const std::vector<std::int32_t>& numbers);
 
-/// How many layers hold a part of each kind: {"attention": 4, "ssd": 36, ...}.
+/// Returns how many layers hold a part of each kind: {"attention": 4, "ssd": 36, ...}.
 Json layer_counts(const models::Plan& plan);
 
 using models::TensorVerdict;
@@ -54,7 +54,7 @@ struct TensorCheck {
 
   std::int64_t count(TensorVerdict verdict) const;
 
-  /// Whether the model could be loaded.
+  /// True if the model could be loaded.
   bool is_complete() const {
     return count(TensorVerdict::missing) == 0 && count(TensorVerdict::wrong) == 0;
   }
@@ -81,11 +81,11 @@ struct Inspection {
   std::string draft_layer = {};
   double decode_bytes = 0;                  ///< moved for one token at position decode_position
   std::optional<TensorCheck> tensors = {};  ///< none: the folder has no weights, or not all
-  /// Of a GGUF file: what it is, and which tensors have which types ("Q4_K, Q6_K": "ffn_down").
+  /// Facts about a GGUF file, and which tensors have which types ("Q4_K, Q6_K": "ffn_down").
   std::vector<std::pair<std::string, std::string>> gguf = {};
   std::string missing_files = {};  ///< as missing_files_text
   bool is_partial = false;         ///< some files of the weights are there, others missing
-  /// What is there, in words; or why it can't be used.
+  /// What there is of each, in words, or why it can't be used.
   std::string tokenizer = {}, chat_template = {}, generation_config = {};
   bool has_tokenizer = false, has_chat_template = false;
   bool has_defects = false;  ///< of these three: one is there and can't be used
@@ -98,8 +98,8 @@ struct Inspection {
 
 Inspection inspect(const RunSettings& settings);
 
-/// Which tensors are listed one by one: those that are missing or wrong, with these that are not
-/// used, or all.
+/// The tensors that are listed one by one: those that are missing or wrong, with `unused` also
+/// those that nothing uses, or all.
 enum class TensorList : std::uint8_t { faults, unused, all };
 
 /// For people.

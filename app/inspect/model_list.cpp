@@ -41,7 +41,7 @@ bool add_weights(const fs::path& file, ListedModel& model) {
   }
 }
 
-/// What is missing of the weights in a folder; empty: nothing.
+/// Adds a folder's files to `model`; returns what is missing of its weights, or an empty string.
 std::string add_folder(const fs::path& folder, ListedModel& model) {
   const fs::path single = folder / "model.safetensors";
   if (is_listed(single)) {
@@ -162,8 +162,7 @@ ModelList list_models(const Environment& environment) {
 }
 
 std::string model_list_text(const ModelList& list, int width) {
-  Table models = {
-      .columns = {{"model"}, {"model_type"}, {"weights", Align::right}, {"types"}, {"state"}}};
+  Table models = {.columns = columns_of("model|model_type|>weights|types|state")};
   std::string troubles;
   for (const ListedModel& model : list.models) {
     const bool is_whole = model.trouble.empty();
@@ -172,12 +171,7 @@ std::string model_list_text(const ModelList& list, int width) {
     if (!is_whole) troubles += sanitized_line(model.name + ": " + model.trouble) + '\n';
   }
   if (!troubles.empty()) troubles = "\nwhat can't run:\n" + troubles;
-  Table presets = {.columns = {{"preset"},
-                               {"params", Align::right},
-                               {"weights", Align::right},
-                               {"types"},
-                               {"q4", Align::right},
-                               {"fits here"}}};
+  Table presets = {.columns = columns_of("preset|>params|>weights|types|>q4|fits here")};
   for (const ListedModel& preset : list.presets) {
     presets.rows.push_back({preset.name, parameters_text(preset.parameters),
                             bytes_text(preset.bytes), preset.types, bytes_text(preset.q4_bytes),

@@ -11,7 +11,7 @@
 
 namespace hyb::app {
 
-/// What all ranks of one side receive together, and in how many runs of consecutive bytes; 0: the
+/// Bytes that all ranks of one side receive together, and their runs of consecutive bytes; 0 if the
 /// model has no such memory.
 struct SentBytes {
   std::size_t bytes = 0, runs = 0;

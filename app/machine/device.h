@@ -8,7 +8,7 @@
 
 namespace hyb::app {
 
-/// What a machine shows of an NVIDIA card without the use of CUDA.
+/// Signs of an NVIDIA card that a machine shows without the use of CUDA.
 struct CardTraces {
   bool has_device = false;  ///< a device file of a card
   bool has_driver = false;  ///< libcuda can be opened
@@ -31,7 +31,7 @@ struct CardEvidence {
 /// Initialises CUDA where this build has it, which takes a few hundred milliseconds on a card.
 CardEvidence find_card();
 
-/// What --device auto means.
+/// Choice of --device auto.
 struct DeviceChoice {
   kernels::Device device = kernels::Device::cpu;
   /// Why a card that is present is not used; "" where there is none, it is hidden, or it is used.
@@ -44,8 +44,8 @@ DeviceChoice choose_device(const CardEvidence& evidence);
 /// "cpu", "cuda".
 const char* name_of(kernels::Device device);
 
-/// What --device means; none: auto, which is decided once in a process, and a card that is present
-/// and not used is warned of then.
+/// Returns the device of --device. Without one (auto) it is decided once in a process, with a
+/// warning about a card that is present and not used.
 kernels::Device device_of(std::optional<kernels::Device> asked);
 
 }  // namespace hyb::app

@@ -23,7 +23,7 @@ struct Environment {
   bool hides_cards = false;         ///< CUDA_VISIBLE_DEVICES is set and names no card
   /// HYB_CUDA_CARVEOUT and HYB_CUDA_EARLY_STARTS, for kernels::launch_tuning_of.
   std::optional<std::string> cuda_carveout = {}, cuda_early_starts = {};
-  /// Where Python may be installed: absolute paths.
+  /// Absolute paths where Python may be installed.
   std::vector<std::filesystem::path> python_prefixes = {};
   bool utf8 = false;  ///< the locale's encoding (LC_ALL, LC_CTYPE, LANG) is UTF-8
   /// $XDG_STATE_HOME/hyb or ~/.local/state/hyb: history. None without a home.
@@ -75,7 +75,7 @@ std::string limit_note(const std::vector<MemoryLimit>& limits, std::size_t neede
 /// /proc/meminfo does not say.
 std::size_t machine_bytes();
 
-/// What could be allocated now, by the same.
+/// Returns the bytes that could be allocated now, by the same sources.
 std::size_t available_bytes();
 
 /// "avx512", "avx2", "plain".

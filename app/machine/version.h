@@ -2,7 +2,7 @@
 
 namespace hyb::app {
 
-/// What --version prints. Defined in a file that CMake writes.
+/// Text of --version, defined in a file that CMake writes.
 const char* version_text();
 
 }  // namespace hyb::app

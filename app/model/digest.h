@@ -39,10 +39,9 @@ class Hasher {
   std::unique_ptr<Running> running_;
 };
 
-/// What makes a model's answers its own: the texts of config, tokenizer, chat template and
-/// generation defaults, the name, dtype and shape of every tensor, and some bytes of each
-/// that can be read. Reads a
-/// few KiB per tensor.
+/// Hashes what decides a model's answers: the texts of config, tokenizer, chat template and
+/// generation defaults, the name, dtype and shape of every tensor, and some bytes of each tensor
+/// that can be read. Reads a few KiB per tensor.
 Hash128 model_identity(const ModelSource& source, bool with_tensors);
 
 /// The same for two models: ids of the one are those of the other. Of a GGUF file it is of all of

@@ -128,7 +128,7 @@ std::string preset_of(const std::string& name) {
   return embedded(preset_file(last)) ? last : "";
 }
 
-/// What fetches org/name; empty: it is no such name.
+/// Returns the command that downloads org/name; empty if it is no such name.
 std::string download_text(std::string_view name) {
   name = without_hub_host(name);
   name = name.substr(0, name.find_first_of("@:"));
@@ -263,8 +263,8 @@ std::size_t ModelSource::tokenizer_bytes() const {
   return ignored ? 0 : (name == tiktoken_file ? 32 : 4) * static_cast<std::size_t>(file);
 }
 
-/// Where the flags of the whole model and of its text part differ, head and embedding are apart
-/// where the files have both.
+/// Where the flags of the whole model and of its text part differ, the files decide: head and
+/// embedding are separate if they have both.
 models::Config ModelSource::with_tie_of_files(models::Config config) const {
   constexpr const char* key = "tie_word_embeddings";
   const bool is_tied = config.b(key, false);

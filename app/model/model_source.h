@@ -16,8 +16,8 @@
 
 namespace hyb::app {
 
-/// Where a model's files are: a folder, a GGUF file, the demo model inside the binary, or a preset
-/// (a published config.json without weights).
+/// Source of a model: a folder, a GGUF file, the demo model inside the binary, or a preset (a
+/// published config.json without weights).
 class ModelSource {
  public:
   /// `name`: "demo", a folder, org/name[@revision] in the Hugging Face cache, a preset's name, or
@@ -31,13 +31,13 @@ class ModelSource {
   /// The same for another model, with its own default template.
   ModelSource other(const std::string& name) const;
 
-  /// What to call the model: the name as typed.
+  /// Returns the name as typed.
   const std::string& name() const { return name_; }
   /// Names a file of this model in messages.
   std::string path_of(std::string_view file) const;
   /// The folder; none for GGUF files, the demo and presets.
   const std::optional<std::filesystem::path>& folder() const { return folder_; }
-  /// Whether it is in files that others may write.
+  /// True if the model is in files that others may write.
   bool has_files() const { return folder_ || gguf_; }
   bool is_gguf() const { return gguf_.has_value(); }
   /// Opened, where it is a GGUF file: its header is read once. Null: it is none.
@@ -67,7 +67,7 @@ class ModelSource {
   /// The model's own: "default, rag"; empty: none.
   std::string chat_template_names() const;
 
-  /// Whether all files of the weights are there.
+  /// True if all files of the weights are there.
   bool has_tensors() const;
   /// Does what TensorFiles::missing_in does.
   std::optional<MissingFiles> missing_files() const;

@@ -15,8 +15,8 @@
 
 namespace hyb::app {
 
-/// What changes with the bytes of a file and is known without reading it. A writer can restore the
-/// modification time, but not the time of the last change to the inode.
+/// Properties of a file that change with its bytes and are known without reading it. A writer can
+/// restore the modification time, but not the time of the last change to the inode.
 struct FileStamp {
   std::uint64_t bytes = 0, inode = 0;
   std::int64_t modified_ns = 0, changed_ns = 0;

@@ -32,8 +32,8 @@ std::vector<std::string> choices_in(const std::string& type) {
   return choices;
 }
 
-/// What a check says of numbers, in words: "INT in [1 - 8]", as CLI11 has it, is "1 to 8". Empty:
-/// any, or bounds that no one meets.
+/// Returns the range of a check in words: "INT in [1 - 8]", as CLI11 writes it, becomes "1 to 8".
+/// Empty if any number passes, or the bounds are out of practical reach.
 std::string range_in(std::string type) {
   if (type.find('{') != std::string::npos || type.find(':') == std::string::npos) return "";
   type.erase(0, type.find(':') + 1);
@@ -140,7 +140,7 @@ CommandOutline cli_outline(const CLI::App& cli) {
   for (const CLI::App* const sub : cli.get_subcommands([](const CLI::App*) { return true; })) {
     all.commands.push_back(cli_outline(*sub));
   }
-  // What `hyb manual` takes is known when all commands are.
+  // The choices of `hyb manual` are known once all commands are.
   for (CommandOutline& command : all.commands) {
     if (command.name == "manual") command.options.front().choices = names_of(all.commands);
   }
@@ -188,8 +188,8 @@ std::string single_quoted(std::string_view text) {
 
 namespace {
 
-/// What completes a value: one of a few words, names, files, or (of any other kind) nothing.
-/// `words` are offered with models.
+/// Returns the Bash code that completes a value: with one of a few words, with names, with files,
+/// or, for any other kind, with nothing. `words` are offered with models.
 std::string bash_values(const OptionOutline& option, const std::string& words = "") {
   if (!option.choices.empty()) return fmt::format("_hyb_words '{}'", spaced(option.choices));
   if (option.names_of.empty()) return option.takes_file ? "_hyb_files" : ":";
@@ -301,7 +301,7 @@ std::string bash_completion(const CommandOutline& root) {
 
 namespace {
 
-/// With a backslash before each of `letters`.
+/// Puts a backslash before each of `letters`.
 std::string escaped(std::string_view text, std::string_view letters) {
   std::string all;
   for (const char letter : text) {

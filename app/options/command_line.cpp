@@ -25,7 +25,7 @@ constexpr std::array one_dash_options = {
     Spelling{"-np", "--parallel", ""}, Spelling{"-sys", "--system", ""},
     Spelling{"-sysf", "--system-file", ""}, Spelling{"-ub", "--ubatch", ""}};
 
-/// What people bring from other tools, and what to do here.
+/// Options and commands that people know from other tools, and what to use here.
 struct Advice {
   std::string_view names;  ///< each between spaces
   const char* text;
@@ -216,7 +216,7 @@ std::string about_no_command(const CLI::App& cli, const std::vector<std::string>
                                : about_command(cli, *word);
 }
 
-/// What nothing took, in the order typed; CLI11's own texts reverse some.
+/// Names the words that nothing took, in the order typed, which CLI11's own texts do not keep.
 std::string about_unknown(const CLI::App& cli, const CLI::App& command,
                           const std::vector<std::string>& unknown) {
   std::vector<std::string> texts;

@@ -26,7 +26,7 @@ std::span<const HelpGroup> help_groups();
 /// The group that lists an option; empty: none does.
 std::string_view listed_group(std::string_view option);
 
-/// What the short help of a command has.
+/// Options in the short help of a command.
 struct CommandHelp {
   std::string_view command;
   std::string_view usual;  ///< options as in HelpGroup; empty: all but tuning and messages

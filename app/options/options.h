@@ -39,10 +39,10 @@ struct MemoryBudget {
 /// letters.
 MemoryBudget parse_memory(const std::string& text, const char* flag = "--memory");
 
-/// What linear weights and experts become while they are loaded, or are published as.
+/// Format that linear weights and experts are converted to while they are loaded, or published in.
 enum class QuantizeChoice : std::uint8_t { none, q8, q4, fp8, mxfp4 };
 
-/// What guesses tokens.
+/// Source of guessed tokens.
 enum class DraftSource : std::uint8_t { automatic, off, ngram, mtp, eagle3, dflash, draft };
 
 namespace words {
@@ -90,7 +90,7 @@ inline constexpr Words<models::GraphOptions, 4> graphs = {
 
 }  // namespace words
 
-/// What is cached of prompts.
+/// Options of what is cached of prompts.
 struct ReuseOptions {
   bool prefixes = true;
   Precision snapshots = Precision::exact;
@@ -100,7 +100,7 @@ struct ReuseOptions {
   std::optional<double> state_share = {};  ///< EngineOptions'; of bench alone
 };
 
-/// How memory is shared between pages and states.
+/// Options of how pages and states share memory.
 struct PoolOptions {
   /// None: flip on a card, and on the CPU remap, the faster one there: aliases need shared memory,
   /// which has no huge pages by default (reads at 0.73 to 0.98 of a plain buffer's), and many
@@ -123,8 +123,8 @@ struct SpeculationFlags {
 struct LaneFlags {
   bool is_on = false;
   int prefill_threads = 0, decode_threads = 0;  ///< 0: not given
-  /// Of each lane: "cpu" or a card: "cuda0", "cuda1"; in tests "cpu:1", another memory of the same
-  /// CPU. Empty: not given.
+  /// Device of each lane: "cpu" or a card, as "cuda0"; in tests also "cpu:1", another memory of the
+  /// same CPU. Empty if not given.
   std::string prefill_device = {}, decode_device = {};
 };
 
@@ -142,8 +142,8 @@ struct TypeOptions {
 /// Most prompt tokens of a step that --ubatch takes.
 inline constexpr int chunk_tokens_limit = 65536;
 
-/// What every command that opens a model takes: values, of which resolve()
-/// (app/runtime/run_settings.h) makes what they mean for a model on this machine.
+/// Options of every command that opens a model, as typed; resolve() (app/runtime/run_settings.h)
+/// turns them into settings for a model on this machine.
 struct ModelOptions {
   std::string model = "demo";
   std::string chat_template;  ///< a file, or the name of one of the model's; empty: its default
@@ -176,8 +176,8 @@ inline constexpr const char* model_help =
 /// Adds -m/--model. `model` outlives `cli`.
 void add_model_flag(CLI::App& cli, std::string& model);
 
-/// Of the words [MODEL] FILE, one or two of them: returns FILE, and changes `model` where there is
-/// a MODEL. Throws Error(usage) where -m is given beside it.
+/// Takes the words [MODEL] FILE: returns FILE, and changes `model` where there is a MODEL. Throws
+/// Error(usage) where -m is given beside it.
 const std::string& take_file_word(const CLI::App& cli, const std::vector<std::string>& words,
                                   std::string& model);
 

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::string_view config_flag = "--config";
 
-/// What every command line says for itself.
+/// Options that no settings file may give, since they belong to one call.
 constexpr std::string_view words_of_a_call =
     " config help prompt prompt-file messages session continue ";
 

@@ -66,8 +66,8 @@ class SettingsFile {
   std::vector<FileSetting> settings_;
 };
 
-/// Whether settings in [section] are for a model that is named so: patterns with * and ?, of the
-/// whole name or its last part, with or without what follows an @ or a colon.
+/// True if [section] matches the model's name. Sections are patterns with * and ? for the whole
+/// name or its last part, with or without what follows an @ or a colon.
 bool is_section_for(const std::string& section, const std::string& model);
 
 }  // namespace hyb::app

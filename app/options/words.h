@@ -36,7 +36,7 @@ constexpr std::string_view word_of(const Words<Value, count>& words, const Value
   return {};
 }
 
-/// What a word means; nothing: it is none of these.
+/// Returns the value of a word; nullopt if it is none of these.
 template <typename Value, std::size_t count>
 constexpr std::optional<Value> value_of(const Words<Value, count>& words, std::string_view word) {
   for (const Word<Value>& one : words) {

@@ -20,9 +20,9 @@ class InputMoments : public kernels::InputObserver {
 
   void see(kernels::Queue& queue, const Inputs& inputs) override;
 
-  /// How much each column of a tensor counts: its inputs' mean square over that of all columns, and
-  /// a little, so that none is for nothing. All 1 where no row was seen: an expert that no token
-  /// chose, or a weight that packed_call() was not called for.
+  /// Returns the weight of each column of a tensor: its inputs' mean square over that of all
+  /// columns, plus a little, so that no column counts for nothing. All 1 where no row was seen: an
+  /// expert that no token chose, or a weight that packed_call() was not called for.
   std::vector<float> importance(const models::WeightKey& key, std::int64_t columns) const;
 
  private:

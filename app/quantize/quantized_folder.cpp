@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* job_file = "hyb-quantize.json";
-/// What else a folder has that programs read; a model has some of them.
+/// Other files of a folder that programs read; a model has some of them.
 constexpr std::array copied_files = {"tokenizer.json",
                                      "tokenizer_config.json",
                                      "special_tokens_map.json",
@@ -61,7 +61,7 @@ TensorFiles checked_files(const ModelSource& source, const std::string& format) 
   return source.tensors();
 }
 
-/// What a matrix that stays as it is is, for people.
+/// Names a matrix that is not quantised, for people.
 std::string_view kind_of(const models::PlannedMatrix& matrix) {
   if (matrix.key.role.name().ends_with("embed")) return "the embedding";
   if (matrix.key.role == "head") return "the head";

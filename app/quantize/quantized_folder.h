@@ -20,7 +20,7 @@ struct FolderFormat {
   models::WrittenFormat written;
 };
 
-/// How much each column of a matrix counts.
+/// Returns the weight of each column of a matrix.
 using Importance =
     std::function<std::vector<float>(const models::WeightKey& key, std::int64_t columns)>;
 
@@ -42,7 +42,7 @@ class QuantizedFolder {
   /// that holds anything else, and Error(runtime) where it can't be written or has too little room.
   void claim(const std::filesystem::path& folder, std::string_view job);
 
-  /// Whether claim() found all weights there.
+  /// True if claim() found all weights.
   bool has_all_weights() const;
 
   /// Writes what is missing. Throws Error(runtime) that names the file, Error(model) for numbers
@@ -51,7 +51,7 @@ class QuantizedFolder {
              const std::function<void(std::size_t bytes)>& progress);
 
   std::size_t bytes() const { return bytes_; }  ///< of all weights
-  /// What became of the tensors, in a line.
+  /// Says in one line what became of the tensors.
   std::string summary() const;
 
  private:

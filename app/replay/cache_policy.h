@@ -10,7 +10,7 @@
 
 namespace hyb::app {
 
-/// What one request found.
+/// What one request found in the cache.
 struct Served {
   std::int32_t reused = 0;   ///< prompt tokens that need no prefill
   std::int32_t matched = 0;  ///< prompt tokens whose keys and values were there: reused or more
@@ -26,8 +26,8 @@ struct CacheCounters {
   std::int64_t kv_tokens_reused = 0;  ///< of those, at least once
   std::int64_t kv_bytes = 0;          ///< held now
   std::int64_t snapshot_bytes = 0;    ///< held now
-  /// Of superblocks: free units in those that are in use, what their owner cannot use, and what the
-  /// budget has beyond whole superblocks.
+  /// Bytes that superblocks leave idle: free units in those that are in use, what their owner
+  /// cannot use, and what the budget has beyond whole superblocks.
   std::int64_t idle_bytes = 0;
   std::int64_t host_bytes = 0;        ///< held now by a host tier, besides
   std::int64_t tokens_from_host = 0;  ///< reused from snapshots that it gave back
@@ -72,7 +72,7 @@ struct PolicyOptions {
 std::string_view name_of(PolicyKind kind);
 std::optional<PolicyKind> policy_kind_of(std::string_view name);
 
-/// Whether its rules for layers with windows are simulated.
+/// True if the policy's rules for layers with windows are simulated.
 bool knows_windows(PolicyKind kind);
 
 /// Throws Error(usage) where the shape has windows and the policy does not know them. The shape

@@ -31,7 +31,7 @@ class MarconiPolicy final : public CachePolicy {
 
   MarconiPolicy(const ReplayShape& shape, const PolicyOptions& options, Eviction eviction);
 
-  /// With a fixed alpha instead of a tuned one.
+  /// Uses a fixed alpha instead of a tuned one.
   MarconiPolicy(const ReplayShape& shape, const PolicyOptions& options, double alpha);
 
   Served serve(const RequestTokens& tokens) override;

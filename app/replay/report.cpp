@@ -88,7 +88,7 @@ constexpr std::array<std::int64_t, 8> prompt_lengths = {500,   1000,  2000,  500
 /// The table for people and the rows for programs.
 struct AnalysisResult {
   Table table;
-  Json json;
+  Json json = Json::array();
 };
 
 double budget_gigabytes(const ReplayRun& run) {
@@ -104,14 +104,9 @@ Json named(const ReplayRun& run) {
 }
 
 AnalysisResult reuse(std::span<const ReplayRun> runs) {
-  AnalysisResult result = {.table = {.columns = {{"policy"},
-                                                 {"budget GB", Align::right},
-                                                 {"KV tokens stored", Align::right},
-                                                 {"reused %", Align::right},
-                                                 {"states stored", Align::right},
-                                                 {"reused %", Align::right},
-                                                 {"lost for want of a state %", Align::right}}},
-                           .json = Json::array()};
+  AnalysisResult result{
+      .table = {columns_of("policy|>budget GB|>KV tokens stored|>reused %|>states stored"
+                           "|>reused %|>lost for want of a state %")}};
   for (const ReplayRun& run : runs) {
     const CacheCounters& counters = run.counters;
     const double kv = share_of(counters.kv_tokens_reused, counters.kv_tokens_created);
@@ -134,11 +129,7 @@ AnalysisResult reuse(std::span<const ReplayRun> runs) {
 
 AnalysisResult bytes(const ReplayShape& shape) {
   constexpr std::array<std::int64_t, 4> blocks = {16, 32, 64, 128};
-  AnalysisResult result = {.table = {.columns = {{"tokens", Align::right},
-                                                 {"KV GB", Align::right},
-                                                 {"+ one state", Align::right},
-                                                 {"+ one int8", Align::right}}},
-                           .json = Json::array()};
+  AnalysisResult result{.table = {columns_of(">tokens|>KV GB|>+ one state|>+ one int8")}};
   for (const std::int64_t block : blocks) {
     result.table.columns.push_back({fmt::format("+ one per {}", block), Align::right});
   }
@@ -172,12 +163,9 @@ AnalysisResult bytes(const ReplayShape& shape) {
 }
 
 AnalysisResult efficiency(const ReplayShape& shape) {
-  AnalysisResult result = {.table = {.columns = {{"tokens", Align::right},
-                                                 {"TFLOPs saved", Align::right},
-                                                 {"FLOPs/byte exact", Align::right},
-                                                 {"FLOPs/byte int8", Align::right},
-                                                 {"FLOPs/byte KV alone", Align::right}}},
-                           .json = Json::array()};
+  AnalysisResult result{
+      .table = {columns_of(
+          ">tokens|>TFLOPs saved|>FLOPs/byte exact|>FLOPs/byte int8|>FLOPs/byte KV alone")}};
   for (const std::int64_t length : prompt_lengths) {
     const double flops = shape.flops.of(length);
     const auto kv = static_cast<double>(length * shape.kv_bytes_per_token);
@@ -204,9 +192,7 @@ std::size_t bin_of(std::int32_t tokens) {
 }
 
 AnalysisResult bins(std::span<const ReplayRun> runs) {
-  AnalysisResult result = {
-      .table = {.columns = {{"prompt tokens", Align::right}, {"requests", Align::right}}},
-      .json = Json::array()};
+  AnalysisResult result{.table = {columns_of(">prompt tokens|>requests")}};
   std::size_t count = 0;
   for (const ReplayRun& run : runs) {
     result.table.columns.push_back(
@@ -243,9 +229,7 @@ AnalysisResult bins(std::span<const ReplayRun> runs) {
 
 AnalysisResult quantiles(const ReplayShape& shape, std::span<const ReplayRun> runs) {
   constexpr std::array<double, 5> shares = {0.05, 0.25, 0.5, 0.75, 0.95};
-  AnalysisResult result = {
-      .table = {.columns = {{"policy"}, {"budget GB", Align::right}, {"of"}}, .rows = {}},
-      .json = Json::array()};
+  AnalysisResult result{.table = {columns_of("policy|>budget GB|of")}};
   for (const double share : shares) {
     result.table.columns.push_back({fmt::format("P{:.0f}", 100 * share), Align::right});
   }
@@ -296,17 +280,8 @@ AnalysisResult analyse(Analysis analysis, const ReplayShape& shape,
 }  // namespace
 
 Table runs_table(std::span<const ReplayRun> runs) {
-  Table table = {.columns = {{"policy"},
-                             {"budget", Align::right},
-                             {"hit %", Align::right},
-                             {"FLOPs saved %", Align::right},
-                             {"prefill s", Align::right},
-                             {"saved s", Align::right},
-                             {"evictions", Align::right},
-                             {"flips", Align::right},
-                             {"KV", Align::right},
-                             {"snapshots", Align::right},
-                             {"idle", Align::right}}};
+  Table table = {.columns = columns_of("policy|>budget|>hit %|>FLOPs saved %|>prefill s|>saved s"
+                                       "|>evictions|>flips|>KV|>snapshots|>idle")};
   for (const ReplayRun& run : runs) {
     const int digits = run.seconds_total < 10 ? 3 : 1;
     table.rows.push_back(

@@ -19,7 +19,7 @@ struct WindowLayers {
   models::Reach reach;  ///< a window or a chunk
   std::int64_t kv_bytes_per_token;
 
-  /// Of a sequence, at most.
+  /// Returns the most bytes of a sequence.
   std::int64_t bytes() const { return kv_bytes_per_token * reach.tokens; }
 };
 
@@ -39,7 +39,7 @@ struct ReplayShape {
   PrefillCost seconds{};
 
   bool has_state() const { return state_bytes > 0; }
-  /// Of a sequence, at most.
+  /// Returns the most window bytes of a sequence.
   std::int64_t window_bytes() const;
   std::int64_t snapshot_bytes(Precision precision) const {
     return precision == Precision::int8 ? state_bytes_int8 : state_bytes;
@@ -80,7 +80,7 @@ std::span<const PublishedShape> published_shapes();
 ReplayShape shape_of(const PublishedShape& published, double kv_element_bytes,
                      double state_element_bytes, double flops_per_second);
 
-/// How bytes and seconds are counted.
+/// Options of how bytes and seconds are counted.
 struct ShapeOptions {
   DType kv_dtype = DType::bf16;           ///< of keys and values: bf16, f32, fp8
   std::optional<DType> state_dtype = {};  ///< of recurrent matrices; none: the model's

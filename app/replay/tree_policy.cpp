@@ -9,7 +9,7 @@ namespace hyb::app {
 namespace {
 
 constexpr std::int32_t page_tokens = 16;
-/// Of prompts of models with windows, as the engine cuts them: pages of what has left the windows
+/// Chunk in which the engine runs prompts of models with windows: pages that have left the windows
 /// serve the next chunk.
 constexpr std::int32_t prompt_chunk_tokens = 512;
 
@@ -96,7 +96,7 @@ models::Geometry geometry_of(const ReplayShape& shape) {
   geometry.state_bytes_per_sequence = static_cast<std::size_t>(shape.state_bytes);
   geometry.slot_bytes = aligned(geometry.state_bytes_per_sequence);
   if (shape.has_state()) {
-    // What packs to its own size is a piece without rows.
+    // A piece without rows packs to its own size.
     models::SlotPiece piece{};
     piece.conv_bytes = static_cast<std::size_t>(shape.state_bytes_int8);
     geometry.pieces = {piece};

@@ -270,8 +270,8 @@ class StdoutSink : public Sink {
     return text;
   }
 
-  /// As split_answer() joins them. An answer without a thought is as the model gave it; after one,
-  /// the white space that was between them goes too.
+  /// Trims the start of an answer as split_answer() does: after a thought, the white space between
+  /// both goes too; without one, the answer stays as the model gave it.
   std::string begun(std::string_view text) {
     if (is_behind_thought_) text = trim_left(text);
     if (text.empty()) return {};
@@ -293,7 +293,7 @@ class StdoutSink : public Sink {
                   kind == Text::dim);
   }
 
-  /// What was held back.
+  /// Writes what was held back.
   void write_rest() {
     write_through(markdown_.flush(), false);
     write_through(wrap_.flush(), waiting_ == Text::dim);

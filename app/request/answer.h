@@ -69,7 +69,7 @@ class Collector : public Sink {
   std::int32_t open_;
 };
 
-/// What came of a request.
+/// Result of a request.
 struct Answer {
   Completion completion;
   SpeculationStats speculation = {};  ///< of the engine, while it worked on this
@@ -77,7 +77,7 @@ struct Answer {
   bool stdout_is_closed = false;      ///< its reader has gone
 };
 
-/// What becomes of the thought that an answer begins with.
+/// Treatment of the thought that an answer begins with.
 enum class ThoughtView : std::uint8_t {
   hidden,  ///< left out, with its markers and the white space after it
   plain,   ///< as the model gives it: where the prompt has begun it, without its first marker
@@ -85,7 +85,7 @@ enum class ThoughtView : std::uint8_t {
   dimmed   ///< escape sequences around it, its markers included
 };
 
-/// How an answer's text is shown.
+/// Options of how an answer's text is shown.
 struct AnswerView {
   bool sanitizes = false;       ///< made harmless to a terminal
   bool wraps = false;           ///< at words, to the width of stdout's terminal

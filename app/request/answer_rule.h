@@ -13,7 +13,7 @@ class App;
 
 namespace hyb::app {
 
-/// What the command line says an answer must be; one of them at most.
+/// Rules for an answer from the command line, of which at most one may be given.
 struct RuleFlags {
   std::optional<std::string> json_schema = {};  ///< a file, or JSON
   bool json_object = false;

@@ -86,7 +86,7 @@ constexpr auto neutral = std::to_array<NeutralValues>({
     {"timings_per_token", "[false]"},
 });
 
-/// What servers, or people, take for parameters and what is not obeyed with any value.
+/// Parameters of other servers that are not obeyed with any value.
 const std::vector<std::string_view> refused = words_of(
     "audio chat_template custom_logit_processor custom_params ebnf images input instructions "
     "logits_processors lora lora_path mm_processor_kwargs prompt_logprobs reasoning regex samplers "
@@ -108,7 +108,7 @@ const NeutralValues* neutral_values(std::string_view name) {
   return found == neutral.end() ? nullptr : &*found;
 }
 
-/// What a request is about, not how it is answered: columns of data sets are called nearly so.
+/// Fields with the content of a request; columns of data sets often have similar names.
 const std::vector<std::string_view> data = words_of("messages prompt model tools documents");
 
 std::string nearest_obeyed(std::string_view name) {

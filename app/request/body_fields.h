@@ -12,11 +12,11 @@ namespace hyb::app {
 /// another. Null counts as absent.
 void check_fields(const Json& body);
 
-/// Whether a field of a body changes no answer by its name, or asks for what happens anyway.
+/// True if a field of a body changes no answer by its name, or asks for what happens anyway.
 bool asks_nothing(const Json& body, const std::string& name);
 
-/// Whether a parameter may be meant by it: a name of those tools, or nearly one that is obeyed.
-/// What else is beside a prompt is a column of a data set.
+/// True if the name may be meant as a parameter: a name of those tools, or one similar to a name
+/// that is obeyed. Anything else beside a prompt is a column of a data set.
 bool may_be_parameter(std::string_view name);
 
 }  // namespace hyb::app

@@ -13,12 +13,12 @@ namespace hyb::app {
 
 struct GenerationOptions;
 
-/// What generation_config.json says where no flag says otherwise: sampling where do_sample is true,
-/// else greedy; penalties; tokens that are never drawn; where an answer ends. Throws Error(model)
-/// that names the key: for a value of the wrong kind or out of range, and for what would change
-/// answers and is not supported, unless its value changes nothing. Other keys are ignored, as those
-/// of config.json are: what an answer costs, beams' weights without beams, max_length, which is of
-/// prompt and answer together, as --context is.
+/// Defaults from generation_config.json, which flags override: sampling where do_sample is true,
+/// else greedy; penalties; tokens that are never drawn; tokens that end an answer. Throws
+/// Error(model) that names the key: for a value of the wrong kind or out of range, and for what
+/// would change answers and is not supported, unless its value changes nothing. Other keys are
+/// ignored, as those of config.json are: what an answer costs, beams' weights without beams,
+/// max_length, which is of prompt and answer together, as --context is.
 struct GenerationDefaults {
   SamplingParams sampling;
   std::optional<std::int32_t> max_tokens;

@@ -159,7 +159,7 @@ std::string_view first_user_text(const Json& messages) {
   return {};
 }
 
-/// Where the texts of the first and of the last user message begin, as far as it is known.
+/// Returns where the texts of the first and the last user message begin, as far as it is known.
 std::pair<std::size_t, std::size_t> user_pieces(const Rendered& rendered, const Json& messages) {
   const std::string_view wanted = first_user_text(messages);
   std::size_t first = rendered.pieces.size(), last = first;

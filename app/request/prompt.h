@@ -67,7 +67,8 @@ Rendered render_chat(const ChatTemplate& chat_template, const Tokenizer& tokeniz
 std::vector<TokenId> encode_raw(const Tokenizer& tokenizer, std::string_view text,
                                 bool allow_special);
 
-/// Whether other tokens than `tokens`, of encode_raw() without them, come of control tokens.
+/// True if a text spells control tokens: with these it encodes to other tokens than `tokens`, the
+/// result of encode_raw() without them.
 bool spells_added_tokens(const Tokenizer& tokenizer, std::string_view text,
                          std::span<const TokenId> tokens);
 

@@ -209,7 +209,8 @@ Json template_variables(const Json& body) {
 
 namespace {
 
-/// As in vLLM the tools are in the prompt all the same, which so begins as that of other turns.
+/// True for tool_choice "none". As in vLLM, the prompt keeps the tools, so that it begins as
+/// before.
 bool calls_nothing(const Json& body) {
   const Json* choice = member_of(body, "tool_choice");
   return choice != nullptr && *choice == "none";

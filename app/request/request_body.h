@@ -19,16 +19,16 @@ namespace hyb::app {
 /// are checked by hyb::check.
 void apply_body(const Json& body, Request& request);
 
-/// What the body says of thinking: enable_thinking or thinking, as true or false, or as other APIs
-/// write it, as {"type": "enabled"}.
+/// Returns what the body says of thinking: enable_thinking or thinking, as a bool, or as {"type":
+/// "enabled"}, the form of other APIs.
 Think think_of(const Json& body);
 
-/// What the chat template gets to see: tools, documents, chat_template_kwargs, ...
+/// Returns the variables of the chat template: tools, documents, chat_template_kwargs, ...
 Json template_variables(const Json& body);
 
-/// What `run`, `batch` and `render` give to the chat template, from a body that apply_body() took.
-/// `think` is for bodies that do not say themselves. Throws Error(usage) for tools, documents and
-/// the like where the template never reads them.
+/// Returns what `run`, `batch` and `render` give to the chat template, from a body that
+/// apply_body() took. `think` is the default for bodies that do not set it. Throws Error(usage) for
+/// tools, documents and the like where the template never reads them.
 ChatPrompt chat_prompt(const Json& body, Json messages, Think think,
                        const ChatTemplate& chat_template);
 

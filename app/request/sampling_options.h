@@ -17,8 +17,8 @@ class App;
 
 namespace hyb::app {
 
-/// What the command line, or /set of a chat, sets; the rest falls back to the model's
-/// generation_config.json, then to the built-in default.
+/// Options that the command line, or /set of a chat, gives; the others come from the model's
+/// generation_config.json, then from the built-in defaults.
 struct GenerationOptions {
   std::map<std::string_view, ParameterValue> parameters;  ///< those given, by the table's names
   std::optional<std::int32_t> max_tokens;

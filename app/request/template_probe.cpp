@@ -24,8 +24,8 @@ Json message(const char* role, const std::string& text) {
 /// A first question.
 Json hello() { return Json::array({message("user", "Hello")}); }
 
-/// As a model that thinks would answer: where the prompt has begun its thoughts, it continues
-/// there.
+/// Returns an answer as a thinking model would give it: where the prompt has begun the thought, it
+/// continues there.
 std::string answer_to(const AnswerStart& start) {
   const ThoughtMarkers& markers = start.markers;
   return fmt::format(

@@ -13,12 +13,12 @@
 
 namespace hyb::app {
 
-/// Whether the prompt of the next turn begins with this turn's prompt and its answer as it was
-/// given, thinking included: found by rendering a conversation of three turns. Unknown where the
-/// template refuses it, and where it keeps the last answer only as it was.
+/// Finds out whether the prompt of the next turn begins with this turn's prompt and its answer as
+/// given, thinking included, by rendering a conversation of three turns. Unknown where the template
+/// refuses that, and where it keeps only the last answer as it was.
 PlacementPrior placement_prior(const ChatTemplate& chat_template, const Tokenizer& tokenizer);
 
-/// What a template does about thoughts by default.
+/// Default of a template about thoughts.
 enum class Thinking : std::uint8_t {
   none,   ///< it begins none, and no variable changes that
   on,     ///< as with enable_thinking, or undecided in a way of its own
@@ -29,8 +29,8 @@ enum class Thinking : std::uint8_t {
 /// "none", "on", "off", "always".
 std::string_view name_of(Thinking thinking);
 
-/// What a template does with its variables: found by rendering short conversations, so that only
-/// what changes a prompt counts.
+/// Effects of a template's variables, found by rendering short conversations, so that only what
+/// changes a prompt counts.
 struct TemplateTraits {
   Thinking thinking = Thinking::none;
   bool obeys_think = false;      ///< enable_thinking or thinking make a difference
@@ -43,16 +43,16 @@ TemplateTraits template_traits(const ChatTemplate& chat_template, const Tokenize
 /// TemplateTraits::takes_reasoning alone.
 bool takes_reasoning(const ChatTemplate& chat_template, const Tokenizer& tokenizer);
 
-/// Whether a model is to think before it answers; nothing: what its chat template does by itself.
+/// True if a model is to think before it answers; nullopt leaves it to the chat template.
 using Think = std::optional<bool>;
 
 /// "on", "off" or "default".
 std::string_view name_of(Think think);
 
-/// What name_of() names; nothing: another word.
+/// Returns the value that name_of() names so; nullopt for another word.
 std::optional<Think> parse_think(std::string_view word);
 
-/// What the template gets to see: enable_thinking and thinking, the two names in use.
+/// Returns the template's variables: enable_thinking and thinking, the two names in use.
 Json think_variables(Think think);
 
 /// Throws Error(usage) that begins with `flag` where the template makes the same prompt of either,

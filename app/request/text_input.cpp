@@ -32,7 +32,7 @@ std::string read_input(const char* waiting) {
       "stdin");
 }
 
-/// Whether stdin is a file that another program, such as a shell's loop, has read a part of.
+/// True if stdin is a file that another program, such as a shell's loop, has read a part of.
 bool is_shared_file() {
   std::error_code ignored;
   return std::filesystem::is_regular_file("/proc/self/fd/0", ignored) &&
@@ -47,7 +47,7 @@ std::string with_text(const std::string& prompt, std::string text) {
   return text + "\n\n" + prompt;
 }
 
-/// Whether a word is written as a path is, whether or not a file is there.
+/// True if a word is written like a path, even if no such file exists.
 bool is_like_path(std::string_view word) {
   const auto begins = [&](std::string_view start) { return word.starts_with(start); };
   constexpr std::string_view starts[] = {"/", "./", "../", "~"};

@@ -10,7 +10,7 @@ class Option;
 
 namespace hyb::app {
 
-/// Where a command's text comes from: the word after MODEL, -p or --prompt-file, and stdin.
+/// Source of a command's text: the word after MODEL, -p or --prompt-file, and stdin.
 struct TextInput {
   std::optional<std::string> text;
   std::optional<std::string> file;
@@ -22,11 +22,11 @@ struct TextInput {
 /// done, `model` and `input.text` hold what the words said. Both outlive `cli`.
 void add_text_input(CLI::App& cli, TextInput& input, std::string& model);
 
-/// Whether a word that may be a model is a prompt: models have no spaces in their names, unless
-/// they are there, or it is a path.
+/// True if a word that may be a model is a prompt: it is "-", or it has a space and is neither a
+/// path nor an existing file.
 bool is_prompt(const std::string& word);
 
-/// What to say first where there is no text, as the only word may have been meant as one.
+/// Begins the message about a missing text: the only word may have been meant as one.
 std::string taken_word_text(const TextInput& input);
 
 /// The text: of stdin and of the prompt, with an empty line between them where there are both; "-"

@@ -35,7 +35,7 @@ std::string opening_of(const Rendered& rendered, const ThoughtMarkers& markers) 
   for (std::size_t i = rendered.pieces.size(); i-- > 0;) {
     const RenderedPiece& piece = rendered.pieces[i];
     const bool is_last = i + 1 == rendered.pieces.size();
-    // What a person wrote begins no thought, and a past answer has ended with its turn.
+    // A person's text begins no thought, and a past answer has ended with its turn.
     if (piece.source == TextSource::person) break;
     if (piece.source == TextSource::assistant && !is_last) break;
     const std::size_t begin = piece.text.rfind(markers.begin), end = piece.text.rfind(markers.end);

@@ -83,7 +83,7 @@ Json list_of_calls(const Json& tools) {
   return {{"type", "array"}, {"minItems", 1}, {"items", {{"anyOf", calls}}}, {"$defs", schemas}};
 }
 
-/// What a tagged call's parameters may say; throws Error(usage) that names anything else.
+/// Throws Error(usage): the model's form of calls can't enforce the schema's keyword.
 [[noreturn]] void refuse_keyword(const std::string& place, const std::string& keyword) {
   throw Error(ErrorKind::usage,
               fmt::format("tools: {}: '{}' is not enforced in the model's form of calls; leave it "

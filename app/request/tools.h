@@ -31,9 +31,9 @@ void add_tools(Json& body, const Json& tools);
 /// nothing: it may be text. Throws Error(usage) for a choice that is none.
 std::optional<Json> call_schema(const Json& body);
 
-/// How calls are found in an answer: in the form in which the chat template shows past ones, or
-/// else by the vocabulary. Without tools calls are text. Throws Error(usage) where answers can't be
-/// bound.
+/// Returns how calls are found in an answer: in the form in which the chat template shows past
+/// ones, or else by the vocabulary. Without tools, calls are text. Throws Error(usage) where
+/// answers can't be bound.
 CallTerms call_terms(const ChatPrompt& prompt, const ChatTemplate& chat_template,
                      const Tokenizer& tokenizer);
 

@@ -14,9 +14,9 @@
 
 namespace hyb::app {
 
-/// What a draft model takes of --memory: its weights and workspace, and an eighth of all for its
-/// keys, values and states. 0: there is none, or it is an EAGLE-3 head. Throws as Session::open()
-/// does before it reads a weight.
+/// Returns the share of a draft model in --memory: its weights and workspace, and an eighth of all
+/// for its keys, values and states; 0 without one, or for an EAGLE-3 head. Throws as
+/// Session::open() does before it reads a weight.
 std::size_t draft_model_bytes(const RunSettings& settings);
 
 /// Guesses what a sequence draws by what a smaller model of the same vocabulary would say of it at

@@ -12,7 +12,7 @@
 namespace hyb::app {
 namespace {
 
-/// How long a finished entry may have to wait: too short to notice.
+/// The longest that a finished entry may have to wait: too short to notice.
 constexpr std::chrono::milliseconds nap(20);
 
 void give_back(Engine& engine, std::int32_t superblocks_max) {

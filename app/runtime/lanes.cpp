@@ -27,7 +27,7 @@ namespace {
 
 [[noreturn]] void refuse_lanes(const std::string& text) { throw Error(ErrorKind::usage, text); }
 
-/// Where a lane is to be.
+/// Place of a lane.
 struct LanePlace {
   kernels::Device device = kernels::Device::cpu;
   int number = 0;  ///< of a card, or of a memory of the CPU
@@ -87,8 +87,8 @@ TwoLanes lanes_of_cpu(const ModelOptions& options, bool share_memory) {
   return lanes;
 }
 
-/// How the kernels split sums follows from these: where they differ, answers would depend on which
-/// card ran a prompt.
+/// True if both cards agree in what decides how kernels split sums: otherwise answers would depend
+/// on which card ran a prompt.
 bool are_alike(int card, int other) {
   const kernels::Card first = kernels::card(card), second = kernels::card(other);
   return first.major == second.major && first.minor == second.minor &&
@@ -242,7 +242,6 @@ kernels::Queue prefill_queue_of_cpu(const TwoLanes& lanes) {
                                                .neighbours = {.before = lanes.decode.threads}});
 }
 
-/// What a worker has.
 struct PrefillWorker {
   PrefillWorker(const TwoLanes& lanes, const models::ModelRunner& first, const models::Model& model,
                 const std::string& name)

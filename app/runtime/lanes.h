@@ -15,7 +15,7 @@
 
 namespace hyb::app {
 
-/// Where --disaggregate runs answers (decode) and prompts (prefill).
+/// Places where --disaggregate runs answers (decode) and prompts (prefill).
 struct TwoLanes {
   struct Lane {
     int threads;   ///< of the CPU; with cards both lanes have the same, for what cards leave to it
@@ -34,9 +34,9 @@ struct TwoLanes {
   std::string text() const;
 };
 
-/// What --disaggregate means on this device; nullopt: one lane runs prompts and answers. Throws
-/// Error(usage) for what is of no use together, for a card that is not there, and for two cards
-/// that are unlike. Only resolve() asks this (app/runtime/run_settings.h).
+/// Returns the lanes of --disaggregate on this device; nullopt if one lane runs prompts and
+/// answers. Throws Error(usage) for what is of no use together, for a card that is not there, and
+/// for two cards that are unlike. Only resolve() asks this (app/runtime/run_settings.h).
 std::optional<TwoLanes> lanes_of(const ModelOptions& options, kernels::Device device);
 
 /// Flags for a session that runs prompts both ways, which takes lanes that share memory: where no
@@ -50,7 +50,7 @@ kernels::Queue undivided_queue(const TwoLanes& lanes);
 /// On cards, of the lane of prompts.
 kernels::Queue prefill_queue(const TwoLanes& lanes, bool batch_invariant);
 
-/// How pools of answers, or of prompts, are mapped: `mapping` on the lane's card.
+/// Returns how the pools of answers, or of prompts, are mapped: `mapping` on the lane's card.
 kernels::SuperblockMapOptions mapping_of_decode(const TwoLanes& lanes,
                                                 kernels::SuperblockMapOptions mapping);
 kernels::SuperblockMapOptions mapping_of_prefill(const TwoLanes& lanes,

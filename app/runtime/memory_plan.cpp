@@ -60,11 +60,11 @@ std::string smaller_text(const models::LoadOptions& load, bool fits_in_12_bits) 
                                              bytes_text(budget.pool_bytes), bytes_text(needed)));
 }
 
-/// What a card's driver may take to create pools and to map them.
+/// Time that a card's driver may take to create pools and to map them.
 constexpr double start_seconds_max = 1.0;
 
-/// What a process has on the CPU besides weights, workspace and pools, as peaks of Pss show: code
-/// and tables take 24 MiB.
+/// Returns what a process has on the CPU besides weights, workspace and pools, by measured peaks of
+/// Pss: code and tables take 24 MiB.
 std::size_t process_bytes(const ModelSource& source) {
   return (std::size_t{24} << 20) + source.tokenizer_bytes();
 }

@@ -16,14 +16,14 @@ namespace hyb::app {
 
 class ProgressLine;
 
-/// How many sequences and which step sizes a command wants.
+/// Number of sequences and sizes of steps that a command wants.
 struct SessionShape {
   std::int32_t sequences_max = 1;  ///< run at once
   /// Prompt tokens of one sequence in one step. 0: MemoryPlan's rule.
   std::int32_t chunk_tokens = 0;
   std::int32_t answer_tokens = 0;  ///< at most, of all requests; 0: not known
   bool expects_more = false;       ///< requests will follow others: memory is prepared for them
-  /// What counts is when all is done, not how long an answer waits for a prompt.
+  /// True if the total time counts, and not how long an answer waits for a prompt.
   bool prefers_throughput = false;
   std::size_t host_tier_bytes = 0;   ///< all that a host tier may take, its pinned memory included
   std::int32_t drafts_room = 0;      ///< most of a sequence in a step
@@ -31,7 +31,7 @@ struct SessionShape {
   ProgressLine* progress = nullptr;  ///< shows how much of the weights is loaded; outlives open()
 };
 
-/// How the budget was divided, in bytes.
+/// Division of the budget, in bytes.
 struct MemoryPlan {
   std::size_t budget = 0;
   std::size_t weights = 0;
@@ -71,8 +71,8 @@ struct Budget {
   std::size_t bytes, pool_bytes;
   std::size_t draft_model = 0;  ///< beside bytes, what a model that drafts takes of --memory
   std::size_t library = 0;      ///< of bytes, what a queue takes from its start
-  /// Of bytes, what the process has besides: code, texts, tables. Where little is left for pools
-  /// half of that is taken at most, so that they are not for nothing.
+  /// Other bytes of the process: code, texts, tables. They take at most half of what is left for
+  /// pools, so that pools always have room.
   std::size_t process = 0;
   std::size_t weights = 0;  ///< of bytes, what they take; 0: not loaded yet, an estimate counts
   kernels::Device device = kernels::Device::cpu;
@@ -84,11 +84,11 @@ struct Budget {
   int prefill_threads = 0;  ///< of a lane of their own for prompts, beside the others; 0: none
   int memories = 1;         ///< pools of equal size that pool_bytes are for
   int cards = 1;            ///< alike, each of which may hold as much
-  /// Of a card, to create pools and to map them, as its driver's calls take it.
+  /// Most calls of a card's driver that creating and mapping pools may take.
   std::size_t driver_calls_max = unlimited;
 };
 
-/// What the settings allow, less what a draft model takes.
+/// Returns the budget of the settings, less the share of a draft model.
 Budget budget_of(const RunSettings& settings);
 
 /// Divides the budget: weights, workspace, and pools of all that is left. Throws Error(memory) with
@@ -101,11 +101,11 @@ MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometr
 std::int32_t chunk_tokens_of(const models::Plan& plan, const models::Geometry& geometry,
                              const Budget& budget, int threads);
 
-/// What a runner with these pools is made with; every id of the vocabulary may be sampled.
+/// Returns the options of a runner with these pools; every id of the vocabulary may be sampled.
 models::RunnerOptions runner_options(const models::Plan& plan, const MemoryPlan& memory,
                                      const SessionShape& shape);
 
-/// How a host tier divides its bytes. The card sets aside as many as there are copies.
+/// Division of a host tier's bytes. The card sets aside as many bytes as `copies`.
 struct HostTierParts {
   std::size_t copies, reads, index, snapshots;
 };

@@ -20,7 +20,7 @@
 namespace hyb::app {
 namespace {
 
-/// What --quantize packs weights to. Throws Error(usage) where activations are f32.
+/// Returns the packing of --quantize. Throws Error(usage) where activations are f32.
 kernels::Quantize packing_of(const TypeOptions& types) {
   if (types.quantize == QuantizeChoice::none) return kernels::Quantize::none;
   if (types.activation == DType::f32) {
@@ -40,14 +40,14 @@ kernels::Quantize packing_of(const TypeOptions& types) {
   return kernels::Quantize::none;
 }
 
-/// What --quantize has weights published in, for it is no way to pack them; empty: nothing.
+/// Returns fp8 or mxfp4 where --quantize names it: a published format, not a packing; else "".
 std::string published_format(const TypeOptions& types) {
   const bool is_one =
       types.quantize == QuantizeChoice::fp8 || types.quantize == QuantizeChoice::mxfp4;
   return is_one ? std::string(word_of(words::quantize, types.quantize)) : "";
 }
 
-/// Whether the weights leave little for sequences.
+/// True if the weights leave little for sequences.
 bool leave_little_memory(const RunSettings& settings, const models::Plan& plan,
                          const models::LoadOptions& load) {
   constexpr double share_of_weights = 0.75;
@@ -55,8 +55,8 @@ bool leave_little_memory(const RunSettings& settings, const models::Plan& plan,
          share_of_weights * static_cast<double>(settings.memory.bytes);
 }
 
-/// Whether weights of these types may be in 12 bits; where files have codes that stay, what they
-/// publish in bf16 beside these. Throws Error(usage) where --lossless on means nothing.
+/// True if weights of these types may be in 12 bits, or those in bf16 beside codes that stay.
+/// Throws Error(usage) where --lossless on means nothing.
 bool may_be_lossless(const TypeOptions& types, DType activation, kernels::Quantize quantize) {
   const bool is_asked = types.lossless.value_or(false);
   const auto refuse = [&](const char* text) {
@@ -71,8 +71,8 @@ bool may_be_lossless(const TypeOptions& types, DType activation, kernels::Quanti
   return true;
 }
 
-/// Of weights that may be in 12 bits, whether --lossless auto wants that. No card has measured yet
-/// what it is worth there.
+/// True if --lossless auto wants 12 bits for weights that may have them. The gain on a card is not
+/// measured yet.
 bool wants_lossless(const RunSettings& settings, const models::Plan& plan,
                     const models::LoadOptions& plain, const WeightUse& use) {
   const bool is_measured =
@@ -81,13 +81,13 @@ bool wants_lossless(const RunSettings& settings, const models::Plan& plan,
   return leave_little_memory(settings, plan, plain);
 }
 
-/// Whether the weights are files: else they are made up, or not there.
+/// True if the weights are files; otherwise they are random or missing.
 bool has_files(const RunSettings& settings) {
   return !settings.types.random_weights && settings.source.has_tensors();
 }
 
-/// How many parameters are published in a format, where config.json indicates some: by the files,
-/// else, and of random weights, by what it says itself.
+/// Returns how many parameters are published in a format that config.json indicates: by the files,
+/// or, without files and for random weights, by config.json.
 template <typename Count>
 std::int64_t published_parameters(const RunSettings& settings, const models::Config& config,
                                   const models::Plan& plan, Count&& count) {
@@ -98,7 +98,7 @@ std::int64_t published_parameters(const RunSettings& settings, const models::Con
                              : count(plan, family, config);
 }
 
-/// What stays in blocks of a GGUF file or in groups: by the files, else by what config.json says.
+/// Returns what stays in blocks of a GGUF file or in groups, by the files or else by config.json.
 models::PackedBlocks packed_blocks(const RunSettings& settings, const models::Config& config,
                                    const models::Plan& plan, DType activation) {
   if (activation != DType::bf16 || settings.types.random_weights) return {};
@@ -128,13 +128,13 @@ std::size_t stored_bytes(const models::Plan& plan, const models::Family& family,
          size_of(plan.weight_dtype);
 }
 
-/// Whether the files have the draft layer of the plan; random weights have.
+/// True if the files have the plan's draft layer; random weights always have it.
 bool has_draft_layer(const RunSettings& settings, const models::Family& family) {
   return !has_files(settings) || models::has_draft_layer(family, settings.source.tensors());
 }
 
-/// With its draft layer where --spec wants it. Throws Error(usage) where mtp is requested and the
-/// model has nothing for that.
+/// Reads the plan, with the draft layer where --spec wants it. Throws Error(usage) where mtp is
+/// requested and the model has nothing for that.
 models::Plan read_plan(const RunSettings& settings, const models::Config& config,
                        const models::Family& family, const std::optional<ModelSource>& head) {
   if (head) {

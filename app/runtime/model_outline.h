@@ -16,7 +16,7 @@ namespace hyb::app {
 
 class ProgressLine;
 
-/// What config.json says of a model and the sizes that follow from it, without reading a weight.
+/// What config.json says of a model, and the sizes that follow, without reading a weight.
 struct ModelOutline {
   models::Config config;
   const models::Family* family;
@@ -33,14 +33,14 @@ std::optional<ModelSource> head_of(const RunSettings& settings);
 /// The word of --kv-dtype for it: f32, bf16 or fp8.
 std::string kv_dtype_name(DType dtype);
 
-/// What linear weights are in memory: BF16, F16, F32, FP8, q8 or q4, or the types of a GGUF file;
-/// of several published types the one that is named first in: FP8, F16, others.
+/// Names the type of linear weights in memory: the types of a GGUF file's blocks, that of
+/// --quantize, F16 or F32, FP8, MXFP4, or BF16. Of several that occur it is the first of these.
 std::string weights_name(const models::LoadOptions& load);
 
 /// "4.0 KiB per token", "2.0 KiB per token, 1.5 MiB per sequence in windows".
 std::string kv_text(const models::Geometry& geometry);
 
-/// What makes the weights smaller, and what is of their type, for messages; empty: nothing.
+/// Says for messages which options make weights and activations smaller; empty if none does.
 std::string smaller_weights_text(const models::LoadOptions& load, bool fits_in_12_bits);
 
 /// Memory of all weights on the device, small tensors included; of published FP8 an estimate, see
@@ -48,16 +48,16 @@ std::string smaller_weights_text(const models::LoadOptions& load, bool fits_in_1
 std::size_t weight_bytes(const models::Plan& plan, kernels::Device device,
                          const models::LoadOptions& load);
 
-/// How many bytes less they are likely to take with --lossless on; 0: it is on, or for others.
+/// Returns the bytes that --lossless on is likely to save; 0 if it is on, or not for these weights.
 std::size_t lossless_saves(const models::Plan& plan, kernels::Device device,
                            const models::LoadOptions& load);
 
-/// What --lossless auto goes by. Measured with AVX-512 on two cores, the product of a matrix of
+/// Thresholds of --lossless auto. Measured with AVX-512 on two cores, the product of a matrix of
 /// 2048 x 768 in 12 bits against bf16: 1.3 to 1.5 times as fast with 1 to 8 rows, 1.1 with 12, 1.07
 /// with 16, 0.95 with 24, 0.98 with 32 and 48, 0.99 with 64, 1.0 from 96 on; with AVX2 1.5 to 1.9
-/// with 1 to 3 rows, 1.2 with 4, 1.0 to 1.05 with 6 to 16, 0.93 with 24, 0.98 from 32 on
-/// (hyb bench MODEL -n 32 -p 0 -b 1,8,16,24,64 --lossless on, and off, shows it of a whole model).
-/// Packing takes some tokens' time.
+/// with 1 to 3 rows, 1.2 with 4, 1.0 to 1.05 with 6 to 16, 0.93 with 24, 0.98 from 32 on (hyb bench
+/// MODEL -n 32 -p 0 -b 1,8,16,24,64 --lossless on, and off, shows it of a whole model). Packing
+/// takes some tokens' time.
 struct WeightUse {
   static constexpr std::int32_t sequences_of_12_bits = 16, tokens_of_12_bits = 8;
   std::int32_t sequences = 1;      ///< at once
@@ -76,13 +76,13 @@ struct WeightUse {
 /// types that do not go together.
 ModelOutline outline_of(const RunSettings& settings, const WeightUse& use = {});
 
-/// Of weights in 12 bits whose files are there: their matrices, by samples of the files; the
-/// outline's sizes then go by these. Else empty.
+/// Returns the matrices of weights in 12 bits, sampled from the files, and corrects the outline's
+/// sizes by them. Empty for other weights, or without files.
 std::vector<models::LosslessMatrix> sample_lossless(const RunSettings& settings,
                                                     ModelOutline& outline);
 
-/// What a folder lacks of the files that its index lists, in words: how many, and how large all of
-/// them are, by the index, else by config.json. "" where nothing is lacking.
+/// Says how many files a folder lacks of those that its index lists, and how large all of them are,
+/// by the index or else by config.json; "" if none is missing.
 std::string missing_files_text(const ModelSource& source, const ModelOutline& outline);
 
 /// Writes what the weights of a format that hyb does not read take as published, by the files where

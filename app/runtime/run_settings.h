@@ -18,7 +18,7 @@
 
 namespace hyb::app {
 
-/// What guesses tokens, and how many.
+/// Source and number of guessed tokens.
 struct Drafts {
   /// Off where auto may draft nothing; draft where --draft-model is given alone, whatever it is.
   DraftSource source = DraftSource::off;
@@ -29,12 +29,12 @@ struct Drafts {
   std::int32_t drafts_room = 0;  ///< that there is room for
   TreeLimits tree = {};          ///< of these
 
-  /// Whether `source` takes what --draft-model names.
+  /// True if `source` takes what --draft-model names.
   bool has_model() const;
 };
 
-/// What the options of a command mean for a model on this machine. Nothing after resolve() asks
-/// what "auto" is, which device there is, or how much memory is free.
+/// Settings that the options of a command mean for a model on this machine. Nothing after resolve()
+/// asks what "auto" is, which device there is, or how much memory is free.
 struct RunSettings {
   ModelSource source;
   kernels::Device device = kernels::Device::cpu;
@@ -66,14 +66,14 @@ RunSettings resolve(const ModelOptions& options, const Environment& environment)
 /// names is a head, a part of the model.
 void check_lanes(const RunSettings& settings, bool has_head);
 
-/// How pools are mapped. Throws Error(usage) for what is of no use together.
+/// Returns how pools are mapped. Throws Error(usage) for options that make no sense together.
 kernels::SuperblockMapOptions mapping_of(const PoolOptions& options, kernels::Device device);
 
-/// Where all of the model runs, or the answers on cards; the threads are those of all lanes.
+/// Makes the queue of the whole model, or of answers on cards, with the threads of all lanes.
 kernels::Queue make_queue(const RunSettings& settings);
 
-/// Of a draft model beside a model with these settings, within this much memory: the same where
-/// nothing else follows from its being another model.
+/// Returns the settings of a draft model within this much memory: the same as those of its model
+/// except where a draft model needs others.
 RunSettings draft_settings(const RunSettings& settings, std::size_t bytes);
 
 }  // namespace hyb::app

@@ -119,7 +119,7 @@ PrefillCost Session::expected_cost() const {
   return prefill_seconds(roofline().prefill(), flops_per_thread_second * threads);
 }
 
-/// Whether what is reused is what would be run again, to the bit. Where it is not, answers must not
+/// True if reused state equals recomputed state to the bit. Where it does not, answers must not
 /// depend on a clock that decides what is remembered.
 bool Session::is_exact() const {
   return settings_.reuse.snapshots == Precision::exact && queue_->batch_invariant();

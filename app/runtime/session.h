@@ -46,8 +46,8 @@ class Session {
   models::ModelRunner& runner() { return *runner_; }
   const RunSettings& settings() const { return settings_; }
   const ModelSource& source() const { return settings_.source; }
-  /// Of a session with --disaggregate: whether prompts have a lane of their own from the next
-  /// engine on, as they have at first. If not, one lane has the threads of both, and as much
+  /// Decides, in a session with --disaggregate, whether prompts have a lane of their own from the
+  /// next engine on, as they do at first. If not, one lane has the threads of both and as much
   /// memory. The engine is gone until it is restarted.
   void set_disaggregated(bool is_disaggregated);
   /// Makes a new engine: nothing is known of earlier requests. `runner` is the session's own or
@@ -59,7 +59,7 @@ class Session {
   kernels::Queue& queue() { return *queue_; }
   const models::Model& model() const { return model_; }
   const MemoryPlan& memory() const { return memory_; }
-  /// What a step has to move and compute at least.
+  /// Returns the least that a step has to move and compute.
   models::Roofline roofline() const { return {model_.plan, model_.geometry}; }
   std::chrono::nanoseconds load_time() const { return load_time_; }
 
@@ -80,7 +80,7 @@ class Session {
   /// End-of-answer tokens: generation_config, config and tokenizer_config together.
   const std::vector<TokenId>& stop_tokens() const { return texts_.stop_tokens; }
 
-  /// What answers may have to be, compiled for this model.
+  /// Returns the rules for answers that are compiled for this model.
   ConstraintCache& rules() {
     if (!rules_) rules_.emplace(need_tokenizer(), stop_tokens(), vocab_used());
     return *rules_;

@@ -31,7 +31,7 @@ std::filesystem::path cache_folder(const Environment& environment) {
               "--disk-tier: there is no home for its file; say where with --disk-tier-folder");
 }
 
-/// Where a file of the disk tier is made; the folder is there then, unless it cannot be.
+/// Returns the folder for a file of the disk tier, which it creates if it can.
 std::filesystem::path disk_tier_folder(const TierFlags& flags, const Environment& environment) {
   std::filesystem::path folder = flags.disk_tier_folder.empty()
                                      ? cache_folder(environment)

@@ -13,7 +13,7 @@ class App;
 
 namespace hyb::app {
 
-/// Where snapshots go that the pools have no room for.
+/// Places for snapshots that the pools have no room for.
 struct TierFlags {
   std::optional<std::size_t> disk_tier;  ///< bytes; none: nowhere
   std::string disk_tier_folder;          ///< empty: hyb's cache folder

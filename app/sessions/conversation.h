@@ -26,9 +26,9 @@ struct Exchange {
   Think think = {};          ///< what the prompt was made with
 };
 
-/// What has been said: a tree of turns, of which none is lost until clear(), and the branches that
-/// grow on it. Turns are numbered from 1 in the order in which they were given; 0 is the beginning.
-/// Holds text and ids only; nothing here depends on a model.
+/// A tree of turns, of which none is lost until clear(), and its branches. Turns are numbered from
+/// 1 in the order in which they were given; 0 is the beginning. Holds text and ids only; nothing
+/// here depends on a model.
 class Conversation {
  public:
   struct Turn {

@@ -154,7 +154,7 @@ std::string record_text(const SessionRecord& record) {
 
 namespace {
 
-/// What later texts change in the first one.
+/// Applies the changes that later texts make to the first one.
 void apply(Json& json, const std::string& text, const std::string& source) {
   const Json change = parse_json(text, source);
   Reading(change, source);
@@ -384,12 +384,7 @@ void for_each(const SessionFolder& folder, Use use, Damaged damaged) {
 }  // namespace
 
 std::string session_list_text(const SessionFolder& folder, int width) {
-  Table table{.columns = {{"session"},
-                          {"turns", Align::right},
-                          {"tokens", Align::right},
-                          {"size", Align::right},
-                          {"saved"},
-                          {"model"}}};
+  Table table{.columns = columns_of("session|>turns|>tokens|>size|saved|model")};
   for_each(
       folder,
       [&](const std::string& name, std::uintmax_t bytes, const SessionRecord& record) {

@@ -62,7 +62,7 @@ struct SavedSession {
   FileVersion version = {};     ///< before it was read
 };
 
-/// Where sessions lie: one file each, NAME.session; the folder is made when the first one is saved,
+/// Folder of saved sessions, one file NAME.session each. It is created when the first one is saved,
 /// open to its owner only.
 class SessionFolder {
  public:
@@ -109,8 +109,8 @@ std::string session_list_text(const SessionFolder& folder, int width);
 /// The same as an array of objects.
 Json session_list_json(const SessionFolder& folder);
 
-/// What was said on the session's branch: "user: ..." and "assistant: ..." paragraphs; of an answer
-/// that was stopped "assistant (stopped): ...".
+/// Returns the turns of the session's branch as paragraphs "user: ..." and "assistant: ...", or
+/// "assistant (stopped): ..." for an answer that was stopped.
 std::string transcript(const Conversation& conversation);
 
 /// The same as Markdown.
@@ -123,7 +123,6 @@ void write_transcript(const Conversation& conversation, const std::filesystem::p
 /// The same as the body of a request, which `hyb run --messages` takes.
 Json transcript_json(const SessionRecord& record);
 
-/// Whether the turn's answer was never begun.
 bool is_unanswered(const Exchange& exchange);
 
 }  // namespace hyb::app

@@ -100,7 +100,7 @@ void SessionKeeper::set_known(const Conversation& conversation) {
   has_draft_ = false;
 }
 
-/// What the file has not, empty where it has all.
+/// Returns what the file lacks of the conversation, empty where it has all.
 Json SessionKeeper::changes(const Conversation& conversation) const {
   Json changes = Json::object();
   for (const auto& [name, text] : head(conversation)) {
@@ -346,7 +346,8 @@ SessionOrigin session_origin(Session& session) {
   const models::Geometry& geometry = session.model().geometry;
   return {.model = model_name(source),
           .fingerprint = {{"model", std::move(weights)},
-                          // Of kernels and packing: another build may round differently.
+                          // The version stands for kernels and packing: another build may round
+                          // differently.
                           {"hyb", version_text()},
                           {"tokenizer", hex(tokenizer_identity(source))},
                           {"activation_dtype", std::string(name_of(geometry.load.activation))},

@@ -17,7 +17,7 @@
 
 namespace hyb::app {
 
-/// What a chat is saved with.
+/// Properties of the model and the build that a chat is saved with.
 struct SessionOrigin {
   std::string model;  ///< SessionRecord's
   Fingerprint
@@ -31,13 +31,12 @@ struct BranchTokens {
   std::int32_t before = 0, before_min = 0;
 };
 
-/// What is to be saved.
 struct Saving {
   const Conversation& conversation;
   std::function<BranchTokens()> tokens = {};  ///< called when needed
 };
 
-/// How much memory a session file holds unless --session-size says otherwise.
+/// Memory that a session file holds unless --session-size says otherwise.
 inline constexpr std::uint64_t session_bytes_usual = std::uint64_t{64} << 20;
 
 /// Keeps a chat's conversation in a file of its own: once it has a name, every turn is saved, its
@@ -131,7 +130,7 @@ class SessionKeeper {
   std::chrono::steady_clock::time_point written_ = {};
 };
 
-/// What chats with this model are saved with. Reads a few KiB per tensor.
+/// Reads a few KiB per tensor.
 SessionOrigin session_origin(Session& session);
 
 }  // namespace hyb::app

@@ -14,7 +14,7 @@
 
 namespace hyb::app {
 
-/// What a person entered, with the marks of multi-line input taken out.
+/// Text that a person entered, without the marks of multi-line input.
 struct Entry {
   std::string text;
   bool is_literal = false;  ///< was between """ marks: never a command
@@ -24,12 +24,12 @@ struct Entry {
 /// backslash, or because it begins with """ and the closing """ is not at its end yet.
 std::optional<Entry> finish_entry(std::string_view text);
 
-/// What an unfinished text becomes when the next line begins: the backslash that ended the line
-/// makes room for the line break.
+/// Continues an unfinished text on the next line: a line break replaces the backslash that ended
+/// the line.
 std::string continued(std::string text);
 
-/// What to enter so that finish_entry() gives `text` back, wherever that is possible: a text that
-/// itself has """ marks and ends in a backslash is returned as it is.
+/// Returns the entry that finish_entry() turns into `text`, if there is one: a text that itself has
+/// """ marks and ends in a backslash is returned unchanged.
 std::string as_entry(const std::string& text);
 
 /// The entries of an editor, oldest first, kept in a file across runs when there is one. The file
@@ -87,7 +87,7 @@ class LineBuffer {
   void erase_left();
   void erase_right();
 
-  // What these take away is kept for yank().
+  // These keep the text that they remove for yank().
   void kill_to_end();  ///< of the line; at its end, the line break
   void kill_to_begin();
   void kill_word_left();   ///< back to white space, as a shell does
@@ -107,7 +107,7 @@ class LineBuffer {
   std::string killed_;
 };
 
-/// What a key did, seen from outside.
+/// Effect of a key, seen from outside.
 enum class Outcome : std::uint8_t {
   edited,        ///< text or cursor may have changed
   entered,       ///< entry() is complete
@@ -119,7 +119,7 @@ enum class Outcome : std::uint8_t {
   editor,  ///< the text is to be edited elsewhere: replace()
 };
 
-/// What a text, as far as the cursor, may become by Tab: each begins with it.
+/// Returns the completions by Tab of the text before the cursor; each begins with that text.
 using Completer = std::function<std::vector<std::string>(std::string_view typed)>;
 
 /// The editor without a terminal: keys in, text and cursor out.

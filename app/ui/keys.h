@@ -9,7 +9,6 @@
 
 namespace hyb::app {
 
-/// What a key press means.
 struct Key {
   enum class Kind : std::uint8_t {
     text,   ///< characters to insert
@@ -52,7 +51,7 @@ class KeyDecoder {
  public:
   void push(std::string_view bytes, std::vector<Key>& keys);
 
-  /// Whether an escape sequence has begun that is not a paste: when nothing follows soon, give_up()
+  /// True if an escape sequence has begun that is not a paste: when nothing follows soon, give_up()
   /// makes it the Escape key, which does nothing.
   bool is_waiting() const {
     return phase_ != Phase::plain && phase_ != Phase::paste && phase_ != Phase::control_x;

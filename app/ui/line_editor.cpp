@@ -29,7 +29,7 @@ bool is_inside_character(std::string_view text, std::size_t at) {
   return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U;
 }
 
-/// What is shown for the grapheme cluster.
+/// Returns what is shown for the grapheme cluster.
 std::string shown(std::string_view grapheme) {
   if (grapheme == "\t") return "    ";
   const auto first = static_cast<unsigned char>(grapheme.front());

@@ -25,7 +25,7 @@ struct InputEvent {
   Entry entry = {};
 };
 
-/// What an entry is requested with. An editor heeds all of it, plain lines the work only.
+/// A request for an entry. An editor obeys all of it, input by plain lines only `work`.
 struct InputRequest {
   std::string prompt = "> ";
   std::string draft = {};  ///< the initial text
@@ -35,7 +35,7 @@ struct InputRequest {
   std::function<bool()> work = {};
 };
 
-/// Where a person's or a script's entries come from.
+/// Source of a person's or a script's entries.
 class Input {
  public:
   virtual ~Input() = default;

@@ -24,7 +24,7 @@ bool is_letter(char c) {
 
 bool is_mark(char c) { return punctuation.find(c) != std::string_view::npos; }
 
-/// How often the character that is there comes in a row.
+/// Counts how often the character at `at` repeats.
 std::size_t run_length(std::string_view text, std::size_t at) {
   const std::size_t end = text.find_first_not_of(text[at], at);
   return std::min(end, text.size()) - at;
@@ -100,7 +100,7 @@ class InlineReader {
     InlineReader(text, true, *out_, ' ').read(looks);
   }
 
-  /// Where what the mark begins has ended; nothing: it begins nothing, as far as is known.
+  /// Returns the end of what the mark begins; nullopt if it begins nothing, as far as is known.
   std::optional<std::size_t> read_mark(std::size_t at, unsigned looks) {
     const char mark = text_[at];
     if (mark == '\\') return read_escape(at, looks);
@@ -168,8 +168,8 @@ class InlineReader {
     return close + 1;
   }
 
-  /// Where a run of just this length closes what began; code in between is passed over, and so is
-  /// what begins and ends in between, as a run closes the last one that is open.
+  /// Returns where a run of exactly this length closes what began. It skips code, and what begins
+  /// and ends in between, as a run closes the last one that is open.
   std::size_t closing(std::size_t from, char mark, std::size_t length) const {
     std::size_t open = 0;
     for (std::size_t at = from; at < text_.size();) {
@@ -397,7 +397,7 @@ void MarkdownView::take_line_end() {
   block_ = Block::unknown;
 }
 
-/// Whether it is known what the line is; a whole one is.
+/// True if the kind of the line is known, as that of a whole line is.
 bool MarkdownView::begin_line(bool is_whole) {
   const std::size_t indent = std::min(line_.find_first_not_of(' '), line_.size());
   const std::string_view rest = std::string_view(line_).substr(indent);
@@ -488,7 +488,6 @@ void MarkdownView::begin_text(std::string_view first, std::string_view prefix, s
   line_.erase(0, marked);
 }
 
-/// Whether a block of code begins.
 bool MarkdownView::read_fence(std::string_view line) {
   if (!line.starts_with("```") && !line.starts_with("~~~")) return false;
   const std::size_t length = run_length(line, 0);

@@ -9,7 +9,7 @@
 
 namespace hyb::app {
 
-/// How a run of text looks on a terminal.
+/// Look of a run of text on a terminal.
 enum class Look : std::uint8_t {
   bold = 1,
   italic = 2,
@@ -42,8 +42,8 @@ std::string highlighted(std::string_view line, std::string_view language);
 /// escape sequences that it began.
 class MarkdownView {
  public:
-  /// As much as is decided: a mark waits for what closes it, lines of code and tables for their
-  /// end.
+  /// Returns as much as is decided: a mark waits for what closes it, lines of code and tables for
+  /// their end.
   std::string push(std::string_view text, int columns);
 
   /// The rest.

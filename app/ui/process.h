@@ -31,8 +31,8 @@ class ProcessGuard {
 int stop_signal();
 void clear_stop_signal();
 
-/// As long as one lives, the first SIGINT or SIGTERM ends the process at once: for stretches that
-/// look at no flag and have nothing to lose, such as opening a model.
+/// While one lives, the first SIGINT or SIGTERM ends the process at once. It is for work that looks
+/// at no flag and has nothing to lose, such as opening a model.
 class StopAtOnce {
  public:
   StopAtOnce();
@@ -41,8 +41,8 @@ class StopAtOnce {
   StopAtOnce& operator=(const StopAtOnce&) = delete;
 };
 
-/// As long as one lives, further SIGINTs are the same request as the first: what
-/// handles it has something to lose. SIGTERM and SIGQUIT still end the process.
+/// While one lives, further SIGINTs are the same request as the first, since its handler has
+/// something to lose. SIGTERM and SIGQUIT still end the process.
 class StopOnce {
  public:
   StopOnce();
@@ -51,8 +51,8 @@ class StopOnce {
   StopOnce& operator=(const StopOnce&) = delete;
 };
 
-/// What a SIGINT that raises the flag writes to stderr at once, while the program may be busy for
-/// a while: a literal. Null: nothing.
+/// Sets the text, a literal, that a SIGINT writes to stderr at once when it raises the flag, since
+/// the program may be busy for a while. Null writes nothing.
 void set_stop_note(const char* note);
 
 /// Counts SIGWINCH and SIGCONT: when it has changed, the window or the terminal's modes may have.
@@ -75,8 +75,8 @@ void write_stderr(std::string_view text);
 /// information.
 void write_note(std::string_view text);
 
-/// As write_stderr(), for text with escape sequences of our own; what came from outside is already
-/// sanitized.
+/// Does what write_stderr() does, for text with escape sequences of our own, in which text from
+/// outside is already sanitized.
 void write_stderr_as_is(std::string_view text);
 
 struct StreamLimits {

@@ -19,7 +19,7 @@ constexpr std::chrono::milliseconds interval{100};
 /// Columns of a line; one is left free, since a full line makes some terminals wrap.
 int room() { return terminal_columns(Stream::error) - 1; }
 
-// Of the process, as stderr is: messages come from anywhere.
+// A global, as stderr is: messages come from anywhere.
 std::atomic<bool> is_line_shown{false};
 
 }  // namespace
@@ -52,7 +52,7 @@ std::string time_left_text(const ProgressCount& count, std::chrono::nanoseconds 
 
 namespace {
 
-/// With the time that is left and the note after it, where there are such.
+/// Appends the time that is left and the note, where there are such.
 std::string with_more(std::string text, std::string_view separator, const ProgressCount& count,
                       std::chrono::nanoseconds elapsed, std::string_view note) {
   const std::string left = time_left_text(count, elapsed);

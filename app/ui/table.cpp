@@ -7,6 +7,7 @@
 
 #include "app/ui/text.h"
 #include "core/base/error.h"
+#include "core/base/strings.h"
 
 namespace hyb::app {
 namespace {
@@ -76,6 +77,16 @@ class Printer {
 };
 
 }  // namespace
+
+std::vector<Column> columns_of(std::string_view titles) {
+  std::vector<Column> columns;
+  for (const std::string_view title : split(titles, '|')) {
+    const bool is_right = title.starts_with('>');
+    columns.push_back(
+        {std::string(title.substr(is_right ? 1 : 0)), is_right ? Align::right : Align::left});
+  }
+  return columns;
+}
 
 std::string markdown_text(const Table& table) {
   if (table.columns.empty()) return "";

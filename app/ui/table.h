@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/json.h"
@@ -21,6 +22,9 @@ struct Table {
   std::vector<Column> columns;
   std::vector<std::vector<std::string>> rows = {};
 };
+
+/// Columns by their titles, which bars separate; those after a ">" are aligned to the right.
+std::vector<Column> columns_of(std::string_view titles);
 
 /// A Markdown table with aligned columns; "|" in cells is escaped. Ends in a line break; empty
 /// without columns.

@@ -21,7 +21,7 @@ constexpr std::string_view paste_off = "\x1b[?2004l";
 // while no handler is set that reads it.
 termios modes_before;
 
-// As the environment's variables that it overrides: of the whole process.
+// A global, as the environment's variables that it overrides are.
 std::optional<bool> colour_wanted;
 
 void put_modes_back() {

@@ -23,22 +23,22 @@ int text_columns(const Environment& environment);
 /// Rows likewise; the default is 24.
 int terminal_rows(Stream stream);
 
-/// Where the stream is a terminal, wrapped at its width (see wrapped()); else as it is. Something
-/// of `columns_before` is in front of it.
+/// Wraps the text at the terminal's width (see wrapped()), where the stream is one; else returns it
+/// as it is. `columns_before` are taken in front of it.
 std::string fitted_to(Stream stream, std::string text, int columns_before = 0);
 
 /// Waits until stdin has input or has ended. False: the time is over, or a signal came.
 bool input_ready(int timeout_ms);
 
-/// Whether cursor movement may be written to `stream`: a terminal, and TERM is neither empty nor
+/// True if cursor movement may be written to `stream`: a terminal, and TERM is neither empty nor
 /// "dumb".
 bool can_move_cursor(Stream stream, const Environment& environment);
 
-/// Whether colours may: set_colour() decides, else NO_COLOR says no, else CLICOLOR_FORCE and
-/// FORCE_COLOR say yes, else as can_move_cursor.
+/// True if colours may be written: set_colour() decides, else NO_COLOR says no, else CLICOLOR_FORCE
+/// and FORCE_COLOR say yes, else can_move_cursor() decides.
 bool wants_colour(Stream stream, const Environment& environment);
 
-/// What --color says; nothing: auto.
+/// Sets what --color says; nullopt is auto.
 void set_colour(std::optional<bool> wanted);
 
 /// Writes data and texts to stdout: as they are into a file or a pipe, harmless where stdout is a

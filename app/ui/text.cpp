@@ -216,7 +216,8 @@ std::string WordWrap::flush() {
 
 namespace {
 
-/// Where a line goes on: after the last gap of two spaces in its first half, else where it begins.
+/// Returns where a wrapped line continues: after the last gap of two spaces in its first half, else
+/// where it begins.
 int hanging_indent(std::string_view line, int columns_max) {
   std::size_t hang = std::min(line.find_first_not_of(' '), line.size());
   const std::size_t most = std::min(line.size(), static_cast<std::size_t>(columns_max / 2));

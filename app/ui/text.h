@@ -33,7 +33,7 @@ std::string sanitized(std::string_view text);
 /// The same on one line: line breaks and tabs become spaces.
 std::string sanitized_line(std::string_view text);
 
-/// Whether Sanitizer replaces this character wherever it occurs.
+/// True if Sanitizer replaces this character wherever it occurs.
 bool is_unsafe(char32_t code_point);
 
 /// RFC 4648, with padding.
@@ -43,10 +43,10 @@ std::string base64(std::string_view bytes);
 /// cluster is as wide as its widest character, and two wide where it asks for emoji presentation.
 int columns(std::string_view text);
 
-/// Where the grapheme cluster that begins at byte `at` < text.size() ends.
+/// Returns the end of the grapheme cluster that begins at byte `at` < text.size().
 std::size_t next_grapheme(std::string_view text, std::size_t at);
 
-/// Where the grapheme cluster that ends before byte `at` > 0 begins.
+/// Returns the start of the grapheme cluster that ends before byte `at` > 0.
 std::size_t previous_grapheme(std::string_view text, std::size_t at);
 
 /// Begins a new line before a word that has no room in this one, while text comes. Words are parted
@@ -58,7 +58,7 @@ class WordWrap {
   /// `prefix`: before every line that this begins.
   explicit WordWrap(std::string prefix = {}, int column = 0);
 
-  /// As much as is decided: the last word waits for what follows. A line has `columns`.
+  /// Returns as much as is decided: the last word waits for what follows. A line has `columns`.
   std::string push(std::string_view text, int columns);
 
   /// The rest.
@@ -86,7 +86,7 @@ class WordWrap {
 /// `column`.
 std::string wrapped(std::string_view text, int columns, int column = 0);
 
-/// As much of the front of `text` as fits into `columns_max`, ending in "..." when cut.
+/// Returns as much of the front of `text` as fits into `columns_max`, ending in "..." when cut.
 std::string cut_to_columns(std::string_view text, int columns_max);
 
 }  // namespace hyb::app

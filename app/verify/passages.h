@@ -22,13 +22,13 @@ struct Passage {
   std::vector<std::int32_t> cuts = {};
 };
 
-/// What a sequence drew, and the logits of each row it drew from, one after the other.
+/// Tokens that a sequence drew, and the logits of each row it drew from, one after the other.
 struct Trace {
   std::vector<TokenId> tokens;
   std::vector<float> logits;
 };
 
-/// Where two traces of the same passage part, in words; "" when they are the same bytes.
+/// Says where two traces of the same passage part; "" if they are the same bytes.
 std::string difference(const Trace& expected, const Trace& found);
 
 /// Runs passages on a runner through the five verbs of memory, without an engine: the caller

@@ -10,9 +10,9 @@
 
 namespace hyb::app {
 
-/// How far the distributions of next tokens move when a sequence goes on from int8 snapshots of its
-/// recurrent state: the same tokens are run twice, once with the state as it is, once
-/// going through a snapshot wherever one is taken, and every row after the first is compared.
+/// Measures how far the distributions of next tokens move when a sequence continues from int8
+/// snapshots of its recurrent state: the same tokens are run twice, once with the state as it is,
+/// once going through a snapshot wherever one is taken, and every row after the first is compared.
 class SnapshotCost {
  public:
   /// The runner has packed snapshots, unless the model has no recurrent layers; it has room for

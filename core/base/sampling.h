@@ -183,7 +183,7 @@ struct SampleRow {
   /// Empty: all.
   std::span<const std::uint32_t> mask = {};
 
-  /// That of a later draw of the same sequence, whose mask is not known.
+  /// Returns the row of a later draw of the same sequence, whose mask is not known.
   SampleRow later(std::uint64_t draws) const {
     SampleRow row = *this;
     row.draw += draws;

@@ -203,7 +203,7 @@ void Constraint::walk(PlaceId place, VocabularyTrie::Kind kind, std::span<std::u
     const VocabularyTrie::Node& node = part.nodes[i];
     const PlaceId next = step(path_[node.depth], node.byte);
     const bool all = kind != VocabularyTrie::other && next >= 0 && text(next, kind) >= node.height;
-    // Of what begins so, all is known; or else what ends here.
+    // All tokens that begin so are decided, or else only those that end here.
     const std::size_t end = next < 0 || all ? node.end : i + 1;
     if ((next < 0) == from_all) {
       for (std::size_t k = node.first; k < part.nodes[end].first; ++k)

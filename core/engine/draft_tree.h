@@ -26,10 +26,10 @@ struct DraftPath {
   std::int32_t shared = 0;
 };
 
-/// What a model drafted, each token with those that are likeliest in its place, becomes a tree of
-/// paths. Node by node the likeliest one per row that it costs is added: the next one of the
+/// Turns what a model drafted, each token with those that are likeliest in its place, into a tree
+/// of paths. Node by node the likeliest one per row that it costs is added: the next one of the
 /// drafts for one row, or another token in the place of one, which is a branch. The first path is
-/// of the drafts; empty where there are none.
+/// of the drafts; the tree is empty where there are none.
 std::vector<DraftPath> tree_of(std::span<const SampledToken> drafts, const TreeLimits& limits);
 
 /// Guesses, best first, become a tree: the first one whole, of the others what there are rows for,

@@ -17,7 +17,7 @@ class UnitLink;
 struct SpeculationOptions {
   bool is_on = false;
   std::int32_t draft_steps = 0;  ///< of a sequence in a step, at most 7; 0: by what is measured
-  /// With a number of drafts: tokens that are tried in one place. 1: no tree.
+  /// Tokens that are tried in one place, with a number of drafts; 1 makes no tree.
   std::int32_t branches = 1;
   std::int32_t rows = 0;       ///< of a tree (TreeLimits::rows); 0: twice those of the drafts alone
   Drafter* drafter = nullptr;  ///< outlives the engine; null: repeated text (NgramDrafter)

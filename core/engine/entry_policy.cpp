@@ -4,7 +4,7 @@
 
 namespace hyb {
 
-/// What drafts lose is limited by their own policy: no entries save that.
+/// Losses by drafts do not count: their own policy limits them, and having no entries saves none.
 void EntryPolicy::ran(const Ran& step) {
   seconds_ += step.seconds;
   entry_seconds_ += step.entry_seconds;

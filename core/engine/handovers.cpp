@@ -448,7 +448,7 @@ void Handovers::leave(const Sequence& sequence) {
   std::erase_if(fetches_, [](const auto& fetch) { return fetch->waiting.empty(); });
 }
 
-/// What has its bytes outlives the step: it is pinned, and no order names it.
+/// Keeps handovers that have all their bytes: they are pinned, and no lost order names them.
 void Handovers::lose_prompts() {
   for (const auto& fetch : fetches_) end_waits(*fetch);
   fetches_.clear();

@@ -25,7 +25,7 @@ namespace hyb {
 /// prefix: either what the side of prompts lacks of it is copied there, or the prompt runs on the
 /// side of answers, where that is faster.
 ///
-/// What is on its way takes no memory from what runs: room on either side is given up before a
+/// Copies under way take no memory from what runs: room on either side is given up before a
 /// sequence is preempted for lack of memory.
 class Handovers {
  public:

@@ -20,7 +20,7 @@ class NgramIndex {
   static constexpr std::int32_t match_min = 3;
 
   void append(std::span<const TokenId> tokens);
-  /// What is appended next does not continue the text before, and no draft reads across this.
+  /// Ends the text so far: what is appended next does not continue it, and no draft spans both.
   void append_break();
 
   /// Up to `most` tokens that followed the longest of the latest places where the text has the same

@@ -34,7 +34,7 @@ struct Span {
   /// are right.
   std::int32_t drafts = 0;
   RingId ring = no_ring;  ///< no_ring: neither entries nor drafts, or no recurrent layers
-  /// Where a branch writes its drafts; entries are read from `ring` before any are written.
+  /// Ring to which a branch writes its drafts; entries are read from `ring` before any are written.
   ///
   /// A branch has other drafts of the sequence of an earlier span of the step that is none. Both
   /// have the same position, certain token, slot and entries to read. A branch has no write slot,

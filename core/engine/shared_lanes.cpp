@@ -45,7 +45,7 @@ void SharedLanes::launch_prompts() {
   }
 }
 
-/// What a step without orders was to write belongs to its own sequences.
+/// Fails the sequences of the step alone: without orders, it was to write no other memory.
 void SharedLanes::fail_prompts() { side_->fail(prompts_.failed(true).plan, {}, true); }
 
 BesideStep SharedLanes::end_step(bool is_waited_for) {

@@ -87,7 +87,7 @@ void StepPipeline::launch_next(std::span<const Assignment> plan) {
   if (plan.data() != running_.data()) set_running(plan);
 }
 
-/// What the runner throws ends the step, which has these orders.
+/// Ends the step, which has these orders, if the runner throws.
 template <typename Call>
 void StepPipeline::call_runner(const Call& call, std::span<const Order> orders) {
   try {

@@ -42,8 +42,8 @@ class StepPipeline {
   /// While a step runs: whether the next one may be launched ahead, as far as this step says.
   bool may_run_ahead() const;
   std::span<const Assignment> running() const { return running_; }
-  /// Then: prepares the next step, where it can be foreseen, and launches it where no text decides.
-  /// What the launch throws comes in apply().
+  /// Prepares the next step, where it can be foreseen, and launches it where no text decides. An
+  /// error of the launch is thrown by apply().
   void run_ahead();
 
   /// The results of the running step, which are to be applied next.

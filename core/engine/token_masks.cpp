@@ -36,7 +36,7 @@ TokenMasks::TokenMasks(const Request& request, const Tokenizer* tokenizer, std::
   }
 }
 
-/// What a rule throws ends its answer alone, not the step.
+/// Ends an answer, and not the step, if its rule throws.
 template <typename Call>
 bool TokenMasks::follows(State& state, const Call& call) {
   try {

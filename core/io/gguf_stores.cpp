@@ -49,7 +49,7 @@ bool begins_as_gguf(const fs::path& path) {
   }
 }
 
-/// Whether a file lies beside models, by its name.
+/// True if a file's name is that of one that lies beside models.
 bool is_beside_model(const fs::path& file) {
   const std::string name = in_small_letters(file.filename().string());
   constexpr const char* marks[] = {"mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-"};
@@ -156,7 +156,7 @@ fs::path llama_cpp_folder(const HubEnvironment& environment) {
   return is_set(environment.home) ? fs::path(*environment.home) / ".cache/llama.cpp" : fs::path();
 }
 
-/// With manifests/HOST/NAMESPACE/MODEL/TAG and blobs/sha256-HEX.
+/// Returns ollama's folders, which have manifests/HOST/NAMESPACE/MODEL/TAG and blobs/sha256-HEX.
 std::vector<fs::path> ollama_folders(const HubEnvironment& environment) {
   if (is_set(environment.ollama_models)) return {*environment.ollama_models};
   std::vector<fs::path> folders;

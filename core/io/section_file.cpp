@@ -141,7 +141,7 @@ void SectionReader::fail(std::string_view what) const {
   throw Error(ErrorKind::model, fmt::format("{}: {}", file_.path().string(), what));
 }
 
-/// What was killed while it wrote left a part of a section, or a gap of zeros.
+/// A writer that was killed may have left a part of a section, or a gap of zeros.
 std::optional<SectionHead> SectionReader::next() {
   const std::uint64_t rest = file_.size() - position_;
   if (rest < sizeof(Head)) return std::nullopt;

@@ -56,7 +56,7 @@ class SectionWriter {
 /// Adds to such a file. Failures are Error(runtime) that begins with the path.
 class SectionLog {
  public:
-  /// What lies after `end`, where the last whole section ends, is cut off.
+  /// Cuts off what lies after `end`, where the last whole section ends.
   SectionLog(std::filesystem::path path, std::uint64_t end);
 
   /// Returns where the payload begins in the file.

@@ -87,7 +87,7 @@ class TransferQueue {
   /// Waits until nothing is pending.
   void drain();
 
-  /// With TransferWorker::caller: runs up to `transfers` transfers and returns how many ran.
+  /// Runs up to `transfers` transfers, with TransferWorker::caller, and returns how many ran.
   std::size_t run(std::size_t transfers);
 
   bool is_busy() const;            ///< a transfer is pending

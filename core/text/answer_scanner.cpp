@@ -43,7 +43,7 @@ bool is_message_end(std::string_view text) {
   return std::any_of(std::begin(message_ends), std::end(message_ends), ends);
 }
 
-/// Whether the text begins what ends a message.
+/// True if the text begins what ends a message.
 bool is_break(std::string_view text) {
   return text.starts_with(role_begin) || text.starts_with(channel_begin) || is_message_end(text);
 }

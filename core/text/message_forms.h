@@ -33,7 +33,7 @@ class MessageForms {
   ///   string where the template shows strings alone;
   /// - thoughts (reasoning_content, thinking) are also `reasoning` where the template reads that.
   /// Throws Error(usage) for a part that is not text, with the message's index and the part's type.
-  /// What is no message is returned as it is.
+  /// Anything that is no message is returned as it is.
   Json fitted(const Json& messages) const;
 
   /// Says how the template shows a past call; null: not at all, or in no form of ours.

@@ -44,7 +44,7 @@ class PreTokenizer {
  public:
   using Word = std::function<void(std::string_view)>;
 
-  /// With a null `json` the text is one word. Throws Error(model) that begins with `where`.
+  /// A null `json` makes the whole text one word. Throws Error(model) that begins with `where`.
   PreTokenizer(const Json& json, const std::string& where);
 
   /// Calls `word` for every word in order; its argument is valid during the call only. `at_start`:

@@ -6,7 +6,7 @@
 
 namespace hyb {
 
-/// How Kimi's tokenizer cuts text into words, by the class that the model is published with.
+/// Pattern of the words of Kimi's tokenizer, from the class that the model is published with.
 inline constexpr std::string_view kimi_words =
     R"([\p{Han}]+|)"
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*)"

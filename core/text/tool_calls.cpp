@@ -17,8 +17,9 @@ namespace {
 using Body = CallForm::Body;
 using State = CallReading::State;
 
-// Of those that begin alike, a vocabulary alone means the first: JSON of Hermes, Granite 4.0 and
-// Qwen3-Next; tags of Qwen3.5, Nemotron 3 and Granite 4.2; of GLM and Ling.
+// Several forms begin with <tool_call>; where only the vocabulary decides, the first of them is
+// used: JSON of Hermes, Granite 4.0 and Qwen3-Next, then the tags of Qwen3.5, Nemotron 3 and
+// Granite 4.2, then those of GLM and Ling.
 constexpr CallForm forms[] = {
     {"to=", "", Body::harmony},
     {"<tool_call>", "</tool_call>", Body::list},

@@ -19,7 +19,7 @@ class MessageSocket {
 
   int descriptor() const { return descriptor_; }
 
-  /// As Worker's.
+  /// Do what those of Worker do.
   bool send(const Message& message, std::chrono::milliseconds patience);
   Received receive(std::chrono::milliseconds patience);
 

@@ -142,7 +142,7 @@ void RemoteRunner::look(std::chrono::milliseconds patience) {
   if (!hangs.empty()) lost(hangs);
 }
 
-/// What is not about the step under way comes too late: it was answered, or is run again.
+/// Ignores a message about another step than the one under way: that was answered, or is run again.
 void RemoteRunner::take(const Message& message) {
   const MessageHeader header = read_header(message);
   if (header.kind == MessageKind::heartbeat || header.epoch != epoch_) return;

@@ -316,7 +316,7 @@ void WorkerLauncher::take_next() {
   log::warning("prefill worker: the process that starts it was lost; a copy takes its place");
 }
 
-/// Where no copy can be made the launcher is the last one.
+/// Where no copy can be made, this launcher is the last one.
 void WorkerLauncher::need_next() {
   if (launcher_ == nullptr || (next_ != nullptr && !next_->has_ended())) return;
   next_.reset();

@@ -63,8 +63,8 @@ class Arena {
   /// the system cannot (Linux before 5.14) or has no memory now; then its first use faults.
   virtual bool populate(std::byte*, std::size_t) const { return false; }
 
-  /// How many pieces may be mapped before the system refuses more (neighbours that are neighbours
-  /// in memory too count once).
+  /// Returns how many pieces may be mapped before the system refuses more (adjacent pieces that are
+  /// adjacent in memory, too, count once).
   virtual std::size_t mappings_max() const = 0;
 
   virtual std::size_t handles_held() const = 0;
@@ -74,9 +74,9 @@ class Arena {
   std::size_t handle_bytes_;
 };
 
-/// Which handles of an arena exist, and at how many places each is mapped. The lowest free name is
-/// given out first, so that handles created one after the other are neighbours. The checks throw
-/// on broken rules: bugs of ours.
+/// The handles of an arena that exist, and the number of places where each is mapped. The lowest
+/// free name is given out first, so that handles created one after the other are neighbours. The
+/// checks throw on broken rules: bugs of ours.
 class HandleTable {
  public:
   HandleId add();

@@ -143,7 +143,7 @@ void CudaArena::map(std::byte* at, std::span<const HandleId> handles) {
     const std::size_t bytes = handles.size() * handle_bytes();
     check_access(driver_.mem_set_access(address(at), bytes, access_.data(), access_.size()), bytes);
   } catch (...) {
-    // What cannot be undone is lost: the first failure is the one that is reported.
+    // Undoes what it can; only the first failure is reported.
     if (mapped > 0) driver_.mem_unmap(address(at), mapped * handle_bytes());
     throw;
   }

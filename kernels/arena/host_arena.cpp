@@ -264,7 +264,7 @@ std::byte* SharedArena::reserve(std::size_t bytes) {
 /// It was mapped when its range was reserved.
 bool SharedArena::map_bytes(std::byte*, std::size_t) { return true; }
 
-/// What MADV_DONTNEED drops here stays in memory, for the other processes.
+/// MADV_DONTNEED would drop pages from this process alone and keep them in memory for the others.
 bool SharedArena::free_bytes(std::byte* at, std::size_t bytes) {
   return ::madvise(at, bytes, MADV_REMOVE) == 0;
 }

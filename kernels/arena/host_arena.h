@@ -17,7 +17,7 @@ class HostArena final : public Arena {
   explicit HostArena(std::size_t handle_bytes);
   ~HostArena() override;
 
-  /// How many bytes handles can hold: the limit on the size of a file (ulimit -f).
+  /// Returns how many bytes handles can hold: the limit on the size of a file (ulimit -f).
   static std::size_t bytes_max();
 
   std::byte* reserve(std::size_t bytes) override;

@@ -11,7 +11,7 @@
 
 namespace hyb::kernels {
 
-/// How physical memory follows the owners of superblocks.
+/// Way in which physical memory follows the owners of superblocks.
 enum class MapMode : std::uint8_t {
   flip,   ///< mapped into every view at the start: a change of owner makes no system call
   remap,  ///< mapped into the owner's view alone, from its first owner on

@@ -32,7 +32,7 @@ struct ReadyRows {
   __device__ __forceinline__ void arrive(int, int) const {}
 };
 
-/// Which runs of a tile belong to `part`.
+/// Returns the runs of a tile that belong to `part`.
 template <typename Params>
 __device__ __forceinline__ KeyWalk walk_of(const Params& p, const AttentionTile& tile,
                                            std::int64_t semaphore, int part) {
@@ -221,8 +221,6 @@ __global__ void __launch_bounds__(merge_threads)
                               static_cast<int>(blockIdx.z * blockDim.x + threadIdx.x),
                               static_cast<int>(gridDim.z * blockDim.x));
 }
-
-// How the kernels that walk tiles of keys are started.
 
 /// Blocks wanted: some for each multiprocessor of a large card. Parts of the runs are shared out
 /// where there are fewer.

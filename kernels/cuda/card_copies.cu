@@ -44,7 +44,7 @@ class PriorWork {
   PriorWork(Stream& from, Stream& to)
       : from_(from), to_(to), read_(from.card()), written_(to.card()) {}
 
-  /// What is enqueued in the stream from now on starts after what both have been given.
+  /// Makes later work of the stream wait for the work that both have been given.
   void hold(Stream& stream) {
     read_.record(from_);
     written_.record(to_);

@@ -71,7 +71,7 @@ void launch(Stream& stream, const LaunchShape& shape, void (*kernel)(Params),
   check(cudaLaunchKernelEx(&config, kernel, params), "cudaLaunchKernelEx");
 }
 
-/// How many pieces of `size` cover `count`, as a grid's dimension.
+/// Returns how many pieces of `size` cover `count`, as a grid's dimension.
 inline unsigned pieces(std::int64_t count, std::int64_t size) {
   return static_cast<unsigned>((count + size - 1) / size);
 }

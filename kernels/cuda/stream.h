@@ -28,7 +28,7 @@ class Event {
   void wait() const;
   /// Says whether wait() would return at once.
   bool is_done() const;
-  /// What is enqueued in the stream, of any card, from now on starts after the last record().
+  /// Makes later work of the stream, of any card, wait for the last record().
   void hold(Stream& stream) const;
 
  private:

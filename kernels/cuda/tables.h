@@ -39,7 +39,7 @@ struct PageParams {
   KvPage layout;
   int spans;
 
-  /// Where the page of a position is in the arena, by the place of its span's first one in pages.
+  /// Returns a position's page in the arena; `first_page` is where its span's begin in `pages`.
   __device__ std::int64_t page_of(int first_page, int at) const {
     return pages[first_page + at / layout.page_tokens] * page_stride;
   }

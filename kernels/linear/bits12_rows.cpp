@@ -66,7 +66,7 @@ unsigned pack_eight(const std::uint16_t* weights, std::uint16_t base, std::byte*
   return ~static_cast<unsigned>(_mm_movemask_epi8(is_known)) & 0x5555U;
 }
 
-/// What is past the columns is zeros here, and keeps no patch.
+/// Numbers past the columns are zeros here, and need no patch.
 Bits12RowHeader pack_row(std::span<const std::uint16_t> weights, std::int64_t columns,
                          std::byte* out, std::vector<std::uint32_t>& patches) {
   Bits12RowHeader header = {.base = choose_base(weights.first(static_cast<std::size_t>(columns))),

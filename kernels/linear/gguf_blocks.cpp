@@ -62,9 +62,8 @@ void fill_factors(std::array<std::int8_t, GgufGroups::groups_max>& out, int grou
 
 /// Q4_0, Q4_1, Q5_0, Q5_1, IQ4_NL: 32 nibbles after `header` bytes, of Q5 with a fifth bit each in
 /// the four bytes before them.
-void read_nibbles(GgufType type, Bytes block, GgufGroups& out) {
-  const bool has_min = type == GgufType::q4_1 || type == GgufType::q5_1;
-  const bool has_fifth = type == GgufType::q5_0 || type == GgufType::q5_1;
+template <bool has_min, bool has_fifth>
+void read_nibbles(Bytes block, GgufGroups& out) {
   const int header = has_min ? 4 : 2;
   const int nibbles = header + (has_fifth ? 4 : 0);
   out.scale = block.half(0);
@@ -218,135 +217,86 @@ void read_q2_0(Bytes block, GgufGroups& out) {
   });
 }
 
+using Levels = std::array<std::int8_t, 16>;
+
+constexpr Levels q1_levels = {-1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+
+/// How a type is coded; without a group it is none that read_gguf_block() reads.
+struct Coding {
+  int group = 0;
+  int bits = 0;   ///< as gguf_code_bits()
+  int least = 0;  ///< the level of code 0, where there is no table of levels
+  const Levels* levels = nullptr;
+  bool has_mins = false, has_factors = false;
+  void (*read)(Bytes, GgufGroups&) = nullptr;
+};
+
+constexpr auto codings = [] {
+  std::array<Coding, static_cast<std::size_t>(GgufType::q2_0) + 1> all{};
+  const auto add = [&](GgufType type, const Coding& coding) {
+    all[static_cast<std::size_t>(type)] = coding;
+  };
+  using enum GgufType;
+  add(q4_0, {.group = 32, .bits = 4, .least = -8, .read = read_nibbles<false, false>});
+  add(q4_1, {.group = 32, .bits = 4, .has_mins = true, .read = read_nibbles<true, false>});
+  add(q5_0, {.group = 32, .bits = 5, .least = -16, .read = read_nibbles<false, true>});
+  add(q5_1, {.group = 32, .bits = 5, .has_mins = true, .read = read_nibbles<true, true>});
+  add(q8_0, {.group = 32, .bits = 8, .read = read_q8_0});
+  add(q2_k, {.group = 16, .bits = 4, .has_mins = true, .has_factors = true, .read = read_q2_k});
+  add(q3_k, {.group = 16, .bits = 4, .least = -4, .has_factors = true, .read = read_q3_k});
+  add(q4_k, {.group = 32, .bits = 4, .has_mins = true, .has_factors = true, .read = read_q4_k});
+  add(q5_k, {.group = 32, .bits = 5, .has_mins = true, .has_factors = true, .read = read_q5_k});
+  add(q6_k, {.group = 16, .bits = 6, .least = -32, .has_factors = true, .read = read_q6_k});
+  add(iq4_nl, {.group = 32, .bits = 4, .levels = &iq4_levels, .read = read_nibbles<false, false>});
+  add(iq4_xs,
+      {.group = 32, .bits = 4, .levels = &iq4_levels, .has_factors = true, .read = read_iq4_xs});
+  add(mxfp4, {.group = 32, .bits = 4, .levels = &e2m1_levels, .read = read_mxfp4});
+  add(nvfp4, {.group = 16, .levels = &e2m1_levels, .read = read_nvfp4});
+  add(tq1_0, {.group = 128, .bits = 4, .least = -1, .read = read_tq1_0});
+  add(tq2_0, {.group = 128, .bits = 4, .least = -1, .read = read_tq2_0});
+  add(q1_0, {.group = 128, .bits = 4, .levels = &q1_levels, .read = read_q1_0});
+  add(q2_0, {.group = 64, .bits = 4, .least = -1, .read = read_q2_0});
+  return all;
+}();
+
+const Coding& coding_of(GgufType type) {
+  const auto at = static_cast<std::size_t>(type);
+  require(at < codings.size(), "gguf: a known type");
+  return codings[at];
+}
+
 }  // namespace
 
-int gguf_group(GgufType type) {
-  switch (type) {
-    case GgufType::q2_k:
-    case GgufType::q3_k:
-    case GgufType::q6_k:
-    case GgufType::nvfp4:
-      return 16;
-    case GgufType::q4_0:
-    case GgufType::q4_1:
-    case GgufType::q5_0:
-    case GgufType::q5_1:
-    case GgufType::q8_0:
-    case GgufType::iq4_nl:
-    case GgufType::q4_k:
-    case GgufType::q5_k:
-    case GgufType::iq4_xs:
-    case GgufType::mxfp4:
-      return 32;
-    case GgufType::q2_0:
-      return 64;
-    case GgufType::tq1_0:
-    case GgufType::tq2_0:
-    case GgufType::q1_0:
-      return 128;
-    default:
-      return 0;
-  }
-}
-
+int gguf_group(GgufType type) { return coding_of(type).group; }
 bool is_gguf_coded(GgufType type) { return gguf_group(type) > 0; }
-
-bool has_gguf_mins(GgufType type) {
-  return type == GgufType::q4_1 || type == GgufType::q5_1 || type == GgufType::q2_k ||
-         type == GgufType::q4_k || type == GgufType::q5_k;
-}
-
-bool has_gguf_factors(GgufType type) {
-  return (type >= GgufType::q2_k && type <= GgufType::q6_k) || type == GgufType::iq4_xs;
-}
-
-int gguf_code_bits(GgufType type) {
-  if (type == GgufType::q8_0) return 8;
-  if (type == GgufType::q6_k) return 6;
-  if (type == GgufType::q5_0 || type == GgufType::q5_1 || type == GgufType::q5_k) return 5;
-  return is_gguf_coded(type) && type != GgufType::nvfp4 ? 4 : 0;
-}
+bool has_gguf_mins(GgufType type) { return coding_of(type).has_mins; }
+bool has_gguf_factors(GgufType type) { return coding_of(type).has_factors; }
+int gguf_code_bits(GgufType type) { return coding_of(type).bits; }
 
 int gguf_level(GgufType type, unsigned code) {
-  switch (type) {
-    case GgufType::q8_0:
-      return code == 0x80  ? -128
-             : code > 0x80 ? 128 - static_cast<int>(code)
-                           : static_cast<int>(code);
-    case GgufType::iq4_nl:
-    case GgufType::iq4_xs:
-      return iq4_levels[code % 16];
-    case GgufType::mxfp4:
-    case GgufType::nvfp4:
-      return e2m1_levels[code % 16];
-    case GgufType::q1_0:
-      return code % 16 == 0 ? -1 : 1;
-    case GgufType::q3_k:
-      return static_cast<int>(code % 16) - 4;
-    case GgufType::tq1_0:
-    case GgufType::tq2_0:
-    case GgufType::q2_0:
-      return static_cast<int>(code % 16) - 1;
-    case GgufType::q4_0:
-      return static_cast<int>(code % 16) - 8;
-    case GgufType::q5_0:
-      return static_cast<int>(code % 32) - 16;
-    case GgufType::q6_k:
-      return static_cast<int>(code % 64) - 32;
-    default:
-      return static_cast<int>(code % (1U << gguf_code_bits(type)));
-  }
+  const Coding& coding = coding_of(type);
+  if (coding.levels != nullptr) return (*coding.levels)[code % 16];
+  const int number = static_cast<int>(code % (1U << coding.bits));
+  if (coding.bits == 8 && code >= 0x80) return code == 0x80 ? -128 : 128 - number;
+  return number + coding.least;
 }
 
 void read_stored_block(GgufType type, const std::byte* block, GgufGroups& out) {
-  out.group = gguf_group(type);
-  out.has_mins = has_gguf_mins(type);
-  switch (const Bytes bytes(block); type) {
-    case GgufType::q4_0:
-    case GgufType::q4_1:
-    case GgufType::q5_0:
-    case GgufType::q5_1:
-    case GgufType::iq4_nl:
-      return read_nibbles(type, bytes, out);
-    case GgufType::q8_0:
-      return read_q8_0(bytes, out);
-    case GgufType::q2_k:
-      return read_q2_k(bytes, out);
-    case GgufType::q3_k:
-      return read_q3_k(bytes, out);
-    case GgufType::q4_k:
-      return read_q4_k(bytes, out);
-    case GgufType::q5_k:
-      return read_q5_k(bytes, out);
-    case GgufType::q6_k:
-      return read_q6_k(bytes, out);
-    case GgufType::iq4_xs:
-      return read_iq4_xs(bytes, out);
-    case GgufType::mxfp4:
-      return read_mxfp4(bytes, out);
-    case GgufType::nvfp4:
-      return read_nvfp4(bytes, out);
-    case GgufType::tq1_0:
-      return read_tq1_0(bytes, out);
-    case GgufType::tq2_0:
-      return read_tq2_0(bytes, out);
-    case GgufType::q1_0:
-      return read_q1_0(bytes, out);
-    case GgufType::q2_0:
-      return read_q2_0(bytes, out);
-    default:
-      require(false, "gguf: a type with blocks that are read");
-  }
+  const Coding& coding = coding_of(type);
+  require(coding.read != nullptr, "gguf: a type with blocks that are read");
+  out.group = coding.group;
+  out.has_mins = coding.has_mins;
+  coding.read(Bytes(block), out);
 }
 
 namespace {
 
 /// gguf_level() of all codes.
 const std::array<std::int8_t, 256>& levels_of(GgufType type) {
-  constexpr std::size_t types = static_cast<std::size_t>(GgufType::q2_0) + 1;
-  static const std::array<std::array<std::int8_t, 256>, types> all = [] {
-    std::array<std::array<std::int8_t, 256>, types> made;
-    for (std::size_t t = 0; t < types; ++t) {
+  using Tables = std::array<std::array<std::int8_t, 256>, codings.size()>;
+  static const Tables all = [] {
+    Tables made;
+    for (std::size_t t = 0; t < made.size(); ++t) {
       for (unsigned code = 0; code < 256; ++code) {
         made[t][code] = static_cast<std::int8_t>(gguf_level(static_cast<GgufType>(t), code));
       }

@@ -171,7 +171,7 @@ void write_group_row(const GgufRowsShape& shape, const WeightRow& row, std::byte
       words[k / group] = row.scales[own];
       continue;
     }
-    // With shared words both of a word are of the chunk.
+    // Where a word is shared, both of its scales belong to the chunk.
     const float scale = scale_value(row.scales, row.scale_dtype, own);
     write_value(words, DType::f16, k / group, scale);
     if (row.zeros == nullptr) continue;

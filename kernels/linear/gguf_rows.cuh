@@ -10,10 +10,9 @@
 /// Blocks of GGUF files (GgufRowsShape) on their way to registers. Included by .cu files only.
 namespace hyb::kernels::cuda {
 
-/// How products read WeightCode::blocks and groups, by the bits of their codes: a kernel for each,
-/// and one for NVFP4. What
-/// differs between types of as many bits are GgufRowTraits, which are the same for a whole kernel.
-/// The numbers are those of no other code.
+/// Kernels read WeightCode::blocks and groups by the bits of their codes: there is one for each
+/// number of bits, and one for NVFP4. GgufRowTraits, the same for a whole kernel, are what differs
+/// between types of as many bits. No other code has these numbers.
 inline constexpr WeightCode blocks4 = WeightCode::blocks, blocks5 = WeightCode{16},
                             blocks6 = WeightCode{17}, blocks8 = WeightCode{18},
                             blocks_nvfp4 = WeightCode{19};

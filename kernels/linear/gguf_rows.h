@@ -13,8 +13,8 @@
 
 namespace hyb::kernels {
 
-/// How a card's kernels read the rows of a type of blocks. What they read in every step has 32
-/// bits, and they take constants from here that would else be two in one instruction.
+/// Layout of the rows of a type of blocks, as a card's kernels read them. What they read in every
+/// step has 32 bits, and these constants save them a second constant in one instruction.
 struct GgufRowTraits {
   std::int32_t bits;       ///< of a code: 4, 5, 6 (of which 16 columns share a scale) or 8
   std::uint32_t base;      ///< 128, as a pair of bf16

@@ -283,8 +283,8 @@ bool LibraryProducts::try_multiply(CUstream_st* stream, const LibraryProduct& p,
       layouts.y, p.y, layouts.y, &choice.algorithm, workspace_.data(), workspace_.bytes(), stream);
   last_status_ = status;
   if (status == cublaslt::success) return true;
-  // Of the card, and then no kernel here runs either. Any other status is of a call that started
-  // nothing.
+  // This status means that the card failed, and no kernel here runs either. With any other status
+  // the call started nothing.
   if (status == cublaslt::execution_failed) check(status, "cublasLtMatmul");
   if (tokens == p.tokens) choice.is_there = false;
   return false;

@@ -108,8 +108,8 @@ CublasLt open_cublaslt();
 std::vector<std::string> cublaslt_files(std::span<const std::filesystem::path> python_prefixes,
                                         const std::filesystem::path& root = "/");
 
-/// Where Python may be installed, for open_cublaslt(); at first /usr/local and /usr. Before the
-/// first queue.
+/// Sets where open_cublaslt() looks for Python, at first in /usr/local and /usr. It is called
+/// before the first queue is made.
 void set_python_prefixes(std::vector<std::filesystem::path> prefixes);
 
 /// y[t,n] = (add ? y[t,n] : 0) + scale * sum_k x[t,k] * W[n,k], all in rows, on the device.

@@ -173,10 +173,10 @@ bool takes_matrices(const Project& op, const Tensor& x, const void* weight);
 void multiply(Stream& stream, const Project& op, const Tensor& x, std::int64_t expert,
               const DenseNorm& norm);
 
-/// The routes, besides the plain kernels of linear.cu, which take any type, alignment and row
-/// count.
+/// These are the routes besides the plain kernels of linear.cu, which take any type, alignment and
+/// row count.
 ///
-/// What takes_matrices, plain or with codes. Any row count in one order of sums:
+/// These take what takes_matrices() accepts, plain or coded, and sum any row count in one order:
 void run_matrix(Stream& stream, const Dense<bf16, bf16>& dense, WeightCode code);
 void run_matrix(Stream& stream, const Dense<bf16, float>& dense, WeightCode code);
 
@@ -323,13 +323,13 @@ struct LaneCodes {
 };
 inline constexpr int half_columns = 64;
 
-/// Which word of a row's scales half chunk `half` has.
+/// Returns which word of a row's scales belongs to half chunk `half`.
 template <WeightCode Code>
 __device__ __forceinline__ int scale_word(const GgufRowTraits& traits, int half) {
   if constexpr (is_blocks(Code)) return first_word<Code>(traits, half);
   return Code == WeightCode::fp8 || Code == WeightCode::mxfp4 ? half / 2 : half;
 }
-/// That word's part that is of the half: of mxfp4 a word has the scales of two.
+/// Returns the half's part of that word: with mxfp4 a word has the scales of two halves.
 template <WeightCode Code>
 __device__ __forceinline__ std::uint32_t scales_of_half(std::uint32_t word, int half) {
   if constexpr (Code == WeightCode::mxfp4) return word >> (half % 2 * 16);

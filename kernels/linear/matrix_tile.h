@@ -363,7 +363,7 @@ class Bits12Copies {
   static constexpr int halves = std::max(KStep / half_columns, 1);  ///< of a unit of copies
   static constexpr int steps = std::max(half_columns / KStep, 1);   ///< of a unit
   static_assert(halves * half_columns == steps * KStep);
-  /// With one step widened ahead, the units of the others are in flight.
+  /// One step is widened ahead; the units of the others are in flight.
   static constexpr int units = (Stages - 1 + steps - 1) / steps;
 
   struct Pieces {

@@ -371,7 +371,7 @@ class WeightProduct {
         coded_shape_(coded_shape(weight)),
         bits12_kernel_(weight.code() == WeightCode::bits12 ? bits12_kernel(isa) : Bits12Kernel()) {}
 
-  /// With all rows of x, row_bytes from one to the next: before multiply() with a weight in blocks.
+  /// Takes all rows of x, row_bytes apart, which multiply() needs for a weight in blocks.
   WeightProduct(Queue& queue, const Weight& weight, DType x_dtype, const std::byte* x,
                 std::int64_t rows, std::int64_t row_bytes)
       : WeightProduct(queue.isa(), weight, x_dtype) {

@@ -52,7 +52,7 @@ void panel_row_avx512(const PanelRow& row);
 void panel_row_avx2(const PanelRow& row);
 void panel_row_plain(const PanelRow& row);
 
-/// How a group's scales are stored. factors: as a signed byte, which counts an f16 that
+/// Storage of a group's scales. factors: as a signed byte, which counts an f16 that
 /// scale_unit_columns columns share; the product is exact in f32. e4m3: as a byte of E4M3 from 0 to
 /// 448, times an f32 of the row that is stored e4m3_unit times as large.
 enum class ScaleType : std::uint8_t { f32, bf16, e8m0, f16, factors, e4m3 };

@@ -213,7 +213,7 @@ inline __m512 e8m0_scales(const std::byte* scales) {
   return _mm512_castsi512_ps(_mm512_mask_mov_epi32(powers, is_nan, _mm512_set1_epi32(0x7fc00000)));
 }
 
-/// Of sixteen outputs c the scales of a group; `units` are of its columns.
+/// Returns the scales of a group for its c-th sixteen outputs; `units` are those of its columns.
 inline __attribute__((always_inline)) __m512 scales_of(ScaleType type, const std::byte* scales,
                                                        const std::byte* units, int c) {
   const auto halves = [c](const std::byte* from) {
@@ -344,7 +344,7 @@ class Planes {
   }
 
  private:
-  /// By the lower 4 bits of one and the bits above them of the other; all others are not looked at.
+  /// Looks levels up by the lower 4 bits of one and the higher bits of the other, alone.
   inline __attribute__((always_inline)) __m512i level(__m512i lower, __m512i upper) const {
     const __m512i codes =  // a ? b : c
         _mm512_ternarylogic_epi32(_mm512_set1_epi16(15), lower, upper, 0xca);

@@ -18,7 +18,8 @@ struct QuantizedGroups {
 };
 
 inline constexpr double q8_error = 0.5 / 127 * (1 + 0x1p-8);
-/// Where the largest is positive and the scale 0.85 of its own, its opposite becomes -99 of 127.
+/// Reached where the largest is positive and the scale 0.85 of its own: -largest becomes -99 of
+/// 127.
 inline constexpr double q4_error = 1 - 0.85 * 99 / 127 * (1 - 0x1p-8);
 
 /// The codes and scales of 64 groups by q8 or q4, from `values` [32][64].

@@ -42,8 +42,8 @@ struct TileSums {
 };
 
 /// Writes 8*TilesN tokens of a tile, from first_token on, as mma_bf16 leaves them in its `split`
-/// warps, which are adjacent; where they are several, their sums are added up in their order.
-/// By the whole block, which has read all that it will of W.
+/// warps, which are adjacent; where they are several, their sums are added up in their order. The
+/// whole block calls this, once it has read all that it needs of W.
 template <int Warps, int TilesN, typename Y>
 __device__ __forceinline__ void write_tile(const Dense<bf16, Y>& p, int tile, int first_token,
                                            int split, const float (&sums)[TilesN][4]) {

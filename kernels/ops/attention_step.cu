@@ -38,7 +38,7 @@ struct OwnRows {
     if (p.rope.reads_position()) fill_turns(p.rope, tile().position, shared.turns);
   }
 
-  /// Which place of tile `t` of the walk the own key has; tile_keys and more: none.
+  /// Returns the own key's place in tile `t` of the walk; it is not there from tile_keys on.
   __device__ __forceinline__ int own_place(int t) const {
     const KeyWalk& walk = shared.walk[0];
     return walk.end - 1 - walk.key_of(t);

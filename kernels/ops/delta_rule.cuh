@@ -58,7 +58,7 @@ DeltaRuleParams<T, S> delta_rule_params(const DeltaRule& op) {
           1.0F / std::sqrt(static_cast<float>(op.state.dim(2)))};
 }
 
-// What a warp does to its strip of a head's state, token by token: the same instructions for a
+// A warp updates its strip of a head's state token by token, with the same instructions for a
 // decode step, a chunk and a whole prompt, so that all of them give the same bits.
 
 inline constexpr int delta_columns = 16;  ///< of a warp's strip

@@ -234,7 +234,8 @@ struct Copies {
   __device__ __forceinline__ void scores(int chunk) const {
     copy_chunk(shared.scores, p.scores + at(chunk) * delta_matrix_size, chunk_tokens, chunk_tokens);
   }
-  /// With decays per channel: the keys as the state takes them, in the place of the chunk's keys.
+  /// Puts the keys as the state takes them, with decays per channel, in the place of the chunk's
+  /// keys.
   __device__ __forceinline__ void writes(int chunk) const {
     if constexpr (Shared::per_channel) scaled(shared.k[chunk % 2], p.writes, chunk);
   }

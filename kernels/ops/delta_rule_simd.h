@@ -20,7 +20,7 @@ constexpr int rows_max = 256;
 constexpr int tile_vectors_max = registers / 8;    ///< of columns: 32 KB for 128 rows
 constexpr int direct_vectors_max = registers / 4;  ///< where one token needs no tile
 
-/// How far ahead of the state in use the next lines are prefetched where one token goes through
+/// Distance at which lines are prefetched ahead of the state in use, where one token goes through
 /// memory: its run through a head is too short for the machine's own prefetch.
 constexpr std::int64_t elements_ahead = 2048;
 
@@ -55,7 +55,7 @@ struct ChunkInputs {
   std::int64_t keys_token = -1, key_head = -1;  ///< what `keys` are of
   std::int64_t gates_token = -1, head = -1;
 
-  /// What finds what the state has for a token's k and q.
+  /// Returns the vector that finds what the state has for a token's k.
   const float* find_k(int t) const {
     if constexpr (Channels) return decays.k + t * keys.stride;
     return keys.k + t * keys.stride;
@@ -71,7 +71,7 @@ struct Chunk {
   int tokens;
 };
 
-/// Which columns of which head, and what memory holds of them.
+/// A run of columns of a head's state, and what memory holds of them.
 template <typename S>
 struct Strip {
   std::int64_t head, column, columns;

@@ -10,7 +10,7 @@
 namespace hyb::kernels {
 namespace {
 
-/// How many rows the ring has; none is empty.
+/// Returns how many rows the ring has; none is empty.
 std::int64_t check_ring(const Check& check, const Tensor& ring, const Tensor& x,
                         std::int64_t ring_column) {
   if (ring.empty()) return 0;

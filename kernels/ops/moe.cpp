@@ -54,7 +54,7 @@ struct Workspace {
   }
 };
 
-/// What the ops that it calls do not check of their own arguments.
+/// Checks what the ops that moe calls do not check themselves.
 void check(const Moe& op, Device device) {
   const Check check("moe");
   check.that(op.router != nullptr && op.gate_up != nullptr && op.down != nullptr,

@@ -104,10 +104,10 @@ void share_recurrence(Queue& queue, const Op& op, Body&& body) {
   }
 }
 
-/// How CUDA's chunked delta_rule is cut: every span into chunks of 64 tokens from its first one on.
-/// Chunk i of span r has place span_begin[r] / 64 + r + i, which no other chunk has; so a step has
-/// places enough for all of its chunks, however its tokens are split into spans, and no
-/// number of a table is needed.
+/// CUDA's chunked delta_rule cuts every span into chunks of 64 tokens from its first one on. Chunk
+/// i of span r has place span_begin[r] / 64 + r + i, which no other chunk has; so a step has places
+/// enough for all of its chunks, however its tokens are split into spans, and no number of a table
+/// is needed.
 inline constexpr std::int64_t delta_chunk_tokens = 64;
 
 inline std::int64_t delta_chunk_places(std::int64_t tokens, std::int64_t spans) {
@@ -119,8 +119,8 @@ inline std::int64_t delta_chunk_places(std::int64_t tokens, std::int64_t spans) 
 inline constexpr std::int64_t delta_matrix_size = delta_chunk_tokens * delta_chunk_tokens;
 inline constexpr std::int64_t delta_factors_size = 3 * delta_chunk_tokens + 4;
 
-/// With decays per channel of `channels` rows instead of the factors three tiles of bf16
-/// [64,channels], and what a chunk leaves of each row; 0: a decay for a head.
+/// Returns the bytes of all places. With decays per channel (`channels` above 0) a place has,
+/// instead of the factors, three tiles of bf16 [64,channels] and what a chunk leaves of each row.
 inline std::int64_t delta_chunk_bytes(std::int64_t places, std::int64_t heads,
                                       std::int64_t channels) {
   const std::int64_t made = channels > 0 ? channels * (3 * delta_chunk_tokens * 2 + 4)
@@ -128,10 +128,10 @@ inline std::int64_t delta_chunk_bytes(std::int64_t places, std::int64_t heads,
   return places * heads * (2 * delta_matrix_size * 2 + made);
 }
 
-/// How CUDA's chunked ssd is cut. A block owns a part of a head's rows in one span, or in one
-/// segment of it where spans are too few to fill a card: segments' last states from zeros, then
-/// the states at their starts, then the answers. All of it follows from what the host
-/// knows, so that a graph stays right when the tables change.
+/// A block of CUDA's chunked ssd owns a part of a head's rows in one span, or in one segment of it
+/// where spans are too few to fill a card: segments' last states from zeros, then the states at
+/// their starts, then the answers. All of it follows from what the host knows, so that a graph
+/// stays right when the tables change.
 inline constexpr std::int64_t ssd_chunk_tokens = 64;
 inline constexpr std::int64_t ssd_segment_tokens_min = 4 * ssd_chunk_tokens;
 inline constexpr std::int64_t ssd_blocks_full = 264;    ///< from here on a large card is full

@@ -115,7 +115,7 @@ struct alignas(16) DeltaKeeps {
   SharedArray<float, DeltaShared<V>::rows> of_row;
 };
 
-/// Which columns of which head a block owns.
+/// Columns of a head that a block owns.
 struct DeltaShare {
   int head, first_column, columns;
 };
@@ -302,7 +302,7 @@ struct alignas(16) MambaShared {
   SharedArray<int, 1> is_last;
 };
 
-/// Which rows of which head a block owns, and where its channels are.
+/// Rows of a head that a block owns, and the place of its channels.
 struct MambaShare {
   int head, rows;
   std::int64_t x, b, c;

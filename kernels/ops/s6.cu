@@ -35,7 +35,7 @@ struct alignas(16) Stage {
   SharedArray<SharedArray<float, H::channels>, H::tokens> dt, x, y;
 };
 
-/// Which channels, and which tokens of them, a block owns; and the thread's channel.
+/// Channels, and tokens of them, that a block owns; and the thread's channel.
 struct Share {
   int first_channel, channels, first_token, last_token;
 };

@@ -3,8 +3,8 @@
 #include "kernels/simd/math.h"
 #include "kernels/simd/routes.h"
 
-/// As in ssd_simd.h a channel's state stays in registers over a chunk of tokens, and chunks may end
-/// anywhere. Every element has its own decay, so the exponentials take most of the time.
+/// As in ssd_simd.h, a channel's state stays in registers over a chunk of tokens, and chunks may
+/// end anywhere. Every element has its own decay, so the exponentials take most of the time.
 namespace hyb::kernels {
 namespace s6_simd {
 namespace {

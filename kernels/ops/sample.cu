@@ -240,7 +240,7 @@ __device__ __forceinline__ int find_id_between(SampleShared& shared, const Logit
   return shared.id[0];
 }
 
-/// As find_id_between, by all warps.
+/// Does what find_id_between() does, with all warps.
 template <typename Value>
 __device__ __forceinline__ int find_id(SampleShared& shared, const LogitRow& row, int begin,
                                        int end, Mass before, Mass need, Value&& value) {

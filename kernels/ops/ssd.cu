@@ -84,7 +84,7 @@ __device__ __forceinline__ void stage_tokens_from(const Params<T, S>& p, const S
   cp_async_commit();
 }
 
-/// What is past the columns is never copied over.
+/// Clears what lies past the columns, which no copy ever overwrites.
 template <typename T, typename S, int V>
 __device__ __forceinline__ void clear_padding(const Params<T, S>& p, Shared<T, V>& shared) {
   const int padding = V * warp_size - p.columns;

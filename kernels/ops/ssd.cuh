@@ -43,7 +43,7 @@ SsdParams<T, S> ssd_params(const Ssd& op) {
   return {recurrence_params<T, S>(op), op.shape, op.dt.as<T>(), op.d.as<float>(), op.dt.row_stride};
 }
 
-// What mamba_step and ssd's scan do to rows of a head's state: the same instructions, so that
+// mamba_step and ssd's scan update the rows of a head's state with the same instructions, so that
 // decode, chunks and a whole prefill give the same bits. A warp owns `warp_rows` rows at a time,
 // its lanes the columns: V each, in vectors of up to four, lane after lane.
 

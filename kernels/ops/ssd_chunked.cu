@@ -346,7 +346,7 @@ __device__ __forceinline__ Piece piece_of_block(const ChunkParams& p) {
   return {};
 }
 
-/// Which rows of which head a block owns, as element offsets.
+/// Rows of a head that a block owns, as element offsets.
 struct Part {
   int head;
   std::int64_t first_row;  ///< over all heads

@@ -13,7 +13,7 @@ constexpr int chunk_tokens = 16;
 constexpr int columns_max = 256;
 constexpr int heads_at_once = 32;
 
-/// How far ahead of the state in use the next lines are prefetched. A single token leaves the
+/// Distance at which lines are prefetched ahead of the state in use. A single token leaves the
 /// machine's own prefetch too little time: without this, decode of granite-4.0-h-350m spent 16 % of
 /// its time here for 7 % of its bytes.
 constexpr std::int64_t elements_ahead = 2048;
@@ -71,7 +71,7 @@ void load_steps(const SsdShare<T, S>& job, Chunk chunk, std::int64_t head, std::
   });
 }
 
-/// Which columns of the state a strip covers, and where it comes from and goes to.
+/// Columns of the state that a strip covers, and where it comes from and goes to.
 template <typename S>
 struct Strip {
   const S* from;                 ///< null: zeros

@@ -31,7 +31,7 @@ struct Vec {
 };
 using Mask = __mmask16;
 
-/// Which lanes a load or store touches: all, or the first `count`.
+/// Lanes that a load or store touches: all, or the first `count`.
 struct Full {};
 struct Part {
   explicit Part(std::int64_t count)

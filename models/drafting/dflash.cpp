@@ -21,7 +21,7 @@ namespace {
 constexpr std::string_view dflash_architecture = "DFlashDraftModel";
 constexpr std::string_view dflash_key = "dflash_config";
 
-/// Which of the two has a key: dflash_config, else the top level.
+/// Returns which of the two has a key: dflash_config, else the top level.
 const Config& holder_of(const Config& c, const Config& own, std::string_view key) {
   return own.has(Keys{key}) ? own : c;
 }
@@ -102,7 +102,7 @@ bool is_dflash(const Config& c) {
 
 namespace {
 
-/// With the attention of all layers but for what each one sees.
+/// Reads the layers, whose attention is the same but for what each one sees.
 std::vector<Layer> read_layers(const Config& c, const Config& own, Attention attention) {
   const Mlp mlp = {.hidden = c.i("intermediate_size")};
   const bool is_told = c.has("is_causal") || own.has("causal");

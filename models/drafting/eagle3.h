@@ -31,10 +31,10 @@ DraftLayer eagle3_of(const Config& config, const Plan& plan);
 /// The names of its tensors; of no model_type.
 extern const Family eagle3_head;
 
-/// Which column of the head's logits is a token of the model; -1: none. By d2t, whose entry i is
-/// what is added to i; where the head has the model's vocabulary there need not be one. Throws
-/// Error(model) for a table of another shape or type, a token that the model has not or that two
-/// entries name, and where t2d, if it is there, says otherwise. The files are mapped.
+/// Returns the column of the head's logits for each token of the model; -1 without one. d2t has in
+/// entry i what is added to i; a head with the model's vocabulary may lack it. Throws Error(model)
+/// for a table of another shape or type, a token that the model has not or that two entries name,
+/// and where t2d, if it is there, says otherwise. The files are mapped.
 std::vector<std::int32_t> eagle3_columns(const Plan& plan, const TensorFiles& files);
 
 /// The same of a head with made-up weights: tokens spread over the vocabulary.

@@ -366,8 +366,8 @@ Ssd read_mamba(const Config& c, const MambaChannels& inner) {
              .shape = {.groups = c.i("mamba_n_groups", 1)},
              .conv_width = c.i("mamba_d_conv", 4, {2, 4}),
              .conv_bias = c.b("mamba_conv_bias", true)};
-  // As transformers 5 and mamba_ssm have it; 4.x took all channels as one group. Every published
-  // checkpoint has one group, where both are the same.
+  // transformers 5 and mamba_ssm do this; transformers 4.x took all channels as one group. Every
+  // published checkpoint has one group, where both are the same.
   ssd.norm_groups = ssd.shape.groups;
   read_time_step_limit(c, "time_step_limit", ssd);
   check(c, ssd);

@@ -68,7 +68,7 @@ std::vector<bool> sparse_layers(const Config& config);
 /// The same from `mlp_layer_types`, whose words are "dense" and "sparse"; absent: all have experts.
 std::vector<bool> sparse_mlp_types(const Config& config);
 
-/// How many experts there are: transformers writes the second word for some families that are
+/// Names of the number of experts: transformers writes the second one for some families that are
 /// published with the first, and the other way round.
 inline const Keys expert_count_keys = {"num_experts", "num_local_experts"};
 
@@ -116,9 +116,9 @@ Attention read_attention(const Config& config, std::int32_t head_dim);
 RopeParameters read_rope(const Config& config, std::int32_t head_dim, double partial_fallback,
                          double theta_fallback = 10000.0, std::string_view layers = {});
 
-/// That of Gemma 3's full layers, or of its windows: in rope_parameters one object for each kind of
-/// layers, or as older files have it: rope_theta and rope_scaling where a layer sees everything,
-/// rope_local_base_freq elsewhere.
+/// Reads the rope of Gemma 3's full layers, or of its windows: from rope_parameters, which has one
+/// object for each kind of layers, or, in older files, from rope_theta and rope_scaling for layers
+/// that see everything and from rope_local_base_freq for the others.
 RopeParameters read_gemma_rope(const Config& config, std::int32_t head_dim, bool is_full);
 
 /// All dims of a head turn, those after the first `partial` ones at speed 0: pairs are

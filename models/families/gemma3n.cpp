@@ -22,8 +22,8 @@ constexpr std::string_view defaults = R"({
   "max_position_embeddings": 32768, "rms_norm_eps": 1e-6
 })";
 
-/// How many standard deviations above the mean a normal distribution has this share below. Newton's
-/// steps from the mean never pass it, since the slope falls all the way.
+/// Returns the number of standard deviations above the mean below which a normal distribution has
+/// this share. Newton's steps from the mean never pass it, since the slope falls all the way.
 double deviations_of(double share) {
   double x = 0;
   for (int i = 0; i < 64; ++i) {

@@ -9,7 +9,7 @@
 namespace hyb::models {
 namespace {
 
-/// Which layers `what`_layer_period and `what`_layer_offset name.
+/// Layers that `what`_layer_period and `what`_layer_offset name.
 struct Every {
   std::int32_t period, offset;
   bool has(std::int32_t layer) const { return layer % period == offset; }

@@ -1,5 +1,5 @@
-// What Kimi Linear and Ling's hybrid models took over from DeepSeek: attention by latents, experts
-// in groups, and which layers have experts.
+// Readers of what Kimi Linear and Ling's hybrid models took over from DeepSeek: attention by
+// latents, experts in groups, and which layers have experts.
 #include <fmt/format.h>
 
 #include <cmath>

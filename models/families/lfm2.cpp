@@ -23,8 +23,8 @@ RopeParameters read_full_rope(const Config& c, std::int32_t head_dim) {
   return rope;
 }
 
-/// With block_auto_adjust_ff_dim two thirds of the stated width; times a factor and rounded up,
-/// unless the factor is null. Absent it is 1.
+/// Reads the feed-forward's width: with block_auto_adjust_ff_dim two thirds of the stated one,
+/// times a factor (1 if absent) and rounded up, unless the factor is null.
 Mlp read_adjusted_mlp(const Config& c) {
   std::int64_t hidden = c.i({"block_ff_dim", "intermediate_size"});
   if (c.b("block_auto_adjust_ff_dim", true)) {

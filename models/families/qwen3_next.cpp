@@ -61,8 +61,8 @@ Moe read_moe(const Config& c) {
   return moe;
 }
 
-/// Which layers have experts; the others have a plain feed-forward. Qwen3.5 has them in all layers
-/// or in none.
+/// Returns which layers have experts; the others have a plain feed-forward. Qwen3.5 has them in all
+/// layers or in none.
 std::vector<bool> read_sparse_layers(const Config& c) {
   if (!is_qwen35(c)) return sparse_layers(c);
   const auto layers = static_cast<std::size_t>(layer_count(c));

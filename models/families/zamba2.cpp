@@ -90,7 +90,7 @@ SharedTransformer read_shared(const Config& c, std::int32_t width) {
   return shared;
 }
 
-/// With use_long_context transformers states another max_position_embeddings and turns by
+/// With use_long_context, transformers states another max_position_embeddings and turns by
 /// rope_theta as it is.
 Plan plan(const Config& c) {
   demand(c, "hidden_act", "gelu");

@@ -145,7 +145,7 @@ void Lightning::run(const LightningWeights& weights, const PartMemory& memory,
            {.x = projected.columns(inner(), channels),
             .controls = projected.columns(inner() + channels, 0)},
            convolved, mixed);
-  // Of y without that factor on q.
+  // This is the epsilon of y without that factor on q.
   const float eps = rope ? norm_eps * static_cast<float>(head_dim) : norm_eps;
   kernels::project(call.queue, {.x = mixed,
                                 .norm = {.weight = weights.norm,

@@ -17,13 +17,11 @@ struct LightningWeights {
   kernels::Tensor q_norm, k_norm;     ///< [head_dim], with a rope
 };
 
-/// Linear attention whose heads forget at a constant pace each: with S of every head,
-/// S <- exp(rate) S + v (outer) k, y = S q, of the silu of q, k and v; then sigmoid(gate) *
-/// norm(y).
-/// With a rope every head of q and k goes through a norm and that instead of a silu, q also times
-/// head_dim^-0.5.
-/// It runs as a Mamba-2 recurrence whose time steps are one, whose D is zero and whose convolution
-/// takes the current token alone, for its silu; with a rope it has none.
+/// Linear attention whose heads forget at a constant pace each: with S of every head, S <-
+/// exp(rate) S + v (outer) k, y = S q, of the silu of q, k and v; then sigmoid(gate) * norm(y).
+/// With a rope, every head of q and k goes through a norm and the rope instead of a silu, q also
+/// times head_dim^-0.5. It runs as a Mamba-2 recurrence whose time steps are one, whose D is zero
+/// and whose convolution takes the current token alone, for its silu; with a rope it has none.
 struct Lightning {
   std::int32_t heads;
   std::int32_t head_dim;

@@ -6,7 +6,7 @@
 
 namespace hyb::models {
 
-/// How router logits become expert weights.
+/// Function from router logits to expert weights.
 enum class RouterScore : std::uint8_t {
   softmax_of_selected,  ///< top-k of the logits, softmax over those k
   softmax,              ///< softmax over all, then top-k

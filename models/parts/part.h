@@ -26,7 +26,7 @@ namespace hyb::models {
 /// the end alone.
 enum class Norm : std::uint8_t { rms, rms_1p, none, layer };
 
-/// How ranks that run a model together divide the numbers of heads.
+/// Division of the numbers of heads among ranks that run a model together.
 enum class Division : std::uint8_t {
   heads,   ///< every rank has as many heads
   groups,  ///< the same; with fewer groups than ranks, a rank has the one that its heads share
@@ -86,7 +86,7 @@ struct PartWork {
   std::int32_t experts = 0, active = 0;
 };
 
-/// How `hyb inspect` shows a part: parts of equal texts are shown together.
+/// Text of a part in `hyb inspect`: parts of equal texts are shown together.
 struct PartText {
   std::string kind;  ///< "attention", "ssd", "delta", "conv", "mlp", "moe", ...
   std::string text;  ///< "12 heads x 128, 4 kv heads"

@@ -139,7 +139,7 @@ struct Recurrence {
                                       .recurrence = op,
                                       .semaphores = memory.semaphores.rows(0, y.dim(0))};
     ops.recurrence.x = has_taps() ? convolved : inputs.x;
-    // Of time steps that are constant any numbers are made.
+    // Constant time steps ignore these controls, so any numbers do.
     set_controls(ops.recurrence,
                  widths.controls > 0 ? inputs.controls : inputs.x.columns(0, op.rate.dim(0)));
     ops.recurrence.state = memory.states;

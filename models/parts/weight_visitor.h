@@ -65,7 +65,7 @@ struct RoleSize {
   std::int64_t size;
 };
 
-/// How a matrix is kept in memory.
+/// Storage of a matrix in memory.
 enum class Packing : std::uint8_t {
   linear,      ///< as LoadOptions ask
   activation,  ///< plain, in the type of the activations
@@ -82,7 +82,7 @@ class WeightVisitor {
  public:
   virtual ~WeightVisitor() = default;
 
-  /// What follows is this layer's; -1: the whole model's.
+  /// Sets the layer that later weights belong to; -1 is the whole model.
   void set_layer(std::int32_t layer) { layer_ = layer; }
 
   /// Says whether a weight is stored whole under `fused`, or in pieces of which `piece` is one,

@@ -63,7 +63,7 @@ class MemoryPool {
   MemoryPool& operator=(const MemoryPool&) = delete;
 
   const MemoryLayout& layout() const { return superblocks_.layout(); }
-  /// What is free, idle or used of each view. give_back() releases the idle ones.
+  /// Returns what each view has free, idle and used. give_back() releases the idle ones.
   const Superblocks& superblocks() const { return superblocks_; }
 
   /// The memory of a new sequence: nothing reserved, state all zeros. Empty: no slot is free.

@@ -59,7 +59,7 @@ Lookup PrefixTree::look_up(std::span<const TokenId> key, std::int32_t limit,
   Lookup lookup{.matched = found.tokens};
   const bool only_own_length = layout.has_slots();
   for (const PrefixNode* node = found.node; node->parent != nullptr; node = node->parent) {
-    // What all snapshots at the node and below have in common with the key.
+    // This is what all snapshots at the node and below have in common with the key.
     const std::int32_t common = std::min({node->depth, found.tokens, limit});
     if (common <= lookup.resumable) break;
     if (common <= node->parent->depth) continue;

@@ -81,7 +81,6 @@ class SnapshotIo {
   /// After flush_orders().
   void write(const CheckpointUnit& unit, std::span<const std::byte> bytes);
 
-  /// As UnitBytes says.
   bool can_stage_writes() const { return bytes_->can_stage_writes(); }
   std::unique_ptr<StagedWrite> stage_write(ViewId view) const;
   /// After flush_orders(): the room is for units that are then written beside steps.

@@ -83,7 +83,7 @@ class SnapshotPolicy {
   struct Count {
     std::int32_t seen = 0, used = 0;
 
-    /// With `made_up` used observations as a prior.
+    /// Uses `made_up` used observations as a prior.
     double rate(double made_up) const { return std::min(1.0, (made_up + used) / (made_up + seen)); }
   };
   Count& count(SnapshotPlace place, bool is_continued);

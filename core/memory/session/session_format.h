@@ -54,7 +54,7 @@ inline constexpr std::uint64_t section_bytes_max = std::uint64_t{64} << 20;
 /// Limits all texts of a file together: a writer stops long before.
 inline constexpr std::uint64_t text_bytes_max = 2 * section_bytes_max;
 
-/// That a file has memory of.
+/// Most snapshots that a file has.
 inline constexpr std::size_t snapshots_max = 2;
 
 /// Version 1 was written as a whole every turn; its fingerprint and app are read, which come first.

@@ -144,7 +144,7 @@ class SnapshotTier {
   void wait();
   /// Waits until no transfer is running.
   void drain();
-  /// With TransferWorker::caller: carries out up to `count` transfers.
+  /// Carries out up to `count` transfers, with TransferWorker::caller.
   void run_transfers(std::size_t count);
 
   /// Asks, waits and delivers. Returns the length of the snapshot that is in the prefix tree then;
