@@ -31,7 +31,7 @@ import torch
 from tokenizers import Tokenizer
 
 from demo.corpus import SCORED, Corpus, held_out
-from demo.crew import Crew, tokens_per_step
+from demo.crew import HALF, Crew, tokens_per_step
 from demo.model import CHUNK, SIZES, DemoModel, shape_of
 from demo.text import ChatEncoder, train_tokenizer
 
@@ -49,7 +49,7 @@ def orthogonalise(update, steps=5):
     """Newton-Schulz iteration towards the nearest orthogonal matrices, over a stack [k,m,n]."""
     a, b, c = 3.4445, -4.7750, 2.0315
     wide = update.shape[-2] <= update.shape[-1]
-    x = (update if wide else update.mT).bfloat16()
+    x = (update if wide else update.mT).to(torch.bfloat16 if HALF else torch.float32)
     x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
     for _ in range(steps):
         gram = x @ x.mT
