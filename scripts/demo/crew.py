@@ -16,6 +16,7 @@ MICRO = 2  # small batches per step
 SHORT = (8, 128)  # rows, tokens of a small batch
 LONG = (2, 512)
 BALANCE = 0.01
+HALF = torch.ops.mkldnn._is_mkldnn_bf16_supported()  # emulated bf16 is far slower than f32
 PATIENCE = 900.0  # seconds to wait for the others before giving up
 
 
@@ -31,7 +32,7 @@ class Loss:
         """Cross entropy of small batch `index`; gradients are those of the mean over a step."""
         rows, length = LONG if long else SHORT
         tokens, first, targets = self.packer.batch(index, rows, length, long, drills)
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast("cpu", torch.bfloat16, enabled=HALF):
             hidden, balance = self.hidden(tokens, first)
             counted = targets >= 0
             loss = F.cross_entropy(self.model.logits(hidden[counted]), targets[counted])

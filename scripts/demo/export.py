@@ -10,7 +10,7 @@ from demo.model import CHUNK, DemoModel
 from demo.text import END, TEMPLATE
 
 AGREEMENT = 1e-4  # of the largest logit, f32
-MAX_BYTES = 10_000_000
+MAX_BYTES = 16_000_000
 
 
 def write_json(path, content):

@@ -95,22 +95,35 @@ class Shape:
         }
 
 
-# The model that drafts for the demo: two layers of half the width.
-DRAFTER = {
-    "hidden": 64,
-    "layers": ["mamba", "attention"],
-    "heads": 2,
-    "kv_heads": 1,
-    "mamba_heads": 4,
-    "experts": 2,
-    "experts_per_token": 1,
-    "expert_width": 64,
+SIZES = {
+    "demo": {},
+    # The model that drafts for the demo: two layers of half the width.
+    "drafter": {
+        "hidden": 64,
+        "layers": ["mamba", "attention"],
+        "heads": 2,
+        "kv_heads": 1,
+        "mamba_heads": 4,
+        "experts": 2,
+        "experts_per_token": 1,
+        "expert_width": 64,
+    },
+    # Rows of 256 values, which every group of a quantised format divides.
+    "large": {
+        "hidden": 256,
+        "layers": ["mamba", *LAYERS],
+        "heads": 8,
+        "kv_heads": 4,
+        "state": 64,
+        "expert_width": 128,
+        "shared_width": 256,
+    },
 }
 
 
-def shape_of(vocabulary, drafter):
-    """The demo's shape, or its drafter's."""
-    return Shape(vocabulary=vocabulary, **(DRAFTER if drafter else {}))
+def shape_of(vocabulary, size="demo"):
+    """The shape of one of SIZES."""
+    return Shape(vocabulary=vocabulary, **SIZES[size])
 
 
 class Weight(nn.Module):

@@ -37,7 +37,7 @@ class Teacher:
 
     def __init__(self, seed):
         self.tokenizer = Tokenizer.from_file(str(DEMO / "tokenizer.json"))
-        self.model = DemoModel(shape_of(self.tokenizer.get_vocab_size(), False))
+        self.model = DemoModel(shape_of(self.tokenizer.get_vocab_size()))
         weights = load_file(DEMO / "model.safetensors")
         self.model.load_state_dict({name: value.float() for name, value in weights.items()})
         self.model.requires_grad_(False)

@@ -4,10 +4,12 @@
   train.py --work DIR --minutes 75           trains, resuming from DIR/checkpoint.pt
   train.py --work DIR --export models/demo   writes the best model so far, checked
 
-With --drafter it is the smaller model that drafts for the demo, whose tokenizer it takes:
+Other sizes take the demo's tokenizer: the smaller model that drafts for it, and a larger one, of eight
+million parameters, which formats of weights are compared on:
 
-  train.py --drafter --work DIR --minutes 20 --processes 1
-  train.py --drafter --work DIR --export tests/demo/drafter
+  train.py --size drafter --work DIR --minutes 20 --processes 1
+  train.py --size drafter --work DIR --export tests/demo/drafter
+  train.py --size large --work DIR --minutes 40 --processes 1
 
 The schedule follows the clock: warm-up, a constant rate, and from a quarter of the time a linear
 fall to zero at the last minute, whatever the speed; first mostly drills, at the end more long rows.
@@ -29,8 +31,8 @@ import torch
 from tokenizers import Tokenizer
 
 from demo.corpus import SCORED, Corpus, held_out
-from demo.crew import Crew, tokens_per_step
-from demo.model import CHUNK, DemoModel, shape_of
+from demo.crew import HALF, Crew, tokens_per_step
+from demo.model import CHUNK, SIZES, DemoModel, shape_of
 from demo.text import ChatEncoder, train_tokenizer
 
 DEMO = pathlib.Path(__file__).resolve().parents[2] / "models" / "demo"
@@ -47,7 +49,7 @@ def orthogonalise(update, steps=5):
     """Newton-Schulz iteration towards the nearest orthogonal matrices, over a stack [k,m,n]."""
     a, b, c = 3.4445, -4.7750, 2.0315
     wide = update.shape[-2] <= update.shape[-1]
-    x = (update if wide else update.mT).bfloat16()
+    x = (update if wide else update.mT).to(torch.bfloat16 if HALF else torch.float32)
     x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
     for _ in range(steps):
         gram = x @ x.mT
@@ -146,9 +148,9 @@ def report(result):
     return f"{100 * overall(result):.1f} % ({tasks})"
 
 
-def prepare(work, drafter):
-    """Tokenizer (made once; a drafter's is the demo's) and encoder."""
-    path = DEMO / "tokenizer.json" if drafter else work / "tokenizer.json"
+def prepare(work, size):
+    """Tokenizer (the demo's is made once, the other sizes take it) and encoder."""
+    path = (work if size == "demo" else DEMO) / "tokenizer.json"
     if not path.exists():
         train_tokenizer(Corpus(), VOCABULARY).save(str(path))
     tokenizer = Tokenizer.from_file(str(path))
@@ -162,11 +164,11 @@ def save(path, content):
 
 
 class Trainer:
-    def __init__(self, work, minutes, compiled, seed, size, drafter):
+    def __init__(self, work, minutes, compiled, seed, processes, size):
         self.work, self.seconds = work, minutes * 60
-        tokenizer, self.encoder = prepare(work, drafter)
+        tokenizer, self.encoder = prepare(work, size)
         torch.manual_seed(seed)
-        self.model = DemoModel(shape_of(tokenizer.get_vocab_size(), drafter))
+        self.model = DemoModel(shape_of(tokenizer.get_vocab_size(), size))
         self.hidden = (
             torch.compile(self.model.hidden, dynamic=False) if compiled else self.model.hidden
         )
@@ -181,7 +183,7 @@ class Trainer:
         if (work / "checkpoint.pt").exists():
             self.resume(torch.load(work / "checkpoint.pt"))
         self.stopping = False
-        self.crew = Crew(self.model, self.encoder, seed, compiled, size)
+        self.crew = Crew(self.model, self.encoder, seed, compiled, processes)
 
     def resume(self, saved):
         self.model.load_state_dict(saved["model"])
@@ -276,7 +278,7 @@ def main():
         "--minutes", type=float, default=75, help="time to train in all, over all resumed runs"
     )
     parser.add_argument(
-        "--drafter", action="store_true", help="the smaller model that drafts for the demo"
+        "--size", choices=SIZES, default="demo", help="which of the models (default: demo)"
     )
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
@@ -291,8 +293,8 @@ def main():
     if arguments.export:
         from demo.export import export
 
-        tokenizer, encoder = prepare(arguments.work, arguments.drafter)
-        shape = shape_of(tokenizer.get_vocab_size(), arguments.drafter)
+        tokenizer, encoder = prepare(arguments.work, arguments.size)
+        shape = shape_of(tokenizer.get_vocab_size(), arguments.size)
         print(json.dumps(export(arguments.work, arguments.export, shape, tokenizer, encoder)))
     else:
         compiled = not arguments.no_compile
@@ -302,7 +304,7 @@ def main():
             compiled,
             arguments.seed,
             arguments.processes,
-            arguments.drafter,
+            arguments.size,
         )
         trainer.run()
 
