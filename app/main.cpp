@@ -79,7 +79,11 @@ int run(int argc, char** argv) {
   std::reverse(words.begin(), words.end());  // as CLI11 takes them
   try {
     cli.parse(words);
-  } catch (const CLI::CallForHelp&) {
+  } catch (const CLI::CallForHelp& help) {
+    const bool is_of_command = !cli.get_subcommands().empty();
+    if (!is_of_command && !cli.remaining().empty()) {  // of a word that is not a command
+      throw Error(ErrorKind::usage, hyb::app::usage_text(cli, help));
+    }
     show_help();
     return 0;
   } catch (const CLI::CallForVersion& version) {

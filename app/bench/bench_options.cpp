@@ -256,6 +256,9 @@ void add_bench_options(CLI::App& cli, BenchOptions& options) {
   cli.get_option("--pg")->type_name("PP,TG");
   cli.get_option("--dataset-name")
       ->type_name("random|generated-shared-prefix|send_one|corpus|file|trace");
+  cli.get_option("--policy")->type_name("gd|lru|none|vllm+|sglang+|marconi|vllm|sglang|bound");
+  cli.get_option("--condition")->type_name("cold|warm|turn-2");
+  cli.get_option("--lanes")->type_name("colocated|disaggregated");
   cli.get_option("--preset")
       ->type_name("vllm-hybrid|sglang-gsp|sglang-send-one|pd-sweep|pd-mix|elastic-shift");
 }
@@ -358,13 +361,12 @@ void check_fields(const BenchOptions& options, Dataset dataset) {
   }
   for (const std::string& policy : options.policies) {
     if (!is_simulated(policy)) continue;
-    if (dataset != Dataset::trace) {
-      throw Error(ErrorKind::usage,
-                  fmt::format("--policy other than gd, lru, none: means nothing for "
-                              "--dataset-name {}",
-                              name_of(dataset)));
-    }
     options.lab.check(policy);
+    if (dataset == Dataset::trace) continue;
+    throw Error(ErrorKind::usage,
+                fmt::format("--policy {}: is for --dataset-name trace; for {} there are gd, lru "
+                            "and none",
+                            policy, name_of(dataset)));
   }
   if (dataset == Dataset::file && counts_of(options, &O::output_tokens).size() > 1) {
     throw Error(ErrorKind::usage,

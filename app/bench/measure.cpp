@@ -143,6 +143,7 @@ int measure_kernels(const BenchJob& job) {
   ProgressLine progress(environment);
   progress.show("loading " + job.model.model);
   BareModel model = open_model(resolve(job.model, environment), cases);
+  progress.clear();  // the first row is shown however soon it begins
   KernelBenchOptions options = {
       .repetitions = job.bench.repetitions > 0 ? job.bench.repetitions : 5,
       .chunk_tokens = chunk_tokens_of(job, model),
@@ -223,6 +224,7 @@ std::vector<Request> requests_of(const std::string& path, const Session& session
     }
     requests.push_back(maker.make(parsed).request);
   }
+  if (requests.empty()) throw Error(ErrorKind::model, path + ": has no request");
   return requests;
 }
 

@@ -130,6 +130,8 @@ int measure_mix(const BenchJob& job) {
   }
   const std::int32_t repetitions = job.bench.repetitions > 0 ? job.bench.repetitions : 3;
   MixBench bench(session, job, comparison);
+  progress.clear();
+  progress.show("warming up");
   if (!bench.warm_up(false) || !bench.warm_up(true)) return 0;
   // A-B-B-A: what drifts in the machine meets both alike.
   for (std::int32_t i = 0; i < 2 * repetitions; ++i) {

@@ -203,6 +203,8 @@ int measure_shift(const BenchJob& job) {
   }
   Probes probes(session.queue(), session.model().geometry.load.activation, has_probe);
   ShiftBench bench(session, job, comparison);
+  progress.clear();
+  progress.show("warming up");
   const std::int32_t repetitions = job.bench.repetitions > 0 ? job.bench.repetitions : 3;
   const std::size_t count = comparison.settings.size();
   bool go_on = bench.warm_up();

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <string_view>
+#include <utility>
 
 #include "app/base/texts.h"
 #include "app/request/prompt.h"
@@ -23,6 +26,17 @@ namespace {
 
 std::filesystem::path typed_path(const std::string& path) {
   return with_home(path, read_environment().hub.home);
+}
+
+/// How many turns answer a message again that was answered in the same place before.
+std::uint64_t answered_again(const Conversation& conversation) {
+  std::set<std::pair<std::int32_t, std::string_view>> answered;
+  std::uint64_t again = 0;
+  for (std::int32_t turn = 1; turn <= conversation.turns(); ++turn) {
+    const auto& [parent, exchange] = conversation.turn(turn);
+    again += answered.emplace(parent, exchange.message).second ? 0 : 1;
+  }
+  return again;
 }
 
 }  // namespace
@@ -63,6 +77,7 @@ void Chat::close() {
 void Chat::go_on_with(SessionKeeper::Loaded loaded) {
   conversation_ = std::move(loaded.conversation);
   last_.reset();
+  seed_shift_ = answered_again(conversation_);  // no answer is drawn with a seed it had before
   if (!loaded.remark.empty()) log::warning(loaded.remark);
   if (conversation_.turns() == 0) return;
   const std::int32_t here = conversation_.here();

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <filesystem>
 #include <memory>
+#include <system_error>
 #include <utility>
 
 #include "app/bench/bench_options.h"
@@ -45,6 +47,14 @@ GraphModes graph_modes_of(const BenchFlags& flags) {
   return {models::GraphOptions{}};
 }
 
+/// A folder that is not there would be found out when all is measured.
+void check_folder_of(const std::string& file) {
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  std::error_code absent;
+  if (folder.empty() || std::filesystem::is_directory(folder, absent)) return;
+  throw Error(ErrorKind::usage, fmt::format("{}: there is no folder {}", file, folder.string()));
+}
+
 int bench_main(const CLI::App& cli, BenchFlags& flags) {
   BenchJob& job = flags.job;
   job.version = version_text();
@@ -52,12 +62,17 @@ int bench_main(const CLI::App& cli, BenchFlags& flags) {
   job.bench.lab = policy_lab();
   apply_preset(job.bench);
   check_flags(cli, job.bench);
+  check_folder_of(job.record);
+  check_folder_of(job.bench.svg);
   job.bench.graphs = graph_modes_of(flags);
   job.model.graphs = job.bench.graphs.front();
   if (!job.bench.measures_requests()) {
     check_memory_flags(cli);
     job.model.speculation.is_heeded = false;
     return measure_kernels(job);
+  }
+  if (!job.record.empty() && (job.bench.measures_mix() || job.bench.measures_shift())) {
+    throw Error(ErrorKind::usage, "--record: means nothing for --preset " + job.bench.preset);
   }
   if (job.bench.measures_mix()) return measure_mix(job);
   if (job.bench.measures_shift()) return measure_shift(job);

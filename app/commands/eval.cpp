@@ -50,10 +50,15 @@ RunSettings reference_settings(const EvalFlags& options, const OpenedModel& mode
 }
 
 /// Probabilities of different tokens cannot be compared.
-void check_same_tokens(const TextWindows& windows, const TextWindows& others,
-                       const OpenedModel& model, const OpenedModel& reference) {
+void check_same_tokens(const TextWindows& windows, const std::string& text,
+                       const EvalFlags& options, const OpenedModel& model,
+                       const OpenedModel& reference) {
   const bool same_size = model.vocab() == reference.vocab();
-  if (same_size && windows.tokens == others.tokens) return;
+  if (same_size &&
+      windows.tokens ==
+          windows_of(reference.tokenizer(), text, model.window(), options.windows_max).tokens) {
+    return;
+  }
   throw Error(
       ErrorKind::usage,
       fmt::format("{} and {} have different vocabularies ({}): their probabilities cannot "
@@ -164,9 +169,7 @@ int eval_main(const CLI::App& cli, const EvalFlags& options) {
   if (!options.against.empty()) {
     reference.emplace(reference_settings(options, model, settings, environment), model.window(),
                       Precision::exact);
-    check_same_tokens(windows,
-                      windows_of(reference->tokenizer(), text, model.window(), options.windows_max),
-                      model, *reference);
+    check_same_tokens(windows, text, options, model, *reference);
   }
   ProgressLine progress(environment);
   std::optional<Reader> other;

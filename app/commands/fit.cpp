@@ -90,6 +90,22 @@ std::optional<MemoryPlan> planned(const Fit& fit, std::int32_t tokens, std::int3
   }
 }
 
+/// The plan of the context that is given; where none is, and what is wanted does not fit beside
+/// sequences as long as the model's, that of the tokens that are wanted.
+std::optional<MemoryPlan> planned_for(const Fit& fit, std::int32_t context, const Wanted& wanted) {
+  auto usual = planned(fit, context, wanted.sequences);
+  if (usual && wanted.fits(*usual)) return usual;
+  auto shorter = planned(fit, wanted.tokens, wanted.sequences);
+  if (shorter && wanted.fits(*shorter)) return shorter;
+  return usual;
+}
+
+/// Of one sequence; 0: none fits.
+std::int32_t longest_of(const Fit& fit, std::int32_t context, const Wanted& wanted) {
+  const auto single = planned_for(fit, context, {wanted.tokens, 1});
+  return single ? single->length_max : 0;
+}
+
 std::size_t least_memory(const ModelOutline& outline, Budget budget, int threads,
                          std::int32_t chunk_tokens, const Wanted& wanted) {
   constexpr std::size_t step = std::size_t{1} << 20, most = std::size_t{1} << 44;
@@ -116,14 +132,13 @@ Choice choice_of(std::string quantize, const ModelOutline& outline, const Budget
   const std::int32_t chunk = options.model.chunk_tokens;
   const Wanted wanted = wanted_of(options, outline.plan);
   const Fit fit(outline, budget, threads, chunk);
-  const auto asked = planned(fit, wanted.tokens, wanted.sequences);
-  const auto single = planned(fit, options.model.context, 1);
+  const auto asked = planned_for(fit, options.model.context, wanted);
   return {.quantize = std::move(quantize),
           .weights = weights_name(outline.geometry.load),
           .weight_bytes = weight_bytes(outline.plan, budget.device, outline.geometry.load),
           .needs = least_memory(outline, budget, threads, chunk, wanted),
           .fits = asked && wanted.fits(*asked),
-          .length_max = single ? single->length_max : 0,
+          .length_max = longest_of(fit, options.model.context, wanted),
           .token_bytes = models::Roofline(outline.plan, outline.geometry)
                              .step({.position = predicted_position})
                              .bytes};
@@ -218,7 +233,10 @@ std::string verdict_text(const Fit& fit, const MemoryPlan& memory, const Wanted&
   };
   std::string text;
   if (wanted.fits(memory)) {
-    text = "fits: " + sequences(wanted.sequences, memory.length_max);
+    const auto usual = planned(fit, context, wanted.sequences);
+    text = usual && wanted.fits(*usual) ? "fits: "
+                                        : fmt::format("fits with --context {}: ", wanted.tokens);
+    text += sequences(wanted.sequences, memory.length_max);
   } else {
     text = "does not fit: " + sequences(wanted.sequences, wanted.tokens);
     std::vector<std::string> others;
@@ -235,7 +253,7 @@ std::string verdict_text(const Fit& fit, const MemoryPlan& memory, const Wanted&
     if (!others.empty()) text += fmt::format("; what fits: {}", fmt::join(others, ", or "));
   }
   text += '\n';
-  return text + "longest single sequence: " + counted(fit.plan(context, 1).length_max, "token") +
+  return text + "longest single sequence: " + counted(longest_of(fit, context, wanted), "token") +
          "\n";
 }
 
@@ -366,7 +384,7 @@ Json choices_json(const std::vector<Choice>& choices, double bytes_per_s) {
 
 /// Describes a plan that there is.
 void add_plan(Json& json, const ModelOutline& outline, const Fit& fit, const MemoryPlan& memory,
-              std::int32_t context) {
+              std::int32_t length_max) {
   Json counts = Json::array();
   for (const std::int32_t length : context_lengths) {
     if (!fit.has_positions(length)) continue;
@@ -388,7 +406,7 @@ void add_plan(Json& json, const ModelOutline& outline, const Fit& fit, const Mem
                {"views", views_json(memory)},
                {"sequences", memory.sequences},
                {"length_max", memory.length_max},
-               {"single_length_max", fit.plan(context, 1).length_max},
+               {"single_length_max", length_max},
                {"fits", counts}});
 }
 
@@ -416,7 +434,9 @@ void print_json(const ModelSource& source, const ModelOutline& outline, const Fi
                {"choices", choices_json(choices, bytes_per_s)},
                {"runs", memory.has_value()},
                {"fits_as_asked", memory && wanted.fits(*memory)}};
-  if (memory) add_plan(json, outline, fit, *memory, options.model.context);
+  if (memory) {
+    add_plan(json, outline, fit, *memory, longest_of(fit, options.model.context, wanted));
+  }
   write_output(pretty_json(json));
 }
 
@@ -431,14 +451,14 @@ int fit_main(const FitFlags& options) {
   const Budget budget = budget_of(settings);
   const int threads = settings.threads > 0 ? settings.threads : kernels::usable_cpus().count;
   const Fit fit(outline, budget, threads, options.model.chunk_tokens);
-  const auto memory = planned(fit, options.model.context, options.parallel);
+  const Wanted wanted = wanted_of(options, outline.plan);
+  const auto memory = planned_for(fit, options.model.context, wanted);
   const auto choices = choices_of(settings, outline, budget, threads, options);
   const double rate = read_rate(settings, budget, choices);
   (options.json ? print_json : print_text)(source, outline, fit, memory, budget.bytes, choices,
                                            rate, options);
-  if (!memory) fit.plan(options.model.context, options.parallel);  // throws with the numbers
-  const bool fits = wanted_of(options, outline.plan).fits(*memory);
-  return fits ? 0 : static_cast<int>(ErrorKind::memory);  // the first line says no
+  if (!memory) fit.plan(options.model.context, options.parallel);         // throws with the numbers
+  return wanted.fits(*memory) ? 0 : static_cast<int>(ErrorKind::memory);  // the first line says no
 }
 
 Action describe_fit(CLI::App& cli) {

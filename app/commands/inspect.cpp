@@ -33,7 +33,8 @@ ContentCheck check_contents(const ModelSource& source, const Inspection& all,
   ContentCheck check;
   check_tokenizer(source, all.outline.plan, check);
   if (!all.tensors) {
-    check.notes.push_back(
+    std::vector<Finding>& findings = source.folder() ? check.defects : check.notes;
+    findings.push_back(
         {"weights", all.missing_files.empty() ? "are not there" : all.missing_files});
     return check;
   }

@@ -85,6 +85,11 @@ int quantize_main(const QuantizeFlags& options) {
   const ModelSource source = ModelSource::find(options.model.model, environment);
   const std::string_view format = word_of(formats, options.format);
   QuantizedFolder folder(source, {format, options.format});
+  if (text && !source.read(source.tokenizer_file())) {
+    throw Error(ErrorKind::model, source.name() +
+                                      ": has no tokenizer, so no text can be run "
+                                      "through it; --calibrate off does without");
+  }
   const Json job = {{"hyb", version_text()},
                     {"model", hex(model_identity(source, true))},
                     {"name", source.name()},

@@ -140,6 +140,12 @@ CommandOutline cli_outline(const CLI::App& cli) {
   for (const CLI::App* const sub : cli.get_subcommands([](const CLI::App*) { return true; })) {
     all.commands.push_back(cli_outline(*sub));
   }
+  const auto help_flag = std::ranges::find(
+      all.options, "-h,--help", [](const OptionOutline& one) { return spaced(one.names, ","); });
+  if (help_flag != all.options.end()) {
+    help_flag->choices = topics_of(all);
+    help_flag->choices.emplace_back("all");
+  }
   // The choices of `hyb manual` are known once all commands are.
   for (CommandOutline& command : all.commands) {
     if (command.name == "manual") command.options.front().choices = names_of(all.commands);
@@ -275,7 +281,7 @@ std::string bash_completion(const CommandOutline& root) {
       text += fmt::format("      '{} {}') command='{}' ;;\n", path, sub.name, full);
     }
     for (const OptionOutline& option : command.options) {
-      if (!option.names.empty() && !option.is_flag()) {
+      if (!option.names.empty() && (!option.is_flag() || !option.choices.empty())) {
         std::vector<std::string> patterns;
         for (const std::string& name : option.names) {
           patterns.push_back(fmt::format("'{} {}'", path, name));
@@ -341,7 +347,10 @@ std::string zsh_arguments(const CommandOutline& command, std::string_view indent
     for (const std::string& name : option.names) {
       // "+": a short option's value may follow at once, "=": a long one's after "=".
       const std::string mark = option.is_flag() ? "" : name.starts_with("--") ? "=" : "+";
-      const std::string value = option.is_flag() ? "" : zsh_value(option);
+      const std::string value = !option.is_flag() ? zsh_value(option)
+                                : option.choices.empty()
+                                    ? ""  // else of --help, which needs none
+                                    : fmt::format("::group:({})", spaced(option.choices));
       text += fmt::format(" \\\n{}{}", indent, single_quoted("*" + name + mark + about + value));
     }
   }

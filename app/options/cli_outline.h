@@ -17,7 +17,8 @@ struct OptionOutline {
   std::vector<std::string> names;  ///< with their dashes, short ones first; of a positional: empty
   std::string positional;          ///< the name of a positional argument: "MODEL"
   std::string value;               ///< what it takes: "TEXT", "FILE", ...; empty: a flag
-  std::vector<std::string> choices;        ///< the only values it takes; empty: any
+  /// The only values it takes, of --help what may follow it; empty: any.
+  std::vector<std::string> choices;
   std::string help;                        ///< with range and default, in words
   std::string short_help;                  ///< the same of its first sentence
   std::string group;                       ///< a HelpGroup's name; empty: in none

@@ -91,17 +91,6 @@ std::string option_entries(const CommandOutline& command, std::string_view topic
   return text;
 }
 
-/// The groups that a command has options of.
-std::vector<std::string_view> topics_of(const CommandOutline& command) {
-  std::vector<std::string_view> topics;
-  for (const HelpGroup& group : help_groups()) {
-    if (std::ranges::count(command.options, group.name, &OptionOutline::group) > 0) {
-      topics.push_back(group.name);
-    }
-  }
-  return topics;
-}
-
 }  // namespace
 
 std::string take_help_topic(std::vector<std::string>& words) {
@@ -122,6 +111,16 @@ std::string take_help_topic(std::vector<std::string>& words) {
     words.erase(next);
   }
   return topic;
+}
+
+std::vector<std::string> topics_of(const CommandOutline& command) {
+  std::vector<std::string> topics;
+  for (const HelpGroup& group : help_groups()) {
+    if (std::ranges::count(command.options, group.name, &OptionOutline::group) > 0) {
+      topics.emplace_back(group.name);
+    }
+  }
+  return topics;
 }
 
 std::string help_text(const CLI::App& cli, std::string_view topic, int width) {

@@ -13,6 +13,8 @@ class App;
 
 namespace hyb::app {
 
+struct CommandOutline;
+
 /// Options that `--help NAME` shows together. An option is in the group that its declaration names,
 /// else in the one that lists it here.
 struct HelpGroup {
@@ -42,6 +44,9 @@ CommandHelp command_help(std::string_view command);
 /// Takes what help is about out of the words of the command line: GROUP of `--help GROUP` and
 /// `--help=GROUP`, or "all"; "": neither is there.
 std::string take_help_topic(std::vector<std::string>& words);
+
+/// The groups that a command has options of.
+std::vector<std::string> topics_of(const CommandOutline& command);
 
 /// The help of the innermost command that was typed, in lines of at most `width` columns: its usual
 /// options, those of a group, or all. Throws Error(usage) where the command has none of the group.

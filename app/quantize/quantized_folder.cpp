@@ -87,6 +87,7 @@ QuantizedFolder::QuantizedFolder(const ModelSource& source, const FolderFormat& 
       matrices_(models::planned_matrices(plan_, index_)) {
   files_.map();
   plan_entries();
+  if (coded_ == 0) refuse_nothing();
   plan_shards(shard_bytes);
 }
 
@@ -150,6 +151,18 @@ void QuantizedFolder::plan_entries() {
     }
     entries_.push_back(std::move(entry));
   }
+}
+
+void QuantizedFolder::refuse_nothing() const {
+  constexpr models::WrittenFormat int8 = {kernels::ScaledLevels::int8, 0};
+  const bool fits_in_int8 = std::ranges::any_of(matrices_, [&](const models::PlannedMatrix& one) {
+    return one.is_linear && one.experts == 1 && int8.takes(one.columns);
+  });
+  throw Error(
+      ErrorKind::usage,
+      fmt::format("{}: none of its matrices can be in {}, all would stay as published: {}{}",
+                  source_.name(), format_.name, kept_text(),
+                  fits_in_int8 ? "; --format int8 takes columns in eights" : ""));
 }
 
 void QuantizedFolder::plan_shards(std::size_t shard_bytes) {
@@ -350,20 +363,24 @@ std::string QuantizedFolder::config_text() const {
                      to_text(quantization));
 }
 
-std::string QuantizedFolder::summary() const {
-  const auto bits = [](std::size_t bytes, double numbers) {
-    return 8 * static_cast<double>(bytes) / std::max(numbers, 1.0);
-  };
+std::string QuantizedFolder::kept_text() const {
   std::vector<std::string> kept;
   for (const auto& [kind, count] : kept_) kept.push_back(fmt::format("{} ({})", kind, count));
   constexpr std::size_t shown = 3;
   for (std::size_t i = 0; i < std::min(shown, odd_.size()); ++i) kept.push_back(odd_[i]);
   if (odd_.size() > shown) kept.push_back(fmt::format("{} more such", odd_.size() - shown));
+  return fmt::format("{}", fmt::join(kept, ", "));
+}
+
+std::string QuantizedFolder::summary() const {
+  const auto bits = [](std::size_t bytes, double numbers) {
+    return 8 * static_cast<double>(bytes) / std::max(numbers, 1.0);
+  };
   return fmt::format(
       "{}: {} matrices in {} ({:.3f} bits a number), {} in all ({:.2f} bits a number); as "
       "published: {}",
       folder_.string(), coded_, format_.name, bits(coded_bytes_, coded_numbers_),
-      bytes_text(bytes_), bits(bytes_, numbers_), fmt::join(kept, ", "));
+      bytes_text(bytes_), bits(bytes_, numbers_), kept_text());
 }
 
 }  // namespace hyb::app

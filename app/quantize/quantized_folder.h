@@ -33,8 +33,8 @@ class QuantizedFolder {
  public:
   /// Opens the model's files and decides what becomes of each tensor; writes nothing. Throws
   /// Error(model) for a model that hyb cannot load, or whose matrices are neither BF16, F16 nor
-  /// F32, and for names that collide with those to be written; Error(usage) for GGUF files, and
-  /// models that are quantised.
+  /// F32, and for names that collide with those to be written; Error(usage) for GGUF files, models
+  /// that are quantised, and those of which no matrix can be in the format.
   QuantizedFolder(const ModelSource& source, const FolderFormat& format,
                   std::size_t shard_bytes = std::size_t{1} << 30);
 
@@ -69,11 +69,13 @@ class QuantizedFolder {
   };
 
   void plan_entries();
+  [[noreturn]] void refuse_nothing() const;
   void plan_shards(std::size_t shard_bytes);
   void note_kept(const Entry& entry, const models::PlannedMatrix* matrix);
   float largest_of(kernels::Queue& queue, const models::PlannedMatrix& matrix);
   void write_shard(const Shard& shard, kernels::Queue& queue, const Importance& importance,
                    const std::function<void(std::size_t)>& progress);
+  std::string kept_text() const;
   std::string index_text() const;
   std::string config_text() const;
   bool is_there(const Shard& shard) const;

@@ -179,6 +179,8 @@ class PolicyPrediction final : public ReusePrediction {
 };
 
 void check_simulated_policy(const std::string& name) {
+  // Each row of a table of bench is of one policy.
+  if (name == "all") throw Error(ErrorKind::usage, "--policy all: hyb bench takes them by name");
   static_cast<void>(simulated_policy(name, 1));
 }
 

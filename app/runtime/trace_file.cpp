@@ -1,5 +1,8 @@
 #include "app/runtime/trace_file.h"
 
+#include <cerrno>
+#include <system_error>
+
 #include "core/base/error.h"
 #include "core/base/log.h"
 
@@ -7,7 +10,9 @@ namespace hyb::app {
 
 TraceFile::TraceFile(const std::string& path, const std::string& model)
     : path_(path), out_(path, std::ios::binary | std::ios::trunc), recorder_(out_, model) {
-  if (!out_) throw Error(ErrorKind::runtime, path_ + ": the trace can't be written there");
+  if (out_) return;
+  throw Error(ErrorKind::runtime, path_ + ": the trace can't be written there: " +
+                                      std::generic_category().message(errno));
 }
 
 TraceFile::~TraceFile() {

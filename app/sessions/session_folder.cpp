@@ -273,8 +273,9 @@ void SessionFolder::need(const std::string& name) const {
   const std::string_view nearest = nearest_name(name, all);
   throw Error(ErrorKind::usage,
               fmt::format("there is no session '{}'; {}", name,
-                          nearest.empty() ? "hyb sessions lists them"
-                                          : fmt::format("the nearest is '{}'", nearest)));
+                          all.empty()       ? "none is saved yet; hyb chat --session NAME saves one"
+                          : nearest.empty() ? "hyb sessions lists them"
+                                            : fmt::format("the nearest is '{}'", nearest)));
 }
 
 SavedSession SessionFolder::read(const std::string& name) const {

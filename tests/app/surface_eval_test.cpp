@@ -82,6 +82,9 @@ TEST_SUITE("app/surface_eval") {
                    "tokenizer.json"));
     CHECK(contains(eval({"-", "-c", "32", "--against", golden + "granite-dense-nope"}).err,
                    "different vocabularies (1200 and 271 tokens)"));
+    // In tokens of the other one the text is shorter than a window.
+    CHECK(contains(eval({golden + "granite-dense-nope", "-", "-c", "400", "--against", "demo"}).err,
+                   "different vocabularies (271 and 1200 tokens)"));
     const auto of_text = [](const std::string& input) {
       const ToolResult result = run_tool({.arguments = {"eval", "-", "-c", "4"}, .input = input});
       CHECK(result.exit_code != 0);

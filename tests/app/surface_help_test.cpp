@@ -166,6 +166,10 @@ TEST_SUITE("app/surface_help") {
     CHECK(completions("hyb replay --policy lru,gd,vl") == "lru,gd,vllm+\nlru,gd,vllm\n");
     CHECK(completions("hyb bench --preset pd-m") == "pd-mix\n");
     CHECK(completions("hyb bench --dataset-name = co") == "corpus\n");
+    CHECK(completions("hyb bench --policy gd,l") == "gd,lru\n");
+    CHECK(completions("hyb bench --policy gd --policy n") == "none\n");
+    CHECK(completions("hyb run --help sa") == "sampling\n");
+    CHECK(completions("hyb bench -h ke") == "kernels\n");
   }
 
   TEST_CASE("bash completes names of models, presets and sessions, which hyb says") {
@@ -330,6 +334,11 @@ TEST_SUITE("app/surface_help") {
     CHECK(contains(error({"batch"}), "the file of requests is missing"));
     CHECK(contains(error({"run", "--threads", "9999"}), "--threads: Value 9999 not in range"));
     CHECK(contains(error({"--lgo-level", "debug", "run"}), "the nearest is --log-level"));
+    CHECK(
+        contains(error({"help", "insepct"}), "'insepct' is not a command; the nearest is inspect"));
+    CHECK(contains(error({"bench", "--plot", "/nosuch/x.svg"}), "there is no folder /nosuch"));
+    CHECK(contains(error({"bench", "--preset", "pd-mix", "--record", "x"}),
+                   "--record: means nothing for --preset pd-mix"));
   }
 
   TEST_CASE("help and version in all spellings, and with a full disk") {

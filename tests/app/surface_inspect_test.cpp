@@ -191,6 +191,10 @@ TEST_SUITE("app/surface_inspect") {
     const Json alone = json_of({"inspect", folder.path(), "--lossless", "off"});
     CHECK(alone["weights_bytes"] == whole["weights_bytes"]);
     CHECK(alone["missing_files"].is_null());
+    CHECK(hyb_tool({"inspect", folder.path()}).exit_code == 0);
+    const ToolResult checked = hyb_tool({"inspect", folder.path(), "--check"});
+    CHECK(checked.exit_code == 3);
+    CHECK(contains(checked.out, "defect: weights: are not there"));
     CHECK(json_of({"fit", folder.path(), "--lossless", "off"})["weights_bytes"] ==
           json_of({"fit", published, "--lossless", "off"})["weights_bytes"]);
 
@@ -319,6 +323,11 @@ TEST_SUITE("app/surface_inspect") {
     CHECK(contains(text.out, "sequences at once"));
     CHECK(contains(text.out, "fits: 1 sequence of 32768 tokens\n"));
     CHECK_FALSE(contains(text.out, "superblock"));
+    const ToolResult four =
+        hyb_tool({"fit", "granite-4.0-h-350m", "--memory", "760MiB", "--parallel", "4"});
+    CHECK(four.exit_code == 0);
+    CHECK(contains(four.out, "fits with --context 4096: 4 sequences of 4096 tokens each\n"));
+    CHECK(contains(four.out, "  yes "));
     CHECK(contains(hyb_tool({"fit", "granite-4.0-h-350m", "--memory", "2GiB", "-v"}).out,
                    "of sequences with drafts"));
     CHECK_FALSE(contains(hyb_tool({"fit", "gemma-3-1b", "--memory", "2GiB"}).out, " -\n"));

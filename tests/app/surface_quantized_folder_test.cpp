@@ -81,6 +81,16 @@ TEST_SUITE("app/surface_quantized_folder") {
     const std::string none = (to.path() / "none").string();
     CHECK(contains(quantize({"granite-4.0-h-tiny", "-o", none}).err,
                    "the configuration of a published model, without weights"));
+    const std::string golden = std::string(HYB_TESTS_DIR) + "/golden/";
+    const ToolResult narrow = quantize({golden + "qwen3-dense", "-o", none});
+    CHECK(narrow.exit_code == 2);
+    CHECK(contains(narrow.err, "none of its matrices can be in int4-g128"));
+    CHECK(contains(narrow.err, "; --format int8 takes columns in eights"));
+    const ToolResult odd = quantize({golden + "gemma2-odd", "-o", none, "--format", "int8"});
+    CHECK(odd.exit_code == 2);
+    CHECK(!contains(odd.err, "--format int8"));
+    CHECK(contains(quantize({golden + "qwen3-dense", "-o", none, "--format", "int8"}).err,
+                   "--calibrate off does without"));
     CHECK(!std::filesystem::exists(none));
   }
 }

@@ -50,6 +50,17 @@ TEST_SUITE("app/surface_sessions") {
     CHECK(contains(forked.err, "session"));
   }
 
+  TEST_CASE("a chat that goes on draws no answer again with a seed it had before") {
+    const FixtureHome home;
+    const std::vector<std::string> drawn = {"--temperature", "2", "--seed", "5"};
+    std::vector<std::string> saved = drawn;
+    saved.insert(saved.end(), {"--session", "s"});
+    const std::string whole = home.chat("a\nb\n/regen\n/goto 1\n/regen\n/regen\n", drawn).out;
+    const std::string begin = home.chat("a\nb\n/regen\n", saved).out;
+    CHECK(begin + home.chat("/goto 1\n/regen\n/regen\n", saved).out == whole);
+    CHECK(begin + home.chat("/load s\n/goto 1\n/regen\n/regen\n", drawn).out == whole);
+  }
+
   TEST_CASE("list, show and rm") {
     const FixtureHome home;
     home.chat("hello\nonce more\n", {"--session", "s"});
@@ -83,6 +94,7 @@ TEST_SUITE("app/surface_sessions") {
     CHECK(home.hyb({"sessions", "rm", "s", "t"}).exit_code == 0);
     CHECK(home.hyb({"sessions"}).out == "no sessions\n");
     CHECK(home.hyb({"sessions", "rm", "s"}).exit_code == 2);
+    CHECK(contains(home.hyb({"chat", "--continue"}).err, "none is saved yet; hyb chat --session"));
     CHECK(home.hyb({"sessions", "show", "s"}).exit_code == 2);
     CHECK(home.hyb({"sessions", "show"}).exit_code == 2);
     CHECK(home.hyb({"sessions", "show", "../s"}).exit_code == 2);
