@@ -62,7 +62,8 @@ Json text_part(Json json) {
   const char* const part = json.contains("text_config") ? "text_config" : "llm_config";
   if (!json.contains(part) || !json[part].is_object()) return json;
   Json text = std::move(json[part]);
-  for (const char* key : {"quantization_config", "tie_word_embeddings", "dtype", "torch_dtype"}) {
+  for (const char* key :
+       {"quantization_config", "quantization", "tie_word_embeddings", "dtype", "torch_dtype"}) {
     if (!text.contains(key) && json.contains(key)) text[key] = std::move(json[key]);
   }
   if (json.contains("tie_word_embeddings")) {
@@ -337,7 +338,7 @@ std::optional<Config> Config::quantization() const {
   if (!has("quantization_config") && modelopt_ != nullptr) {
     return Config(*modelopt_->json_, modelopt_->source_, modelopt_->prefix_);
   }
-  return object("quantization_config");
+  return object({"quantization_config", "quantization"});
 }
 
 Config Config::with_quantization(std::string_view method) const {
@@ -358,7 +359,7 @@ Config Config::with(Json json) const {
 }
 
 Config Config::without_quantization() const {
-  Config config = without("quantization_config");
+  Config config = without("quantization_config").without("quantization");
   config.modelopt_ = nullptr;
   return config;
 }

@@ -79,7 +79,8 @@ class Config {
   std::vector<std::pair<std::string, Config>> objects(const Keys& keys) const;
 
   /// Returns how the weights are quantised: `quantization_config`, else what hf_quant_config.json
-  /// says, with the name of its producer ("modelopt") as `quant_method`; nullopt without either.
+  /// says, with the name of its producer ("modelopt") as `quant_method`, else what mlx-lm wrote
+  /// before it wrote the first: `quantization`; nullopt without any.
   std::optional<Config> quantization() const;
 
   /// Makes a configuration whose weights are published in this format ("fp8", "mxfp4"), which no

@@ -47,6 +47,8 @@ void gated_norm(Stream& stream, const GatedNorm& op);
 /// whole eights: a route by the row count, each with an order of sums of its own; one for all with
 /// batch_invariant(). Else a plain kernel.
 void linear(Stream& stream, const Linear& op);
+/// Up to 4 rows of bf16, by weights of bf16 or in 12 bits: one launch. Always linear's bits.
+void linear_heads(Stream& stream, const LinearHeads& op);
 /// weight as for linear. The same bits as the norm, linear and the activation by themselves; normed
 /// and product are not always written.
 void project(Stream& stream, const Project& op);

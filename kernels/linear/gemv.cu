@@ -237,7 +237,9 @@ __device__ __forceinline__ float sum_of_team(float sum, int split) {
 /// besides the roundings.
 template <WeightCode Code, int Tokens, bool Staged, typename Y>
 __global__ void __launch_bounds__(block_threads, Tokens == 1 ? 3 : 2)
-    gemv_kernel(const Params<Y> p) {
+    gemv_kernel(const Params<Y> of_heads) {
+  Params<Y> p = of_heads;
+  p.dense = own_head<Code>(of_heads.dense);
   auto& shared = dynamic_shared<Shared<Code>>();
   const int warp = static_cast<int>(threadIdx.x) / warp_size;
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
@@ -299,13 +301,15 @@ template <WeightCode Code, int Tokens, typename Y>
 void run_tokens(Stream& stream, const Params<Y>& params) {
   const std::size_t staged_bytes = x_bytes(params.dense.tokens, params.dense.inner);
   const bool staged = staged_bytes <= x_bytes_max;
-  const auto blocks = static_cast<unsigned>(blocks_per_processor * stream.processors());
-  launch(
-      stream,
-      {.blocks = std::min(blocks, pieces(std::int64_t{params.groups} * params.split, block_warps)),
-       .threads = block_threads,
-       .shared_bytes = sizeof(Shared<Code>) + (staged ? staged_bytes : 0)},
-      staged ? gemv_kernel<Code, Tokens, true, Y> : gemv_kernel<Code, Tokens, false, Y>, params);
+  const auto heads = static_cast<unsigned>(params.dense.heads.count);
+  const auto blocks = pieces(blocks_per_processor * stream.processors(), heads);
+  launch(stream,
+         {.blocks = dim3(
+              std::min(blocks, pieces(std::int64_t{params.groups} * params.split, block_warps)),
+              heads),
+          .threads = block_threads,
+          .shared_bytes = sizeof(Shared<Code>) + (staged ? staged_bytes : 0)},
+         staged ? gemv_kernel<Code, Tokens, true, Y> : gemv_kernel<Code, Tokens, false, Y>, params);
 }
 
 /// Puts as many warps on a row as the card has over, so that a small matrix is in flight as a

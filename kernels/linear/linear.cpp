@@ -1,6 +1,8 @@
 #include "kernels/linear/linear.h"
 
 #include <algorithm>
+#include <span>
+#include <vector>
 
 #include "kernels/cuda/routes.h"
 #include "kernels/linear/input_observer.h"
@@ -54,30 +56,51 @@ void times_panel(const Linear& op, const WeightProduct& product, std::int64_t pa
       });
 }
 
-/// A weight of one part, by its panels.
+/// Products of as many rows with matrices of one weight, which has one part, by its panels.
+void multiply(Queue& queue, std::span<const Linear> ops) {
+  const Linear& first = ops.front();
+  const std::int64_t rows = first.x.dim(0);
+  const auto value_bytes = static_cast<std::int64_t>(size_of(first.x.dtype));
+  std::vector<WeightProduct> products;
+  products.reserve(ops.size());
+  for (const Linear& op : ops) {
+    products.emplace_back(queue, *op.weight, op.x.dtype, op.x.as<std::byte>(), rows,
+                          op.x.row_stride * value_bytes);
+  }
+  const std::int64_t panels = products.front().panels(), all_panels = std::ssize(ops) * panels;
+  const std::int64_t wanted = queue.threads() * pieces_per_thread;
+  const std::int64_t pieces = std::clamp((wanted + all_panels - 1) / all_panels, std::int64_t{1},
+                                         std::max(std::int64_t{1}, rows / rows_of_piece_min));
+  const std::int64_t bytes = all_panels * products.front().panel_bytes() * rows;
+  parallel_product(queue, all_panels * pieces, bytes, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t item = begin; item < end; ++item) {
+      const std::int64_t panel = item / pieces, piece = item % pieces;
+      const auto i = static_cast<std::size_t>(panel / panels);
+      const std::int64_t from = rows * piece / pieces;
+      times_panel(ops[i], products[i], panel % panels, from, rows * (piece + 1) / pieces - from);
+    }
+  });
+}
+
+/// The same of one, whose weight may have an order of columns.
 void multiply(Queue& queue, Linear op) {
   const std::int64_t rows = op.x.dim(0);
-  const auto value_bytes = static_cast<std::int64_t>(size_of(op.x.dtype));
   std::vector<std::byte> ordered = ordered_rows(
       queue, *op.weight, op.x.dtype, rows,
       [&](std::int64_t i) { return op.x.rows(i, 1).as<std::byte>(); },
       [&](std::int64_t) { return op.expert; });
   if (!ordered.empty()) op.x = Tensor(ordered.data(), op.x.dtype, {rows, op.x.dim(1)});
-  const WeightProduct product(queue, *op.weight, op.x.dtype, op.x.as<std::byte>(), rows,
-                              op.x.row_stride * value_bytes);
-  const std::int64_t wanted = queue.threads() * pieces_per_thread;
-  const std::int64_t pieces =
-      std::clamp((wanted + product.panels() - 1) / product.panels(), std::int64_t{1},
-                 std::max(std::int64_t{1}, rows / rows_of_piece_min));
-  const std::int64_t bytes = product.panels() * product.panel_bytes() * rows;
-  parallel_product(
-      queue, product.panels() * pieces, bytes, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t item = begin; item < end; ++item) {
-          const std::int64_t piece = item % pieces;
-          const std::int64_t first = rows * piece / pieces;
-          times_panel(op, product, item / pieces, first, rows * (piece + 1) / pieces - first);
-        }
-      });
+  multiply(queue, std::span<const Linear>(&op, 1));
+}
+
+void show(Queue& queue, const Linear& op) {
+  if (queue.observer() == nullptr) return;
+  queue.observer()->see(queue,
+                        {.weight = *op.weight,
+                         .expert = op.expert,
+                         .dtype = op.x.dtype,
+                         .rows = op.x.dim(0),
+                         .row = [&](std::int64_t i) { return op.x.rows(i, 1).as<std::byte>(); }});
 }
 
 }  // namespace
@@ -85,18 +108,29 @@ void multiply(Queue& queue, Linear op) {
 void linear(Queue& queue, const Linear& op) {
   check(op);
   if (on_card(queue, [&](auto& stream) { cuda::linear(stream, op); })) return;
-  const std::int64_t rows = op.x.dim(0);
-  if (rows == 0) return;
-  if (queue.observer() != nullptr) {
-    queue.observer()->see(queue,
-                          {.weight = *op.weight,
-                           .expert = op.expert,
-                           .dtype = op.x.dtype,
-                           .rows = rows,
-                           .row = [&](std::int64_t i) { return op.x.rows(i, 1).as<std::byte>(); }});
-  }
+  if (op.x.dim(0) == 0) return;
+  show(queue, op);
   if (each_part(op, [&](const Linear& part) { linear(queue, part); })) return;
   multiply(queue, op);
+}
+
+void linear_heads(Queue& queue, const LinearHeads& op) {
+  const Check rule("linear_heads");
+  rule.that(op.weight != nullptr && op.weight->rows() > 0, "weight is there", 0);
+  const std::int64_t heads = op.weight->experts();
+  rule.that(op.weight->parts().empty() && op.weight->order(0).empty(),
+            "the weight has one part, its columns in their order", 0);
+  rule.that(op.x.rank == 2 && op.x.dim(1) % heads == 0, "x has as many columns of each head",
+            op.x.dim(1));
+  rule.that(op.first + op.weight->columns() <= op.x_step(), "a head's columns are its own",
+            op.first);
+  rule.tensor(op.y, "y", op.y.dtype, {op.x.dim(0), heads * op.weight->rows()});
+  check(op.head(0));
+  if (op.x.dim(0) == 0) return;
+  if (on_card(queue, [&](auto& stream) { cuda::linear_heads(stream, op); })) return;
+  std::vector<Linear> products;
+  for (std::int64_t h = 0; h < heads; ++h) show(queue, products.emplace_back(op.head(h)));
+  multiply(queue, products);
 }
 
 }  // namespace hyb::kernels

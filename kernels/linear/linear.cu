@@ -95,7 +95,7 @@ void run_codes_plain(Stream& stream, const Dense<bf16, Y>& dense, WeightCode cod
 }
 
 template <typename X, typename Y>
-Dense<X, Y> dense_of(const Project& op, const Tensor& x, std::int64_t expert) {
+Dense<X, Y> dense_of(const Project& op, const Tensor& x, std::int64_t expert, const Heads& heads) {
   const void* const weight = op.weight->expert(expert);
   const Activation activation = op.activation.value_or(Activation{});
   Check("project").function(activation);
@@ -116,7 +116,8 @@ Dense<X, Y> dense_of(const Project& op, const Tensor& x, std::int64_t expert) {
           .bias = op.bias.as<float>(),
           .is_activated = op.activation.has_value(),
           .is_gated = op.activation.has_value() && activation.gated,
-          .activation = activation};
+          .activation = activation,
+          .heads = heads};
 }
 
 /// Runs it by the library, where it takes the product, which has no bias: then the activation is a
@@ -168,11 +169,11 @@ bool takes_matrices(const Project& op, const Tensor& x, const void* weight) {
 }
 
 void multiply(Stream& stream, const Project& op, const Tensor& x, std::int64_t expert,
-              const DenseNorm& norm) {
+              const DenseNorm& norm, const Heads& heads) {
   const WeightCode code = op.weight->code();
   visit_float(x.dtype, [&]<typename X>(Tag<X>) {
     const auto run = [&]<typename Y>(Tag<Y>) {
-      const Dense<X, Y> dense = dense_of<X, Y>(op, x, expert);
+      const Dense<X, Y> dense = dense_of<X, Y>(op, x, expert, heads);
       if constexpr (std::is_same_v<X, bf16>) {
         if (takes_matrices(op, x, dense.weight)) return run_matrices(stream, op, dense, norm);
         if (code != WeightCode::plain) return run_codes_plain(stream, dense, code);
@@ -197,6 +198,31 @@ void linear(Stream& stream, const Linear& op) {
             .add = op.add,
             .bias = op.bias},
            op.x, op.expert, {});
+}
+
+void linear_heads(Stream& stream, const LinearHeads& op) {
+  require(op.weight->format() == WeightFormat::rows, "linear: CUDA reads weights in rows");
+  const auto head = [&](std::int64_t h) -> Project {
+    const Linear one = op.head(h);
+    return {.x = one.x, .weight = one.weight, .y = one.y};
+  };
+  const std::int64_t count = op.weight->experts();
+  const Project first = head(0);
+  const bool at_once = count > 1 && !stream.batch_invariant() &&
+                       first.x.dim(0) <= gemv_tokens_max && gemv_takes(op.weight->code()) &&
+                       takes_matrices(first, first.x, op.weight->expert(0)) &&
+                       is_vector_aligned(first.x.as<bf16>(), op.x_step());
+  Heads heads;
+  if (at_once) {
+    heads = {.count = count,
+             .x_step = op.x_step(),
+             .y_step = op.weight->rows(),
+             .weight_bytes = op.weight->expert(1) - op.weight->expert(0)};
+  }
+  for (std::int64_t h = 0; h < count; h += heads.count) {
+    const Project one = head(h);
+    multiply(stream, one, one.x, h, {}, heads);
+  }
 }
 
 }  // namespace hyb::kernels::cuda

@@ -98,6 +98,12 @@ inline CodedMatrix coded_matrix(const Weight& weight, std::int64_t expert) {
   return coded_experts(weight)[expert];
 }
 
+/// Heads that are multiplied at once, a row of blocks for each: what the next one's matrix and
+/// columns are away.
+struct Heads {
+  std::int64_t count = 1, x_step = 0, y_step = 0, weight_bytes = 0;
+};
+
 /// W [outputs, inner] in rows, x and y as in Project without its norm.
 template <typename X, typename Y>
 struct Dense {
@@ -114,7 +120,23 @@ struct Dense {
   const float* bias;            ///< [outputs], null: 0
   bool is_activated, is_gated;  ///< gated only where activated; neither scaled nor added
   Activation activation;
+  Heads heads;  ///< of the gemv alone
 };
+
+/// The block's own head of several.
+template <WeightCode Code, typename X, typename Y>
+__device__ __forceinline__ Dense<X, Y> own_head(Dense<X, Y> p) {
+  const std::int64_t head = blockIdx.y;
+  p.x += head * p.heads.x_step;
+  p.y += head * p.heads.y_step;
+  if constexpr (Code == WeightCode::plain) {
+    p.weight = static_cast<const std::byte*>(p.weight) + head * p.heads.weight_bytes;
+  } else {
+    p.coded.codes += head * p.heads.weight_bytes;
+    p.coded.scales += head * p.heads.weight_bytes;
+  }
+  return p;
+}
 
 /// The norm of x's rows, as in InputNorm, where a route takes it into its own load of x.
 struct DenseNorm {
@@ -169,9 +191,9 @@ bool takes_matrices(const Project& op, const Tensor& x, const void* weight);
 
 /// y = activation(W * x + bias), or (add ? y : 0) + scale * (W * x + bias), by the route for the
 /// row count, W being the expert's. `x` replaces the op's own: normed rows, or by `norm` where its
-/// route takes one.
+/// route takes one. Of several heads x, y and W are the first one's.
 void multiply(Stream& stream, const Project& op, const Tensor& x, std::int64_t expert,
-              const DenseNorm& norm);
+              const DenseNorm& norm, const Heads& heads = {});
 
 /// These are the routes besides the plain kernels of linear.cu, which take any type, alignment and
 /// row count.

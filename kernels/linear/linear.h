@@ -36,6 +36,30 @@ struct Linear {
 
 void linear(Queue& queue, const Linear& op);
 
+/// Products with all matrices of a weight, each one a head's with its own columns of x and y.
+///
+///   head h: linear from columns h*S+F .. h*S+F+K-1 of x to columns h*N .. h*N+N-1 of y
+///
+/// shapes  x [T,E*S]   y [T,E*N]; rows may be strided   F: first
+/// types, numbers and writes are those of linear, and so are the bits. The weight has neither parts
+///         nor an order of columns.
+struct LinearHeads {
+  Tensor x;
+  std::int64_t first = 0;
+  const Weight* weight = nullptr;
+  Tensor y;
+
+  std::int64_t x_step() const { return x.dim(1) / weight->experts(); }
+  Linear head(std::int64_t h) const {
+    return {.x = x.columns(h * x_step() + first, weight->columns()),
+            .weight = weight,
+            .expert = h,
+            .y = y.columns(h * weight->rows(), weight->rows())};
+  }
+};
+
+void linear_heads(Queue& queue, const LinearHeads& op);
+
 /// Calls body(part) with the product of each part of a weight that has several; false: it has none.
 template <typename Body>
 bool each_part(const Linear& op, const Body& body) {

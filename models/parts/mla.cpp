@@ -66,8 +66,8 @@ MlaWeights Mla::weights(WeightVisitor& visitor, std::int64_t width) const {
                                     : visitor.stored_experts("mla.k_b", heads, latent, plain_dim);
   const StoredMatrix v_b =
       is_whole ? k_b : visitor.stored_experts("mla.v_b", heads, value_dim, latent);
+  MatrixRows to_latent(plain_dim, heads), to_values(latent, heads);
   for (std::int64_t h = 0; h < heads; ++h) {
-    MatrixRows to_latent(plain_dim), to_values(latent);
     if (is_whole) {
       to_latent.append_transposed(k_b, h * both, plain_dim);
       to_values.append(v_b, h * both + plain_dim, value_dim);
@@ -75,9 +75,9 @@ MlaWeights Mla::weights(WeightVisitor& visitor, std::int64_t width) const {
       to_latent.append(k_b, h * latent, latent);
       to_values.append(v_b, h * value_dim, value_dim);
     }
-    weights.to_latent.push_back(visitor.pack(to_latent));
-    weights.to_values.push_back(visitor.pack(to_values));
   }
+  weights.to_latent = visitor.pack(to_latent);
+  weights.to_values = visitor.pack(to_values);
   weights.o = visitor.matrix("mla.o", width, values());
   return weights;
 }
@@ -139,11 +139,8 @@ void Mla::run(const MlaWeights& weights, const PartMemory& memory, const PartCal
   }
   turn(*this, call, q, heads);
   const Tensor to_latent = take(latents()), found = take(latents()), mixed = take(values());
-  for (std::int64_t h = 0; h < heads; ++h) {
-    kernels::linear(call.queue, {.x = q.columns(h * query_dim() + turned_dim, plain_dim),
-                                 .weight = &weights.to_latent[static_cast<std::size_t>(h)],
-                                 .y = to_latent.columns(h * latent, latent)});
-  }
+  kernels::linear_heads(
+      call.queue, {.x = q, .first = turned_dim, .weight = &weights.to_latent, .y = to_latent});
   const kernels::KvPages kv = memory.kv_pages(call.tables);
   kernels::latent_write(call.queue, {.rows = row, .kv = kv});
   kernels::latent_attention(call.queue, {.turned = q,
@@ -157,11 +154,7 @@ void Mla::run(const MlaWeights& weights, const PartMemory& memory, const PartCal
                                          .gate = gate,
                                          .workspace = memory.workspace,
                                          .positions = call.tables.positions});
-  for (std::int64_t h = 0; h < heads; ++h) {
-    kernels::linear(call.queue, {.x = found.columns(h * latent, latent),
-                                 .weight = &weights.to_values[static_cast<std::size_t>(h)],
-                                 .y = mixed.columns(h * value_dim, value_dim)});
-  }
+  kernels::linear_heads(call.queue, {.x = found, .weight = &weights.to_values, .y = mixed});
   kernels::project(call.queue, {.x = mixed,
                                 .weight = &weights.o,
                                 .y = call.residual,

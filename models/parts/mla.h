@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "models/parts/attention.h"
 
@@ -13,9 +12,9 @@ struct MlaWeights {
   kernels::Weight in_proj;
   kernels::Weight q_b;  ///< with q_rank: rows of q
   kernels::Weight o;
-  /// Matrices of each head: from its query to one for latents, and from what that finds to its
+  /// A matrix of each head: from its query to one for latents, and from what that finds to its
   /// values.
-  std::vector<kernels::Weight> to_latent, to_values;
+  kernels::Weight to_latent, to_values;
   kernels::Tensor q_norm, kv_norm;  ///< [q_rank], [latent]
 };
 

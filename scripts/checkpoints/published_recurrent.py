@@ -169,6 +169,17 @@ configs = {
         num_experts_per_tok=1,
         tie_word_embeddings=True,
     ),
+    "zamba2-1.2b": zamba2(
+        range(5, 36, 6),
+        hidden_size=2048,
+        num_hidden_layers=38,
+        num_mem_blocks=1,
+        use_mem_rope=True,
+        intermediate_size=8192,
+        use_shared_attention_adapter=True,
+        n_mamba_heads=64,
+        mamba_d_state=128,
+    ),
     "zamba2-2.7b": zamba2({*range(6, 43, 6), 47, 51}, num_hidden_layers=54),
     "zamba2-7b": zamba2(
         {6, *range(11, 78, 6)},
@@ -187,6 +198,7 @@ figures = {
     "falcon-mamba-7b": (7.27, 35.0, 19.0, 0),
     "jamba-1.5-mini": (51.57, 15.3, 8.3, 16384),
     "jamba-reasoning-3b": (None, 8.9, 4.8, 1024),
+    "zamba2-1.2b": (1.22, 76.9, 38.9, 98304),
     "zamba2-2.7b": (None, 69.1, 35.4, 184320),
     "zamba2-7b": (None, 145.2, 74.3, 372736),
 }

@@ -69,11 +69,14 @@ class Reserver : public WeightVisitor {
         kernels::Weight::reserve(is_too_narrow ? kernels::WeightCode::plain : code_of(packing),
                                  packing == Packing::f32 ? DType::f32 : DType::bf16, rows.experts(),
                                  rows.rows(), rows.columns());
+    const std::string role(rows.stored().front().first.name());
+    // Of heads each has one, and every step reads all.
+    const std::int64_t experts = role.starts_with("mla.") ? 1 : rows.experts();
     matrices_[reinterpret_cast<std::uintptr_t>(weight.expert(0))] = {
-        .role = std::string(rows.stored().front().first.name()),
+        .role = role,
         .bytes = weight.owned_bytes(),
-        .experts = rows.experts(),
-        .rows = rows.rows(),
+        .experts = experts,
+        .rows = rows.experts() / experts * rows.rows(),
         .columns = rows.columns(),
         .is_draft = layer() >= layers_};
     return weight;

@@ -114,6 +114,33 @@ TEST_SUITE("kernels/linear/linear") {
     }
   }
 
+  TEST_CASE("heads: the bits of linear, head by head, on any threads") {
+    constexpr std::int64_t heads = 5, outputs = 70, columns = 96, first = 3, step = 101;
+    for (const Isa isa : available_isas()) {
+      for (const DType type : {DType::f32, DType::bf16}) {
+        Queue queue = test_queue(isa, 3);
+        const auto bytes = random_tensor(type, {heads * outputs, columns}, 3).packed();
+        const Weight weight = Weight::pack(queue, {type, heads, outputs, columns, bytes}, type);
+        for (const std::int64_t rows : {1, 7, 130}) {
+          const TestTensor x = random_tensor(type, {rows, heads * step}, 4, 1.0F, {3, 1});
+          TestTensor y = random_tensor(type, {rows, heads * outputs}, 5, 1.0F, {5, 3}),
+                     expected = y;
+          linear_heads(queue, {.x = x, .first = first, .weight = &weight, .y = y});
+          for (std::int64_t h = 0; h < heads; ++h) {
+            linear(queue, {.x = x.view().columns(h * step + first, columns),
+                           .weight = &weight,
+                           .expert = h,
+                           .y = expected.view().columns(h * outputs, outputs)});
+          }
+          CHECK(y.everything() == expected.everything());
+        }
+        const TestTensor narrow(type, {1, heads * (columns + first - 1)});
+        TestTensor y(type, {1, heads * outputs});
+        CHECK_THROWS(linear_heads(queue, {.x = narrow, .first = first, .weight = &weight, .y = y}));
+      }
+    }
+  }
+
   TEST_CASE("a row's answer is the same bits alone, among others, in any order, on any threads") {
     for (const Isa isa : available_isas()) {
       for (const DType type : {DType::f32, DType::bf16}) {

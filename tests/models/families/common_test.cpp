@@ -102,6 +102,17 @@ TEST_SUITE("models/families/quantization") {
     }
   }
 
+  TEST_CASE("MLX as it was written first is refused, beside a text part, too") {
+    for (const char* text :
+         {R"({"model_type":"llama","quantization":{"group_size":64,"bits":4}})",
+          R"({"model_type":"llama","quantization":{"group_size":64,"bits":4},"text_config":{}})"}) {
+      CHECK(model_error([&] { refuse_quantized(Config::from_text(text, "config.json")); }) ==
+            "config.json: quantization.quant_method: weights quantised by \"MLX\" are not "
+            "supported; use a folder of this model in bf16, FP8, NVFP4, compressed-tensors, AWQ or "
+            "GPTQ, or a GGUF file");
+    }
+  }
+
   TEST_CASE("4 and 8 bits in groups are read as their methods write them") {
     for (const char* quantization :
          {R"({"quant_method":"gptq","bits":4,"desc_act":false,"checkpoint_format":"gptq_v2"})",
