@@ -31,17 +31,17 @@ struct Family {
   std::span<const std::string_view> model_types = {};
   Plan (*plan)(const Config&) = nullptr;
   std::span<const TensorName> names = {};
+  /// Returns how GGUF files have its models; null if they are read from folders alone.
+  std::span<const GgufArchitecture> (*gguf)() = nullptr;
   std::span<const std::string_view> trunks = usual_trunks;  ///< what replaces `*` in names
+  /// Prefixes of tensors that are known and not used: draft layers, vision.
+  std::span<const std::string_view> unused = {};
   /// The same in the draft layer, whose index is counted from 0.
   std::span<const std::string_view> draft_trunks = {};
   /// Reads what config.json says of a draft layer; null: the family has none.
   std::optional<DraftLayer> (*draft)(const Config&) = nullptr;
-  /// Prefixes of tensors that are known and not used: draft layers, vision.
-  std::span<const std::string_view> unused = {};
   /// Layers after the last one of the plan are of drafts, and not used.
   bool drafts_follow = false;
-  /// Returns how GGUF files have its models; null if they are read from folders alone.
-  std::span<const GgufArchitecture> (*gguf)() = nullptr;
 };
 
 /// Form in which llama.cpp's converter writes a family's models: metadata -> config.json -> Plan,

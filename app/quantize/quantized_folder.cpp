@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <array>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "app/base/texts.h"
 #include "core/base/error.h"
 #include "core/base/json.h"
+#include "core/base/strings.h"
 #include "core/io/file.h"
 #include "models/families.h"
 #include "models/weights.h"
@@ -24,19 +24,11 @@ namespace fs = std::filesystem;
 
 constexpr const char* job_file = "hyb-quantize.json";
 /// Other files of a folder that programs read; a model has some of them.
-constexpr std::array copied_files = {"tokenizer.json",
-                                     "tokenizer_config.json",
-                                     "special_tokens_map.json",
-                                     "added_tokens.json",
-                                     "vocab.json",
-                                     "merges.txt",
-                                     "tokenizer.model",
-                                     "tiktoken.model",
-                                     "chat_template.jinja",
-                                     "chat_template.json",
-                                     "generation_config.json",
-                                     "preprocessor_config.json",
-                                     "processor_config.json"};
+constexpr std::string_view copied_files =
+    "tokenizer.json tokenizer_config.json special_tokens_map.json added_tokens.json "
+    "vocab.json merges.txt tokenizer.model tiktoken.model chat_template.jinja "
+    "chat_template.json generation_config.json preprocessor_config.json "
+    "processor_config.json";
 constexpr std::size_t copied_bytes_max = std::size_t{256} << 20;
 constexpr std::string_view weight_end = ".weight";
 
@@ -292,7 +284,8 @@ void QuantizedFolder::write(kernels::Queue& queue, const Importance& importance,
   if (!is_listed(folder_ / job_file)) {
     write_atomically(folder_ / job_file, job_, FileAccess::umask);
   }
-  for (const char* name : copied_files) {
+  for (const std::string_view word : words_of(copied_files)) {
+    const std::string name(word);
     std::optional<std::string> bytes;
     if (!source_.folder()) {
       bytes = source_.read(name);

@@ -42,51 +42,15 @@ Trie::Node Trie::next(Node node, char byte) const {
 namespace {
 
 // Spellings in published templates. A tool result is not part of an assistant message.
-constexpr std::string_view assistant_markers[] = {
-    "<think>",
-    "</think>",
-    "<|think|>",
-    "<|/think|>",
-    "<|begin_of_thought|>",
-    "<|end_of_thought|>",
-    "<seed:think>",
-    "</seed:think>",
-    "[THINK]",
-    "[/THINK]",
-    "<|START_THINKING|>",
-    "<|END_THINKING|>",
-    "<|channel|>",
-    "<|message|>",
-    "<|channel>",
-    "<channel|>",
-    "<tool_call>",
-    "</tool_call>",
-    "<tool_calls>",
-    "</tool_calls>",
-    "<|tool_call|>",
-    "<|tool_call_start|>",
-    "<|tool_call_end|>",
-    "<|tool_call_begin|>",
-    "<|tool_call_argument_begin|>",
-    "<|tool_calls_section_begin|>",
-    "<|tool_calls_section_end|>",
-    "<TOOLCALL>",
-    "</TOOLCALL>",
-    "[TOOL_CALLS]",
-    "[CALL_ID]",
-    "[ARGS]",
-    "<|tool_call>",
-    "<tool_call|>",
-    "<|\"|>",
-    "<|constrain|>",
-    "<|python_tag|>",
-    "<|START_ACTION|>",
-    "<|END_ACTION|>",
-    "<minimax:tool_call>",
-    "</minimax:tool_call>",
-    "<function_call>",
-    "</function_call>",
-};
+constexpr std::string_view assistant_markers =
+    "<think> </think> <|think|> <|/think|> <|begin_of_thought|> <|end_of_thought|> "
+    "<seed:think> </seed:think> [THINK] [/THINK] <|START_THINKING|> <|END_THINKING|> "
+    "<|channel|> <|message|> <|channel> <channel|> <tool_call> </tool_call> <tool_calls> "
+    "</tool_calls> <|tool_call|> <|tool_call_start|> <|tool_call_end|> <|tool_call_begin|> "
+    "<|tool_call_argument_begin|> <|tool_calls_section_begin|> <|tool_calls_section_end|> "
+    "<TOOLCALL> </TOOLCALL> [TOOL_CALLS] [CALL_ID] [ARGS] <|tool_call> <tool_call|> <|\"|> "
+    "<|constrain|> <|python_tag|> <|START_ACTION|> <|END_ACTION|> <minimax:tool_call> "
+    "</minimax:tool_call> <function_call> </function_call>";
 
 // Messages of harmony begin and end with these: only with them an answer of several can be read.
 constexpr std::string_view message_bounds[] = {"<|start|>", "<|end|>", "<|return|>", "<|call|>"};
@@ -120,8 +84,8 @@ bool names_turn(std::string_view spelling) {
 
 Guard guard_allowing(std::string_view spelling, bool special) {
   if (!special && is_white(spelling)) return Guard::closed;
-  const bool marker = std::find(std::begin(assistant_markers), std::end(assistant_markers),
-                                spelling) != std::end(assistant_markers);
+  static const std::vector<std::string_view> markers = words_of(assistant_markers);
+  const bool marker = std::ranges::find(markers, spelling) != markers.end();
   if (marker || (!special && !names_turn(spelling))) return Guard::thinking;
   return Guard::open;
 }

@@ -142,28 +142,10 @@ std::optional<TokenId> token_at(const GgufMetadata& keys, std::string_view key,
 }
 
 /// Tokens that end an answer by their spelling, as llama.cpp knows them.
-constexpr std::array<std::string_view, 22> answer_ends = {"<|eot_id|>",
-                                                          "<|im_end|>",
-                                                          "<|end|>",
-                                                          "<|return|>",
-                                                          "<|call|>",
-                                                          "<|flush|>",
-                                                          "<|calls|>",
-                                                          "<end_of_turn>",
-                                                          "<|endoftext|>",
-                                                          "</s>",
-                                                          "<|eom_id|>",
-                                                          "<EOT>",
-                                                          "_<EOT>",
-                                                          "[EOT]",
-                                                          "[EOS]",
-                                                          "<|end_of_text|>",
-                                                          "<end_of_utterance>",
-                                                          "<eos>",
-                                                          "<turn|>",
-                                                          "<|tool_response>",
-                                                          "<｜end▁of▁sentence｜>",
-                                                          "[e~["};
+constexpr std::string_view answer_ends =
+    "<|eot_id|> <|im_end|> <|end|> <|return|> <|call|> <|flush|> <|calls|> <end_of_turn> "
+    "<|endoftext|> </s> <|eom_id|> <EOT> _<EOT> [EOT] [EOS] <|end_of_text|> "
+    "<end_of_utterance> <eos> <turn|> <|tool_response> <｜end▁of▁sentence｜> [e~[";
 
 /// Gemma 4 has it as a piece of text.
 constexpr std::string_view normal_answer_end = "</s>";
@@ -173,7 +155,8 @@ bool answer_end_is_normal(std::span<const std::string_view> tokens) {
 }
 
 bool ends_answer(std::string_view token) {
-  return std::find(answer_ends.begin(), answer_ends.end(), token) != answer_ends.end();
+  static const std::vector<std::string_view> ends = words_of(answer_ends);
+  return std::ranges::find(ends, token) != ends.end();
 }
 
 /// Most bytes that are compared for merges by scores: some seconds, a thousand times what Gemma's

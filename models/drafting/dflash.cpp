@@ -178,8 +178,8 @@ const Family dflash_head = {.model_types = {},
                             .plan = nullptr,
                             .names = dflash_names,
                             .trunks = dflash_trunks,
-                            .draft_trunks = dflash_trunks,
-                            .unused = dflash_unused};
+                            .unused = dflash_unused,
+                            .draft_trunks = dflash_trunks};
 
 namespace {
 

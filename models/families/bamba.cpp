@@ -48,6 +48,6 @@ constexpr std::string_view model_types[] = {"bamba"};
 
 }  // namespace
 
-const Family bamba = {.model_types = model_types, .plan = plan, .names = names};
+const Family bamba = {model_types, plan, names};
 
 }  // namespace hyb::models

@@ -80,10 +80,7 @@ constexpr GgufArchitecture architectures[] = {
 
 }  // namespace
 
-const Family cohere2 = {.model_types = cohere2_types,
-                        .plan = plan_cohere2,
-                        .names = trunk_names,
-                        .trunks = cohere2_trunks,
-                        .gguf = table_of<architectures>};
+const Family cohere2 = {cohere2_types, plan_cohere2, trunk_names, table_of<architectures>,
+                        cohere2_trunks};
 
 }  // namespace hyb::models

@@ -97,7 +97,6 @@ constexpr GgufArchitecture architectures[] = {{.name = "falcon-h1",
 
 }  // namespace
 
-const Family falcon_h1 = {
-    .model_types = model_types, .plan = plan, .names = names, .gguf = table_of<architectures>};
+const Family falcon_h1 = {model_types, plan, names, table_of<architectures>};
 
 }  // namespace hyb::models

@@ -143,16 +143,7 @@ constexpr GgufArchitecture gguf3[] = {
 
 }  // namespace
 
-const Family gemma2 = {.model_types = gemma2_types,
-                       .plan = plan_gemma2,
-                       .names = names,
-                       .trunks = trunks,
-                       .gguf = table_of<gguf2>};
-const Family gemma3 = {.model_types = gemma3_types,
-                       .plan = plan_gemma3,
-                       .names = names,
-                       .trunks = trunks,
-                       .unused = unused,
-                       .gguf = table_of<gguf3>};
+const Family gemma2 = {gemma2_types, plan_gemma2, names, table_of<gguf2>, trunks};
+const Family gemma3 = {gemma3_types, plan_gemma3, names, table_of<gguf3>, trunks, unused};
 
 }  // namespace hyb::models

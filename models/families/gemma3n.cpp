@@ -187,11 +187,6 @@ constexpr GgufArchitecture architectures[] = {
 
 }  // namespace
 
-const Family gemma3n = {.model_types = model_types,
-                        .plan = plan,
-                        .names = names,
-                        .trunks = trunks,
-                        .unused = unused,
-                        .gguf = table_of<architectures>};
+const Family gemma3n = {model_types, plan, names, table_of<architectures>, trunks, unused};
 
 }  // namespace hyb::models

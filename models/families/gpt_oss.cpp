@@ -115,7 +115,6 @@ constexpr GgufArchitecture architectures[] = {
 
 }  // namespace
 
-const Family gpt_oss = {
-    .model_types = model_types, .plan = plan, .names = names, .gguf = table_of<architectures>};
+const Family gpt_oss = {model_types, plan, names, table_of<architectures>};
 
 }  // namespace hyb::models

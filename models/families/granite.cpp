@@ -53,9 +53,6 @@ constexpr GgufArchitecture architectures[] = {
 
 }  // namespace
 
-const Family granite = {.model_types = model_types,
-                        .plan = plan,
-                        .names = llama_names,
-                        .gguf = table_of<architectures>};
+const Family granite = {model_types, plan, llama_names, table_of<architectures>};
 
 }  // namespace hyb::models

@@ -117,7 +117,6 @@ constexpr GgufArchitecture architectures[] = {
 
 }  // namespace
 
-const Family granite_swa = {
-    .model_types = model_types, .plan = plan, .names = names, .gguf = table_of<architectures>};
+const Family granite_swa = {model_types, plan, names, table_of<architectures>};
 
 }  // namespace hyb::models

@@ -135,7 +135,6 @@ constexpr GgufArchitecture architectures[] = {
 
 }  // namespace
 
-const Family jamba = {
-    .model_types = model_types, .plan = plan, .names = names, .gguf = table_of<architectures>};
+const Family jamba = {model_types, plan, names, table_of<architectures>};
 
 }  // namespace hyb::models

@@ -183,7 +183,6 @@ constexpr GgufArchitecture architectures[] = {
 
 }  // namespace
 
-const Family kimi_linear = {
-    .model_types = model_types, .plan = plan, .names = names, .gguf = table_of<architectures>};
+const Family kimi_linear = {model_types, plan, names, table_of<architectures>};
 
 }  // namespace hyb::models

@@ -112,6 +112,6 @@ constexpr std::string_view model_types[] = {"lfm3"};
 
 }  // namespace
 
-const Family lfm3 = {.model_types = model_types, .plan = plan, .names = names};
+const Family lfm3 = {model_types, plan, names};
 
 }  // namespace hyb::models

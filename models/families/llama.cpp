@@ -41,9 +41,6 @@ constexpr GgufArchitecture architectures[] = {
 
 }  // namespace
 
-const Family llama = {.model_types = model_types,
-                      .plan = plan,
-                      .names = llama_names,
-                      .gguf = table_of<architectures>};
+const Family llama = {model_types, plan, llama_names, table_of<architectures>};
 
 }  // namespace hyb::models

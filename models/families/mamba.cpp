@@ -69,10 +69,6 @@ constexpr GgufArchitecture architectures[] = {
 
 }  // namespace
 
-const Family mamba = {.model_types = model_types,
-                      .plan = plan,
-                      .names = names,
-                      .trunks = trunks,
-                      .gguf = table_of<architectures>};
+const Family mamba = {model_types, plan, names, table_of<architectures>, trunks};
 
 }  // namespace hyb::models

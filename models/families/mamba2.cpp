@@ -65,10 +65,6 @@ constexpr GgufArchitecture architectures[] = {
 
 }  // namespace
 
-const Family mamba2 = {.model_types = model_types,
-                       .plan = plan,
-                       .names = names,
-                       .trunks = trunks,
-                       .gguf = table_of<architectures>};
+const Family mamba2 = {model_types, plan, names, table_of<architectures>, trunks};
 
 }  // namespace hyb::models

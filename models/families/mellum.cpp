@@ -46,10 +46,7 @@ constexpr GgufArchitecture architectures[] = {
 
 }  // namespace
 
-const Family mellum = {.model_types = model_types,
-                       .plan = plan,
-                       .names = qwen_names,
-                       .unused = unused,
-                       .gguf = table_of<architectures>};
+const Family mellum = {model_types,  plan,  qwen_names, table_of<architectures>,
+                       usual_trunks, unused};
 
 }  // namespace hyb::models

@@ -167,7 +167,6 @@ constexpr GgufArchitecture architectures[] = {
 
 }  // namespace
 
-const Family minimax = {
-    .model_types = model_types, .plan = plan, .names = names, .gguf = table_of<architectures>};
+const Family minimax = {model_types, plan, names, table_of<architectures>};
 
 }  // namespace hyb::models

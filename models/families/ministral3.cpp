@@ -68,11 +68,6 @@ constexpr GgufArchitecture architectures[] = {
 
 }  // namespace
 
-const Family ministral3 = {.model_types = model_types,
-                           .plan = plan,
-                           .names = names,
-                           .trunks = trunks,
-                           .unused = unused,
-                           .gguf = table_of<architectures>};
+const Family ministral3 = {model_types, plan, names, table_of<architectures>, trunks, unused};
 
 }  // namespace hyb::models

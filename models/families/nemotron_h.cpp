@@ -260,13 +260,7 @@ constexpr GgufArchitecture architectures[] = {
 
 }  // namespace
 
-const Family nemotron_h = {.model_types = model_types,
-                           .plan = plan,
-                           .names = names,
-                           .trunks = trunks,
-                           .draft_trunks = draft_trunks,
-                           .draft = draft,
-                           .unused = unused,
-                           .gguf = table_of<architectures>};
+const Family nemotron_h = {model_types, plan,   names,        table_of<architectures>,
+                           trunks,      unused, draft_trunks, draft};
 
 }  // namespace hyb::models

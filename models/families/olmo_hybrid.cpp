@@ -110,6 +110,6 @@ constexpr std::string_view model_types[] = {"olmo_hybrid"};
 
 }  // namespace
 
-const Family olmo_hybrid = {.model_types = model_types, .plan = plan, .names = names};
+const Family olmo_hybrid = {model_types, plan, names};
 
 }  // namespace hyb::models

@@ -33,7 +33,6 @@ constexpr GgufArchitecture architectures[] = {
 
 }  // namespace
 
-const Family qwen2 = {
-    .model_types = model_types, .plan = plan, .names = names, .gguf = table_of<architectures>};
+const Family qwen2 = {model_types, plan, names, table_of<architectures>};
 
 }  // namespace hyb::models

@@ -68,7 +68,6 @@ constexpr GgufArchitecture architectures[] = {
 
 }  // namespace
 
-const Family qwen3 = {
-    .model_types = model_types, .plan = plan, .names = qwen_names, .gguf = table_of<architectures>};
+const Family qwen3 = {model_types, plan, qwen_names, table_of<architectures>};
 
 }  // namespace hyb::models

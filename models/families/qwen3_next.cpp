@@ -269,14 +269,7 @@ constexpr GgufArchitecture gguf_next[] = {
 constexpr Family family_of(std::span<const std::string_view> model_types,
                            std::span<const TensorName> names,
                            std::span<const GgufArchitecture> (*gguf)()) {
-  return {.model_types = model_types,
-          .plan = plan,
-          .names = names,
-          .trunks = trunks,
-          .draft_trunks = draft_trunks,
-          .draft = draft,
-          .unused = unused,
-          .gguf = gguf};
+  return {model_types, plan, names, gguf, trunks, unused, draft_trunks, draft};
 }
 
 }  // namespace

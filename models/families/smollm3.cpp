@@ -49,9 +49,6 @@ constexpr GgufArchitecture architectures[] = {
 
 }  // namespace
 
-const Family smollm3 = {.model_types = model_types,
-                        .plan = plan,
-                        .names = llama_names,
-                        .gguf = table_of<architectures>};
+const Family smollm3 = {model_types, plan, llama_names, table_of<architectures>};
 
 }  // namespace hyb::models

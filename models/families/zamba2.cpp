@@ -158,6 +158,6 @@ constexpr std::string_view model_types[] = {"zamba2"};
 
 }  // namespace
 
-const Family zamba2 = {.model_types = model_types, .plan = plan, .names = names};
+const Family zamba2 = {model_types, plan, names};
 
 }  // namespace hyb::models

@@ -58,22 +58,10 @@ bool less_or_equal(Runtime& runtime, const Value& a, const Value& b) {
 
 std::string type_name(const Value& value) {
   if (value.is(Kind::view)) return std::string(value.list().label);
-  constexpr std::array names = {"an undefined value",
-                                "none",
-                                "bool",
-                                "int",
-                                "float",
-                                "str",
-                                "list",
-                                "tuple",
-                                "dict",
-                                "range",
-                                "generator",
-                                "view",
-                                "namespace",
-                                "loop",
-                                "function"};
-  return names[static_cast<std::size_t>(value.kind())];
+  constexpr std::string_view names =
+      "an undefined value|none|bool|int|float|str|list|tuple|dict|range|generator|view|namespace|"
+      "loop|function";
+  return std::string(split(names, '|')[static_cast<std::size_t>(value.kind())]);
 }
 
 void fail_undefined(const Value& value) {

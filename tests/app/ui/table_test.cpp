@@ -18,6 +18,13 @@ TEST_SUITE("app/ui/table") {
           "| 漢字\\| |    3 |\n");
   }
 
+  TEST_CASE("columns by one text: a title after > is of numbers") {
+    CHECK(markdown_text({columns_of("model|>t/s|"), {{"demo", "12.5", "x"}}}) ==
+          "| model |  t/s |     |\n"
+          "| ----- | ---: | --- |\n"
+          "| demo  | 12.5 | x   |\n");
+  }
+
   TEST_CASE("plain, with and without titles") {
     const Table table{{{"a"}, {"b", Align::right}, {"c"}}, {{"xxx", "1"}, {"y", "22", "z"}}};
     CHECK(plain_text(table) ==
