@@ -230,6 +230,21 @@ __device__ __forceinline__ float sum_of_team(float sum, int split) {
   return sum;
 }
 
+/// The block's own head of several.
+template <WeightCode Code, typename Y>
+__device__ __forceinline__ Dense<bf16, Y> own_head(Dense<bf16, Y> p) {
+  const std::int64_t head = blockIdx.y;
+  p.x += head * p.heads.x_step;
+  p.y += head * p.heads.y_step;
+  if constexpr (Code == WeightCode::plain) {
+    p.weight = static_cast<const std::byte*>(p.weight) + head * p.heads.weight_bytes;
+  } else {
+    p.coded.codes += head * p.heads.weight_bytes;
+    p.coded.scales += head * p.heads.weight_bytes;
+  }
+  return p;
+}
+
 /// A team of `split` warps owns 4 rows of W at a time (2 and their ups with a gate), all tokens
 /// of them; a block has a run of such groups. A lane's elements of a row are k%256/8 = lane of
 /// every split-th step, in ascending k; then come the sums of the lanes and of the team: one order

@@ -98,8 +98,7 @@ inline CodedMatrix coded_matrix(const Weight& weight, std::int64_t expert) {
   return coded_experts(weight)[expert];
 }
 
-/// Heads that are multiplied at once, a row of blocks for each: what the next one's matrix and
-/// columns are away.
+/// Heads that are multiplied at once, a row of blocks each: how far away the next one's things are.
 struct Heads {
   std::int64_t count = 1, x_step = 0, y_step = 0, weight_bytes = 0;
 };
@@ -122,21 +121,6 @@ struct Dense {
   Activation activation;
   Heads heads;  ///< of the gemv alone
 };
-
-/// The block's own head of several.
-template <WeightCode Code, typename X, typename Y>
-__device__ __forceinline__ Dense<X, Y> own_head(Dense<X, Y> p) {
-  const std::int64_t head = blockIdx.y;
-  p.x += head * p.heads.x_step;
-  p.y += head * p.heads.y_step;
-  if constexpr (Code == WeightCode::plain) {
-    p.weight = static_cast<const std::byte*>(p.weight) + head * p.heads.weight_bytes;
-  } else {
-    p.coded.codes += head * p.heads.weight_bytes;
-    p.coded.scales += head * p.heads.weight_bytes;
-  }
-  return p;
-}
 
 /// The norm of x's rows, as in InputNorm, where a route takes it into its own load of x.
 struct DenseNorm {
@@ -195,8 +179,7 @@ bool takes_matrices(const Project& op, const Tensor& x, const void* weight);
 void multiply(Stream& stream, const Project& op, const Tensor& x, std::int64_t expert,
               const DenseNorm& norm, const Heads& heads = {});
 
-/// These are the routes besides the plain kernels of linear.cu, which take any type, alignment and
-/// row count.
+/// The routes besides linear.cu's plain kernels, which take any type, alignment and row count.
 ///
 /// These take what takes_matrices() accepts, plain or coded, and sum any row count in one order:
 void run_matrix(Stream& stream, const Dense<bf16, bf16>& dense, WeightCode code);
