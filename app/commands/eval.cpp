@@ -53,10 +53,10 @@ RunSettings reference_settings(const EvalFlags& options, const OpenedModel& mode
 void check_same_tokens(const TextWindows& windows, const std::string& text,
                        const EvalFlags& options, const OpenedModel& model,
                        const OpenedModel& reference) {
+  const Tokenizer& tokenizer = reference.tokenizer();
   const bool same_size = model.vocab() == reference.vocab();
   if (same_size &&
-      windows.tokens ==
-          windows_of(reference.tokenizer(), text, model.window(), options.windows_max).tokens) {
+      windows.tokens == windows_of(tokenizer, text, model.window(), options.windows_max).tokens) {
     return;
   }
   throw Error(
