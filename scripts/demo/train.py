@@ -4,8 +4,8 @@
   train.py --work DIR --minutes 75           trains, resuming from DIR/checkpoint.pt
   train.py --work DIR --export models/demo   writes the best model so far, checked
 
-Other sizes take the demo's tokenizer: the smaller model that drafts for it, and a larger one, of eight
-million parameters, which formats of weights are compared on:
+Other sizes take the demo's tokenizer: the smaller model that drafts for it, and a larger one, of
+eight million parameters, which formats of weights are compared on:
 
   train.py --size drafter --work DIR --minutes 20 --processes 1
   train.py --size drafter --work DIR --export tests/demo/drafter
