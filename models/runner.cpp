@@ -71,7 +71,7 @@ StepStaging::Limits staging_limits(const Plan& plan, const Geometry& geometry,
 StepGraphs::Limits graph_limits(const Plan& plan, const Geometry& geometry,
                                 const RunnerOptions& options) {
   const StepStaging::Limits limits = staging_limits(plan, geometry, options);
-  // Of a verify step, whose spans are no pieces of chunks.
+  // A verify step has no spans that are pieces of chunks.
   const std::int64_t spans = options.sequences_max + options.step_branches;
   return {.rows = options.sequences_max,
           .step = {.tokens = limits.step_tokens, .spans = spans, .samples = limits.rows},

@@ -19,7 +19,7 @@
 
 namespace hyb::app {
 
-/// What a result records of its request.
+/// Holds what a result records of its request.
 struct ResultMark {
   Hash128 id;  ///< of the custom_id
   bool failed;

@@ -86,7 +86,7 @@ enum class Dataset : std::uint8_t {
   trace                     ///< a trace of `hyb replay`
 };
 
-/// What the engine has cached of a row's prompts when the row begins.
+/// Says what the engine has cached of a row's prompts when the row begins.
 enum class Condition : std::uint8_t {
   cold,   ///< nothing
   warm,   ///< all of each prompt but its last token; of shared prefixes the system prompts

@@ -332,7 +332,7 @@ void print_tables(const WorkloadSetting& setting, std::span<const RequestRow> ro
   if (!early.empty()) write_stdout('\n' + early + '\n');
 }
 
-/// What a run reports of its cases, and how.
+/// Holds what a run reports of its cases, and how.
 struct ReportContext {
   const WorkloadSetting& setting;
   const std::vector<RequestCase>& cases;

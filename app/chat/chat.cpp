@@ -28,7 +28,7 @@ std::filesystem::path typed_path(const std::string& path) {
   return with_home(path, read_environment().hub.home);
 }
 
-/// How many turns answer a message again that was answered in the same place before.
+/// Counts the turns that answer a message again that was answered in the same place before.
 std::uint64_t answered_again(const Conversation& conversation) {
   std::set<std::pair<std::int32_t, std::string_view>> answered;
   std::uint64_t again = 0;

@@ -58,7 +58,7 @@ class Chat {
   /// Says how to continue what was saved; "" if nothing was.
   std::string kept_text() const;
 
-  /// What the chat does after an entry.
+  /// Says what the chat does after an entry.
   enum class Next : std::uint8_t { go_on, leave };
 
   /// Answers a message or carries out a slash command. Throws Error when that cannot be done; the

@@ -100,7 +100,7 @@ std::optional<MemoryPlan> planned_for(const Fit& fit, std::int32_t context, cons
   return usual;
 }
 
-/// Of one sequence; 0: none fits.
+/// Returns the most tokens of a single sequence; 0: none fits.
 std::int32_t longest_of(const Fit& fit, std::int32_t context, const Wanted& wanted) {
   const auto single = planned_for(fit, context, {wanted.tokens, 1});
   return single ? single->length_max : 0;

@@ -23,7 +23,7 @@ struct CardCheckup {
   std::string copy_failure;  ///< why not
 };
 
-/// What this build and machine support of CUDA.
+/// Describes what this build and machine support of CUDA.
 struct CudaCheckup {
   bool build_has_cuda = false;
   CardTraces traces;

@@ -32,7 +32,7 @@ struct SettingsCheckup {
   Json json;
 };
 
-/// What this machine has, and how hyb uses it.
+/// Describes what this machine has, and how hyb uses it.
 struct Checkup {
   std::string version;
   std::string cpu;

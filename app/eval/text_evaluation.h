@@ -48,7 +48,7 @@ struct Loss {
   double perplexity_error() const;
 };
 
-/// How well a model predicts a text, and how far it is from a reference.
+/// Measures how well a model predicts a text, and how far it is from a reference.
 struct Evaluation {
   std::int32_t windows = 0;
   Loss loss;

@@ -19,7 +19,7 @@ struct CardTraces {
 
 CardTraces card_traces();
 
-/// What is known of the machine's card before a device is chosen.
+/// Holds what is known of the machine's card before a device is chosen.
 struct CardEvidence {
   bool build_has_cuda = false;
   bool is_hidden = false;  ///< CUDA_VISIBLE_DEVICES hides all cards from this process

@@ -10,7 +10,7 @@
 
 namespace hyb::app {
 
-/// What one request found in the cache.
+/// Counts what one request found in the cache.
 struct Served {
   std::int32_t reused = 0;   ///< prompt tokens that need no prefill
   std::int32_t matched = 0;  ///< prompt tokens whose keys and values were there: reused or more

@@ -17,7 +17,7 @@ namespace hyb::app {
 /// content too: gpt-oss's template takes one of them.
 Json assistant_message(std::string_view text, const AnswerStart& start, bool takes_reasoning);
 
-/// What is known of the thoughts of all past answers.
+/// Holds what is known of the thoughts of all past answers.
 struct PastThoughts {
   ThoughtMarkers markers = {};
   bool takes_reasoning = false;

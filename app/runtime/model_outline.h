@@ -16,7 +16,7 @@ namespace hyb::app {
 
 class ProgressLine;
 
-/// What config.json says of a model, and the sizes that follow, without reading a weight.
+/// Holds what config.json says of a model, and the sizes that follow; no weight is read for it.
 struct ModelOutline {
   models::Config config;
   const models::Family* family;

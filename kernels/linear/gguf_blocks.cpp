@@ -221,7 +221,7 @@ using Levels = std::array<std::int8_t, 16>;
 
 constexpr Levels q1_levels = {-1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
 
-/// How a type is coded; without a group it is none that read_gguf_block() reads.
+/// Says how a type is coded; without a group it is none that read_gguf_block() reads.
 struct Coding {
   int group = 0;
   int bits = 0;   ///< as gguf_code_bits()
