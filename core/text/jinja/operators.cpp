@@ -61,7 +61,7 @@ std::string type_name(const Value& value) {
   constexpr std::string_view names =
       "an undefined value|none|bool|int|float|str|list|tuple|dict|range|generator|view|namespace|"
       "loop|function";
-  return std::string(split(names, '|')[static_cast<std::size_t>(value.kind())]);
+  return std::string(hyb::split(names, '|')[static_cast<std::size_t>(value.kind())]);
 }
 
 void fail_undefined(const Value& value) {
