@@ -53,12 +53,18 @@ TEST_SUITE("app/surface_sessions") {
   TEST_CASE("a chat that goes on draws no answer again with a seed it had before") {
     const FixtureHome home;
     const std::vector<std::string> drawn = {"--temperature", "2", "--seed", "5"};
-    std::vector<std::string> saved = drawn;
-    saved.insert(saved.end(), {"--session", "s"});
+    const auto saved_as = [&](const std::string& name) {
+      std::vector<std::string> all = drawn;
+      all.insert(all.end(), {"--session", name});
+      return all;
+    };
     const std::string whole = home.chat("a\nb\n/regen\n/goto 1\n/regen\n/regen\n", drawn).out;
-    const std::string begin = home.chat("a\nb\n/regen\n", saved).out;
-    CHECK(begin + home.chat("/goto 1\n/regen\n/regen\n", saved).out == whole);
-    CHECK(begin + home.chat("/load s\n/goto 1\n/regen\n/regen\n", drawn).out == whole);
+    for (const std::string name : {"s", "t"}) {
+      const std::string begin = home.chat("a\nb\n/regen\n", saved_as(name)).out;
+      const ToolResult rest = name == "s" ? home.chat("/goto 1\n/regen\n/regen\n", saved_as(name))
+                                          : home.chat("/load t\n/goto 1\n/regen\n/regen\n", drawn);
+      CHECK(begin + rest.out == whole);
+    }
   }
 
   TEST_CASE("list, show and rm") {
