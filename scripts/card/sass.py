@@ -7,7 +7,7 @@
                                             # changed since; needs neither nvcc nor nvdisasm
 
 nvdisasm is part of the CUDA toolkit, and of PyPI's nvidia-cuda-nvdisasm. What was compiled is kept
-in build/sass by the hash of the file and all that it includes, which the table has as `sources`.
+in build/ptxas as by ptxas.py, the hash of a file and all that it includes is the table's `sources`.
 
 The hottest loop is, of those that hold tensor instructions but no smaller loop with some, the one
 with the most; where no loop has any, of the innermost the one that streams the most bytes, by
@@ -25,8 +25,6 @@ side_bytes    those: where a block reads the rows of x before the weights; zeros
 """
 
 import argparse
-import concurrent.futures
-import hashlib
 import pathlib
 import re
 import shutil
@@ -35,14 +33,12 @@ import sys
 
 sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])  # scripts/
 
-from card.ptxas import demangled, find_nvcc, has_kernels, with_includes
+from card.ptxas import compile_all, demangled, find_nvcc, hash_of, sources
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 TABLE = TOP / "kernels/cuda/sass.tsv"
 COUNTS = ["instructions", "tensor_all", "loop", "tensor", "streamed", "shared", "side",
           "side_bytes"]
-FLAGS = ["-std=c++20", "-O3", "--expt-relaxed-constexpr", "-DHYB_HAS_CUDA=true", f"-I{TOP}",
-         "-arch=sm_90", "-cubin"]
 LANES = 32
 
 
@@ -152,41 +148,6 @@ def counted(text):
     return rows
 
 
-def hash_of(path):
-    """Of the file and all that it includes of this repository."""
-    files = set()
-    with_includes(path, files)
-    key = hashlib.sha256()
-    for file in sorted(files):
-        key.update(f"{file.relative_to(TOP)}\0".encode() + file.read_bytes())
-    return key.hexdigest()[:12]
-
-
-def sources():
-    """{name of a file with kernels: its path}."""
-    paths = sorted(path for path in (TOP / "kernels").rglob("*.cu") if has_kernels(path))
-    return {str(path.relative_to(TOP)): path for path in paths}
-
-
-def rows_of(name, path, nvcc, nvdisasm, kept):
-    """Rows of one file, compiled where no earlier run did."""
-    source = hash_of(path)
-    cubin = kept / f"{path.stem}-{source}.cubin"
-    if not cubin.exists():
-        made = cubin.with_suffix(".part")
-        run = subprocess.run([nvcc, *FLAGS, "-o", made, path], capture_output=True, text=True)
-        if run.returncode != 0:
-            sys.exit(f"{name} does not compile:\n{run.stderr}{run.stdout}")
-        for old in kept.glob(f"{path.stem}-*.cubin"):
-            old.unlink()
-        made.rename(cubin)
-    run = subprocess.run([nvdisasm, "-c", cubin], capture_output=True, text=True)
-    if run.returncode != 0:
-        sys.exit(f"nvdisasm does not read {cubin}: {run.stderr}")
-    return [[name, kernel, source, *map(str, values)]
-            for kernel, values in sorted(counted(run.stdout).items())]
-
-
 def read_table(path=TABLE):
     """{kernel: {name: count}}, and {file: hash of its sources}."""
     header, *lines = [line.split("\t") for line in path.read_text().splitlines()]
@@ -197,21 +158,28 @@ def read_table(path=TABLE):
 def stale():
     """Files whose rows are of other sources than today's."""
     hashes = read_table()[1]
-    return sorted({*hashes} ^ {*sources()}
-                  | {name for name, path in sources().items() if hash_of(path) != hashes.get(name)})
+    today = {str(path.relative_to(TOP)): hash_of(path) for path in sources()}
+    return sorted({*hashes} ^ {*today}
+                  | {name for name, source in today.items() if source != hashes.get(name)})
+
+
+def rows_of(path, code, nvdisasm):
+    """Rows of one file."""
+    run = subprocess.run([nvdisasm, "-c", code], capture_output=True, text=True)
+    if run.returncode != 0:
+        sys.exit(f"nvdisasm does not read {code}: {run.stderr}")
+    return [[str(path.relative_to(TOP)), kernel, hash_of(path), *map(str, values)]
+            for kernel, values in sorted(counted(run.stdout).items())]
 
 
 def write_table(nvcc, nvdisasm, kept, jobs, files):
     """Rows of all files, or of some and what the table has of the others."""
-    kept.mkdir(parents=True, exist_ok=True)
-    wanted = {name: path for name, path in sources().items() if not files or path in files}
     rows = []
     if files:
         rows = [line.split("\t") for line in TABLE.read_text().splitlines()[1:]]
         rows = [row for row in rows if TOP / row[0] not in files]
-    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        for part in pool.map(lambda one: rows_of(*one, nvcc, nvdisasm, kept), wanted.items()):
-            rows += part
+    for path, _, code in compile_all(nvcc, kept, ["90"], sources(files), jobs):
+        rows += rows_of(path, code, nvdisasm)
     rows.sort(key=lambda row: row[0])
     lines = ["\t".join(row) for row in [["file", "kernel", "sources", *COUNTS], *rows]]
     TABLE.write_text("\n".join(lines) + "\n")
@@ -223,8 +191,8 @@ def main():
     parser.add_argument("files", nargs="*", type=pathlib.Path, help=".cu files (default: all)")
     parser.add_argument("--check", action="store_true", help="compare, write nothing")
     parser.add_argument("--nvdisasm", default=shutil.which("nvdisasm"))
-    parser.add_argument("--keep", type=pathlib.Path, default=TOP / "build/sass",
-                        help="folder for cubins (default: build/sass)")
+    parser.add_argument("--keep", type=pathlib.Path, default=TOP / "build/ptxas",
+                        help="folder for results (default: build/ptxas)")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     if options.check:

@@ -4,11 +4,25 @@ import bisect
 import re
 
 
+COMMENT = r"//[^\n]*|/\*.*?\*/"
+STRING = (r'R"(?P<delimiter>\w*)\(.*?\)(?P=delimiter)"|"(?:\\.|[^"\\\n])*"|'
+          r"(?<!\d)'(?:\\.|[^'\\\n])+'")
+
+
+def blanked(text):
+    return re.sub(r"[^\n]", " ", text)
+
+
+def without_comments(text):
+    """Blanks comments, keeping line breaks and columns."""
+    return re.sub(f"({COMMENT})|{STRING}",
+                  lambda found: blanked(found.group()) if found.group(1) else found.group(), text,
+                  flags=re.S)
+
+
 def without_comments_and_strings(text):
     """Blanks comments, strings and character literals, keeping line breaks and columns."""
-    pattern = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|'
-                         r'"(?:\\.|[^"\\\n])*"|(?<!\d)\'(?:\\.|[^\'\\\n])+\'', re.S)
-    return pattern.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), text)
+    return re.sub(f"{COMMENT}|{STRING}", lambda found: blanked(found.group()), text, flags=re.S)
 
 
 def function_spans(code):

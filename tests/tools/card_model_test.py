@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/card/model.py and sass.py against times and counts that were worked out by hand."""
+"""scripts/card/model.py, sass.py and ptxas.py against times and counts worked out by hand."""
 
 import contextlib
 import io
@@ -9,11 +9,12 @@ import pathlib
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 
 from card import model as card_model  # noqa: E402
-from card import sass  # noqa: E402
+from card import ptxas, sass  # noqa: E402
 
 H200 = card_model.CARDS["h200"]
 STEP = {"kind": "decode", "tokens": 1, "sequences": 1, "spans": 1, "head_rows": 1, "decode": True,
@@ -201,6 +202,47 @@ class SassTableTest(unittest.TestCase):
         counts = dict(zip(sass.COUNTS, sass.counted(NVDISASM)["k"]))
         self.assertEqual(counts, {"instructions": 9, "tensor_all": 0, "loop": 5, "tensor": 0,
                                   "streamed": 512, "shared": 4, "side": 3, "side_bytes": 512})
+
+
+class PtxasTableTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        top = pathlib.Path(self.folder.name)
+        self.top = mock.patch.object(ptxas, "TOP", top)
+        self.top.start()
+        self.file, self.header = top / "a.cu", top / "a.h"
+        self.header.write_text("int width = 4;  // of a row\n")
+        self.file.write_text('#include "a.h"\n__global__ void k() { asm("// no comment"); }\n')
+
+    def tearDown(self):
+        self.top.stop()
+        self.folder.cleanup()
+
+    def is_changed(self, table, compiler="nvcc 13"):
+        ptxas.code_of.cache_clear()
+        return ptxas.changed([self.file], table, compiler) == [self.file]
+
+    def test_what_the_table_has_is_compiled_again_when_code_or_compiler_changes(self):
+        table = {("a.cu", "k"): {ptxas.COLUMNS[-1]: ptxas.sources_of(self.file, "nvcc 13")}}
+        self.assertFalse(self.is_changed(table))
+        self.assertTrue(self.is_changed({}))
+        self.assertTrue(self.is_changed(table, "nvcc 14"))
+        self.header.write_text("/* Columns\n of a row */ int width  = 4;\n")
+        self.assertFalse(self.is_changed(table))
+        self.header.write_text("int width = 8;\n")
+        self.assertTrue(self.is_changed(table))
+        self.header.write_text("int width = 4;\n")
+        self.assertFalse(self.is_changed(table))
+        self.file.write_text(self.file.read_text().replace("no comment", "a string"))
+        self.assertTrue(self.is_changed(table))
+
+    def test_a_spill_and_registers_beyond_the_tolerance_are_findings(self):
+        row = {"registers_90": 64, "spill_bytes": 0}
+        table = {("a.cu", "k"): {name: 64 for name in ptxas.COUNTS}}
+        for key, more, count in (("a.cu", {"registers_90": 72}, 0), ("a.cu", {"spill_bytes": 4}, 1),
+                                 ("a.cu", {"registers_90": 73}, 1), ("b.cu", {}, 1)):
+            found = list(ptxas.findings({(key, "k"): row | more}, table))
+            self.assertEqual(len(found), count, found)
 
 
 if __name__ == "__main__":
