@@ -84,11 +84,6 @@ void FaultLog::clear() {
   has_fault_.store(false, std::memory_order_release);
 }
 
-FaultLog& fault_log() {
-  static FaultLog log;
-  return log;
-}
-
 std::string to_text(const std::source_location& where) {
   return std::string(where.file_name()) + ":" + std::to_string(where.line());
 }

@@ -23,7 +23,10 @@ class FaultLog {
   std::string text_;
 };
 
-FaultLog& fault_log();
+inline FaultLog& fault_log() {  // asked whenever a fibre leaves
+  static FaultLog log;
+  return log;
+}
 
 /// What ends a kernel's thread, and with it the launch; caught below the kernel.
 struct Fault {

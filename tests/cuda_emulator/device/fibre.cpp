@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <cstring>
 #include <new>
 
 #if !defined(__x86_64__)
@@ -15,8 +14,9 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-// Saves what a function must keep (the ABI's callee-saved registers and the rounding modes) on the
-// stack it leaves, and takes the same from the stack it enters.
+// Saves what a function must keep (the ABI's callee-saved registers) on the stack it leaves, and
+// takes the same from the stack it enters. The rounding modes are the worker's and the same in all
+// fibres: to load them takes longer than all the rest.
 extern "C" void emulator_switch_stacks(void** leave, void* enter);
 asm(R"(
 .text
@@ -29,14 +29,8 @@ emulator_switch_stacks:
   pushq %r13
   pushq %r14
   pushq %r15
-  subq $8, %rsp
-  stmxcsr (%rsp)
-  fnstcw 4(%rsp)
   movq %rsp, (%rdi)
   movq %rsi, %rsp
-  ldmxcsr (%rsp)
-  fldcw 4(%rsp)
-  addq $8, %rsp
   popq %r15
   popq %r14
   popq %r13
@@ -139,12 +133,10 @@ void Fibre::start(void (*entry)(void*), void* argument) {
   argument_ = argument;
   sanitizer_inside_ = nullptr;
   auto* const words = reinterpret_cast<std::uint64_t*>(stack_.top()) - 8;
-  const std::uint32_t modes[2] = {0x1f80, 0x037f};  // every exception masked, round to nearest
-  std::memcpy(&words[0], modes, sizeof(modes));
   for (int i = 1; i < 7; ++i) words[i] = 0;          // r15 r14 r13 r12 rbx rbp
   words[5] = reinterpret_cast<std::uint64_t>(this);  // rbx
   words[7] = reinterpret_cast<std::uint64_t>(&emulator_first_frame);
-  inside_ = words;
+  inside_ = &words[1];
 }
 
 void Fibre::resume() {

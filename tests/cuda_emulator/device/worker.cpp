@@ -1,5 +1,6 @@
 #include "tests/cuda_emulator/device/worker.h"
 
+#include <immintrin.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -42,6 +43,18 @@ unsigned nth_block(const Schedule& schedule, unsigned n, unsigned count) {
 unsigned lowest(std::uint32_t bits) { return static_cast<unsigned>(std::countr_zero(bits)); }
 unsigned highest(std::uint32_t bits) { return 31U - static_cast<unsigned>(std::countl_zero(bits)); }
 
+/// Kernels keep denormals and round to nearest, whatever the thread that launches them does.
+class RoundToNearest {
+ public:
+  RoundToNearest() : saved_(_mm_getcsr()) { _mm_setcsr(0x1f80); }
+  ~RoundToNearest() { _mm_setcsr(saved_); }
+  RoundToNearest(const RoundToNearest&) = delete;
+  RoundToNearest& operator=(const RoundToNearest&) = delete;
+
+ private:
+  unsigned saved_;
+};
+
 bool is_startable(const Grid& grid) {
   return grid.previous == nullptr ||
          grid.previous->triggered.load() == grid.previous->block_count();
@@ -55,6 +68,7 @@ void Worker::run(const Schedule& schedule, std::span<Grid* const> chain) {
   random_.seed(schedule.seed);
   idle_rounds_ = 0;
   const SignalStack signal_stack;
+  const RoundToNearest modes;
   while (!fault_log().has_fault()) {
     admit_blocks();
     if (resident_.empty()) return;
@@ -172,6 +186,9 @@ Worker::Resident* Worker::choose() {
 
 void Worker::run_for_a_while(Block& block) {
   reconsider_ = false;
+  blockIdx = block.index;
+  blockDim = block.grid->threads;
+  gridDim = block.grid->blocks;
   switch (schedule_.order) {
     case Order::first_warp_ahead:
       return run_warps_in_order(block, false);
@@ -192,9 +209,6 @@ bool Worker::resume(DeviceThread& thread) {
   const bool had_triggered = block.has_triggered;
   current_thread = &thread;
   threadIdx = thread.index;
-  blockIdx = block.index;
-  blockDim = block.grid->threads;
-  gridDim = block.grid->blocks;
   thread.fibre.resume();
   current_thread = nullptr;
   if (thread.waiting != Waiting::others) idle_rounds_ = 0;
