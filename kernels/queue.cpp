@@ -60,6 +60,12 @@ Queue::Queue(Device device, const QueueOptions& options)
       pool_(std::make_unique<ThreadPool>(checked_threads(options.threads), options.neighbours)),
       stream_(stream_of(device, options)) {}
 
+void Queue::reserve_ordered(std::size_t bytes) {
+  if constexpr (has_cuda) {
+    if (device_ == Device::cuda) stream_->reserve_ordered(bytes);
+  }
+}
+
 void Queue::make_current() const {
   if constexpr (has_cuda) {
     if (device_ == Device::cuda) cuda::use_card(card_);

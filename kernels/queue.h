@@ -47,6 +47,9 @@ class Queue {
   void make_current() const;
   /// Returns the stream of a queue on a card.
   cuda::Stream& stream() { return *stream_; }
+  /// Makes room on a card for the rows of products whose columns have an order (Weight::order);
+  /// without it they fail. Not while work is recorded.
+  void reserve_ordered(std::size_t bytes);
   /// Returns the observer of the inputs of products on the CPU (linear/input_observer.h); null:
   /// nothing.
   InputObserver* observer() const { return observer_; }

@@ -11,6 +11,7 @@
 #include "kernels/linear/quantize.h"
 #include "kernels/linear/random_rows.h"
 #include "kernels/linear/upload.h"
+#include "kernels/transfer.h"
 
 namespace hyb::kernels {
 namespace {
@@ -26,9 +27,9 @@ WeightCode code_of(Device device, const WeightSource& source, DType dtype, Quant
     }
     if (card_keeps(block->type)) return WeightCode::blocks;
   }
-  const bool keeps_groups =
-      device == Device::cpu ? source.groups() && source.groups_alike() : card_keeps_groups(source);
-  if (keeps_groups) return WeightCode::groups;
+  const bool has_groups =
+      device == Device::cpu ? source.groups().has_value() : card_keeps_groups(source);
+  if (has_groups && source.groups_alike()) return WeightCode::groups;
   if (quantize == Quantize::q4) return WeightCode::q4;
   if (source.is_all(DType::f8_e4m3)) return WeightCode::fp8;
   if (quantize == Quantize::bits12) return WeightCode::bits12;
@@ -46,7 +47,7 @@ const GgufBlock* part_blocks(Device device, const WeightStrip& strip) {
 /// Says whether rows can be of one part.
 bool are_of_a_part(Device device, const WeightStrip& a, const WeightStrip& b) {
   return part_blocks(device, a) == part_blocks(device, b) &&
-         (device != Device::cpu || std::ranges::equal(a.scales.group_of, b.scales.group_of));
+         std::ranges::equal(a.scales.group_of, b.scales.group_of);
 }
 
 /// Says whether rows of one matrix are in blocks of several types, or have their columns in groups
@@ -106,7 +107,6 @@ Weight Weight::pack(Queue& queue, const WeightSource& source, DType dtype, Quant
   if (code == WeightCode::groups) {
     weight.groups_ = *source.groups();
     weight.type_ = weight.groups_.levels;
-    weight.order_ = source.columns_by_group();
     weight.group_ = weight.groups_.group;
   }
   if (weight.code_ == WeightCode::bits12) {
@@ -148,7 +148,7 @@ Weight Weight::pack_parts(Queue& queue, const WeightSource& source, DType dtype,
 }
 
 std::size_t Weight::owned_bytes() const {
-  std::size_t bytes = owned_.bytes() + patches_.bytes();
+  std::size_t bytes = owned_.bytes() + patches_.bytes() + order_.bytes();
   for (const Weight& part : parts_) bytes += part.owned_bytes();
   return bytes;
 }
@@ -178,11 +178,18 @@ Weight Weight::reserve(WeightCode code, DType dtype, std::int64_t experts, std::
 void Weight::pack_codes(Queue& queue, const WeightSource& source) {
   if (code_ == WeightCode::blocks) group_ = gguf_group(type_);
   const bool has_rows = code_ == WeightCode::blocks || code_ == WeightCode::groups;
+  std::vector<std::int32_t> order;
+  if (code_ == WeightCode::groups) order = source.columns_by_group();
+  if (!order.empty()) {
+    const auto bytes = std::as_bytes(std::span(order));
+    order_ = Buffer(queue.device(), bytes.size());
+    upload(queue, order_.data(), bytes);
+  }
   if (queue.device() == Device::cuda && has_rows) {
     const GgufRowsShape shape = gguf_rows_shape(*this);
     owned_ = Buffer(Device::cuda, static_cast<std::size_t>(experts_ * shape.expert_bytes()));
     view_ = owned_.data();
-    upload_blocks(queue, source, shape, owned_.data());
+    upload_blocks(queue, source, shape, owned_.data(), order);
     return;
   }
   if (queue.device() == Device::cuda) {
@@ -197,7 +204,7 @@ void Weight::pack_codes(Queue& queue, const WeightSource& source) {
   format_ = WeightFormat::panels;
   const CodedShape shape = coded_shape(*this);
   owned_ = Buffer(queue.device(), static_cast<std::size_t>(experts_ * shape.expert_bytes()));
-  pack_coded_panels(queue, source, shape, owned_.data(), order_);
+  pack_coded_panels(queue, source, shape, owned_.data(), order);
 }
 
 bool Weight::pack_bits12(Queue& queue, const WeightSource& source) {
@@ -271,7 +278,7 @@ void Weight::read_row(std::int64_t e, std::int64_t n, std::span<float> out) cons
     const CodedShape shape = coded_shape(*this);
     read_coded_row(shape, matrix + n / panel_rows * shape.panel_bytes(), n % panel_rows,
                    out.data());
-    if (order_.empty()) return;
+    if (order(e).empty()) return;
     const std::vector<float> by_group(out.begin(), out.end());
     for (std::size_t k = 0; k < by_group.size(); ++k) {
       out[static_cast<std::size_t>(order(e)[k])] = by_group[k];

@@ -65,11 +65,11 @@ class Weight {
   /// Returns the groups of a weight in groups.
   const GroupCodes& groups() const { return groups_; }
   /// Returns, of a weight in groups whose columns lie by their groups: the column of x that each
-  /// one of an expert's matrix is multiplied with, [columns]; else empty.
+  /// one of an expert's matrix is multiplied with, [columns], on the weight's device; else empty.
   std::span<const std::int32_t> order(std::int64_t e) const {
-    if (order_.empty()) return {};
-    return std::span(order_).subspan(static_cast<std::size_t>(e * columns_),
-                                     static_cast<std::size_t>(columns_));
+    if (order_.bytes() == 0) return {};
+    return {reinterpret_cast<const std::int32_t*>(order_.data()) + e * columns_,
+            static_cast<std::size_t>(columns_)};
   }
   /// Returns a weight for each run of rows, from the top, where rows are in blocks of several types
   /// or their columns are in groups in several orders. Only rows(), columns(), dtypes,
@@ -117,7 +117,7 @@ class Weight {
   Buffer patches_;
   GgufType type_ = GgufType::f32;
   GroupCodes groups_;
-  std::vector<std::int32_t> order_;  ///< of all experts
+  Buffer order_;  ///< of all experts
   std::vector<Weight> parts_;
 };
 

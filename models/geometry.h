@@ -18,9 +18,10 @@ namespace hyb::models {
 /// (kernels/linear/gguf_blocks.h).
 struct PackedBlocks {
   std::int64_t parameters = 0;
-  double bytes = 0;        ///< that they take
-  double head_bytes = 0;   ///< of one parameter of the head, or of a tied embedding; 0: it is not
-  std::string types = {};  ///< "Q4_K, Q6_K", that of the most bytes first
+  double bytes = 0;       ///< that they take
+  double head_bytes = 0;  ///< of one parameter of the head, or of a tied embedding; 0: it is not
+  std::int64_t ordered_columns = 0;  ///< of the widest whose columns have an order (Weight::order)
+  std::string types = {};            ///< "Q4_K, Q6_K", that of the most bytes first
 };
 
 /// Lists of types call weights of safetensors files in groups (published_groups.h) so.

@@ -89,6 +89,12 @@ std::size_t altup_bytes(const Plan& plan, const StepSetting& setting) {
          Scratch::space(DType::f32, tokens, streams);
 }
 
+/// Counts the room that a card's queue has for rows in the order of a matrix's columns.
+std::size_t ordered_bytes(kernels::Device device, const StepLimits& limits, std::int64_t columns) {
+  if (device == kernels::Device::cpu) return 0;
+  return static_cast<std::size_t>(limits.step_tokens * columns) * size_of(DType::bf16);
+}
+
 std::size_t activation_bytes(const Plan& plan, const StepSetting& setting, std::size_t head_bytes) {
   std::size_t part_max = 0;
   plan.visit_parts(
@@ -129,10 +135,12 @@ LayerRunner::LayerRunner(kernels::Queue& queue, const Plan& plan, const Weights&
       store_(store),
       geometry_(geometry),
       activation_(geometry.load.activation),
+      ordered_bytes_(ordered_bytes(queue.device(), limits, weights.ordered_columns)),
       semaphores_(queue.device(), semaphore_bytes(limits)),
       row_numbers_(queue.device(), row_number_bytes(plan, limits)) {
   const StepSetting setting = {queue.device(), activation_, plan.width, limits};
   scratch_ = Scratch(queue.device(), activation_bytes(plan, setting, head_bytes(plan, setting)));
+  queue.reserve_ordered(ordered_bytes_);
   for (const std::size_t bytes : workspace_sizes(plan, setting)) {
     workspaces_.emplace_back(queue.device(), bytes);
   }
@@ -148,13 +156,14 @@ LayerRunner::LayerRunner(kernels::Queue& queue, const Plan& plan, const Weights&
 }
 
 std::size_t LayerRunner::bytes() const {
-  std::size_t sum = scratch_.bytes() + semaphores_.bytes() + row_numbers_.bytes();
+  std::size_t sum = scratch_.bytes() + ordered_bytes_ + semaphores_.bytes() + row_numbers_.bytes();
   for (const kernels::Buffer& workspace : workspaces_) sum += workspace.bytes();
   return sum;
 }
 
 std::size_t LayerRunner::bytes(const Plan& plan, const StepSetting& setting, HeadBytes head_bytes) {
   std::size_t sum = activation_bytes(plan, setting, head_bytes(plan, setting)) +
+                    ordered_bytes(setting.device, setting.limits, setting.limits.ordered_columns) +
                     semaphore_bytes(setting.limits) + row_number_bytes(plan, setting.limits);
   for (const std::size_t workspace : workspace_sizes(plan, setting)) sum += workspace;
   return sum;

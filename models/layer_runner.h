@@ -111,6 +111,7 @@ class LayerRunner {
   const Geometry& geometry_;
   DType activation_;
   Scratch scratch_;
+  std::size_t ordered_bytes_;  ///< of the queue's room for ordered rows
   // Ops keep these for themselves from call to call; they are zeros at the start.
   std::vector<kernels::Buffer> workspaces_;  // by kind of part
   kernels::Buffer semaphores_;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/text/pattern.h"
+#include "kernels/linear/gguf_rows.h"
 #include "models/weight_index.h"
 
 namespace hyb::models {
@@ -247,19 +248,30 @@ PublishedTypes published_types(const Plan& plan, const Family& family, const Con
   return types;
 }
 
-PackedBlocks published_groups(const Plan& plan, const Family& family, const Config& config) {
+PackedBlocks published_groups(const Plan& plan, const Family& family, const Config& config,
+                              kernels::Device device) {
   const std::optional<Config> quantization = config.quantization();
   PackedBlocks all;
   if (!quantization) return all;
   const Role head = plan.tied_head ? Role("embed") : "head";
-  each_format(plan, family, PublishedFormats(*quantization),
-              [&](const RequiredWeight& weight, const Format* format) {
-                if (!format || format->name == "FP8" || format->name == "MXFP4") return;
-                all.types = groups_name;
-                all.parameters += parameters_of(weight);
-                all.bytes += static_cast<double>(parameters_of(weight)) * format->bits / 8;
-                if (weight.key.role == head) all.head_bytes = format->bits / 8;
-              });
+  each_format(
+      plan, family, PublishedFormats(*quantization),
+      [&](const RequiredWeight& weight, const Format* format) {
+        if (!format || format->name == "FP8" || format->name == "MXFP4") return;
+        const bool is_of_experts = weight.key.role.kind() == RoleKind::expert;
+        if (plan.reorders_columns) {
+          const std::int64_t rows = weight.shape[0], columns = weight.shape.back();
+          if (device == kernels::Device::cuda && !kernels::card_keeps_order(is_of_experts, rows)) {
+            return;
+          }
+          all.ordered_columns = std::max(all.ordered_columns, columns);
+          all.bytes += static_cast<double>(columns) * sizeof(std::int32_t);
+        }
+        all.types = groups_name;
+        all.parameters += parameters_of(weight);
+        all.bytes += static_cast<double>(parameters_of(weight)) * format->bits / 8;
+        if (weight.key.role == head) all.head_bytes = format->bits / 8;
+      });
   return all;
 }
 

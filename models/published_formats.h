@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "kernels/device.h"
 #include "models/config.h"
 #include "models/families.h"
 #include "models/geometry.h"
@@ -24,8 +25,10 @@ std::int64_t fp8_parameters(const Plan& plan, const Family& family, const Config
 /// The same of MXFP4.
 std::int64_t mxfp4_parameters(const Plan& plan, const Family& family, const Config& config);
 
-/// The same of numbers in groups (published_groups.h), and the bytes that they take in memory.
-PackedBlocks published_groups(const Plan& plan, const Family& family, const Config& config);
+/// The same of numbers in groups (published_groups.h) that stay so on the device, and the bytes
+/// that they take in memory.
+PackedBlocks published_groups(const Plan& plan, const Family& family, const Config& config,
+                              kernels::Device device = kernels::Device::cpu);
 
 /// Published type of every weight, by role and layer: F8_E4M3, u8 (MXFP4), or the plan's.
 using PublishedTypes = std::map<std::pair<Role, std::int32_t>, DType>;

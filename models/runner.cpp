@@ -93,7 +93,8 @@ StepLimits limits_of(const Plan& plan, const Geometry& geometry, const RunnerOpt
           .spans = step_spans(geometry, options) + options.step_branches,
           .rows = step_samples(options),
           .positions = options.positions_max,
-          .ring_rows = staging_limits(plan, geometry, options).ring_rows()};
+          .ring_rows = staging_limits(plan, geometry, options).ring_rows(),
+          .ordered_columns = geometry.load.blocks.ordered_columns};
 }
 
 kernels::StagedBytes staged_bytes(kernels::Device device, const Plan& plan,

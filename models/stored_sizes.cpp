@@ -81,7 +81,15 @@ PackedBlocks packed_blocks(const Plan& plan, const Family& family, const TensorF
       const bool is_reordered =
           !checked.groups->order.empty() &&
           (plan.reorders_columns || checked.groups->spelling != GroupSpelling::gptq);
-      if (is_on_card && (is_reordered || !kernels::card_keeps(codes, columns))) continue;
+      const bool is_of_experts = checked.weight.key.role.kind() == RoleKind::expert;
+      if (is_on_card && (!kernels::card_keeps(codes, columns) ||
+                         (is_reordered && !kernels::card_keeps_order(is_of_experts, shape[0])))) {
+        continue;
+      }
+      if (is_reordered) {
+        all.ordered_columns = std::max(all.ordered_columns, columns);
+        all.bytes += static_cast<double>(columns) * sizeof(std::int32_t);
+      }
       of_rows = is_on_card
                     ? kernels::GgufRowsShape{codes.levels, rows, columns, codes}.expert_bytes()
                     : kernels::coded_shape(codes, rows, columns).panel_bytes();

@@ -73,6 +73,8 @@ class WeightLoader : public WeightVisitor {
         with_room([&] { return kernels::Weight::pack(queue_, source, as.dtype, as.quantize); });
     if (packing != Packing::draft_head) count_rounded(source, as, packed);
     packed_bytes_ += packed.owned_bytes();
+    count_ordered(packed);
+    for (const kernels::Weight& part : packed.parts()) count_ordered(part);
     ++matrices_[static_cast<std::size_t>(packed.code())];
     if (packed.code() == kernels::WeightCode::bits12) {
       numbers_ += static_cast<double>(packed.experts() * packed.rows() * packed.columns());
@@ -100,6 +102,7 @@ class WeightLoader : public WeightVisitor {
   void finish(Weights& weights) {
     weights.vectors = std::move(vectors_);
     weights.packed_bytes = packed_bytes_;
+    weights.ordered_columns = ordered_columns_;
     weights.matrices = matrices_;
     if (options_.lossless) {
       log::debug(
@@ -120,6 +123,11 @@ class WeightLoader : public WeightVisitor {
     PackedAs as = models::packed_as(packing, options_);
     if (options_.activation == DType::f32 && source.is_all(DType::f16)) as.dtype = DType::f16;
     return as;
+  }
+
+  void count_ordered(const kernels::Weight& packed) {
+    if (packed.order(0).empty()) return;
+    ordered_columns_ = std::max(ordered_columns_, packed.columns());
   }
 
   /// Quantised weights lose more than this rounding: they are not counted.
@@ -203,7 +211,8 @@ class WeightLoader : public WeightVisitor {
   const LoadCalls& calls_;
   std::vector<kernels::Buffer> vectors_;
   std::size_t packed_bytes_ = 0;
-  std::array<std::int64_t, 8> matrices_ = {};  ///< as Weights has them
+  std::int64_t ordered_columns_ = 0;           ///< as Weights has them
+  std::array<std::int64_t, 8> matrices_ = {};  ///< the same
   std::int64_t packed_ = 0, rounded_ = 0;      ///< matrices
   std::set<std::string, std::less<>> rounded_types_;
   std::int64_t patches_ = 0;

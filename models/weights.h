@@ -135,6 +135,7 @@ struct Weights {
   std::optional<DraftWeights> draft;          ///< as Plan::draft
   std::vector<kernels::Buffer> vectors;       ///< of the small tensors, on the queue's device
   std::size_t packed_bytes = 0;               ///< what packing copied, padding included
+  std::int64_t ordered_columns = 0;           ///< as PackedBlocks has it
   std::array<std::int64_t, 8> matrices = {};  ///< how many are stored by each WeightCode
 
   /// All memory that they take of the queue's device.

@@ -106,9 +106,7 @@ models::PackedBlocks packed_blocks(const RunSettings& settings, const models::Co
   if (has_files(settings)) {
     return models::packed_blocks(plan, family, settings.source.tensors(), settings.device);
   }
-  const bool is_on_card = settings.device == kernels::Device::cuda;
-  if (is_on_card && plan.reorders_columns) return {};
-  return models::published_groups(plan, family, config);
+  return models::published_groups(plan, family, config, settings.device);
 }
 
 /// The share that stays F16 in memory: by the files, else by what config.json says.

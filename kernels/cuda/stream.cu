@@ -68,6 +68,10 @@ Sampler& Stream::sampler() {
   return *sampler_;
 }
 
+void Stream::reserve_ordered(std::size_t bytes) {
+  if (bytes > ordered().bytes()) ordered_.emplace_back(Device::cuda, bytes);
+}
+
 Stream::~Stream() { cudaStreamDestroy(stream_); }
 
 void Stream::use(std::unique_ptr<LibraryProducts> products, std::string text) {

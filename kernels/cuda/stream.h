@@ -6,6 +6,9 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <vector>
+
+#include "kernels/buffer.h"
 
 struct CUevent_st;
 
@@ -96,6 +99,11 @@ class Stream {
   /// Gives it back once its copies are done.
   void drop_bounce();
   Sampler& sampler();
+  /// Makes room for the rows that products gather by an order of columns (Weight::order). Earlier
+  /// rooms stay, since what was recorded uses them.
+  void reserve_ordered(std::size_t bytes);
+  /// Returns that room, which the next such product writes to.
+  const Buffer& ordered() const { return ordered_.back(); }
   /// Dense products of many rows may go to the library from now on, unless it is null. `text` says
   /// which one it is, or why there is none.
   void use(std::unique_ptr<LibraryProducts> products, std::string text);
@@ -115,6 +123,7 @@ class Stream {
   std::unordered_map<const void*, LoadedKernel> loaded_;
   std::unique_ptr<Bounce> bounce_;
   std::unique_ptr<Sampler> sampler_;
+  std::vector<Buffer> ordered_ = std::vector<Buffer>(1);  ///< the last is the largest
   bool can_start_early_ = false;
   std::optional<int> carveout_;
   bool batch_invariant_;

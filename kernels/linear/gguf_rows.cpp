@@ -84,7 +84,8 @@ bool card_keeps_groups(const WeightSource& source) {
   if (!groups || !card_keeps(*groups, source.columns)) return false;
   return std::ranges::all_of(source.strips, [&](const WeightStrip& strip) {
     const WeightScales& scales = strip.scales;
-    if (!scales.group_of.empty()) return false;
+    const bool has_order = !scales.group_of.empty();
+    if (has_order && !card_keeps_order(source.experts > 1, source.rows)) return false;
     if (scales.dtype == DType::f16 || scales.dtype == DType::f8_e4m3) return true;
     const auto count = static_cast<std::int64_t>(scales.bytes.size() / size_of(scales.dtype));
     for (std::int64_t i = 0; i < count; ++i) {
@@ -158,9 +159,9 @@ void write_gguf_row(const GgufRowsShape& shape, const WeightRow& row, std::byte*
 
 namespace {
 
-/// A row in groups.
-void write_group_row(const GgufRowsShape& shape, const WeightRow& row, std::byte* codes,
-                     std::byte* words) {
+/// Writes a row in groups; they are runs of columns in this order.
+void write_group_row(const GgufRowsShape& shape, const WeightRow& row,
+                     std::span<const std::int32_t> order, std::byte* codes, std::byte* words) {
   const GgufRowTraits traits = shape.traits();
   const bool is_nvfp4 = traits.has_table == 2;
   std::byte* const second = words + std::int64_t{traits.second_at} * 4;
@@ -179,11 +180,11 @@ void write_group_row(const GgufRowsShape& shape, const WeightRow& row, std::byte
   }
   if (is_nvfp4) write_value(second, DType::f32, 0, row.unit);
   for (std::int64_t k = 0; k < shape.columns; ++k) {
-    const unsigned code =
-        traits.bits == 8
-            ? static_cast<unsigned>(signs_and_sizes(std::to_integer<EightCodes>(row.bytes[k]))) &
-                  0xffU
-            : mxfp4_code(row.bytes, k);
+    const std::int64_t stored = order.empty() ? k : order[static_cast<std::size_t>(k)];
+    const unsigned code = traits.bits == 8 ? static_cast<unsigned>(signs_and_sizes(
+                                                 std::to_integer<EightCodes>(row.bytes[stored]))) &
+                                                 0xffU
+                                           : mxfp4_code(row.bytes, stored);
     put_code(traits, shape.type, k, code, codes, words);
   }
 }
@@ -191,16 +192,20 @@ void write_group_row(const GgufRowsShape& shape, const WeightRow& row, std::byte
 }  // namespace
 
 void upload_blocks(Queue& queue, const WeightSource& source, const GgufRowsShape& shape,
-                   std::byte* out) {
+                   std::byte* out, std::span<const std::int32_t> order) {
   std::vector<std::byte> rows(static_cast<std::size_t>(source.experts * shape.expert_bytes()));
   const std::int64_t row_bytes = shape.row_bytes(), row_words = shape.traits().words;
   queue.share(source.experts * shape.rows, 64, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t n = i % shape.rows;
       std::byte* const expert = rows.data() + i / shape.rows * shape.expert_bytes();
-      const auto write = shape.groups ? write_group_row : write_gguf_row;
-      write(shape, source.row(i), expert + n * row_bytes,
-            expert + shape.codes_bytes() + n * row_words * 4);
+      std::byte* const codes = expert + n * row_bytes;
+      std::byte* const words = expert + shape.codes_bytes() + n * row_words * 4;
+      if (shape.groups) {
+        write_group_row(shape, source.row(i), order, codes, words);
+      } else {
+        write_gguf_row(shape, source.row(i), codes, words);
+      }
     }
   });
   upload_bytes(queue, rows, out);

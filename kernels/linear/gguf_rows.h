@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "core/io/gguf.h"
 #include "kernels/linear/gguf_blocks.h"
@@ -77,15 +78,21 @@ bool card_keeps(GgufType type);
 /// The same of groups in rows of `columns`, a multiple of 32: of 32 columns or more, or NVFP4's 16;
 /// those of 8 bits without zero points.
 bool card_keeps(const GroupCodes& groups, std::int64_t columns);
-/// The same of a matrix: its groups are runs of columns, and f16 has the scales exactly.
+/// Says whether a card keeps groups that are no runs of columns: of one matrix, the rows of whose
+/// input are gathered once. Experts would gather each of their visits, and of a single row the
+/// gather costs more than the product.
+constexpr bool card_keeps_order(bool is_of_experts, std::int64_t rows) {
+  return !is_of_experts && rows > 1;
+}
+/// The same of a matrix, in either: f16 has the scales exactly.
 bool card_keeps_groups(const WeightSource& source);
 
-/// Writes a published row to its codes and words, which are zeros.
+/// Writes a published row of blocks to its codes and words, which are zeros.
 void write_gguf_row(const GgufRowsShape& shape, const WeightRow& row, std::byte* codes,
                     std::byte* words);
 
-/// The layout of a source whose blocks or groups a card keeps.
+/// The layout of a source whose blocks or groups a card keeps. `order`: its columns_by_group().
 void upload_blocks(Queue& queue, const WeightSource& source, const GgufRowsShape& shape,
-                   std::byte* out);
+                   std::byte* out, std::span<const std::int32_t> order = {});
 
 }  // namespace hyb::kernels

@@ -1,9 +1,11 @@
 #include <algorithm>
+#include <span>
 #include <type_traits>
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/reduce.h"
 #include "kernels/cuda/routes.h"
+#include "kernels/linear/input_order.h"
 #include "kernels/linear/library_products.h"
 #include "kernels/linear/linear.cuh"
 #include "kernels/ops/check.h"
@@ -168,9 +170,13 @@ bool takes_matrices(const Project& op, const Tensor& x, const void* weight) {
          is_vector_aligned(static_cast<const bf16*>(weight), op.weight->columns());
 }
 
-void multiply(Stream& stream, const Project& op, const Tensor& x, std::int64_t expert,
+void multiply(Stream& stream, const Project& op, const Tensor& rows, std::int64_t expert,
               const DenseNorm& norm, const Heads& heads) {
   const WeightCode code = op.weight->code();
+  const std::span<const std::int32_t> order = op.weight->order(expert);
+  require(order.empty() || (norm.weight == nullptr && heads.count == 1),
+          "linear: with an order of columns there is neither a norm nor are there heads");
+  const Tensor x = in_order(stream, rows, order);
   visit_float(x.dtype, [&]<typename X>(Tag<X>) {
     const auto run = [&]<typename Y>(Tag<Y>) {
       const Dense<X, Y> dense = dense_of<X, Y>(op, x, expert, heads);

@@ -588,13 +588,13 @@ struct AnyWeight {
 };
 
 inline AnyWeight any_weight(const Weight& weight) {
-  const bool has_codes = weight.code() != WeightCode::plain;
+  require(weight.order(0).empty(), "weight: no kernel for experts reads columns in an order");
   return {.data = weight.expert(0),
           .type = weight.dtype(),
           .code = product_code(weight),
           .rows = weight.rows(),
           .columns = weight.columns(),
-          .experts = has_codes ? coded_experts(weight) : CodedExperts{}};
+          .experts = weight.code() != WeightCode::plain ? coded_experts(weight) : CodedExperts{}};
 }
 
 }  // namespace hyb::kernels::cuda

@@ -7,8 +7,8 @@ namespace {
 
 /// Says whether the norm goes into the product's own load of x.
 bool norm_is_fused(const Stream& stream, const Project& op, const void* weight) {
-  return !stream.batch_invariant() && !op.norm.sigmoid_gate && op.x.dim(0) <= gemv_tokens_max &&
-         takes_matrices(op, op.x, weight) &&
+  return !stream.batch_invariant() && op.weight->order(0).empty() && !op.norm.sigmoid_gate &&
+         op.x.dim(0) <= gemv_tokens_max && takes_matrices(op, op.x, weight) &&
          (op.norm.gate.empty() ||
           is_vector_aligned(op.norm.gate.as<bf16>(), op.norm.gate.row_stride)) &&
          (!op.keep_normed || is_vector_aligned(op.normed.as<bf16>(), op.normed.row_stride)) &&

@@ -88,7 +88,7 @@ void run(Stream& stream, const Embed& op) {
 template <typename T>
 struct CodedRead {
   CodedMatrix weight;
-  const std::int32_t* tokens;
+  const std::int32_t *tokens, *order;  ///< no order: null
   T* y;
   std::int64_t y_stride;
   int rows, width;
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(coded_threads) coded_embed_kernel(const CodedR
   const int token = p.tokens[blockIdx.x];
   float value = std::numeric_limits<float>::quiet_NaN();
   if (token >= 0 && token < p.rows) value = coded_element<Code>(p.weight, token, k) * p.scale;
-  p.y[blockIdx.x * p.y_stride + k] = rounded<T>(value);
+  p.y[blockIdx.x * p.y_stride + (p.order == nullptr ? k : p.order[k])] = rounded<T>(value);
 }
 
 template <WeightCode Code>
@@ -115,6 +115,7 @@ void run_code(Stream& stream, const Embed& op) {
   visit_float(op.y.dtype, [&]<typename T>(Tag<T>) {
     const CodedRead<T> params = {.weight = coded_matrix(*op.weight, 0),
                                  .tokens = op.tokens.as<std::int32_t>(),
+                                 .order = op.weight->order(0).data(),
                                  .y = op.y.as<T>(),
                                  .y_stride = op.y.row_stride,
                                  .rows = static_cast<int>(op.weight->rows()),

@@ -77,9 +77,11 @@ struct MoeRoom {
 };
 
 /// Rows that can be read in vectors of whole k: codes, bf16 or f32 in multiples of 8, at multiples
-/// of 16 bytes.
+/// of 16 bytes, and belong to the columns of x in their order.
 inline bool takes_pieces(const Weight& weight) {
-  if (weight.columns() % 8 != 0 || !weight.parts().empty()) return false;
+  if (weight.columns() % 8 != 0 || !weight.parts().empty() || !weight.order(0).empty()) {
+    return false;
+  }
   const std::byte* const rows = weight.expert(0);
   if (weight.dtype() == DType::f32)
     return is_vector_aligned(reinterpret_cast<const float*>(rows), 8);

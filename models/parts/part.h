@@ -93,11 +93,12 @@ struct PartText {
 };
 
 struct StepLimits {
-  std::int64_t step_tokens;    ///< most tokens of a step
-  std::int64_t spans;          ///< most spans of a step
-  std::int64_t rows;           ///< most rows of logits
-  std::int64_t positions;      ///< most tokens of a sequence
-  std::int64_t ring_rows = 0;  ///< most rows in RingTables::from
+  std::int64_t step_tokens;          ///< most tokens of a step
+  std::int64_t spans;                ///< most spans of a step
+  std::int64_t rows;                 ///< most rows of logits
+  std::int64_t positions;            ///< most tokens of a sequence
+  std::int64_t ring_rows = 0;        ///< most rows in RingTables::from
+  std::int64_t ordered_columns = 0;  ///< as PackedBlocks has it
 };
 
 /// A part's steps run here and are at most this large.

@@ -127,9 +127,17 @@ TEST_SUITE("cuda/gguf") {
         const auto groups = static_cast<std::size_t>(kernels::WeightCode::groups);
         return loaded.model.weights.matrices[groups];
       };
-      // Columns in an order of their own, and rows of 48, are unpacked.
+      // Experts with columns in orders of their own, and rows of 48, are unpacked.
       const bool is_reordered = name == "qwen3-moe-gptq", has_odd = name == "llama4-nvfp4";
       CHECK(groups_of(here) >= 4);
+      CHECK(card.model.weights.ordered_columns == (is_reordered ? 64 : 0));
+      if (is_reordered) {  // queries have an order, and keys and values another
+        for (const LayerWeights& layer : card.model.weights.layers) {
+          const auto& attention = std::get<AttentionWeights>(layer.blocks[0].parts[0]);
+          REQUIRE(attention.qkv.parts().size() == 2);
+          CHECK(attention.qkv.parts()[1].code() == kernels::WeightCode::groups);
+        }
+      }
       if (name == "qwen3-moe-nvfp4") {
         LoadOptions load_options = card.model.geometry.load;
         const Config config = Config::from_folder(golden.folder);
@@ -138,7 +146,7 @@ TEST_SUITE("cuda/gguf") {
         CHECK(card.model.weights.packed_bytes ==
               packed_bytes(card.model.plan, Device::cuda, load_options));
       }
-      CHECK(groups_of(card) == (is_reordered ? 0 : has_odd ? 2 : groups_of(here)));
+      CHECK(groups_of(card) == (is_reordered || has_odd ? 2 : groups_of(here)));
       CHECK(run_in_pieces(alike, prompt) == alike.run(prompt, 0));
     }
   }

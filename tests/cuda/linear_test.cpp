@@ -396,9 +396,6 @@ TEST_SUITE("cuda/coded") {
           groups_of(DType::i8, DType::bf16, true, 32)}) {
       CHECK(CodedMatrix(card, other, 1, 64, 64, 3).weight.code() == WeightCode::plain);
     }
-    GroupedMatrix shuffled(DType::u8, DType::bf16, false, 32, 1, 64, 64, 3);
-    shuffled.shuffle(1);
-    CHECK(Weight::pack(card, shuffled.source, bf).code() == WeightCode::plain);
   }
 
   TEST_CASE("rows of several types: the bits of each") {

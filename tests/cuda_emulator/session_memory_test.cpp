@@ -233,6 +233,29 @@ TEST_SUITE("cuda_emulator/session_memory") {
     }
   }
 
+  TEST_CASE("columns in an order: fit counts the orders and the room for ordered rows") {
+    const Quiet quiet;
+    const ModelOptions options = options_for("qwen3-moe-gptq");
+    const RunSettings settings = resolve(options, {});
+    const ModelOutline outline = outline_of(settings);
+    const MemoryPlan fit = Fit(outline, budget_of(settings), options.threads, shape.chunk_tokens)
+                               .plan(options.context, shape.sequences_max);
+    ModelOutline without = outline_of(settings);
+    without.geometry.load.blocks.ordered_columns = 0;
+    const MemoryPlan plain = Fit(without, budget_of(settings), options.threads, shape.chunk_tokens)
+                                 .plan(options.context, shape.sequences_max);
+    const auto rows = static_cast<std::size_t>(shape.chunk_tokens + shape.sequences_max);
+    CHECK(fit.workspace == plain.workspace + rows * 64 * 2);
+    const Held before;
+    Session session = Session::open(settings, shape);
+    const std::size_t weights = session.model().weights.bytes();
+    CHECK(Held().since(before).allocations == weights + fit.workspace + fit.library);
+    CHECK(session.memory().workspace == fit.workspace);
+    CHECK(session.runner().workspace_bytes() == fit.workspace);
+    // Keys and values share an order in both layers, which is not known before it is read.
+    CHECK(fit.weights == weights + 2 * 64 * sizeof(std::int32_t));
+  }
+
   TEST_CASE("without -u the chunks are as large as the card's speed asks for, and fit says so") {
     const kernels::Card card = kernels::card();  // an H200
     CHECK(card.bytes_per_s == doctest::Approx(4.9e12).epsilon(0.01));

@@ -370,8 +370,17 @@ TEST_SUITE("models/published_groups") {
     const auto packed_on = [&](kernels::Device device) {
       return packed_blocks(family_of(gptq).plan(gptq), family_of(gptq), reordered, device);
     };
-    CHECK(packed_on(kernels::Device::cpu).parameters > 0);
-    CHECK(packed_on(kernels::Device::cuda).parameters == 0);  // there they are unpacked
+    const PackedBlocks here = packed_on(kernels::Device::cpu);
+    const PackedBlocks on_card = packed_on(kernels::Device::cuda);
+    CHECK(here.ordered_columns == 64);
+    CHECK(on_card.ordered_columns == 64);
+    constexpr std::int64_t attention = 64 * (64 + 2 * 32) + 64 * 64;
+    CHECK(on_card.parameters == 2 * attention);  // of two layers; experts are unpacked there
+    CHECK(here.parameters == on_card.parameters + 2 * 4 * 3 * 64 * 64);
+    const PackedBlocks stated =
+        published_groups(family_of(gptq).plan(gptq), family_of(gptq), gptq, kernels::Device::cuda);
+    CHECK(stated.parameters == on_card.parameters);
+    CHECK(stated.ordered_columns == 64);
   }
 
   TEST_CASE("damaged scales, shapes and orders are errors that name the tensor") {

@@ -169,7 +169,9 @@ TEST_SUITE("kernels/linear/coded_product") {
         const Weight weight = Weight::pack(queue, matrix.source, DType::bf16, Quantize::q4);
         REQUIRE(weight.code() == WeightCode::groups);
         const auto numbers = static_cast<double>(128 * format.columns);  // of two panels
-        CHECK(static_cast<double>(weight.owned_bytes()) * 8 <= numbers * format.bits);
+        const std::size_t order = weight.order(0).size_bytes();
+        CHECK(order == (format.is_shuffled ? static_cast<std::size_t>(format.columns) * 4 : 0));
+        CHECK(static_cast<double>(weight.owned_bytes() - order) * 8 <= numbers * format.bits);
         TestTensor y(DType::f32, {rows_max, outputs}), alone(DType::f32, {rows_max, outputs});
         linear(queue, {.x = x, .weight = &weight, .y = y});
         for (std::int64_t t = 0, count = 1; t < rows_max; t += count, count = count % 7 + 2) {
