@@ -23,7 +23,7 @@ class FaultLog {
   std::string text_;
 };
 
-inline FaultLog& fault_log() {  // asked whenever a fibre leaves
+inline FaultLog& fault_log() {  // read whenever a fibre leaves
   static FaultLog log;
   return log;
 }
