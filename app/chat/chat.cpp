@@ -121,7 +121,8 @@ void Chat::show_last_exchange() const {
 std::string Chat::kept_text() const {
   const std::string name = keeper_->kept_as();
   if (name.empty()) return {};
-  return name == last_session ? "kept: hyb chat --continue" : "kept: hyb chat --session " + name;
+  if (name != last_session) return "kept: hyb chat --session " + name;
+  return fmt::format("kept until {} more chats without a name: hyb chat --continue", last_sessions);
 }
 
 Saving Chat::saving() const {

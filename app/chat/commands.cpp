@@ -56,7 +56,7 @@ constexpr std::array command_rows = {
     Row{Kind::think, ArgKind::text, "/think [on|off|default]", "",
         "whether the model thinks before it answers"},
     Row{Kind::set, ArgKind::text, "/set [NAME [VALUE|default]]", "",
-        "show or change how answers are drawn"},
+        "show or change how answers are drawn, until this chat is left"},
     Row{Kind::stats, ArgKind::nothing, "/stats", "", "tokens and times of the last answer"},
     Row{Kind::regen, ArgKind::count, "/regen [N]", "",
         "answer the last message again with another seed; N: go N messages back"},

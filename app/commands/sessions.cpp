@@ -32,7 +32,7 @@ void export_session(const SessionsFlags& options, const SessionFolder& folder) {
   if (options.names.size() > 2) {
     throw Error(ErrorKind::usage, "sessions export: takes the session's name and a file");
   }
-  const SessionRecord record = folder.read(options.names[0]).record;
+  const SessionRecord record = folder.read_record(options.names[0]);
   const std::string text = options.json ? pretty_json(transcript_json(record))
                                         : transcript_markdown(record.conversation);
   if (options.names.size() == 1 || options.names[1] == "-") {
@@ -85,9 +85,9 @@ int sessions_main(const SessionsFlags& options) {
     if (options.action == "rm") {
       folder.remove(name);
     } else if (options.json) {
-      write_output(to_text(transcript_json(folder.read(name).record)) + "\n");
+      write_output(to_text(transcript_json(folder.read_record(name))) + "\n");
     } else {
-      write_output(fitted_to(Stream::output, transcript(folder.read(name).record.conversation)));
+      write_output(fitted_to(Stream::output, transcript(folder.read_record(name).conversation)));
     }
   }
   return 0;

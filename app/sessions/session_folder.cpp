@@ -17,6 +17,7 @@
 #include "app/ui/table.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "core/base/strings.h"
 
 namespace hyb::app {
@@ -211,6 +212,21 @@ bool is_session_name(std::string_view name) {
 
 }  // namespace
 
+namespace {
+
+std::string name_of_age(int age) {
+  return age == 0 ? last_session : fmt::format("{}-{}", last_session, age);
+}
+
+}  // namespace
+
+bool is_taken_over(std::string_view name) {
+  for (int age = 0; age < last_sessions; ++age) {
+    if (name == name_of_age(age)) return true;
+  }
+  return false;
+}
+
 void check_session_name(const std::string& name) {
   if (is_session_name(name)) return;
   throw Error(ErrorKind::usage,
@@ -295,8 +311,23 @@ SavedSession SessionFolder::read(const std::string& name) const {
     return saved;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::model) throw;
-    throw Error(ErrorKind::model, std::string(error.what()) + "; hyb sessions rm " + name);
+    throw Error(ErrorKind::model,
+                fmt::format("{}; hyb sessions export {} gives the turns before it, hyb sessions rm "
+                            "{} removes it",
+                            error.what(), name, name));
   }
+}
+
+SessionRecord SessionFolder::read_record(const std::string& name) const {
+  need(name);
+  const std::filesystem::path path = path_of(name);
+  const SessionText text = open_session(path, Damage::cut).text;
+  SessionRecord record = parse_record(text.app, path.string());
+  if (!text.damage.empty()) {
+    log::warning(fmt::format("{}; {} before it can be read", text.damage,
+                             counted(record.conversation.turns(), "turn")));
+  }
+  return record;
 }
 
 SessionWriter SessionFolder::create(const std::string& name, const SavedSession& session) const {
@@ -344,8 +375,12 @@ void SessionFolder::set_last_aside() const {
     if (turn == 0) return;
   } catch (const Error&) {  // what can't be read is not overwritten either
   }
-  if (has(session_before_last)) remove(session_before_last);
-  rename(last_session, session_before_last);
+  for (int age = last_sessions - 1; age > 0; --age) {
+    const std::string from = name_of_age(age - 1), to = name_of_age(age);
+    if (!has(from)) continue;
+    if (has(to)) remove(to);
+    rename(from, to);
+  }
 }
 
 namespace {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "app/sessions/conversation.h"
@@ -35,10 +36,13 @@ std::string record_text(const SessionRecord& record);
 /// that the vocabulary has them is for the caller to check.
 SessionRecord parse_record(const std::vector<std::string>& texts, const std::string& source);
 
-/// The name under which a chat without one is saved, and the name that it has once another such
-/// chat has taken its place.
+/// The name under which a chat without one is saved. Once other such chats have taken its place it
+/// is "last-1" and so on, until it is the oldest of `last_sessions`.
 inline constexpr const char* last_session = "last";
-inline constexpr const char* session_before_last = "last-1";
+inline constexpr int last_sessions = 5;
+
+/// Says whether it is one of those names.
+bool is_taken_over(std::string_view name);
 
 /// Throws Error(usage) unless `name` is 1 to 64 letters, digits, "-", "_" and ".", and begins with
 /// a letter or digit.
@@ -82,8 +86,12 @@ class SessionFolder {
   void need(const std::string& name) const;
 
   /// Throws Error(usage) as need(), and Error(model) that begins with the file's path for one that
-  /// is damaged or of another version, and says how to remove it.
+  /// is damaged or of another version, and says how to see what is whole and how to remove it.
   SavedSession read(const std::string& name) const;
+
+  /// The record alone, of a damaged file as far as it is whole, which is warned of. Throws as
+  /// read() where nothing is.
+  SessionRecord read_record(const std::string& name) const;
 
   /// Begins a file in place of any other, at once and durably. Throws Error(runtime).
   SessionWriter create(const std::string& name, const SavedSession& session) const;
@@ -94,8 +102,8 @@ class SessionFolder {
   /// The same; Error(usage) where the new name is none, or another session has it.
   void rename(const std::string& name, const std::string& to) const;
 
-  /// Renames last_session to session_before_last, in place of any other, where there is one that
-  /// has an answer.
+  /// Renames last_session to "last-1" where it has an answer, "last-1" to "last-2" and so on; the
+  /// oldest of `last_sessions` goes.
   void set_last_aside() const;
 
  private:

@@ -159,7 +159,7 @@ std::string SessionKeeper::dated_name() const {
 
 std::string SessionKeeper::save(const Saving& saving, const std::string& name) {
   const std::string chosen = !name.empty() ? name : !name_.empty() ? name_ : dated_name();
-  if (chosen != name_ && (chosen == last_session || chosen == session_before_last)) {
+  if (chosen != name_ && is_taken_over(chosen)) {
     throw Error(ErrorKind::usage,
                 fmt::format("'{}' is taken over by chats without a name; choose another", chosen));
   }
@@ -230,19 +230,38 @@ SessionKeeper::Loaded SessionKeeper::open(const std::string& name,
   return {};
 }
 
+/// Another chat has saved under the name, or it was removed: this one goes on under a name that no
+/// session has.
+void SessionKeeper::leave_to_other() {
+  std::string name = name_;
+  for (int i = 2; need_folder().has(name); ++i) name = fmt::format("{}-{}", name_, i);
+  log::warning(fmt::format(
+      "session '{}' was changed by another chat and is left as it is; this one is saved as '{}'",
+      name_, name));
+  forget_name();
+  name_ = std::move(name);
+}
+
 /// Writes to the chat's file, if it is to have one.
 template <typename Write>
-void SessionKeeper::keep(Write write) {
+void SessionKeeper::keep(Write write, std::string_view outlook) {
   if (name_.empty() && !(saves_unnamed_ && folder_)) return;
-  const std::string name = name_.empty() ? last_session : name_;
+  bool is_ours = false;
   try {
-    if (!write(name)) return;
+    const auto now = [&] { return need_folder().version_of(name_.empty() ? last_session : name_); };
+    is_ours = version_.value_or(now()) == now();
+    if (!is_ours && !name_.empty()) {
+      leave_to_other();
+      is_ours = true;
+    }
+    if (!write(name_.empty() ? last_session : name_)) return;
     version_.reset();
-    version_ = need_folder().version_of(name);
+    version_ = now();
     failure_.clear();
   } catch (const Error& error) {
+    if (is_ours) version_.reset();  // a part may be written
     if (std::exchange(failure_, error.what()) == failure_) return;
-    log::warning(failure_ + "; this chat is not saved, and it is tried again after the next turn");
+    log::warning(fmt::format("{}; {}", failure_, outlook));
   }
 }
 
@@ -273,7 +292,8 @@ void SessionKeeper::add_answer(std::string_view text) {
   if (!has_draft_ || now - written_ < pause) return;
   written_ = now;
   keep([&](const std::string& name) {
-    if (version_ && *version_ != need_folder().version_of(name)) return false;  // said afterwards
+    const bool is_moved = version_ && *version_ != need_folder().version_of(name);
+    if (!has_draft_ || is_moved) return false;  // said afterwards
     writer_->add_draft(to_text({{"more", pending_}}));
     pending_.clear();
     return true;
@@ -292,11 +312,14 @@ void SessionKeeper::close(const Saving& saving) {
   Json more = changes(saving.conversation);
   if (!has_turns) more.erase("turns");
   if (more.empty() || (file_name_.empty() && !has_turns)) return;
-  keep([&](const std::string& name) {
-    open_file(name, saving.conversation);
-    add_changes(saving.conversation);
-    return true;
-  });
+  failure_.clear();  // it is said again
+  keep(
+      [&](const std::string& name) {
+        open_file(name, saving.conversation);
+        add_changes(saving.conversation);
+        return true;
+      },
+      "the last turns of this chat are not saved");
 }
 
 std::vector<std::string> SessionKeeper::names() const {

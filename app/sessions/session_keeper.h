@@ -72,7 +72,8 @@ class SessionKeeper {
   Loaded open(const std::string& name, std::optional<SavedSession> known = {});
 
   /// Before a turn: its question, an exchange without an answer. A failure is warned of once; the
-  /// next turn tries again.
+  /// next turn tries again. Where another chat has changed the file of this name, this one goes on
+  /// under another name, and says so.
   void begin_turn(const Saving& saving, const Exchange& question);
 
   /// While it is answered: what came of the answer, written once a second.
@@ -106,8 +107,10 @@ class SessionKeeper {
   void set_known(const Conversation& conversation);
   void add_changes(const Conversation& conversation);
   void write(const std::string& name, const Saving& saving);
+  void leave_to_other();
   template <typename Write>
-  void keep(Write write);
+  void keep(Write write, std::string_view outlook =
+                             "this chat is not saved, and it is tried again after the next turn");
   void restore(const std::string& name, const SavedSession& saved, Loaded& loaded);
   std::string dated_name() const;
 

@@ -15,9 +15,9 @@
 
 namespace hyb {
 
-SessionContent open_session(const std::filesystem::path& path) {
+SessionContent open_session(const std::filesystem::path& path, Damage damage) {
   SectionReader reader(path, session_format);
-  return read_content(reader);
+  return read_content(reader, damage);
 }
 
 namespace {

@@ -13,8 +13,8 @@ namespace hyb {
 /// Reads a session but for the bytes of its units, which may be damaged. The caller checks
 /// whether it fits the model at hand: the text is usable with any model, the memory with one.
 /// Throws Error(model) that starts with the path for a file that is missing, of another kind or
-/// version, or damaged in its text.
-SessionContent open_session(const std::filesystem::path& path);
+/// version, or damaged in its text; Damage::cut gives the texts before it, to be read only.
+SessionContent open_session(const std::filesystem::path& path, Damage damage = Damage::refused);
 
 /// Its text alone.
 inline SessionText read_session(const std::filesystem::path& path) {

@@ -172,10 +172,8 @@ void read_memory(const SectionReader& reader, const SectionHead& head, SessionCo
   }
 }
 
-}  // namespace
-
-SessionContent read_content(SectionReader& reader) {
-  SessionContent content;
+/// Reads all sections into `content`.
+void read_sections(SectionReader& reader, SessionContent& content) {
   std::uint64_t draft_bytes = 0;
   SessionText& text = content.text;
   text.is_older = reader.is_older();
@@ -197,7 +195,7 @@ SessionContent read_content(SectionReader& reader) {
       content.text_bytes += is_draft ? 0 : head->length;
       if (content.text_bytes + draft_bytes > text_bytes_max) reader.fail("has too much text");
       text.app.push_back(text_of(reader, *head));
-      if (text.is_older) return content;  // nothing of its memory fits this version
+      if (text.is_older) return;  // nothing of its memory fits this version
     } else if (kind == SessionSection::outline) {
       content.outline = text_of(reader, *head);
       content.sequence.clear();
@@ -211,7 +209,19 @@ SessionContent read_content(SectionReader& reader) {
       reader.fail(other_sections);
     }
   }
-  if (text.app.empty()) reader.fail("is damaged: it has no text");
+}
+
+}  // namespace
+
+SessionContent read_content(SectionReader& reader, Damage damage) {
+  SessionContent content;
+  try {
+    read_sections(reader, content);
+  } catch (const Error& error) {
+    if (damage == Damage::refused || content.text.app.empty()) throw;
+    content.text.damage = error.what();
+  }
+  if (content.text.app.empty()) reader.fail("is damaged: it has no text");
   content.end = reader.end();
   return content;
 }

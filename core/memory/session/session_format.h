@@ -82,6 +82,7 @@ struct SessionText {
   std::vector<std::string> app;  ///< in the order in which they were written
   std::size_t drafts = 0;        ///< of these, the last ones, that no other took the place of
   bool is_older = false;         ///< of a version to which nothing is added
+  std::string damage;            ///< what ends the texts before the file does; empty: nothing
 };
 
 struct SavedSnapshot {
@@ -119,7 +120,10 @@ struct SessionContent {
   std::uint64_t end = 0;                 ///< of the last whole section
 };
 
+/// What a file with damage gives: an error, or the texts before it, if there are any.
+enum class Damage : std::uint8_t { refused, cut };
+
 /// Throws Error(model) for what breaks the format.
-SessionContent read_content(SectionReader& reader);
+SessionContent read_content(SectionReader& reader, Damage damage = Damage::refused);
 
 }  // namespace hyb
