@@ -15,7 +15,7 @@ void Scheduler::add(std::span<Sequence* const> choices) {
   const bool shares = choices.size() > 1 && first.prompt().size() > 1;
   const std::size_t held = shares ? choices.size() - 1 : 0;
   if (shares) {
-    first.hold_at_prompt_end();
+    first.hold_at_prompt_end(true);
     held_[first.age().request].assign(choices.begin() + 1, choices.end());
   }
   waiting_.insert(choices.begin(), choices.end() - static_cast<std::ptrdiff_t>(held));
@@ -26,7 +26,7 @@ Memory Scheduler::take(Sequence& sequence) {
   require(!sequence.is_under_way() && std::erase(running_, &sequence) > 0,
           "scheduler: one that runs here leaves between steps");
   may_start_ = true;
-  return sequence.take_memory();
+  return std::move(sequence.memory());
 }
 
 void Scheduler::adopt(Sequence& sequence, Memory memory) { start(sequence, std::move(memory), {}); }
@@ -54,7 +54,7 @@ bool Scheduler::has(const Sequence& sequence) const {
 std::vector<Sequence*> Scheduler::unplaced() const {
   std::vector<Sequence*> sequences;
   for (Sequence* const sequence : waiting_) {
-    if (sequence->wait() != Wait::none) continue;
+    if (sequence->awaited().elsewhere != Wait::none) continue;
     if (!checkpoints_.contains(sequence->age().request)) sequences.push_back(sequence);
   }
   return sequences;
@@ -89,7 +89,7 @@ void Scheduler::retire(Sequence& sequence) {
     } else if (length < static_cast<std::int32_t>(sequence.prompt().size())) {
       place = SnapshotPlace::branch;  // it ended within its prompt, which is no end of a turn
     }
-    prefixes_->publish_final(sequence.known(), sequence.take_memory(), place);
+    prefixes_->publish_final(sequence.known(), std::move(sequence.memory()), place);
   }
   remove(sequence);
 }
@@ -101,7 +101,7 @@ std::vector<Sequence*> Scheduler::about_to_start() const {
   for (Sequence* const sequence : waiting_) {
     if (--places < 0) break;
     if (checkpoints_.contains(sequence->age().request)) continue;
-    if (sequence->wait() != Wait::none) continue;
+    if (sequence->awaited().elsewhere != Wait::none) continue;
     if (!running_.empty()) {
       const Lookup lookup = prefixes_->look_up(sequence->known());
       const MemoryDemand demand = demand_beside_running(*sequence, lookup.resumable);
@@ -127,7 +127,7 @@ std::span<const Assignment> Scheduler::plan(Lane lane, bool others_hold_memory) 
     plan_lane();
   }
   uncommitted_ = pool_->superblocks().uncommitted();
-  const auto waits = [](const Sequence* one) { return one->awaits_snapshot(); };
+  const auto waits = [](Sequence* one) { return one->awaited().comes(); };
   require(lane != Lane::all || !plan_.empty() || others_hold_memory ||
               (running_.empty() && std::all_of(waiting_.begin(), waiting_.end(), waits)),
           "scheduler: some sequence can always continue");
@@ -220,8 +220,9 @@ bool Scheduler::predicts_next(std::span<const Assignment> plan) {
 }
 
 void Scheduler::ran(Sequence& sequence) {
-  if (const std::optional<SnapshotPlace> place = sequence.take_cut()) {
-    prefixes_->publish(sequence.known(), sequence.memory(), *place);
+  Memory& memory = sequence.memory();
+  if (const std::optional<SnapshotPlace> place = sequence.cuts().take(memory.length())) {
+    prefixes_->publish(sequence.known(), memory, *place);
     may_start_ = true;
   }
   if (sequence.at_prompt_end()) release_choices(sequence);
@@ -361,9 +362,10 @@ void Scheduler::plan_newcomers() {
 bool Scheduler::assign_chunk(Sequence& sequence) {
   Memory& memory = sequence.memory();
   const std::int32_t length = memory.length();
-  const std::int32_t wanted =
-      std::min({sequence.pending_in_step(), limits_.chunk_tokens, plan_.tokens_left()});
-  std::int32_t tokens = std::min(wanted, sequence.next_cut(length) - length);
+  const std::int32_t own = sequence.request().chunk_tokens;
+  const std::int32_t most = own > 0 ? std::min(own, limits_.chunk_tokens) : limits_.chunk_tokens;
+  const std::int32_t wanted = std::min({sequence.pending(), most, plan_.tokens_left()});
+  std::int32_t tokens = sequence.cuts().next(length, length + wanted) - length;
   const auto has_room = [&] { return MemoryDemand(*pool_).add_growth(memory, tokens).fits(); };
   while (!has_room() && (release_rings() || prefixes_->evict())) {
   }
@@ -380,7 +382,7 @@ bool Scheduler::assign_chunk(Sequence& sequence) {
 void Scheduler::release_choices(Sequence& first) {
   const RequestId request = first.age().request;
   const auto held = held_.find(request);
-  first.go_on();
+  first.hold_at_prompt_end(false);
   if (held == held_.end()) return;
   if (first.memory().length() > 0) {
     std::optional<Checkpoint> prompt = first.memory().checkpoint();
@@ -466,9 +468,9 @@ Scheduler::Admission Scheduler::admit(Sequence& sequence) {
     if (!running_.empty()) return Admission::no_room;
     checkpoints_.erase(prompt);
   }
-  if (sequence.awaits_snapshot()) return Admission::awaits;
-  if (sequence.prefix_owner() && is_awaited(*sequence.prefix_owner(), running_))
-    return Admission::follows;
+  const Awaited& awaited = sequence.awaited();
+  if (awaited.comes()) return Admission::awaits;
+  if (awaited.owner && is_awaited(*awaited.owner, running_)) return Admission::follows;
   Lookup lookup;
   std::optional<Memory> memory;
   while (!memory) {
@@ -483,12 +485,12 @@ Scheduler::Admission Scheduler::admit(Sequence& sequence) {
   }
 
   // A snapshot is wanted where it leaves what was seen before, in memory or in a tier.
-  lookup.matched = std::max(lookup.matched, sequence.known_to_tier());
+  lookup.matched = std::max(lookup.matched, awaited.known_to_tier);
   const Request& request = sequence.request();
   if (!sequence.was_started() && request.keep_snapshots) {
-    sequence.set_cuts(request.needed_later
-                          ? prefixes_->cuts_at(lookup, sequence.prompt(), request.message_ends)
-                          : prefixes_->cuts(lookup, sequence.prompt(), request.message_ends));
+    sequence.cuts() = Cuts(request.needed_later
+                               ? prefixes_->cuts_at(lookup, sequence.prompt(), request.message_ends)
+                               : prefixes_->cuts(lookup, sequence.prompt(), request.message_ends));
   }
   start(sequence, *std::move(memory),
         {.matched = lookup.matched,
@@ -507,27 +509,23 @@ bool Scheduler::admit_choice(Sequence& sequence, const Checkpoint& prompt) {
   return true;
 }
 
-/// Returns whether it should wait for one that is running a prefix of its own.
+/// Returns whether it should wait for one that is running a prefix of its own, and has that one
+/// leave a snapshot there.
 bool Scheduler::follows(Sequence& sequence, std::int32_t resumable) {
   if (!prefixes_->options().enabled) return false;
-  const std::optional<PrefixOwner> prefix_owner =
-      prefix_owner_for(sequence, resumable, limits_.shared_tokens_min, running_);
-  sequence.follow(prefix_owner);
-  if (!prefix_owner) return false;
-  const auto found = std::lower_bound(running_.begin(), running_.end(), prefix_owner->age, Older{});
-  cut(**found, prefix_owner->length);
+  Awaited& awaited = sequence.awaited();
+  awaited.owner = prefix_owner_for(sequence, resumable, limits_.shared_tokens_min, running_);
+  if (!awaited.owner) return false;
+  awaited.had_owner = true;
   ++counts_.prefix_waits;
+  Sequence& owner = **std::ranges::lower_bound(running_, awaited.owner->age, {}, &Sequence::age);
+  owner.cuts().add({.length = awaited.owner->length, .place = SnapshotPlace::branch});
+  const std::int32_t stands = owner.memory().length();
+  if (const std::int32_t tokens = plan_.unassign(owner); tokens > 0) {
+    const std::int32_t first = owner.cuts().next(stands, stands + tokens) - stands;
+    plan_.assign(owner, first, tokens - first);
+  }
   return true;
-}
-
-/// Has a running sequence leave a snapshot at `length`.
-void Scheduler::cut(Sequence& sequence, std::int32_t length) {
-  sequence.add_cut({.length = length, .place = SnapshotPlace::branch});
-  const std::int32_t tokens = plan_.unassign(sequence);
-  if (tokens == 0) return;
-  const std::int32_t stands = sequence.memory().length();
-  const std::int32_t first = std::min(tokens, sequence.next_cut(stands) - stands);
-  plan_.assign(sequence, first, tokens - first);
 }
 
 /// Where sequences can be resumed at every position, the running one with the longest prefix in

@@ -158,7 +158,6 @@ class Scheduler {
   Admission admit(Sequence& sequence);
   bool admit_choice(Sequence& sequence, const Checkpoint& prompt);
   bool follows(Sequence& sequence, std::int32_t resumable);
-  void cut(Sequence& sequence, std::int32_t length);
   bool publish_shared_prefix(const Sequence& sequence, std::int32_t resumable);
   MemoryDemand demand_beside_running(const Sequence& sequence, std::int32_t resumable) const;
   bool make_room_for(const Sequence& sequence, const Lookup& lookup);

@@ -134,7 +134,8 @@ FinishedStep StepPipeline::wait() {
 bool StepPipeline::is_text_awaited(const FinishedStep& done) const {
   if (!is_prepared_) return false;
   for (std::size_t i = 0; i < done_.size(); ++i) {
-    if (!done_[i].sequence->continues_after(done.result.sampled[i])) return false;
+    const SampledToken& sampled = done.result.sampled[i];
+    if (!sampled.finite || done_[i].sequence->request().ends_at(sampled.token)) return false;
   }
   return true;
 }
