@@ -53,8 +53,8 @@ Handovers::Handovers(Side& prompts, Side& answers, UnitLink& link, double bytes_
       link_(&link),
       bytes_per_second_(bytes_per_second),
       now_(std::move(now)) {
-  prompts_->scheduler.on_dry([this] { return reclaim_prompts(); });
-  answers_->scheduler.on_dry([this] { return reclaim_answers(); });
+  prompts_->scheduler.room().on_dry([this] { return reclaim_prompts(); });
+  answers_->scheduler.room().on_dry([this] { return reclaim_answers(); });
 }
 
 std::span<const TokenId> Handovers::key_of(const Handover& handover) const {
@@ -350,10 +350,11 @@ std::optional<Reservation> Handovers::take_room(const Handover& handover, bool i
     if (room) return room;
     if (answers_->snapshot_io.evict_for(key)) continue;
     if (!is_alone) return std::nullopt;
-    if (answers_->scheduler.make_room()) continue;
+    if (answers_->scheduler.room().make()) continue;
     // A prompt that still runs can do without room.
     if (handover.source == nullptr) return std::nullopt;
-    if (!answers_->scheduler.retry_lacking_memory(handover.sequence->tokens())) return std::nullopt;
+    const std::int32_t tokens = handover.sequence->tokens();
+    if (!answers_->scheduler.room().retry_lacking(tokens)) return std::nullopt;
   }
 }
 

@@ -583,7 +583,7 @@ TEST_SUITE("core/engine/scheduler") {
     fixture.step();
     fixture.step();
     fixture.scheduler().plan();
-    fixture.scheduler().release_all();
+    fixture.scheduler().fail({}, {}, false);
     fixture.scheduler().audit();
     CHECK(pages_free(fixture.pool()) == 100);
     CHECK(fixture.scheduler().running() == 0);
