@@ -222,12 +222,12 @@ void MemoryPool::resync_owners() {
   if (superblocks_.is_fixed() && !orders_fixed_owners_) return;
   for (std::int32_t at = 0; at < layout().superblocks; ++at) {
     const SuperblockId superblock{at};
-    if (superblocks_.is_pinned(superblock)) continue;
-    if (superblocks_.is_free(superblock)) {
-      superblocks_.forget_owner(superblock);
-    } else if (superblocks_.owner(superblock) != no_view || superblocks_.is_given_up(superblock)) {
-      orders_.push_back(ChangeOwner{
-          .superblock = superblock, .from = no_view, .to = superblocks_.owner(superblock)});
+    const Superblocks::Superblock& one = superblocks_[superblock];
+    if (one.pins > 0) continue;
+    if (one.is_free) {
+      superblocks_.set_last_owner(superblock, no_view);
+    } else if (one.owner != no_view || one.uncommitted == Superblocks::Uncommitted::for_good) {
+      orders_.push_back(ChangeOwner{.superblock = superblock, .from = no_view, .to = one.owner});
     }
   }
 }
@@ -270,10 +270,10 @@ std::int32_t MemoryPool::give_back(std::int32_t superblocks_max) {
   std::int32_t given = 0;
   for (std::int32_t at = layout().superblocks; at-- > 0 && given < superblocks_max;) {
     const SuperblockId superblock{at};
-    if (!superblocks_.is_free(superblock) || superblocks_.owner(superblock) == no_view) continue;
-    orders_.push_back(ChangeOwner{
-        .superblock = superblock, .from = superblocks_.owner(superblock), .to = no_view});
-    superblocks_.forget_owner(superblock);
+    const ViewId owner = superblocks_[superblock].owner;
+    if (!superblocks_[superblock].is_free || owner == no_view) continue;
+    orders_.push_back(ChangeOwner{.superblock = superblock, .from = owner, .to = no_view});
+    superblocks_.set_last_owner(superblock, no_view);
     ++given;
   }
   return given;
@@ -291,7 +291,7 @@ std::int32_t MemoryPool::order_ahead(ViewId view, std::int32_t units) {
   while (superblocks_.idle(view) < wanted) {
     const std::optional<SuperblockId> superblock = superblocks_.ownerless();
     if (!superblock || (backing_ && !backing_(*superblock, true))) break;
-    superblocks_.give_ahead(*superblock, view);
+    superblocks_.set_last_owner(*superblock, view);
     orders_.push_back(
         ChangeOwner{.superblock = *superblock, .from = no_view, .to = view, .is_ahead = true});
     ++ordered;
@@ -303,10 +303,9 @@ std::int32_t MemoryPool::shrink(std::int32_t superblocks_max) {
   std::int32_t given = 0;
   for (std::int32_t at = layout().superblocks; at-- > 0 && given < superblocks_max;) {
     const SuperblockId superblock{at};
-    if (!superblocks_.is_free(superblock)) continue;
-    if (backing_ && !backing_(superblock, false)) continue;
-    orders_.push_back(ChangeOwner{
-        .superblock = superblock, .from = superblocks_.owner(superblock), .to = no_view});
+    const Superblocks::Superblock& one = superblocks_[superblock];
+    if (!one.is_free || (backing_ && !backing_(superblock, false))) continue;
+    orders_.push_back(ChangeOwner{.superblock = superblock, .from = one.owner, .to = no_view});
     superblocks_.set_uncommitted(superblock, true);
     ++given;
   }
@@ -443,8 +442,8 @@ bool MemoryPool::compact_for(ViewId dry) {
     if (ViewId{view} == dry) continue;
     const std::optional<SuperblockId> found = superblocks_.sparsest(ViewId{view});
     if (!found) continue;
-    const std::size_t bytes = static_cast<std::size_t>(superblocks_.units_used_of(*found)) *
-                              layout().unit_bytes(ViewId{view});
+    const std::size_t bytes =
+        static_cast<std::size_t>(superblocks_[*found].used) * layout().unit_bytes(ViewId{view});
     if (bytes > compaction_bytes_left_ || (sparsest && bytes >= bytes_least)) continue;
     sparsest = found;
     bytes_least = bytes;
@@ -456,7 +455,7 @@ bool MemoryPool::compact_for(ViewId dry) {
 }
 
 void MemoryPool::empty(SuperblockId superblock) {
-  const ViewId view = superblocks_.owner(superblock);
+  const ViewId view = superblocks_[superblock].owner;
   Moves moves(superblock, layout().units_per_superblock(view));
   superblocks_.close(superblock);
   std::int32_t last = -1;
