@@ -73,7 +73,8 @@ bool StepPipeline::prepare_next() {
 void StepPipeline::launch_next(std::span<const Assignment> plan) {
   is_prepared_ = false;
   std::swap(step_, next_step_);
-  side_->pool.pass_step();
+  side_->pool.take_orders(step_.orders);
+  require(step_.orders.empty(), "engine: a step that was prepared has no orders");
   ++steps_;
   ++steps_ahead_;
   try {
