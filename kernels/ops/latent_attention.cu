@@ -59,7 +59,7 @@ struct LatentParams : AttentionParams<T, K> {
   }
 };
 
-Attention attention_of(const LatentAttention& op) {
+PagedAttention attention_of(const LatentAttention& op) {
   return {.q = op.latent,
           .kv = op.kv,
           .y = op.y,
@@ -196,7 +196,7 @@ void attend_by_matrix(Stream& stream, const LatentAttention& op) {
   using S = Shape<K>;
   static_assert(sizeof(AttentionShared<S>) <= shared_bytes_everywhere);
   Params<S> params = params_of<bf16, K>(op);
-  const Attention as_attention = attention_of(op);
+  const PagedAttention as_attention = attention_of(op);
   set_workspace(as_attention, S::value_dim, params);
   const std::int64_t tokens = op.latent.dim(0), rows = tokens * op.heads;
   const std::int64_t tiles =

@@ -50,8 +50,8 @@ struct LatentAttention {
   std::int64_t heads = 0, turned_width = 0, latent_width = 0;
   float scale = 1.0F;
   Tensor gate = {};
-  Tensor workspace = {};       ///< for CUDA, as in Attention: with less of it blocks share no keys
-  std::int64_t positions = 0;  ///< as in Attention
+  Tensor workspace = {};  ///< for CUDA, as in PagedAttention: with less of it blocks share no keys
+  std::int64_t positions = 0;  ///< as in PagedAttention
 };
 
 void latent_attention(Queue& queue, const LatentAttention& op);

@@ -270,7 +270,7 @@ LargestLogit largest_logit(const float* logits, std::int32_t count);
 template <Isa isa>
 double weigh_logits(const LogitWeights& job);  ///< returns the sum of the weights
 
-/// Holds a share of an Ssd: of every span, the share of the groups of state rows.
+/// Holds a share of a MambaScan: of every span, the share of the groups of state rows.
 template <typename T, typename S>
 struct SsdShare : RecurrenceShare<T, S>, SsdShape {
   const T* dt = nullptr;
@@ -278,8 +278,8 @@ struct SsdShare : RecurrenceShare<T, S>, SsdShape {
   std::int64_t dt_stride = 0, heads = 0;
 };
 
-/// Holds a share of an S6: of every span, the share of the vectors of channels. A channel is a head
-/// of one row.
+/// Holds a share of a SelectiveScan: of every span, the share of the vectors of channels. A channel
+/// is a head of one row.
 template <typename T, typename S>
 struct S6Share : RecurrenceShare<T, S> {
   const T* dt = nullptr;

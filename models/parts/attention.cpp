@@ -197,7 +197,7 @@ void Attention::run(const AttentionWeights& weights, const PartMemory& memory,
 
   const kernels::RopeKvWrite write =
       write_of(*this, weights, memory, call, projected.columns(0, qkv_width()));
-  kernels::Attention read = {
+  kernels::PagedAttention read = {
       .q = projected.columns(0, inner()),
       .kv = write.kv,
       .y = mixed,
@@ -217,7 +217,7 @@ void Attention::run(const AttentionWeights& weights, const PartMemory& memory,
   } else {
     if (sees_block) read.kv.position = call.tables.block_end;  // of single tokens, in blocks
     rope_kv_write(call.queue, write);
-    attention(call.queue, read);
+    paged_attention(call.queue, read);
   }
   kernels::project(call.queue, {.x = mixed,
                                 .weight = &weights.o,

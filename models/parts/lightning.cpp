@@ -29,8 +29,9 @@ void norm_and_turn(const Lightning& part, const Tensor& weight, const PartCall& 
                              .frequencies = part.rope->frequencies});
 }
 
-Recurrence<kernels::Ssd> recurrence_of(const Lightning& part, const LightningWeights& weights) {
-  kernels::Ssd op;
+Recurrence<kernels::MambaScan> recurrence_of(const Lightning& part,
+                                             const LightningWeights& weights) {
+  kernels::MambaScan op;
   op.rate = weights.rate;
   op.d = weights.zeros;
   op.dt_bias = weights.zeros;
@@ -39,7 +40,7 @@ Recurrence<kernels::Ssd> recurrence_of(const Lightning& part, const LightningWei
           .conv_weight = weights.taps,
           .conv_bias = {},
           .op = op,
-          .scan = kernels::ssd,
+          .scan = kernels::mamba_scan,
           .step = kernels::mamba_step};
 }
 

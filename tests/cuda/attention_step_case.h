@@ -71,7 +71,7 @@ struct SingleTokens {
   /// The two ops of a step.
   struct Ops {
     RopeKvWrite write;
-    Attention read;
+    PagedAttention read;
   };
 
   template <typename Tables>
