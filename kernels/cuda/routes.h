@@ -92,7 +92,7 @@ void causal_conv(Stream& stream, const CausalConv& op);
 void gated_conv(Stream& stream, const GatedConv& op);
 
 /// Pages as KvPage (kernels/cuda/tables.h) lays them out. k is not written back; a row after the
-/// last span is neither changed nor written anywhere. Without norms and with rotary_dim 0 this is
+/// last span is neither changed nor written anywhere. Without norms and frequencies this is
 /// kv_write.
 void rope_kv_write(Stream& stream, const RopeKvWrite& op);
 
@@ -104,8 +104,8 @@ void rope_kv_write(Stream& stream, const RopeKvWrite& op);
 /// workspace: 16-byte aligned and zeroed once; launches leave its first bytes zero.
 void paged_attention(Stream& stream, const PagedAttention& op);
 /// The bits of rope_kv_write and attention, and places of spans without tokens as there. One
-/// launch where attention takes the matrix instructions, with head_dim and rotary_dim multiples of
-/// 16 and 16-byte aligned norms; else the two.
+/// launch where attention takes the matrix instructions, with head_dim a multiple of 16,
+/// pairs of 8, and 16-byte aligned norms; else the two.
 void attention_step(Stream& stream, const RopeKvWrite& write, const PagedAttention& read);
 /// Works as kernels::attention_workspace_bytes, for the device.
 std::size_t attention_workspace_bytes(std::int64_t tokens, std::int64_t heads,

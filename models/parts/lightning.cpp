@@ -24,8 +24,6 @@ void norm_and_turn(const Lightning& part, const Tensor& weight, const PartCall& 
                              .position_of_row = call.tables.position_of_row,
                              .heads = part.heads,
                              .head_dim = part.head_dim,
-                             .rotary_dim = part.rope->rotary_dim,
-                             .theta = part.rope->theta,
                              .frequencies = part.rope->frequencies});
 }
 
@@ -109,7 +107,7 @@ PartText Lightning::text() const {
   std::string text = fmt::format("lightning attention, {} heads x {}", heads, head_dim);
   if (rope) {
     text += fmt::format(", q/k norm, rope over {} dims, theta {}, norm in {} groups",
-                        rope->rotary_dim, rope->theta, norm_groups);
+                        rope->rotary_dim(), rope->theta, norm_groups);
   }
   return {.kind = "lightning", .text = std::move(text)};
 }

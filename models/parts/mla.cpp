@@ -36,8 +36,6 @@ void turn(const Mla& part, const PartCall& call, const Tensor& x, std::int64_t h
                              .position_of_row = call.tables.position_of_row,
                              .heads = heads,
                              .head_dim = x.dim(1) / heads,
-                             .rotary_dim = part.turned_dim,
-                             .theta = part.rope->theta,
                              .frequencies = part.rope->frequencies});
 }
 
@@ -89,7 +87,7 @@ PartText Mla::text() const {
   std::string text = fmt::format("{} heads x {} + {}, values of {}, latents of {}", heads,
                                  plain_dim, turned_dim, value_dim, latent);
   if (q_rank > 0) text += fmt::format(", queries of {}", q_rank);
-  text += rope ? fmt::format(", rope over {} dims, theta {}", rope->rotary_dim, rope->theta)
+  text += rope ? fmt::format(", rope over {} dims, theta {}", rope->rotary_dim(), rope->theta)
                : ", no positions";
   if (head_gate) text += ", gate per head";
   return {.kind = "mla", .text = std::move(text)};

@@ -233,7 +233,7 @@ TEST_SUITE("cuda/rope") {
                       .position_of_row = at,
                       .heads = heads,
                       .head_dim = dim,
-                      .rotary_dim = turned};
+                      .frequencies = rope_frequencies(turned)};
         };
         cuda::Stream stream;
         cuda::rope(stream, op(on, card_positions));

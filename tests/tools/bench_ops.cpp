@@ -184,7 +184,7 @@ void bench_rope(Queue& queue, const Tensor& q, std::int64_t heads_of_q, std::int
                             .position_of_row = position_of_row,
                             .heads = heads_of_q,
                             .head_dim = head_dim,
-                            .rotary_dim = head_dim});
+                            .frequencies = rope_frequencies(head_dim)});
              },
              10),
          4);

@@ -34,8 +34,7 @@ struct Fixture {
             .heads = heads,
             .kv_heads = kv_heads,
             .head_dim = head_dim,
-            .rotary_dim = 16,
-            .theta = 500.0,
+            .frequencies = rope_frequencies(16, 500.0),
             .q_norm = q_norm,
             .k_norm = k_norm,
             .norm_eps = 1e-3F,
@@ -98,11 +97,11 @@ TEST_SUITE("kernels/ops/attention_step") {
     CHECK_THROWS_WITH_AS(attention_step(queue, write, read),
                          "attention_step: every span has one token, got 3", Error);
     write = f.write(qkv.view().rows(0, 3), arena);
-    write.rotary_dim = 26;
+    write.frequencies = rope_frequencies(26);
     read = f.read(qkv.view().rows(0, 3), arena, y.view().rows(0, 3));
     CHECK_THROWS_WITH_AS(attention_step(queue, write, read),
-                         "rope_kv_write: rotary_dim is even and within head_dim, got 26", Error);
-    write.rotary_dim = 16;
+                         "rope_kv_write: pairs are within head_dim, got 13", Error);
+    write.frequencies = rope_frequencies(16);
     read.window = -1;
     CHECK_THROWS_WITH_AS(attention_step(queue, write, read),
                          "paged_attention: window is not negative, got -1", Error);
