@@ -126,7 +126,7 @@ struct GeometryOptions {
   LoadOptions load = {};
   std::optional<DType> kv = {};     ///< none: as the activations
   std::optional<DType> state = {};  ///< none: what the plan says
-  std::int32_t page_tokens = models::page_tokens_default;
+  std::int32_t page_tokens = page_tokens_default;
   std::int32_t ranks = 1;    ///< that run the model together: the geometry is that of each
   bool with_drafts = false;  ///< as in plan_of, for those that describe the model themselves
 };

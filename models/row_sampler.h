@@ -10,7 +10,6 @@
 #include "kernels/buffer.h"
 #include "kernels/ops/device_sampler.h"
 #include "kernels/queue.h"
-#include "kernels/recording.h"
 #include "kernels/tensor.h"
 
 namespace hyb::models {

@@ -123,7 +123,7 @@ void leave_out_unknown(const ReplayShape& shape, std::vector<PolicyOptions>& pol
   for (const PolicyKind kind : unknown) {
     log::warning(fmt::format(
         "{}: what {} does with layers that have windows is not simulated; it is left out",
-        shape.name, name_of(kind)));
+        shape.name, word_of(words::policy, kind)));
   }
   if (policies.empty()) {
     throw Error(ErrorKind::usage, fmt::format("--shape {}: no --policy is left; there are "

@@ -345,13 +345,13 @@ Inspection inspect(const RunSettings& settings) {
           .step({.sequences = 1, .tokens = 1, .position = Inspection::decode_position, .rows = 1})
           .bytes;
   const models::Plan drafting = models::plan_of(outline.config, true);
+  std::optional<TensorFiles> files;
+  if (source.has_tensors()) files.emplace(source.tensors());
   const bool has_draft_layer =
-      drafting.draft &&
-      (!source.has_tensors() || models::has_draft_layer(*outline.family, source.tensors()));
+      drafting.draft && (!files || models::has_draft_layer(*outline.family, *files));
   if (has_draft_layer) all.draft_layer = draft_layer_text(*drafting.draft);
-  if (source.has_tensors()) {
-    all.tensors =
-        check_tensors(has_draft_layer ? drafting : outline.plan, *outline.family, source.tensors());
+  if (files) {
+    all.tensors = check_tensors(has_draft_layer ? drafting : outline.plan, *outline.family, *files);
   }
   all.gguf = look_at_gguf(source);
   all.missing_files = missing_files_text(source, outline);

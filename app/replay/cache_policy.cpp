@@ -47,18 +47,6 @@ class BoundPolicy final : public CachePolicy {
 
 namespace {
 
-constexpr std::array<std::pair<PolicyKind, std::string_view>, 9> policy_names = {{
-    {PolicyKind::none, "none"},
-    {PolicyKind::bound, "bound"},
-    {PolicyKind::vllm_plus, "vllm+"},
-    {PolicyKind::sglang_plus, "sglang+"},
-    {PolicyKind::marconi, "marconi"},
-    {PolicyKind::vllm, "vllm"},
-    {PolicyKind::sglang, "sglang"},
-    {PolicyKind::lru, "lru"},
-    {PolicyKind::gd, "gd"},
-}};
-
 /// Remembers nothing.
 class NoPolicy final : public CachePolicy {
  public:
@@ -67,17 +55,6 @@ class NoPolicy final : public CachePolicy {
 };
 
 }  // namespace
-
-std::string_view name_of(PolicyKind kind) {
-  return policy_names[static_cast<std::size_t>(kind)].second;
-}
-
-std::optional<PolicyKind> policy_kind_of(std::string_view name) {
-  for (const auto& [kind, known] : policy_names) {
-    if (known == name) return kind;
-  }
-  return std::nullopt;
-}
 
 bool knows_windows(PolicyKind kind) {
   switch (kind) {
@@ -101,7 +78,7 @@ std::unique_ptr<CachePolicy> make_policy(const PolicyOptions& options, const Rep
     throw Error(ErrorKind::usage,
                 fmt::format("{}: what {} does with layers that have windows is not simulated; "
                             "vllm, lru and gd are",
-                            shape.name, name_of(options.kind)));
+                            shape.name, word_of(words::policy, options.kind)));
   }
   switch (options.kind) {
     case PolicyKind::none:

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "app/options/words.h"
 #include "app/replay/shape.h"
 #include "core/engine/trace.h"
 #include "core/memory/pool/layout.h"
@@ -45,15 +46,29 @@ class CachePolicy {
 
 enum class PolicyKind : std::uint8_t {
   none,
-  bound,
   vllm_plus,
   sglang_plus,
   marconi,
   vllm,
   sglang,
   lru,
-  gd
+  gd,
+  bound
 };
+
+namespace words {
+
+inline constexpr Words<PolicyKind, 9> policy = {{{"none", PolicyKind::none},
+                                                 {"vllm+", PolicyKind::vllm_plus},
+                                                 {"sglang+", PolicyKind::sglang_plus},
+                                                 {"marconi", PolicyKind::marconi},
+                                                 {"vllm", PolicyKind::vllm},
+                                                 {"sglang", PolicyKind::sglang},
+                                                 {"lru", PolicyKind::lru},
+                                                 {"gd", PolicyKind::gd},
+                                                 {"bound", PolicyKind::bound}}};
+
+}  // namespace words
 
 struct PolicyOptions {
   PolicyKind kind = PolicyKind::gd;
@@ -67,10 +82,6 @@ struct PolicyOptions {
   const MemoryLayout* layout = nullptr;
   std::int64_t host_bytes = 0;  ///< lru, gd: of a host tier besides the budget; 0: there is none
 };
-
-/// The name on the command line: "vllm+" and so on.
-std::string_view name_of(PolicyKind kind);
-std::optional<PolicyKind> policy_kind_of(std::string_view name);
 
 /// True if the policy's rules for layers with windows are simulated.
 bool knows_windows(PolicyKind kind);

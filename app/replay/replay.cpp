@@ -89,21 +89,16 @@ void add_plans(std::span<ReplayRequest> ordered) {
   }
 }
 
-constexpr PolicyKind all_kinds[] = {
-    PolicyKind::none,    PolicyKind::vllm_plus, PolicyKind::sglang_plus,
-    PolicyKind::marconi, PolicyKind::vllm,      PolicyKind::sglang,
-    PolicyKind::lru,     PolicyKind::gd,        PolicyKind::bound};
-
 std::vector<PolicyKind> kinds_of(const std::vector<std::string>& names) {
   std::vector<PolicyKind> kinds;
   for (const std::string& name : names) {
     if (name == "all") {
-      kinds.insert(kinds.end(), std::begin(all_kinds), std::end(all_kinds));
-    } else if (const auto kind = policy_kind_of(name)) {
+      for (const auto& one : words::policy) kinds.push_back(one.value);
+    } else if (const auto kind = value_of(words::policy, name)) {
       kinds.push_back(*kind);
     } else {
       std::string known;
-      for (const PolicyKind one : all_kinds) known += fmt::format("{}, ", name_of(one));
+      for (const auto& one : words::policy) known += fmt::format("{}, ", one.word);
       throw Error(ErrorKind::usage,
                   fmt::format("--policy {}: there is no policy of this name; there are {}all", name,
                               known));
@@ -243,7 +238,7 @@ std::vector<PolicyOptions> policy_options(const PolicyLists& lists) {
 }
 
 std::string label_of(const PolicyOptions& options) {
-  std::string label(name_of(options.kind));
+  std::string label(word_of(words::policy, options.kind));
   if (options.kind == PolicyKind::vllm_plus) label += fmt::format(" {}", options.block_tokens);
   if (options.kind == PolicyKind::sglang) label += fmt::format(" {}", options.ratio);
   if (options.snapshots == Precision::int8) label += " int8";

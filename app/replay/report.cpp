@@ -46,7 +46,7 @@ Json run_json(const ReplayRun& run) {
   const CacheCounters& counters = run.counters;
   const std::int64_t held = counters.kv_bytes + counters.snapshot_bytes + counters.idle_bytes;
   Json row = {
-      {"policy", name_of(options.kind)},
+      {"policy", word_of(words::policy, options.kind)},
       {"ratio", nullptr},
       {"block_tokens", nullptr},
       {"alpha", nullptr},

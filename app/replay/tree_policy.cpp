@@ -8,7 +8,7 @@
 namespace hyb::app {
 namespace {
 
-constexpr std::int32_t page_tokens = 16;
+constexpr std::int32_t page_tokens = models::page_tokens_default;
 /// Chunk in which the engine runs prompts of models with windows: pages that have left the windows
 /// serve the next chunk.
 constexpr std::int32_t prompt_chunk_tokens = 512;
@@ -76,18 +76,17 @@ std::size_t aligned(std::size_t bytes) {
 
 models::Geometry geometry_of(const ReplayShape& shape) {
   models::Geometry geometry{};
-  geometry.page_tokens = models::page_tokens_default;
+  geometry.page_tokens = page_tokens;
   geometry.kv_bytes_per_token = static_cast<std::size_t>(shape.kv_bytes_per_token);
   const auto layers = static_cast<std::size_t>(shape.attention_layers);
   if (layers > 0) {
     models::PageLayout page{};
-    page.page_bytes = geometry.kv_bytes_per_token * models::page_tokens_default / layers;
+    page.page_bytes = geometry.kv_bytes_per_token * page_tokens / layers;
     geometry.pages.assign(layers, page);
   }
   for (const WindowLayers& window : shape.windows) {
     models::PageLayout page{};
-    page.page_bytes =
-        static_cast<std::size_t>(window.kv_bytes_per_token) * models::page_tokens_default;
+    page.page_bytes = static_cast<std::size_t>(window.kv_bytes_per_token) * page_tokens;
     page.reach = window.reach;
     geometry.pages.push_back(page);
     geometry.window_kv_bytes += static_cast<std::size_t>(window.bytes());

@@ -89,32 +89,29 @@ bool has_files(const RunSettings& settings) {
 /// Returns how many parameters are published in a format that config.json indicates: by the files,
 /// or, without files and for random weights, by config.json.
 template <typename Count>
-std::int64_t published_parameters(const RunSettings& settings, const models::Config& config,
+std::int64_t published_parameters(const TensorFiles* files, const models::Config& config,
                                   const models::Plan& plan, Count&& count) {
-  const bool is_gguf = has_files(settings) && settings.source.is_gguf();
-  if (!config.quantization() && !is_gguf) return 0;
+  if (!config.quantization() && !(files && files->are_gguf())) return 0;
   const models::Family& family = models::family_of(config);
-  return has_files(settings) ? count(plan, family, settings.source.tensors())
-                             : count(plan, family, config);
+  return files ? count(plan, family, *files) : count(plan, family, config);
 }
 
 /// Returns what stays in blocks of a GGUF file or in groups, by the files or else by config.json.
-models::PackedBlocks packed_blocks(const RunSettings& settings, const models::Config& config,
-                                   const models::Plan& plan, DType activation) {
+models::PackedBlocks packed_blocks(const RunSettings& settings, const TensorFiles* files,
+                                   const models::Config& config, const models::Plan& plan,
+                                   DType activation) {
   if (activation != DType::bf16 || settings.types.random_weights) return {};
   const models::Family& family = models::family_of(config);
-  if (has_files(settings)) {
-    return models::packed_blocks(plan, family, settings.source.tensors(), settings.device);
-  }
+  if (files) return models::packed_blocks(plan, family, *files, settings.device);
   return models::published_groups(plan, family, config, settings.device);
 }
 
 /// The share that stays F16 in memory: by the files, else by what config.json says.
-double f16_share(const RunSettings& settings, const models::Config& config,
-                 const models::Plan& plan, DType activation) {
+double f16_share(const TensorFiles* files, const models::Config& config, const models::Plan& plan,
+                 DType activation) {
   if (activation != DType::f32) return 0;
-  if (!has_files(settings)) return plan.weight_dtype == DType::f16 ? 1 : 0;
-  return models::f16_share(plan, models::family_of(config), settings.source.tensors());
+  if (!files) return plan.weight_dtype == DType::f16 ? 1 : 0;
+  return models::f16_share(plan, models::family_of(config), *files);
 }
 
 /// The bytes of all weights as published, by config.json alone.
@@ -126,15 +123,11 @@ std::size_t stored_bytes(const models::Plan& plan, const models::Family& family,
          size_of(plan.weight_dtype);
 }
 
-/// True if the files have the plan's draft layer; random weights always have it.
-bool has_draft_layer(const RunSettings& settings, const models::Family& family) {
-  return !has_files(settings) || models::has_draft_layer(family, settings.source.tensors());
-}
-
-/// Reads the plan, with the draft layer where --spec wants it. Throws Error(usage) where mtp is
-/// requested and the model has nothing for that.
-models::Plan read_plan(const RunSettings& settings, const models::Config& config,
-                       const models::Family& family, const std::optional<ModelSource>& head) {
+/// Reads the plan, with the draft layer where --spec wants it; random weights always have one.
+/// Throws Error(usage) where mtp is requested and the model has nothing for that.
+models::Plan read_plan(const RunSettings& settings, const TensorFiles* files,
+                       const models::Config& config, const models::Family& family,
+                       const std::optional<ModelSource>& head) {
   if (head) {
     const models::Config of_head = head->config();
     return models::plan_with_head(config, &of_head, false);
@@ -142,14 +135,15 @@ models::Plan read_plan(const RunSettings& settings, const models::Config& config
   const bool is_requested = settings.drafts.source == DraftSource::mtp;
   const bool is_auto = settings.drafts.may_load_layer;
   models::Plan plan = models::plan_of(config, is_requested || is_auto);
-  if (plan.draft && is_auto && !has_draft_layer(settings, family)) plan.draft.reset();
+  const bool has_draft_layer = !files || models::has_draft_layer(family, *files);
+  if (plan.draft && is_auto && !has_draft_layer) plan.draft.reset();
   if (!is_requested) return plan;
   if (!plan.draft) {
     throw Error(ErrorKind::usage, "--spec mtp: " + settings.source.name() +
                                       " has no draft layer (MTP), or none that "
                                       "hyb runs; leave --spec out");
   }
-  if (!has_draft_layer(settings, family)) {
+  if (!has_draft_layer) {
     throw Error(ErrorKind::usage, "--spec mtp: the weights of " + settings.source.name() +
                                       " are without its draft layer (tensors mtp.*); leave --spec "
                                       "out");
@@ -251,14 +245,17 @@ ModelOutline outline_of(const RunSettings& settings, const WeightUse& use) {
   }
   const models::Family& family = models::family_of(config);
   std::optional<ModelSource> head = head_of(settings);
-  models::Plan plan = read_plan(settings, config, family, head);
+  std::optional<TensorFiles> opened;
+  if (has_files(settings)) opened.emplace(source.tensors());
+  const TensorFiles* const files = opened ? &*opened : nullptr;
+  models::Plan plan = read_plan(settings, files, config, family, head);
   const bool is_packed = types.quantize != QuantizeChoice::none;
   const DType activation =
       models::activation_dtype(plan, is_packed ? DType::bf16 : types.activation);
   const auto published = [&](auto count) {
-    return published_parameters(settings, config, plan, count);
+    return published_parameters(files, config, plan, count);
   };
-  const models::PackedBlocks blocks = packed_blocks(settings, config, plan, activation);
+  const models::PackedBlocks blocks = packed_blocks(settings, files, config, plan, activation);
   models::GeometryOptions sizes = {
       .load = {.activation = activation,
                .quantize = quantize,
@@ -267,7 +264,7 @@ ModelOutline outline_of(const RunSettings& settings, const WeightUse& use) {
                .mxfp4_parameters = published(
                    [](const auto&... known) { return models::mxfp4_parameters(known...); }),
                .blocks = blocks,
-               .f16_share = f16_share(settings, config, plan, activation),
+               .f16_share = f16_share(files, config, plan, activation),
                // A head in blocks is small, and stays as it is.
                .draft_head_q4 = plan.draft && !plan.draft->is_apart() &&
                                 activation == DType::bf16 && blocks.head_bytes == 0},

@@ -128,8 +128,7 @@ bool Session::is_exact() const {
 SpeculationOptions Session::speculation() const {
   return {.is_on = shape_.drafts_room > 0,
           .draft_steps = settings_.drafts.draft_steps,
-          .branches = shape_.tree.branches,
-          .rows = shape_.tree.rows,
+          .tree = shape_.tree,
           .drafter = draft_model_.get(),
           .by_model = model_.plan.draft.has_value()};
 }

@@ -235,7 +235,7 @@ void Promises::check_speculation() {
   const bool has_branches = runner_->capacity().step_branches > 0;
   const std::vector<Completion> answers = run_engine({.is_on = true,
                                                       .draft_steps = drafts_max,
-                                                      .branches = has_branches ? 2 : 1,
+                                                      .tree = {.branches = has_branches ? 2 : 1},
                                                       .drafter = &drafter});
   bool has_drafts = false;
   for (const Completion& answer : answers) has_drafts |= answer.usage.drafts.steps > 0;

@@ -11,15 +11,12 @@ AcceptedDrafts accept_drafts(Sequence& sequence, std::span<const SampledToken> r
   for (;; ++accepted.count) {
     require(accepted.count >= rows_begin, "drafts: what a branch shares is run before it");
     const SampledToken& sampled = rows[static_cast<std::size_t>(accepted.count - rows_begin)];
-    bool is_drafted = sequence.is_drafted(sampled);
-    if (!is_drafted) {
-      if (const std::optional<std::int32_t> taken = sequence.take_branch(sampled)) {
-        is_drafted = true;
-        accepted.branch = taken;
-        rows = branches.at(static_cast<std::size_t>(*taken)).rows;
-        rows_begin = branches.at(static_cast<std::size_t>(*taken)).rows_begin;
-      }
+    if (const std::optional<std::int32_t> taken = sequence.drafted().take_branch(sampled)) {
+      accepted.branch = taken;
+      rows = branches.at(static_cast<std::size_t>(*taken)).rows;
+      rows_begin = branches.at(static_cast<std::size_t>(*taken)).rows_begin;
     }
+    const bool is_drafted = sequence.drafted().is_drafted(sampled);
     accepted.text += sequence.accept(sampled, now);
     if (!is_drafted || sequence.finished()) return accepted;
   }

@@ -295,9 +295,7 @@ void Engine::apply_tokens(const FinishedStep& done, const Assignment& entry,
   Sequence& sequence = *entry.sequence;
   sequence.ran(entry.tokens, done.times.begin);
   done.side->scheduler.ran(sequence);
-  if (sequence.is_prefilled()) {
-    sequence.end_prefill(done.times.end);
-  } else if (row) {
+  if (!sequence.end_if_prefilled(done.times.end) && row) {
     const SampledToken& sampled = done.result.sampled[*row];
     requests_.add_text(sequence, sequence.accept(sampled, done.times.end));
     // Its last token is in the step that runs.
@@ -314,9 +312,11 @@ void Engine::apply_drafts(const FinishedStep& done, const Assignment& entry, std
   AcceptedDrafts accepted = accept_drafts(
       sequence, std::span(done.result.sampled).subspan(row, rows), branches, done.times.end);
   if (accepted.branch) sequence.memory().take_branch(*accepted.branch);
-  sequence.count_drafts(entry.drafts + entry.branch_drafts, accepted.count);
   speculation_->verified(entry, accepted.count, accepted.branch.has_value());
-  sequence.ran(1 + accepted.count, done.times.begin, accepted.count);
+  sequence.ran(1 + accepted.count, done.times.begin,
+               {.steps = 1,
+                .accepted = accepted.count,
+                .rejected = entry.drafts + entry.branch_drafts - accepted.count});
   done.side->scheduler.ran(sequence);
   requests_.add_text(sequence, std::move(accepted.text));
 }
@@ -340,7 +340,7 @@ void Engine::finish(Sequence& sequence) {
 }
 
 void Engine::end_with_error(Sequence& sequence, std::string text) {
-  requests_.add_text(sequence, sequence.fail(std::move(text)));
+  requests_.add_text(sequence, sequence.end(FinishReason::error, std::move(text)));
   finish(sequence);
 }
 

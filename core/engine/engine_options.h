@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 
+#include "core/engine/draft_tree.h"
 #include "core/memory/prefix/prefix_cache.h"
 
 namespace hyb {
@@ -17,10 +18,8 @@ class UnitLink;
 struct SpeculationOptions {
   bool is_on = false;
   std::int32_t draft_steps = 0;  ///< of a sequence in a step, at most 7; 0: by what is measured
-  /// Tokens that are tried in one place, with a number of drafts; 1 makes no tree.
-  std::int32_t branches = 1;
-  std::int32_t rows = 0;       ///< of a tree (TreeLimits::rows); 0: twice those of the drafts alone
-  Drafter* drafter = nullptr;  ///< outlives the engine; null: repeated text (NgramDrafter)
+  TreeLimits tree = {};          ///< 0 rows: twice those of the drafts alone
+  Drafter* drafter = nullptr;    ///< outlives the engine; null: repeated text (NgramDrafter)
   /// Without a drafter: the runner's model drafts, where Runner::can_draft().
   bool by_model = false;
 };

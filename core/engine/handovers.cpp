@@ -53,8 +53,8 @@ Handovers::Handovers(Side& prompts, Side& answers, UnitLink& link, double bytes_
       link_(&link),
       bytes_per_second_(bytes_per_second),
       now_(std::move(now)) {
-  prompts_->scheduler.on_dry([this] { return reclaim_prompts(); });
-  answers_->scheduler.on_dry([this] { return reclaim_answers(); });
+  prompts_->scheduler.room().on_dry([this] { return reclaim_prompts(); });
+  answers_->scheduler.room().on_dry([this] { return reclaim_answers(); });
 }
 
 std::span<const TokenId> Handovers::key_of(const Handover& handover) const {
@@ -155,7 +155,7 @@ void Handovers::collect() {
 }
 
 void Handovers::collect(Sequence& sequence) {
-  require(!sequence.is_unanswered(),
+  require(sequence.generated() > 0,
           "handovers: a first token is drawn where the last token of its prompt ran");
   const std::int32_t length = sequence.memory().length();
   // Where one that runs again stops before its last token, its room is for more than there is.
@@ -196,7 +196,7 @@ void Handovers::place_waiting(bool prompts_idle) {
 
 /// Takes the longer of both sides' prefixes, and the faster of the ways to go on from it.
 void Handovers::place(Sequence& sequence) {
-  sequence.set_wait(Wait::over);
+  sequence.awaited().elsewhere = Wait::over;
   const Lookup here = prompts_->prefixes.look_up(sequence.known());
   const Lookup there = answers_->prefixes.look_up(sequence.known());
   if (there.resumable <= here.resumable) return;
@@ -221,7 +221,7 @@ void Handovers::place(Sequence& sequence) {
 
 void Handovers::move_to_answers(Sequence& sequence) {
   const std::vector<Sequence*> choices = prompts_->scheduler.withdraw(sequence);
-  for (Sequence* const choice : choices) choice->set_wait(Wait::over);
+  for (Sequence* const choice : choices) choice->awaited().elsewhere = Wait::over;
   answers_->scheduler.add(choices);
   ++stats_.stayed;
 }
@@ -234,7 +234,7 @@ void Handovers::fetch(Sequence& sequence, const Lookup& lookup) {
       fetches_, [&](const auto& other) { return std::ranges::equal(key, other->key); });
   if (same != fetches_.end()) {
     (*same)->waiting.push_back(&sequence);
-    sequence.set_wait(Wait::copy);
+    sequence.awaited().elsewhere = Wait::copy;
     return;
   }
   const Checkpoint& there = lookup.snapshot->checkpoint;
@@ -265,7 +265,7 @@ void Handovers::fetch(Sequence& sequence, const Lookup& lookup) {
   ++stats_.fetches;
   fetch->copies = link_->start(UnitLink::Direction::to_prompts, std::move(moves));
   fetches_.push_back(std::move(fetch));
-  sequence.set_wait(Wait::copy);
+  sequence.awaited().elsewhere = Wait::copy;
 }
 
 void Handovers::deliver_fetches() {
@@ -284,7 +284,7 @@ void Handovers::deliver_fetches() {
 
 void Handovers::end_waits(const Fetch& fetch) {
   for (Sequence* const sequence : fetch.waiting) {
-    sequence->set_wait(Wait::over);
+    sequence->awaited().elsewhere = Wait::over;
   }
   prompts_->scheduler.retry_admission();
 }
@@ -350,10 +350,11 @@ std::optional<Reservation> Handovers::take_room(const Handover& handover, bool i
     if (room) return room;
     if (answers_->snapshot_io.evict_for(key)) continue;
     if (!is_alone) return std::nullopt;
-    if (answers_->scheduler.make_room()) continue;
+    if (answers_->scheduler.room().make()) continue;
     // A prompt that still runs can do without room.
     if (handover.source == nullptr) return std::nullopt;
-    if (!answers_->scheduler.retry_lacking_memory(handover.sequence->tokens())) return std::nullopt;
+    const std::int32_t tokens = handover.sequence->tokens();
+    if (!answers_->scheduler.room().retry_lacking(tokens)) return std::nullopt;
   }
 }
 

@@ -24,7 +24,11 @@ void PromptLane::launch(std::span<const Assignment> plan, std::vector<Order> ord
   fill_step(step_, plan, speculation_);
   plan_.assign(plan.begin(), plan.end());
   begin_ = now_();
-  side_->scheduler.launched(plan);
+  for (const Assignment& entry : plan) {
+    if (entry.sequence->is_under_way()) continue;  // a piece of it came before
+    entry.sequence->set_under_way(true);
+    side_->pool.pin(entry.sequence->memory());
+  }
   ++launched_;
   try {
     runner_->launch(step_);
@@ -57,7 +61,11 @@ FailedStep PromptLane::failed(bool is_known) const {
 }
 
 void PromptLane::end() {
-  side_->scheduler.completed(plan_);
+  for (const Assignment& entry : plan_) {
+    if (!entry.sequence->is_under_way()) continue;
+    entry.sequence->set_under_way(false);
+    side_->pool.unpin(entry.sequence->memory());
+  }
   ended_ = std::exchange(plan_, {});
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -26,7 +27,11 @@ struct Request {
   AnswerStart start;                 ///< those in thoughts and markers end nothing
   std::vector<TokenId> stop_tokens;  ///< the model's end-of-turn tokens; not part of the text
   bool ignore_eos = false;           ///< stop_tokens are ordinary tokens
-  ConstraintCache::Use rule = {};    ///< of the answer, and where it ends: without stop strings
+  /// Returns whether the token ends an answer.
+  bool ends_at(TokenId token) const {
+    return !ignore_eos && std::ranges::find(stop_tokens, token) != stop_tokens.end();
+  }
+  ConstraintCache::Use rule = {};  ///< of the answer, and where it ends: without stop strings
   std::vector<TokenId> allowed =
       {};                       ///< all that may be drawn; empty: all there are. Not beside a rule
   std::int32_t min_tokens = 0;  ///< no stop token comes earlier, but where a rule has nothing else

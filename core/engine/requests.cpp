@@ -93,7 +93,7 @@ std::size_t Requests::audit() const {
     require(active.unfinished > 0, "engine: a request has unfinished choices");
     found += active.unfinished;
     for (const auto& choice : active.choices) {
-      if (choice != nullptr && choice->awaits_snapshot()) ++awaiting;
+      if (choice != nullptr && choice->awaited().comes()) ++awaiting;
     }
   }
   require(found == static_cast<std::size_t>(unfinished_),

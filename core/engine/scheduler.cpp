@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <ranges>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "core/base/error.h"
 #include "core/base/ids.h"
@@ -15,7 +14,7 @@ void Scheduler::add(std::span<Sequence* const> choices) {
   const bool shares = choices.size() > 1 && first.prompt().size() > 1;
   const std::size_t held = shares ? choices.size() - 1 : 0;
   if (shares) {
-    first.hold_at_prompt_end();
+    first.hold_at_prompt_end(true);
     held_[first.age().request].assign(choices.begin() + 1, choices.end());
   }
   waiting_.insert(choices.begin(), choices.end() - static_cast<std::ptrdiff_t>(held));
@@ -26,18 +25,14 @@ Memory Scheduler::take(Sequence& sequence) {
   require(!sequence.is_under_way() && std::erase(running_, &sequence) > 0,
           "scheduler: one that runs here leaves between steps");
   may_start_ = true;
-  return sequence.take_memory();
+  return std::move(sequence.memory());
 }
-
-void Scheduler::adopt(Sequence& sequence, Memory memory) { start(sequence, std::move(memory), {}); }
 
 std::vector<Sequence*> Scheduler::withdraw(Sequence& sequence) {
   require(waiting_.erase(&sequence) > 0, "scheduler: one that waits here is withdrawn");
   std::vector<Sequence*> all = {&sequence};
-  const auto held = held_.find(sequence.age().request);
-  if (held != held_.end()) {
-    all.insert(all.end(), held->second.begin(), held->second.end());
-    held_.erase(held);
+  if (const auto held = held_.extract(sequence.age().request)) {
+    all.insert(all.end(), held.mapped().begin(), held.mapped().end());
   }
   may_start_ = true;
   return all;
@@ -54,14 +49,14 @@ bool Scheduler::has(const Sequence& sequence) const {
 std::vector<Sequence*> Scheduler::unplaced() const {
   std::vector<Sequence*> sequences;
   for (Sequence* const sequence : waiting_) {
-    if (sequence->wait() != Wait::none) continue;
+    if (sequence->awaited().elsewhere != Wait::none) continue;
     if (!checkpoints_.contains(sequence->age().request)) sequences.push_back(sequence);
   }
   return sequences;
 }
 
 bool Scheduler::make_room_for_arrival(const Sequence& sequence, const Lookup& lookup) {
-  return running() + places_kept_ < limits_.sequences_max && make_room_for(sequence, lookup);
+  return running() + places_kept_ < limits_.sequences_max && room_.make_for(sequence, lookup);
 }
 
 void Scheduler::remove(Sequence& sequence) {
@@ -89,7 +84,7 @@ void Scheduler::retire(Sequence& sequence) {
     } else if (length < static_cast<std::int32_t>(sequence.prompt().size())) {
       place = SnapshotPlace::branch;  // it ended within its prompt, which is no end of a turn
     }
-    prefixes_->publish_final(sequence.known(), sequence.take_memory(), place);
+    prefixes_->publish_final(sequence.known(), std::move(sequence.memory()), place);
   }
   remove(sequence);
 }
@@ -100,12 +95,10 @@ std::vector<Sequence*> Scheduler::about_to_start() const {
   std::int32_t places = limits_.sequences_max - running() - places_kept_;
   for (Sequence* const sequence : waiting_) {
     if (--places < 0) break;
+    if (sequence->awaited().elsewhere != Wait::none) continue;
     if (checkpoints_.contains(sequence->age().request)) continue;
-    if (sequence->wait() != Wait::none) continue;
-    if (!running_.empty()) {
-      const Lookup lookup = prefixes_->look_up(sequence->known());
-      const MemoryDemand demand = demand_beside_running(*sequence, lookup.resumable);
-      if (!demand.fits() && !demand.fits_beside(running_)) break;
+    if (!running_.empty() && !room_.may_fit(*sequence, prefixes_->look_up(sequence->known()))) {
+      break;
     }
     sequences.push_back(sequence);
   }
@@ -113,7 +106,7 @@ std::vector<Sequence*> Scheduler::about_to_start() const {
 }
 
 std::span<const Assignment> Scheduler::plan(Lane lane, bool others_hold_memory) {
-  require(lane == Lane::decode || !is_any_under_way(),
+  require(lane == Lane::decode || under_way() == 0,
           "scheduler: sequences start while nothing is under way");
   lane_ = lane;
   others_hold_memory_ = others_hold_memory;
@@ -127,7 +120,7 @@ std::span<const Assignment> Scheduler::plan(Lane lane, bool others_hold_memory) 
     plan_lane();
   }
   uncommitted_ = pool_->superblocks().uncommitted();
-  const auto waits = [](const Sequence* one) { return one->awaits_snapshot(); };
+  const auto waits = [](Sequence* one) { return one->awaited().comes(); };
   require(lane != Lane::all || !plan_.empty() || others_hold_memory ||
               (running_.empty() && std::all_of(waiting_.begin(), waiting_.end(), waits)),
           "scheduler: some sequence can always continue");
@@ -138,46 +131,7 @@ std::span<const Assignment> Scheduler::plan(Lane lane, bool others_hold_memory) 
 void Scheduler::check_committed() {
   if (pool_->superblocks().uncommitted() == 0 || (running_.empty() && waiting_.empty())) return;
   const Sequence& oldest = running_.empty() ? **waiting_.begin() : *running_.front();
-  retry_lacking_memory(oldest.tokens());
-}
-
-bool Scheduler::retry_lacking_memory(std::int32_t tokens) {
-  if (pool_->can_hold_now(tokens)) {
-    has_asked_ = false;
-    return false;
-  }
-  if (!has_asked_) {
-    has_asked_ = true;
-    pool_->retry_uncommitted();
-    if (pool_->can_hold_now(tokens)) return true;
-  }
-  has_asked_ = false;
-  const MemoryLayout& layout = pool_->layout();
-  throw Error(
-      ErrorKind::memory,
-      fmt::format("memory: the device has memory for {} of {} superblocks of {} bytes now, "
-                  "and a sequence of {} tokens needs {} bytes; end what else uses the "
-                  "device, or ask for less with --memory or --context",
-                  layout.superblocks - pool_->superblocks().uncommitted(), layout.superblocks,
-                  layout.superblock_bytes, tokens, bytes_peak(layout, tokens, 1)));
-}
-
-void Scheduler::launched(std::span<const Assignment> plan) {
-  for (const Assignment& entry : plan) {
-    if (entry.sequence->is_under_way()) continue;  // a piece of it came before
-    entry.sequence->set_under_way(true);
-    pool_->pin(entry.sequence->memory());
-    ++under_way_;
-  }
-}
-
-void Scheduler::completed(std::span<const Assignment> plan) {
-  for (const Assignment& entry : plan) {
-    if (!entry.sequence->is_under_way()) continue;
-    entry.sequence->set_under_way(false);
-    pool_->unpin(entry.sequence->memory());
-    --under_way_;
-  }
+  room_.retry_lacking(oldest.tokens());
 }
 
 /// Returns whether the sequence's one pending token comes first in the plan.
@@ -195,8 +149,7 @@ void Scheduler::plan_lane() {
   plan_chunks();
   const auto others_run = [&] {
     return lane_ == Lane::prefill &&
-           (others_hold_memory_ || std::any_of(running_.begin(), running_.end(),
-                                               [](const Sequence* one) { return one->decodes(); }));
+           (others_hold_memory_ || std::ranges::any_of(running_, &Sequence::decodes));
   };
   // A sequence that was just preempted does not start again at once.
   if ((!plan_.empty() || others_run()) && (!preempted_ || running_.empty())) plan_newcomers();
@@ -210,9 +163,9 @@ void Scheduler::plan_lane() {
 
 bool Scheduler::predicts_next(std::span<const Assignment> plan) {
   const bool is_full = running() >= std::min(limits_.sequences_max, limits_.step_tokens);
-  const bool lets_start = !is_full && !is_any_under_way();
+  const bool lets_start = !is_full && under_way() == 0;
   if (may_start_ && !waiting_.empty() && lets_start) return false;
-  if (plan.size() + static_cast<std::size_t>(under_way_) != running_.size()) return false;
+  if (plan.size() + static_cast<std::size_t>(under_way()) != running_.size()) return false;
   return std::all_of(plan.begin(), plan.end(), [](const Assignment& entry) {
     return entry.drafts == 0 && entry.sequence->is_predictable() &&
            entry.sequence->memory().reserve(2);
@@ -220,68 +173,53 @@ bool Scheduler::predicts_next(std::span<const Assignment> plan) {
 }
 
 void Scheduler::ran(Sequence& sequence) {
-  if (const std::optional<SnapshotPlace> place = sequence.take_cut()) {
-    prefixes_->publish(sequence.known(), sequence.memory(), *place);
+  Memory& memory = sequence.memory();
+  if (const std::optional<SnapshotPlace> place = sequence.cuts().take(memory.length())) {
+    prefixes_->publish(sequence.known(), memory, *place);
     may_start_ = true;
   }
   if (sequence.at_prompt_end()) release_choices(sequence);
 }
 
-void Scheduler::release_failed(std::span<const Assignment> plan, std::span<const Order> orders) {
-  const UnitSet lost = pool_->void_units(orders);
+void Scheduler::fail(std::span<const Assignment> plan, std::span<const Order> orders,
+                     bool is_known) {
+  const UnitSet lost = is_known ? pool_->void_units(orders) : UnitSet();
   std::erase_if(running_, [&](Sequence* sequence) {
-    const bool is_lost = pool_->holds(sequence->memory(), lost);
+    const bool is_lost = is_known && pool_->holds(sequence->memory(), lost);
     require(!is_lost || !sequence->is_under_way(), "scheduler: no order names what is under way");
     if (sequence->is_under_way()) return false;
-    const bool is_planned = std::any_of(plan.begin(), plan.end(), [&](const Assignment& entry) {
-      return entry.sequence == sequence;
-    });
-    if (!is_planned && !is_lost) return false;
+    const bool is_planned = std::ranges::count(plan, sequence, &Assignment::sequence) > 0;
+    if (is_known && !is_planned && !is_lost) return false;
     sequence->release();
     waiting_.insert(sequence);
     return true;
   });
-  const auto has_lost = [&](const Checkpoint& one) { return pool_->holds(one, lost); };
-  std::erase_if(checkpoints_, [&](const auto& entry) { return has_lost(entry.second); });
-  prefixes_->drop_lost(has_lost);
-  pool_->order_owners_again(orders);
   may_start_ = true;
-}
-
-void Scheduler::release_all() {
-  std::erase_if(running_, [&](Sequence* sequence) {
-    if (sequence->is_under_way()) return false;
-    sequence->release();
-    waiting_.insert(sequence);
-    return true;
-  });
-  checkpoints_.clear();
-  prefixes_->clear();
-  pool_->resync_owners();
-  may_start_ = true;
+  if (is_known) {
+    const auto has_lost = [&](const Checkpoint& one) { return pool_->holds(one, lost); };
+    std::erase_if(checkpoints_, [&](const auto& entry) { return has_lost(entry.second); });
+    prefixes_->drop_lost(has_lost);
+    pool_->order_owners_again(orders);
+  } else {
+    checkpoints_.clear();
+    prefixes_->clear();
+    pool_->resync_owners();
+  }
 }
 
 /// Pins what the oldest waiting sequences will resume from. They are looked up only when they have
 /// changed or something new was published.
 void Scheduler::pin_awaited() {
   if (!prefixes_->options().enabled) return;
-  const auto count =
-      std::min<std::size_t>(waiting_.size(), static_cast<std::size_t>(limits_.look_ahead));
-  const auto end = std::next(waiting_.begin(), static_cast<std::ptrdiff_t>(count));
-  const auto same = [](const Sequence* sequence, const ArrivalOrder& age) {
-    return sequence->age() == age;
-  };
+  const auto next = std::views::take(waiting_, limits_.look_ahead);
   const std::int64_t published = prefixes_->stats().published;
-  if (published == pinned_at_ &&
-      std::equal(waiting_.begin(), end, pinned_for_.begin(), pinned_for_.end(), same)) {
-    return;
-  }
+  if (published == pinned_at_ && std::ranges::equal(next, pinned_for_, {}, &Sequence::age)) return;
   pinned_at_ = published;
   pinned_for_.clear();
   pinned_.clear();
-  for (auto sequence = waiting_.begin(); sequence != end; ++sequence) {
-    pinned_for_.push_back((*sequence)->age());
-    Snapshot* const snapshot = prefixes_->look_up((*sequence)->known()).snapshot;
+  for (const Sequence* const sequence : next) {
+    pinned_for_.push_back(sequence->age());
+    Snapshot* const snapshot = prefixes_->look_up(sequence->known()).snapshot;
     if (snapshot != nullptr) pinned_.push_back(snapshot);
   }
   prefixes_->pin(pinned_);
@@ -293,9 +231,9 @@ void Scheduler::plan_single_tokens() {
     Sequence& sequence = *running_[i];
     if (!runs_single_token(sequence)) continue;
     while (!sequence.memory().reserve(1)) {
-      if (make_room()) continue;
+      if (room_.make()) continue;
       const bool is_youngest = &youngest() == &sequence;
-      if (is_youngest && is_any_under_way()) {  // which will have run, and is preempted then
+      if (is_youngest && under_way() > 0) {  // which will have run, and is preempted then
         ++counts_.deferrals;
         return;
       }
@@ -313,7 +251,7 @@ void Scheduler::plan_chunks() {
     Sequence& sequence = *running_[i];
     if (runs_single_token(sequence)) continue;
     while (!assign_chunk(sequence)) {
-      if (make_room()) continue;
+      if (room_.make()) continue;
       // A younger one that runs in this step will end and free its pages; an idle one just holds
       // them.
       const Sequence& youngest = *running_.back();
@@ -337,11 +275,7 @@ void Scheduler::plan_newcomers() {
     }
     Sequence& sequence = **next++;
     const Admission admission = admit(sequence);
-    if (admission == Admission::follows) {
-      ++followers;
-      continue;
-    }
-    if (admission == Admission::awaits) {
+    if (admission == Admission::waits) {
       // Its place is kept, unless nothing would run because of that.
       if (!running_.empty()) ++followers;
       continue;
@@ -352,7 +286,7 @@ void Scheduler::plan_newcomers() {
     }
     if (lane_ == Lane::prefill && sequence.decodes()) continue;
     while (!assign_chunk(sequence)) {
-      if (!make_room()) return;
+      if (!room_.make()) return;
     }
   }
 }
@@ -361,11 +295,12 @@ void Scheduler::plan_newcomers() {
 bool Scheduler::assign_chunk(Sequence& sequence) {
   Memory& memory = sequence.memory();
   const std::int32_t length = memory.length();
-  const std::int32_t wanted =
-      std::min({sequence.pending_in_step(), limits_.chunk_tokens, plan_.tokens_left()});
-  std::int32_t tokens = std::min(wanted, sequence.next_cut(length) - length);
+  const std::int32_t own = sequence.request().chunk_tokens;
+  const std::int32_t most = own > 0 ? std::min(own, limits_.chunk_tokens) : limits_.chunk_tokens;
+  const std::int32_t wanted = std::min({sequence.pending(), most, plan_.tokens_left()});
+  std::int32_t tokens = sequence.cuts().next(length, length + wanted) - length;
   const auto has_room = [&] { return MemoryDemand(*pool_).add_growth(memory, tokens).fits(); };
-  while (!has_room() && (release_rings() || prefixes_->evict())) {
+  while (!has_room() && room_.evict()) {
   }
   // Groups reserve one after the other: the first must leave the others what they need.
   while (pool_->layout().group_count() > 1 && tokens > 1 && !has_room()) tokens /= 2;
@@ -380,7 +315,7 @@ bool Scheduler::assign_chunk(Sequence& sequence) {
 void Scheduler::release_choices(Sequence& first) {
   const RequestId request = first.age().request;
   const auto held = held_.find(request);
-  first.go_on();
+  first.hold_at_prompt_end(false);
   if (held == held_.end()) return;
   if (first.memory().length() > 0) {
     std::optional<Checkpoint> prompt = first.memory().checkpoint();
@@ -389,30 +324,6 @@ void Scheduler::release_choices(Sequence& first) {
   waiting_.insert(held->second.begin(), held->second.end());
   held_.erase(held);
   may_start_ = true;
-}
-
-/// Frees what is least needed, but not `keep`. False: there is nothing to free.
-bool Scheduler::make_room(const Snapshot* keep) {
-  return release_rings() || prefixes_->evict(keep) || drop_checkpoint() || (reclaim_ && reclaim_());
-}
-
-/// All of them: a sequence takes one again when there is memory for it.
-bool Scheduler::release_rings() {
-  bool has_released = false;
-  for (Sequence* const sequence : running_) {
-    Memory& memory = sequence->memory();
-    if (memory.ring() == no_ring) continue;
-    memory.release_ring();
-    has_released = true;
-  }
-  return has_released;
-}
-
-/// Drops the youngest; its choices will compute their prompt themselves.
-bool Scheduler::drop_checkpoint() {
-  if (checkpoints_.empty()) return false;
-  checkpoints_.erase(std::prev(checkpoints_.end()));
-  return true;
 }
 
 void Scheduler::drop_checkpoint_if_unused(RequestId request) {
@@ -466,31 +377,31 @@ Scheduler::Admission Scheduler::admit(Sequence& sequence) {
     if (!running_.empty()) return Admission::no_room;
     checkpoints_.erase(prompt);
   }
-  if (sequence.awaits_snapshot()) return Admission::awaits;
-  if (sequence.prefix_owner() && is_awaited(*sequence.prefix_owner(), running_))
-    return Admission::follows;
+  const Awaited& awaited = sequence.awaited();
+  if (awaited.comes()) return Admission::waits;
+  if (awaited.owner && is_awaited(*awaited.owner, running_)) return Admission::waits;
   Lookup lookup;
   std::optional<Memory> memory;
   while (!memory) {
     lookup = prefixes_->look_up(sequence.known());
     if (publish_shared_prefix(sequence, lookup.resumable)) continue;
-    if (follows(sequence, lookup.resumable)) return Admission::follows;
-    if (!running_.empty() && !make_room_for(sequence, lookup)) return Admission::no_room;
+    if (follows(sequence, lookup.resumable)) return Admission::waits;
+    if (!running_.empty() && !room_.make_for(sequence, lookup)) return Admission::no_room;
     memory = prefixes_->resume(lookup);
-    while (!memory && make_room(lookup.snapshot)) memory = prefixes_->resume(lookup);
+    while (!memory && room_.make(lookup.snapshot)) memory = prefixes_->resume(lookup);
     // When nothing else runs, a snapshot that there is no room to resume from is dropped.
-    if (!memory && (!running_.empty() || !make_room())) return Admission::no_room;
+    if (!memory && (!running_.empty() || !room_.make())) return Admission::no_room;
   }
 
   // A snapshot is wanted where it leaves what was seen before, in memory or in a tier.
-  lookup.matched = std::max(lookup.matched, sequence.known_to_tier());
+  lookup.matched = std::max(lookup.matched, awaited.known_to_tier);
   const Request& request = sequence.request();
   if (!sequence.was_started() && request.keep_snapshots) {
-    sequence.set_cuts(request.needed_later
-                          ? prefixes_->cuts_at(lookup, sequence.prompt(), request.message_ends)
-                          : prefixes_->cuts(lookup, sequence.prompt(), request.message_ends));
+    sequence.cuts() = Cuts(request.needed_later
+                               ? prefixes_->cuts_at(lookup, sequence.prompt(), request.message_ends)
+                               : prefixes_->cuts(lookup, sequence.prompt(), request.message_ends));
   }
-  start(sequence, *std::move(memory),
+  adopt(sequence, *std::move(memory),
         {.matched = lookup.matched,
          .snapshot = lookup.snapshot,
          .is_tracked = prefixes_->options().enabled,
@@ -499,35 +410,31 @@ Scheduler::Admission Scheduler::admit(Sequence& sequence) {
 }
 
 bool Scheduler::admit_choice(Sequence& sequence, const Checkpoint& prompt) {
-  if (!running_.empty() && !make_room_for(sequence, {.resumable = prompt.length()})) return false;
+  if (!running_.empty() && !room_.make_for(sequence, {.resumable = prompt.length()})) return false;
   std::optional<Memory> memory = pool_->resume(prompt);
-  while (!memory && (release_rings() || prefixes_->evict())) memory = pool_->resume(prompt);
+  while (!memory && room_.evict()) memory = pool_->resume(prompt);
   if (!memory) return false;
-  start(sequence, *std::move(memory), {.matched = sequence.tokens(), .is_tracked = true});
+  adopt(sequence, *std::move(memory), {.matched = sequence.tokens(), .is_tracked = true});
   return true;
 }
 
-/// Returns whether it should wait for one that is running a prefix of its own.
+/// Returns whether it should wait for one that is running a prefix of its own, and has that one
+/// leave a snapshot there.
 bool Scheduler::follows(Sequence& sequence, std::int32_t resumable) {
   if (!prefixes_->options().enabled) return false;
-  const std::optional<PrefixOwner> prefix_owner =
-      prefix_owner_for(sequence, resumable, limits_.shared_tokens_min, running_);
-  sequence.follow(prefix_owner);
-  if (!prefix_owner) return false;
-  const auto found = std::lower_bound(running_.begin(), running_.end(), prefix_owner->age, Older{});
-  cut(**found, prefix_owner->length);
+  Awaited& awaited = sequence.awaited();
+  awaited.owner = prefix_owner_for(sequence, resumable, limits_.shared_tokens_min, running_);
+  if (!awaited.owner) return false;
+  awaited.had_owner = true;
   ++counts_.prefix_waits;
+  Sequence& owner = **std::ranges::lower_bound(running_, awaited.owner->age, {}, &Sequence::age);
+  owner.cuts().add({.length = awaited.owner->length, .place = SnapshotPlace::branch});
+  const std::int32_t stands = owner.memory().length();
+  if (const std::int32_t tokens = plan_.unassign(owner); tokens > 0) {
+    const std::int32_t first = owner.cuts().next(stands, stands + tokens) - stands;
+    plan_.assign(owner, first, tokens - first);
+  }
   return true;
-}
-
-/// Has a running sequence leave a snapshot at `length`.
-void Scheduler::cut(Sequence& sequence, std::int32_t length) {
-  sequence.add_cut({.length = length, .place = SnapshotPlace::branch});
-  const std::int32_t tokens = plan_.unassign(sequence);
-  if (tokens == 0) return;
-  const std::int32_t stands = sequence.memory().length();
-  const std::int32_t first = std::min(tokens, sequence.next_cut(stands) - stands);
-  plan_.assign(sequence, first, tokens - first);
 }
 
 /// Where sequences can be resumed at every position, the running one with the longest prefix in
@@ -549,31 +456,7 @@ bool Scheduler::publish_shared_prefix(const Sequence& sequence, std::int32_t res
          prefixes_->publish(owner->known(), owner->memory(), SnapshotPlace::branch);
 }
 
-MemoryDemand Scheduler::demand_beside_running(const Sequence& sequence,
-                                              std::int32_t resumable) const {
-  MemoryDemand demand(*pool_);
-  for (const Sequence* other : running_) demand.add_running(*other);
-  demand.add_newcomer(sequence.tokens() + 1, resumable);
-  const PrefixCacheOptions& options = prefixes_->options();
-  if (options.enabled && options.precision == Precision::exact) demand.add_slots(1);
-  return demand;
-}
-
-/// Makes room for it next to running sequences, by evicting snapshots if necessary; none is evicted
-/// when that would not be enough, and never the one that was looked up. Free units scattered over
-/// many superblocks are compacted.
-bool Scheduler::make_room_for(const Sequence& sequence, const Lookup& lookup) {
-  const MemoryDemand demand = demand_beside_running(sequence, lookup.resumable);
-  if (demand.fits()) return true;
-  if (!demand.fits_beside(running_)) return false;
-  while (!demand.fits() && (release_rings() || prefixes_->evict(lookup.snapshot))) {
-  }
-  while (!demand.fits() && pool_->compact_for(demand.driest())) {
-  }
-  return demand.fits();
-}
-
-void Scheduler::start(Sequence& sequence, Memory memory, const Resumed& resumed) {
+void Scheduler::adopt(Sequence& sequence, Memory memory, const Resumed& resumed) {
   waiting_.erase(&sequence);
   running_.insert(std::upper_bound(running_.begin(), running_.end(), &sequence, Older{}),
                   &sequence);

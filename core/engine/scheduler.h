@@ -1,13 +1,13 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <set>
 #include <span>
 #include <vector>
 
-#include "core/engine/memory_demand.h"
+#include "core/engine/room_maker.h"
 #include "core/engine/sequence.h"
 #include "core/engine/step_plan.h"
 #include "core/memory/pool/memory_pool.h"
@@ -31,17 +31,20 @@ struct SchedulerCounts {
 /// A chunk is cut where a snapshot is wanted; what is after a cut runs in the same step where there
 /// is memory for it and for one more slot.
 ///
-/// When the pool is dry, snapshots are evicted first (those that the next few waiting sequences
-/// will resume from after all others), then the prompts held for further choices are dropped, then
-/// the youngest sequence is preempted and waits; the oldest always continues, so every sequence
-/// ends. Rings are given back before all that: drafts take no memory from others. One that waits
-/// for a tier is overtaken by others; nothing of the pool is held for it.
+/// When the pool is dry, RoomMaker gives up what it can (the snapshots that the next few waiting
+/// sequences will resume from after all others), then the youngest sequence is preempted and waits;
+/// the oldest always continues, so every sequence ends. One that waits for a tier is overtaken by
+/// others; nothing of the pool is held for it.
 ///
 /// It does not own sequences: a sequence is removed or retired before it is destroyed.
 class Scheduler {
  public:
   Scheduler(MemoryPool& pool, PrefixCache& prefixes, const SchedulerLimits& limits)
-      : pool_(&pool), prefixes_(&prefixes), limits_(limits), plan_(pool, limits, running_) {}
+      : pool_(&pool),
+        prefixes_(&prefixes),
+        limits_(limits),
+        room_(pool, prefixes, running_, checkpoints_),
+        plan_(pool, limits, running_) {}
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
@@ -58,7 +61,7 @@ class Scheduler {
   /// For hand-over: the running sequence is this scheduler's no more, and takes its memory along.
   Memory take(Sequence& sequence);
   /// It runs here from now on. Its memory is of this scheduler's pool.
-  void adopt(Sequence& sequence, Memory memory);
+  void adopt(Sequence& sequence, Memory memory, const Resumed& resumed = {});
   /// The waiting sequence is this scheduler's no more, nor are choices that wait for its prompt:
   /// all of them, in the order for another scheduler's add().
   std::vector<Sequence*> withdraw(Sequence& sequence);
@@ -77,16 +80,9 @@ class Scheduler {
   /// none, beside those that run here.
   bool make_room_for_arrival(const Sequence& sequence, const Lookup& lookup);
 
-  /// Returns whether the device lacks memory for a sequence of this length alone, and it is
-  /// requested again now. Throws Error(memory) where that was in vain.
-  bool retry_lacking_memory(std::int32_t tokens);
   /// No sequence starts here in the places of this many that are to be adopted.
   void keep_places(std::int32_t places) { places_kept_ = places; }
-  /// Frees what is least needed, whatever runs here. False: there is nothing to free.
-  bool make_room() { return make_room(nullptr); }
-  /// Called when nothing else is left to be freed before a sequence is preempted: frees memory of
-  /// the pool that is neither a sequence's nor a snapshot's. False: there is none.
-  void on_dry(std::function<bool()> reclaim) { reclaim_ = std::move(reclaim); }
+  RoomMaker& room() { return room_; }
 
   /// Sequences that the next plan may start and that have not been looked up in a tier since they
   /// were added or preempted. A sequence that starts from the prompt of another choice needs no
@@ -107,10 +103,6 @@ class Scheduler {
   /// The last one, for drafts.
   StepPlan& step_plan() { return plan_; }
 
-  /// A step of the prefill lane with this plan is under way, until completed(): its sequences keep
-  /// their memory, which stays where it is.
-  void launched(std::span<const Assignment> plan);
-  void completed(std::span<const Assignment> plan);
   /// While the planned step runs: whether the next plan will have the same sequences, with one
   /// token each that this step draws, unless one of them ends by it. Then memory for it is
   /// reserved, and none of them is about to leave a snapshot.
@@ -122,12 +114,11 @@ class Scheduler {
   /// A step failed that is not under way any more: those of its plan wait to be computed
   /// again, and so do those that its orders were to move or fill. Snapshots that its orders were to
   /// fill are dropped. The plan's sequences may be gone.
-  void release_failed(std::span<const Assignment> plan, std::span<const Order> orders);
-
-  /// After a failed step that leaves no memory to be trusted: all sequences wait to be computed
-  /// again, and all snapshots are dropped. Those under way in the prefill lane stay: no order names
-  /// their memory.
-  void release_all();
+  ///
+  /// Where it is not known that this is all, no memory can be trusted: all sequences wait to be
+  /// computed again, and all snapshots are dropped. Those under way in the prefill lane stay: no
+  /// order names their memory.
+  void fail(std::span<const Assignment> plan, std::span<const Order> orders, bool is_known);
 
   std::int32_t running() const { return static_cast<std::int32_t>(running_.size()); }
   const SchedulerCounts& counts() const { return counts_; }
@@ -143,11 +134,11 @@ class Scheduler {
     bool operator()(const Sequence* a, const ArrivalOrder& b) const { return a->age() < b; }
     bool operator()(const ArrivalOrder& a, const Sequence* b) const { return a < b->age(); }
   };
-  enum class Admission : std::uint8_t { started, follows, awaits, no_room };
+  enum class Admission : std::uint8_t { started, waits, no_room };
 
   void plan_lane();
   bool runs_single_token(const Sequence& sequence) const;
-  bool is_any_under_way() const { return under_way_ > 0; }
+  auto under_way() const { return std::ranges::count_if(running_, &Sequence::is_under_way); }
   void check_committed();
   void pin_awaited();
   void plan_single_tokens();
@@ -158,16 +149,9 @@ class Scheduler {
   Admission admit(Sequence& sequence);
   bool admit_choice(Sequence& sequence, const Checkpoint& prompt);
   bool follows(Sequence& sequence, std::int32_t resumable);
-  void cut(Sequence& sequence, std::int32_t length);
   bool publish_shared_prefix(const Sequence& sequence, std::int32_t resumable);
-  MemoryDemand demand_beside_running(const Sequence& sequence, std::int32_t resumable) const;
-  bool make_room_for(const Sequence& sequence, const Lookup& lookup);
-  void start(Sequence& sequence, Memory memory, const Resumed& resumed);
 
   void release_choices(Sequence& first);
-  bool make_room(const Snapshot* keep);
-  bool release_rings();
-  bool drop_checkpoint();
   void drop_checkpoint_if_unused(RequestId request);
   void preempt_youngest();
   Sequence& youngest() const;
@@ -180,19 +164,17 @@ class Scheduler {
   std::map<RequestId, std::vector<Sequence*>>
       held_;  ///< choices for which the first one runs the prompt
   std::map<RequestId, Checkpoint> checkpoints_;  ///< prompts that further choices start from
+  RoomMaker room_;
   StepPlan plan_;
   std::vector<ArrivalOrder> pinned_for_;  ///< waiting sequences when snapshots were pinned,
   std::int64_t pinned_at_ = 0;            ///< and the number of snapshots published by then
   std::vector<Snapshot*> pinned_;
   SchedulerCounts counts_;
-  std::function<bool()> reclaim_;
   std::int32_t places_kept_ = 0;
   Lane lane_ = Lane::all;            ///< of the plan
   bool others_hold_memory_ = false;  ///< plan()'s
-  std::int32_t under_way_ = 0;       ///< sequences in the prefill lane's step
   std::int32_t uncommitted_ = 0;     ///< superblocks without memory when the last plan was made
   bool preempted_ = false;
-  bool has_asked_ = false;  ///< the device for what the oldest lacks, without success
   bool may_start_ = false;  ///< something changed since a newcomer found no room
 };
 

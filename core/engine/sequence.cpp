@@ -10,14 +10,14 @@
 namespace hyb {
 namespace {
 
-/// The first point ahead of the owner, from `enough` to `length`, where a snapshot is wanted
-/// anyway; else `length`.
-std::int32_t agreed_length(const Sequence& prefix_owner, std::int32_t length, std::int32_t enough) {
-  for (const Cut& cut : prefix_owner.cuts()) {
-    if (cut.length > length) break;
-    if (cut.length >= enough && cut.length > prefix_owner.memory().length()) return cut.length;
+ReuseLimit reuse_limit(const Usage& usage, bool is_tracked) {
+  if (usage.recomputed_tokens > 0) return ReuseLimit::memory_was_taken;
+  if (!is_tracked) return ReuseLimit::off;
+  if (usage.reused_tokens > 0 && usage.reused_tokens == usage.prompt_tokens - 1) {
+    return ReuseLimit::last_token;
   }
-  return length;
+  if (usage.matched_tokens > usage.reused_tokens) return ReuseLimit::no_snapshot;
+  return usage.matched_tokens > 0 ? ReuseLimit::new_text : ReuseLimit::nothing_known;
 }
 
 }  // namespace
@@ -29,75 +29,20 @@ Sequence::Sequence(const RequestTerms& terms, std::int32_t choice)
       sampling_(terms.request.sampling),
       masks_(terms.request, terms.tokenizer, terms.vocab),
       tokens_(terms.request.prompt),
-      stop_search_(terms.stop) {
+      stop_search_(terms.stop, terms.request.start) {
   sampling_.seed += static_cast<std::uint64_t>(choice);
   if (terms.tokenizer != nullptr) text_.emplace(*terms.tokenizer);
-  if (!terms.stop.empty() && terms.request.start.may_think) scanner_.emplace(terms.request.start);
   completion_.usage.prompt_tokens = prompt_tokens_;
 }
 
-std::int32_t Sequence::pending_in_step() const {
-  const std::int32_t chunk = terms_->request.chunk_tokens;
-  return chunk > 0 ? std::min(pending(), chunk) : pending();
-}
-
 std::int32_t Sequence::draft_room() const {
-  if (pending() != 1 || holds_at_prompt_end_ || terms_->request.prefill_only || is_unanswered()) {
-    return 0;
-  }
-  std::int32_t room = length_last() - tokens() - 1;
-  for (const Cut& cut : cuts_) {
-    if (cut.length > memory_.length()) room = std::min(room, cut.length - tokens());
-  }
-  return std::max(room, 0);
-}
-
-void Sequence::set_drafts(std::span<const TokenId> drafts) {
-  require(drafts_ == 0 && std::ssize(drafts) <= draft_room(), "sequence: drafts have room");
-  tokens_.insert(tokens_.end(), drafts.begin(), drafts.end());
-  drafts_ = static_cast<std::int32_t>(drafts.size());
-}
-
-void Sequence::drop_drafts() {
-  tokens_.resize(static_cast<std::size_t>(tokens()));
-  drafts_ = 0;
-  branches_.clear();
-}
-
-void Sequence::add_branch(std::span<const TokenId> drafts, std::int32_t shared) {
-  require(std::ssize(drafts) <= draft_room() && shared < std::ssize(drafts),
-          "sequence: a branch has room, and a draft of its own");
-  Branch& branch = branches_.emplace_back();
-  branch.shared = shared;
-  branch.tokens.reserve(known().size() + drafts.size());
-  branch.tokens.assign(known().begin(), known().end());
-  branch.tokens.insert(branch.tokens.end(), drafts.begin(), drafts.end());
-}
-
-std::optional<std::int32_t> Sequence::take_branch(const SampledToken& sampled) {
-  if (!sampled.finite) return std::nullopt;
-  const auto accepted = static_cast<std::size_t>(tokens());
-  for (std::size_t i = 0; i < branches_.size(); ++i) {
-    std::vector<TokenId>& other = branches_[i].tokens;
-    if (other.size() <= accepted || other[accepted] != sampled.token) continue;
-    // All before the token that has not run yet is known to be the same.
-    const auto from = static_cast<std::ptrdiff_t>(memory_.length());
-    if (!std::equal(known().begin() + from, known().end(), other.begin() + from)) continue;
-    drafts_ = static_cast<std::int32_t>(other.size() - accepted);
-    tokens_.assign(other.begin(), other.end());
-    return static_cast<std::int32_t>(i);
-  }
-  return std::nullopt;
-}
-
-bool Sequence::is_drafted(const SampledToken& sampled) const {
-  return drafts_ > 0 && sampled.finite &&
-         tokens_[static_cast<std::size_t>(tokens())] == sampled.token;
+  if (!decodes() || holds_at_prompt_end_ || request().prefill_only) return 0;
+  return std::max(0, cuts_.next(memory_.length(), length_last() - 1) - tokens());
 }
 
 void Sequence::start(Memory memory, const Resumed& resumed) {
   memory_ = std::move(memory);
-  prefix_owner_.reset();
+  awaited_.owner.reset();
   const std::int32_t reused = std::max(0, memory_.length() - ran_max_);
   Usage& usage = completion_.usage;
   usage.reused_tokens += reused;
@@ -109,11 +54,10 @@ void Sequence::start(Memory memory, const Resumed& resumed) {
   }
   if (was_started_) return;
   was_started_ = true;
-  tokens_.reserve(static_cast<std::size_t>(length_last()));
+  tokens_.reserve(length_last());
   reuse_is_tracked_ = resumed.is_tracked;
   usage.matched_tokens = std::min(resumed.matched, prompt_tokens_);
-  if (resumed.snapshot == nullptr) return;
-  usage.resumed_at = resumed.snapshot->place;
+  if (resumed.snapshot != nullptr) usage.resumed_at = resumed.snapshot->place;
 }
 
 /// Its greatest possible length.
@@ -123,88 +67,51 @@ std::int32_t Sequence::length_last() const {
   return prompt_tokens_ + (answer < 0 ? room : std::min(answer, room));
 }
 
-void Sequence::add_cut(const Cut& cut) {
-  const auto at = std::lower_bound(cuts_.begin(), cuts_.end(), cut,
-                                   [](const Cut& a, const Cut& b) { return a.length < b.length; });
-  if (at == cuts_.end() || at->length != cut.length) cuts_.insert(at, cut);
-}
-
-bool Sequence::is_cut_at(std::int32_t length) const {
-  return std::any_of(cuts_.begin(), cuts_.end(),
-                     [&](const Cut& cut) { return cut.length == length; });
-}
-
-std::int32_t Sequence::next_cut(std::int32_t length) const {
-  for (const Cut& cut : cuts_) {
-    if (cut.length > length) return cut.length;
-  }
-  return tokens();
-}
-
-std::optional<SnapshotPlace> Sequence::take_cut() {
-  if (cuts_.empty()) return std::nullopt;
-  std::optional<SnapshotPlace> place;
-  auto behind = cuts_.begin();
-  for (; behind != cuts_.end() && behind->length <= memory_.length(); ++behind) {
-    if (behind->length == memory_.length()) place = behind->place;
-  }
-  cuts_.erase(cuts_.begin(), behind);
-  return place;
-}
-
-void Sequence::follow(const std::optional<PrefixOwner>& prefix_owner) {
-  prefix_owner_ = prefix_owner;
-  if (prefix_owner) completion_.usage.waited_for_prefix = true;
-}
-
 void Sequence::fill(Span& span, std::int32_t count, std::int32_t cuts) {
   const auto [begin, read_slot, write_slot] = memory_.piece(cuts);
-  span.tokens = std::span(tokens_).subspan(static_cast<std::size_t>(begin),
-                                           static_cast<std::size_t>(count + drafts_));
+  const std::int32_t drafts = tokens_.drafts();
+  span.tokens = tokens_.all().subspan(static_cast<std::size_t>(begin),
+                                      static_cast<std::size_t>(count + drafts));
   span.position = begin;
   span.tables = memory_.tables();
   span.read_slot = read_slot;
   span.write_slot = write_slot;
-  span.drafts = drafts_;
+  span.drafts = drafts;
   span.ring_entries = cuts == 0 ? memory_.ring_entries() : 0;
-  span.ring = drafts_ > 0 || span.ring_entries > 0 ? memory_.ring() : no_ring;
+  span.ring = drafts > 0 || span.ring_entries > 0 ? memory_.ring() : no_ring;
   span.branch_ring = no_ring;
   span.samples.clear();
   if (begin + count < tokens() || terms_->request.prefill_only) return;
-  for (std::int32_t drafts = 0; drafts <= drafts_; ++drafts) {
-    span.samples.push_back(sample_row_in(tokens_, drafts));
-    span.samples.back().token = count - 1 + drafts;
+  for (std::int32_t after = 0; after <= drafts; ++after) {
+    span.samples.push_back(sample_row_in(tokens_.all(), after, count - 1 + after));
   }
   masks_.clear();
-  masks_.set(span.samples, std::span(tokens_).last(static_cast<std::size_t>(drafts_)));
+  masks_.set(span.samples, tokens_.all().last(static_cast<std::size_t>(drafts)));
 }
 
 void Sequence::fill_branch(Span& span, std::int32_t branch) {
-  const auto& [tokens, shared] = branches_.at(static_cast<std::size_t>(branch));
+  const auto& [tokens, known, shared] = tokens_.branches().at(static_cast<std::size_t>(branch));
   const Memory::Branch& own = memory_.branch(branch);
-  const auto known = static_cast<std::size_t>(this->tokens());
-  span.tokens = std::span(tokens).subspan(known - 1);
+  span.tokens = std::span(tokens).subspan(static_cast<std::size_t>(known - 1));
   span.position = memory_.length();
   span.tables = own.tables;
   span.read_slot = memory_.read_slot();
   span.write_slot = no_slot;
-  span.drafts = static_cast<std::int32_t>(tokens.size() - known);
+  span.drafts = static_cast<std::int32_t>(tokens.size()) - known;
   span.ring_entries = memory_.ring_entries();
   span.ring = memory_.ring();
   span.branch_ring = own.ring;
   span.samples.clear();
   for (std::int32_t drafts = shared + 1; drafts <= span.drafts; ++drafts) {
-    span.samples.push_back(sample_row_in(tokens, drafts));
-    span.samples.back().token = drafts;
+    span.samples.push_back(sample_row_in(tokens, drafts, drafts));
   }
   masks_.set(span.samples, span.tokens.last(static_cast<std::size_t>(span.drafts)));
 }
 
 bool Sequence::is_predictable() const {
-  if (pending() != 1 || holds_at_prompt_end_ || terms_->request.prefill_only) return false;
-  if (tokens() + 1 >= length_last() || has_penalties(sampling_) || request().is_bound())
-    return false;
-  return !is_cut_at(memory_.length() + 1);
+  if (pending() != 1 || holds_at_prompt_end_ || !goes_on_after_next()) return false;
+  return !has_penalties(sampling_) && !request().is_bound() &&
+         !cuts_.contains(memory_.length() + 1);
 }
 
 /// The running step writes the slot that this one reads.
@@ -218,56 +125,56 @@ void Sequence::fill_next(Span& span) const {
   span.ring = no_ring;
   span.branch_ring = no_ring;
   span.ring_entries = 0;
-  span.samples.assign(1, sample_row_in(tokens_, 0));
+  span.samples.assign(1, sample_row_in(tokens_.all(), 0, 0));
   ++span.samples.back().draw;
 }
 
-/// Describes the row after this number of the drafts at the end of the tokens.
-SampleRow Sequence::sample_row_in(std::span<const TokenId> tokens, std::int32_t drafts) const {
-  return {.token = 0,
+/// Describes the row at `token` of a span, after this number of the drafts.
+SampleRow Sequence::sample_row_in(std::span<const TokenId> tokens, std::int32_t drafts,
+                                  std::int32_t token) const {
+  return {.token = token,
           .params = &sampling_,
           .draw = static_cast<std::uint64_t>(generated() + drafts),
           .history = tokens.first(static_cast<std::size_t>(this->tokens() + drafts)),
           .prompt_tokens = prompt_tokens_};
 }
 
-void Sequence::ran(std::int32_t count, Clock::time_point begin, std::int32_t accepted) {
+void Sequence::ran(std::int32_t count, Clock::time_point begin, const DraftCounts& drafts) {
   Usage& usage = completion_.usage;
   if (first_span_ == Clock::time_point{}) {
     first_span_ = begin;
     usage.queued = first_span_ - terms_->submitted;
   }
   const std::int32_t from = memory_.length();
-  memory_.keep(count, accepted);
+  memory_.keep(count, static_cast<std::int32_t>(drafts.accepted));
+  usage.drafts += drafts;
   const std::int32_t again = std::clamp(ran_max_ - from, 0, count);
   usage.recomputed_tokens += again;
   usage.prefilled_tokens += std::clamp(prompt_tokens_ - (from + again), 0, count - again);
   ran_max_ = std::max(ran_max_, from + count);
 }
 
-void Sequence::count_drafts(std::int32_t drafts, std::int32_t accepted) {
-  completion_.usage.drafts += {.steps = 1, .accepted = accepted, .rejected = drafts - accepted};
-}
-
-void Sequence::end_prefill(Clock::time_point now) {
-  require(is_prefilled(), "sequence: it is prefilled when nothing is left to run");
+bool Sequence::end_if_prefilled(Clock::time_point now) {
+  if (!request().prefill_only || pending() != 0) return false;
   completion_.usage.prefill = now - first_span_;
   static_cast<void>(end(FinishReason::stop));
+  return true;
 }
 
 std::string Sequence::accept(const SampledToken& sampled, Clock::time_point now) {
-  if (!sampled.finite && !masks_.error().empty()) return fail(masks_.error());
+  if (!sampled.finite && !masks_.error().empty()) return end(FinishReason::error, masks_.error());
   if (!sampled.finite && request().is_bound()) {
-    return fail(
-        fmt::format("no token that may follow can be drawn at position {}: the vocabulary "
-                    "lacks the bytes that the rule needs, or the logits are NaN",
-                    tokens() - 1));
+    return end(FinishReason::error,
+               fmt::format("no token that may follow can be drawn at position {}: the vocabulary "
+                           "lacks the bytes that the rule needs, or the logits are NaN",
+                           tokens() - 1));
   }
   if (!sampled.finite) {
-    return fail(fmt::format(
-        "the model produced NaN logits at position {}: a weight is damaged or too large for this "
-        "type; download the weights again, or try --dtype f32",
-        tokens() - 1));
+    return end(
+        FinishReason::error,
+        fmt::format("the model produced NaN logits at position {}: a weight is damaged or "
+                    "too large for this type; download the weights again, or try --dtype f32",
+                    tokens() - 1));
   }
   Usage& usage = completion_.usage;
   if (generated() == 0) {
@@ -276,26 +183,22 @@ std::string Sequence::accept(const SampledToken& sampled, Clock::time_point now)
   }
   usage.decode = now - first_token_;
   ++usage.completion_tokens;
-  if (is_drafted(sampled)) {
-    --drafts_;
-  } else {
-    drop_drafts();
-    tokens_.push_back(sampled.token);
-  }
+  tokens_.accept(sampled);
   if (terms_->request.token_times) completion_.token_times.push_back(now);
   if (sampling_.logprobs >= 0) {
     completion_.events.push_back(
         {sampled.token, sampled.logprob, {sampled.top.begin(), sampled.top.end()}});
   }
   if (!masks_.accept(sampled.token)) {
-    if (!masks_.error().empty()) return fail(masks_.error());
-    return fail(
-        "the end of the thought and the start of the answer came in one token, and the "
-        "rule of the answer refuses the latter; answer without a thought (--think off)");
+    if (!masks_.error().empty()) return end(FinishReason::error, masks_.error());
+    return end(FinishReason::error,
+               "the end of the thought and the start of the answer came in one token, and the "
+               "rule of the answer refuses the latter; answer without a thought (--think off)");
   }
-  if (is_stop_token(sampled.token) || masks_.has_ended()) return end(FinishReason::stop);
+  if (request().ends_at(sampled.token) || masks_.has_ended()) return end(FinishReason::stop);
 
-  std::string text = text_ ? push_text(text_->push(sampled.token)) : std::string();
+  std::string text = text_ ? stop_search_.push(text_->push(sampled.token)) : std::string();
+  completion_.text += text;
   if (stop_search_.found()) return text + end(FinishReason::stop);
   if (generated() == terms_->request.max_tokens || tokens() >= terms_->length_max) {
     text += end(FinishReason::length);
@@ -303,10 +206,13 @@ std::string Sequence::accept(const SampledToken& sampled, Clock::time_point now)
   return text;
 }
 
-std::string Sequence::end(FinishReason reason) {
+std::string Sequence::end(FinishReason reason, std::string error) {
   require(!finished_, "sequence: it ends once");
-  drop_drafts();
-  std::string text = flush();
+  tokens_.drop_drafts();
+  std::string text = text_ ? stop_search_.push(text_->flush()) : std::string();
+  text += stop_search_.flush();
+  completion_.text += text;
+  completion_.error = std::move(error);
   // The last character may have completed a stop string.
   const bool stopped = reason == FinishReason::length && stop_search_.found();
   completion_.reason = stopped ? FinishReason::stop : reason;
@@ -314,59 +220,12 @@ std::string Sequence::end(FinishReason reason) {
   return text;
 }
 
-std::string Sequence::fail(std::string error) {
-  completion_.error = std::move(error);
-  return end(FinishReason::error);
-}
-
 Completion Sequence::take_completion() {
   require(finished_, "sequence: a completion is taken when it is finished");
-  completion_.tokens.assign(tokens_.begin() + prompt_tokens_, tokens_.end());
-  completion_.usage.reuse_limit = reuse_limit();
+  completion_.tokens.assign(known().begin() + prompt_tokens_, known().end());
+  completion_.usage.reuse_limit = reuse_limit(completion_.usage, reuse_is_tracked_);
+  completion_.usage.waited_for_prefix = awaited_.had_owner;
   return std::move(completion_);
-}
-
-ReuseLimit Sequence::reuse_limit() const {
-  const Usage& usage = completion_.usage;
-  if (usage.recomputed_tokens > 0) return ReuseLimit::memory_was_taken;
-  if (!reuse_is_tracked_) return ReuseLimit::off;
-  if (usage.reused_tokens > 0 && usage.reused_tokens == prompt_tokens_ - 1) {
-    return ReuseLimit::last_token;
-  }
-  if (usage.matched_tokens > usage.reused_tokens) return ReuseLimit::no_snapshot;
-  return usage.matched_tokens > 0 ? ReuseLimit::new_text : ReuseLimit::nothing_known;
-}
-
-bool Sequence::is_stop_token(TokenId token) const {
-  if (terms_->request.ignore_eos) return false;
-  const std::vector<TokenId>& stop = terms_->request.stop_tokens;
-  return std::find(stop.begin(), stop.end(), token) != stop.end();
-}
-
-std::string Sequence::push_text(std::string_view text) {
-  std::string certain = scanner_ ? searched(scanner_->push(text)) : stop_search_.push(text);
-  completion_.text += certain;
-  return certain;
-}
-
-/// A stop string does not go on where a part of the answer ends.
-std::string Sequence::searched(const std::vector<AnswerScanner::Piece>& pieces) {
-  std::string certain;
-  for (const auto& [text, part] : pieces) {
-    if (stop_search_.found()) break;
-    const bool is_said = part == AnswerPart::answer || part == AnswerPart::call;
-    certain += is_said ? stop_search_.push(text) : stop_search_.flush() + text;
-  }
-  return certain;
-}
-
-std::string Sequence::flush() {
-  if (!text_) return {};
-  std::string text = push_text(text_->flush());
-  std::string held = scanner_ ? searched(scanner_->finish()) : std::string();
-  held += stop_search_.flush();
-  completion_.text += held;
-  return text + held;
 }
 
 std::optional<PrefixOwner> prefix_owner_for(const Sequence& newcomer, std::int32_t resumable,
@@ -379,24 +238,22 @@ std::optional<PrefixOwner> prefix_owner_for(const Sequence& newcomer, std::int32
   for (const Sequence* other : running) {
     if (!(other->age() < newcomer.age()) || !other->request().keep_snapshots) continue;
     // Comparing one token first avoids most comparisons.
-    const std::int32_t needed = std::max(worthwhile, other->memory().length() + 1);
+    const std::int32_t stands = other->memory().length();
+    const std::int32_t needed = std::max(worthwhile, stands + 1);
     if (needed > last || needed > other->tokens()) continue;
     const auto probe = static_cast<std::size_t>(needed - 1);
     if (other->known()[probe] != newcomer.known()[probe]) continue;
     const std::int32_t common = std::min(common_prefix(other->known(), newcomer.known()), last);
     if (common < needed) continue;
-    best = PrefixOwner{
-        .age = other->age(),
-        .length = agreed_length(*other, common, std::max(enough, common - tokens_min + 1))};
+    const std::int32_t behind = std::max({enough - 1, common - tokens_min, stands});
+    best = PrefixOwner{.age = other->age(), .length = other->cuts().next(behind, common)};
     worthwhile = common + 1;
   }
   return best;
 }
 
 bool is_awaited(const PrefixOwner& prefix_owner, std::span<Sequence* const> running) {
-  const auto found = std::lower_bound(
-      running.begin(), running.end(), prefix_owner.age,
-      [](const Sequence* sequence, const ArrivalOrder& age) { return sequence->age() < age; });
+  const auto found = std::ranges::lower_bound(running, prefix_owner.age, {}, &Sequence::age);
   return found != running.end() && (*found)->age() == prefix_owner.age &&
          (*found)->memory().length() < prefix_owner.length;
 }

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/engine/drafted_tokens.h"
 #include "core/engine/request.h"
 #include "core/engine/runner.h"
 #include "core/engine/stop_strings.h"
@@ -52,12 +53,22 @@ struct PrefixOwner {
   std::int32_t length;  ///< of the prefix: where the owner leaves a snapshot
 };
 
-/// Says what a waiting sequence waits for, besides memory: what its tokens have elsewhere.
+/// Says what a waiting sequence waits for that its tokens have elsewhere.
 enum class Wait : std::uint8_t {
   none,  ///< that was not looked up yet
   tier,  ///< a snapshot comes from a tier
   copy,  ///< one is copied from the memory of the other side
   over   ///< nothing more comes
+};
+
+/// What a sequence waits for besides memory, before it starts.
+struct Awaited {
+  Wait elsewhere = Wait::none;
+  std::int32_t known_to_tier = 0;  ///< leading tokens it has seen, with or without a snapshot
+  std::optional<PrefixOwner> owner = {};  ///< whose snapshot it waits for
+  bool had_owner = false;                 ///< at any time
+
+  bool comes() const { return elsewhere == Wait::tier || elsewhere == Wait::copy; }
 };
 
 /// One choice of a request while it runs: its tokens, its memory and its text so far. Memory may be
@@ -69,11 +80,11 @@ class Sequence {
 
   ArrivalOrder age() const { return {terms_->id, choice_}; }
   const Request& request() const { return terms_->request; }
-  std::int32_t tokens() const { return static_cast<std::int32_t>(tokens_.size()) - drafts_; }
+  std::int32_t tokens() const { return tokens_.known(); }
 
   /// The prompt and what was drawn: the key of this sequence's snapshots.
   std::span<const TokenId> known() const {
-    return std::span(tokens_).first(static_cast<std::size_t>(tokens()));
+    return tokens_.all().first(static_cast<std::size_t>(tokens()));
   }
   std::span<const TokenId> prompt() const {
     return known().first(static_cast<std::size_t>(prompt_tokens_));
@@ -85,30 +96,16 @@ class Sequence {
     return goal - memory_.length();
   }
 
-  /// The same, limited to what its request allows in one step.
-  std::int32_t pending_in_step() const;
-
   /// Most drafts that may follow its pending token in one step: it runs no token after its last
   /// one, and none after a point where a snapshot is wanted. 0 before its answer has begun.
   std::int32_t draft_room() const;
-  /// Sets what may be drawn after its pending token, in this order, until release() or the end of
-  /// the step: accept() takes the drafts one by one and drops what is left at the first wrong one.
-  void set_drafts(std::span<const TokenId> drafts);
-  std::int32_t drafts() const { return drafts_; }
-  void drop_drafts();
+  /// Its tokens with what may be drawn after the pending one, until release() or the end of the
+  /// step: accept() takes the drafts one by one and drops what is left at the first wrong one.
+  DraftedTokens& drafted() { return tokens_; }
   const TokenMasks& masks() const { return masks_; }
-  /// Drafts that may be drawn instead of those set before, whose first `shared` are those of an
-  /// earlier path: they are dropped together.
-  void add_branch(std::span<const TokenId> drafts, std::int32_t shared);
-  /// When the token is not the next draft: makes the branch that has the drafts accepted so far
-  /// and then this one the sequence's own drafts. Returns its number; nullopt: there is none.
-  std::optional<std::int32_t> take_branch(const SampledToken& sampled);
-  /// Returns whether this is the next draft.
-  bool is_drafted(const SampledToken& sampled) const;
 
-  /// Stops before the last prompt token until go_on(): there the other choices join.
-  void hold_at_prompt_end() { holds_at_prompt_end_ = true; }
-  void go_on() { holds_at_prompt_end_ = false; }
+  /// While it is held it stops before the last prompt token: there the other choices join.
+  void hold_at_prompt_end(bool is_held) { holds_at_prompt_end_ = is_held; }
   bool at_prompt_end() const { return holds_at_prompt_end_ && pending() == 0; }
 
   Memory& memory() { return memory_; }
@@ -120,44 +117,27 @@ class Sequence {
   void set_under_way(bool is_under_way) { is_under_way_ = is_under_way; }
   /// If prompts have a lane of their own, returns whether it runs in the other one, that of
   /// answers. Its first token is drawn where the last token of its prompt ran.
-  bool decodes() const { return pending() == 1 && !is_unanswered(); }
+  bool decodes() const { return pending() == 1 && generated() > 0; }
   /// Returns whether it runs on after the next token that is drawn, unless that ends it.
   bool goes_on_after_next() const {
     return tokens() + 1 < length_last() && !terms_->request.prefill_only;
   }
   /// Releases its memory; what there is elsewhere is looked up again.
   void release() {
-    drop_drafts();
+    tokens_.drop_drafts();
     memory_ = Memory();
-    wait_ = Wait::none;
+    awaited_.elsewhere = Wait::none;
     ++releases_;
   }
   std::int64_t releases() const { return releases_; }
-  Memory take_memory() { return std::move(memory_); }
 
-  /// Sets where snapshots are wanted, ascending. Those before length() are not needed any more.
-  void set_cuts(std::vector<Cut> cuts) { cuts_ = std::move(cuts); }
-  const std::vector<Cut>& cuts() const { return cuts_; }
-  void add_cut(const Cut& cut);
-  bool is_cut_at(std::int32_t length) const;
-  /// The first cut after `length`, or the end of the sequence.
-  std::int32_t next_cut(std::int32_t length) const;
-  /// The place of the cut at the sequence's length, returned once.
-  std::optional<SnapshotPlace> take_cut();
+  /// Where snapshots are wanted.
+  Cuts& cuts() { return cuts_; }
+  const Cuts& cuts() const { return cuts_; }
+  Awaited& awaited() { return awaited_; }
 
-  /// Waits for another's snapshot; nullopt: no longer.
-  void follow(const std::optional<PrefixOwner>& prefix_owner);
-  const std::optional<PrefixOwner>& prefix_owner() const { return prefix_owner_; }
-
-  Wait wait() const { return wait_; }
-  void set_wait(Wait wait) { wait_ = wait; }
-  bool awaits_snapshot() const { return wait_ == Wait::tier || wait_ == Wait::copy; }
-  /// Leading tokens that the tier has seen, with or without a snapshot.
-  std::int32_t known_to_tier() const { return known_to_tier_; }
-  void set_known_to_tier(std::int32_t tokens) { known_to_tier_ = tokens; }
-
-  /// No token was drawn yet.
-  bool is_unanswered() const { return generated() == 0; }
+  /// Tokens that were drawn.
+  std::int32_t generated() const { return tokens() - prompt_tokens_; }
 
   /// Makes `span` the next `count` pending tokens, after `cuts` of the cuts reserved in its memory,
   /// and its drafts after the last one; valid until the sequence changes.
@@ -169,30 +149,21 @@ class Sequence {
   /// ends the answer; no snapshot is wanted between the two, and its draw depends on nothing that
   /// is not known yet.
   bool is_predictable() const;
-  /// For such a sequence: whether it continues after this token, unless its text ends it.
-  bool continues_after(const SampledToken& sampled) const {
-    return sampled.finite && !is_stop_token(sampled.token);
-  }
   /// Makes `span` the token to come, for Runner::prepare; valid until the sequence changes.
   void fill_next(Span& span) const;
 
   /// A step that ran `count` tokens of it has ended; it was launched at `begin`. Called once per
-  /// piece where cuts were reserved. The last `accepted` of them were drafts.
-  void ran(std::int32_t count, Clock::time_point begin, std::int32_t accepted = 0);
-  /// After a step with this many drafts.
-  void count_drafts(std::int32_t drafts, std::int32_t accepted);
+  /// piece where cuts were reserved. The last tokens were the drafts that were accepted.
+  void ran(std::int32_t count, Clock::time_point begin, const DraftCounts& drafts = {});
 
-  /// A prefill_only sequence has nothing left to run.
-  bool is_prefilled() const { return terms_->request.prefill_only && pending() == 0; }
-  void end_prefill(Clock::time_point now);
+  /// Ends a prefill_only sequence that has nothing left to run. False: it is none.
+  bool end_if_prefilled(Clock::time_point now);
 
   /// Appends a token and returns the text that is certain now; finished() may become true.
   std::string accept(const SampledToken& sampled, Clock::time_point now);
 
-  /// Ends the sequence from outside and returns the text held back.
-  std::string end(FinishReason reason);
-  /// The same for an error, with its message.
-  std::string fail(std::string error);
+  /// Ends the sequence, for an error with its message, and returns the text held back.
+  std::string end(FinishReason reason, std::string error = {});
 
   bool finished() const { return finished_; }
 
@@ -200,34 +171,19 @@ class Sequence {
   Completion take_completion();
 
  private:
-  std::int32_t generated() const { return tokens() - prompt_tokens_; }
-  SampleRow sample_row_in(std::span<const TokenId> tokens, std::int32_t drafts) const;
+  SampleRow sample_row_in(std::span<const TokenId> tokens, std::int32_t drafts,
+                          std::int32_t token) const;
   std::int32_t length_last() const;
-  ReuseLimit reuse_limit() const;
-  bool is_stop_token(TokenId token) const;
-  std::string push_text(std::string_view text);
-  std::string searched(const std::vector<AnswerScanner::Piece>& pieces);
-  std::string flush();
 
   const RequestTerms* terms_;
   std::int32_t choice_;
   std::int32_t prompt_tokens_;
   SamplingParams sampling_;
   TokenMasks masks_;
-  /// Instead of the drafts.
-  struct Branch {
-    std::vector<TokenId> tokens;  ///< the sequence's, and then the branch's
-    std::int32_t shared;
-  };
-
-  std::vector<TokenId> tokens_;  ///< and drafts after them
-  std::int32_t drafts_ = 0;
-  std::vector<Branch> branches_;
+  DraftedTokens tokens_;
   Memory memory_;
-  std::vector<Cut> cuts_;
-  std::optional<PrefixOwner> prefix_owner_;
-  Wait wait_ = Wait::none;
-  std::int32_t known_to_tier_ = 0;
+  Cuts cuts_;
+  Awaited awaited_;
   std::int64_t releases_ = 0;
   bool was_started_ = false;
   bool is_under_way_ = false;
@@ -238,7 +194,6 @@ class Sequence {
   std::int32_t ran_max_ = 0;  ///< positions below it were run or resumed at least once
   std::optional<TextStream> text_;
   StopSearch stop_search_;
-  std::optional<AnswerScanner> scanner_;  ///< where some of the text is not searched
   Completion completion_;
   Clock::time_point first_span_, first_token_;
 };

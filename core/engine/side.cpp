@@ -32,7 +32,7 @@ void Side::starts(bool lets_begin) {
 void Side::fail(std::span<const Assignment> plan, std::span<const Order> orders, bool is_known) {
   ++failed_steps_;
   has_failed = true;
-  is_known ? scheduler.release_failed(plan, orders) : scheduler.release_all();
+  scheduler.fail(plan, orders, is_known);
 }
 
 void Side::add_to(EngineUsage& usage) const {

@@ -42,6 +42,7 @@ Speculation::Speculation(const SpeculationOptions& options, const PrefixCache& p
       drafter_(options.drafter),
       model_drafts_(std::move(model_drafts)),
       policy_(options.draft_steps),
+      tree_(options.tree),
       now_(std::move(now)) {
   if (options.draft_steps < 0 || options.draft_steps > drafts_max) {
     throw Error(ErrorKind::usage, fmt::format("engine: a step has up to {} drafts of a sequence, "
@@ -49,13 +50,13 @@ Speculation::Speculation(const SpeculationOptions& options, const PrefixCache& p
                                               drafts_max, options.draft_steps));
   }
   const std::int32_t alone = 1 + options.draft_steps;
-  tree_ = {.branches = options.branches, .rows = options.rows > 0 ? options.rows : 2 * alone};
+  if (tree_.rows <= 0) tree_.rows = 2 * alone;
   if (tree_.branches < 1 || tree_.rows < alone ||
       (tree_.branches > 1 && options.draft_steps == 0)) {
     throw Error(ErrorKind::usage,
                 fmt::format("engine: a tree has one branch or more, a number of drafts, and rows "
                             "for these and one token: {} branches, {} drafts, {} rows",
-                            options.branches, options.draft_steps, options.rows));
+                            options.tree.branches, options.draft_steps, options.tree.rows));
   }
   if (drafter_ == nullptr && options.by_model && options.draft_steps == 0) entry_policy_.emplace();
   if (drafter_ != nullptr || options.by_model) return;

@@ -73,7 +73,8 @@ bool StepPipeline::prepare_next() {
 void StepPipeline::launch_next(std::span<const Assignment> plan) {
   is_prepared_ = false;
   std::swap(step_, next_step_);
-  side_->pool.pass_step();
+  side_->pool.take_orders(step_.orders);
+  require(step_.orders.empty(), "engine: a step that was prepared has no orders");
   ++steps_;
   ++steps_ahead_;
   try {
@@ -134,7 +135,8 @@ FinishedStep StepPipeline::wait() {
 bool StepPipeline::is_text_awaited(const FinishedStep& done) const {
   if (!is_prepared_) return false;
   for (std::size_t i = 0; i < done_.size(); ++i) {
-    if (!done_[i].sequence->continues_after(done.result.sampled[i])) return false;
+    const SampledToken& sampled = done.result.sampled[i];
+    if (!sampled.finite || done_[i].sequence->request().ends_at(sampled.token)) return false;
   }
   return true;
 }

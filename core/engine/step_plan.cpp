@@ -17,7 +17,7 @@ void StepPlan::clear() {
     if (sequence->is_under_way()) continue;
     sequence->memory().drop_cuts();
     sequence->memory().drop_branches();
-    sequence->drop_drafts();
+    sequence->drafted().drop_drafts();
   }
 }
 
@@ -26,8 +26,8 @@ void StepPlan::assign(Sequence& sequence, std::int32_t tokens, std::int32_t more
   tokens_left_ -= tokens;
   Memory& memory = sequence.memory();
   std::int32_t length = memory.length() + tokens;
-  while (more > 0 && spans_spare_ > 0 && sequence.is_cut_at(length)) {
-    const std::int32_t piece = std::min(more, sequence.next_cut(length) - length);
+  while (more > 0 && spans_spare_ > 0 && sequence.cuts().contains(length)) {
+    const std::int32_t piece = sequence.cuts().next(length, length + more) - length;
     const std::int32_t growth = length + piece - memory.length();
     if (!MemoryDemand(*pool_).add_growth(memory, growth).add_slots(1).fits()) return;
     if (!memory.reserve(growth) || !memory.reserve_cut(length)) return;
@@ -83,7 +83,7 @@ void StepPlan::set_drafts(std::size_t at, std::span<const TokenId> drafts) {
   Assignment& entry = entries_[at];
   require(std::ssize(drafts) <= entry.drafts, "step plan: memory was reserved for drafts");
   entry.drafts = static_cast<std::int32_t>(drafts.size());
-  entry.sequence->set_drafts(drafts);
+  entry.sequence->drafted().set_drafts(drafts);
 }
 
 /// Where more is needed than the sequence has, the others keep a page of each group that they may
@@ -117,7 +117,8 @@ bool StepPlan::add_branch(std::size_t at, std::span<const TokenId> drafts, std::
     return false;
   }
   if (!sequence.memory().reserve_branch(tokens)) return false;
-  sequence.add_branch(drafts, shared);
+  require(tokens - 1 <= sequence.draft_room(), "step plan: a branch has room");
+  sequence.drafted().add_branch(drafts, shared);
   ++entry.branches;
   entry.branch_drafts += own;
   ++branches_;

@@ -17,7 +17,7 @@ bool fill_step(Step& step, std::span<const Assignment> plan, Speculation* specul
   for (std::size_t i = 0; i < plan.size(); ++i) {
     Sequence& sequence = *plan[i].sequence;
     sequence.fill(step.spans[i], plan[i].tokens, plan[i].cuts);
-    all_answer = all_answer && !sequence.is_unanswered();
+    all_answer = all_answer && sequence.generated() > 0;
   }
   auto span = step.spans.begin() + static_cast<std::ptrdiff_t>(plan.size());
   for (const Assignment& entry : plan) {

@@ -95,7 +95,25 @@ std::int32_t StopStrings::next(std::int32_t node, char byte) const {
   }
 }
 
+StopSearch::StopSearch(const StopStrings& strings, const AnswerStart& start) : strings_(&strings) {
+  if (!strings.empty() && start.may_think) scanner_.emplace(start);
+}
+
 std::string StopSearch::push(std::string_view text) {
+  return scanner_ ? search_said(scanner_->push(text)) : search(text);
+}
+
+std::string StopSearch::search_said(const std::vector<AnswerScanner::Piece>& pieces) {
+  std::string certain;
+  for (const auto& [text, part] : pieces) {
+    if (found_) break;
+    const bool is_said = part == AnswerPart::answer || part == AnswerPart::call;
+    certain += is_said ? search(text) : take_held() + text;
+  }
+  return certain;
+}
+
+std::string StopSearch::search(std::string_view text) {
   if (found_) return {};
   if (strings_->empty()) return std::string(text);
   held_.append(text);
@@ -116,6 +134,11 @@ std::string StopSearch::push(std::string_view text) {
 }
 
 std::string StopSearch::flush() {
+  std::string text = scanner_ ? search_said(scanner_->finish()) : std::string();
+  return text + take_held();
+}
+
+std::string StopSearch::take_held() {
   node_ = 0;
   return std::exchange(held_, {});
 }

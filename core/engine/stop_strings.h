@@ -1,10 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "core/text/answer_scanner.h"
 
 namespace hyb {
 
@@ -44,11 +47,12 @@ class StopStrings {
 };
 
 /// Finds the stop string that is complete first; of those complete at the same byte the longest
-/// one. How the text is split into pushes makes no difference.
+/// one. How the text is split into pushes makes no difference. None is found in thoughts or
+/// markers, and none goes on where a part of the answer ends.
 class StopSearch {
  public:
   /// The strings outlive the search.
-  explicit StopSearch(const StopStrings& strings) : strings_(&strings) {}
+  explicit StopSearch(const StopStrings& strings, const AnswerStart& start = {});
 
   /// Takes more text, in whole characters, and returns what is certainly before any stop string.
   /// After a stop string was found all text is dropped.
@@ -60,7 +64,12 @@ class StopSearch {
   std::string flush();
 
  private:
+  std::string search(std::string_view text);
+  std::string search_said(const std::vector<AnswerScanner::Piece>& pieces);
+  std::string take_held();
+
   const StopStrings* strings_;
+  std::optional<AnswerScanner> scanner_;  ///< where some of the text is not searched
   std::int32_t node_ = 0;
   std::string held_;  ///< always the bytes of node_
   bool found_ = false;

@@ -8,7 +8,7 @@ namespace hyb {
 void TierWaiter::release(FetchId fetch) {
   std::erase_if(waiting_, [&](const Waiting& waiting) {
     if (waiting.fetch != fetch) return false;
-    waiting.sequence->set_wait(Wait::over);
+    waiting.sequence->awaited().elsewhere = Wait::over;
     return true;
   });
   scheduler_->retry_admission();
@@ -36,17 +36,17 @@ void TierWaiter::deliver_arrived() {
 
 void TierWaiter::ask(Sequence& sequence) {
   const auto known = sequence.known();
-  sequence.set_known_to_tier(tier_->known(known));
+  sequence.awaited().known_to_tier = tier_->known(known);
   const std::int32_t resumable = prefixes_->look_up(known).resumable;
   // Whether an answer comes from an int8 snapshot must not depend on the speed of a disk.
   if (prefixes_->options().precision == Precision::int8) {
     tier_->fetch(known, resumable);
-    sequence.set_wait(Wait::over);
+    sequence.awaited().elsewhere = Wait::over;
     return;
   }
   const TierAnswer answer = tier_->ask(known, resumable);
   const bool waits = answer.fetch.has_value() || answer.is_full;
-  sequence.set_wait(waits ? Wait::tier : Wait::over);
+  sequence.awaited().elsewhere = waits ? Wait::tier : Wait::over;
   if (waits) waiting_.push_back({.sequence = &sequence, .fetch = answer.fetch});
   if (answer.fetch) ++waits_;
 }
@@ -56,7 +56,7 @@ void TierWaiter::poll() {
   deliver_arrived();
   std::erase_if(waiting_, [&](const Waiting& waiting) {
     if (waiting.fetch) return false;
-    waiting.sequence->set_wait(Wait::none);
+    waiting.sequence->awaited().elsewhere = Wait::none;
     scheduler_->retry_admission();
     return true;
   });

@@ -233,7 +233,7 @@ inline std::int64_t tile_dim(std::int64_t head_dim) {
 
 /// The op's workspace as semaphores and partials of `dim` dimensions.
 template <typename Params>
-void set_workspace(const Attention& op, std::int64_t dim, Params& params) {
+void set_workspace(const PagedAttention& op, std::int64_t dim, Params& params) {
   constexpr std::int64_t semaphores_bytes = semaphores_max * sizeof(unsigned);
   if (op.workspace.empty()) return;
   auto* const bytes = static_cast<std::byte*>(op.workspace.data);
@@ -246,7 +246,7 @@ void set_workspace(const Attention& op, std::int64_t dim, Params& params) {
 }
 
 /// The most runs that a span can have.
-inline std::int64_t runs_max(const Attention& op) {
+inline std::int64_t runs_max(const PagedAttention& op) {
   const std::int64_t positions =
       op.positions > 0 ? op.positions : op.kv.pages.dim(0) * op.kv.page_tokens;
   return std::max<std::int64_t>(1, pieces(positions, attention_run));

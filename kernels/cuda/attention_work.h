@@ -246,14 +246,14 @@ __device__ __forceinline__ std::uint32_t gated_pair(float low, float high,
 /// q, y and gate of bf16, pages of bf16 or F8_E4M3, all rows 16-byte aligned (a gate per head in
 /// any way); head_dim a multiple of 8, of F8_E4M3 of 16, up to 256, best 64, 128 or 256 itself.
 /// Answers over pages of F8_E4M3 are to the bit those over pages of bf16 with the same numbers.
-bool fits_attention_matrix(const Attention& op);
-void attention_matrix(Stream& stream, const Attention& op);
+bool fits_attention_matrix(const PagedAttention& op);
+void attention_matrix(Stream& stream, const PagedAttention& op);
 
 /// Everything else.
-void attention_plain(Stream& stream, const Attention& op);
+void attention_plain(Stream& stream, const PagedAttention& op);
 
 template <typename T, typename K>
-AttentionParams<T, K> attention_params(const Attention& op) {
+AttentionParams<T, K> attention_params(const PagedAttention& op) {
   constexpr float log2_e = 1.44269504F;
   return {.kv = page_params<K>(op.kv, op.head_dim),
           .q = op.q.as<T>(),

@@ -89,10 +89,10 @@ void scale_columns(Stream& stream, const ScaleColumns& op);
 /// and of mamba_step's convolution.
 void causal_conv(Stream& stream, const CausalConv& op);
 /// Spans without tokens may come after the others. The bits of any other cut of a sequence.
-void short_conv(Stream& stream, const ShortConv& op);
+void gated_conv(Stream& stream, const GatedConv& op);
 
 /// Pages as KvPage (kernels/cuda/tables.h) lays them out. k is not written back; a row after the
-/// last span is neither changed nor written anywhere. Without norms and with rotary_dim 0 this is
+/// last span is neither changed nor written anywhere. Without norms and frequencies this is
 /// kv_write.
 void rope_kv_write(Stream& stream, const RopeKvWrite& op);
 
@@ -102,11 +102,11 @@ void rope_kv_write(Stream& stream, const RopeKvWrite& op);
 /// with head_dim a multiple of 8 (16 where pages are F8_E4M3) up to 256 and 16-byte aligned rows
 /// (the gate's too, unless it has one number per head) goes through the matrix instructions.
 /// workspace: 16-byte aligned and zeroed once; launches leave its first bytes zero.
-void attention(Stream& stream, const Attention& op);
+void paged_attention(Stream& stream, const PagedAttention& op);
 /// The bits of rope_kv_write and attention, and places of spans without tokens as there. One
-/// launch where attention takes the matrix instructions, with head_dim and rotary_dim multiples of
-/// 16 and 16-byte aligned norms; else the two.
-void attention_step(Stream& stream, const RopeKvWrite& write, const Attention& read);
+/// launch where attention takes the matrix instructions, with head_dim a multiple of 16,
+/// pairs of 8, and 16-byte aligned norms; else the two.
+void attention_step(Stream& stream, const RopeKvWrite& write, const PagedAttention& read);
 /// Works as kernels::attention_workspace_bytes, for the device.
 std::size_t attention_workspace_bytes(std::int64_t tokens, std::int64_t heads,
                                       std::int64_t head_dim, std::int64_t positions);
@@ -126,10 +126,10 @@ void mamba_step(Stream& stream, const MambaStep& op);
 /// of mostly short spans go token by token, with the bits of any other cut and of mamba_step; else
 /// bf16 goes in chunks, where a bf16 state is rounded at the ends of spans only, and cuts change
 /// the answer within the bounds that are stated at the kernel.
-void ssd(Stream& stream, const Ssd& op);
+void mamba_scan(Stream& stream, const MambaScan& op);
 
 /// Spans without tokens may come after the others. The bits of any other cut of a sequence.
-void s6(Stream& stream, const S6& op);
+void selective_scan(Stream& stream, const SelectiveScan& op);
 
 /// Spans without tokens may come after the others. f32, batch_invariant(), token_by_token, few
 /// tokens and short spans among longer ones go token by token, with the bits of any other cut and
@@ -153,7 +153,7 @@ void moe_route(Stream& stream, const MoeRoute& op);
 /// In workspace moe_workspace_bytes of this namespace, zeros before its first use. Up to 16 tokens
 /// of bf16 take three launches, four with latent experts, where the weights but the router and the
 /// gate are all of one code or all bf16; else, and for more tokens, experts go by tiles, codes too.
-void moe(Stream& stream, const Moe& op);
+void fused_moe(Stream& stream, const FusedMoe& op);
 std::size_t moe_workspace_bytes(const MoeShape& shape);
 
 // The routes of cuda::delta_rule, which chooses among them by what the host knows.
@@ -172,16 +172,16 @@ void delta_rule_chunked(Stream& stream, const DeltaRule& op);
 /// bf16 x, a shape and alignment that it has a kernel for, and workspace enough.
 bool delta_rule_chunked_takes(const DeltaRule& op);
 
-// The routes of cuda::ssd, which chooses among them by what the host knows.
+// The routes of cuda::mamba_scan, which chooses among them by what the host knows.
 
 /// Token by token, the state in registers: the bits of mamba_step and of any other cut. Any shape.
-void ssd_scan(Stream& stream, const Ssd& op);
+void ssd_scan(Stream& stream, const MambaScan& op);
 
 /// In chunks of 64 tokens, by matrix instructions, cut into segments where spans are few and the
 /// workspace allows it. A bf16 state is rounded where a span ends only; where a sequence is cut
 /// changes the answer, within the bounds that are stated at the kernel.
-void ssd_chunked(Stream& stream, const Ssd& op);
+void ssd_chunked(Stream& stream, const MambaScan& op);
 /// bf16 x, and a shape and alignment that it has a kernel for.
-bool ssd_chunked_takes(const Ssd& op);
+bool ssd_chunked_takes(const MambaScan& op);
 
 }  // namespace hyb::kernels::cuda

@@ -67,14 +67,16 @@ void attend_rows(const AttentionRows<T, K>& job) {
   }
 }
 
-AttentionReach reach_of(const Attention& op) { return {.window = op.window, .chunk = op.chunk}; }
+AttentionReach reach_of(const PagedAttention& op) {
+  return {.window = op.window, .chunk = op.chunk};
+}
 
 template <typename T, typename K>
 std::int64_t first_run(const AttentionRows<T, K>& job) {
   return first_key(job.reach, job.position + job.first_row / job.group) / attention_run_keys;
 }
 
-bool fits_vectors(const Attention& op) {
+bool fits_vectors(const PagedAttention& op) {
   const std::int64_t segments = op.kv.page_tokens / 16;
   return op.kv.page_tokens % 16 == 0 && (segments & (segments - 1)) == 0;
 }
@@ -82,7 +84,7 @@ bool fits_vectors(const Attention& op) {
 /// Holds what the step consists of: for every span and kv head, tiles of rows.
 class Rows {
  public:
-  explicit Rows(const Attention& op)
+  explicit Rows(const PagedAttention& op)
       : op_(op), group_(op.heads / op.kv_heads), rows_max_(attention_rows_max(op.head_dim)) {}
 
   std::int64_t spans() const { return op_.kv.spans(); }
@@ -140,12 +142,12 @@ class Rows {
   }
   std::int64_t end(std::int64_t span) const { return position(span) + tokens(span); }
 
-  const Attention& op_;
+  const PagedAttention& op_;
   std::int64_t group_, rows_max_;
 };
 
 template <typename T, typename K>
-AttentionRoutes<T, K> routes_of(Isa isa, const Attention& op) {
+AttentionRoutes<T, K> routes_of(Isa isa, const PagedAttention& op) {
   if (isa == Isa::plain || !fits_vectors(op)) return {attend_rows<T, K>, nullptr, nullptr};
   if (isa == Isa::avx2) return RoutesOf<Isa::avx2, T, K>::attention();
   return RoutesOf<Isa::avx512, T, K>::attention();
@@ -172,7 +174,7 @@ void distribute(Queue& queue, bool alone, std::int64_t spans, Count count, Body 
 }
 
 /// Keys are shared between threads where rows alone would leave some idle.
-bool shares_keys(const Attention& op, const Rows& rows, int threads) {
+bool shares_keys(const PagedAttention& op, const Rows& rows, int threads) {
   std::int64_t items = 0, floats = 0, runs = 0;
   for (std::int64_t span = 0; span < rows.spans(); ++span) {
     items += rows.items(span);
@@ -186,7 +188,7 @@ bool shares_keys(const Attention& op, const Rows& rows, int threads) {
 }
 
 template <typename T, typename K>
-void attend(Queue& queue, const Attention& op) {
+void attend(Queue& queue, const PagedAttention& op) {
   const Rows rows(op);
   const AttentionRoutes<T, K> routes = routes_of<T, K>(queue.isa(), op);
   const std::int64_t spans = rows.spans();
@@ -246,8 +248,8 @@ std::size_t attention_workspace_bytes(Device device, std::int64_t tokens, std::i
          sizeof(float);
 }
 
-void check(const Attention& op, Device device) {
-  const Check check("attention", device);
+void check(const PagedAttention& op, Device device) {
+  const Check check("paged_attention", device);
   check.activations(op.q, "q");
   check.that(op.kv_heads >= 1 && op.heads % op.kv_heads == 0, "kv_heads divides heads",
              op.kv_heads);
@@ -271,9 +273,9 @@ void check(const Attention& op, Device device) {
   check.pages(op.kv, tokens, 2 * op.kv_heads * op.head_dim, reach_of(op));
 }
 
-void attention(Queue& queue, const Attention& op) {
+void paged_attention(Queue& queue, const PagedAttention& op) {
   check(op, queue.device());
-  if (on_card(queue, [&](auto& stream) { cuda::attention(stream, op); })) return;
+  if (on_card(queue, [&](auto& stream) { cuda::paged_attention(stream, op); })) return;
   visit_float(op.q.dtype, [&]<typename T>(Tag<T>) {
     visit_kv(op.kv.arena.dtype, [&]<typename K>(Tag<K>) { attend<T, K>(queue, op); });
   });

@@ -13,9 +13,9 @@
 
 namespace hyb::kernels::cuda {
 
-void attention(Stream& stream, const Attention& op) {
-  require(op.scale > 0.0F, "attention: scale is positive on the device");
-  require(op.head_dim <= attention_head_dim_max, "attention: head_dim is at most 512");
+void paged_attention(Stream& stream, const PagedAttention& op) {
+  require(op.scale > 0.0F, "paged_attention: scale is positive on the device");
+  require(op.head_dim <= attention_head_dim_max, "paged_attention: head_dim is at most 512");
   if (op.q.dim(0) == 0 || op.kv.spans() == 0) return;
   if (fits_attention_matrix(op)) return attention_matrix(stream, op);
   attention_plain(stream, op);
@@ -24,13 +24,13 @@ void attention(Stream& stream, const Attention& op) {
 namespace {
 
 template <int Dims, typename T, typename K>
-void run(Stream& stream, const Attention& op) {
+void run(Stream& stream, const PagedAttention& op) {
   attend_plain<Dims>(stream, attention_params<T, K>(op), op.q.dim(0));
 }
 
 }  // namespace
 
-void attention_plain(Stream& stream, const Attention& op) {
+void attention_plain(Stream& stream, const PagedAttention& op) {
   visit_float(op.q.dtype, [&]<typename T>(Tag<T>) {
     visit_kv(op.kv.arena.dtype, [&]<typename K>(Tag<K>) {
       if (op.head_dim <= 128) return run<4, T, K>(stream, op);
@@ -64,7 +64,7 @@ std::int64_t tiles_max(std::int64_t rows, std::int64_t spans, std::int64_t rows_
 }
 
 template <typename Narrow, typename Wide>
-void launch_spans(Stream& stream, const Attention& op, const Params<Narrow>& params) {
+void launch_spans(Stream& stream, const PagedAttention& op, const Params<Narrow>& params) {
   static_assert(sizeof(AttentionShared<Narrow>) <= shared_bytes_everywhere);
   const std::int64_t tokens = op.q.dim(0), rows = tokens * params.group;
   const std::int64_t runs = runs_max(op);
@@ -90,7 +90,7 @@ void launch_spans(Stream& stream, const Attention& op, const Params<Narrow>& par
 /// a block has room for them. Keys and values come from the second-level cache half as often then,
 /// and the copies of one tile are under way while the one before is multiplied.
 template <typename K, bool IsCapped>
-void attend_256(Stream& stream, const Attention& op, const AttentionParams<bf16, K>& params) {
+void attend_256(Stream& stream, const PagedAttention& op, const AttentionParams<bf16, K>& params) {
   using Small = AttentionShape<256, 2, 4, 2, K, IsCapped>;
   using Large = AttentionShape<256, 4, 2, 3, K, IsCapped>;
   static_assert(sizeof(AttentionShared<Small>) <= shared_bytes_everywhere);
@@ -101,7 +101,7 @@ void attend_256(Stream& stream, const Attention& op, const AttentionParams<bf16,
 }
 
 template <typename K, bool IsCapped>
-void attend(Stream& stream, const Attention& op) {
+void attend(Stream& stream, const PagedAttention& op) {
   using Wide64 = AttentionShape<64, 8, 1, 4, K, IsCapped>;
   using Wide128 = AttentionShape<128, 8, 1, 3, K, IsCapped>;
   static_assert(sizeof(AttentionShared<Wide64>) <= shared_bytes_everywhere);
@@ -119,14 +119,14 @@ void attend(Stream& stream, const Attention& op) {
 }
 
 template <typename K>
-void attend_pages(Stream& stream, const Attention& op) {
+void attend_pages(Stream& stream, const PagedAttention& op) {
   if (op.softcap == 0.0F) return attend<K, false>(stream, op);
   attend<K, true>(stream, op);
 }
 
 }  // namespace
 
-bool fits_attention_matrix(const Attention& op) {
+bool fits_attention_matrix(const PagedAttention& op) {
   const auto is_matrix = [](const Tensor& x) {
     return x.dtype == DType::bf16 && is_vector_aligned(x.as<bf16>(), x.row_stride);
   };
@@ -139,7 +139,7 @@ bool fits_attention_matrix(const Attention& op) {
          op.head_dim % (is_coded ? 16 : 8) == 0 && op.head_dim <= 256;
 }
 
-void attention_matrix(Stream& stream, const Attention& op) {
+void attention_matrix(Stream& stream, const PagedAttention& op) {
   if (op.kv.arena.dtype == DType::f8_e4m3) return attend_pages<e4m3>(stream, op);
   attend_pages<bf16>(stream, op);
 }

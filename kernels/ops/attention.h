@@ -41,7 +41,7 @@ inline constexpr std::int64_t attention_head_dim_max = 512;
 /// and runs are merged in order, those that a token reaches: so the answer depends neither on how
 /// many threads share the keys nor on the other queries of the step. Only the keys in reach are
 /// read and paid for.
-struct Attention {
+struct PagedAttention {
   Tensor q;
   KvPages kv;
   Tensor y;
@@ -71,8 +71,8 @@ std::size_t attention_workspace_bytes(Device device, std::int64_t tokens, std::i
                                       std::int64_t keys = 0);
 
 /// The rules that its arguments keep. Tables are read on the CPU only.
-void check(const Attention& op, Device device);
+void check(const PagedAttention& op, Device device);
 
-void attention(Queue& queue, const Attention& op);
+void paged_attention(Queue& queue, const PagedAttention& op);
 
 }  // namespace hyb::kernels

@@ -5,7 +5,7 @@
 
 namespace hyb::kernels {
 
-void attention_step(Queue& queue, RopeKvWrite write, const Attention& read) {
+void attention_step(Queue& queue, RopeKvWrite write, const PagedAttention& read) {
   const Check rules("attention_step", queue.device());
   const std::int64_t spans = rules.spans(write.kv.span_begin, write.qkv.dim(0));
   rules.that(spans == write.qkv.dim(0), "every span has one token", spans);
@@ -19,7 +19,7 @@ void attention_step(Queue& queue, RopeKvWrite write, const Attention& read) {
     }
   }
   rope_kv_write(queue, write);
-  attention(queue, read);
+  paged_attention(queue, read);
 }
 
 }  // namespace hyb::kernels

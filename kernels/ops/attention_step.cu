@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(S::threads, S::head_dim == 64 ? 4 : 1)
 }
 
 template <typename S>
-void run(Stream& stream, const Attention& op, const RopeKvWrite& write) {
+void run(Stream& stream, const PagedAttention& op, const RopeKvWrite& write) {
   static_assert(sizeof(Shared<S>) <= shared_bytes_everywhere);
   Params<S> params;
   static_cast<AttentionParams<bf16, typename S::Kv>&>(params) =
@@ -152,7 +152,7 @@ void run(Stream& stream, const Attention& op, const RopeKvWrite& write) {
 }
 
 template <typename K, bool IsCapped>
-void run_in_tiles(Stream& stream, const Attention& op, const RopeKvWrite& write) {
+void run_in_tiles(Stream& stream, const PagedAttention& op, const RopeKvWrite& write) {
   switch (tile_dim(op.head_dim)) {
     case 64:
       return run<NarrowShape<64, K, IsCapped>>(stream, op, write);
@@ -164,14 +164,14 @@ void run_in_tiles(Stream& stream, const Attention& op, const RopeKvWrite& write)
 }
 
 template <typename K>
-void run_pages(Stream& stream, const Attention& op, const RopeKvWrite& write) {
+void run_pages(Stream& stream, const PagedAttention& op, const RopeKvWrite& write) {
   if (op.softcap == 0.0F) return run_in_tiles<K, false>(stream, op, write);
   run_in_tiles<K, true>(stream, op, write);
 }
 
 }  // namespace
 
-void attention_step(Stream& stream, const RopeKvWrite& write, const Attention& read) {
+void attention_step(Stream& stream, const RopeKvWrite& write, const PagedAttention& read) {
   if (read.q.dim(0) == 0) return;
   require(read.scale > 0.0F, "attention_step: scale is positive on the device");
   if (!write.queries_only && fits_attention_matrix(read) && read.head_dim % 16 == 0) {
@@ -180,7 +180,7 @@ void attention_step(Stream& stream, const RopeKvWrite& write, const Attention& r
     if (!is_coded && has_eights<bf16, bf16>(write)) return run_pages<bf16>(stream, read, write);
   }
   rope_kv_write(stream, write);
-  attention(stream, read);
+  paged_attention(stream, read);
 }
 
 }  // namespace hyb::kernels::cuda

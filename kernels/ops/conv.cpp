@@ -91,7 +91,7 @@ void check_shapes(const Check& check, const CausalConv& op) {
   check_channels(check, op, 1);
   check.that(is_width(op.weight.dim(1)), "K is 2, 3 or 4", op.weight.dim(1));
 }
-void check_shapes(const Check& check, const ShortConv& op) {
+void check_shapes(const Check& check, const GatedConv& op) {
   check_channels(check, op, 3);
   const std::int64_t width = op.weight.dim(1);
   check.that(is_width(width) || width == short_conv_width_max, "K is 2, 3, 4 or 7", width);
@@ -114,12 +114,12 @@ void causal_conv(Queue& queue, const CausalConv& op) {
               [&]<typename T>(Tag<T>) { convolve(queue, channels_of<T>(op), op.x.dim(0)); });
 }
 
-void short_conv(Queue& queue, const ShortConv& op) {
-  const Check check("short_conv", queue.device());
+void gated_conv(Queue& queue, const GatedConv& op) {
+  const Check check("gated_conv", queue.device());
   check_shapes(check, op);
   check.slots(op.read_slot, op.write_slot, check.spans(op.span_begin, op.x.dim(0)),
               op.windows.dim(0));
-  if (on_card(queue, [&](auto& stream) { cuda::short_conv(stream, op); })) return;
+  if (on_card(queue, [&](auto& stream) { cuda::gated_conv(stream, op); })) return;
   visit_float(op.x.dtype,
               [&]<typename T>(Tag<T>) { convolve(queue, channels_of<T>(op), op.x.dim(0)); });
 }

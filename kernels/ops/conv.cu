@@ -305,6 +305,6 @@ void run_op(Stream& stream, const Op& op) {
 }  // namespace
 
 void causal_conv(Stream& stream, const CausalConv& op) { run_op(stream, op); }
-void short_conv(Stream& stream, const ShortConv& op) { run_op(stream, op); }
+void gated_conv(Stream& stream, const GatedConv& op) { run_op(stream, op); }
 
 }  // namespace hyb::kernels::cuda

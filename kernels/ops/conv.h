@@ -40,10 +40,10 @@ void causal_conv(Queue& queue, const CausalConv& op);
 /// numbers u is rounded to the type of x; summed in f32 from bias upwards in j, rounded to that
 ///         type, and again when y is written; K is 2, 3, 4 or 7
 /// writes  y and the slots in write_slot, nothing else; y may not alias x
-struct ShortConv {
+struct GatedConv {
   Tensor x, weight, bias, windows, span_begin, read_slot, write_slot, y;
 };
 
-void short_conv(Queue& queue, const ShortConv& op);
+void gated_conv(Queue& queue, const GatedConv& op);
 
 }  // namespace hyb::kernels

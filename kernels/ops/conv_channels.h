@@ -31,7 +31,7 @@ ConvChannels<T> channels_of(const CausalConv& op) {
 }
 
 template <typename T>
-ConvChannels<T> channels_of(const ShortConv& op) {
+ConvChannels<T> channels_of(const GatedConv& op) {
   const std::int64_t channels = op.y.dim(1);
   const CausalConv inner = {.x = op.x.columns(2 * channels, channels),
                             .weight = op.weight,
@@ -49,7 +49,7 @@ ConvChannels<T> channels_of(const ShortConv& op) {
 
 /// The rules for an op's shapes and types; its tables aside.
 void check_shapes(const Check& check, const CausalConv& op);
-void check_shapes(const Check& check, const ShortConv& op);
+void check_shapes(const Check& check, const GatedConv& op);
 
 /// All channels of `tokens` tokens, shared by the queue's threads.
 void convolve(Queue& queue, const ConvChannels<float>& all, std::int64_t tokens);

@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/op_shapes.h"
 #include "kernels/queue.h"
-#include "kernels/recurrence_shapes.h"
 #include "kernels/tensor.h"
 
 namespace hyb::kernels {

@@ -64,17 +64,17 @@ void attend(Isa isa, const LatentRows<T, K>& job) {
 void check(const LatentAttention& op, Device device) {
   const Check check("latent_attention", device);
   check.activations(op.latent, "latent");
-  check.that(op.heads >= 1, "heads is positive", op.heads);
-  const std::int64_t tokens = op.latent.dim(0), width = op.heads * op.latent_width;
+  check.that(op.shape.heads >= 1, "heads is positive", op.shape.heads);
+  const std::int64_t tokens = op.latent.dim(0), width = op.shape.latents();
   check.tensor(op.latent, "latent", op.latent.dtype, {tokens, width});
   check.tensor(op.y, "y", op.latent.dtype, {tokens, width});
   check.that(op.y.data != op.latent.data, "y is not latent", 0);
-  const std::int64_t stride = op.turned.dim(1) / op.heads;
-  check.tensor(op.turned, "turned", op.latent.dtype, {tokens, stride * op.heads});
-  check.that(op.turned_width >= 0 && op.turned_width <= stride, "turned is within its stride",
-             op.turned_width);
-  if (!op.gate.empty()) check.tensor(op.gate, "gate", op.latent.dtype, {tokens, op.heads});
-  check_pages(check, op.kv, tokens, op.turned_width + op.latent_width, all_rows);
+  const std::int64_t stride = op.turned.dim(1) / op.shape.heads;
+  check.tensor(op.turned, "turned", op.latent.dtype, {tokens, stride * op.shape.heads});
+  check.that(op.shape.turned_width >= 0 && op.shape.turned_width <= stride,
+             "turned is within its stride", op.shape.turned_width);
+  if (!op.gate.empty()) check.tensor(op.gate, "gate", op.latent.dtype, {tokens, op.shape.heads});
+  check_pages(check, op.kv, tokens, op.shape.row_width(), all_rows);
 }
 
 /// Returns what y of some heads of a token is multiplied by.
@@ -117,11 +117,11 @@ void latent_attention(Queue& queue, const LatentAttention& op) {
   check(op, queue.device());
   if (on_card(queue, [&](auto& stream) { cuda::latent_attention(stream, op); })) return;
   // Some heads of a token: as many as a vector route takes at once.
-  const std::int64_t pieces = (op.heads + latent_heads_max - 1) / latent_heads_max;
-  const std::int64_t stride = op.turned.dim(1) / op.heads;
+  const std::int64_t pieces = (op.shape.heads + latent_heads_max - 1) / latent_heads_max;
+  const std::int64_t stride = op.turned.dim(1) / op.shape.heads;
   const std::int64_t keys = op.kv.pages.dim(0) * op.kv.page_tokens;
   const auto heads_at = [&](std::int64_t item) { return item % pieces * latent_heads_max; };
-  share(queue, op.latent.dim(0) * pieces, 1, latent_heads_max * op.latent_width * keys,
+  share(queue, op.latent.dim(0) * pieces, 1, latent_heads_max * op.shape.latent_width * keys,
         [&](std::int64_t begin, std::int64_t end) {
           visit_float(op.latent.dtype, [&]<typename T>(Tag<T>) {
             visit_kv(op.kv.arena.dtype, [&]<typename K>(Tag<K>) {
@@ -131,23 +131,21 @@ void latent_attention(Queue& queue, const LatentAttention& op) {
                     for (std::int64_t item = std::max(begin, token * pieces);
                          item < std::min(end, (token + 1) * pieces); ++item) {
                       const std::int64_t head = heads_at(item);
-                      const std::int64_t heads = std::min(latent_heads_max, op.heads - head);
+                      const std::int64_t heads = std::min(latent_heads_max, op.shape.heads - head);
                       const auto factors = factors_of<T>(op, token, head, heads);
-                      attend<T, K>(queue.isa(),
-                                   {.turned = op.turned.row<T>(token) + head * stride,
-                                    .latent = op.latent.row<T>(token) + head * op.latent_width,
-                                    .y = op.y.row<T>(token) + head * op.latent_width,
-                                    .turned_stride = stride,
-                                    .pages = op.kv.arena.as<K>(),
-                                    .page_stride = op.kv.arena.row_stride,
-                                    .page_table = table,
-                                    .position = at,
-                                    .page_tokens = op.kv.page_tokens,
-                                    .heads = heads,
-                                    .turned_width = op.turned_width,
-                                    .latent_width = op.latent_width,
-                                    .scale = op.scale,
-                                    .factors = factors.data()});
+                      LatentRows<T, K> job = {op.shape};
+                      job.heads = static_cast<std::int32_t>(heads);
+                      job.turned = op.turned.row<T>(token) + head * stride;
+                      job.latent = op.latent.row<T>(token) + head * op.shape.latent_width;
+                      job.y = op.y.row<T>(token) + head * op.shape.latent_width;
+                      job.turned_stride = stride;
+                      job.pages = op.kv.arena.as<K>();
+                      job.page_stride = op.kv.arena.row_stride;
+                      job.page_table = table;
+                      job.position = at;
+                      job.page_tokens = op.kv.page_tokens;
+                      job.factors = factors.data();
+                      attend<T, K>(queue.isa(), job);
                     }
                   });
             });

@@ -59,14 +59,14 @@ struct LatentParams : AttentionParams<T, K> {
   }
 };
 
-Attention attention_of(const LatentAttention& op) {
+PagedAttention attention_of(const LatentAttention& op) {
   return {.q = op.latent,
           .kv = op.kv,
           .y = op.y,
-          .heads = op.heads,
+          .heads = op.shape.heads,
           .kv_heads = 1,
-          .head_dim = op.latent_width,
-          .scale = op.scale,
+          .head_dim = op.shape.latent_width,
+          .scale = op.shape.scale,
           .workspace = op.workspace,
           .gate = op.gate,
           .positions = op.positions};
@@ -75,7 +75,7 @@ Attention attention_of(const LatentAttention& op) {
 template <typename T, typename K>
 LatentParams<T, K> params_of(const LatentAttention& op) {
   return {attention_params<T, K>(attention_of(op)), op.turned.as<T>(), op.turned.row_stride,
-          static_cast<int>(op.turned.dim(1) / op.heads), static_cast<int>(op.turned_width)};
+          static_cast<int>(op.turned.dim(1) / op.shape.heads), op.shape.turned_width};
 }
 
 constexpr int latent_max = 512, turned_max = 64;
@@ -196,11 +196,11 @@ void attend_by_matrix(Stream& stream, const LatentAttention& op) {
   using S = Shape<K>;
   static_assert(sizeof(AttentionShared<S>) <= shared_bytes_everywhere);
   Params<S> params = params_of<bf16, K>(op);
-  const Attention as_attention = attention_of(op);
+  const PagedAttention as_attention = attention_of(op);
   set_workspace(as_attention, S::value_dim, params);
-  const std::int64_t tokens = op.latent.dim(0), rows = tokens * op.heads;
+  const std::int64_t tokens = op.latent.dim(0), rows = tokens * op.shape.heads;
   const std::int64_t tiles =
-      std::min<std::int64_t>(tokens * pieces(op.heads, S::rows),
+      std::min<std::int64_t>(tokens * pieces(op.shape.heads, S::rows),
                              rows / S::rows + std::min<std::int64_t>(params.kv.spans, rows));
   launch_tiles<S, AttentionShared<S>>(stream, latent_attention_kernel<S>, params, tiles,
                                       runs_max(as_attention), 1, INT64_MAX);
@@ -215,8 +215,9 @@ bool fits_matrix(const LatentAttention& op) {
                               ? is_vector_aligned(pages.as<e4m3>(), pages.row_stride)
                               : is_matrix(pages);
   return fits_pages && is_matrix(op.latent) && is_matrix(op.y) && is_matrix(op.turned) &&
-         op.turned.dim(1) / op.heads % 8 == 0 && op.turned_width % 8 == 0 &&
-         op.turned_width <= turned_max && op.latent_width % 8 == 0 && op.latent_width <= latent_max;
+         op.turned.dim(1) / op.shape.heads % 8 == 0 && op.shape.turned_width % 8 == 0 &&
+         op.shape.turned_width <= turned_max && op.shape.latent_width % 8 == 0 &&
+         op.shape.latent_width <= latent_max;
 }
 
 }  // namespace
@@ -236,7 +237,7 @@ void latent_write(Stream& stream, const LatentWrite& op) {
 }
 
 void latent_attention(Stream& stream, const LatentAttention& op) {
-  require(op.scale > 0.0F, "latent_attention: scale is positive on the device");
+  require(op.shape.scale > 0.0F, "latent_attention: scale is positive on the device");
   if (op.latent.dim(0) == 0 || op.kv.spans() == 0) return;
   if (fits_matrix(op)) {
     if (op.kv.arena.dtype == DType::f8_e4m3) return attend_by_matrix<e4m3>(stream, op);

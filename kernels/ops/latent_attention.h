@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/op_shapes.h"
 #include "kernels/ops/kv_pages.h"
 #include "kernels/queue.h"
 #include "kernels/tensor.h"
@@ -47,11 +48,10 @@ struct LatentAttention {
   Tensor turned, latent;
   KvPages kv;
   Tensor y;
-  std::int64_t heads = 0, turned_width = 0, latent_width = 0;
-  float scale = 1.0F;
+  LatentShape shape = {};
   Tensor gate = {};
-  Tensor workspace = {};       ///< for CUDA, as in Attention: with less of it blocks share no keys
-  std::int64_t positions = 0;  ///< as in Attention
+  Tensor workspace = {};  ///< for CUDA, as in PagedAttention: with less of it blocks share no keys
+  std::int64_t positions = 0;  ///< as in PagedAttention
 };
 
 void latent_attention(Queue& queue, const LatentAttention& op);

@@ -55,8 +55,8 @@ struct Workspace {
 };
 
 /// Checks what the ops that moe calls do not check themselves.
-void check(const Moe& op, Device device) {
-  const Check check("moe");
+void check(const FusedMoe& op, Device device) {
+  const Check check("fused_moe");
   check.that(op.router != nullptr && op.gate_up != nullptr && op.down != nullptr,
              "weights are there", 0);
   check.that((op.shared_gate_up == nullptr) == (op.shared_down == nullptr),
@@ -80,8 +80,8 @@ void check(const Moe& op, Device device) {
   if (!op.router_bias.empty()) {
     check.tensor(op.router_bias, "router_bias", DType::f32, {op.router->rows()});
   }
-  check_expert_biases("moe", op.gate_up_bias, op.down_bias, *op.gate_up, *op.down);
-  check_routing("moe", op.routing, op.router->rows(), op.active);
+  check_expert_biases("fused_moe", op.gate_up_bias, op.down_bias, *op.gate_up, *op.down);
+  check_routing("fused_moe", op.routing, op.router->rows(), op.active);
   const auto wanted = static_cast<std::int64_t>(moe_workspace_bytes(device, shape_of(op)));
   check.that(op.workspace.dtype == DType::u8 && op.workspace.size() >= wanted,
              "workspace has moe_workspace_bytes", op.workspace.size());
@@ -114,7 +114,7 @@ void weigh_rows(Queue& queue, const Tensor& x, const Tensor& weights, const Tens
 }
 
 /// y = y + scale * sigmoid(logit) * output, rounded once.
-void add_gated(Queue& queue, const Moe& op, const Workspace& room) {
+void add_gated(Queue& queue, const FusedMoe& op, const Workspace& room) {
   const std::int64_t hidden = op.y.dim(1);
   share(queue, op.y.dim(0), 1, hidden, [&](std::int64_t begin, std::int64_t end) {
     visit_float(op.y.dtype, [&]<typename T>(Tag<T>) {
@@ -132,7 +132,7 @@ void add_gated(Queue& queue, const Moe& op, const Workspace& room) {
 }
 
 /// `wide` is x in f32 where the router is, else x.
-void add_shared(Queue& queue, const Moe& op, const Tensor& x, const Tensor& wide,
+void add_shared(Queue& queue, const FusedMoe& op, const Tensor& x, const Tensor& wide,
                 const Workspace& room) {
   project(queue, {.x = x,
                   .weight = op.shared_gate_up,
@@ -150,7 +150,7 @@ void add_shared(Queue& queue, const Moe& op, const Tensor& x, const Tensor& wide
   add_gated(queue, op, room);
 }
 
-void add_experts(Queue& queue, const Moe& op, const Tensor& x, const Workspace& room) {
+void add_experts(Queue& queue, const FusedMoe& op, const Tensor& x, const Workspace& room) {
   MoeExperts experts = {.x = x,
                         .chosen = room.chosen,
                         .weights = room.weights,
@@ -177,7 +177,7 @@ void add_experts(Queue& queue, const Moe& op, const Tensor& x, const Workspace& 
 
 }  // namespace
 
-MoeShape shape_of(const Moe& op) {
+MoeShape shape_of(const FusedMoe& op) {
   return {.tokens = op.x.dim(0),
           .active = op.active,
           .experts = op.router->rows(),
@@ -199,9 +199,9 @@ std::size_t moe_workspace_bytes(Device device, const MoeShape& shape) {
   return Workspace(shape, nullptr).bytes;
 }
 
-void moe(Queue& queue, const Moe& op) {
+void fused_moe(Queue& queue, const FusedMoe& op) {
   check(op, queue.device());
-  if (on_card(queue, [&](auto& stream) { cuda::moe(stream, op); })) return;
+  if (on_card(queue, [&](auto& stream) { cuda::fused_moe(stream, op); })) return;
   const Workspace room(shape_of(op), op.workspace.as<std::byte>());
   Tensor x = op.x;
   if (!op.norm.empty()) {

@@ -10,7 +10,7 @@ namespace hyb::kernels::cuda {
 namespace {
 
 /// down_s * activation(gate_up_s * x), added to y, or with a gate as it is to shared_output.
-void multiply_shared(Stream& stream, const Moe& op, const Tensor& x, const MoeRoom& room) {
+void multiply_shared(Stream& stream, const FusedMoe& op, const Tensor& x, const MoeRoom& room) {
   project(stream, {.x = x,
                    .weight = op.shared_gate_up,
                    .y = room.shared,
@@ -62,7 +62,7 @@ void weigh_rows(Stream& stream, const Tensor& x, const Tensor& weights, const Te
   });
 }
 
-void multiply_experts(Stream& stream, const Moe& op, const MoeShape& shape, const Tensor& x,
+void multiply_experts(Stream& stream, const FusedMoe& op, const MoeShape& shape, const Tensor& x,
                       const MoeRoom& room) {
   sort_visits(stream, shape, room, tile_tokens(shape));
   const ExpertProducts products = {.x = x,
@@ -81,7 +81,7 @@ void multiply_experts(Stream& stream, const Moe& op, const MoeShape& shape, cons
 
 /// The parts one after the other, the experts' products grouped by expert. No sum depends on the
 /// number of rows where linear's do not.
-void grouped_moe(Stream& stream, const Moe& op, const MoeShape& shape, const MoeRoom& room) {
+void grouped_moe(Stream& stream, const FusedMoe& op, const MoeShape& shape, const MoeRoom& room) {
   Tensor x = op.x;
   if (!op.norm.empty()) {
     x = room.normed;
@@ -128,8 +128,8 @@ void grouped_moe(Stream& stream, const Moe& op, const MoeShape& shape, const Moe
 
 std::size_t moe_workspace_bytes(const MoeShape& shape) { return MoeRoom(shape, nullptr).bytes; }
 
-void moe(Stream& stream, const Moe& op) {
-  Check("moe").function(op.activation);
+void fused_moe(Stream& stream, const FusedMoe& op) {
+  Check("fused_moe").function(op.activation);
   const MoeShape shape = shape_of(op);
   if (shape.tokens == 0) return;
   const MoeRoom room(shape, op.workspace.as<std::byte>());

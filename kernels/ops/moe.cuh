@@ -102,8 +102,8 @@ inline bool takes_vectors(const Tensor& rows) {
 }
 
 /// Up to small_batch_tokens_max rows of bf16, where small_batch_takes says so.
-void small_batch_moe(Stream& stream, const Moe& op, const MoeRoom& room);
-bool small_batch_takes(const Stream& stream, const Moe& op, const MoeShape& shape);
+void small_batch_moe(Stream& stream, const FusedMoe& op, const MoeRoom& room);
+bool small_batch_takes(const Stream& stream, const FusedMoe& op, const MoeShape& shape);
 
 /// logits = x * router^T + bias in f32, as linear has them; of bf16 rows with a router of f32 by a
 /// route of its own.

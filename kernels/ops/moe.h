@@ -37,7 +37,7 @@ namespace hyb::kernels {
 ///         and comes from latent experts is rounded to the type of x; y is rounded once for each of
 ///         the two terms, or once for both
 /// writes  y and the workspace; y may be x where there is a norm
-struct Moe {
+struct FusedMoe {
   Tensor x;
   InputNorm norm = {};
   const Weight* router = nullptr;
@@ -81,10 +81,10 @@ struct MoeShape {
   /// Returns the width of rows that experts see other than those of the router.
   std::int64_t own_width() const { return weighs_input ? hidden : latent; }
 };
-MoeShape shape_of(const Moe& op);
+MoeShape shape_of(const FusedMoe& op);
 std::size_t moe_workspace_bytes(Device device, const MoeShape& shape);
 
-void moe(Queue& queue, const Moe& op);
+void fused_moe(Queue& queue, const FusedMoe& op);
 
 /// Tensors one after another in an op's workspace, aligned to 64 bytes; without one only their
 /// bytes are counted.

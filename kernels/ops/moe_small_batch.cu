@@ -663,7 +663,7 @@ void run_small_batch_experts(Stream& stream, const SmallBatchMoe& few) {
 namespace {
 
 /// Takes routers of one type without codes: the gate is the router's last row.
-bool takes_router(const Moe& op) {
+bool takes_router(const FusedMoe& op) {
   const auto takes = [](const Weight& weight) {
     return weight.code() == WeightCode::plain && takes_pieces(weight);
   };
@@ -672,14 +672,14 @@ bool takes_router(const Moe& op) {
           (op.shared_gate->dtype() == op.router->dtype() && takes(*op.shared_gate)));
 }
 
-bool takes_weights(const Moe& op) {
+bool takes_weights(const FusedMoe& op) {
   const Weight &gate_up = *op.gate_up, &down = *op.down;
   return takes_router(op) && is_like(&gate_up, gate_up) && is_like(op.shared_gate_up, gate_up) &&
          is_like(op.latent_in, gate_up) && is_like(&down, down) && is_like(op.shared_down, down) &&
          is_like(op.latent_out, down);
 }
 
-FrontTiles front_tiles(const Moe& op) {
+FrontTiles front_tiles(const FusedMoe& op) {
   const auto rows = [](const Weight* weight) {
     return weight == nullptr ? 0 : static_cast<int>(weight->rows());
   };
@@ -689,7 +689,7 @@ FrontTiles front_tiles(const Moe& op) {
           .latent = tiles_of(rows(op.latent_in), false)};
 }
 
-SmallBatchMoe small_batch_of(const Moe& op, const MoeRoom& room) {
+SmallBatchMoe small_batch_of(const FusedMoe& op, const MoeRoom& room) {
   const bool has_shared = op.shared_down != nullptr, is_latent = op.latent_in != nullptr;
   const auto weight = [](const Weight* from) {
     return from == nullptr ? AnyWeight{} : any_weight(*from);
@@ -740,7 +740,7 @@ SmallBatchMoe small_batch_of(const Moe& op, const MoeRoom& room) {
 
 }  // namespace
 
-bool small_batch_takes(const Stream& stream, const Moe& op, const MoeShape& shape) {
+bool small_batch_takes(const Stream& stream, const FusedMoe& op, const MoeShape& shape) {
   return !stream.batch_invariant() && !op.weighs_input && op.router_x.empty() && op.add &&
          !op.shared_activation && shape.tokens <= small_batch_tokens_max &&
          shape.tokens * shape.active <= small_batch_visits_max &&
@@ -751,7 +751,7 @@ bool small_batch_takes(const Stream& stream, const Moe& op, const MoeShape& shap
                                  static_cast<int>(shape.experts)) <= stream.shared_bytes_max();
 }
 
-void small_batch_moe(Stream& stream, const Moe& op, const MoeRoom& room) {
+void small_batch_moe(Stream& stream, const FusedMoe& op, const MoeRoom& room) {
   const SmallBatchMoe few = small_batch_of(op, room);
   run_small_batch_front(stream, few);
   run_small_batch_experts(stream, few);

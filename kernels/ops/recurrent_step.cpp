@@ -31,7 +31,7 @@ std::vector<std::int32_t> begins_of(const Check& check, const Tensor& read_slot,
 }
 
 void run(Queue& queue, const DeltaRule& op) { delta_rule(queue, op); }
-void run(Queue& queue, const Ssd& op) { ssd(queue, op); }
+void run(Queue& queue, const MambaScan& op) { mamba_scan(queue, op); }
 
 /// One after the other, for the rows that have a sequence.
 template <typename Recurrence>

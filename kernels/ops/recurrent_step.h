@@ -30,7 +30,7 @@ struct RecurrentStep {
   Tensor semaphores;
 };
 using DeltaStep = RecurrentStep<DeltaRule>;  ///< of a gated delta net
-using MambaStep = RecurrentStep<Ssd>;        ///< of a Mamba-2 mixer
+using MambaStep = RecurrentStep<MambaScan>;  ///< of a Mamba-2 mixer
 
 void delta_step(Queue& queue, const DeltaStep& op);
 void mamba_step(Queue& queue, const MambaStep& op);

@@ -35,7 +35,7 @@ struct RopeParams {
 /// Says whether heads can be taken in pieces of eight elements.
 template <typename T, typename K>
 bool has_eights(const RopeKvWrite& op) {
-  return op.head_dim % 16 == 0 && op.rotary_dim % 16 == 0 &&
+  return op.head_dim % 16 == 0 && op.frequencies.size() % 8 == 0 &&
          is_vector_aligned(op.qkv.as<T>(), op.qkv.row_stride) &&
          is_vector_aligned(op.kv.arena.as<K>(), op.kv.arena.row_stride) &&
          is_vector_aligned(op.q_norm.as<float>(), 0) && is_vector_aligned(op.k_norm.as<float>(), 0);
@@ -50,7 +50,7 @@ RopeParams<PairsMax> rope_params(const RopeKvWrite& op, bool in_eights) {
       .head_dim = static_cast<int>(op.head_dim),
       .heads = static_cast<int>(op.heads),
       .kv_heads = static_cast<int>(op.own_kv_heads()),
-      .pairs = static_cast<int>(op.rotary_dim / 2),
+      .pairs = static_cast<int>(op.frequencies.size()),
       .lanes = std::min(warp_size, static_cast<int>(std::bit_ceil(pieces_of_head))),
       .norm_eps = op.norm_eps,
       .norm_offset = op.norm_one_plus ? 1.0F : 0.0F,
@@ -63,9 +63,8 @@ RopeParams<PairsMax> rope_params(const RopeKvWrite& op, bool in_eights) {
       .query_rotated = op.query_scale.rotated,
       .turns_per_position = {}};
   constexpr double turn = 6.283185307179586477;
-  for (int i = 0; i < params.pairs; ++i) {
-    params.turns_per_position[i] =
-        rope_frequency(op.frequencies, op.theta, op.rotary_dim, i) / turn;
+  for (std::size_t i = 0; i < op.frequencies.size(); ++i) {
+    params.turns_per_position[i] = op.frequencies[i] / turn;
   }
   return params;
 }

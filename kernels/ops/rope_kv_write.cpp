@@ -20,10 +20,8 @@ struct Turn {
 };
 using Turns = std::array<Turn, pairs_max>;
 
-void check_frequencies(const Check& check, std::span<const double> frequencies,
-                       std::int64_t rotary_dim) {
-  if (frequencies.empty()) return;
-  check.that(std::ssize(frequencies) == rotary_dim / 2, "every pair has a frequency",
+void check_pairs(const Check& check, std::span<const double> frequencies, std::int64_t head_dim) {
+  check.that(2 * std::ssize(frequencies) <= head_dim, "pairs are within head_dim",
              std::ssize(frequencies));
 }
 
@@ -32,16 +30,13 @@ void check(const Rope& op) {
   check.activations(op.x, "x");
   check.tensor(op.x, "x", op.x.dtype, {op.x.dim(0), op.heads * op.head_dim});
   check.table(op.position_of_row, "position_of_row", op.x.dim(0));
-  check.that(op.rotary_dim >= 2 && op.rotary_dim % 2 == 0, "rotary_dim is even", op.rotary_dim);
-  check.that(op.rotary_dim <= op.head_dim, "rotary_dim is within head_dim", op.rotary_dim);
-  check.that(op.rotary_dim <= 2 * pairs_max, "rotary_dim is at most 1024", op.rotary_dim);
-  check.that(op.theta > 0.0, "theta is positive", static_cast<std::int64_t>(op.theta));
-  check_frequencies(check, op.frequencies, op.rotary_dim);
+  const std::int64_t pairs = std::ssize(op.frequencies);
+  check.that(pairs >= 1 && pairs <= pairs_max, "there are 1 to 512 pairs", pairs);
+  check_pairs(check, op.frequencies, op.head_dim);
 }
 
-void fill_turns(const std::array<double, pairs_max>& frequencies, std::int64_t pairs,
-                std::int32_t position, Turns& turns) {
-  for (std::size_t i = 0; i < static_cast<std::size_t>(pairs); ++i) {
+void fill_turns(std::span<const double> frequencies, std::int32_t position, Turns& turns) {
+  for (std::size_t i = 0; i < frequencies.size(); ++i) {
     const double angle = position * frequencies[i];
     turns[i] = {static_cast<float>(std::cos(angle)), static_cast<float>(std::sin(angle))};
   }
@@ -66,26 +61,15 @@ float QueryScale::at(std::int64_t position) const {
   return 1.0F + beta * std::log(1.0F + static_cast<float>(periods));
 }
 
-double rope_frequency(std::span<const double> frequencies, double theta, std::int64_t rotary_dim,
-                      std::int64_t pair) {
-  if (!frequencies.empty()) return frequencies[static_cast<std::size_t>(pair)];
-  return std::pow(theta, -2.0 * static_cast<double>(pair) / static_cast<double>(rotary_dim));
-}
-
 void rope(Queue& queue, const Rope& op) {
   check(op);
   if (on_card(queue, [&](auto& stream) { cuda::rope(stream, op); })) return;
-  const std::int64_t pairs = op.rotary_dim / 2;
-  std::array<double, pairs_max> frequencies;
-  for (std::int64_t i = 0; i < pairs; ++i) {
-    frequencies[static_cast<std::size_t>(i)] =
-        rope_frequency(op.frequencies, op.theta, op.rotary_dim, i);
-  }
-  const std::int64_t elements = op.heads * op.rotary_dim + 32 * pairs;
+  const std::int64_t pairs = std::ssize(op.frequencies);
+  const std::int64_t elements = (2 * op.heads + 32) * pairs;
   share(queue, op.x.dim(0), 1, elements, [&](std::int64_t begin, std::int64_t end) {
     Turns turns;
     for (std::int64_t t = begin; t < end; ++t) {
-      fill_turns(frequencies, pairs, op.position_of_row.as<std::int32_t>()[t], turns);
+      fill_turns(op.frequencies, op.position_of_row.as<std::int32_t>()[t], turns);
       visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
         for (std::int64_t head = 0; head < op.heads; ++head) {
           const float scale = head < op.scaled_heads ? op.scale : 1.0F;
@@ -191,13 +175,10 @@ void check(const RopeKvWrite& op, Device device) {
              "queries alone have no norms of keys and values", 0);
   check.that(!op.weightless_norm || (op.q_norm.empty() && op.k_norm.empty()),
              "a norm without weights has none", 0);
-  check.that(op.rotary_dim >= 0, "rotary_dim is not negative", op.rotary_dim);
-  check.that(op.rotary_dim % 2 == 0 && op.rotary_dim <= op.head_dim,
-             "rotary_dim is even and within head_dim", op.rotary_dim);
   if (op.reads_positions()) check.table(op.position_of_row, "position_of_row", op.qkv.dim(0));
   check.that(op.query_scale.period >= 1 && op.query_scale.offset >= 0,
              "the factor on q has a period and no negative offset", op.query_scale.period);
-  check_frequencies(check, op.frequencies, op.rotary_dim);
+  check_pairs(check, op.frequencies, op.head_dim);
   check.pages(op.kv, op.qkv.dim(0), 2 * op.kv_heads * op.head_dim, own_token);
 }
 
@@ -210,13 +191,11 @@ void rope_kv_write(Queue& queue, const RopeKvWrite& op) {
   if (!op.q_norm.empty()) norm_heads(queue, op, op.q_norm, op.qkv.columns(0, q));
   if (!op.k_norm.empty()) norm_heads(queue, op, op.k_norm, keys);
   if (op.value_norm) norm_heads(queue, op, {}, values);
-  if (op.rotary_dim != 0) {
+  if (!op.frequencies.empty()) {
     rope(queue, {.x = op.qkv.columns(0, q + kv),
                  .position_of_row = op.position_of_row,
                  .heads = op.heads + op.own_kv_heads(),
                  .head_dim = op.head_dim,
-                 .rotary_dim = op.rotary_dim,
-                 .theta = op.theta,
                  .frequencies = op.frequencies,
                  .scaled_heads = op.heads,
                  .scale = op.query_scale.rotated});

@@ -106,9 +106,7 @@ void rope(Stream& stream, const Rope& op) {
                               .position_of_row = op.position_of_row,
                               .kv = {},
                               .heads = op.heads,
-                              .head_dim = op.rotary_dim,
-                              .rotary_dim = op.rotary_dim,
-                              .theta = op.theta,
+                              .head_dim = 2 * std::ssize(op.frequencies),
                               .frequencies = op.frequencies};
   visit_float(op.x.dtype, [&]<typename T>(Tag<T>) { run<T, T>(stream, turned, op.head_dim); });
 }

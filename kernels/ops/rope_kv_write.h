@@ -10,30 +10,26 @@
 
 namespace hyb::kernels {
 
-/// Rotary positions, half-split pairing, in place: of each head's first R = rotary_dim values, i
-/// and i + R/2 are a pair; what follows them stays.
+/// Rotary positions, half-split pairing, in place: of each head's first 2P values, P being the
+/// number of frequencies, i and i + P are a pair; what follows them stays.
 ///
 ///   angle = position_of_row[t] * frequencies[i]
-///   (x_i, x_j) <- (x_i cos - x_j sin, x_j cos + x_i sin)         i < R/2, j = i + R/2
+///   (x_i, x_j) <- (x_i cos - x_j sin, x_j cos + x_i sin)         i < P, j = i + P
 ///
 /// shapes  x [T, heads*head_dim]; rows may be strided   position_of_row [T]
+///         frequencies [P], radians per position, of host memory; read before the call returns
 /// types   x: f32 or bf16   position_of_row: i32
 /// numbers the angle, its sine and cosine in f64, then f32; rotated in f32, rounded once
 /// writes  x
 struct Rope {
   Tensor x, position_of_row;
-  std::int64_t heads = 0, head_dim = 0, rotary_dim = 0;
-  double theta = 10000.0;
-  std::span<const double> frequencies = {};  ///< [R/2], radians; empty: theta^(-2i/R)
-  std::int64_t scaled_heads = 0;             ///< the first ones: (x_i, x_j) also times `scale`
+  std::int64_t heads = 0, head_dim = 0;
+  std::span<const double> frequencies = {};
+  std::int64_t scaled_heads = 0;  ///< the first ones: (x_i, x_j) also times `scale`
   float scale = 1.0F;
 };
 
 void rope(Queue& queue, const Rope& op);
-
-/// Returns the frequency of pair i: frequencies[i], or theta^(-2i/rotary_dim) where there are none.
-double rope_frequency(std::span<const double> frequencies, double theta, std::int64_t rotary_dim,
-                      std::int64_t pair);
 
 /// The layout of a page: kv head after kv head, each with its keys, then its values.
 ///
@@ -99,7 +95,7 @@ struct QueryScale {
 ///   with queries_only q heads, then anything: nothing is written, as another layer's keys are read
 ///
 /// shapes  qkv [T, (heads + 2*kv_heads)*head_dim] or wider; rows may be strided
-///         position_of_row [T], not read where rotary_dim is 0 and q has no factor; else
+///         position_of_row [T], not read where there are no frequencies and q has no factor; else
 ///         position_of_row[t] is the token's position as kv_write counts it   head_dim at most 512
 ///         q_norm, k_norm [head_dim] or empty (k_norm with queries_only)   all else as in kv_write
 /// types   qkv: f32 or bf16   q_norm, k_norm: f32   position_of_row: i32
@@ -111,9 +107,7 @@ struct RopeKvWrite {
   Tensor qkv, position_of_row;
   KvPages kv;
   std::int64_t heads = 0, kv_heads = 0, head_dim = 0;
-  std::int64_t rotary_dim = 0;  ///< 0: q and k stay as they are
-  double theta = 10000.0;
-  std::span<const double> frequencies = {};  ///< as in Rope; read before the call returns
+  std::span<const double> frequencies = {};  ///< as in Rope; empty: q and k stay as they are
   Tensor q_norm = {}, k_norm = {};
   float norm_eps = 1e-6F;
   bool norm_one_plus = false;  ///< as in RmsNorm
@@ -121,7 +115,7 @@ struct RopeKvWrite {
   bool weightless_norm = false;  ///< of every head of q and k, without weights
   QueryScale query_scale = {};
 
-  bool reads_positions() const { return rotary_dim != 0 || query_scale.beta != 0.0F; }
+  bool reads_positions() const { return !frequencies.empty() || query_scale.beta != 0.0F; }
   /// Heads of keys in qkv, and as many of values.
   std::int64_t own_kv_heads() const { return queries_only ? 0 : kv_heads; }
 };

@@ -28,7 +28,7 @@ void step(const S6Share<T, S>& job, std::int64_t token, std::int64_t channel, S*
 }
 
 template <typename T, typename S>
-void run_share(Isa isa, const S6& op, const RecurrenceShare<T, S>& common) {
+void run_share(Isa isa, const SelectiveScan& op, const RecurrenceShare<T, S>& common) {
   S6Share<T, S> job{common};
   job.dt = op.dt.as<T>();
   job.b = op.b.as<T>();
@@ -44,7 +44,7 @@ void run_share(Isa isa, const S6& op, const RecurrenceShare<T, S>& common) {
   });
 }
 
-void check_shapes(const Check& check, const S6& op) {
+void check_shapes(const Check& check, const SelectiveScan& op) {
   check.activations(op.x, "x");
   check.that(op.x.rank == 2, "x is a matrix", op.x.rank);
   check.that(op.state.rank == 4, "state is [S,C,1,N]", op.state.rank);
@@ -64,11 +64,11 @@ void check_shapes(const Check& check, const S6& op) {
 
 }  // namespace
 
-void s6(Queue& queue, const S6& op) {
-  const Check check("s6", queue.device());
+void selective_scan(Queue& queue, const SelectiveScan& op) {
+  const Check check("selective_scan", queue.device());
   check_shapes(check, op);
   check_tables(check, op);
-  if (on_card(queue, [&](auto& stream) { cuda::s6(stream, op); })) return;
+  if (on_card(queue, [&](auto& stream) { cuda::selective_scan(stream, op); })) return;
   share_recurrence(queue, op, [&](const auto& common) { run_share(queue.isa(), op, common); });
 }
 

@@ -258,7 +258,7 @@ void run(Stream& stream, const Params<T, S>& params, std::int64_t spans) {
 }
 
 template <typename T, typename S>
-Params<T, S> params_of(const S6& op) {
+Params<T, S> params_of(const SelectiveScan& op) {
   const std::int64_t columns = op.state.dim(3);
   return {recurrence_params<T, S>(op),
           op.dt.as<T>(),
@@ -274,7 +274,7 @@ Params<T, S> params_of(const S6& op) {
 
 }  // namespace
 
-void s6(Stream& stream, const S6& op) {
+void selective_scan(Stream& stream, const SelectiveScan& op) {
   const std::int64_t columns = op.state.dim(3), spans = op.read_slot.dim(0);
   if (op.x.dim(0) == 0 || spans == 0) return;
   visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {

@@ -39,9 +39,6 @@ double weigh_logits<Isa::plain>(const LogitWeights& job) {
 
 namespace {
 
-/// Below this a temperature is 0: logits divided by it leave no second token a chance.
-constexpr float temperature_min = 1e-5F;
-
 void check(const SampleRow& row, std::int32_t vocab) {
   check_values(*row.params, vocab);
   const Check check_row("sample");

@@ -415,9 +415,6 @@ __device__ __forceinline__ Cut cut_at(SampleShared& shared, const LogitRow& row,
 
 namespace {
 
-/// Below this a temperature is 0, as in the plain loop.
-constexpr float temperature_min = 1e-5F;
-
 struct Params {
   float* logits;
   std::int64_t stride;

@@ -30,6 +30,9 @@ struct Sample {
   Tensor workspace;
 };
 
+/// Below it a temperature is 0: logits divided by it leave no second token a chance.
+inline constexpr float temperature_min = 1e-5F;
+
 /// Throws as sample() does for rows over a vocabulary of `vocab_used` ids.
 void check_rows(std::span<const SampleRow> rows, std::int32_t vocab_used);
 

@@ -43,7 +43,7 @@ void run_share(Isa isa, const SsdShare<T, S>& job) {
 }
 
 template <typename T, typename S>
-SsdShare<T, S> share_of(const Ssd& op, const RecurrenceShare<T, S>& common) {
+SsdShare<T, S> share_of(const MambaScan& op, const RecurrenceShare<T, S>& common) {
   SsdShare<T, S> job{common, op.shape};
   job.dt = op.dt.as<T>();
   job.d = op.d.as<float>();
@@ -54,7 +54,7 @@ SsdShare<T, S> share_of(const Ssd& op, const RecurrenceShare<T, S>& common) {
 
 }  // namespace
 
-void check_shapes(const Check& check, const Ssd& op) {
+void check_shapes(const Check& check, const MambaScan& op) {
   check.activations(op.x, "x");
   check.that(op.x.rank == 2, "x is a matrix", op.x.rank);
   check.that(op.state.rank == 4, "state is [S,heads,P,N]", op.state.rank);
@@ -74,11 +74,11 @@ void check_shapes(const Check& check, const Ssd& op) {
   check.tensor(op.y, "y", op.x.dtype, {tokens, inner});
 }
 
-void ssd(Queue& queue, const Ssd& op) {
-  const Check check("ssd", queue.device());
+void mamba_scan(Queue& queue, const MambaScan& op) {
+  const Check check("mamba_scan", queue.device());
   check_shapes(check, op);
   check_tables(check, op);
-  if (on_card(queue, [&](auto& stream) { cuda::ssd(stream, op); })) return;
+  if (on_card(queue, [&](auto& stream) { cuda::mamba_scan(stream, op); })) return;
   share_recurrence(queue, op,
                    [&](const auto& common) { run_share(queue.isa(), share_of(op, common)); });
 }

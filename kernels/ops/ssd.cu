@@ -9,14 +9,14 @@ namespace {
 
 /// Says whether some span is long enough for chunks to pay. The host knows their mean only: a
 /// chunk's tile costs about as much as a few tokens one by one.
-bool has_long_spans(const Ssd& op) {
+bool has_long_spans(const MambaScan& op) {
   const std::int64_t tokens = op.x.dim(0), spans = op.read_slot.dim(0);
   return tokens >= 4 * spans && tokens >= spans + 31;
 }
 
 }  // namespace
 
-void ssd(Stream& stream, const Ssd& op) {
+void mamba_scan(Stream& stream, const MambaScan& op) {
   const bool may_chunk = !stream.batch_invariant() && !op.token_by_token;
   if (may_chunk && has_long_spans(op) && ssd_chunked_takes(op)) {
     ssd_chunked(stream, op);
@@ -191,7 +191,7 @@ __global__ void __launch_bounds__(block_threads, V <= 4 ? 5 : 4)
 }
 
 template <typename T, typename S>
-void run(Stream& stream, const Ssd& op) {
+void run(Stream& stream, const MambaScan& op) {
   Params<T, S> params = {ssd_params<T, S>(op), false, false};
   params.x_is_aligned = is_vector_aligned(params.x, params.x_stride) &&
                         params.rows % vector_size<T> == 0 && params.columns % vector_size<T> == 0;
@@ -208,7 +208,7 @@ void run(Stream& stream, const Ssd& op) {
 
 }  // namespace
 
-void ssd_scan(Stream& stream, const Ssd& op) {
+void ssd_scan(Stream& stream, const MambaScan& op) {
   if (op.x.dim(0) == 0) return;
   visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
     visit_float(op.state.dtype, [&]<typename S>(Tag<S>) { run<T, S>(stream, op); });

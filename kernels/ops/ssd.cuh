@@ -39,7 +39,7 @@ __device__ __forceinline__ float step_size(float raw, float dt_min, float dt_max
 __device__ __forceinline__ float step_decay(float dt, float rate) { return expf(dt * rate); }
 
 template <typename T, typename S>
-SsdParams<T, S> ssd_params(const Ssd& op) {
+SsdParams<T, S> ssd_params(const MambaScan& op) {
   return {recurrence_params<T, S>(op), op.shape, op.dt.as<T>(), op.d.as<float>(), op.dt.row_stride};
 }
 

@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/op_shapes.h"
 #include "kernels/queue.h"
-#include "kernels/recurrence_shapes.h"
 #include "kernels/tensor.h"
 
 namespace hyb::kernels {
@@ -36,18 +36,18 @@ inline constexpr std::int64_t ssd_columns_max = 256;  ///< N
 ///
 /// workspace, for CUDA: u8, 16-byte aligned, of ssd_workspace_bytes. With less of it, or none, a
 /// few long spans do not fill a card, and their answers may differ within the route's bounds.
-struct Ssd {
+struct MambaScan {
   Tensor x, dt, rate, d, dt_bias, state, span_begin, read_slot, write_slot, y;
   Tensor workspace = {};
   bool token_by_token = false;  ///< a card takes no faster way, whose bits are others
   SsdShape shape = {};
 };
 
-void ssd(Queue& queue, const Ssd& op);
+void mamba_scan(Queue& queue, const MambaScan& op);
 
 class Check;
 /// The rules for shapes and types; the tables aside.
-void check_shapes(const Check& check, const Ssd& op);
+void check_shapes(const Check& check, const MambaScan& op);
 
 /// The most that a call with any number of tokens and spans can use: on the CPU none.
 std::size_t ssd_workspace_bytes(Device device, std::int64_t heads, std::int64_t rows,

@@ -556,7 +556,7 @@ __global__ void __launch_bounds__(start_threads) ssd_start_kernel(const ChunkPar
   }
 }
 
-ChunkParams params_of(const Ssd& op, const SsdSegments& plan) {
+ChunkParams params_of(const MambaScan& op, const SsdSegments& plan) {
   ChunkParams params;
   static_cast<SsdParams<bf16, void>&>(params) = ssd_params<bf16, void>(op);
   params.spans = static_cast<int>(op.read_slot.dim(0));
@@ -606,7 +606,7 @@ void run_columns(Stream& stream, const ChunkParams& params, const SsdSegments& p
 
 }  // namespace
 
-bool ssd_chunked_takes(const Ssd& op) {
+bool ssd_chunked_takes(const MambaScan& op) {
   return std::max(op.x.row_stride, op.y.row_stride) <= row_stride_max &&
          op.x.dtype == DType::bf16 && ssd_part_rows(op.state.dim(2), op.state.dim(3)) != 0 &&
          is_vector_aligned(op.x.as<bf16>(), op.x.row_stride) &&
@@ -614,7 +614,7 @@ bool ssd_chunked_takes(const Ssd& op) {
          reinterpret_cast<std::uintptr_t>(op.state.data) % 8 == 0 && op.state.row_stride % 2 == 0;
 }
 
-void ssd_chunked(Stream& stream, const Ssd& op) {
+void ssd_chunked(Stream& stream, const MambaScan& op) {
   if (op.x.dim(0) == 0) return;
   const std::int64_t heads = op.state.dim(1), rows = op.state.dim(2), columns = op.state.dim(3);
   const std::int64_t spans = op.read_slot.dim(0);

@@ -8,7 +8,7 @@
 #include "kernels/attention_reach.h"
 #include "kernels/device.h"
 #include "kernels/floats.h"
-#include "kernels/recurrence_shapes.h"
+#include "kernels/op_shapes.h"
 
 namespace hyb::kernels {
 
@@ -86,23 +86,21 @@ struct RoutesOf {
 template <typename K>
 using KvOperand = std::conditional_t<std::is_same_v<K, e4m3>, bf16, K>;
 
-/// Some heads of one token over the rows of latents that its sequence has.
+/// Some heads of one token, as many as its shape has, over the rows of latents of its sequence.
 template <typename T, typename K>
-struct LatentRows {
-  const T *turned, *latent;  ///< of the first head
-  T* y;
-  std::int64_t turned_stride;  ///< from head to head
-  const K* pages;
-  std::int64_t page_stride;
-  const std::int32_t* page_table;
-  std::int64_t position;  ///< of the token
-  std::int64_t page_tokens, heads, turned_width, latent_width;
-  float scale;
-  const float* factors;  ///< on each head's y
+struct LatentRows : LatentShape {
+  const T *turned = nullptr, *latent = nullptr;  ///< of the first head
+  T* y = nullptr;
+  std::int64_t turned_stride = 0;  ///< from head to head
+  const K* pages = nullptr;
+  std::int64_t page_stride = 0;
+  const std::int32_t* page_table = nullptr;
+  std::int64_t position = 0;  ///< of the token
+  std::int64_t page_tokens = 0;
+  const float* factors = nullptr;  ///< on each head's y
 
   const K* row_at(std::int64_t at) const {
-    return pages + page_table[at / page_tokens] * page_stride +
-           at % page_tokens * (turned_width + latent_width);
+    return pages + page_table[at / page_tokens] * page_stride + at % page_tokens * row_width();
   }
 };
 inline constexpr std::int64_t latent_heads_max = 4;
@@ -270,7 +268,7 @@ LargestLogit largest_logit(const float* logits, std::int32_t count);
 template <Isa isa>
 double weigh_logits(const LogitWeights& job);  ///< returns the sum of the weights
 
-/// Holds a share of an Ssd: of every span, the share of the groups of state rows.
+/// Holds a share of a MambaScan: of every span, the share of the groups of state rows.
 template <typename T, typename S>
 struct SsdShare : RecurrenceShare<T, S>, SsdShape {
   const T* dt = nullptr;
@@ -278,8 +276,8 @@ struct SsdShare : RecurrenceShare<T, S>, SsdShape {
   std::int64_t dt_stride = 0, heads = 0;
 };
 
-/// Holds a share of an S6: of every span, the share of the vectors of channels. A channel is a head
-/// of one row.
+/// Holds a share of a SelectiveScan: of every span, the share of the vectors of channels. A channel
+/// is a head of one row.
 template <typename T, typename S>
 struct S6Share : RecurrenceShare<T, S> {
   const T* dt = nullptr;

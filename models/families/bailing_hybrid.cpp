@@ -40,9 +40,8 @@ Mla read_latents(const Config& c, bool has_gate) {
   Mla mla = has_gate ? read_mla(c) : read_mla(c.without("num_key_value_heads"));
   const RopeParameters whole = read_rope(c, read_linear_dim(c), 1.0, 6e6);
   if (!whole.scaling.empty()) c.fail("rope_scaling", whole.scaling + " is not supported");
-  mla.rope = RopeParameters{.rotary_dim = mla.turned_dim,
-                            .theta = whole.theta,
-                            .neighbours = c.b("rope_interleave", true)};
+  mla.rope = RopeParameters::plain(mla.turned_width, whole.theta);
+  mla.rope->neighbours = c.b("rope_interleave", true);
   mla.head_gate = has_gate;
   return mla;
 }

@@ -20,8 +20,8 @@ RopeParameters read_half_rope(const Config& c, std::int32_t head_dim) {
   if (c.f("partial_rotary_factor", 0.5) != 0.5) {
     c.fail("partial_rotary_factor", "is fixed at 0.5 in this family");
   }
-  if (c.i("attn_rotary_emb", rope.rotary_dim) != rope.rotary_dim) {
-    c.fail("attn_rotary_emb", fmt::format("is not {}, half of a head", rope.rotary_dim));
+  if (c.i("attn_rotary_emb", rope.rotary_dim()) != rope.rotary_dim()) {
+    c.fail("attn_rotary_emb", fmt::format("is not {}, half of a head", rope.rotary_dim()));
   }
   return rope;
 }

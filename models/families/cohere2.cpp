@@ -31,7 +31,7 @@ std::int32_t read_even_head_dim(const Config& c) {
 Attention read_cohere2_attention(const Config& c) {
   Attention attention = read_attention(c, read_even_head_dim(c));
   attention.rope = read_rope(c, attention.head_dim, 1.0, 1e4);
-  if (attention.rope->rotary_dim != attention.head_dim) {
+  if (attention.rope->rotary_dim() != attention.head_dim) {
     c.fail("partial_rotary_factor", "below 1 is not supported");
   }
   attention.rope->neighbours = true;

@@ -439,8 +439,8 @@ void check(const Config& config, const Mla& mla) {
   for (const std::int64_t width : {mla.latents(), mla.queries(), mla.values()}) {
     demand_width(config, "num_attention_heads x what each has", width);
   }
-  if (mla.turned_dim % 2 != 0) {
-    config.fail("qk_rope_head_dim", fmt::format("must be even, is {}", mla.turned_dim));
+  if (mla.turned_width % 2 != 0) {
+    config.fail("qk_rope_head_dim", fmt::format("must be even, is {}", mla.turned_width));
   }
 }
 

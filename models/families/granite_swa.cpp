@@ -26,8 +26,8 @@ std::vector<std::optional<RopeParameters>> read_layer_ropes(const Config& c,
     if (thetas[i] < 0 || std::isinf(thetas[i])) {
       c.fail(key, fmt::format("entry {}: must be finite and at least 0, is {}", i, thetas[i]));
     }
-    ropes[i]->theta = thetas[i];
-    if (thetas[i] == 0) ropes[i].reset();
+    ropes[i].reset();
+    if (thetas[i] != 0) ropes[i] = RopeParameters::plain(rope.rotary_dim(), thetas[i]);
   }
   return ropes;
 }

@@ -15,13 +15,12 @@ Mla read_mla(const Config& c) {
     c.fail("num_key_value_heads", fmt::format("is not {}, the number of heads", heads));
   }
   const std::int32_t plain = c.i("qk_nope_head_dim", 128), turned = c.i("qk_rope_head_dim", 64);
-  const Mla mla = {.heads = heads,
-                   .plain_dim = plain,
-                   .turned_dim = turned,
-                   .value_dim = c.i("v_head_dim", 128),
-                   .latent = c.i("kv_lora_rank", 512),
-                   .q_rank = c.has("q_lora_rank") ? c.i("q_lora_rank") : 0,
-                   .scale = static_cast<float>(1.0 / std::sqrt(plain + turned))};
+  const kernels::LatentShape shape = {.heads = heads,
+                                      .turned_width = turned,
+                                      .latent_width = c.i("kv_lora_rank", 512),
+                                      .scale = static_cast<float>(1.0 / std::sqrt(plain + turned))};
+  const Mla mla = {shape, plain, c.i("v_head_dim", 128),
+                   c.has("q_lora_rank") ? c.i("q_lora_rank") : 0};
   check(c, mla);
   return mla;
 }

@@ -18,7 +18,7 @@ std::vector<MixerKind> read_mixers(const Config& c) {
 
 RopeParameters read_full_rope(const Config& c, std::int32_t head_dim) {
   const RopeParameters rope = read_rope(c, head_dim, 1.0, 1e6);
-  if (rope.rotary_dim != head_dim) c.fail("partial_rotary_factor", "is not supported, only 1");
+  if (rope.rotary_dim() != head_dim) c.fail("partial_rotary_factor", "is not supported, only 1");
   if (c.f("theta", rope.theta) != rope.theta) c.fail("theta", "is not rope_theta");
   return rope;
 }

@@ -46,10 +46,10 @@ RopeParameters read_kind_rope(const Config& c, std::int32_t head_dim, const std:
     demand_absent(c, "rope_theta");
     demand_absent(c, "partial_rotary_factor");
     if (kind == full) return proportional_rope(head_dim, 1e6, 0.5);
-    return {.rotary_dim = head_dim, .theta = 1e4};
+    return RopeParameters::plain(head_dim, 1e4);
   }
   const RopeParameters rope = read_rope(c, head_dim, 1.0, 1e6, kind);
-  if (rope.rotary_dim != head_dim) {
+  if (rope.rotary_dim() != head_dim) {
     c.fail("rope_parameters",
            fmt::format("{}: partial_rotary_factor is below 1, and rope_type is not "
                        "\"proportional\"; transformers ignores the factor beside \"default\", and "

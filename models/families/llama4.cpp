@@ -51,7 +51,7 @@ Moe read_weighed_experts(const Config& c) {
 
 RopeParameters read_paired_rope(const Config& c, std::int32_t head_dim) {
   RopeParameters rope = read_rope(c, head_dim, 1.0, 500000.0);
-  if (rope.rotary_dim != head_dim) c.fail("partial_rotary_factor", "below 1 is not supported");
+  if (rope.rotary_dim() != head_dim) c.fail("partial_rotary_factor", "below 1 is not supported");
   rope.neighbours = true;
   return rope;
 }

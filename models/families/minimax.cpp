@@ -53,7 +53,7 @@ Attention read_softmax(const Config& c) {
   Attention attention = read_attention(c, read_head_dim(c));
   const std::int32_t dims = c.i("rotary_dim", attention.head_dim, IntRange{2, attention.head_dim});
   attention.rope = read_rope(c, dims, 1.0, 1e6);
-  if (c.has("rotary_dim") && attention.rope->rotary_dim != dims) {
+  if (c.has("rotary_dim") && attention.rope->rotary_dim() != dims) {
     c.fail("rotary_dim", "is there beside a partial_rotary_factor; keep one of them");
   }
   return attention;

@@ -34,7 +34,7 @@ Attention read_normed_attention(const Config& c) {
   attention.whole_norm = true;
   if (!has_positions(c)) return attention;
   attention.rope = read_rope(c, attention.head_dim, 1.0);
-  if (attention.rope->rotary_dim != attention.head_dim) {
+  if (attention.rope->rotary_dim() != attention.head_dim) {
     c.fail("partial_rotary_factor", "is not supported, only 1");
   }
   return attention;

@@ -57,7 +57,7 @@ class YarnScaling {
     if (context <= 0) rope.fail("original_max_position_embeddings", "is needed for yarn");
     if (factor_ == 0) factor_ = config.f("max_position_embeddings") / context;
     const auto pair_of = [&](double turns) {
-      return read.rotary_dim * std::log(context / (turns * 2 * std::numbers::pi)) /
+      return read.rotary_dim() * std::log(context / (turns * 2 * std::numbers::pi)) /
              (2 * std::log(read.theta));
     };
     low_ = pair_of(rope.f("beta_fast", 32.0));
@@ -67,7 +67,7 @@ class YarnScaling {
       high_ = std::ceil(high_);
     }
     low_ = std::max(low_, 0.0);
-    high_ = std::min(high_, read.rotary_dim - 1.0);
+    high_ = std::min(high_, read.rotary_dim() - 1.0);
     if (high_ == low_) high_ += 0.001;
   }
 
@@ -96,9 +96,6 @@ class YarnScaling {
 void read_scaling(const Config& config, const Config& rope, RopeParameters& read) {
   const std::string kind = rope.s({"rope_type", "type"}, "default");
   if (kind == "default") return;
-  for (std::int32_t i = 0; i < read.rotary_dim / 2; ++i) {
-    read.frequencies.push_back(std::pow(read.theta, -2.0 * i / read.rotary_dim));
-  }
   if (kind == "linear") {
     const double factor = read_scale(rope, "factor");
     for (double& frequency : read.frequencies) frequency /= factor;
@@ -156,9 +153,10 @@ std::optional<Config> rope_object(const Config& config, std::string_view layers)
 RopeParameters proportional_rope(std::int32_t head_dim, double theta, double partial,
                                  double factor) {
   const auto turning = static_cast<std::int32_t>(partial * head_dim / 2);
-  RopeParameters read = {.rotary_dim = head_dim, .theta = theta};
+  RopeParameters read = RopeParameters::plain(head_dim, theta);
   for (std::int32_t i = 0; i < head_dim / 2; ++i) {
-    read.frequencies.push_back(i < turning ? std::pow(theta, -2.0 * i / head_dim) / factor : 0.0);
+    double& frequency = read.frequencies[static_cast<std::size_t>(i)];
+    frequency = i < turning ? frequency / factor : 0.0;
   }
   read.scaling = fmt::format("proportional {}", partial);
   return read;
@@ -198,7 +196,7 @@ RopeParameters read_rope(const Config& config, std::int32_t head_dim, double par
                 fmt::format("rotates {} of {} dims of a head; it must be an even number",
                             rotary_dim, head_dim));
   }
-  RopeParameters rope = {.rotary_dim = rotary_dim, .theta = theta};
+  RopeParameters rope = RopeParameters::plain(rotary_dim, theta);
   if (own) read_scaling(config, *own, rope);
   return rope;
 }
@@ -209,7 +207,7 @@ RopeParameters read_gemma_rope(const Config& c, std::int32_t head_dim, bool is_f
     return read_rope(c, head_dim, 1.0, usual, is_full ? "full_attention" : "sliding_attention");
   }
   if (is_full) return read_rope(c, head_dim, 1.0, usual);
-  return {.rotary_dim = head_dim, .theta = c.f("rope_local_base_freq", usual)};
+  return RopeParameters::plain(head_dim, c.f("rope_local_base_freq", usual));
 }
 
 }  // namespace hyb::models

@@ -70,7 +70,7 @@ Attention read_pair_attention(const Config& c, std::int32_t width) {
   attention.scale = 1.0F / std::sqrt(static_cast<float>(head_dim) / 2);
   attention.reads_pairs = true;
   if (c.b("use_mem_rope", false)) attention.rope = read_rope(c, head_dim, 1.0);
-  if (attention.rope && attention.rope->rotary_dim != head_dim) {
+  if (attention.rope && attention.rope->rotary_dim() != head_dim) {
     c.fail("partial_rotary_factor", "is not supported, only 1");
   }
   return attention;

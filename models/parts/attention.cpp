@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <span>
 
 #include "core/base/error.h"
@@ -14,11 +15,6 @@ namespace hyb::models {
 using kernels::Tensor;
 
 namespace {
-
-std::span<const double> frequencies_of(const std::optional<RopeParameters>& rope) {
-  if (!rope) return {};
-  return rope->frequencies;
-}
 
 /// The magnitude of the rotated q and k is given to q, so that keys keep their own.
 kernels::QueryScale query_scale_of(const Attention& part) {
@@ -35,9 +31,7 @@ kernels::RopeKvWrite write_of(const Attention& part, const AttentionWeights& wei
           .heads = part.heads,
           .kv_heads = part.kv_heads,
           .head_dim = part.head_dim,
-          .rotary_dim = part.rope ? part.rope->rotary_dim : 0,
-          .theta = part.rope ? part.rope->theta : 1.0,
-          .frequencies = frequencies_of(part.rope),
+          .frequencies = part.rope ? part.rope->frequencies : std::span<const double>(),
           .q_norm = part.whole_norm ? Tensor() : weights.q_norm,
           .k_norm = part.whole_norm ? Tensor() : weights.k_norm,
           .norm_eps = call.norm_eps,
@@ -102,6 +96,14 @@ void norm_all_heads(const Attention& part, const AttentionWeights& weights, cons
 
 }  // namespace
 
+RopeParameters RopeParameters::plain(std::int32_t rotary_dim, double theta) {
+  RopeParameters rope = {.theta = theta, .frequencies = {}};
+  for (std::int32_t i = 0; i < rotary_dim / 2; ++i) {
+    rope.frequencies.push_back(std::pow(theta, -2.0 * i / rotary_dim));
+  }
+  return rope;
+}
+
 AttentionWeights Attention::weights(WeightVisitor& visitor, std::int64_t width) const {
   AttentionWeights weights;
   pack_qkv(*this, visitor, reads_pairs ? 2 * width : width, weights);
@@ -127,7 +129,7 @@ AttentionWeights Attention::weights(WeightVisitor& visitor, std::int64_t width) 
 
 PartText Attention::text() const {
   std::string text = fmt::format("{} heads x {}, {} kv heads, ", heads, head_dim, kv_heads);
-  text += rope ? fmt::format("rope over {} dims, theta {}", rope->rotary_dim, rope->theta)
+  text += rope ? fmt::format("rope over {} dims, theta {}", rope->rotary_dim(), rope->theta)
                : "no positions";
   if (rope && !rope->scaling.empty()) text += ", " + rope->scaling;
   if (window > 0) text += fmt::format(", window of {}", window);
@@ -197,7 +199,7 @@ void Attention::run(const AttentionWeights& weights, const PartMemory& memory,
 
   const kernels::RopeKvWrite write =
       write_of(*this, weights, memory, call, projected.columns(0, qkv_width()));
-  kernels::Attention read = {
+  kernels::PagedAttention read = {
       .q = projected.columns(0, inner()),
       .kv = write.kv,
       .y = mixed,
@@ -217,7 +219,7 @@ void Attention::run(const AttentionWeights& weights, const PartMemory& memory,
   } else {
     if (sees_block) read.kv.position = call.tables.block_end;  // of single tokens, in blocks
     rope_kv_write(call.queue, write);
-    attention(call.queue, read);
+    paged_attention(call.queue, read);
   }
   kernels::project(call.queue, {.x = mixed,
                                 .weight = &weights.o,

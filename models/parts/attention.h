@@ -11,17 +11,21 @@
 
 namespace hyb::models {
 
-/// Rotary positions as config.json describes them; kernels::rope turns numbers by them.
+/// Rotary positions as config.json describes them; kernels::rope turns numbers by the frequencies.
 struct RopeParameters {
-  std::int32_t rotary_dim;  ///< the first dims of a head that rotate; pairs are
-                            ///< (i, i + rotary_dim/2)
   double theta;
-  /// Radians per position of each pair; empty: theta^(-2i/rotary_dim).
-  std::vector<double> frequencies = {};
-  std::string scaling = {};  ///< why they are others: "llama3 x 8"
+  /// Radians per position of each pair (i, i + rotary_dim/2): theta^(-2i/rotary_dim), or scaled.
+  std::vector<double> frequencies;
+  std::string scaling = {};  ///< how: "llama3 x 8"
   bool neighbours = false;   ///< published pairs are (2i, 2i+1) of whole heads: rows of q and k are
                              ///< loaded in the order of the pairs above
   double magnitude = 1.0;    ///< factor on what is rotated, q and k
+
+  /// With the powers of theta.
+  static RopeParameters plain(std::int32_t rotary_dim, double theta);
+
+  /// The first dims of a head, which rotate.
+  std::int32_t rotary_dim() const { return static_cast<std::int32_t>(2 * frequencies.size()); }
 
   bool operator==(const RopeParameters&) const = default;
 };

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "kernels/recurrence_shapes.h"
+#include "kernels/op_shapes.h"
 #include "models/parts/recurrence.h"
 #include "models/parts/weight_visitor.h"
 

@@ -24,13 +24,12 @@ void norm_and_turn(const Lightning& part, const Tensor& weight, const PartCall& 
                              .position_of_row = call.tables.position_of_row,
                              .heads = part.heads,
                              .head_dim = part.head_dim,
-                             .rotary_dim = part.rope->rotary_dim,
-                             .theta = part.rope->theta,
                              .frequencies = part.rope->frequencies});
 }
 
-Recurrence<kernels::Ssd> recurrence_of(const Lightning& part, const LightningWeights& weights) {
-  kernels::Ssd op;
+Recurrence<kernels::MambaScan> recurrence_of(const Lightning& part,
+                                             const LightningWeights& weights) {
+  kernels::MambaScan op;
   op.rate = weights.rate;
   op.d = weights.zeros;
   op.dt_bias = weights.zeros;
@@ -39,7 +38,7 @@ Recurrence<kernels::Ssd> recurrence_of(const Lightning& part, const LightningWei
           .conv_weight = weights.taps,
           .conv_bias = {},
           .op = op,
-          .scan = kernels::ssd,
+          .scan = kernels::mamba_scan,
           .step = kernels::mamba_step};
 }
 
@@ -108,7 +107,7 @@ PartText Lightning::text() const {
   std::string text = fmt::format("lightning attention, {} heads x {}", heads, head_dim);
   if (rope) {
     text += fmt::format(", q/k norm, rope over {} dims, theta {}, norm in {} groups",
-                        rope->rotary_dim, rope->theta, norm_groups);
+                        rope->rotary_dim(), rope->theta, norm_groups);
   }
   return {.kind = "lightning", .text = std::move(text)};
 }

@@ -17,9 +17,9 @@ namespace {
 void append_turned_first(const Mla& part, MatrixRows& rows, const StoredMatrix& from,
                          std::int64_t first, std::int64_t plain) {
   if (part.rope && part.rope->neighbours) {
-    rows.append_alternating(from, first + plain, part.turned_dim);
+    rows.append_alternating(from, first + plain, part.turned_width);
   } else {
-    rows.append(from, first + plain, part.turned_dim);
+    rows.append(from, first + plain, part.turned_width);
   }
   rows.append(from, first, plain);
 }
@@ -36,8 +36,6 @@ void turn(const Mla& part, const PartCall& call, const Tensor& x, std::int64_t h
                              .position_of_row = call.tables.position_of_row,
                              .heads = heads,
                              .head_dim = x.dim(1) / heads,
-                             .rotary_dim = part.turned_dim,
-                             .theta = part.rope->theta,
                              .frequencies = part.rope->frequencies});
 }
 
@@ -55,24 +53,25 @@ MlaWeights Mla::weights(WeightVisitor& visitor, std::int64_t width) const {
   } else {
     append_queries(*this, rows, visitor.stored("mla.q", queries(), width));
   }
-  append_turned_first(*this, rows, visitor.stored("mla.kv_a", row_width(), width), 0, latent);
+  append_turned_first(*this, rows, visitor.stored("mla.kv_a", row_width(), width), 0, latent_width);
   if (head_gate) rows.append(visitor.stored("mla.gate", heads, width));
   weights.in_proj = visitor.pack(rows);
-  weights.kv_norm = visitor.vector("mla.kv_norm", latent);
+  weights.kv_norm = visitor.vector("mla.kv_norm", latent_width);
   const std::int64_t both = plain_dim + value_dim;
   // GGUF files have what this makes of it.
   const bool is_whole = visitor.is_fused("mla.kv_b", "mla.k_b");
-  const StoredMatrix k_b = is_whole ? visitor.stored("mla.kv_b", heads * both, latent)
-                                    : visitor.stored_experts("mla.k_b", heads, latent, plain_dim);
+  const StoredMatrix k_b = is_whole
+                               ? visitor.stored("mla.kv_b", heads * both, latent_width)
+                               : visitor.stored_experts("mla.k_b", heads, latent_width, plain_dim);
   const StoredMatrix v_b =
-      is_whole ? k_b : visitor.stored_experts("mla.v_b", heads, value_dim, latent);
-  MatrixRows to_latent(plain_dim, heads), to_values(latent, heads);
+      is_whole ? k_b : visitor.stored_experts("mla.v_b", heads, value_dim, latent_width);
+  MatrixRows to_latent(plain_dim, heads), to_values(latent_width, heads);
   for (std::int64_t h = 0; h < heads; ++h) {
     if (is_whole) {
       to_latent.append_transposed(k_b, h * both, plain_dim);
       to_values.append(v_b, h * both + plain_dim, value_dim);
     } else {
-      to_latent.append(k_b, h * latent, latent);
+      to_latent.append(k_b, h * latent_width, latent_width);
       to_values.append(v_b, h * value_dim, value_dim);
     }
   }
@@ -83,13 +82,15 @@ MlaWeights Mla::weights(WeightVisitor& visitor, std::int64_t width) const {
 }
 
 /// A pair of a query and a key costs a row's width and a latent's.
-PartWork Mla::work() const { return {.attention_width = heads * (row_width() + latent) / 2.0}; }
+PartWork Mla::work() const {
+  return {.attention_width = heads * (row_width() + latent_width) / 2.0};
+}
 
 PartText Mla::text() const {
   std::string text = fmt::format("{} heads x {} + {}, values of {}, latents of {}", heads,
-                                 plain_dim, turned_dim, value_dim, latent);
+                                 plain_dim, turned_width, value_dim, latent_width);
   if (q_rank > 0) text += fmt::format(", queries of {}", q_rank);
-  text += rope ? fmt::format(", rope over {} dims, theta {}", rope->rotary_dim, rope->theta)
+  text += rope ? fmt::format(", rope over {} dims, theta {}", rope->rotary_dim(), rope->theta)
                : ", no positions";
   if (head_gate) text += ", gate per head";
   return {.kind = "mla", .text = std::move(text)};
@@ -124,7 +125,7 @@ void Mla::run(const MlaWeights& weights, const PartMemory& memory, const PartCal
   const Tensor row = projected.columns(first_queries(), row_width());
   Tensor gate;
   if (head_gate) gate = projected.columns(first_queries() + row_width(), heads);
-  const Tensor own = row.columns(turned_dim, latent);
+  const Tensor own = row.columns(turned_width, latent_width);
   kernels::rms_norm(call.queue, {.x = own, .weight = weights.kv_norm, .y = own, .eps = norm_eps});
   turn(*this, call, row, 1);
   Tensor q = projected.columns(0, first_queries());
@@ -140,17 +141,14 @@ void Mla::run(const MlaWeights& weights, const PartMemory& memory, const PartCal
   turn(*this, call, q, heads);
   const Tensor to_latent = take(latents()), found = take(latents()), mixed = take(values());
   kernels::linear_heads(
-      call.queue, {.x = q, .first = turned_dim, .weight = &weights.to_latent, .y = to_latent});
+      call.queue, {.x = q, .first = turned_width, .weight = &weights.to_latent, .y = to_latent});
   const kernels::KvPages kv = memory.kv_pages(call.tables);
   kernels::latent_write(call.queue, {.rows = row, .kv = kv});
   kernels::latent_attention(call.queue, {.turned = q,
                                          .latent = to_latent,
                                          .kv = kv,
                                          .y = found,
-                                         .heads = heads,
-                                         .turned_width = turned_dim,
-                                         .latent_width = latent,
-                                         .scale = scale,
+                                         .shape = *this,
                                          .gate = gate,
                                          .workspace = memory.workspace,
                                          .positions = call.tables.positions});

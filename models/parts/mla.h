@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "kernels/op_shapes.h"
 #include "models/parts/attention.h"
 
 namespace hyb::models {
@@ -21,14 +22,10 @@ struct MlaWeights {
 /// Attention by latents (MLA): pages have one row for all heads, from which keys and values are
 /// made. Here they are not: a head's query goes through what would make its keys, what it finds
 /// through what would make its values, so that keys are as wide as the rows, for every step alike.
-struct Mla {
-  std::int32_t heads;
-  std::int32_t plain_dim;   ///< of a head's query and key, without positions
-  std::int32_t turned_dim;  ///< of them, with rope where there is one; of all heads' keys the same
+struct Mla : kernels::LatentShape {
+  std::int32_t plain_dim;  ///< of a head's query and key, without positions
   std::int32_t value_dim;
-  std::int32_t latent;      ///< width of what keys and values are made of
   std::int32_t q_rank = 0;  ///< q is made of q_rank normed numbers; 0: of the input
-  float scale;
   std::optional<RopeParameters> rope = {};
   float norm_eps = 1e-6F;  ///< of both norms
   bool head_gate = false;  ///< a head's values times the sigmoid of its gate
@@ -46,11 +43,9 @@ struct Mla {
   std::size_t workspace_bytes(const StepSetting& setting) const;
   void run(const Weights& weights, const PartMemory& memory, const PartCall& call) const;
 
-  std::int32_t query_dim() const { return turned_dim + plain_dim; }
+  std::int32_t query_dim() const { return turned_width + plain_dim; }
   std::int64_t queries() const { return std::int64_t{heads} * query_dim(); }
-  std::int64_t latents() const { return std::int64_t{heads} * latent; }
   std::int64_t values() const { return std::int64_t{heads} * value_dim; }
-  std::int32_t row_width() const { return turned_dim + latent; }
   std::int64_t first_queries() const { return q_rank > 0 ? q_rank : queries(); }
   std::int64_t gate_width() const { return head_gate ? heads : 0; }
   std::int64_t projection() const { return first_queries() + row_width() + gate_width(); }

@@ -12,7 +12,7 @@ namespace hyb::models {
 /// Spans that the ops of a recurrence take at once.
 struct RecurrentSpans {
   kernels::Tensor span_begin, read_slot, write_slot;
-  bool token_by_token = false;  ///< as in kernels::Ssd
+  bool token_by_token = false;  ///< as in kernels::MambaScan
 
   /// Takes those of a step's spans that are not in its ring tables.
   static RecurrentSpans without_ring(const StepTables& tables) {
@@ -79,7 +79,7 @@ struct RecurrentWidths {
   }
 };
 
-inline void set_controls(kernels::Ssd& op, const kernels::Tensor& dt) { op.dt = dt; }
+inline void set_controls(kernels::MambaScan& op, const kernels::Tensor& dt) { op.dt = dt; }
 inline void set_controls(kernels::DeltaRule& op, const kernels::Tensor& ba) {
   const std::int64_t heads = op.rate.dim(0);
   op.b = ba.columns(0, heads);

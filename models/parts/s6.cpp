@@ -13,22 +13,21 @@ using kernels::Tensor;
 namespace {
 
 /// The scan with what comes before it: x is convolved, all else follows from it.
-struct Scan : kernels::S6 {
-  const models::S6* part = nullptr;
+struct Scan : kernels::SelectiveScan {
+  const S6* part = nullptr;
   const S6Weights* weights = nullptr;
   Scratch* scratch = nullptr;
 };
 
 void set_controls(Scan&, const Tensor&) {}
 
-void normalise(kernels::Queue& queue, const models::S6& part, const Tensor& x,
-               const Tensor& weight) {
+void normalise(kernels::Queue& queue, const S6& part, const Tensor& x, const Tensor& weight) {
   if (part.norms == S6Norms::none) return;
   kernels::rms_norm(queue, {.x = x, .weight = weight, .y = x, .eps = part.dt_norm_eps});
 }
 
 void scan(kernels::Queue& queue, const Scan& op) {
-  const models::S6& part = *op.part;
+  const S6& part = *op.part;
   const S6Weights& weights = *op.weights;
   const ScratchFrame frame(*op.scratch);
   const std::int64_t tokens = op.x.dim(0), rank = part.dt_rank, states = part.state_dim;
@@ -36,7 +35,7 @@ void scan(kernels::Queue& queue, const Scan& op) {
   const Tensor dt = op.scratch->take(op.x.dtype, {tokens, part.channels});
   kernels::project(queue, {.x = op.x, .weight = &weights.x_proj, .y = selected});
   const Tensor low = selected.columns(0, rank);
-  kernels::S6 recurrence = op;
+  kernels::SelectiveScan recurrence = op;
   recurrence.dt = dt;
   recurrence.b = selected.columns(rank, states);
   recurrence.c = selected.columns(rank + states, states);
@@ -44,7 +43,7 @@ void scan(kernels::Queue& queue, const Scan& op) {
   normalise(queue, part, recurrence.b, weights.b_norm);
   normalise(queue, part, recurrence.c, weights.c_norm);
   kernels::project(queue, {.x = low, .weight = &weights.dt_proj, .y = dt});
-  kernels::s6(queue, recurrence);
+  kernels::selective_scan(queue, recurrence);
 }
 
 Recurrence<Scan> recurrence_of(const S6& part, const S6Weights& weights, Scratch& scratch) {

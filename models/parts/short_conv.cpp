@@ -14,7 +14,7 @@ namespace {
 
 void convolve(const ShortConvWeights& weights, const PartMemory& memory, kernels::Queue& queue,
               const RecurrentSpans& spans, const Tensor& x, const Tensor& y) {
-  kernels::short_conv(queue, {.x = x,
+  kernels::gated_conv(queue, {.x = x,
                               .weight = weights.conv_weight,
                               .bias = {},
                               .windows = memory.windows,

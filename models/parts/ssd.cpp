@@ -14,8 +14,8 @@ using kernels::Tensor;
 
 namespace {
 
-Recurrence<kernels::Ssd> recurrence_of(const Ssd& part, const SsdWeights& weights) {
-  kernels::Ssd op;
+Recurrence<kernels::MambaScan> recurrence_of(const Ssd& part, const SsdWeights& weights) {
+  kernels::MambaScan op;
   op.rate = weights.rate;
   op.d = weights.d;
   op.dt_bias = weights.dt_bias;
@@ -24,7 +24,7 @@ Recurrence<kernels::Ssd> recurrence_of(const Ssd& part, const SsdWeights& weight
           .conv_weight = weights.conv_weight,
           .conv_bias = weights.conv_bias,
           .op = op,
-          .scan = kernels::ssd,
+          .scan = kernels::mamba_scan,
           .step = kernels::mamba_step};
 }
 

@@ -71,7 +71,7 @@ struct SingleTokens {
   /// The two ops of a step.
   struct Ops {
     RopeKvWrite write;
-    Attention read;
+    PagedAttention read;
   };
 
   template <typename Tables>
@@ -89,8 +89,7 @@ struct SingleTokens {
                   .heads = c.heads,
                   .kv_heads = c.kv_heads,
                   .head_dim = c.head_dim,
-                  .rotary_dim = c.rotary_dim,
-                  .theta = 10000.0,
+                  .frequencies = rope_frequencies(c.rotary_dim),
                   .q_norm = c.has_norms ? weights[0] : Tensor(),
                   .k_norm = c.has_norms && !c.queries_only ? weights[1] : Tensor(),
                   .norm_eps = 1e-3F,

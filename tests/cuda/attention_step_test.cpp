@@ -18,7 +18,7 @@ struct Answer {
   TestTensor y, pages;
 };
 
-/// From a graph; by the op or by the two that it replaces; `positions` as in Attention.
+/// From a graph; by the op or by the two that it replaces; `positions` as in PagedAttention.
 Answer attend(const Step& step, const TestTensor& workspace, bool fused = true,
               std::int64_t positions = 0) {
   cuda::Stream stream;
@@ -32,7 +32,7 @@ Answer attend(const Step& step, const TestTensor& workspace, bool fused = true,
   const cuda::Graph graph(stream, [&] {
     if (fused) return cuda::attention_step(stream, ops.write, ops.read);
     cuda::rope_kv_write(stream, ops.write);
-    cuda::attention(stream, ops.read);
+    cuda::paged_attention(stream, ops.read);
   });
   graph.replay(stream);
   stream.wait();
@@ -247,7 +247,7 @@ TEST_SUITE("cuda/attention_step") {
         Step::Ops ops = whole.ops(qkv, pages, tables, y, {q_norm, k_norm, none}, Tensor());
         ops.write.position_of_row = tables.position_of_row;
         cuda::rope_kv_write(stream, ops.write);
-        cuda::attention(stream, ops.read);
+        cuda::paged_attention(stream, ops.read);
 
         const DeviceTensor own_qkv(whole.qkv), own_y(whole.y), own_pages(whole.pages);
         for (std::int32_t i = 0; i < tokens; ++i) {

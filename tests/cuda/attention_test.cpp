@@ -54,7 +54,7 @@ struct Step {
                      {arena, all_begins, all_firsts, host.page_begin, host.pages, s.page_tokens},
                      s.kv_heads,
                      s.head_dim});
-    kernels::attention(plain, op(q, arena, host, expected, sinks, gate));
+    kernels::paged_attention(plain, op(q, arena, host, expected, sinks, gate));
     // The same with the sizes of values: sum_p w_p |v_p|.
     TestTensor magnitudes = v, sized = arena;
     for (std::int64_t i = 0; i < v.size(); ++i) magnitudes.set(i, std::fabs(v.get(i)));
@@ -64,7 +64,7 @@ struct Step {
                      s.kv_heads,
                      s.head_dim});
     sizes = expected;
-    kernels::attention(plain, op(q, sized, host, sizes, sinks, gate));
+    kernels::paged_attention(plain, op(q, sized, host, sizes, sinks, gate));
     forget_pages(spans);
     pages = device_pages(arena, s.kv_dtype, s.kv_heads, s.head_dim, s.page_tokens);
   }
@@ -83,9 +83,9 @@ struct Step {
   float scale() const { return 1.0F / std::sqrt(static_cast<float>(s.head_dim)); }
 
   template <typename Tables>
-  Attention op(const Tensor& queries, const Tensor& layer, const Tables& t, const Tensor& y,
-               const Tensor& own_sinks, const Tensor& own_gate = {},
-               const Tensor& workspace = {}) const {
+  PagedAttention op(const Tensor& queries, const Tensor& layer, const Tables& t, const Tensor& y,
+                    const Tensor& own_sinks, const Tensor& own_gate = {},
+                    const Tensor& workspace = {}) const {
     return {.q = queries,
             .kv = {.arena = layer,
                    .span_begin = t.span_begin,
@@ -145,10 +145,10 @@ inline TestTensor attend(const Step& step, std::optional<TestTensor> workspace =
   }
   const DeviceTensor on_gate(gate);
   const PagedTensors<DeviceTable> tables(padded);
-  const Attention op = step.op(
+  const PagedAttention op = step.op(
       on_q, on_pages, tables, on_y, step.s.has_sinks ? Tensor(on_sinks) : Tensor(),
       step.s.has_gate ? Tensor(on_gate) : Tensor(), workspace ? Tensor(on_workspace) : Tensor());
-  const cuda::Graph graph(stream, [&] { cuda::attention(stream, op); });
+  const cuda::Graph graph(stream, [&] { cuda::paged_attention(stream, op); });
   graph.replay(stream);
   if (workspace) graph.replay(stream);  // on the workspace as the first left it
   stream.wait();
@@ -195,7 +195,7 @@ using Shape = AttentionCase;
 struct Sequence {
   Sequence(const Shape& shape, std::int32_t tokens) : all(shape, {{0, tokens}}), pages(all.pages) {}
 
-  /// The answers of the spans' positions, row after row; `positions` as in Attention.
+  /// The answers of the spans' positions, row after row; `positions` as in PagedAttention.
   TestTensor attend(const std::vector<TestSpan>& spans, const Tensor& workspace,
                     std::int64_t positions = 0) const {
     PagedTables tables;
@@ -217,9 +217,9 @@ struct Sequence {
     cuda::Stream stream;
     const DeviceTensor on_q(q), on_y(y);
     const PagedTensors<DeviceTable> on_tables(tables);
-    Attention op = all.op(on_q, pages, on_tables, on_y, {}, {}, workspace);
+    PagedAttention op = all.op(on_q, pages, on_tables, on_y, {}, {}, workspace);
     op.positions = positions;
-    cuda::attention(stream, op);
+    cuda::paged_attention(stream, op);
     stream.wait();
     return on_y.fetch();
   }

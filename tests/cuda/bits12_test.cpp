@@ -156,21 +156,21 @@ TestTensor experts_answer(const MoeNumbers& numbers, Quantize quantize, bool bat
   const DeviceTensor x(numbers.x), norm(numbers.norm);
   cuda::Stream stream;
   stream.set_batch_invariant(batch_invariant);
-  cuda::moe(stream, {.x = x,
-                     .norm = {.weight = norm, .eps = 1e-5F},
-                     .router = &router,
-                     .gate_up = &gate_up,
-                     .down = &down,
-                     .shared_gate_up = is_there(shared_gate_up),
-                     .shared_down = is_there(shared_down),
-                     .routing = numbers.c.routing,
-                     .active = numbers.c.active,
-                     .activation = numbers.c.activation,
-                     .y = x,
-                     .workspace = {room.get(), DType::u8, {static_cast<std::int64_t>(bytes)}},
-                     .shared_gate = is_there(shared_gate),
-                     .latent_in = is_there(latent_in),
-                     .latent_out = is_there(latent_out)});
+  cuda::fused_moe(stream, {.x = x,
+                           .norm = {.weight = norm, .eps = 1e-5F},
+                           .router = &router,
+                           .gate_up = &gate_up,
+                           .down = &down,
+                           .shared_gate_up = is_there(shared_gate_up),
+                           .shared_down = is_there(shared_down),
+                           .routing = numbers.c.routing,
+                           .active = numbers.c.active,
+                           .activation = numbers.c.activation,
+                           .y = x,
+                           .workspace = {room.get(), DType::u8, {static_cast<std::int64_t>(bytes)}},
+                           .shared_gate = is_there(shared_gate),
+                           .latent_in = is_there(latent_in),
+                           .latent_out = is_there(latent_out)});
   stream.wait();
   return x.fetch();
 }

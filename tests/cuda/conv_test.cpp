@@ -10,7 +10,7 @@ namespace hyb::kernels::testing::conv_test {
 namespace {
 
 void run(cuda::Stream& stream, const CausalConv& op) { cuda::causal_conv(stream, op); }
-void run(cuda::Stream& stream, const ShortConv& op) { cuda::short_conv(stream, op); }
+void run(cuda::Stream& stream, const GatedConv& op) { cuda::gated_conv(stream, op); }
 
 /// Spans of one call; every named slot is below conv_slots.
 struct ConvCase {
@@ -223,20 +223,20 @@ TEST_SUITE("cuda/short_conv") {
     in_every_schedule([&](const std::string& schedule) {
       CAPTURE(schedule);
       for (const ConvCase& c : short_cases) {
-        check_case<ShortConv>(c, false, short_bound(c));
-        if (c.spans.begins.back() < 100) check_case<ShortConv>(c, true, short_bound(c));
+        check_case<GatedConv>(c, false, short_bound(c));
+        if (c.spans.begins.back() < 100) check_case<GatedConv>(c, true, short_bound(c));
       }
     });
   }
 
   TEST_CASE("cuts change no bit") {
-    check_cuts_on_card<ShortConv>(4, f32);
-    check_cuts_on_card<ShortConv>(3, b16);
-    check_cuts_on_card<ShortConv>(7, b16);
+    check_cuts_on_card<GatedConv>(4, f32);
+    check_cuts_on_card<GatedConv>(3, b16);
+    check_cuts_on_card<GatedConv>(7, b16);
   }
 
   TEST_CASE("a chain of spans leaves the bytes of a call for each of them") {
-    check_chains_on_card<ShortConv>();
+    check_chains_on_card<GatedConv>();
   }
 }
 

@@ -66,10 +66,10 @@ std::pair<LatentWrite, LatentAttention> calls(const LatentCase& c, const Tensors
                   .pages = tables.pages,
                   .page_tokens = c.page_tokens},
            .y = own(t.y),
-           .heads = c.heads,
-           .turned_width = c.turned,
-           .latent_width = c.latent,
-           .scale = 0.07F,
+           .shape = {.heads = static_cast<std::int32_t>(c.heads),
+                     .turned_width = static_cast<std::int32_t>(c.turned),
+                     .latent_width = static_cast<std::int32_t>(c.latent),
+                     .scale = 0.07F},
            .gate = c.has_gate ? own(t.gate) : Tensor()}};
 }
 
@@ -233,7 +233,7 @@ TEST_SUITE("cuda/rope") {
                       .position_of_row = at,
                       .heads = heads,
                       .head_dim = dim,
-                      .rotary_dim = turned};
+                      .frequencies = rope_frequencies(turned)};
         };
         cuda::Stream stream;
         cuda::rope(stream, op(on, card_positions));

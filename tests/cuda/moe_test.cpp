@@ -511,7 +511,7 @@ struct Block {
   }
 
   /// The op but for its rows and its workspace.
-  Moe op(Device where) const {
+  FusedMoe op(Device where) const {
     const bool is_here = where == Device::cpu;
     const auto bias_of_block = [&](const TestTensor& here, const DeviceTensor& there) {
       return !c.block.has_biases ? Tensor() : is_here ? Tensor(here) : Tensor(there);
@@ -559,11 +559,11 @@ struct Block {
     Queue plain = test_queue(Isa::plain);
     TestTensor y = x;
     std::vector<std::byte> room(moe_workspace_bytes(Device::cpu, shape()));
-    Moe on_host = op(Device::cpu);
+    FusedMoe on_host = op(Device::cpu);
     on_host.x = on_host.y = y;
     on_host.shared_gate = gate;
     on_host.workspace = {room.data(), DType::u8, {std::ssize(room)}};
-    moe(plain, on_host);
+    fused_moe(plain, on_host);
     return y;
   }
 
@@ -629,10 +629,10 @@ void check_case(const Expected& expected, bool batch_invariant = false) {
   DeviceTensor y(expected.first);
   cuda::Stream stream;
   stream.set_batch_invariant(batch_invariant);
-  Moe op = expected.block.op(Device::cuda);
+  FusedMoe op = expected.block.op(Device::cuda);
   op.x = op.y = y;
   op.workspace = room.view();
-  const cuda::Graph graph(stream, [&] { cuda::moe(stream, op); });
+  const cuda::Graph graph(stream, [&] { cuda::fused_moe(stream, op); });
   const auto answer_to = [&](const TestTensor& x) {
     y.set(x);
     graph.replay(stream);
@@ -645,7 +645,7 @@ void check_case(const Expected& expected, bool batch_invariant = false) {
   CHECK(answer_to(expected.first).everything() == answer.everything());
   // Once more without a graph, by fewer rows: room and semaphores are clean again.
   op.x = op.y = Tensor(y).rows(0, 1);
-  cuda::moe(stream, op);
+  cuda::fused_moe(stream, op);
   stream.wait();
   CHECK(y.fetch().guards_intact());
   CHECK(room.guards_intact());
@@ -664,10 +664,10 @@ void check_cases(std::span<const Case> cases) {
 TestTensor answer_to_last(cuda::Stream& stream, const Block& block, const TestTensor& x,
                           std::int64_t count, const Room& room) {
   DeviceTensor y(x);
-  Moe op = block.op(Device::cuda);
+  FusedMoe op = block.op(Device::cuda);
   op.x = op.y = Tensor(y).rows(block.c.block.tokens - count, count);
   op.workspace = room.view();
-  cuda::moe(stream, op);
+  cuda::fused_moe(stream, op);
   stream.wait();
   return y.fetch();
 }
@@ -719,11 +719,11 @@ void check_coded_gate(const Case& c, WeightCode code) {
   card.stream().wait();
   cuda::Stream stream;
   const DeviceTensor y(x);
-  Moe op = block.op(Device::cuda);
+  FusedMoe op = block.op(Device::cuda);
   op.x = op.y = y;
   op.workspace = room.view();
   op.shared_gate = &device.weight;
-  cuda::moe(stream, op);
+  cuda::fused_moe(stream, op);
   stream.wait();
   check_close(c, x, block.by_plain_loops(x, &host.weight), y.fetch());
 }
@@ -759,7 +759,7 @@ TEST_SUITE("cuda/moe") {
       std::vector<std::byte> bytes(moe_workspace_bytes(Device::cpu, block.shape()));
       const Room room(cuda::moe_workspace_bytes(block.shape()));
       cuda::Stream stream;
-      Moe here = block.op(Device::cpu), there = block.op(Device::cuda);
+      FusedMoe here = block.op(Device::cpu), there = block.op(Device::cuda);
       here.x = x;
       here.y = y;
       here.router_x = router_x;
@@ -771,8 +771,8 @@ TEST_SUITE("cuda/moe") {
       there.router_x = on_router_x;
       there.expert_scale = on_scale;
       there.workspace = room.view();
-      moe(plain, here);
-      cuda::moe(stream, there);
+      fused_moe(plain, here);
+      cuda::fused_moe(stream, there);
       stream.wait();
       const TestTensor answer = on_y.fetch();
       CHECK(answer.guards_intact());
@@ -787,12 +787,12 @@ TEST_SUITE("cuda/moe") {
       const Room room(cuda::moe_workspace_bytes(block.shape()));
       const DeviceTensor y(block.rows(9));
       cuda::Stream stream;
-      Moe op = block.op(Device::cuda);
+      FusedMoe op = block.op(Device::cuda);
       op.x = op.y = y;
       op.workspace = room.view();
       op.activation = unknown_activation;
-      CHECK_THROWS_WITH_AS(cuda::moe(stream, op), "moe: the activation's function exists, got 99",
-                           Error);
+      CHECK_THROWS_WITH_AS(cuda::fused_moe(stream, op),
+                           "fused_moe: the activation's function exists, got 99", Error);
     }
   }
 

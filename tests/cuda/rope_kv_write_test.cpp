@@ -139,29 +139,26 @@ RopeKvWrite op_of(const Case& c, const Tensor& qkv, const Tensor& arena, const T
                   const Tensor& q_norm = {}, const Tensor& k_norm = {}) {
   const bool norms_q = c.norms == Norms::both || c.norms == Norms::of_q;
   const bool norms_k = c.norms == Norms::both || c.norms == Norms::of_k;
-  return {
-      .qkv = qkv,
-      .position_of_row = tables.position_of_row,
-      .kv = {.arena = arena,
-             .span_begin = tables.span_begin,
-             .position = tables.position,
-             .page_begin = tables.page_begin,
-             .pages = tables.pages,
-             .page_tokens = c.page_tokens},
-      .heads = c.heads,
-      .kv_heads = c.kv_heads,
-      .head_dim = c.head_dim,
-      .rotary_dim = c.rotary_dim,
-      .theta = 10000.0,
-      .frequencies = c.has_frequencies ? std::span(some_frequencies) : std::span<const double>(),
-      .q_norm = norms_q ? q_norm : Tensor(),
-      .k_norm = norms_k ? k_norm : Tensor(),
-      .norm_eps = 1e-3F,
-      .norm_one_plus = c.gates != 0,
-      .value_norm = c.value_norm,
-      .queries_only = c.queries_only,
-      .weightless_norm = c.weightless_norm,
-      .query_scale = c.query_scale};
+  return {.qkv = qkv,
+          .position_of_row = tables.position_of_row,
+          .kv = {.arena = arena,
+                 .span_begin = tables.span_begin,
+                 .position = tables.position,
+                 .page_begin = tables.page_begin,
+                 .pages = tables.pages,
+                 .page_tokens = c.page_tokens},
+          .heads = c.heads,
+          .kv_heads = c.kv_heads,
+          .head_dim = c.head_dim,
+          .frequencies = c.has_frequencies ? some_frequencies : rope_frequencies(c.rotary_dim),
+          .q_norm = norms_q ? q_norm : Tensor(),
+          .k_norm = norms_k ? k_norm : Tensor(),
+          .norm_eps = 1e-3F,
+          .norm_one_plus = c.gates != 0,
+          .value_norm = c.value_norm,
+          .queries_only = c.queries_only,
+          .weightless_norm = c.weightless_norm,
+          .query_scale = c.query_scale};
 }
 
 /// A table for position 1000003 would be long: that span's pages begin where its tokens do.

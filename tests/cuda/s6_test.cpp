@@ -43,8 +43,8 @@ struct OnDevice {
         state(in.state),
         y(in.y) {}
 
-  S6 op(const Tensor& begin, const Tensor& read, const Tensor& write, std::int64_t first,
-        std::int64_t tokens) const {
+  SelectiveScan op(const Tensor& begin, const Tensor& read, const Tensor& write, std::int64_t first,
+                   std::int64_t tokens) const {
     const Tensor both = Tensor(bc).rows(first, tokens);
     return {.x = Tensor(x).rows(first, tokens),
             .dt = Tensor(dt).rows(first, tokens),
@@ -71,8 +71,8 @@ RecurrentAnswer run_call(const S6Case& c, const S6Inputs& in, bool replayed = fa
   const OnDevice on(in);
   const DeviceTable begins(padded(c.spans.begins, c.spans.begins.back())),
       read(padded(c.spans.read, -1)), write(padded(c.spans.write, -1));
-  const S6 op = on.op(begins, read, write, 0, in.s.tokens);
-  run_or_replay(stream, replayed, [&] { cuda::s6(stream, op); });
+  const SelectiveScan op = on.op(begins, read, write, 0, in.s.tokens);
+  run_or_replay(stream, replayed, [&] { cuda::selective_scan(stream, op); });
   CHECK(on.x.fetch().everything() == in.x.everything());
   CHECK(on.bc.fetch().everything() == in.bc.everything());
   return on.answer();
@@ -84,7 +84,7 @@ RecurrentAnswer run_apart(const S6Case& c, const S6Inputs& in) {
   const OnDevice on(in);
   c.spans.each([&](const Table& begin, const Table& from, const Table& to, std::int32_t first) {
     const DeviceTable begins(begin.values()), read(from.values()), write(to.values());
-    cuda::s6(stream, on.op(begins, read, write, first, begin.values()[1]));
+    cuda::selective_scan(stream, on.op(begins, read, write, first, begin.values()[1]));
     stream.wait();
   });
   return on.answer();

@@ -51,21 +51,21 @@ struct SsdInputs {
 void run_plain(const SsdCase& c, SsdInputs& in) {
   Queue plain = test_queue(Isa::plain);
   const Table begins(c.spans.begins), read(c.spans.read), write(c.spans.write);
-  ssd(plain, {.x = in.x.view().rows(0, in.tokens),
-              .dt = in.dt.view().rows(0, in.tokens),
-              .rate = in.rate,
-              .d = in.d,
-              .dt_bias = in.dt_bias,
-              .state = in.state,
-              .span_begin = begins,
-              .read_slot = read,
-              .write_slot = write,
-              .y = in.y.view().rows(0, in.tokens),
-              .token_by_token = true,
-              .shape = {.groups = c.groups, .dt_max = c.dt_max}});
+  mamba_scan(plain, {.x = in.x.view().rows(0, in.tokens),
+                     .dt = in.dt.view().rows(0, in.tokens),
+                     .rate = in.rate,
+                     .d = in.d,
+                     .dt_bias = in.dt_bias,
+                     .state = in.state,
+                     .span_begin = begins,
+                     .read_slot = read,
+                     .write_slot = write,
+                     .y = in.y.view().rows(0, in.tokens),
+                     .token_by_token = true,
+                     .shape = {.groups = c.groups, .dt_max = c.dt_max}});
 }
 
-using SsdRoute = std::function<void(cuda::Stream&, const Ssd&)>;
+using SsdRoute = std::function<void(cuda::Stream&, const MambaScan&)>;
 
 /// A route's answer, with two spans after the real ones that have neither tokens nor slots.
 RecurrentAnswer run_route(const SsdRoute& route, const SsdCase& c, const SsdInputs& in,
@@ -75,17 +75,17 @@ RecurrentAnswer run_route(const SsdRoute& route, const SsdCase& c, const SsdInpu
       state(in.state), y(in.y);
   const DeviceTable begins(padded(c.spans.begins, c.spans.begins.back())),
       read(padded(c.spans.read, -1)), write(padded(c.spans.write, -1));
-  const Ssd op = {.x = x,
-                  .dt = dt,
-                  .rate = rate,
-                  .d = d,
-                  .dt_bias = dt_bias,
-                  .state = state,
-                  .span_begin = begins,
-                  .read_slot = read,
-                  .write_slot = write,
-                  .y = y,
-                  .shape = {.groups = c.groups, .dt_max = c.dt_max}};
+  const MambaScan op = {.x = x,
+                        .dt = dt,
+                        .rate = rate,
+                        .d = d,
+                        .dt_bias = dt_bias,
+                        .state = state,
+                        .span_begin = begins,
+                        .read_slot = read,
+                        .write_slot = write,
+                        .y = y,
+                        .shape = {.groups = c.groups, .dt_max = c.dt_max}};
   run_or_replay(stream, replayed, [&] { route(stream, op); });
   CHECK(x.fetch().everything() == in.x.everything());
   return {y.fetch(), state.fetch()};
@@ -386,7 +386,7 @@ void check_case(const SsdCase& c, Steps steps, bool in_segments, bool replayed) 
   const SsdInputs reach = magnitudes(exact, in);
   run_plain(exact, in);
   const Workspace workspace = workspace_of(c);
-  const auto route = [&](cuda::Stream& stream, Ssd op) {
+  const auto route = [&](cuda::Stream& stream, MambaScan op) {
     if (in_segments) op.workspace = workspace.view();
     REQUIRE(cuda::ssd_chunked_takes(op));
     cuda::ssd_chunked(stream, op);
@@ -475,7 +475,7 @@ TEST_SUITE("cuda/ssd_chunked") {
     const SsdCase c = {.spans = {{0, 600}, {2}, {2}}};
     const SsdInputs in(c);
     const Workspace workspace = workspace_of(c);
-    const auto route = [&](cuda::Stream& stream, Ssd op) {
+    const auto route = [&](cuda::Stream& stream, MambaScan op) {
       op.workspace = workspace.view();
       cuda::ssd_chunked(stream, op);
     };
@@ -487,22 +487,22 @@ TEST_SUITE("cuda/ssd_chunked") {
   TEST_CASE("ssd: token by token where stream or caller ask for it, or spans are short") {
     const SsdCase one = {.spans = {{0, 70}, {2}, {2}}};
     SsdCase many = {.spans = {{0, 2, 4, 5, 6}, {0, 1, 2, 3}, {0, 1, 2, 3}}};
-    const auto invariant = [](cuda::Stream& stream, const Ssd& op) {
+    const auto invariant = [](cuda::Stream& stream, const MambaScan& op) {
       stream.set_batch_invariant(true);
-      cuda::ssd(stream, op);
+      cuda::mamba_scan(stream, op);
     };
     const auto answers = [](const SsdRoute& route, const SsdCase& c) {
       return run_route(route, c, SsdInputs(c)).y.packed();
     };
-    CHECK(answers(cuda::ssd, one) == answers(cuda::ssd_chunked, one));
-    const auto by_token = [](cuda::Stream& stream, Ssd op) {
+    CHECK(answers(cuda::mamba_scan, one) == answers(cuda::ssd_chunked, one));
+    const auto by_token = [](cuda::Stream& stream, MambaScan op) {
       op.token_by_token = true;
-      cuda::ssd(stream, op);
+      cuda::mamba_scan(stream, op);
     };
     CHECK(answers(invariant, one) == answers(cuda::ssd_scan, one));
     CHECK(answers(by_token, one) == answers(cuda::ssd_scan, one));
-    CHECK(answers(cuda::ssd, one) != answers(invariant, one));
-    CHECK(answers(cuda::ssd, many) == answers(cuda::ssd_scan, many));
+    CHECK(answers(cuda::mamba_scan, one) != answers(invariant, one));
+    CHECK(answers(cuda::mamba_scan, many) == answers(cuda::ssd_scan, many));
   }
 
   TEST_CASE("no plan has more segments than the workspace is for") {

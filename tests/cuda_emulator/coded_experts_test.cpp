@@ -41,16 +41,17 @@ Work work_of(const MoeCase& block, bool batch_invariant, Quantize quantize) {
   stream.set_batch_invariant(batch_invariant);
   emulator::take_host_calls();
   emulator::take_blocks_run();
-  cuda::moe(stream, {.x = x,
-                     .norm = {.weight = norm, .eps = 1e-5F},
-                     .router = &router,
-                     .gate_up = &gate_up,
-                     .down = &down,
-                     .shared_gate_up = &shared_gate_up,
-                     .shared_down = &shared_down,
-                     .active = block.active,
-                     .y = x,
-                     .workspace = {room.get(), DType::u8, {static_cast<std::int64_t>(bytes)}}});
+  cuda::fused_moe(stream,
+                  {.x = x,
+                   .norm = {.weight = norm, .eps = 1e-5F},
+                   .router = &router,
+                   .gate_up = &gate_up,
+                   .down = &down,
+                   .shared_gate_up = &shared_gate_up,
+                   .shared_down = &shared_down,
+                   .active = block.active,
+                   .y = x,
+                   .workspace = {room.get(), DType::u8, {static_cast<std::int64_t>(bytes)}}});
   stream.wait();
   return {emulator::take_host_calls().kernels, emulator::take_blocks_run(), stream.processors()};
 }

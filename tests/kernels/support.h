@@ -6,10 +6,12 @@
 #include <cstring>
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <numeric>
 #include <random>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/activation.h"
@@ -214,6 +216,17 @@ inline double largest_error(const TestTensor& actual, const TestTensor& expected
     if (!(error <= largest)) largest = std::isnan(error) ? INFINITY : error;
   }
   return largest;
+}
+
+/// Frequencies of a rope: the powers of theta for the pairs of rotary_dim numbers. They stay.
+inline std::span<const double> rope_frequencies(std::int64_t rotary_dim, double theta = 10000.0) {
+  static std::map<std::pair<std::int64_t, double>, std::vector<double>> all;
+  std::vector<double>& found = all[{rotary_dim, theta}];
+  while (2 * std::ssize(found) < rotary_dim) {
+    const auto pair = static_cast<double>(found.size());
+    found.push_back(std::pow(theta, -2.0 * pair / static_cast<double>(rotary_dim)));
+  }
+  return found;
 }
 
 inline constexpr Activation gated_silu = {ActivationFunction::silu, true};

@@ -70,7 +70,7 @@ Attention attention(float output_scale) {
           .kv_heads = 2,
           .head_dim = 12,
           .scale = 0.3F,
-          .rope = RopeParameters{.rotary_dim = 12, .theta = 1e4},
+          .rope = RopeParameters::plain(12, 1e4),
           .qk_norm = {},
           .output_scale = output_scale};
 }

@@ -91,8 +91,8 @@ void add_drafts(Setting& setting, Random& random) {
     setting.capacity.step_branches = random.between(0, 12);
     setting.capacity.step_samples += random.between(0, 20);
     setting.capacity.step_tokens += random.between(0, 40);
-    speculation.branches = random.between(2, 5);
-    speculation.rows = 1 + speculation.draft_steps + random.between(0, 20);
+    speculation.tree.branches = random.between(2, 5);
+    speculation.tree.rows = 1 + speculation.draft_steps + random.between(0, 20);
   }
   if (memory.slots.per_superblock == 0) return;
   const std::int32_t rings = random.between(1, 4);

@@ -123,17 +123,17 @@ void bench_mixer(Queue& queue, std::int32_t spans, std::int32_t each) {
     report(type == DType::f32 ? "ssd" : "ssd, bf16 state",
            seconds_of(
                [&] {
-                 ssd(queue, {.x = mixed,
-                             .dt = line.columns(inner + conv, heads),
-                             .rate = rate,
-                             .d = of_heads.rows(0, heads),
-                             .dt_bias = of_heads.rows(0, heads),
-                             .state = state,
-                             .span_begin = begin,
-                             .read_slot = slot,
-                             .write_slot = slot,
-                             .y = y,
-                             .shape = {.groups = groups}});
+                 mamba_scan(queue, {.x = mixed,
+                                    .dt = line.columns(inner + conv, heads),
+                                    .rate = rate,
+                                    .d = of_heads.rows(0, heads),
+                                    .dt_bias = of_heads.rows(0, heads),
+                                    .state = state,
+                                    .span_begin = begin,
+                                    .read_slot = slot,
+                                    .write_slot = slot,
+                                    .y = y,
+                                    .shape = {.groups = groups}});
                },
                n),
            28, 2.0 * static_cast<double>(state.size()) * static_cast<double>(size_of(type)));
@@ -161,7 +161,7 @@ void bench_short_conv(Queue& queue, std::int32_t tokens) {
   report("short_conv",
          seconds_of(
              [&] {
-               short_conv(queue, {.x = x,
+               gated_conv(queue, {.x = x,
                                   .weight = weight,
                                   .bias = {},
                                   .windows = windows,
@@ -184,7 +184,7 @@ void bench_rope(Queue& queue, const Tensor& q, std::int64_t heads_of_q, std::int
                             .position_of_row = position_of_row,
                             .heads = heads_of_q,
                             .head_dim = head_dim,
-                            .rotary_dim = head_dim});
+                            .frequencies = rope_frequencies(head_dim)});
              },
              10),
          4);
@@ -243,18 +243,18 @@ void bench_attention(Queue& queue, const AttentionShape& shape, DType kv = DType
   report("attention",
          seconds_of(
              [&] {
-               attention(queue, {.q = q,
-                                 .kv = {.arena = arena,
-                                        .span_begin = begin,
-                                        .position = at,
-                                        .page_begin = page_begin,
-                                        .pages = pages},
-                                 .y = y,
-                                 .heads = heads_of_q,
-                                 .kv_heads = kv_heads,
-                                 .head_dim = head_dim,
-                                 .scale = 0.125F,
-                                 .window = window});
+               paged_attention(queue, {.q = q,
+                                       .kv = {.arena = arena,
+                                              .span_begin = begin,
+                                              .position = at,
+                                              .page_begin = page_begin,
+                                              .pages = pages},
+                                       .y = y,
+                                       .heads = heads_of_q,
+                                       .kv_heads = kv_heads,
+                                       .head_dim = head_dim,
+                                       .scale = 0.125F,
+                                       .window = window});
              },
              n),
          4, each == 1 ? shape.bytes(kv) : 0.0);

@@ -87,7 +87,10 @@ class Demand {
     if (!fixed.empty() && needed > fixed[static_cast<std::size_t>(index(view))]) fits_ = false;
   }
 
-  bool fits() const { return fits_ && superblocks_ <= layout_->superblocks; }
+  bool fits(std::int32_t lacking = 0) const {
+    if (!layout_->fixed_superblocks.empty()) lacking = 0;
+    return fits_ && superblocks_ <= layout_->superblocks - lacking;
+  }
 
  private:
   const MemoryLayout* layout_;
@@ -310,13 +313,14 @@ std::size_t bytes_peak(const MemoryLayout& layout, std::int32_t length, std::int
   return bytes;
 }
 
-bool can_ever_hold(const MemoryLayout& layout, std::int32_t length, std::int32_t chunk_tokens) {
+bool can_ever_hold(const MemoryLayout& layout, std::int32_t length, std::int32_t chunk_tokens,
+                   std::int32_t superblocks_lacking) {
   Demand demand(layout);
   for (std::int32_t group = 0; group < layout.group_count(); ++group) {
     demand.add(ViewId{group}, pages_peak(layout, group, length, chunk_tokens));
   }
   demand.add(layout.slot_view(), layout.has_slots() ? 1 : 0);
-  return demand.fits();
+  return demand.fits(superblocks_lacking);
 }
 
 std::int32_t length_max(const MemoryLayout& layout, std::int32_t most, std::int32_t chunk_tokens) {

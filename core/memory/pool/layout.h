@@ -207,8 +207,10 @@ std::size_t content_bytes_held(const MemoryLayout& layout, std::int32_t length,
 /// Returns the most bytes of a sequence on its way to `length`: pages by kind, and one slot.
 std::size_t bytes_peak(const MemoryLayout& layout, std::int32_t length, std::int32_t chunk_tokens);
 
-/// Returns whether a sequence can reach `length` when it has all memory to itself.
-bool can_ever_hold(const MemoryLayout& layout, std::int32_t length, std::int32_t chunk_tokens);
+/// Returns whether a sequence can reach `length` when it has all memory to itself but that of
+/// `superblocks_lacking`, where none are fixed.
+bool can_ever_hold(const MemoryLayout& layout, std::int32_t length, std::int32_t chunk_tokens,
+                   std::int32_t superblocks_lacking = 0);
 
 /// The greatest such length up to `most`; 0: none.
 std::int32_t length_max(const MemoryLayout& layout, std::int32_t most, std::int32_t chunk_tokens);

@@ -44,7 +44,7 @@ Checkpoint::~Checkpoint() {
   for (std::int32_t group = 0; group < pool_->layout().group_count(); ++group) {
     pool_->drop(group, tables_[static_cast<std::size_t>(group)]);
   }
-  pool_->drop_slot(slot_);
+  pool_->drop(pool_->layout().slot_view(), index(slot_));
   pool_->drop(pool_->layout().packed_view(), index(packed_));
   pool_->checkpoints_.remove(*this);
 }
@@ -98,8 +98,8 @@ Memory::~Memory() {
   }
   drop_cuts();
   release_branches();
-  if (read_slot_ != write_slot_) pool_->drop_slot(read_slot_);
-  pool_->drop_slot(write_slot_);
+  if (read_slot_ != write_slot_) pool_->drop(pool_->layout().slot_view(), index(read_slot_));
+  pool_->drop(pool_->layout().slot_view(), index(write_slot_));
   pool_->drop(pool_->layout().ring_view(), index(ring_));
   pool_->memories_.remove(*this);
 }
@@ -159,7 +159,8 @@ bool Memory::reserve_cut(std::int32_t length) {
 }
 
 void Memory::drop_cuts() {
-  for (const ReservedCut& cut : cuts_) pool_->drop_slot(cut.next_slot);
+  for (const ReservedCut& cut : cuts_)
+    pool_->drop(pool_->layout().slot_view(), index(cut.next_slot));
   cuts_.clear();
 }
 
@@ -272,7 +273,7 @@ void Memory::release_branches() noexcept {
 void Memory::drop_branches() {
   release_branches();
   if (!std::exchange(has_branch_slot_, false)) return;
-  pool_->drop_slot(std::exchange(write_slot_, read_slot_));
+  pool_->drop(pool_->layout().slot_view(), index(std::exchange(write_slot_, read_slot_)));
 }
 
 void Memory::take_branch(std::int32_t index) {
@@ -301,7 +302,7 @@ void Memory::keep(std::int32_t tokens, std::int32_t drafts) {
   length_ += tokens;
   for (std::int32_t group = 0; group < pool_->layout().group_count(); ++group)
     give_back_unneeded(group);
-  if (read_slot_ != write_slot_) pool_->drop_slot(read_slot_);
+  if (read_slot_ != write_slot_) pool_->drop(pool_->layout().slot_view(), index(read_slot_));
   read_slot_ = write_slot_;
   if (pool_->layout().has_slots()) {
     require(drafts == 0 || ring_ != no_ring, "memory: drafts are kept in a ring");
@@ -342,7 +343,7 @@ Checkpoint Memory::shared_pages() const {
         table[i] = no_page;
     }
     for (const PageId page : table) {
-      if (page != no_page) pool_->share(group, page);
+      pool_->share(ViewId{group}, index(page));
     }
   }
   return checkpoint;
@@ -359,7 +360,7 @@ std::int64_t Memory::share_full_pages(const Checkpoint& other, std::int32_t toke
     const PageTable& theirs = other.tables_[static_cast<std::size_t>(group)];
     for (std::size_t i = 0; i < pages; ++i) {
       if (own[i] == no_page || theirs[i] == no_page || own[i] == theirs[i]) continue;
-      pool_->share(group, theirs[i]);
+      pool_->share(ViewId{group}, index(theirs[i]));
       pool_->drop(ViewId{group}, index(own[i]));
       own[i] = theirs[i];
       ++shared;
@@ -391,14 +392,10 @@ std::optional<Checkpoint> Memory::checkpoint(Precision precision) {
     const std::optional<SlotId> next_slot = pool_->take_unit<SlotId>(pool_->layout().slot_view());
     if (!next_slot) return std::nullopt;
     write_slot_ = *next_slot;
-    checkpoint = shared_pages();
-    checkpoint->slot_ = read_slot_;
-    pool_->share(read_slot_);
-    return checkpoint;
   }
   checkpoint = shared_pages();
   checkpoint->slot_ = read_slot_;
-  pool_->share(read_slot_);
+  pool_->share(pool_->layout().slot_view(), index(read_slot_));
   return checkpoint;
 }
 
@@ -413,7 +410,7 @@ std::optional<Checkpoint> Memory::final_checkpoint(Precision precision) && {
     return checkpoint;
   }
   checkpoint->slot_ = released.read_slot_;
-  released.pool_->share(released.read_slot_);
+  released.pool_->share(released.pool_->layout().slot_view(), index(released.read_slot_));
   return checkpoint;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "core/base/error.h"
@@ -27,7 +28,9 @@ std::optional<Memory> MemoryPool::start() {
   return memory;
 }
 
-std::optional<Memory> MemoryPool::resume(const Checkpoint& checkpoint, std::int32_t length) {
+std::optional<Memory> MemoryPool::resume(const Checkpoint& checkpoint,
+                                         std::optional<std::int32_t> tokens) {
+  const std::int32_t length = tokens.value_or(checkpoint.length_);
   require(checkpoint.pool_ == this, "memory: a checkpoint is resumed in its own pool");
   require(length > 0 && checkpoint.resumable_length(length) == length,
           "memory: a checkpoint is resumed where it can be");
@@ -45,7 +48,7 @@ std::optional<Memory> MemoryPool::resume(const Checkpoint& checkpoint, std::int3
       const bool wanted = length == checkpoint.length_ ||
                           layout().holds_page(group, static_cast<std::int32_t>(i), length);
       if (!wanted) continue;
-      share(group, from[i]);
+      share(ViewId{group}, index(from[i]));
       table[i] = from[i];
     }
     if (!has_partial || !layout().holds_page(group, static_cast<std::int32_t>(full), length))
@@ -69,7 +72,7 @@ std::optional<Memory> MemoryPool::resume(const Checkpoint& checkpoint, std::int3
     memory->read_slot_ = memory->write_slot_;
     return memory;
   }
-  share(checkpoint.slot_);
+  share(layout().slot_view(), index(checkpoint.slot_));
   memory->read_slot_ = checkpoint.slot_;
   return memory;
 }
@@ -91,7 +94,7 @@ std::optional<Checkpoint> MemoryPool::allocate_empty(std::int32_t length, Precis
         const auto at = static_cast<std::size_t>(page);
         if (page < pages_shared) taken = prefix.from->tables_[static_cast<std::size_t>(group)][at];
         if (taken != no_page) {
-          share(group, *taken);
+          share(ViewId{group}, index(*taken));
         } else {
           taken = take_page(group, table);
         }
@@ -131,15 +134,13 @@ Checkpoint MemoryPool::share(const Checkpoint& checkpoint) {
   other.tables_ = checkpoint.tables_;
   for (std::int32_t group = 0; group < layout().group_count(); ++group) {
     for (const PageId page : other.tables_[static_cast<std::size_t>(group)]) {
-      if (page != no_page) share(group, page);
+      share(ViewId{group}, index(page));
     }
   }
   other.slot_ = checkpoint.slot_;
-  share(other.slot_);
+  share(layout().slot_view(), index(other.slot_));
   other.packed_ = checkpoint.packed_;
-  if (other.packed_ != no_packed) {
-    superblocks_.share(layout().packed_view(), index(other.packed_));
-  }
+  share(layout().packed_view(), index(other.packed_));
   return other;
 }
 
@@ -153,28 +154,26 @@ bool MemoryPool::is_written(const Checkpoint& checkpoint) const {
   });
 }
 
-/// Every unit that the memory holds.
-template <typename Action>
-void MemoryPool::for_units(const Memory& memory, const Action& action) const {
-  const auto act = [&](ViewId view, std::int32_t unit) {
-    if (unit >= 0) action(view, unit);
+/// Every unit that a memory or checkpoint holds.
+template <typename Held, typename Action>
+void MemoryPool::for_units(const Held& held, const Action& action) const {
+  const auto act = [&](ViewId view, auto id) {
+    if (index(id) >= 0) action(view, index(id));
   };
   for (std::int32_t group = 0; group < layout().group_count(); ++group) {
-    for (const PageId page : memory.tables_[static_cast<std::size_t>(group)]) {
-      act(ViewId{group}, index(page));
+    for (const PageId page : held.tables_[static_cast<std::size_t>(group)]) {
+      act(ViewId{group}, page);
     }
   }
-  act(layout().slot_view(), index(memory.read_slot_));
-  act(layout().slot_view(), index(memory.write_slot_));
-  for (const Memory::ReservedCut& cut : memory.cuts_) {
-    act(layout().slot_view(), index(cut.next_slot));
+  if constexpr (std::is_same_v<Held, Memory>) {
+    act(layout().slot_view(), held.read_slot_);
+    act(layout().slot_view(), held.write_slot_);
+    for (const Memory::ReservedCut& cut : held.cuts_) act(layout().slot_view(), cut.next_slot);
+    act(layout().ring_view(), held.ring_);
+  } else {
+    act(layout().slot_view(), held.slot_);
+    act(layout().packed_view(), held.packed_);
   }
-  act(layout().ring_view(), index(memory.ring_));
-}
-
-template <typename Action>
-void MemoryPool::for_units(const Checkpoint& checkpoint, const Action& action) const {
-  for (const CheckpointUnit& unit : units_of(checkpoint, layout())) action(unit.view, unit.unit);
 }
 
 template <typename Held>
@@ -202,14 +201,10 @@ std::vector<Order> MemoryPool::take_orders() {
 }
 
 void MemoryPool::take_orders(std::vector<Order>& orders) {
-  pass_step();
-  orders.clear();
-  orders.swap(orders_);
-}
-
-void MemoryPool::pass_step() {
   compaction_bytes_left_ = compaction_bytes_max_;
   if (steps_to_ask_ > 0 && --steps_to_ask_ == 0) retry_uncommitted();
+  orders.clear();
+  orders.swap(orders_);
 }
 
 void MemoryPool::limit_compaction(std::size_t bytes_per_step) {
@@ -222,12 +217,12 @@ void MemoryPool::resync_owners() {
   if (superblocks_.is_fixed() && !orders_fixed_owners_) return;
   for (std::int32_t at = 0; at < layout().superblocks; ++at) {
     const SuperblockId superblock{at};
-    if (superblocks_.is_pinned(superblock)) continue;
-    if (superblocks_.is_free(superblock)) {
-      superblocks_.forget_owner(superblock);
-    } else if (superblocks_.owner(superblock) != no_view || superblocks_.is_given_up(superblock)) {
-      orders_.push_back(ChangeOwner{
-          .superblock = superblock, .from = no_view, .to = superblocks_.owner(superblock)});
+    const Superblocks::Superblock& one = superblocks_[superblock];
+    if (one.pins > 0) continue;
+    if (one.is_free) {
+      superblocks_.set_last_owner(superblock, no_view);
+    } else if (one.owner != no_view || one.uncommitted == Superblocks::Uncommitted::for_good) {
+      orders_.push_back(ChangeOwner{.superblock = superblock, .from = no_view, .to = one.owner});
     }
   }
 }
@@ -270,31 +265,28 @@ std::int32_t MemoryPool::give_back(std::int32_t superblocks_max) {
   std::int32_t given = 0;
   for (std::int32_t at = layout().superblocks; at-- > 0 && given < superblocks_max;) {
     const SuperblockId superblock{at};
-    if (!superblocks_.is_free(superblock) || superblocks_.owner(superblock) == no_view) continue;
-    orders_.push_back(ChangeOwner{
-        .superblock = superblock, .from = superblocks_.owner(superblock), .to = no_view});
-    superblocks_.forget_owner(superblock);
+    const ViewId owner = superblocks_[superblock].owner;
+    if (!superblocks_[superblock].is_free || owner == no_view) continue;
+    orders_.push_back(ChangeOwner{.superblock = superblock, .from = owner, .to = no_view});
+    superblocks_.set_last_owner(superblock, no_view);
     ++given;
   }
   return given;
 }
 
 std::int32_t MemoryPool::order_ahead(std::int32_t states) {
-  return order_ahead(layout().slot_view(), states) + order_ahead(layout().packed_view(), states);
-}
-
-std::int32_t MemoryPool::order_ahead(ViewId view, std::int32_t units) {
-  const std::int32_t each = layout().units_per_superblock(view);
-  if (each == 0 || superblocks_.is_fixed()) return 0;
-  const std::int32_t wanted = (units + each - 1) / each;
   std::int32_t ordered = 0;
-  while (superblocks_.idle(view) < wanted) {
-    const std::optional<SuperblockId> superblock = superblocks_.ownerless();
-    if (!superblock || (backing_ && !backing_(*superblock, true))) break;
-    superblocks_.give_ahead(*superblock, view);
-    orders_.push_back(
-        ChangeOwner{.superblock = *superblock, .from = no_view, .to = view, .is_ahead = true});
-    ++ordered;
+  for (const ViewId view : {layout().slot_view(), layout().packed_view()}) {
+    const std::int32_t each = layout().units_per_superblock(view);
+    if (each == 0 || superblocks_.is_fixed()) continue;
+    while (superblocks_.idle(view) < (states + each - 1) / each) {
+      const std::optional<SuperblockId> superblock = superblocks_.ownerless();
+      if (!superblock || (backing_ && !backing_(*superblock, true))) break;
+      superblocks_.set_last_owner(*superblock, view);
+      orders_.push_back(
+          ChangeOwner{.superblock = *superblock, .from = no_view, .to = view, .is_ahead = true});
+      ++ordered;
+    }
   }
   return ordered;
 }
@@ -303,29 +295,13 @@ std::int32_t MemoryPool::shrink(std::int32_t superblocks_max) {
   std::int32_t given = 0;
   for (std::int32_t at = layout().superblocks; at-- > 0 && given < superblocks_max;) {
     const SuperblockId superblock{at};
-    if (!superblocks_.is_free(superblock)) continue;
-    if (backing_ && !backing_(superblock, false)) continue;
-    orders_.push_back(ChangeOwner{
-        .superblock = superblock, .from = superblocks_.owner(superblock), .to = no_view});
+    const Superblocks::Superblock& one = superblocks_[superblock];
+    if (!one.is_free || (backing_ && !backing_(superblock, false))) continue;
+    orders_.push_back(ChangeOwner{.superblock = superblock, .from = one.owner, .to = no_view});
     superblocks_.set_uncommitted(superblock, true);
     ++given;
   }
   return given;
-}
-
-bool MemoryPool::can_hold(std::int32_t length, std::int32_t chunk_tokens,
-                          std::int32_t superblocks_lacking) const {
-  MemoryLayout rest = layout();
-  if (rest.fixed_superblocks.empty()) rest.superblocks -= superblocks_lacking;
-  return hyb::can_ever_hold(rest, length, chunk_tokens);
-}
-
-bool MemoryPool::can_hold_now(std::int32_t length) const {
-  return can_hold(length, 1, superblocks_.uncommitted());
-}
-
-bool MemoryPool::can_ever_hold(std::int32_t length, std::int32_t chunk_tokens) const {
-  return can_hold(length, chunk_tokens, superblocks_.given_up());
 }
 
 std::optional<std::int32_t> MemoryPool::take(ViewId view, std::int32_t after) {
@@ -368,10 +344,6 @@ bool MemoryPool::is_backed(SuperblockId superblock, bool may_create) {
 /// After the last page of the table where that is free: runs of pages are read faster.
 std::optional<PageId> MemoryPool::take_page(std::int32_t group, const PageTable& table) {
   return take_unit<PageId>(ViewId{group}, table.empty() ? -1 : index(table.back()));
-}
-
-void MemoryPool::share(SlotId slot) {
-  if (slot != no_slot) superblocks_.share(layout().slot_view(), index(slot));
 }
 
 void MemoryPool::drop(std::int32_t group, PageTable& table) noexcept {
@@ -423,6 +395,23 @@ void check_view(const Found& found, const Superblocks& superblocks, ViewId view,
   }
 }
 
+/// Pages that the kinds need are there, and pages that they no longer need are released.
+void check_table(const MemoryLayout& layout, std::span<const PageTable> tables,
+                 std::int32_t length) {
+  for (std::int32_t group = 0; group < layout.group_count(); ++group) {
+    const PageTable& table = tables[static_cast<std::size_t>(group)];
+    for (std::int32_t page = 0; page < pages_for(layout, length); ++page) {
+      const bool is_written = (page + 1) * layout.page_tokens <= length;
+      const bool held = table.at(static_cast<std::size_t>(page)) != no_page;
+      if (layout.holds_page(group, page, length)) {
+        require(held, "memory: page " + std::to_string(page) + " is needed and not there");
+      } else if (is_written) {
+        require(!held, "memory: page " + std::to_string(page) + " fell out and is still held");
+      }
+    }
+  }
+}
+
 std::string name_of(const MemoryLayout& layout, std::int32_t view) {
   if (ViewId{view} == layout.slot_view()) return "slot";
   if (ViewId{view} == layout.packed_view()) return "packed snapshot";
@@ -443,8 +432,8 @@ bool MemoryPool::compact_for(ViewId dry) {
     if (ViewId{view} == dry) continue;
     const std::optional<SuperblockId> found = superblocks_.sparsest(ViewId{view});
     if (!found) continue;
-    const std::size_t bytes = static_cast<std::size_t>(superblocks_.units_used_of(*found)) *
-                              layout().unit_bytes(ViewId{view});
+    const std::size_t bytes =
+        static_cast<std::size_t>(superblocks_[*found].used) * layout().unit_bytes(ViewId{view});
     if (bytes > compaction_bytes_left_ || (sparsest && bytes >= bytes_least)) continue;
     sparsest = found;
     bytes_least = bytes;
@@ -456,7 +445,7 @@ bool MemoryPool::compact_for(ViewId dry) {
 }
 
 void MemoryPool::empty(SuperblockId superblock) {
-  const ViewId view = superblocks_.owner(superblock);
+  const ViewId view = superblocks_[superblock].owner;
   Moves moves(superblock, layout().units_per_superblock(view));
   superblocks_.close(superblock);
   std::int32_t last = -1;
@@ -590,7 +579,7 @@ void MemoryPool::audit() const {
             "memory: entries of a ring wait to be applied to a slot of the sequence's own");
     require(!memory->branches_.empty() || !memory->has_branch_slot_,
             "memory: a slot is held for branches that there are");
-    check_table(memory->tables_, memory->length_);
+    check_table(layout(), memory->tables_, memory->length_);
     for (const PageTable& table : memory->tables_) {
       // The page that is written next may be shared with checkpoints that end in it.
       const auto next = static_cast<std::size_t>(memory->length_ / layout().page_tokens);
@@ -604,27 +593,11 @@ void MemoryPool::audit() const {
     }
   }
   for (const Checkpoint* checkpoint : checkpoints_.all()) {
-    check_table(checkpoint->tables_, checkpoint->length_);
+    check_table(layout(), checkpoint->tables_, checkpoint->length_);
     require(checkpoint->slot_ == no_slot || checkpoint->packed_ == no_packed,
             "memory: a checkpoint has one snapshot");
   }
   require(usage().total() == layout().bytes(), "memory: bytes by owner are not the budget");
-}
-
-/// Pages that the kinds need are there, and pages that they no longer need are released.
-void MemoryPool::check_table(std::span<const PageTable> tables, std::int32_t length) const {
-  for (std::int32_t group = 0; group < layout().group_count(); ++group) {
-    const PageTable& table = tables[static_cast<std::size_t>(group)];
-    for (std::int32_t page = 0; page < pages_for(layout(), length); ++page) {
-      const bool is_written = (page + 1) * layout().page_tokens <= length;
-      const bool held = table.at(static_cast<std::size_t>(page)) != no_page;
-      if (layout().holds_page(group, page, length)) {
-        require(held, "memory: page " + std::to_string(page) + " is needed and not there");
-      } else if (is_written) {
-        require(!held, "memory: page " + std::to_string(page) + " fell out and is still held");
-      }
-    }
-  }
 }
 
 void MemoryPool::audit(std::span<const Memory* const> memories,

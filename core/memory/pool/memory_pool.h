@@ -69,13 +69,11 @@ class MemoryPool {
   /// The memory of a new sequence: nothing reserved, state all zeros. Empty: no slot is free.
   std::optional<Memory> start();
 
-  /// A sequence at the first `length` tokens of the checkpoint, where it is resumable
-  /// (resumable_length). Full pages are shared; a partly filled last one becomes a copy by order.
-  /// Empty, and nothing taken, when no slot or page is free.
-  std::optional<Memory> resume(const Checkpoint& checkpoint, std::int32_t length);
-  std::optional<Memory> resume(const Checkpoint& checkpoint) {
-    return resume(checkpoint, checkpoint.length());
-  }
+  /// A sequence at the first `tokens` tokens of the checkpoint, by default all, where it is
+  /// resumable (resumable_length). Full pages are shared; a partly filled last one becomes a copy
+  /// by order. Empty, and nothing taken, when no slot or page is free.
+  std::optional<Memory> resume(const Checkpoint& checkpoint,
+                               std::optional<std::int32_t> tokens = {});
 
   /// A checkpoint to be filled from outside (disk tier, session file): pages for exactly the
   /// positions that the kinds need at `length`, and a slot or packed snapshot. The caller has all
@@ -108,8 +106,6 @@ class MemoryPool {
   std::vector<Order> take_orders();
   /// The same into a list that is reused, without an allocation.
   void take_orders(std::vector<Order>& orders);
-  /// A step starts without orders.
-  void pass_step();
   std::span<const Order> orders() const { return orders_; }
 
   /// After a failed step it is unknown which orders were carried out: open ones are dropped and the
@@ -153,7 +149,9 @@ class MemoryPool {
   /// Memory of superblocks that are uncommitted is requested from the device again when needed.
   void retry_uncommitted() { superblocks_.retry_uncommitted(); }
   /// Returns whether a sequence could reach `length` with all the memory that the device has now.
-  bool can_hold_now(std::int32_t length) const;
+  bool can_hold_now(std::int32_t length) const {
+    return hyb::can_ever_hold(layout(), length, 1, superblocks_.uncommitted());
+  }
 
   /// Most bytes that one step may copy for compaction, by default those of one superblock; 0: none.
   void limit_compaction(std::size_t bytes_per_step);
@@ -164,7 +162,9 @@ class MemoryPool {
   bool compact_for(ViewId dry);
 
   /// Without superblocks that were given up for good.
-  bool can_ever_hold(std::int32_t length, std::int32_t chunk_tokens) const;
+  bool can_ever_hold(std::int32_t length, std::int32_t chunk_tokens) const {
+    return hyb::can_ever_hold(layout(), length, chunk_tokens, superblocks_.given_up());
+  }
 
   /// Nothing is allocated.
   bool all_free() const;
@@ -185,13 +185,8 @@ class MemoryPool {
   /// A device without free memory is retried after this many steps, then twice as many, ...
   static constexpr std::int32_t steps_between_asks_min = 16, steps_between_asks_max = 1024;
 
-  bool can_hold(std::int32_t length, std::int32_t chunk_tokens,
-                std::int32_t superblocks_lacking) const;
-  void check_table(std::span<const PageTable> tables, std::int32_t length) const;
-  template <typename Action>
-  void for_units(const Memory& memory, const Action& action) const;
-  template <typename Action>
-  void for_units(const Checkpoint& checkpoint, const Action& action) const;
+  template <typename Held, typename Action>
+  void for_units(const Held& held, const Action& action) const;
 
   void empty(SuperblockId superblock);
 
@@ -199,21 +194,20 @@ class MemoryPool {
   // sequences that have yet to read it.
   std::optional<std::int32_t> take(ViewId view, std::int32_t after = -1);
   bool is_backed(SuperblockId superblock, bool may_create);
-  std::int32_t order_ahead(ViewId view, std::int32_t units);
   std::optional<PageId> take_page(std::int32_t group, const PageTable& table);
   template <typename Id>
   std::optional<Id> take_unit(ViewId view, std::int32_t after = -1) {
     const std::optional<std::int32_t> unit = take(view, after);
     return unit ? std::optional(Id{*unit}) : std::nullopt;
   }
-  void share(std::int32_t group, PageId page) { superblocks_.share(ViewId{group}, index(page)); }
-  void share(SlotId slot);
-  void drop(std::int32_t group, PageTable& table) noexcept;
-  /// Nothing for an id that stands for none.
+  // Nothing is done for an id that stands for none.
+  void share(ViewId view, std::int32_t unit) {
+    if (unit >= 0) superblocks_.share(view, unit);
+  }
   void drop(ViewId view, std::int32_t unit) noexcept {
     if (unit >= 0) superblocks_.drop(view, unit);
   }
-  void drop_slot(SlotId slot) noexcept { drop(layout().slot_view(), index(slot)); }
+  void drop(std::int32_t group, PageTable& table) noexcept;
 
   Superblocks superblocks_;
   Registry<Memory> memories_;

@@ -141,8 +141,8 @@ std::optional<TakenUnit> Superblocks::take(ViewId view, std::int32_t after) {
 }
 
 void Superblocks::drop(ViewId view, std::int32_t unit) noexcept {
-  if (--user_count(view, unit) > 0) return;
   Book& book = books(view);
+  if (--book.users[static_cast<std::size_t>(unit)] > 0) return;
   const SuperblockId id = superblock_of(view, unit);
   Superblock& superblock = entry(id);
   unlist(id);
@@ -186,11 +186,11 @@ std::optional<SuperblockId> Superblocks::sparsest(ViewId view) const {
   // Those of one list differ little, and there may be many.
   std::int32_t looks = classes;
   for (auto at = lists_.front(list); at && looks-- > 0; at = lists_.next(*at)) {
-    if (is_pinned(*at)) continue;
-    if (!found || entry(*at).used < entry(*found).used) found = at;
+    const Superblock& one = (*this)[*at];
+    if (one.pins == 0 && (!found || one.used < (*this)[*found].used)) found = at;
   }
   if (!found) return std::nullopt;
-  const Superblock& superblock = entry(*found);
+  const Superblock& superblock = (*this)[*found];
   const std::int64_t room_elsewhere = book.units_open - (book.units - superblock.used);
   if (room_elsewhere < superblock.used) return std::nullopt;
   return found;
@@ -204,7 +204,7 @@ void Superblocks::close(SuperblockId superblock) {
 
 std::vector<std::int32_t> Superblocks::units_in_use(SuperblockId superblock) const {
   std::vector<std::int32_t> found;
-  const ViewId view = owner(superblock);
+  const ViewId view = (*this)[superblock].owner;
   if (view == no_view) return found;
   const std::int32_t units = books(view).units;
   for (std::int32_t unit = index(superblock) * units; unit < (index(superblock) + 1) * units;
@@ -214,29 +214,20 @@ std::vector<std::int32_t> Superblocks::units_in_use(SuperblockId superblock) con
   return found;
 }
 
-void Superblocks::forget_owner(SuperblockId superblock) {
-  require(is_free(superblock), "memory: only the owner of a free superblock is forgotten");
-  set_last_owner(superblock, no_view);
-}
-
 std::optional<SuperblockId> Superblocks::ownerless() const {
   return lists_.front(free_list(no_view));
 }
 
-void Superblocks::give_ahead(SuperblockId superblock, ViewId view) {
-  require(is_free(superblock) && owner(superblock) == no_view,
-          "memory: only a free superblock without owner is given ahead");
-  set_last_owner(superblock, view);
-}
-
 void Superblocks::set_last_owner(SuperblockId superblock, ViewId view) {
+  require(entry(superblock).is_free && (view == no_view || entry(superblock).owner == no_view),
+          "memory: a free superblock is given ahead where it has no owner, or it is forgotten");
   unlist(superblock);
   entry(superblock).owner = view;
   list(superblock);
 }
 
 void Superblocks::set_uncommitted(SuperblockId superblock, bool for_good) {
-  forget_owner(superblock);
+  set_last_owner(superblock, no_view);
   unlist(superblock);
   entry(superblock).is_free = false;
   entry(superblock).uncommitted = for_good ? Uncommitted::for_good : Uncommitted::for_now;
@@ -328,7 +319,7 @@ std::int32_t Superblocks::first_free_unit(ViewId view, SuperblockId superblock) 
 bool Superblocks::is_open(ViewId view, std::int32_t unit) const {
   const Book& book = books(view);
   if (static_cast<std::size_t>(unit) >= book.users.size() || users(view, unit) > 0) return false;
-  const Superblock& superblock = entry(superblock_of(view, unit));
+  const Superblock& superblock = (*this)[superblock_of(view, unit)];
   return superblock.owner == view && !superblock.is_free && !superblock.is_closed;
 }
 
@@ -339,7 +330,7 @@ void Superblocks::mark_taken(ViewId view, std::int32_t unit) {
   const auto place = static_cast<std::size_t>(unit % book.units);
   book.taken[static_cast<std::size_t>(index(id)) * book.words + place / 64] |= std::uint64_t{1}
                                                                                << (place % 64);
-  user_count(view, unit) = 1;
+  book.users[static_cast<std::size_t>(unit)] = 1;
   ++book.units_used;
   if (++entry(id).used == 1) ++book.superblocks_used;
   list(id);
@@ -351,7 +342,7 @@ void Superblocks::audit() const {
   std::vector<std::int32_t> in_use(books_.size(), 0);
   for (std::int32_t at = 0; at < layout_.superblocks; ++at) {
     const SuperblockId id{at};
-    const Superblock& superblock = entry(id);
+    const Superblock& superblock = (*this)[id];
     const std::string who = "memory: superblock " + std::to_string(at);
     require(superblock.pins >= 0 && (superblock.pins == 0 || superblock.used > 0),
             who + " is pinned by what uses it");

@@ -53,6 +53,16 @@ struct TakenUnit {
 /// that memory does not move back and forth. With fixed superblocks each view keeps its own.
 class Superblocks {
  public:
+  enum class Uncommitted : std::uint8_t { no, for_now, for_good };
+  struct Superblock {
+    ViewId owner = no_view;  ///< of a free one the last owner; no_view: never owned, or forgotten
+    std::int32_t used = 0;   ///< units with users
+    std::int32_t pins = 0;   ///< while there are some, its units in use are not moved
+    bool is_free = false;    ///< any view may have it
+    bool is_closed = false;
+    Uncommitted uncommitted = Uncommitted::no;
+  };
+
   explicit Superblocks(MemoryLayout layout);
 
   const MemoryLayout& layout() const { return layout_; }
@@ -62,7 +72,9 @@ class Superblocks {
   /// superblock, which changes owner. nullopt: the view is dry.
   std::optional<TakenUnit> take(ViewId view, std::int32_t after = -1);
 
-  void share(ViewId view, std::int32_t unit) { ++user_count(view, unit); }
+  void share(ViewId view, std::int32_t unit) {
+    ++books(view).users[static_cast<std::size_t>(unit)];
+  }
   void drop(ViewId view, std::int32_t unit) noexcept;
   std::int32_t users(ViewId view, std::int32_t unit) const;
 
@@ -85,25 +97,21 @@ class Superblocks {
   /// A superblock of the view with about the fewest units in use, when the view's others have room
   /// for these. nullopt: they have not, or superblocks are fixed. Never one that is pinned.
   std::optional<SuperblockId> sparsest(ViewId view) const;
-  /// Its units in use are not moved until it is unpinned as often.
   void pin(SuperblockId superblock) { ++entry(superblock).pins; }
   void unpin(SuperblockId superblock) { --entry(superblock).pins; }
-  bool is_pinned(SuperblockId superblock) const { return entry(superblock).pins > 0; }
   /// Allocates no more units of the superblock until it has been free.
   void close(SuperblockId superblock);
-  std::int32_t units_used_of(SuperblockId superblock) const { return entry(superblock).used; }
   /// Units in use of a superblock, in ascending order.
   std::vector<std::int32_t> units_in_use(SuperblockId superblock) const;
 
-  /// no_view: never owned, or forgotten. Of a free superblock: its last owner.
-  ViewId owner(SuperblockId superblock) const { return entry(superblock).owner; }
-  bool is_free(SuperblockId superblock) const { return entry(superblock).is_free; }
-  /// Forgets the last owner of a free superblock.
-  void forget_owner(SuperblockId superblock);
+  const Superblock& operator[](SuperblockId id) const {
+    return superblocks_[static_cast<std::size_t>(index(id))];
+  }
   /// A free superblock without owner, if there is one: the next that would get its first owner.
   std::optional<SuperblockId> ownerless() const;
-  /// Gives it to the view ahead of need. It stays free, for any view.
-  void give_ahead(SuperblockId superblock, ViewId view);
+  /// Gives a free superblock without owner to the view ahead of need, or forgets its last owner
+  /// (no_view). It stays free, for any view.
+  void set_last_owner(SuperblockId superblock, ViewId view);
 
   /// Takes a free superblock out of use, for now or for good: the device has no memory for it. Its
   /// last owner is forgotten.
@@ -113,9 +121,6 @@ class Superblocks {
   std::int32_t uncommitted() const { return superblocks_uncommitted_; }
   /// Counts those that were taken out of use for good.
   std::int32_t given_up() const { return superblocks_given_up_; }
-  bool is_given_up(SuperblockId superblock) const {
-    return entry(superblock).uncommitted == Uncommitted::for_good;
-  }
 
   /// Throws when the counts do not add up: our own bug.
   void audit() const;
@@ -131,29 +136,13 @@ class Superblocks {
     std::int64_t units_open = 0;  ///< free ones in superblocks of the view's lists of fullness
     std::int32_t superblocks_used = 0;
   };
-  enum class Uncommitted : std::uint8_t { no, for_now, for_good };
-  struct Superblock {
-    ViewId owner = no_view;
-    std::int32_t used = 0;  ///< units with users
-    std::int32_t pins = 0;
-    bool is_free = false;  ///< any view may have it
-    bool is_closed = false;
-    Uncommitted uncommitted = Uncommitted::no;
-  };
 
   Book& books(ViewId view) { return books_[static_cast<std::size_t>(index(view))]; }
   const Book& books(ViewId view) const { return books_[static_cast<std::size_t>(index(view))]; }
   Superblock& entry(SuperblockId id) { return superblocks_[static_cast<std::size_t>(index(id))]; }
-  const Superblock& entry(SuperblockId id) const {
-    return superblocks_[static_cast<std::size_t>(index(id))];
-  }
-  std::int32_t& user_count(ViewId view, std::int32_t unit) {
-    return books(view).users[static_cast<std::size_t>(unit)];
-  }
 
   std::int32_t fullness_list(ViewId view, std::int32_t used) const;
   std::int32_t free_list(ViewId last_owner) const;
-  void set_last_owner(SuperblockId superblock, ViewId view);
   void list(SuperblockId superblock);
   void unlist(SuperblockId superblock);
   std::optional<SuperblockId> fullest(ViewId view) const;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/memory/pool/memory_pool.h"
+#include "core/memory/prefix/cuts.h"
 #include "core/memory/prefix/prefill_cost.h"
 #include "core/memory/prefix/prefix_tree.h"
 #include "core/memory/prefix/prompts.h"
@@ -29,12 +30,6 @@ struct PrefixCacheOptions {
   /// Tokens of past prompts that are remembered without their snapshots, 4 bytes each, to find
   /// branch points.
   std::int64_t seen_tokens_max = std::int64_t{1} << 20;
-};
-
-/// A point of a prompt where a snapshot is wanted: chunks are cut there.
-struct Cut {
-  std::int32_t length;
-  SnapshotPlace place;
 };
 
 struct PrefixCacheStats {

@@ -23,12 +23,12 @@ constexpr PolicyKind policies[] = {
 
 TEST_SUITE("app/replay/cache_policy") {
   TEST_CASE("names lead to kinds and back") {
-    for (int i = 0; i <= static_cast<int>(PolicyKind::gd); ++i) {
+    for (int i = 0; i <= static_cast<int>(PolicyKind::bound); ++i) {
       const auto kind = static_cast<PolicyKind>(i);
-      CHECK(policy_kind_of(name_of(kind)) == kind);
+      CHECK(value_of(words::policy, word_of(words::policy, kind)) == kind);
     }
-    CHECK(!policy_kind_of("GD"));
-    CHECK(name_of(PolicyKind::vllm_plus) == "vllm+");
+    CHECK(!value_of(words::policy, "GD"));
+    CHECK(word_of(words::policy, PolicyKind::vllm_plus) == "vllm+");
   }
 
   TEST_CASE("no policy passes the bound, holds more than its budget or reuses what it has not") {
@@ -38,7 +38,7 @@ TEST_SUITE("app/replay/cache_policy") {
       for (const PolicyKind kind : policies) {
         for (const std::int64_t budget : {0, 150, 1000, 5000, 1'000'000}) {
           for (const Precision precision : {Precision::exact, Precision::int8}) {
-            CAPTURE(name_of(kind));
+            CAPTURE(word_of(words::policy, kind));
             CAPTURE(budget);
             const ReplayRun run = replay(
                 trace, small_shape(),
@@ -99,7 +99,7 @@ TEST_SUITE("app/replay/cache_policy") {
   TEST_CASE("more memory is not much worse") {
     const auto trace = random_trace(11, 400, 10);
     for (const PolicyKind kind : policies) {
-      CAPTURE(name_of(kind));
+      CAPTURE(word_of(words::policy, kind));
       double before = 0;
       for (const std::int64_t budget : {500, 2000, 8000, 100000}) {
         const double now =

@@ -122,13 +122,16 @@ TEST_SUITE("core/engine/prefix_owner") {
     for (const auto& [cut, expected] : {std::pair{137, 137}, {136, 200}, {200, 200}, {201, 200}}) {
       Crowd crowd;
       crowd.add(tokens_of(200, 50, 0))
-          .add_cut({.length = cut, .place = SnapshotPlace::message_end});
+          .cuts()
+          .add({.length = cut, .place = SnapshotPlace::message_end});
       crowd.add(tokens_of(200, 50, 1));
       CHECK(crowd.length() == expected);
       CHECK(crowd.length(100) == 200);
     }
     Crowd crowd;
-    crowd.add(tokens_of(200, 50, 0), 150).add_cut({.length = 150, .place = SnapshotPlace::branch});
+    crowd.add(tokens_of(200, 50, 0), 150)
+        .cuts()
+        .add({.length = 150, .place = SnapshotPlace::branch});
     crowd.add(tokens_of(200, 50, 1));
     CHECK(crowd.length() == 200);
   }
@@ -580,7 +583,7 @@ TEST_SUITE("core/engine/scheduler") {
     fixture.step();
     fixture.step();
     fixture.scheduler().plan();
-    fixture.scheduler().release_all();
+    fixture.scheduler().fail({}, {}, false);
     fixture.scheduler().audit();
     CHECK(pages_free(fixture.pool()) == 100);
     CHECK(fixture.scheduler().running() == 0);

@@ -94,7 +94,7 @@ TEST_SUITE("core/engine/sequence") {
     CHECK(sequence.draft_room() == 0);
     sequence.accept(drew(4), Clock::now());
     CHECK(sequence.draft_room() == 20 - 4 - 1);
-    sequence.set_drafts(std::vector{TokenId{5}, TokenId{6}, TokenId{7}});
+    sequence.drafted().set_drafts(std::vector{TokenId{5}, TokenId{6}, TokenId{7}});
     CHECK(sequence.tokens() == 4);
     CHECK(sequence.known().size() == 4);
     CHECK(sequence.pending() == 1);
@@ -111,25 +111,24 @@ TEST_SUITE("core/engine/sequence") {
       CHECK(std::ssize(row.history) == 4 + i);
       CHECK(row.history.back() == TokenId{4 + i});
     }
-    CHECK(sequence.is_drafted(drew(5)));
-    CHECK_FALSE(sequence.is_drafted({.token = TokenId{5}, .finite = false, .top = {}}));
+    CHECK(sequence.drafted().is_drafted(drew(5)));
+    CHECK_FALSE(sequence.drafted().is_drafted({.token = TokenId{5}, .finite = false, .top = {}}));
     sequence.accept(drew(5), Clock::now());
-    CHECK(sequence.drafts() == 2);
-    CHECK_FALSE(sequence.is_drafted(drew(9)));
+    CHECK(sequence.drafted().drafts() == 2);
+    CHECK_FALSE(sequence.drafted().is_drafted(drew(9)));
     sequence.accept(drew(9), Clock::now());
-    CHECK(sequence.drafts() == 0);
+    CHECK(sequence.drafted().drafts() == 0);
     CHECK(sequence.tokens() == 6);
     CHECK(sequence.known().back() == TokenId{9});
-    sequence.ran(2, Clock::now(), 1);
-    sequence.count_drafts(3, 1);
+    sequence.ran(2, Clock::now(), {.steps = 1, .accepted = 1, .rejected = 2});
     CHECK(sequence.pending() == 1);
     CHECK(span_of(sequence, 1).samples.size() == 1);
 
-    sequence.add_cut({.length = 8, .place = SnapshotPlace::branch});
+    sequence.cuts().add({.length = 8, .place = SnapshotPlace::branch});
     CHECK(sequence.draft_room() == 2);
-    sequence.set_drafts(std::vector{TokenId{1}, TokenId{2}});
+    sequence.drafted().set_drafts(std::vector{TokenId{1}, TokenId{2}});
     sequence.release();
-    CHECK(sequence.drafts() == 0);
+    CHECK(sequence.drafted().drafts() == 0);
     CHECK(sequence.tokens() == 6);
     sequence.end(FinishReason::cancelled);
     const Usage usage = sequence.take_completion().usage;
@@ -160,10 +159,10 @@ TEST_SUITE("core/engine/sequence") {
       REQUIRE(sequence.memory().reserve(8));
       sequence.ran(3, Clock::now());
       sequence.accept(drew(4), Clock::now());
-      sequence.set_drafts(ids({5, 6, 7}));
+      sequence.drafted().set_drafts(ids({5, 6, 7}));
       for (const std::int32_t shared : {1, 2}) {
         REQUIRE(sequence.memory().reserve_branch(4));
-        sequence.add_branch(shared == 1 ? ids({5, 8, 9}) : ids({5, 8, 4}), shared);
+        sequence.drafted().add_branch(shared == 1 ? ids({5, 8, 9}) : ids({5, 8, 4}), shared);
         Span span;
         sequence.fill_branch(span, shared - 1);
         CHECK(span.position == 3);
@@ -183,7 +182,7 @@ TEST_SUITE("core/engine/sequence") {
           {{.rows = first_rows, .rows_begin = 2}, {.rows = second_rows, .rows_begin = 3}},
           Clock::now());
       CHECK(sequence.known().back() == last);
-      CHECK(sequence.drafts() == 0);
+      CHECK(sequence.drafted().drafts() == 0);
       CHECK(std::ssize(sequence.known()) == 5 + accepted.count);
       return std::pair(accepted.count, accepted.branch.value_or(-1));
     };
@@ -206,8 +205,8 @@ TEST_SUITE("core/engine/sequence") {
     REQUIRE(sequence.memory().reserve(8));
     sequence.ran(3, Clock::now());
     sequence.accept(drew(4), Clock::now());
-    sequence.set_drafts(std::vector{toy_end, TokenId{6}});
-    CHECK(sequence.is_drafted(drew(index(toy_end))));
+    sequence.drafted().set_drafts(std::vector{toy_end, TokenId{6}});
+    CHECK(sequence.drafted().is_drafted(drew(index(toy_end))));
     sequence.accept(drew(index(toy_end)), Clock::now());
     CHECK(sequence.finished());
     CHECK(sequence.take_completion().tokens == std::vector{TokenId{4}, toy_end});
@@ -217,7 +216,7 @@ TEST_SUITE("core/engine/sequence") {
     const RequestTerms terms = terms_of(three_tokens());
     MemoryPool pool(plenty);
     Sequence sequence(terms, 0);
-    sequence.hold_at_prompt_end();
+    sequence.hold_at_prompt_end(true);
     sequence.start(*pool.start());
     CHECK(sequence.pending() == 2);
     CHECK_FALSE(sequence.at_prompt_end());
@@ -225,7 +224,7 @@ TEST_SUITE("core/engine/sequence") {
     CHECK(span_of(sequence, 2).samples.empty());
     sequence.ran(2, Clock::now());
     CHECK(sequence.at_prompt_end());
-    sequence.go_on();
+    sequence.hold_at_prompt_end(false);
     CHECK(sequence.pending() == 1);
   }
 
@@ -233,25 +232,27 @@ TEST_SUITE("core/engine/sequence") {
     const RequestTerms terms = terms_of(three_tokens());
     MemoryPool pool(plenty);
     Sequence sequence(terms, 0);
-    sequence.set_cuts({{.length = 1, .place = SnapshotPlace::message_end},
-                       {.length = 2, .place = SnapshotPlace::prompt_end}});
-    sequence.add_cut({.length = 2, .place = SnapshotPlace::branch});
-    CHECK(sequence.cuts().size() == 2);
+    sequence.cuts() = Cuts({{.length = 1, .place = SnapshotPlace::message_end},
+                            {.length = 2, .place = SnapshotPlace::prompt_end}});
+    sequence.cuts().add({.length = 2, .place = SnapshotPlace::branch});
+    CHECK(sequence.cuts().next(0, 9) == 1);
+    CHECK(sequence.cuts().next(1, 9) == 2);
+    CHECK(sequence.cuts().next(2, 9) == 9);
     sequence.start(*pool.start());
     const auto run = [&](std::int32_t tokens) {
       REQUIRE(sequence.memory().reserve(tokens));
       sequence.ran(tokens, Clock::now());
     };
     CHECK(sequence.pending() == 3);
-    CHECK_FALSE(sequence.take_cut());
+    CHECK_FALSE(sequence.cuts().take(sequence.memory().length()));
     run(1);
-    CHECK(sequence.take_cut() == SnapshotPlace::message_end);
-    CHECK_FALSE(sequence.take_cut());
+    CHECK(sequence.cuts().take(sequence.memory().length()) == SnapshotPlace::message_end);
+    CHECK_FALSE(sequence.cuts().take(sequence.memory().length()));
     sequence.release();
     sequence.start(*pool.start());
     run(2);
-    CHECK(sequence.take_cut() == SnapshotPlace::prompt_end);
-    CHECK(sequence.cuts().empty());
+    CHECK(sequence.cuts().take(sequence.memory().length()) == SnapshotPlace::prompt_end);
+    CHECK(sequence.cuts().next(0, 9) == 9);
   }
 
   TEST_CASE("in pieces, each span begins where the one before it ends") {
@@ -282,12 +283,12 @@ TEST_SUITE("core/engine/sequence") {
     const RequestTerms terms = terms_of(three_tokens());
     MemoryPool pool(plenty);
     Sequence sequence(terms, 0);
-    sequence.set_cuts({{.length = 1, .place = SnapshotPlace::message_end}});
+    sequence.cuts() = Cuts({{.length = 1, .place = SnapshotPlace::message_end}});
     sequence.start(*pool.start());
     REQUIRE(sequence.memory().reserve(2));
     sequence.ran(2, Clock::now());
-    CHECK_FALSE(sequence.take_cut());
-    CHECK(sequence.cuts().empty());
+    CHECK_FALSE(sequence.cuts().take(sequence.memory().length()));
+    CHECK(sequence.cuts().next(0, 9) == 9);
   }
 
   TEST_CASE("a sequence that only prefills samples nothing and ends when all is run") {
@@ -299,10 +300,9 @@ TEST_SUITE("core/engine/sequence") {
     sequence.start(*pool.start());
     REQUIRE(sequence.memory().reserve(3));
     CHECK(span_of(sequence, 3).samples.empty());
-    CHECK_FALSE(sequence.is_prefilled());
+    CHECK_FALSE(sequence.end_if_prefilled(Clock::now()));
     sequence.ran(3, Clock::now());
-    REQUIRE(sequence.is_prefilled());
-    sequence.end_prefill(Clock::now());
+    REQUIRE(sequence.end_if_prefilled(Clock::now()));
     const Completion completion = sequence.take_completion();
     CHECK(completion.reason == FinishReason::stop);
     CHECK(completion.tokens.empty());

@@ -34,14 +34,13 @@ struct Fixture {
             .heads = heads,
             .kv_heads = kv_heads,
             .head_dim = head_dim,
-            .rotary_dim = 16,
-            .theta = 500.0,
+            .frequencies = rope_frequencies(16, 500.0),
             .q_norm = q_norm,
             .k_norm = k_norm,
             .norm_eps = 1e-3F,
             .query_scale = QueryScale{.beta = 0.7F, .period = 4, .offset = 1}};
   }
-  Attention read(const Tensor& qkv, const Tensor& arena, const Tensor& y) const {
+  PagedAttention read(const Tensor& qkv, const Tensor& arena, const Tensor& y) const {
     return {.q = qkv.columns(0, inner),
             .kv = {.arena = arena,
                    .span_begin = span_begin,
@@ -74,7 +73,7 @@ TEST_SUITE("kernels/ops/attention_step") {
         RopeKvWrite write = f.write(expected_qkv, expected_arena);
         write.position_of_row = position_of_row;
         rope_kv_write(queue, write);
-        attention(queue, f.read(expected_qkv, expected_arena, expected));
+        paged_attention(queue, f.read(expected_qkv, expected_arena, expected));
 
         TestTensor own_qkv = qkv, own_arena = arena, own = y;
         attention_step(queue, f.write(own_qkv, own_arena), f.read(own_qkv, own_arena, own));
@@ -92,20 +91,20 @@ TEST_SUITE("kernels/ops/attention_step") {
     const TestTensor qkv(DType::f32, {4, width}), y(DType::f32, {4, inner});
     const TestTensor arena(DType::f32, {8, 2 * kv_heads * head_dim * page_tokens});
     RopeKvWrite write = f.write(qkv, arena);
-    Attention read = f.read(qkv, arena, y);
+    PagedAttention read = f.read(qkv, arena, y);
     const Table two_at_the_end{0, 1, 2, 4};
     write.kv.span_begin = two_at_the_end;
     CHECK_THROWS_WITH_AS(attention_step(queue, write, read),
                          "attention_step: every span has one token, got 3", Error);
     write = f.write(qkv.view().rows(0, 3), arena);
-    write.rotary_dim = 26;
+    write.frequencies = rope_frequencies(26);
     read = f.read(qkv.view().rows(0, 3), arena, y.view().rows(0, 3));
     CHECK_THROWS_WITH_AS(attention_step(queue, write, read),
-                         "rope_kv_write: rotary_dim is even and within head_dim, got 26", Error);
-    write.rotary_dim = 16;
+                         "rope_kv_write: pairs are within head_dim, got 13", Error);
+    write.frequencies = rope_frequencies(16);
     read.window = -1;
     CHECK_THROWS_WITH_AS(attention_step(queue, write, read),
-                         "attention: window is not negative, got -1", Error);
+                         "paged_attention: window is not negative, got -1", Error);
     read.q = y.view().rows(0, 3);
     CHECK_THROWS_WITH_AS(attention_step(queue, write, read),
                          "attention_step: q is the first columns of qkv, got 0", Error);

@@ -78,24 +78,25 @@ struct AttentionFixture {
     const Table begin{0, static_cast<std::int32_t>(count)};
     const Table position{static_cast<std::int32_t>(first)};
     const Table page_begin{0, static_cast<std::int32_t>(table.size())}, pages(table);
-    attention(queue, {.q = q.view().rows(first, count),
-                      .kv = {.arena = mapped.empty() ? arena.view() : mapped,
-                             .span_begin = begin,
-                             .position = position,
-                             .page_begin = page_begin,
-                             .pages = pages,
-                             .page_tokens = s.page_tokens},
-                      .y = y.view().rows(first, count),
-                      .heads = s.heads,
-                      .kv_heads = s.kv_heads,
-                      .head_dim = s.head_dim,
-                      .scale = scale,
-                      .workspace = workspace,
-                      .window = reach.window,
-                      .chunk = reach.chunk,
-                      .softcap = softcap,
-                      .sinks = sinks,
-                      .gate = gate.view().empty() ? Tensor() : gate.view().rows(first, count)});
+    paged_attention(queue,
+                    {.q = q.view().rows(first, count),
+                     .kv = {.arena = mapped.empty() ? arena.view() : mapped,
+                            .span_begin = begin,
+                            .position = position,
+                            .page_begin = page_begin,
+                            .pages = pages,
+                            .page_tokens = s.page_tokens},
+                     .y = y.view().rows(first, count),
+                     .heads = s.heads,
+                     .kv_heads = s.kv_heads,
+                     .head_dim = s.head_dim,
+                     .scale = scale,
+                     .workspace = workspace,
+                     .window = reach.window,
+                     .chunk = reach.chunk,
+                     .softcap = softcap,
+                     .sinks = sinks,
+                     .gate = gate.view().empty() ? Tensor() : gate.view().rows(first, count)});
   }
 
   AttentionShape s;

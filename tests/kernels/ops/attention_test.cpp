@@ -482,18 +482,17 @@ TEST_SUITE("kernels/ops/attention") {
             q.set(r * width + i, f.q.get(rows[static_cast<std::size_t>(r)] * width + i));
           }
         }
-        const Table page_table(pages);
-        attention(queue, {.q = q,
-                          .kv = {.arena = f.arena,
-                                 .span_begin = begin,
-                                 .position = position,
-                                 .page_begin = page_begin,
-                                 .pages = page_table},
-                          .y = y,
-                          .heads = 4,
-                          .kv_heads = 2,
-                          .head_dim = 32,
-                          .scale = f.scale});
+        paged_attention(queue, {.q = q,
+                                .kv = {.arena = f.arena,
+                                       .span_begin = begin,
+                                       .position = position,
+                                       .page_begin = page_begin,
+                                       .pages = Table(pages)},
+                                .y = y,
+                                .heads = 4,
+                                .kv_heads = 2,
+                                .head_dim = 32,
+                                .scale = f.scale});
         for (std::int64_t r = 0; r < 45; ++r) {
           for (std::int64_t i = 0; i < width; ++i) {
             REQUIRE(y.get(r * width + i) == f.y.get(rows[static_cast<std::size_t>(r)] * width + i));
@@ -526,18 +525,19 @@ TEST_SUITE("kernels/ops/attention") {
   TEST_CASE("names the broken rule") {
     Queue queue = test_queue(Isa::plain);
     AttentionFixture f(DType::bf16, {.heads = 4, .kv_heads = 2, .head_dim = 24}, 20);
+    const auto refused = [&](const char* rule, std::int64_t count) {
+      CHECK_THROWS_WITH_AS(f.attend(queue, 0, count), rule, Error);
+    };
     f.table.resize(1);
-    CHECK_THROWS_WITH_AS(f.attend(queue, 0, 20),
-                         "attention: a page table reaches its span's end, got 20", Error);
+    refused("paged_attention: a page table reaches its span's end, got 20", 20);
     f.table.resize(2);
     f.gate = TestTensor(DType::f32, {20, 96});
-    CHECK_THROWS_WITH_AS(f.attend(queue, 0, 8), "attention: gate has the wrong type, got 1", Error);
+    refused("paged_attention: gate has the wrong type, got 1", 8);
     f.gate = TestTensor(DType::bf16, {20, 5});
-    CHECK_THROWS_WITH_AS(f.attend(queue, 0, 8), "attention: gate needs 96 in dimension 1, got 5",
-                         Error);
+    refused("paged_attention: gate needs 96 in dimension 1, got 5", 8);
     f.gate = {};
     f.s.kv_heads = 3;
-    CHECK_THROWS_WITH_AS(f.attend(queue, 0, 8), "attention: kv_heads divides heads, got 3", Error);
+    refused("paged_attention: kv_heads divides heads, got 3", 8);
   }
 }
 

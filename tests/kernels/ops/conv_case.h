@@ -13,18 +13,18 @@
 namespace hyb::kernels::testing {
 
 inline void run(Queue& queue, const CausalConv& op) { causal_conv(queue, op); }
-inline void run(Queue& queue, const ShortConv& op) { short_conv(queue, op); }
+inline void run(Queue& queue, const GatedConv& op) { gated_conv(queue, op); }
 
 /// Values of a row of x for every channel.
 template <typename Op>
-inline constexpr std::int64_t conv_inputs = std::is_same_v<Op, ShortConv> ? 3 : 1;
+inline constexpr std::int64_t conv_inputs = std::is_same_v<Op, GatedConv> ? 3 : 1;
 
 struct ConvShape {
   std::int64_t tokens, channels, width;
   bool has_bias = true;
 };
 
-/// The tensors of a step of CausalConv or ShortConv.
+/// The tensors of a step of CausalConv or GatedConv.
 template <typename Op>
 struct ConvInputs {
   ConvInputs(DType dtype, ConvShape shape, std::int64_t slots, Strides strides = {7, 1},

@@ -94,7 +94,7 @@ TEST_SUITE("kernels/ops/causal_conv") {
   }
 }
 
-using ShortInputs = ConvInputs<ShortConv>;
+using ShortInputs = ConvInputs<GatedConv>;
 
 /// As values of the tensors' type.
 float rounded(const ShortInputs& in, double value) {
@@ -113,7 +113,7 @@ const ConvShape short_shapes[] = {{13, 5, 3, false}, {1, 100, 4},  {9, 65, 3, fa
 
 TEST_SUITE("kernels/ops/short_conv") {
   TEST_CASE("is the definition on every route, with and without a bias") {
-    check_definition<ShortConv>(
+    check_definition<GatedConv>(
         short_shapes, gated,
         [](const ShortInputs& in, std::int64_t t, std::int64_t c, double sum, double size) {
           const double gate = in.x.get((t * 3 + 1) * in.s.channels + c), want = gate * sum;
@@ -142,15 +142,15 @@ TEST_SUITE("kernels/ops/short_conv") {
   }
 
   TEST_CASE("cutting a sequence anywhere changes neither output nor window, on any threads") {
-    check_cuts<ShortConv>();
+    check_cuts<GatedConv>();
   }
 
   TEST_CASE("a chain of spans leaves what a call for each of them leaves, on any threads") {
-    check_chains<ShortConv>();
+    check_chains<GatedConv>();
   }
 
   TEST_CASE("spans that leave no window change nothing else, on any threads") {
-    check_windows_discarded<ShortConv>();
+    check_windows_discarded<GatedConv>();
   }
 
   TEST_CASE(
@@ -187,12 +187,12 @@ TEST_SUITE("kernels/ops/short_conv") {
     Queue queue = test_queue(Isa::plain);
     ShortInputs f(DType::f32, {4, 8, 3}, 2);
     CHECK_THROWS_WITH_AS(f.run(queue, {0, 4}, {0}, {2}),
-                         "short_conv: write_slot is a slot or -1, got 2", Error);
+                         "gated_conv: write_slot is a slot or -1, got 2", Error);
     f.x = TestTensor(DType::f32, {4, 16});
     CHECK_THROWS_WITH_AS(f.run(queue, {0, 4}, {0}, {0}),
-                         "short_conv: x needs 24 in dimension 1, got 16", Error);
+                         "gated_conv: x needs 24 in dimension 1, got 16", Error);
     ShortInputs wide(DType::f32, {4, 8, 5}, 2);
-    CHECK_THROWS_WITH_AS(wide.run(queue, {0, 4}, {0}, {0}), "short_conv: K is 2, 3, 4 or 7, got 5",
+    CHECK_THROWS_WITH_AS(wide.run(queue, {0, 4}, {0}, {0}), "gated_conv: K is 2, 3, 4 or 7, got 5",
                          Error);
   }
 }

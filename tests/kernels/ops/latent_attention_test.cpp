@@ -60,10 +60,10 @@ struct World {
                    .pages = table,
                    .page_tokens = page_tokens},
             .y = y.view().rows(begin, count),
-            .heads = s.heads,
-            .turned_width = s.turned,
-            .latent_width = s.latent,
-            .scale = 0.3F,
+            .shape = {.heads = static_cast<std::int32_t>(s.heads),
+                      .turned_width = static_cast<std::int32_t>(s.turned),
+                      .latent_width = static_cast<std::int32_t>(s.latent),
+                      .scale = 0.3F},
             .gate = has_gate() ? gate.view().rows(begin, count) : Tensor()};
   }
 
@@ -182,7 +182,7 @@ TEST_SUITE("kernels/ops/latent_attention") {
     const World w(shapes[0], f32, f32);
     const Table spans{0, 41, 46}, positions{0, 0}, begins{0, 7, 8}, table{1, 8, 0, 4, 2, 7, 6, 3};
     LatentAttention op = w.attention(0, World::tokens, spans, positions, begins, table);
-    op.turned_width = 200;
+    op.shape.turned_width = 200;
     CHECK_THROWS_WITH_AS(latent_attention(queue, op),
                          "latent_attention: turned is within its stride, got 200", Error);
     op = w.attention(0, World::tokens, spans, positions, begins, table);

@@ -195,27 +195,27 @@ void run(Queue& queue, const MoeNumbers& numbers, const Packed& w, TestTensor& y
   const Buffer room(Device::cpu, static_cast<std::size_t>(bytes));
   std::fill_n(room.data(), room.bytes(), std::byte{0});
   const auto there = [](const Weight& weight) { return weight.rows() > 0 ? &weight : nullptr; };
-  moe(queue, {.x = y.view().rows(begin, count),
-              .norm = {.weight = numbers.norm, .eps = 1e-5F},
-              .router = &w.router,
-              .gate_up = &w.gate_up,
-              .down = &w.down,
-              .shared_gate_up = there(w.shared_gate_up),
-              .shared_down = there(w.shared_down),
-              .bias = c.has_bias ? Tensor(numbers.bias) : Tensor(),
-              .routing = c.routing,
-              .active = c.active,
-              .activation = c.activation,
-              .y = y.view().rows(begin, count),
-              .workspace = room.tensor(0, DType::u8, {bytes}),
-              .scale = c.scale,
-              .shared_gate = there(w.shared_gate),
-              .latent_in = there(w.latent_in),
-              .latent_out = there(w.latent_out),
-              .router_bias = c.has_biases ? Tensor(numbers.router_bias) : Tensor(),
-              .gate_up_bias = c.has_biases ? Tensor(numbers.gate_up_bias) : Tensor(),
-              .down_bias = c.has_biases ? Tensor(numbers.down_bias) : Tensor(),
-              .weighs_input = c.weighs_input});
+  fused_moe(queue, {.x = y.view().rows(begin, count),
+                    .norm = {.weight = numbers.norm, .eps = 1e-5F},
+                    .router = &w.router,
+                    .gate_up = &w.gate_up,
+                    .down = &w.down,
+                    .shared_gate_up = there(w.shared_gate_up),
+                    .shared_down = there(w.shared_down),
+                    .bias = c.has_bias ? Tensor(numbers.bias) : Tensor(),
+                    .routing = c.routing,
+                    .active = c.active,
+                    .activation = c.activation,
+                    .y = y.view().rows(begin, count),
+                    .workspace = room.tensor(0, DType::u8, {bytes}),
+                    .scale = c.scale,
+                    .shared_gate = there(w.shared_gate),
+                    .latent_in = there(w.latent_in),
+                    .latent_out = there(w.latent_out),
+                    .router_bias = c.has_biases ? Tensor(numbers.router_bias) : Tensor(),
+                    .gate_up_bias = c.has_biases ? Tensor(numbers.gate_up_bias) : Tensor(),
+                    .down_bias = c.has_biases ? Tensor(numbers.down_bias) : Tensor(),
+                    .weighs_input = c.weighs_input});
 }
 
 /// The block by its parts, on a copy of the residual stream: neither gates nor latent experts.
@@ -372,19 +372,19 @@ TEST_SUITE("kernels/ops/moe") {
         TestTensor y(dtype, {c.tokens, c.hidden});
         for (std::int64_t i = 0; i < y.size() && !add; ++i) y.set(i, NAN);
         std::fill_n(room.data(), room.bytes(), std::byte{0});
-        moe(queue, {.x = x,
-                    .norm = {.weight = numbers.norm, .eps = 1e-5F},
-                    .router = &w.router,
-                    .gate_up = &w.gate_up,
-                    .down = &w.down,
-                    .routing = c.routing,
-                    .active = c.active,
-                    .activation = c.activation,
-                    .y = y,
-                    .workspace = room.tensor(0, DType::u8, {bytes}),
-                    .scale = 0.7F,
-                    .router_x = router_x,
-                    .add = add});
+        fused_moe(queue, {.x = x,
+                          .norm = {.weight = numbers.norm, .eps = 1e-5F},
+                          .router = &w.router,
+                          .gate_up = &w.gate_up,
+                          .down = &w.down,
+                          .routing = c.routing,
+                          .active = c.active,
+                          .activation = c.activation,
+                          .y = y,
+                          .workspace = room.tensor(0, DType::u8, {bytes}),
+                          .scale = 0.7F,
+                          .router_x = router_x,
+                          .add = add});
         return y;
       };
       const TestTensor usual = answer({}, true);
@@ -399,32 +399,33 @@ TEST_SUITE("kernels/ops/moe") {
     const MoeNumbers numbers(moe_cases[0], DType::f32);
     const Packed w(queue, numbers, false);
     const TestTensor x = numbers.x, other = x;
-    const Moe right = {.x = x,
-                       .router = &w.router,
-                       .gate_up = &w.gate_up,
-                       .down = &w.down,
-                       .active = numbers.c.active,
-                       .y = other};
+    const FusedMoe right = {.x = x,
+                            .router = &w.router,
+                            .gate_up = &w.gate_up,
+                            .down = &w.down,
+                            .active = numbers.c.active,
+                            .y = other};
     const auto refused = [&](const char* rule, const auto& spoil) {
-      Moe op = right;
+      FusedMoe op = right;
       spoil(op);
-      CHECK_THROWS_WITH_AS(moe(queue, op), rule, Error);
+      CHECK_THROWS_WITH_AS(fused_moe(queue, op), rule, Error);
     };
-    refused("moe: the activation's function exists, got 99",
-            [](Moe& op) { op.activation = unknown_activation; });
-    refused("moe: y is x only where there is a norm, got 0", [](Moe& op) { op.y = op.x; });
-    refused("moe: a shared expert's gate has a shared expert, got 0",
-            [&](Moe& op) { op.shared_gate = &w.router; });
-    refused("moe: latent experts have both projections, got 0",
-            [&](Moe& op) { op.latent_in = &w.router; });
-    refused("moe: what replaces y is of experts alone, neither shared nor latent, got 0",
-            [&](Moe& op) {
+    refused("fused_moe: the activation's function exists, got 99",
+            [](FusedMoe& op) { op.activation = unknown_activation; });
+    refused("fused_moe: y is x only where there is a norm, got 0",
+            [](FusedMoe& op) { op.y = op.x; });
+    refused("fused_moe: a shared expert's gate has a shared expert, got 0",
+            [&](FusedMoe& op) { op.shared_gate = &w.router; });
+    refused("fused_moe: latent experts have both projections, got 0",
+            [&](FusedMoe& op) { op.latent_in = &w.router; });
+    refused("fused_moe: what replaces y is of experts alone, neither shared nor latent, got 0",
+            [&](FusedMoe& op) {
               op.add = false;
               op.shared_gate_up = &w.shared_gate_up;
               op.shared_down = &w.shared_down;
             });
-    refused("moe: one expert that is not latent sees a weighed input, got 2",
-            [](Moe& op) { op.weighs_input = true; });
+    refused("fused_moe: one expert that is not latent sees a weighed input, got 2",
+            [](FusedMoe& op) { op.weighs_input = true; });
   }
 }
 

@@ -130,17 +130,17 @@ TEST_SUITE("kernels/ops/mamba_step") {
                             .read_slot = from,
                             .write_slot = to,
                             .y = convolved});
-        ssd(queue, {.x = convolved,
-                    .dt = parts.dt.view().rows(0, used),
-                    .rate = parts.rate,
-                    .d = parts.d,
-                    .dt_bias = parts.dt_bias,
-                    .state = parts.state,
-                    .span_begin = begins,
-                    .read_slot = from,
-                    .write_slot = to,
-                    .y = parts.y.view().rows(0, used),
-                    .shape = {.groups = c.groups, .dt_min = 0.01F, .dt_max = 4.0F}});
+        mamba_scan(queue, {.x = convolved,
+                           .dt = parts.dt.view().rows(0, used),
+                           .rate = parts.rate,
+                           .d = parts.d,
+                           .dt_bias = parts.dt_bias,
+                           .state = parts.state,
+                           .span_begin = begins,
+                           .read_slot = from,
+                           .write_slot = to,
+                           .y = parts.y.view().rows(0, used),
+                           .shape = {.groups = c.groups, .dt_min = 0.01F, .dt_max = 4.0F}});
         CHECK(step.state.everything() == parts.state.everything());
         CHECK(step.windows.everything() == parts.windows.everything());
         CHECK(step.y.everything() == parts.y.everything());

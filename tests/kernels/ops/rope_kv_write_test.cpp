@@ -19,9 +19,9 @@ TEST_SUITE("kernels/ops/rope") {
     const Table positions{0, 7, 131071, 31};
     const std::vector<double> own = {1.0, 0.5, 0.5, 1e-3, 0.25, 1e-5};
     for (const Isa isa : available_isas()) {
-      for (const auto& [dtype, frequencies] : {std::pair{DType::f32, std::span<const double>()},
-                                               {DType::bf16, {}},
-                                               {DType::f32, own}}) {
+      for (const auto& [dtype, frequencies] : {std::pair{DType::f32, rope_frequencies(rotary_dim)},
+                                               {DType::bf16, rope_frequencies(rotary_dim)},
+                                               {DType::f32, std::span<const double>(own)}}) {
         Queue queue = test_queue(isa, 2);
         const auto before = random_tensor(dtype, {4, heads * head_dim}, 1, 1.0F, {5, 1});
         TestTensor x = before;
@@ -29,19 +29,14 @@ TEST_SUITE("kernels/ops/rope") {
                      .position_of_row = positions,
                      .heads = heads,
                      .head_dim = head_dim,
-                     .rotary_dim = rotary_dim,
-                     .theta = 10000.0,
                      .frequencies = frequencies});
         CHECK(x.guards_intact());
         for (std::int64_t t = 0; t < 4; ++t) {
           for (std::int64_t h = 0; h < heads; ++h) {
             const std::int64_t at = (t * heads + h) * head_dim;
             for (std::int64_t i = 0; i < rotary_dim / 2; ++i) {
-              const double frequency =
-                  frequencies.empty()
-                      ? std::pow(10000.0, -2.0 * static_cast<double>(i) / rotary_dim)
-                      : own[static_cast<std::size_t>(i)];
-              const double angle = positions.values()[static_cast<std::size_t>(t)] * frequency;
+              const double angle = positions.values()[static_cast<std::size_t>(t)] *
+                                   frequencies[static_cast<std::size_t>(i)];
               const double low = before.get(at + i), high = before.get(at + i + rotary_dim / 2);
               const double bound =
                   (dtype == DType::bf16 ? 0.004 : 3e-7) * (std::fabs(low) + std::fabs(high));
@@ -68,8 +63,8 @@ TEST_SUITE("kernels/ops/rope") {
       TestTensor whole = before, rows = before;
       Rope op;
       op.heads = 4;
-      op.head_dim = op.rotary_dim = 64;
-      op.theta = 1e6;
+      op.head_dim = 64;
+      op.frequencies = rope_frequencies(64, 1e6);
       const Table all(positions);
       op.x = whole;
       op.position_of_row = all;
@@ -88,10 +83,15 @@ TEST_SUITE("kernels/ops/rope") {
     Queue queue = test_queue(Isa::plain);
     const TestTensor x(DType::f32, {1, 16});
     const Table position{0};
-    CHECK_THROWS_WITH_AS(
-        rope(queue,
-             {.x = x, .position_of_row = position, .heads = 2, .head_dim = 8, .rotary_dim = 10}),
-        "rope: rotary_dim is within head_dim, got 10", Error);
+    const auto turn = [&](std::int64_t rotary_dim) {
+      rope(queue, {.x = x,
+                   .position_of_row = position,
+                   .heads = 2,
+                   .head_dim = 8,
+                   .frequencies = rope_frequencies(rotary_dim)});
+    };
+    CHECK_THROWS_WITH_AS(turn(10), "rope: pairs are within head_dim, got 5", Error);
+    CHECK_THROWS_WITH_AS(turn(0), "rope: there are 1 to 512 pairs, got 0", Error);
   }
 }
 
@@ -194,8 +194,7 @@ struct Fixture {
             .heads = heads,
             .kv_heads = kv_heads,
             .head_dim = head_dim,
-            .rotary_dim = rotary_dim,
-            .theta = 500.0};
+            .frequencies = rope_frequencies(rotary_dim, 500.0)};
   }
 };
 
@@ -220,8 +219,9 @@ TEST_SUITE("kernels/ops/rope_kv_write") {
             }
           }
           if (rotary_dim != 0) {
-            rope(queue, {q, f.position_of_row, heads, head_dim, rotary_dim, 500.0});
-            rope(queue, {k, f.position_of_row, kv_heads, head_dim, rotary_dim, 500.0});
+            const auto frequencies = rope_frequencies(rotary_dim, 500.0);
+            rope(queue, {q, f.position_of_row, heads, head_dim, frequencies});
+            rope(queue, {k, f.position_of_row, kv_heads, head_dim, frequencies});
           }
           TestTensor expected = f.arena(kv_dtype), arena = f.arena(kv_dtype);
           kv_write(queue, {k, v, f.op(qkv, expected, 0).kv, kv_heads, head_dim});
@@ -385,10 +385,8 @@ TEST_SUITE("kernels/ops/rope_kv_write") {
     CHECK_THROWS_WITH_AS(rope_kv_write(queue, f.op(narrow, f.arena(DType::f32), 0)),
                          "rope_kv_write: qkv needs 192 in dimension 1, got 144", Error);
     const TestTensor qkv(DType::f32, {tokens, q_width + 2 * kv_width});
-    CHECK_THROWS_WITH_AS(rope_kv_write(queue, f.op(qkv, f.arena(DType::f32), -2)),
-                         "rope_kv_write: rotary_dim is not negative, got -2", Error);
     CHECK_THROWS_WITH_AS(rope_kv_write(queue, f.op(qkv, f.arena(DType::f32), 26)),
-                         "rope_kv_write: rotary_dim is even and within head_dim, got 26", Error);
+                         "rope_kv_write: pairs are within head_dim, got 13", Error);
     RopeKvWrite op = f.op(qkv, f.arena(DType::f32), 0);
     const TestTensor norm(DType::f32, {head_dim + 1});
     op.k_norm = norm;

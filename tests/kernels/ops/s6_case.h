@@ -32,19 +32,19 @@ struct S6Inputs {
   void run(Queue& queue, const Table& begin, const Table& read, const Table& write,
            std::int64_t first = 0) {
     const std::int64_t tokens = begin.values().back();
-    s6(queue, {.x = x.view().rows(first, tokens),
-               .dt = dt.view().rows(first, tokens),
-               .b = bc.view().rows(first, tokens).columns(0, s.columns),
-               .c = bc.view().rows(first, tokens).columns(s.columns, s.columns),
-               .rate = rate,
-               .d = d,
-               .dt_bias = dt_bias,
-               .state = state,
-               .span_begin = begin,
-               .read_slot = read,
-               .write_slot = write,
-               .y = y.view().rows(first, tokens),
-               .token_by_token = token_by_token});
+    selective_scan(queue, {.x = x.view().rows(first, tokens),
+                           .dt = dt.view().rows(first, tokens),
+                           .b = bc.view().rows(first, tokens).columns(0, s.columns),
+                           .c = bc.view().rows(first, tokens).columns(s.columns, s.columns),
+                           .rate = rate,
+                           .d = d,
+                           .dt_bias = dt_bias,
+                           .state = state,
+                           .span_begin = begin,
+                           .read_slot = read,
+                           .write_slot = write,
+                           .y = y.view().rows(first, tokens),
+                           .token_by_token = token_by_token});
   }
 
   S6Shape s;

@@ -112,13 +112,14 @@ TEST_SUITE("kernels/ops/s6") {
   TEST_CASE("names the broken rule") {
     Queue queue = test_queue(Isa::plain);
     S6Inputs wide(DType::f32, {1, 1, 257}, 1);
-    CHECK_THROWS_WITH_AS(wide.run(queue, {0, 1}, {0}, {0}), "s6: N is 1 to 256, got 257", Error);
+    CHECK_THROWS_WITH_AS(wide.run(queue, {0, 1}, {0}, {0}),
+                         "selective_scan: N is 1 to 256, got 257", Error);
     S6Inputs many(DType::f32, {17, 3, 8}, 1);
     CHECK_THROWS_WITH_AS(many.run(queue, {0, 17}, {0}, {-1}),
-                         "s6: few tokens leave no state, got 17", Error);
+                         "selective_scan: few tokens leave no state, got 17", Error);
     many.token_by_token = false;
     CHECK_THROWS_WITH_AS(many.run(queue, {0, 1}, {0}, {-1}),
-                         "s6: what leaves no state goes token by token, got 0", Error);
+                         "selective_scan: what leaves no state goes token by token, got 0", Error);
   }
 }
 

@@ -32,18 +32,18 @@ struct Fixture {
   void run(Queue& queue, const Table& begin, const Table& read, const Table& write,
            std::int64_t first = 0) {
     const std::int64_t tokens = begin.values().back();
-    ssd(queue, {.x = x.view().rows(first, tokens),
-                .dt = dt.view().rows(first, tokens),
-                .rate = rate,
-                .d = d,
-                .dt_bias = dt_bias,
-                .state = state,
-                .span_begin = begin,
-                .read_slot = read,
-                .write_slot = write,
-                .y = y.view().rows(first, tokens),
-                .token_by_token = token_by_token,
-                .shape = {.groups = s.groups, .dt_min = dt_min, .dt_max = dt_max}});
+    mamba_scan(queue, {.x = x.view().rows(first, tokens),
+                       .dt = dt.view().rows(first, tokens),
+                       .rate = rate,
+                       .d = d,
+                       .dt_bias = dt_bias,
+                       .state = state,
+                       .span_begin = begin,
+                       .read_slot = read,
+                       .write_slot = write,
+                       .y = y.view().rows(first, tokens),
+                       .token_by_token = token_by_token,
+                       .shape = {.groups = s.groups, .dt_min = dt_min, .dt_max = dt_max}});
   }
 
   Shape s;
@@ -253,16 +253,18 @@ TEST_SUITE("kernels/ops/ssd") {
   TEST_CASE("names the broken rule") {
     Queue queue = test_queue(Isa::plain);
     Fixture wide(DType::f32, {1, 1, 2, 257, 1}, 1);
-    CHECK_THROWS_WITH_AS(wide.run(queue, {0, 1}, {0}, {0}), "ssd: N is 1 to 256, got 257", Error);
+    CHECK_THROWS_WITH_AS(wide.run(queue, {0, 1}, {0}, {0}), "mamba_scan: N is 1 to 256, got 257",
+                         Error);
     Fixture f(DType::f32, {2, 3, 2, 8, 1}, 1);
     f.s.groups = 2;
-    CHECK_THROWS_WITH_AS(f.run(queue, {0, 2}, {0}, {0}), "ssd: groups divides heads, got 2", Error);
+    CHECK_THROWS_WITH_AS(f.run(queue, {0, 2}, {0}, {0}), "mamba_scan: groups divides heads, got 2",
+                         Error);
     Fixture many(DType::f32, {17, 3, 2, 8, 1}, 1);
     CHECK_THROWS_WITH_AS(many.run(queue, {0, 17}, {0}, {-1}),
-                         "ssd: few tokens leave no state, got 17", Error);
+                         "mamba_scan: few tokens leave no state, got 17", Error);
     many.token_by_token = false;
     CHECK_THROWS_WITH_AS(many.run(queue, {0, 1}, {0}, {-1}),
-                         "ssd: what leaves no state goes token by token, got 0", Error);
+                         "mamba_scan: what leaves no state goes token by token, got 0", Error);
   }
 }
 

@@ -131,16 +131,16 @@ TEST_SUITE("kernels/simd/math") {
       for (std::int64_t i = 0; i < count; ++i) dt.set(i, xs[static_cast<std::size_t>(i)]);
       Queue queue = test_queue(isa);
       const Table begin{0, 1}, read{-1}, write{0};
-      ssd(queue, {.x = x,
-                  .dt = dt,
-                  .rate = zero,
-                  .d = zero,
-                  .dt_bias = zero,
-                  .state = state,
-                  .span_begin = begin,
-                  .read_slot = read,
-                  .write_slot = write,
-                  .y = y});
+      mamba_scan(queue, {.x = x,
+                         .dt = dt,
+                         .rate = zero,
+                         .d = zero,
+                         .dt_bias = zero,
+                         .state = state,
+                         .span_begin = begin,
+                         .read_slot = read,
+                         .write_slot = write,
+                         .y = y});
       double worst = 0;
       for (std::int64_t i = 0; i < count; ++i) {
         const double value = xs[static_cast<std::size_t>(i)];

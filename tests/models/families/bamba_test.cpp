@@ -25,7 +25,7 @@ TEST_SUITE("models/families/bamba") {
       const Plan plan = plan_of(name, {{"partial_rotary_factor", factor}});
       REQUIRE(plan.layers.size() == 32);
       const auto& attention = std::get<Attention>(plan.layers[9].blocks[0].parts[0]);
-      CHECK(attention.rope->rotary_dim == 64);
+      CHECK(attention.rope->rotary_dim() == 64);
       CHECK(attention.rope->theta == 10000.0);
       CHECK(!attention.qk_norm);
     }

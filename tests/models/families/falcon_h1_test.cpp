@@ -38,7 +38,7 @@ TEST_SUITE("models/families/falcon_h1") {
     }
     CHECK(ssd(plan).inner() == 1536);
     CHECK(ssd(plan).gate == SsdGate::gate_only);
-    CHECK(attention(plan).rope->rotary_dim == 64);
+    CHECK(attention(plan).rope->rotary_dim() == 64);
     CHECK(attention(plan).rope->theta == 1e11);
     CHECK(mlp(plan).hidden == 2048);
   }

@@ -97,7 +97,7 @@ TEST_SUITE("models/families/granite_hybrid") {
                         {{"position_embedding_type", "\"rope\""}, {"rope_theta", "5000"}});
     CHECK(plan.has_rope());
     REQUIRE(attention(plan, 5).rope);
-    CHECK(attention(plan, 5).rope->rotary_dim == 128);
+    CHECK(attention(plan, 5).rope->rotary_dim() == 128);
     CHECK(attention(plan, 5).rope->theta == 5000.0);
     plan = plan_of("granite-4.0-h-tiny",
                    {{"position_embedding_type", "\"rope\""},

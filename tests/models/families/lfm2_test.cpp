@@ -39,7 +39,7 @@ TEST_SUITE("models/families/lfm2") {
     CHECK(conv.conv_width == 3);
     const auto& attention = std::get<Attention>(plan.layers[2].blocks[0].parts[0]);
     CHECK(attention.qk_norm == Norm::rms);
-    CHECK(attention.rope->rotary_dim == 64);
+    CHECK(attention.rope->rotary_dim() == 64);
     CHECK(attention.rope->theta == 1e6);
     CHECK(plan.tied_head);
   }

@@ -38,7 +38,7 @@ TEST_SUITE("models/families/llama") {
     CHECK(found.scale == 0.125F);
     CHECK(!found.qk_norm);
     REQUIRE(found.rope);
-    CHECK(found.rope->rotary_dim == 64);
+    CHECK(found.rope->rotary_dim() == 64);
     CHECK(found.rope->theta == 500000.0);
     CHECK(found.text().text.ends_with("theta 500000, llama3 x 32"));
     CHECK(std::get<Mlp>(plan.layers[15].blocks.at(1).parts.at(0)).hidden == 8192);
@@ -63,7 +63,8 @@ TEST_SUITE("models/families/llama") {
     const Plan plan = plan_of(small, {{"rope_scaling", R"({"type":"linear","factor":4})"}});
     CHECK(attention(plan).rope->frequencies.at(0) == 0.25);
     CHECK(attention(plan).rope->scaling == "linear x 4");
-    CHECK(attention(plan_of(small, {{"rope_scaling", "null"}})).rope->frequencies.empty());
+    const RopeParameters usual = *attention(plan_of(small, {{"rope_scaling", "null"}})).rope;
+    CHECK(usual == RopeParameters::plain(usual.rotary_dim(), usual.theta));
   }
 
   TEST_CASE("what is not supported or contradicts itself is an error by name") {
@@ -91,8 +92,7 @@ TEST_SUITE("models/families/granite") {
     CHECK(plan.logits_scale == 0.125F);
     CHECK(attention(plan).scale == 0.015625F);
     CHECK(attention(plan).output_scale == 0.22F);
-    CHECK(attention(plan).rope->theta == 5e6);
-    CHECK(attention(plan).rope->frequencies.empty());
+    CHECK(*attention(plan).rope == RopeParameters::plain(64, 5e6));
     CHECK(std::get<Mlp>(plan.layers[39].blocks.at(1).parts.at(0)).output_scale == 0.22F);
   }
 

@@ -58,7 +58,7 @@ TEST_SUITE("models/families/minimax") {
                                           {"mlp_alpha_factor", "3"}});
     REQUIRE(plan.layers.size() == 4);
     const auto& attention = std::get<Attention>(mixer(plan, 0));
-    CHECK(attention.rope->rotary_dim == 128);
+    CHECK(attention.rope->rotary_dim() == 128);
     CHECK(attention.output_scale == 0.5F);
     CHECK(plan.layers[0].blocks[0].carried_norm == 2.0F);
     CHECK(plan.layers[1].blocks[0].carried_norm == 1.0F);

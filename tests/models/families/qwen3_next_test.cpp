@@ -39,7 +39,7 @@ TEST_SUITE("models/families/qwen3_next") {
     });
     REQUIRE(attention != nullptr);
     const RopeParameters& rope = *attention->rope;
-    CHECK(rope.rotary_dim == 64);
+    CHECK(rope.rotary_dim() == 64);
     CHECK(rope.magnitude == doctest::Approx(1.1386294361119891));
     CHECK(rope.scaling == "yarn x 4");
     CHECK(own.positions_max == 4 * 262144);
@@ -68,7 +68,7 @@ TEST_SUITE("models/families/qwen3_next") {
     CHECK(attention.qk_norm == Norm::rms_1p);
     CHECK(attention.scale == 0.0625F);
     REQUIRE(attention.rope);
-    CHECK(attention.rope->rotary_dim == 64);
+    CHECK(attention.rope->rotary_dim() == 64);
     CHECK(attention.rope->theta == 1e7);
     const auto& delta = std::get<DeltaNet>(plan.layers[0].blocks[0].parts[0]);
     CHECK(delta.conv_dim() == 8192);
@@ -82,7 +82,7 @@ TEST_SUITE("models/families/qwen3_next") {
     const Plan small = plan_of("qwen3.5-0.8b");
     REQUIRE(small.layers.size() == 24);
     CHECK(std::get<Mlp>(small.layers[0].blocks[1].parts[0]).hidden == 3584);
-    CHECK(std::get<Attention>(small.layers[3].blocks[0].parts[0]).rope->rotary_dim == 64);
+    CHECK(std::get<Attention>(small.layers[3].blocks[0].parts[0]).rope->rotary_dim() == 64);
     CHECK(small.tied_head);
     const Plan sparse = plan_of("qwen3.5-35b-a3b", {{"norm_topk_prob", "false"}});
     for (const Layer& layer : sparse.layers) {

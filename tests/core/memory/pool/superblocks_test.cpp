@@ -123,7 +123,7 @@ void run_random(std::uint64_t seed) {
         if (--at->second == 0) oracle.users.erase(at);
         const bool is_free = !oracle.user_of(index(superblock));
         if (is_free) oracle.closed.erase(index(superblock));
-        REQUIRE(books.is_free(superblock) == (is_free && fixed.empty()));
+        REQUIRE(books[superblock].is_free == (is_free && fixed.empty()));
       }
     }
     if (i % 20 == 0) books.audit();
@@ -197,7 +197,7 @@ TEST_SUITE("core/memory/superblocks") {
     books.drop(pages, 1);
     REQUIRE(books.sparsest(pages));
     const SuperblockId found = *books.sparsest(pages);
-    CHECK(books.units_used_of(found) == 2);
+    CHECK(books[found].used == 2);
     CHECK(books.units_in_use(found).size() == 2);
   }
 

@@ -28,4 +28,17 @@ struct SsdShape {
   bool operator==(const SsdShape&) const = default;
 };
 
+/// The same of attention by latents: of every token all heads read one row [turned | latent].
+struct LatentShape {
+  std::int32_t heads = 0;
+  std::int32_t turned_width = 0;  ///< the numbers with positions
+  std::int32_t latent_width = 0;  ///< what keys and values are made of
+  float scale = 1.0F;             ///< factor on q.k
+
+  std::int32_t row_width() const { return turned_width + latent_width; }
+  std::int64_t latents() const { return std::int64_t{heads} * latent_width; }
+
+  bool operator==(const LatentShape&) const = default;
+};
+
 }  // namespace hyb::kernels
