@@ -12,7 +12,7 @@
 namespace hyb::kernels {
 namespace {
 
-constexpr std::int64_t pairs_max = 512;
+constexpr std::int64_t pairs_max = rope_kv_write_head_dim_max / 2;  // a card has room for
 constexpr AttentionReach own_token{.window = 1};  ///< earlier positions are not looked at
 
 struct Turn {
@@ -31,7 +31,7 @@ void check(const Rope& op) {
   check.tensor(op.x, "x", op.x.dtype, {op.x.dim(0), op.heads * op.head_dim});
   check.table(op.position_of_row, "position_of_row", op.x.dim(0));
   const std::int64_t pairs = std::ssize(op.frequencies);
-  check.that(pairs >= 1 && pairs <= pairs_max, "there are 1 to 512 pairs", pairs);
+  check.that(pairs >= 1 && pairs <= pairs_max, "there are 1 to 256 pairs", pairs);
   check_pairs(check, op.frequencies, op.head_dim);
 }
 

@@ -173,7 +173,7 @@ TEST_SUITE("app/surface_chat_terminal") {
     first.press("C-c");
     CHECK(first.shows("stopped · "));
     first.press("C-d");
-    CHECK(first.shows("kept: hyb chat --continue"));
+    CHECK(first.shows("kept until 5 more chats without a name: hyb chat --continue"));
     Tmux second({.command = chat + "--continue -n 8", .environment = environment});
     CHECK(second.shows("> go on and on\n"));
     CHECK(second.shows("hyb sessions show has all]\n[stopped]\n"));

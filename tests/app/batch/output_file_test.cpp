@@ -1,6 +1,5 @@
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 #include "core/base/error.h"
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
+#include "tests/support/full_disk.h"
 
 namespace output_file_test {
 
@@ -152,45 +152,17 @@ TEST_SUITE("app/batch/output_file") {
     const auto path = folder.path() / "out";
     OutputFile output = OutputFile::open(path);
     REQUIRE(output.append(line(1)) == 0);
-    rlimit old{};
-    REQUIRE(::getrlimit(RLIMIT_FSIZE, &old) == 0);
-    const auto handler = ::signal(SIGXFSZ, SIG_IGN);
-    const rlimit narrow{line(1).size() + 20, old.rlim_max};
-    REQUIRE(::setrlimit(RLIMIT_FSIZE, &narrow) == 0);
-    const int first = output.append(line(2));
-    const int second = output.append(line(3));
-    ::setrlimit(RLIMIT_FSIZE, &old);
-    ::signal(SIGXFSZ, handler);
-    CHECK(first == EFBIG);
-    CHECK(second == EFBIG);
+    {
+      const FullDisk disk(line(1).size() + 20);
+      CHECK(output.append(line(2)) == EFBIG);
+      CHECK(output.append(line(3)) == EFBIG);
+    }
     CHECK(content(path) == line(1));
     CHECK(output.append(line(2)) == 0);
     output.sync();
     CHECK(content(path) == line(1) + line(2));
   }
 }
-
-namespace {
-
-/// Files of this process end at `bytes` as long as one lives, as on a full disk.
-class FullDisk {
- public:
-  explicit FullDisk(rlim_t bytes) : handler_(::signal(SIGXFSZ, SIG_IGN)) {
-    ::getrlimit(RLIMIT_FSIZE, &old_);
-    const rlimit narrow{bytes, old_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &narrow);
-  }
-  ~FullDisk() {
-    ::setrlimit(RLIMIT_FSIZE, &old_);
-    ::signal(SIGXFSZ, handler_);
-  }
-
- private:
-  rlimit old_{};
-  void (*handler_)(int);
-};
-
-}  // namespace
 
 TEST_SUITE("app/batch/result_writer") {
   TEST_CASE("ordered results wait for their turn, whatever the order they come in") {

@@ -12,6 +12,7 @@
 #include "tests/app/sessions/conversations.h"
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
+#include "tests/support/full_disk.h"
 #include "tests/support/old_session.h"
 #include "tests/support/quiet_log.h"
 
@@ -109,8 +110,16 @@ TEST_SUITE("app/sessions/session_keeper") {
     keeper.forget_name();
     keeper.begin_turn({Conversation()}, question);
     CHECK(turns("last-1") == 5);
+    CHECK(turns("last-2") == 3);
     CHECK_THROWS_AS(keeper.save({talk(1)}, "last-1"), Error);
-    CHECK(home.sessions().names() == std::vector<std::string>{"last", "last-1"});
+    for (int i = 0; i < last_sessions; ++i) {
+      keeper.forget_name();
+      keeper.autosave({talk(6 + i)});
+    }
+    CHECK(home.sessions().names() ==
+          std::vector<std::string>{"last", "last-1", "last-2", "last-3", "last-4"});
+    CHECK(turns("last") == 10);
+    CHECK(turns("last-4") == 6);
   }
 
   TEST_CASE("what can't be rewritten is added to, and a chat that is not saved has no file") {
@@ -147,8 +156,21 @@ TEST_SUITE("app/sessions/session_keeper") {
     other.load("a");
     other.save({talk(3)}, "");
     CHECK_THROWS_AS(one.save({talk(4)}, "a"), Error);
-    one.autosave({talk(4)});  // a warning, and no more
+    const QuietLog log;
+    one.autosave({talk(4)});  // goes on under a name of its own
+    CHECK(one.name() == "a-2");
+    CHECK(one.kept_as() == "a-2");
     CHECK(home.sessions().read("a").record.conversation.turns() == 3);
+    CHECK(home.sessions().read("a-2").record.conversation.turns() == 4);
+    const Exchange question{.message = "q", .answer_text = {}, .was_interrupted = true};
+    SessionKeeper third = home.keeper();
+    third.open("c");
+    home.keeper().save({talk(1)}, "c");
+    third.begin_turn({talk(2)}, question);
+    third.add_answer("because");
+    third.autosave({talk(3)});
+    CHECK(home.sessions().read("c").record.conversation.turns() == 1);
+    CHECK(home.sessions().read("c-2").record.conversation.turns() == 3);
     CHECK(one.save({talk(4)}, "b") == "b");
     one.autosave({talk(2)});
     CHECK(home.sessions().read("b").record.conversation.turns() == 2);
@@ -299,6 +321,40 @@ TEST_SUITE("app/sessions/session_keeper") {
     std::filesystem::rename(aside, home.path());
     keeper.autosave({talk(3)});
     CHECK(messages(home.keeper().load("a").conversation) == messages(talk(3)));
+  }
+
+  TEST_CASE("a write that failed half way is made up for when there is room") {
+    const QuietLog quiet;
+    const Home home;
+    SessionKeeper keeper = home.keeper();
+    keeper.save({talk(1)}, "a");
+    {
+      const auto bytes = std::filesystem::file_size(home.sessions().path_of("a"));
+      const FullDisk disk(bytes + 40);
+      keeper.autosave({talk(2)});
+      CHECK(keeper.kept_as().empty());
+      keeper.autosave({talk(2)});
+    }
+    CHECK(home.sessions().read("a").record.conversation.turns() == 1);
+    keeper.autosave({talk(3)});
+    CHECK(keeper.kept_as() == "a");
+    CHECK(messages(home.keeper().load("a").conversation) == messages(talk(3)));
+  }
+
+  TEST_CASE("of a damaged file the turns before the damage can be read") {
+    const QuietLog quiet;
+    const Home home;
+    SessionKeeper keeper = home.keeper();
+    keeper.save({talk(2)}, "a");
+    const std::filesystem::path path = home.sessions().path_of("a");
+    const auto bytes = std::filesystem::file_size(path);
+    keeper.autosave({talk(3)});
+    keeper.autosave({talk(4)});
+    std::string text = read_whole_file(path, 1 << 20);
+    text[static_cast<std::size_t>(bytes) + 60] ^= 1;
+    home.folder.write("data/sessions/a.session", text);
+    CHECK(contains(model_error([&] { home.sessions().read("a"); }), "hyb sessions export a"));
+    CHECK(home.sessions().read_record("a").conversation.turns() == 2);
   }
 
   TEST_CASE("a place that can't be written costs one warning, not the chat") {

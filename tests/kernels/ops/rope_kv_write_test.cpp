@@ -91,7 +91,7 @@ TEST_SUITE("kernels/ops/rope") {
                    .frequencies = rope_frequencies(rotary_dim)});
     };
     CHECK_THROWS_WITH_AS(turn(10), "rope: pairs are within head_dim, got 5", Error);
-    CHECK_THROWS_WITH_AS(turn(0), "rope: there are 1 to 512 pairs, got 0", Error);
+    CHECK_THROWS_WITH_AS(turn(0), "rope: there are 1 to 256 pairs, got 0", Error);
   }
 }
 
