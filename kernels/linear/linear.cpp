@@ -118,8 +118,7 @@ void linear_heads(Queue& queue, const LinearHeads& op) {
   const Check rule("linear_heads");
   rule.that(op.weight != nullptr && op.weight->rows() > 0, "weight is there", 0);
   const std::int64_t heads = op.weight->experts();
-  rule.that(op.weight->parts().empty() && op.weight->order(0).empty(),
-            "the weight has one part, its columns in their order", 0);
+  rule.that(op.weight->parts().empty(), "the weight has one part", 0);
   rule.that(op.x.rank == 2 && op.x.dim(1) % heads == 0, "x has as many columns of each head",
             op.x.dim(1));
   rule.that(op.first + op.weight->columns() <= op.x_step(), "a head's columns are its own",
@@ -128,6 +127,10 @@ void linear_heads(Queue& queue, const LinearHeads& op) {
   check(op.head(0));
   if (op.x.dim(0) == 0) return;
   if (on_card(queue, [&](auto& stream) { cuda::linear_heads(stream, op); })) return;
+  if (!op.weight->order(0).empty()) {  // each gathers its own columns
+    for (std::int64_t h = 0; h < heads; ++h) linear(queue, op.head(h));
+    return;
+  }
   std::vector<Linear> products;
   for (std::int64_t h = 0; h < heads; ++h) show(queue, products.emplace_back(op.head(h)));
   multiply(queue, products);

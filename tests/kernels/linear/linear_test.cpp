@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "tests/kernels/linear/coded_weights.h"
 #include "tests/kernels/support.h"
 
 namespace linear_linear_test {
@@ -120,15 +121,20 @@ TEST_SUITE("kernels/linear/linear") {
       for (const DType type : {DType::f32, DType::bf16}) {
         Queue queue = test_queue(isa, 3);
         const auto bytes = random_tensor(type, {heads * outputs, columns}, 3).packed();
-        const Weight weight = Weight::pack(queue, {type, heads, outputs, columns, bytes}, type);
-        for (const std::int64_t rows : {1, 7, 130}) {
+        GroupedMatrix shuffled(DType::u8, DType::f32, false, 32, heads, outputs, columns, 9);
+        shuffled.shuffle(10);
+        const Weight plain = Weight::pack(queue, {type, heads, outputs, columns, bytes}, type);
+        const Weight ordered = Weight::pack(queue, shuffled.source, type);
+        CHECK_FALSE(ordered.order(0).empty());
+        for (const auto& [weight, rows] : {std::pair(&plain, 1), std::pair(&plain, 7),
+                                           std::pair(&plain, 130), std::pair(&ordered, 7)}) {
           const TestTensor x = random_tensor(type, {rows, heads * step}, 4, 1.0F, {3, 1});
           TestTensor y = random_tensor(type, {rows, heads * outputs}, 5, 1.0F, {5, 3}),
                      expected = y;
-          linear_heads(queue, {.x = x, .first = first, .weight = &weight, .y = y});
+          linear_heads(queue, {.x = x, .first = first, .weight = weight, .y = y});
           for (std::int64_t h = 0; h < heads; ++h) {
             linear(queue, {.x = x.view().columns(h * step + first, columns),
-                           .weight = &weight,
+                           .weight = weight,
                            .expert = h,
                            .y = expected.view().columns(h * outputs, outputs)});
           }
@@ -136,7 +142,7 @@ TEST_SUITE("kernels/linear/linear") {
         }
         const TestTensor narrow(type, {1, heads * (columns + first - 1)});
         TestTensor y(type, {1, heads * outputs});
-        CHECK_THROWS(linear_heads(queue, {.x = narrow, .first = first, .weight = &weight, .y = y}));
+        CHECK_THROWS(linear_heads(queue, {.x = narrow, .first = first, .weight = &plain, .y = y}));
       }
     }
   }
