@@ -82,6 +82,7 @@ void SessionKeeper::open_file(const std::string& name, const Conversation& conve
   const SessionRecord all = record(conversation);
   writer_ = need_folder().create(name, {.fingerprint = origin_.fingerprint, .record = all});
   file_name_ = name;
+  version_.reset();  // its own, which is looked at after the turn
   set_known(conversation);
 }
 

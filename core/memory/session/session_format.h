@@ -82,7 +82,7 @@ struct SessionText {
   std::vector<std::string> app;  ///< in the order in which they were written
   std::size_t drafts = 0;        ///< of these, the last ones, that no other took the place of
   bool is_older = false;         ///< of a version to which nothing is added
-  std::string damage;            ///< what ends the texts before the file does; empty: nothing
+  std::string damage = {};       ///< what ends the texts before the file does; empty: nothing
 };
 
 struct SavedSnapshot {

@@ -125,7 +125,7 @@ TEST_SUITE("kernels/linear/linear") {
         shuffled.shuffle(10);
         const Weight plain = Weight::pack(queue, {type, heads, outputs, columns, bytes}, type);
         const Weight ordered = Weight::pack(queue, shuffled.source, type);
-        CHECK_FALSE(ordered.order(0).empty());
+        CHECK(ordered.order(0).empty() == (type == DType::f32));  // which meets no codes
         for (const auto& [weight, rows] : {std::pair(&plain, 1), std::pair(&plain, 7),
                                            std::pair(&plain, 130), std::pair(&ordered, 7)}) {
           const TestTensor x = random_tensor(type, {rows, heads * step}, 4, 1.0F, {3, 1});
