@@ -256,12 +256,15 @@ Choice limited(const Requests& requests, const MemoryLayoutOptions& options, Cho
   return best;
 }
 
+double mib(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
 [[noreturn]] void fail_too_small(const Geometry& geometry, const MemoryLayoutOptions& options) {
   throw Error(ErrorKind::memory,
-              fmt::format("the pools do not fit: a page of {} tokens takes {} bytes, a slot {}; "
-                          "{} bytes are given, which cannot be cut into superblocks for them",
-                          geometry.page_tokens, geometry.page_bytes, geometry.slot_bytes,
-                          options.pool_bytes));
+              fmt::format("the pools do not fit: a page of {} tokens takes {:.2f} MiB, a state "
+                          "{:.2f} MiB, and both are given {:.2f} MiB; these are too few for units "
+                          "that hold whole pages or whole states",
+                          geometry.page_tokens, mib(geometry.page_bytes), mib(geometry.slot_bytes),
+                          mib(options.pool_bytes)));
 }
 
 /// Rings for the sequences, up to an eighth of the superblocks; slots for them, up to half of the

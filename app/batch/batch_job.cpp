@@ -197,12 +197,18 @@ constexpr const char* force_advice =
 Json check_job(const std::filesystem::path& path, const OutputFile& output, const InputFile& input,
                const Json& job, bool force) {
   if (output.is_empty() || force) return nullptr;
-  auto was = JobFile::read(path);
+  const auto way_out = [&] {
+    return "choose another output" + or_force(job, ", or go on with --force; " + force_text(input));
+  };
+  std::optional<Json> was;
+  try {
+    was = JobFile::read(path);
+  } catch (const Error& error) {
+    throw Error(error.kind(), fmt::format("{}; {}", error.what(), way_out()));
+  }
   if (!was) {
-    throw Error(ErrorKind::usage,
-                fmt::format("{} holds something and {} is missing: choose another output{}",
-                            output.path().string(), path.string(),
-                            or_force(job, ", or go on with --force; " + force_text(input))));
+    throw Error(ErrorKind::usage, fmt::format("{} holds something and {} is missing: {}",
+                                              output.path().string(), path.string(), way_out()));
   }
   const Json bytes = member(member(*was, "input"), "bytes");
   const Json hash = member(member(*was, "input"), "xxh3");
@@ -303,8 +309,10 @@ bool OpenedJob::may_write() {
 }
 
 std::string note_of(const BatchCounts& counts, std::chrono::steady_clock::time_point began) {
+  const std::string failed = fmt::format("{} failed", counts.failed);
+  if (counts.tokens == 0) return failed;  // none has ended yet
   const std::chrono::duration<double> time = std::chrono::steady_clock::now() - began;
-  return fmt::format("{} failed, {:.0f} tokens/s", counts.failed,
+  return fmt::format("{}, {:.0f} tokens/s", failed,
                      static_cast<double>(counts.tokens) / std::max(time.count(), 1e-3));
 }
 
@@ -346,20 +354,20 @@ BatchReport answer(const BatchOptions& options, const RunSettings& settings, con
                                .warn = warn,
                                .is_stopped = is_stopped_waiting,
                                .may_write = [&] { return opened.may_write(); }});
-  BatchRunner runner(
-      session.engine(), tokenizer, maker, input, writer,
-      {.sequences_max = options.parallel,
-       .ordered = options.ordered,
-       .format = options.output_format,
-       .model = session.source().name(),
-       .progress =
-           [&](const BatchCounts& counts) {
-             idle.poll();
-             if (!shows_progress) return;
-             line.show({before + counts.done, total, before}, note_of(counts, began));
-           },
-       .warn = warn,
-       .is_stopped = is_stopped});
+  BatchRunner runner(session.engine(), tokenizer, maker, input, writer,
+                     {.sequences_max = options.parallel,
+                      .ordered = options.ordered,
+                      .format = options.output_format,
+                      .model = session.source().name(),
+                      .progress =
+                          [&](const BatchCounts& counts) {
+                            idle.poll();
+                            if (!shows_progress) return;
+                            line.show(shown_progress(counts, before, total),
+                                      note_of(counts, began));
+                          },
+                      .warn = warn,
+                      .is_stopped = is_stopped});
   BatchPlanner planner(
       maker, input, todo,
       {.order = options.order, .is_stopped = is_stopped, .progress = [&](std::int64_t lines) {

@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "app/ui/progress.h"
 #include "core/base/error.h"
 #include "core/base/strings.h"
 

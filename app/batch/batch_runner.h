@@ -13,6 +13,7 @@
 #include "app/batch/output_file.h"
 #include "app/batch/request_maker.h"
 #include "app/request/answer.h"
+#include "app/ui/progress.h"
 #include "core/base/ids.h"
 #include "core/base/json.h"
 #include "core/engine/engine.h"
@@ -91,6 +92,13 @@ struct BatchCounts {
   std::int64_t cut_rules = 0;      ///< answers with a rule that a limit cut: they are not whole
   std::string first_failure = {};  ///< "custom_id: why", of the first line that failed
 };
+
+/// What a progress line shows of a run that found `before` of `total` lines done. Lines that fail
+/// take no time, so that its rate is that of answers.
+inline ProgressCount shown_progress(const BatchCounts& counts, std::int64_t before,
+                                    std::int64_t total) {
+  return {.done = before + counts.done, .total = total, .before = before + counts.failed};
+}
 
 /// Answers lines, many at once: reads a line when the engine has room for it, and hands a result on
 /// when it is there.

@@ -15,7 +15,9 @@
 
 #include "app/base/texts.h"
 #include "app/request/body_fields.h"
+#include "app/ui/process.h"
 #include "core/base/error.h"
+#include "core/base/strings.h"
 #include "core/text/unicode.h"
 
 namespace hyb::app {
@@ -185,6 +187,16 @@ LineFormat guessed_format(std::string_view line, const std::optional<LineTemplat
   return line.find('\t') == std::string_view::npos ? LineFormat::csv : LineFormat::tsv;
 }
 
+/// Lines of a table would be prompts, its header the first of them.
+void refuse_table_as_text(const std::string& name) {
+  const std::string ending = in_small_letters(std::filesystem::path(name).extension().string());
+  if (ending != ".csv" && ending != ".tsv") return;
+  throw Error(ErrorKind::usage,
+              fmt::format("{0}: a table, by its name: --format {1} and --template say what prompts "
+                          "its columns make; --format text takes each line as a prompt",
+                          name, ending.substr(1)));
+}
+
 /// Throws where the format needs a template, or one of another kind.
 void check_template(LineFormat format, const LineTemplate* filling) {
   if (filling == nullptr) {
@@ -352,11 +364,6 @@ File spool(int pipe, const std::string& name, const std::filesystem::path& scrat
   }
 }
 
-bool is_pipe(const std::string& name) {
-  struct stat is {};
-  return ::stat(name.c_str(), &is) == 0 && S_ISFIFO(is.st_mode);
-}
-
 std::string line_text(const File& file, std::uint64_t offset, std::uint64_t bytes) {
   std::string text(bytes, '\0');
   file.read(offset, std::as_writable_bytes(std::span(text)));
@@ -475,7 +482,10 @@ void InputFile::scan(std::optional<LineFormat> format, std::optional<LineTemplat
     line_count_ = static_cast<std::int64_t>(number);
     if (is_blank(text)) continue;
     const std::size_t first = text.find_first_not_of(" \t");
-    if (!format) format = guessed_format(text, filling_);
+    if (!format) {
+      format = guessed_format(text, filling_);
+      if (*format == LineFormat::text) refuse_table_as_text(name_);
+    }
     format_ = *format;
     if (lines_.empty() && header_number_ == 0) {
       check_template(format_, filling_ ? &*filling_ : nullptr);

@@ -112,13 +112,13 @@ class InputFile {
   static InputFile open(const std::string& name, const std::filesystem::path& scratch);
 
   /// Finds the lines. Without `format` the first line that is not blank decides: JSONL where it
-  /// begins with "{", else plain text. Throws Error(usage) when two lines have the same custom_id,
-  /// naming both, and when a later line of what seems to be plain text begins with {". Throws
-  /// Error(model) for a JSON array and for an object over many lines, unless the lines are text.
-  /// With a template that has names, what is no JSONL is a table: of TSV where its first line, the
-  /// header, has a tab, else of CSV. Throws Error(usage) where the header or the first object lacks
-  /// a name, and for names that lines of text do not have; Error(model) for CSV with a line break
-  /// inside quotes.
+  /// begins with "{", else plain text, which a file named .csv or .tsv is not. Throws Error(usage)
+  /// when two lines have the same custom_id, naming both, and when a later line of what seems to be
+  /// plain text begins with {". Throws Error(model) for a JSON array and for an object over many
+  /// lines, unless the lines are text. With a template that has names, what is no JSONL is a table:
+  /// of TSV where its first line, the header, has a tab, else of CSV. Throws Error(usage) where the
+  /// header or the first object lacks a name, and for names that lines of text do not have;
+  /// Error(model) for CSV with a line break inside quotes.
   void scan(std::optional<LineFormat> format, std::optional<LineTemplate> filling = {});
 
   /// Forgets all lines but these, as indices of lines(), ascending.

@@ -151,7 +151,9 @@ std::vector<ResultMark> OutputFile::recover(bool skip_foreign) {
 
 std::vector<ResultMark> OutputFile::recover_lines(const InputFile& input, ResultFormat format) {
   std::vector<ResultMark> marks;
-  std::int64_t count = 0;
+  // Lines of the input so far: the header of TSV comes before the first where that is none.
+  const std::int64_t above = format == ResultFormat::tsv && input.header_number() == 0 ? 1 : 0;
+  std::int64_t count = -above;
   auto next = input.lines().begin();
   LineReader reader(descriptor(), path_.string(), result_bytes_max);
   LinePlace place;
@@ -171,7 +173,7 @@ std::vector<ResultMark> OutputFile::recover_lines(const InputFile& input, Result
     } else if (is_result || text + "\n" != lines_between(input, format, count - 1, count + 1) ||
                count > input.line_count()) {
       fail(ErrorKind::model, path_,
-           fmt::format("line {} is not of line {} of {}; move the file away", count, count,
+           fmt::format("line {} is not of line {} of {}; move the file away", count + above, count,
                        input.name()));
     }
   }

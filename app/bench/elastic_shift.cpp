@@ -132,10 +132,13 @@ ElasticShift elastic_shift(const MemoryLayout& layout, const ShiftLimits& limits
       std::min<std::int64_t>(std::min(room, wanted) * layout.page_tokens, limits.length_max);
   constexpr std::int32_t short_tokens = shift_prompt + shift_answer;
   if (tokens < long_over_short_min * short_tokens) {
-    throw Error(ErrorKind::memory,
-                fmt::format("elastic-shift: long sequences would have {}, and short ones have {}; "
-                            "give more --pool-memory or --context",
-                            counted(tokens, "token"), short_tokens));
+    throw Error(
+        ErrorKind::memory,
+        fmt::format("elastic-shift: long sequences would have {}, and short ones have {}; {}",
+                    counted(tokens, "token"), short_tokens,
+                    wanted * layout.page_tokens == tokens && limits.scale_down > 1
+                        ? "give a smaller --scale-down"
+                        : "give more --pool-memory or --context"));
   }
   const auto length = static_cast<std::int32_t>(tokens);
   const auto phase = [&](std::string_view name, std::int32_t prompt, std::int32_t answer) {

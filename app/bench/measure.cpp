@@ -426,6 +426,7 @@ int measure_requests(const BenchJob& job) {
   bench_options.progress = [&](const std::string& text) { progress.show(title + ": " + text); };
   const WorkloadSetting setting = setting_of(session, job, bench_options, cases.front());
   RequestBench bench(session, probes, std::move(bench_options));
+  if (is_for_people(job.bench.output)) bench.check_lengths(cases);  // else rows say so
   const std::vector<RequestRow> rows = measure_all(
       bench, {setting, cases, job.bench.output, progress, title, load}, job.bench.interleaved);
   if (!job.bench.svg.empty()) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -404,6 +405,25 @@ void RequestBench::settle(RequestRow& row) const {
   } else if (!failures.empty()) {
     row.status = failures;
   }
+}
+
+void RequestBench::check_lengths(std::span<const RequestCase> cases) const {
+  const std::int64_t room = session_.engine().length_max();
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  for (std::size_t number = 0; number < cases.size(); ++number) {
+    if (cases[number].dataset == Dataset::trace) return;
+    for (const WorkItem& item :
+         work_of(cases[number], options_.material, {.seed = options_.seed, .row = number})) {
+      const Request& request = item.request;
+      least = std::min(least, std::ssize(request.prompt) + std::max(request.max_tokens, 1));
+      if (least <= room) return;
+    }
+  }
+  throw Error(
+      ErrorKind::memory,
+      fmt::format("no request fits: the shortest has {}, prompt and answer, and the context "
+                  "{}; give a larger --context or --memory, or shorter requests",
+                  counted(least, "token"), room));
 }
 
 RequestRow RequestBench::run(const RequestCase& test, std::uint64_t number) {

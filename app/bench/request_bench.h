@@ -105,6 +105,10 @@ class RequestBench {
   /// The session and the probes outlive it.
   RequestBench(Session& session, Probes& probes, RequestBenchOptions options);
 
+  /// Throws Error(memory) where no request of these cases fits into the context. Traces are left
+  /// to be measured.
+  void check_lengths(std::span<const RequestCase> cases) const;
+
   /// Row `number` of the run. A case that cannot be run is a row that says so. Check stop_signal()
   /// afterwards: an interrupted case keeps the repetitions it has.
   RequestRow run(const RequestCase& test, std::uint64_t number);

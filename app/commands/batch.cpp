@@ -119,7 +119,8 @@ void add_job_options(CLI::App& cli, BatchFlags& options) {
       "or "
       "TSV. text is the answer; tsv: custom_id, answer, finish_reason, prompt_tokens, "
       "completion_tokens, error. Line breaks are \\n, backslashes \\\\ (printf %b reads them), in "
-      "TSV tabs \\t; empty lines stay empty, a header gets one; a line that failed is empty in "
+      "TSV tabs \\t; empty lines stay empty, a header gets one, which TSV always has; a line that "
+      "failed is empty in "
       "text and counted at the end");
   static constexpr Words<BatchOrder, 2> orders = {
       {{"depth-first", BatchOrder::depth_first}, {"file", BatchOrder::file}}};

@@ -14,6 +14,7 @@
 #include "app/machine/version.h"
 #include "app/options/options.h"
 #include "app/replay/replay.h"
+#include "app/ui/svg_plot.h"
 #include "core/base/error.h"
 
 namespace hyb::app {
@@ -64,6 +65,7 @@ int bench_main(const CLI::App& cli, BenchFlags& flags) {
   check_flags(cli, job.bench);
   check_folder_of(job.record);
   check_folder_of(job.bench.svg);
+  check_plot_name(job.bench.svg);
   job.bench.graphs = graph_modes_of(flags);
   job.model.graphs = job.bench.graphs.front();
   if (!job.bench.measures_requests()) {

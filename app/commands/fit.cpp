@@ -333,8 +333,9 @@ void print_text(const ModelSource& source, const ModelOutline& outline, const Fi
   text += '\n' + choices_text(choices, wanted, own, bytes_per_s);
   if (memory) {
     Table table = {.columns = columns_of(">tokens each|>sequences at once")};
+    const std::int32_t longest = longest_of(fit, options.model.context, wanted);
     for (const std::int32_t length : context_lengths) {
-      if (!fit.has_positions(length)) continue;
+      if (length > longest) continue;
       table.rows.push_back({length_text(length), count_text(fit, length)});
     }
     text +=

@@ -68,7 +68,9 @@ int render_main(const RenderFlags& options) {
   Request as_run;
   apply_body(body, as_run);  // refuses what run and batch refuse
   const ModelSource source =
-      ModelSource::find(options.model, read_environment(), options.chat_template);
+      options.messages.empty()
+          ? find_model(options.input, options.model, options.chat_template)
+          : ModelSource::find(options.model, read_environment(), options.chat_template);
   const ModelTexts texts = read_texts(source);
   const Tokenizer& tokenizer = need_tokenizer(texts, source);
   const ChatTemplate& chat_template = need_chat_template(texts, source);

@@ -146,6 +146,7 @@ ReplayShape shape_of_model(const std::string& model, const ShapeOptions& sizes) 
 
 int replay_main(const ReplayFlags& options) {
   const StopAtOnce at_once;  // nothing here is lost
+  check_plot_name(options.plot);
   std::vector<PolicyOptions> policies = policy_options(options.lists);
   ReplayShape shape;
   if (!options.shape.empty()) shape = parse_shape(options.shape, options.sizes, read_environment());

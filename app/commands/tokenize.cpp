@@ -6,7 +6,6 @@
 
 #include "app/base/texts.h"
 #include "app/commands/commands.h"
-#include "app/machine/environment.h"
 #include "app/request/model_texts.h"
 #include "app/request/text_input.h"
 #include "app/ui/terminal.h"
@@ -94,7 +93,7 @@ std::vector<TokenId> parse_ids(std::string_view text, const Tokenizer& tokenizer
 
 int tokenize_main(const TokenizeFlags& options) {
   const std::string text = read_text(options.input);
-  const ModelSource source = ModelSource::find(options.model, read_environment());
+  const ModelSource source = find_model(options.input, options.model);
   const ModelTexts texts = read_texts(source);
   const Tokenizer& tokenizer = need_tokenizer(texts, source);
   if (options.decode) {

@@ -9,7 +9,6 @@
 #include "app/request/text_input.h"
 #include "app/runtime/memory_plan.h"
 #include "core/base/error.h"
-#include "core/io/file.h"
 #include "kernels/card.h"
 
 namespace hyb::app {
@@ -39,7 +38,7 @@ std::int32_t window_of(const BareModel& model, std::int32_t context) {
 }  // namespace
 
 std::string read_evaluated(const std::string& file) {
-  std::string text = file == "-" ? read_stdin() : read_text_file(file, text_bytes_max);
+  std::string text = read_text_of(file, text_bytes_max);
   check_utf8(text, file);
   if (text.find('\0') != std::string::npos) {
     throw Error(ErrorKind::usage, file + ": is no text: it has NUL bytes");

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <limits>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -209,6 +210,18 @@ std::size_t available_bytes() {
   const std::size_t available = need_meminfo("MemAvailable");
   const std::vector<MemoryLimit> limits = memory_limits();
   return limits.empty() ? available : std::min(available, limits.front().free());
+}
+
+std::size_t without_room(std::size_t available) {
+  const std::size_t room = std::clamp(available / 8, std::size_t{256} << 20, std::size_t{2} << 30);
+  return available > 2 * room ? available - room : available / 2;
+}
+
+std::size_t free_addresses() {
+  std::vector<MemoryLimit> limits;
+  add_address_limit("/", limits);
+  return limits.empty() ? std::numeric_limits<std::size_t>::max()
+                        : without_room(limits.front().free());
 }
 
 const char* name_of(kernels::Isa isa) {

@@ -78,6 +78,13 @@ std::size_t machine_bytes();
 /// Returns the bytes that could be allocated now, by the same sources.
 std::size_t available_bytes();
 
+/// Returns `available` less what is left to others.
+std::size_t without_room(std::size_t available);
+
+/// Returns the bytes of addresses that ulimit -v leaves, without_room(); the largest number where
+/// there is no such limit.
+std::size_t free_addresses();
+
 /// "avx512", "avx2", "plain".
 const char* name_of(kernels::Isa isa);
 

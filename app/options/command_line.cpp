@@ -287,6 +287,8 @@ std::vector<std::string> command_words(const CLI::App& cli, int argc, const char
   return words;
 }
 
+std::string value_text(const CLI::ParseError& error) { return about_error(error.what()); }
+
 std::string usage_text(const CLI::App& cli, const CLI::ParseError& error) {
   std::vector<std::string> unknown = cli.remaining(true);
   std::erase(unknown, "--");
@@ -297,7 +299,7 @@ std::string usage_text(const CLI::App& cli, const CLI::ParseError& error) {
   } else if (!unknown.empty()) {
     text = about_unknown(cli, command, unknown);
   } else {
-    text = about_error(error.what());
+    text = value_text(error);
   }
   return fmt::format("{}; see {} --help", text, typed_name_of(command));
 }

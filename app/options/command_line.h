@@ -27,6 +27,9 @@ std::vector<std::string> command_words(const CLI::App& cli, int argc, const char
 const CLI::App& typed_command(const CLI::App& cli);
 std::string typed_name_of(const CLI::App& command);
 
+/// Why a value was refused.
+std::string value_text(const CLI::ParseError& error);
+
 /// Why the command line was refused, in one line: what is unknown, in the order typed, with the
 /// nearest name or what hyb has instead, and which help to read. `cli` threw `error` from parse().
 std::string usage_text(const CLI::App& cli, const CLI::ParseError& error);

@@ -139,8 +139,9 @@ void add_model_option(CLI::App& cli, std::string& model, const std::string& help
 
 void add_type_options(CLI::App& cli, ModelOptions& options) {
   add_choice(cli, "--dtype", options.types.activation, words::dtype,
-             "type of activations and of packed weights. auto: bf16 where config.json says "
-             "bfloat16, else f32. bf16 rounds float16 and float32 weights once; f32 is exact, and "
+             "type of activations and of packed weights. auto: bf16 for GGUF files and where "
+             "config.json says bfloat16, else f32. bf16 rounds float16 and float32 weights once; "
+             "f32 is exact, and "
              "float16 weights stay float16")
       ->transform(CLI::Validator(take_type_name, "", "type"));
   add_choice(cli, "--quantize", options.types.quantize, words::quantize,

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/base/texts.h"
+#include "app/options/command_line.h"
 #include "core/base/error.h"
 #include "core/base/strings.h"
 #include "core/io/file.h"
@@ -261,7 +262,7 @@ void SettingsFile::apply(CLI::App& command, const FileSetting& setting) const {
     }
     option->run_callback();
   } catch (const CLI::ParseError& error) {
-    refuse(path_.string(), setting.line, error.what());
+    refuse(path_.string(), setting.line, value_text(error));
   } catch (const Error& error) {
     refuse(path_.string(), setting.line, error.what());
   }

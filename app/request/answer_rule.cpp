@@ -8,7 +8,9 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "app/request/text_input.h"
 #include "app/request/tools.h"
+#include "app/ui/process.h"
 #include "core/base/error.h"
 #include "core/base/strings.h"
 #include "core/io/file.h"
@@ -18,6 +20,8 @@ namespace hyb::app {
 namespace {
 
 using Form = AnswerRule::Form;
+
+constexpr std::size_t rule_bytes_max = std::size_t{16} << 20;
 
 constexpr auto form_texts = {"is a JSON schema", "is true or false", "is a text",
                              "is a list of texts", "is a text"};
@@ -128,9 +132,7 @@ std::optional<AnswerRule> rule_of(const Json& body) {
 
 std::optional<AnswerRule> rule_of(const RuleFlags& flags) {
   FoundRule found;
-  const auto text_of = [](const std::string& name) {
-    return read_text_file(name, std::size_t{16} << 20);
-  };
+  const auto text_of = [](const std::string& name) { return read_text_file(name, rule_bytes_max); };
   if (const std::string schema = flags.json_schema.value_or(""); flags.json_schema) {
     const bool is_text =
         schema.empty() || trim_left(schema).starts_with('{') || Json::accept(schema);
@@ -140,21 +142,34 @@ std::optional<AnswerRule> rule_of(const RuleFlags& flags) {
   found.add(Form::json_object, "--json-object", flags.json_object);
   if (flags.regex) found.add(Form::regex, "--regex", *flags.regex);
   if (!flags.one_of.empty()) found.add(Form::one_of, "--one-of", flags.one_of);
-  if (flags.grammar) found.add(Form::gbnf, *flags.grammar, text_of(*flags.grammar));
+  if (const std::string grammar = flags.grammar.value_or(""); flags.grammar) {
+    const bool is_text = grammar.find("::=") != std::string::npos;
+    found.add(Form::gbnf, is_text ? "--grammar" : grammar, is_text ? grammar : text_of(grammar));
+  }
   return found.rule;
 }
 
 void add_rule_options(CLI::App& cli, RuleFlags& flags) {
+  // A rule is looked at more than once, and a pipe can be read once.
+  const CLI::Validator pipe_to_text(
+      [](std::string& text) {
+        if (is_pipe(text)) text = read_text_of(text, rule_bytes_max);
+        return std::string();
+      },
+      "", "");
   cli.add_option("--json-schema", flags.json_schema,
                  "the answer is JSON of this schema: a file, or the schema itself")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->transform(pipe_to_text);
   cli.add_flag("--json-object", flags.json_object, "the answer is a JSON object");
   cli.add_option("--regex", flags.regex, "the whole answer matches this regular expression");
   cli.add_option("--one-of", flags.one_of,
                  "the answer is one of these texts, which end at the next option or --");
   cli.add_option("--grammar", flags.grammar,
-                 "the answer is what the rule root of a grammar allows (GBNF, as in llama.cpp)")
-      ->type_name("FILE");
+                 "the answer is what the rule root of a grammar allows (GBNF, as in llama.cpp): a "
+                 "file, or the grammar itself, as root ::= \"yes\" | \"no\"")
+      ->type_name("FILE")
+      ->transform(pipe_to_text);
 }
 
 }  // namespace hyb::app

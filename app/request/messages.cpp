@@ -9,7 +9,6 @@
 #include "app/base/texts.h"
 #include "app/request/text_input.h"
 #include "core/base/error.h"
-#include "core/io/file.h"
 
 namespace hyb::app {
 
@@ -37,7 +36,7 @@ void check_messages(const Json& messages, const std::string& place) {
 
 Json read_messages(const std::string& file) {
   const std::string name = file == "-" ? "stdin" : file;
-  const std::string text = file == "-" ? read_stdin() : read_text_file(file, std::size_t{1} << 30);
+  const std::string text = read_text_of(file, std::size_t{1} << 30);
   Json body = parse_json(text, name, {.bytes_max = std::size_t{1} << 30, .depth_max = 256});
   if (body.is_array()) body = Json::object({{"messages", std::move(body)}});
   if (body.is_object()) {

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -70,7 +72,7 @@ void take_max_tokens(const Json& body, Request& request) {
     request.max_tokens = int32_of(field, *value);
     const bool is_all = request.max_tokens == -1;  // as clients of llama.cpp write it
     if (!is_all && !ranges::max_tokens.has(request.max_tokens)) {
-      refuse(field, "is " + ranges::max_tokens.text(), *value);
+      refuse(field, "is -1 or " + ranges::max_tokens.text(), *value);
     }
   }
 }
@@ -262,6 +264,8 @@ std::vector<std::string> unread_arguments(const Json& body, const ChatTemplate& 
 std::optional<std::string> other_model(const Json& body, std::string_view model) {
   const auto asked = body.find("model");
   if (asked == body.end() || !asked->is_string() || *asked == model) return std::nullopt;
+  std::error_code ignored;
+  if (std::filesystem::equivalent(asked->get<std::string>(), model, ignored)) return std::nullopt;
   return asked->dump(-1, ' ', true);
 }
 

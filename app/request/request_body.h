@@ -35,7 +35,8 @@ ChatPrompt chat_prompt(const Json& body, Json messages, Think think,
 /// A warning for each of chat_template_kwargs that the template never reads.
 std::vector<std::string> unread_arguments(const Json& body, const ChatTemplate& chat_template);
 
-/// The model that the body asks for, quoted, where it is another than `model`.
+/// The model that the body asks for, quoted, where it is another than `model`, also by
+/// the file or folder that both lead to.
 std::optional<std::string> other_model(const Json& body, std::string_view model);
 
 }  // namespace hyb::app

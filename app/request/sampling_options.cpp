@@ -54,7 +54,8 @@ void add_generation_options(CLI::App& cli, GenerationOptions& options) {
                  "end the answer after this many tokens; -1: where the model ends it")
       ->check(CLI::Validator(
           [](const std::string& text) {
-            return text == "-1" ? std::string() : in_range(ranges::max_tokens)(text);
+            std::string wrong = text == "-1" ? "" : in_range(ranges::max_tokens)(text);
+            return wrong.starts_with("is ") ? wrong.insert(3, "-1 or ") : wrong;
           },
           "", ""));
   for (const Parameter& parameter : sampling_parameters) {

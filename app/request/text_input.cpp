@@ -1,8 +1,11 @@
 #include "app/request/text_input.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <iterator>
 #include <system_error>
@@ -30,6 +33,19 @@ std::string read_input(const char* waiting) {
       read_stream(STDIN_FILENO, "stdin",
                   {.bytes_max = text_bytes_max, .patience = stdin_patience, .waiting = waiting}),
       "stdin");
+}
+
+std::string read_pipe(const std::string& name, std::size_t bytes_max) {
+  const StopAtOnce nothing_to_lose;
+  const Descriptor pipe(::open(name.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!pipe.is_open()) {
+    throw Error(ErrorKind::model, name + ": can't be opened: " + std::strerror(errno));
+  }
+  const std::string waiting = fmt::format("waiting for {}, until it ends", name);
+  return without_mark(
+      read_stream(pipe.number(), name.c_str(),
+                  {.bytes_max = bytes_max, .patience = stdin_patience, .waiting = waiting.c_str()}),
+      name);
 }
 
 /// True if stdin is a file that another program, such as a shell's loop, has read a part of.
@@ -112,7 +128,7 @@ void add_text_input(CLI::App& cli, TextInput& input, std::string& model) {
 
 std::string read_text(const TextInput& input) {
   std::optional<std::string> prompt = input.text;
-  if (input.file && *input.file != stdin_word) prompt = read_text_file(*input.file, text_bytes_max);
+  if (input.file && *input.file != stdin_word) prompt = read_text_of(*input.file, text_bytes_max);
   if (prompt == stdin_word) prompt.reset();
   const bool reads_stdin = !input.no_stdin && !is_terminal(Stream::input);
   if (!prompt && !reads_stdin) {
@@ -141,16 +157,29 @@ std::string read_text(const TextInput& input) {
   return with_text(*prompt, std::move(text));
 }
 
-std::string read_stdin() { return read_input("waiting for stdin, until it ends"); }
+std::string read_text_of(const std::string& file, std::size_t bytes_max) {
+  if (file == stdin_word) return read_input("waiting for stdin, until it ends");
+  return is_pipe(file) ? read_pipe(file, bytes_max) : read_text_file(file, bytes_max);
+}
+
+ModelSource find_model(const TextInput& input, const std::string& model,
+                       const std::string& chat_template) {
+  try {
+    return ModelSource::find(model, read_environment(), chat_template);
+  } catch (const Error& error) {
+    if (taken_word_text(input).empty()) throw;
+    throw Error(
+        error.kind(),
+        fmt::format("{}; a text is the word after MODEL, or given with -p TEXT", error.what()));
+  }
+}
 
 CLI::Option* add_system_option(CLI::App& cli, std::string& system, const std::string& help) {
   constexpr std::size_t bytes_max = std::size_t{16} << 20;
   CLI::Option* const option = cli.add_option("--system,--system-prompt", system, help);
   cli.add_option_function<std::string>(
          "--system-file",
-         [&system](const std::string& file) {
-           system = file == "-" ? read_stdin() : read_text_file(file, bytes_max);
-         },
+         [&system](const std::string& file) { system = read_text_of(file, bytes_max); },
          "file that holds the system prompt (-: stdin)")
       ->type_name("FILE")
       ->excludes(option);

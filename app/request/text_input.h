@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
+
+#include "app/model/model_source.h"
 
 namespace CLI {
 class App;
@@ -36,11 +39,17 @@ std::string taken_word_text(const TextInput& input);
 /// Error(model) for a file that can't be read, or a text over 1 GiB.
 std::string read_text(const TextInput& input);
 
+/// ModelSource::find(). Where the only word was taken for the model, the error says how a text is
+/// given.
+ModelSource find_model(const TextInput& input, const std::string& model,
+                       const std::string& chat_template = "");
+
 /// Adds --system and --system-file, of which one at most may be given; returns the first. `system`
 /// outlives `cli`. Throws Error(model) while parsing where the file can't be read.
 CLI::Option* add_system_option(CLI::App& cli, std::string& system, const std::string& help);
 
-/// All of stdin, up to 1 GiB.
-std::string read_stdin();
+/// The text of a file, a named pipe or stdin ("-"; up to 1 GiB). Throws Error(model) where the
+/// others have more than `bytes_max`.
+std::string read_text_of(const std::string& file, std::size_t bytes_max);
 
 }  // namespace hyb::app

@@ -7,8 +7,8 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "app/request/text_input.h"
 #include "core/base/error.h"
-#include "core/io/file.h"
 #include "core/text/answer_scanner.h"
 #include "core/text/unicode.h"
 
@@ -39,7 +39,7 @@ void add_tools_option(CLI::App& cli, Json& tools) {
   cli.add_option_function<std::string>(
          "--tools",
          [&tools](const std::string& file) {
-           tools = parse_json(read_text_file(file, std::size_t{64} << 20), file);
+           tools = parse_json(read_text_of(file, std::size_t{64} << 20), file);
            check_tools(tools, file);
          },
          "JSON file of tools that the model may call, as in OpenAI's API. Calls are shown, or with "

@@ -36,7 +36,8 @@ std::int32_t wanted_length(const models::Plan& plan, std::int32_t asked) {
 /// Options that need less memory.
 std::string smaller_text(const models::LoadOptions& load, bool fits_in_12_bits) {
   const std::string weights = smaller_weights_text(load, fits_in_12_bits);
-  return (weights.empty() ? "" : weights + ", ") + "a smaller --context the workspace";
+  return (weights.empty() ? "" : weights + "; ") +
+         "a smaller --context makes the workspace smaller";
 }
 
 [[noreturn]] void fail_too_small(const MemoryPlan& memory, std::size_t needed,
@@ -47,8 +48,8 @@ std::string smaller_text(const models::LoadOptions& load, bool fits_in_12_bits) 
       memory.library > 0 ? fmt::format("cuBLASLt {}, ", bytes_text(memory.library)) : "";
   throw Error(
       ErrorKind::memory,
-      fmt::format("the model does not fit: it needs {} (weights {}, workspace {}, {}one short "
-                  "sequence {}), --memory allows {}{}; {}",
+      fmt::format("the model does not fit: with one short sequence it needs {} (weights {}, "
+                  "workspace {}, {}the sequence {}), --memory allows {}{}; {}",
                   bytes_text(needed), bytes_text(memory.weights), bytes_text(memory.workspace),
                   library, bytes_text(needed - memory.weights - memory.workspace - memory.library),
                   bytes_text(memory.budget), is_card ? "" : limit_note(memory_limits(), needed),
@@ -78,6 +79,7 @@ Budget budget_of(const RunSettings& settings) {
   budget.draft_model = draft_model_bytes(settings);
   budget.bytes -= std::min(all, budget.draft_model);
   budget.device = device;
+  if (device == kernels::Device::cpu) budget.addresses = free_addresses();
   if (device == kernels::Device::cuda) {
     const std::vector<int>& cards = settings.cards;
     const kernels::Card card = kernels::card(cards.front());
@@ -153,6 +155,15 @@ models::RunnerOptions runner_options(const models::Plan& plan, const MemoryPlan&
 }
 
 namespace {
+
+/// Each has addresses for all superblocks.
+std::size_t views_in_use(const MemoryLayout& layout) {
+  std::size_t count = 0;
+  for (std::int32_t v = 0; v < layout.views(); ++v) {
+    count += layout.units_per_superblock(ViewId{v}) > 0 ? 1 : 0;
+  }
+  return count;
+}
 
 /// Adds up all lanes on one device. A second one has no copies of snapshots.
 std::size_t workspace_bytes(const models::Plan& plan, const models::Geometry& geometry,
@@ -276,6 +287,12 @@ MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometr
   }
   memory.pools = models::memory_layout_of(geometry, options);
   const MemoryLayout& layout = memory.pools.layout;
+  const std::size_t views = views_in_use(layout) * memories;
+  const std::size_t addresses = budget.addresses - std::min(budget.addresses, fixed);
+  if (layout.bytes() * views > addresses && least * views <= addresses) {
+    options.pool_bytes = addresses / views;
+    memory.pools = models::memory_layout_of(geometry, options);
+  }
   memory.length_max = length_max(layout, memory.length_max, memory.chunk_tokens);
   set_workspace();
   memory.sequences = std::max(1, sequences_at_once(layout, memory.length_max, shape.sequences_max));

@@ -69,8 +69,9 @@ struct Budget {
   Budget(std::size_t all, std::size_t pools_max = unlimited) : bytes(all), pool_bytes(pools_max) {}
   static constexpr std::size_t unlimited = ~std::size_t{0};
   std::size_t bytes, pool_bytes;
-  std::size_t draft_model = 0;  ///< beside bytes, what a model that drafts takes of --memory
-  std::size_t library = 0;      ///< of bytes, what a queue takes from its start
+  std::size_t addresses = unlimited;  ///< that ulimit -v leaves; every view of the pools takes some
+  std::size_t draft_model = 0;        ///< beside bytes, what a model that drafts takes of --memory
+  std::size_t library = 0;            ///< of bytes, what a queue takes from its start
   /// Other bytes of the process: code, texts, tables. They take at most half of what is left for
   /// pools, so that pools always have room.
   std::size_t process = 0;

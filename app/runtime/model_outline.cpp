@@ -1,9 +1,11 @@
 #include "app/runtime/model_outline.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
 #include "app/base/texts.h"
 #include "app/machine/environment.h"
@@ -200,18 +202,20 @@ std::string weights_name(const models::LoadOptions& load) {
 }
 
 std::string smaller_weights_text(const models::LoadOptions& load, bool fits_in_12_bits) {
-  std::string text;
+  std::vector<std::string> ways;
   if (load.activation == DType::f32) {
-    text = fmt::format(
-        "--dtype bf16 makes {}keys, values and activations smaller (it rounds the "
-        "weights, once), ",
-        load.f16_share < 1 ? "the weights, " : "");
+    ways.push_back(
+        fmt::format("--dtype bf16 makes {}keys, values and activations smaller (it rounds the "
+                    "weights, once)",
+                    load.f16_share < 1 ? "the weights, " : ""));
   }
-  if (load.quantize == kernels::Quantize::q4 || load.blocks.parameters > 0) return text;
-  const bool is_plain = load.quantize == kernels::Quantize::none;
-  if (fits_in_12_bits) text += "--lossless on makes it fit with the same answers, ";
-  return text +
-         fmt::format("--quantize {} makes the weights smaller", is_plain ? "q8 or q4" : "q4");
+  if (load.quantize != kernels::Quantize::q4 && load.blocks.parameters == 0) {
+    const bool is_plain = load.quantize == kernels::Quantize::none;
+    if (fits_in_12_bits) ways.emplace_back("--lossless on makes it fit with the same answers");
+    ways.push_back(
+        fmt::format("--quantize {} makes the weights smaller", is_plain ? "q8 or q4" : "q4"));
+  }
+  return fmt::format("{}", fmt::join(ways, ", "));
 }
 
 std::size_t weight_bytes(const models::Plan& plan, kernels::Device device,

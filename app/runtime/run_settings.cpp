@@ -118,9 +118,7 @@ std::size_t budget_bytes(const MemoryBudget& budget, const std::vector<int>& car
     case MemoryBudget::Kind::automatic:
       break;
   }
-  const std::size_t available = is_card ? of_cards(&kernels::Card::free_bytes) : available_bytes();
-  const std::size_t room = std::clamp(available / 8, std::size_t{256} << 20, std::size_t{2} << 30);
-  return available > 2 * room ? available - room : available / 2;
+  return without_room(is_card ? of_cards(&kernels::Card::free_bytes) : available_bytes());
 }
 
 kernels::SuperblockMapOptions mapping_with_lanes(const PoolOptions& pools, kernels::Device device,

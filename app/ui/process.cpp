@@ -11,7 +11,9 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <new>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -221,6 +223,11 @@ class Waiting {
 };
 
 }  // namespace
+
+bool is_pipe(const std::string& name) {
+  std::error_code ignored;
+  return std::filesystem::is_fifo(name, ignored);
+}
 
 std::string read_stream(int descriptor, const char* name, const StreamLimits& limits) {
   const auto check = [&](std::size_t bytes) {

@@ -79,6 +79,9 @@ void write_note(std::string_view text);
 /// outside is already sanitized.
 void write_stderr_as_is(std::string_view text);
 
+/// True for a named pipe, such as the /dev/fd/63 of a shell's <(...).
+bool is_pipe(const std::string& name);
+
 struct StreamLimits {
   std::size_t bytes_max;
   std::chrono::milliseconds patience;

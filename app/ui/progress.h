@@ -15,7 +15,7 @@ std::string progress_bar(std::int64_t done, std::int64_t total, int columns);
 /// "7 s", "3 min 05 s", "2 h 04 min".
 std::string duration_text(std::chrono::nanoseconds duration);
 
-/// Work that is counted: `done` of `total`, of which `before` were there when this run began.
+/// Work that is counted: `done` of `total`, of which `before` took this run no time.
 struct ProgressCount {
   std::int64_t done = 0, total = 0, before = 0;
 };

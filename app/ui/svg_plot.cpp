@@ -3,9 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <set>
 
 #include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/base/strings.h"
 
 namespace hyb::app {
 namespace {
@@ -160,6 +164,14 @@ std::string line_text(const PlotLine& line, std::size_t number, const Axes& axes
 }
 
 }  // namespace
+
+void check_plot_name(const std::string& file) {
+  constexpr std::array others = {".png", ".jpg", ".jpeg", ".pdf", ".gif", ".webp", ".eps", ".ps"};
+  const std::string ending = in_small_letters(std::filesystem::path(file).extension().string());
+  if (std::ranges::find(others, ending) == others.end()) return;
+  throw Error(ErrorKind::usage,
+              fmt::format("{}: plots are SVG; give the file a name that ends in .svg", file));
+}
 
 std::string svg_text(const Plot& plot) {
   const double legend_end = plot_top + 18 * static_cast<double>(plot.lines.size());

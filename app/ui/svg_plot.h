@@ -33,6 +33,9 @@ PlotLine& line_of(Plot& plot, const std::string& name);
 
 void sort_points(Plot& plot);
 
+/// Throws Error(usage) for a name of a file of another format, such as plot.png.
+void check_plot_name(const std::string& file);
+
 /// A whole SVG file that needs nothing else. Text is escaped.
 std::string svg_text(const Plot& plot);
 

@@ -35,8 +35,13 @@ TEST_SUITE("app/surface_batch_rerun") {
     CHECK(results(job.out).size() == 1);
     CHECK(job.run({"--force"}).exit_code == 0);
     CHECK(results(job.out).size() == 2);
-    std::filesystem::remove(job.out + ".job");
-    CHECK(job.run().exit_code == 2);
+    for (const bool is_there : {true, false}) {
+      is_there ? void(job.folder.write("out.job", "x"))
+               : void(std::filesystem::remove(job.out + ".job"));
+      const ToolResult spoiled = job.run();
+      CHECK(spoiled.exit_code == (is_there ? 3 : 2));
+      CHECK(contains(spoiled.err, "choose another output, or go on with --force; --force takes"));
+    }
     CHECK(run_tool({.arguments = {"batch", job.in, "-o", job.in}}).exit_code == 2);
     CHECK(content(job.in) == "Hallo\nWhat is red?\n");
   }

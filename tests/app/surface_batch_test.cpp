@@ -56,9 +56,16 @@ TEST_SUITE("app/surface_batch") {
     CHECK(text.out == answer("Hello") + "\n\n\n" + answer("What is red?") + "\n");
     REQUIRE(job.run({"--output-format", "tsv"}).exit_code == 5);
     const std::string rows = content(job.out);
-    CHECK(rows.starts_with("line-1\t"));
+    CHECK(rows.starts_with("custom_id\tanswer\t"));
+    CHECK(contains(rows, "\terror\nline-1\t"));
     CHECK(contains(rows, "\n\nn\t\terror\t\t\tinvalid_request: n: needs --output-format jsonl"));
     CHECK(contains(rows, "\nl\t\terror\t\t\tinvalid_request: logprobs: needs"));
+    for (const std::size_t bytes : {std::size_t{0}, std::size_t{5}, rows.find('\n') + 1,
+                                    rows.find("\n\nn\t") + 1, rows.size()}) {
+      job.folder.write("out", rows.substr(0, bytes));
+      CHECK(job.run({"--output-format", "tsv"}).exit_code == 5);
+      CHECK(content(job.out) == rows);
+    }
   }
 
   TEST_CASE("a line's answer is that of hyb run, whatever its neighbours are") {

@@ -507,6 +507,9 @@ TEST_SUITE("app/surface_bench_requests") {
                                    "64", "-r", "1", "-o", "jsonl"});
     CHECK(none.exit_code == 4);
     CHECK(parse_json(none.out, "line")["completed"] == 0);
+    const ToolResult people = bench({"demo", "--preset", "vllm-hybrid", "--num-prompts", "4"});
+    CHECK((people.exit_code == 4 && people.out == ""));
+    CHECK(contains(people.err, "no request fits: the shortest has "));
   }
 
   TEST_CASE("comparing: a run with itself is no regression, a row less is") {
@@ -574,6 +577,7 @@ TEST_SUITE("app/surface_bench_requests") {
              {"demo", "--dataset-name", "random", "-p", "8"},
              {"demo", "--dataset-name", "sharegpt"},
              {"demo", "--preset", "fast"},
+             {"demo", "-p", "8", "--plot", "x.png"},
              {"demo", "--dataset-name", "trace"},
              {"demo", "--dataset-name", "random", "--goodput", "itl:5"},
              {"demo", "--dataset-name", "random", "--seed", "-1"},

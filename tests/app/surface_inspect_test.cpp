@@ -337,6 +337,13 @@ TEST_SUITE("app/surface_inspect") {
     CHECK(contains(none.out, "does not fit in 953.7 MiB\n"));
     CHECK(contains(none.err, "12.9 GiB"));
     CHECK(contains(none.out, "predicted"));
+    CHECK(contains(
+        hyb_tool({"fit", "granite-4.0-h-350m", "--quantize", "q4", "--memory", "100MB"}).err,
+        "; a smaller --context makes the workspace smaller"));
+    const ToolResult demo = hyb_tool({"fit", "demo", "--memory", "2GiB"});
+    CHECK(contains(demo.out, "longest single sequence: 4096 tokens\n"));
+    CHECK(contains(demo.out, " 4k "));
+    CHECK_FALSE(contains(demo.out, " 32k "));
     CHECK_FALSE(contains(hyb_tool({"fit", "granite-4.0-h-tiny", "--memory", "16MiB"}).out,
                          "predicted"));  // no more memory is read than it may take
     CHECK(hyb_tool({"fit", "demo", "--memory", "lots"}).exit_code == 2);
@@ -404,6 +411,9 @@ TEST_SUITE("app/surface_inspect") {
       is_named |= limit["source"] == "ulimit -v" && limit["bytes"] == 4'096'000'000;
     }
     CHECK(is_named);
+    const ToolResult run = run_shell("ulimit -v 4000000; $HYB run -n 2 -p Hello");
+    CHECK(run.exit_code == 0);
+    CHECK(run.err == "");
     const ToolResult fit = run_shell("ulimit -v 4000000; $HYB fit granite-4.0-h-tiny");
     CHECK(fit.exit_code == 4);
     CHECK(contains(fit.err, "; ulimit -v limits this process to 3.8 GiB, of which"));

@@ -112,6 +112,9 @@ TEST_SUITE("app/surface_messages") {
         tool({"run", texts, "--messages", file, "-n", "6", "--ignore-eos", "--json"});
     CHECK(parse_json(run.out, "stdout")["usage"]["completion_tokens"] == 3);
     CHECK(contains(run.err, "body.json asks for the model \"another\"; "));
+    body["model"] = texts + "/.";
+    folder.write("body.json", to_text(body));
+    CHECK_FALSE(contains(tool({"run", texts, "--messages", file}).err, "asks for the model"));
     body["bad_words"] = {"x"};
     folder.write("body.json", to_text(body));
     for (const char* command : {"run", "render"}) {

@@ -93,6 +93,9 @@ TEST_SUITE("app/surface_rules") {
     CHECK(fault(said({"--json-schema", folder.write("s.json", schema).string()})) == "");
     const auto grammar = folder.write("g", "root ::= \"<\" root \">\" | [a-c]+ \".\"");
     CHECK(std::regex_match(said({"--grammar", grammar.string()}), std::regex("<*[a-c]+\\.>*")));
+    CHECK(said({"--grammar", "root ::= \"hi\""}) == "hi");
+    CHECK(run_shell("$HYB run -p x --grammar /dev/fd/3 3<&0 < /dev/null", "root ::= \"ho\"").out ==
+          "ho\n");
     CHECK(said({"--json-object"}).starts_with("{"));
     const ToolResult chat = run({"chat", "--regex", "[a-z]{3}!"}, "Hello\nWhat is red?\n");
     CHECK(std::regex_match(chat.out, std::regex("[a-z]{3}!\n+[a-z]{3}!\n+")));

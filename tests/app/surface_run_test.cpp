@@ -71,6 +71,12 @@ TEST_SUITE("app/surface_run") {
     const TemporaryFolder folder;
     const std::string file = folder.write("prompt", "Hello").string();
     CHECK(tool({"run", "-n", "8", "--prompt-file", file}).out == asked.out);
+    const std::string from_pipe = " /dev/fd/3 3<&0 < /dev/null";
+    CHECK(run_shell("$HYB run -n 8 -f" + from_pipe, "Hello").out == asked.out);
+    const ToolResult large = run_shell("$HYB run -p x --system-file" + from_pipe,
+                                       std::string((std::size_t{16} << 20) + 1, 'x'));
+    CHECK(large.exit_code == 3);
+    CHECK(contains(large.err, "/dev/fd/3: has more than 16777216 bytes"));
     const ToolResult loud = tool({"run", "-n", "8", "-p", "Hello", "-v"});
     CHECK(loud.out == asked.out);
     CHECK(contains(loud.err, "tokens/s"));
@@ -92,6 +98,10 @@ TEST_SUITE("app/surface_run") {
     for (const char* command : {"run", "render --no-stdin"}) {
       CHECK(contains(run_shell(std::string("$HYB ") + command + " hello < /dev/null").err,
                      "\"hello\" is taken for the model; "));
+    }
+    for (const char* command : {"tokenize", "tokenize --decode", "render"}) {
+      CHECK(contains(run_shell(std::string("$HYB ") + command + " hello < /dev/null").err,
+                     "; a text is the word after MODEL, or given with -p TEXT"));
     }
     const ToolResult chat = tool({"chat", "What is 1 plus 1?"}, "");
     CHECK(chat.exit_code == 2);
@@ -147,7 +157,8 @@ TEST_SUITE("app/surface_run") {
     }
     CHECK(tool({"run", "What is red?", "-p", "x"}).exit_code == 2);
     CHECK(tool({"run", "-n", "-1", "What is red?"}).exit_code == 0);
-    CHECK(tool({"run", "-n", "-2", "What is red?"}).exit_code == 2);
+    CHECK(contains(tool({"run", "-n", "-2", "What is red?"}).err,
+                   "is -1 or 1 to 2147483647, got -2"));
     CHECK(contains(tool({"run", "--messages", "-"}, R"([{"role":"user"}])").err,
                    "messages[0] has no content"));
   }

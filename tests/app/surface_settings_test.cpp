@@ -121,6 +121,8 @@ TEST_SUITE("app/surface_settings") {
     CHECK(trouble("device = \"gpu\"\n").starts_with(":1: --device: gpu not in"));
     CHECK(trouble("memory = \"8GiBB\"\n").starts_with(":1: --memory: '8GiBB' is not a size"));
     CHECK(trouble("top_k = \"many\"\n").starts_with(":1: "));
+    CHECK(trouble("temperature = \"hot\"\n") ==
+          ":1: 'hot' is not a number that --temperature takes");
     CHECK(trouble("ignore_eos = 3\n").starts_with(":1: "));
     CHECK(trouble("seed = [1, 2]\n").starts_with(":1: "));
     const SettingsHome home("");

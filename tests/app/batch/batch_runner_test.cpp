@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/batch/batch_runner.h"
+#include "app/ui/progress.h"
 #include "core/base/ids.h"
 #include "tests/support/error_text.h"
 
@@ -50,6 +51,13 @@ std::int64_t reused(const PrefixPlan& plan, const std::vector<Prompt>& prompts) 
 }  // namespace
 
 TEST_SUITE("app/batch/batch_plan") {
+  TEST_CASE("lines that fail are no measure of the time that answers take") {
+    using namespace std::chrono_literals;
+    const BatchCounts failed = {.done = 20, .failed = 20}, one = {.done = 21, .failed = 20};
+    CHECK(time_left_text(shown_progress(failed, 5, 35), 2s) == "");
+    CHECK(time_left_text(shown_progress(one, 5, 35), 2s) == "18 s left");
+  }
+
   TEST_CASE("prompts with a common prefix are adjacent, cut where they differ") {
     const std::vector<Prompt> prompts = {runs({{1, 40}, {2, 30}, {3, 5}}), runs({{9, 50}}),
                                          runs({{1, 40}, {4, 9}}), runs({{1, 40}, {2, 30}, {5, 5}})};

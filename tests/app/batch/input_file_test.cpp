@@ -65,6 +65,18 @@ TEST_SUITE("app/batch/input_file") {
     CHECK(
         mixed.scan(LineFormat::text).read(mixed.scan(LineFormat::text).lines()[1]).body["prompt"] ==
         "{\"prompt\":\"b\"}");
+
+    const TemporaryFolder folder;
+    for (const char* name : {"x.csv", "y.TSV"}) {
+      const std::string file = folder.write(name, "q\nx\n").string();
+      const auto scan = [&](std::optional<LineFormat> format) {
+        InputFile table = InputFile::open(file, folder.path());
+        table.scan(format);
+        return table;
+      };
+      CHECK(contains(error_text([&] { scan({}); }), "a table, by its name: --format "));
+      CHECK(scan(LineFormat::text).lines().size() == 2);
+    }
   }
 
   TEST_CASE("a template makes prompts of lines, of columns and of members") {

@@ -212,6 +212,10 @@ TEST_SUITE("app/bench/elastic_shift") {
     CHECK(elastic_shift(layout_of(20), other).phases[1].requests == 6 * 1600 / 96);
     other.scale_down = 100;
     CHECK(contains(error_text([&] { elastic_shift(layout_of(20), other); }),
+                   "give a smaller --scale-down"));
+    other = limits;
+    other.length_max = 300;
+    CHECK(contains(error_text([&] { elastic_shift(layout_of(20), other); }),
                    "give more --pool-memory or --context"));
   }
 

@@ -28,6 +28,13 @@ TEST_SUITE("app/replay/svg_plot") {
     CHECK(contains(svg, ">4</text>"));
   }
 
+  TEST_CASE("a name of another format is refused") {
+    for (const char* name : {"x.png", "a/b.PDF"}) {
+      CHECK(contains(error_text([&] { check_plot_name(name); }), "plots are SVG"));
+    }
+    for (const char* name : {"", "x", "x.svg", "png"}) CHECK_NOTHROW(check_plot_name(name));
+  }
+
   TEST_CASE("lines are as wide as said, on white, and points may have labels") {
     const std::string svg =
         svg_text({.title = "",
