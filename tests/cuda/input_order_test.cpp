@@ -223,19 +223,19 @@ TEST_SUITE("cuda/input_order") {
                    shared_up = pack(shared_gate_up), shared_back = pack(shared_down);
       CHECK(!shared_up.order(0).empty());
       CHECK(!shared_back.order(0).empty());
-      Moe op = {.x = y,
-                .norm = {.weight = norm},
-                .router = &to_logits,
-                .gate_up = &up,
-                .down = &back,
-                .shared_gate_up = &shared_up,
-                .shared_down = &shared_back,
-                .active = 2,
-                .activation = gated_silu,
-                .y = y};
+      FusedMoe op = {.x = y,
+                     .norm = {.weight = norm},
+                     .router = &to_logits,
+                     .gate_up = &up,
+                     .down = &back,
+                     .shared_gate_up = &shared_up,
+                     .shared_down = &shared_back,
+                     .active = 2,
+                     .activation = gated_silu,
+                     .y = y};
       const Buffer room(queue.device(), moe_workspace_bytes(queue.device(), shape_of(op)));
       op.workspace = room.tensor(0, DType::u8, {static_cast<std::int64_t>(room.bytes())});
-      moe(queue, op);
+      fused_moe(queue, op);
       wait(queue);
     };
     for (const std::int64_t tokens : {2, 40}) {
