@@ -55,6 +55,9 @@ bool are_of_a_part(Device device, const WeightStrip& a, const WeightStrip& b) {
 bool has_parts(Device device, const WeightSource& source, DType dtype) {
   constexpr int parts_max = 8;
   if (dtype != DType::bf16 || source.experts != 1) return false;
+  const bool has_orders = std::ranges::any_of(
+      source.strips, [](const WeightStrip& strip) { return !strip.scales.group_of.empty(); });
+  if (device == Device::cuda && has_orders && !card_keeps_groups(source)) return false;
   int parts = 1;
   for (std::size_t i = 1; i < source.strips.size(); ++i) {
     parts += are_of_a_part(device, source.strips[i - 1], source.strips[i]) ? 0 : 1;

@@ -89,10 +89,12 @@ std::size_t altup_bytes(const Plan& plan, const StepSetting& setting) {
          Scratch::space(DType::f32, tokens, streams);
 }
 
-/// Counts the room that a card's queue has for rows in the order of a matrix's columns.
+/// Counts the room that a card's queue has for rows in the order of a matrix's columns: those of a
+/// step, or of a scan over the rows that drafts keep.
 std::size_t ordered_bytes(kernels::Device device, const StepLimits& limits, std::int64_t columns) {
   if (device == kernels::Device::cpu) return 0;
-  return static_cast<std::size_t>(limits.step_tokens * columns) * size_of(DType::bf16);
+  const std::int64_t rows = std::max(std::int64_t{limits.step_tokens}, limits.ring_rows);
+  return static_cast<std::size_t>(rows * columns) * size_of(DType::bf16);
 }
 
 std::size_t activation_bytes(const Plan& plan, const StepSetting& setting, std::size_t head_bytes) {

@@ -172,6 +172,7 @@ std::vector<ResultMark> OutputFile::recover_lines(const InputFile& input, Result
       ++next;
     } else if (is_result || text + "\n" != lines_between(input, format, count - 1, count + 1) ||
                count > input.line_count()) {
+      if (count == 0) fail(ErrorKind::model, path_, "begins without a header; move the file away");
       fail(ErrorKind::model, path_,
            fmt::format("line {} is not of line {} of {}; move the file away", count + above, count,
                        input.name()));

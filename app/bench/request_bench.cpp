@@ -414,16 +414,14 @@ void RequestBench::check_lengths(std::span<const RequestCase> cases) const {
     if (cases[number].dataset == Dataset::trace) return;
     for (const WorkItem& item :
          work_of(cases[number], options_.material, {.seed = options_.seed, .row = number})) {
-      const Request& request = item.request;
-      least = std::min(least, std::ssize(request.prompt) + std::max(request.max_tokens, 1));
-      if (least <= room) return;
+      least = std::min(least, std::ssize(item.request.prompt));  // an answer ends at the limit
+      if (least < room) return;
     }
   }
-  throw Error(
-      ErrorKind::memory,
-      fmt::format("no request fits: the shortest has {}, prompt and answer, and the context "
-                  "{}; give a larger --context or --memory, or shorter requests",
-                  counted(least, "token"), room));
+  throw Error(ErrorKind::memory,
+              fmt::format("no request fits: the shortest prompt has {}, and the context {}; give a "
+                          "larger --context or --memory, or shorter requests",
+                          counted(least, "token"), room));
 }
 
 RequestRow RequestBench::run(const RequestCase& test, std::uint64_t number) {

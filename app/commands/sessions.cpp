@@ -75,6 +75,7 @@ int sessions_main(const SessionsFlags& options) {
     if (options.names.size() != 2) {
       throw Error(ErrorKind::usage, "sessions rename: takes the session's name and a new one");
     }
+    check_own_name(options.names[1]);
     folder.rename(options.names[0], options.names[1]);
     return 0;
   }

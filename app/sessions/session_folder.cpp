@@ -227,6 +227,12 @@ bool is_taken_over(std::string_view name) {
   return false;
 }
 
+void check_own_name(const std::string& name) {
+  if (!is_taken_over(name)) return;
+  throw Error(ErrorKind::usage,
+              fmt::format("'{}' is taken over by chats without a name; choose another", name));
+}
+
 void check_session_name(const std::string& name) {
   if (is_session_name(name)) return;
   throw Error(ErrorKind::usage,
@@ -256,6 +262,16 @@ bool SessionFolder::has(const std::string& name) const {
   return type != std::filesystem::file_type::not_found;
 }
 
+namespace {
+
+FileVersion version_from(const struct stat& about) {
+  return {.file = about.st_ino,
+          .changed_ns = about.st_mtim.tv_sec * std::int64_t{1'000'000'000} + about.st_mtim.tv_nsec,
+          .bytes = about.st_size};
+}
+
+}  // namespace
+
 FileVersion SessionFolder::version_of(const std::string& name) const {
   struct stat about {};
   const std::filesystem::path path = path_of(name);
@@ -263,9 +279,12 @@ FileVersion SessionFolder::version_of(const std::string& name) const {
     if (errno == ENOENT) return {};
     fail_to_look(path, std::error_code(errno, std::generic_category()));
   }
-  return {.file = about.st_ino,
-          .changed_ns = about.st_mtim.tv_sec * std::int64_t{1'000'000'000} + about.st_mtim.tv_nsec,
-          .bytes = about.st_size};
+  return version_from(about);
+}
+
+FileVersion version_of(int descriptor) {
+  struct stat about {};
+  return ::fstat(descriptor, &about) == 0 ? version_from(about) : FileVersion();
 }
 
 std::vector<std::string> SessionFolder::names() const {
@@ -366,21 +385,55 @@ void SessionFolder::rename(const std::string& name, const std::string& to) const
   }
 }
 
-void SessionFolder::set_last_aside() const {
-  if (!has(last_session)) return;
+/// What can't be read counts as one, too, and is not overwritten.
+bool SessionFolder::last_has_answer() const {
+  if (!has(last_session)) return false;
   try {
     const Conversation conversation = read(last_session).record.conversation;
     std::int32_t turn = conversation.turns();
     while (turn > 0 && is_unanswered(conversation.turn(turn).exchange)) --turn;
-    if (turn == 0) return;
-  } catch (const Error&) {  // what can't be read is not overwritten either
+    return turn > 0;
+  } catch (const Error&) {
+    return true;
   }
-  for (int age = last_sessions - 1; age > 0; --age) {
-    const std::string from = name_of_age(age - 1), to = name_of_age(age);
-    if (!has(from)) continue;
-    if (has(to)) remove(to);
-    rename(from, to);
+}
+
+/// Those of ages from `from` to before `to`, whose name is free or given up.
+void SessionFolder::make_older(int from, int to) const {
+  for (int age = to; age > from; --age) {
+    if (has(name_of_age(age - 1))) rename(name_of_age(age - 1), name_of_age(age));
   }
+}
+
+void SessionFolder::set_last_aside() const {
+  if (!last_has_answer()) return;
+  int age = 1;
+  while (age < last_sessions - 1 && has(name_of_age(age))) ++age;
+  if (has(name_of_age(age))) remove(name_of_age(age));
+  make_older(0, age);
+}
+
+std::string SessionFolder::last_name_of(const FileVersion& file) const {
+  for (int age = 0; age < last_sessions; ++age) {
+    if (version_of(name_of_age(age)) == file) return name_of_age(age);
+  }
+  return {};
+}
+
+bool SessionFolder::bring_last_back(const FileVersion& file) const {
+  if (file == FileVersion()) return false;
+  int age = 1;
+  while (age < last_sessions && version_of(name_of_age(age)) != file) ++age;
+  if (age == last_sessions) return false;
+  const std::string on_the_way = fmt::format("{}-again", last_session);
+  rename(name_of_age(age), on_the_way);
+  if (last_has_answer()) {
+    make_older(0, age);
+  } else if (has(last_session)) {
+    remove(last_session);
+  }
+  rename(on_the_way, last_session);
+  return true;
 }
 
 namespace {

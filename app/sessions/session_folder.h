@@ -44,6 +44,9 @@ inline constexpr int last_sessions = 5;
 /// Says whether it is one of those names.
 bool is_taken_over(std::string_view name);
 
+/// Throws Error(usage) for those: they are no chat's own.
+void check_own_name(const std::string& name);
+
 /// Throws Error(usage) unless `name` is 1 to 64 letters, digits, "-", "_" and ".", and begins with
 /// a letter or digit.
 void check_session_name(const std::string& name);
@@ -55,6 +58,9 @@ struct FileVersion {
   std::int64_t bytes = 0;
   auto operator<=>(const FileVersion&) const = default;
 };
+
+/// Returns that of an open file; an empty one where it can't be looked at.
+FileVersion version_of(int descriptor);
 
 /// A session read from its file.
 struct SavedSession {
@@ -102,11 +108,21 @@ class SessionFolder {
   /// The same; Error(usage) where the new name is none, or another session has it.
   void rename(const std::string& name, const std::string& to) const;
 
-  /// Renames last_session to "last-1" where it has an answer, "last-1" to "last-2" and so on; the
-  /// oldest of `last_sessions` goes.
+  /// Renames last_session to "last-1" where it has an answer, and those before it up to the first
+  /// free name; where there is none, the oldest of `last_sessions` goes.
   void set_last_aside() const;
 
+  /// Makes the one of `last_sessions` that is this file last_session again, and those after it one
+  /// older. False: none of them is.
+  bool bring_last_back(const FileVersion& file) const;
+
+  /// Returns the name that this file has among `last_sessions`; "": none.
+  std::string last_name_of(const FileVersion& file) const;
+
  private:
+  bool last_has_answer() const;
+  void make_older(int from, int to) const;
+
   std::filesystem::path folder_;
 };
 

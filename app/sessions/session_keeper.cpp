@@ -65,16 +65,19 @@ SessionRecord SessionKeeper::record(const Conversation& conversation) const {
 /// Goes on with the file of this name if it is the chat's and no other chat has written there
 /// since; else begins one.
 void SessionKeeper::open_file(const std::string& name, const Conversation& conversation) {
-  const FileVersion version = need_folder().version_of(name);
-  const bool is_known = version_.value_or(version) == version;
+  bool is_known = version_ == need_folder().version_of(name);
   if (name == name_ && !is_known) {
     throw Error(ErrorKind::runtime,
                 fmt::format("session '{}' was changed by another chat and is left as it "
                             "is; /save OTHER keeps this one",
                             name));
   }
+  if (!is_known && name == last_session && name == file_name_) {
+    is_known = need_folder().bring_last_back(version_);
+  }
   if (name == file_name_ && is_known && conversation.turns() >= turns_) {
     if (!writer_) writer_.emplace(need_folder().path_of(name), content_);
+    is_ours_ = true;
     return;
   }
   file_name_.clear();
@@ -82,7 +85,8 @@ void SessionKeeper::open_file(const std::string& name, const Conversation& conve
   const SessionRecord all = record(conversation);
   writer_ = need_folder().create(name, {.fingerprint = origin_.fingerprint, .record = all});
   file_name_ = name;
-  version_.reset();  // its own, which is looked at after the turn
+  is_ours_ = true;
+  look_at_file();
   set_known(conversation);
 }
 
@@ -158,22 +162,40 @@ std::string SessionKeeper::dated_name() const {
   return name;
 }
 
+/// What another chat writes between a look at the name and this one's own writing is not seen.
+void SessionKeeper::look_at_file() {
+  if (writer_ && is_ours_) version_ = version_of(writer_->descriptor());
+}
+
+std::string SessionKeeper::kept_as() const {
+  if (!failure_.empty() || file_name_ != last_session) return failure_.empty() ? file_name_ : "";
+  return need_folder().last_name_of(version_);
+}
+
 std::string SessionKeeper::save(const Saving& saving, const std::string& name) {
   const std::string chosen = !name.empty() ? name : !name_.empty() ? name_ : dated_name();
-  if (chosen != name_ && is_taken_over(chosen)) {
-    throw Error(ErrorKind::usage,
-                fmt::format("'{}' is taken over by chats without a name; choose another", chosen));
-  }
+  if (chosen != name_) check_own_name(chosen);
   if (chosen != name_ && need_folder().has(chosen)) {
     throw Error(ErrorKind::usage,
                 fmt::format("there is a session '{}' already; choose another name, /load it, or "
                             "remove it: hyb sessions rm {}",
                             chosen, chosen));
   }
-  write(chosen, saving);
+  const FileVersion before = version_;
+  is_ours_ = false;
+  try {
+    write(chosen, saving);
+  } catch (const Error&) {
+    look_at_file();  // a part may be written
+    if (chosen != name_) {
+      writer_.reset();
+      file_name_.clear();
+      version_ = before;
+    }
+    throw;
+  }
   name_ = chosen;
-  version_.reset();
-  version_ = need_folder().version_of(chosen);
+  look_at_file();
   failure_.clear();
   return chosen;
 }
@@ -226,6 +248,7 @@ void SessionKeeper::restore(const std::string& name, const SavedSession& saved, 
 SessionKeeper::Loaded SessionKeeper::open(const std::string& name,
                                           std::optional<SavedSession> known) {
   if (need_folder().has(name)) return load(name, std::move(known));
+  check_own_name(name);
   forget_name();
   name_ = name;
   return {};
@@ -235,7 +258,9 @@ SessionKeeper::Loaded SessionKeeper::open(const std::string& name,
 /// session has.
 void SessionKeeper::leave_to_other() {
   std::string name = name_;
-  for (int i = 2; need_folder().has(name); ++i) name = fmt::format("{}-{}", name_, i);
+  for (int i = 2; need_folder().has(name) || is_taken_over(name); ++i) {
+    name = fmt::format("{:.56}-{}", name_, i);
+  }
   log::warning(fmt::format(
       "session '{}' was changed by another chat and is left as it is; this one is saved as '{}'",
       name_, name));
@@ -247,20 +272,14 @@ void SessionKeeper::leave_to_other() {
 template <typename Write>
 void SessionKeeper::keep(Write write, std::string_view outlook) {
   if (name_.empty() && !(saves_unnamed_ && folder_)) return;
-  bool is_ours = false;
+  is_ours_ = false;
   try {
-    const auto now = [&] { return need_folder().version_of(name_.empty() ? last_session : name_); };
-    is_ours = version_.value_or(now()) == now();
-    if (!is_ours && !name_.empty()) {
-      leave_to_other();
-      is_ours = true;
-    }
+    if (!name_.empty() && version_ != need_folder().version_of(name_)) leave_to_other();
     if (!write(name_.empty() ? last_session : name_)) return;
-    version_.reset();
-    version_ = now();
+    look_at_file();
     failure_.clear();
   } catch (const Error& error) {
-    if (is_ours) version_.reset();  // a part may be written
+    look_at_file();  // a part may be written
     if (std::exchange(failure_, error.what()) == failure_) return;
     log::warning(fmt::format("{}; {}", failure_, outlook));
   }
@@ -293,8 +312,9 @@ void SessionKeeper::add_answer(std::string_view text) {
   if (!has_draft_ || now - written_ < pause) return;
   written_ = now;
   keep([&](const std::string& name) {
-    const bool is_moved = version_ && *version_ != need_folder().version_of(name);
+    const bool is_moved = version_ != need_folder().version_of(name);
     if (!has_draft_ || is_moved) return false;  // said afterwards
+    is_ours_ = true;
     writer_->add_draft(to_text({{"more", pending_}}));
     pending_.clear();
     return true;

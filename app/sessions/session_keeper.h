@@ -87,7 +87,7 @@ class SessionKeeper {
   void close(const Saving& saving);
 
   /// The name of the file that has the chat; "": there is none, or it could not be written.
-  std::string kept_as() const { return failure_.empty() ? file_name_ : std::string(); }
+  std::string kept_as() const;
 
   /// The names of all sessions; none where they cannot be listed.
   std::vector<std::string> names() const;
@@ -108,6 +108,7 @@ class SessionKeeper {
   void add_changes(const Conversation& conversation);
   void write(const std::string& name, const Saving& saving);
   void leave_to_other();
+  void look_at_file();
   template <typename Write>
   void keep(Write write, std::string_view outlook =
                              "this chat is not saved, and it is tried again after the next turn");
@@ -121,8 +122,8 @@ class SessionKeeper {
   std::uint64_t bytes_max_;
   std::string failure_;  ///< of saving, which was warned of; empty: saving works
   std::string name_;
-  /// The file's version as this chat knows it. Empty: it wrote the file and could not look then.
-  std::optional<FileVersion> version_ = FileVersion();
+  FileVersion version_;                       ///< of the chat's file, as it was read or written
+  bool is_ours_ = false;                      ///< no other chat had changed it when it was opened
   std::string file_name_;                     ///< of the file that has the chat, which is added to
   std::optional<SessionWriter> writer_;       ///< of that; empty: it was only read
   SessionContent content_;                    ///< as it was read then

@@ -68,6 +68,8 @@ class SectionLog {
   void sync();
 
   std::uint64_t size() const { return end_; }
+  /// Returns the open file, wherever it was renamed to.
+  int descriptor() const { return descriptor_.number(); }
 
  private:
   void write(std::uint64_t offset, std::span<const std::byte> bytes);

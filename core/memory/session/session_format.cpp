@@ -189,12 +189,13 @@ void read_sections(SectionReader& reader, SessionContent& content) {
           fingerprint_from(parse_json(text_of(reader, *head), reader.path()), reader.path());
     } else if (kind == SessionSection::app || kind == SessionSection::draft) {
       const bool is_draft = kind == SessionSection::draft;
+      std::string read = text_of(reader, *head);
       if (!is_draft) text.app.resize(text.app.size() - text.drafts);
       text.drafts = is_draft ? text.drafts + 1 : 0;
       draft_bytes = is_draft ? draft_bytes + head->length : 0;
       content.text_bytes += is_draft ? 0 : head->length;
       if (content.text_bytes + draft_bytes > text_bytes_max) reader.fail("has too much text");
-      text.app.push_back(text_of(reader, *head));
+      text.app.push_back(std::move(read));
       if (text.is_older) return;  // nothing of its memory fits this version
     } else if (kind == SessionSection::outline) {
       content.outline = text_of(reader, *head);

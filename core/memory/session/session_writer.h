@@ -48,6 +48,9 @@ class SessionWriter {
   /// Returns whether so much of the file is of no use any more that a new one is better.
   bool is_wasteful() const;
 
+  /// Returns the open file, wherever it was renamed to.
+  int descriptor() const { return log_.descriptor(); }
+
  private:
   using Units = std::map<UnitKey, SessionContent::Unit>;
 

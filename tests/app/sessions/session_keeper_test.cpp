@@ -102,16 +102,27 @@ TEST_SUITE("app/sessions/session_keeper") {
       CHECK(turns("last-1") == 3);
       CHECK(turns("last") == 1);
     }
-    keeper.autosave({talk(4)});  // side by side
+    keeper.autosave({talk(4)});  // side by side: its own file is the last one again
     CHECK(turns("last") == 4);
-    CHECK(turns("last-1") == 3);
-    keeper.autosave({talk(5)});  // its own file
-    CHECK(turns("last-1") == 3);
+    keeper.autosave({talk(5)});
+    CHECK(home.sessions().names() == std::vector<std::string>{"last"});
     keeper.forget_name();
     keeper.begin_turn({Conversation()}, question);
     CHECK(turns("last-1") == 5);
-    CHECK(turns("last-2") == 3);
+    CHECK(keeper.kept_as() == "last");
+    SessionKeeper beside = home.keeper("t", "m", true);
+    for (int i = 0; i < 3; ++i) {  // two chats in turns are two files
+      beside.autosave({talk(7 + i)});
+      CHECK(turns("last") == 7 + i);
+      keeper.autosave({talk(2 + i)});
+      CHECK(turns("last") == 2 + i);
+      CHECK(turns("last-1") == 7 + i);
+      CHECK(turns("last-2") == 5);
+      CHECK(beside.kept_as() == "last-1");
+    }
+    CHECK(home.sessions().names() == std::vector<std::string>{"last", "last-1", "last-2"});
     CHECK_THROWS_AS(keeper.save({talk(1)}, "last-1"), Error);
+    CHECK_THROWS_AS(home.keeper().open("last-3"), Error);
     for (int i = 0; i < last_sessions; ++i) {
       keeper.forget_name();
       keeper.autosave({talk(6 + i)});
