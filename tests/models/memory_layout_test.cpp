@@ -321,7 +321,7 @@ TEST_SUITE("models/memory_layout") {
       FAIL("no error");
     } catch (const Error& error) {
       CHECK(error.kind() == ErrorKind::memory);
-      CHECK(std::string(error.what()).find("a slot") != std::string::npos);
+      CHECK(std::string(error.what()).find("a state") != std::string::npos);
     }
   }
 

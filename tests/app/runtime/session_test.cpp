@@ -98,7 +98,7 @@ TEST_SUITE("app/memory_plan") {
       const std::string text = error.what();
       CHECK(text.find("256.0 MiB") != std::string::npos);
       CHECK(text.find("weights") != std::string::npos);
-      CHECK(text.find("--quantize q8 or q4 makes the weights smaller, a smaller --context") !=
+      CHECK(text.find("--quantize q8 or q4 makes the weights smaller; a smaller --context") !=
             std::string::npos);
       CHECK(text.find("cuBLASLt") == std::string::npos);
     }
