@@ -185,7 +185,7 @@ std::string SessionKeeper::save(const Saving& saving, const std::string& name) {
   is_ours_ = false;
   try {
     write(chosen, saving);
-  } catch (const Error&) {
+  } catch (...) {
     look_at_file();  // a part may be written
     if (chosen != name_) {
       writer_.reset();
@@ -282,6 +282,9 @@ void SessionKeeper::keep(Write write, std::string_view outlook) {
     look_at_file();  // a part may be written
     if (std::exchange(failure_, error.what()) == failure_) return;
     log::warning(fmt::format("{}; {}", failure_, outlook));
+  } catch (...) {  // no memory
+    look_at_file();
+    throw;
   }
 }
 
