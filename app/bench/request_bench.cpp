@@ -412,11 +412,15 @@ void RequestBench::check_lengths(std::span<const RequestCase> cases) const {
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   for (std::size_t number = 0; number < cases.size(); ++number) {
     if (cases[number].dataset == Dataset::trace) return;
-    for (const WorkItem& item :
-         work_of(cases[number], options_.material, {.seed = options_.seed, .row = number})) {
-      least = std::min(least, std::ssize(item.request.prompt));  // an answer ends at the limit
-      if (least < room) return;
+    try {
+      for (const WorkItem& item :
+           work_of(cases[number], options_.material, {.seed = options_.seed, .row = number})) {
+        least = std::min(least, std::ssize(item.request.prompt));  // an answer ends at the limit
+      }
+    } catch (const Error&) {  // its row says why there are no requests
+      return;
     }
+    if (least < room) return;
   }
   throw Error(ErrorKind::memory,
               fmt::format("no request fits: the shortest prompt has {}, and the context {}; give a "

@@ -478,6 +478,13 @@ TEST_SUITE("app/surface_bench_requests") {
                                    "--random-input-len", "12", "--random-output-len", "2",
                                    "--num-prompts", "3", "--ignore-eos", "-r", "1"});
     CHECK(cut[0]["input_lens"] == Json({12, 12, 12}));
+    std::ofstream(file) << "few words";
+    const ToolResult some =
+        bench({"demo", "--dataset-name", "corpus", "--dataset-path", file, "--random-input-len",
+               "1000,1", "--random-output-len", "2", "--num-prompts", "1", "-r", "1"});
+    CHECK(some.exit_code == 0);  // the row of the first case says why, the second is measured
+    CHECK(contains(some.out, "a prompt needs 1000"));
+    CHECK(contains(some.out, "corpus 1+2"));
   }
 
   TEST_CASE("scrambled pools give the same counts; synthetic weights never end by themselves") {
@@ -509,7 +516,7 @@ TEST_SUITE("app/surface_bench_requests") {
     CHECK(parse_json(none.out, "line")["completed"] == 0);
     const ToolResult people = bench({"demo", "--preset", "vllm-hybrid", "--num-prompts", "4"});
     CHECK((people.exit_code == 4 && people.out == ""));
-    CHECK(contains(people.err, "no request fits: the shortest has "));
+    CHECK(contains(people.err, "no request fits: the shortest prompt has "));
   }
 
   TEST_CASE("comparing: a run with itself is no regression, a row less is") {
