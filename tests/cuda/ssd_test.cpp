@@ -67,52 +67,61 @@ void run_plain(const SsdCase& c, SsdInputs& in) {
 
 using SsdRoute = std::function<void(cuda::Stream&, const MambaScan&)>;
 
+/// The inputs on the card.
+struct SsdOnCard {
+  SsdOnCard(const SsdCase& ssd_case, const SsdInputs& in)
+      : c(ssd_case),
+        x(in.x),
+        dt(in.dt),
+        rate(in.rate),
+        d(in.d),
+        dt_bias(in.dt_bias),
+        state(in.state),
+        y(in.y) {}
+
+  MambaScan op(const Tensor& begin, const Tensor& read, const Tensor& write, std::int64_t first,
+               std::int64_t tokens) const {
+    return {.x = Tensor(x).rows(first, tokens),
+            .dt = Tensor(dt).rows(first, tokens),
+            .rate = rate,
+            .d = d,
+            .dt_bias = dt_bias,
+            .state = state,
+            .span_begin = begin,
+            .read_slot = read,
+            .write_slot = write,
+            .y = Tensor(y).rows(first, tokens),
+            .shape = {.groups = c.groups, .dt_max = c.dt_max}};
+  }
+  RecurrentAnswer answer() const { return {y.fetch(), state.fetch()}; }
+
+  const SsdCase& c;
+  DeviceTensor x, dt, rate, d, dt_bias, state, y;
+};
+
 /// A route's answer, with two spans after the real ones that have neither tokens nor slots.
 RecurrentAnswer run_route(const SsdRoute& route, const SsdCase& c, const SsdInputs& in,
                           bool replayed = false) {
   cuda::Stream stream;
-  const DeviceTensor x(in.x), dt(in.dt), rate(in.rate), d(in.d), dt_bias(in.dt_bias),
-      state(in.state), y(in.y);
+  const SsdOnCard card(c, in);
   const DeviceTable begins(padded(c.spans.begins, c.spans.begins.back())),
       read(padded(c.spans.read, -1)), write(padded(c.spans.write, -1));
-  const MambaScan op = {.x = x,
-                        .dt = dt,
-                        .rate = rate,
-                        .d = d,
-                        .dt_bias = dt_bias,
-                        .state = state,
-                        .span_begin = begins,
-                        .read_slot = read,
-                        .write_slot = write,
-                        .y = y,
-                        .shape = {.groups = c.groups, .dt_max = c.dt_max}};
+  const MambaScan op = card.op(begins, read, write, 0, in.x.view().dim(0));
   run_or_replay(stream, replayed, [&] { route(stream, op); });
-  CHECK(x.fetch().everything() == in.x.everything());
-  return {y.fetch(), state.fetch()};
+  CHECK(card.x.fetch().everything() == in.x.everything());
+  return card.answer();
 }
 
 /// A route's answer in a call for every span.
 RecurrentAnswer run_apart(const SsdRoute& route, const SsdCase& c, const SsdInputs& in) {
   cuda::Stream stream;
-  const DeviceTensor x(in.x), dt(in.dt), rate(in.rate), d(in.d), dt_bias(in.dt_bias),
-      state(in.state), y(in.y);
+  const SsdOnCard card(c, in);
   c.spans.each([&](const Table& begin, const Table& from, const Table& to, std::int32_t first) {
     const DeviceTable begins(begin.values()), read(from.values()), write(to.values());
-    const std::int32_t tokens = begin.values()[1];
-    route(stream, {.x = Tensor(x).rows(first, tokens),
-                   .dt = Tensor(dt).rows(first, tokens),
-                   .rate = rate,
-                   .d = d,
-                   .dt_bias = dt_bias,
-                   .state = state,
-                   .span_begin = begins,
-                   .read_slot = read,
-                   .write_slot = write,
-                   .y = Tensor(y).rows(first, tokens),
-                   .shape = {.groups = c.groups, .dt_max = c.dt_max}});
+    route(stream, card.op(begins, read, write, first, begin.values()[1]));
     stream.wait();
   });
-  return {y.fetch(), state.fetch()};
+  return card.answer();
 }
 
 /// A chain's one call leaves the bytes of a call for each of its spans.
