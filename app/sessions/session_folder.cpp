@@ -210,10 +210,6 @@ bool is_session_name(std::string_view name) {
          std::all_of(name.begin(), name.end(), may_stand);
 }
 
-}  // namespace
-
-namespace {
-
 std::string name_of_age(int age) {
   return age == 0 ? last_session : fmt::format("{}-{}", last_session, age);
 }
@@ -398,9 +394,9 @@ bool SessionFolder::last_has_answer() const {
   }
 }
 
-/// Those of ages from `from` to before `to`, whose name is free or given up.
-void SessionFolder::make_older(int from, int to) const {
-  for (int age = to; age > from; --age) {
+/// All that are younger than `age`, whose name is free.
+void SessionFolder::make_older(int age) const {
+  for (; age > 0; --age) {
     if (has(name_of_age(age - 1))) rename(name_of_age(age - 1), name_of_age(age));
   }
 }
@@ -410,25 +406,27 @@ void SessionFolder::set_last_aside() const {
   int age = 1;
   while (age < last_sessions - 1 && has(name_of_age(age))) ++age;
   if (has(name_of_age(age))) remove(name_of_age(age));
-  make_older(0, age);
+  make_older(age);
+}
+
+int SessionFolder::age_of(const FileVersion& file) const {
+  int age = 0;
+  while (age < last_sessions && version_of(name_of_age(age)) != file) ++age;
+  return file == FileVersion() ? last_sessions : age;
 }
 
 std::string SessionFolder::last_name_of(const FileVersion& file) const {
-  for (int age = 0; age < last_sessions; ++age) {
-    if (version_of(name_of_age(age)) == file) return name_of_age(age);
-  }
-  return {};
+  const int age = age_of(file);
+  return age < last_sessions ? name_of_age(age) : "";
 }
 
 bool SessionFolder::bring_last_back(const FileVersion& file) const {
-  if (file == FileVersion()) return false;
-  int age = 1;
-  while (age < last_sessions && version_of(name_of_age(age)) != file) ++age;
+  const int age = age_of(file);
   if (age == last_sessions) return false;
   const std::string on_the_way = fmt::format("{}-again", last_session);
   rename(name_of_age(age), on_the_way);
   if (last_has_answer()) {
-    make_older(0, age);
+    make_older(age);
   } else if (has(last_session)) {
     remove(last_session);
   }

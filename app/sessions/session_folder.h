@@ -121,7 +121,8 @@ class SessionFolder {
 
  private:
   bool last_has_answer() const;
-  void make_older(int from, int to) const;
+  void make_older(int age) const;
+  int age_of(const FileVersion& file) const;  // last_sessions: it is none of them
 
   std::filesystem::path folder_;
 };

@@ -162,14 +162,26 @@ std::string SessionKeeper::dated_name() const {
   return name;
 }
 
-/// What another chat writes between a look at the name and this one's own writing is not seen.
+/// After writing, also where a part may be written: the file's version is this chat's own. What
+/// another chat writes between a look at the name and that is not seen.
+class SessionKeeper::Writing {
+ public:
+  explicit Writing(SessionKeeper& keeper) : keeper_(keeper) { keeper_.is_ours_ = false; }
+  ~Writing() { keeper_.look_at_file(); }
+  Writing(const Writing&) = delete;
+  Writing& operator=(const Writing&) = delete;
+
+ private:
+  SessionKeeper& keeper_;
+};
+
 void SessionKeeper::look_at_file() {
   if (writer_ && is_ours_) version_ = version_of(writer_->descriptor());
 }
 
 std::string SessionKeeper::kept_as() const {
-  if (!failure_.empty() || file_name_ != last_session) return failure_.empty() ? file_name_ : "";
-  return need_folder().last_name_of(version_);
+  if (!failure_.empty()) return {};
+  return file_name_ == last_session ? need_folder().last_name_of(version_) : file_name_;
 }
 
 std::string SessionKeeper::save(const Saving& saving, const std::string& name) {
@@ -182,11 +194,10 @@ std::string SessionKeeper::save(const Saving& saving, const std::string& name) {
                             chosen, chosen));
   }
   const FileVersion before = version_;
-  is_ours_ = false;
+  const Writing writing(*this);
   try {
     write(chosen, saving);
   } catch (...) {
-    look_at_file();  // a part may be written
     if (chosen != name_) {
       writer_.reset();
       file_name_.clear();
@@ -195,7 +206,6 @@ std::string SessionKeeper::save(const Saving& saving, const std::string& name) {
     throw;
   }
   name_ = chosen;
-  look_at_file();
   failure_.clear();
   return chosen;
 }
@@ -272,19 +282,14 @@ void SessionKeeper::leave_to_other() {
 template <typename Write>
 void SessionKeeper::keep(Write write, std::string_view outlook) {
   if (name_.empty() && !(saves_unnamed_ && folder_)) return;
-  is_ours_ = false;
+  const Writing writing(*this);
   try {
     if (!name_.empty() && version_ != need_folder().version_of(name_)) leave_to_other();
     if (!write(name_.empty() ? last_session : name_)) return;
-    look_at_file();
     failure_.clear();
   } catch (const Error& error) {
-    look_at_file();  // a part may be written
     if (std::exchange(failure_, error.what()) == failure_) return;
     log::warning(fmt::format("{}; {}", failure_, outlook));
-  } catch (...) {  // no memory
-    look_at_file();
-    throw;
   }
 }
 

@@ -107,6 +107,7 @@ class SessionKeeper {
   void set_known(const Conversation& conversation);
   void add_changes(const Conversation& conversation);
   void write(const std::string& name, const Saving& saving);
+  class Writing;
   void leave_to_other();
   void look_at_file();
   template <typename Write>
