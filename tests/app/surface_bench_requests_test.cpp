@@ -8,6 +8,7 @@
 
 #include "core/base/json.h"
 #include "tests/app/run_tool.h"
+#include "tests/support/error_text.h"
 #include "tests/support/files.h"
 
 namespace surface_bench_requests_test {
@@ -357,8 +358,11 @@ TEST_SUITE("app/surface_bench_requests") {
   }
 
   TEST_CASE("elastic-shift: every way to share memory answers the same load; flips are counted") {
-    const Json all =
-        rows({"demo", "--preset", "elastic-shift", "--state-share", "0.2,0.8", "-r", "1"});
+    const ToolResult result = bench({"demo", "--preset", "elastic-shift", "--state-share",
+                                     "0.2,0.8", "-r", "1", "-o", "json", "-q"});
+    CHECK(result.exit_code == 0);
+    CHECK(result.err == "");
+    const Json all = parse_json(result.out, "stdout");
     REQUIRE(all.size() == 3 * 3);  // elastic and two shares; each phase, and both
     const std::vector<std::string> memory = {"elastic", "0.2", "0.8"};
     for (std::size_t i = 0; i < all.size(); ++i) {

@@ -10,6 +10,7 @@
 #include "core/base/json.h"
 #include "core/io/safetensors.h"
 #include "tests/app/run_tool.h"
+#include "tests/support/error_text.h"
 #include "tests/support/files.h"
 
 namespace surface_bench_test {
