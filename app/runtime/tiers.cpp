@@ -59,17 +59,17 @@ void add_host_tier(Session& session, const TierFlags& flags, const Environment& 
   const std::size_t disk_bytes = flags.disk_tier.value_or(0);
   const HostTierParts parts =
       host_tier_parts(*flags.host_tier, session.model().geometry, disk_bytes);
-  TierOptions options = {.budget_bytes = parts.snapshots,
-                         .cost = engine.prefixes().options().cost,
-                         .bytes_per_second = 1e10,
-                         .index_bytes_max = parts.index,
+  TierOptions options = {.limits = {.budget_bytes = parts.snapshots,
+                                    .index_bytes_max = parts.index,
+                                    .cost = engine.prefixes().options().cost,
+                                    .bytes_per_second = host_tier_bytes_per_second},
                          .staging_bytes = 0,  // all goes through pinned memory
                          .may_wait = false,
                          .source = SnapshotSource::host};
   const auto add_both = [&] {
     TierOptions both = options;
-    both.budget_bytes = disk_bytes;
-    both.bytes_per_second = TierOptions{}.bytes_per_second;
+    both.limits.budget_bytes = disk_bytes;
+    both.limits.bytes_per_second = TierLimits{}.bytes_per_second;
     both.source = SnapshotSource::disk;
     engine.add_tier(
         "host and disk tier",
@@ -145,9 +145,9 @@ void add_tiers(Session& session, const TierFlags& flags, const Environment& envi
   if (!flags.disk_tier) return;
   Engine& engine = session.engine();
   try_disk([&] {
-    engine.add_tier("disk tier",
-                    std::make_unique<FileStorage>(disk_tier_folder(flags, environment)),
-                    {.budget_bytes = *flags.disk_tier, .cost = engine.prefixes().options().cost});
+    engine.add_tier(
+        "disk tier", std::make_unique<FileStorage>(disk_tier_folder(flags, environment)),
+        {.limits = {.budget_bytes = *flags.disk_tier, .cost = engine.prefixes().options().cost}});
   });
 }
 

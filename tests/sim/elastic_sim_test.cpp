@@ -342,8 +342,8 @@ class Scenario : private Listener {
     runner_.writes.ends_too_early = fault_ == Fault::unit_used_too_early;
     engine_.add_tier(
         "disk tier", std::move(disk),
-        TierOptions{.budget_bytes = random_.chance(50) ? std::uint64_t{200'000} : 1 << 30,
-                    .bytes_per_second = 1e30,
+        TierOptions{.limits = {.budget_bytes = random_.chance(50) ? 200'000U : 1U << 30,
+                               .bytes_per_second = 1e30},
                     .staging_bytes = static_cast<std::size_t>(random_.between(0, 4000)),
                     .worker = TransferWorker::caller,
                     .may_wait = random_.chance(50)});

@@ -10,11 +10,6 @@
 namespace hyb {
 namespace {
 
-std::uint32_t sectors_in(std::uint64_t budget_bytes) {
-  constexpr std::uint64_t sectors_max = 0xFFFFFFFF;
-  return static_cast<std::uint32_t>(std::min(budget_bytes / sector_bytes, sectors_max));
-}
-
 /// Room for a state and the pages before it.
 std::size_t staging_bytes_for(const MemoryLayout& layout, std::size_t wanted) {
   std::size_t largest = 0;
@@ -34,6 +29,14 @@ auto find_fetch(Fetches& fetches, FetchId id) {
                       [&](const TierFetch& fetch) { return fetch.id == id; });
 }
 
+/// Forgets the new units from `first` on, which have room and no bytes: others may need them too.
+void forget_unwritten(TierIndex& index, std::span<StoredUnit* const> units,
+                      const std::vector<bool>& is_new, std::size_t first) {
+  for (std::size_t i = first; i < units.size(); ++i) {
+    if (is_new[i]) index.forget(*units[i]);
+  }
+}
+
 }  // namespace
 
 SnapshotTier::SnapshotTier(std::string name, const SnapshotIo& snapshot_io,
@@ -41,33 +44,10 @@ SnapshotTier::SnapshotTier(std::string name, const SnapshotIo& snapshot_io,
     : name_(std::move(name)),
       snapshot_io_(snapshot_io),
       options_(options),
-      extents_(sectors_in(options.budget_bytes)),
-      index_(snapshot_io.layout()),
+      index_(std::in_place, snapshot_io.layout(), options.limits),
       queue_(std::make_unique<TransferQueue>(
           std::move(storage), staging_bytes_for(snapshot_io.layout(), options.staging_bytes),
           options.worker)) {}
-
-std::uint32_t SnapshotTier::sectors_of(const StoredUnit& unit) const {
-  const std::size_t bytes = snapshot_io_.layout().unit_bytes(unit.view);
-  return static_cast<std::uint32_t>((bytes + sector_bytes - 1) / sector_bytes);
-}
-
-/// Returns whether it is a page of the first `tokens` tokens.
-bool SnapshotTier::is_within(const StoredUnit& unit, std::int32_t tokens) const {
-  const MemoryLayout& layout = snapshot_io_.layout();
-  const bool is_page = index(unit.view) < layout.group_count();
-  return is_page && (unit.page + 1) * layout.page_tokens <= tokens;
-}
-
-/// Bytes of all units but the pages of the first `tokens` tokens.
-std::uint64_t SnapshotTier::bytes_of(std::span<StoredUnit* const> units,
-                                     std::int32_t tokens) const {
-  std::uint64_t bytes = 0;
-  for (StoredUnit* const unit : units) {
-    if (!is_within(*unit, tokens)) bytes += snapshot_io_.layout().unit_bytes(unit->view);
-  }
-  return bytes;
-}
 
 void SnapshotTier::switch_off(std::string_view why) {
   log::warning(name_ + ": off from here on: " + std::string(why));
@@ -80,45 +60,6 @@ void SnapshotTier::notice_failure() {
   if (!is_on()) return;
   const std::string why = queue_->failure();
   if (!why.empty()) switch_off(why);
-}
-
-void SnapshotTier::remove(TierEntry& entry) {
-  index_->remove(entry, [this](StoredUnit& unit) { extents_.give_back(unit.extents); });
-}
-
-/// A snapshot is worth the seconds that it saves compared with the next one above it, per byte.
-void SnapshotTier::rank(TierEntry& entry) {
-  const TierEntry* const above = index_->above(entry);
-  std::uint64_t bytes = 1;
-  for (StoredUnit* const unit : index_->units(entry)) {
-    if (unit->users == 1) bytes += sectors_of(*unit) * sector_bytes;
-  }
-  const double seconds =
-      options_.cost.of(entry.length) - options_.cost.of(above ? above->length : 0);
-  entry.worth = seconds / static_cast<double>(bytes);
-  index_->rank(entry, level_ + entry.worth);
-}
-
-/// Allocates sectors for the units of a new entry and removes less valuable entries for it; false:
-/// there are not enough of these.
-bool SnapshotTier::make_room(TierEntry& entry) {
-  const std::vector<StoredUnit*> units = index_->units(entry);
-  for (;;) {
-    std::uint64_t needed = 0;
-    for (StoredUnit* const unit : units) {
-      if (unit->extents.empty()) needed += sectors_of(*unit);
-    }
-    if (needed <= extents_.free() && index_->bytes() <= options_.index_bytes_max) break;
-    TierEntry* const victim = index_->first(&entry);
-    if (victim == nullptr || victim->rank.first > entry.rank.first) return false;
-    level_ = std::max(level_, victim->rank.first);
-    remove(*victim);
-    ++stats_.removed;
-  }
-  for (StoredUnit* const unit : units) {
-    if (unit->extents.empty()) unit->extents = *extents_.take(sectors_of(*unit));
-  }
-  return true;
 }
 
 /// False: steps would have to wait for the copy.
@@ -137,16 +78,6 @@ bool SnapshotTier::store(StoredUnit& unit, const CheckpointUnit& source) {
   return true;
 }
 
-/// Forgets the new units from `first` on, which have room and no bytes: others may need them too.
-void SnapshotTier::forget_unwritten(std::span<StoredUnit* const> units,
-                                    const std::vector<bool>& is_new, std::size_t first) {
-  for (std::size_t i = first; i < units.size(); ++i) {
-    if (!is_new[i]) continue;
-    extents_.give_back(units[i]->extents);
-    units[i]->extents.clear();
-  }
-}
-
 void SnapshotTier::spill(std::span<const TokenId> key, const Snapshot& snapshot) {
   notice_failure();
   if (!is_on()) return;
@@ -156,7 +87,7 @@ void SnapshotTier::spill(std::span<const TokenId> key, const Snapshot& snapshot)
   const Precision precision = is_packed ? Precision::int8 : Precision::exact;
   TierEntry* const there = index_->find(key, precision);
   if (there != nullptr && TierIndex::is_whole(index_->units(*there))) {
-    index_->rank(*there, level_ + there->worth);
+    index_->touch(*there);
     ++stats_.held;
     return;
   }
@@ -170,11 +101,7 @@ void SnapshotTier::spill(std::span<const TokenId> key, const Snapshot& snapshot)
   const std::vector<StoredUnit*> units = index_->units(entry);
   std::vector<bool> is_new;
   for (StoredUnit* const unit : units) is_new.push_back(unit->extents.empty());
-  rank(entry);
-  const bool is_slow = options_.cost.of(entry.length) * options_.bytes_per_second <
-                       static_cast<double>(bytes_of(units, 0));
-  if (is_slow || !make_room(entry)) {
-    remove(entry);
+  if (!index_->admit(entry)) {
     ++stats_.declined;
     return;
   }
@@ -186,13 +113,13 @@ void SnapshotTier::spill(std::span<const TokenId> key, const Snapshot& snapshot)
       ++stored;
     }
   } catch (...) {
-    forget_unwritten(units, is_new, stored);
-    remove(entry);
+    forget_unwritten(*index_, units, is_new, stored);
+    index_->remove(entry);
     throw;
   }
   if (stored < units.size()) {
-    forget_unwritten(units, is_new, stored);
-    remove(entry);
+    forget_unwritten(*index_, units, is_new, stored);
+    index_->remove(entry);
     ++stats_.late;
     return;
   }
@@ -202,7 +129,8 @@ void SnapshotTier::spill(std::span<const TokenId> key, const Snapshot& snapshot)
 TierStats SnapshotTier::stats() const {
   TierStats stats = stats_;
   if (is_on()) {
-    stats.bytes_used = std::uint64_t{extents_.total() - extents_.free()} * sector_bytes;
+    stats.removed = index_->evicted();
+    stats.bytes_used = index_->bytes_used();
   }
   return stats;
 }
@@ -226,23 +154,21 @@ TierAnswer SnapshotTier::ask(std::span<const TokenId> prompt, std::int32_t resum
                          std::equal(key.begin(), key.end(), other.key.begin(), other.key.end());
     if (is_same) return {.fetch = other.id};
   }
-  const std::int32_t shared = snapshot_io_.shared_tokens(key);
-  const double seconds = options_.cost.of(hit.length) - options_.cost.of(resumable);
-  const std::uint64_t bytes = bytes_of(hit.units, shared);
-  if (seconds * options_.bytes_per_second < static_cast<double>(bytes)) return {};
+  const auto units = index_->worth_reading(hit, snapshot_io_.shared_tokens(key), resumable);
+  if (!units) return {};
   TierFetch fetch;
   fetch.writes_beside = snapshot_io_.can_stage_writes();
-  if (!fetch.writes_beside && !fetches_.empty() && !queue_->can_read(bytes)) {
+  if (!fetch.writes_beside && !fetches_.empty() && !queue_->can_read(index_->bytes_of(*units))) {
     return {.fetch = std::nullopt, .is_full = true};
   }
   fetch.id = FetchId{asked_++};
   fetch.key.assign(key.begin(), key.end());
   fetch.precision = hit.precision;
   fetch.place = hit.place;
-  start(fetch, hit.units, shared);
+  start(fetch, *units);
   // Others have all the room for copies beside steps: with none of its own this one would hold up
   // nothing.
-  if (fetch.writes_beside && fetch.units.empty() && bytes > 0 && !fetches_.empty()) {
+  if (fetch.writes_beside && fetch.units.empty() && !units->empty() && !fetches_.empty()) {
     return {.fetch = std::nullopt, .is_full = true};
   }
   fetches_.push_back(std::move(fetch));
@@ -267,10 +193,8 @@ bool SnapshotTier::read(TierFetch& fetch, const StoredUnit& unit) {
 }
 
 /// Requests as much as there are buffers for; the rest is read later.
-void SnapshotTier::start(TierFetch& fetch, std::span<StoredUnit* const> units,
-                         std::int32_t shared) {
+void SnapshotTier::start(TierFetch& fetch, std::span<StoredUnit* const> units) {
   for (StoredUnit* const unit : units) {
-    if (is_within(*unit, shared)) continue;
     if (!fetch.writes_beside && !queue_->can_read(snapshot_io_.layout().unit_bytes(unit->view)))
       return;
     if (!read(fetch, *unit)) return;
@@ -464,9 +388,7 @@ void SnapshotTier::forget_damaged(const TierFetch& fetch) {
     for (StoredUnit* const there : now) {
       const bool is_same =
           there->view == unit.view && there->page == unit.page && there->written == unit.written;
-      if (!is_same || there->extents.empty()) continue;
-      extents_.give_back(there->extents);
-      there->extents.clear();
+      if (is_same) index_->forget(*there);
     }
   }
 }
@@ -567,7 +489,7 @@ FetchEnd SnapshotTier::adopt(const TierFetch& fetch, Checkpoint checkpoint) {
     return FetchEnd::lost;
   }
   if (TierEntry* const entry = index_->find(fetch.key, fetch.precision)) {
-    index_->rank(*entry, level_ + entry->worth);
+    index_->touch(*entry);
   }
   ++stats_.fetched;
   stats_.tokens_fetched += static_cast<std::int64_t>(fetch.key.size());

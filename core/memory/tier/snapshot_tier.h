@@ -57,11 +57,7 @@ struct TierFetch {
 };
 
 struct TierOptions {
-  std::uint64_t budget_bytes = 0;           ///< of the storage; never passed
-  PrefillCost cost = default_prefill_cost;  ///< of this model on this machine
-  /// Speed of reading. A snapshot that is computed faster than read is not kept.
-  double bytes_per_second = 1e9;
-  std::size_t index_bytes_max = std::size_t{64} << 20;  ///< memory for the index
+  TierLimits limits;
   /// Memory for writes that are queued, and the same again for reads; where a page or state is
   /// larger than two thirds of it, one and a half times the largest.
   std::size_t staging_bytes = std::size_t{16} << 20;
@@ -152,7 +148,9 @@ class SnapshotTier {
   std::int32_t fetch(std::span<const TokenId> prompt, std::int32_t resumable);
 
   /// From now on prefill costs this.
-  void set_cost(const PrefillCost& cost) { options_.cost = cost; }
+  void set_cost(const PrefillCost& cost) {
+    if (index_) index_->set_cost(cost);
+  }
 
   const std::string& name() const { return name_; }
   bool is_on() const { return queue_ != nullptr; }
@@ -170,16 +168,8 @@ class SnapshotTier {
     ~Taken() { tier->release(fetch); }
   };
 
-  std::uint32_t sectors_of(const StoredUnit& unit) const;
-  bool is_within(const StoredUnit& unit, std::int32_t tokens) const;
-  std::uint64_t bytes_of(std::span<StoredUnit* const> units, std::int32_t tokens) const;
-  bool make_room(TierEntry& entry);
-  void remove(TierEntry& entry);
-  void rank(TierEntry& entry);
   bool store(StoredUnit& unit, const CheckpointUnit& source);
-  void forget_unwritten(std::span<StoredUnit* const> units, const std::vector<bool>& is_new,
-                        std::size_t first);
-  void start(TierFetch& fetch, std::span<StoredUnit* const> units, std::int32_t shared);
+  void start(TierFetch& fetch, std::span<StoredUnit* const> units);
   bool read(TierFetch& fetch, const StoredUnit& unit);
   void release(const TierFetch& fetch);
   std::vector<StoredUnit*> units_now(const TierFetch& fetch) const;
@@ -200,11 +190,9 @@ class SnapshotTier {
   std::string name_;
   SnapshotIo snapshot_io_;
   TierOptions options_;
-  Extents extents_;
   std::optional<TierIndex> index_;
   std::vector<TierFetch> fetches_;  ///< in the order of the requests
   std::int64_t asked_ = 0;
-  double level_ = 0;  ///< of Greedy-Dual, as in Eviction
   TierStats stats_;
   std::unique_ptr<TransferQueue> queue_;  ///< null: switched off
 };

@@ -9,10 +9,17 @@ namespace {
 
 constexpr std::int32_t node_tokens_without_pages = 64;
 
+std::uint32_t sectors_in(std::uint64_t budget_bytes) {
+  constexpr std::uint64_t sectors_max = 0xFFFFFFFF;
+  return static_cast<std::uint32_t>(std::min(budget_bytes / sector_bytes, sectors_max));
+}
+
 }  // namespace
 
-TierIndex::TierIndex(const MemoryLayout& layout)
+TierIndex::TierIndex(const MemoryLayout& layout, const TierLimits& limits)
     : layout_(layout),
+      limits_(limits),
+      extents_(sectors_in(limits.budget_bytes)),
       page_tokens_(layout.groups.empty() ? node_tokens_without_pages : layout.page_tokens) {}
 
 TierIndex::~TierIndex() {
@@ -183,11 +190,88 @@ const TierEntry* TierIndex::above(const TierEntry& entry) const {
   return found;
 }
 
-void TierIndex::remove(TierEntry& entry, const std::function<void(StoredUnit&)>& frees) {
+std::uint64_t TierIndex::bytes_of(std::span<StoredUnit* const> units) const {
+  std::uint64_t bytes = 0;
+  for (StoredUnit* const unit : units) bytes += layout_.unit_bytes(unit->view);
+  return bytes;
+}
+
+std::uint32_t TierIndex::sectors_of(const StoredUnit& unit) const {
+  return static_cast<std::uint32_t>((layout_.unit_bytes(unit.view) + sector_bytes - 1) /
+                                    sector_bytes);
+}
+
+std::uint64_t TierIndex::bytes_used() const {
+  return std::uint64_t{extents_.total() - extents_.free()} * sector_bytes;
+}
+
+bool TierIndex::is_faster_read(std::uint64_t bytes, std::int32_t length,
+                               std::int32_t resumable) const {
+  const double seconds = limits_.cost.of(length) - limits_.cost.of(resumable);
+  return seconds * limits_.bytes_per_second >= static_cast<double>(bytes);
+}
+
+std::optional<std::vector<StoredUnit*>> TierIndex::worth_reading(const TierHit& hit,
+                                                                 std::int32_t shared,
+                                                                 std::int32_t resumable) const {
+  std::vector<StoredUnit*> units = hit.units;
+  std::erase_if(units, [&](const StoredUnit* unit) {
+    const bool is_page = index(unit->view) < layout_.group_count();
+    return is_page && (unit->page + 1) * layout_.page_tokens <= shared;
+  });
+  if (!is_faster_read(bytes_of(units), hit.length, resumable)) return std::nullopt;
+  return units;
+}
+
+bool TierIndex::admit(TierEntry& entry) {
+  rank_by_worth(entry);
+  if (is_faster_read(bytes_of(units(entry)), entry.length, 0) && make_room(entry)) return true;
+  remove(entry);
+  return false;
+}
+
+/// A snapshot is worth the seconds that it saves compared with the next one above it, per byte.
+void TierIndex::rank_by_worth(TierEntry& entry) {
+  const TierEntry* const before = above(entry);
+  std::uint64_t own_bytes = 1;
   for (StoredUnit* const unit : units(entry)) {
-    if (--unit->users > 0) continue;
-    if (!unit->extents.empty()) frees(*unit);
-    unit->extents.clear();
+    if (unit->users == 1) own_bytes += sectors_of(*unit) * sector_bytes;
+  }
+  const double seconds =
+      limits_.cost.of(entry.length) - limits_.cost.of(before ? before->length : 0);
+  entry.worth = seconds / static_cast<double>(own_bytes);
+  touch(entry);
+}
+
+bool TierIndex::make_room(TierEntry& entry) {
+  const std::vector<StoredUnit*> all = units(entry);
+  for (;;) {
+    std::uint64_t needed = 0;
+    for (StoredUnit* const unit : all) {
+      if (unit->extents.empty()) needed += sectors_of(*unit);
+    }
+    if (needed <= extents_.free() && bytes() <= limits_.index_bytes_max) break;
+    const auto victim = std::find_if(by_rank_.begin(), by_rank_.end(),
+                                     [&](const auto& other) { return other.second != &entry; });
+    if (victim == by_rank_.end() || victim->first.first > entry.rank.first) return false;
+    level_ = std::max(level_, victim->first.first);
+    remove(*victim->second);
+    ++evicted_;
+  }
+  for (StoredUnit* const unit : all) {
+    if (unit->extents.empty()) unit->extents = *extents_.take(sectors_of(*unit));
+  }
+  return true;
+}
+
+void TierIndex::forget(StoredUnit& unit) {
+  extents_.give_back(unit.extents);
+  unit.extents.clear();
+}
+
+void TierIndex::remove(TierEntry& entry) {
+  for (StoredUnit* const unit : units(entry)) {
+    if (--unit->users == 0) forget(*unit);
   }
   by_rank_.erase(entry.rank);
   TierNode* const node = entry.node;
@@ -210,12 +294,7 @@ void TierIndex::rank(TierEntry& entry, double value) {
   by_rank_.emplace(entry.rank, &entry);
 }
 
-TierEntry* TierIndex::first(const TierEntry* keep) const {
-  for (const auto& [rank, entry] : by_rank_) {
-    if (entry != keep) return entry;
-  }
-  return nullptr;
-}
+void TierIndex::touch(TierEntry& entry) { rank(entry, level_ + entry.worth); }
 
 std::size_t TierIndex::bytes() const {
   constexpr std::size_t sum = 48;  // in the queue
@@ -232,7 +311,12 @@ void TierIndex::audit() const {
     require(entry->rank == rank, "tier: an entry knows its rank");
     for (const StoredUnit* const unit : units(*entry)) ++users[unit];
   }
-  for (const auto& [unit, count] : users) require(unit->users == count, "tier: users are counted");
+  std::uint64_t sectors = 0;
+  for (const auto& [unit, count] : users) {
+    require(unit->users == count, "tier: users are counted");
+    for (const Extent extent : unit->extents) sectors += extent.count;
+  }
+  require(sectors * sector_bytes == bytes_used(), "tier: extents belong to the units of entries");
   std::size_t nodes = 0, entries = 0;
   std::vector<const TierNode*> open = {&root_};
   while (!open.empty()) {

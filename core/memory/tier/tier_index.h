@@ -2,9 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -14,6 +14,7 @@
 #include "core/io/transfer_queue.h"
 #include "core/memory/pool/layout.h"
 #include "core/memory/pool/memory_pool.h"
+#include "core/memory/prefix/prefill_cost.h"
 #include "core/memory/prefix/prefix_tree.h"
 
 namespace hyb {
@@ -62,12 +63,23 @@ struct TierHit {
   std::vector<StoredUnit*> units{};
 };
 
-/// The index of a tier: which snapshots it has, by token ids that are compared on every hit, and
-/// which units they share. Knows kinds through MemoryKind alone. Moves no bytes.
+/// Of reading a host tier, in bytes per second: what it is worth is decided with this.
+inline constexpr double host_tier_bytes_per_second = 1e10;
+
+struct TierLimits {
+  std::uint64_t budget_bytes = 0;                       ///< of the storage; never passed
+  std::size_t index_bytes_max = std::size_t{64} << 20;  ///< memory for the index
+  PrefillCost cost = default_prefill_cost;              ///< of this model on this machine
+  double bytes_per_second = 1e9;                        ///< of reading
+};
+
+/// The index of a tier: which snapshots it has, by token ids that are compared on every hit, which
+/// units they share, where in the storage these are, and which snapshots are worth their bytes.
+/// Knows kinds through MemoryKind alone. Moves no bytes.
 class TierIndex {
  public:
   /// The kinds that the layout names outlive the index.
-  explicit TierIndex(const MemoryLayout& layout);
+  TierIndex(const MemoryLayout& layout, const TierLimits& limits);
   ~TierIndex();
 
   /// The entry at the end of the key; null: there is none.
@@ -84,31 +96,37 @@ class TierIndex {
   /// at the end of the key yet.
   TierEntry& add(std::span<const TokenId> key, Precision precision, SnapshotPlace place);
 
+  /// Gives the units of an entry that have no extents theirs, and removes less valuable entries
+  /// for it. False: it is computed faster than read, or not worth the others; it has been removed.
+  bool admit(TierEntry& entry);
+  /// The entry was used: others are removed before it.
+  void touch(TierEntry& entry);
+  void remove(TierEntry& entry);
+  /// The bytes of a unit are not there: no entry that needs it is whole any more.
+  void forget(StoredUnit& unit);
+
   /// In the order of units_of(checkpoint).
   std::vector<StoredUnit*> units(TierEntry& entry) const;
-
-  /// The tokens that lead to an entry.
-  std::vector<TokenId> key(const TierEntry& entry) const;
-  /// The nearest entry above; null: there is none.
-  const TierEntry* above(const TierEntry& entry) const;
-
   /// Returns whether all units are stored.
   static bool is_whole(std::span<StoredUnit* const> units);
+  std::uint64_t bytes_of(std::span<StoredUnit* const> units) const;
 
-  /// Removes the entry; `frees` is called for every stored unit that no entry needs any more.
-  void remove(TierEntry& entry, const std::function<void(StoredUnit&)>& frees);
+  /// What of a hit is to be read when the pool has the first `shared` tokens already; empty as a
+  /// value: computing the hit from the first `resumable` tokens on is faster.
+  std::optional<std::vector<StoredUnit*>> worth_reading(const TierHit& hit, std::int32_t shared,
+                                                        std::int32_t resumable) const;
 
-  /// Sets its position in the order of removal.
-  void rank(TierEntry& entry, double value);
-  /// The entry to remove first, except `keep`; null: there is none.
-  TierEntry* first(const TierEntry* keep) const;
+  /// From now on prefill costs this.
+  void set_cost(const PrefillCost& cost) { limits_.cost = cost; }
 
   std::size_t entries() const { return by_rank_.size(); }
   std::size_t nodes() const { return nodes_; }
+  std::int64_t evicted() const { return evicted_; }  ///< entries removed for others
+  std::uint64_t bytes_used() const;                  ///< of the storage
   /// An estimate of the memory of the index.
   std::size_t bytes() const;
 
-  /// Throws when users, ranks or nodes are not what they should be: our own bug.
+  /// Throws when users, extents, ranks or nodes are not what they should be: our own bug.
   void audit() const;
 
  private:
@@ -117,12 +135,23 @@ class TierIndex {
   void prune(TierNode* node);
   TierEntry* deepest(const TierNode& node, std::span<const TokenId> key) const;
   void collect(const TierNode* node, TierEntry* entry, TierHit& hit) const;
+  std::vector<TokenId> key(const TierEntry& entry) const;
+  const TierEntry* above(const TierEntry& entry) const;
+  std::uint32_t sectors_of(const StoredUnit& unit) const;
+  bool is_faster_read(std::uint64_t bytes, std::int32_t length, std::int32_t resumable) const;
+  void rank(TierEntry& entry, double value);
+  void rank_by_worth(TierEntry& entry);
+  bool make_room(TierEntry& entry);
 
   MemoryLayout layout_;
+  TierLimits limits_;
+  Extents extents_;
   std::int32_t page_tokens_;  ///< a model without attention: tokens per node
   TierNode root_;
   std::map<std::pair<double, std::uint64_t>, TierEntry*> by_rank_;
   std::uint64_t ranked_ = 0;
+  double level_ = 0;  ///< of Greedy-Dual, as in Eviction
+  std::int64_t evicted_ = 0;
   std::size_t nodes_ = 0;
 };
 

@@ -53,8 +53,8 @@ MemoryLayout layout_of(const LayeredModel& model, std::int32_t superblocks) {
 /// An engine over a tier whose disk blocks until the test releases it.
 struct Fixture {
   explicit Fixture(Precision precision = Precision::exact, std::int32_t superblocks = 200,
-                   const TierOptions& tier = {.budget_bytes = 1 << 30,
-                                              .bytes_per_second = 1e30,
+                   const TierOptions& tier = {.limits = {.budget_bytes = 1 << 30,
+                                                         .bytes_per_second = 1e30},
                                               .worker = TransferWorker::caller})
       : model(recurrent_model()),
         capacity{.memory = layout_of(model, superblocks),
@@ -237,8 +237,9 @@ TEST_SUITE("core/engine/tier_desk") {
     }
     std::atomic<bool> may_end = false;
     {
-      Fixture fixture(Precision::exact, 200,
-                      {.budget_bytes = 1 << 30, .bytes_per_second = 1e30, .may_wait = false});
+      Fixture fixture(
+          Precision::exact, 200,
+          {.limits = {.budget_bytes = 1 << 30, .bytes_per_second = 1e30}, .may_wait = false});
       fixture.runner.copies.room = 30;
       fixture.runner.copies.before_end = [&] {
         while (!may_end) std::this_thread::yield();

@@ -23,8 +23,7 @@ struct TieredWorld : SnapshotWorld {
       : SnapshotWorld(shape),
         disk(faults),
         tier("test tier", snapshot_io, std::make_unique<ShimStorage>(disk),
-             {.budget_bytes = budget,
-              .bytes_per_second = 1e30,
+             {.limits = {.budget_bytes = budget, .bytes_per_second = 1e30},
               .staging_bytes = 3000,
               .worker = worker}) {
     cache.on_evict([this](std::span<const TokenId> key, const Snapshot& snapshot) {
@@ -225,9 +224,9 @@ TEST_SUITE("core/memory/snapshot_tier") {
     ShimDisk disk;
     const double seconds_per_token = 1e-4;
     SnapshotTier tier("test tier", world.snapshot_io, std::make_unique<ShimStorage>(disk),
-                      {.budget_bytes = roomy,
-                       .cost = {.linear = seconds_per_token},
-                       .bytes_per_second = 5000 / (20 * seconds_per_token)});
+                      {.limits = {.budget_bytes = roomy,
+                                  .cost = {.linear = seconds_per_token},
+                                  .bytes_per_second = 5000 / (20 * seconds_per_token)}});
     world.cache.on_evict(
         [&](std::span<const TokenId> key, const Snapshot& snapshot) { tier.spill(key, snapshot); });
     world.put(tokens(20));  // the slot alone takes as long as 20 tokens
@@ -277,8 +276,9 @@ TEST_SUITE("core/memory/snapshot_tier") {
     SnapshotWorld world({.has_slots = false, .only_full = true});
     ShimDisk disk;
     constexpr std::size_t limit = 100000;
-    SnapshotTier tier("test tier", world.snapshot_io, std::make_unique<ShimStorage>(disk),
-                      {.budget_bytes = roomy, .bytes_per_second = 1e30, .index_bytes_max = limit});
+    SnapshotTier tier(
+        "test tier", world.snapshot_io, std::make_unique<ShimStorage>(disk),
+        {.limits = {.budget_bytes = roomy, .index_bytes_max = limit, .bytes_per_second = 1e30}});
     world.cache.on_evict([&](std::span<const TokenId> key, const Snapshot& snapshot) {
       tier.spill(key, snapshot);
       CHECK(tier.index_bytes() <= limit);
@@ -302,8 +302,7 @@ struct HeldWorld : SnapshotWorld {
       : SnapshotWorld(shape),
         disk(faults),
         tier("test tier", snapshot_io, std::make_unique<ShimStorage>(disk),
-             {.budget_bytes = std::uint64_t{64} << 20,
-              .bytes_per_second = 1e30,
+             {.limits = {.budget_bytes = std::uint64_t{64} << 20, .bytes_per_second = 1e30},
               .staging_bytes = staging_bytes,
               .worker = TransferWorker::caller,
               .may_wait = may_wait}) {
