@@ -542,7 +542,7 @@ std::string examples_of(const std::string& command) {
   return text;
 }
 
-constexpr const char* model_text =
+constexpr const char* about_models =
     ".PP\n\\fIMODEL\\fR is a folder, a GGUF file, org/name[@revision][:TAG] in the Hugging Face "
     "cache, a name of ollama's, or demo, the small model inside the binary, which is the "
     "default.\n";
@@ -553,7 +553,7 @@ std::string command_page(const CommandOutline& command, const std::string& versi
   for (const OptionOutline& option : command.options) {
     if (option.names.empty()) text += "\\fI" + roff(option.positional) + "\\fR\n";
   }
-  text += "[\\fIOPTION\\fR]...\n.SH DESCRIPTION\n" + roff(command.about) + ".\n" + model_text;
+  text += "[\\fIOPTION\\fR]...\n.SH DESCRIPTION\n" + roff(command.about) + ".\n" + about_models;
   text += ".SH OPTIONS\n" + option_entries(command);
   for (const CommandOutline& sub : command.commands) {
     text += fmt::format(".SS hyb {} {}\n{}\n{}", roff(command.name), roff(sub.name),
@@ -580,7 +580,7 @@ std::string man_page(const CommandOutline& root, const std::string& command,
       "Answers prompts with models that mix attention and recurrent layers, from the folder that "
       "Hugging Face publishes or from a GGUF file. Answers and data go to stdout, all else to "
       "stderr.\n";
-  text += model_text + std::string(".SH COMMANDS\n");
+  text += about_models + std::string(".SH COMMANDS\n");
   std::string pages;
   for (const CommandOutline& one : root.commands) {
     text += fmt::format(".TP\n.BR hyb\\-{} (1)\n{}\n", roff(one.name), roff(one.about));

@@ -13,15 +13,15 @@ constexpr std::size_t token_bytes_max = 4096;
 
 VocabularyTrie::Kind kind_of(std::string_view bytes) {
   if (!is_well_formed(bytes)) return VocabularyTrie::other;
-  std::size_t characters = 0;
+  std::size_t count = 0;
   bool is_word = true;
   for (const char c : bytes) {
     if (static_cast<unsigned char>(c) < 0x20 || c == '"' || c == '\\' || c == 0x7F)
       return VocabularyTrie::other;
-    characters += (c & 0xC0) != 0x80;
+    count += (c & 0xC0) != 0x80;
     is_word = is_word && std::isalnum(static_cast<unsigned char>(c));
   }
-  if (characters > VocabularyTrie::text_max) return VocabularyTrie::other;
+  if (count > VocabularyTrie::text_max) return VocabularyTrie::other;
   return is_word ? VocabularyTrie::word : VocabularyTrie::text;
 }
 

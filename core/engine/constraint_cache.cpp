@@ -33,13 +33,13 @@ Grammar grammar_of(const AnswerRule& rule) {
 namespace {
 
 /// Limits the places and the masks of each constraint.
-constexpr Constraint::Limits limits = {.bytes_max = std::size_t{16} << 20,
-                                       .mask_bytes_max = std::size_t{8} << 20};
+constexpr Constraint::Limits cached_limits = {.bytes_max = std::size_t{16} << 20,
+                                              .mask_bytes_max = std::size_t{8} << 20};
 
 }  // namespace
 
 ConstraintCache::Entry::Entry(const AnswerRule& wanted, const VocabularyTrie& vocabulary)
-    : rule(wanted), grammar(grammar_of(rule)), constraint(grammar, vocabulary, limits) {}
+    : rule(wanted), grammar(grammar_of(rule)), constraint(grammar, vocabulary, cached_limits) {}
 
 ConstraintCache::Use ConstraintCache::get(const AnswerRule& rule) {
   const auto found = std::ranges::find_if(entries_, [&](const auto& entry) {

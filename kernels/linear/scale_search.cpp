@@ -13,9 +13,9 @@ namespace {
 
 /// Sums are kept apart by column modulo this many, so that compilers make vectors of the loops.
 constexpr std::size_t lanes = 8;
-using Lanes = std::array<float, lanes>;
+using Sums = std::array<float, lanes>;
 
-float total(const Lanes& sums) {
+float total(const Sums& sums) {
   float all = 0;
   for (const float sum : sums) all += sum;
   return all;
@@ -52,7 +52,7 @@ class Search {
   void attempt(float scale, float stored) {
     if (!(std::fabs(scale) >= smallest_scale && std::fabs(scale) <= 1 / smallest_scale)) return;
     const float inverse = 1.0F / scale;
-    Lanes errors = {}, products = {}, squares = {};
+    Sums errors = {}, products = {}, squares = {};
     for (std::size_t k = 0; k < numbers_.size(); k += lanes) {
       for (std::size_t i = 0; i < lanes; ++i) {
         const float number = numbers_[k + i], weight = importance_[k + i];
