@@ -24,7 +24,8 @@ import tokenize
 
 from check import python_code
 from check.cpp_code import (
-    classes, free_functions, function_spans, without_comments_and_strings)
+    classes, declarations, free_function, function_spans, type_or_constant,
+    without_comments_and_strings)
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
 ROOMS = ["core", "kernels", "models", "app"]  # each may include itself and what stands before it
@@ -231,23 +232,35 @@ def check_folders(sources):
 
 
 def check_declarations(sources):
-    """What a header declares is defined in its own folder: who reads one finds the other."""
-    declared, by_name, by_types = [], collections.defaultdict(set), collections.defaultdict(set)
+    """What a header declares is defined in its own folder: who reads one finds the other.
+
+    No file of its room has the same without a namespace's name: other files, compiled together
+    with that one (HYB_UNITY), would use it.
+    """
+    declared, nameless = [], collections.defaultdict(set)
+    by_name, by_types = collections.defaultdict(set), collections.defaultdict(set)
     for name in sources:
         folder, suffix = name.rpartition("/")[0], pathlib.PurePath(name).suffix
         if name.split("/")[0] not in ROOMS:
             continue
         code = without_comments_and_strings((TOP / name).read_text())
-        for place, space, function, types, has_body in free_functions(code):
-            if has_body:
+        for place, space, head, has_body in declarations(code):
+            found = free_function(head)
+            function, types = found or (type_or_constant(head, has_body), None)
+            if space.endswith("::"):
+                if suffix == ".cpp":
+                    nameless[name.split("/")[0], space[:-2], function, types].add(name)
+            elif found and has_body:
                 by_name[space, function].add(folder)
                 by_types[space, function, types].add(folder)
-            elif suffix in (".h", ".cuh") and not name.startswith(ROUTES):
+            elif function and suffix in (".h", ".cuh") and not name.startswith(ROUTES):
                 line = code.count("\n", 0, place) + 1
                 declared.append((name, line, folder, space, function, types))
     for name, line, folder, space, function, types in declared:
+        for other in nameless[name.split("/")[0], space, function, types]:
+            yield "hidden", name, line, f"{function} has the name of a nameless one of {other}"
         for defined in by_types[space, function, types], by_name[space, function]:
-            if defined and folder not in defined:
+            if types is not None and defined and folder not in defined:
                 where = ", ".join(sorted(defined))
                 yield "declared", name, line, f"{function}() is not defined here, but in {where}"
                 break

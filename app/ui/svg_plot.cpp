@@ -18,9 +18,9 @@ constexpr double plot_width = 860, plot_height = 480;
 constexpr double left = 70, right = 640, plot_top = 50, bottom = 420;  ///< of the area of the lines
 constexpr double note_height = 15;
 constexpr int ticks_most = 6;  ///< of round numbers on an axis, about
-constexpr std::array<const char*, 10> colours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
-                                                 "#e69f00", "#56b4e9", "#555555", "#8c564b",
-                                                 "#7f3fbf", "#a0a000"};
+constexpr std::array<const char*, 10> line_colours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
+                                                      "#e69f00", "#56b4e9", "#555555", "#8c564b",
+                                                      "#7f3fbf", "#a0a000"};
 
 std::string escaped(const std::string& text) {
   std::string out;
@@ -139,8 +139,8 @@ class Axes {
 };
 
 std::string line_text(const PlotLine& line, std::size_t number, const Axes& axes) {
-  const char* colour = colours[number % colours.size()];
-  const char* dashes = number < colours.size() ? "" : " stroke-dasharray=\"6 3\"";
+  const char* colour = line_colours[number % line_colours.size()];
+  const char* dashes = number < line_colours.size() ? "" : " stroke-dasharray=\"6 3\"";
   std::string path, marks;
   for (const auto& [x, y, error, label] : line.points) {
     path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", axes.x(x), axes.y(y));

@@ -19,7 +19,7 @@ bool lists_word(std::string_view list, std::string_view word) {
 }
 
 /// The kernel writes a space as \040, other separators alike.
-std::string unescaped(std::string_view text) {
+std::string without_octal(std::string_view text) {
   const auto is_octal = [](char c) { return c >= '0' && c <= '7'; };
   std::string out;
   for (std::size_t at = 0; at < text.size(); ++at) {
@@ -52,7 +52,7 @@ std::optional<GroupMount> group_mount(const std::string& line, std::string_view 
   if (!(words >> type >> skipped >> options)) return std::nullopt;
   const bool is_unified = type == "cgroup2";
   if (!is_unified && !(type == "cgroup" && lists_word(options, controller))) return std::nullopt;
-  return GroupMount{unescaped(group), unescaped(folder), is_unified};
+  return GroupMount{without_octal(group), without_octal(folder), is_unified};
 }
 
 /// The group of this process in a hierarchy. A line is "number:controllers:/group", without

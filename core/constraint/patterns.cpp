@@ -14,16 +14,16 @@ namespace {
 
 using Id = Expressions::Id;
 
-constexpr int nesting_max = 200;  // of brackets, and of repetitions
+constexpr int pattern_nesting_max = 200;  // of brackets, and of repetitions
 constexpr std::size_t gbnf_bytes_max = std::size_t{1} << 20;
 
 /// Reads what regular expressions and GBNF have in common: alternatives, repetition, classes,
 /// escapes.
-class PatternReader {
+class ExpressionReader {
  public:
-  PatternReader(std::string_view text, Expressions& expressions)
+  ExpressionReader(std::string_view text, Expressions& expressions)
       : text_(text), expressions_(expressions) {}
-  virtual ~PatternReader() = default;
+  virtual ~ExpressionReader() = default;
 
  protected:
   [[noreturn]] virtual void fail(const std::string& what) const = 0;
@@ -44,7 +44,8 @@ class PatternReader {
   }
 
   Id choice(int depth) {
-    if (depth > nesting_max) fail("it nests deeper than " + std::to_string(nesting_max));
+    if (depth > pattern_nesting_max)
+      fail("it nests deeper than " + std::to_string(pattern_nesting_max));
     std::vector<Id> parts;
     do {
       std::vector<Id> row;
@@ -111,7 +112,7 @@ class PatternReader {
   Id repeated(int depth) {
     Id part = item(depth);
     for (int operators = 0;; ++operators) {
-      if (operators > nesting_max) fail("repetitions are repeated too often");
+      if (operators > pattern_nesting_max) fail("repetitions are repeated too often");
       skip_space(depth);
       int min = 0, max = Expressions::unbounded;
       if (take("+")) {
@@ -153,9 +154,9 @@ const SymbolSet space_set({{0x09, 0x0D}, {' ', ' '}, {0xA0, 0xA0}, {0x1680, 0x16
                            {0x3000, 0x3000}, {0xFEFF, 0xFEFF}});
 // clang-format on
 
-class RegexReader : public PatternReader {
+class RegexReader : public ExpressionReader {
  public:
-  using PatternReader::PatternReader;
+  using ExpressionReader::ExpressionReader;
 
   Id read() {
     if (!is_well_formed(text_)) fail("it is not UTF-8");
@@ -251,9 +252,9 @@ bool is_name(char c) {
 }
 
 /// Reads the grammar files of llama.cpp.
-class GbnfReader : public PatternReader {
+class GbnfReader : public ExpressionReader {
  public:
-  using PatternReader::PatternReader;
+  using ExpressionReader::ExpressionReader;
 
   Grammar read() {
     if (text_.size() > gbnf_bytes_max)

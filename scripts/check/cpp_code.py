@@ -126,9 +126,9 @@ def classes(code):
         yield line, last - line + 1, found.group(1), count
 
 
-def free_functions(code, space=""):
-    """(place, namespace, name, types of its parameters, has a body) of every function that is
-    declared or defined in a namespace with a name, in code without comments.
+def declarations(code, space=""):
+    """(place, namespace, text up to its body or end, has a body) of everything that is declared
+    or defined in a namespace, in code without comments. A namespace without a name ends in "::".
     """
     start = at = 0
     while at < len(code):
@@ -139,18 +139,31 @@ def free_functions(code, space=""):
             start = at = code.find("\n", at) + 1 or len(code)
         elif char in "{;":
             head, end = code[start:at], closing(code, at) if char == "{" else at + 1
-            named = re.match(r"\s*namespace\s+([\w:]+)\s*$", head)
+            named = re.match(r"\s*namespace\b\s*([\w:]*)\s*$", head)
             if named or re.match(r'\s*extern\s+"?\s*"?\s*$', head) and char == "{":
                 inner = f"{space}::{named[1]}" if named else space
-                for place, *function in free_functions(code[at + 1:end - 1], inner):
-                    yield at + 1 + place, *function
-            elif found := free_function(head):
-                yield start + len(head) - len(head.lstrip()), space, *found, char == "{"
+                for place, *declaration in declarations(code[at + 1:end - 1], inner):
+                    yield at + 1 + place, *declaration
+            else:
+                yield start + len(head) - len(head.lstrip()), space, head, char == "{"
             start = at = end
         elif char == "}":
             start = at = at + 1
         else:
             at += 1
+
+
+def type_or_constant(head, has_body):
+    """The name of the type that this defines or of the constant, else None."""
+    is_type = r"\s*(?:template\s*<[^{;]*>\s*)?(?:enum\s+class|enum|class|struct|union)\s+"
+    if re.match(is_type, head):
+        found = re.match(is_type + r"(?:alignas\s*\([^)]*\)\s*)?(\w+)", head)
+        return found[1] if found and has_body else None
+    found = re.match(r"\s*using\s+(\w+)\s*=", head)
+    if not found and "(" not in head.split("=")[0]:
+        found = re.match(r"\s*(?:inline |const |constexpr )+[\w:<>,\s*&]*?\b(\w+)(?:\[\w*\])?\s*"
+                         r"(?:=|$)", head)
+    return found and found[1]
 
 
 def free_function(head):

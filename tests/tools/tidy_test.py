@@ -95,8 +95,17 @@ class Declarations(unittest.TestCase):
         self.assertEqual(self.found(
             app__a__x_h="int f(int a);\ninline int g() { return 2; }\nint h();",
             app__a__x_cpp="int f(int a) { return a; }\nint h() { return 1; }",
-            app__b__x_cpp="namespace {\nint f(int a) { return a; }\n}\n"
+            app__b__x_cpp="namespace {\nint f(long a) { return a; }\n}\n"
                           "namespace inner {\nint h() { return 2; }\n}"), [])
+
+    def test_a_nameless_one_of_the_same_name_is_found(self):
+        for here, there in (("int f(int a);", "int f(int b) { return b; }"),
+                            ("struct Row { int a; };", "struct Row { long a; };"),
+                            ("constexpr int rows_max = 1;", "constexpr long rows_max = 2;")):
+            nameless = "namespace {\n" + there + "\n}"
+            found = self.found(app__a__x_h=here, app__b__y_cpp=nameless)
+            self.assertEqual([row[:3] for row in found], [("hidden", "app/a/x.h", 2)])
+            self.assertEqual(self.found(app__a__x_h=here, core__y_cpp=nameless), [])
 
 
 class Prose(unittest.TestCase):

@@ -123,7 +123,7 @@ TEST_SUITE("app/replay/tree_policy") {
       const ReplayRun all = replay(trace, small_shape(), roomy);
       std::int64_t before = alone.reused_tokens;
       CHECK(all.reused_tokens > before);
-      for (const std::int64_t bytes : {4000, 40'000, 1 << 30}) {
+      for (const std::int64_t bytes : {400'000, 4'000'000, 1 << 30}) {
         PolicyOptions tiered = plain;
         tiered.host_bytes = bytes;
         const ReplayRun run = replay(trace, small_shape(), tiered);
