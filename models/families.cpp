@@ -36,12 +36,14 @@ const Family* nearest_family(std::string_view wanted) {
 
 std::span<const Family* const> families() {
   static constexpr std::array table = {
-      &bailing_hybrid, &bamba,       &cohere2, &falcon_h1, &gemma2,      &gemma3,
-      &gemma3n,        &gemma4,      &gpt_oss, &granite,   &granite_swa, &granite_hybrid,
-      &jamba,          &kimi_linear, &lfm2,    &lfm3,      &llama,       &llama4,
-      &mamba,          &mamba2,      &mellum,  &minimax,   &ministral3,  &nemotron_h,
-      &olmo_hybrid,    &qwen2,       &qwen3,   &qwen3_5,   &qwen3_next,  &smollm3,
-      &zamba2};
+      &bailing_hybrid::family, &bamba::family,       &cohere2::family,     &falcon_h1::family,
+      &gemma::gemma2,          &gemma::gemma3,       &gemma3n::family,     &gemma4::family,
+      &gpt_oss::family,        &granite::family,     &granite_swa::family, &granite_hybrid::family,
+      &jamba::family,          &kimi_linear::family, &lfm2::family,        &lfm3::family,
+      &llama::family,          &llama4::family,      &mamba::family,       &mamba2::family,
+      &mellum::family,         &minimax::family,     &ministral3::family,  &nemotron_h::family,
+      &olmo_hybrid::family,    &qwen2::family,       &qwen3::family,       &qwen3_next::qwen3_5,
+      &qwen3_next::qwen3_next, &smollm3::family,     &zamba2::family};
   return table;
 }
 

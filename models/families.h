@@ -52,38 +52,39 @@ struct GgufArchitecture {
   Family family;  ///< its plan knows what the converter did to the weights
 };
 
-/// One line per family, sorted by name.
-extern const Family bailing_hybrid;
-extern const Family bamba;
-extern const Family cohere2;
-extern const Family falcon_h1;
-extern const Family gemma2;
-extern const Family gemma3;
-extern const Family gemma3n;
-extern const Family gemma4;
-extern const Family gpt_oss;
-extern const Family granite;
-extern const Family granite_swa;
-extern const Family granite_hybrid;
-extern const Family jamba;
-extern const Family kimi_linear;
-extern const Family lfm2;
-extern const Family lfm3;
-extern const Family llama;
-extern const Family llama4;
-extern const Family mamba;
-extern const Family mamba2;
-extern const Family mellum;
-extern const Family minimax;
-extern const Family ministral3;
-extern const Family nemotron_h;
-extern const Family olmo_hybrid;
-extern const Family qwen2;
-extern const Family qwen3;
-extern const Family qwen3_5;
-extern const Family qwen3_next;
-extern const Family smollm3;
-extern const Family zamba2;
+// clang-format off
+/// One line per family, sorted by name. Each has a namespace of its own, in which all may have the
+/// same names for their plan and tensors.
+namespace bailing_hybrid { extern const Family family; }
+namespace bamba { extern const Family family; }
+namespace cohere2 { extern const Family family; }
+namespace falcon_h1 { extern const Family family; }
+namespace gemma { extern const Family gemma2, gemma3; }
+namespace gemma3n { extern const Family family; }
+namespace gemma4 { extern const Family family; }
+namespace gpt_oss { extern const Family family; }
+namespace granite { extern const Family family; }
+namespace granite_swa { extern const Family family; }
+namespace granite_hybrid { extern const Family family; }
+namespace jamba { extern const Family family; }
+namespace kimi_linear { extern const Family family; }
+namespace lfm2 { extern const Family family; }
+namespace lfm3 { extern const Family family; }
+namespace llama { extern const Family family; }
+namespace llama4 { extern const Family family; }
+namespace mamba { extern const Family family; }
+namespace mamba2 { extern const Family family; }
+namespace mellum { extern const Family family; }
+namespace minimax { extern const Family family; }
+namespace ministral3 { extern const Family family; }
+namespace nemotron_h { extern const Family family; }
+namespace olmo_hybrid { extern const Family family; }
+namespace qwen2 { extern const Family family; }
+namespace qwen3 { extern const Family family; }
+namespace qwen3_next { extern const Family qwen3_5, qwen3_next; }
+namespace smollm3 { extern const Family family; }
+namespace zamba2 { extern const Family family; }
+// clang-format on
 
 /// Every known family, in that order.
 std::span<const Family* const> families();

@@ -7,7 +7,7 @@
 
 #include "models/families/common.h"
 
-namespace hyb::models {
+namespace hyb::models::bailing_hybrid {
 namespace {
 
 /// Else lightning attention. Both are published under one model_type.
@@ -197,7 +197,7 @@ constexpr std::string_view model_types[] = {"bailing_hybrid"};
 
 }  // namespace
 
-const Family bailing_hybrid = {
+const Family family = {
     .model_types = model_types, .plan = plan, .names = names, .drafts_follow = true};
 
-}  // namespace hyb::models
+}  // namespace hyb::models::bailing_hybrid

@@ -6,7 +6,7 @@
 
 #include "models/families/common.h"
 
-namespace hyb::models {
+namespace hyb::models::bamba {
 namespace {
 
 std::vector<MixerKind> read_mixers(const Config& c) {
@@ -48,6 +48,6 @@ constexpr std::string_view model_types[] = {"bamba"};
 
 }  // namespace
 
-const Family bamba = {model_types, plan, names};
+const Family family = {model_types, plan, names};
 
-}  // namespace hyb::models
+}  // namespace hyb::models::bamba

@@ -6,7 +6,7 @@
 #include "models/families/common.h"
 #include "models/families/gguf.h"
 
-namespace hyb::models {
+namespace hyb::models::cohere2 {
 namespace {
 
 /// Values that transformers takes where a key is absent.
@@ -80,7 +80,7 @@ constexpr GgufArchitecture architectures[] = {
 
 }  // namespace
 
-const Family cohere2 = {cohere2_types, plan_cohere2, trunk_names, table_of<architectures>,
-                        cohere2_trunks};
+const Family family = {cohere2_types, plan_cohere2, trunk_names, table_of<architectures>,
+                       cohere2_trunks};
 
-}  // namespace hyb::models
+}  // namespace hyb::models::cohere2

@@ -8,7 +8,7 @@
 #include "models/families/common.h"
 #include "models/families/gguf.h"
 
-namespace hyb::models {
+namespace hyb::models::falcon_h1 {
 namespace {
 
 /// A list of `count` factors; absent, all are 1.
@@ -97,6 +97,6 @@ constexpr GgufArchitecture architectures[] = {{.name = "falcon-h1",
 
 }  // namespace
 
-const Family falcon_h1 = {model_types, plan, names, table_of<architectures>};
+const Family family = {model_types, plan, names, table_of<architectures>};
 
-}  // namespace hyb::models
+}  // namespace hyb::models::falcon_h1

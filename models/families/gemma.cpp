@@ -8,7 +8,7 @@
 #include "models/families/common.h"
 #include "models/families/gguf.h"
 
-namespace hyb::models {
+namespace hyb::models::gemma {
 namespace {
 
 /// Values that transformers takes where a key is absent: published files of Gemma 3 leave out most.
@@ -146,4 +146,4 @@ constexpr GgufArchitecture gguf3[] = {
 const Family gemma2 = {gemma2_types, plan_gemma2, names, table_of<gguf2>, trunks};
 const Family gemma3 = {gemma3_types, plan_gemma3, names, table_of<gguf3>, trunks, unused};
 
-}  // namespace hyb::models
+}  // namespace hyb::models::gemma

@@ -12,7 +12,7 @@
 #include "models/families/common.h"
 #include "models/families/gguf.h"
 
-namespace hyb::models {
+namespace hyb::models::gemma3n {
 namespace {
 
 /// Values that transformers takes where a key is absent.
@@ -187,6 +187,6 @@ constexpr GgufArchitecture architectures[] = {
 
 }  // namespace
 
-const Family gemma3n = {model_types, plan, names, table_of<architectures>, trunks, unused};
+const Family family = {model_types, plan, names, table_of<architectures>, trunks, unused};
 
-}  // namespace hyb::models
+}  // namespace hyb::models::gemma3n

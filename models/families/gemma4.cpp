@@ -16,7 +16,7 @@
 #include "models/families/common.h"
 #include "models/families/gguf.h"
 
-namespace hyb::models {
+namespace hyb::models::gemma4 {
 namespace {
 
 /// Values that transformers takes where a key is absent.
@@ -248,6 +248,6 @@ constexpr GgufArchitecture architectures[] = {
 
 }  // namespace
 
-const Family gemma4 = {model_types, plan, names, table_of<architectures>, trunks, unused};
+const Family family = {model_types, plan, names, table_of<architectures>, trunks, unused};
 
-}  // namespace hyb::models
+}  // namespace hyb::models::gemma4

@@ -7,7 +7,7 @@
 #include "models/families/common.h"
 #include "models/families/gguf.h"
 
-namespace hyb::models {
+namespace hyb::models::gpt_oss {
 namespace {
 
 float read_positive(const Config& c, std::string_view key, double fallback) {
@@ -115,6 +115,6 @@ constexpr GgufArchitecture architectures[] = {
 
 }  // namespace
 
-const Family gpt_oss = {model_types, plan, names, table_of<architectures>};
+const Family family = {model_types, plan, names, table_of<architectures>};
 
-}  // namespace hyb::models
+}  // namespace hyb::models::gpt_oss

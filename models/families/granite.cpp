@@ -3,7 +3,7 @@
 #include "models/families/common.h"
 #include "models/families/gguf.h"
 
-namespace hyb::models {
+namespace hyb::models::granite {
 namespace {
 
 Plan plan(const Config& c) {
@@ -47,12 +47,12 @@ constexpr GgufArchitecture architectures[] = {
      .config = gguf_moe_config,
      .family = {.plan =
                     [](const Config& c) {
-                      return with_separate_experts(with_neighbours(granite_hybrid.plan(c)));
+                      return with_separate_experts(with_neighbours(granite_hybrid::family.plan(c)));
                     },
                 .names = gguf_moe_names}}};
 
 }  // namespace
 
-const Family granite = {model_types, plan, llama_names, table_of<architectures>};
+const Family family = {model_types, plan, llama_names, table_of<architectures>};
 
-}  // namespace hyb::models
+}  // namespace hyb::models::granite

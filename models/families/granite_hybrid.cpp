@@ -10,7 +10,7 @@
 #include "models/families/common.h"
 #include "models/families/gguf.h"
 
-namespace hyb::models {
+namespace hyb::models::granite_hybrid {
 namespace {
 
 /// Only "rope" has positions, whatever other rope keys say.
@@ -117,6 +117,6 @@ constexpr GgufArchitecture architectures[] = {
 
 }  // namespace
 
-const Family granite_hybrid = {model_types, plan, names, table_of<architectures>};
+const Family family = {model_types, plan, names, table_of<architectures>};
 
-}  // namespace hyb::models
+}  // namespace hyb::models::granite_hybrid

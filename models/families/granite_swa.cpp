@@ -6,7 +6,7 @@
 #include "models/families/common.h"
 #include "models/families/gguf.h"
 
-namespace hyb::models {
+namespace hyb::models::granite_swa {
 namespace {
 
 /// The rope of every layer: layer_rope_theta, where 0 means no positions, comes before rope_theta.
@@ -117,6 +117,6 @@ constexpr GgufArchitecture architectures[] = {
 
 }  // namespace
 
-const Family granite_swa = {model_types, plan, names, table_of<architectures>};
+const Family family = {model_types, plan, names, table_of<architectures>};
 
-}  // namespace hyb::models
+}  // namespace hyb::models::granite_swa

@@ -6,7 +6,7 @@
 
 #include "models/families/gguf.h"
 
-namespace hyb::models {
+namespace hyb::models::jamba {
 namespace {
 
 /// Layers that `what`_layer_period and `what`_layer_offset name.
@@ -135,6 +135,6 @@ constexpr GgufArchitecture architectures[] = {
 
 }  // namespace
 
-const Family jamba = {model_types, plan, names, table_of<architectures>};
+const Family family = {model_types, plan, names, table_of<architectures>};
 
-}  // namespace hyb::models
+}  // namespace hyb::models::jamba

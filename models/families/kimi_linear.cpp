@@ -8,7 +8,7 @@
 
 #include "models/families/gguf.h"
 
-namespace hyb::models {
+namespace hyb::models::kimi_linear {
 namespace {
 
 /// Reads the lists of linear_attn_config, which count from 1.
@@ -183,6 +183,6 @@ constexpr GgufArchitecture architectures[] = {
 
 }  // namespace
 
-const Family kimi_linear = {model_types, plan, names, table_of<architectures>};
+const Family family = {model_types, plan, names, table_of<architectures>};
 
-}  // namespace hyb::models
+}  // namespace hyb::models::kimi_linear

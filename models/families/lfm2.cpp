@@ -6,7 +6,7 @@
 #include "models/families/common.h"
 #include "models/families/gguf.h"
 
-namespace hyb::models {
+namespace hyb::models::lfm2 {
 namespace {
 
 /// `layer_types`, or `full_attn_idxs`; without both every layer has attention.
@@ -145,6 +145,6 @@ constexpr GgufArchitecture architectures[] = {
 
 }  // namespace
 
-const Family lfm2 = {model_types, plan, names, table_of<architectures>};
+const Family family = {model_types, plan, names, table_of<architectures>};
 
-}  // namespace hyb::models
+}  // namespace hyb::models::lfm2

@@ -9,7 +9,7 @@
 
 #include "models/families/common.h"
 
-namespace hyb::models {
+namespace hyb::models::lfm3 {
 namespace {
 
 /// Values that transformers takes where a key is absent.
@@ -112,6 +112,6 @@ constexpr std::string_view model_types[] = {"lfm3"};
 
 }  // namespace
 
-const Family lfm3 = {model_types, plan, names};
+const Family family = {model_types, plan, names};
 
-}  // namespace hyb::models
+}  // namespace hyb::models::lfm3

@@ -6,7 +6,7 @@
 #include "models/families/common.h"
 #include "models/families/gguf.h"
 
-namespace hyb::models {
+namespace hyb::models::llama {
 namespace {
 
 Plan plan(const Config& c) {
@@ -41,6 +41,6 @@ constexpr GgufArchitecture architectures[] = {
 
 }  // namespace
 
-const Family llama = {model_types, plan, llama_names, table_of<architectures>};
+const Family family = {model_types, plan, llama_names, table_of<architectures>};
 
-}  // namespace hyb::models
+}  // namespace hyb::models::llama

@@ -5,7 +5,7 @@
 #include "models/families/common.h"
 #include "models/families/gguf.h"
 
-namespace hyb::models {
+namespace hyb::models::llama4 {
 namespace {
 
 std::vector<bool> read_chunked_layers(const Config& c, const std::vector<bool>& turning) {
@@ -129,6 +129,6 @@ constexpr GgufArchitecture architectures[] = {
 
 }  // namespace
 
-const Family llama4 = {model_types, plan, names, table_of<architectures>, trunks, unused};
+const Family family = {model_types, plan, names, table_of<architectures>, trunks, unused};
 
-}  // namespace hyb::models
+}  // namespace hyb::models::llama4

@@ -4,7 +4,7 @@
 
 #include "models/families/gguf.h"
 
-namespace hyb::models {
+namespace hyb::models::mamba {
 namespace {
 
 /// intermediate_size counts where a file has it, as in Falcon Mamba's, whose `expand` is another.
@@ -69,6 +69,6 @@ constexpr GgufArchitecture architectures[] = {
 
 }  // namespace
 
-const Family mamba = {model_types, plan, names, table_of<architectures>, trunks};
+const Family family = {model_types, plan, names, table_of<architectures>, trunks};
 
-}  // namespace hyb::models
+}  // namespace hyb::models::mamba

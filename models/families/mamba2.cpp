@@ -5,7 +5,7 @@
 
 #include "models/families/gguf.h"
 
-namespace hyb::models {
+namespace hyb::models::mamba2 {
 namespace {
 
 Ssd read_ssd(const Config& c, std::int32_t width) {
@@ -65,6 +65,6 @@ constexpr GgufArchitecture architectures[] = {
 
 }  // namespace
 
-const Family mamba2 = {model_types, plan, names, table_of<architectures>, trunks};
+const Family family = {model_types, plan, names, table_of<architectures>, trunks};
 
-}  // namespace hyb::models
+}  // namespace hyb::models::mamba2

@@ -2,7 +2,7 @@
 #include "models/families/common.h"
 #include "models/families/gguf.h"
 
-namespace hyb::models {
+namespace hyb::models::mellum {
 namespace {
 
 Plan plan(const Config& c) {
@@ -46,7 +46,7 @@ constexpr GgufArchitecture architectures[] = {
 
 }  // namespace
 
-const Family mellum = {model_types,  plan,  qwen_names, table_of<architectures>,
+const Family family = {model_types,  plan,  qwen_names, table_of<architectures>,
                        usual_trunks, unused};
 
-}  // namespace hyb::models
+}  // namespace hyb::models::mellum

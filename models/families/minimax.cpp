@@ -7,7 +7,7 @@
 
 #include "models/families/gguf.h"
 
-namespace hyb::models {
+namespace hyb::models::minimax {
 namespace {
 
 /// Distinguishes the spelling that was published first from transformers' own.
@@ -167,6 +167,6 @@ constexpr GgufArchitecture architectures[] = {
 
 }  // namespace
 
-const Family minimax = {model_types, plan, names, table_of<architectures>};
+const Family family = {model_types, plan, names, table_of<architectures>};
 
-}  // namespace hyb::models
+}  // namespace hyb::models::minimax

@@ -8,7 +8,7 @@
 #include "models/families/common.h"
 #include "models/families/gguf.h"
 
-namespace hyb::models {
+namespace hyb::models::ministral3 {
 namespace {
 
 /// Keys of the rope's object.
@@ -62,12 +62,13 @@ constexpr GgufArchitecture architectures[] = {
      .config = gguf_config,
      .family = {.plan =
                     [](const Config& c) {
-                      return with_neighbours(c.model_type() == "llama" ? llama.plan(c) : plan(c));
+                      return with_neighbours(c.model_type() == "llama" ? llama::family.plan(c)
+                                                                       : plan(c));
                     },
                 .names = gguf_names}}};
 
 }  // namespace
 
-const Family ministral3 = {model_types, plan, names, table_of<architectures>, trunks, unused};
+const Family family = {model_types, plan, names, table_of<architectures>, trunks, unused};
 
-}  // namespace hyb::models
+}  // namespace hyb::models::ministral3

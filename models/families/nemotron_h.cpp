@@ -7,7 +7,7 @@
 #include "models/families/common.h"
 #include "models/families/gguf.h"
 
-namespace hyb::models {
+namespace hyb::models::nemotron_h {
 namespace {
 
 constexpr const char* pattern_key = "hybrid_override_pattern";
@@ -260,7 +260,7 @@ constexpr GgufArchitecture architectures[] = {
 
 }  // namespace
 
-const Family nemotron_h = {model_types, plan,   names,        table_of<architectures>,
-                           trunks,      unused, draft_trunks, draft};
+const Family family = {model_types, plan,   names,        table_of<architectures>,
+                       trunks,      unused, draft_trunks, draft};
 
-}  // namespace hyb::models
+}  // namespace hyb::models::nemotron_h

@@ -7,7 +7,7 @@
 
 #include "models/families/common.h"
 
-namespace hyb::models {
+namespace hyb::models::olmo_hybrid {
 namespace {
 
 std::vector<MixerKind> read_mixers(const Config& c) {
@@ -110,6 +110,6 @@ constexpr std::string_view model_types[] = {"olmo_hybrid"};
 
 }  // namespace
 
-const Family olmo_hybrid = {model_types, plan, names};
+const Family family = {model_types, plan, names};
 
-}  // namespace hyb::models
+}  // namespace hyb::models::olmo_hybrid

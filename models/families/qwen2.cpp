@@ -3,7 +3,7 @@
 #include "models/families/common.h"
 #include "models/families/gguf.h"
 
-namespace hyb::models {
+namespace hyb::models::qwen2 {
 namespace {
 
 Plan plan(const Config& c) {
@@ -33,6 +33,6 @@ constexpr GgufArchitecture architectures[] = {
 
 }  // namespace
 
-const Family qwen2 = {model_types, plan, names, table_of<architectures>};
+const Family family = {model_types, plan, names, table_of<architectures>};
 
-}  // namespace hyb::models
+}  // namespace hyb::models::qwen2

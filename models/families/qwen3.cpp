@@ -6,7 +6,7 @@
 #include "models/families/common.h"
 #include "models/families/gguf.h"
 
-namespace hyb::models {
+namespace hyb::models::qwen3 {
 namespace {
 
 /// For every layer the window of its attention; 0: none.
@@ -68,6 +68,6 @@ constexpr GgufArchitecture architectures[] = {
 
 }  // namespace
 
-const Family qwen3 = {model_types, plan, qwen_names, table_of<architectures>};
+const Family family = {model_types, plan, qwen_names, table_of<architectures>};
 
-}  // namespace hyb::models
+}  // namespace hyb::models::qwen3

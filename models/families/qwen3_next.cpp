@@ -10,7 +10,7 @@
 #include "models/families/common.h"
 #include "models/families/gguf.h"
 
-namespace hyb::models {
+namespace hyb::models::qwen3_next {
 namespace {
 
 std::vector<MixerKind> read_mixers(const Config& c) {
@@ -277,4 +277,4 @@ constexpr Family family_of(std::span<const std::string_view> model_types,
 const Family qwen3_5 = family_of(qwen3_5_types, qwen3_5_names, table_of<gguf_35>);
 const Family qwen3_next = family_of(qwen3_next_types, qwen3_next_names, table_of<gguf_next>);
 
-}  // namespace hyb::models
+}  // namespace hyb::models::qwen3_next

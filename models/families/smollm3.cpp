@@ -2,7 +2,7 @@
 #include "models/families/common.h"
 #include "models/families/gguf.h"
 
-namespace hyb::models {
+namespace hyb::models::smollm3 {
 namespace {
 
 /// The values that transformers takes where a key is absent.
@@ -49,6 +49,6 @@ constexpr GgufArchitecture architectures[] = {
 
 }  // namespace
 
-const Family smollm3 = {model_types, plan, llama_names, table_of<architectures>};
+const Family family = {model_types, plan, llama_names, table_of<architectures>};
 
-}  // namespace hyb::models
+}  // namespace hyb::models::smollm3

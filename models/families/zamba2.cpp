@@ -9,7 +9,7 @@
 #include "core/io/file.h"
 #include "models/families/common.h"
 
-namespace hyb::models {
+namespace hyb::models::zamba2 {
 namespace {
 
 /// A key that transformers computes of others.
@@ -158,6 +158,6 @@ constexpr std::string_view model_types[] = {"zamba2"};
 
 }  // namespace
 
-const Family zamba2 = {model_types, plan, names};
+const Family family = {model_types, plan, names};
 
-}  // namespace hyb::models
+}  // namespace hyb::models::zamba2

@@ -74,9 +74,9 @@ TEST_SUITE("models/families") {
     const auto first = [](const Family* f) { return f->model_types.front(); };
     CHECK(std::is_sorted(families().begin(), families().end(),
                          [&](auto a, auto b) { return first(a) < first(b); }));
-    CHECK(&family_of(preset("granite-4.0-h-tiny")) == &granite_hybrid);
-    CHECK(&family_of(preset("nemotron-nano-12b-v2")) == &nemotron_h);
-    CHECK(&family_of(preset("qwen3-next-80b-a3b")) == &qwen3_next);
+    CHECK(&family_of(preset("granite-4.0-h-tiny")) == &granite_hybrid::family);
+    CHECK(&family_of(preset("nemotron-nano-12b-v2")) == &nemotron_h::family);
+    CHECK(&family_of(preset("qwen3-next-80b-a3b")) == &qwen3_next::qwen3_next);
   }
 
   TEST_CASE("an unknown model_type is answered with the nearest and all known ones") {

@@ -149,7 +149,7 @@ struct Folder {
   Folder() {
     const Config config = Config::from_text(config_text, "config.json");
     plan = family_of(config).plan(config);
-    for (const RequiredWeight& weight : required_weights(plan, granite_hybrid)) {
+    for (const RequiredWeight& weight : required_weights(plan, granite_hybrid::family)) {
       tensors[weight.names.front()] = {.shape = weight.shape};
     }
   }
@@ -178,7 +178,7 @@ struct Folder {
     write();
     return model_error([&] {
       const TensorFiles files(folder.path());
-      WeightIndex(plan, granite_hybrid, files);
+      WeightIndex(plan, granite_hybrid::family, files);
     });
   }
 };
@@ -208,7 +208,7 @@ TEST_SUITE("models/weight_index") {
     model.tensors["mtp.layers.0.norm.weight"] = {.shape = {8}};
     model.write();
     TensorFiles files(model.folder.path());
-    const WeightIndex index(model.plan, granite_hybrid, files);
+    const WeightIndex index(model.plan, granite_hybrid::family, files);
     files.map();
     CHECK(index.name({"ssd.a_log", 0}) == "model.layers.0.mamba.A_log");
     CHECK(index.view({"ssd.a_log", 0}).dtype == DType::f32);
@@ -219,8 +219,8 @@ TEST_SUITE("models/weight_index") {
     CHECK_THROWS_AS(index.name({"attention.q", 0}), Error);
     // The copy of a tied head is known; draft layers are of other families.
     CHECK(index.extra() == std::vector<std::string>{"mtp.layers.0.norm.weight"});
-    CHECK(is_known_unused(model.plan, qwen3_next, "mtp.layers.0.norm.weight"));
-    CHECK(!is_known_unused(model.plan, qwen3_next, "model.mtp"));
+    CHECK(is_known_unused(model.plan, qwen3_next::qwen3_next, "mtp.layers.0.norm.weight"));
+    CHECK(!is_known_unused(model.plan, qwen3_next::qwen3_next, "model.mtp"));
     index.drop({"embed"});
     CHECK(index.view({"embed"}).bytes[0] == std::byte{'x'});
   }
@@ -230,10 +230,11 @@ TEST_SUITE("models/weight_index") {
     model.tensors["model.layers.7.mamba.A_log"] = {.shape = {1}};
     CHECK(contains(model.error(),
                    "\"model.layers.7.mamba.A_log\" is BF16 [1]: a ssd.a_log for which"));
-    CHECK(role_of(nemotron_h, "language_model.backbone.layers.12.mixer.experts.7.up_proj.weight")
+    CHECK(role_of(nemotron_h::family,
+                  "language_model.backbone.layers.12.mixer.experts.7.up_proj.weight")
               .name() == "moe.expert_up");
-    CHECK(role_of(nemotron_h, "backbone.layers.x.mixer.D").is_none());
-    CHECK(role_of(nemotron_h, "backbone.layers.1.mixer.Dx").is_none());
+    CHECK(role_of(nemotron_h::family, "backbone.layers.x.mixer.D").is_none());
+    CHECK(role_of(nemotron_h::family, "backbone.layers.1.mixer.Dx").is_none());
   }
 
   TEST_CASE("missing tensors are counted and named") {
@@ -277,7 +278,7 @@ TEST_SUITE("models/weight_index") {
                          safetensors_bytes(header.substr(0, end), header.substr(end)));
       return model_error([&] {
         const TensorFiles files(model.folder.path());
-        WeightIndex(model.plan, granite_hybrid, files);
+        WeightIndex(model.plan, granite_hybrid::family, files);
       });
     };
     model.write();
@@ -306,7 +307,7 @@ TEST_SUITE("models/weight_index") {
                                                                            .shape = {}};
       model.write();
       const TensorFiles files(model.folder.path());
-      const WeightIndex index(model.plan, granite_hybrid, files);
+      const WeightIndex index(model.plan, granite_hybrid::family, files);
       const StoredScales* const scales = index.scales({"attention.q", 1});
       REQUIRE(scales != nullptr);
       CHECK(scales->name == name + c.suffix);
@@ -326,7 +327,7 @@ TEST_SUITE("models/weight_index") {
     model.tensors["of.another.model"] = {.dtype = "F8_E4M3", .shape = {500, 8}};
     model.write();
     const TensorFiles files(model.folder.path());
-    CHECK(fp8_parameters(model.plan, granite_hybrid, files) == 8 * 8);
+    CHECK(fp8_parameters(model.plan, granite_hybrid::family, files) == 8 * 8);
   }
 
   TEST_CASE("MXFP4 is blocks of 16 bytes with a scale each") {
@@ -344,19 +345,20 @@ TEST_SUITE("models/weight_index") {
     CHECK(!scales_layout(tensor("w_scales", DType::bf16, {3, 130, 9}), blocks));
     const hyb::models::testing::Golden golden("gpt-oss");
     const Config config = Config::from_folder(golden.folder);
-    const Plan plan = gpt_oss.plan(config);
+    const Plan plan = gpt_oss::family.plan(config);
     const TensorFiles files(golden.folder);
-    const WeightIndex index(plan, gpt_oss, files);
+    const WeightIndex index(plan, gpt_oss::family, files);
     CHECK(index.extra().empty());
     REQUIRE(index.scales({"moe.down", 2}) != nullptr);
     CHECK(index.scales({"moe.down", 2})->name == "model.layers.2.mlp.experts.down_proj_scales");
     const std::int64_t numbers = std::int64_t{3} * 6 * 3 * 96 * 64;
-    CHECK(mxfp4_parameters(plan, gpt_oss, files) == numbers);
-    CHECK(mxfp4_parameters(plan, gpt_oss, config) == numbers);
-    CHECK(fp8_parameters(plan, gpt_oss, files) == 0);
+    CHECK(mxfp4_parameters(plan, gpt_oss::family, files) == numbers);
+    CHECK(mxfp4_parameters(plan, gpt_oss::family, config) == numbers);
+    CHECK(fp8_parameters(plan, gpt_oss::family, files) == 0);
     const Config wider = edited(golden.folder, {{"intermediate_size", "160"}});
-    CHECK(contains(model_error([&] { WeightIndex(gpt_oss.plan(wider), gpt_oss, files); }),
-                   "config.json asks for [6, 320, 2, 16]"));
+    CHECK(contains(
+        model_error([&] { WeightIndex(gpt_oss::family.plan(wider), gpt_oss::family, files); }),
+        "config.json asks for [6, 320, 2, 16]"));
   }
 
   TEST_CASE("scales of experts in one tensor have the expert as first dimension") {

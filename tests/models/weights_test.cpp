@@ -241,7 +241,7 @@ TEST_SUITE("models/packed_bytes") {
   }
 
   TEST_CASE("MXFP4 is what experts move, and no other weight") {
-    const Plan plan = gpt_oss.plan(Config::from_folder(Golden("gpt-oss").folder));
+    const Plan plan = gpt_oss::family.plan(Config::from_folder(Golden("gpt-oss").folder));
     constexpr std::int64_t routed = std::int64_t{3} * 6 * 3 * 96 * 64;
     const auto bytes = [&](kernels::Quantize quantize, std::int64_t mxfp4) {
       const Geometry geometry =

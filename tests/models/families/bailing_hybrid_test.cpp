@@ -73,7 +73,7 @@ TEST_SUITE("models/families/bailing_hybrid") {
   TEST_CASE("layers after the last one are of drafts") {
     const Plan plan = plan_of(flash);
     const auto is_unused = [&](const char* name) {
-      return is_known_unused(plan, bailing_hybrid, name);
+      return is_known_unused(plan, bailing_hybrid::family, name);
     };
     CHECK(is_unused("model.layers.42.attention.q_proj.weight"));
     CHECK(!is_unused("model.layers.41.attention.q_proj.weight"));

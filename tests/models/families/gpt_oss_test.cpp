@@ -72,7 +72,7 @@ TEST_SUITE("models/families/gpt_oss") {
 
   TEST_CASE("without files experts are counted as published, in MXFP4") {
     const Plan plan = fixture_plan("gpt-oss-odd");
-    for (const RequiredWeight& weight : required_weights(plan, gpt_oss)) {
+    for (const RequiredWeight& weight : required_weights(plan, gpt_oss::family)) {
       if (weight.key.role != "moe.gate_up") continue;
       CHECK(weight.names.front().ends_with("gate_up_proj_blocks"));
       CHECK(weight.shape == std::vector<std::int64_t>{5, 74, 50});

@@ -57,7 +57,7 @@ TEST_SUITE("models/families/kimi_linear") {
 
   TEST_CASE("decays have the shape that they are published in") {
     int seen = 0;
-    for (const RequiredWeight& weight : required_weights(plan_of(published), kimi_linear)) {
+    for (const RequiredWeight& weight : required_weights(plan_of(published), kimi_linear::family)) {
       if (weight.names.front() != "model.layers.0.self_attn.A_log") continue;
       ++seen;
       CHECK(weight.shape == std::vector<std::int64_t>{1, 1, 32, 1});

@@ -107,7 +107,7 @@ TEST_SUITE("models/families/lfm3") {
   TEST_CASE("a gate is found under both names") {
     const Plan plan = plan_of(published);
     int gates = 0;
-    for (const RequiredWeight& weight : required_weights(plan, lfm3)) {
+    for (const RequiredWeight& weight : required_weights(plan, lfm3::family)) {
       if (weight.names.front() != "model.layers.4.self_attn.gate_proj.weight") continue;
       ++gates;
       CHECK(weight.shape == std::vector<std::int64_t>{16, 2048});

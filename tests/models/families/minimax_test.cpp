@@ -73,7 +73,7 @@ TEST_SUITE("models/families/minimax") {
 
   TEST_CASE("rates and taps are in no file") {
     std::size_t small = 0;
-    for (const RequiredWeight& weight : required_weights(plan_of(published), minimax)) {
+    for (const RequiredWeight& weight : required_weights(plan_of(published), minimax::family)) {
       CHECK(!weight.names.front().empty());
       if (weight.names.front().find("layers.0.self_attn") != std::string::npos) ++small;
     }

@@ -86,7 +86,7 @@ TEST_SUITE("models/families/olmo_hybrid") {
 
   TEST_CASE("norms and convolutions are found as they are published and as transformers has them") {
     int seen = 0;
-    for (const RequiredWeight& weight : required_weights(plan_of(published), olmo_hybrid)) {
+    for (const RequiredWeight& weight : required_weights(plan_of(published), olmo_hybrid::family)) {
       const auto named = [&](std::string_view first, std::string_view last) {
         if (weight.names.front() != first) return;
         ++seen;

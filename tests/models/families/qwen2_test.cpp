@@ -20,14 +20,14 @@ Config config_with(const std::string& keys) {
 }
 
 std::string error_of(const std::string& keys) {
-  return model_error([&] { qwen2.plan(config_with(keys)); });
+  return model_error([&] { qwen2::family.plan(config_with(keys)); });
 }
 
 }  // namespace
 
 TEST_SUITE("models/families/qwen2") {
   TEST_CASE("Llama's layers with biases of q, k and v") {
-    const Plan plan = qwen2.plan(config_with("{}"));
+    const Plan plan = qwen2::family.plan(config_with("{}"));
     REQUIRE(plan.layers.size() == 3);
     const auto& attention = std::get<Attention>(plan.layers[2].blocks.at(0).parts.at(0));
     CHECK(attention.biases);
@@ -35,7 +35,7 @@ TEST_SUITE("models/families/qwen2") {
     CHECK(attention.head_dim == 10);
     CHECK(contains(attention.text().text, ", biases of q, k and v"));
     CHECK(std::get<Mlp>(plan.layers[2].blocks.at(1).parts.at(0)).hidden == 56);
-    CHECK(qwen2.plan(config_with(R"({"layer_types":["full_attention","full_attention",
+    CHECK(qwen2::family.plan(config_with(R"({"layer_types":["full_attention","full_attention",
                                       "full_attention"]})")) == plan);
   }
 

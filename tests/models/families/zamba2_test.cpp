@@ -57,7 +57,7 @@ TEST_SUITE("models/families/zamba2") {
   TEST_CASE("a shared matrix is needed once, and read by every layer that shares it") {
     const Plan plan = plan_of(published);
     std::int64_t queries = 0, adapters = 0;
-    for (const RequiredWeight& weight : required_weights(plan, zamba2)) {
+    for (const RequiredWeight& weight : required_weights(plan, zamba2::family)) {
       queries += weight.key.role == "attention.q" ? 1 : 0;
       if (weight.key.role != "shared.mlp_right") continue;
       const std::string at = adapters % 2 == 0 ? "6" : "11", use = std::to_string(adapters++);
@@ -68,7 +68,7 @@ TEST_SUITE("models/families/zamba2") {
     }
     CHECK(queries == 2);
     CHECK(adapters == 13);
-    const std::int64_t all = parameters(required_weights(plan, zamba2));
+    const std::int64_t all = parameters(required_weights(plan, zamba2::family));
     const Roofline roofline(plan, geometry_of(plan));
     const auto& shared = block(plan, 6);
     const std::int64_t of_block = 4 * 2 * std::int64_t{plan.width} * shared.attention.inner() -
