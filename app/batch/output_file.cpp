@@ -188,8 +188,10 @@ std::vector<ResultMark> OutputFile::recover_lines(const InputFile& input, Result
 void OutputFile::drop_failed() {
   std::filesystem::path beside = path_;
   beside += ".new";
-  OutputFile kept(beside, open_locked(beside, O_CREAT | O_TRUNC));
+  std::filesystem::path name = beside;  // before there is a file: memory may end here
+  OutputFile kept(std::move(name), open_locked(beside, O_CREAT));
   try {
+    kept.cut(0);  // what a run that was killed has left
     copy_answered(kept);
     if (::rename(beside.c_str(), path_.c_str()) != 0) fail_with_errno(path_, "can't be replaced");
   } catch (...) {

@@ -278,9 +278,10 @@ FileVersion SessionFolder::version_of(const std::string& name) const {
   return version_from(about);
 }
 
-FileVersion version_of(int descriptor) {
+std::optional<FileVersion> version_of(int descriptor) {
   struct stat about {};
-  return ::fstat(descriptor, &about) == 0 ? version_from(about) : FileVersion();
+  if (::fstat(descriptor, &about) != 0) return std::nullopt;
+  return version_from(about);
 }
 
 std::vector<std::string> SessionFolder::names() const {

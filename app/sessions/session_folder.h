@@ -59,8 +59,8 @@ struct FileVersion {
   auto operator<=>(const FileVersion&) const = default;
 };
 
-/// Returns that of an open file; an empty one where it can't be looked at.
-FileVersion version_of(int descriptor);
+/// Returns that of an open file; null where it can't be looked at.
+std::optional<FileVersion> version_of(int descriptor);
 
 /// A session read from its file.
 struct SavedSession {

