@@ -28,7 +28,7 @@ std::int64_t dot_f32_plain(std::int64_t rounds, float& sink) {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
 constexpr std::int64_t piece_bytes = std::int64_t{1} << 20;
 constexpr std::chrono::milliseconds dot_time{50};
@@ -37,8 +37,8 @@ constexpr std::int64_t rounds_between_clock_reads = 20'000;
 /// Passes of a copy, and runs of a product, that outweigh what asking for them costs.
 constexpr int card_rounds = 4;
 
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
+double seconds_since(SteadyClock::time_point begin) {
+  return std::chrono::duration<double>(SteadyClock::now() - begin).count();
 }
 
 auto reader_of(Isa isa) {
@@ -53,7 +53,7 @@ auto dot_of(Isa isa, DType dtype) {
 double copied_bytes_per_s(Queue& queue, const Buffer& buffer) {
   const std::size_t half = buffer.bytes() / 2;
   wait(queue);
-  const auto start = Clock::now();
+  const auto start = SteadyClock::now();
   for (int i = 0; i < card_rounds; ++i) copy(queue, buffer.data() + half, buffer.data(), half);
   wait(queue);
   return static_cast<double>(2 * half) * card_rounds / seconds_since(start);
@@ -85,7 +85,7 @@ double product_seconds(Queue& queue, DType dtype, std::int64_t n) {
       .x = x.tensor(0, dtype, {n, n}), .weight = &weight, .y = y.tensor(0, dtype, {n, n})};
   linear(queue, op);
   wait(queue);
-  const auto start = Clock::now();
+  const auto start = SteadyClock::now();
   for (int i = 0; i < card_rounds; ++i) linear(queue, op);
   wait(queue);
   return seconds_since(start) / card_rounds;
@@ -120,7 +120,7 @@ double ReadProbe::bytes_per_s() {
   const auto read = reader_of(queue_->isa());
   const auto pieces = static_cast<std::int64_t>(buffer_.bytes()) / piece_bytes;
   std::atomic<std::uint64_t> sink{0};
-  const auto start = Clock::now();
+  const auto start = SteadyClock::now();
   queue_->share(pieces, 1, [&](std::int64_t begin, std::int64_t end, int) {
     sink += read(buffer_.data() + begin * piece_bytes,
                  static_cast<std::size_t>((end - begin) * piece_bytes));
@@ -133,11 +133,11 @@ double flops_per_s(Queue& queue, DType dtype) {
   const auto dot = dot_of(queue.isa(), dtype);
   std::atomic<std::int64_t> done{0};
   std::atomic<float> sink{0.0F};
-  const auto start = Clock::now();
+  const auto start = SteadyClock::now();
   queue.parallel([&](int, int) {
     std::int64_t mine = 0;
     float seen = 0.0F;
-    while (Clock::now() - start < dot_time) mine += dot(rounds_between_clock_reads, seen);
+    while (SteadyClock::now() - start < dot_time) mine += dot(rounds_between_clock_reads, seen);
     done += mine;
     sink.store(seen);
   });

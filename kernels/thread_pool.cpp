@@ -56,7 +56,7 @@ std::optional<double> cpu_quota(const fs::path& root) {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
 /// A futex wake costs some 20 us, a spinning hand-over 0.4 us: long enough for the serial parts of
 /// a step, short enough that an idle chat burns nothing.
@@ -107,13 +107,13 @@ void futex_wake_all(std::atomic<std::uint32_t>& word) {
 /// True once `done()`; false when `time` went by first.
 template <typename Done>
 bool spin(std::chrono::microseconds time, Done done) {
-  const auto deadline = Clock::now() + time;
+  const auto deadline = SteadyClock::now() + time;
   do {
     for (int i = 0; i < pauses_between_clock_reads; ++i) {
       if (done()) return true;
       _mm_pause();
     }
-  } while (Clock::now() < deadline);
+  } while (SteadyClock::now() < deadline);
   return done();
 }
 

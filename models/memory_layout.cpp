@@ -57,14 +57,14 @@ void group_layers(const Geometry& geometry, bool flat, ModelMemoryLayout& memory
 }
 
 /// Views to cut a superblock for, and what their units need.
-struct Requests {
+struct ViewRequests {
   std::vector<ViewRequest> views;
   std::vector<std::size_t> unit_bytes;  ///< 0: no units
   std::int32_t slots_min = 2;           ///< 1 or 2 must fit
 };
 
-Requests requests_of(const Geometry& geometry, const ModelMemoryLayout& memory) {
-  Requests requests;
+ViewRequests requests_of(const Geometry& geometry, const ModelMemoryLayout& memory) {
+  ViewRequests requests;
   for (const std::vector<std::size_t>& layers : memory.layers) {
     ViewRequest view;
     std::size_t unit = 0;
@@ -86,8 +86,8 @@ Requests requests_of(const Geometry& geometry, const ModelMemoryLayout& memory) 
 
 /// The same with slots, snapshots and rings of whole handles, one after the other, where that costs
 /// little: then no size has to be a multiple of another.
-Requests rounded(const Requests& requests, std::size_t handle_bytes) {
-  Requests result = requests;
+ViewRequests rounded(const ViewRequests& requests, std::size_t handle_bytes) {
+  ViewRequests result = requests;
   for (std::size_t v = 0; v < result.views.size(); ++v) {
     ViewRequest& view = result.views[v];
     if (!view.may_stretch || view.plane_unit_bytes.empty()) continue;
@@ -102,7 +102,7 @@ Requests rounded(const Requests& requests, std::size_t handle_bytes) {
 }
 
 /// The largest share of a superblock that one of the views cannot use.
-double waste_of(const Requests& requests, const SuperblockPlan& plan) {
+double waste_of(const ViewRequests& requests, const SuperblockPlan& plan) {
   double most = 0.0;
   for (std::size_t v = 0; v < requests.views.size(); ++v) {
     if (requests.unit_bytes[v] == 0) continue;
@@ -114,7 +114,7 @@ double waste_of(const Requests& requests, const SuperblockPlan& plan) {
 }
 
 /// Superblocks without which no sequence runs; it may have no drafts.
-std::size_t superblocks_needed(const Requests& requests, const SuperblockPlan& plan) {
+std::size_t superblocks_needed(const ViewRequests& requests, const SuperblockPlan& plan) {
   const std::size_t groups = plan.views.size() - 3;
   const std::int32_t slots = plan.views[groups].units_per_superblock;
   return groups + (slots == 0 ? 0 : slots < requests.slots_min ? 2 : 1);
@@ -130,19 +130,20 @@ bool better(const std::optional<Choice>& a, const std::optional<Choice>& b) {
   return a && (!b || a->idle_bytes < b->idle_bytes);
 }
 
-double views_used(const Requests& requests) {
+double views_used(const ViewRequests& requests) {
   return static_cast<double>(requests.unit_bytes.size()) -
          static_cast<double>(std::count(requests.unit_bytes.begin(), requests.unit_bytes.end(), 0));
 }
 
-double idle_bytes_of(const Requests& requests, const SuperblockPlan& plan, std::size_t pool_bytes) {
+double idle_bytes_of(const ViewRequests& requests, const SuperblockPlan& plan,
+                     std::size_t pool_bytes) {
   const double open = views_used(requests) * static_cast<double>(plan.superblock_bytes()) / 2;
   return open + waste_of(requests, plan) * static_cast<double>(pool_bytes);
 }
 
 /// Empty: no superblock of these handles up to bytes_max meets the level, or too few of them fit
 /// the pool.
-std::optional<Choice> try_level(const Requests& requests, std::size_t handle, double waste_max,
+std::optional<Choice> try_level(const ViewRequests& requests, std::size_t handle, double waste_max,
                                 std::size_t bytes_max, std::size_t pool_bytes) {
   if (bytes_max < *std::max_element(requests.unit_bytes.begin(), requests.unit_bytes.end())) {
     return std::nullopt;
@@ -160,10 +161,11 @@ std::optional<Choice> try_level(const Requests& requests, std::size_t handle, do
   }
 }
 
-std::optional<Choice> best_of_levels(const Requests& requests, const MemoryLayoutOptions& options,
+std::optional<Choice> best_of_levels(const ViewRequests& requests,
+                                     const MemoryLayoutOptions& options,
                                      std::span<const double> levels) {
   std::optional<Choice> best;
-  const auto try_all = [&](const Requests& variant, std::size_t handle) {
+  const auto try_all = [&](const ViewRequests& variant, std::size_t handle) {
     for (const double level : levels) {
       std::size_t bytes_max =
           std::min({options.pool_bytes, superblock_bytes_max, handles_max * handle});
@@ -184,7 +186,7 @@ std::optional<Choice> best_of_levels(const Requests& requests, const MemoryLayou
   return best;
 }
 
-std::optional<Choice> best_superblock(const Requests& requests,
+std::optional<Choice> best_superblock(const ViewRequests& requests,
                                       const MemoryLayoutOptions& options) {
   std::optional<Choice> best = best_of_levels(requests, options, waste_levels);
   const bool few = best && options.pool_bytes / best->plan.superblock_bytes() < superblocks_few;
@@ -228,7 +230,7 @@ std::size_t times_to_join(const MemoryLayoutOptions& options, const SuperblockPl
 }
 
 /// Joins groups as far as the pool has room for as many as it needs.
-void join(const Requests& requests, const MemoryLayoutOptions& options, Choice& choice) {
+void join(const ViewRequests& requests, const MemoryLayoutOptions& options, Choice& choice) {
   SuperblockPlan& plan = choice.plan;
   const std::size_t needed = superblocks_needed(requests, plan) * plan.superblock_bytes();
   const std::size_t times = std::min(times_to_join(options, plan), options.pool_bytes / needed);
@@ -239,7 +241,7 @@ void join(const Requests& requests, const MemoryLayoutOptions& options, Choice& 
 
 /// The choice within the limits: with superblocks joined, or with larger handles, whichever leaves
 /// fewer bytes idle.
-Choice limited(const Requests& requests, const MemoryLayoutOptions& options, Choice best) {
+Choice limited(const ViewRequests& requests, const MemoryLayoutOptions& options, Choice best) {
   const bool is_dear = times_to_join(options, best.plan) > 1;
   join(requests, options, best);
   MemoryLayoutOptions larger = options;
@@ -388,7 +390,7 @@ ModelMemoryLayout memory_layout_of(const Geometry& geometry, const MemoryLayoutO
   if (options.packed && !options.flat) memory.snapshot = snapshot_layout(geometry);
   memory.ring = ring_layout(geometry, options.ring_tokens);
   memory.layout.ring_tokens = options.ring_tokens;
-  Requests requests = requests_of(geometry, memory);
+  ViewRequests requests = requests_of(geometry, memory);
   std::optional<Choice> best = best_superblock(requests, options);
   if (!best && !options.flat) {
     requests.slots_min = 1;

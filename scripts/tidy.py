@@ -234,10 +234,10 @@ def check_folders(sources):
 def check_declarations(sources):
     """What a header declares is defined in its own folder: who reads one finds the other.
 
-    No file of its room has the same without a namespace's name: other files, compiled together
-    with that one (HYB_UNITY), would use it.
+    No .cpp file that may see the header has a nameless function, type or constant of the same
+    name: other files, compiled together with that one (HYB_UNITY), would use it instead.
     """
-    declared, nameless = [], collections.defaultdict(set)
+    declared, nameless = [], []
     by_name, by_types = collections.defaultdict(set), collections.defaultdict(set)
     for name in sources:
         folder, suffix = name.rpartition("/")[0], pathlib.PurePath(name).suffix
@@ -249,21 +249,32 @@ def check_declarations(sources):
             function, types = found or (type_or_constant(head, has_body), None)
             if space.endswith("::"):
                 if suffix == ".cpp":
-                    nameless[name.split("/")[0], space[:-2], function, types].add(name)
-            elif found and has_body:
+                    nameless.append((name, space[:-2], function, types))
+                continue
+            if found and has_body:
                 by_name[space, function].add(folder)
                 by_types[space, function, types].add(folder)
-            elif function and suffix in (".h", ".cuh") and not name.startswith(ROUTES):
+            if function and suffix in (".h", ".cuh") and not name.startswith(ROUTES):
                 line = code.count("\n", 0, place) + 1
                 declared.append((name, line, folder, space, function, types))
     for name, line, folder, space, function, types in declared:
-        for other in nameless[name.split("/")[0], space, function, types]:
-            yield "hidden", name, line, f"{function} has the name of a nameless one of {other}"
         for defined in by_types[space, function, types], by_name[space, function]:
             if types is not None and defined and folder not in defined:
                 where = ", ".join(sorted(defined))
                 yield "declared", name, line, f"{function}() is not defined here, but in {where}"
                 break
+    yield from check_hidden(declared, nameless)
+
+
+def check_hidden(declared, nameless):
+    by_name = collections.defaultdict(list)
+    for name, line, _, space, function, types in declared:
+        by_name[function, types].append((name, line, space))
+    for other, inner, function, types in nameless:
+        for name, line, space in by_name[function, types]:
+            is_seen = ROOMS.index(name.split("/")[0]) <= ROOMS.index(other.split("/")[0])
+            if is_seen and f"{inner}::".startswith(f"{space}::"):
+                yield "hidden", name, line, f"{function} has the name of a nameless one of {other}"
 
 
 CPP_PROSE = re.compile(r'//[^\n]*|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"', re.S)

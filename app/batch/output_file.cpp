@@ -191,7 +191,7 @@ void OutputFile::drop_failed() {
   std::filesystem::path name = beside;  // before there is a file: memory may end here
   OutputFile kept(std::move(name), open_locked(beside, O_CREAT));
   try {
-    kept.cut(0);  // what a run that was killed has left
+    if (::ftruncate(kept.descriptor(), 0) != 0) fail_with_errno(beside, "can't be emptied");
     copy_answered(kept);
     if (::rename(beside.c_str(), path_.c_str()) != 0) fail_with_errno(path_, "can't be replaced");
   } catch (...) {

@@ -8,8 +8,8 @@
 
 namespace hyb::app {
 
-/// A host tier without bytes: the index of the engine's tiers, whose copies take no time. What a
-/// tier holds besides snapshots is not counted.
+/// A host tier without bytes: the index of the engine's tiers, whose copies take no time. Snapshots
+/// are counted in whole sectors, as there, and nothing else that a tier holds.
 class HostTier {
  public:
   /// The layout's kinds outlive this.

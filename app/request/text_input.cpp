@@ -24,14 +24,14 @@
 namespace hyb::app {
 namespace {
 
-constexpr std::size_t text_bytes_max = std::size_t{1} << 30;
+constexpr std::size_t input_bytes_max = std::size_t{1} << 30;
 constexpr std::chrono::milliseconds stdin_patience(1000);
 
 std::string read_input(const char* waiting) {
   const StopAtOnce nothing_to_lose;
   return without_mark(
       read_stream(STDIN_FILENO, "stdin",
-                  {.bytes_max = text_bytes_max, .patience = stdin_patience, .waiting = waiting}),
+                  {.bytes_max = input_bytes_max, .patience = stdin_patience, .waiting = waiting}),
       "stdin");
 }
 
@@ -128,7 +128,7 @@ void add_text_input(CLI::App& cli, TextInput& input, std::string& model) {
 
 std::string read_text(const TextInput& input) {
   std::optional<std::string> prompt = input.text;
-  if (input.file && *input.file != stdin_word) prompt = read_text_of(*input.file, text_bytes_max);
+  if (input.file && *input.file != stdin_word) prompt = read_text_of(*input.file, input_bytes_max);
   if (prompt == stdin_word) prompt.reset();
   const bool reads_stdin = !input.no_stdin && !is_terminal(Stream::input);
   if (!prompt && !reads_stdin) {

@@ -73,7 +73,7 @@ void SessionKeeper::open_file(const std::string& name, const Conversation& conve
                             name));
   }
   if (!is_known && name == last_session && name == file_name_) {
-    is_known = need_folder().bring_last_back(*version_);
+    is_known = need_folder().bring_last_back(own_version());
   }
   if (name == file_name_ && is_known && conversation.turns() >= turns_) {
     if (!writer_) writer_.emplace(need_folder().path_of(name), content_);
@@ -175,10 +175,18 @@ class SessionKeeper::Writing {
   SessionKeeper& keeper_;
 };
 
-/// No other chat has written there since this one did. Of a file that could not be looked at then
-/// none is known to have.
+/// The chat's file as this chat left it. If it could not be looked at after writing, it is looked
+/// at again, and is what was written if it has as many bytes.
+FileVersion SessionKeeper::own_version() const {
+  if (version_ || !writer_) return version_.value_or(FileVersion());
+  const auto now = version_of(writer_->descriptor());
+  const bool is_as_written = now && now->bytes == static_cast<std::int64_t>(writer_->bytes());
+  return is_as_written ? *now : FileVersion();
+}
+
+/// Says whether no other chat has written there since this one did.
 bool SessionKeeper::is_own(const std::string& name) const {
-  return !version_ || *version_ == need_folder().version_of(name);
+  return own_version() == need_folder().version_of(name);
 }
 
 void SessionKeeper::look_at_file() {
@@ -187,8 +195,7 @@ void SessionKeeper::look_at_file() {
 
 std::string SessionKeeper::kept_as() const {
   if (!failure_.empty()) return {};
-  const bool may_be_older = file_name_ == last_session && version_;
-  return may_be_older ? need_folder().last_name_of(*version_) : file_name_;
+  return file_name_ == last_session ? need_folder().last_name_of(own_version()) : file_name_;
 }
 
 std::string SessionKeeper::save(const Saving& saving, const std::string& name) {

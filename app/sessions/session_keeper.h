@@ -109,6 +109,7 @@ class SessionKeeper {
   void write(const std::string& name, const Saving& saving);
   class Writing;
   void leave_to_other();
+  FileVersion own_version() const;
   bool is_own(const std::string& name) const;
   void look_at_file();
   template <typename Write>
@@ -124,7 +125,7 @@ class SessionKeeper {
   std::uint64_t bytes_max_;
   std::string failure_;  ///< of saving, which was warned of; empty: saving works
   std::string name_;
-  /// Of the chat's file, as it was read or written; null: it could not be looked at.
+  /// Of the chat's file, as it was read or written; null: it could not be looked at then.
   std::optional<FileVersion> version_ = FileVersion();
   bool is_ours_ = false;                      ///< no other chat had changed it when it was opened
   std::string file_name_;                     ///< of the file that has the chat, which is added to

@@ -175,7 +175,7 @@ void History::add(const std::string& entry) {
 
 namespace {
 
-bool is_word(char letter) {
+bool is_word_byte(char letter) {
   return static_cast<unsigned char>(letter) >= 0x80 || (letter >= '0' && letter <= '9') ||
          (letter >= 'A' && letter <= 'Z') || (letter >= 'a' && letter <= 'z');
 }
@@ -216,15 +216,15 @@ std::size_t LineBuffer::line_end(std::size_t at) const {
 
 std::size_t LineBuffer::word_left() const {
   std::size_t at = cursor_;
-  while (at > 0 && !is_word(text_[at - 1])) --at;
-  while (at > 0 && is_word(text_[at - 1])) --at;
+  while (at > 0 && !is_word_byte(text_[at - 1])) --at;
+  while (at > 0 && is_word_byte(text_[at - 1])) --at;
   return at;
 }
 
 std::size_t LineBuffer::word_right() const {
   std::size_t at = cursor_;
-  while (at < text_.size() && !is_word(text_[at])) ++at;
-  while (at < text_.size() && is_word(text_[at])) ++at;
+  while (at < text_.size() && !is_word_byte(text_[at])) ++at;
+  while (at < text_.size() && is_word_byte(text_[at])) ++at;
   return at;
 }
 

@@ -22,7 +22,7 @@ bool is_letter(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || static_cast<unsigned char>(c) >= 0x80;
 }
 
-bool is_mark(char c) { return punctuation.find(c) != std::string_view::npos; }
+bool is_punctuation(char c) { return punctuation.find(c) != std::string_view::npos; }
 
 /// Counts how often the character at `at` repeats.
 std::size_t run_length(std::string_view text, std::size_t at) {
@@ -132,7 +132,8 @@ class InlineReader {
   bool may_open(std::size_t at, std::size_t end) const {
     const char before = char_before(at), next = end < text_.size() ? text_[end] : ' ';
     const bool is_inside = text_[at] == '_' && is_letter(before);
-    return !is_white(next) && !is_inside && (!is_mark(next) || is_white(before) || is_mark(before));
+    return !is_white(next) && !is_inside &&
+           (!is_punctuation(next) || is_white(before) || is_punctuation(before));
   }
 
   bool may_close(std::size_t at, std::size_t end) const {
@@ -140,7 +141,7 @@ class InlineReader {
     const bool is_inside = text_[at] == '_' && is_letter(next);
     const bool is_wide = static_cast<unsigned char>(next) >= 0x80;
     return !is_white(before) && !is_inside &&
-           (!is_mark(before) || is_white(next) || is_mark(next) || is_wide);
+           (!is_punctuation(before) || is_white(next) || is_punctuation(next) || is_wide);
   }
 
   std::optional<std::size_t> as_text(std::size_t at, std::size_t length, unsigned looks) {

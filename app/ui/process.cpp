@@ -127,7 +127,7 @@ void fill_closed_descriptors() {
 
 enum class Written { all, reader_gone, failed };
 
-Written write_all(int descriptor, std::string_view text) {
+Written write_while_read(int descriptor, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(descriptor, text.data(), text.size());
     if (written >= 0) {
@@ -179,7 +179,7 @@ int terminal_changes() { return changes.load(); }
 void set_last_words(void (*restore_terminal)()) { last_words.store(restore_terminal); }
 
 bool write_stdout(const char* text, unsigned long size) {
-  const Written written = write_all(STDOUT_FILENO, {text, size});
+  const Written written = write_while_read(STDOUT_FILENO, {text, size});
   if (written == Written::failed) {
     throw Error(ErrorKind::runtime, std::string("stdout: cannot write: ") + std::strerror(errno));
   }
@@ -194,7 +194,7 @@ void write_stderr(std::string_view text) {
 void write_note(std::string_view text) {
   if (log::is_shown(log::Level::info)) write_stderr(text);
 }
-void write_stderr_as_is(std::string_view text) { write_all(STDERR_FILENO, text); }
+void write_stderr_as_is(std::string_view text) { write_while_read(STDERR_FILENO, text); }
 
 namespace {
 

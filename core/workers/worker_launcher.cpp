@@ -183,7 +183,7 @@ class Launcher {
   pid_t worker_ = 0;  ///< 0: none
 };
 
-std::string words_of(int status) {
+std::string end_text(int status) {
   if (WIFSIGNALED(status)) {
     return fmt::format("signal {}, {}", WTERMSIG(status), ::strsignal(WTERMSIG(status)));
   }
@@ -268,7 +268,7 @@ class WorkerLauncher::Forked final : public Worker {
     std::unique_ptr<Process>& launcher = launcher_->launcher_;
     if (launcher != nullptr) {
       const auto reply = launcher->ask(LauncherRequest::end, std::nullopt, launcher_->patience_);
-      if (reply) return words_of(reply->status);
+      if (reply) return end_text(reply->status);
       launcher.reset();
     }
     // A process gives its memory up before its descriptors.

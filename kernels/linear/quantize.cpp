@@ -9,13 +9,13 @@ namespace hyb::kernels {
 namespace {
 
 /// One number for each of the rows; loops over them are what the compiler makes vectors of.
-using Lanes = std::array<float, quantize_rows>;
+using GroupSums = std::array<float, quantize_rows>;
 
 constexpr std::array<float, 15> midpoints = q4_midpoints();
 
 /// Finds in each row the element of largest size, with its sign; NaN where one is no finite number.
-Lanes largest_of(const float* values) {
-  Lanes largest = {}, zero = {};
+GroupSums largest_of(const float* values) {
+  GroupSums largest = {}, zero = {};
   for (std::int64_t k = 0; k < quantize_group; ++k) {
     const float* const row = values + k * quantize_rows;
     for (std::size_t n = 0; n < largest.size(); ++n) {
@@ -28,7 +28,7 @@ Lanes largest_of(const float* values) {
 }
 
 /// Rounds it as it will be stored, and 1 over it; 0 for a scale of 0, so that all codes are 0.
-void round_scale(const Lanes& scale, Lanes& rounded, Lanes& inverse) {
+void round_scale(const GroupSums& scale, GroupSums& rounded, GroupSums& inverse) {
   for (std::size_t n = 0; n < scale.size(); ++n) rounded[n] = to_float(to_bf16(scale[n]));
   for (std::size_t n = 0; n < scale.size(); ++n) {
     inverse[n] = std::fabs(rounded[n]) >= std::numeric_limits<float>::min() * 128.0F
@@ -37,7 +37,7 @@ void round_scale(const Lanes& scale, Lanes& rounded, Lanes& inverse) {
   }
 }
 
-void store_scales(const Lanes& rounded, const Lanes& inverse, QuantizedGroups& groups) {
+void store_scales(const GroupSums& rounded, const GroupSums& inverse, QuantizedGroups& groups) {
   for (std::size_t n = 0; n < rounded.size(); ++n) {
     const bool is_zero = inverse[n] == 0.0F && !std::isnan(rounded[n]);
     groups.scales[n] = is_zero ? bf16{0} : to_bf16(rounded[n]);
@@ -46,7 +46,7 @@ void store_scales(const Lanes& rounded, const Lanes& inverse, QuantizedGroups& g
 
 void quantize_q8(const float* values, QuantizedGroups& groups) {
   constexpr float to_integer = 12582912.0F;  // 1.5 * 2^23: what is added to it loses its fraction
-  Lanes scale = largest_of(values), rounded, inverse;
+  GroupSums scale = largest_of(values), rounded, inverse;
   for (float& s : scale) s = std::fabs(s) / 127.0F;
   round_scale(scale, rounded, inverse);
   store_scales(rounded, inverse, groups);
@@ -63,9 +63,9 @@ void quantize_q8(const float* values, QuantizedGroups& groups) {
 
 /// Says what `rounded` makes of the values: the squared error, and the scale that fits its levels
 /// best.
-void try_scale(const float* values, const Lanes& rounded, const Lanes& inverse, Lanes& error,
-               Lanes& fitted) {
-  Lanes products = {}, squares = {};
+void try_scale(const float* values, const GroupSums& rounded, const GroupSums& inverse,
+               GroupSums& error, GroupSums& fitted) {
+  GroupSums products = {}, squares = {};
   error = {};
   for (std::size_t k = 0; k < quantize_group; ++k) {
     const float* const row = values + k * quantize_rows;
@@ -87,7 +87,7 @@ void try_scale(const float* values, const Lanes& rounded, const Lanes& inverse, 
   }
 }
 
-void store_q4(const float* values, const Lanes& inverse, QuantizedGroups& groups) {
+void store_q4(const float* values, const GroupSums& inverse, QuantizedGroups& groups) {
   for (std::size_t k = 0; k < quantize_group; ++k) {
     const float* const row = values + k * quantize_rows;
     std::uint8_t* const codes = groups.codes.data() + k * quantize_rows;
@@ -107,9 +107,9 @@ void quantize_q4(const float* values, QuantizedGroups& groups) {
   /// 7.46 %.
   constexpr std::array<float, 6> candidates = {1.0F, 1.2F, 0.96F, 1.04F, 1.16F, -1.28F};
   constexpr float least = 0.85F, most = 1.4F;
-  Lanes largest = largest_of(values), scale, rounded, inverse, error, fitted;
+  GroupSums largest = largest_of(values), scale, rounded, inverse, error, fitted;
   for (float& s : largest) s /= static_cast<float>(q4_levels.back());
-  Lanes best, best_error, best_fitted;
+  GroupSums best, best_error, best_fitted;
   best_error.fill(std::numeric_limits<float>::infinity());
   for (std::size_t i = 0; i <= candidates.size(); ++i) {
     for (std::size_t n = 0; n < scale.size(); ++n) {

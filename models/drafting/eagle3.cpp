@@ -21,8 +21,8 @@ using kernels::Tensor;
 
 namespace {
 
-constexpr std::array<std::string_view, 2> architectures = {"LlamaForCausalLMEagle3",
-                                                           "Eagle3LlamaForCausalLM"};
+constexpr std::array<std::string_view, 2> eagle3_architectures = {"LlamaForCausalLMEagle3",
+                                                                  "Eagle3LlamaForCausalLM"};
 
 bool is_named_eagle3(const Config& c) {
   if (!c.has("architectures")) return false;
@@ -35,10 +35,11 @@ void check_architecture(const Config& c) {
   if (!c.has("architectures")) return;
   for (const std::string& name : c.strings("architectures")) {
     // The first heads that were published call themselves a plain Llama.
-    if (name == "LlamaForCausalLM" || std::ranges::find(architectures, name) != architectures.end())
+    if (name == "LlamaForCausalLM" ||
+        std::ranges::find(eagle3_architectures, name) != eagle3_architectures.end())
       continue;
     c.fail("architectures", fmt::format("{} is another kind of head than {}", quote_name(name),
-                                        fmt::join(architectures, " and ")));
+                                        fmt::join(eagle3_architectures, " and ")));
   }
 }
 
@@ -125,7 +126,7 @@ DraftLayer eagle3_of(const Config& c, const Plan& plan) {
 
 namespace {
 
-constexpr TensorName names[] = {
+constexpr TensorName eagle3_names[] = {
     {"draft.fc", "fc.weight"},
     {"draft.embedding_norm", "midlayer.input_layernorm.weight"},
     {"draft.embedding_norm", "layers.0.input_layernorm.weight"},
@@ -151,7 +152,7 @@ constexpr TensorName names[] = {
     {"draft.head", "lm_head.weight"},
 };
 /// The two tables, and a copy of the model's embedding.
-constexpr std::string_view unused[] = {"d2t", "t2d", "embed_tokens."};
+constexpr std::string_view eagle3_unused[] = {"d2t", "t2d", "embed_tokens."};
 
 [[noreturn]] void fail(const TensorFiles& files, std::string_view name, const std::string& text) {
   throw Error(ErrorKind::model,
@@ -203,7 +204,8 @@ void check_mask(const Plan& plan, const TensorFiles& files,
 
 }  // namespace
 
-const Family eagle3_head = {.model_types = {}, .plan = nullptr, .names = names, .unused = unused};
+const Family eagle3_head = {
+    .model_types = {}, .plan = nullptr, .names = eagle3_names, .unused = eagle3_unused};
 
 std::vector<std::int32_t> eagle3_columns(const Plan& plan, const TensorFiles& files) {
   const std::vector<std::int64_t> offsets = read_offsets(plan, files);

@@ -14,8 +14,7 @@ undisturbed, goes on and gives the rest. A chat's session is that of an undistur
 turns, or without those of which something was said, and the chat goes on with them. Prints a
 table; exit 1 when one did not.
 
-All of it takes 12 minutes of processor time; --short, which ctest runs, 30
-seconds.
+All of it takes 12 minutes of processor time; --short, which ctest runs, 30 seconds.
 """
 
 import argparse

@@ -106,6 +106,7 @@ class Declarations(unittest.TestCase):
             found = self.found(app__a__x_h=here, app__b__y_cpp=nameless)
             self.assertEqual([row[:3] for row in found], [("hidden", "app/a/x.h", 2)])
             self.assertEqual(self.found(app__a__x_h=here, core__y_cpp=nameless), [])
+            self.assertEqual(len(self.found(core__x_h=here, app__y_cpp=nameless)), 1)
 
 
 class Prose(unittest.TestCase):

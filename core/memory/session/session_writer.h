@@ -50,6 +50,7 @@ class SessionWriter {
 
   /// Returns the open file, wherever it was renamed to.
   int descriptor() const { return log_.descriptor(); }
+  std::uint64_t bytes() const { return log_.size(); }  ///< of the file, as it was written
 
  private:
   using Units = std::map<UnitKey, SessionContent::Unit>;

@@ -52,6 +52,7 @@ SnapshotTier::SnapshotTier(std::string name, const SnapshotIo& snapshot_io,
 void SnapshotTier::switch_off(std::string_view why) {
   log::warning(name_ + ": off from here on: " + std::string(why));
   fetches_.clear();
+  stats_.removed = index_->evicted();
   index_.reset();
   queue_.reset();
 }
@@ -101,12 +102,12 @@ void SnapshotTier::spill(std::span<const TokenId> key, const Snapshot& snapshot)
   const std::vector<StoredUnit*> units = index_->units(entry);
   std::vector<bool> is_new;
   for (StoredUnit* const unit : units) is_new.push_back(unit->extents.empty());
+  const std::vector<CheckpointUnit> sources = units_of(checkpoint, snapshot_io_.layout());
+  require(sources.size() == units.size(), "tier: a checkpoint has the units of its kinds");
   if (!index_->admit(entry)) {
     ++stats_.declined;
     return;
   }
-  const std::vector<CheckpointUnit> sources = units_of(checkpoint, snapshot_io_.layout());
-  require(sources.size() == units.size(), "tier: a checkpoint has the units of its kinds");
   std::size_t stored = 0;
   try {
     while (stored < units.size() && (!is_new[stored] || store(*units[stored], sources[stored]))) {

@@ -63,14 +63,15 @@ struct TierHit {
   std::vector<StoredUnit*> units{};
 };
 
-/// Of reading a host tier, in bytes per second: what it is worth is decided with this.
+/// Speed of reading a host tier, with which it is decided what is worth reading.
 inline constexpr double host_tier_bytes_per_second = 1e10;
 
 struct TierLimits {
   std::uint64_t budget_bytes = 0;                       ///< of the storage; never passed
   std::size_t index_bytes_max = std::size_t{64} << 20;  ///< memory for the index
   PrefillCost cost = default_prefill_cost;              ///< of this model on this machine
-  double bytes_per_second = 1e9;                        ///< of reading
+  /// Speed of reading. A snapshot that is computed faster than read is not kept.
+  double bytes_per_second = 1e9;
 };
 
 /// The index of a tier: which snapshots it has, by token ids that are compared on every hit, which
@@ -111,8 +112,8 @@ class TierIndex {
   static bool is_whole(std::span<StoredUnit* const> units);
   std::uint64_t bytes_of(std::span<StoredUnit* const> units) const;
 
-  /// What of a hit is to be read when the pool has the first `shared` tokens already; empty as a
-  /// value: computing the hit from the first `resumable` tokens on is faster.
+  /// Units of a hit that are to be read when the pool has the first `shared` tokens already. Null:
+  /// computing the hit from the first `resumable` tokens on is faster.
   std::optional<std::vector<StoredUnit*>> worth_reading(const TierHit& hit, std::int32_t shared,
                                                         std::int32_t resumable) const;
 

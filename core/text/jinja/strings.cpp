@@ -20,9 +20,9 @@ std::size_t previous_character(std::string_view view, std::size_t end) {
   return character_bytes(view, begin) == end - begin ? begin : end - 1;
 }
 
-class Splitter {
+class WordSplitter {
  public:
-  Splitter(Runtime& runtime, const Text& text, std::int64_t splits)
+  WordSplitter(Runtime& runtime, const Text& text, std::int64_t splits)
       : runtime_(runtime),
         text_(text),
         view_(text.view()),
@@ -339,7 +339,7 @@ Text join(Runtime& runtime, const Text& separator, const List& parts) {
 List& split(Runtime& runtime, const Text& text, const std::optional<Text>& separator,
             std::int64_t splits) {
   runtime.meter().step_bytes(text.size());
-  Splitter splitter(runtime, text, splits);
+  WordSplitter splitter(runtime, text, splits);
   if (!separator) return splitter.at_spaces();
   if (separator->empty()) throw Fault("split: the separator is empty");
   return splitter.at(separator->view());
