@@ -5,6 +5,7 @@
 #include <cctype>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "core/base/strings.h"
 
