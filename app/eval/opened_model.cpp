@@ -14,7 +14,6 @@
 namespace hyb::app {
 namespace {
 
-constexpr std::size_t evaluated_bytes_max = std::size_t{1} << 30;
 constexpr std::int32_t step_tokens_max = 512;
 /// Limit on the logits that a step leaves: there are fewer rows where the vocabulary is large.
 constexpr std::size_t logits_bytes_max = std::size_t{64} << 20;
@@ -38,7 +37,7 @@ std::int32_t window_of(const BareModel& model, std::int32_t context) {
 }  // namespace
 
 std::string read_evaluated(const std::string& file) {
-  std::string text = read_text_of(file, evaluated_bytes_max);
+  std::string text = read_text_of(file, input_bytes_max);
   check_utf8(text, file);
   if (text.find('\0') != std::string::npos) {
     throw Error(ErrorKind::usage, file + ": is no text: it has NUL bytes");

@@ -8,7 +8,7 @@ namespace hyb::app {
 void HostTier::keep(std::span<const TokenId> key, const Snapshot& snapshot) {
   const Checkpoint& checkpoint = snapshot.checkpoint;
   key = key.first(static_cast<std::size_t>(checkpoint.length()));
-  const Precision precision = checkpoint.packed() != no_packed ? Precision::int8 : Precision::exact;
+  const Precision precision = checkpoint.precision();
   if (TierEntry* const there = index_.find(key, precision)) return index_.touch(*there);
   index_.admit(index_.add(key, precision, snapshot.place));
 }
@@ -21,11 +21,8 @@ std::int32_t HostTier::fetch(SnapshotIo& snapshot_io, std::span<const TokenId> p
   const auto key = prompt.first(static_cast<std::size_t>(hit.length));
   if (!index_.worth_reading(hit, snapshot_io.shared_tokens(key), resumable)) return 0;
   if (hit.entry != nullptr) index_.touch(*hit.entry);
-  std::optional<Reservation> room = snapshot_io.room(key, hit.precision);
-  while (!room) {
-    if (!snapshot_io.evict_for(key)) return 0;
-    room = snapshot_io.room(key, hit.precision);
-  }
+  std::optional<Reservation> room = snapshot_io.make_room(key, hit.precision);
+  if (!room) return 0;
   const bool is_new =
       snapshot_io.adopt(key, std::move(room->checkpoint), hit.place, SnapshotSource::host);
   return is_new ? hit.length : 0;

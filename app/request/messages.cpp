@@ -36,8 +36,8 @@ void check_messages(const Json& messages, const std::string& place) {
 
 Json read_messages(const std::string& file) {
   const std::string name = file == "-" ? "stdin" : file;
-  const std::string text = read_text_of(file, std::size_t{1} << 30);
-  Json body = parse_json(text, name, {.bytes_max = std::size_t{1} << 30, .depth_max = 256});
+  const std::string text = read_text_of(file, input_bytes_max);
+  Json body = parse_json(text, name, {.bytes_max = input_bytes_max, .depth_max = 256});
   if (body.is_array()) body = Json::object({{"messages", std::move(body)}});
   if (body.is_object()) {
     for (const char* field : {"stream", "stream_options"}) body.erase(field);  // flags decide that

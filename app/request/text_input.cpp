@@ -24,7 +24,6 @@
 namespace hyb::app {
 namespace {
 
-constexpr std::size_t input_bytes_max = std::size_t{1} << 30;
 constexpr std::chrono::milliseconds stdin_patience(1000);
 
 std::string read_input(const char* waiting) {

@@ -48,8 +48,11 @@ ModelSource find_model(const TextInput& input, const std::string& model,
 /// outlives `cli`. Throws Error(model) while parsing where the file can't be read.
 CLI::Option* add_system_option(CLI::App& cli, std::string& system, const std::string& help);
 
-/// The text of a file, a named pipe or stdin ("-"; up to 1 GiB). Throws Error(model) where the
-/// others have more than `bytes_max`.
+/// Limit on a text or a conversation.
+inline constexpr std::size_t input_bytes_max = std::size_t{1} << 30;
+
+/// The text of a file, a named pipe or stdin ("-"; up to input_bytes_max). Throws Error(model)
+/// where the others have more than `bytes_max`.
 std::string read_text_of(const std::string& file, std::size_t bytes_max);
 
 }  // namespace hyb::app

@@ -238,7 +238,7 @@ void Handovers::fetch(Sequence& sequence, const Lookup& lookup) {
     return;
   }
   const Checkpoint& there = lookup.snapshot->checkpoint;
-  const Precision precision = there.packed() == no_packed ? Precision::exact : Precision::int8;
+  const Precision precision = there.precision();
   auto fetch = std::make_unique<Fetch>();
   fetch->key.assign(key.begin(), key.end());
   fetch->place = lookup.snapshot->place;

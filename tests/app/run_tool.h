@@ -131,6 +131,13 @@ inline ToolResult run_tool(Tool tool) {
   return result;
 }
 
+/// `hyb COMMAND ARGUMENTS...`
+inline ToolResult run_command(const char* command, std::vector<std::string> arguments,
+                              std::string input = {}) {
+  arguments.insert(arguments.begin(), command);
+  return run_tool({.arguments = std::move(arguments), .input = std::move(input)});
+}
+
 /// A shell command line in which $HYB is the binary, for pipes and redirections.
 inline ToolResult run_shell(const std::string& line, std::string input = {}) {
   return run_tool({.arguments = {"-c", line},

@@ -19,8 +19,7 @@ using namespace hyb::testing;
 namespace {
 
 ToolResult bench(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), "bench");
-  return run_tool({.arguments = std::move(arguments)});
+  return run_command("bench", std::move(arguments));
 }
 
 /// The rows of `-o json`; each is sound in itself.

@@ -29,8 +29,7 @@ std::string text() {
 }
 
 ToolResult eval(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), "eval");
-  return run_tool({.arguments = std::move(arguments), .input = text()});
+  return run_command("eval", std::move(arguments), text());
 }
 
 Json json_of(const ToolResult& result) {

@@ -19,8 +19,7 @@ using namespace hyb::testing;
 namespace {
 
 ToolResult quantize(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), "quantize");
-  return run_tool({.arguments = std::move(arguments)});
+  return run_command("quantize", std::move(arguments));
 }
 
 double divergence_of(const std::string& folder, const std::string& text) {

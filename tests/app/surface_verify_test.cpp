@@ -16,8 +16,7 @@ using namespace hyb::testing;
 namespace {
 
 ToolResult verify(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), "verify");
-  return run_tool({.arguments = std::move(arguments)});
+  return run_command("verify", std::move(arguments));
 }
 
 }  // namespace

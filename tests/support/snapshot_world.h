@@ -112,11 +112,8 @@ struct SnapshotWorld {
   /// Puts a snapshot into the tree. False: there is one already, or no room.
   bool put(std::span<const TokenId> key, Precision precision = Precision::exact) {
     if (snapshot_io.has(key)) return false;
-    std::optional<Reservation> room = snapshot_io.room(key, precision);
-    while (!room) {
-      if (!snapshot_io.evict_for(key)) return false;
-      room = snapshot_io.room(key, precision);
-    }
+    std::optional<Reservation> room = snapshot_io.make_room(key, precision);
+    if (!room) return false;
     snapshot_io.flush_orders();
     for (const CheckpointUnit& unit : units_of(room->checkpoint, layout)) {
       snapshot_io.write(unit, wanted(key, unit));

@@ -60,6 +60,7 @@ class Checkpoint {
   std::span<const PageTable> tables() const { return tables_; }
   SlotId slot() const { return slot_; }        ///< no_slot: packed, or no recurrent layers
   PackedId packed() const { return packed_; }  ///< no_packed: exact, or no recurrent layers
+  Precision precision() const { return packed_ == no_packed ? Precision::exact : Precision::int8; }
 
   /// The deepest position up to `limit` at which every kind of the model can go on from the first
   /// tokens of the checkpoint; 0: none. With recurrent layers it is its own length or none.

@@ -97,6 +97,13 @@ bool SnapshotIo::evict_for(std::span<const TokenId> key) {
   return cache_->evict(cache_->tree().neighborhood(key).other);
 }
 
+std::optional<Reservation> SnapshotIo::make_room(std::span<const TokenId> key, Precision precision,
+                                                 const SharedPrefix& other) {
+  std::optional<Reservation> made = room(key, precision, other);
+  while (!made && evict_for(key)) made = room(key, precision, other);
+  return made;
+}
+
 bool SnapshotIo::adopt(std::span<const TokenId> key, Checkpoint checkpoint, SnapshotPlace place,
                        SnapshotSource source) {
   return cache_->insert(key, std::move(checkpoint), place, source);

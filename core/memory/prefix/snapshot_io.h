@@ -103,6 +103,10 @@ class SnapshotIo {
   /// Returns whether there is a snapshot at the end of the key.
   bool has(std::span<const TokenId> key) const;
 
+  /// room(), for which other snapshots are evicted. Empty: nothing is left to evict.
+  std::optional<Reservation> make_room(std::span<const TokenId> key, Precision precision,
+                                       const SharedPrefix& other = {});
+
   /// Evicts the snapshot of least value, but not the one that room(key) would share pages with.
   /// False: there is none.
   bool evict_for(std::span<const TokenId> key);

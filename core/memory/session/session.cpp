@@ -93,9 +93,7 @@ class SessionLoader {
         const std::int32_t shared = other.room ? common_prefix(load.key, other.key) : 0;
         if (shared > best.tokens) best = {.from = &other.room->checkpoint, .tokens = shared};
       }
-      do {
-        load.room = snapshot_io_->room(load.key, load.snapshot.precision, best);
-      } while (!load.room && snapshot_io_->evict_for(load.key));
+      load.room = snapshot_io_->make_room(load.key, load.snapshot.precision, best);
       if (!load.room) ++left_out;
     }
     return left_out;

@@ -111,9 +111,8 @@ std::vector<Candidate> candidates_of(const SessionMemory& memory,
                                      std::span<const SavedSnapshot> in_file) {
   std::map<std::int32_t, Candidate> all, known;  // by length
   for (const Snapshot* live : memory.snapshot_io.cache().tree().on_the_way(memory.sequence)) {
-    const bool is_packed = live->checkpoint.packed() != no_packed;
     const std::int32_t length = live->checkpoint.length();
-    all[length] = {{length, is_packed ? Precision::int8 : Precision::exact, live->place}, live};
+    all[length] = {{length, live->checkpoint.precision(), live->place}, live};
   }
   for (const SavedSnapshot& saved : in_file) all[saved.length] = known[saved.length] = {saved};
   std::vector<Candidate> candidates;

@@ -29,12 +29,14 @@ auto find_fetch(Fetches& fetches, FetchId id) {
                       [&](const TierFetch& fetch) { return fetch.id == id; });
 }
 
-/// Forgets the new units from `first` on, which have room and no bytes: others may need them too.
-void forget_unwritten(TierIndex& index, std::span<StoredUnit* const> units,
+/// Removes an entry of whose new units those from `first` on have room and no bytes. These are
+/// forgotten: other entries may need them too.
+void remove_unwritten(TierIndex& index, TierEntry& entry, std::span<StoredUnit* const> units,
                       const std::vector<bool>& is_new, std::size_t first) {
   for (std::size_t i = first; i < units.size(); ++i) {
     if (is_new[i]) index.forget(*units[i]);
   }
+  index.remove(entry);
 }
 
 }  // namespace
@@ -84,8 +86,7 @@ void SnapshotTier::spill(std::span<const TokenId> key, const Snapshot& snapshot)
   if (!is_on()) return;
   const Checkpoint& checkpoint = snapshot.checkpoint;
   key = key.first(static_cast<std::size_t>(checkpoint.length()));
-  const bool is_packed = checkpoint.packed() != no_packed;
-  const Precision precision = is_packed ? Precision::int8 : Precision::exact;
+  const Precision precision = checkpoint.precision();
   TierEntry* const there = index_->find(key, precision);
   if (there != nullptr && TierIndex::is_whole(index_->units(*there))) {
     index_->touch(*there);
@@ -114,13 +115,11 @@ void SnapshotTier::spill(std::span<const TokenId> key, const Snapshot& snapshot)
       ++stored;
     }
   } catch (...) {
-    forget_unwritten(*index_, units, is_new, stored);
-    index_->remove(entry);
+    remove_unwritten(*index_, entry, units, is_new, stored);
     throw;
   }
   if (stored < units.size()) {
-    forget_unwritten(*index_, units, is_new, stored);
-    index_->remove(entry);
+    remove_unwritten(*index_, entry, units, is_new, stored);
     ++stats_.late;
     return;
   }
@@ -268,7 +267,7 @@ bool SnapshotTier::reserve(TierFetch& fetch) {
     fetch.end = FetchEnd::adopted;
     return false;
   }
-  std::optional<Reservation> room = make_room(fetch);
+  std::optional<Reservation> room = snapshot_io_.make_room(fetch.key, fetch.precision);
   if (!is_on()) return false;
   if (!room) {
     fetch.end = FetchEnd::lost;
@@ -464,7 +463,7 @@ FetchEnd SnapshotTier::deliver(FetchId id) {
     return FetchEnd::damaged;
   }
   if (snapshot_io_.has(fetch.key)) return FetchEnd::adopted;
-  std::optional<Reservation> room = make_room(fetch);
+  std::optional<Reservation> room = snapshot_io_.make_room(fetch.key, fetch.precision);
   // The storage may have failed while evicted snapshots were written to it.
   if (!room || !is_on()) return FetchEnd::lost;
   snapshot_io_.flush_orders();
@@ -475,14 +474,6 @@ FetchEnd SnapshotTier::deliver(FetchId id) {
     return FetchEnd::damaged;
   }
   return adopt(fetch, std::move(room->checkpoint));
-}
-
-/// Empty: there is nothing left to evict for it.
-std::optional<Reservation> SnapshotTier::make_room(const TierFetch& fetch) {
-  std::optional<Reservation> room = snapshot_io_.room(fetch.key, fetch.precision);
-  while (!room && snapshot_io_.evict_for(fetch.key))
-    room = snapshot_io_.room(fetch.key, fetch.precision);
-  return room;
 }
 
 FetchEnd SnapshotTier::adopt(const TierFetch& fetch, Checkpoint checkpoint) {

@@ -174,7 +174,6 @@ class SnapshotTier {
   void release(const TierFetch& fetch);
   std::vector<StoredUnit*> units_now(const TierFetch& fetch) const;
   bool is_whole(const TierFetch& fetch) const;
-  std::optional<Reservation> make_room(const TierFetch& fetch);
   bool have_all_come(TierFetch& fetch) const;
   bool write_beside(TierFetch& fetch);
   bool end_as_damaged(TierFetch& fetch);
