@@ -22,6 +22,7 @@ SymbolSet SymbolSet::complement() const {
   SymbolSet rest;
   char32_t next = 0;
   for (const auto& [low, high] : ranges_) {
+    if (low > last) break;
     if (low > next) rest.ranges_.push_back({next, low - 1});
     next = high + 1;
   }

@@ -6,6 +6,8 @@
 #include <string_view>
 
 #include "core/base/error.h"
+#include "core/base/json.h"
+#include "core/text/unicode.h"
 #include "tests/core/constraint/answers.h"
 
 namespace hyb::testing {
@@ -21,7 +23,7 @@ inline std::optional<Grammar> fuzzed_grammar(std::string_view input) {
 }
 
 /// A grammar and some tokens that it allows: right, or refused by an Error. False: an answer gets
-/// stuck, or a token of the mask is refused.
+/// stuck, a token of the mask is refused, or a whole answer is not UTF-8, or not JSON by a schema.
 inline bool try_constraint(std::string_view input) {
   static const VocabularyTrie vocabulary =
       byte_vocabulary({"\":", "\",\"", "},{", "[[", "12", "text", "\xC3", "\xA9\"", "\\u00"});
@@ -32,6 +34,7 @@ inline bool try_constraint(std::string_view input) {
     Constraint constraint(*grammar, vocabulary, {std::size_t{1} << 20, std::size_t{1} << 16});
     GrammarMatcher matcher(constraint);
     std::size_t random = input.size();
+    std::string answer;
     for (int step = 0; step < 24 && !matcher.has_ended(); ++step) {
       const auto view = matcher.mask();
       std::vector<TokenId> allowed;
@@ -39,8 +42,13 @@ inline bool try_constraint(std::string_view input) {
         if (view[static_cast<std::size_t>(i) / 32] >> (i % 32) & 1U) allowed.push_back(TokenId{i});
       }
       random = random * 31 + static_cast<unsigned char>(input[random % input.size()]);
-      if (allowed.empty() || !matcher.accept(allowed[random % allowed.size()])) return false;
+      if (allowed.empty()) return false;
+      const TokenId token = allowed[random % allowed.size()];
+      if (!matcher.accept(token)) return false;
+      if (!matcher.has_ended()) answer += vocabulary.bytes(token);
     }
+    if (matcher.has_ended())
+      return is_well_formed(answer) && (input[0] != 's' || Json::accept(answer));
   } catch (const Error& error) {
     // parse_json() has its own; other kinds would be faults of the engine.
     return error.kind() == ErrorKind::usage || error.kind() == ErrorKind::model;

@@ -120,6 +120,43 @@ TEST_SUITE("core/constraint/json_schema") {
                        "\"" + std::string(65535, 'x') + '"'));
   }
 
+  TEST_CASE("whatever is chosen of the bytes that are allowed, an answer is JSON in UTF-8") {
+    const VocabularyTrie bytes = byte_vocabulary();
+    std::mt19937 random(1);
+    int ended = 0;
+    for (const char* schema :
+         {R"({"type":"string","maxLength":9})", R"({"type":["array","object"]})",
+          R"({"type":"string","pattern":"^[^a-yB]{3}[\\n\\t\\\"x]?[éz😀]$"})"}) {
+      CAPTURE(schema);
+      const Grammar rules = grammar(schema);
+      Constraint constraint(rules, bytes);
+      for (int round = 0; round < 150; ++round) {
+        GrammarMatcher matcher(constraint);
+        std::string text;
+        // Escapes and what ends a text are taken more often, so that walks meet them and end.
+        while (!matcher.has_ended() && text.size() < 400) {
+          const auto mask = matcher.mask();
+          std::vector<int> choices;
+          for (int token = 0; token < bytes.size(); ++token) {
+            if (!(mask[static_cast<std::size_t>(token) / 32] >> (token % 32) & 1U)) continue;
+            const bool often = token == '"' || token == '\\' || token == 'u' || token == ']' ||
+                               token == '}' || token == bytes.size() - 1;
+            choices.insert(choices.end(), often ? 20 : 1, token);
+          }
+          REQUIRE(!choices.empty());
+          const int token = choices[random() % choices.size()];
+          REQUIRE(matcher.accept(TokenId{token}));
+          if (token < 256) text += static_cast<char>(token);
+        }
+        CAPTURE(text);
+        if (!matcher.has_ended()) continue;
+        ++ended;
+        CHECK_NOTHROW(parse_json(text, "answer"));
+      }
+    }
+    CHECK(ended > 300);
+  }
+
   TEST_CASE("an object has its properties in order, others after them, and bounded white space") {
     const std::string schema =
         R"({"type":"object","properties":{"a":{"type":"integer"},"b":{}},"required":["b"]})";

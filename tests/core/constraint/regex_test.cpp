@@ -46,6 +46,17 @@ std::string refusal(const std::string& regex) {
 }  // namespace
 
 TEST_SUITE("core/constraint/regex") {
+  TEST_CASE("sets of characters leave out the other symbols of a set") {
+    const SymbolSet all = SymbolSet().complement();
+    const SymbolSet mixed({{'a', 'c'},
+                           {first_byte + '"', first_byte + '"'},
+                           {first_byte + 'n', first_byte + 'z'},
+                           {first_rule, first_rule + 2}});
+    CHECK(mixed.both(all) == SymbolSet({{'a', 'c'}}));
+    CHECK(mixed.complement() == SymbolSet({{0, 'a' - 1}, {'d', SymbolSet::last}}));
+    CHECK(SymbolSet({{'a', first_byte + 9}}).complement() == SymbolSet({{0, 'a' - 1}}));
+  }
+
   TEST_CASE("random expressions agree with the standard library") {
     std::mt19937 random(5);
     for (int round = 0; round < 200; ++round) {
