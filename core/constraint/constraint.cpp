@@ -202,7 +202,9 @@ void Constraint::walk(PlaceId place, VocabularyTrie::Kind kind, std::span<std::u
   for (std::size_t i = 0; i < last;) {
     const VocabularyTrie::Node& node = part.nodes[i];
     const PlaceId next = step(path_[node.depth], node.byte);
-    const bool all = kind != VocabularyTrie::other && next >= 0 && text(next, kind) >= node.height;
+    // None within a character, where a height does not count what is left of it.
+    const int free_texts = text(next, kind);
+    const bool all = free_texts > 0 && free_texts >= node.height;
     // All tokens that begin so are decided, or else only those that end here.
     const std::size_t end = next < 0 || all ? node.end : i + 1;
     if ((next < 0) == from_all) {

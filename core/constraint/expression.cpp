@@ -7,6 +7,11 @@
 #include "core/text/unicode.h"
 
 namespace hyb {
+namespace {
+
+constexpr std::int32_t height_max = 2000;  // 1.1 MB of stack
+
+}  // namespace
 
 SymbolSet::SymbolSet(std::vector<Range> ranges) {
   std::ranges::sort(ranges);
@@ -66,10 +71,20 @@ void Expressions::spend(std::size_t work) {
 
 Expressions::Id Expressions::add(Node node, bool accepts) {
   bool plain = node.set.ranges().empty() || node.set.ranges().back().second <= SymbolSet::last;
-  for (const Id part : node.parts) plain = plain && entry(part).plain;
+  std::int32_t height = 0;
+  for (const Id part : node.parts) {
+    plain = plain && entry(part).plain;
+    // derive() goes through a sequence in a loop.
+    const bool is_tail = node.kind == Kind::sequence && part == node.parts[1];
+    height = std::max(height, entry(part).height + (is_tail ? 0 : 1));
+  }
+  if (height > height_max) {
+    throw Error(ErrorKind::usage, source_ + ": nests more than " + std::to_string(height_max) +
+                                      " repetitions, alternatives and restrictions in each other");
+  }
   spend(2 + node.parts.size() + node.set.ranges().size());
   const auto [known, is_new] = ids_.try_emplace(std::move(node), static_cast<Id>(entries_.size()));
-  if (is_new) entries_.push_back({&known->first, accepts, plain});
+  if (is_new) entries_.push_back({&known->first, accepts, plain, height});
   return known->second;
 }
 

@@ -90,7 +90,8 @@ class Expressions {
   struct Entry {
     const Node* node;  // a key of ids_
     bool accepts;
-    bool plain;  // characters only
+    bool plain;           // characters only
+    std::int32_t height;  // calls of next() that one may make, one in the other
   };
 
   const Entry& entry(Id id) const { return entries_[static_cast<std::size_t>(id)]; }

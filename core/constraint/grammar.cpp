@@ -16,7 +16,8 @@ namespace {
 using Id = Expressions::Id;
 
 constexpr std::size_t grammar_edges_max = 1'000'000;
-constexpr int never = Grammar::depth_max + 1;  // a height: no text, or only too deep ones
+constexpr std::size_t call_work_max = 20'000'000;  // less than a second
+constexpr int never = Grammar::depth_max + 1;      // a height: no text, or only too deep ones
 
 const SymbolSet escaped_in_json({{0, 0x1F}, {'"', '"'}, {'\\', '\\'}});
 const SymbolSet characters = SymbolSet({{0xD800, 0xDFFF}}).complement();
@@ -315,13 +316,19 @@ void Grammar::find_texts(std::span<const Edge> texts, std::size_t kind) {
 }
 
 std::vector<std::uint32_t> Grammar::called_first(std::int32_t state,
-                                                 std::span<const std::uint8_t> may_be_empty) const {
+                                                 std::span<const std::uint8_t> may_be_empty,
+                                                 std::size_t& work) const {
   std::vector<std::uint32_t> calls;
   std::vector<std::int32_t> states{state};
   std::unordered_set<std::int32_t> seen{state};
   while (!states.empty()) {
     const auto out = edges(states.back());
     states.pop_back();
+    work += 1 + out.size();
+    if (work > call_work_max) {
+      throw Error(ErrorKind::usage,
+                  source_ + ": too many rules begin with others that may be empty");
+    }
     for (const Edge& edge : out) {
       if (edge.kind != Kind::call) continue;
       calls.push_back(edge.low);
@@ -343,6 +350,7 @@ void Grammar::check_left_recursion(std::span<const Rule> rules) const {
   // A walk over what can be called before a byte is read, without recursion of its own.
   enum Mark : std::uint8_t { fresh, open, done };
   std::vector<Mark> marks(starts_.size(), fresh);
+  std::size_t work = 0;
   std::vector<std::pair<std::uint32_t, std::vector<std::uint32_t>>> path;  // rules and their calls
   for (std::uint32_t root = 0; root < rules.size(); ++root) {
     for (std::uint32_t rule = root;;) {
@@ -353,7 +361,7 @@ void Grammar::check_left_recursion(std::span<const Rule> rules) const {
       }
       if (marks[rule] == fresh) {
         marks[rule] = open;
-        path.push_back({rule, called_first(starts_[rule], may_be_empty)});
+        path.push_back({rule, called_first(starts_[rule], may_be_empty, work)});
       }
       while (!path.empty() && path.back().second.empty()) {
         marks[path.back().first] = done;

@@ -88,8 +88,10 @@ class Grammar {
   void find_heights();
   void find_texts(std::span<const Edge> texts, std::size_t kind);
   void find_classes();
+  /// Rules that may be called before a byte is read; `work` counts what that took.
   std::vector<std::uint32_t> called_first(std::int32_t state,
-                                          std::span<const std::uint8_t> may_be_empty) const;
+                                          std::span<const std::uint8_t> may_be_empty,
+                                          std::size_t& work) const;
   void check_left_recursion(std::span<const Rule> rules) const;
 
   std::string source_;

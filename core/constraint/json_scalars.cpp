@@ -46,7 +46,11 @@ std::map<std::string_view, std::string> format_table() {
   const std::string time =
       "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,9})?([zZ]|[+-]([01][0-9]|2[0-3]):[0-5]["
       "0-9])";
-  const std::string label = "[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?";
+  const auto labels = [](int length, const char* more) {
+    const std::string label =
+        "[A-Za-z0-9]([A-Za-z0-9-]{0," + std::to_string(length - 2) + "}[A-Za-z0-9])?";
+    return label + "(\\." + label + ")" + more;
+  };
   const std::string byte = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
   const std::string ipv4 = byte + "(\\." + byte + "){3}";
   const std::string h = "[0-9A-Fa-f]{1,4}", g = "(" + h + ":)",
@@ -62,8 +66,8 @@ std::map<std::string_view, std::string> format_table() {
   const std::string user = "(([A-Za-z0-9._~!$&'()*+,;=:-]|" + hex + ")*@)?";
   const std::string path = "(/" + pchar + "*)*", rest = "([/?]|" + pchar + ")*";
   const std::string uri = "[A-Za-z][A-Za-z0-9+.-]*:(//" + user + host + "(:[0-9]*)?" + path +
-                          "|/(" + pchar + "+" + path + ")?|" + pchar + "+" + path + ")(\\?" + rest +
-                          ")?(#" + rest + ")?";
+                          "|/(" + pchar + "+" + path + ")?|" + pchar + "+" + path + ")?(\\?" +
+                          rest + ")?(#" + rest + ")?";
   const std::string clock = "T([0-9]+H([0-9]+M([0-9]+S)?)?|[0-9]+M([0-9]+S)?|[0-9]+S)";
   const std::string days = "([0-9]+Y([0-9]+M([0-9]+D)?)?|[0-9]+M([0-9]+D)?|[0-9]+D)";
   return {{"date", date},
@@ -71,8 +75,8 @@ std::map<std::string_view, std::string> format_table() {
           {"date-time", date + "[tT]" + time},
           {"duration", "P(" + days + "(" + clock + ")?|" + clock + "|[0-9]+W)"},
           {"email", "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*@" +
-                        label + "(\\." + label + ")*"},
-          {"hostname", label + "(\\." + label + "){0,3}"},
+                        labels(63, "*")},
+          {"hostname", labels(63, "{0,2}") + "|" + labels(30, "{0,7}")},
           {"ipv4", ipv4},
           {"ipv6", ipv6},
           {"uri", uri},

@@ -25,8 +25,30 @@ constexpr std::size_t alternatives_max = 500, schema_rules_max = 50'000, regions
 constexpr std::size_t references_max = 200;  // on the way to one value
 constexpr int compared_depth_max = 4;
 
+/// JSON's equality: members of objects in any order, whole numbers with a sign or without.
+bool is_same(const Json& a, const Json& b) {
+  if (a.is_array() && b.is_array()) return std::ranges::equal(a, b, is_same);
+  if (a.is_object() && b.is_object()) {
+    const auto sorted = [](const Json& object) {
+      std::map<std::string_view, const Json*> members;
+      for (const auto& [key, value] : object.items()) members.emplace(key, &value);
+      return members;
+    };
+    return std::ranges::equal(sorted(a), sorted(b), [](const auto& x, const auto& y) {
+      return x.first == y.first && is_same(*x.second, *y.second);
+    });
+  }
+  if (a.is_number_integer() && b.is_number_integer()) {
+    const auto is_negative = [](const Json& number) {
+      return !number.is_number_unsigned() && number.get<std::int64_t>() < 0;
+    };
+    return is_negative(a) == is_negative(b) && a.get<std::uint64_t>() == b.get<std::uint64_t>();
+  }
+  return a == b;
+}
+
 bool holds(const Schemas& values, const Json& value) {
-  return std::ranges::any_of(values, [&](const Json* other) { return *other == value; });
+  return std::ranges::any_of(values, [&](const Json* other) { return is_same(*other, value); });
 }
 
 /// Reads the schemas of one document: references, alternatives, the languages of scalars.
@@ -139,20 +161,25 @@ class SchemaReader {
     return result;
   }
 
-  /// The spellings of the null, booleans, numbers, or strings without their quotes.
-  Id scalars(const Schemas& schemas, Type type) {
+  /// The spellings of the null, booleans, numbers, or strings without their quotes; `comparing`:
+  /// also of numbers with more digits than answers have.
+  Id scalars(const Schemas& schemas, Type type, bool comparing = false) {
     Id language = type == string    ? strings(schemas)
-                  : type == number  ? numbers(schemas)
+                  : type == number  ? numbers(schemas, comparing)
                   : type == boolean ? x_.choice({x_.text("true"), x_.text("false")})
                                     : x_.text("null");
     if (const auto values = this->values(schemas)) {
       std::vector<Id> texts;
       for (const Json* value : *values) {
-        if (type_of(*value) == type)
-          texts.push_back(
-              x_.text(type == string ? value->get<std::string>() : exact_text(*value, x_)));
+        if (type_of(*value) != type) continue;
+        // A number stays as it is written, 1e-7 or 2.0, which its restrictions do not spell.
+        if (type == number && language != X::any && !x_.contains(language, decimal_of(*value, x_)))
+          continue;
+        texts.push_back(
+            x_.text(type == string ? value->get<std::string>() : exact_text(*value, x_)));
       }
-      language = x_.both(language, x_.choice(std::move(texts)));
+      const Id choice = x_.choice(std::move(texts));
+      language = type == number ? choice : x_.both(language, choice);
     }
     return x_.whole(language);
   }
@@ -301,7 +328,7 @@ class SchemaReader {
     return x_.both(language, x_.repeat(x_.chars(SymbolSet().complement()), min, max));
   }
 
-  Id numbers(const Schemas& schemas) {
+  Id numbers(const Schemas& schemas, bool comparing) {
     std::vector<Id> restrictions;
     for (const bool strict : {false, true}) {
       for (const Json* bound : all(schemas, strict ? "exclusiveMinimum" : "minimum", number))
@@ -315,7 +342,7 @@ class SchemaReader {
     const bool is_integer = !(types(schemas) & fraction);
     if (restrictions.empty() && !is_integer && values(schemas)) return X::any;
     // Bounds and values say themselves how many digits they take.
-    std::size_t digits = values(schemas) ? 0 : number_digits;
+    std::size_t digits = values(schemas) || comparing ? 0 : number_digits;
     for (const char* bound : {"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"})
       for (const Json* value : all(schemas, bound, number))
         if (decimal_of(*value, x_).size() >= number_digits) digits = 0;
@@ -354,7 +381,7 @@ class SchemaReader {
     for (const Type type : {null, boolean, number, string}) {
       if (!(shared & type)) continue;
       if (type == number && (values_a || values_b)) return false;  // 2 and 2.0 are one value
-      if (!x_.is_empty(x_.both(scalars(a, type), scalars(b, type)))) return false;
+      if (!x_.is_empty(x_.both(scalars(a, type, true), scalars(b, type, true)))) return false;
     }
     if (shared & array) {
       const Limits x = limits(a, "minItems", "maxItems"), y = limits(b, "minItems", "maxItems");

@@ -3,6 +3,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/base/error.h"
 #include "core/constraint/grammar.h"
 #include "core/constraint/json_schema.h"
 
@@ -15,6 +16,7 @@ constexpr int indent_max = 40;
 
 /// Any bytes that do not hold the text: a rule for each number of its bytes that were just read.
 Id bytes_without(const std::string& text, Expressions& x, std::vector<Grammar::Rule>& rules) {
+  require(!text.empty(), "what ends a text has bytes");
   const auto after = [&x, first = rules.size()](std::size_t read) {
     return x.one(static_cast<char32_t>(first_rule + first + read));
   };

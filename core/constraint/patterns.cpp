@@ -231,7 +231,11 @@ class RegexReader : public ExpressionReader {
     if (letter == 'v') return '\v';
     if (letter == '0') return 0;
     if (letter == 'b' && in_class) return '\b';
-    if (letter == 'c' && !at_end()) return static_cast<unsigned char>(text_[at_++]) & 31;
+    if (letter == 'c') {
+      if (at_end() || !std::isalpha(static_cast<unsigned char>(peek())))
+        fail("a \\c needs a letter from A to Z");
+      return static_cast<unsigned char>(text_[at_++]) & 31;
+    }
     if (letter == 'u' && take("{")) {
       const char32_t value = hex(std::min(text_.find('}', at_), at_ + 7) - at_);
       if (!take("}")) fail("a \\u{ has no }");

@@ -19,7 +19,7 @@ class VocabularyTrie {
     std::uint32_t first;  ///< place in `tokens` of those that end here and after it
     std::uint16_t depth;
     std::uint8_t byte;
-    std::uint8_t height;  ///< characters that the longest token below has more
+    std::uint8_t height;  ///< characters that begin below it, in the longest token
   };
   /// In depth-first order; a last node, which ends the tokens, has no byte.
   struct Part {

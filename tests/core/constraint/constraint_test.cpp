@@ -27,8 +27,8 @@ int below(Random& random, int count) {
 /// An expression of GBNF over a few letters; `rules`: that may be called, which start with a
 /// letter.
 std::string random_expression(Random& random, int depth, int rules) {
-  const std::vector<std::string> leaves{"\"a\"",    "\"ab\"", "[ab]", "[^a]",
-                                        "\"\\\"\"", "[é-ü]",  "."};
+  const std::vector<std::string> leaves{"\"a\"", "\"ab\"", "[ab]",  "[^a]",  "\"\\\"\"",
+                                        "[é-ü]", ".",      "\"é\"", "[中有]"};
   switch (depth > 0 ? below(random, 8) : 0) {
     case 1:
       return "(" + random_expression(random, depth - 1, rules) + " | " +
@@ -59,8 +59,8 @@ std::string random_gbnf(Random& random) {
 }
 
 VocabularyTrie random_vocabulary(Random& random) {
-  std::vector<std::string> longer{"",     "ab",     "ab", "aaaaaaaaaaaaaaaaaaaaaaaaaaa",
-                                  "\xC3", "\xA9\"", "é"};
+  std::vector<std::string> longer{
+      "", "ab", "ab", "aaaaaaaaaaaaaaaaaaaaaaaaaaa", "\xC3", "\xA9\"", "é", "è", "bè", "中文"};
   for (int i = 0; i < 60; ++i) {
     std::string token;
     for (int k = 1 + below(random, 6); k > 0; --k)

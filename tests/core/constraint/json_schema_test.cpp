@@ -203,6 +203,10 @@ TEST_SUITE("core/constraint/json_schema") {
     for (int i = 0; i < 12; ++i)
       wide += std::string(i ? "," : "") + R"({"anyOf":[{"minLength":1},{"minLength":2}]})";
     CHECK(contains(refusal(wide + "]}"), "too many alternatives"));
+    std::string patterns;
+    for (int i = 0; i < 19'000; ++i)
+      patterns += std::string(i ? "," : "") + R"({"pattern":")" + (i % 2 ? "a" : "b") + "\"}";
+    CHECK(contains(refusal(R"({"type":"string","allOf":[)" + patterns + "]}"), "in each other"));
   }
 
   TEST_CASE("hundreds of thousands of properties and values end in an error") {
@@ -234,6 +238,37 @@ TEST_SUITE("core/constraint/json_schema") {
     CHECK(allows_under(R"({"type":"integer","multipleOf":1000})", "12000"));
     CHECK(refusal(R"({"type":"integer","multipleOf":100,"minimum":0})").empty());
     CHECK_FALSE(allows_under(R"({"multipleOf":0.1})", "1.50"));
+  }
+
+  TEST_CASE("values are equal as JSON's are, however they are written") {
+    CHECK(contains(refusal(R"({"oneOf":[{"const":{"a":1,"b":2}},{"const":{"b":2,"a":1}}]})"),
+                   "'oneOf'"));
+    CHECK(allows_under(R"({"enum":[{"a":1,"b":[2]}],"const":{"b":[2],"a":1}})",
+                       R"({"a":1,"b":[2]})"));
+    const std::string numbers = R"({"allOf":[{"enum":[-1,5]},{"enum":[18446744073709551615,5]}]})";
+    CHECK(allows_under(numbers, "5"));
+    CHECK_FALSE(allows_under(numbers, "-1"));
+    // A restriction is asked about the value, not about its spelling.
+    CHECK(allows_under(R"({"enum":[1e-7,0.5,-1],"minimum":0})", "1e-07"));
+    CHECK_FALSE(allows_under(R"({"enum":[1e-7,0.5,-1],"minimum":0})", "-1"));
+    CHECK(allows_under(R"({"type":"integer","enum":[1.0,2,2.5]})", "1.0"));
+    CHECK_FALSE(allows_under(R"({"type":"integer","enum":[1.0,2,2.5]})", "2.5"));
+    CHECK(allows_under(R"({"const":2.0,"multipleOf":2})", "2.0"));
+    // Numbers that answers have no digits for are values all the same.
+    CHECK(contains(
+        refusal(R"({"oneOf":[{"type":"integer"},{"type":"integer","minimum":10000000000000000}]})"),
+        "'oneOf'"));
+  }
+
+  TEST_CASE("host names of several labels, and addresses without a path") {
+    const std::string host = R"({"type":"string","format":"hostname"})";
+    const std::string label = std::string(63, 'a') + '.';
+    CHECK(allows_under(host, R"("www.a.b.c-d.example.com")"));
+    CHECK(allows_under(host, '"' + label + label + "com\""));
+    CHECK_FALSE(allows_under(host, '"' + label + label + label + "com\""));
+    CHECK_FALSE(allows_under(host, R"("a..b")"));
+    CHECK(allows_under(R"({"type":"string","format":"uri"})", R"("about:")"));
+    CHECK(allows_under(R"({"type":"string","format":"uri"})", R"("mailto:?subject=x")"));
   }
 
   TEST_CASE("alternatives that begin alike, of the schema itself, nest to the limit of depth") {

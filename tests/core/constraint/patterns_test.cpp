@@ -68,6 +68,11 @@ ws    ::= [ \t\n]*
     CHECK(contains(refusal("root ::= \"a\"{3,2}"), "ends below its start"));
     CHECK(contains(refusal("root ::= ((((\"a\"{1000}){1000}){1000}){1000})"), "edges"));
     CHECK(contains(refusal("root ::= " + std::string(300, '(')), "nests deeper"));
+    std::string stars = "root ::= " + std::string(100, '(') + "\"a\"", empty;
+    for (int i = 0; i < 100; ++i) stars += std::string(200, '*') + ")";
+    CHECK(contains(refusal(stars), "in each other"));
+    for (int i = 0; i < 5'000; ++i) empty += "\nr" + std::to_string(i) + " ::= x{0,100000}";
+    CHECK(contains(refusal("root ::= \"b\"\nx ::= \"a\" |" + empty), "may be empty"));
     CHECK(contains(refusal(""), "no rule 'root'"));
   }
 

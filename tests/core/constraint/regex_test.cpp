@@ -81,6 +81,7 @@ TEST_SUITE("core/constraint/regex") {
     CHECK(whole("[а-я]{2}", "жя"));
     CHECK(whole("[^\\n]", "😀"));
     CHECK(whole("\\u00e9\\x41\\u{1F600}\\uD83D\\uDE00", "éA😀😀"));
+    CHECK(whole("\\cJ\\cj", "\n\n"));
     CHECK(whole("(?<name>a)(?:b)", "ab"));
     CHECK(whole("(^a|b)c", "ac"));
     CHECK_FALSE(whole("x(^a|b)c", "xac"));
@@ -92,9 +93,9 @@ TEST_SUITE("core/constraint/regex") {
 
   TEST_CASE("what is not supported or damaged is an error") {
     for (const char* regex :
-         {"(?=a)", "(?<!a)b", "(a)\\1", "\\bword", "\\p{L}",    "a**", "a{2,1}",
-          "(a",    "a)",      "[a",     "*a",      "a{200000}", "\\",  "[b-a]",
-          "(?i)a", "a++",     "^*",     "a{",      "[]a]",      "[^]", "[^]a]"}) {
+         {"(?=a)", "(?<!a)b", "(a)\\1", "\\bword",   "\\p{L}", "a**",   "a{2,1}", "(a",
+          "a)",    "[a",      "*a",     "a{200000}", "\\",     "[b-a]", "(?i)a",  "a++",
+          "^*",    "a{",      "[]a]",   "[^]",       "[^]a]",  "\\cé",  "\\c5",   "\\c"}) {
       CAPTURE(regex);
       CHECK(contains(refusal(regex), "r: the regular expression"));
     }
