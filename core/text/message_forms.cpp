@@ -20,13 +20,15 @@ Json said(const std::string& role, Json content) {
   return {{"role", role}, {"content", std::move(content)}};
 }
 
-/// A call whose arguments are found in both places where templates look for them.
-Json calling_message(const Json& arguments) {
+/// A call whose arguments are found in both places where templates look for them; `content`:
+/// nothing leaves it out.
+Json calling_message(const Json& arguments, const std::optional<Json>& content = "") {
   Json call = {{"id", "call00001"}, {"type", "function"}};  // some want nine characters
   call["name"] = tool_name;
   call["arguments"] = arguments;
   call["function"] = {{"name", tool_name}, {"arguments", arguments}};
-  Json message = said("assistant", "");
+  Json message = {{"role", "assistant"}};
+  if (content) message["content"] = *content;
   message["tool_calls"] = Json::array({std::move(call)});
   return message;
 }
@@ -71,9 +73,10 @@ bool shows_list(const MessageForms::Trial& trial, const std::string& role) {
 }
 
 /// Renders a call with these arguments, and its result.
-std::optional<std::string> text_of_call(const MessageForms::Trial& trial, const Json& arguments) {
-  return trial(
-      Json::array({said("user", "Hello"), calling_message(arguments), tool_message("Done.")}));
+std::optional<std::string> text_of_call(const MessageForms::Trial& trial, const Json& arguments,
+                                        const std::optional<Json>& content) {
+  return trial(Json::array(
+      {said("user", "Hello"), calling_message(arguments, content), tool_message("Done.")}));
 }
 
 bool shows_thought(const MessageForms::Trial& trial, const char* member) {
@@ -142,10 +145,10 @@ void add_reasoning(Json& message) {
   }
 }
 
-Json without_nulls(const Json& message) {
+Json without_nulls(const Json& message, bool keeps_content) {
   Json kept = Json::object();
   for (const auto& [key, value] : message.items()) {
-    if (!value.is_null()) kept[key] = value;
+    if (!value.is_null() || (keeps_content && key == "content")) kept[key] = value;
   }
   return kept;
 }
@@ -160,7 +163,15 @@ MessageForms::MessageForms(const Trial& trial) {
   }
   const Json arguments = {{odd_word, second_odd_word}};
   const std::string written = std::string("{\"") + odd_word + "\": \"" + second_odd_word + "\"}";
-  const auto text = text_of_call(trial, written), object = text_of_call(trial, arguments);
+  const Json null = nullptr;
+  const auto shows_call = [&](const std::optional<Json>& content) {
+    return shows(text_of_call(trial, written, content), tool_name) ||
+           shows(text_of_call(trial, arguments, content), tool_name);
+  };
+  keeps_null_content_ = !shows_call(std::nullopt) && shows_call(null);
+  const Json content = keeps_null_content_ ? null : Json("");
+  const auto text = text_of_call(trial, written, content);
+  const auto object = text_of_call(trial, arguments, content);
   shows_text_arguments_ = shows(text, written);
   shows_object_arguments_ =
       shows(object, odd_word) && shows(object, second_odd_word) &&
@@ -211,7 +222,8 @@ Json MessageForms::fitted(const Json& messages) const {
   if (!messages.is_array()) return messages;
   Json all = Json::array();
   for (const Json& message : messages) {
-    all.push_back(message.is_object() ? without_nulls(message) : message);
+    const bool keeps_content = keeps_null_content_ && message.contains("tool_calls");
+    all.push_back(message.is_object() ? without_nulls(message, keeps_content) : message);
     Json& made = all.back();
     if (!made.is_object()) continue;
     const auto role = made.find("role");

@@ -24,7 +24,8 @@ class MessageForms {
   explicit MessageForms(const Trial& trial);
 
   /// OpenAI's messages as the template takes them:
-  /// - members of a message that are null are left out;
+  /// - members of a message that are null are left out, but for the content of a message with calls
+  ///   where the template shows these only beside content that is none (DeepSeek-R1's);
   /// - content that is a list of text parts stays one where the template shows every part, else its
   ///   texts are joined by line breaks; a text becomes a list of one part where the template shows
   ///   lists alone. Both are decided for each role;
@@ -49,6 +50,7 @@ class MessageForms {
   void fit_arguments(Json& arguments) const;
 
   std::map<std::string, Content, std::less<>> content_;  ///< by role; others take texts
+  bool keeps_null_content_ = false;
   bool shows_text_arguments_ = false;
   bool shows_object_arguments_ = false;
   bool reads_reasoning_ = false;

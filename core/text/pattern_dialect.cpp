@@ -453,6 +453,11 @@ class Translator {
       out_ += {'\\', c};
       return no_atom();
     }
+    if (c == 'b') {  // of words as \w has them
+      const std::string word = write_char_set(set_of(items_of_escape('w'), false));
+      out_ += "(?:(?<=" + word + ")(?!" + word + ")|(?<!" + word + ")(?=" + word + "))";
+      return no_atom();
+    }
     const std::string character = read_escaped_character(reader_, c);
     if (caseless_ && character.starts_with("\\x{")) reader_.fail("(?i) over a code point");
     atom(character);

@@ -74,13 +74,14 @@ Property read_property(PatternReader& reader, bool negated);
 std::string read_escaped_character(PatternReader& reader, char letter);
 
 /// Translates a pattern from Oniguruma's Ruby syntax to PCRE2 (UTF, UCP, multi-line anchors) so
-/// that it matches the same texts. The dialects differ in: `\s` (no U+180E), `\w`, `\v`, properties
-/// (a script name is the script, not its extensions), class intersections `&&` and nested classes,
+/// that it matches the same texts. The dialects differ in: `\s` (no U+180E), `\w`, `\b`, `\v`,
+/// properties (a script name is the script, not its extensions), class intersections `&&` and
+/// nested classes,
 /// `{n}?`, `{,n}`, `{n,m}+` (no possessive interval), `(?m)` (dot matches all) and the scope of an
 /// option over alternatives. Throws Error(model) that begins with `source` and names the construct
 /// for what has no translation (back-references, subroutine calls, conditionals, absent operators,
 /// `\G \K \R \X`, octal escapes, and case-insensitive matching of anything but ASCII) and for what
-/// no published tokenizer uses: `\b \h`, POSIX brackets, named groups, comments, long names.
+/// no published tokenizer uses: `\B \h`, POSIX brackets, named groups, comments, long names.
 std::string translate_pattern(std::string_view oniguruma, std::string_view source);
 
 }  // namespace hyb

@@ -195,9 +195,10 @@ Keys sentence_piece_keys(std::uint32_t seed) {
 TEST_SUITE("core/text/gguf_tokenizer") {
   TEST_CASE("a byte-level tokenizer is the one that its tokenizer.json describes") {
     const std::pair<std::string, std::string> kinds[] = {
-        {"gpt2", "gpt-2"},    {"llama3", "llama-bpe"},  {"qwen2", "qwen2"},
-        {"qwen35", "qwen35"}, {"gpt-4o", "gpt-4o"},     {"tekken", "tekken"},
-        {"digits", "smollm"}, {"gpt-4o", "minimax-m2"}, {"kimi", "kimi-k2"}};
+        {"gpt2", "gpt-2"},     {"llama3", "llama-bpe"},  {"qwen2", "qwen2"},
+        {"qwen35", "qwen35"},  {"gpt-4o", "gpt-4o"},     {"tekken", "tekken"},
+        {"digits", "smollm"},  {"gpt-4o", "minimax-m2"}, {"kimi", "kimi-k2"},
+        {"gpt-4o", "tiny_aya"}};
     for (const auto& [fixture, pre] : kinds) {
       CAPTURE(fixture);
       auto json = nlohmann::json::parse(read_test_file("core/text/fixtures/" + fixture + ".json"));
@@ -205,6 +206,12 @@ TEST_SUITE("core/text/gguf_tokenizer") {
       if (pre == "kimi-k2") {
         json["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = kimi_words;
         json["model"]["ignore_merges"] = true;
+      }
+      if (pre == "tiny_aya") {  // digits in groups from the right, as Cohere's
+        nlohmann::json& parts = json["pre_tokenizer"]["pretokenizers"];
+        nlohmann::json digits = parts[0];
+        digits["pattern"]["Regex"] = R"(\d{1,3}(?=(?:\d{3})*\b))";
+        parts.insert(parts.begin(), digits);
       }
       Keys keys = keys_of(json, pre);
       const Tokenizer from_gguf = keys.tokenizer();

@@ -108,6 +108,19 @@ TEST_SUITE("core/text/message_forms") {
           R"({"role": "user", "name": "n", "tool_calls": [{"id": null}]})");
   }
 
+  TEST_CASE("content that is null stays so beside calls that a template shows with it alone") {
+    // As DeepSeek-R1's: calls where the content is none, else the content.
+    const std::string source =
+        "{% for m in messages %}{% if m['content'] is none %}{% for c in m['tool_calls'] %}"
+        "{{ 'CALL ' + c['function']['name'] + c['function']['arguments'] }}{% endfor %}"
+        "{% elif m['role'] == 'assistant' %}{{ 'A' + m['content'] }}"
+        "{% else %}{{ m['content'] }}{% endif %}{% endfor %}";
+    Json messages = call_with(json(R"({"a": 1})"));
+    messages[0]["content"] = nullptr;
+    messages.push_back({{"role", "user"}, {"content", "u"}, {"name", nullptr}});
+    CHECK(text_of(source, messages) == "CALL f{\"a\":1}u");
+  }
+
   TEST_CASE("parts are joined for templates that take texts, kept for those that take lists") {
     CHECK(text_of("{% for m in messages %}<{{ m.content }}>{% endfor %}", parts) == "<a\nb\nc>");
     CHECK(text_of("{% for m in messages %}<{{ m.content | string }}>{% endfor %}", parts) ==

@@ -135,7 +135,7 @@ TEST_SUITE("core/text/pattern_dialect") {
     CHECK(contains(error_of("\\k<a>"), "\\k"));
     CHECK(contains(error_of("\\Gx"), "\\G"));
     CHECK(contains(error_of("\\X"), "\\X"));
-    CHECK(contains(error_of("\\bx"), "\\b is not supported"));
+    CHECK(contains(error_of("\\Bx"), "\\B is not supported"));
     CHECK(contains(error_of("(?<name>a)"), "\"(?<\" is not supported"));
     CHECK(contains(error_of("(?#note)"), "\"(?#\" is not supported"));
     CHECK(contains(error_of("\\012"), "\\0"));

@@ -43,6 +43,8 @@ TEST_SUITE("core/text/pattern") {
     CHECK(marked("^a|b$", "a\nab\nb") == "[a]\n[a][b]\n[b]");
     CHECK(marked("(?m:a.b)|c.d", "a\nb c\nd") == "[a\nb] c\nd");
     CHECK(marked("\\w+", "a_1-Ⅷ") == "[a_1]-[Ⅷ]");
+    CHECK(marked("\\d{1,3}(?=(?:\\d{3})*\\b)", "12345 1234567a") == "[12][345] 1234567a");
+    CHECK(marked("\\b.", "é字 _") == "[é]字[ ][_]");
   }
 
   TEST_CASE("empty matches are between characters, never directly after a match") {
