@@ -72,11 +72,11 @@ void Expressions::spend(std::size_t work) {
 Expressions::Id Expressions::add(Node node, bool accepts) {
   bool plain = node.set.ranges().empty() || node.set.ranges().back().second <= SymbolSet::last;
   std::int32_t height = 0;
-  for (const Id part : node.parts) {
-    plain = plain && entry(part).plain;
-    // derive() goes through a sequence in a loop.
-    const bool is_tail = node.kind == Kind::sequence && part == node.parts[1];
-    height = std::max(height, entry(part).height + (is_tail ? 0 : 1));
+  for (std::size_t i = 0; i < node.parts.size(); ++i) {
+    const Entry& part = entry(node.parts[i]);
+    plain = plain && part.plain;
+    // derive() goes through the tails of sequences in a loop.
+    height = std::max(height, part.height + (node.kind == Kind::sequence && i == 1 ? 0 : 1));
   }
   if (height > height_max) {
     throw Error(ErrorKind::usage, source_ + ": nests more than " + std::to_string(height_max) +

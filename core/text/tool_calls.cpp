@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <optional>
+#include <set>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -48,17 +49,47 @@ std::optional<Json> json_in(const std::string& text) {
   }
 }
 
-/// Returns the schema of a parameter; null: there is none.
-const Json* schema_of(const Json& tools, std::string_view name, const std::string& key) {
-  for (const Json& tool : tools) {
-    const Json* at = member_of(tool, "function");
-    if (at == nullptr || at->value("name", Json()) != name) continue;
-    for (const std::string& step : {std::string("parameters"), std::string("properties"), key}) {
-      at = at == nullptr ? nullptr : member_of(*at, step);
+/// What the schema of a parameter says of its values, wherever it says that.
+struct ValueTypes {
+  std::string names;           ///< of types, in quotes; empty: any
+  Json named = Json::array();  ///< values of 'enum' and 'const'
+  std::set<const Json*> seen;  ///< schemas, since references may form rings
+
+  /// `root`: what references are within.
+  void add(const Json& schema, const Json& root) {
+    if (!schema.is_object() || !seen.insert(&schema).second) return;
+    if (const Json* types = member_of(schema, "type")) names += to_text(*types);
+    if (const Json* values = member_of(schema, "enum"); values != nullptr && values->is_array())
+      named.insert(named.end(), values->begin(), values->end());
+    if (const Json* value = member_of(schema, "const")) named.push_back(*value);
+    for (const char* key : {"allOf", "anyOf", "oneOf"}) {
+      if (const Json* parts = member_of(schema, key))
+        for (const Json& part : *parts) add(part, root);
     }
-    return at;
+    const Json* reference = member_of(schema, "$ref");
+    if (reference == nullptr || !reference->is_string()) return;
+    const auto& path = reference->get_ref<const std::string&>();
+    if (!path.starts_with("#/")) return;
+    try {
+      add(root.at(Json::json_pointer(path.substr(1))), root);
+    } catch (const Json::exception&) {
+      return;  // of a schema that does not hold together: any value
+    }
   }
-  return nullptr;
+};
+
+ValueTypes types_of(const Json& tools, std::string_view name, const std::string& key) {
+  ValueTypes types;
+  for (const Json& tool : tools) {
+    const Json* function = member_of(tool, "function");
+    if (function == nullptr || function->value("name", Json()) != name) continue;
+    const Json* root = member_of(*function, "parameters");
+    const Json* properties = root == nullptr ? nullptr : member_of(*root, "properties");
+    const Json* schema = properties == nullptr ? nullptr : member_of(*properties, key);
+    if (schema != nullptr) types.add(*schema, *root);
+    break;
+  }
+  return types;
 }
 
 /// Reads on until something else is there than should be. Where the text has ended instead, more
@@ -261,7 +292,7 @@ class CallReader {
       const bool has_begin = form_.before_value.empty() || eat(form_.before_value);
       if (!has_begin || !read_tagged_value(value, close)) return false;
       arguments += (arguments.size() > 1 ? ", " : "") + to_text(Json(key)) + ": ";
-      arguments += typed(value, schema_of(tools_, name, key));
+      arguments += typed(value, types_of(tools_, name, key));
     }
     return eat(form_.close) && add(name, arguments + "}");
   }
@@ -285,17 +316,12 @@ class CallReader {
   }
 
   /// A value as JSON: what it reads, where the schema allows that; else the text.
-  std::string typed(const std::string& value, const Json* schema) const {
-    std::string words, out;
-    for (const char* key : {"type", "anyOf", "oneOf"}) {
-      const Json* types = schema == nullptr ? nullptr : member_of(*schema, key);
-      if (types != nullptr) words += to_text(*types);
-    }
+  std::string typed(const std::string& value, const ValueTypes& types) const {
+    std::string out;
     const auto allows = [&](const std::string& type) {
-      return words.empty() || words.find('"' + type + '"') != std::string::npos;
+      return types.names.empty() || types.names.find('"' + type + '"') != std::string::npos;
     };
-    const Json* values = schema == nullptr ? nullptr : member_of(*schema, "enum");
-    const bool is_named = values != nullptr && std::ranges::count(*values, Json(value)) > 0;
+    const bool is_named = std::ranges::count(types.named, Json(value)) > 0;
     const std::optional<Json> read = CallReader(value, form_, tools_).only_value(out);
     if (!read || is_named) return to_text(Json(value));
     const bool is_whole = read->is_number() && *read == std::floor(read->get<double>());

@@ -24,7 +24,9 @@ const char* const tools_text = R"([{"type": "function", "function": {"name": "ge
       "text": {"type": "string"}, "count": {"type": "integer"}, "ratio": {"type": "number"},
       "flag": {"type": "boolean"}, "list": {"type": "array"}, "table": {"type": "object"},
       "maybe": {"type": ["string", "null"]}, "either": {"anyOf": [{"type": "integer"},
-      {"type": "string"}]}, "choice": {"enum": ["a", 2]}, "odd": {}}}}},
+      {"type": "string"}]}, "choice": {"enum": ["a", 2]}, "odd": {},
+      "zip": {"$ref": "#/$defs/zip"}, "ring": {"$ref": "#/$defs/ring"}},
+      "$defs": {"zip": {"allOf": [{"type": "string"}]}, "ring": {"$ref": "#/$defs/ring"}}}}},
     {"type": "function", "function": {"name": "stop"}}])";
 
 /// How the families' templates write a value.
@@ -406,6 +408,8 @@ TEST_SUITE("core/text/tool_calls") {
     CHECK(value("maybe", "5") == "get_weather({\"maybe\": \"5\"}) |");
     CHECK(value("odd", "true") == "get_weather({\"odd\": true}) |");
     CHECK(value("odd", "\"a\"") == "get_weather({\"odd\": \"\\\"a\\\"\"}) |");
+    CHECK(value("zip", "12345") == "get_weather({\"zip\": \"12345\"}) |");
+    CHECK(value("ring", "12345") == "get_weather({\"ring\": 12345}) |");
     CHECK(value("unknown", "[1]") == "get_weather({\"unknown\": [1]}) |");
   }
 }
