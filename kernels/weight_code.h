@@ -17,7 +17,23 @@ namespace hyb::kernels {
 ///   groups whole numbers of 4 or 8 bits, or E2M1, as published, with scales (and zero points) of
 ///          groups of columns, exactly (GroupCodes, on a card linear/gguf_rows.h)
 /// A number is its code's level times its group's scale, less the group's minimum where it has one.
-enum class WeightCode : std::uint8_t { plain, fp8, q8, q4, bits12, mxfp4, blocks, groups };
+/// A card's kernels read blocks and groups by the bits of their codes (linear/gguf_rows.cuh): no
+/// weight has blocks5 and those after it, which are here since nvcc can name nothing but
+/// enumerators among the arguments of a kernel's template.
+enum class WeightCode : std::uint8_t {
+  plain,
+  fp8,
+  q8,
+  q4,
+  bits12,
+  mxfp4,
+  blocks,
+  groups,
+  blocks5 = 16,
+  blocks6,
+  blocks8,
+  blocks_nvfp4
+};
 
 /// Says whether a code has 4 bits and chooses one of 16 levels, else 8 (or 12).
 constexpr bool has_nibbles(WeightCode code) {

@@ -12,10 +12,9 @@ namespace hyb::kernels::cuda {
 
 /// Kernels read WeightCode::blocks and groups by the bits of their codes: there is one for each
 /// number of bits, and one for NVFP4. GgufRowTraits, the same for a whole kernel, are what differs
-/// between types of as many bits. No other code has these numbers.
-inline constexpr WeightCode blocks4 = WeightCode::blocks, blocks5 = WeightCode{16},
-                            blocks6 = WeightCode{17}, blocks8 = WeightCode{18},
-                            blocks_nvfp4 = WeightCode{19};
+/// between types of as many bits.
+inline constexpr WeightCode blocks4 = WeightCode::blocks;
+using WeightCode::blocks5, WeightCode::blocks6, WeightCode::blocks8, WeightCode::blocks_nvfp4;
 constexpr bool is_blocks(WeightCode code) { return code == WeightCode::blocks || code >= blocks5; }
 /// True where a lane's 16 codes are 8 bytes (and upper bits apart), else 16.
 template <WeightCode Code>

@@ -157,13 +157,9 @@ void (*codes_kernel_of(WeightCode code))(CodesParams) {
       return codes_kernel<WeightCode::q4>;
     case WeightCode::mxfp4:
       return codes_kernel<WeightCode::mxfp4>;
-    case WeightCode::bits12:
-    case WeightCode::plain:
-    case WeightCode::blocks:
-    case WeightCode::groups:
-      break;
+    default:
+      return codes_kernel<WeightCode::bits12>;
   }
-  return codes_kernel<WeightCode::bits12>;
 }
 
 }  // namespace

@@ -27,6 +27,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 
 sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])  # scripts/
 
@@ -145,16 +146,23 @@ def compiled(path, nvcc, kept, architectures):
     name = f"{path.stem}-{'+'.join(architectures)}"
     kept.mkdir(parents=True, exist_ok=True)
     result = kept / f"{name}-{sources_of(path, version_of(nvcc))}.json"
-    kind = "cubin" if len(architectures) == 1 else "fatbin"  # without the host's half
+    kind = "cubin" if len(architectures) == 1 else "fatbin"
     code = result.with_suffix(f".{kind}")
     if result.exists():
         return json.loads(result.read_text()), code
     for old in kept.glob(f"{name}-*"):
         old.unlink()
-    run = subprocess.run([nvcc, *FLAGS, *gencode_of(architectures), f"-{kind}", "-o", code, path],
-                         capture_output=True, text=True)
-    if run.returncode != 0:
-        sys.exit(f"{path.relative_to(TOP)} does not compile:\n{run.stderr}{run.stdout}")
+    with tempfile.TemporaryDirectory() as folder:
+        # Of one architecture the host's half, too: its launches can fail where the kernels do not.
+        how = (["-c", "--keep", "--keep-dir", folder, "-o", f"{folder}/object"] if kind == "cubin"
+               else ["-fatbin", "-o", code])
+        run = subprocess.run([nvcc, *FLAGS, *gencode_of(architectures), *how, path],
+                             capture_output=True, text=True)
+        if run.returncode != 0:
+            sys.exit(f"{path.relative_to(TOP)} does not compile:\n{run.stderr}{run.stdout}")
+        if kind == "cubin":
+            [made] = pathlib.Path(folder).glob("*.cubin")
+            shutil.move(made, code)
     kernels = parse(run.stderr + run.stdout)
     result.write_text(json.dumps(kernels))
     return kernels, code
