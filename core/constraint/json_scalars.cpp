@@ -1,5 +1,6 @@
 #include "core/constraint/json_scalars.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -104,6 +105,27 @@ std::string decimal_of(const Json& number, const Expressions& expressions) {
                                       " is not supported: it has more than " +
                                       std::to_string(digits_max) + " digits");
   return text;
+}
+
+bool is_same_value(const Json& a, const Json& b) {
+  if (a.is_array() && b.is_array()) return std::ranges::equal(a, b, is_same_value);
+  if (a.is_object() && b.is_object()) {
+    const auto sorted = [](const Json& object) {
+      std::map<std::string_view, const Json*> members;
+      for (const auto& [key, value] : object.items()) members.emplace(key, &value);
+      return members;
+    };
+    return std::ranges::equal(sorted(a), sorted(b), [](const auto& x, const auto& y) {
+      return x.first == y.first && is_same_value(*x.second, *y.second);
+    });
+  }
+  if (a.is_number_integer() && b.is_number_integer()) {
+    const auto is_negative = [](const Json& number) {
+      return !number.is_number_unsigned() && number.get<std::int64_t>() < 0;
+    };
+    return is_negative(a) == is_negative(b) && a.get<std::uint64_t>() == b.get<std::uint64_t>();
+  }
+  return a == b;
 }
 
 std::string exact_text(const Json& value, const Expressions& expressions) {

@@ -15,6 +15,9 @@ namespace hyb {
 /// at most 30 characters.
 std::string_view regex_of_format(std::string_view format);
 
+/// JSON's equality: members of objects in any order, whole numbers with a sign or without.
+bool is_same_value(const Json& a, const Json& b);
+
 /// A value of 'enum' or 'const' as it is written there. Throws Error(usage) for numbers whose
 /// digits are not known any more: those beyond 64 bits.
 std::string exact_text(const Json& value, const Expressions& expressions);

@@ -25,30 +25,9 @@ constexpr std::size_t alternatives_max = 500, schema_rules_max = 50'000, regions
 constexpr std::size_t references_max = 200;  // on the way to one value
 constexpr int compared_depth_max = 4;
 
-/// JSON's equality: members of objects in any order, whole numbers with a sign or without.
-bool is_same(const Json& a, const Json& b) {
-  if (a.is_array() && b.is_array()) return std::ranges::equal(a, b, is_same);
-  if (a.is_object() && b.is_object()) {
-    const auto sorted = [](const Json& object) {
-      std::map<std::string_view, const Json*> members;
-      for (const auto& [key, value] : object.items()) members.emplace(key, &value);
-      return members;
-    };
-    return std::ranges::equal(sorted(a), sorted(b), [](const auto& x, const auto& y) {
-      return x.first == y.first && is_same(*x.second, *y.second);
-    });
-  }
-  if (a.is_number_integer() && b.is_number_integer()) {
-    const auto is_negative = [](const Json& number) {
-      return !number.is_number_unsigned() && number.get<std::int64_t>() < 0;
-    };
-    return is_negative(a) == is_negative(b) && a.get<std::uint64_t>() == b.get<std::uint64_t>();
-  }
-  return a == b;
-}
-
 bool holds(const Schemas& values, const Json& value) {
-  return std::ranges::any_of(values, [&](const Json* other) { return is_same(*other, value); });
+  return std::ranges::any_of(values,
+                             [&](const Json* other) { return is_same_value(*other, value); });
 }
 
 /// Reads the schemas of one document: references, alternatives, the languages of scalars.

@@ -33,6 +33,7 @@ import pathlib, sys
 sys.path.insert(0, sys.argv[1])
 from card import day as card_day
 from card.day import Stage, one
+card_day.PACKED = pathlib.Path("not packed")
 {patch}
 sys.exit(card_day.run_part({part!r}, pathlib.Path(sys.argv[2]), {seconds}))
 """

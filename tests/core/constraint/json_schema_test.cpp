@@ -248,7 +248,7 @@ TEST_SUITE("core/constraint/json_schema") {
     const std::string numbers = R"({"allOf":[{"enum":[-1,5]},{"enum":[18446744073709551615,5]}]})";
     CHECK(allows_under(numbers, "5"));
     CHECK_FALSE(allows_under(numbers, "-1"));
-    // A restriction is asked about the value, not about its spelling.
+    // Restrictions are of the value, not of its spelling.
     CHECK(allows_under(R"({"enum":[1e-7,0.5,-1],"minimum":0})", "1e-07"));
     CHECK_FALSE(allows_under(R"({"enum":[1e-7,0.5,-1],"minimum":0})", "-1"));
     CHECK(allows_under(R"({"type":"integer","enum":[1.0,2,2.5]})", "1.0"));
