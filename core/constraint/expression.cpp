@@ -75,8 +75,11 @@ Expressions::Id Expressions::add(Node node, bool accepts) {
   for (std::size_t i = 0; i < node.parts.size(); ++i) {
     const Entry& part = entry(node.parts[i]);
     plain = plain && part.plain;
-    // derive() goes through the tails of sequences in a loop.
-    height = std::max(height, part.height + (node.kind == Kind::sequence && i == 1 ? 0 : 1));
+    const bool is_tail = node.kind == Kind::sequence && i == 1;
+    // derive() reads a tail where the head may be empty, and the tail's own parts in a loop.
+    if (is_tail && !this->accepts(node.parts[0])) continue;
+    const bool is_loop = is_tail && part.node->kind == Kind::sequence;
+    height = std::max(height, part.height + (is_loop ? 0 : 1));
   }
   if (height > height_max) {
     throw Error(ErrorKind::usage, source_ + ": nests more than " + std::to_string(height_max) +

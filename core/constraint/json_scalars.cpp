@@ -47,11 +47,10 @@ std::map<std::string_view, std::string> format_table() {
   const std::string time =
       "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,9})?([zZ]|[+-]([01][0-9]|2[0-3]):[0-5]["
       "0-9])";
-  const auto labels = [](int length, const char* more) {
-    const std::string label =
-        "[A-Za-z0-9]([A-Za-z0-9-]{0," + std::to_string(length - 2) + "}[A-Za-z0-9])?";
-    return label + "(\\." + label + ")" + more;
+  const auto label_of = [](int length) {
+    return "[A-Za-z0-9]([A-Za-z0-9-]{0," + std::to_string(length - 2) + "}[A-Za-z0-9])?";
   };
+  const std::string label = label_of(63), dot_label = "(\\." + label + ")";
   const std::string byte = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
   const std::string ipv4 = byte + "(\\." + byte + "){3}";
   const std::string h = "[0-9A-Fa-f]{1,4}", g = "(" + h + ":)",
@@ -76,8 +75,8 @@ std::map<std::string_view, std::string> format_table() {
           {"date-time", date + "[tT]" + time},
           {"duration", "P(" + days + "(" + clock + ")?|" + clock + "|[0-9]+W)"},
           {"email", "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*@" +
-                        labels(63, "*")},
-          {"hostname", labels(63, "{0,2}") + "|" + labels(30, "{0,7}")},
+                        label + dot_label + "*"},
+          {"hostname", label + "(" + dot_label + "{0,2}|(\\." + label_of(30) + "){0,6})"},
           {"ipv4", ipv4},
           {"ipv6", ipv6},
           {"uri", uri},
@@ -101,23 +100,21 @@ std::string decimal_of(const Json& number, const Expressions& expressions) {
     text.assign(digits.data(), end.ptr);
   }
   if (text.size() > digits_max)
-    throw Error(ErrorKind::usage, expressions.source() + ": the limit " + to_text(number) +
-                                      " is not supported: it has more than " +
-                                      std::to_string(digits_max) + " digits");
+    throw Error(ErrorKind::usage,
+                expressions.source() + ": the number " + to_text(number) +
+                    " is not supported in limits or beside them: it has more than " +
+                    std::to_string(digits_max) + " digits");
   return text;
 }
 
 bool is_same_value(const Json& a, const Json& b) {
   if (a.is_array() && b.is_array()) return std::ranges::equal(a, b, is_same_value);
   if (a.is_object() && b.is_object()) {
-    const auto sorted = [](const Json& object) {
-      std::map<std::string_view, const Json*> members;
-      for (const auto& [key, value] : object.items()) members.emplace(key, &value);
-      return members;
-    };
-    return std::ranges::equal(sorted(a), sorted(b), [](const auto& x, const auto& y) {
-      return x.first == y.first && is_same_value(*x.second, *y.second);
-    });
+    const auto items = a.items();
+    return a.size() == b.size() && std::all_of(items.begin(), items.end(), [&](const auto& item) {
+             const auto found = b.find(item.key());
+             return found != b.end() && is_same_value(item.value(), *found);
+           });
   }
   if (a.is_number_integer() && b.is_number_integer()) {
     const auto is_negative = [](const Json& number) {

@@ -11,8 +11,8 @@ namespace hyb {
 /// Regular expression of the whole texts of a `format` of JSON schema; empty: not known. Stricter
 /// than the standards where these are of no use to an answer: years have four digits from 1000 on,
 /// there are no leap seconds, no more than nine digits of a second, no quoted local parts, comments
-/// or addresses in brackets. A host name, of at most 253 characters, has three labels, or eight of
-/// at most 30 characters.
+/// or addresses in brackets. A host name, of at most 253 characters, has three labels, or seven of
+/// which all but the first have at most 30 characters.
 std::string_view regex_of_format(std::string_view format);
 
 /// JSON's equality: members of objects in any order, whole numbers with a sign or without.

@@ -25,6 +25,14 @@ constexpr std::size_t alternatives_max = 500, schema_rules_max = 50'000, regions
 constexpr std::size_t references_max = 200;  // on the way to one value
 constexpr int compared_depth_max = 4;
 
+/// Work of comparing each value with each, whose members are looked up one by one.
+std::size_t comparisons(const Schemas& a, const Schemas& b) {
+  std::size_t members = 1;
+  for (const Json* value : a)
+    if (value->is_object()) members = std::max(members, value->size());
+  return a.size() * b.size() * members * members;
+}
+
 bool holds(const Schemas& values, const Json& value) {
   return std::ranges::any_of(values,
                              [&](const Json* other) { return is_same_value(*other, value); });
@@ -118,7 +126,7 @@ class SchemaReader {
     for (const Json* value : all(schemas, "const")) lists.push_back({value});
     if (lists.empty()) return std::nullopt;
     for (std::size_t i = 0; i < lists.size(); ++i) {
-      spend(lists[i].size() * (i > 0 ? lists[0].size() : 1));
+      spend(i > 0 ? comparisons(lists[i], lists[0]) : lists[0].size());
       if (i > 0) std::erase_if(lists[0], [&](const Json* v) { return !holds(lists[i], *v); });
     }
     return lists[0];
@@ -353,7 +361,7 @@ class SchemaReader {
 
   bool disjoint(const Schemas& a, const Schemas& b, int depth) {
     const auto values_a = values(a), values_b = values(b);
-    spend(way_work + (values_a && values_b ? values_a->size() * values_b->size() : 0));
+    spend(way_work + (values_a && values_b ? comparisons(*values_a, *values_b) : 0));
     if (values_a && values_b)
       return std::ranges::none_of(*values_a, [&](const Json* v) { return holds(*values_b, *v); });
     const unsigned shared = types(a) & types(b);

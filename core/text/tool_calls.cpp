@@ -54,10 +54,11 @@ struct ValueTypes {
   std::string names;           ///< of types, in quotes; empty: any
   Json named = Json::array();  ///< values of 'enum' and 'const'
   std::set<const Json*> seen;  ///< schemas, since references may form rings
+  static constexpr std::size_t schemas_max = 200;
 
   /// `root`: what references are within.
   void add(const Json& schema, const Json& root) {
-    if (!schema.is_object() || !seen.insert(&schema).second) return;
+    if (!schema.is_object() || seen.size() >= schemas_max || !seen.insert(&schema).second) return;
     if (const Json* types = member_of(schema, "type")) names += to_text(*types);
     if (const Json* values = member_of(schema, "enum"); values != nullptr && values->is_array())
       named.insert(named.end(), values->begin(), values->end());

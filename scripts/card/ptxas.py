@@ -153,16 +153,14 @@ def compiled(path, nvcc, kept, architectures):
     for old in kept.glob(f"{name}-*"):
         old.unlink()
     with tempfile.TemporaryDirectory() as folder:
-        # Of one architecture the host's half, too: its launches can fail where the kernels do not.
-        how = (["-c", "--keep", "--keep-dir", folder, "-o", f"{folder}/object"] if kind == "cubin"
-               else ["-fatbin", "-o", code])
-        run = subprocess.run([nvcc, *FLAGS, *gencode_of(architectures), *how, path],
+        # The host's half, too: its launches can fail where the kernels do not.
+        run = subprocess.run([nvcc, *FLAGS, *gencode_of(architectures), "-c", "--keep",
+                              "--keep-dir", folder, "-o", f"{folder}/object", path],
                              capture_output=True, text=True)
         if run.returncode != 0:
             sys.exit(f"{path.relative_to(TOP)} does not compile:\n{run.stderr}{run.stdout}")
-        if kind == "cubin":
-            [made] = pathlib.Path(folder).glob("*.cubin")
-            shutil.move(made, code)
+        [made] = pathlib.Path(folder).glob(f"*.{kind}")
+        shutil.move(made, code)
     kernels = parse(run.stderr + run.stdout)
     result.write_text(json.dumps(kernels))
     return kernels, code

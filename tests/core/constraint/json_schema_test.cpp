@@ -207,6 +207,9 @@ TEST_SUITE("core/constraint/json_schema") {
     for (int i = 0; i < 19'000; ++i)
       patterns += std::string(i ? "," : "") + R"({"pattern":")" + (i % 2 ? "a" : "b") + "\"}";
     CHECK(contains(refusal(R"({"type":"string","allOf":[)" + patterns + "]}"), "in each other"));
+    std::string optional;
+    for (int i = 0; i < 1'100; ++i) optional += (i ? ",\"k" : "\"k") + std::to_string(i) + "\":{}";
+    CHECK(refusal(R"({"additionalProperties":false,"properties":{)" + optional + "}}").empty());
   }
 
   TEST_CASE("hundreds of thousands of properties and values end in an error") {
@@ -266,6 +269,7 @@ TEST_SUITE("core/constraint/json_schema") {
     CHECK(allows_under(host, R"("www.a.b.c-d.example.com")"));
     CHECK(allows_under(host, '"' + label + label + "com\""));
     CHECK_FALSE(allows_under(host, '"' + label + label + label + "com\""));
+    CHECK(allows_under(host, R"("550e8400-e29b-41d4-a716-446655440000.eu.example.com")"));
     CHECK_FALSE(allows_under(host, R"("a..b")"));
     CHECK(allows_under(R"({"type":"string","format":"uri"})", R"("about:")"));
     CHECK(allows_under(R"({"type":"string","format":"uri"})", R"("mailto:?subject=x")"));
