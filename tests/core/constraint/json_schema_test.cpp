@@ -204,7 +204,7 @@ TEST_SUITE("core/constraint/json_schema") {
       wide += std::string(i ? "," : "") + R"({"anyOf":[{"minLength":1},{"minLength":2}]})";
     CHECK(contains(refusal(wide + "]}"), "too many alternatives"));
     std::string patterns;
-    for (int i = 0; i < 19'000; ++i)
+    for (int i = 0; i < 3'000; ++i)
       patterns += std::string(i ? "," : "") + R"({"pattern":")" + (i % 2 ? "a" : "b") + "\"}";
     CHECK(contains(refusal(R"({"type":"string","allOf":[)" + patterns + "]}"), "in each other"));
     std::string optional;
